@@ -10,9 +10,9 @@
 
 use crate::scenario::{self, Load};
 use crate::system::{Running, System};
-use firn_mirror::api::{Ask, Client};
-use firn_mirror::load::Report;
-use firn_mirror::push::Progress;
+use firn_mirror::api::{ExpressionRequest, SystemClient};
+use firn_mirror::load::LoadReport;
+use firn_mirror::push::PushProgress;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +48,7 @@ pub struct Steadiness {
     /// The system and its version, with the settings of the run.
     pub system: System,
     /// Report of the sender, with the latencies of all writes.
-    pub report: Report,
+    pub report: LoadReport,
     /// CPU time of the whole run in seconds, including the queries.
     pub cpu_seconds: f64,
     /// Number of bytes written to disk by the process during the run.
@@ -79,7 +79,7 @@ impl Steadiness {
 
     /// Returns the quantile `share` of the latency of all writes in milliseconds.
     pub fn push_ms(&self, share: f64) -> f64 {
-        f64::from(self.report.latencies_us().at(share)) / 1000.0
+        f64::from(self.report.latencies_us().quantile(share)) / 1000.0
     }
 
     /// Returns all figures as JSON, including every observation in a compact form.
@@ -104,7 +104,7 @@ impl Steadiness {
 pub fn run(system: &System, dir: &Path, load: &Load) -> Result<Steadiness, String> {
     let running = system.start(dir)?;
     let before = running.usage()?;
-    let progress = Progress::default();
+    let progress = PushProgress::default();
     let is_sent = AtomicBool::new(false);
     let (report, looks) = std::thread::scope(|scope| {
         let watching = scope.spawn(|| watch(&running, load, &progress, &is_sent));
@@ -127,26 +127,26 @@ pub fn run(system: &System, dir: &Path, load: &Load) -> Result<Steadiness, Strin
 fn watch(
     running: &Running,
     load: &Load,
-    progress: &Progress,
+    progress: &PushProgress,
     is_sent: &AtomicBool,
 ) -> Result<Vec<Look>, String> {
-    let client = Client::new(&running.url);
+    let client = SystemClient::new(&running.url);
     let mut looks = Vec::new();
     while !is_sent.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK_EVERY);
-        let end_ms = progress.answered_ms();
+        let end_ms = progress.newest_answered_ms();
         if end_ms < load.summary.start_ms {
             continue;
         }
         let resident_bytes = running.usage()?.resident_bytes;
-        let ask = Ask::Range {
+        let ask = ExpressionRequest::Range {
             expression: EXPRESSION.to_owned(),
             start_ms: end_ms - SPAN_MS,
             end_ms,
             step_ms: load.summary.interval_ms,
         };
         let start = Instant::now();
-        let answer = client.ask(&ask).map_err(|e| e.to_string())?;
+        let answer = client.send_query(&ask).map_err(|e| e.to_string())?;
         if answer["status"] != "success" {
             return Err(format!("{ask}: {answer}"));
         }

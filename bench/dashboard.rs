@@ -6,7 +6,7 @@
 //! are read completely. Query times are those of the data, so that no system can omit its newest
 //! samples.
 
-use firn_mirror::api::{Client, seconds};
+use firn_mirror::api::{SystemClient, seconds};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -147,7 +147,7 @@ impl Timing {
 
 impl Panel {
     /// Sends the request and reads the complete answer. Fails if there is no answer.
-    pub fn get(&self, client: &Client, span: Span, pod: &str) -> Result<Vec<u8>, String> {
+    pub fn get(&self, client: &SystemClient, span: Span, pod: &str) -> Result<Vec<u8>, String> {
         let (path, params) = self.request(span, pod);
         client.get(path, &params).map_err(|e| e.to_string())
     }
@@ -205,14 +205,14 @@ pub fn measure(bases: &[String], span: Span, turns: usize) -> Vec<Result<Vec<Tim
 
 /// A system under measurement with its connection and its latencies so far.
 struct Asked {
-    client: Client,
+    client: SystemClient,
     pod: String,
     timings: Vec<Timing>,
 }
 
 impl Asked {
     fn new(base: &str) -> Result<Self, String> {
-        let client = Client::new(base);
+        let client = SystemClient::new(base);
         let pods = client
             .json("label/pod/values", &[])
             .map_err(|e| e.to_string())?;

@@ -9,7 +9,7 @@ use crate::say;
 use crate::scenario::{self, Load};
 use crate::stub;
 use crate::system::{Locks, System};
-use firn_mirror::push::Progress;
+use firn_mirror::push::PushProgress;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -128,7 +128,7 @@ impl Door {
             true => &loads.second,
             false => &loads.first,
         };
-        let report = scenario::send(&running, load, &Progress::default())?;
+        let report = scenario::send(&running, load, &PushProgress::default())?;
         if self.sends_on {
             sink.wait_until_quiet()?;
         }

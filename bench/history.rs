@@ -20,9 +20,11 @@ use crate::churn::{EXPRESSION, SPAN_MS};
 use crate::dashboard::{self, PANELS, Panel, Span};
 use crate::process::{self, Usage};
 use crate::system::{Kind, Running, System};
-use firn_mirror::api::{Ask, Client};
-use firn_mirror::load::{Maker, Receiver, options::Options};
-use firn_mirror::push::{Access, OnFailure, Outcome, Pace, Progress, Way};
+use firn_mirror::api::{ExpressionRequest, SystemClient};
+use firn_mirror::load::{FleetRequestGenerator, LoadReceiver, options::Options};
+use firn_mirror::push::{
+    PushAccess, PushDestination, PushFailurePolicy, PushOutcome, PushPace, PushProgress,
+};
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -153,7 +155,7 @@ pub struct Measured {
     dir: PathBuf,
     start_ms: i64,
     ages: Vec<Age>,
-    pushes: Outcome,
+    pushes: PushOutcome,
     cpu_seconds: f64,
     written_bytes: u64,
     end_ms: i64,
@@ -178,14 +180,14 @@ struct Read {
 /// data.
 pub fn fill(system: &System, dir: &Path, plan: &Plan, start_ms: i64) -> Result<Measured, String> {
     let system = system.with_retention(plan.retention_days());
-    let mut maker = Maker::new(&plan.load(start_ms)?);
+    let mut maker = FleetRequestGenerator::new(&plan.load(start_ms)?);
     let mut running = system.start(dir)?;
     let mut measured = Measured {
         system: system.clone(),
         dir: dir.to_owned(),
         start_ms,
         ages: Vec::new(),
-        pushes: Outcome::default(),
+        pushes: PushOutcome::default(),
         cpu_seconds: 0.0,
         written_bytes: 0,
         end_ms: start_ms,
@@ -232,22 +234,26 @@ pub fn fill(system: &System, dir: &Path, plan: &Plan, start_ms: i64) -> Result<M
 }
 
 /// Sends the next rounds as fast as they are accepted. Fails if a request is rejected.
-fn push(running: &Running, maker: &mut Maker, rounds: u64) -> Result<Outcome, String> {
+fn push(
+    running: &Running,
+    maker: &mut FleetRequestGenerator,
+    rounds: u64,
+) -> Result<PushOutcome, String> {
     let url = running.write_url();
-    let to = Receiver {
-        way: Way {
+    let to = LoadReceiver {
+        way: PushDestination {
             url: &url,
-            pace: Pace::Fast,
-            access: Access {
+            pace: PushPace::Fast,
+            access: PushAccess {
                 tls: &TlsConfig::default(),
                 headers: &[],
             },
-            on_failure: OnFailure::GoOn,
+            on_failure: PushFailurePolicy::GoOn,
         },
         senders: maker.summary().senders,
     };
     let outcome = to
-        .send(&Progress::default(), |emit| maker.make(rounds, emit))
+        .send(&PushProgress::default(), |emit| maker.make(rounds, emit))
         .map_err(|e| e.to_string())?;
     match &outcome.first_failure {
         None => Ok(outcome),
@@ -275,8 +281,8 @@ fn settle(running: &Running, kind: Kind) -> Result<Usage, String> {
 
 /// Returns the latencies of the query for the last minutes in milliseconds, sorted.
 fn recent(running: &Running, end_ms: i64, plan: &Plan) -> Result<Vec<f64>, String> {
-    let client = Client::new(&running.url);
-    let ask = Ask::Range {
+    let client = SystemClient::new(&running.url);
+    let ask = ExpressionRequest::Range {
         expression: EXPRESSION.to_owned(),
         start_ms: end_ms - SPAN_MS,
         end_ms,
@@ -285,7 +291,7 @@ fn recent(running: &Running, end_ms: i64, plan: &Plan) -> Result<Vec<f64>, Strin
     let mut times = Vec::new();
     for _ in 0..RECENT_QUERIES {
         let start = Instant::now();
-        let answer = client.ask(&ask).map_err(|e| e.to_string())?;
+        let answer = client.send_query(&ask).map_err(|e| e.to_string())?;
         if answer["status"] != "success" {
             return Err(format!("{ask}: {answer}"));
         }
@@ -348,13 +354,13 @@ impl Measured {
         let running = self.start_cold()?;
         let before = running.usage()?;
         let range_ms = self.end_ms - self.start_ms + 1000;
-        let ask = Ask::Instant {
+        let ask = ExpressionRequest::Instant {
             expression: format!("sum(count_over_time(up[{range_ms}ms]))"),
             time_ms: self.end_ms,
         };
         let start = Instant::now();
-        let answer = Client::new(&running.url)
-            .ask(&ask)
+        let answer = SystemClient::new(&running.url)
+            .send_query(&ask)
             .map_err(|e| e.to_string())?;
         let ms = start.elapsed().as_secs_f64() * 1000.0;
         let count = answer["data"]["result"][0]["value"][1].as_str();
@@ -371,7 +377,7 @@ impl Measured {
 
     fn ask_panel(&self, panel: &Panel, days: i64, pod: &str) -> Result<PanelTime, String> {
         let running = self.start_cold()?;
-        let client = Client::new(&running.url);
+        let client = SystemClient::new(&running.url);
         let span = Span {
             start_ms: self.end_ms - days * DAY_MS,
             end_ms: self.end_ms,
@@ -408,12 +414,12 @@ impl Measured {
     /// Returns the name of a pod that exists at the end of the load.
     fn pod(&self) -> Result<String, String> {
         let running = self.system.start(&self.dir)?;
-        let ask = Ask::Instant {
+        let ask = ExpressionRequest::Instant {
             expression: "bottomk(1, group by (pod) (up))".to_owned(),
             time_ms: self.end_ms,
         };
-        let answer = Client::new(&running.url)
-            .ask(&ask)
+        let answer = SystemClient::new(&running.url)
+            .send_query(&ask)
             .map_err(|e| e.to_string())?;
         let pod = answer["data"]["result"][0]["metric"]["pod"].as_str();
         let pod = pod.ok_or_else(|| format!("{ask}: {answer}"))?.to_owned();
@@ -428,7 +434,11 @@ impl Measured {
         }
         let options = plan.crowd(self.end_ms + plan.interval_ms)?;
         let running = self.system.start(&self.dir)?;
-        push(&running, &mut Maker::new(&options), options.rounds)?;
+        push(
+            &running,
+            &mut FleetRequestGenerator::new(&options),
+            options.rounds,
+        )?;
         std::thread::sleep(QUIET);
         running.kill()?;
         let (running, started) = self.start_idle()?;

@@ -11,11 +11,11 @@ use crate::process::Usage;
 use crate::scenario::{self, Load};
 use crate::system::{Running, System};
 use firn_mirror::fleet::SERIES_PER_POD;
-use firn_mirror::push::Progress;
+use firn_mirror::push::PushProgress;
 use firn_model::budget::Budget;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
-use firn_wire::remote_read::{FrameReader, Question};
+use firn_wire::remote_read::{ChunkFrameReader, OutgoingReadRequest};
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
@@ -107,7 +107,7 @@ pub fn head(load: &Load) -> String {
 /// were sent.
 pub fn run(system: &System, dir: &Path, load: &Load) -> Result<Reads, String> {
     let running = system.start(dir)?;
-    scenario::send(&running, load, &Progress::default())?;
+    scenario::send(&running, load, &PushProgress::default())?;
     let range = TimeRange::new(load.summary.start_ms, load.summary.end_ms);
     let counted = count(&running, range)?;
     let expected = load.summary.samples / SERIES_PER_POD as u64;
@@ -139,8 +139,8 @@ pub fn run(system: &System, dir: &Path, load: &Load) -> Result<Reads, String> {
 
 /// Returns the number of samples of `up` in a remote read, which is decoded to verify it.
 fn count(running: &Running, range: TimeRange) -> Result<u64, String> {
-    let mut memory = Budget::new("read", COUNTED_BYTES_MAX).hold();
-    let mut reader = FrameReader::new(range, FRAME_BYTES_MAX);
+    let mut memory = Budget::new("read", COUNTED_BYTES_MAX).create_reservation();
+    let mut reader = ChunkFrameReader::new(range, FRAME_BYTES_MAX);
     let mut answer = ask(running, range, MatchOp::Equal, b"up")?;
     let mut piece = vec![0; 1 << 20];
     loop {
@@ -164,7 +164,7 @@ fn ask(
     name: &[u8],
 ) -> Result<impl Read + use<>, String> {
     let matcher = Matcher::new("__name__", op, name).map_err(|e| e.message)?;
-    let question = Question {
+    let question = OutgoingReadRequest {
         range,
         matchers: &[matcher],
         is_about_series: false,

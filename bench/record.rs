@@ -12,11 +12,11 @@
 use crate::scenario::{self, Load};
 use crate::stub;
 use crate::system::System;
-use firn_mirror::prepared::{self, Summary, Writer};
-use firn_mirror::push::{Progress, now_ms};
-use firn_mirror::request::{Protocol, Request};
+use firn_mirror::prepared::{self, PreparedLoadSummary, PreparedLoadWriter};
+use firn_mirror::push::{PushProgress, now_ms};
+use firn_mirror::request::{RemoteWriteProtocol, Request};
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Decoder, Reader};
+use firn_wire::remote_write::{RemoteWriteDecoder, RemoteWriteOptions};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -31,9 +31,9 @@ const JOBS: usize = 20;
 
 /// The part of a recording that has been received so far, and the first failure.
 struct Recording {
-    writer: Writer,
-    decoder: Decoder,
-    summary: Summary,
+    writer: PreparedLoadWriter,
+    decoder: RemoteWriteDecoder,
+    summary: PreparedLoadSummary,
     labels: HashSet<Vec<u8>>,
     failure: Option<String>,
 }
@@ -48,7 +48,7 @@ impl Recording {
     fn add(&mut self, body: Vec<u8>) -> Result<(), String> {
         let decoded = self
             .decoder
-            .decode(Reader::default(), &body)
+            .decode(RemoteWriteOptions::default(), &body)
             .map_err(|e| e.to_string())?;
         let samples = decoded.batch.sample_count();
         let times = decoded.batch.iter().flat_map(|s| s.times.iter().copied());
@@ -69,7 +69,7 @@ impl Recording {
         let request = Request {
             due_ms: newest,
             samples: samples as u32,
-            protocol: Protocol::One,
+            protocol: RemoteWriteProtocol::One,
             body,
         };
         self.writer.push(0, &request).map_err(|e| e.to_string())
@@ -88,15 +88,15 @@ impl Drop for Sender {
 }
 
 /// Records the requests that a Prometheus sends for `duration` into the directory `dir`.
-pub fn record(dir: &Path, duration: Duration) -> Result<Summary, String> {
+pub fn record(dir: &Path, duration: Duration) -> Result<PreparedLoadSummary, String> {
     let recording = Arc::new(Mutex::new(Some(Recording {
-        writer: Writer::create(dir, 1).map_err(|e| e.to_string())?,
-        decoder: Decoder::new(WireLimits::default()),
-        summary: Summary {
+        writer: PreparedLoadWriter::create(dir, 1).map_err(|e| e.to_string())?,
+        decoder: RemoteWriteDecoder::new(WireLimits::default()),
+        summary: PreparedLoadSummary {
             senders: 1,
             start_ms: now_ms(),
             interval_ms: 1_000,
-            ..Summary::default()
+            ..PreparedLoadSummary::default()
         },
         labels: HashSet::new(),
         failure: None,
@@ -185,7 +185,7 @@ pub fn replay(
     for (name, load) in loads {
         let running = system.start(&scratch.join(name))?;
         let before = running.usage()?;
-        scenario::send(&running, load, &Progress::default())?;
+        scenario::send(&running, load, &PushProgress::default())?;
         let usage = running.usage()?;
         running.stop()?;
         let summary = &load.summary;

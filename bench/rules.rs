@@ -12,9 +12,9 @@ use crate::make_load;
 use crate::process::Usage;
 use crate::scenario::{self, Load};
 use crate::system::{Kind, Running, System};
-use firn_mirror::api::{Ask, Client};
-use firn_mirror::load::Report;
-use firn_mirror::push::{Pace, Progress, now_ms};
+use firn_mirror::api::{ExpressionRequest, SystemClient};
+use firn_mirror::load::LoadReport;
+use firn_mirror::push::{PushPace, PushProgress, now_ms};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -96,7 +96,7 @@ const AGGREGATIONS: [&str; 5] = ["sum", "avg", "max", "min", "count"];
 struct Run {
     cpu_seconds: f64,
     usage: Usage,
-    report: Report,
+    report: LoadReport,
     /// Number of missed evaluations of groups since the start.
     missed: f64,
     /// Number of series that the rules created in the storage.
@@ -144,7 +144,7 @@ impl Evaluated {
 
     /// Returns the row of this system in the Markdown table, with rounded figures.
     pub fn line(&self) -> String {
-        let push = |run: &Run| f64::from(run.report.latencies_us().at(0.999)) / 1000.0;
+        let push = |run: &Run| f64::from(run.report.latencies_us().quantile(0.999)) / 1000.0;
         format!(
             "| {} | {:.2} | {:.2} | {:.1} | {:.1} | {:.1} | {:.1} | {:.0} | {:.0} |\n",
             self.system.kind.name(),
@@ -207,10 +207,10 @@ fn run_once(system: &System, dir: &Path, has_rules: bool) -> Result<Run, String>
 
 /// Sends the load in real time. Returns the CPU seconds of the measured window, the resource usage
 /// at its end, and the report of the sender.
-fn watch(running: &Running, load: &Load) -> Result<(f64, Usage, Report), String> {
-    let progress = Progress::default();
+fn watch(running: &Running, load: &Load) -> Result<(f64, Usage, LoadReport), String> {
+    let progress = PushProgress::default();
     thread::scope(|scope| {
-        let sending = scope.spawn(|| scenario::send_at(running, load, Pace::Live, &progress));
+        let sending = scope.spawn(|| scenario::send_at(running, load, PushPace::Live, &progress));
         let begins_ms = load.summary.start_ms + WARM_UP_MS;
         let wait = u64::try_from(begins_ms - now_ms()).unwrap_or(0);
         thread::sleep(Duration::from_millis(wait));
@@ -255,12 +255,12 @@ fn rule_file() -> String {
 }
 
 fn recorded(running: &Running) -> Result<f64, String> {
-    let ask = Ask::Instant {
+    let ask = ExpressionRequest::Instant {
         expression: "count({__name__=~\"bench:recorded:.+\"})".to_owned(),
         time_ms: now_ms(),
     };
-    let client = Client::new(&running.url);
-    let answer = client.ask(&ask).map_err(|e| e.to_string())?;
+    let client = SystemClient::new(&running.url);
+    let answer = client.send_query(&ask).map_err(|e| e.to_string())?;
     let value = answer["data"]["result"][0]["value"][1].as_str();
     let value = value.ok_or_else(|| format!("no recorded series: {answer}"))?;
     value.parse().map_err(|e| format!("{value}: {e}"))

@@ -12,10 +12,10 @@
 use crate::dashboard::{self, Span, Timing};
 use crate::process::{Usage, disk_bytes};
 use crate::system::{Running, System};
-use firn_mirror::api::{Ask, Client};
-use firn_mirror::load::{self, Report};
-use firn_mirror::prepared::Summary;
-use firn_mirror::push::{Access, OnFailure, Pace, Progress, Way};
+use firn_mirror::api::{ExpressionRequest, SystemClient};
+use firn_mirror::load::{self, LoadReport};
+use firn_mirror::prepared::PreparedLoadSummary;
+use firn_mirror::push::{PushAccess, PushDestination, PushFailurePolicy, PushPace, PushProgress};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ pub struct Load {
     /// Directory with the prepared requests of each sender.
     pub dir: PathBuf,
     /// Size and times of the load, as stored in its directory.
-    pub summary: Summary,
+    pub summary: PreparedLoadSummary,
 }
 
 /// The loads and settings of a dashboard run, which all systems share.
@@ -53,7 +53,7 @@ pub struct Plan {
 #[derive(Clone, Debug)]
 pub struct Ingest {
     /// Report of the sender, with the latencies of all writes.
-    pub report: Report,
+    pub report: LoadReport,
     /// Time from the start with an empty directory to readiness.
     pub start: Duration,
     /// CPU seconds from readiness to the end of the settling time.
@@ -159,7 +159,7 @@ pub fn run_others(
 /// A load that has been ingested, with the process and the cost so far.
 struct Taken {
     running: Running,
-    report: Report,
+    report: LoadReport,
     start: Duration,
     cpu_seconds: f64,
     usage: Usage,
@@ -168,7 +168,7 @@ struct Taken {
 fn take(system: &System, dir: &Path, load: &Load, settle: Duration) -> Result<Taken, String> {
     let running = system.start(dir)?;
     let before = running.usage()?;
-    let report = send(&running, load, &Progress::default())?;
+    let report = send(&running, load, &PushProgress::default())?;
     wait_until_visible(&running, &load.summary)?;
     std::thread::sleep(settle);
     let usage = running.usage()?;
@@ -202,7 +202,7 @@ fn restart(system: &System, dir: &Path, load: &Load, taken: Taken) -> Result<Ing
 
 fn crash(system: &System, dir: &Path, load: &Load) -> Result<f64, String> {
     let running = system.start(dir)?;
-    send(&running, load, &Progress::default())?;
+    send(&running, load, &PushProgress::default())?;
     running.kill()?;
     let running = system.start(dir)?;
     let lost = missing(&running, &load.summary)?;
@@ -211,25 +211,25 @@ fn crash(system: &System, dir: &Path, load: &Load) -> Result<f64, String> {
 }
 
 /// Sends the load as fast as it is accepted. Fails if a request is rejected.
-pub fn send(running: &Running, load: &Load, progress: &Progress) -> Result<Report, String> {
-    send_at(running, load, Pace::Fast, progress)
+pub fn send(running: &Running, load: &Load, progress: &PushProgress) -> Result<LoadReport, String> {
+    send_at(running, load, PushPace::Fast, progress)
 }
 
 /// Sends the load at the given pace. Fails if a request is rejected.
 pub fn send_at(
     running: &Running,
     load: &Load,
-    pace: Pace,
-    progress: &Progress,
-) -> Result<Report, String> {
-    let way = Way {
+    pace: PushPace,
+    progress: &PushProgress,
+) -> Result<LoadReport, String> {
+    let way = PushDestination {
         url: &running.write_url(),
         pace,
-        access: Access {
+        access: PushAccess {
             tls: &running.tls,
             headers: &[],
         },
-        on_failure: OnFailure::GoOn,
+        on_failure: PushFailurePolicy::GoOn,
     };
     let report = load::replay(&load.dir, way, progress).map_err(|e| e.to_string())?;
     match &report.outcome.first_failure {
@@ -242,15 +242,15 @@ pub fn send_at(
 }
 
 /// Returns the number of samples of `up` in the load that a query does not find.
-fn missing(running: &Running, load: &Summary) -> Result<f64, String> {
+fn missing(running: &Running, load: &PreparedLoadSummary) -> Result<f64, String> {
     let range_ms = load.end_ms - load.start_ms + 1000;
     let expression = format!("sum(count_over_time(up[{range_ms}ms]))");
-    let ask = Ask::Instant {
+    let ask = ExpressionRequest::Instant {
         expression,
         time_ms: load.end_ms,
     };
-    let answer = Client::new(&running.url)
-        .ask(&ask)
+    let answer = SystemClient::new(&running.url)
+        .send_query(&ask)
         .map_err(|e| e.to_string())?;
     let found = match &answer["data"]["result"][0]["value"][1] {
         Value::String(number) => number.parse().map_err(|e| format!("{number}: {e}"))?,
@@ -261,7 +261,7 @@ fn missing(running: &Running, load: &Summary) -> Result<f64, String> {
     Ok(expected as f64 - found)
 }
 
-fn wait_until_visible(running: &Running, load: &Summary) -> Result<(), String> {
+fn wait_until_visible(running: &Running, load: &PreparedLoadSummary) -> Result<(), String> {
     let start = Instant::now();
     loop {
         let missing = missing(running, load)?;

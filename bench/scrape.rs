@@ -10,7 +10,7 @@
 use crate::process::Usage;
 use crate::stub;
 use crate::system::{Running, System};
-use firn_mirror::api::{Ask, Client};
+use firn_mirror::api::{ExpressionRequest, SystemClient};
 use firn_mirror::push::now_ms;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -182,12 +182,12 @@ fn wait_for_all(running: &Running) -> Result<(), String> {
 
 /// Returns the current value of an expression with one element; 0 if it has none.
 fn number(running: &Running, expression: &str) -> Result<f64, String> {
-    let ask = Ask::Instant {
+    let ask = ExpressionRequest::Instant {
         expression: expression.to_owned(),
         time_ms: now_ms(),
     };
-    let client = Client::new(&running.url);
-    let answer = client.ask(&ask).map_err(|e| e.to_string())?;
+    let client = SystemClient::new(&running.url);
+    let answer = client.send_query(&ask).map_err(|e| e.to_string())?;
     match answer["data"]["result"][0]["value"][1].as_str() {
         Some(text) => text.parse().map_err(|e| format!("{text}: {e}")),
         None => Ok(0.0),

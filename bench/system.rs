@@ -5,7 +5,7 @@
 //! else has its default.
 
 use crate::process::{self, Usage};
-use firn_mirror::tls::TlsFiles;
+use firn_mirror::tls::TlsFilePaths;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -149,7 +149,7 @@ impl Locks {
     }
 
     fn tls(&self) -> Result<TlsConfig, String> {
-        let files = TlsFiles {
+        let files = TlsFilePaths {
             authorities: vec![self.certificate.clone()],
             client: None,
         };

@@ -131,7 +131,7 @@ fn churn_rows(measured: &[Steadiness]) -> Vec<Row> {
 }
 
 fn describe(plan: &Plan) -> String {
-    let of = |l: &firn_mirror::prepared::Summary| {
+    let of = |l: &firn_mirror::prepared::PreparedLoadSummary| {
         format!(
             "{} series, {} samples each {} s apart",
             l.series,
@@ -210,7 +210,7 @@ fn rows(measured: &[Measured]) -> Vec<Row> {
         });
         for (name, q) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)] {
             part(&format!("push {name}"), "ms", &|i| {
-                f64::from(i.report.latencies_us().at(q)) / 1000.0
+                f64::from(i.report.latencies_us().quantile(q)) / 1000.0
             });
         }
         part("ready after kill -9", "s", &|i| {

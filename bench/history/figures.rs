@@ -86,7 +86,7 @@ impl Measured {
 
     fn push_ms(&self, share: f64) -> f64 {
         let all = Quantiles::new(self.pushes.latencies_us.clone());
-        f64::from(all.at(share)) / 1000.0
+        f64::from(all.quantile(share)) / 1000.0
     }
 
     /// Returns the p99.9 latency of writes in each ten-minute interval of two hours of data time,
@@ -98,7 +98,7 @@ impl Measured {
             let stretch = due_ms.rem_euclid(2 * HOUR_MS) / STRETCH_MS;
             stretches[stretch as usize].push(*us);
         }
-        let p999 = |us: Vec<u32>| f64::from(Quantiles::new(us).at(0.999)) / 1000.0;
+        let p999 = |us: Vec<u32>| f64::from(Quantiles::new(us).quantile(0.999)) / 1000.0;
         let mut stretches: Vec<f64> = stretches.into_iter().map(p999).collect();
         stretches.sort_unstable_by(f64::total_cmp);
         stretches

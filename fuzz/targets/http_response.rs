@@ -1,5 +1,5 @@
-//! Fuzzes HTTP/1 responses: a response that arrives byte by byte has the same status and body as one
-//! that arrives at once, and its body is part of the input.
+//! Fuzzes HTTP/1 responses: a response that arrives byte by byte has the same status and body as
+//! one that arrives at once, and its body is part of the input.
 
 #![no_main]
 // The modules belong to the HTTP client, and the fuzzer uses only a part of them.
@@ -23,8 +23,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Reads one response from a connection that delivers `piece_bytes` at a time and then ends. Returns
-/// the status and the body.
+/// Reads one response from a connection that delivers `piece_bytes` at a time and then ends.
+/// Returns the status and the body.
 fn read(bytes: &[u8], piece_bytes: usize) -> Result<(u16, Vec<u8>), String> {
     let mut pieces = bytes.chunks(piece_bytes);
     let (mut received, mut scanned) = (BytesMut::new(), 0);

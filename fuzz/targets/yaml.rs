@@ -1,5 +1,5 @@
-//! Fuzzes the YAML reader in both dialects: nothing panics, and a printed tree can be read again and
-//! prints the same.
+//! Fuzzes the YAML reader in both dialects: nothing panics, and a printed tree can be read again
+//! and prints the same.
 
 #![no_main]
 

@@ -12,9 +12,9 @@
 #[allow(dead_code)]
 mod harness;
 
-use firn_mirror::answers::data::Data;
-use firn_mirror::answers::requests::{self, Answered};
-use firn_mirror::answers::{self, Recorded};
+use firn_mirror::answers::data::AnswerTestData;
+use firn_mirror::answers::requests::{self, AnsweredRequest};
+use firn_mirror::answers::{self, RecordedAnswer};
 use harness::server::Server;
 use std::path::Path;
 
@@ -29,7 +29,7 @@ fn start(dir: &Path, config: &str, flags: &[&str]) -> Server {
 }
 
 fn check(server: &Server, file: &[u8], count_min: usize) {
-    let recorded = Recorded::unpack(file).unwrap();
+    let recorded = RecordedAnswer::unpack(file).unwrap();
     assert!(recorded.len() >= count_min, "the record is cut short");
     let base = format!("http://{}", server.address);
     let failures = answers::check(&base, &recorded).unwrap();
@@ -47,7 +47,7 @@ fn check(server: &Server, file: &[u8], count_min: usize) {
 fn check_written(flags: &[&str], file: &[u8], count_min: usize) {
     let dir = tempfile::tempdir().unwrap();
     let server = start(dir.path(), NO_SCRAPES, flags);
-    let data = Data::parse(include_str!("data.txt")).unwrap();
+    let data = AnswerTestData::parse(include_str!("data.txt")).unwrap();
     answers::send(&format!("http://{}", server.address), &data).unwrap();
     check(&server, file, count_min);
 }
@@ -74,9 +74,9 @@ fn requests_are_answered_to_the_letter_as_by_the_reference() {
     ];
     let server = start(dir.path(), NO_SCRAPES, &flags);
     let base = format!("http://{}", server.address);
-    let data = Data::parse(include_str!("data.txt")).unwrap();
+    let data = AnswerTestData::parse(include_str!("data.txt")).unwrap();
     answers::send(&base, &data).unwrap();
-    let answered = Answered::unpack(include_bytes!("requests.jsonl.gz")).unwrap();
+    let answered = AnsweredRequest::unpack(include_bytes!("requests.jsonl.gz")).unwrap();
     assert!(answered.len() >= 600, "the record is cut short");
     let failures = requests::check(&base, &answered).unwrap();
     assert!(
@@ -96,7 +96,7 @@ fn requests_to_a_filled_server_are_answered_to_the_letter_as_by_the_reference() 
     let server = start(dir.path(), include_str!("filled.yml"), &[]);
     let base = format!("http://{}", server.address);
     requests::wait_filled(&base).unwrap();
-    let answered = Answered::unpack(include_bytes!("filled.jsonl.gz")).unwrap();
+    let answered = AnsweredRequest::unpack(include_bytes!("filled.jsonl.gz")).unwrap();
     assert!(answered.len() >= 90, "the record is cut short");
     let failures = requests::check(&base, &answered).unwrap();
     assert!(
@@ -111,7 +111,7 @@ fn requests_to_a_filled_server_are_answered_to_the_letter_as_by_the_reference() 
 #[test]
 fn answers_about_start_timestamps_equal_those_of_the_reference() {
     let dir = tempfile::tempdir().unwrap();
-    let data = Data::parse(include_str!("starts-data.txt")).unwrap();
+    let data = AnswerTestData::parse(include_str!("starts-data.txt")).unwrap();
     let target = answers::expose("127.0.0.1:0", &data).unwrap();
     let config = include_str!("starts.yml").replace("127.0.0.1:9917", &target.address);
     let features = "--enable-feature=promql-experimental-functions,promql-extended-range-selectors,\

@@ -31,11 +31,11 @@
 
 use clap::error::ErrorKind;
 use clap::{Arg, Command, value_parser};
-use firn_mirror::answers::data::Data;
-use firn_mirror::answers::expressions::Dialect;
-use firn_mirror::answers::requests::{self, Answered};
-use firn_mirror::answers::{self, Recorded, queries};
-use firn_mirror::target::Target;
+use firn_mirror::answers::data::AnswerTestData;
+use firn_mirror::answers::expressions::ExpressionDialect;
+use firn_mirror::answers::requests::{self, AnsweredRequest};
+use firn_mirror::answers::{self, RecordedAnswer, queries};
+use firn_mirror::target::ExpositionServer;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -123,25 +123,32 @@ fn run() -> Result<String, String> {
 /// A set of expressions with the data that they query.
 struct Set {
     name: String,
-    data: Data,
+    data: AnswerTestData,
     /// Dialects of random expressions, beyond the recorded ones.
-    dialects: [Dialect; 2],
+    dialects: [ExpressionDialect; 2],
     is_scraped: bool,
 }
 
 impl Set {
     fn of(name: &str) -> Result<Self, String> {
         let (data, dialects) = match name {
-            "plain" | "requests" | "filled" => {
-                ("data.txt", [Dialect::Plain, Dialect::PlainHistograms])
-            }
-            "full" => ("data.txt", [Dialect::Floats, Dialect::Full]),
-            "starts" => ("starts-data.txt", [Dialect::Floats, Dialect::Full]),
+            "plain" | "requests" | "filled" => (
+                "data.txt",
+                [ExpressionDialect::Plain, ExpressionDialect::PlainHistograms],
+            ),
+            "full" => (
+                "data.txt",
+                [ExpressionDialect::Floats, ExpressionDialect::Full],
+            ),
+            "starts" => (
+                "starts-data.txt",
+                [ExpressionDialect::Floats, ExpressionDialect::Full],
+            ),
             _ => return Err(format!("no set {name}")),
         };
         Ok(Self {
             name: name.to_owned(),
-            data: Data::parse(&read(data)?).map_err(|e| format!("{data}: {e}"))?,
+            data: AnswerTestData::parse(&read(data)?).map_err(|e| format!("{data}: {e}"))?,
             dialects,
             is_scraped: name == "starts",
         })
@@ -149,7 +156,7 @@ impl Set {
 
     /// Stores the data in the systems at `urls`. The returned target must be kept while they are
     /// queried.
-    fn store(&self, urls: &[&str]) -> Result<Option<Target>, String> {
+    fn store(&self, urls: &[&str]) -> Result<Option<ExpositionServer>, String> {
         if !self.is_scraped {
             for url in urls {
                 match self.name.as_str() {
@@ -196,7 +203,7 @@ fn record(set: &Set, url: &str) -> Result<String, String> {
     let asks = asks.map_err(|e| format!("{name}: {e}"))?;
     let _target = set.store(&[url])?;
     let recorded = answers::record(url, asks).map_err(|e| e.to_string())?;
-    let file = Recorded::pack(&recorded).map_err(|e| e.to_string())?;
+    let file = RecordedAnswer::pack(&recorded).map_err(|e| e.to_string())?;
     let path = set.file();
     std::fs::write(&path, file).map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(format!("{} answers: {}\n", recorded.len(), path.display()))
@@ -208,7 +215,7 @@ fn record_requests(set: &Set, url: &str) -> Result<String, String> {
     let asked = asked.map_err(|e| format!("{name}: {e}"))?;
     let _target = set.store(&[url])?;
     let answered = requests::record(url, &asked).map_err(|e| e.to_string())?;
-    let file = Answered::pack(&answered).map_err(|e| e.to_string())?;
+    let file = AnsweredRequest::pack(&answered).map_err(|e| e.to_string())?;
     let path = set.file();
     std::fs::write(&path, file).map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(format!("{} answers: {}\n", answered.len(), path.display()))
@@ -217,7 +224,8 @@ fn record_requests(set: &Set, url: &str) -> Result<String, String> {
 fn check_requests(set: &Set, url: &str) -> Result<String, String> {
     let path = set.file();
     let file = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let answered = Answered::unpack(&file).map_err(|e| format!("{}: {e}", path.display()))?;
+    let answered =
+        AnsweredRequest::unpack(&file).map_err(|e| format!("{}: {e}", path.display()))?;
     let _target = set.store(&[url])?;
     let failures = requests::check(url, &answered).map_err(|e| e.to_string())?;
     Ok(summary(&failures, answered.len()))
@@ -229,7 +237,7 @@ fn check(set: &Set, url: &str) -> Result<String, String> {
     }
     let path = set.file();
     let file = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let recorded = Recorded::unpack(&file).map_err(|e| format!("{}: {e}", path.display()))?;
+    let recorded = RecordedAnswer::unpack(&file).map_err(|e| format!("{}: {e}", path.display()))?;
     let _target = set.store(&[url])?;
     let failures = answers::check(url, &recorded).map_err(|e| e.to_string())?;
     Ok(summary(&failures, recorded.len()))

@@ -4,7 +4,7 @@ use crate::harness::server::{Server, firn};
 use crate::harness::write::{Series, body};
 use crate::now_ms;
 use crate::tls::Authority;
-use firn_mirror::target::{Target, respond};
+use firn_mirror::target::{ExpositionServer, respond};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
@@ -66,8 +66,8 @@ fn decode(text: &str) -> String {
 /// changed nothing.
 fn stub(
     plant: impl Fn(&Ask, &mut Value, &mut TcpStream) -> bool + Send + Sync + 'static,
-) -> Target {
-    Target::start("127.0.0.1:0", move |request, stream| {
+) -> ExpositionServer {
+    ExpositionServer::start("127.0.0.1:0", move |request, stream| {
         let ask = Ask::of(&request.path);
         let mut answer = sound(&ask);
         if plant(&ask, &mut answer, stream) {
@@ -617,7 +617,7 @@ fn folders_are_no_more_than_they_may_be() {
 type Notes = Arc<Mutex<Vec<(String, String, String)>>>;
 
 /// Starts a stub that records endpoint, query and start of every request.
-fn noting() -> (Target, Notes) {
+fn noting() -> (ExpositionServer, Notes) {
     let noted = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&noted);
     let target = stub(move |ask, _, _| {

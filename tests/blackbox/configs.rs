@@ -2,7 +2,7 @@
 //! effect.
 
 use crate::harness::server::{Server, firn};
-use firn_model::yaml::{self, Node};
+use firn_model::yaml::{self, YamlNode};
 use std::path::{Path, PathBuf};
 
 fn configs() -> Vec<PathBuf> {
@@ -83,10 +83,10 @@ struct Case {
 }
 
 impl Case {
-    fn of(node: &Node) -> Self {
-        let text = |key: &str| node.get(key).and_then(Node::text).map(str::to_owned);
-        let texts = |key: &str| node.get(key).map_or(&[][..], Node::items).iter();
-        let text_of = |node: &Node| node.text().unwrap_or_default().to_owned();
+    fn of(node: &YamlNode) -> Self {
+        let text = |key: &str| node.get(key).and_then(YamlNode::text).map(str::to_owned);
+        let texts = |key: &str| node.get(key).map_or(&[][..], YamlNode::items).iter();
+        let text_of = |node: &YamlNode| node.text().unwrap_or_default().to_owned();
         Self {
             it: text("it").expect("what is tried"),
             config: text("config").unwrap_or_default(),

@@ -63,7 +63,7 @@ fn exported() -> Metrics {
 
 /// Returns the errors of an expression.
 fn faults(expression: &str, exported: &Metrics) -> Vec<String> {
-    let mut memory = Budget::new("test", usize::MAX).hold();
+    let mut memory = Budget::new("test", usize::MAX).create_reservation();
     let selectors = match parse_selectors(expression, Features::default(), &mut memory) {
         Ok(selectors) => selectors,
         Err(e) => return vec![format!("{expression}: {e}")],

@@ -166,7 +166,7 @@ fn query_of_a_client_that_went_stops_within_100_ms() {
         let mut was_at_work = false;
         for _ in 0..MOMENTS {
             let span = MOMENTS_MS.end - MOMENTS_MS.start;
-            let moment = Duration::from_millis(MOMENTS_MS.start + rng.below(span));
+            let moment = Duration::from_millis(MOMENTS_MS.start + rng.next_below(span));
             let times = times_to_stop(&server, &path, moment);
             println!("{query} left after {moment:?}: {times:?}");
             was_at_work |= !times.is_empty();

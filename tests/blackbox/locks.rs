@@ -103,8 +103,8 @@ const PART: &str = "Authorization: Bearer token-of-one-part";
 fn routes(locked: &Locked) -> Vec<(String, String, String)> {
     let document = text(&locked.ask("GET", "/openapi.yaml", &[READER]));
     let root = yaml::parse(&document).unwrap().unwrap();
-    let entries = |node: &yaml::Node| match &node.value {
-        yaml::Value::Map(entries) => entries.clone(),
+    let entries = |node: &yaml::YamlNode| match &node.value {
+        yaml::YamlValue::Map(entries) => entries.clone(),
         other => panic!("{other:?}"),
     };
     let mut routes = Vec::new();

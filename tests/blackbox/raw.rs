@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Ask {
     pub method: String,
     pub path: String,
-    /// Lines `Name: value`.
+    /// Lines `JsonFieldNameVisitor: value`.
     pub headers: Vec<String>,
     pub body: Vec<u8>,
 }

@@ -5,7 +5,7 @@ use crate::harness::write::{Series, body, compress, push_uvarint};
 use crate::now_ms;
 use crate::raw::{Ask, Reply};
 use firn_wire::snappy;
-use firn_wire::tsdb::{Encoding, Samples, Value};
+use firn_wire::tsdb::{TsdbChunkEncoding, TsdbChunkSamples, TsdbSampleValue};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
@@ -204,9 +204,9 @@ fn remote_read_gives_samples_or_chunks_of_the_same_series() {
         let series = &fields(&frame, 1)[0];
         for chunk in fields(series, 2) {
             let data = fields(&chunk, 4).remove(0);
-            for sample in Samples::new(Encoding::Xor, data).unwrap() {
+            for sample in TsdbChunkSamples::new(TsdbChunkEncoding::Xor, data).unwrap() {
                 let sample = sample.unwrap();
-                let Value::Float(value) = sample.value else {
+                let TsdbSampleValue::Float(value) = sample.value else {
                     panic!("{sample:?}")
                 };
                 read.push((labels_of(series), sample.time, value));

@@ -3,7 +3,7 @@
 use crate::harness::server::{Server, wait_for};
 use crate::harness::write::{Series, body};
 use crate::now_ms;
-use firn_mirror::target::{Target, expose};
+use firn_mirror::target::{ExpositionServer, expose};
 use rustix::process::Signal;
 
 /// Stops the server and waits until its log has `count` lines with `text` about rejected samples.
@@ -99,7 +99,7 @@ fn pushes_that_are_refused_make_one_line_at_once_and_one_at_the_end() {
 #[test]
 fn scrapes_that_are_refused_are_told_by_job() {
     let answer = |_: &_, stream: &mut _| expose(stream, "a 1\na 2\nb 1 99999999999999\n");
-    let target = Target::start("127.0.0.1:0", answer).unwrap();
+    let target = ExpositionServer::start("127.0.0.1:0", answer).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("firn.yml");
     let text = format!(

@@ -2,7 +2,7 @@
 
 use crate::harness::http::Http;
 use crate::harness::server::{Server, wait_for};
-use firn_mirror::target::{Request, Target, expose, respond};
+use firn_mirror::target::{ExpositionServer, Request, expose, respond};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -22,8 +22,10 @@ fn start(dir: &Path, config: &str, flags: &[&str]) -> Server {
 }
 
 /// Starts a target at a free port.
-fn start_target(answer: impl Fn(&Request, &mut TcpStream) + Send + Sync + 'static) -> Target {
-    Target::start("127.0.0.1:0", answer).unwrap()
+fn start_target(
+    answer: impl Fn(&Request, &mut TcpStream) + Send + Sync + 'static,
+) -> ExpositionServer {
+    ExpositionServer::start("127.0.0.1:0", answer).unwrap()
 }
 
 fn now_ms() -> i64 {

@@ -3,7 +3,7 @@
 
 use crate::harness::server::{Server, firn};
 use crate::{Kept, now_ms};
-use firn_model::yaml::{self, Node};
+use firn_model::yaml::{self, YamlNode};
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
@@ -52,14 +52,14 @@ fn check(file: &str, cases_min: usize) {
     let root = yaml::parse(&text).unwrap().expect("cases");
     assert!(root.items().len() >= cases_min, "{}", root.items().len());
     for case in root.items() {
-        let field = |key: &str| case.get(key).and_then(Node::text).map(str::to_owned);
-        let args = case.get("arguments").map_or(&[][..], Node::items);
+        let field = |key: &str| case.get(key).and_then(YamlNode::text).map(str::to_owned);
+        let args = case.get("arguments").map_or(&[][..], YamlNode::items);
         let args: Vec<String> = args
             .iter()
             .map(|arg| arg.text().unwrap_or_default().to_owned())
             .collect();
         let dir = tempfile::tempdir().unwrap();
-        for file in case.get("files").map_or(&[][..], Node::items) {
+        for file in case.get("files").map_or(&[][..], YamlNode::items) {
             let [name, text] = file.items() else {
                 panic!("a file has a name and a text: {args:?}");
             };

@@ -64,7 +64,7 @@ fn run_with_kills(args: &[&str], took: Duration, look: &mut dyn FnMut()) {
     let rng = rng();
     let (mut longest, mut met, mut kills) = (took, 0, 0);
     while met < KILLS {
-        let moment = longest.mul_f64(rng.below(SHARES) as f64 / SHARES as f64);
+        let moment = longest.mul_f64(rng.next_below(SHARES) as f64 / SHARES as f64);
         let mut command = tsdb(args);
         let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = quiet.spawn().unwrap();

@@ -2,25 +2,25 @@
 //! its config.
 
 use crate::{at, check_config, document, root, text, text_at};
-use firn_model::yaml::{Node, Value};
+use firn_model::yaml::{YamlNode, YamlValue};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-fn keys(node: &Node) -> Vec<String> {
+fn keys(node: &YamlNode) -> Vec<String> {
     match &node.value {
-        Value::Map(entries) => entries.iter().map(|entry| entry.key.clone()).collect(),
+        YamlValue::Map(entries) => entries.iter().map(|entry| entry.key.clone()).collect(),
         _ => Vec::new(),
     }
 }
 
-fn texts(node: Option<&Node>) -> Vec<String> {
-    let items = node.map(Node::items).unwrap_or_default();
-    let text = |item: &Node| item.text().unwrap().to_owned();
+fn texts(node: Option<&YamlNode>) -> Vec<String> {
+    let items = node.map(YamlNode::items).unwrap_or_default();
+    let text = |item: &YamlNode| item.text().unwrap().to_owned();
     items.iter().map(text).collect()
 }
 
 /// Mounts of files of the repository: place in the container by path in the repository.
-fn mounts(service: &Node) -> BTreeMap<String, PathBuf> {
+fn mounts(service: &YamlNode) -> BTreeMap<String, PathBuf> {
     let volumes = texts(service.get("volumes"));
     let mounts = volumes.iter().filter_map(|volume| {
         let (from, to) = volume.split_once(':').unwrap();

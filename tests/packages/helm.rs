@@ -2,7 +2,7 @@
 //! need Helm are skipped without it; `tests/install/debian.sh` builds it where Go is installed.
 
 use crate::{at, check_config, document, has, root, succeed, text, text_at};
-use firn_model::yaml::{Node, print};
+use firn_model::yaml::{YamlNode, print};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -41,7 +41,7 @@ fn built() -> PathBuf {
     cache.join("firn/helm")
 }
 
-fn render(helm: &PathBuf, values: &[&str]) -> Vec<Node> {
+fn render(helm: &PathBuf, values: &[&str]) -> Vec<YamlNode> {
     let mut command = Command::new(helm);
     command
         .args(["template", "site", "--namespace", "metrics"])
@@ -57,20 +57,22 @@ fn render(helm: &PathBuf, values: &[&str]) -> Vec<Node> {
 }
 
 /// The kinds and names, sorted.
-fn names(objects: &[Node]) -> Vec<String> {
-    let name = |one: &Node| format!("{} {}", text_at(one, "kind"), text_at(one, "metadata.name"));
+fn names(objects: &[YamlNode]) -> Vec<String> {
+    let name =
+        |one: &YamlNode| format!("{} {}", text_at(one, "kind"), text_at(one, "metadata.name"));
     let mut names: Vec<String> = objects.iter().map(name).collect();
     names.sort();
     names
 }
 
-fn find<'a>(objects: &'a [Node], kind: &str, name: &str) -> &'a Node {
-    let is_it = |one: &&Node| text_at(one, "kind") == kind && text_at(one, "metadata.name") == name;
+fn find<'a>(objects: &'a [YamlNode], kind: &str, name: &str) -> &'a YamlNode {
+    let is_it =
+        |one: &&YamlNode| text_at(one, "kind") == kind && text_at(one, "metadata.name") == name;
     objects.iter().find(is_it).unwrap()
 }
 
 /// Checks the config and the rules of the chart's config maps.
-fn check_files(objects: &[Node]) {
+fn check_files(objects: &[YamlNode]) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("rules")).unwrap();
     let config = at(find(objects, "ConfigMap", "site-firn"), "data");
@@ -132,7 +134,7 @@ fn chart_renders_a_server_with_storage_and_services() {
 
 /// Checks that Firn accepts the flags of a container. A missing config ends the start after it
 /// parsed the flags.
-fn check_arguments(container: &Node) {
+fn check_arguments(container: &YamlNode) {
     let arguments = at(container, "args").items();
     let arguments: Vec<&str> = arguments.iter().map(|one| one.text().unwrap()).collect();
     let mut start = crate::harness::server::firn();
@@ -187,7 +189,7 @@ fn chart_without_helm_has_this_version_and_a_good_config() {
     let schema = text("deploy/helm/firn/values.schema.json");
     let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
     let known = schema["properties"].as_object().unwrap();
-    let firn_model::yaml::Value::Map(entries) = &values.value else {
+    let firn_model::yaml::YamlValue::Map(entries) = &values.value else {
         panic!("values are a mapping");
     };
     for entry in entries {

@@ -5,7 +5,8 @@
 //!      -> nsenter -> chroot -> a command
 //! ```
 //!
-//! Invariant: nothing outside of the namespaces changes, and all processes end with the [`Machine`].
+//! Invariant: nothing outside of the namespaces changes, and all processes end with the
+//! [`Machine`].
 
 use crate::succeed;
 use std::io::{BufRead, BufReader, Write};

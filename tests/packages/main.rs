@@ -16,7 +16,7 @@ mod harness;
 mod helm;
 mod machine;
 
-use firn_model::yaml::{self, Node};
+use firn_model::yaml::{self, YamlNode};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -33,13 +33,13 @@ fn text(path: &str) -> String {
 }
 
 /// The first YAML document of a text.
-fn document(text: &str) -> Node {
+fn document(text: &str) -> YamlNode {
     let parsed = yaml::parse(text).unwrap_or_else(|e| panic!("{e}:\n{text}"));
     parsed.unwrap_or_else(|| panic!("no document:\n{text}"))
 }
 
 /// The value at a path of keys; numbers are places in lists.
-fn at<'a>(node: &'a Node, path: &str) -> &'a Node {
+fn at<'a>(node: &'a YamlNode, path: &str) -> &'a YamlNode {
     path.split('.').fold(node, |node, key| {
         let item = key.parse().ok().and_then(|i: usize| node.items().get(i));
         let found = item.or_else(|| node.get(key));
@@ -48,7 +48,7 @@ fn at<'a>(node: &'a Node, path: &str) -> &'a Node {
 }
 
 /// The text at a path of keys.
-fn text_at(node: &Node, path: &str) -> String {
+fn text_at(node: &YamlNode, path: &str) -> String {
     let found = at(node, path);
     let text = found.text();
     text.unwrap_or_else(|| panic!("no text at {path}"))

@@ -20,7 +20,7 @@ mod dump;
 mod harness;
 
 use dump::{Series, from_answer, from_dump};
-use firn_mirror::api::{Ask, Client};
+use firn_mirror::api::{ExpressionRequest, SystemClient};
 use firn_mirror::push::now_ms;
 use harness::server::Server;
 use std::fs::{self, File};
@@ -104,17 +104,17 @@ remote_write:
 }
 
 /// Returns the only current value of `expression`, or zero if there is none.
-fn number(client: &Client, expression: &str) -> f64 {
-    let ask = Ask::Instant {
+fn number(client: &SystemClient, expression: &str) -> f64 {
+    let ask = ExpressionRequest::Instant {
         expression: expression.to_owned(),
         time_ms: now_ms(),
     };
-    let answer = client.ask(&ask).unwrap();
+    let answer = client.send_query(&ask).unwrap();
     let value = answer["data"]["result"][0]["value"][1].as_str();
     value.map_or(0.0, |v| v.parse().unwrap())
 }
 
-fn wait_for_scrapes(client: &Client, log: &Path) {
+fn wait_for_scrapes(client: &SystemClient, log: &Path) {
     let start = Instant::now();
     while number(client, "min(count_over_time(up[10m]))") < SCRAPES {
         assert!(
@@ -147,7 +147,7 @@ fn sender_of_a_real_prometheus_finds_every_sample_in_firn() {
     ];
     let sender = Process::start("prometheus", &sender_args, &path("sender.log"));
 
-    let client = Client::new(&format!("http://{}", firn.address));
+    let client = SystemClient::new(&format!("http://{}", firn.address));
     wait_for_scrapes(&client, &path("sender.log"));
     assert_eq!(
         number(&client, "max(prometheus_remote_storage_shards)"),
@@ -166,11 +166,11 @@ fn sender_of_a_real_prometheus_finds_every_sample_in_firn() {
         String::from_utf8_lossy(&dump.stderr)
     );
     let stored = from_dump(&String::from_utf8(dump.stdout).unwrap());
-    let ask = Ask::Instant {
+    let ask = ExpressionRequest::Instant {
         expression: "{job=~\".+\"}[20m]".to_owned(),
         time_ms: now_ms(),
     };
-    let arrived = from_answer(&client.ask(&ask).unwrap());
+    let arrived = from_answer(&client.send_query(&ask).unwrap());
     compare(&stored, &arrived);
 }
 

@@ -15,5 +15,5 @@ mod machines;
 mod tests;
 
 pub use identity::{AzureAdSettings, AzureCloud, AzureIdentity};
+pub(super) use machines::AzureDiscovery;
 pub use machines::AzureSettings;
-pub(super) use machines::Machines;

@@ -1,7 +1,7 @@
 //! Tests of cloud discoveries against stub servers that follow the documented APIs: found targets,
 //! pagination, removed targets, and targets that remain while the API fails.
 
-use super::stub::{Answers, Followed};
+use super::stub::{ManualRefresh, StubRoutes};
 use super::*;
 use firn_http_client::Secret;
 use firn_model::env::sim::SimClock;
@@ -37,7 +37,7 @@ const LINODE_RANGES: &str = r#"{"data": [{"range": "2600:3c00::", "prefix": 64,
 const LIST: &str = "/linode/instances?page=1&page_size=500";
 const EVENTS: &str = "/account/events?page=1&page_size=25";
 
-fn linode(answers: &Answers, clock: &Arc<SimClock>) -> Followed {
+fn linode(answers: &StubRoutes, clock: &Arc<SimClock>) -> ManualRefresh {
     let settings = LinodeSettings {
         region: "us-east".into(),
         tag_separator: ";".into(),
@@ -45,7 +45,7 @@ fn linode(answers: &Answers, clock: &Arc<SimClock>) -> Followed {
         refresh: MINUTE,
         client: HttpSettings::default(),
     };
-    Followed::new(linode::Instances::at(
+    ManualRefresh::new(linode::LinodeDiscovery::with_endpoint(
         answers.url(),
         &settings,
         BYTES,
@@ -53,8 +53,8 @@ fn linode(answers: &Answers, clock: &Arc<SimClock>) -> Followed {
     ))
 }
 
-async fn linodes() -> Answers {
-    Answers::start(&[
+async fn linodes() -> StubRoutes {
+    StubRoutes::start(&[
         (LIST, LINODES),
         ("/linode/instances?page=2&page_size=500", LINODES_REST),
         ("/networking/ips?page=1&page_size=500", LINODE_IPS),
@@ -72,7 +72,7 @@ async fn linode_instances_become_targets() {
     let answers = linodes().await;
     let mut linodes = linode(&answers, &Arc::default());
     assert_eq!(
-        linodes.next().await,
+        linodes.refresh_targets().await,
         [
             "203.0.113.1:80 linode_backups=enabled linode_extra_ips=;203.0.113.9; linode_gpus=0 \
              linode_group=g linode_hypervisor=kvm linode_image=linode/debian12 \
@@ -89,12 +89,12 @@ async fn linode_instances_become_targets() {
              linode_specs_memory_bytes=0 linode_specs_transfer_bytes=0 linode_specs_vcpus=0",
         ]
     );
-    let filter = &answers.stub.asked()[0].headers["x-filter"];
+    let filter = &answers.stub.received_requests()[0].headers["x-filter"];
     assert_eq!(filter, r#"{"region": "us-east"}"#);
-    linodes.stays_while(&answers, LIST).await;
-    linodes.stays_while(&answers, EVENTS).await;
-    answers.set(LIST, 200, r#"{"data": [], "page": 1, "pages": 1}"#);
-    assert_eq!(linodes.next().await, [""; 0]);
+    linodes.check_targets_kept(&answers, LIST).await;
+    linodes.check_targets_kept(&answers, EVENTS).await;
+    answers.set_response(LIST, 200, r#"{"data": [], "page": 1, "pages": 1}"#);
+    assert_eq!(linodes.refresh_targets().await, [""; 0]);
 }
 
 #[tokio::test]
@@ -102,25 +102,37 @@ async fn linode_is_asked_for_instances_when_there_were_events() {
     let answers = linodes().await;
     let clock = Arc::new(SimClock::default());
     let mut linodes = linode(&answers, &clock);
-    linodes.next().await;
+    linodes.refresh_targets().await;
     clock.advance_ms(90_061_000);
-    answers.set(EVENTS, 200, r#"{"data": [], "page": 1, "pages": 1}"#);
-    let lists = || answers.stub.paths().iter().filter(|p| *p == LIST).count();
+    answers.set_response(EVENTS, 200, r#"{"data": [], "page": 1, "pages": 1}"#);
+    let lists = || {
+        answers
+            .stub
+            .received_paths()
+            .iter()
+            .filter(|p| *p == LIST)
+            .count()
+    };
     let mut counts = Vec::new();
     for _ in 0..11 {
-        linodes.next().await;
+        linodes.refresh_targets().await;
         counts.push(lists());
     }
     assert_eq!(counts, [1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2], "ten quiet times");
-    let last = answers.stub.asked().pop().unwrap();
+    let last = answers.stub.received_requests().pop().unwrap();
     assert_eq!(
         last.headers["x-filter"],
         r#"{"created": {"+gte": "1970-01-02T01:01:01"}}"#
     );
-    answers.set(EVENTS, 401, "{}");
-    linodes.next().await;
-    linodes.next().await;
-    let events = answers.stub.paths().iter().filter(|p| *p == EVENTS).count();
+    answers.set_response(EVENTS, 401, "{}");
+    linodes.refresh_targets().await;
+    linodes.refresh_targets().await;
+    let events = answers
+        .stub
+        .received_paths()
+        .iter()
+        .filter(|p| *p == EVENTS)
+        .count();
     assert_eq!((lists(), events), (4, 12), "a token that is not for events");
 }
 
@@ -134,7 +146,7 @@ const VULTRS: &str = r#"{"instances": [{"id": "4f0f12e5", "os": "CentOS SELinux 
 #[tokio::test]
 async fn vultr_instances_become_targets() {
     let first = "/v2/instances?per_page=100";
-    let answers = Answers::start(&[
+    let answers = StubRoutes::start(&[
         (first, VULTRS),
         (
             "/v2/instances?per_page=100&cursor=bmV4dA%3D%3D",
@@ -147,9 +159,13 @@ async fn vultr_instances_become_targets() {
         refresh: MINUTE,
         client: HttpSettings::default(),
     };
-    let mut vultrs = Followed::new(vultr::Instances::at(answers.url(), &settings, BYTES));
+    let mut vultrs = ManualRefresh::new(vultr::VultrDiscovery::with_endpoint(
+        answers.url(),
+        &settings,
+        BYTES,
+    ));
     assert_eq!(
-        vultrs.next().await,
+        vultrs.refresh_targets().await,
         [
             "192.0.2.123:80 vultr_instance_allowed_bandwidth_gb=4000 vultr_instance_disk_gb=1024 \
              vultr_instance_features=,ddos_protection, vultr_instance_hostname=my_hostname \
@@ -164,17 +180,17 @@ async fn vultr_instances_become_targets() {
              vultr_instance_ram_mb=0 vultr_instance_vcpu_count=0",
         ]
     );
-    vultrs.stays_while(&answers, first).await;
-    answers.set(
+    vultrs.check_targets_kept(&answers, first).await;
+    answers.set_response(
         first,
         200,
         r#"{"instances": [], "meta": {"links": {"next": ""}}}"#,
     );
-    assert_eq!(vultrs.next().await, [""; 0]);
+    assert_eq!(vultrs.refresh_targets().await, [""; 0]);
 }
 
-fn scaleway(answers: &Answers, role: ScalewayRole) -> Followed {
-    Followed::new(scaleway::Servers::new(
+fn scaleway(answers: &StubRoutes, role: ScalewayRole) -> ManualRefresh {
+    ManualRefresh::new(scaleway::ScalewayDiscovery::new(
         &ScalewaySettings {
             role,
             url: answers.url().into(),
@@ -214,7 +230,7 @@ const SCALEWAY_IPS: &str = r#"{"ips": [
 #[tokio::test]
 async fn scaleway_instances_become_targets() {
     let list = "/instance/v1/zones/fr-par-1/servers?name=w+b&tags=a%2Cb&page=1";
-    let answers = Answers::start(&[
+    let answers = StubRoutes::start(&[
         (list, SCALEWAYS),
         (
             "/instance/v1/zones/fr-par-1/servers?name=w+b&tags=a%2Cb&page=2",
@@ -229,7 +245,7 @@ async fn scaleway_instances_become_targets() {
     .await;
     let mut servers = scaleway(&answers, ScalewayRole::Instance);
     assert_eq!(
-        servers.next().await,
+        servers.refresh_targets().await,
         [
             "10.70.60.57:80 scaleway_instance_boot_type=local scaleway_instance_hostname=h \
              scaleway_instance_id=s1 scaleway_instance_image_arch=x86_64 \
@@ -250,10 +266,13 @@ async fn scaleway_instances_become_targets() {
              scaleway_instance_region=fr-par scaleway_instance_zone=fr-par-1",
         ]
     );
-    assert_eq!(answers.stub.asked()[0].headers["x-auth-token"], "key");
-    servers.stays_while(&answers, list).await;
-    answers.set(list, 200, r#"{"servers": [], "total_count": 0}"#);
-    assert_eq!(servers.next().await, [""; 0]);
+    assert_eq!(
+        answers.stub.received_requests()[0].headers["x-auth-token"],
+        "key"
+    );
+    servers.check_targets_kept(&answers, list).await;
+    answers.set_response(list, 200, r#"{"servers": [], "total_count": 0}"#);
+    assert_eq!(servers.refresh_targets().await, [""; 0]);
 }
 
 const MACHINES: &str = r#"{"servers": [{"id": "b1", "name": "metal", "project_id": "p",
@@ -265,7 +284,7 @@ const MACHINES: &str = r#"{"servers": [{"id": "b1", "name": "metal", "project_id
 #[tokio::test]
 async fn scaleway_bare_metal_becomes_targets() {
     let list = "/baremetal/v1/zones/fr-par-1/servers?name=w+b&tags=a&tags=b&page=1";
-    let answers = Answers::start(&[
+    let answers = StubRoutes::start(&[
         (list, MACHINES),
         (
             "/baremetal/v1/zones/fr-par-1/offers?page=1",
@@ -280,7 +299,7 @@ async fn scaleway_bare_metal_becomes_targets() {
     .await;
     let mut servers = scaleway(&answers, ScalewayRole::Baremetal);
     assert_eq!(
-        servers.next().await,
+        servers.refresh_targets().await,
         [
             "51.1.1.1:80 scaleway_baremetal_id=b1 scaleway_baremetal_name=metal \
              scaleway_baremetal_os_name=Debian scaleway_baremetal_os_version=11 \
@@ -291,9 +310,9 @@ async fn scaleway_bare_metal_becomes_targets() {
             " scaleway_baremetal_id=b2",
         ]
     );
-    servers.stays_while(&answers, list).await;
+    servers.check_targets_kept(&answers, list).await;
     let offers = "/baremetal/v1/zones/fr-par-1/offers?page=1";
-    servers.stays_while(&answers, offers).await;
+    servers.check_targets_kept(&answers, offers).await;
 }
 
 const IONOS: &str = r#"{"id": "d1/servers", "type": "collection", "items": [{"id": "s1",
@@ -309,16 +328,20 @@ const IONOS: &str = r#"{"id": "d1/servers", "type": "collection", "items": [{"id
 #[tokio::test]
 async fn ionos_servers_become_targets() {
     let list = "/cloudapi/v6/datacenters/d1/servers?depth=3&limit=1000&offset=0";
-    let answers = Answers::start(&[(list, IONOS)]).await;
+    let answers = StubRoutes::start(&[(list, IONOS)]).await;
     let settings = IonosSettings {
         datacenter: "d1".into(),
         port: 80,
         refresh: MINUTE,
         client: HttpSettings::default(),
     };
-    let mut servers = Followed::new(ionos::Servers::at(answers.url(), &settings, BYTES));
+    let mut servers = ManualRefresh::new(ionos::IonosDiscovery::with_endpoint(
+        answers.url(),
+        &settings,
+        BYTES,
+    ));
     assert_eq!(
-        servers.next().await,
+        servers.refresh_targets().await,
         [
             "10.7.228.11:80 ionos_server_availability_zone=AUTO ionos_server_boot_image_id=img \
              ionos_server_boot_volume_id=v1 ionos_server_cpu_family=INTEL_SKYLAKE \
@@ -329,9 +352,9 @@ async fn ionos_servers_become_targets() {
              ionos_server_state=RUNNING ionos_server_type=ENTERPRISE"
         ]
     );
-    servers.stays_while(&answers, list).await;
-    answers.set(list, 200, r#"{"id": "d1/servers"}"#);
-    assert_eq!(servers.next().await, [""; 0]);
+    servers.check_targets_kept(&answers, list).await;
+    answers.set_response(list, 200, r#"{"id": "d1/servers"}"#);
+    assert_eq!(servers.refresh_targets().await, [""; 0]);
 }
 
 const STACKITS: &str = r#"{"items": [{"id": "i1", "name": "one", "availabilityZone": "eu01-1",
@@ -345,7 +368,7 @@ const STACKITS: &str = r#"{"items": [{"id": "i1", "name": "one", "availabilityZo
 async fn stackit_servers_become_targets() {
     let list = "/v1/projects/p1/servers?details=true";
     let token = r#"{"access_token": "tok", "expires_in": 3600, "token_type": "Bearer"}"#;
-    let answers = Answers::start(&[(list, STACKITS), ("/token", token)]).await;
+    let answers = StubRoutes::start(&[(list, STACKITS), ("/token", token)]).await;
     let pem = include_str!("../../http_client/src/tests/tls/signer.pem");
     let key = serde_json::json!({"active": true, "credentials": {"aud": "a", "iss": "mail@sa",
         "kid": "k1", "sub": "s", "privateKey": pem,
@@ -363,7 +386,12 @@ async fn stackit_servers_become_targets() {
     let of = |key| {
         let none: environment::Variables = Arc::new(|_| None);
         let clock = Arc::new(SimClock::default());
-        Followed::new(stackit::Servers::with(&settings(key), BYTES, clock, none))
+        ManualRefresh::new(stackit::StackitDiscovery::with_variables(
+            &settings(key),
+            BYTES,
+            clock,
+            none,
+        ))
     };
     let mut servers = of(Some(secret(&key.to_string())));
     let want = [
@@ -374,11 +402,11 @@ async fn stackit_servers_become_targets() {
          stackit_type=g1.1",
         "10.0.0.3:80 stackit_id=i3 stackit_private_ipv4_n=10.0.0.3 stackit_project=p1",
     ];
-    assert_eq!(servers.next().await, want);
-    assert_eq!(servers.next().await, want);
-    let asked = answers.stub.asked();
+    assert_eq!(servers.refresh_targets().await, want);
+    assert_eq!(servers.refresh_targets().await, want);
+    let asked = answers.stub.received_requests();
     assert_eq!(
-        answers.stub.paths(),
+        answers.stub.received_paths(),
         ["/token", list, list],
         "the token is kept"
     );
@@ -388,23 +416,23 @@ async fn stackit_servers_become_targets() {
         asked[0].body
     );
     assert_eq!(asked[1].headers["authorization"], "Bearer tok");
-    servers.stays_while(&answers, list).await;
+    servers.check_targets_kept(&answers, list).await;
     let mut without = of(None);
-    assert_eq!(without.next().await, want);
+    assert_eq!(without.refresh_targets().await, want);
     assert!(
         !answers
             .stub
-            .asked()
+            .received_requests()
             .pop()
             .unwrap()
             .headers
             .contains_key("authorization")
     );
-    answers.set(list, 200, r#"{"items": null}"#);
-    assert_eq!(servers.next().await, [""; 0]);
+    answers.set_response(list, 200, r#"{"items": null}"#);
+    assert_eq!(servers.refresh_targets().await, [""; 0]);
 }
 
-fn ovh(answers: &Answers, service: OvhService, clock: Arc<SimClock>) -> Followed {
+fn ovh(answers: &StubRoutes, service: OvhService, clock: Arc<SimClock>) -> ManualRefresh {
     let settings = OvhSettings {
         endpoint: format!("{}/1.0", answers.url()),
         application_key: "ak".into(),
@@ -413,7 +441,7 @@ fn ovh(answers: &Answers, service: OvhService, clock: Arc<SimClock>) -> Followed
         service,
         refresh: MINUTE,
     };
-    Followed::new(ovhcloud::Servers::new(&settings, BYTES, clock))
+    ManualRefresh::new(ovhcloud::OvhDiscovery::new(&settings, BYTES, clock))
 }
 
 const VPS: &str = r#"{"zone": "zone", "displayName": "abc", "cluster": "cluster_test",
@@ -424,7 +452,7 @@ const VPS: &str = r#"{"zone": "zone", "displayName": "abc", "cluster": "cluster_
 
 #[tokio::test]
 async fn ovhcloud_servers_of_both_services_become_targets() {
-    let answers = Answers::start(&[
+    let answers = StubRoutes::start(&[
         ("/1.0/auth/time", "1000"),
         ("/1.0/vps", r#"["vps.ovh", "gone"]"#),
         ("/1.0/vps/vps.ovh", VPS),
@@ -449,7 +477,7 @@ async fn ovhcloud_servers_of_both_services_become_targets() {
     clock.set_ms(5_000_000);
     let mut servers = ovh(&answers, OvhService::Vps, clock.clone());
     assert_eq!(
-        servers.next().await,
+        servers.refresh_targets().await,
         ["192.0.2.1 ovhcloud_vps_cluster=cluster_test \
              ovhcloud_vps_datacenter=[A B] ovhcloud_vps_disk=40 ovhcloud_vps_display_name=abc \
              ovhcloud_vps_ipv4=192.0.2.1 ovhcloud_vps_ipv6=2001:db8::2 \
@@ -460,7 +488,7 @@ async fn ovhcloud_servers_of_both_services_become_targets() {
              ovhcloud_vps_offer_type=ssd ovhcloud_vps_state=running ovhcloud_vps_vcore=1 \
              ovhcloud_vps_version=2019v1 ovhcloud_vps_zone=zone instance=vps.ovh"]
     );
-    let asked = &answers.stub.asked()[1];
+    let asked = &answers.stub.received_requests()[1];
     assert_eq!(
         asked.headers["x-ovh-timestamp"], "1000",
         "the clock of the server"
@@ -470,12 +498,12 @@ async fn ovhcloud_servers_of_both_services_become_targets() {
         signature.starts_with("$1$") && signature.len() == 43,
         "{signature}"
     );
-    servers.stays_while(&answers, "/1.0/vps").await;
-    servers.stays_while(&answers, "/1.0/auth/time").await;
+    servers.check_targets_kept(&answers, "/1.0/vps").await;
+    servers.check_targets_kept(&answers, "/1.0/auth/time").await;
 
     let mut dedicated = ovh(&answers, OvhService::DedicatedServer, clock);
     assert_eq!(
-        dedicated.next().await,
+        dedicated.refresh_targets().await,
         [
             "1.2.3.4 ovhcloud_dedicated_server_commercial_range=Advance-1 Gen 2 \
              ovhcloud_dedicated_server_datacenter=gra3 ovhcloud_dedicated_server_ipv4=1.2.3.4 \
@@ -487,22 +515,24 @@ async fn ovhcloud_servers_of_both_services_become_targets() {
              instance=d 1"
         ]
     );
-    answers.set("/1.0/vps", 200, "[]");
-    assert_eq!(servers.next().await, [""; 0]);
+    answers.set_response("/1.0/vps", 200, "[]");
+    assert_eq!(servers.refresh_targets().await, [""; 0]);
 }
 
 #[tokio::test]
 async fn outscale_machines_become_targets() {
-    let stub = stub::Stub::start(|asked: stub::Asked| async move {
+    let stub = stub::StubServer::start(|asked: stub::StubRequest| async move {
         let page = r#"{"Vms": [{"VmId": "i-1", "State": "running", "PrivateIp": "10.0.0.1",
           "PublicIp": "1.2.3.4", "Placement": {"SubregionName": "eu-west-2a"},
           "Tags": [{"Key": "a-b", "Value": "c"}, {"Key": "", "Value": "d"}]},
           {"VmId": "i-2"}], "NextPageToken": "next"}"#;
         let rest = r#"{"Vms": [{"VmId": "i-3", "PublicIp": "1.2.3.5"}], "ResponseContext": {}}"#;
         match (asked.path.as_str(), asked.body.as_str()) {
-            ("/api/v1/ReadVms", "{}") => stub::Reply::of(200, page),
-            ("/api/v1/ReadVms", r#"{"NextPageToken":"next"}"#) => stub::Reply::of(200, rest),
-            _ => stub::Reply::of(400, "?"),
+            ("/api/v1/ReadVms", "{}") => stub::StubResponse::with_status(200, page),
+            ("/api/v1/ReadVms", r#"{"NextPageToken":"next"}"#) => {
+                stub::StubResponse::with_status(200, rest)
+            }
+            _ => stub::StubResponse::with_status(400, "?"),
         }
     })
     .await;
@@ -516,9 +546,10 @@ async fn outscale_machines_become_targets() {
         client: HttpSettings::default(),
     };
     let clock = Arc::new(SimClock::default());
-    let mut machines = Followed::new(outscale::Machines::new(&settings, BYTES, clock));
+    let mut machines =
+        ManualRefresh::new(outscale::OutscaleDiscovery::new(&settings, BYTES, clock));
     assert_eq!(
-        machines.next().await,
+        machines.refresh_targets().await,
         [
             "10.0.0.1:80 outscale_vm_instance_id=i-1 outscale_vm_private_ip=10.0.0.1 \
              outscale_vm_public_ip=1.2.3.4 outscale_vm_region=us-east-2 \
@@ -527,7 +558,7 @@ async fn outscale_machines_become_targets() {
              outscale_vm_region=us-east-2",
         ]
     );
-    let signature = stub.asked()[0].headers["authorization"].clone();
+    let signature = stub.received_requests()[0].headers["authorization"].clone();
     let want = "AWS4-HMAC-SHA256 Credential=AK/19700101/eu-west-2/oapi/aws4_request, ";
     assert!(
         signature.to_str().unwrap().starts_with(want),

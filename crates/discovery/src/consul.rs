@@ -11,14 +11,14 @@ mod instance;
 #[cfg(test)]
 mod tests;
 
-use super::api::{Answer, Api, header_value, wrong};
+use super::api::{ApiClient, ApiResponse, invalid_response_error, parse_header_value};
 use super::discover::Discover;
-use super::parts::{News, TIMING, Timing, assemble};
-use super::published::Published;
+use super::parts::{TIMING, WatchTiming, WatchUpdate, publish_combined};
+use super::published::PublishedTargets;
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
 use hyper::HeaderMap;
-use instance::{Instance, Tagging};
+use instance::{ConsulInstance, ConsulServiceContext};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,7 @@ pub struct ConsulSettings {
     /// The `path_prefix` key: path before that of the API, used unless `server` contains a path.
     pub path_prefix: String,
     /// The `token` key: ACL token that is sent in a header of each request.
-    pub token: Token,
+    pub token: ConsulToken,
     /// The `datacenter` key: datacenter to query; empty for that of the agent.
     pub datacenter: String,
     /// The `namespace` key: namespace to query (Consul Enterprise); empty for the default one.
@@ -81,35 +81,35 @@ pub struct ConsulSettings {
 
 /// A Consul ACL token, whose value does not appear in debug output.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Token(pub String);
+pub struct ConsulToken(pub String);
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for ConsulToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("<secret>")
     }
 }
 
 /// Discovery that watches the services of a Consul datacenter and publishes their instances.
-pub(super) struct Watch {
-    shared: Arc<Shared>,
-    to: Arc<Published>,
+pub(super) struct ConsulDiscovery {
+    shared: Arc<ConsulClient>,
+    to: Arc<PublishedTargets>,
 }
 
-struct Shared {
+struct ConsulClient {
     settings: ConsulSettings,
     base: String,
-    api: Api,
-    timing: Timing,
+    api: ApiClient,
+    timing: WatchTiming,
 }
 
 #[derive(Deserialize)]
-struct Agent {
+struct ConsulAgent {
     #[serde(rename = "Config")]
-    config: AgentConfig,
+    config: ConsulAgentConfig,
 }
 
 #[derive(Deserialize)]
-struct AgentConfig {
+struct ConsulAgentConfig {
     #[serde(rename = "Datacenter")]
     datacenter: String,
 }
@@ -117,16 +117,25 @@ struct AgentConfig {
 /// Services of the catalog by name, each with its tags, which can be null.
 type Catalog = BTreeMap<String, Option<Vec<String>>>;
 
-impl Watch {
-    pub(super) fn new(settings: &ConsulSettings, bytes_max: u64, to: Arc<Published>) -> Self {
-        Self::paced(settings, bytes_max, to, TIMING)
+impl ConsulDiscovery {
+    pub(super) fn new(
+        settings: &ConsulSettings,
+        bytes_max: u64,
+        to: Arc<PublishedTargets>,
+    ) -> Self {
+        Self::with_timing(settings, bytes_max, to, TIMING)
     }
 
-    fn paced(s: &ConsulSettings, bytes_max: u64, to: Arc<Published>, timing: Timing) -> Self {
+    fn with_timing(
+        s: &ConsulSettings,
+        bytes_max: u64,
+        to: Arc<PublishedTargets>,
+        timing: WatchTiming,
+    ) -> Self {
         Self {
-            shared: Arc::new(Shared {
-                base: base(s),
-                api: Api::new(&s.client, bytes_max),
+            shared: Arc::new(ConsulClient {
+                base: build_base_url(s),
+                api: ApiClient::new(&s.client, bytes_max),
                 settings: s.clone(),
                 timing,
             }),
@@ -135,33 +144,36 @@ impl Watch {
     }
 }
 
-impl Discover for Watch {
-    async fn run(self, to: Arc<Published>) {
+impl Discover for ConsulDiscovery {
+    async fn run(self, to: Arc<PublishedTargets>) {
         let (sender, receiver) = channel(NEWS_MAX);
         let timing = self.shared.timing;
-        tokio::join!(self.watch(sender), assemble(receiver, to, timing));
+        tokio::join!(
+            self.watch_services(sender),
+            publish_combined(receiver, to, timing)
+        );
     }
 }
 
-impl Watch {
-    async fn watch(self, news: Sender<News>) {
-        let datacenter = self.datacenter().await;
+impl ConsulDiscovery {
+    async fn watch_services(self, news: Sender<WatchUpdate>) {
+        let datacenter = self.find_datacenter().await;
         let s = &self.shared.settings;
         let mut watches = JoinSet::new();
         let start = |name: &str, watches: &mut JoinSet<()>| {
-            let service = Service {
+            let service = ConsulServiceWatch {
                 name: name.to_owned(),
                 datacenter: datacenter.clone(),
                 shared: self.shared.clone(),
                 to: self.to.clone(),
             };
-            watches.spawn(service.watch(news.clone()))
+            watches.spawn(service.watch_instances(news.clone()))
         };
         if !s.services.is_empty() && s.tags.is_empty() && s.filter.is_empty() {
             // The config names all services, so no catalog query is necessary.
             let names: BTreeSet<String> = s.services.iter().cloned().collect();
             // Must precede the watches, because groups of an unlisted service are dropped.
-            let _ = news.send(News::Sources(names.clone())).await;
+            let _ = news.send(WatchUpdate::Sources(names.clone())).await;
             for name in &names {
                 start(name, &mut watches);
             }
@@ -173,7 +185,7 @@ impl Watch {
         let mut pace = interval_at(Instant::now() + s.refresh, s.refresh);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            match self.shared.catalog(index).await {
+            match self.shared.query_catalog(index).await {
                 Ok((newer, catalog)) if newer != index => {
                     index = newer;
                     running.retain(|name, watch| {
@@ -183,10 +195,12 @@ impl Watch {
                         }
                         stays
                     });
-                    let wanted = catalog.iter().filter(|(name, tags)| s.wants(name, tags));
+                    let wanted = catalog
+                        .iter()
+                        .filter(|(name, tags)| s.selects_service(name, tags));
                     let wanted: Vec<&String> = wanted.map(|(name, _)| name).collect();
                     let names = wanted.iter().copied().chain(running.keys()).cloned();
-                    let _ = news.send(News::Sources(names.collect())).await;
+                    let _ = news.send(WatchUpdate::Sources(names.collect())).await;
                     for name in wanted {
                         if !running.contains_key(name) {
                             running.insert(name.clone(), start(name, &mut watches));
@@ -196,7 +210,7 @@ impl Watch {
                 }
                 // The blocking query timed out without a change.
                 Ok(_) => {}
-                Err(e) => self.shared.failed("services", &e, &self.to).await,
+                Err(e) => self.shared.report_failure("services", &e, &self.to).await,
             }
             pace.tick().await;
         }
@@ -204,40 +218,40 @@ impl Watch {
 
     /// Returns the datacenter from the settings, or requests it from the agent until the agent
     /// responds.
-    async fn datacenter(&self) -> String {
+    async fn find_datacenter(&self) -> String {
         if !self.shared.settings.datacenter.is_empty() {
             return self.shared.settings.datacenter.clone();
         }
         loop {
             let url = format!("{}/v1/agent/self", self.shared.base);
-            match self.shared.ask::<Agent>(url).await {
+            match self.shared.send_query::<ConsulAgent>(url).await {
                 Ok((_, agent)) => return agent.config.datacenter,
-                Err(e) => self.shared.failed("datacenter", &e, &self.to).await,
+                Err(e) => self.shared.report_failure("datacenter", &e, &self.to).await,
             }
         }
     }
 }
 
 impl ConsulSettings {
-    fn wants(&self, name: &str, tags: &Option<Vec<String>>) -> bool {
+    fn selects_service(&self, name: &str, tags: &Option<Vec<String>>) -> bool {
         let tags = tags.as_deref().unwrap_or_default();
         (self.services.is_empty() || self.services.iter().any(|service| service == name))
             && self.tags.iter().all(|tag| tags.contains(tag))
     }
 }
 
-impl Shared {
+impl ConsulClient {
     /// Queries the services in the catalog. Blocks while the catalog has no index newer than
     /// `index`; returns the new index and the services.
-    async fn catalog(&self, index: u64) -> Result<(u64, Catalog), Error> {
-        let query = self.query(index, &self.settings.filter, &[]);
+    async fn query_catalog(&self, index: u64) -> Result<(u64, Catalog), Error> {
+        let query = self.build_query(index, &self.settings.filter, &[]);
         let url = format!("{}/v1/catalog/services?{query}", self.base);
-        self.indexed(url).await
+        self.get_indexed(url).await
     }
 
     /// Returns the parameters of a query that Consul blocks until there is data newer than `index`.
     /// An index of zero does not block.
-    fn query(&self, index: u64, filter: &str, more: &[(&str, &str)]) -> String {
+    fn build_query(&self, index: u64, filter: &str, more: &[(&str, &str)]) -> String {
         let s = &self.settings;
         let wait = format!("{}ms", WATCH.as_millis());
         let index = match index {
@@ -268,33 +282,35 @@ impl Shared {
         parts.join("&")
     }
 
-    async fn indexed<T>(&self, url: String) -> Result<(u64, T), Error>
+    async fn get_indexed<T>(&self, url: String) -> Result<(u64, T), Error>
     where
         T: DeserializeOwned + Send + 'static,
     {
-        let (index, value) = self.ask(url).await?;
+        let (index, value) = self.send_query(url).await?;
         match index {
             Some(index) => Ok((index, value)),
-            None => Err(wrong("the response has no X-Consul-Index")),
+            None => Err(invalid_response_error("the response has no X-Consul-Index")),
         }
     }
 
-    async fn ask<T>(&self, url: String) -> Result<(Option<u64>, T), Error>
+    async fn send_query<T>(&self, url: String) -> Result<(Option<u64>, T), Error>
     where
         T: DeserializeOwned + Send + 'static,
     {
         let mut headers = HeaderMap::new();
-        let Token(token) = &self.settings.token;
+        let ConsulToken(token) = &self.settings.token;
         if !token.is_empty() {
-            headers.insert(TOKEN, header_value(token)?);
+            headers.insert(TOKEN, parse_header_value(token)?);
         }
         let asked = timeout(WATCH + GRACE, self.api.get(&url, &headers)).await;
-        let answer: Answer = asked.map_err(|_| wrong("no answer"))??.good()?;
+        let answer: ApiResponse = asked
+            .map_err(|_| invalid_response_error("no answer"))??
+            .require_success()?;
         let index = answer.header(INDEX).parse().ok();
-        Ok((index, answer.json().await?))
+        Ok((index, answer.decode_json().await?))
     }
 
-    async fn failed(&self, what: &str, error: &Error, to: &Published) {
+    async fn report_failure(&self, what: &str, error: &Error, to: &PublishedTargets) {
         to.failures.inc();
         warn!(server = self.base, what, error = %error, "Consul request failed");
         sleep(self.timing.retry).await;
@@ -303,7 +319,7 @@ impl Shared {
 
 /// Returns the base URL of the API. A scheme of `https` or a path in `server` takes precedence over
 /// the other keys.
-fn base(settings: &ConsulSettings) -> String {
+fn build_base_url(settings: &ConsulSettings) -> String {
     let (scheme, rest) = match settings.server.split_once("://") {
         Some(("https", rest)) => ("https", rest),
         Some((_, rest)) => (settings.scheme.as_str(), rest),
@@ -320,18 +336,18 @@ fn base(settings: &ConsulSettings) -> String {
 }
 
 /// Watch of one service, which reports its instances whenever they change.
-struct Service {
+struct ConsulServiceWatch {
     name: String,
     datacenter: String,
-    shared: Arc<Shared>,
-    to: Arc<Published>,
+    shared: Arc<ConsulClient>,
+    to: Arc<PublishedTargets>,
 }
 
-impl Service {
-    async fn watch(self, news: Sender<News>) {
+impl ConsulServiceWatch {
+    async fn watch_instances(self, news: Sender<WatchUpdate>) {
         let s = &self.shared.settings;
         let tags: Vec<(&str, &str)> = s.tags.iter().map(|tag| ("tag", tag.as_str())).collect();
-        let tagging = Tagging {
+        let tagging = ConsulServiceContext {
             service: &self.name,
             datacenter: &self.datacenter,
             separator: &s.tag_separator,
@@ -340,20 +356,25 @@ impl Service {
         let mut pace = interval_at(Instant::now() + s.refresh, s.refresh);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let query = self.shared.query(index, &s.health_filter, &tags);
+            let query = self.shared.build_query(index, &s.health_filter, &tags);
             let name = form_encode(&self.name).replace('+', "%20");
             let url = format!("{}/v1/health/service/{name}?{query}", self.shared.base);
-            match self.shared.indexed::<Vec<Instance>>(url).await {
+            match self.shared.get_indexed::<Vec<ConsulInstance>>(url).await {
                 Ok((newer, instances)) if newer != index => {
                     index = newer;
-                    let groups = instances.iter().map(|one| one.target(&tagging)).collect();
-                    let sent = news.send(News::Groups(self.name.clone(), groups)).await;
+                    let groups = instances
+                        .iter()
+                        .map(|one| one.build_target(&tagging))
+                        .collect();
+                    let sent = news
+                        .send(WatchUpdate::Groups(self.name.clone(), groups))
+                        .await;
                     if sent.is_err() {
                         return;
                     }
                 }
                 Ok(_) => {}
-                Err(e) => self.shared.failed(&self.name, &e, &self.to).await,
+                Err(e) => self.shared.report_failure(&self.name, &e, &self.to).await,
             }
             pace.tick().await;
         }

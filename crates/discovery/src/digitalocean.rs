@@ -2,10 +2,10 @@
 //!
 //! The behaviour follows upstream's `discovery/digitalocean` and DigitalOcean's API.
 
-use super::api::{Api, wrong};
+use super::api::{ApiClient, invalid_response_error};
 use super::discover::Refresh;
-use super::group::{Group, or_default};
-use super::meta::{Meta, host_port};
+use super::group::{TargetGroup, or_default};
+use super::meta::{MetaLabels, join_host_port};
 use firn_http_client::HttpSettings;
 use firn_model::error::Error;
 use hyper::HeaderMap;
@@ -41,33 +41,33 @@ pub struct DigitalOceanSettings {
 
 /// Discovery of DigitalOcean droplets or databases; each refresh lists all pages of one kind.
 #[derive(Debug)]
-pub(super) struct Resources {
+pub(super) struct DigitalOceanDiscovery {
     settings: DigitalOceanSettings,
-    api: Api,
+    api: ApiClient,
     endpoint: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Page {
+struct DigitalOceanPage {
     #[serde(deserialize_with = "or_default")]
     droplets: Vec<Droplet>,
     #[serde(deserialize_with = "or_default")]
-    databases: Vec<Database>,
+    databases: Vec<DigitalOceanDatabase>,
     #[serde(deserialize_with = "or_default")]
-    links: Links,
+    links: DigitalOceanLinks,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Links {
+struct DigitalOceanLinks {
     #[serde(deserialize_with = "or_default")]
-    pages: Pages,
+    pages: DigitalOceanPageLinks,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Pages {
+struct DigitalOceanPageLinks {
     last: String,
 }
 
@@ -77,11 +77,11 @@ struct Droplet {
     id: i64,
     name: String,
     #[serde(deserialize_with = "or_default")]
-    image: Image,
+    image: DropletImage,
     #[serde(deserialize_with = "or_default")]
-    networks: Networks,
+    networks: DropletNetworks,
     #[serde(deserialize_with = "or_default")]
-    region: Region,
+    region: DropletRegion,
     size_slug: String,
     status: String,
     vpc_uuid: String,
@@ -93,7 +93,7 @@ struct Droplet {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Image {
+struct DropletImage {
     #[serde(deserialize_with = "or_default")]
     slug: String,
     name: String,
@@ -101,22 +101,22 @@ struct Image {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Region {
+struct DropletRegion {
     slug: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Networks {
+struct DropletNetworks {
     #[serde(deserialize_with = "or_default")]
-    v4: Vec<Network>,
+    v4: Vec<DropletNetwork>,
     #[serde(deserialize_with = "or_default")]
-    v6: Vec<Network>,
+    v6: Vec<DropletNetwork>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Network {
+struct DropletNetwork {
     ip_address: String,
     #[serde(rename = "type")]
     kind: String,
@@ -124,7 +124,7 @@ struct Network {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Database {
+struct DigitalOceanDatabase {
     id: String,
     name: String,
     engine: String,
@@ -133,52 +133,56 @@ struct Database {
     region: String,
     size: String,
     num_nodes: i64,
-    connection: Option<Connection>,
-    private_connection: Option<Connection>,
+    connection: Option<DatabaseConnection>,
+    private_connection: Option<DatabaseConnection>,
     #[serde(deserialize_with = "or_default")]
     tags: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Connection {
+struct DatabaseConnection {
     host: String,
 }
 
-impl Resources {
+impl DigitalOceanDiscovery {
     pub(super) fn new(settings: &DigitalOceanSettings, bytes_max: u64) -> Self {
-        Self::at(ENDPOINT, settings, bytes_max)
+        Self::with_endpoint(ENDPOINT, settings, bytes_max)
     }
 
     /// Creates a discovery like [`Self::new`] that uses the API at `endpoint`.
-    pub(super) fn at(endpoint: &str, settings: &DigitalOceanSettings, bytes_max: u64) -> Self {
+    pub(super) fn with_endpoint(
+        endpoint: &str,
+        settings: &DigitalOceanSettings,
+        bytes_max: u64,
+    ) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             settings: settings.clone(),
             endpoint: endpoint.to_owned(),
         }
     }
 
-    async fn pages(&self) -> Result<Vec<Page>, Error> {
+    async fn fetch_pages(&self) -> Result<Vec<DigitalOceanPage>, Error> {
         let role = self.settings.role;
         let (path, what) = match role {
             DigitalOceanRole::Droplets => ("droplets?", "droplets"),
             DigitalOceanRole::Databases => ("databases?per_page=100&", "database clusters"),
         };
         let url = |number| format!("{}/v2/{path}page={number}", self.endpoint);
-        let next = |page: &Page, number| {
+        let next = |page: &DigitalOceanPage, number| {
             let is_last = match role {
                 DigitalOceanRole::Droplets => page.links.pages.last.is_empty(),
                 DigitalOceanRole::Databases => page.databases.is_empty(),
             };
             (!is_last).then(|| url(number + 1))
         };
-        let pages = self.api.pages(&url(1), &HeaderMap::new(), next).await;
-        pages.map_err(|e: Error| wrong(format!("error while listing {what} {e}")))
+        let pages = self.api.get_pages(&url(1), &HeaderMap::new(), next).await;
+        pages.map_err(|e: Error| invalid_response_error(format!("error while listing {what} {e}")))
     }
 }
 
-impl Refresh for Resources {
+impl Refresh for DigitalOceanDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -187,19 +191,23 @@ impl Refresh for Resources {
         self.endpoint.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let port = self.settings.port;
         let mut groups = Vec::new();
-        for page in self.pages().await? {
-            groups.extend(page.droplets.iter().filter_map(|one| one.target(port)));
-            groups.extend(page.databases.iter().map(|one| one.target(port)));
+        for page in self.fetch_pages().await? {
+            groups.extend(
+                page.droplets
+                    .iter()
+                    .filter_map(|one| one.build_target(port)),
+            );
+            groups.extend(page.databases.iter().map(|one| one.build_target(port)));
         }
         Ok(groups)
     }
 }
 
-impl Networks {
-    fn first<'n>(networks: &'n [Network], kind: &str) -> &'n str {
+impl DropletNetworks {
+    fn find_address<'n>(networks: &'n [DropletNetwork], kind: &str) -> &'n str {
         let found = networks.iter().find(|network| network.kind == kind);
         found.map_or("", |network| &network.ip_address)
     }
@@ -207,22 +215,25 @@ impl Networks {
 
 impl Droplet {
     /// Builds the target of a droplet. Returns `None` if the droplet has no IPv4 network.
-    fn target(&self, port: i64) -> Option<Group> {
+    fn build_target(&self, port: i64) -> Option<TargetGroup> {
         if self.networks.v4.is_empty() {
             return None;
         }
-        let public = Networks::first(&self.networks.v4, "public");
-        let mut meta = Meta::new(PREFIX);
+        let public = DropletNetworks::find_address(&self.networks.v4, "public");
+        let mut meta = MetaLabels::new(PREFIX);
         for (name, value) in [
             ("droplet_name", self.name.as_str()),
             ("image", &self.image.slug),
             ("image_name", &self.image.name),
             (
                 "private_ipv4",
-                Networks::first(&self.networks.v4, "private"),
+                DropletNetworks::find_address(&self.networks.v4, "private"),
             ),
             ("public_ipv4", public),
-            ("public_ipv6", Networks::first(&self.networks.v6, "public")),
+            (
+                "public_ipv6",
+                DropletNetworks::find_address(&self.networks.v6, "public"),
+            ),
             ("region", &self.region.slug),
             ("size", &self.size_slug),
             ("status", &self.status),
@@ -233,18 +244,18 @@ impl Droplet {
         meta.set("droplet_id", self.id.to_string());
         meta.set_list("features", &self.features, ",");
         meta.set_list("tags", &self.tags, ",");
-        Some(meta.at(host_port(public, port)))
+        Some(meta.into_target(join_host_port(public, port)))
     }
 }
 
-impl Database {
-    fn target(&self, port: i64) -> Group {
-        let host = |connection: &Option<Connection>| {
+impl DigitalOceanDatabase {
+    fn build_target(&self, port: i64) -> TargetGroup {
+        let host = |connection: &Option<DatabaseConnection>| {
             let connection = connection.as_ref();
             connection.map_or(String::new(), |connection| connection.host.clone())
         };
         let (public, private) = (host(&self.connection), host(&self.private_connection));
-        let mut meta = Meta::new(PREFIX);
+        let mut meta = MetaLabels::new(PREFIX);
         for (name, value) in [
             ("db_id", &self.id),
             ("db_name", &self.name),
@@ -266,8 +277,8 @@ impl Database {
         match host.is_empty() {
             // The target is kept without an address, so that it appears among the dropped targets
             // with its labels.
-            true => meta.at(""),
-            false => meta.at(host_port(&host, port)),
+            true => meta.into_target(""),
+            false => meta.into_target(join_host_port(&host, port)),
         }
     }
 }

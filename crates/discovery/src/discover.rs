@@ -3,8 +3,8 @@
 //!
 //! Invariant: a failed refresh leaves the previously published list unchanged.
 
-use super::group::Group;
-use super::published::Published;
+use super::group::TargetGroup;
+use super::published::PublishedTargets;
 use firn_model::error::Error;
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use tracing::warn;
 /// A discovery mechanism that runs as a task and decides itself when to publish a list.
 pub(super) trait Discover: Send + 'static {
     /// Publishes target lists to `to` until the future is dropped.
-    fn run(self, to: Arc<Published>) -> impl Future<Output = ()> + Send;
+    fn run(self, to: Arc<PublishedTargets>) -> impl Future<Output = ()> + Send;
 }
 
 /// A source of targets that is polled for its complete list at an interval.
@@ -33,7 +33,7 @@ pub(super) trait Refresh: Send + 'static {
     fn name(&self) -> String;
 
     /// Returns the current list of targets. An error keeps the previously published list.
-    fn refresh(&mut self) -> impl Future<Output = Result<Vec<Group>, Error>> + Send;
+    fn refresh(&mut self) -> impl Future<Output = Result<Vec<TargetGroup>, Error>> + Send;
 }
 
 /// Object-safe form of [`Refresh`]. All sources share one loop: monomorphized copies of it and of
@@ -42,7 +42,7 @@ trait RefreshObject: Send {
     fn interval(&self) -> Duration;
     fn deadline(&self) -> Duration;
     fn name(&self) -> String;
-    fn refresh(&mut self) -> BoxFuture<'_, Result<Vec<Group>, Error>>;
+    fn refresh(&mut self) -> BoxFuture<'_, Result<Vec<TargetGroup>, Error>>;
 }
 
 impl<R: Refresh> RefreshObject for R {
@@ -58,7 +58,7 @@ impl<R: Refresh> RefreshObject for R {
         Refresh::name(self)
     }
 
-    fn refresh(&mut self) -> BoxFuture<'_, Result<Vec<Group>, Error>> {
+    fn refresh(&mut self) -> BoxFuture<'_, Result<Vec<TargetGroup>, Error>> {
         Box::pin(Refresh::refresh(self))
     }
 }
@@ -67,14 +67,14 @@ impl<R: Refresh> RefreshObject for R {
 pub(super) type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 
 /// Adapter that turns a [`Refresh`] source into a [`Discover`] task.
-pub(super) struct Refreshed(Box<dyn RefreshObject>);
+pub(super) struct RefreshTask(Box<dyn RefreshObject>);
 
 /// Replacement for an interval of zero. Prometheus accepts a config with such an interval, but
 /// fails to start with it.
 const INTERVAL_OF_ZERO: Duration = Duration::from_secs(1);
 
-impl Discover for Refreshed {
-    async fn run(mut self, to: Arc<Published>) {
+impl Discover for RefreshTask {
+    async fn run(mut self, to: Arc<PublishedTargets>) {
         let every = match self.0.interval() {
             Duration::ZERO => INTERVAL_OF_ZERO,
             every => every,
@@ -83,19 +83,19 @@ impl Discover for Refreshed {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.once(&to).await;
+            self.refresh_once(&to).await;
         }
     }
 }
 
-impl Refreshed {
+impl RefreshTask {
     pub(super) fn new(source: impl Refresh) -> Self {
         Self(Box::new(source))
     }
 
     /// Refreshes the source once. Publishes the list on success; otherwise logs and counts the
     /// failure.
-    pub(super) async fn once(&mut self, to: &Published) {
+    pub(super) async fn refresh_once(&mut self, to: &PublishedTargets) {
         let source = self.0.as_mut();
         let begin = Instant::now();
         let answer = timeout(source.deadline(), source.refresh()).await;

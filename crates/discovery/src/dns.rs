@@ -7,13 +7,13 @@ mod resolver;
 #[cfg(test)]
 mod tests;
 
-use super::api::wrong;
+use super::api::invalid_response_error;
 use super::discover::Refresh;
-use super::group::Group;
-use super::meta::{Meta, host_port};
-use super::published::Published;
+use super::group::TargetGroup;
+use super::meta::{MetaLabels, join_host_port};
+use super::published::PublishedTargets;
 use firn_model::error::Error;
-use resolver::{Record, Resolver};
+use resolver::{DnsRecord, DnsResolver};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const PORT: u16 = 53;
 
 /// The type of DNS record that is looked up and converted to targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordType {
+pub enum DnsRecordType {
     /// IPv4 addresses of a host; each address becomes a target.
     A,
     /// IPv6 addresses of a host; each address becomes a target.
@@ -52,7 +52,7 @@ pub struct DnsSettings {
     /// The `names` key: DNS names to look up, which may be relative to search domains.
     pub names: Vec<String>,
     /// The `type` key: type of the records that are looked up.
-    pub record_type: RecordType,
+    pub record_type: DnsRecordType,
     /// The `port` key: port of the targets, except for SRV records, which contain their port.
     pub port: i64,
     /// The `refresh_interval` key: time between two lookups.
@@ -60,20 +60,24 @@ pub struct DnsSettings {
 }
 
 /// Discovery by DNS lookups, with the targets of the last successful lookup of each name.
-pub(super) struct Names {
+pub(super) struct DnsDiscovery {
     settings: DnsSettings,
-    resolver: Arc<Resolver>,
-    known: BTreeMap<String, Vec<Group>>,
-    to: Arc<Published>,
+    resolver: Arc<DnsResolver>,
+    known: BTreeMap<String, Vec<TargetGroup>>,
+    to: Arc<PublishedTargets>,
 }
 
-impl Names {
-    pub(super) fn new(settings: DnsSettings, to: Arc<Published>) -> Self {
-        let resolver = Resolver::new(PathBuf::from(RESOLV_CONF), PORT);
-        Self::by(resolver, settings, to)
+impl DnsDiscovery {
+    pub(super) fn new(settings: DnsSettings, to: Arc<PublishedTargets>) -> Self {
+        let resolver = DnsResolver::new(PathBuf::from(RESOLV_CONF), PORT);
+        Self::with_resolver(resolver, settings, to)
     }
 
-    fn by(resolver: Resolver, settings: DnsSettings, to: Arc<Published>) -> Self {
+    fn with_resolver(
+        resolver: DnsResolver,
+        settings: DnsSettings,
+        to: Arc<PublishedTargets>,
+    ) -> Self {
         Self {
             settings,
             resolver: Arc::new(resolver),
@@ -83,7 +87,7 @@ impl Names {
     }
 }
 
-impl Refresh for Names {
+impl Refresh for DnsDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -96,12 +100,13 @@ impl Refresh for Names {
         self.settings.names.join(",")
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let mut lookups = JoinSet::new();
         for name in &self.settings.names {
             let (resolver, name) = (self.resolver.clone(), name.clone());
             let record_type = self.settings.record_type;
-            lookups.spawn(async move { (resolver.look_up(&name, record_type).await, name) });
+            lookups
+                .spawn(async move { (resolver.look_up_records(&name, record_type).await, name) });
         }
         let mut failures = 0;
         while let Some(done) = lookups.join_next().await {
@@ -111,7 +116,9 @@ impl Refresh for Names {
             match answer {
                 Ok(records) => {
                     let port = self.settings.port;
-                    let targets = records.iter().map(|record| target(&name, record, port));
+                    let targets = records
+                        .iter()
+                        .map(|record| build_target(&name, record, port));
                     self.known.insert(name.clone(), targets.collect());
                 }
                 Err(e) => {
@@ -123,7 +130,7 @@ impl Refresh for Names {
         if failures > 0 && self.known.is_empty() {
             // An error keeps the targets of the previous config until at least one name has been
             // resolved.
-            return Err(wrong("no name could be resolved"));
+            return Err(invalid_response_error("no name could be resolved"));
         }
         self.to.failures.add(failures);
         Ok(self.known.values().flatten().cloned().collect())
@@ -131,29 +138,29 @@ impl Refresh for Names {
 }
 
 /// Builds the target for a record of `name`. `port` applies to records that contain no port.
-fn target(name: &str, record: &Record, port: i64) -> Group {
-    let mut meta = Meta::new("dns");
+fn build_target(name: &str, record: &DnsRecord, port: i64) -> TargetGroup {
+    let mut meta = MetaLabels::new("dns");
     meta.set("name", name);
     let address = match record {
-        Record::Address(address) => host_port(&address.to_string(), port),
-        Record::Srv(host, port) => {
+        DnsRecord::Address(address) => join_host_port(&address.to_string(), port),
+        DnsRecord::Srv(host, port) => {
             meta.set("srv_record_target", host);
             meta.set("srv_record_port", port.to_string());
-            host_port(unrooted(host), port)
+            join_host_port(trim_trailing_dot(host), port)
         }
-        Record::Mx(host) => {
+        DnsRecord::Mx(host) => {
             meta.set("mx_record_target", host);
-            host_port(unrooted(host), port)
+            join_host_port(trim_trailing_dot(host), port)
         }
-        Record::Ns(host) => {
+        DnsRecord::Ns(host) => {
             meta.set("ns_record_target", host);
-            host_port(unrooted(host), port)
+            join_host_port(trim_trailing_dot(host), port)
         }
     };
-    meta.at(address)
+    meta.into_target(address)
 }
 
 /// Returns a name without its trailing dot, since addresses are usually written without it.
-fn unrooted(name: &str) -> &str {
+fn trim_trailing_dot(name: &str) -> &str {
     name.trim_end_matches('.')
 }

@@ -9,15 +9,15 @@ mod swarm;
 #[cfg(test)]
 mod tests;
 
-pub(super) use containers::Containers;
-pub(super) use swarm::Swarm;
+pub(super) use containers::DockerDiscovery;
+pub(super) use swarm::SwarmDiscovery;
 
 use firn_http_client::HttpSettings;
 use std::time::Duration;
 
 /// An entry of `filters`, which restricts a list to matching objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub struct DockerFilter {
     /// The `name` key: name of the filter, such as `label` or `status`.
     pub name: String,
     /// The `values` key: accepted values of the filter, any of which must match.
@@ -33,7 +33,7 @@ pub struct DockerSettings {
     /// The `port` key: port of the targets of containers that expose none.
     pub port: i64,
     /// The `filters` key: filters that the engine applies to the list of containers.
-    pub filters: Vec<Filter>,
+    pub filters: Vec<DockerFilter>,
     /// The `host_networking_host` key: address of containers that use the network of the host.
     pub host_networking_host: String,
     /// The `match_first_network` key: use only the first network of a container, by name.
@@ -67,7 +67,7 @@ pub struct SwarmSettings {
     /// The `port` key: port of targets whose object publishes none.
     pub port: i64,
     /// The `filters` key: filters that the engine applies to the list of the role's objects.
-    pub filters: Vec<Filter>,
+    pub filters: Vec<DockerFilter>,
     /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
     /// Settings of the HTTP client, used if the engine is reached over HTTP.

@@ -7,6 +7,6 @@ use std::sync::Arc;
 pub(super) type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Returns a function that reads the environment of this process.
-pub(super) fn of_process() -> Variables {
+pub(super) fn process_environment() -> Variables {
     Arc::new(|name| std::env::var(name).ok())
 }

@@ -2,11 +2,11 @@
 //!
 //! The behaviour follows upstream's `discovery/eureka` and Eureka's REST API.
 
-use super::api::{Api, wrong};
+use super::api::{ApiClient, invalid_response_error};
 use super::discover::Refresh;
-use super::group::Group;
-use super::meta::{Meta, host_port, sanitize};
-use super::xml::{child, children, inner, parse, text};
+use super::group::TargetGroup;
+use super::meta::{MetaLabels, join_host_port, sanitize};
+use super::xml::{child_text, find_child, find_children, inner_source, parse};
 use firn_http_client::HttpSettings;
 use firn_model::error::Error;
 use hyper::HeaderMap;
@@ -26,9 +26,9 @@ pub struct EurekaSettings {
 
 /// Discovery of the applications of a Eureka server; each refresh reads all instances.
 #[derive(Debug)]
-pub(super) struct Applications {
+pub(super) struct EurekaDiscovery {
     settings: EurekaSettings,
-    api: Api,
+    api: ApiClient,
 }
 
 /// Label names, without prefix, and the XML elements whose text is their value.
@@ -44,16 +44,16 @@ const TEXTS: [(&str, &str); 9] = [
     ("id", "instanceId"),
 ];
 
-impl Applications {
+impl EurekaDiscovery {
     pub(super) fn new(settings: &EurekaSettings, bytes_max: u64) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             settings: settings.clone(),
         }
     }
 }
 
-impl Refresh for Applications {
+impl Refresh for EurekaDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -62,46 +62,49 @@ impl Refresh for Applications {
         self.settings.server.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let url = format!("{}/apps", self.settings.server);
         let answer = self.api.get(&url, &HeaderMap::new()).await?;
         if !answer.status.is_success() {
-            return Err(wrong(format!(
+            return Err(invalid_response_error(format!(
                 "non 2xx status '{}' response during eureka service discovery",
                 answer.status.as_u16()
             )));
         }
-        targets(answer.text()?)
+        parse_targets(answer.text()?)
     }
 }
 
-fn targets(answer: &str) -> Result<Vec<Group>, Error> {
+fn parse_targets(answer: &str) -> Result<Vec<TargetGroup>, Error> {
     let document = parse(answer)?;
     let mut groups = Vec::new();
-    for application in children(document.root_element(), "application") {
-        let name = text(application, "name");
-        for instance in children(application, "instance") {
-            groups.push(target(name, instance)?);
+    for application in find_children(document.root_element(), "application") {
+        let name = child_text(application, "name");
+        for instance in find_children(application, "instance") {
+            groups.push(build_target(name, instance)?);
         }
     }
     Ok(groups)
 }
 
-fn target(application: &str, instance: Node<'_, '_>) -> Result<Group, Error> {
-    let mut meta = Meta::new("eureka");
+fn build_target(application: &str, instance: Node<'_, '_>) -> Result<TargetGroup, Error> {
+    let mut meta = MetaLabels::new("eureka");
     meta.set("app_name", application);
-    meta.set_instance(text(instance, "instanceId"));
+    meta.set_instance(child_text(instance, "instanceId"));
     for (label, element) in TEXTS {
-        meta.set(&format!("app_instance_{label}"), text(instance, element));
+        meta.set(
+            &format!("app_instance_{label}"),
+            child_text(instance, element),
+        );
     }
-    let country = number(text(instance, "countryId"))?.unwrap_or(0);
+    let country = parse_number(child_text(instance, "countryId"))?.unwrap_or(0);
     meta.set("app_instance_country_id", country.to_string());
     let mut address = 80;
     for (label, element) in [("port", "port"), ("secure_port", "securePort")] {
-        let Some(port) = child(instance, element) else {
+        let Some(port) = find_child(instance, element) else {
             continue;
         };
-        let value = number(port.text().unwrap_or_default())?.unwrap_or(0);
+        let value = parse_number(port.text().unwrap_or_default())?.unwrap_or(0);
         let is_enabled = port.attribute("enabled").unwrap_or("false");
         meta.set(&format!("app_instance_{label}"), value.to_string());
         meta.set(&format!("app_instance_{label}_enabled"), is_enabled);
@@ -109,8 +112,11 @@ fn target(application: &str, instance: Node<'_, '_>) -> Result<Group, Error> {
             address = value;
         }
     }
-    if let Some(datacenter) = child(instance, "dataCenterInfo") {
-        meta.set("app_instance_datacenterinfo_name", text(datacenter, "name"));
+    if let Some(datacenter) = find_child(instance, "dataCenterInfo") {
+        meta.set(
+            "app_instance_datacenterinfo_name",
+            child_text(datacenter, "name"),
+        );
         set_metadata(
             &mut meta,
             "app_instance_datacenterinfo_metadata_",
@@ -118,27 +124,27 @@ fn target(application: &str, instance: Node<'_, '_>) -> Result<Group, Error> {
         );
     }
     set_metadata(&mut meta, "app_instance_metadata_", instance);
-    Ok(meta.at(host_port(text(instance, "hostName"), address)))
+    Ok(meta.into_target(join_host_port(child_text(instance, "hostName"), address)))
 }
 
 /// Sets a label for each element in the `metadata` of `node`.
-fn set_metadata(meta: &mut Meta, prefix: &str, node: Node<'_, '_>) {
-    let Some(metadata) = child(node, "metadata") else {
+fn set_metadata(meta: &mut MetaLabels, prefix: &str, node: Node<'_, '_>) {
+    let Some(metadata) = find_child(node, "metadata") else {
         return;
     };
     for entry in metadata.children().filter(Node::is_element) {
         let name = format!("{prefix}{}", sanitize(entry.tag_name().name()));
-        meta.set(&name, inner(entry));
+        meta.set(&name, inner_source(entry));
     }
 }
 
 /// Parses a number. Returns `None` for an empty text, and an error for any other text.
-fn number(text: &str) -> Result<Option<i64>, Error> {
+fn parse_number(text: &str) -> Result<Option<i64>, Error> {
     match text.trim() {
         "" => Ok(None),
         digits => match digits.parse() {
             Ok(number) => Ok(Some(number)),
-            Err(_) => Err(wrong(format!("not a number: {digits:?}"))),
+            Err(_) => Err(invalid_response_error(format!("not a number: {digits:?}"))),
         },
     }
 }

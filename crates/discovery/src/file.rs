@@ -5,8 +5,8 @@
 //! mounted config maps.
 
 use super::discover::Discover;
-use super::group::{Group, ReadYaml, read_json_groups};
-use super::published::Published;
+use super::group::{ReadYaml, TargetGroup, read_json_groups};
+use super::published::PublishedTargets;
 use firn_http_client::named_files;
 use firn_model::yaml;
 use std::collections::BTreeMap;
@@ -26,23 +26,23 @@ const FILEPATH: &str = "__meta_filepath";
 
 /// Modification time and size of a file when it was last read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+struct TargetFileStamp {
     modified: Option<SystemTime>,
     bytes: u64,
 }
 
 /// The files of one discovery, with the targets last read from each.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct TargetFiles {
     patterns: Vec<PathBuf>,
     read_yaml: ReadYaml,
     bytes_max: u64,
-    known: BTreeMap<PathBuf, (Stamp, Vec<Group>)>,
+    known: BTreeMap<PathBuf, (TargetFileStamp, Vec<TargetGroup>)>,
     /// Total number of failed reads of files.
     failures: u64,
 }
 
-impl Files {
+impl TargetFiles {
     pub(super) fn new(patterns: Vec<PathBuf>, read_yaml: ReadYaml, bytes_max: u64) -> Self {
         Self {
             patterns,
@@ -55,13 +55,13 @@ impl Files {
 
     /// Polls all files. Reads those that changed, or all of them if `reads_all` is set. Blocks on
     /// file IO.
-    pub(super) fn look(&mut self, reads_all: bool) {
-        let paths = self.paths();
+    pub(super) fn poll_files(&mut self, reads_all: bool) {
+        let paths = self.find_paths();
         // Targets of deleted files are removed.
         self.known.retain(|path, _| paths.contains(path));
         for path in paths {
             let stamp = match std::fs::metadata(&path) {
-                Ok(metadata) => Stamp {
+                Ok(metadata) => TargetFileStamp {
                     modified: metadata.modified().ok(),
                     bytes: metadata.len(),
                 },
@@ -75,7 +75,7 @@ impl Files {
             if !reads_all && known.is_some_and(|(old, _)| *old == stamp) {
                 continue;
             }
-            let groups = match self.read(&path, stamp.bytes) {
+            let groups = match self.read_target_file(&path, stamp.bytes) {
                 Ok(groups) => groups,
                 Err(e) => {
                     warn!(path = %path.display(), error = %e, "cannot read target file");
@@ -88,12 +88,12 @@ impl Files {
     }
 
     /// Returns the target groups of all files, ordered by path, as last read successfully.
-    pub(super) fn groups(&self) -> Vec<Group> {
+    pub(super) fn groups(&self) -> Vec<TargetGroup> {
         let groups = self.known.values().flat_map(|(_, groups)| groups);
         groups.cloned().collect()
     }
 
-    fn paths(&self) -> Vec<PathBuf> {
+    fn find_paths(&self) -> Vec<PathBuf> {
         let mut paths = Vec::new();
         for pattern in &self.patterns {
             // The config validation rejects malformed patterns; one that is malformed all the same
@@ -103,13 +103,13 @@ impl Files {
         paths
     }
 
-    fn read(&self, path: &Path, bytes: u64) -> Result<Vec<Group>, String> {
+    fn read_target_file(&self, path: &Path, bytes: u64) -> Result<Vec<TargetGroup>, String> {
         if bytes > self.bytes_max {
             return Err(format!("{bytes} bytes, limit {}", self.bytes_max));
         }
         let bytes = named_files::read(path).map_err(|e| e.to_string())?;
         let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
-        let mut groups: Vec<Group> = match ending == "json" {
+        let mut groups: Vec<TargetGroup> = match ending == "json" {
             true => read_json_groups(&bytes)?,
             false => (self.read_yaml)(&yaml::decode(&bytes).map_err(|e| e.to_string())?)?,
         };
@@ -121,16 +121,16 @@ impl Files {
     }
 }
 
-/// Discovery that polls [`Files`] on a blocking thread and publishes their targets.
+/// Discovery that polls [`TargetFiles`] on a blocking thread and publishes their targets.
 #[derive(Debug)]
-pub(super) struct Followed {
-    pub(super) files: Files,
+pub(super) struct FileDiscovery {
+    pub(super) files: TargetFiles,
     /// How often all files are read, even if they did not change.
     pub(super) refresh: Duration,
 }
 
-impl Discover for Followed {
-    async fn run(self, to: Arc<Published>) {
+impl Discover for FileDiscovery {
+    async fn run(self, to: Arc<PublishedTargets>) {
         let mut ticks = interval(LOOK.min(self.refresh));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut since_read = self.refresh;
@@ -149,7 +149,7 @@ impl Discover for Followed {
             since_read += ticks.period();
             let failures = files.failures;
             let looked = spawn_blocking(move || {
-                files.look(reads_all);
+                files.poll_files(reads_all);
                 files
             });
             if let Ok(files) = looked.await {

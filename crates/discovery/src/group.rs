@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Target addresses with the labels that they share, as in `static_configs` and target files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Group {
+pub struct TargetGroup {
     /// Addresses in the form `host:port`, one per target.
     #[serde(deserialize_with = "or_default")]
     pub targets: Vec<String>,
@@ -17,13 +17,13 @@ pub struct Group {
 }
 
 /// Decodes target groups from JSON; `null` is an empty list.
-pub fn read_json_groups(bytes: &[u8]) -> Result<Vec<Group>, String> {
+pub fn read_json_groups(bytes: &[u8]) -> Result<Vec<TargetGroup>, String> {
     check_groups(json::from_slice(bytes)?)
 }
 
 /// Rejects groups that are `null` and labels with an empty name, as upstream does.
-pub(super) fn check_groups(groups: Vec<Option<Group>>) -> Result<Vec<Group>, String> {
-    let groups: Option<Vec<Group>> = groups.into_iter().collect();
+pub(super) fn check_groups(groups: Vec<Option<TargetGroup>>) -> Result<Vec<TargetGroup>, String> {
+    let groups: Option<Vec<TargetGroup>> = groups.into_iter().collect();
     let groups = groups.ok_or("nil target group item found")?;
     match groups.iter().any(|group| group.labels.contains_key("")) {
         true => Err("\"\" is not a valid label name".into()),
@@ -42,4 +42,4 @@ where
 
 /// Function that decodes target groups from YAML. The binary contains the YAML reader of configs
 /// and passes it to this crate.
-pub type ReadYaml = fn(&str) -> Result<Vec<Group>, String>;
+pub type ReadYaml = fn(&str) -> Result<Vec<TargetGroup>, String>;

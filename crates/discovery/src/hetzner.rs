@@ -2,10 +2,10 @@
 //!
 //! The behaviour follows upstream's `discovery/hetzner` and Hetzner's APIs.
 
-use super::api::{Api, wrong};
+use super::api::{ApiClient, invalid_response_error};
 use super::discover::Refresh;
-use super::group::{Group, or_default};
-use super::meta::{Meta, host_port, sanitize};
+use super::group::{TargetGroup, or_default};
+use super::meta::{MetaLabels, join_host_port, sanitize};
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
 use hyper::HeaderMap;
@@ -46,83 +46,83 @@ pub struct HetznerSettings {
 
 /// Discovery of Hetzner servers; each refresh lists all servers of one role.
 #[derive(Debug)]
-pub(super) struct Servers {
+pub(super) struct HetznerDiscovery {
     settings: HetznerSettings,
-    api: Api,
+    api: ApiClient,
     endpoint: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Page {
+struct HetznerPage {
     #[serde(deserialize_with = "or_default")]
-    servers: Vec<CloudServer>,
+    servers: Vec<HetznerCloudServer>,
     #[serde(deserialize_with = "or_default")]
-    networks: Vec<Network>,
-    meta: PageMeta,
+    networks: Vec<HetznerNetwork>,
+    meta: HetznerPageMeta,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct PageMeta {
+struct HetznerPageMeta {
     #[serde(deserialize_with = "or_default")]
-    pagination: Pagination,
+    pagination: HetznerPagination,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Pagination {
+struct HetznerPagination {
     next_page: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Network {
+struct HetznerNetwork {
     id: i64,
     name: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct CloudServer {
+struct HetznerCloudServer {
     id: i64,
     name: String,
     status: String,
-    public_net: PublicNet,
+    public_net: HetznerPublicNet,
     #[serde(deserialize_with = "or_default")]
-    private_net: Vec<PrivateNet>,
-    server_type: ServerType,
-    location: Location,
-    image: Option<Image>,
+    private_net: Vec<HetznerPrivateNet>,
+    server_type: HetznerServerType,
+    location: HetznerLocation,
+    image: Option<HetznerImage>,
     #[serde(deserialize_with = "or_default")]
     labels: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct PublicNet {
+struct HetznerPublicNet {
     #[serde(deserialize_with = "or_default")]
-    ipv4: Address,
+    ipv4: HetznerAddress,
     #[serde(deserialize_with = "or_default")]
-    ipv6: Address,
+    ipv6: HetznerAddress,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Address {
+struct HetznerAddress {
     ip: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct PrivateNet {
+struct HetznerPrivateNet {
     network: i64,
     ip: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct ServerType {
+struct HetznerServerType {
     name: String,
     cores: i64,
     memory: f64,
@@ -132,14 +132,14 @@ struct ServerType {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Location {
+struct HetznerLocation {
     name: String,
     network_zone: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Image {
+struct HetznerImage {
     #[serde(deserialize_with = "or_default")]
     name: String,
     description: String,
@@ -150,13 +150,13 @@ struct Image {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct RobotEntry {
-    server: RobotServer,
+struct HetznerRobotEntry {
+    server: HetznerRobotServer,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct RobotServer {
+struct HetznerRobotServer {
     #[serde(deserialize_with = "or_default")]
     server_ip: String,
     server_number: i64,
@@ -166,76 +166,82 @@ struct RobotServer {
     product: String,
     cancelled: bool,
     #[serde(deserialize_with = "or_default")]
-    subnet: Vec<Subnet>,
+    subnet: Vec<HetznerSubnet>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Subnet {
+struct HetznerSubnet {
     ip: String,
     mask: String,
 }
 
-impl Servers {
+impl HetznerDiscovery {
     pub(super) fn new(settings: &HetznerSettings, bytes_max: u64) -> Self {
         let endpoint = match settings.role {
             HetznerRole::Hcloud => CLOUD,
             HetznerRole::Robot => ROBOT,
         };
-        Self::at(endpoint, settings, bytes_max)
+        Self::with_endpoint(endpoint, settings, bytes_max)
     }
 
     /// Creates a discovery like [`Self::new`] that uses the API at `endpoint`.
-    pub(super) fn at(endpoint: &str, settings: &HetznerSettings, bytes_max: u64) -> Self {
+    pub(super) fn with_endpoint(
+        endpoint: &str,
+        settings: &HetznerSettings,
+        bytes_max: u64,
+    ) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             settings: settings.clone(),
             endpoint: endpoint.to_owned(),
         }
     }
 
     /// Returns all pages of the list at `path`, which must contain a query.
-    async fn pages(&self, path: &str) -> Result<Vec<Page>, Error> {
+    async fn fetch_pages(&self, path: &str) -> Result<Vec<HetznerPage>, Error> {
         let url = |number| format!("{}{path}&page={number}", self.endpoint);
-        let next = |page: &Page, _| page.meta.pagination.next_page.map(&url);
-        self.api.pages(&url(1), &HeaderMap::new(), next).await
+        let next = |page: &HetznerPage, _| page.meta.pagination.next_page.map(&url);
+        self.api.get_pages(&url(1), &HeaderMap::new(), next).await
     }
 
-    async fn cloud(&self) -> Result<Vec<Group>, Error> {
+    async fn fetch_cloud_targets(&self) -> Result<Vec<TargetGroup>, Error> {
         let selector = match self.settings.label_selector.as_str() {
             "" => String::new(),
             selector => format!("&label_selector={}", form_encode(selector)),
         };
         let servers = self
-            .pages(&format!("/servers?per_page=50{selector}"))
+            .fetch_pages(&format!("/servers?per_page=50{selector}"))
             .await?;
-        let pages = self.pages("/networks?per_page=50").await?;
+        let pages = self.fetch_pages("/networks?per_page=50").await?;
         let networks: BTreeMap<i64, &str> = pages
             .iter()
             .flat_map(|page| page.networks.iter().map(|n| (n.id, n.name.as_str())))
             .collect();
         let servers = servers.iter().flat_map(|page| &page.servers);
         Ok(servers
-            .map(|server| server.target(&networks, self.settings.port))
+            .map(|server| server.build_target(&networks, self.settings.port))
             .collect())
     }
 
-    async fn robot(&self) -> Result<Vec<Group>, Error> {
+    async fn fetch_robot_targets(&self) -> Result<Vec<TargetGroup>, Error> {
         let url = format!("{}/server", self.endpoint);
         let answer = self.api.get(&url, &HeaderMap::new()).await?;
         if !answer.status.is_success() {
-            return Err(wrong(format!(
+            return Err(invalid_response_error(format!(
                 "non 2xx status '{}' response during hetzner service discovery with role robot",
                 answer.status.as_u16()
             )));
         }
-        let servers: Vec<RobotEntry> = answer.json().await?;
+        let servers: Vec<HetznerRobotEntry> = answer.decode_json().await?;
         let servers = servers.iter().map(|entry| &entry.server);
-        Ok(servers.map(|one| one.target(self.settings.port)).collect())
+        Ok(servers
+            .map(|one| one.build_target(self.settings.port))
+            .collect())
     }
 }
 
-impl Refresh for Servers {
+impl Refresh for HetznerDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -244,16 +250,16 @@ impl Refresh for Servers {
         self.endpoint.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         match self.settings.role {
-            HetznerRole::Hcloud => self.cloud().await,
-            HetznerRole::Robot => self.robot().await,
+            HetznerRole::Hcloud => self.fetch_cloud_targets().await,
+            HetznerRole::Robot => self.fetch_robot_targets().await,
         }
     }
 }
 
-impl Address {
-    fn shown(&self) -> &str {
+impl HetznerAddress {
+    fn display_ip(&self) -> &str {
         match self.ip.as_str() {
             "" => NO_ADDRESS,
             ip => ip,
@@ -261,17 +267,17 @@ impl Address {
     }
 }
 
-impl CloudServer {
-    fn target(&self, networks: &BTreeMap<i64, &str>, port: i64) -> Group {
-        let mut meta = Meta::new("hetzner");
+impl HetznerCloudServer {
+    fn build_target(&self, networks: &BTreeMap<i64, &str>, port: i64) -> TargetGroup {
+        let mut meta = MetaLabels::new("hetzner");
         let (location, kind) = (&self.location, &self.server_type);
-        let ipv4 = self.public_net.ipv4.shown();
+        let ipv4 = self.public_net.ipv4.display_ip();
         for (name, value) in [
             ("role", "hcloud"),
             ("server_name", &self.name),
             ("server_status", &self.status),
             ("public_ipv4", ipv4),
-            ("public_ipv6_network", self.public_net.ipv6.shown()),
+            ("public_ipv6_network", self.public_net.ipv6.display_ip()),
             ("hcloud_location", &location.name),
             ("hcloud_location_network_zone", &location.network_zone),
             // Upstream keeps these two label names for compatibility with existing configs.
@@ -305,13 +311,13 @@ impl CloudServer {
         for key in self.labels.keys() {
             meta.set(&format!("hcloud_labelpresent_{}", sanitize(key)), "true");
         }
-        meta.at(host_port(ipv4, port))
+        meta.into_target(join_host_port(ipv4, port))
     }
 }
 
-impl RobotServer {
-    fn target(&self, port: i64) -> Group {
-        let mut meta = Meta::new("hetzner");
+impl HetznerRobotServer {
+    fn build_target(&self, port: i64) -> TargetGroup {
+        let mut meta = MetaLabels::new("hetzner");
         let datacenter = self.dc.to_lowercase();
         for (name, value) in [
             ("role", "robot"),
@@ -326,11 +332,11 @@ impl RobotServer {
         }
         meta.set("server_id", self.server_number.to_string());
         meta.set("robot_cancelled", self.cancelled.to_string());
-        let is_ipv4 = |subnet: &&Subnet| matches!(subnet.ip.parse(), Ok(IpAddr::V4(_)));
+        let is_ipv4 = |subnet: &&HetznerSubnet| matches!(subnet.ip.parse(), Ok(IpAddr::V4(_)));
         if let Some(subnet) = self.subnet.iter().find(|subnet| !is_ipv4(subnet)) {
             let network = format!("{}/{}", subnet.ip, subnet.mask);
             meta.set("public_ipv6_network", network);
         }
-        meta.at(host_port(&self.server_ip, port))
+        meta.into_target(join_host_port(&self.server_ip, port))
     }
 }

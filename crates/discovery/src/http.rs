@@ -1,8 +1,8 @@
 //! Discovery from an HTTP server that returns a JSON list of target groups.
 
-use super::api::{Api, wrong};
+use super::api::{ApiClient, invalid_response_error};
 use super::discover::Refresh;
-use super::group::{Group, check_groups};
+use super::group::{TargetGroup, check_groups};
 use firn_http_client::HttpSettings;
 use firn_model::error::Error;
 use hyper::StatusCode;
@@ -16,23 +16,23 @@ const REFRESH_HEADER: HeaderName = HeaderName::from_static("x-prometheus-refresh
 
 /// Discovery that requests the target groups of one HTTP server at an interval.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct HttpDiscovery {
     url: String,
     refresh: Duration,
-    api: Api,
+    api: ApiClient,
 }
 
-impl Source {
+impl HttpDiscovery {
     pub(super) fn new(url: &str, refresh: Duration, client: &HttpSettings, bytes_max: u64) -> Self {
         Self {
             url: url.to_owned(),
             refresh,
-            api: Api::new(client, bytes_max),
+            api: ApiClient::new(client, bytes_max),
         }
     }
 }
 
-impl Refresh for Source {
+impl Refresh for HttpDiscovery {
     fn interval(&self) -> Duration {
         self.refresh
     }
@@ -41,7 +41,7 @@ impl Refresh for Source {
         self.url.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let seconds = self.refresh.as_secs_f64().to_string();
@@ -51,13 +51,18 @@ impl Refresh for Source {
         let answer = self.api.get(&self.url, &headers).await?;
         if answer.status != StatusCode::OK {
             let status = answer.status;
-            return Err(wrong(format!("server returned HTTP status {status}")));
+            return Err(invalid_response_error(format!(
+                "server returned HTTP status {status}"
+            )));
         }
         if !is_json(&answer.body.content_type) {
             let kind = &answer.body.content_type;
-            return Err(wrong(format!("unsupported content type {kind:?}")));
+            return Err(invalid_response_error(format!(
+                "unsupported content type {kind:?}"
+            )));
         }
-        let mut groups = check_groups(answer.json().await?).map_err(wrong)?;
+        let mut groups =
+            check_groups(answer.decode_json().await?).map_err(invalid_response_error)?;
         for group in &mut groups {
             group.labels.insert(URL.into(), self.url.clone());
         }

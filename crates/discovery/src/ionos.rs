@@ -2,11 +2,11 @@
 //!
 //! The behaviour follows upstream's `discovery/ionos` and IONOS's Cloud API.
 
-use super::api::Api;
+use super::api::ApiClient;
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::json::answers;
-use super::meta::{Meta, host_port, sanitize, surrounded};
+use super::meta::{MetaLabels, join_host_port, join_surrounded, sanitize};
 use firn_http_client::HttpSettings;
 use firn_model::error::Error;
 use std::collections::BTreeMap;
@@ -33,92 +33,92 @@ pub struct IonosSettings {
 
 /// Discovery of the servers of an IONOS data centre; each refresh lists all servers.
 #[derive(Debug)]
-pub(super) struct Servers {
+pub(super) struct IonosDiscovery {
     settings: IonosSettings,
-    api: Api,
+    api: ApiClient,
     endpoint: String,
 }
 
 answers! {
-    struct List {
+    struct IonosServerList {
         id: String,
-        items: Vec<Server>,
+        items: Vec<IonosServer>,
     }
 
-    struct Server {
+    struct IonosServer {
         id: String,
-        metadata: Metadata,
-        properties: Properties,
-        entities: Entities,
+        metadata: IonosServerMetadata,
+        properties: IonosServerProperties,
+        entities: IonosServerEntities,
     }
 
-    struct Metadata {
+    struct IonosServerMetadata {
         state: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Properties {
+    struct IonosServerProperties {
         availability_zone: String,
         cpu_family: String,
         name: String,
         vm_state: String,
         #[serde(rename = "type")]
         kind: String,
-        boot_cdrom: Reference,
-        boot_volume: Reference,
+        boot_cdrom: IonosVolumeRef,
+        boot_volume: IonosVolumeRef,
     }
 
-    struct Reference {
+    struct IonosVolumeRef {
         id: String,
     }
 
-    struct Entities {
-        nics: Nics,
-        volumes: Volumes,
+    struct IonosServerEntities {
+        nics: IonosNicList,
+        volumes: IonosVolumeList,
     }
 
-    struct Nics {
-        items: Vec<Nic>,
+    struct IonosNicList {
+        items: Vec<IonosNic>,
     }
 
-    struct Nic {
-        properties: Option<NicProperties>,
+    struct IonosNic {
+        properties: Option<IonosNicProperties>,
     }
 
-    struct NicProperties {
+    struct IonosNicProperties {
         name: Option<String>,
         ips: Vec<String>,
     }
 
-    struct Volumes {
-        items: Vec<Volume>,
+    struct IonosVolumeList {
+        items: Vec<IonosVolume>,
     }
 
-    struct Volume {
-        properties: VolumeProperties,
+    struct IonosVolume {
+        properties: IonosVolumeProperties,
     }
 
-    struct VolumeProperties {
+    struct IonosVolumeProperties {
         image: String,
     }
 }
 
-impl Servers {
+impl IonosDiscovery {
     pub(super) fn new(settings: &IonosSettings, bytes_max: u64) -> Self {
-        Self::at(ENDPOINT, settings, bytes_max)
+        Self::with_endpoint(ENDPOINT, settings, bytes_max)
     }
 
     /// Creates a discovery like [`Self::new`] that uses the API at `endpoint`.
-    pub(super) fn at(endpoint: &str, settings: &IonosSettings, bytes_max: u64) -> Self {
+    pub(super) fn with_endpoint(endpoint: &str, settings: &IonosSettings, bytes_max: u64) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             settings: settings.clone(),
             endpoint: endpoint.to_owned(),
         }
     }
 }
 
-impl Refresh for Servers {
+impl Refresh for IonosDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -127,22 +127,22 @@ impl Refresh for Servers {
         self.endpoint.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let url = format!(
             "{}/cloudapi/v6/datacenters/{}/servers?depth=3&limit=1000&offset=0",
             self.endpoint, self.settings.datacenter
         );
-        let list: List = self.api.json(&url).await?;
+        let list: IonosServerList = self.api.get_json(&url).await?;
         let servers = list.items.iter();
         Ok(servers
-            .filter_map(|server| server.target(&list.id, self.settings.port))
+            .filter_map(|server| server.build_target(&list.id, self.settings.port))
             .collect())
     }
 }
 
-impl Server {
+impl IonosServer {
     /// Builds the target of a server. Returns `None` if the server has no IP address.
-    fn target(&self, list: &str, port: i64) -> Option<Group> {
+    fn build_target(&self, list: &str, port: i64) -> Option<TargetGroup> {
         // Addresses of later interfaces precede those of earlier ones, as in upstream.
         let mut ips: Vec<String> = Vec::new();
         let mut of_nics: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -155,7 +155,7 @@ impl Server {
         }
         let address = ips.first()?;
         let p = &self.properties;
-        let mut meta = Meta::new("ionos_server");
+        let mut meta = MetaLabels::new("ionos_server");
         let volume = self.entities.volumes.items.first();
         meta.set_all([
             ("availability_zone", p.availability_zone.as_str()),
@@ -170,11 +170,11 @@ impl Server {
             ("boot_volume_id", &p.boot_volume.id),
             ("boot_image_id", volume.map_or("", |v| &v.properties.image)),
         ]);
-        meta.set("ip", surrounded(&ips, ","));
+        meta.set("ip", join_surrounded(&ips, ","));
         for (name, ips) in &of_nics {
             let name = format!("nic_ip_{}", sanitize(name));
-            meta.set(&name, surrounded(ips, ","));
+            meta.set(&name, join_surrounded(ips, ","));
         }
-        Some(meta.at(host_port(address, port)))
+        Some(meta.into_target(join_host_port(address, port)))
     }
 }

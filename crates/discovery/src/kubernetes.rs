@@ -27,27 +27,29 @@ mod store;
 mod tests;
 mod world;
 
-pub use settings::{Attached, KubernetesRole, KubernetesSettings, Selector};
+pub use settings::{
+    KubernetesAttachMetadata, KubernetesRole, KubernetesSelector, KubernetesSettings,
+};
 
 use super::discover::Discover;
-use super::parts::{Pace, TIMING, Timing, wait};
-use super::published::Published;
-use access::Cluster;
+use super::parts::{PublishRateLimiter, TIMING, WatchTiming, wait_until_due};
+use super::published::PublishedTargets;
+use access::KubernetesCluster;
 use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
 use tracing::{error, warn};
-use world::World;
+use world::KubernetesObjectStores;
 
 /// Discovery that watches the objects of one role in a Kubernetes cluster.
-pub(super) struct Watch {
+pub(super) struct KubernetesDiscovery {
     settings: KubernetesSettings,
     bytes_max: u64,
-    timing: Timing,
+    timing: WatchTiming,
 }
 
-impl Watch {
+impl KubernetesDiscovery {
     pub(super) fn new(settings: &KubernetesSettings, bytes_max: u64) -> Self {
         Self {
             settings: settings.clone(),
@@ -57,10 +59,11 @@ impl Watch {
     }
 
     /// Connects to the API, and retries until it has the necessary addresses and credentials.
-    async fn cluster(&self, to: &Published) -> Arc<Cluster> {
+    async fn connect_cluster(&self, to: &PublishedTargets) -> Arc<KubernetesCluster> {
         loop {
             let (settings, bytes_max) = (self.settings.clone(), self.bytes_max);
-            let found = spawn_blocking(move || Cluster::find(&settings, bytes_max)).await;
+            let found =
+                spawn_blocking(move || KubernetesCluster::find_cluster(&settings, bytes_max)).await;
             match found {
                 Ok(Ok(cluster)) => return Arc::new(cluster),
                 Ok(Err(e)) => warn!(error = %e, "cannot find the Kubernetes API"),
@@ -72,26 +75,26 @@ impl Watch {
     }
 }
 
-impl Discover for Watch {
-    async fn run(self, to: Arc<Published>) {
-        let cluster = self.cluster(&to).await;
+impl Discover for KubernetesDiscovery {
+    async fn run(self, to: Arc<PublishedTargets>) {
+        let cluster = self.connect_cluster(&to).await;
         let changed = Arc::new(Notify::new());
-        let world = Arc::new(World::new(&self.settings, changed.clone()));
+        let world = Arc::new(KubernetesObjectStores::new(&self.settings, changed.clone()));
         // Dropping this future stops all reflectors.
         let mut reflectors = JoinSet::new();
-        world.reflect(&cluster, &to, self.timing.retry, &mut reflectors);
-        let mut pace = Pace::new(self.timing);
+        world.start_all_reflectors(&cluster, &to, self.timing.retry, &mut reflectors);
+        let mut pace = PublishRateLimiter::new(self.timing);
         loop {
             tokio::select! {
                 () = changed.notified() => {
                     if world.is_listed() {
-                        pace.has_news();
+                        pace.record_change();
                     }
                 }
-                () = wait(pace.due(world.has_owners())) => {
-                    pace.has_published();
+                () = wait_until_due(pace.next_publication(world.has_owners())) => {
+                    pace.record_publication();
                     let built = world.clone();
-                    match spawn_blocking(move || built.groups()).await {
+                    match spawn_blocking(move || built.build_groups()).await {
                         Ok(groups) => to.publish(groups),
                         Err(e) => error!(error = %e, "failed to create targets"),
                     }

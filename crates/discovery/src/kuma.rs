@@ -9,11 +9,11 @@
 //! behaviour follows upstream's `discovery/xds`, the xDS protocol and Kuma's
 //! `kuma.observability.v1`.
 
-use super::api::{Api, wrong};
+use super::api::{ApiClient, invalid_response_error};
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::json::answers;
-use super::meta::Meta;
+use super::meta::MetaLabels;
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
 use firn_model::units::format_duration;
@@ -53,36 +53,36 @@ pub struct KumaSettings {
 /// Discovery of the targets in a Kuma control plane; keeps the version and nonce of the last
 /// response.
 #[derive(Debug)]
-pub(super) struct Assignments {
+pub(super) struct KumaDiscovery {
     settings: KumaSettings,
-    api: Api,
+    api: ApiClient,
     url: String,
     version: String,
     nonce: String,
     /// Targets of the last response with changes.
-    last: Vec<Group>,
+    last: Vec<TargetGroup>,
 }
 
 answers! {
-    struct Answer {
+    struct KumaResponse {
         #[serde(rename = "versionInfo", alias = "version_info")]
         version: String,
         nonce: String,
         #[serde(rename = "typeUrl", alias = "type_url")]
         type_url: String,
-        resources: Vec<Assignment>,
+        resources: Vec<KumaAssignment>,
     }
 
-    struct Assignment {
+    struct KumaAssignment {
         #[serde(rename = "@type")]
         type_url: String,
         mesh: String,
         service: String,
-        targets: Vec<Target>,
+        targets: Vec<KumaTarget>,
         labels: BTreeMap<String, String>,
     }
 
-    struct Target {
+    struct KumaTarget {
         name: String,
         scheme: String,
         address: String,
@@ -92,12 +92,12 @@ answers! {
     }
 }
 
-impl Assignments {
+impl KumaDiscovery {
     pub(super) fn new(settings: &KumaSettings, bytes_max: u64) -> Self {
         let held = form_encode(&format_duration(settings.fetch_timeout));
         let server = settings.server.trim_end_matches('/');
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             url: format!("{server}/v3/discovery:monitoringassignments?fetch-timeout={held}"),
             settings: settings.clone(),
             version: String::new(),
@@ -106,9 +106,9 @@ impl Assignments {
         }
     }
 
-    async fn request(&self) -> String {
+    async fn build_request(&self) -> String {
         let id = match self.settings.client_id.as_str() {
-            "" => host_name().await,
+            "" => read_host_name().await,
             id => id.to_owned(),
         };
         let mut request = Map::new();
@@ -126,7 +126,7 @@ impl Assignments {
     }
 }
 
-async fn host_name() -> String {
+async fn read_host_name() -> String {
     let name = tokio::fs::read_to_string(HOST_NAME).await;
     match name.as_deref().map(str::trim) {
         Ok(name) if !name.is_empty() => name.to_owned(),
@@ -134,7 +134,7 @@ async fn host_name() -> String {
     }
 }
 
-impl Refresh for Assignments {
+impl Refresh for KumaDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -147,42 +147,44 @@ impl Refresh for Assignments {
         self.url.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let json = HeaderValue::from_static("application/json");
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, json.clone()), (ACCEPT, json)]);
-        let body = self.request().await;
+        let body = self.build_request().await;
         let answer = self.api.post(&self.url, &headers, body.into()).await?;
         match answer.status {
             StatusCode::NOT_MODIFIED => return Ok(self.last.clone()),
             StatusCode::OK => {}
             status => {
-                return Err(wrong(format!(
+                return Err(invalid_response_error(format!(
                     "non 200 status '{}' response during xDS fetch",
                     status.as_u16()
                 )));
             }
         }
-        let answer: Answer = answer.json().await?;
+        let answer: KumaResponse = answer.decode_json().await?;
         self.version.clone_from(&answer.version);
         self.nonce.clone_from(&answer.nonce);
         let assignments = answer.resources.iter().map(|one| &one.type_url);
         for type_url in assignments.chain([&answer.type_url]) {
             if type_url != TYPE_URL {
-                return Err(wrong(format!(
+                return Err(invalid_response_error(format!(
                     "received invalid typeURL for Kuma MADS v1 Resource: {type_url}"
                 )));
             }
         }
         let assignments = answer.resources.iter();
-        self.last = assignments.flat_map(Assignment::targets).collect();
+        self.last = assignments
+            .flat_map(KumaAssignment::build_targets)
+            .collect();
         Ok(self.last.clone())
     }
 }
 
-impl Assignment {
-    fn targets(&self) -> impl Iterator<Item = Group> {
+impl KumaAssignment {
+    fn build_targets(&self) -> impl Iterator<Item = TargetGroup> {
         self.targets.iter().map(|target| {
-            let mut meta = Meta::new("kuma");
+            let mut meta = MetaLabels::new("kuma");
             meta.set_each("label_", &target.labels);
             meta.set_each("label_", &self.labels);
             meta.set("mesh", &self.mesh);
@@ -191,7 +193,7 @@ impl Assignment {
             meta.set_instance(&target.name);
             meta.set_reserved("__scheme__", &target.scheme);
             meta.set_reserved("__metrics_path__", &target.metrics_path);
-            meta.at(&target.address)
+            meta.into_target(&target.address)
         })
     }
 }

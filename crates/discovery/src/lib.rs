@@ -69,20 +69,22 @@ mod zookeeper;
 
 pub use aws::{AwsSettings, SigV4Settings};
 pub use azure::{AzureAdSettings, AzureCloud, AzureIdentity, AzureSettings};
-pub use consul::{ConsulSettings, Token};
+pub use consul::{ConsulSettings, ConsulToken};
 pub use digitalocean::{DigitalOceanRole, DigitalOceanSettings};
-pub use dns::{DnsSettings, RecordType};
-pub use docker::{DockerSettings, Filter, SwarmRole, SwarmSettings};
+pub use dns::{DnsRecordType, DnsSettings};
+pub use docker::{DockerFilter, DockerSettings, SwarmRole, SwarmSettings};
 pub use eureka::EurekaSettings;
 pub use google::{GceSettings, GoogleIamSettings};
-pub use group::{Group, ReadYaml, read_json_groups};
+pub use group::{ReadYaml, TargetGroup, read_json_groups};
 pub use hetzner::{HetznerRole, HetznerSettings};
 pub use ionos::IonosSettings;
-pub use kubernetes::{Attached, KubernetesRole, KubernetesSettings, Selector};
+pub use kubernetes::{
+    KubernetesAttachMetadata, KubernetesRole, KubernetesSelector, KubernetesSettings,
+};
 pub use kuma::KumaSettings;
 pub use linode::LinodeSettings;
 pub use marathon::MarathonSettings;
-pub use metrics::{DiscoveryMetrics, Owner};
+pub use metrics::{DiscoveryMetrics, DiscoveryOwner};
 pub use nomad::NomadSettings;
 pub use oci::OciSettings;
 pub use openstack::{OpenStackCredentials, OpenStackRole, OpenStackSettings};
@@ -96,10 +98,10 @@ pub use uyuni::UyuniSettings;
 pub use vultr::VultrSettings;
 pub use zookeeper::{ZookeeperMember, ZookeeperSettings};
 
-use discover::{BoxFuture, Discover, Refresh, Refreshed};
+use discover::{BoxFuture, Discover, Refresh, RefreshTask};
 use firn_http_client::HttpSettings;
 use firn_model::env::Clock;
-use published::Published;
+use published::PublishedTargets;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -111,7 +113,7 @@ use tokio::task::JoinHandle;
 #[derive(Clone, Debug, PartialEq)]
 pub enum DiscoverySettings {
     /// The groups in `static_configs`, which never change.
-    Static(Vec<Group>),
+    Static(Vec<TargetGroup>),
     /// An entry of `file_sd_configs`: files with target groups in JSON or YAML.
     File {
         /// The `files` key: paths of files, which may contain patterns.
@@ -242,7 +244,7 @@ impl DiscoverySettings {
 
 /// Dependencies and limits that all discoveries of a server share.
 #[derive(Clone)]
-pub struct Lent {
+pub struct DiscoveryContext {
     /// Function that decodes target groups from YAML files, provided by the binary.
     pub read_yaml: ReadYaml,
     /// Maximum size in bytes of a response or target file; larger ones are errors.
@@ -255,7 +257,7 @@ pub struct Lent {
 
 /// A running discovery; its task stops when this handle is dropped.
 pub struct Discovery {
-    published: Arc<Published>,
+    published: Arc<PublishedTargets>,
     task: Option<JoinHandle<()>>,
 }
 
@@ -264,92 +266,133 @@ impl Discovery {
     /// tokio runtime.
     pub fn start(
         settings: &DiscoverySettings,
-        lent: &Lent,
-        owner: &Owner,
+        lent: &DiscoveryContext,
+        owner: &DiscoveryOwner,
         changed: Arc<Notify>,
     ) -> Self {
-        let published = Arc::new(Published::new(changed, lent.clock.clone()));
-        lent.metrics.add(settings.mechanism(), owner, &published);
+        let published = Arc::new(PublishedTargets::new(changed, lent.clock.clone()));
+        lent.metrics
+            .add_running(settings.mechanism(), owner, &published);
         Self {
-            task: start(settings, lent, &published),
+            task: start_task(settings, lent, &published),
             published,
         }
     }
 
     /// Returns the latest published list, or `None` before the first one.
-    pub fn groups(&self) -> Option<Arc<Vec<Group>>> {
+    pub fn groups(&self) -> Option<Arc<Vec<TargetGroup>>> {
         self.published.groups()
     }
 }
 
 /// Starts the task of a discovery. Static groups are published immediately and need no task.
-fn start(
+fn start_task(
     settings: &DiscoverySettings,
-    lent: &Lent,
-    published: &Arc<Published>,
+    lent: &DiscoveryContext,
+    published: &Arc<PublishedTargets>,
 ) -> Option<JoinHandle<()>> {
     let to = published.clone();
     let bytes_max = lent.bytes_max;
-    let clock = || lent.clock.clone();
+    use DiscoverySettings as Source;
     Some(match settings {
-        DiscoverySettings::Static(groups) => {
+        Source::Static(groups) => {
             to.publish(groups.clone());
             return None;
         }
-        DiscoverySettings::File { patterns, refresh } => {
-            let files = file::Files::new(patterns.clone(), lent.read_yaml, bytes_max);
+        Source::File { patterns, refresh } => {
+            let files = file::TargetFiles::new(patterns.clone(), lent.read_yaml, bytes_max);
             let refresh = *refresh;
-            spawn(file::Followed { files, refresh }, to)
+            spawn_discovery(file::FileDiscovery { files, refresh }, to)
         }
-        DiscoverySettings::Http {
+        Source::Http {
             url,
             refresh,
             client,
-        } => ask(http::Source::new(url, *refresh, client, bytes_max), to),
-        DiscoverySettings::Dns(dns) => ask(dns::Names::new(dns.clone(), to.clone()), to),
-        DiscoverySettings::Consul(consul) => {
-            spawn(consul::Watch::new(consul, bytes_max, to.clone()), to)
+        } => spawn_refresh(
+            http::HttpDiscovery::new(url, *refresh, client, bytes_max),
+            to,
+        ),
+        Source::Dns(s) => spawn_refresh(dns::DnsDiscovery::new(s.clone(), to.clone()), to),
+        Source::Consul(s) => {
+            spawn_discovery(consul::ConsulDiscovery::new(s, bytes_max, to.clone()), to)
         }
-        DiscoverySettings::Docker(docker) => ask(docker::Containers::new(docker, bytes_max), to),
-        DiscoverySettings::Swarm(swarm) => ask(docker::Swarm::new(swarm, bytes_max), to),
-        DiscoverySettings::Kubernetes(s) => spawn(kubernetes::Watch::new(s, bytes_max), to),
-        DiscoverySettings::Ec2(s) => ask(aws::Ec2::new(s, bytes_max, clock()), to),
-        DiscoverySettings::Azure(s) => ask(azure::Machines::new(s, bytes_max, clock()), to),
-        DiscoverySettings::Gce(s) => ask(google::Instances::new(s, bytes_max, clock()), to),
-        DiscoverySettings::Ecs(s) => ask(aws::Ecs::new(s, bytes_max, clock()), to),
-        DiscoverySettings::ElastiCache(s) => ask(aws::ElastiCache::new(s, bytes_max, clock()), to),
-        DiscoverySettings::Msk(s) => ask(aws::Msk::new(s, bytes_max, clock()), to),
-        DiscoverySettings::Rds(s) => ask(aws::Rds::new(s, bytes_max, clock()), to),
-        DiscoverySettings::Lightsail(s) => ask(aws::Lightsail::new(s, bytes_max, clock()), to),
-        DiscoverySettings::Nomad(nomad) => ask(nomad::Services::new(nomad, bytes_max), to),
-        DiscoverySettings::Eureka(s) => ask(eureka::Applications::new(s, bytes_max), to),
-        DiscoverySettings::Hetzner(s) => ask(hetzner::Servers::new(s, bytes_max), to),
-        DiscoverySettings::DigitalOcean(s) => ask(digitalocean::Resources::new(s, bytes_max), to),
-        DiscoverySettings::Ionos(s) => ask(ionos::Servers::new(s, bytes_max), to),
-        DiscoverySettings::Kuma(s) => ask(kuma::Assignments::new(s, bytes_max), to),
-        DiscoverySettings::Linode(s) => ask(linode::Instances::new(s, bytes_max, clock()), to),
-        DiscoverySettings::Oci(s) => ask(oci::Instances::new(s, bytes_max, clock()), to),
-        DiscoverySettings::Zookeeper(s) => spawn(zookeeper::Watch::new(s, bytes_max), to),
-        DiscoverySettings::Marathon(s) => ask(marathon::Apps::new(s, bytes_max), to),
-        DiscoverySettings::OpenStack(s) => ask(openstack::Resources::new(s, bytes_max), to),
-        DiscoverySettings::Outscale(s) => ask(outscale::Machines::new(s, bytes_max, clock()), to),
-        DiscoverySettings::OvhCloud(s) => ask(ovhcloud::Servers::new(s, bytes_max, clock()), to),
-        DiscoverySettings::PuppetDb(s) => ask(puppetdb::Resources::new(s, bytes_max), to),
-        DiscoverySettings::Scaleway(s) => ask(scaleway::Servers::new(s, bytes_max), to),
-        DiscoverySettings::Stackit(s) => ask(stackit::Servers::new(s, bytes_max, clock()), to),
-        DiscoverySettings::Triton(s) => ask(triton::Machines::new(s, bytes_max), to),
-        DiscoverySettings::Uyuni(s) => ask(uyuni::Endpoints::new(s, bytes_max, clock()), to),
-        DiscoverySettings::Vultr(s) => ask(vultr::Instances::new(s, bytes_max), to),
+        _ => start_platform_task(settings, lent, to),
     })
 }
 
-fn spawn(discovery: impl Discover, to: Arc<Published>) -> JoinHandle<()> {
+/// Starts the task of a discovery that queries the API of a platform.
+fn start_platform_task(
+    settings: &DiscoverySettings,
+    lent: &DiscoveryContext,
+    to: Arc<PublishedTargets>,
+) -> JoinHandle<()> {
+    let bytes_max = lent.bytes_max;
+    let clock = || lent.clock.clone();
+    use DiscoverySettings as Source;
+    match settings {
+        Source::Static(_)
+        | Source::File { .. }
+        | Source::Http { .. }
+        | Source::Dns(_)
+        | Source::Consul(_) => {
+            unreachable!("started by start_task")
+        }
+        Source::Docker(s) => spawn_refresh(docker::DockerDiscovery::new(s, bytes_max), to),
+        Source::Swarm(s) => spawn_refresh(docker::SwarmDiscovery::new(s, bytes_max), to),
+        Source::Kubernetes(s) => {
+            spawn_discovery(kubernetes::KubernetesDiscovery::new(s, bytes_max), to)
+        }
+        Source::Ec2(s) => spawn_refresh(aws::Ec2Discovery::new(s, bytes_max, clock()), to),
+        Source::Azure(s) => spawn_refresh(azure::AzureDiscovery::new(s, bytes_max, clock()), to),
+        Source::Gce(s) => spawn_refresh(google::GceDiscovery::new(s, bytes_max, clock()), to),
+        Source::Ecs(s) => spawn_refresh(aws::EcsDiscovery::new(s, bytes_max, clock()), to),
+        Source::ElastiCache(s) => {
+            spawn_refresh(aws::ElastiCacheDiscovery::new(s, bytes_max, clock()), to)
+        }
+        Source::Msk(s) => spawn_refresh(aws::MskDiscovery::new(s, bytes_max, clock()), to),
+        Source::Rds(s) => spawn_refresh(aws::RdsDiscovery::new(s, bytes_max, clock()), to),
+        Source::Lightsail(s) => {
+            spawn_refresh(aws::LightsailDiscovery::new(s, bytes_max, clock()), to)
+        }
+        Source::Nomad(s) => spawn_refresh(nomad::NomadDiscovery::new(s, bytes_max), to),
+        Source::Eureka(s) => spawn_refresh(eureka::EurekaDiscovery::new(s, bytes_max), to),
+        Source::Hetzner(s) => spawn_refresh(hetzner::HetznerDiscovery::new(s, bytes_max), to),
+        Source::DigitalOcean(s) => {
+            spawn_refresh(digitalocean::DigitalOceanDiscovery::new(s, bytes_max), to)
+        }
+        Source::Ionos(s) => spawn_refresh(ionos::IonosDiscovery::new(s, bytes_max), to),
+        Source::Kuma(s) => spawn_refresh(kuma::KumaDiscovery::new(s, bytes_max), to),
+        Source::Linode(s) => spawn_refresh(linode::LinodeDiscovery::new(s, bytes_max, clock()), to),
+        Source::Oci(s) => spawn_refresh(oci::OciDiscovery::new(s, bytes_max, clock()), to),
+        Source::Zookeeper(s) => {
+            spawn_discovery(zookeeper::ZookeeperDiscovery::new(s, bytes_max), to)
+        }
+        Source::Marathon(s) => spawn_refresh(marathon::MarathonDiscovery::new(s, bytes_max), to),
+        Source::OpenStack(s) => spawn_refresh(openstack::OpenStackDiscovery::new(s, bytes_max), to),
+        Source::Outscale(s) => {
+            spawn_refresh(outscale::OutscaleDiscovery::new(s, bytes_max, clock()), to)
+        }
+        Source::OvhCloud(s) => {
+            spawn_refresh(ovhcloud::OvhDiscovery::new(s, bytes_max, clock()), to)
+        }
+        Source::PuppetDb(s) => spawn_refresh(puppetdb::PuppetDbDiscovery::new(s, bytes_max), to),
+        Source::Scaleway(s) => spawn_refresh(scaleway::ScalewayDiscovery::new(s, bytes_max), to),
+        Source::Stackit(s) => {
+            spawn_refresh(stackit::StackitDiscovery::new(s, bytes_max, clock()), to)
+        }
+        Source::Triton(s) => spawn_refresh(triton::TritonDiscovery::new(s, bytes_max), to),
+        Source::Uyuni(s) => spawn_refresh(uyuni::UyuniDiscovery::new(s, bytes_max, clock()), to),
+        Source::Vultr(s) => spawn_refresh(vultr::VultrDiscovery::new(s, bytes_max), to),
+    }
+}
+
+fn spawn_discovery(discovery: impl Discover, to: Arc<PublishedTargets>) -> JoinHandle<()> {
     let run: BoxFuture<'static, ()> = Box::pin(discovery.run(to));
     tokio::spawn(run)
 }
 
-fn ask(source: impl Refresh, to: Arc<Published>) -> JoinHandle<()> {
-    spawn(Refreshed::new(source), to)
+fn spawn_refresh(source: impl Refresh, to: Arc<PublishedTargets>) -> JoinHandle<()> {
+    spawn_discovery(RefreshTask::new(source), to)
 }
 
 impl fmt::Debug for Discovery {

@@ -6,11 +6,11 @@
 //!
 //! The behaviour follows upstream's `discovery/linode` and Linode's API.
 
-use super::api::{Api, header_value, wrong};
+use super::api::{ApiClient, invalid_response_error, parse_header_value};
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::json::answers;
-use super::meta::{Meta, host_port};
+use super::meta::{MetaLabels, join_host_port};
 use firn_http_client::HttpSettings;
 use firn_model::env::Clock;
 use firn_model::error::Error;
@@ -47,34 +47,34 @@ pub struct LinodeSettings {
 }
 
 /// Discovery of Linode instances; keeps the last list for refreshes without new events.
-pub(super) struct Instances {
+pub(super) struct LinodeDiscovery {
     settings: LinodeSettings,
-    api: Api,
+    api: ApiClient,
     endpoint: String,
     clock: Arc<dyn Clock>,
     /// Time of the last successful refresh, in milliseconds; at first, the creation time of this
     /// value.
     asked_ms: i64,
     /// Targets of the last complete read, published again while there are no events.
-    last: Option<Vec<Group>>,
+    last: Option<Vec<TargetGroup>>,
     quiet: u32,
     asks_events: bool,
 }
 
 #[derive(serde::Deserialize)]
 #[serde(bound = "T: DeserializeOwned")]
-struct Page<T> {
+struct LinodePage<T> {
     data: Vec<T>,
     #[serde(default)]
     pages: usize,
 }
 
 answers! {
-    struct Event {
+    struct LinodeEvent {
         id: i64,
     }
 
-    struct Instance {
+    struct LinodeInstance {
         id: i64,
         label: String,
         group: String,
@@ -86,12 +86,12 @@ answers! {
         hypervisor: String,
         ipv4: Vec<String>,
         ipv6: String,
-        specs: Specs,
-        backups: Backups,
+        specs: LinodeSpecs,
+        backups: LinodeBackups,
         tags: Vec<String>,
     }
 
-    struct Specs {
+    struct LinodeSpecs {
         disk: i64,
         memory: i64,
         vcpus: i64,
@@ -99,17 +99,17 @@ answers! {
         transfer: i64,
     }
 
-    struct Backups {
+    struct LinodeBackups {
         enabled: bool,
     }
 
-    struct Address {
+    struct LinodeAddress {
         address: String,
         public: bool,
         rdns: String,
     }
 
-    struct Range {
+    struct LinodeIpRange {
         range: String,
         prefix: i64,
         route_target: String,
@@ -118,28 +118,28 @@ answers! {
 
 /// IP addresses and ranges of one instance, by kind.
 #[derive(Default)]
-struct Addresses {
-    public: Option<Address>,
-    private: Option<Address>,
-    public_ipv6: Option<Address>,
+struct LinodeInstanceIps {
+    public: Option<LinodeAddress>,
+    private: Option<LinodeAddress>,
+    public_ipv6: Option<LinodeAddress>,
     extra: Vec<String>,
     ranges: Vec<String>,
 }
 
-impl Instances {
+impl LinodeDiscovery {
     pub(super) fn new(settings: &LinodeSettings, bytes_max: u64, clock: Arc<dyn Clock>) -> Self {
-        Self::at(ENDPOINT, settings, bytes_max, clock)
+        Self::with_endpoint(ENDPOINT, settings, bytes_max, clock)
     }
 
     /// Creates a discovery like [`Self::new`] that uses the API at `endpoint`.
-    pub(super) fn at(
+    pub(super) fn with_endpoint(
         endpoint: &str,
         settings: &LinodeSettings,
         bytes_max: u64,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             settings: settings.clone(),
             endpoint: endpoint.to_owned(),
             asked_ms: clock.now_ms(),
@@ -151,31 +151,31 @@ impl Instances {
     }
 
     /// Returns all pages of a list, filtered by the region of the settings.
-    async fn list<T>(&self, path: &str) -> Result<Vec<T>, Error>
+    async fn fetch_list<T>(&self, path: &str) -> Result<Vec<T>, Error>
     where
         T: DeserializeOwned + Send + 'static,
     {
         let mut headers = HeaderMap::new();
         if !self.settings.region.is_empty() {
             let filter = format!("{{\"region\": \"{}\"}}", self.settings.region);
-            headers.insert(FILTER, header_value(&filter)?);
+            headers.insert(FILTER, parse_header_value(&filter)?);
         }
         let url = |number| format!("{}/{path}?page={number}&page_size=500", self.endpoint);
-        let next = |page: &Page<T>, number| (number < page.pages).then(|| url(number + 1));
-        let pages = self.api.pages(&url(1), &headers, next).await?;
+        let next = |page: &LinodePage<T>, number| (number < page.pages).then(|| url(number + 1));
+        let pages = self.api.get_pages(&url(1), &headers, next).await?;
         Ok(pages.into_iter().flat_map(|page| page.data).collect())
     }
 
     /// Returns whether the list must be read again, because of new events or the number of
     /// refreshes without any.
-    async fn may_differ(&mut self) -> Result<bool, Error> {
+    async fn needs_full_refresh(&mut self) -> Result<bool, Error> {
         if self.last.is_none() || !self.asks_events {
             return Ok(true);
         }
-        let since = time_text(self.asked_ms);
+        let since = format_time(self.asked_ms);
         let filter = format!("{{\"created\": {{\"+gte\": \"{since}\"}}}}");
         let mut headers = HeaderMap::new();
-        headers.insert(FILTER, header_value(&filter)?);
+        headers.insert(FILTER, parse_header_value(&filter)?);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let url = format!("{}/account/events?page=1&page_size=25", self.endpoint);
         let answer = self.api.get(&url, &headers).await?;
@@ -184,23 +184,28 @@ impl Instances {
             self.asks_events = false;
             return Ok(true);
         }
-        let events: Page<Event> = answer.good()?.json().await?;
+        let events: LinodePage<LinodeEvent> = answer.require_success()?.decode_json().await?;
         self.quiet += 1;
         Ok(!events.data.is_empty() || self.quiet >= QUIET_MAX)
     }
 
-    async fn whole(&self) -> Result<Vec<Group>, Error> {
-        let instances: Vec<Instance> = self.list("linode/instances").await?;
-        let addresses: Vec<Address> = self.list("networking/ips").await?;
-        let ranges: Vec<Range> = self.list("networking/ipv6/ranges").await?;
+    async fn fetch_targets(&self) -> Result<Vec<TargetGroup>, Error> {
+        let instances: Vec<LinodeInstance> = self.fetch_list("linode/instances").await?;
+        let addresses: Vec<LinodeAddress> = self.fetch_list("networking/ips").await?;
+        let ranges: Vec<LinodeIpRange> = self.fetch_list("networking/ipv6/ranges").await?;
         let instances = instances.iter().filter(|one| !one.ipv4.is_empty());
         Ok(instances
-            .map(|one| one.target(&Addresses::of(one, &addresses, &ranges), &self.settings))
+            .map(|one| {
+                one.build_target(
+                    &LinodeInstanceIps::collect_for_instance(one, &addresses, &ranges),
+                    &self.settings,
+                )
+            })
             .collect())
     }
 }
 
-impl Refresh for Instances {
+impl Refresh for LinodeDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -209,19 +214,25 @@ impl Refresh for Instances {
         self.endpoint.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let now_ms = self.clock.now_ms();
-        if self.may_differ().await? {
-            self.last = Some(self.whole().await?);
+        if self.needs_full_refresh().await? {
+            self.last = Some(self.fetch_targets().await?);
             self.quiet = 0;
         }
         self.asked_ms = now_ms;
-        self.last.clone().ok_or_else(|| wrong("no list yet"))
+        self.last
+            .clone()
+            .ok_or_else(|| invalid_response_error("no list yet"))
     }
 }
 
-impl Addresses {
-    fn of(instance: &Instance, addresses: &[Address], ranges: &[Range]) -> Self {
+impl LinodeInstanceIps {
+    fn collect_for_instance(
+        instance: &LinodeInstance,
+        addresses: &[LinodeAddress],
+        ranges: &[LinodeIpRange],
+    ) -> Self {
         let mut found = Self::default();
         for ip in &instance.ipv4 {
             for address in addresses.iter().filter(|one| one.address == *ip) {
@@ -248,7 +259,7 @@ impl Addresses {
     }
 }
 
-impl Address {
+impl LinodeAddress {
     fn name(&self) -> &str {
         match self.rdns.as_str() {
             "null" => "",
@@ -257,9 +268,13 @@ impl Address {
     }
 }
 
-impl Instance {
-    fn target(&self, addresses: &Addresses, settings: &LinodeSettings) -> Group {
-        let mut meta = Meta::new("linode");
+impl LinodeInstance {
+    fn build_target(
+        &self,
+        addresses: &LinodeInstanceIps,
+        settings: &LinodeSettings,
+    ) -> TargetGroup {
+        let mut meta = MetaLabels::new("linode");
         let backups = match self.backups.enabled {
             true => "enabled",
             false => "disabled",
@@ -300,12 +315,12 @@ impl Instance {
         meta.set_list("ipv6_ranges", &addresses.ranges, separator);
         let public = addresses.public.as_ref();
         let public = public.map_or("", |address| address.address.as_str());
-        meta.at(host_port(public, settings.port))
+        meta.into_target(join_host_port(public, settings.port))
     }
 }
 
 /// Formats a time as `2006-01-02T15:04:05`, in UTC.
-fn time_text(time_ms: i64) -> String {
+fn format_time(time_ms: i64) -> String {
     let seconds = time_ms.div_euclid(1000);
     let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let (year, month, day) = at.to_calendar_date();

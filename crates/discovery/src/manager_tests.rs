@@ -1,7 +1,7 @@
 //! Tests of discoveries by machine and service managers, against stub servers that follow the
 //! documented APIs.
 
-use super::stub::{Answers, Asked, Followed, Reply, Stub};
+use super::stub::{ManualRefresh, StubRequest, StubResponse, StubRoutes, StubServer};
 use super::*;
 use firn_http_client::Secret;
 use firn_model::env::sim::SimClock;
@@ -18,7 +18,7 @@ const RESOURCES: &str = r#"[{"certname": "edinburgh.example.com", "resource": "4
 
 #[tokio::test]
 async fn puppetdb_resources_become_targets() {
-    let answers = Answers::start(&[("/base/pdb/query/v4", RESOURCES)]).await;
+    let answers = StubRoutes::start(&[("/base/pdb/query/v4", RESOURCES)]).await;
     let of = |include_parameters| {
         let settings = PuppetDbSettings {
             url: format!("{}/base", answers.url()),
@@ -28,11 +28,11 @@ async fn puppetdb_resources_become_targets() {
             refresh: MINUTE,
             client: HttpSettings::default(),
         };
-        Followed::new(puppetdb::Resources::new(&settings, BYTES))
+        ManualRefresh::new(puppetdb::PuppetDbDiscovery::new(&settings, BYTES))
     };
     let mut resources = of(true);
     assert_eq!(
-        resources.next().await,
+        resources.refresh_targets().await,
         [
             "edinburgh.example.com:9100 puppetdb_certname=edinburgh.example.com \
              puppetdb_environment=prod puppetdb_exported=false \
@@ -45,12 +45,17 @@ async fn puppetdb_resources_become_targets() {
             "b:9100 puppetdb_certname=b puppetdb_exported=false puppetdb_query=resources {}",
         ]
     );
-    assert_eq!(answers.stub.asked()[0].body, r#"{"query":"resources {}"}"#);
-    resources.stays_while(&answers, "/base/pdb/query/v4").await;
-    let without = of(false).next().await;
+    assert_eq!(
+        answers.stub.received_requests()[0].body,
+        r#"{"query":"resources {}"}"#
+    );
+    resources
+        .check_targets_kept(&answers, "/base/pdb/query/v4")
+        .await;
+    let without = of(false).refresh_targets().await;
     assert!(!without[0].contains("parameter"), "{}", without[0]);
-    answers.set("/base/pdb/query/v4", 200, "[]");
-    assert_eq!(resources.next().await, [""; 0]);
+    answers.set_response("/base/pdb/query/v4", 200, "[]");
+    assert_eq!(resources.refresh_targets().await, [""; 0]);
 }
 
 const APPS: &str = r#"{"apps": [
@@ -72,16 +77,16 @@ const APPS: &str = r#"{"apps": [
 
 #[tokio::test]
 async fn marathon_tasks_become_targets() {
-    let answers = Answers::start(&[("/v2/apps/?embed=apps.tasks", APPS)]).await;
+    let answers = StubRoutes::start(&[("/v2/apps/?embed=apps.tasks", APPS)]).await;
     let settings = MarathonSettings {
         servers: vec![answers.url().into()],
         token: Some(Secret::Inline("abc".into())),
         refresh: MINUTE,
         client: HttpSettings::default(),
     };
-    let mut apps = Followed::new(marathon::Apps::new(&settings, BYTES));
+    let mut apps = ManualRefresh::new(marathon::MarathonDiscovery::new(&settings, BYTES));
     assert_eq!(
-        apps.next().await,
+        apps.refresh_targets().await,
         [
             "agent3:81 marathon_app=/defined marathon_port_definition_label_x=y \
              marathon_port_index=0 marathon_task=t3",
@@ -98,18 +103,18 @@ async fn marathon_tasks_become_targets() {
         ]
     );
     assert_eq!(
-        answers.stub.asked()[0].headers["authorization"],
+        answers.stub.received_requests()[0].headers["authorization"],
         "token=abc"
     );
-    apps.stays_while(&answers, "/v2/apps/?embed=apps.tasks")
+    apps.check_targets_kept(&answers, "/v2/apps/?embed=apps.tasks")
         .await;
-    answers.set("/v2/apps/?embed=apps.tasks", 200, r#"{"apps": null}"#);
-    assert_eq!(apps.next().await, [""; 0]);
+    answers.set_response("/v2/apps/?embed=apps.tasks", 200, r#"{"apps": null}"#);
+    assert_eq!(apps.refresh_targets().await, [""; 0]);
 }
 
 #[tokio::test]
 async fn triton_machines_of_both_roles_become_targets() {
-    let answers = Answers::start(&[
+    let answers = StubRoutes::start(&[
         (
             "/v1/discover?groups=a%2Cb",
             r#"{"containers": [{"groups": ["a"], "server_uuid": "44454c4c", "vm_alias": "alias",
@@ -132,11 +137,15 @@ async fn triton_machines_of_both_roles_become_targets() {
             refresh: MINUTE,
             client: HttpSettings::default(),
         };
-        Followed::new(triton::Machines::at(answers.url(), &settings, BYTES))
+        ManualRefresh::new(triton::TritonDiscovery::with_base_url(
+            answers.url(),
+            &settings,
+            BYTES,
+        ))
     };
     let mut containers = of(TritonRole::Container);
     assert_eq!(
-        containers.next().await,
+        containers.refresh_targets().await,
         [
             "ad466fbf.triton.test:9163 triton_groups=,a, triton_machine_alias=alias \
              triton_machine_brand=lx triton_machine_id=ad466fbf triton_machine_image=d7ac97b0 \
@@ -144,13 +153,13 @@ async fn triton_machines_of_both_roles_become_targets() {
         ]
     );
     assert_eq!(
-        of(TritonRole::Cn).next().await,
+        of(TritonRole::Cn).refresh_targets().await,
         ["44454c4c.triton.test:9163 triton_machine_alias=server01 triton_machine_id=44454c4c"]
     );
     let path = "/v1/discover?groups=a%2Cb";
-    containers.stays_while(&answers, path).await;
-    answers.set(path, 200, r#"{"containers": []}"#);
-    assert_eq!(containers.next().await, [""; 0]);
+    containers.check_targets_kept(&answers, path).await;
+    answers.set_response(path, 200, r#"{"containers": []}"#);
+    assert_eq!(containers.refresh_targets().await, [""; 0]);
 }
 
 /// Builds an XML-RPC response that contains `value`.
@@ -176,14 +185,14 @@ fn structs(list: &[&[(&str, &str)]]) -> String {
 async fn uyuni_endpoints_become_targets() {
     let refused = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let refuses = refused.clone();
-    let stub = Stub::start(move |asked: Asked| {
+    let stub = StubServer::start(move |asked: StubRequest| {
         let refuses = refuses.load(std::sync::atomic::Ordering::Relaxed);
         async move {
             let is = |method: &str| asked.body.contains(&format!("<methodName>{method}<"));
             let text = if is("auth.login") {
                 response("<string>token</string>")
             } else if refuses {
-                return Reply::of(500, "");
+                return StubResponse::with_status(500, "");
             } else if is("system.listSystemGroupsForSystemsWithEntitlement") {
                 let groups = "<array><data><value><struct><member><name>name</name><value>g1</value>\
                               </member></struct></value><value><struct><member><name>name</name>\
@@ -207,7 +216,7 @@ async fn uyuni_endpoints_become_targets() {
                     ("ip", "10.0.0.1"),
                 ]])
             };
-            Reply::of(200, &text)
+            StubResponse::with_status(200, &text)
         }
     })
     .await;
@@ -221,30 +230,31 @@ async fn uyuni_endpoints_become_targets() {
         client: HttpSettings::default(),
     };
     let clock = Arc::new(SimClock::default());
-    let mut endpoints = Followed::new(uyuni::Endpoints::new(&settings, BYTES, clock.clone()));
+    let mut endpoints =
+        ManualRefresh::new(uyuni::UyuniDiscovery::new(&settings, BYTES, clock.clone()));
     let want = [
         "m1.example.org:9100 uyuni_endpoint_name=node uyuni_exporter=node_exporter \
          uyuni_groups=g1,g2 uyuni_metrics_path=/metrics uyuni_minion_hostname=m1.example.org \
          uyuni_primary_fqdn=m1.example.org uyuni_scheme=https uyuni_system_id=1000",
     ];
     let logins = || {
-        let asked = stub.asked();
+        let asked = stub.received_requests();
         asked
             .iter()
             .filter(|a| a.body.contains("auth.login"))
             .count()
     };
-    assert_eq!(endpoints.next().await, want);
-    assert_eq!(endpoints.next().await, want);
+    assert_eq!(endpoints.refresh_targets().await, want);
+    assert_eq!(endpoints.refresh_targets().await, want);
     assert_eq!(logins(), 1);
     clock.advance_ms(300_001);
-    assert_eq!(endpoints.next().await, want);
+    assert_eq!(endpoints.refresh_targets().await, want);
     assert_eq!(logins(), 2, "half of the token's time is over");
     refused.store(true, std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(endpoints.next().await, want);
-    assert_eq!(endpoints.next().await, want);
+    assert_eq!(endpoints.refresh_targets().await, want);
+    assert_eq!(endpoints.refresh_targets().await, want);
     assert_eq!(logins(), 3, "a failure asks for a new token");
-    assert!(stub.paths().iter().all(|path| path == "/rpc/api"));
+    assert!(stub.received_paths().iter().all(|path| path == "/rpc/api"));
 }
 
 const KUMA: &str = r#"{"versionInfo": "v1", "nonce": "n1",
@@ -257,7 +267,7 @@ const KUMA: &str = r#"{"versionInfo": "v1", "nonce": "n1",
 #[tokio::test]
 async fn kuma_assignments_become_targets() {
     let path = "/v3/discovery:monitoringassignments?fetch-timeout=2m";
-    let answers = Answers::start(&[(path, KUMA)]).await;
+    let answers = StubRoutes::start(&[(path, KUMA)]).await;
     let settings = KumaSettings {
         server: answers.url().into(),
         client_id: "me".into(),
@@ -265,15 +275,20 @@ async fn kuma_assignments_become_targets() {
         refresh: MINUTE,
         client: HttpSettings::default(),
     };
-    let mut assignments = Followed::new(kuma::Assignments::new(&settings, BYTES));
+    let mut assignments = ManualRefresh::new(kuma::KumaDiscovery::new(&settings, BYTES));
     let want = ["10.1.1.1:5670 kuma_dataplane=backend-01 \
          kuma_label_commit_hash=620506a88 kuma_label_env=dev kuma_label_kuma_io_zone=z \
          kuma_mesh=default kuma_service=backend __metrics_path__=/m \
          __scheme__=http instance=backend-01"];
-    assert_eq!(assignments.next().await, want);
-    answers.set(path, 304, "");
-    assert_eq!(assignments.next().await, want, "no news");
-    let bodies: Vec<String> = answers.stub.asked().into_iter().map(|a| a.body).collect();
+    assert_eq!(assignments.refresh_targets().await, want);
+    answers.set_response(path, 304, "");
+    assert_eq!(assignments.refresh_targets().await, want, "no news");
+    let bodies: Vec<String> = answers
+        .stub
+        .received_requests()
+        .into_iter()
+        .map(|a| a.body)
+        .collect();
     let kind = "type.googleapis.com/kuma.observability.v1.MonitoringAssignment";
     let [first, second] = [&bodies[0], &bodies[1]]
         .map(|body| serde_json::from_str::<serde_json::Value>(body).unwrap());
@@ -284,15 +299,15 @@ async fn kuma_assignments_become_targets() {
     let again = serde_json::json!({"node": {"id": "me"}, "type_url": kind,
         "version_info": "v1", "response_nonce": "n1"});
     assert_eq!(second, again);
-    answers.set(path, 200, KUMA);
-    assignments.stays_while(&answers, path).await;
-    answers.set(
+    answers.set_response(path, 200, KUMA);
+    assignments.check_targets_kept(&answers, path).await;
+    answers.set_response(
         path,
         200,
         &KUMA.replace("observability.v1", "observability.v9"),
     );
-    assert_eq!(assignments.next().await, want, "another type");
+    assert_eq!(assignments.refresh_targets().await, want, "another type");
     let empty = r#"{"typeUrl": "type.googleapis.com/kuma.observability.v1.MonitoringAssignment"}"#;
-    answers.set(path, 200, empty);
-    assert_eq!(assignments.next().await, [""; 0]);
+    answers.set_response(path, 200, empty);
+    assert_eq!(assignments.refresh_targets().await, [""; 0]);
 }

@@ -2,11 +2,11 @@
 //!
 //! The behaviour follows upstream's `discovery/marathon` and Marathon's REST API.
 
-use super::api::{Api, header_value, wrong};
+use super::api::{ApiClient, invalid_response_error, parse_header_value};
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::json::answers;
-use super::meta::{Meta, host_port};
+use super::meta::{MetaLabels, join_host_port};
 use firn_http_client::{HttpSettings, Secret, reveal};
 use firn_model::error::Error;
 use hyper::header::{AUTHORIZATION, HeaderMap};
@@ -29,95 +29,99 @@ pub struct MarathonSettings {
 
 /// Discovery of Marathon apps; each refresh reads all apps with their tasks.
 #[derive(Debug)]
-pub(super) struct Apps {
+pub(super) struct MarathonDiscovery {
     settings: MarathonSettings,
-    api: Api,
+    api: ApiClient,
 }
 
 answers! {
-    struct AppList {
-        apps: Vec<App>,
+    struct MarathonAppList {
+        apps: Vec<MarathonApp>,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct App {
+    struct MarathonApp {
         id: String,
-        tasks: Vec<Task>,
+        tasks: Vec<MarathonTask>,
         labels: BTreeMap<String, String>,
-        container: Container,
-        port_definitions: Vec<PortDefinition>,
-        networks: Vec<Network>,
+        container: MarathonContainer,
+        port_definitions: Vec<MarathonPortDefinition>,
+        networks: Vec<MarathonNetwork>,
         require_ports: bool,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Task {
+    struct MarathonTask {
         id: String,
         host: String,
         ports: Vec<u32>,
-        ip_addresses: Vec<IpAddress>,
+        ip_addresses: Vec<MarathonIpAddress>,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct IpAddress {
+    struct MarathonIpAddress {
         ip_address: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Container {
-        docker: Docker,
-        port_mappings: Vec<PortMapping>,
+    struct MarathonContainer {
+        docker: MarathonDocker,
+        port_mappings: Vec<MarathonPortMapping>,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Docker {
+    struct MarathonDocker {
         image: String,
-        port_mappings: Vec<PortMapping>,
+        port_mappings: Vec<MarathonPortMapping>,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct PortMapping {
+    struct MarathonPortMapping {
         labels: BTreeMap<String, String>,
         container_port: u32,
         host_port: u32,
     }
 
-    struct PortDefinition {
+    struct MarathonPortDefinition {
         labels: BTreeMap<String, String>,
         port: u32,
     }
 
-    struct Network {
+    struct MarathonNetwork {
         mode: String,
     }
 }
 
 /// A port of an app with its labels. The number is zero if each task has a port of its own.
-struct Port<'a> {
+struct MarathonPort<'a> {
     number: u32,
     labels: Option<&'a BTreeMap<String, String>>,
 }
 
-impl Apps {
+impl MarathonDiscovery {
     pub(super) fn new(settings: &MarathonSettings, bytes_max: u64) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             settings: settings.clone(),
         }
     }
 
     /// Returns a random server URL from the settings, which spreads requests over the servers.
-    fn server(&self) -> Result<&str, Error> {
+    fn pick_server(&self) -> Result<&str, Error> {
         let random = ring::rand::generate::<[u8; 8]>(&SystemRandom::new());
-        let random = random.map_err(|_| wrong("no randomness"))?.expose();
+        let random = random
+            .map_err(|_| invalid_response_error("no randomness"))?
+            .expose();
         let servers = &self.settings.servers;
         let index = u64::from_be_bytes(random).checked_rem(servers.len() as u64);
         let server = index.and_then(|index| servers.get(index as usize));
-        server.map(String::as_str).ok_or_else(|| wrong("no server"))
+        server
+            .map(String::as_str)
+            .ok_or_else(|| invalid_response_error("no server"))
     }
 }
 
-impl Refresh for Apps {
+impl Refresh for MarathonDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -126,43 +130,49 @@ impl Refresh for Apps {
         self.settings.servers.join(",")
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let mut headers = HeaderMap::new();
         if let Some(token) = &self.settings.token {
             let token = reveal(token, "auth token").await?;
-            headers.insert(AUTHORIZATION, header_value(&format!("token={token}"))?);
+            headers.insert(
+                AUTHORIZATION,
+                parse_header_value(&format!("token={token}"))?,
+            );
         }
-        let url = format!("{}/v2/apps/?embed=apps.tasks", self.server()?);
+        let url = format!("{}/v2/apps/?embed=apps.tasks", self.pick_server()?);
         let answer = self.api.get(&url, &headers).await?;
         if !answer.status.is_success() {
-            return Err(wrong(format!(
+            return Err(invalid_response_error(format!(
                 "non 2xx status '{}' response during marathon service discovery",
                 answer.status.as_u16()
             )));
         }
-        let list: AppList = answer.json().await?;
+        let list: MarathonAppList = answer.decode_json().await?;
         // If two apps have the same id, the later one takes effect, as in upstream.
-        let apps: BTreeMap<&str, &App> =
+        let apps: BTreeMap<&str, &MarathonApp> =
             list.apps.iter().map(|app| (app.id.as_str(), app)).collect();
-        Ok(apps.into_values().flat_map(App::targets).collect())
+        Ok(apps
+            .into_values()
+            .flat_map(MarathonApp::build_targets)
+            .collect())
     }
 }
 
-impl App {
-    fn targets(&self) -> Vec<Group> {
-        let mut common = Meta::new("marathon");
+impl MarathonApp {
+    fn build_targets(&self) -> Vec<TargetGroup> {
+        let mut common = MetaLabels::new("marathon");
         common.set("app", &self.id);
         common.set("image", &self.container.docker.image);
         common.set_each("app_label_", &self.labels);
         let is_in_container = self.networks.first().is_some_and(|n| n.mode == "container");
-        let (prefix, mut ports) = self.ports(is_in_container);
+        let (prefix, mut ports) = self.list_ports(is_in_container);
         let mut targets = Vec::new();
         for task in &self.tasks {
             if ports.is_empty() {
                 ports = task
                     .ports
                     .iter()
-                    .map(|number| Port::plain(*number))
+                    .map(|number| MarathonPort::without_labels(*number))
                     .collect();
             }
             let has_own = task.ports.len() == ports.len();
@@ -181,15 +191,15 @@ impl App {
                     Some(own) if is_in_container => &own.ip_address,
                     _ => &task.host,
                 };
-                targets.push(meta.at(host_port(host, number)));
+                targets.push(meta.into_target(join_host_port(host, number)));
             }
         }
         targets
     }
 
     /// Returns the ports that an app defines, with the prefix of their label names.
-    fn ports(&self, is_in_container: bool) -> (&'static str, Vec<Port<'_>>) {
-        let of_mapping = |mapping: &PortMapping| match is_in_container {
+    fn list_ports(&self, is_in_container: bool) -> (&'static str, Vec<MarathonPort<'_>>) {
+        let of_mapping = |mapping: &MarathonPortMapping| match is_in_container {
             true => mapping.container_port,
             false => mapping.host_port,
         };
@@ -200,13 +210,13 @@ impl App {
             false => &container.port_mappings,
         };
         if !mappings.is_empty() {
-            let ports = mappings.iter().map(|mapping| Port {
+            let ports = mappings.iter().map(|mapping| MarathonPort {
                 number: of_mapping(mapping),
                 labels: Some(&mapping.labels),
             });
             return ("port_mapping_label_", ports.collect());
         }
-        let ports = self.port_definitions.iter().map(|definition| Port {
+        let ports = self.port_definitions.iter().map(|definition| MarathonPort {
             // Without `require_ports`, the number is the port of the service, not of a task.
             number: if self.require_ports {
                 definition.port
@@ -219,8 +229,8 @@ impl App {
     }
 }
 
-impl Port<'_> {
-    fn plain(number: u32) -> Self {
+impl MarathonPort<'_> {
+    fn without_labels(number: u32) -> Self {
         Self {
             number,
             labels: None,

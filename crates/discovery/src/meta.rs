@@ -1,17 +1,17 @@
 //! Builder of a target's `__meta_` labels, and the conversion of values to label names and
 //! addresses.
 
-use super::group::Group;
+use super::group::TargetGroup;
 use std::collections::BTreeMap;
 
 /// Labels of one target, with the prefix of its discovery mechanism.
 #[derive(Clone, Debug)]
-pub(super) struct Meta {
+pub(super) struct MetaLabels {
     prefix: &'static str,
     labels: BTreeMap<String, String>,
 }
 
-impl Meta {
+impl MetaLabels {
     /// Creates an empty set of labels whose names begin with `__meta_` and `prefix`.
     pub(super) fn new(prefix: &'static str) -> Self {
         Self {
@@ -23,7 +23,7 @@ impl Meta {
     /// Sets the label `name`, to which the prefix is added. An empty value removes the label.
     pub(super) fn set(&mut self, name: &str, value: impl Into<String>) {
         let name = format!("__meta_{}_{name}", self.prefix);
-        self.set_plain(name, value.into());
+        self.set_full_name(name, value.into());
     }
 
     /// Sets several labels like [`Self::set`], in the order of `pairs`.
@@ -37,7 +37,7 @@ impl Meta {
     /// label.
     pub(super) fn set_list(&mut self, name: &str, list: &[String], separator: &str) {
         if !list.is_empty() {
-            self.set(name, surrounded(list, separator));
+            self.set(name, join_surrounded(list, separator));
         }
     }
 
@@ -54,16 +54,16 @@ impl Meta {
 
     /// Sets the `instance` label, which identifies the target in its samples.
     pub(super) fn set_instance(&mut self, value: &str) {
-        self.set_plain("instance".to_owned(), value.to_owned());
+        self.set_full_name("instance".to_owned(), value.to_owned());
     }
 
     /// Sets a label that controls how the target is scraped, such as `__scheme__` or
     /// `__metrics_path__`.
     pub(super) fn set_reserved(&mut self, name: &str, value: &str) {
-        self.set_plain(name.to_owned(), value.to_owned());
+        self.set_full_name(name.to_owned(), value.to_owned());
     }
 
-    fn set_plain(&mut self, name: String, value: String) {
+    fn set_full_name(&mut self, name: String, value: String) {
         match value.is_empty() {
             true => self.labels.remove(&name),
             false => self.labels.insert(name, value),
@@ -71,15 +71,15 @@ impl Meta {
     }
 
     /// Adds the labels of `other`, which replace labels of the same name.
-    pub(super) fn merge(&mut self, other: &Meta) {
+    pub(super) fn merge(&mut self, other: &MetaLabels) {
         let entries = other.labels.iter();
         self.labels
             .extend(entries.map(|(name, value)| (name.clone(), value.clone())));
     }
 
     /// Builds the target at `address` with these labels, as a group of its own.
-    pub(super) fn at(self, address: impl Into<String>) -> Group {
-        Group {
+    pub(super) fn into_target(self, address: impl Into<String>) -> TargetGroup {
+        TargetGroup {
             targets: vec![address.into()],
             labels: self.labels,
         }
@@ -96,7 +96,7 @@ pub(super) fn sanitize(text: &str) -> String {
 }
 
 /// Joins a host and a port to an address. IPv6 addresses are enclosed in brackets.
-pub(super) fn host_port(host: &str, port: impl std::fmt::Display) -> String {
+pub(super) fn join_host_port(host: &str, port: impl std::fmt::Display) -> String {
     match host.contains(':') {
         true => format!("[{host}]:{port}"),
         false => format!("{host}:{port}"),
@@ -105,6 +105,6 @@ pub(super) fn host_port(host: &str, port: impl std::fmt::Display) -> String {
 
 /// Joins a list, with the separator also at both ends, so that a pattern matches an item at any
 /// position.
-pub(super) fn surrounded(list: &[String], separator: &str) -> String {
+pub(super) fn join_surrounded(list: &[String], separator: &str) -> String {
     format!("{separator}{}{separator}", list.join(separator))
 }

@@ -1,7 +1,7 @@
 //! The metrics `firn_sd_*` of running discoveries, by config section and mechanism.
 
-use super::published::Published;
-use firn_model::metrics::{Collect, Sink, Value};
+use super::published::PublishedTargets;
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_model::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -9,29 +9,29 @@ use std::sync::{Arc, Mutex, Weak};
 /// Registry of the running discoveries. Clones share the same registry and are cheap.
 #[derive(Clone, Default)]
 pub struct DiscoveryMetrics {
-    running: Arc<Mutex<Vec<Running>>>,
+    running: Arc<Mutex<Vec<RunningDiscovery>>>,
 }
 
 /// The config section to which a discovery belongs; its fields become metric labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner {
+pub struct DiscoveryOwner {
     /// Purpose of the discovery: `scrape` or `notify`.
     pub purpose: &'static str,
     /// Name of the scrape job, or position of the config section.
     pub config: String,
 }
 
-struct Running {
+struct RunningDiscovery {
     mechanism: &'static str,
-    owner: Owner,
-    published: Weak<Published>,
+    owner: DiscoveryOwner,
+    published: Weak<PublishedTargets>,
 }
 
 /// Discoveries by owner and mechanism, since those with equal labels share one time series.
-type Groups = BTreeMap<(Owner, &'static str), Vec<Arc<Published>>>;
+type Groups = BTreeMap<(DiscoveryOwner, &'static str), Vec<Arc<PublishedTargets>>>;
 
 /// A counter of each discovery: metric name, help text, and the function that reads it.
-type Counted = (&'static str, &'static str, fn(&Published) -> u64);
+type Counted = (&'static str, &'static str, fn(&PublishedTargets) -> u64);
 
 const COUNTERS: [Counted; 2] = [
     (
@@ -47,10 +47,15 @@ const COUNTERS: [Counted; 2] = [
 ];
 
 impl DiscoveryMetrics {
-    pub(super) fn add(&self, mechanism: &'static str, owner: &Owner, published: &Arc<Published>) {
+    pub(super) fn add_running(
+        &self,
+        mechanism: &'static str,
+        owner: &DiscoveryOwner,
+        published: &Arc<PublishedTargets>,
+    ) {
         let mut running = lock(&self.running);
         running.retain(|known| known.published.strong_count() > 0);
-        running.push(Running {
+        running.push(RunningDiscovery {
             mechanism,
             owner: owner.clone(),
             published: Arc::downgrade(published),
@@ -70,17 +75,20 @@ impl DiscoveryMetrics {
 }
 
 impl Collect for DiscoveryMetrics {
-    fn collect(&self, sink: &mut dyn Sink) {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         let groups = self.groups();
-        let mut each = |name: &str, help: &str, value: &dyn Fn(&[Arc<Published>]) -> Value<'_>| {
-            for ((owner, mechanism), discoveries) in &groups {
-                sink.metric(name, help, &labels(owner, mechanism), value(discoveries));
-            }
-        };
+        let mut each =
+            |name: &str,
+             help: &str,
+             value: &dyn Fn(&[Arc<PublishedTargets>]) -> MetricValue<'_>| {
+                for ((owner, mechanism), discoveries) in &groups {
+                    sink.metric(name, help, &labels(owner, mechanism), value(discoveries));
+                }
+            };
         for (name, help, count) in COUNTERS {
             each(name, help, &|discoveries| {
                 let sum: u64 = discoveries.iter().map(|d| count(d)).sum();
-                Value::Counter(sum as f64)
+                MetricValue::Counter(sum as f64)
             });
         }
         each(
@@ -88,7 +96,7 @@ impl Collect for DiscoveryMetrics {
             "Targets in the lists of discoveries, before relabeling.",
             &|discoveries| {
                 let sum: i64 = discoveries.iter().map(|d| d.targets.get()).sum();
-                Value::Gauge(sum as f64)
+                MetricValue::Gauge(sum as f64)
             },
         );
         each(
@@ -96,7 +104,7 @@ impl Collect for DiscoveryMetrics {
             "Time of the last target list of a discovery; 0 if there was none.",
             &|discoveries| {
                 let newest = discoveries.iter().map(|d| d.updated_ms.get()).max();
-                Value::Gauge(newest.unwrap_or(0) as f64 / 1000.0)
+                MetricValue::Gauge(newest.unwrap_or(0) as f64 / 1000.0)
             },
         );
         for ((owner, mechanism), discoveries) in &groups {
@@ -109,13 +117,13 @@ impl Collect for DiscoveryMetrics {
                 "firn_sd_refresh_duration_seconds",
                 "Duration of a refresh of a target list, of the first discovery of its kind.",
                 &labels(owner, mechanism),
-                Value::Histogram(&first.refreshes),
+                MetricValue::Histogram(&first.refreshes),
             );
         }
     }
 }
 
-fn labels<'o>(owner: &'o Owner, mechanism: &'o str) -> [(&'static str, &'o str); 3] {
+fn labels<'o>(owner: &'o DiscoveryOwner, mechanism: &'o str) -> [(&'static str, &'o str); 3] {
     [
         ("config", &owner.config),
         ("mechanism", mechanism),

@@ -2,10 +2,10 @@
 //!
 //! The behaviour follows upstream's `discovery/nomad` and Nomad's API.
 
-use super::api::{Api, wrong};
+use super::api::{ApiClient, invalid_response_error};
 use super::discover::Refresh;
-use super::group::{Group, or_default};
-use super::meta::{Meta, host_port, surrounded};
+use super::group::{TargetGroup, or_default};
+use super::meta::{MetaLabels, join_host_port, join_surrounded};
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
 use serde::Deserialize;
@@ -32,27 +32,27 @@ pub struct NomadSettings {
 
 /// Discovery of Nomad services; each refresh lists all services and their instances.
 #[derive(Debug)]
-pub(super) struct Services {
+pub(super) struct NomadDiscovery {
     settings: NomadSettings,
-    api: Api,
+    api: ApiClient,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Namespace {
+struct NomadNamespace {
     #[serde(deserialize_with = "or_default")]
-    services: Vec<Service>,
+    services: Vec<NomadService>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Service {
+struct NomadService {
     service_name: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Instance {
+struct NomadInstance {
     #[serde(rename = "ID")]
     id: String,
     service_name: String,
@@ -66,15 +66,15 @@ struct Instance {
     tags: Vec<String>,
 }
 
-impl Services {
+impl NomadDiscovery {
     pub(super) fn new(settings: &NomadSettings, bytes_max: u64) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             settings: settings.clone(),
         }
     }
 
-    fn url(&self, path: &str) -> String {
+    fn build_url(&self, path: &str) -> String {
         let s = &self.settings;
         let mut query = Vec::new();
         for (name, value) in [("namespace", &s.namespace), ("region", &s.region)] {
@@ -91,7 +91,7 @@ impl Services {
     }
 }
 
-impl Refresh for Services {
+impl Refresh for NomadDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -100,27 +100,29 @@ impl Refresh for Services {
         self.settings.server.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        let namespaces: Option<Vec<Namespace>> = self.api.json(&self.url("/v1/services")).await?;
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let namespaces: Option<Vec<NomadNamespace>> =
+            self.api.get_json(&self.build_url("/v1/services")).await?;
         let services = namespaces.into_iter().flatten().flat_map(|n| n.services);
         let mut groups = Vec::new();
         for service in services {
             let name = form_encode(&service.service_name).replace('+', "%20");
-            let url = self.url(&format!("/v1/service/{name}"));
-            let listed = self.api.json(&url).await;
-            let instances: Option<Vec<Instance>> =
-                listed.map_err(|e: Error| wrong(format!("failed to fetch services: {e}")))?;
+            let url = self.build_url(&format!("/v1/service/{name}"));
+            let listed = self.api.get_json(&url).await;
+            let instances: Option<Vec<NomadInstance>> = listed.map_err(|e: Error| {
+                invalid_response_error(format!("failed to fetch services: {e}"))
+            })?;
             let separator = &self.settings.tag_separator;
             let instances = instances.unwrap_or_default();
-            groups.extend(instances.iter().map(|one| one.target(separator)));
+            groups.extend(instances.iter().map(|one| one.build_target(separator)));
         }
         Ok(groups)
     }
 }
 
-impl Instance {
-    fn target(&self, separator: &str) -> Group {
-        let mut meta = Meta::new("nomad");
+impl NomadInstance {
+    fn build_target(&self, separator: &str) -> TargetGroup {
+        let mut meta = MetaLabels::new("nomad");
         meta.set("address", &self.address);
         meta.set("dc", &self.datacenter);
         meta.set("node_id", &self.node_id);
@@ -130,8 +132,8 @@ impl Instance {
         meta.set("service_id", &self.id);
         meta.set("service_port", self.port.to_string());
         if !self.tags.is_empty() {
-            meta.set("tags", surrounded(&self.tags, separator));
+            meta.set("tags", join_surrounded(&self.tags, separator));
         }
-        meta.at(host_port(&self.address, self.port))
+        meta.into_target(join_host_port(&self.address, self.port))
     }
 }

@@ -14,19 +14,19 @@ mod signer;
 #[cfg(test)]
 mod tests;
 
-use super::api::{Api, wrong};
+use super::api::{ApiClient, invalid_response_error};
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::json::answers;
-use super::meta::{Meta, host_port, sanitize};
-use super::pages::Pages;
+use super::meta::{MetaLabels, join_host_port, sanitize};
+use super::pages::ApiPageCursor;
 use firn_http_client::{HttpSettings, Secret, form_encode};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::header::HeaderMap;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use signer::Signer;
+use signer::OciSigner;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -65,7 +65,8 @@ pub struct OciSettings {
     pub key_passphrase: Option<Secret>,
     /// The `region` key: full or short name of the region whose instances are discovered.
     pub region: String,
-    /// The `compartments` key: ids of the compartments to discover; empty for all in the tenancy.
+    /// The `compartments` key: ids of the compartments to discover; empty for all in the
+    /// tenancy.
     pub compartments: Vec<String>,
     /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
@@ -77,13 +78,13 @@ pub struct OciSettings {
 
 answers! {
     #[serde(rename_all = "camelCase")]
-    struct Compartment {
+    struct OciCompartment {
         id: String,
         lifecycle_state: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Instance {
+    struct OciInstance {
         id: String,
         compartment_id: String,
         display_name: String,
@@ -98,13 +99,13 @@ answers! {
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Attachment {
+    struct OciVnicAttachment {
         vnic_id: String,
         lifecycle_state: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Card {
+    struct OciVnic {
         id: String,
         is_primary: bool,
         private_ip: String,
@@ -116,31 +117,31 @@ answers! {
 
 /// Base URLs of the OCI services for identity and compute.
 #[derive(Clone, Debug)]
-struct Endpoints {
+struct OciEndpoints {
     identity: String,
     compute: String,
 }
 
 /// Rate limiter for requests (token bucket), which permits a burst of [`BURST`] requests.
-struct Pace {
+struct OciRateLimiter {
     /// Time at which the bucket is full again, so that a complete burst may be sent.
     full: Instant,
 }
 
 /// Discovery of OCI compute instances; each refresh reads all compartments and network cards.
-pub(super) struct Instances {
+pub(super) struct OciDiscovery {
     settings: OciSettings,
-    endpoints: Endpoints,
-    signer: Arc<Signer>,
+    endpoints: OciEndpoints,
+    signer: Arc<OciSigner>,
     /// Id of the tenancy; empty until the first refresh.
     tenancy: String,
-    api: Api,
-    pace: Pace,
+    api: ApiClient,
+    pace: OciRateLimiter,
 }
 
-impl Pace {
+impl OciRateLimiter {
     /// Waits until the rate limit permits the next request, and counts it.
-    async fn turn(&mut self) {
+    async fn wait_for_permit(&mut self) {
         let now = Instant::now();
         self.full = self.full.max(now) + PAUSE;
         // On a clock that has not run for the length of a burst, requests are not delayed.
@@ -151,53 +152,62 @@ impl Pace {
     }
 }
 
-impl Instances {
+impl OciDiscovery {
     pub(super) fn new(settings: &OciSettings, bytes_max: u64, clock: Arc<dyn Clock>) -> Self {
-        let (region, domain) = realms::region_of(&settings.region);
-        let endpoints = Endpoints {
+        let (region, domain) = realms::resolve_region(&settings.region);
+        let endpoints = OciEndpoints {
             identity: format!("https://identity.{region}.oci.{domain}"),
             compute: format!("https://iaas.{region}.{domain}"),
         };
-        let signer = Signer::new(settings, clock);
-        Self::at(endpoints, settings, bytes_max, signer)
+        let signer = OciSigner::new(settings, clock);
+        Self::with_endpoints(endpoints, settings, bytes_max, signer)
     }
 
-    fn at(endpoints: Endpoints, settings: &OciSettings, bytes_max: u64, signer: Signer) -> Self {
+    fn with_endpoints(
+        endpoints: OciEndpoints,
+        settings: &OciSettings,
+        bytes_max: u64,
+        signer: OciSigner,
+    ) -> Self {
         let signer = Arc::new(signer);
         Self {
-            api: Api::signed(&settings.client, bytes_max, signer.clone()),
+            api: ApiClient::with_signer(&settings.client, bytes_max, signer.clone()),
             signer,
             tenancy: String::new(),
             settings: settings.clone(),
             endpoints,
-            pace: Pace {
+            pace: OciRateLimiter {
                 full: Instant::now(),
             },
         }
     }
 
     /// Returns all pages of the list at `url`, within the rate limit.
-    async fn list<T>(&mut self, url: &str) -> Result<Vec<T>, Error>
+    async fn fetch_list<T>(&mut self, url: &str) -> Result<Vec<T>, Error>
     where
         T: DeserializeOwned + Send + 'static,
     {
         let mut all = Vec::new();
-        let mut pages = Pages::from(url);
-        while let Some(at) = pages.turn()? {
-            self.pace.turn().await;
-            let answer = self.api.get(&at, &HeaderMap::new()).await?.good()?;
+        let mut pages = ApiPageCursor::from(url);
+        while let Some(at) = pages.next_position()? {
+            self.pace.wait_for_permit().await;
+            let answer = self
+                .api
+                .get(&at, &HeaderMap::new())
+                .await?
+                .require_success()?;
             let next = answer.header(NEXT_PAGE);
             let next = (!next.is_empty()).then(|| format!("{url}&page={}", form_encode(next)));
-            let items: Vec<T> = answer.json().await?;
+            let items: Vec<T> = answer.decode_json().await?;
             all.extend(items);
-            pages.follow(next);
+            pages.set_next(next);
         }
         Ok(all)
     }
 
     /// Returns the configured compartments, or the tenancy with all active compartments below it. A
     /// compartment whose children cannot be listed is treated as having none.
-    async fn compartments(&mut self) -> Vec<String> {
+    async fn list_compartments(&mut self) -> Vec<String> {
         if !self.settings.compartments.is_empty() {
             return self.settings.compartments.clone();
         }
@@ -213,9 +223,9 @@ impl Instances {
                 self.endpoints.identity,
                 form_encode(&id)
             );
-            match self.list::<Compartment>(&url).await {
+            match self.fetch_list::<OciCompartment>(&url).await {
                 Ok(children) => {
-                    let active = |child: &Compartment| child.lifecycle_state == "ACTIVE";
+                    let active = |child: &OciCompartment| child.lifecycle_state == "ACTIVE";
                     let children = children.into_iter().filter(active);
                     queue.extend(children.map(|child| child.id).filter(|id| !id.is_empty()));
                 }
@@ -227,35 +237,39 @@ impl Instances {
     }
 
     /// Returns the primary network card of `instance`, or an empty card if it has none.
-    async fn card(&mut self, instance: &Instance) -> Result<Card, Error> {
+    async fn find_primary_vnic(&mut self, instance: &OciInstance) -> Result<OciVnic, Error> {
         let compute = self.endpoints.compute.clone();
         let url = format!(
             "{compute}/{VERSION}/vnicAttachments?compartmentId={}&instanceId={}&limit=100",
             form_encode(&instance.compartment_id),
             form_encode(&instance.id)
         );
-        for attachment in self.list::<Attachment>(&url).await? {
+        for attachment in self.fetch_list::<OciVnicAttachment>(&url).await? {
             if attachment.vnic_id.is_empty() || attachment.lifecycle_state != "ATTACHED" {
                 continue;
             }
             let id = form_encode(&attachment.vnic_id);
-            self.pace.turn().await;
+            self.pace.wait_for_permit().await;
             let url = format!("{compute}/{VERSION}/vnics/{id}");
-            let answer = self.api.get(&url, &HeaderMap::new()).await?.good()?;
-            let mut card: Card = answer.json().await?;
+            let answer = self
+                .api
+                .get(&url, &HeaderMap::new())
+                .await?
+                .require_success()?;
+            let mut card: OciVnic = answer.decode_json().await?;
             if card.is_primary {
                 card.ipv6_addresses.sort();
                 return Ok(card);
             }
         }
-        Ok(Card::default())
+        Ok(OciVnic::default())
     }
 
-    fn target(&self, instance: &Instance, card: &Card) -> Option<Group> {
+    fn build_target(&self, instance: &OciInstance, card: &OciVnic) -> Option<TargetGroup> {
         let addresses = [&card.private_ip, &card.public_ip].into_iter();
         let mut addresses = addresses.chain(&card.ipv6_addresses);
         let address = addresses.find(|address| !address.is_empty())?;
-        let mut meta = Meta::new("oci");
+        let mut meta = MetaLabels::new("oci");
         meta.set_all([
             ("instance_id", instance.id.as_str()),
             ("instance_name", &instance.display_name),
@@ -276,18 +290,18 @@ impl Instances {
         meta.set_each("tag_", &instance.freeform_tags);
         for (space, tags) in &instance.defined_tags {
             for (key, value) in tags {
-                if let Some(text) = text_of(value) {
+                if let Some(text) = tag_value_text(value) {
                     let name = format!("defined_tag_{}_{}", sanitize(space), sanitize(key));
                     meta.set(&name, text);
                 }
             }
         }
-        Some(meta.at(host_port(address, self.settings.port)))
+        Some(meta.into_target(join_host_port(address, self.settings.port)))
     }
 }
 
 /// Converts a tag value to a label value. Returns `None` for lists, maps and null.
-fn text_of(value: &Value) -> Option<String> {
+fn tag_value_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Bool(is_so) => Some(is_so.to_string()),
@@ -297,7 +311,7 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-impl Refresh for Instances {
+impl Refresh for OciDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -306,25 +320,26 @@ impl Refresh for Instances {
         self.endpoints.compute.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        self.tenancy = self.signer.tenancy().await?;
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        self.tenancy = self.signer.find_tenancy().await?;
         let mut groups = Vec::new();
-        for id in self.compartments().await {
+        for id in self.list_compartments().await {
             let url = format!(
                 "{}/{VERSION}/instances?compartmentId={}&limit=100",
                 self.endpoints.compute,
                 form_encode(&id)
             );
-            let instances = self.list::<Instance>(&url).await;
-            let instances = instances
-                .map_err(|e| wrong(format!("listing OCI instances in compartment {id}: {e}")))?;
+            let instances = self.fetch_list::<OciInstance>(&url).await;
+            let instances = instances.map_err(|e| {
+                invalid_response_error(format!("listing OCI instances in compartment {id}: {e}"))
+            })?;
             for instance in instances {
                 if instance.id.is_empty() || instance.compartment_id.is_empty() {
                     warn!(compartment = id, "skipping instance without an id");
                     continue;
                 }
-                match self.card(&instance).await {
-                    Ok(card) => match self.target(&instance, &card) {
+                match self.find_primary_vnic(&instance).await {
+                    Ok(card) => match self.build_target(&instance, &card) {
                         Some(group) => groups.push(group),
                         None => debug!(instance = instance.id, "instance has no address"),
                     },

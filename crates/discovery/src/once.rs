@@ -2,7 +2,7 @@
 //! support: Unix sockets, and PUT requests to services on the same machine. Only a few are sent per
 //! minute.
 
-use super::api::Answer;
+use super::api::ApiResponse;
 use firn_http_client::ResponseBody;
 use firn_model::error::Error;
 use http_body_util::Empty;
@@ -13,11 +13,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Sends `request` over `stream` and reads the response. Fails if its body exceeds the limit of
 /// `bytes_max` bytes.
-pub(super) async fn ask_once<S>(
+pub(super) async fn send_once<S>(
     stream: S,
     request: Request<Empty<Bytes>>,
     bytes_max: u64,
-) -> Result<Answer, Error>
+) -> Result<ApiResponse, Error>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -27,7 +27,7 @@ where
         .map_err(failed)?;
     let asked = async {
         let response = sender.send_request(request).await.map_err(failed)?;
-        Answer::read(response.map(ResponseBody::from), bytes_max).await
+        ApiResponse::read_response(response.map(ResponseBody::from), bytes_max).await
     };
     tokio::pin!(asked);
     tokio::select! {

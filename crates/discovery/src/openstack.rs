@@ -12,15 +12,18 @@ mod identity;
 #[cfg(test)]
 mod tests;
 
-use super::api::{Api, wrong};
+use super::api::{ApiClient, invalid_response_error};
 use super::discover::Refresh;
-use super::group::Group;
-use crate::environment::{Variables, of_process};
-use answers::{FloatingIp, Hypervisor, Listener, LoadBalancer, Page, Port, Server, ServerMaps};
+use super::group::TargetGroup;
+use crate::environment::{Variables, process_environment};
+use answers::{
+    OpenStackFloatingIp, OpenStackFloatingIpMap, OpenStackHypervisor, OpenStackListener,
+    OpenStackLoadBalancer, OpenStackPage, OpenStackPort, OpenStackServer,
+};
 use firn_http_client::{HttpSettings, Secret};
 use firn_model::error::Error;
 use hyper::HeaderMap;
-use identity::Session;
+use identity::KeystoneSession;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tracing::warn;
@@ -90,73 +93,93 @@ pub struct OpenStackSettings {
 }
 
 /// Discovery of OpenStack objects; each refresh authenticates and reads the lists of one role.
-pub(super) struct Resources {
+pub(super) struct OpenStackDiscovery {
     settings: OpenStackSettings,
-    api: Api,
+    api: ApiClient,
     variables: Variables,
 }
 
-impl Resources {
+impl OpenStackDiscovery {
     pub(super) fn new(settings: &OpenStackSettings, bytes_max: u64) -> Self {
-        Self::with(settings, bytes_max, of_process())
+        Self::with_variables(settings, bytes_max, process_environment())
     }
 
     /// Creates a discovery like [`Self::new`] that reads environment variables from `variables`.
-    fn with(settings: &OpenStackSettings, bytes_max: u64, variables: Variables) -> Self {
+    fn with_variables(settings: &OpenStackSettings, bytes_max: u64, variables: Variables) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             settings: settings.clone(),
             variables,
         }
     }
 
-    async fn session(&self) -> Result<Session, Error> {
-        let session = Session::open(&self.api, &self.settings, &self.variables).await;
-        session.map_err(|e| wrong(format!("could not authenticate to OpenStack: {e}")))
+    async fn open_session(&self) -> Result<KeystoneSession, Error> {
+        let session =
+            KeystoneSession::authenticate(&self.api, &self.settings, &self.variables).await;
+        session.map_err(|e| {
+            invalid_response_error(format!("could not authenticate to OpenStack: {e}"))
+        })
     }
 
     /// Returns the entries of all pages of a service's list.
-    async fn list<P: Page>(&self, session: &Session, url: &str) -> Result<Vec<P::Entry>, Error> {
+    async fn fetch_list<P: OpenStackPage>(
+        &self,
+        session: &KeystoneSession,
+        url: &str,
+    ) -> Result<Vec<P::Entry>, Error> {
         let headers = HeaderMap::from_iter([(identity::TOKEN, session.token.clone())]);
         let next = |page: &P, _| page.next();
-        let pages: Vec<P> = self.api.pages(url, &headers, next).await?;
+        let pages: Vec<P> = self.api.get_pages(url, &headers, next).await?;
         Ok(pages.into_iter().flat_map(P::entries).collect())
     }
 
-    async fn hypervisors(&self) -> Result<Vec<Group>, Error> {
-        let session = self.session().await?;
-        let url = format!("{}os-hypervisors/detail", session.service("compute")?);
-        let hypervisors = self.list::<answers::Hypervisors>(&session, &url).await?;
+    async fn fetch_hypervisors(&self) -> Result<Vec<TargetGroup>, Error> {
+        let session = self.open_session().await?;
+        let url = format!(
+            "{}os-hypervisors/detail",
+            session.find_service_url("compute")?
+        );
+        let hypervisors = self
+            .fetch_list::<answers::OpenStackHypervisorPage>(&session, &url)
+            .await?;
         let port = self.settings.port;
         let hypervisors = hypervisors.iter();
         Ok(hypervisors
-            .map(|one: &Hypervisor| one.target(port))
+            .map(|one: &OpenStackHypervisor| one.build_target(port))
             .collect())
     }
 
-    async fn floating_ips(&self, session: &Session) -> Result<Vec<FloatingIp>, Error> {
-        let url = format!("{}v2.0/floatingips", session.service("network")?);
-        let ips = self.list::<answers::FloatingIps>(session, &url).await;
-        ips.map_err(|e| wrong(format!("failed to list floating IPs: {e}")))
+    async fn fetch_floating_ips(
+        &self,
+        session: &KeystoneSession,
+    ) -> Result<Vec<OpenStackFloatingIp>, Error> {
+        let url = format!("{}v2.0/floatingips", session.find_service_url("network")?);
+        let ips = self
+            .fetch_list::<answers::OpenStackFloatingIpPage>(session, &url)
+            .await;
+        ips.map_err(|e| invalid_response_error(format!("failed to list floating IPs: {e}")))
     }
 
-    async fn instances(&self) -> Result<Vec<Group>, Error> {
-        let session = self.session().await?;
-        let compute = session.service("compute")?;
-        let url = format!("{}v2.0/ports", session.service("network")?);
-        let ports = self.list::<answers::Ports>(&session, &url).await;
-        let ports = ports.map_err(|e| wrong(format!("failed to list all ports: {e}")))?;
+    async fn fetch_instances(&self) -> Result<Vec<TargetGroup>, Error> {
+        let session = self.open_session().await?;
+        let compute = session.find_service_url("compute")?;
+        let url = format!("{}v2.0/ports", session.find_service_url("network")?);
+        let ports = self
+            .fetch_list::<answers::OpenStackPortPage>(&session, &url)
+            .await;
+        let ports =
+            ports.map_err(|e| invalid_response_error(format!("failed to list all ports: {e}")))?;
         let devices: BTreeMap<&str, &str> = ports
             .iter()
-            .map(|port: &Port| (port.id.as_str(), port.device_id.as_str()))
+            .map(|port: &OpenStackPort| (port.id.as_str(), port.device_id.as_str()))
             .collect();
-        let mut maps = ServerMaps::default();
-        for ip in self.floating_ips(&session).await? {
+        let mut maps = OpenStackFloatingIpMap::default();
+        for ip in self.fetch_floating_ips(&session).await? {
             if ip.port_id.is_empty() || ip.fixed_ip_address.is_empty() {
                 continue;
             }
             match devices.get(ip.port_id.as_str()) {
-                Some(device) => maps.add((*device).to_owned(), ip),
+                Some(device) => maps.add_floating_ip((*device).to_owned(), ip),
                 None => warn!(
                     port = ip.port_id,
                     "port of a floating address does not exist"
@@ -169,37 +192,41 @@ impl Resources {
             ""
         };
         let url = format!("{compute}servers/detail{all}");
-        let servers = self.list::<answers::Servers>(&session, &url).await?;
+        let servers = self
+            .fetch_list::<answers::OpenStackServerPage>(&session, &url)
+            .await?;
         let port = self.settings.port;
         let servers = servers.iter();
         Ok(servers
-            .flat_map(|server: &Server| server.targets(&maps, port))
+            .flat_map(|server: &OpenStackServer| server.build_targets(&maps, port))
             .collect())
     }
 
-    async fn load_balancers(&self) -> Result<Vec<Group>, Error> {
-        let session = self.session().await?;
-        let base = session.service("load-balancer")?.replace("v2.0/", "");
+    async fn fetch_load_balancers(&self) -> Result<Vec<TargetGroup>, Error> {
+        let session = self.open_session().await?;
+        let base = session
+            .find_service_url("load-balancer")?
+            .replace("v2.0/", "");
         let url = |what| format!("{base}v2.0/lbaas/{what}");
         let balancers = self
-            .list::<answers::LoadBalancers>(&session, &url("loadbalancers"))
+            .fetch_list::<answers::OpenStackLoadBalancerPage>(&session, &url("loadbalancers"))
             .await
-            .map_err(|e| wrong(format!("failed to list load balancers: {e}")))?;
+            .map_err(|e| invalid_response_error(format!("failed to list load balancers: {e}")))?;
         let listeners = self
-            .list::<answers::Listeners>(&session, &url("listeners"))
+            .fetch_list::<answers::OpenStackListenerPage>(&session, &url("listeners"))
             .await
-            .map_err(|e| wrong(format!("failed to list all listeners: {e}")))?;
+            .map_err(|e| invalid_response_error(format!("failed to list all listeners: {e}")))?;
         // Port of the first metrics listener of each load balancer.
         let mut ports: BTreeMap<&str, i64> = BTreeMap::new();
         for listener in listeners
             .iter()
-            .filter(|one: &&Listener| one.protocol == SCRAPED)
+            .filter(|one: &&OpenStackListener| one.protocol == SCRAPED)
         {
             for balancer in &listener.loadbalancers {
                 ports.entry(&balancer.id).or_insert(listener.protocol_port);
             }
         }
-        let floating = self.floating_ips(&session).await?;
+        let floating = self.fetch_floating_ips(&session).await?;
         let floating: BTreeMap<&str, &str> = floating
             .iter()
             .filter(|ip| !ip.port_id.is_empty())
@@ -207,15 +234,15 @@ impl Resources {
             .collect();
         let balancers = balancers.iter();
         Ok(balancers
-            .filter_map(|one: &LoadBalancer| {
+            .filter_map(|one: &OpenStackLoadBalancer| {
                 let port = ports.get(one.id.as_str())?;
-                Some(one.target(floating.get(one.vip_port_id.as_str()).copied(), *port))
+                Some(one.build_target(floating.get(one.vip_port_id.as_str()).copied(), *port))
             })
             .collect())
     }
 }
 
-impl Refresh for Resources {
+impl Refresh for OpenStackDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -224,11 +251,11 @@ impl Refresh for Resources {
         format!("openstack {}", self.settings.region)
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         match self.settings.role {
-            OpenStackRole::Hypervisor => self.hypervisors().await,
-            OpenStackRole::Instance => self.instances().await,
-            OpenStackRole::LoadBalancer => self.load_balancers().await,
+            OpenStackRole::Hypervisor => self.fetch_hypervisors().await,
+            OpenStackRole::Instance => self.fetch_instances().await,
+            OpenStackRole::LoadBalancer => self.fetch_load_balancers().await,
         }
     }
 }

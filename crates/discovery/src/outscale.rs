@@ -2,13 +2,13 @@
 //!
 //! The behaviour follows upstream's `discovery/outscale` and Outscale's API.
 
-use super::api::{Api, wrong};
-use super::aws::{Credentials, Scope, add_signature};
+use super::api::{ApiClient, invalid_response_error};
+use super::aws::{AwsCredentials, SigV4Scope, sign_post};
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::json::answers;
-use super::meta::{Meta, host_port, sanitize};
-use super::pages::Pages;
+use super::meta::{MetaLabels, join_host_port, sanitize};
+use super::pages::ApiPageCursor;
 use firn_http_client::{HttpSettings, Secret, reveal};
 use firn_model::env::Clock;
 use firn_model::error::Error;
@@ -44,52 +44,56 @@ pub struct OutscaleSettings {
 }
 
 /// Discovery of Outscale machines; each refresh lists all pages.
-pub(super) struct Machines {
+pub(super) struct OutscaleDiscovery {
     settings: OutscaleSettings,
-    api: Api,
+    api: ApiClient,
     clock: Arc<dyn Clock>,
 }
 
 answers! {
     #[serde(rename_all = "PascalCase")]
-    struct Page {
-        vms: Vec<Machine>,
+    struct OutscaleVmPage {
+        vms: Vec<OutscaleVm>,
         next_page_token: String,
     }
 
     #[serde(rename_all = "PascalCase")]
-    struct Machine {
+    struct OutscaleVm {
         vm_id: String,
         state: String,
-        placement: Placement,
+        placement: OutscalePlacement,
         private_ip: String,
         public_ip: String,
-        tags: Vec<Tag>,
+        tags: Vec<OutscaleTag>,
     }
 
     #[serde(rename_all = "PascalCase")]
-    struct Placement {
+    struct OutscalePlacement {
         subregion_name: String,
     }
 
     #[serde(rename_all = "PascalCase")]
-    struct Tag {
+    struct OutscaleTag {
         key: String,
         value: String,
     }
 }
 
-impl Machines {
+impl OutscaleDiscovery {
     pub(super) fn new(settings: &OutscaleSettings, bytes_max: u64, clock: Arc<dyn Clock>) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             settings: settings.clone(),
             clock,
         }
     }
 
     /// Requests the page with `token`, which is empty for the first page.
-    async fn page(&self, token: &str, keys: &Credentials) -> Result<Page, Error> {
+    async fn fetch_page(
+        &self,
+        token: &str,
+        keys: &AwsCredentials,
+    ) -> Result<OutscaleVmPage, Error> {
         let body = match token {
             "" => json!({}),
             token => json!({"NextPageToken": token}),
@@ -97,19 +101,19 @@ impl Machines {
         let body = body.to_string();
         let json = HeaderValue::from_static("application/json");
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, json.clone()), (ACCEPT, json)]);
-        let scope = Scope {
+        let scope = SigV4Scope {
             region: SIGNED_REGION,
             service: SERVICE,
             now_ms: self.clock.now_ms(),
         };
         let url = format!("{}/ReadVms", self.settings.endpoint.trim_end_matches('/'));
-        add_signature(&mut headers, &url, &body, keys, &scope)?;
+        sign_post(&mut headers, &url, &body, keys, &scope)?;
         let answer = self.api.post(&url, &headers, body.into()).await?;
-        answer.good()?.json().await
+        answer.require_success()?.decode_json().await
     }
 }
 
-impl Refresh for Machines {
+impl Refresh for OutscaleDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -118,32 +122,33 @@ impl Refresh for Machines {
         self.settings.endpoint.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        let keys = Credentials {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let keys = AwsCredentials {
             access_key: self.settings.access_key.clone(),
             secret_key: reveal(&self.settings.secret_key, "outscale secret key").await?,
             session: String::new(),
         };
         let mut groups = Vec::new();
-        let mut pages = Pages::from("");
-        while let Some(token) = pages.turn()? {
-            let page = self.page(&token, &keys).await;
-            let page = page.map_err(|e| wrong(format!("outscale ReadVms: {e}")))?;
+        let mut pages = ApiPageCursor::from("");
+        while let Some(token) = pages.next_position()? {
+            let page = self.fetch_page(&token, &keys).await;
+            let page =
+                page.map_err(|e| invalid_response_error(format!("outscale ReadVms: {e}")))?;
             let machines = page.vms.iter();
-            groups.extend(machines.filter_map(|one| one.target(&self.settings)));
-            pages.follow(Some(page.next_page_token));
+            groups.extend(machines.filter_map(|one| one.build_target(&self.settings)));
+            pages.set_next(Some(page.next_page_token));
         }
         Ok(groups)
     }
 }
 
-impl Machine {
+impl OutscaleVm {
     /// Builds the target of a machine. Returns `None` if the machine has no IP address.
-    fn target(&self, settings: &OutscaleSettings) -> Option<Group> {
+    fn build_target(&self, settings: &OutscaleSettings) -> Option<TargetGroup> {
         let address = [&self.private_ip, &self.public_ip]
             .into_iter()
             .find(|ip| !ip.is_empty())?;
-        let mut meta = Meta::new("outscale_vm");
+        let mut meta = MetaLabels::new("outscale_vm");
         meta.set_all([
             ("instance_id", self.vm_id.as_str()),
             ("region", &settings.region),
@@ -156,6 +161,6 @@ impl Machine {
         for tag in tags.filter(|tag| !tag.value.is_empty()) {
             meta.set(&format!("tag_{}", sanitize(&tag.key)), &tag.value);
         }
-        Some(meta.at(host_port(address, settings.port)))
+        Some(meta.into_target(join_host_port(address, settings.port)))
     }
 }

@@ -6,11 +6,11 @@
 //!
 //! The behaviour follows upstream's `discovery/ovhcloud` and OVHcloud's API.
 
-use super::api::{Api, header_value, wrong};
+use super::api::{ApiClient, invalid_response_error, parse_header_value};
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::json::answers;
-use super::meta::Meta;
+use super::meta::MetaLabels;
 use firn_http_client::{HttpSettings, Secret, form_encode, reveal};
 use firn_model::env::Clock;
 use firn_model::error::Error;
@@ -62,14 +62,14 @@ pub struct OvhSettings {
 }
 
 /// Discovery of OVHcloud servers; each refresh reads the details of every server.
-pub(super) struct Servers {
+pub(super) struct OvhDiscovery {
     settings: OvhSettings,
-    api: Api,
+    api: ApiClient,
     clock: Arc<dyn Clock>,
 }
 
 /// API endpoint and credentials for the requests of one refresh.
-struct Session {
+struct OvhSession {
     base: String,
     application_secret: String,
     consumer_key: String,
@@ -80,9 +80,9 @@ struct Session {
 
 answers! {
     #[serde(rename_all = "camelCase")]
-    struct Vps {
+    struct OvhVps {
         zone: String,
-        model: Model,
+        model: OvhVpsModel,
         display_name: String,
         cluster: String,
         state: String,
@@ -94,7 +94,7 @@ answers! {
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Model {
+    struct OvhVpsModel {
         #[serde(rename = "maximumAdditionnalIp")]
         maximum_additional_ip: i64,
         offer: String,
@@ -107,7 +107,7 @@ answers! {
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Dedicated {
+    struct OvhDedicatedServer {
         state: String,
         commercial_range: String,
         link_speed: i64,
@@ -123,7 +123,7 @@ answers! {
 }
 
 /// Details of a server of one kind, as returned by the API, which provide its labels.
-trait Server: DeserializeOwned + Send + 'static {
+trait OvhServer: DeserializeOwned + Send + 'static {
     /// API path of the list of servers.
     const PATH: &'static str;
 
@@ -134,33 +134,39 @@ trait Server: DeserializeOwned + Send + 'static {
     fn labels(&self) -> (&str, Vec<(&'static str, String)>);
 }
 
-impl Servers {
+impl OvhDiscovery {
     pub(super) fn new(settings: &OvhSettings, bytes_max: u64, clock: Arc<dyn Clock>) -> Self {
         Self {
-            api: Api::new(&HttpSettings::default(), bytes_max),
+            api: ApiClient::new(&HttpSettings::default(), bytes_max),
             settings: settings.clone(),
             clock,
         }
     }
 
-    fn base(&self) -> Result<String, Error> {
+    fn find_base_url(&self) -> Result<String, Error> {
         let name = self.settings.endpoint.as_str();
         if name.contains('/') {
             return Ok(name.to_owned());
         }
         let known = ENDPOINTS.iter().find(|(known, _)| *known == name);
-        let (_, url) = known.ok_or_else(|| wrong(format!("unknown endpoint '{name}'")))?;
+        let (_, url) =
+            known.ok_or_else(|| invalid_response_error(format!("unknown endpoint '{name}'")))?;
         Ok((*url).to_owned())
     }
 
-    async fn session(&self) -> Result<Session, Error> {
-        let base = self.base()?;
+    async fn open_session(&self) -> Result<OvhSession, Error> {
+        let base = self.find_base_url()?;
         let s = &self.settings;
-        let application = header_value(&s.application_key)?;
+        let application = parse_header_value(&s.application_key)?;
         let headers = HeaderMap::from_iter([(APPLICATION, application)]);
         let url = format!("{base}/auth/time");
-        let theirs: i64 = self.api.good(&url, &headers).await?.json().await?;
-        Ok(Session {
+        let theirs: i64 = self
+            .api
+            .get_success(&url, &headers)
+            .await?
+            .decode_json()
+            .await?;
+        Ok(OvhSession {
             base,
             application_secret: reveal(&s.application_secret, "application secret").await?,
             consumer_key: reveal(&s.consumer_key, "consumer key").await?,
@@ -168,13 +174,13 @@ impl Servers {
         })
     }
 
-    async fn get<T>(&self, session: &Session, path: &str) -> Result<T, Error>
+    async fn get<T>(&self, session: &OvhSession, path: &str) -> Result<T, Error>
     where
         T: DeserializeOwned + Send + 'static,
     {
         let url = format!("{}{path}", session.base);
         let time = self.clock.now_ms().div_euclid(1000) - session.ahead_seconds;
-        let signature = signature(session, &url, time);
+        let signature = compute_signature(session, &url, time);
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("x-ovh-application", self.settings.application_key.as_str()),
@@ -182,17 +188,21 @@ impl Servers {
             ("x-ovh-timestamp", &time.to_string()),
             ("x-ovh-signature", &signature),
         ] {
-            headers.insert(name, header_value(value)?);
+            headers.insert(name, parse_header_value(value)?);
         }
-        self.api.good(&url, &headers).await?.json().await
+        self.api
+            .get_success(&url, &headers)
+            .await?
+            .decode_json()
+            .await
     }
 
-    async fn servers<S: Server>(&self) -> Result<Vec<Group>, Error> {
-        let session = self.session().await?;
+    async fn fetch_servers<S: OvhServer>(&self) -> Result<Vec<TargetGroup>, Error> {
+        let session = self.open_session().await?;
         let names: Vec<String> = self.get(&session, S::PATH).await?;
         let mut groups = Vec::new();
         for name in names {
-            match self.server::<S>(&session, &name).await {
+            match self.fetch_server::<S>(&session, &name).await {
                 Ok(group) => groups.push(group),
                 Err(e) => warn!(server = name, error = %e, "cannot get details of a server"),
             }
@@ -200,17 +210,21 @@ impl Servers {
         Ok(groups)
     }
 
-    async fn server<S: Server>(&self, session: &Session, name: &str) -> Result<Group, Error> {
+    async fn fetch_server<S: OvhServer>(
+        &self,
+        session: &OvhSession,
+        name: &str,
+    ) -> Result<TargetGroup, Error> {
         let path = format!("{}/{}", S::PATH, form_encode(name));
         let server: S = self.get(session, &path).await?;
         let ips: Vec<String> = self.get(session, &format!("{path}/ips")).await?;
-        let ips = addresses(&ips)?;
+        let ips = parse_addresses(&ips)?;
         let last = |is: fn(&IpAddr) -> bool| {
             let found = ips.iter().rev().find(|ip| is(ip));
             found.map_or(String::new(), IpAddr::to_string)
         };
         let (ipv4, ipv6) = (last(IpAddr::is_ipv4), last(IpAddr::is_ipv6));
-        let mut meta = Meta::new(S::PREFIX);
+        let mut meta = MetaLabels::new(S::PREFIX);
         let (instance, labels) = server.labels();
         meta.set_instance(instance);
         for (name, value) in labels {
@@ -218,11 +232,11 @@ impl Servers {
         }
         meta.set("ipv4", &ipv4);
         meta.set("ipv6", &ipv6);
-        Ok(meta.at(if ipv4.is_empty() { ipv6 } else { ipv4 }))
+        Ok(meta.into_target(if ipv4.is_empty() { ipv6 } else { ipv4 }))
     }
 }
 
-impl Refresh for Servers {
+impl Refresh for OvhDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -231,16 +245,16 @@ impl Refresh for Servers {
         format!("ovhcloud {}", self.settings.endpoint)
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         match self.settings.service {
-            OvhService::Vps => self.servers::<Vps>().await,
-            OvhService::DedicatedServer => self.servers::<Dedicated>().await,
+            OvhService::Vps => self.fetch_servers::<OvhVps>().await,
+            OvhService::DedicatedServer => self.fetch_servers::<OvhDedicatedServer>().await,
         }
     }
 }
 
 /// Computes the signature of a GET request: `$1$` followed by a SHA-1 hash, as the API requires.
-fn signature(session: &Session, url: &str, time: i64) -> String {
+fn compute_signature(session: &OvhSession, url: &str, time: i64) -> String {
     let (secret, key) = (&session.application_secret, &session.consumer_key);
     let text = format!("{secret}+{key}+GET+{url}++{time}");
     let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
@@ -250,8 +264,8 @@ fn signature(session: &Session, url: &str, time: i64) -> String {
 
 /// Parses a list of addresses and networks. Of networks, only those with a prefix length of 32
 /// count, as in upstream.
-fn addresses(list: &[String]) -> Result<Vec<IpAddr>, Error> {
-    let none = || wrong("could not parse IP addresses from list");
+fn parse_addresses(list: &[String]) -> Result<Vec<IpAddr>, Error> {
+    let none = || invalid_response_error("could not parse IP addresses from list");
     let mut found = Vec::new();
     for text in list {
         let address: IpAddr = match text.split_once('/') {
@@ -278,7 +292,7 @@ fn addresses(list: &[String]) -> Result<Vec<IpAddr>, Error> {
     }
 }
 
-impl Server for Vps {
+impl OvhServer for OvhVps {
     const PATH: &'static str = "/vps";
     const PREFIX: &'static str = "ovhcloud_vps";
 
@@ -310,7 +324,7 @@ impl Server for Vps {
     }
 }
 
-impl Server for Dedicated {
+impl OvhServer for OvhDedicatedServer {
     const PATH: &'static str = "/dedicated/server";
     const PREFIX: &'static str = "ovhcloud_dedicated_server";
 

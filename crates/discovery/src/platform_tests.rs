@@ -2,21 +2,21 @@
 //! ones.
 
 use super::discover::Refresh;
-use super::stub::{Asked, Reply, Stub, shown};
+use super::stub::{StubRequest, StubResponse, StubServer, format_targets};
 use super::*;
-use firn_http_client::{Auth, Secret};
+use firn_http_client::{AuthMethod, Secret};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn lines(mut source: impl Refresh) -> Vec<String> {
     assert_eq!(source.interval(), MINUTE);
-    shown(&source.refresh().await.unwrap())
+    format_targets(&source.refresh().await.unwrap())
 }
 
 #[tokio::test]
 async fn nomad_services_become_targets() {
-    let stub = Stub::start(|asked: Asked| async move {
-        Reply::of(
+    let stub = StubServer::start(|asked: StubRequest| async move {
+        StubResponse::with_status(
             200,
             match asked.path.as_str() {
                 "/v1/services?namespace=default&region=global&stale=" => {
@@ -43,7 +43,7 @@ async fn nomad_services_become_targets() {
         refresh: MINUTE,
         client: HttpSettings::default(),
     };
-    let got = lines(nomad::Services::new(&settings, 1 << 20)).await;
+    let got = lines(nomad::NomadDiscovery::new(&settings, 1 << 20)).await;
     assert_eq!(
         got,
         [
@@ -72,10 +72,10 @@ const APPLICATIONS: &str = r#"<?xml version="1.0"?>
 
 #[tokio::test]
 async fn eureka_instances_become_targets() {
-    let stub = Stub::start(|asked: Asked| async move {
+    let stub = StubServer::start(|asked: StubRequest| async move {
         match asked.path.as_str() {
-            "/eureka/apps" => Reply::of(200, APPLICATIONS),
-            _ => Reply::of(404, ""),
+            "/eureka/apps" => StubResponse::with_status(200, APPLICATIONS),
+            _ => StubResponse::with_status(404, ""),
         }
     })
     .await;
@@ -84,7 +84,7 @@ async fn eureka_instances_become_targets() {
         refresh: MINUTE,
         client: HttpSettings::default(),
     };
-    let got = lines(eureka::Applications::new(&settings, 1 << 20)).await;
+    let got = lines(eureka::EurekaDiscovery::new(&settings, 1 << 20)).await;
     assert_eq!(
         got,
         [
@@ -107,7 +107,7 @@ async fn eureka_instances_become_targets() {
         server: stub.url.clone(),
         ..settings
     };
-    let mut elsewhere = eureka::Applications::new(&elsewhere, 1 << 20);
+    let mut elsewhere = eureka::EurekaDiscovery::new(&elsewhere, 1 << 20);
     let e = elsewhere.refresh().await.unwrap_err();
     assert_eq!(
         e.message,
@@ -134,15 +134,19 @@ const ROBOT: &str = r#"[{"server": {"server_ip": "5.6.7.8", "server_number": 1,
 
 #[tokio::test]
 async fn hetzner_servers_of_both_roles_become_targets() {
-    let stub = Stub::start(|asked: Asked| async move {
+    let stub = StubServer::start(|asked: StubRequest| async move {
         match asked.path.as_str() {
-            "/servers?per_page=50&label_selector=a%3Db&page=1" => Reply::of(200, HCLOUD),
-            "/servers?per_page=50&label_selector=a%3Db&page=2" => Reply::of(200, HCLOUD_REST),
+            "/servers?per_page=50&label_selector=a%3Db&page=1" => {
+                StubResponse::with_status(200, HCLOUD)
+            }
+            "/servers?per_page=50&label_selector=a%3Db&page=2" => {
+                StubResponse::with_status(200, HCLOUD_REST)
+            }
             "/networks?per_page=50&page=1" => {
                 let body = r#"{"networks": [{"id": 7, "name": "my-net"}], "meta": {}}"#;
-                Reply::of(200, body)
+                StubResponse::with_status(200, body)
             }
-            "/server" => Reply::of(200, ROBOT),
+            "/server" => StubResponse::with_status(200, ROBOT),
             other => panic!("{other}"),
         }
     })
@@ -153,7 +157,7 @@ async fn hetzner_servers_of_both_roles_become_targets() {
         label_selector: "a=b".into(),
         refresh: MINUTE,
         client: HttpSettings {
-            auth: Auth::Credentials {
+            auth: AuthMethod::Credentials {
                 scheme: "Bearer".into(),
                 credentials: Some(Secret::Inline("token".into())),
             },
@@ -161,7 +165,12 @@ async fn hetzner_servers_of_both_roles_become_targets() {
         },
     };
     let cloud = settings(HetznerRole::Hcloud);
-    let got = lines(hetzner::Servers::at(&stub.url, &cloud, 1 << 20)).await;
+    let got = lines(hetzner::HetznerDiscovery::with_endpoint(
+        &stub.url,
+        &cloud,
+        1 << 20,
+    ))
+    .await;
     let first = "1.2.3.4:80 hetzner_hcloud_cpu_cores=2 hetzner_hcloud_cpu_type=shared \
                  hetzner_hcloud_datacenter_location=fsn1 \
                  hetzner_hcloud_datacenter_location_network_zone=eu-central \
@@ -176,10 +185,18 @@ async fn hetzner_servers_of_both_roles_become_targets() {
     assert_eq!(got[0], first);
     assert!(got[1].starts_with("<nil>:80 "), "{}", got[1]);
     assert_eq!(got.len(), 2);
-    assert_eq!(stub.asked()[0].headers["authorization"], "Bearer token");
+    assert_eq!(
+        stub.received_requests()[0].headers["authorization"],
+        "Bearer token"
+    );
 
     let robot = settings(HetznerRole::Robot);
-    let got = lines(hetzner::Servers::at(&stub.url, &robot, 1 << 20)).await;
+    let got = lines(hetzner::HetznerDiscovery::with_endpoint(
+        &stub.url,
+        &robot,
+        1 << 20,
+    ))
+    .await;
     assert_eq!(
         got,
         [
@@ -210,14 +227,14 @@ const DATABASES: &str = r#"{"databases": [{"id": "u1", "name": "pg", "engine": "
 
 #[tokio::test]
 async fn digitalocean_droplets_and_databases_become_targets() {
-    let stub = Stub::start(|asked: Asked| async move {
+    let stub = StubServer::start(|asked: StubRequest| async move {
         let body = match asked.path.as_str() {
             "/v2/droplets?page=1" => DROPLETS,
             "/v2/droplets?page=2" => DROPLETS_REST,
             "/v2/databases?per_page=100&page=1" => DATABASES,
             _ => "{}",
         };
-        Reply::of(200, body)
+        StubResponse::with_status(200, body)
     })
     .await;
     let of = |role| {
@@ -227,7 +244,7 @@ async fn digitalocean_droplets_and_databases_become_targets() {
             refresh: MINUTE,
             client: HttpSettings::default(),
         };
-        digitalocean::Resources::at(&stub.url, &settings, 1 << 20)
+        digitalocean::DigitalOceanDiscovery::with_endpoint(&stub.url, &settings, 1 << 20)
     };
     assert_eq!(
         lines(of(DigitalOceanRole::Droplets)).await,

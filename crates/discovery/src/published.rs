@@ -1,6 +1,6 @@
 //! The latest target list of one discovery: its task publishes it and its job reads it.
 
-use super::group::Group;
+use super::group::TargetGroup;
 use firn_model::env::Clock;
 use firn_model::metrics::{Counter, DurationHistogram, Gauge};
 use firn_model::sync::lock;
@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 /// Latest target list of a discovery, with its metrics. Shared by the discovery's task and its
 /// readers.
-pub(super) struct Published {
-    groups: Mutex<Option<Arc<Vec<Group>>>>,
+pub(super) struct PublishedTargets {
+    groups: Mutex<Option<Arc<Vec<TargetGroup>>>>,
     changed: Arc<Notify>,
     clock: Arc<dyn Clock>,
     /// Number of published lists, including unchanged ones.
@@ -25,7 +25,7 @@ pub(super) struct Published {
     pub(super) refreshes: DurationHistogram,
 }
 
-impl Published {
+impl PublishedTargets {
     /// Creates the state before the first list. Each changed list notifies `changed`.
     pub(super) fn new(changed: Arc<Notify>, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Published {
     }
 
     /// Publishes `groups`. Readers are notified only if they differ from the previous list.
-    pub(super) fn publish(&self, groups: Vec<Group>) {
+    pub(super) fn publish(&self, groups: Vec<TargetGroup>) {
         let count: usize = groups.iter().map(|group| group.targets.len()).sum();
         self.updates.inc();
         self.updated_ms.set(self.clock.now_ms());
@@ -54,7 +54,7 @@ impl Published {
     }
 
     /// Returns the latest list, or `None` before the first publication.
-    pub(super) fn groups(&self) -> Option<Arc<Vec<Group>>> {
+    pub(super) fn groups(&self) -> Option<Arc<Vec<TargetGroup>>> {
         lock(&self.groups).clone()
     }
 }

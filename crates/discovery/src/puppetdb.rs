@@ -2,15 +2,15 @@
 //!
 //! The behaviour follows upstream's `discovery/puppetdb` and PuppetDB's query API.
 
-use super::api::{Api, wrong};
+use super::api::{ApiClient, invalid_response_error};
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::http::is_json;
 use super::json::answers;
-use super::meta::{Meta, host_port, sanitize};
+use super::meta::{MetaLabels, join_host_port, sanitize};
 use firn_http_client::HttpSettings;
 use firn_model::error::Error;
-use firn_model::go_float::shortest;
+use firn_model::go_float::format_shortest;
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
@@ -40,14 +40,14 @@ pub struct PuppetDbSettings {
 
 /// Discovery of PuppetDB resources; each refresh sends one query.
 #[derive(Debug)]
-pub(super) struct Resources {
+pub(super) struct PuppetDbDiscovery {
     settings: PuppetDbSettings,
-    api: Api,
+    api: ApiClient,
     url: String,
 }
 
 answers! {
-    struct Resource {
+    struct PuppetDbResource {
         certname: String,
         resource: String,
         #[serde(rename = "type")]
@@ -61,17 +61,17 @@ answers! {
     }
 }
 
-impl Resources {
+impl PuppetDbDiscovery {
     pub(super) fn new(settings: &PuppetDbSettings, bytes_max: u64) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             url: format!("{}/pdb/query/v4", settings.url.trim_end_matches('/')),
             settings: settings.clone(),
         }
     }
 }
 
-impl Refresh for Resources {
+impl Refresh for PuppetDbDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -80,28 +80,34 @@ impl Refresh for Resources {
         self.url.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let json = HeaderValue::from_static("application/json");
         let headers = HeaderMap::from_iter([(ACCEPT, json.clone()), (CONTENT_TYPE, json)]);
         let body = json!({"query": self.settings.query}).to_string();
         let answer = self.api.post(&self.url, &headers, body.into()).await?;
         if answer.status != StatusCode::OK {
             let status = answer.status;
-            return Err(wrong(format!("server returned HTTP status {status}")));
+            return Err(invalid_response_error(format!(
+                "server returned HTTP status {status}"
+            )));
         }
         let kind = &answer.body.content_type;
         if !is_json(kind) {
-            return Err(wrong(format!("unsupported content type {kind}")));
+            return Err(invalid_response_error(format!(
+                "unsupported content type {kind}"
+            )));
         }
-        let resources: Vec<Resource> = answer.json().await?;
+        let resources: Vec<PuppetDbResource> = answer.decode_json().await?;
         let resources = resources.iter();
-        Ok(resources.map(|one| one.target(&self.settings)).collect())
+        Ok(resources
+            .map(|one| one.build_target(&self.settings))
+            .collect())
     }
 }
 
-impl Resource {
-    fn target(&self, settings: &PuppetDbSettings) -> Group {
-        let mut meta = Meta::new("puppetdb");
+impl PuppetDbResource {
+    fn build_target(&self, settings: &PuppetDbSettings) -> TargetGroup {
+        let mut meta = MetaLabels::new("puppetdb");
         meta.set_all([
             ("query", settings.query.as_str()),
             ("certname", &self.certname),
@@ -114,32 +120,35 @@ impl Resource {
         ]);
         meta.set_list("tags", &self.tags, ",");
         if settings.include_parameters {
-            for (name, value) in labels_of(&self.parameters, DEPTH_MAX) {
+            for (name, value) in flatten_parameters(&self.parameters, DEPTH_MAX) {
                 meta.set(&format!("parameter_{name}"), value);
             }
         }
-        meta.at(host_port(&self.certname, settings.port))
+        meta.into_target(join_host_port(&self.certname, settings.port))
     }
 }
 
 /// Converts parameters to labels. The names of nested parameters begin with those of their parents.
-fn labels_of(parameters: &Map<String, Value>, depth_left: usize) -> BTreeMap<String, String> {
+fn flatten_parameters(
+    parameters: &Map<String, Value>,
+    depth_left: usize,
+) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     for (name, value) in parameters {
         let text = match value {
             Value::Object(inner) => {
                 if let Some(left) = depth_left.checked_sub(1) {
-                    let inner = labels_of(inner, left).into_iter();
+                    let inner = flatten_parameters(inner, left).into_iter();
                     let outer = sanitize(&format!("{name}_"));
                     labels.extend(inner.map(|(name, value)| (format!("{outer}{name}"), value)));
                 }
                 continue;
             }
             Value::Array(values) => {
-                let texts: Vec<String> = values.iter().map(text_of).collect();
+                let texts: Vec<String> = values.iter().map(value_text).collect();
                 texts.join(",")
             }
-            value => text_of(value),
+            value => value_text(value),
         };
         if !text.is_empty() {
             labels.insert(sanitize(name), text);
@@ -149,11 +158,11 @@ fn labels_of(parameters: &Map<String, Value>, depth_left: usize) -> BTreeMap<Str
 }
 
 /// Converts a value to text; empty for null, lists and maps.
-fn text_of(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Bool(flag) => flag.to_string(),
-        Value::Number(number) => number.as_f64().map_or(String::new(), shortest),
+        Value::Number(number) => number.as_f64().map_or(String::new(), format_shortest),
         _ => String::new(),
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! The behaviour follows upstream's `discovery/scaleway` and Scaleway's APIs.
 
-use super::api::{Api, header_value, wrong};
+use super::api::{ApiClient, invalid_response_error, parse_header_value};
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::json::answers;
-use super::meta::{Meta, host_port};
-use super::pages::Pages;
+use super::meta::{MetaLabels, join_host_port};
+use super::pages::ApiPageCursor;
 use firn_http_client::{HttpSettings, Secret, form_encode, reveal};
 use firn_model::error::Error;
 use hyper::header::{HeaderMap, HeaderName};
@@ -54,18 +54,18 @@ pub struct ScalewaySettings {
 
 /// Discovery of Scaleway servers; each refresh lists all servers of one role.
 #[derive(Debug)]
-pub(super) struct Servers {
+pub(super) struct ScalewayDiscovery {
     settings: ScalewaySettings,
-    api: Api,
+    api: ApiClient,
 }
 
 answers! {
-    struct Instances {
-        servers: Vec<Instance>,
+    struct ScalewayInstancePage {
+        servers: Vec<ScalewayInstance>,
         total_count: u64,
     }
 
-    struct Instance {
+    struct ScalewayInstance {
         id: String,
         name: String,
         organization: String,
@@ -73,95 +73,95 @@ answers! {
         tags: Vec<String>,
         commercial_type: String,
         hostname: String,
-        image: Option<Image>,
+        image: Option<ScalewayImage>,
         private_ip: Option<String>,
-        public_ip: Option<Ip>,
-        public_ips: Vec<Ip>,
+        public_ip: Option<ScalewayIp>,
+        public_ips: Vec<ScalewayIp>,
         state: String,
-        location: Option<Location>,
-        ipv6: Option<Ip>,
+        location: Option<ScalewayLocation>,
+        ipv6: Option<ScalewayIp>,
         boot_type: String,
-        security_group: Option<SecurityGroup>,
-        private_nics: Vec<Nic>,
+        security_group: Option<ScalewaySecurityGroup>,
+        private_nics: Vec<ScalewayNic>,
         zone: String,
     }
 
-    struct Image {
+    struct ScalewayImage {
         id: String,
         name: String,
         arch: String,
     }
 
-    struct Location {
+    struct ScalewayLocation {
         cluster_id: String,
         hypervisor_id: String,
         node_id: String,
     }
 
-    struct SecurityGroup {
+    struct ScalewaySecurityGroup {
         id: String,
         name: String,
     }
 
-    struct Nic {
+    struct ScalewayNic {
         id: String,
     }
 
-    struct Ip {
+    struct ScalewayIp {
         address: String,
         family: String,
         version: String,
     }
 
-    struct Addresses {
-        ips: Vec<Address>,
+    struct ScalewayAddressPage {
+        ips: Vec<ScalewayAddress>,
         total_count: u64,
     }
 
-    struct Address {
+    struct ScalewayAddress {
         /// Address with the prefix length of its network.
         address: String,
         is_ipv6: bool,
-        resource: Option<Nic>,
+        resource: Option<ScalewayNic>,
     }
 
-    struct Machines {
-        servers: Vec<Machine>,
+    struct ScalewayBaremetalPage {
+        servers: Vec<ScalewayBaremetalServer>,
         total_count: u64,
     }
 
-    struct Machine {
+    struct ScalewayBaremetalServer {
         id: String,
         name: String,
         status: String,
         project_id: String,
         offer_id: String,
         tags: Vec<String>,
-        ips: Vec<Ip>,
+        ips: Vec<ScalewayIp>,
         zone: String,
-        install: Option<Install>,
+        install: Option<ScalewayInstall>,
     }
 
-    struct Install {
+    struct ScalewayInstall {
         os_id: String,
     }
 
-    struct Offers {
-        offers: Vec<Offer>,
+    struct ScalewayOfferPage {
+        offers: Vec<ScalewayOffer>,
         total_count: u64,
     }
 
-    struct Offer {
+    struct ScalewayOffer {
         id: String,
         name: String,
     }
 
-    struct Systems {
-        os: Vec<System>,
+    struct ScalewayOsPage {
+        os: Vec<ScalewayOs>,
         total_count: u64,
     }
 
-    struct System {
+    struct ScalewayOs {
         id: String,
         name: String,
         version: String,
@@ -169,7 +169,7 @@ answers! {
 }
 
 /// One page of a paginated list, with the field names of its kind of entry.
-trait Page: DeserializeOwned + Send + 'static {
+trait ScalewayPage: DeserializeOwned + Send + 'static {
     type Entry;
 
     /// Returns the entries of this page and the total number of entries in the list.
@@ -178,7 +178,7 @@ trait Page: DeserializeOwned + Send + 'static {
 
 macro_rules! page {
     ($page:ident, $field:ident, $entry:ident) => {
-        impl Page for $page {
+        impl ScalewayPage for $page {
             type Entry = $entry;
 
             fn take(self) -> (Vec<$entry>, u64) {
@@ -188,50 +188,54 @@ macro_rules! page {
     };
 }
 
-page!(Instances, servers, Instance);
-page!(Addresses, ips, Address);
-page!(Machines, servers, Machine);
-page!(Offers, offers, Offer);
-page!(Systems, os, System);
+page!(ScalewayInstancePage, servers, ScalewayInstance);
+page!(ScalewayAddressPage, ips, ScalewayAddress);
+page!(ScalewayBaremetalPage, servers, ScalewayBaremetalServer);
+page!(ScalewayOfferPage, offers, ScalewayOffer);
+page!(ScalewayOsPage, os, ScalewayOs);
 
-impl Servers {
+impl ScalewayDiscovery {
     pub(super) fn new(settings: &ScalewaySettings, bytes_max: u64) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             settings: settings.clone(),
         }
     }
 
     /// Returns the entries of all pages of the list at `path`, filtered by `query`.
-    async fn list<P: Page>(&self, path: &str, query: &str) -> Result<Vec<P::Entry>, Error>
+    async fn fetch_list<P: ScalewayPage>(
+        &self,
+        path: &str,
+        query: &str,
+    ) -> Result<Vec<P::Entry>, Error>
     where
         P::Entry: Send,
     {
         let key = reveal(&self.settings.secret_key, "auth token").await?;
-        let headers = HeaderMap::from_iter([(TOKEN, header_value(&key)?)]);
+        let headers = HeaderMap::from_iter([(TOKEN, parse_header_value(&key)?)]);
         let url = |number| format!("{}/{path}?{query}page={number}", self.settings.url);
         let mut entries = Vec::new();
-        let mut pages = Pages::from(url(1));
+        let mut pages = ApiPageCursor::from(url(1));
         let mut pages_in_all = 0;
-        while let Some(at) = pages.turn()? {
-            let number = pages.number();
-            let answer = self.api.good(&at, &headers).await?;
+        while let Some(at) = pages.next_position()? {
+            let number = pages.page_number();
+            let answer = self.api.get_success(&at, &headers).await?;
             let said: Option<u64> = answer.header(TOTAL).parse().ok();
-            let (page, total) = answer.json::<P>().await?.take();
+            let (page, total) = answer.decode_json::<P>().await?.take();
             let size = page.len() as u64;
             entries.extend(page);
             if number == 1 && size > 0 {
                 pages_in_all = said.unwrap_or(total).div_ceil(size);
             }
             let has_next = size > 0 && (number as u64) < pages_in_all;
-            pages.follow(has_next.then(|| url(number + 1)));
+            pages.set_next(has_next.then(|| url(number + 1)));
         }
         Ok(entries)
     }
 
     /// Encodes the filters of the settings as query parameters. The API for instances expects all
     /// tags in one parameter.
-    fn filters(&self) -> String {
+    fn encode_filters(&self) -> String {
         let s = &self.settings;
         let mut query = String::new();
         if !s.name_filter.is_empty() {
@@ -251,27 +255,29 @@ impl Servers {
         query
     }
 
-    async fn instances(&self) -> Result<Vec<Group>, Error> {
+    async fn fetch_instance_targets(&self) -> Result<Vec<TargetGroup>, Error> {
         let path = format!("instance/v1/zones/{}/servers", self.settings.zone);
-        let instances = self.list::<Instances>(&path, &self.filters()).await?;
-        let private = self.private_addresses(&instances).await?;
+        let instances = self
+            .fetch_list::<ScalewayInstancePage>(&path, &self.encode_filters())
+            .await?;
+        let private = self.fetch_private_addresses(&instances).await?;
         let port = self.settings.port;
         Ok(instances
             .iter()
-            .filter_map(|one| one.target(&private, port))
+            .filter_map(|one| one.build_target(&private, port))
             .collect())
     }
 
     /// Returns the private IPv4 addresses of network interfaces by interface id, for instances that
     /// have no other address.
-    async fn private_addresses(
+    async fn fetch_private_addresses(
         &self,
-        instances: &[Instance],
+        instances: &[ScalewayInstance],
     ) -> Result<BTreeMap<String, String>, Error> {
         let mut of_regions: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for one in instances.iter().filter(|one| !one.has_address()) {
-            let region =
-                region(&one.zone).ok_or_else(|| wrong(format!("invalid zone '{}'", one.zone)))?;
+            let region = region_of_zone(&one.zone)
+                .ok_or_else(|| invalid_response_error(format!("invalid zone '{}'", one.zone)))?;
             let ids = one.private_nics.iter().map(|nic| nic.id.as_str());
             let ids = ids.filter(|id| !id.is_empty());
             of_regions.entry(region).or_default().extend(ids);
@@ -284,7 +290,10 @@ impl Servers {
             }
             query += "resource_types=instance_private_nic&";
             let path = format!("ipam/v1/regions/{region}/ips");
-            for address in self.list::<Addresses>(&path, &query).await? {
+            for address in self
+                .fetch_list::<ScalewayAddressPage>(&path, &query)
+                .await?
+            {
                 let (Some(nic), false) = (address.resource, address.is_ipv6) else {
                     continue;
                 };
@@ -297,21 +306,23 @@ impl Servers {
         Ok(found)
     }
 
-    async fn machines(&self) -> Result<Vec<Group>, Error> {
+    async fn fetch_baremetal_targets(&self) -> Result<Vec<TargetGroup>, Error> {
         let path = |what| format!("baremetal/v1/zones/{}/{what}", self.settings.zone);
         let machines = self
-            .list::<Machines>(&path("servers"), &self.filters())
+            .fetch_list::<ScalewayBaremetalPage>(&path("servers"), &self.encode_filters())
             .await?;
-        let offers = self.list::<Offers>(&path("offers"), "").await?;
-        let systems = self.list::<Systems>(&path("os"), "").await?;
+        let offers = self
+            .fetch_list::<ScalewayOfferPage>(&path("offers"), "")
+            .await?;
+        let systems = self.fetch_list::<ScalewayOsPage>(&path("os"), "").await?;
         let machines = machines.iter();
         machines
-            .map(|one| one.target(&offers, &systems, self.settings.port))
+            .map(|one| one.build_target(&offers, &systems, self.settings.port))
             .collect()
     }
 }
 
-impl Refresh for Servers {
+impl Refresh for ScalewayDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -320,29 +331,29 @@ impl Refresh for Servers {
         self.settings.url.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         match self.settings.role {
-            ScalewayRole::Instance => self.instances().await,
-            ScalewayRole::Baremetal => self.machines().await,
+            ScalewayRole::Instance => self.fetch_instance_targets().await,
+            ScalewayRole::Baremetal => self.fetch_baremetal_targets().await,
         }
     }
 }
 
 /// Returns the region of a zone, such as `fr-par` for `fr-par-1`.
-fn region(zone: &str) -> Option<String> {
+fn region_of_zone(zone: &str) -> Option<String> {
     let (region, number) = zone.rsplit_once('-')?;
     let is_zone = region.contains('-') && number.bytes().all(|byte| byte.is_ascii_digit());
     is_zone.then(|| region.to_owned())
 }
 
-impl Instance {
+impl ScalewayInstance {
     fn has_address(&self) -> bool {
         self.private_ip.is_some() || self.public_ip.is_some() || self.ipv6.is_some()
     }
 
     /// Builds the target of an instance. Returns `None` if the instance has no address.
-    fn target(&self, private: &BTreeMap<String, String>, port: i64) -> Option<Group> {
-        let mut meta = Meta::new("scaleway_instance");
+    fn build_target(&self, private: &BTreeMap<String, String>, port: i64) -> Option<TargetGroup> {
+        let mut meta = MetaLabels::new("scaleway_instance");
         meta.set_all([
             ("boot_type", self.boot_type.as_str()),
             ("hostname", &self.hostname),
@@ -353,9 +364,9 @@ impl Instance {
             ("status", &self.state),
             ("type", &self.commercial_type),
             ("zone", &self.zone),
-            ("region", &region(&self.zone).unwrap_or_default()),
+            ("region", &region_of_zone(&self.zone).unwrap_or_default()),
         ]);
-        self.set_parts(&mut meta);
+        self.set_optional_labels(&mut meta);
         meta.set_list("tags", &self.tags, ",");
         for (family, label) in [
             ("inet", "public_ipv4_addresses"),
@@ -385,11 +396,11 @@ impl Instance {
             address.clone_from(ips.next()?);
             meta.set("private_ipv4", &address);
         }
-        Some(meta.at(host_port(&address, port)))
+        Some(meta.into_target(join_host_port(&address, port)))
     }
 
     /// Adds the labels of optional parts: image, location and security group.
-    fn set_parts(&self, meta: &mut Meta) {
+    fn set_optional_labels(&self, meta: &mut MetaLabels) {
         if let Some(image) = &self.image {
             meta.set_all([
                 ("image_arch", image.arch.as_str()),
@@ -411,9 +422,14 @@ impl Instance {
     }
 }
 
-impl Machine {
-    fn target(&self, offers: &[Offer], systems: &[System], port: i64) -> Result<Group, Error> {
-        let mut meta = Meta::new("scaleway_baremetal");
+impl ScalewayBaremetalServer {
+    fn build_target(
+        &self,
+        offers: &[ScalewayOffer],
+        systems: &[ScalewayOs],
+        port: i64,
+    ) -> Result<TargetGroup, Error> {
+        let mut meta = MetaLabels::new("scaleway_baremetal");
         meta.set_all([
             ("id", self.id.as_str()),
             ("name", &self.name),
@@ -431,9 +447,12 @@ impl Machine {
             meta.set("os_version", &system.version);
         }
         meta.set_list("tags", &self.tags, ",");
-        let is_unknown = |ip: &&Ip| !matches!(ip.version.as_str(), "IPv4" | "IPv6");
+        let is_unknown = |ip: &&ScalewayIp| !matches!(ip.version.as_str(), "IPv4" | "IPv6");
         if let Some(ip) = self.ips.iter().find(is_unknown) {
-            return Err(wrong(format!("unknown IP version: {}", ip.version)));
+            return Err(invalid_response_error(format!(
+                "unknown IP version: {}",
+                ip.version
+            )));
         }
         let first = |version| self.ips.iter().find(|ip| ip.version == version);
         let (four, six) = (first("IPv4"), first("IPv6"));
@@ -443,8 +462,8 @@ impl Machine {
             }
         }
         Ok(match four.or(six) {
-            Some(ip) => meta.at(host_port(&ip.address, port)),
-            None => meta.at(""),
+            Some(ip) => meta.into_target(join_host_port(&ip.address, port)),
+            None => meta.into_target(""),
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: results have the order of the requests. The first failure cancels all requests.
 
-use super::api::{AnyValue, wrong};
+use super::api::{AnyValue, invalid_response_error};
 use super::discover::BoxFuture;
 use firn_model::error::Error;
 use std::collections::BTreeMap;
@@ -10,15 +10,15 @@ use std::future::Future;
 use tokio::task::JoinSet;
 
 /// Runs the requests, at most `limit` at a time, and returns their results in order.
-pub(super) async fn side_by_side<T, F, I>(limit: usize, requests: I) -> Result<Vec<T>, Error>
+pub(super) async fn run_concurrently<T, F, I>(limit: usize, requests: I) -> Result<Vec<T>, Error>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, Error>> + Send + 'static,
     I: IntoIterator<Item = F>,
     I::IntoIter: Send,
 {
-    let mut requests = requests.into_iter().map(erased);
-    let answers = run(limit, &mut requests).await?;
+    let mut requests = requests.into_iter().map(erase_type);
+    let answers = run_erased(limit, &mut requests).await?;
     let answers = answers.into_iter().map(|answer| answer.downcast::<T>());
     let answers = answers.map(|answer| *answer.expect("erased returns the type of its request"));
     Ok(answers.collect())
@@ -26,7 +26,7 @@ where
 
 /// Erases the type of a request, so that the runtime's task code is compiled once instead of once
 /// per type.
-fn erased<T, F>(request: F) -> BoxFuture<'static, Result<AnyValue, Error>>
+fn erase_type<T, F>(request: F) -> BoxFuture<'static, Result<AnyValue, Error>>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, Error>> + Send + 'static,
@@ -34,7 +34,7 @@ where
     Box::pin(async move { Ok(Box::new(request.await?) as AnyValue) })
 }
 
-async fn run(
+async fn run_erased(
     limit: usize,
     requests: &mut (dyn Iterator<Item = BoxFuture<'static, Result<AnyValue, Error>>> + Send),
 ) -> Result<Vec<AnyValue>, Error> {
@@ -51,7 +51,8 @@ async fn run(
         match running.join_next().await {
             None => return Ok(answers.into_values().collect()),
             Some(answer) => {
-                let (index, answer) = answer.map_err(|e| wrong(e.to_string()))??;
+                let (index, answer) =
+                    answer.map_err(|e| invalid_response_error(e.to_string()))??;
                 answers.insert(index, answer);
             }
         }
@@ -77,15 +78,15 @@ mod tests {
                 }
                 running.fetch_sub(1, Ordering::Relaxed);
                 match number {
-                    9 => Err(wrong("nine")),
+                    9 => Err(invalid_response_error("nine")),
                     number => Ok(number),
                 }
             }
         };
-        let answers = side_by_side(3, (0..9).map(request)).await;
+        let answers = run_concurrently(3, (0..9).map(request)).await;
         assert_eq!(answers, Ok((0..9).collect()));
         assert_eq!(most.load(Ordering::Relaxed), 3);
-        let failed = side_by_side(3, (5..10).map(request)).await;
+        let failed = run_concurrently(3, (5..10).map(request)).await;
         assert_eq!(failed.unwrap_err().message, "nine");
     }
 }

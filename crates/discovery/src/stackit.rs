@@ -7,14 +7,14 @@
 //! The behaviour follows upstream's `discovery/stackit`, STACKIT's API, and the order in which its
 //! SDK looks for the private key.
 
-use super::api::{Api, wrong};
+use super::api::{ApiClient, invalid_response_error};
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::json::{self, answers};
-use super::meta::{Meta, host_port, sanitize};
-use super::tokens::{Issuer, Token, Tokens};
-use crate::environment::{Variables, of_process};
-use firn_http_client::named_files::read_aside;
+use super::meta::{MetaLabels, join_host_port, sanitize};
+use super::tokens::{AccessTokenCache, AccessTokenIssuer, IssuedToken};
+use crate::environment::{Variables, process_environment};
+use firn_http_client::named_files::read_async;
 use firn_http_client::{HttpSettings, Secret, SigningAlgorithm, form_encode, reveal, sign_claims};
 use firn_model::env::Clock;
 use firn_model::error::Error;
@@ -59,27 +59,27 @@ pub struct StackitSettings {
 }
 
 /// Discovery of STACKIT servers; each refresh lists all servers of the project.
-pub(super) struct Servers {
+pub(super) struct StackitDiscovery {
     settings: StackitSettings,
-    api: Api,
-    tokens: Option<Tokens<Account>>,
+    api: ApiClient,
+    tokens: Option<AccessTokenCache<StackitServiceAccount>>,
 }
 
-/// Issuer of access tokens for a service account, used through [`Tokens`].
-struct Account {
+/// Issuer of access tokens for a service account, used through [`AccessTokenCache`].
+struct StackitServiceAccount {
     key: Secret,
     settings: StackitSettings,
-    api: Api,
+    api: ApiClient,
     variables: Variables,
 }
 
 answers! {
-    struct Key {
-        credentials: KeyCredentials,
+    struct StackitAccountKey {
+        credentials: StackitKeyCredentials,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct KeyCredentials {
+    struct StackitKeyCredentials {
         aud: String,
         iss: String,
         kid: String,
@@ -88,58 +88,61 @@ answers! {
         token_endpoint: String,
     }
 
-    struct List {
-        items: Vec<Server>,
+    struct StackitServerList {
+        items: Vec<StackitServer>,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Server {
+    struct StackitServer {
         availability_zone: String,
         id: String,
         labels: BTreeMap<String, Value>,
         machine_type: String,
         name: String,
-        nics: Vec<Nic>,
+        nics: Vec<StackitNic>,
         power_status: String,
         status: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Nic {
+    struct StackitNic {
         network_name: String,
         ipv4: String,
         public_ip: String,
     }
 }
 
-impl Servers {
+impl StackitDiscovery {
     pub(super) fn new(settings: &StackitSettings, bytes_max: u64, clock: Arc<dyn Clock>) -> Self {
-        let variables = of_process();
-        Self::with(settings, bytes_max, clock, variables)
+        let variables = process_environment();
+        Self::with_variables(settings, bytes_max, clock, variables)
     }
 
     /// Creates a discovery like [`Self::new`] that reads environment variables from `variables`.
-    pub(super) fn with(
+    pub(super) fn with_variables(
         settings: &StackitSettings,
         bytes_max: u64,
         clock: Arc<dyn Clock>,
         variables: Variables,
     ) -> Self {
-        let account = settings.service_account_key.as_ref().map(|key| Account {
-            key: key.clone(),
-            settings: settings.clone(),
-            api: Api::new(&settings.client, bytes_max),
-            variables,
-        });
+        let account = settings
+            .service_account_key
+            .as_ref()
+            .map(|key| StackitServiceAccount {
+                key: key.clone(),
+                settings: settings.clone(),
+                api: ApiClient::new(&settings.client, bytes_max),
+                variables,
+            });
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             settings: settings.clone(),
-            tokens: account.map(|account| Tokens::new(account, clock)),
+            tokens: account.map(|account| AccessTokenCache::new(account, clock)),
         }
     }
 }
 
-impl Refresh for Servers {
+impl Refresh for StackitDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -148,35 +151,39 @@ impl Refresh for Servers {
         self.settings.endpoint.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let s = &self.settings;
         let base = s.endpoint.trim_end_matches('/');
         let url = format!("{base}/v1/projects/{}/servers?details=true", s.project);
         let json = HeaderValue::from_static("application/json");
         let mut headers = HeaderMap::from_iter([(ACCEPT, json)]);
         if let Some(tokens) = &self.tokens {
-            headers.insert(AUTHORIZATION, tokens.header().await?);
+            headers.insert(AUTHORIZATION, tokens.authorization_header().await?);
         }
         let answer = self.api.get(&url, &headers).await?;
         if answer.status != StatusCode::OK {
             if let Some(tokens) = &self.tokens {
-                tokens.forget().await;
+                tokens.clear_cache().await;
             }
             let status = answer.status.as_u16();
             let text = String::from_utf8_lossy(&answer.body.bytes);
             let shown: String = text.chars().take(300).collect();
-            return Err(wrong(format!("unexpected status code {status}: {shown}")));
+            return Err(invalid_response_error(format!(
+                "unexpected status code {status}: {shown}"
+            )));
         }
-        let list: List = answer.json().await?;
+        let list: StackitServerList = answer.decode_json().await?;
         let servers = list.items.iter();
-        Ok(servers.filter_map(|server| server.target(s)).collect())
+        Ok(servers
+            .filter_map(|server| server.build_target(s))
+            .collect())
     }
 }
 
-impl Server {
+impl StackitServer {
     /// Builds the target of a server. Returns `None` if the server has no address.
-    fn target(&self, settings: &StackitSettings) -> Option<Group> {
-        let mut meta = Meta::new("stackit");
+    fn build_target(&self, settings: &StackitSettings) -> Option<TargetGroup> {
+        let mut meta = MetaLabels::new("stackit");
         meta.set_all([
             ("project", settings.project.as_str()),
             ("id", &self.id),
@@ -186,7 +193,7 @@ impl Server {
             ("power_status", &self.power_status),
             ("type", &self.machine_type),
         ]);
-        let first = |of: fn(&Nic) -> &str| {
+        let first = |of: fn(&StackitNic) -> &str| {
             let found = self.nics.iter().map(of);
             found.into_iter().find(|ip| !ip.is_empty())
         };
@@ -205,25 +212,25 @@ impl Server {
             }
         }
         let address = public.or_else(|| first(|nic| &nic.ipv4))?;
-        Some(meta.at(host_port(address, settings.port)))
+        Some(meta.into_target(join_host_port(address, settings.port)))
     }
 }
 
-impl Account {
-    fn variable(&self, name: &str) -> Option<String> {
+impl StackitServiceAccount {
+    fn read_variable(&self, name: &str) -> Option<String> {
         (self.variables)(name).filter(|value| !value.is_empty())
     }
 
     /// Returns the private key from the first of these that has one: the settings, the environment,
     /// the credentials file, the service account key.
-    async fn private_key(&self, key: &Key) -> Result<String, Error> {
+    async fn find_private_key(&self, key: &StackitAccountKey) -> Result<String, Error> {
         if let Some(key) = &self.settings.private_key {
             return reveal(key, "private key").await;
         }
-        let mut path = self.variable("STACKIT_PRIVATE_KEY_PATH");
-        let mut text = self.variable("STACKIT_PRIVATE_KEY");
+        let mut path = self.read_variable("STACKIT_PRIVATE_KEY_PATH");
+        let mut text = self.read_variable("STACKIT_PRIVATE_KEY");
         if path.is_none() && text.is_none() {
-            let file = self.credentials().await;
+            let file = self.read_credentials().await;
             let of = |name: &str| {
                 let value = file.get(name).and_then(Value::as_str);
                 value.filter(|value| !value.is_empty()).map(str::to_owned)
@@ -235,35 +242,43 @@ impl Account {
             return reveal(&Secret::File(path.into()), "private key").await;
         }
         match text.unwrap_or_else(|| key.credentials.private_key.clone()) {
-            key if key.is_empty() => Err(wrong("no private key for the service account")),
+            key if key.is_empty() => Err(invalid_response_error(
+                "no private key for the service account",
+            )),
             key => Ok(key),
         }
     }
 
     /// Reads the credentials file. Returns `null` if there is none or it cannot be read.
-    async fn credentials(&self) -> Value {
+    async fn read_credentials(&self) -> Value {
         let path = self.settings.credentials_file.clone();
         let path = path
-            .or_else(|| self.variable("STACKIT_CREDENTIALS_PATH").map(PathBuf::from))
             .or_else(|| {
-                let home = self.variable("HOME")?;
+                self.read_variable("STACKIT_CREDENTIALS_PATH")
+                    .map(PathBuf::from)
+            })
+            .or_else(|| {
+                let home = self.read_variable("HOME")?;
                 Some(PathBuf::from(home).join(".stackit/credentials.json"))
             });
         let Some(path) = path else {
             return Value::Null;
         };
-        let text = read_aside(&path).await.unwrap_or_default();
+        let text = read_async(&path).await.unwrap_or_default();
         json::from_slice(&text).unwrap_or_default()
     }
 }
 
-impl Issuer for Account {
-    async fn issue(&self, now_ms: i64) -> Result<Token, Error> {
+impl AccessTokenIssuer for StackitServiceAccount {
+    async fn issue_token(&self, now_ms: i64) -> Result<IssuedToken, Error> {
         let text = reveal(&self.key, "service account key").await?;
-        let key: Key = json::from_slice(text.as_bytes())
-            .map_err(|e| wrong(format!("unmarshalling service account key: {e}")))?;
+        let key: StackitAccountKey = json::from_slice(text.as_bytes()).map_err(|e| {
+            invalid_response_error(format!("unmarshalling service account key: {e}"))
+        })?;
         let id = ring::rand::generate::<[u8; 16]>(&SystemRandom::new());
-        let id = id.map_err(|_| wrong("no randomness"))?.expose();
+        let id = id
+            .map_err(|_| invalid_response_error("no randomness"))?
+            .expose();
         let now = now_ms.div_euclid(1000);
         let claims = json!({
             "iss": key.credentials.iss,
@@ -273,11 +288,11 @@ impl Issuer for Account {
             "iat": now,
             "exp": now + STATEMENT_SECONDS,
         });
-        let pem = self.private_key(&key).await?;
+        let pem = self.find_private_key(&key).await?;
         let kid = &key.credentials.kid;
         let statement = sign_claims(&claims, pem.as_bytes(), kid, SigningAlgorithm::Rs512);
-        let statement = statement.map_err(wrong)?;
-        let custom = self.variable("STACKIT_TOKEN_BASEURL");
+        let statement = statement.map_err(invalid_response_error)?;
+        let custom = self.read_variable("STACKIT_TOKEN_BASEURL");
         let url = match (custom, key.credentials.token_endpoint.as_str()) {
             (Some(url), _) => url,
             (None, "") => TOKENS.to_owned(),
@@ -291,7 +306,7 @@ impl Issuer for Account {
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, form)]);
         let answer = self.api.post(&url, &headers, body.into()).await?;
-        let token = Token::read(answer).await;
-        token.map_err(|e| wrong(format!("get new access token: {e}")))
+        let token = IssuedToken::read_response(answer).await;
+        token.map_err(|e| invalid_response_error(format!("get new access token: {e}")))
     }
 }

@@ -1,8 +1,8 @@
 //! Stub servers for tests, and helpers that run discoveries against them.
 
-use super::discover::{Refresh, Refreshed};
-use super::group::Group;
-use super::published::Published;
+use super::discover::{Refresh, RefreshTask};
+use super::group::TargetGroup;
+use super::published::PublishedTargets;
 use firn_model::env::sim::{SimClock, SimRng};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Frame, Incoming};
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A request that a stub received.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct StubRequest {
     /// Path and query of the request.
     pub(super) path: String,
     pub(super) headers: HeaderMap,
@@ -36,22 +36,22 @@ pub(super) struct Asked {
 }
 
 /// Response of a stub.
-pub(super) struct Reply {
+pub(super) struct StubResponse {
     status: u16,
     headers: Vec<(&'static str, String)>,
     chunks: UnboundedReceiver<Bytes>,
 }
 
-impl Reply {
+impl StubResponse {
     /// Creates a response with a status and a JSON text.
-    pub(super) fn of(status: u16, text: &str) -> Self {
-        let (sender, reply) = Self::open(status);
+    pub(super) fn with_status(status: u16, text: &str) -> Self {
+        let (sender, reply) = Self::open_stream(status);
         let _ = sender.send(Bytes::copy_from_slice(text.as_bytes()));
         reply
     }
 
     /// Creates a response whose body continues until the sender is dropped.
-    pub(super) fn open(status: u16) -> (UnboundedSender<Bytes>, Self) {
+    pub(super) fn open_stream(status: u16) -> (UnboundedSender<Bytes>, Self) {
         let (sender, chunks) = unbounded_channel();
         let reply = Self {
             status,
@@ -61,15 +61,15 @@ impl Reply {
         (sender, reply)
     }
 
-    pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
+    pub(super) fn with_header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 }
 
-struct Chunks(UnboundedReceiver<Bytes>);
+struct StubBody(UnboundedReceiver<Bytes>);
 
-impl Body for Chunks {
+impl Body for StubBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -85,18 +85,18 @@ impl Body for Chunks {
 
 /// A server on the loopback that records its requests.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stub {
+pub(super) struct StubServer {
     /// Base URL, `http://127.0.0.1:port`.
     pub(super) url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<StubRequest>>>,
 }
 
-impl Stub {
+impl StubServer {
     /// Starts a server that calls `answer` for each request.
     pub(super) async fn start<F, R>(answer: F) -> Self
     where
-        F: Fn(Asked) -> R + Clone + Send + 'static,
-        R: Future<Output = Reply> + Send + 'static,
+        F: Fn(StubRequest) -> R + Clone + Send + 'static,
+        R: Future<Output = StubResponse> + Send + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stub = Self {
@@ -106,7 +106,7 @@ impl Stub {
         let asked = stub.asked.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, answer.clone(), asked.clone()));
+                tokio::spawn(serve_connection(stream, answer.clone(), asked.clone()));
             }
         });
         stub
@@ -115,43 +115,46 @@ impl Stub {
     /// Starts a server like [`Self::start`] that listens on a Unix socket.
     pub(super) async fn start_unix<F, R>(path: &Path, answer: F) -> Self
     where
-        F: Fn(Asked) -> R + Clone + Send + 'static,
-        R: Future<Output = Reply> + Send + 'static,
+        F: Fn(StubRequest) -> R + Clone + Send + 'static,
+        R: Future<Output = StubResponse> + Send + 'static,
     {
         let listener = UnixListener::bind(path).unwrap();
         let stub = Self::default();
         let asked = stub.asked.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, answer.clone(), asked.clone()));
+                tokio::spawn(serve_connection(stream, answer.clone(), asked.clone()));
             }
         });
         stub
     }
 
     /// Returns the requests received so far.
-    pub(super) fn asked(&self) -> Vec<Asked> {
+    pub(super) fn received_requests(&self) -> Vec<StubRequest> {
         self.asked.lock().unwrap().clone()
     }
 
     /// Returns the paths of the requests received so far.
-    pub(super) fn paths(&self) -> Vec<String> {
-        self.asked().into_iter().map(|asked| asked.path).collect()
+    pub(super) fn received_paths(&self) -> Vec<String> {
+        self.received_requests()
+            .into_iter()
+            .map(|asked| asked.path)
+            .collect()
     }
 }
 
-async fn serve<S, F, R>(stream: S, answer: F, asked: Arc<Mutex<Vec<Asked>>>)
+async fn serve_connection<S, F, R>(stream: S, answer: F, asked: Arc<Mutex<Vec<StubRequest>>>)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    F: Fn(Asked) -> R + Clone + Send + 'static,
-    R: Future<Output = Reply> + Send + 'static,
+    F: Fn(StubRequest) -> R + Clone + Send + 'static,
+    R: Future<Output = StubResponse> + Send + 'static,
 {
     let service = service_fn(move |request: Request<Incoming>| {
         let (answer, asked) = (answer.clone(), asked.clone());
         async move {
             let (parts, body) = request.into_parts();
             let bytes = body.collect().await.unwrap().to_bytes();
-            let one = Asked {
+            let one = StubRequest {
                 path: parts.uri.to_string(),
                 headers: parts.headers,
                 body: String::from_utf8(bytes.to_vec()).unwrap(),
@@ -162,7 +165,7 @@ where
             for (name, value) in reply.headers {
                 response = response.header(name, value);
             }
-            Ok::<_, Infallible>(response.body(Chunks(reply.chunks)).unwrap())
+            Ok::<_, Infallible>(response.body(StubBody(reply.chunks)).unwrap())
         }
     });
     let http1 = hyper::server::conn::http1::Builder::new();
@@ -172,36 +175,36 @@ where
 
 /// A server with a fixed response per path and query, which a test can change at any time.
 #[derive(Clone)]
-pub(super) struct Answers {
-    pub(super) stub: Stub,
+pub(super) struct StubRoutes {
+    pub(super) stub: StubServer,
     known: Arc<Mutex<BTreeMap<String, (u16, String)>>>,
 }
 
-impl Answers {
+impl StubRoutes {
     /// Starts a server that responds with status 200 and these texts, and with 404 for all other
     /// paths.
     pub(super) async fn start(pairs: &[(&str, &str)]) -> Self {
         let known: Arc<Mutex<BTreeMap<String, (u16, String)>>> = Arc::default();
         let answers = known.clone();
-        let stub = Stub::start(move |asked: Asked| {
+        let stub = StubServer::start(move |asked: StubRequest| {
             let (status, text) = answers
                 .lock()
                 .unwrap()
                 .get(&asked.path)
                 .cloned()
                 .unwrap_or_else(|| (404, format!("no answer to {}", asked.path)));
-            async move { Reply::of(status, &text) }
+            async move { StubResponse::with_status(status, &text) }
         })
         .await;
         let answers = Self { stub, known };
         for (path, text) in pairs {
-            answers.set(path, 200, text);
+            answers.set_response(path, 200, text);
         }
         answers
     }
 
     /// Sets the response for `path`. `$URL` in the text is replaced with the URL of the server.
-    pub(super) fn set(&self, path: &str, status: u16, text: &str) {
+    pub(super) fn set_response(&self, path: &str, status: u16, text: &str) {
         let text = text.replace("$URL", &self.stub.url);
         let mut known = self.known.lock().unwrap();
         known.insert(path.to_owned(), (status, text));
@@ -213,55 +216,55 @@ impl Answers {
 }
 
 /// A polled discovery whose refreshes the test triggers, with its published list.
-pub(super) struct Followed {
-    source: Refreshed,
-    to: Published,
+pub(super) struct ManualRefresh {
+    source: RefreshTask,
+    to: PublishedTargets,
 }
 
-impl Followed {
+impl ManualRefresh {
     pub(super) fn new(source: impl Refresh) -> Self {
         let clock = Arc::new(SimClock::default());
         Self {
-            source: Refreshed::new(source),
-            to: Published::new(Arc::default(), clock),
+            source: RefreshTask::new(source),
+            to: PublishedTargets::new(Arc::default(), clock),
         }
     }
 
     /// Refreshes once and returns the published targets.
-    pub(super) async fn next(&mut self) -> Vec<String> {
-        self.source.once(&self.to).await;
+    pub(super) async fn refresh_targets(&mut self) -> Vec<String> {
+        self.source.refresh_once(&self.to).await;
         let groups = self.to.groups();
-        groups.map_or(Vec::new(), |groups| shown(&groups))
+        groups.map_or(Vec::new(), |groups| format_targets(&groups))
     }
 
     /// Checks that the targets remain while the server fails at `path`, and that the failures are
     /// counted.
-    pub(super) async fn stays_while(&mut self, answers: &Answers, path: &str) {
-        let before = self.next().await;
+    pub(super) async fn check_targets_kept(&mut self, answers: &StubRoutes, path: &str) {
+        let before = self.refresh_targets().await;
         let failures = self.to.failures.get();
         let known = answers.known.lock().unwrap()[path].clone();
         for (status, text) in [(503, "{}"), (200, "<html>")] {
-            answers.set(path, status, text);
-            assert_eq!(self.next().await, before, "{path} {status}");
+            answers.set_response(path, status, text);
+            assert_eq!(self.refresh_targets().await, before, "{path} {status}");
         }
         assert_eq!(self.to.failures.get(), failures + 2, "{path}");
-        answers.set(path, known.0, &known.1);
-        assert_eq!(self.next().await, before, "{path}");
+        answers.set_response(path, known.0, &known.1);
+        assert_eq!(self.refresh_targets().await, before, "{path}");
         assert_eq!(self.to.failures.get(), failures + 2, "{path}");
     }
 }
 
 /// Receiver of the lists of a running discovery.
-pub(super) struct Seen {
-    pub(super) to: Arc<Published>,
+pub(super) struct TargetListReceiver {
+    pub(super) to: Arc<PublishedTargets>,
     changed: Arc<Notify>,
 }
 
-impl Seen {
+impl TargetListReceiver {
     pub(super) fn new() -> Self {
         let changed = Arc::new(Notify::new());
         Self {
-            to: Arc::new(Published::new(
+            to: Arc::new(PublishedTargets::new(
                 changed.clone(),
                 Arc::new(SimClock::default()),
             )),
@@ -270,15 +273,15 @@ impl Seen {
     }
 
     /// Waits for the next list and returns its targets.
-    pub(super) async fn next(&self) -> Vec<String> {
+    pub(super) async fn next_targets(&self) -> Vec<String> {
         let news = timeout(PATIENCE, self.changed.notified()).await;
         news.expect("a list in time");
-        shown(&self.to.groups().unwrap())
+        format_targets(&self.to.groups().unwrap())
     }
 }
 
 /// Formats targets as lines of address and labels, without the prefix `__meta_`.
-pub(super) fn shown(groups: &[Group]) -> Vec<String> {
+pub(super) fn format_targets(groups: &[TargetGroup]) -> Vec<String> {
     let mut lines = Vec::new();
     for group in groups {
         for address in &group.targets {
@@ -294,7 +297,7 @@ pub(super) fn shown(groups: &[Group]) -> Vec<String> {
 }
 
 /// Waits until `is_so` returns true, checking repeatedly.
-pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
+pub(super) async fn wait_until(mut is_so: impl FnMut() -> bool) {
     let looking = async {
         while !is_so() {
             tokio::task::yield_now().await;
@@ -306,9 +309,9 @@ pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 /// Replaces up to eleven bytes at a random position with one of `parts`.
-pub(super) fn damage<P: AsRef<[u8]>>(bytes: &mut Vec<u8>, parts: &[P], rng: &SimRng) {
-    let at = rng.below(bytes.len() as u64) as usize;
-    let end = at + rng.below((bytes.len() - at) as u64).min(12) as usize;
-    let part = parts[rng.below(parts.len() as u64) as usize].as_ref();
+pub(super) fn damage_bytes<P: AsRef<[u8]>>(bytes: &mut Vec<u8>, parts: &[P], rng: &SimRng) {
+    let at = rng.next_below(bytes.len() as u64) as usize;
+    let end = at + rng.next_below((bytes.len() - at) as u64).min(12) as usize;
+    let part = parts[rng.next_below(parts.len() as u64) as usize].as_ref();
     bytes.splice(at..end, part.iter().copied());
 }

@@ -1,16 +1,16 @@
 //! Tests of file discovery with files that are created, changed and deleted, and of its metrics.
 
-use super::file::Files;
+use super::file::TargetFiles;
 use super::*;
 use firn_model::env::sim::SimClock;
-use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use std::fs;
 
-fn read_nothing(_: &str) -> Result<Vec<Group>, String> {
+fn read_nothing(_: &str) -> Result<Vec<TargetGroup>, String> {
     Err("no YAML here".into())
 }
 
-fn addresses(files: &Files) -> Vec<String> {
+fn addresses(files: &TargetFiles) -> Vec<String> {
     let groups = files.groups();
     groups.iter().flat_map(|g| g.targets.clone()).collect()
 }
@@ -19,14 +19,14 @@ fn addresses(files: &Files) -> Vec<String> {
 fn files_that_change_are_read_again_and_broken_ones_keep_their_targets() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
-    let mut files = Files::new(vec![dir.path().join("*.json")], read_nothing, 1 << 20);
-    files.look(true);
+    let mut files = TargetFiles::new(vec![dir.path().join("*.json")], read_nothing, 1 << 20);
+    files.poll_files(true);
     assert!(files.groups().is_empty());
 
     write("a.json", r#"[{"targets": ["a:1"], "labels": {"x": "y"}}]"#);
     write("b.json", r#"[{"targets": ["b:1", "b:2"], "labels": null}]"#);
     write("c.yml", "- targets: [c]");
-    files.look(false);
+    files.poll_files(false);
     assert_eq!(addresses(&files), ["a:1", "b:1", "b:2"]);
     let first = &files.groups()[0];
     let path = dir.path().join("a.json").display().to_string();
@@ -35,31 +35,31 @@ fn files_that_change_are_read_again_and_broken_ones_keep_their_targets() {
 
     write("a.json", r#"[{"targets": ["a:1"], "label"#);
     write("b.json", r#"[{"targets": ["b:3"]}]"#);
-    files.look(false);
+    files.poll_files(false);
     assert_eq!(addresses(&files), ["a:1", "b:3"]);
 
     fs::remove_file(dir.path().join("a.json")).unwrap();
-    files.look(false);
+    files.poll_files(false);
     assert_eq!(addresses(&files), ["b:3"]);
 }
 
 #[test]
 fn group_with_a_field_unknown_is_refused() {
-    let read = serde_json::from_str::<Vec<Group>>;
+    let read = serde_json::from_str::<Vec<TargetGroup>>;
     let e = read(r#"[{"targets": [], "lables": {}}]"#).unwrap_err();
     assert!(e.to_string().starts_with("unknown field `lables`"), "{e}");
-    assert_eq!(read("[{}]").unwrap(), [Group::default()]);
+    assert_eq!(read("[{}]").unwrap(), [TargetGroup::default()]);
 }
 
 /// Metric sink that formats each metric as a line.
 #[derive(Default)]
 struct Lines(Vec<String>);
 
-impl Sink for Lines {
-    fn metric(&mut self, name: &str, _: &str, labels: &[(&str, &str)], value: Value<'_>) {
+impl MetricSink for Lines {
+    fn metric(&mut self, name: &str, _: &str, labels: &[(&str, &str)], value: MetricValue<'_>) {
         let value = match value {
-            Value::Counter(value) | Value::Gauge(value) => value.to_string(),
-            Value::Histogram(_) => "histogram".to_owned(),
+            MetricValue::Counter(value) | MetricValue::Gauge(value) => value.to_string(),
+            MetricValue::Histogram(_) => "histogram".to_owned(),
         };
         let labels: Vec<String> = labels.iter().map(|(n, v)| format!("{n}={v}")).collect();
         self.0.push(format!("{name} {} {value}", labels.join(",")));
@@ -70,20 +70,20 @@ impl Sink for Lines {
 fn discoveries_are_counted_by_owner_and_mechanism_while_they_run() {
     let clock = Arc::new(SimClock::default());
     clock.set_ms(5_000);
-    let lent = Lent {
+    let lent = DiscoveryContext {
         read_yaml: read_nothing,
         bytes_max: 1 << 20,
         clock,
         metrics: DiscoveryMetrics::default(),
     };
     let start = |purpose, config: &str, count: usize| {
-        let owner = Owner {
+        let owner = DiscoveryOwner {
             purpose,
             config: config.into(),
         };
-        let group = Group {
+        let group = TargetGroup {
             targets: vec!["a".into(); count],
-            ..Group::default()
+            ..TargetGroup::default()
         };
         let settings = DiscoverySettings::Static(vec![group]);
         Discovery::start(&settings, &lent, &owner, Arc::new(Notify::new()))

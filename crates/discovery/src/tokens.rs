@@ -1,13 +1,13 @@
 //! Cache of access tokens: a token is requested when needed and reused until shortly before it
 //! expires.
 //!
-//! The [`Issuer`] defines how a token is obtained: with a secret, a signed assertion or a managed
-//! identity. Discoveries use the tokens directly, and HTTP clients of other crates through
-//! [`Sign`].
+//! The [`AccessTokenIssuer`] defines how a token is obtained: with a secret, a signed assertion or
+//! a managed identity. Discoveries use the tokens directly, and HTTP clients of other crates
+//! through [`RequestSigner`].
 
-use super::api::{Answer, header_value, wrong};
+use super::api::{ApiResponse, invalid_response_error, parse_header_value};
 use super::json::answers;
-use firn_http_client::{Sign, Signing, ToSign};
+use firn_http_client::{RequestSigner, Signing, UnsignedRequest};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::HeaderMap;
@@ -21,41 +21,41 @@ const MARGIN_MS: i64 = 5 * 60 * 1000;
 
 /// An access token as issued, with its lifetime.
 #[derive(Clone)]
-pub(super) struct Token {
+pub(super) struct IssuedToken {
     pub(super) text: String,
     /// Lifetime in milliseconds, from the time of the request.
     pub(super) life_ms: i64,
 }
 
 /// A source of access tokens, such as a service account.
-pub(super) trait Issuer: Send + Sync + 'static {
+pub(super) trait AccessTokenIssuer: Send + Sync + 'static {
     /// Requests a new token. `now_ms` is the current time in milliseconds, for signed assertions.
-    fn issue(&self, now_ms: i64) -> impl Future<Output = Result<Token, Error>> + Send;
+    fn issue_token(&self, now_ms: i64) -> impl Future<Output = Result<IssuedToken, Error>> + Send;
 }
 
 /// Access tokens of one issuer; the latest one is cached.
-pub(super) struct Tokens<I> {
+pub(super) struct AccessTokenCache<I> {
     issuer: I,
     clock: Arc<dyn Clock>,
     /// Cached token, with the time at which it is replaced. Locked while a token is requested, so
     /// that concurrent callers share one request.
-    held: Mutex<Option<(Token, i64)>>,
+    held: Mutex<Option<(IssuedToken, i64)>>,
 }
 
 answers! {
-    struct Granted {
+    struct AccessTokenResponse {
         access_token: String,
         /// Lifetime in seconds. Some servers send the number as a string.
         expires_in: serde_json::Value,
     }
 }
 
-impl Token {
+impl IssuedToken {
     /// Decodes the response of a token endpoint. Fails if it contains no token.
-    pub(super) async fn read(answer: Answer) -> Result<Self, Error> {
-        let granted: Granted = answer.good()?.json().await?;
+    pub(super) async fn read_response(answer: ApiResponse) -> Result<Self, Error> {
+        let granted: AccessTokenResponse = answer.require_success()?.decode_json().await?;
         if granted.access_token.is_empty() {
-            return Err(wrong("no token in the answer"));
+            return Err(invalid_response_error("no token in the answer"));
         }
         let seconds = match &granted.expires_in {
             serde_json::Value::String(text) => text.parse().unwrap_or(0.0),
@@ -68,7 +68,7 @@ impl Token {
     }
 }
 
-impl<I: Issuer> Tokens<I> {
+impl<I: AccessTokenIssuer> AccessTokenCache<I> {
     pub(super) fn new(issuer: I, clock: Arc<dyn Clock>) -> Self {
         Self {
             issuer,
@@ -78,16 +78,16 @@ impl<I: Issuer> Tokens<I> {
     }
 
     /// Returns the value of an `Authorization` header with a valid token.
-    pub(super) async fn header(&self) -> Result<HeaderValue, Error> {
+    pub(super) async fn authorization_header(&self) -> Result<HeaderValue, Error> {
         let now_ms = self.clock.now_ms();
         let mut held = self.held.lock().await;
         if let Some((token, end_ms)) = &*held
             && now_ms < *end_ms
         {
-            return bearer(&token.text);
+            return build_bearer_header(&token.text);
         }
-        let token = self.issuer.issue(now_ms).await?;
-        let header = bearer(&token.text)?;
+        let token = self.issuer.issue_token(now_ms).await?;
+        let header = build_bearer_header(&token.text)?;
         // A token with a short lifetime is used for half of it.
         let life_ms = (token.life_ms - MARGIN_MS).max(token.life_ms / 2);
         *held = Some((token, now_ms.saturating_add(life_ms)));
@@ -95,24 +95,24 @@ impl<I: Issuer> Tokens<I> {
     }
 
     /// Drops the cached token, which a server may have rejected.
-    pub(super) async fn forget(&self) {
+    pub(super) async fn clear_cache(&self) {
         *self.held.lock().await = None;
     }
 }
 
-fn bearer(token: &str) -> Result<HeaderValue, Error> {
-    let mut value = header_value(&format!("Bearer {token}"))
-        .map_err(|_| wrong("the token is not fit for a header"))?;
+fn build_bearer_header(token: &str) -> Result<HeaderValue, Error> {
+    let mut value = parse_header_value(&format!("Bearer {token}"))
+        .map_err(|_| invalid_response_error("the token is not fit for a header"))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-impl<I: Issuer> Sign for Tokens<I> {
-    fn sign<'a>(&'a self, _: ToSign<'a>) -> Signing<'a> {
+impl<I: AccessTokenIssuer> RequestSigner for AccessTokenCache<I> {
+    fn sign<'a>(&'a self, _: UnsignedRequest<'a>) -> Signing<'a> {
         Box::pin(async {
             Ok(HeaderMap::from_iter([(
                 AUTHORIZATION,
-                self.header().await?,
+                self.authorization_header().await?,
             )]))
         })
     }
@@ -127,10 +127,10 @@ mod tests {
     /// Issuer of tokens with consecutive numbers, each with a lifetime of one hour.
     struct Numbered(AtomicI64);
 
-    impl Issuer for Numbered {
-        async fn issue(&self, _: i64) -> Result<Token, Error> {
+    impl AccessTokenIssuer for Numbered {
+        async fn issue_token(&self, _: i64) -> Result<IssuedToken, Error> {
             let number = self.0.fetch_add(1, Ordering::Relaxed);
-            Ok(Token {
+            Ok(IssuedToken {
                 text: number.to_string(),
                 life_ms: 60 * 60 * 1000,
             })
@@ -140,14 +140,14 @@ mod tests {
     #[tokio::test]
     async fn token_is_kept_until_shortly_before_its_end() {
         let clock = Arc::new(SimClock::default());
-        let tokens = Tokens::new(Numbered(AtomicI64::new(0)), clock.clone());
+        let tokens = AccessTokenCache::new(Numbered(AtomicI64::new(0)), clock.clone());
         let mut got = Vec::new();
         for advance_minutes in [0, 54, 1, 54, 1] {
             clock.advance_ms(advance_minutes * 60 * 1000);
-            got.push(tokens.header().await.unwrap());
+            got.push(tokens.authorization_header().await.unwrap());
         }
-        tokens.forget().await;
-        got.push(tokens.header().await.unwrap());
+        tokens.clear_cache().await;
+        got.push(tokens.authorization_header().await.unwrap());
         assert_eq!(
             got,
             [

@@ -2,11 +2,11 @@
 //!
 //! The behaviour follows upstream's `discovery/triton` and the discovery API of triton-cmon.
 
-use super::api::{Api, wrong};
+use super::api::{ApiClient, invalid_response_error};
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::json::answers;
-use super::meta::Meta;
+use super::meta::MetaLabels;
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
 use hyper::HeaderMap;
@@ -44,19 +44,19 @@ pub struct TritonSettings {
 
 /// Discovery of Triton machines; each refresh requests the complete list of one kind.
 #[derive(Debug)]
-pub(super) struct Machines {
+pub(super) struct TritonDiscovery {
     settings: TritonSettings,
-    api: Api,
+    api: ApiClient,
     url: String,
 }
 
 answers! {
-    struct List {
-        containers: Vec<Container>,
-        cns: Vec<Node>,
+    struct TritonMachineList {
+        containers: Vec<TritonContainer>,
+        cns: Vec<TritonNode>,
     }
 
-    struct Container {
+    struct TritonContainer {
         groups: Vec<String>,
         server_uuid: String,
         vm_alias: String,
@@ -65,20 +65,20 @@ answers! {
         vm_uuid: String,
     }
 
-    struct Node {
+    struct TritonNode {
         server_uuid: String,
         server_hostname: String,
     }
 }
 
-impl Machines {
+impl TritonDiscovery {
     pub(super) fn new(settings: &TritonSettings, bytes_max: u64) -> Self {
         let base = format!("https://{}:{}", settings.endpoint, settings.port);
-        Self::at(&base, settings, bytes_max)
+        Self::with_base_url(&base, settings, bytes_max)
     }
 
     /// Creates a discovery like [`Self::new`] that uses the API at `base`.
-    pub(super) fn at(base: &str, settings: &TritonSettings, bytes_max: u64) -> Self {
+    pub(super) fn with_base_url(base: &str, settings: &TritonSettings, bytes_max: u64) -> Self {
         let path = match settings.role {
             TritonRole::Container => "discover",
             TritonRole::Cn => "gz/discover",
@@ -88,20 +88,20 @@ impl Machines {
             groups => format!("?groups={}", form_encode(&groups)),
         };
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             url: format!("{base}/v{}/{path}{groups}", settings.version),
             settings: settings.clone(),
         }
     }
 
-    async fn list(&self) -> Result<List, Error> {
+    async fn fetch_list(&self) -> Result<TritonMachineList, Error> {
         let answer = self.api.get(&self.url, &HeaderMap::new()).await?;
         // Upstream treats an error as an empty list. Here the previous list remains.
-        answer.good()?.json().await
+        answer.require_success()?.decode_json().await
     }
 }
 
-impl Refresh for Machines {
+impl Refresh for TritonDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -110,10 +110,10 @@ impl Refresh for Machines {
         self.url.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        let list = self.list().await.map_err(|e| {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let list = self.fetch_list().await.map_err(|e| {
             let what = "an error occurred when requesting targets from the discovery endpoint";
-            wrong(format!("{what}: {e}"))
+            invalid_response_error(format!("{what}: {e}"))
         })?;
         let s = &self.settings;
         let at = |id: &str| format!("{id}.{}:{}", s.dns_suffix, s.port);
@@ -121,22 +121,22 @@ impl Refresh for Machines {
             TritonRole::Container => {
                 let machines = list.containers.iter();
                 machines
-                    .map(|one| one.meta().at(at(&one.vm_uuid)))
+                    .map(|one| one.build_meta_labels().into_target(at(&one.vm_uuid)))
                     .collect()
             }
             TritonRole::Cn => {
                 let nodes = list.cns.iter();
                 nodes
-                    .map(|one| one.meta().at(at(&one.server_uuid)))
+                    .map(|one| one.build_meta_labels().into_target(at(&one.server_uuid)))
                     .collect()
             }
         })
     }
 }
 
-impl Container {
-    fn meta(&self) -> Meta {
-        let mut meta = Meta::new("triton");
+impl TritonContainer {
+    fn build_meta_labels(&self) -> MetaLabels {
+        let mut meta = MetaLabels::new("triton");
         meta.set_all([
             ("machine_id", self.vm_uuid.as_str()),
             ("machine_alias", &self.vm_alias),
@@ -149,9 +149,9 @@ impl Container {
     }
 }
 
-impl Node {
-    fn meta(&self) -> Meta {
-        let mut meta = Meta::new("triton");
+impl TritonNode {
+    fn build_meta_labels(&self) -> MetaLabels {
+        let mut meta = MetaLabels::new("triton");
         meta.set("machine_id", &self.server_uuid);
         meta.set("machine_alias", &self.server_hostname);
         meta

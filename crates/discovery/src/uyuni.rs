@@ -2,12 +2,12 @@
 //!
 //! The behaviour follows upstream's `discovery/uyuni` and Uyuni's API.
 
-use super::api::{Api, wrong};
+use super::api::{ApiClient, invalid_response_error};
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::json::answers;
-use super::meta::Meta;
-use super::xmlrpc::{Param, call};
+use super::meta::MetaLabels;
+use super::xmlrpc::{XmlRpcParam, call_method};
 use firn_http_client::{HttpSettings, Secret, reveal};
 use firn_model::env::Clock;
 use firn_model::error::Error;
@@ -38,9 +38,9 @@ pub struct UyuniSettings {
 }
 
 /// Discovery of the endpoints of a Uyuni server; keeps its login between refreshes.
-pub(super) struct Endpoints {
+pub(super) struct UyuniDiscovery {
     settings: UyuniSettings,
-    api: Api,
+    api: ApiClient,
     url: String,
     clock: Arc<dyn Clock>,
     /// Session token of the login, with the time of its renewal in milliseconds.
@@ -48,22 +48,22 @@ pub(super) struct Endpoints {
 }
 
 answers! {
-    struct System {
+    struct UyuniSystem {
         id: i64,
-        system_groups: Vec<SystemGroup>,
+        system_groups: Vec<UyuniSystemGroup>,
     }
 
-    struct SystemGroup {
+    struct UyuniSystemGroup {
         name: String,
     }
 
-    struct Network {
+    struct UyuniNetwork {
         system_id: i64,
         hostname: String,
         primary_fqdn: String,
     }
 
-    struct Endpoint {
+    struct UyuniEndpoint {
         system_id: i64,
         endpoint_name: String,
         port: i64,
@@ -74,10 +74,10 @@ answers! {
     }
 }
 
-impl Endpoints {
+impl UyuniDiscovery {
     pub(super) fn new(settings: &UyuniSettings, bytes_max: u64, clock: Arc<dyn Clock>) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             url: format!("{}/rpc/api", settings.server.trim_end_matches('/')),
             settings: settings.clone(),
             clock,
@@ -85,7 +85,7 @@ impl Endpoints {
         }
     }
 
-    async fn token(&mut self) -> Result<String, Error> {
+    async fn login_token(&mut self) -> Result<String, Error> {
         let now_ms = self.clock.now_ms();
         if let Some((token, end_ms)) = &self.login
             && now_ms <= *end_ms
@@ -94,60 +94,69 @@ impl Endpoints {
         }
         let password = reveal(&self.settings.password, "password").await?;
         let params = [
-            Param::Text(&self.settings.username),
-            Param::Text(&password),
-            Param::Number(LOGIN_SECONDS),
+            XmlRpcParam::Text(&self.settings.username),
+            XmlRpcParam::Text(&password),
+            XmlRpcParam::Number(LOGIN_SECONDS),
         ];
-        let token: Result<String, Error> = call(&self.api, &self.url, "auth.login", &params).await;
-        let token = token.map_err(|e| wrong(format!("unable to login to Uyuni API: {e}")))?;
+        let token: Result<String, Error> =
+            call_method(&self.api, &self.url, "auth.login", &params).await;
+        let token = token
+            .map_err(|e| invalid_response_error(format!("unable to login to Uyuni API: {e}")))?;
         self.login = Some((token.clone(), now_ms + LOGIN_SECONDS * 1000 / 2));
         Ok(token)
     }
 
-    async fn targets(&self, token: &str) -> Result<Vec<Group>, Error> {
+    async fn fetch_targets(&self, token: &str) -> Result<Vec<TargetGroup>, Error> {
         let ask = (&self.api, self.url.as_str());
         let method = "system.listSystemGroupsForSystemsWithEntitlement";
-        let params = [Param::Text(token), Param::Text(&self.settings.entitlement)];
-        let systems: Result<Vec<System>, Error> = call(ask.0, ask.1, method, &params).await;
+        let params = [
+            XmlRpcParam::Text(token),
+            XmlRpcParam::Text(&self.settings.entitlement),
+        ];
+        let systems: Result<Vec<UyuniSystem>, Error> =
+            call_method(ask.0, ask.1, method, &params).await;
         let systems = systems.map_err(|e| {
             let what = "unable to get the managed system groups information of monitored clients";
-            wrong(format!("{what}: {e}"))
+            invalid_response_error(format!("{what}: {e}"))
         })?;
-        let systems: BTreeMap<i64, Vec<SystemGroup>> = systems
+        let systems: BTreeMap<i64, Vec<UyuniSystemGroup>> = systems
             .into_iter()
             .map(|system| (system.id, system.system_groups))
             .collect();
         let ids: Vec<i64> = systems.keys().copied().collect();
-        let params = [Param::Text(token), Param::Numbers(&ids)];
+        let params = [XmlRpcParam::Text(token), XmlRpcParam::Numbers(&ids)];
         let method = "system.monitoring.listEndpoints";
-        let endpoints: Result<Vec<Endpoint>, Error> = call(ask.0, ask.1, method, &params).await;
-        let endpoints =
-            endpoints.map_err(|e| wrong(format!("unable to get endpoints information: {e}")))?;
+        let endpoints: Result<Vec<UyuniEndpoint>, Error> =
+            call_method(ask.0, ask.1, method, &params).await;
+        let endpoints = endpoints.map_err(|e| {
+            invalid_response_error(format!("unable to get endpoints information: {e}"))
+        })?;
         let method = "system.getNetworkForSystems";
-        let networks: Result<Vec<Network>, Error> = call(ask.0, ask.1, method, &params).await;
+        let networks: Result<Vec<UyuniNetwork>, Error> =
+            call_method(ask.0, ask.1, method, &params).await;
         let networks = networks.map_err(|e| {
-            wrong(format!(
+            invalid_response_error(format!(
                 "unable to get the systems network information: {e}"
             ))
         })?;
-        let networks: BTreeMap<i64, Network> = networks
+        let networks: BTreeMap<i64, UyuniNetwork> = networks
             .into_iter()
             .map(|one| (one.system_id, one))
             .collect();
-        let nowhere = Network::default();
+        let nowhere = UyuniNetwork::default();
         Ok(endpoints
             .iter()
             .map(|endpoint| {
                 let id = endpoint.system_id;
                 let groups = systems.get(&id).map_or(&[][..], Vec::as_slice);
                 let network = networks.get(&id).unwrap_or(&nowhere);
-                endpoint.target(groups, network, &self.settings.separator)
+                endpoint.build_target(groups, network, &self.settings.separator)
             })
             .collect())
     }
 }
 
-impl Refresh for Endpoints {
+impl Refresh for UyuniDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -156,9 +165,9 @@ impl Refresh for Endpoints {
         self.url.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        let token = self.token().await?;
-        let targets = self.targets(&token).await;
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let token = self.login_token().await?;
+        let targets = self.fetch_targets(&token).await;
         if targets.is_err() {
             self.login = None;
         }
@@ -166,10 +175,15 @@ impl Refresh for Endpoints {
     }
 }
 
-impl Endpoint {
-    fn target(&self, groups: &[SystemGroup], network: &Network, separator: &str) -> Group {
+impl UyuniEndpoint {
+    fn build_target(
+        &self,
+        groups: &[UyuniSystemGroup],
+        network: &UyuniNetwork,
+        separator: &str,
+    ) -> TargetGroup {
         let groups: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
-        let mut meta = Meta::new("uyuni");
+        let mut meta = MetaLabels::new("uyuni");
         meta.set_all([
             ("minion_hostname", network.hostname.as_str()),
             ("primary_fqdn", &network.primary_fqdn),
@@ -181,6 +195,6 @@ impl Endpoint {
             ("metrics_path", &self.path),
             ("scheme", if self.tls_enabled { "https" } else { "http" }),
         ]);
-        meta.at(format!("{}:{}", network.hostname, self.port))
+        meta.into_target(format!("{}:{}", network.hostname, self.port))
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! The behaviour follows upstream's `discovery/vultr` and Vultr's API.
 
-use super::api::Api;
+use super::api::ApiClient;
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::json::answers;
-use super::meta::{Meta, host_port};
+use super::meta::{MetaLabels, join_host_port};
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
 use hyper::HeaderMap;
@@ -28,27 +28,27 @@ pub struct VultrSettings {
 
 /// Discovery of Vultr instances; each refresh lists all pages.
 #[derive(Debug)]
-pub(super) struct Instances {
+pub(super) struct VultrDiscovery {
     settings: VultrSettings,
-    api: Api,
+    api: ApiClient,
     endpoint: String,
 }
 
 answers! {
-    struct Page {
-        instances: Vec<Instance>,
-        meta: PageMeta,
+    struct VultrInstancePage {
+        instances: Vec<VultrInstance>,
+        meta: VultrPageMeta,
     }
 
-    struct PageMeta {
-        links: Links,
+    struct VultrPageMeta {
+        links: VultrPageLinks,
     }
 
-    struct Links {
+    struct VultrPageLinks {
         next: String,
     }
 
-    struct Instance {
+    struct VultrInstance {
         id: String,
         os: String,
         os_id: i64,
@@ -69,22 +69,22 @@ answers! {
     }
 }
 
-impl Instances {
+impl VultrDiscovery {
     pub(super) fn new(settings: &VultrSettings, bytes_max: u64) -> Self {
-        Self::at(ENDPOINT, settings, bytes_max)
+        Self::with_endpoint(ENDPOINT, settings, bytes_max)
     }
 
     /// Creates a discovery like [`Self::new`] that uses the API at `endpoint`.
-    pub(super) fn at(endpoint: &str, settings: &VultrSettings, bytes_max: u64) -> Self {
+    pub(super) fn with_endpoint(endpoint: &str, settings: &VultrSettings, bytes_max: u64) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
+            api: ApiClient::new(&settings.client, bytes_max),
             settings: settings.clone(),
             endpoint: endpoint.to_owned(),
         }
     }
 }
 
-impl Refresh for Instances {
+impl Refresh for VultrDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -93,23 +93,23 @@ impl Refresh for Instances {
         self.endpoint.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let first = format!("{}/v2/instances?per_page=100", self.endpoint);
-        let next = |page: &Page, _| {
+        let next = |page: &VultrInstancePage, _| {
             let cursor = &page.meta.links.next;
             (!cursor.is_empty()).then(|| format!("{first}&cursor={}", form_encode(cursor)))
         };
-        let pages = self.api.pages(&first, &HeaderMap::new(), next).await?;
+        let pages = self.api.get_pages(&first, &HeaderMap::new(), next).await?;
         let instances = pages.iter().flat_map(|page| &page.instances);
         Ok(instances
-            .map(|one| one.target(self.settings.port))
+            .map(|one| one.build_target(self.settings.port))
             .collect())
     }
 }
 
-impl Instance {
-    fn target(&self, port: i64) -> Group {
-        let mut meta = Meta::new("vultr_instance");
+impl VultrInstance {
+    fn build_target(&self, port: i64) -> TargetGroup {
+        let mut meta = MetaLabels::new("vultr_instance");
         meta.set_all([
             ("id", self.id.as_str()),
             ("label", &self.label),
@@ -133,6 +133,6 @@ impl Instance {
         }
         meta.set_list("features", &self.features, ",");
         meta.set_list("tags", &self.tags, ",");
-        meta.at(host_port(&self.main_ip, port))
+        meta.into_target(join_host_port(&self.main_ip, port))
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! Invariant: responses that are nested deeper than [`DEPTH_MAX`] are rejected.
 
-use super::api::{Answer, Api, wrong};
-use super::xml::{child, children, parse, text};
+use super::api::{ApiClient, ApiResponse, invalid_response_error};
+use super::xml::{child_text, find_child, find_children, parse};
 use firn_model::error::Error;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use roxmltree::Node;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 const DEPTH_MAX: usize = 32;
 
 /// A parameter of a method call, in the types that callers need.
-pub(super) enum Param<'p> {
+pub(super) enum XmlRpcParam<'p> {
     Text(&'p str),
     Number(i64),
     Numbers(&'p [i64]),
@@ -26,26 +26,27 @@ pub(super) enum Param<'p> {
 
 /// Calls `method` of the service at `url` and deserializes the returned value. A fault in the
 /// response is an error.
-pub(super) async fn call<T: DeserializeOwned>(
-    api: &Api,
+pub(super) async fn call_method<T: DeserializeOwned>(
+    api: &ApiClient,
     url: &str,
     method: &str,
-    params: &[Param<'_>],
+    params: &[XmlRpcParam<'_>],
 ) -> Result<T, Error> {
     let kind = HeaderValue::from_static("text/xml");
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);
     let body = encode(method, params);
-    let answer: Answer = api.post(url, &headers, body.into()).await?;
+    let answer: ApiResponse = api.post(url, &headers, body.into()).await?;
     if !answer.status.is_success() {
         let status = answer.status.as_u16();
         let message = format!("request error: bad status code - {status}");
-        return Err(wrong(message));
+        return Err(invalid_response_error(message));
     }
     let value = decode(answer.text()?)?;
-    serde_json::from_value(value).map_err(|e| wrong(format!("cannot read the answer: {e}")))
+    serde_json::from_value(value)
+        .map_err(|e| invalid_response_error(format!("cannot read the answer: {e}")))
 }
 
-fn encode(method: &str, params: &[Param<'_>]) -> String {
+fn encode(method: &str, params: &[XmlRpcParam<'_>]) -> String {
     let int = |number: &i64| format!("<value><int>{number}</int></value>");
     let mut body = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?><methodCall><methodName>{method}</methodName>\
@@ -53,9 +54,11 @@ fn encode(method: &str, params: &[Param<'_>]) -> String {
     );
     for param in params {
         let value = match param {
-            Param::Text(text) => format!("<value><string>{}</string></value>", escape(text)),
-            Param::Number(number) => int(number),
-            Param::Numbers(numbers) => {
+            XmlRpcParam::Text(text) => {
+                format!("<value><string>{}</string></value>", escape_text(text))
+            }
+            XmlRpcParam::Number(number) => int(number),
+            XmlRpcParam::Numbers(numbers) => {
                 let items: String = numbers.iter().map(int).collect();
                 format!("<value><array><data>{items}</data></array></value>")
             }
@@ -65,7 +68,7 @@ fn encode(method: &str, params: &[Param<'_>]) -> String {
     body + "</params></methodCall>"
 }
 
-fn escape(text: &str) -> String {
+fn escape_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -82,48 +85,57 @@ fn escape(text: &str) -> String {
 pub(crate) fn decode(answer: &str) -> Result<Value, Error> {
     let document = parse(answer)?;
     let root = document.root_element();
-    if let Some(fault) = child(root, "fault").and_then(|fault| child(fault, "value")) {
-        let fault = value(fault, DEPTH_MAX)?;
-        return Err(wrong(format!(
+    if let Some(fault) = find_child(root, "fault").and_then(|fault| find_child(fault, "value")) {
+        let fault = decode_value(fault, DEPTH_MAX)?;
+        return Err(invalid_response_error(format!(
             "Fault({}): {}",
             fault["faultCode"],
             fault["faultString"].as_str().unwrap_or_default()
         )));
     }
-    let params = child(root, "params").and_then(|params| child(params, "param"));
-    match params.and_then(|param| child(param, "value")) {
-        Some(node) => value(node, DEPTH_MAX),
-        None => Err(wrong("cannot read the answer: no value in it")),
+    let params = find_child(root, "params").and_then(|params| find_child(params, "param"));
+    match params.and_then(|param| find_child(param, "value")) {
+        Some(node) => decode_value(node, DEPTH_MAX),
+        None => Err(invalid_response_error(
+            "cannot read the answer: no value in it",
+        )),
     }
 }
 
-fn value(node: Node<'_, '_>, depth_left: usize) -> Result<Value, Error> {
+fn decode_value(node: Node<'_, '_>, depth_left: usize) -> Result<Value, Error> {
     let Some(left) = depth_left.checked_sub(1) else {
-        return Err(wrong("cannot read the response: it is nested too deeply"));
+        return Err(invalid_response_error(
+            "cannot read the response: it is nested too deeply",
+        ));
     };
     // A value without a type element is a string.
     let Some(kind) = node.children().find(Node::is_element) else {
         return Ok(node.text().unwrap_or_default().trim().into());
     };
     let inner = kind.text().unwrap_or_default();
-    let bad = || wrong(format!("cannot read the answer: not a number: {inner:?}"));
+    let bad = || invalid_response_error(format!("cannot read the answer: not a number: {inner:?}"));
     Ok(match kind.tag_name().name() {
         "int" | "i4" | "i8" => inner.trim().parse::<i64>().map_err(|_| bad())?.into(),
         "double" => inner.trim().parse::<f64>().map_err(|_| bad())?.into(),
         "boolean" => matches!(inner.trim(), "1" | "true").into(),
         "array" => {
-            let items = child(kind, "data");
-            let items = items.into_iter().flat_map(|data| children(data, "value"));
+            let items = find_child(kind, "data");
+            let items = items
+                .into_iter()
+                .flat_map(|data| find_children(data, "value"));
             items
-                .map(|item| value(item, left))
+                .map(|item| decode_value(item, left))
                 .collect::<Result<Vec<Value>, Error>>()?
                 .into()
         }
         "struct" => {
             let mut members = Map::new();
-            for member in children(kind, "member") {
-                if let Some(node) = child(member, "value") {
-                    members.insert(text(member, "name").to_owned(), value(node, left)?);
+            for member in find_children(kind, "member") {
+                if let Some(node) = find_child(member, "value") {
+                    members.insert(
+                        child_text(member, "name").to_owned(),
+                        decode_value(node, left)?,
+                    );
                 }
             }
             members.into()
@@ -136,16 +148,16 @@ fn value(node: Node<'_, '_>, depth_left: usize) -> Result<Value, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stub::damage;
+    use crate::stub::damage_bytes;
     use firn_model::env::sim::SimRng;
     use serde_json::json;
 
     #[test]
     fn call_holds_its_params_by_type() {
         let params = [
-            Param::Text("a<b&c"),
-            Param::Number(-1),
-            Param::Numbers(&[1, 2]),
+            XmlRpcParam::Text("a<b&c"),
+            XmlRpcParam::Number(-1),
+            XmlRpcParam::Numbers(&[1, 2]),
         ];
         assert_eq!(
             encode("auth.login", &params),
@@ -205,8 +217,8 @@ mod tests {
         for seed in 0..3000 {
             let rng = SimRng::new(seed);
             let mut text = whole.as_bytes().to_vec();
-            for _ in 0..=rng.below(4) {
-                damage(&mut text, &parts, &rng);
+            for _ in 0..=rng.next_below(4) {
+                damage_bytes(&mut text, &parts, &rng);
             }
             println!("seed {seed}");
             if let Ok(value) = decode(&String::from_utf8_lossy(&text)) {

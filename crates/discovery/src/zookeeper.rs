@@ -17,14 +17,14 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use super::api::wrong;
+use super::api::invalid_response_error;
 use super::discover::Discover;
-use super::group::Group;
+use super::group::TargetGroup;
 use super::json::{self, answers};
-use super::meta::{Meta, host_port, sanitize};
-use super::published::Published;
+use super::meta::{MetaLabels, join_host_port, sanitize};
+use super::published::PublishedTargets;
 use firn_model::error::Error;
-use session::Session;
+use session::ZookeeperSession;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,10 +51,10 @@ pub enum ZookeeperMember {
 
 impl ZookeeperMember {
     /// Decodes the data of a node as a member. Returns `None` if it has another format.
-    fn read(self, path: &str, data: &[u8]) -> Option<Group> {
+    fn decode_member(self, path: &str, data: &[u8]) -> Option<TargetGroup> {
         Some(match self {
-            Self::Serverset => serverset(path, json::from_slice(data).ok()?),
-            Self::Nerve => nerve(path, json::from_slice(data).ok()?),
+            Self::Serverset => build_serverset_target(path, json::from_slice(data).ok()?),
+            Self::Nerve => build_nerve_target(path, json::from_slice(data).ok()?),
         })
     }
 }
@@ -74,21 +74,21 @@ pub struct ZookeeperSettings {
 }
 
 answers! {
-    struct Serverset {
+    struct ServersetMember {
         #[serde(rename = "serviceEndpoint")]
-        service: Endpoint,
+        service: ServersetEndpoint,
         #[serde(rename = "additionalEndpoints")]
-        additional: BTreeMap<String, Endpoint>,
+        additional: BTreeMap<String, ServersetEndpoint>,
         status: String,
         shard: i64,
     }
 
-    struct Endpoint {
+    struct ServersetEndpoint {
         host: String,
         port: i64,
     }
 
-    struct Nerve {
+    struct NerveMember {
         host: String,
         port: i64,
         name: String,
@@ -97,30 +97,30 @@ answers! {
 
 /// A node whose data and children have been read.
 #[derive(Debug, Default)]
-struct Node {
+struct ZookeeperNode {
     /// Target of the member in the node's data, if it contains one.
-    member: Option<Group>,
+    member: Option<TargetGroup>,
     children: Vec<String>,
 }
 
 /// The nodes below one configured path, including the path itself.
 #[derive(Debug, Default)]
-struct Tree {
-    nodes: BTreeMap<String, Node>,
+struct ZookeeperTree {
+    nodes: BTreeMap<String, ZookeeperNode>,
 }
 
 /// Discovery that watches the paths of one config entry and publishes all members.
-pub(super) struct Watch {
+pub(super) struct ZookeeperDiscovery {
     settings: ZookeeperSettings,
     bytes_max: usize,
     retry: Duration,
     /// Number of servers used so far, which selects the next one.
     turn: usize,
     /// Trees by configured path.
-    trees: BTreeMap<String, Tree>,
+    trees: BTreeMap<String, ZookeeperTree>,
 }
 
-impl Watch {
+impl ZookeeperDiscovery {
     pub(super) fn new(settings: &ZookeeperSettings, bytes_max: u64) -> Self {
         Self {
             settings: settings.clone(),
@@ -132,7 +132,7 @@ impl Watch {
     }
 
     /// Returns the address of the next server, in turn, with the default port if it has none.
-    fn server(&mut self) -> String {
+    fn next_server(&mut self) -> String {
         let servers = &self.settings.servers;
         let server = servers.get(self.turn % servers.len().max(1));
         self.turn = self.turn.wrapping_add(1);
@@ -147,13 +147,13 @@ impl Watch {
     }
 
     /// Opens a session, reads all nodes and follows their changes until something fails.
-    async fn follow(&mut self, to: &Published) -> Result<(), Error> {
-        let server = self.server();
-        let mut session = Session::begin(&server, self.settings.timeout).await?;
+    async fn run_session(&mut self, to: &PublishedTargets) -> Result<(), Error> {
+        let server = self.next_server();
+        let mut session = ZookeeperSession::open_session(&server, self.settings.timeout).await?;
         let mut is_missing = false;
         for path in self.settings.paths.clone() {
-            let mut tree = Tree::default();
-            self.read(&mut session, &mut tree, &path).await?;
+            let mut tree = ZookeeperTree::default();
+            self.read_tree(&mut session, &mut tree, &path).await?;
             match tree.nodes.is_empty() {
                 true => {
                     is_missing = true;
@@ -162,32 +162,38 @@ impl Watch {
                 false => drop(self.trees.insert(path, tree)),
             }
         }
-        self.publish(to);
+        self.publish_members(to);
         // Reading a missing path sets no watch on it, so everything is read again after a pause.
         let end = is_missing.then(|| Instant::now() + self.retry);
         loop {
             let event = tokio::select! {
-                event = session.event() => event?,
-                () = until(end) => return Err(wrong("a path does not exist")),
+                event = session.next_event() => event?,
+                () = wait_until(end) => return Err(invalid_response_error("a path does not exist")),
             };
-            self.changed(&mut session, &event).await?;
-            self.publish(to);
+            self.reread_node(&mut session, &event).await?;
+            self.publish_members(to);
         }
     }
 
     /// Reads the node at `path` again, in each tree that contains it.
-    async fn changed(&mut self, session: &mut Session, path: &str) -> Result<(), Error> {
+    async fn reread_node(
+        &mut self,
+        session: &mut ZookeeperSession,
+        path: &str,
+    ) -> Result<(), Error> {
         for root in self.settings.paths.clone() {
             if !is_within(path, &root) {
                 continue;
             }
             let mut tree = self.trees.remove(&root).unwrap_or_default();
-            let read = self.read(session, &mut tree, path).await;
+            let read = self.read_tree(session, &mut tree, path).await;
             let is_gone = tree.nodes.is_empty();
             self.trees.insert(root, tree);
             read?;
             if is_gone {
-                return Err(wrong(format!("path {path} no longer exists")));
+                return Err(invalid_response_error(format!(
+                    "path {path} no longer exists"
+                )));
             }
         }
         Ok(())
@@ -195,12 +201,17 @@ impl Watch {
 
     /// Reads the node at `path`, and all nodes below it that the tree does not contain yet, into
     /// `tree`.
-    async fn read(&self, session: &mut Session, tree: &mut Tree, path: &str) -> Result<(), Error> {
+    async fn read_tree(
+        &self,
+        session: &mut ZookeeperSession,
+        tree: &mut ZookeeperTree,
+        path: &str,
+    ) -> Result<(), Error> {
         let mut unread = vec![path.to_owned()];
         let mut bytes = 0;
         while let Some(path) = unread.pop() {
-            let (data, children) = match session.data(&path).await? {
-                Some(data) => (data, session.children(&path).await?),
+            let (data, children) = match session.read_data(&path).await? {
+                Some(data) => (data, session.list_children(&path).await?),
                 None => (Vec::new(), None),
             };
             let Some(children) = children else {
@@ -212,18 +223,18 @@ impl Watch {
                 .children
                 .iter()
                 .filter(|child| !children.contains(child))
-                .map(|child| join(&path, child))
+                .map(|child| join_path(&path, child))
                 .collect();
-            known.member = self.settings.member.read(&path, &data);
+            known.member = self.settings.member.decode_member(&path, &data);
             known.children = children;
-            let below: Vec<String> = known.children.iter().map(|c| join(&path, c)).collect();
+            let below: Vec<String> = known.children.iter().map(|c| join_path(&path, c)).collect();
             gone.iter().for_each(|path| tree.remove(path));
             let unknown = below.into_iter().filter(|c| !tree.nodes.contains_key(c));
             unread.extend(unknown);
             bytes += data.len();
             let (nodes, bytes_max) = (tree.nodes.len() + unread.len(), self.bytes_max);
             if nodes > NODES_MAX || bytes > bytes_max {
-                return Err(wrong(format!(
+                return Err(invalid_response_error(format!(
                     "too much below {path}: {nodes} nodes, limit {NODES_MAX}, \
                      {bytes} bytes, limit {bytes_max}"
                 )));
@@ -232,13 +243,13 @@ impl Watch {
         Ok(())
     }
 
-    fn publish(&self, to: &Published) {
+    fn publish_members(&self, to: &PublishedTargets) {
         let nodes = self.trees.values().flat_map(|tree| tree.nodes.values());
         to.publish(nodes.filter_map(|node| node.member.clone()).collect());
     }
 }
 
-impl Tree {
+impl ZookeeperTree {
     /// Removes the node at `path` and all nodes below it.
     fn remove(&mut self, path: &str) {
         self.nodes.retain(|known, _| !is_within(known, path));
@@ -252,20 +263,20 @@ fn is_within(path: &str, root: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn join(path: &str, child: &str) -> String {
+fn join_path(path: &str, child: &str) -> String {
     format!("{}/{child}", path.trim_end_matches('/'))
 }
 
-async fn until(end: Option<Instant>) {
+async fn wait_until(end: Option<Instant>) {
     match end {
         Some(end) => sleep_until(end).await,
         None => std::future::pending().await,
     }
 }
 
-fn serverset(path: &str, member: Serverset) -> Group {
-    let mut meta = Meta::new("serverset");
-    let Endpoint { host, port } = &member.service;
+fn build_serverset_target(path: &str, member: ServersetMember) -> TargetGroup {
+    let mut meta = MetaLabels::new("serverset");
+    let ServersetEndpoint { host, port } = &member.service;
     meta.set("path", path);
     meta.set("endpoint_host", host);
     meta.set("endpoint_port", port.to_string());
@@ -276,22 +287,22 @@ fn serverset(path: &str, member: Serverset) -> Group {
     }
     meta.set("status", &member.status);
     meta.set("shard", member.shard.to_string());
-    meta.at(host_port(host, port))
+    meta.into_target(join_host_port(host, port))
 }
 
-fn nerve(path: &str, member: Nerve) -> Group {
-    let mut meta = Meta::new("nerve");
+fn build_nerve_target(path: &str, member: NerveMember) -> TargetGroup {
+    let mut meta = MetaLabels::new("nerve");
     meta.set("path", path);
     meta.set("endpoint_host", &member.host);
     meta.set("endpoint_port", member.port.to_string());
     meta.set("endpoint_name", &member.name);
-    meta.at(host_port(&member.host, member.port))
+    meta.into_target(join_host_port(&member.host, member.port))
 }
 
-impl Discover for Watch {
-    async fn run(mut self, to: Arc<Published>) {
+impl Discover for ZookeeperDiscovery {
+    async fn run(mut self, to: Arc<PublishedTargets>) {
         loop {
-            if let Err(e) = self.follow(&to).await {
+            if let Err(e) = self.run_session(&to).await {
                 warn!(
                     servers = self.settings.servers.join(","),
                     error = %e,

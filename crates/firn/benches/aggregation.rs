@@ -10,20 +10,23 @@
 //! the process per sample, bytes of state per source, and the time of a dashboard query on raw
 //! samples and on the results. There is no pass or fail.
 
-use firn_ingest::aggregation::{AggregationSpec, GroupSpec, Grouping, Op, RuleSpec, Start};
-use firn_ingest::{Admission, IngestLimits, Origin, Pipeline};
+use firn_ingest::aggregation::{
+    AggregationGroupSpec, AggregationGrouping, AggregationInputs, AggregationOp,
+    AggregationRuleSpec, AggregationSpec,
+};
+use firn_ingest::{IngestLimits, Pipeline, PushOrigin, WriteAdmission};
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::env::{Env, real};
-use firn_model::fingerprint::Seed;
+use firn_model::fingerprint::FingerprintSeed;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
-use firn_model::shares::Shares;
+use firn_model::shares::BudgetShares;
 use firn_model::tenant::TenantId;
-use firn_promql::{Context, EvalTime, Features, Options, query};
+use firn_promql::{EvalTime, Features, Options, QueryContext, query};
 use firn_storage::store::{Store, StoreOptions};
-use firn_wire::remote_write::{KEY_FORMAT, Version, encode};
+use firn_wire::remote_write::{KEY_FORMAT, RemoteWriteVersion, encode};
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -34,9 +37,9 @@ use std::time::Duration;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Origin of the bodies.
-const ORIGIN: Origin = Origin {
+const ORIGIN: PushOrigin = PushOrigin {
     address: None,
-    version: Version::V1,
+    version: RemoteWriteVersion::V1,
 };
 
 const INTERVAL_MS: i64 = 15_000;
@@ -53,11 +56,11 @@ enum Way {
 }
 
 fn spec(way: Way) -> AggregationSpec {
-    let rule = RuleSpec {
+    let rule = AggregationRuleSpec {
         record: "deployment:http_requests:total".into(),
         expr: "sum by (deployment) (http_requests_total)".into(),
-        op: Op::Sum,
-        grouping: Grouping::By(vec!["deployment".into()]),
+        op: AggregationOp::Sum,
+        grouping: AggregationGrouping::By(vec!["deployment".into()]),
         matchers: vec![
             Matcher::new("__name__", MatchOp::Equal, b"http_requests_total")
                 .expect("the matcher is valid"),
@@ -66,7 +69,7 @@ fn spec(way: Way) -> AggregationSpec {
         drops: way == Way::Dropped,
         kind: None,
     };
-    let group = GroupSpec {
+    let group = AggregationGroupSpec {
         name: "g".into(),
         interval_ms: INTERVAL_MS,
         delay_ms: INTERVAL_MS,
@@ -138,24 +141,24 @@ struct Run {
 
 impl Run {
     fn new(way: Way) -> Self {
-        let env = real::env().expect("threads can be started");
+        let env = real::system_env().expect("threads can be started");
         let dir = tempfile::tempdir().expect("a temporary folder");
         let options = StoreOptions {
             key_format: KEY_FORMAT,
             ..StoreOptions::new(dir.path())
         };
         let store = Store::open(env.clone(), options).expect("an empty folder opens");
-        let shares = Shares::of(4 << 30);
-        let limits = IngestLimits::of(&shares);
+        let shares = BudgetShares::from_limit(4 << 30);
+        let limits = IngestLimits::from_write_share(&shares);
         let memory = Budget::new("process", 4 << 30);
         let pipeline = Pipeline::new(store.clone(), env.clock.clone(), limits, &memory);
-        let start = Start {
-            seed: Seed([7, 7]),
+        let start = AggregationInputs {
+            seed: FingerprintSeed([7, 7]),
             sources_max: usize::MAX,
             kind_of: Arc::new(|_| None),
             journal: &[],
         };
-        let begun = pipeline.aggregate_by(&spec(way), start);
+        let begun = pipeline.configure_aggregation(&spec(way), start);
         begun.expect("an empty store takes a configuration");
         Self {
             env,
@@ -165,13 +168,13 @@ impl Run {
         }
     }
 
-    async fn admit(&self, body: &[u8]) -> Admission {
+    async fn admit(&self, body: &[u8]) -> WriteAdmission {
         let mut admission = self
             .pipeline
-            .admit(body.len())
+            .admit_body(body.len())
             .await
             .expect("there is room");
-        let prepared = self.pipeline.prepare(&mut admission, body).await;
+        let prepared = self.pipeline.prepare_body(&mut admission, body).await;
         prepared.expect("there is room");
         admission
     }
@@ -181,15 +184,15 @@ impl Run {
         let tenant = TenantId::anonymous();
         let pending = self
             .pipeline
-            .remote_write(&tenant, ORIGIN, body, admission, None);
+            .write_remote(&tenant, ORIGIN, body, admission, None);
         let outcome = pending.expect("the body is sound").wait();
         let outcome = outcome.expect("the disk takes everything");
         assert!(outcome.dropped.is_empty(), "{:?}", outcome.dropped);
     }
 
     fn query(&self, text: &str, end: i64) -> Duration {
-        let (budget, cancel) = (Budget::new("query", 2 << 30), Cancel::new());
-        let context = Context {
+        let (budget, cancel) = (Budget::new("query", 2 << 30), CancelToken::new());
+        let context = QueryContext {
             store: &*self.store,
             tenant: &TenantId::anonymous(),
             compute: &*self.env.compute,

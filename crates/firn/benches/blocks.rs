@@ -11,16 +11,18 @@
 
 use firn_mirror::fleet::{Fleet, FleetOptions, SERIES_PER_POD};
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::env::{Env, real};
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
 use firn_storage::block::{
-    Block, BlockCache, BlockId, BlockMeta, BlockWriter, Source, block_order,
+    Block, BlockCache, BlockId, BlockMeta, BlockSpec, BlockWriter, compare_block_order,
 };
-use firn_storage::ids::Slot;
-use firn_storage::page::{Columns, Family, LogSpan, Page, PageBuilder, Scratch};
+use firn_storage::ids::SeriesSlot;
+use firn_storage::page::{
+    HistogramFamilyHash, LogSpan, PageBuilder, PageDecodeScratch, PageReader, SampleColumns,
+};
 use std::convert::Infallible;
 use std::io::Write;
 use std::path::Path;
@@ -84,7 +86,7 @@ impl Samples {
     }
 
     /// The samples of a series.
-    fn fill(&self, series: usize, part: std::ops::Range<usize>, columns: &mut Columns) {
+    fn fill(&self, series: usize, part: std::ops::Range<usize>, columns: &mut SampleColumns) {
         columns.clear();
         let times = &self.times[series / SERIES_PER_POD];
         columns.times.extend_from_slice(&times[part.clone()]);
@@ -114,7 +116,7 @@ fn nanos(time: Duration, samples: usize) -> f64 {
 
 fn write(env: &Env, dir: &Path, samples: &Samples) -> BlockMeta {
     let id = BlockId::new(START_MS, 1);
-    let source = Source {
+    let source = BlockSpec {
         id,
         is_late: false,
         level: 1,
@@ -123,9 +125,9 @@ fn write(env: &Env, dir: &Path, samples: &Samples) -> BlockMeta {
     };
     let mut order: Vec<usize> = (0..samples.labels.len()).collect();
     let labels = |series: usize| samples.labels[series].as_ref();
-    order.sort_by(|a, b| block_order(labels(*a), labels(*b)));
+    order.sort_by(|a, b| compare_block_order(labels(*a), labels(*b)));
     let mut writer = BlockWriter::create(env, dir, source).expect("the folder can be made");
-    let mut columns = Columns::default();
+    let mut columns = SampleColumns::default();
     for series in order {
         samples.fill(series, 0..samples.values[series].len(), &mut columns);
         writer
@@ -138,7 +140,7 @@ fn write(env: &Env, dir: &Path, samples: &Samples) -> BlockMeta {
 /// Pages as the store seals them.
 fn seal(samples: &Samples) -> Vec<Vec<u8>> {
     let mut pages = Vec::new();
-    let mut columns = Columns::default();
+    let mut columns = SampleColumns::default();
     let all: Vec<usize> = (0..samples.labels.len()).collect();
     let length = samples.times[0].len();
     for start in (0..length).step_by(PAGE_SAMPLES) {
@@ -148,7 +150,7 @@ fn seal(samples: &Samples) -> Vec<Vec<u8>> {
                 let end = length.min(start + PAGE_SAMPLES);
                 samples.fill(*series, start..end, &mut columns);
                 let family = family(&samples.labels[*series]);
-                let pushed = builder.push(Slot(*series as u64), family, &columns);
+                let pushed = builder.push(SeriesSlot(*series as u64), family, &columns);
                 pushed.expect("no series is too long");
             }
             pages.extend(builder.finish());
@@ -157,16 +159,16 @@ fn seal(samples: &Samples) -> Vec<Vec<u8>> {
     pages
 }
 
-fn family(labels: &Labels) -> Option<Family> {
+fn family(labels: &Labels) -> Option<HistogramFamilyHash> {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     let others = labels.iter().filter(|(name, _)| *name != "le");
     others.for_each(|pair| pair.hash(&mut hasher));
-    (!labels.get("le").is_empty()).then(|| Family(hasher.finish()))
+    (!labels.get("le").is_empty()).then(|| HistogramFamilyHash(hasher.finish()))
 }
 
-fn read_pages(pages: &[Page]) -> usize {
-    let (mut scratch, mut columns) = (Scratch::default(), Columns::default());
+fn read_pages(pages: &[PageReader]) -> usize {
+    let (mut scratch, mut columns) = (PageDecodeScratch::default(), SampleColumns::default());
     let mut samples = 0;
     for page in pages {
         for index in 0..page.column_count() {
@@ -181,7 +183,7 @@ fn read_pages(pages: &[Page]) -> usize {
 }
 
 fn read_block(block: &Block) -> usize {
-    let (mut reader, mut columns) = (block.reader(), Columns::default());
+    let (mut reader, mut columns) = (block.reader(), SampleColumns::default());
     let mut samples = 0;
     for ordinal in 0..block.series_count() {
         columns.clear();
@@ -199,7 +201,7 @@ fn read_plain(block: &Block) -> usize {
     for ordinal in 0..block.series_count() {
         values.clear();
         let mut next = reader
-            .column(ordinal, TimeRange::ALL)
+            .find_first_part(ordinal, TimeRange::ALL)
             .expect("the block is sound");
         while let Some(column) = next {
             let times = reader.times(&column).expect("the block is sound");
@@ -208,7 +210,7 @@ fn read_plain(block: &Block) -> usize {
                 .read_plain(&column, wanted, &mut values)
                 .expect("the block is sound");
             next = reader
-                .next_part(&column, TimeRange::ALL)
+                .find_next_part(&column, TimeRange::ALL)
                 .expect("the block is sound");
         }
         samples += std::hint::black_box(&values).len();
@@ -300,9 +302,9 @@ fn report_lookups(out: &mut dyn Write, block: &Block) -> std::io::Result<()> {
         ),
     ];
     let budget = Budget::new("bench", usize::MAX);
-    let cancel = Cancel::new();
+    let cancel = CancelToken::new();
     for (what, matchers) in cases {
-        let mut memory = budget.hold();
+        let mut memory = budget.create_reservation();
         let look = || {
             block
                 .lookup(&matchers, &cancel, &mut memory)
@@ -316,7 +318,7 @@ fn report_lookups(out: &mut dyn Write, block: &Block) -> std::io::Result<()> {
             micros(time)
         )?;
     }
-    let mut memory = budget.hold();
+    let mut memory = budget.create_reservation();
     let narrow = [name("up"), matcher("namespace", Equal, "shop-3")];
     for (what, matchers) in [("all", &[][..]), ("up of a namespace", &narrow)] {
         let values = || {
@@ -346,7 +348,7 @@ fn report_lookups(out: &mut dyn Write, block: &Block) -> std::io::Result<()> {
     }
     let all: Vec<u32> = (0..block.series_count()).collect();
     let mut bytes = 0;
-    let labels = || block.labels(&all, &mut |_, labels| bytes += labels.as_bytes().len());
+    let labels = || block.read_labels(&all, &mut |_, labels| bytes += labels.as_bytes().len());
     let (time, labels) = best(3, labels);
     labels.expect("sound");
     writeln!(out, "labels {:>43.0} ns a series", nanos(time, all.len()))
@@ -368,12 +370,12 @@ fn report_cold(out: &mut dyn Write, env: &Env, dir: &Path) -> std::io::Result<()
         let cache = Arc::new(BlockCache::new(CACHE_BYTES));
         let block = Block::open(env, dir, &cache).expect("the block is sound");
         let opened = cache.read_bytes.get();
-        let mut memory = budget.hold();
+        let mut memory = budget.create_reservation();
         let found = block
-            .lookup(&matchers, &Cancel::new(), &mut memory)
+            .lookup(&matchers, &CancelToken::new(), &mut memory)
             .expect("sound");
         let looked = cache.read_bytes.get() - opened;
-        let (mut reader, mut columns) = (block.reader(), Columns::default());
+        let (mut reader, mut columns) = (block.reader(), SampleColumns::default());
         for ordinal in &found {
             reader
                 .read(*ordinal, TimeRange::ALL, &mut columns)
@@ -405,7 +407,7 @@ fn main() -> std::io::Result<()> {
     let samples = Samples::of(pods, length);
     let count = samples.count();
     writeln!(out, "{} series, {count} samples", samples.labels.len())?;
-    let env = real::env()?;
+    let env = real::system_env()?;
     let folder = tempfile::tempdir()?;
     let dir = folder.path().join("block");
     let (encode, meta) = best(3, || write(&env, &dir, &samples));
@@ -441,8 +443,8 @@ fn main() -> std::io::Result<()> {
         "read block, plain   {:>8.2} ns a sample",
         nanos(time, count)
     )?;
-    let open = |bytes: &Vec<u8>| Page::open(bytes.as_slice().into()).expect("sound");
-    let pages: Vec<Page> = sealed.iter().map(open).collect();
+    let open = |bytes: &Vec<u8>| PageReader::open(bytes.as_slice().into()).expect("sound");
+    let pages: Vec<PageReader> = sealed.iter().map(open).collect();
     let (time, _) = best(ROUNDS, || read_pages(&pages));
     writeln!(
         out,

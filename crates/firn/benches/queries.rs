@@ -16,15 +16,15 @@
 use firn_mirror::fleet::{Fleet, FleetOptions};
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
-use firn_model::env::sim::Inline;
-use firn_model::env::{Compute, Env, Job, Work, real, sim};
+use firn_model::env::sim::InlineCompute;
+use firn_model::env::{Compute, Env, Job, JobKind, real, sim};
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Append, AppendBounds, Select, SelectRequest};
 use firn_model::tenant::TenantId;
-use firn_promql::{Context, EvalTime, Features, Options, parser, query};
+use firn_promql::{EvalTime, Features, Options, QueryContext, parser, query};
 use firn_storage::store::{Store, StoreOptions};
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -115,14 +115,14 @@ struct Switched {
 impl Switched {
     fn compute(&self) -> &dyn Compute {
         match self.alone.load(Ordering::Relaxed) {
-            true => &Inline,
+            true => &InlineCompute,
             false => &*self.threads,
         }
     }
 }
 
 impl Compute for Switched {
-    fn spawn(&self, work: Work, job: Job) {
+    fn spawn(&self, work: JobKind, job: Job) {
         self.compute().spawn(work, job);
     }
 
@@ -141,18 +141,18 @@ struct Bench {
     store: Arc<Store>,
     tenant: TenantId,
     budget: Budget,
-    cancel: Cancel,
+    cancel: CancelToken,
 }
 
 impl Bench {
     fn new() -> Self {
-        let real = real::env().expect("threads can be started");
+        let real = real::system_env().expect("threads can be started");
         let compute = Arc::new(Switched {
             threads: real.compute.clone(),
             alone: AtomicBool::new(false),
         });
         let env = Env {
-            disk: sim::env(1).env.disk,
+            disk: sim::sim_env(1).env.disk,
             compute: compute.clone(),
             ..real
         };
@@ -163,7 +163,7 @@ impl Bench {
             store: store.expect("an empty disk holds nothing that is wrong"),
             tenant: TenantId::anonymous(),
             budget: Budget::new("query", 2 << 30),
-            cancel: Cancel::new(),
+            cancel: CancelToken::new(),
         }
     }
 
@@ -175,7 +175,7 @@ impl Bench {
             interval_ms: INTERVAL_MS,
             churn: None,
         });
-        let bounds = AppendBounds::until(i64::MAX);
+        let bounds = AppendBounds::up_to(i64::MAX);
         let mut batch = Batch::default();
         // With one thread, the store's maintenance is done when `tick` returns.
         self.compute.alone.store(true, Ordering::Relaxed);
@@ -248,7 +248,7 @@ impl Bench {
     }
 
     fn query(&self, text: &str) {
-        let context = Context {
+        let context = QueryContext {
             store: &*self.store,
             tenant: &self.tenant,
             compute: self.compute.compute(),
@@ -282,7 +282,7 @@ impl Bench {
             newest_only: false,
             cancel: &self.cancel,
             budget: &self.budget,
-            series: &SeriesLimit::none(),
+            series: &SeriesLimit::unlimited(),
             span: None,
         };
         let selection = self.store.select(request).expect("there is memory");

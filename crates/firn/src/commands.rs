@@ -29,7 +29,7 @@ use arguments::{NOT_UNDERSTOOD, feature_names, switch, warn_of_unknown_features}
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use firn_mirror::error::MirrorError;
-use firn_mirror::scenario::Stop;
+use firn_mirror::scenario::StopFlag;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use tokio::runtime::Builder;
@@ -113,7 +113,7 @@ fn compare(args: &[OsString]) -> ExitCode {
 fn scenario(args: &[OsString]) -> ExitCode {
     let firn = std::env::current_exe().unwrap_or_else(|_| "firn".into());
     let args = args.iter().cloned();
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     let passed = match stop_on_signals(&stop) {
         Ok(()) => firn_mirror::scenario::run(args, &firn, &stop, &mut std::io::stdout()),
         Err(e) => {
@@ -125,7 +125,7 @@ fn scenario(args: &[OsString]) -> ExitCode {
 }
 
 /// Sets `stop` when the process receives a signal to end. The thread lives as long as the process.
-fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
+fn stop_on_signals(stop: &StopFlag) -> std::io::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().build()?;
     let entered = runtime.enter();
     let mut signals = Signals::new()?;
@@ -180,7 +180,7 @@ fn refuse(error: &clap::Error, args: &[OsString]) -> ExitCode {
         _ => {
             let text = text.strip_prefix("error: ").unwrap_or(&text);
             let first = text.lines().next().unwrap_or_default();
-            console::err(&match flags::without_command(args) {
+            console::err(&match flags::suggest_serve_command(args) {
                 Some(meant) => format!("firn: {first}\n  flags of serve need the command: {meant}"),
                 None => format!("firn: {}", text.trim_end()),
             });

@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn snapshot_name_is_a_time_and_a_number() {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         sim.clock.set_ms(1_136_214_245_999);
         let name = snapshot_name(&sim.env);
         let (time, number) = name.split_once('-').unwrap();

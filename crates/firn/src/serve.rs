@@ -34,43 +34,43 @@ pub mod store_settings;
 
 use crate::console;
 use crate::process::descriptors::Descriptors;
-use crate::process::pressure::Pressure;
+use crate::process::pressure::MemoryPressure;
 use crate::process::{logs, memory, metrics, runtime};
 use crate::settings::Settings;
 use crate::settings::config::{self, Config, JobFeatures};
 use crate::settings::documentation;
 use crate::settings::flags::{self, CommandLine, Request};
-use crate::settings::retention::Retention;
+use crate::settings::retention::RetentionSettings;
 use crate::settings::web_config::WebConfigError;
 use crate::version;
-use address::{Page, announce};
-use agent::Unstored;
-use aggregating::Aggregating;
+use address::{ExternalUrlSource, announce};
+use agent::DiscardingStore;
+use aggregating::AggregationConfigurator;
 use error::ServeError;
-use firn_discovery::Lent;
-use firn_http_client::Places;
-use firn_ingest::scrape::Scraping;
+use firn_discovery::DiscoveryContext;
+use firn_http_client::ConnectionSlots;
+use firn_ingest::scrape::ScrapeManager;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::budget::Budget;
 use firn_model::env::{Env, real};
-use firn_model::shares::Shares;
+use firn_model::shares::BudgetShares;
 use firn_model::store::Append;
 use firn_model::trace::Tracer;
 use firn_server::ActiveQueries;
-use firn_server::App;
+use firn_server::ServerApp;
 use firn_server::parts::Provider;
 use firn_storage::data_dir::DataDir;
 use firn_storage::store::{Store, StoreOptions};
-use listen::Servers;
-use locks::{Locks, guarded};
+use listen::HttpServerTasks;
+use locks::{WebConfigHolder, wrap_server};
 use notify::{Notifier, NotifierFlags, NotifierSettings};
-use parts::Sources;
-use reading::Reading;
-use rules::{RuleFlags, Rules, Surroundings};
-use running::Running;
-use sending::{Duty, Sending};
-use signals::{Signals, Wish};
-use spans::Spans;
+use parts::AppPartsInputs;
+use reading::RemoteReadStore;
+use rules::{RuleDependencies, RuleFlags, RuleManager};
+use running::ActiveConfig;
+use sending::{RemoteWriteManager, SendingMode};
+use signals::{SignalEvent, Signals};
+use spans::SpanExportManager;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -101,7 +101,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
         }
         Err(e) => {
             console::err(&format!("firn: {e}"));
-            if let Some(hint) = e.hint() {
+            if let Some(hint) = e.suggest_alternative() {
                 console::err(&format!("  {hint}"));
             }
             return ExitCode::from(2);
@@ -119,7 +119,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
 fn serve(line: &CommandLine) -> Result<(), ServeError> {
     let settings = &line.settings;
     let config = match &settings.config_file {
-        Some(file) => config::load_with_rules(file, JobFeatures::of(settings))?,
+        Some(file) => config::load_with_rules(file, JobFeatures::from_command_line(settings))?,
         None => Config::built_in(),
     };
     logs::start(
@@ -130,7 +130,7 @@ fn serve(line: &CommandLine) -> Result<(), ServeError> {
     runtime::run(run_server(line, config)).map_err(ServeError::Threads)?
 }
 
-fn say_start(settings: &Settings, limit_bytes: usize, retention: &Retention) {
+fn log_start(settings: &Settings, limit_bytes: usize, retention: &RetentionSettings) {
     info!(
         version = env!("CARGO_PKG_VERSION"),
         memory_limit_bytes = limit_bytes,
@@ -142,10 +142,10 @@ fn say_start(settings: &Settings, limit_bytes: usize, retention: &Retention) {
 }
 
 /// Creates the tracer, which starts spans, and the exporter that sends them to the collector.
-fn begin_spans(env: &Env, config: &Config) -> (Arc<Tracer>, Arc<Spans>) {
+fn begin_spans(env: &Env, config: &Config) -> (Arc<Tracer>, Arc<SpanExportManager>) {
     let tracer = Tracer::new(env.clock.clone(), env.rng.clone());
-    let spans = Spans::new(tracer.clone());
-    spans.follow(config);
+    let spans = SpanExportManager::new(tracer.clone());
+    spans.apply_config(config);
     (tracer, Arc::new(spans))
 }
 
@@ -160,24 +160,24 @@ fn warn_of_ignored(line: &CommandLine, config: &Config) {
 
 async fn run_server(line: &CommandLine, config: Config) -> Result<(), ServeError> {
     let signals = Signals::new().map_err(ServeError::Signals)?;
-    let (node, dir) = Node::start((line, config), signals).await?;
+    let (node, dir) = StartingServer::start((line, config), signals).await?;
     node.run(dir).await
 }
 
 /// Parts that end with the process, in the order of their stop: sources of samples first, the store
 /// last.
-struct Stopping {
-    scraping: Arc<Scraping>,
-    rules: Arc<Rules>,
+struct ShutdownSequence {
+    scraping: Arc<ScrapeManager>,
+    rules: Arc<RuleManager>,
     notifier: Arc<Notifier>,
-    servers: Servers,
+    servers: HttpServerTasks,
     pipeline: Arc<Pipeline>,
-    sending: Arc<Sending>,
-    spans: Arc<Spans>,
+    sending: Arc<RemoteWriteManager>,
+    spans: Arc<SpanExportManager>,
     store: Arc<Store>,
 }
 
-impl Stopping {
+impl ShutdownSequence {
     /// Stops all parts. A second signal ends the process immediately.
     async fn stop_unless(self, mut signals: Signals) -> Result<(), ServeError> {
         let pipeline = self.pipeline.clone();
@@ -185,7 +185,7 @@ impl Stopping {
             closed = self.stop() => closed,
             () = signals.stop() => {
                 warn!("second signal: exiting immediately");
-                pipeline.finish();
+                pipeline.log_remaining_rejections();
                 Ok(())
             }
         }
@@ -203,16 +203,16 @@ impl Stopping {
             spans,
             store,
         } = self;
-        scraping.stop().await;
+        scraping.stop_all().await;
         rules.stop().await;
         notifier.stop().await;
         servers.stop().await;
         sending.stop().await;
         spans.stop().await;
-        pipeline.finish();
+        pipeline.log_remaining_rejections();
         let closed = spawn_blocking(move || {
             aggregating::finish(&pipeline);
-            metadata::keep(&pipeline, true);
+            metadata::store_if_due(&pipeline, true);
             store.close()
         });
         closed.await?.map_err(ServeError::Close)
@@ -221,19 +221,19 @@ impl Stopping {
 
 /// Parts that follow the configuration, in addition to the store and scraping, borrowed by the main
 /// loop.
-struct Following<'a> {
-    rules: &'a Rules,
+struct ConfigSubscribers<'a> {
+    rules: &'a RuleManager,
     notifier: &'a Notifier,
-    aggregating: &'a Arc<Aggregating>,
-    reading: &'a Reading,
+    aggregating: &'a Arc<AggregationConfigurator>,
+    reading: &'a RemoteReadStore,
 }
 
 /// Applies configurations in order, in a separate task, to the parts that may wait for the WAL or
 /// for a folder. The task ends when the returned set is dropped.
 fn follow_apart(
     mut configs: watch::Receiver<Arc<Config>>,
-    aggregating: Arc<Aggregating>,
-    sending: Arc<Sending>,
+    aggregating: Arc<AggregationConfigurator>,
+    sending: Arc<RemoteWriteManager>,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
@@ -241,9 +241,9 @@ fn follow_apart(
             let config = configs.borrow_and_update().clone();
             let (aggregating, sending) = (aggregating.clone(), sending.clone());
             let work = move || {
-                aggregating.follow(&config);
+                aggregating.apply_config(&config);
                 // `follow` logs its own errors and retries.
-                let _ = sending.follow(&config);
+                let _ = sending.apply_config(&config);
             };
             // The panic of the thread was logged by its hook.
             let _ = spawn_blocking(work).await;
@@ -253,15 +253,15 @@ fn follow_apart(
 }
 
 /// A server with open sockets and a locked data folder, before and while its store is open.
-struct Node {
+struct StartingServer {
     env: Env,
     memory: Budget,
-    pressure: Arc<Pressure>,
+    pressure: Arc<MemoryPressure>,
     /// Memory of the program itself in bytes, before it holds data.
     own_bytes: usize,
     options: StoreOptions,
     /// Provider of the retention in the active configuration, which changes with reloads.
-    retention: Provider<Retention>,
+    retention: Provider<RetentionSettings>,
     keeps_exemplars: bool,
     queries_max: usize,
     rule_flags: RuleFlags,
@@ -274,21 +274,21 @@ struct Node {
     /// aggregation.
     lookback: Duration,
     descriptors: Descriptors,
-    running: Arc<Running>,
+    running: Arc<ActiveConfig>,
     /// Interval of checks for a changed configuration, if they are enabled.
     reload_every: Option<Duration>,
-    app: App,
-    servers: Servers,
+    app: ServerApp,
+    servers: HttpServerTasks,
     signals: Signals,
     /// Exporter of spans, stopped at the end.
-    spans: Arc<Spans>,
+    spans: Arc<SpanExportManager>,
     /// The store, shared with the HTTP handlers and set once it is open.
     opened: Arc<OnceLock<Arc<Store>>>,
     /// Receiver of the requests to `/-/quit`.
     quitting: mpsc::Receiver<()>,
 }
 
-impl Node {
+impl StartingServer {
     /// Locks the data folder, then opens the sockets, so that clients only reach the process that
     /// owns the folder.
     async fn start(
@@ -297,23 +297,23 @@ impl Node {
     ) -> Result<(Self, DataDir), ServeError> {
         let settings = &line.settings;
         let limit_bytes = memory_limit(&config);
-        let shares = Shares::of(limit_bytes);
-        let retention = Retention::of(line, config.retention);
+        let shares = BudgetShares::from_limit(limit_bytes);
+        let retention = RetentionSettings::resolve_retention(line, config.retention);
         let options = store_options(settings, &config, retention.limits(), &shares);
-        say_start(settings, limit_bytes, &retention);
+        log_start(settings, limit_bytes, &retention);
         let descriptors = raise_descriptors(settings)?;
-        let env = real::env().map_err(ServeError::Threads)?;
+        let env = real::system_env().map_err(ServeError::Threads)?;
         retention.check_disk(&*env.disk, &settings.data_dir)?;
         let memory = Budget::new("process", limit_bytes);
-        let pressure = Arc::new(Pressure::new(limit_bytes));
+        let pressure = Arc::new(MemoryPressure::new(limit_bytes));
         let running = start_running(settings, config, &env)?;
-        let retention = retention_of(line, &running);
+        let retention = retention_provider(line, &running);
         let locks = Arc::new(open_locks(settings, &running, &env)?);
         let opened = Arc::new(OnceLock::new());
         // One pending request to quit is enough. A second one does not fit into the channel.
         let (quit, quitting) = mpsc::channel(1);
         let (tracer, spans) = begin_spans(&env, &running.config());
-        let parts = parts::build(Sources {
+        let parts = parts::build(AppPartsInputs {
             line,
             connections_max: descriptors.connections,
             running: running.clone(),
@@ -327,12 +327,12 @@ impl Node {
             store: opened.clone(),
             quit,
         })?;
-        let page = Page::of(&parts.web, &settings.external_url);
-        let app = App::new(parts);
-        locks.follow(&guarded(&app));
+        let page = ExternalUrlSource::from_external_url(&parts.web, &settings.external_url);
+        let app = ServerApp::new(parts);
+        locks.follow_config(&wrap_server(&app));
         running.tell_of_reloads(&app);
         let dir = take_folder(&env, &options).await?;
-        let servers = Servers::start(&settings.listen, &locks, &app).await?;
+        let servers = HttpServerTasks::start(&settings.listen, &locks, &app).await?;
         let node = Self {
             url: page.url(&locks, servers.first),
             env,
@@ -343,8 +343,8 @@ impl Node {
             retention,
             keeps_exemplars: keeps_exemplars(settings),
             queries_max: settings.query_concurrency,
-            rule_flags: RuleFlags::of(settings),
-            notifier_flags: NotifierFlags::of(settings),
+            rule_flags: RuleFlags::from_command_line(settings),
+            notifier_flags: NotifierFlags::from_command_line(settings),
             external_url: settings.external_url.clone(),
             lookback: settings.lookback,
             descriptors,
@@ -372,24 +372,24 @@ impl Node {
         let _ = self.opened.set(store.clone());
         let pipeline = Arc::new(self.pipeline(&store));
         let sending = self.begin_sending(&pipeline).await?;
-        let places = Places::new(self.descriptors.fetches);
-        let scraping = Arc::new(Scraping::new(
+        let places = ConnectionSlots::new(self.descriptors.fetches);
+        let scraping = Arc::new(ScrapeManager::new(
             pipeline.clone(),
             (self.env.clock.clone(), self.tracer()),
             &self.memory,
             places.clone(),
             config::read_groups,
         ));
-        metadata::teach(&store, &sending, &pipeline, &scraping);
+        metadata::set_metadata_sources(&store, &sending, &pipeline, &scraping);
         let aggregating = self.begin_aggregation(&store, &pipeline, &scraping).await?;
         if !self.running.is_built_in() {
             scraping::apply(&scraping, &self.running.config());
         }
         let active = self.open_active_queries().await?;
-        let notifier = Arc::new(self.notifier(places, scraping.lent()));
+        let notifier = Arc::new(self.notifier(places, scraping.discovery_context()));
         let rules = Arc::new(self.open_rules(&pipeline, &notifier).await);
         let reading = Arc::new(self.begin_reading(&store));
-        self.app.open(backend::backend(backend::Parts {
+        self.app.open(backend::backend(backend::BackendParts {
             env: self.env.clone(),
             store: store.clone(),
             pipeline: pipeline.clone(),
@@ -403,11 +403,11 @@ impl Node {
             active,
         }));
         announce(&self.url);
-        rules.follow(self.running.subscribe()).await;
+        rules.follow_config(self.running.subscribe()).await;
         if self.running.is_built_in() {
             scraping::start_itself(&scraping, &self.app, self.servers.first_port());
         }
-        let following = Following {
+        let following = ConfigSubscribers {
             rules: &rules,
             notifier: &notifier,
             aggregating: &aggregating,
@@ -419,7 +419,7 @@ impl Node {
         drop(apart);
         info!("stop");
         let signals = self.signals;
-        let stopping = Stopping {
+        let stopping = ShutdownSequence {
             scraping,
             rules,
             notifier,
@@ -436,19 +436,19 @@ impl Node {
     fn pipeline(&self, store: &Arc<Store>) -> Pipeline {
         let features = self.running.features();
         let into: Arc<dyn Append> = match features.is_agent {
-            true => Arc::new(Unstored),
+            true => Arc::new(DiscardingStore),
             false => store.clone(),
         };
         let pipeline = Pipeline::new(
             into,
             self.env.clock.clone(),
-            IngestLimits::of(&Shares::of(self.memory.limit_bytes())),
+            IngestLimits::from_write_share(&BudgetShares::from_limit(self.memory.limit_bytes())),
             &self.memory,
         )
-        .labelling_types(features.type_and_unit_labels)
-        .making_zeros(features.start_times.make_zeros)
-        .taking_otlp(features.deltas, self.lookback);
-        pipeline.translate_by(self.running.config().otlp.clone());
+        .with_type_labels(features.type_and_unit_labels)
+        .with_zero_samples(features.start_times.make_zeros)
+        .with_otlp_settings(features.deltas, self.lookback);
+        pipeline.set_translation(self.running.config().otlp.clone());
         pipeline
     }
 
@@ -458,18 +458,21 @@ impl Node {
 
     /// Starts remote write. No sample is stored before this, so that every sample is queued for the
     /// receivers.
-    async fn begin_sending(&self, pipeline: &Pipeline) -> Result<Arc<Sending>, ServeError> {
+    async fn begin_sending(
+        &self,
+        pipeline: &Pipeline,
+    ) -> Result<Arc<RemoteWriteManager>, ServeError> {
         let own = (self.env.clone(), self.tracer());
         let (dir, limits) = (&self.options.dir, pipeline.limits().wire);
         let (is_agent, app) = (self.running.features().is_agent, self.app.clone());
-        let duty = Duty {
+        let duty = SendingMode {
             is_agent,
             tell: Box::new(move |is_good| app.note_sending(is_good)),
         };
-        let sending = Arc::new(Sending::new(own, dir, limits, duty));
-        pipeline.send_on(sending.clone());
+        let sending = Arc::new(RemoteWriteManager::new(own, dir, limits, duty));
+        pipeline.set_receiver_queue(sending.clone());
         let (begun, config) = (sending.clone(), self.running.config());
-        let followed = spawn_blocking(move || begun.follow(&config)).await?;
+        let followed = spawn_blocking(move || begun.apply_config(&config)).await?;
         match followed {
             // An agent stores samples nowhere else.
             Err(e) if is_agent => Err(ServeError::Sending(e)),
@@ -479,11 +482,11 @@ impl Node {
     }
 
     /// Creates the reader of the local store and of the remote servers in the config.
-    fn begin_reading(&self, store: &Arc<Store>) -> Reading {
+    fn begin_reading(&self, store: &Arc<Store>) -> RemoteReadStore {
         let of_blocks = store.clone();
         let since = Box::new(move || of_blocks.first_block_ms());
-        let reading = Reading::new(store.clone(), since, self.env.clock.clone());
-        reading.follow(&self.running.config());
+        let reading = RemoteReadStore::new(store.clone(), since, self.env.clock.clone());
+        reading.apply_config(&self.running.config());
         reading
     }
 
@@ -492,20 +495,20 @@ impl Node {
         &self,
         store: &Arc<Store>,
         pipeline: &Arc<Pipeline>,
-        scraping: &Arc<Scraping>,
-    ) -> Result<Arc<Aggregating>, ServeError> {
+        scraping: &Arc<ScrapeManager>,
+    ) -> Result<Arc<AggregationConfigurator>, ServeError> {
         let sources_max = self.options.series_max;
         let (env, lookback) = (self.env.clone(), self.lookback);
         let (pipeline, of_metadata) = (pipeline.clone(), pipeline.clone());
-        let aggregating = Aggregating::new(pipeline, store, env, lookback, sources_max);
-        aggregating.ask(scraping);
+        let aggregating = AggregationConfigurator::new(pipeline, store, env, lookback, sources_max);
+        aggregating.set_targets(scraping);
         let aggregating = Arc::new(aggregating);
         let (begun, config) = (aggregating.clone(), self.running.config());
         let (env, dir) = (self.env.clone(), self.options.dir.clone());
         spawn_blocking(move || {
             // The type of a metric determines its aggregation.
             metadata::open(&of_metadata, &env, &dir);
-            begun.follow(&config);
+            begun.apply_config(&config);
         })
         .await?;
         Ok(aggregating)
@@ -520,7 +523,7 @@ impl Node {
     }
 
     /// Creates the notifier, which sends alerts to the Alertmanagers of the config.
-    fn notifier(&self, places: Places, lent: Lent) -> Notifier {
+    fn notifier(&self, places: ConnectionSlots, lent: DiscoveryContext) -> Notifier {
         let notifier = Notifier::new(NotifierSettings {
             flags: self.notifier_flags,
             external_url: self.outside_url(),
@@ -538,43 +541,43 @@ impl Node {
 
     /// Opens the state of rules. No rule runs yet, because rules query the server, which must be
     /// ready first.
-    async fn open_rules(&self, pipeline: &Arc<Pipeline>, notifier: &Arc<Notifier>) -> Rules {
+    async fn open_rules(&self, pipeline: &Arc<Pipeline>, notifier: &Arc<Notifier>) -> RuleManager {
         let notifier = notifier.clone();
-        let around = Surroundings {
+        let around = RuleDependencies {
             app: self.app.clone(),
             pipeline: pipeline.clone(),
             env: self.env.clone(),
             notify: Arc::new(move |expression, alerts| notifier.send(&alerts, expression)),
             external_url: self.outside_url(),
         };
-        Rules::open(around, self.rule_flags, &self.options.dir).await
+        RuleManager::open(around, self.rule_flags, &self.options.dir).await
     }
 
     /// Runs periodic work until a signal or a request ends the process.
     async fn serve(
         &mut self,
         mut configs: watch::Receiver<Arc<Config>>,
-        (store, pipeline, scraping): (&Arc<Store>, &Arc<Pipeline>, &Scraping),
-        following: &Following<'_>,
+        (store, pipeline, scraping): (&Arc<Store>, &Arc<Pipeline>, &ScrapeManager),
+        following: &ConfigSubscribers<'_>,
     ) -> Result<(), ServeError> {
         let mut retention = (self.retention)();
         let mut tick = tokio::time::interval(TICK);
         let mut looking = tokio::time::interval(self.reload_every.unwrap_or(TICK).max(TICK));
-        let mut held = self.memory.hold();
+        let mut held = self.memory.create_reservation();
         loop {
             tokio::select! {
                 _ = tick.tick() => {
                     store.tick();
-                    pipeline.tick();
+                    pipeline.log_due_rejections();
                     following.rules.tick();
                     let pressure = self.pressure.clone();
                     // A check that returns much memory to the system takes tenths of a second.
                     let aggregating = Arc::clone(following.aggregating);
                     let of_metadata = pipeline.clone();
                     spawn_blocking(move || {
-                        pressure.look();
+                        pressure.update_decay_time();
                         aggregating.apply();
-                        metadata::keep(&of_metadata, false);
+                        metadata::store_if_due(&of_metadata, false);
                     });
                     let state = pipeline.aggregation_bytes() + pipeline.deltas_bytes();
                     held.set(self.own_bytes + store.memory_bytes() + state);
@@ -584,11 +587,11 @@ impl Node {
                 Ok(()) = configs.changed() => {
                     let config = configs.borrow_and_update().clone();
                     self.keep_by_config(&mut retention, store);
-                    self.follow(&config, (store, pipeline, scraping), following);
+                    self.apply_config(&config, (store, pipeline, scraping), following);
                 }
                 wish = self.signals.next() => match wish {
-                    Wish::Stop => return Ok(()),
-                    Wish::Reload => {
+                    SignalEvent::Stop => return Ok(()),
+                    SignalEvent::Reload => {
                         let running = self.running.clone();
                         // `reload` logs its own errors.
                         let _ = spawn_blocking(move || running.reload()).await?;
@@ -599,22 +602,22 @@ impl Node {
     }
 
     /// Applies a new configuration to all parts that follow it.
-    fn follow(
+    fn apply_config(
         &self,
         config: &Arc<Config>,
-        (store, pipeline, scraping): (&Arc<Store>, &Arc<Pipeline>, &Scraping),
-        following: &Following<'_>,
+        (store, pipeline, scraping): (&Arc<Store>, &Arc<Pipeline>, &ScrapeManager),
+        following: &ConfigSubscribers<'_>,
     ) {
         if self.keeps_exemplars {
             store.set_exemplars_max(config.exemplars_max);
         }
         store.set_late_window_ms(late_window_ms(config));
-        pipeline.translate_by(config.otlp.clone());
+        pipeline.set_translation(config.otlp.clone());
         scraping::apply(scraping, config);
         let notifier = following.notifier;
         notifier.apply(&config.alerting, &config.external_labels);
-        following.reading.follow(config);
-        self.spans.follow(config);
+        following.reading.apply_config(config);
+        self.spans.apply_config(config);
     }
 
     /// Reloads the configuration if it changed, on a thread for blocking work.
@@ -625,7 +628,7 @@ impl Node {
 
     /// Applies the retention of a new configuration to the store, if it differs from the `known`
     /// one.
-    fn keep_by_config(&self, known: &mut Retention, store: &Store) {
+    fn keep_by_config(&self, known: &mut RetentionSettings, store: &Store) {
         let retention = (self.retention)();
         if std::mem::replace(known, retention) == retention {
             return;
@@ -647,10 +650,12 @@ fn start_running(
     settings: &Settings,
     config: Config,
     env: &Env,
-) -> Result<Arc<Running>, ServeError> {
+) -> Result<Arc<ActiveConfig>, ServeError> {
     let (file, clock) = (settings.config_file.clone(), env.clock.clone());
-    let features = JobFeatures::of(settings);
-    Ok(Arc::new(Running::start(file, features, config, clock)?))
+    let features = JobFeatures::from_command_line(settings);
+    Ok(Arc::new(ActiveConfig::start(
+        file, features, config, clock,
+    )?))
 }
 
 fn memory_limit(config: &Config) -> usize {
@@ -659,17 +664,20 @@ fn memory_limit(config: &Config) -> usize {
 
 fn open_locks(
     settings: &Settings,
-    running: &Arc<Running>,
+    running: &Arc<ActiveConfig>,
     env: &Env,
-) -> Result<Locks, WebConfigError> {
+) -> Result<WebConfigHolder, WebConfigError> {
     let (file, now) = (settings.web_config_file.as_deref(), running.clone());
-    Locks::open(file, Box::new(move || now.config()), env.clock.clone())
+    WebConfigHolder::open(file, Box::new(move || now.config()), env.clock.clone())
 }
 
 /// Returns a provider of the retention in the active configuration.
-fn retention_of(line: &CommandLine, running: &Arc<Running>) -> Provider<Retention> {
+fn retention_provider(
+    line: &CommandLine,
+    running: &Arc<ActiveConfig>,
+) -> Provider<RetentionSettings> {
     let (line, running) = (line.clone(), running.clone());
-    Arc::new(move || Retention::of(&line, running.config().retention))
+    Arc::new(move || RetentionSettings::resolve_retention(&line, running.config().retention))
 }
 
 /// Raises the limit of open files and logs it. Warns if it is lower than the configured number of

@@ -10,7 +10,7 @@ pub mod listen_address;
 pub mod retention;
 pub mod web_config;
 
-use firn_wire::remote_write::Version;
+use firn_wire::remote_write::RemoteWriteVersion;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub struct Settings {
     pub page_title: String,
     /// `--web.remote-write-receiver.accepted-protobuf-messages`: remote-write versions that the
     /// server accepts from senders.
-    pub write_versions: Vec<Version>,
+    pub write_versions: Vec<RemoteWriteVersion>,
     /// `--storage.tsdb.retention.time`: retention time, if the flag is set. A section of the config
     /// takes precedence.
     pub retention_time: Option<Duration>,
@@ -134,12 +134,12 @@ pub struct Settings {
 impl Settings {
     /// Returns the interval of checks for a changed configuration, if they are enabled.
     pub fn reload_every(&self) -> Option<Duration> {
-        self.reloads_by_itself().then_some(self.reload_interval)
+        self.has_auto_reload().then_some(self.reload_interval)
     }
 
     /// Returns whether changed files are reloaded, enabled by the flag or by the older feature
     /// name.
-    pub fn reloads_by_itself(&self) -> bool {
+    pub fn has_auto_reload(&self) -> bool {
         self.reloads_by_itself || self.features.iter().any(|name| name == AUTO_RELOAD)
     }
 }

@@ -39,11 +39,11 @@ pub fn sign(
     if !key_id.is_empty() {
         head["kid"] = key_id.into();
     }
-    signed(&head, claims, &private_key::of_pem(pem, "")?, padding)
+    sign_jwt(&head, claims, &private_key::decode_pem(pem, "")?, padding)
 }
 
 /// Encodes `claims` with the header `head` as a JSON web token, signed by `key`.
-pub fn signed(
+pub fn sign_jwt(
     head: &Value,
     claims: &Value,
     key: &RsaKeyPair,
@@ -52,12 +52,12 @@ pub fn signed(
     let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
     let (head, body) = (head.to_string(), claims.to_string());
     let text = format!("{}.{}", encode(head.as_bytes()), encode(body.as_bytes()));
-    let signature = signature(text.as_bytes(), key, padding)?;
+    let signature = sign_rsa(text.as_bytes(), key, padding)?;
     Ok(format!("{text}.{}", encode(&signature)))
 }
 
 /// Returns the RSA signature of `text` by `key`, with the given padding and hash.
-pub fn signature(
+pub fn sign_rsa(
     text: &[u8],
     key: &RsaKeyPair,
     padding: &'static dyn RsaEncoding,

@@ -1,13 +1,13 @@
 //! Credentials: builds `Authorization` headers from secrets, and requests OAuth 2.0 tokens.
 
 use super::assertion::sign;
-use super::body::{self, Body, BodyLimit};
-use super::exec::ExecTokens;
-use super::places::Places;
+use super::body::{self, BodyLimit, DecodedBody};
+use super::exec::ExecTokenCache;
+use super::places::ConnectionSlots;
 use super::pool::ResponseBody;
-use super::redirect::{Hop, REQUESTS_MAX};
+use super::redirect::{REQUESTS_MAX, RedirectHop};
 use super::secret::reveal_optional;
-use super::settings::{Assertion, Auth, OAuth2Settings};
+use super::settings::{AssertionSettings, AuthMethod, OAuth2Settings};
 use super::transport::Transport;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -54,47 +54,51 @@ fn form_encode_bytes(bytes: &[u8]) -> String {
 
 /// Builds the `Authorization` header of requests and caches the tokens that this needs.
 #[derive(Debug)]
-pub(super) struct Authorizer {
-    auth: Auth,
-    tokens: Option<Tokens>,
-    of_program: ExecTokens,
+pub(super) struct RequestAuthorizer {
+    auth: AuthMethod,
+    tokens: Option<OAuth2TokenCache>,
+    of_program: ExecTokenCache,
 }
 
-impl Authorizer {
-    pub(super) fn new(auth: &Auth) -> Self {
+impl RequestAuthorizer {
+    pub(super) fn new(auth: &AuthMethod) -> Self {
         let tokens = match auth {
-            Auth::OAuth2(settings) => Some(Tokens::new(settings)),
+            AuthMethod::OAuth2(settings) => Some(OAuth2TokenCache::new(settings)),
             _ => None,
         };
         Self {
             auth: auth.clone(),
             tokens,
-            of_program: ExecTokens::default(),
+            of_program: ExecTokenCache::default(),
         }
     }
 
     /// Returns the header, or `None` without authentication. Secrets are read each time, so that
     /// changed files take effect.
-    pub(super) async fn header(&self) -> Result<Option<HeaderValue>, Error> {
+    pub(super) async fn authorization_header(&self) -> Result<Option<HeaderValue>, Error> {
         let value = match &self.auth {
-            Auth::None => return Ok(None),
-            Auth::Basic { username, password } => {
+            AuthMethod::None => return Ok(None),
+            AuthMethod::Basic { username, password } => {
                 let user = reveal_optional(username, "basic auth username").await?;
                 let password = reveal_optional(password, "basic auth password").await?;
-                basic(&user, &password).into_bytes()
+                encode_basic(&user, &password).into_bytes()
             }
-            Auth::Credentials {
+            AuthMethod::Credentials {
                 scheme,
                 credentials,
             } => {
                 let credentials = reveal_optional(credentials, "authorization credentials").await?;
                 [scheme.as_bytes(), b" ", &credentials].concat()
             }
-            Auth::OAuth2(settings) => match &self.tokens {
-                Some(tokens) => tokens.header(settings).await?.into_bytes(),
+            AuthMethod::OAuth2(settings) => match &self.tokens {
+                Some(tokens) => tokens.authorization_header(settings).await?.into_bytes(),
                 None => return Ok(None),
             },
-            Auth::Exec(settings) => self.of_program.header(settings).await?.into_bytes(),
+            AuthMethod::Exec(settings) => self
+                .of_program
+                .authorization_header(settings)
+                .await?
+                .into_bytes(),
         };
         let mut value = HeaderValue::from_bytes(value.trim_ascii_end())
             .map_err(|_| Error::unavailable("credentials are not fit for a header"))?;
@@ -104,31 +108,31 @@ impl Authorizer {
 }
 
 /// Returns the `Authorization` header for the `user:password` of a URL, which are percent-encoded.
-pub(super) fn basic_of_url(user: &str) -> Result<HeaderValue, Error> {
+pub(super) fn basic_header_from_url(user: &str) -> Result<HeaderValue, Error> {
     let (user, password) = user.split_once(':').unwrap_or((user, ""));
     let decode = |text| percent_decode_str(text).collect::<Vec<u8>>();
-    let text = basic(&decode(user), &decode(password));
+    let text = encode_basic(&decode(user), &decode(password));
     HeaderValue::from_str(&text)
         .map_err(|_| Error::unavailable("credentials are not fit for a header"))
 }
 
-fn basic(user: &[u8], password: &[u8]) -> String {
+fn encode_basic(user: &[u8], password: &[u8]) -> String {
     let pair = [user, b":", password].concat();
     format!("Basic {}", BASE64_STANDARD.encode(pair))
 }
 
 /// How a client authenticates to a token server: with a secret or a signed assertion.
 #[derive(Clone, Copy)]
-enum Proof<'p> {
+enum OAuth2ClientAuth<'p> {
     SecretInHeader(&'p [u8]),
     SecretInForm(&'p [u8]),
     Statement(&'p str),
 }
 
 /// Builds and signs the client assertion. Claims in the config replace the standard ones.
-fn statement(
+fn sign_client_assertion(
     settings: &OAuth2Settings,
-    assertion: &Assertion,
+    assertion: &AssertionSettings,
     key: &[u8],
 ) -> Result<String, String> {
     let or = |text: &str, other: &str| match text {
@@ -157,7 +161,7 @@ fn statement(
 
 /// A token, with the secret and the expiry that limit its use.
 #[derive(Debug)]
-struct Token {
+struct AccessToken {
     header: String,
     /// Secret with which the token was requested. A changed secret invalidates the token.
     secret: Vec<u8>,
@@ -166,14 +170,14 @@ struct Token {
 
 /// OAuth 2.0 tokens of one client, requested when needed; the latest one is cached.
 #[derive(Debug)]
-struct Tokens {
+struct OAuth2TokenCache {
     transport: Transport,
     /// Latest token. Locked while a token is requested, so that many targets share one request.
-    newest: Mutex<Option<Token>>,
+    newest: Mutex<Option<AccessToken>>,
 }
 
 #[derive(Deserialize)]
-struct TokenAnswer {
+struct TokenResponse {
     #[serde(default)]
     access_token: String,
     #[serde(default)]
@@ -181,15 +185,20 @@ struct TokenAnswer {
     expires_in: Option<f64>,
 }
 
-impl Tokens {
+impl OAuth2TokenCache {
     fn new(settings: &OAuth2Settings) -> Self {
         Self {
-            transport: Transport::new(&settings.tls, &settings.proxy, true, Places::unlimited()),
+            transport: Transport::new(
+                &settings.tls,
+                &settings.proxy,
+                true,
+                ConnectionSlots::unlimited(),
+            ),
             newest: Mutex::default(),
         }
     }
 
-    async fn header(&self, settings: &OAuth2Settings) -> Result<String, Error> {
+    async fn authorization_header(&self, settings: &OAuth2Settings) -> Result<String, Error> {
         let (secret, what) = match &settings.assertion {
             None => (&settings.client_secret, "oauth2 client secret"),
             Some(assertion) => (&assertion.key, "oauth2 client certificate key"),
@@ -202,20 +211,25 @@ impl Tokens {
         {
             return Ok(token.header.clone());
         }
-        let token = self.buy(settings, secret).await?;
+        let token = self.request_new_token(settings, secret).await?;
         let header = token.header.clone();
         *newest = Some(token);
         Ok(header)
     }
 
-    async fn buy(&self, settings: &OAuth2Settings, secret: Vec<u8>) -> Result<Token, Error> {
+    async fn request_new_token(
+        &self,
+        settings: &OAuth2Settings,
+        secret: Vec<u8>,
+    ) -> Result<AccessToken, Error> {
         let (status, body) = match &settings.assertion {
-            None => self.ask_with_secret(settings, &secret).await?,
+            None => self.request_token_with_secret(settings, &secret).await?,
             Some(assertion) => {
-                let statement = statement(settings, assertion, &secret);
+                let statement = sign_client_assertion(settings, assertion, &secret);
                 let statement =
                     statement.map_err(|e| Error::unavailable(format!("oauth2: {e}")))?;
-                self.ask(settings, Proof::Statement(&statement)).await?
+                self.request_token(settings, OAuth2ClientAuth::Statement(&statement))
+                    .await?
             }
         };
         let wrong =
@@ -223,7 +237,7 @@ impl Tokens {
         if !status.is_success() {
             return Err(wrong(format!("server returned HTTP status {status}")));
         }
-        let answer: TokenAnswer =
+        let answer: TokenResponse =
             serde_json::from_slice(&body).map_err(|e| wrong(e.to_string()))?;
         if answer.access_token.is_empty() {
             return Err(wrong("server response missing access_token".into()));
@@ -238,7 +252,7 @@ impl Tokens {
             .expires_in
             .filter(|seconds| *seconds > 0.0)
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        Ok(Token {
+        Ok(AccessToken {
             header: format!("{kind} {}", answer.access_token),
             secret,
             end: life
@@ -248,23 +262,27 @@ impl Tokens {
 
     /// Requests a token with the secret in the `Authorization` header and, if the server rejects
     /// that, in the form. Servers differ in the supported method.
-    async fn ask_with_secret(
+    async fn request_token_with_secret(
         &self,
         settings: &OAuth2Settings,
         secret: &[u8],
     ) -> Result<(StatusCode, Vec<u8>), Error> {
-        match self.ask(settings, Proof::SecretInHeader(secret)).await? {
+        match self
+            .request_token(settings, OAuth2ClientAuth::SecretInHeader(secret))
+            .await?
+        {
             (status, _) if !status.is_success() => {
-                self.ask(settings, Proof::SecretInForm(secret)).await
+                self.request_token(settings, OAuth2ClientAuth::SecretInForm(secret))
+                    .await
             }
             answer => Ok(answer),
         }
     }
 
-    async fn ask(
+    async fn request_token(
         &self,
         settings: &OAuth2Settings,
-        proof: Proof<'_>,
+        proof: OAuth2ClientAuth<'_>,
     ) -> Result<(StatusCode, Vec<u8>), Error> {
         let failed = |e: String| {
             Error::unavailable(format!(
@@ -273,7 +291,7 @@ impl Tokens {
             ))
         };
         let grant = match proof {
-            Proof::Statement(_) => JWT_BEARER,
+            OAuth2ClientAuth::Statement(_) => JWT_BEARER,
             _ => "client_credentials",
         };
         // A grant type in the config takes precedence, as in upstream.
@@ -289,16 +307,18 @@ impl Tokens {
         let form_type = HeaderValue::from_static("application/x-www-form-urlencoded");
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, form_type)]);
         match proof {
-            Proof::SecretInHeader(secret) => {
+            OAuth2ClientAuth::SecretInHeader(secret) => {
                 let (id, secret) = (form_encode(&settings.client_id), form_encode_bytes(secret));
-                let value = HeaderValue::from_str(&basic(id.as_bytes(), secret.as_bytes()));
+                let value = HeaderValue::from_str(&encode_basic(id.as_bytes(), secret.as_bytes()));
                 headers.insert(AUTHORIZATION, value.map_err(|e| failed(e.to_string()))?);
             }
-            Proof::SecretInForm(secret) => {
+            OAuth2ClientAuth::SecretInForm(secret) => {
                 pairs.push(("client_id", settings.client_id.as_bytes()));
                 pairs.push(("client_secret", secret));
             }
-            Proof::Statement(statement) => pairs.push(("assertion", statement.as_bytes())),
+            OAuth2ClientAuth::Statement(statement) => {
+                pairs.push(("assertion", statement.as_bytes()))
+            }
         }
         let form: Vec<String> = pairs
             .iter()
@@ -306,19 +326,24 @@ impl Tokens {
             .collect();
         let uri = settings.token_url.parse();
         let uri = uri.map_err(|e| failed(format!("{e}")))?;
-        let hop = Hop::first(Method::POST, uri, headers);
+        let hop = RedirectHop::new(Method::POST, uri, headers);
         let response = self.send(hop, form.join("&").into()).await;
         let response = response.map_err(failed)?;
         let status = response.status();
-        let Body { bytes, .. } = body::read(response, BodyLimit::bytes(TOKEN_BYTES_MAX)).await?;
+        let DecodedBody { bytes, .. } =
+            body::read(response, BodyLimit::from_bytes_max(TOKEN_BYTES_MAX)).await?;
         Ok((status, bytes))
     }
 
     /// Sends a request and follows redirects, but never to another host, because the form may
     /// contain the secret.
-    async fn send(&self, mut hop: Hop, form: Bytes) -> Result<Response<ResponseBody>, String> {
+    async fn send(
+        &self,
+        mut hop: RedirectHop,
+        form: Bytes,
+    ) -> Result<Response<ResponseBody>, String> {
         for _ in 0..REQUESTS_MAX {
-            let request = hop.request(&form).map_err(|e| e.message)?;
+            let request = hop.build_request(&form).map_err(|e| e.message)?;
             let response = self.transport.send(request).await?;
             if !hop.follow(response.status(), response.headers())? {
                 return Ok(response);

@@ -18,7 +18,7 @@ pub const TOO_LARGE: &str = "body size limit exceeded";
 
 /// A response body that has been read and decompressed completely, with its content type.
 #[derive(Debug, Default)]
-pub struct Body {
+pub struct DecodedBody {
     /// Decompressed bytes.
     pub bytes: Vec<u8>,
     /// Value of the `Content-Type` header; empty if there was none.
@@ -36,7 +36,7 @@ pub struct BodyLimit {
 
 impl BodyLimit {
     /// Creates a limit of fewer than `bytes_max` bytes, as in Prometheus. Zero means no limit.
-    pub fn bytes(bytes_max: u64) -> Self {
+    pub fn from_bytes_max(bytes_max: u64) -> Self {
         Self {
             bytes_max,
             share: None,
@@ -44,7 +44,7 @@ impl BodyLimit {
     }
 
     /// Limits the body further to a share of `budget`, from which its memory is reserved.
-    pub fn within(self, budget: &Budget) -> Result<Self, Error> {
+    pub fn with_budget(self, budget: &Budget) -> Result<Self, Error> {
         Ok(Self {
             share: Some(MemoryShare::new(budget, "body")?),
             ..self
@@ -64,31 +64,35 @@ impl BodyLimit {
 }
 
 /// Reads and decompresses the body of `response`. Fails if the limit is exceeded.
-pub async fn read(response: Response<ResponseBody>, limit: BodyLimit) -> Result<Body, Error> {
+pub async fn read(
+    response: Response<ResponseBody>,
+    limit: BodyLimit,
+) -> Result<DecodedBody, Error> {
     let header = |name| {
         let value = response.headers().get(name)?;
         Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
     let content_type = header(CONTENT_TYPE).unwrap_or_default();
     let is_packed = header(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip");
-    let sink = Sink {
+    let sink = LimitedBodyWriter {
         bytes: Vec::new(),
         limit,
         refusal: None,
     };
     let mut unpacker = match is_packed {
-        true => Unpacker::Gzip(Box::new(MultiGzDecoder::new(sink))),
-        false => Unpacker::Plain(sink),
+        true => BodyDecoder::Gzip(Box::new(MultiGzDecoder::new(sink))),
+        false => BodyDecoder::Plain(sink),
     };
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| Error::unavailable(format!("read body: {}", reason(&*e))))?;
+        let frame =
+            frame.map_err(|e| Error::unavailable(format!("read body: {}", root_cause(&*e))))?;
         if let Some(data) = frame.data_ref() {
             unpacker.push(data)?;
         }
     }
     let sink = unpacker.finish()?;
-    Ok(Body {
+    Ok(DecodedBody {
         bytes: sink.bytes,
         content_type,
         memory: sink.limit.share,
@@ -96,7 +100,7 @@ pub async fn read(response: Response<ResponseBody>, limit: BodyLimit) -> Result<
 }
 
 /// Returns the text of the innermost cause of an error.
-fn reason(error: &dyn std::error::Error) -> String {
+fn root_cause(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;
@@ -104,25 +108,25 @@ fn reason(error: &dyn std::error::Error) -> String {
     error.to_string()
 }
 
-/// Decoder of a body, either gzip or none, that writes to a [`Sink`].
-enum Unpacker {
-    Plain(Sink),
-    Gzip(Box<MultiGzDecoder<Sink>>),
+/// Decoder of a body, either gzip or none, that writes to a [`LimitedBodyWriter`].
+enum BodyDecoder {
+    Plain(LimitedBodyWriter),
+    Gzip(Box<MultiGzDecoder<LimitedBodyWriter>>),
 }
 
-impl Unpacker {
+impl BodyDecoder {
     fn push(&mut self, data: &[u8]) -> Result<(), Error> {
         let (written, sink) = match self {
-            Unpacker::Plain(sink) => (sink.write_all(data), sink),
-            Unpacker::Gzip(decoder) => (decoder.write_all(data), decoder.get_mut()),
+            BodyDecoder::Plain(sink) => (sink.write_all(data), sink),
+            BodyDecoder::Gzip(decoder) => (decoder.write_all(data), decoder.get_mut()),
         };
         written.map_err(|e| sink.explain(&e))
     }
 
-    fn finish(self) -> Result<Sink, Error> {
+    fn finish(self) -> Result<LimitedBodyWriter, Error> {
         match self {
-            Unpacker::Plain(sink) => Ok(sink),
-            Unpacker::Gzip(mut decoder) => match decoder.try_finish() {
+            BodyDecoder::Plain(sink) => Ok(sink),
+            BodyDecoder::Gzip(mut decoder) => match decoder.try_finish() {
                 Ok(()) => decoder
                     .finish()
                     .map_err(|e| Error::unavailable(format!("gzip: {e}"))),
@@ -133,13 +137,13 @@ impl Unpacker {
 }
 
 /// Writer that collects decompressed bytes up to a limit and records why a write failed.
-struct Sink {
+struct LimitedBodyWriter {
     bytes: Vec<u8>,
     limit: BodyLimit,
     refusal: Option<Error>,
 }
 
-impl Sink {
+impl LimitedBodyWriter {
     /// Returns the cause of a failed write: the exceeded limit, or invalid gzip data.
     fn explain(&mut self, error: &io::Error) -> Error {
         let refusal = self.refusal.take();
@@ -147,7 +151,7 @@ impl Sink {
     }
 }
 
-impl Write for Sink {
+impl Write for LimitedBodyWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Err(refusal) = self.limit.check(self.bytes.len() + bytes.len()) {
             self.refusal = Some(refusal);

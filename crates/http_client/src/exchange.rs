@@ -9,9 +9,9 @@
 //! Invariant: a connection becomes idle only after the request has been sent completely, the body
 //! has been read to its end, and no bytes remain. The pool selects the connection for a request.
 
-use super::framing::{BodyReader, Piece};
-use super::pool::{HttpsStream, Origin, WeakPool};
-use super::response_head::{HEAD_BYTES_MAX, ResponseHead, length_of};
+use super::framing::{BodyPart, BodyReader};
+use super::pool::{HttpsStream, Origin, WeakConnectionPool};
+use super::response_head::{HEAD_BYTES_MAX, ResponseHead, find_head_length};
 use bytes::{Buf, Bytes, BytesMut, buf::Chain};
 use hyper::Method;
 use hyper::Request;
@@ -31,7 +31,7 @@ const READ_BYTES_MIN: usize = 8 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
 
 /// An open HTTP/1 connection with its read buffer and the unsent rest of the request.
-pub(super) struct Http1 {
+pub(super) struct Http1Connection {
     stream: TokioIo<HttpsStream>,
     received: BytesMut,
     read_bytes: usize,
@@ -44,7 +44,7 @@ pub(super) struct Http1 {
 
 /// Why there is no response, and whether the request may be repeated.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct ExchangeFailure {
     pub(super) message: String,
     /// Whether the request may be sent again. True if the server may have closed a reused
     /// connection before it received the request: either nothing was sent, or nothing was received
@@ -52,7 +52,7 @@ pub(super) struct Failure {
     pub(super) may_repeat: bool,
 }
 
-impl Http1 {
+impl Http1Connection {
     pub(super) fn new(stream: HttpsStream) -> Self {
         Self {
             stream: TokioIo::new(stream),
@@ -69,17 +69,17 @@ impl Http1 {
     pub(super) async fn send(
         mut self: Box<Self>,
         request: &Request<Bytes>,
-    ) -> Result<(ResponseHead, Box<Self>), Failure> {
+    ) -> Result<(ResponseHead, Box<Self>), ExchangeFailure> {
         let head = encode(request, self.stream.inner().connected().is_proxied());
         self.unsent = head.chain(request.body().clone());
         self.sent_bytes = 0;
-        let mut heads = Heads::default();
+        let mut heads = ResponseHeadScanner::default();
         match poll_fn(|cx| self.poll_exchange(cx, &mut heads)).await {
             Ok(head) => Ok((head, self)),
             Err(message) => {
                 let has_no_answer = heads.bytes == 0 && self.received.is_empty();
                 let may_repeat = self.sent_bytes == 0 || has_no_answer && is_replayable(request);
-                Err(Failure {
+                Err(ExchangeFailure {
                     may_repeat: may_repeat && self.is_reused,
                     message,
                 })
@@ -90,7 +90,7 @@ impl Http1 {
     fn poll_exchange(
         &mut self,
         cx: &mut Context<'_>,
-        heads: &mut Heads,
+        heads: &mut ResponseHeadScanner,
     ) -> Poll<Result<ResponseHead, String>> {
         self.poll_send(cx);
         let head = self.poll_head(cx, heads);
@@ -123,10 +123,10 @@ impl Http1 {
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-        heads: &mut Heads,
+        heads: &mut ResponseHeadScanner,
     ) -> Poll<Result<ResponseHead, String>> {
         loop {
-            if let Some(head) = heads.take(&mut self.received)? {
+            if let Some(head) = heads.take_final_head(&mut self.received)? {
                 return Poll::Ready(Ok(head));
             }
             if ready!(self.poll_fill(cx)).map_err(|e| e.to_string())? == 0 {
@@ -191,16 +191,16 @@ fn is_replayable(request: &Request<Bytes>) -> bool {
 
 /// Response heads of one request, including interim ones, whose total size is limited.
 #[derive(Default)]
-struct Heads {
+struct ResponseHeadScanner {
     bytes: usize,
     scanned: usize,
 }
 
-impl Heads {
+impl ResponseHeadScanner {
     /// Returns the head of the final response if it is complete. Skips interim responses.
-    fn take(&mut self, received: &mut BytesMut) -> Result<Option<ResponseHead>, String> {
+    fn take_final_head(&mut self, received: &mut BytesMut) -> Result<Option<ResponseHead>, String> {
         loop {
-            let length = length_of(received, &mut self.scanned);
+            let length = find_head_length(received, &mut self.scanned);
             if self.bytes + length.unwrap_or(received.len()) > HEAD_BYTES_MAX {
                 return Err(format!(
                     "net/http: server response headers exceeded {HEAD_BYTES_MAX} bytes; aborted"
@@ -253,10 +253,10 @@ fn encode(request: &Request<Bytes>, is_proxied: bool) -> Bytes {
 /// Body of an HTTP/1 response. Owns the connection until the body has been read, and then returns
 /// it to the pool.
 pub(super) struct Http1Body {
-    connection: Option<Box<Http1>>,
+    connection: Option<Box<Http1Connection>>,
     reader: BodyReader,
     may_be_kept: bool,
-    pool: WeakPool,
+    pool: WeakConnectionPool,
     origin: Origin,
 }
 
@@ -264,8 +264,8 @@ impl Http1Body {
     pub(super) fn new(
         head: &ResponseHead,
         request: &Request<Bytes>,
-        connection: Box<Http1>,
-        (pool, origin): (WeakPool, Origin),
+        connection: Box<Http1Connection>,
+        (pool, origin): (WeakConnectionPool, Origin),
     ) -> Self {
         let asked_to_close = request.headers().contains_key(CONNECTION);
         let mut body = Self {
@@ -283,7 +283,7 @@ impl Http1Body {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, String>>> {
-        let data = ready!(self.poll_cut(cx));
+        let data = ready!(self.poll_part(cx));
         if matches!(data, Some(Err(_))) {
             self.connection = None;
         }
@@ -291,21 +291,21 @@ impl Http1Body {
         Poll::Ready(data)
     }
 
-    fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, String>>> {
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, String>>> {
         let Some(connection) = &mut self.connection else {
             return Poll::Ready(None);
         };
         connection.poll_send(cx);
         loop {
-            match self.reader.cut(&mut connection.received) {
-                Ok(Piece::Data(data)) => return Poll::Ready(Some(Ok(data))),
-                Ok(Piece::End) => return Poll::Ready(None),
-                Ok(Piece::Missing) => {}
+            match self.reader.next_part(&mut connection.received) {
+                Ok(BodyPart::Data(data)) => return Poll::Ready(Some(Ok(data))),
+                Ok(BodyPart::End) => return Poll::Ready(None),
+                Ok(BodyPart::Missing) => {}
                 Err(message) => return Poll::Ready(Some(Err(message))),
             }
             match ready!(connection.poll_fill(cx)) {
                 Ok(0) => {
-                    if let Err(message) = self.reader.end() {
+                    if let Err(message) = self.reader.handle_connection_end() {
                         return Poll::Ready(Some(Err(message)));
                     }
                     self.may_be_kept = false;

@@ -30,30 +30,33 @@ const KEPT: Duration = Duration::from_secs(300);
 
 /// Tokens of one client that the program has printed; the latest one is cached.
 #[derive(Debug, Default)]
-pub(super) struct ExecTokens {
+pub(super) struct ExecTokenCache {
     /// Latest token with its expiry. Locked while the program runs, so that concurrent requests
     /// share one run.
     newest: Mutex<Option<(String, Instant)>>,
 }
 
 #[derive(Deserialize)]
-struct Printed {
+struct ExecCredential {
     #[serde(default)]
-    status: Option<Status>,
+    status: Option<ExecCredentialStatus>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Status {
+struct ExecCredentialStatus {
     #[serde(default)]
     token: String,
     expiration_timestamp: Option<String>,
 }
 
-impl ExecTokens {
+impl ExecTokenCache {
     /// Returns the value of an `Authorization` header with a valid token. Runs the program if
     /// necessary.
-    pub(super) async fn header(&self, settings: &ExecSettings) -> Result<String, Error> {
+    pub(super) async fn authorization_header(
+        &self,
+        settings: &ExecSettings,
+    ) -> Result<String, Error> {
         let mut newest = self.newest.lock().await;
         if let Some((token, end)) = &*newest
             && Instant::now() < *end
@@ -64,12 +67,12 @@ impl ExecTokens {
         let wrong = |what: String| Error::unavailable(format!("exec: {command}: {what}"));
         let printed = timeout(PATIENCE, run(settings)).await;
         let printed = printed.map_err(|_| wrong(format!("no answer within {PATIENCE:?}")))?;
-        let printed: Printed = serde_json::from_slice(&printed.map_err(wrong)?)
+        let printed: ExecCredential = serde_json::from_slice(&printed.map_err(wrong)?)
             .map_err(|e| wrong(format!("cannot read its output: {e}")))?;
         let status = printed.status.filter(|status| !status.token.is_empty());
         let status = status.ok_or_else(|| wrong("it returned no token".to_owned()))?;
         let life = match &status.expiration_timestamp {
-            Some(text) => life_until(text).map_err(wrong)?,
+            Some(text) => token_lifetime(text).map_err(wrong)?,
             None => KEPT,
         };
         let header = format!("Bearer {}", status.token);
@@ -79,7 +82,7 @@ impl ExecTokens {
 }
 
 /// Returns how long a token with this expiry may be used.
-fn life_until(end: &str) -> Result<Duration, String> {
+fn token_lifetime(end: &str) -> Result<Duration, String> {
     let end = OffsetDateTime::parse(end, &Rfc3339);
     let end = end.map_err(|e| format!("expirationTimestamp: {e}"))?;
     let left = Duration::try_from(end - OffsetDateTime::now_utc()).unwrap_or_default();
@@ -106,7 +109,7 @@ async fn run(settings: &ExecSettings) -> Result<Vec<u8>, String> {
             Some(hint) => format!("{e}; {hint}"),
             None => e.to_string(),
         })?;
-    let printed = read(&mut child).await?;
+    let printed = read_output(&mut child).await?;
     let status = child.wait().await.map_err(|e| e.to_string())?;
     match status.success() {
         true => Ok(printed),
@@ -114,7 +117,7 @@ async fn run(settings: &ExecSettings) -> Result<Vec<u8>, String> {
     }
 }
 
-async fn read(child: &mut Child) -> Result<Vec<u8>, String> {
+async fn read_output(child: &mut Child) -> Result<Vec<u8>, String> {
     let mut printed = Vec::new();
     if let Some(output) = child.stdout.take() {
         let mut bounded = output.take(PRINTED_MAX + 1);
@@ -166,17 +169,28 @@ mod tests {
             ("2001-01-01T00:00:00Z", "Bearer t2"),
         ] {
             let dir = tempfile::tempdir().unwrap();
-            let (settings, tokens) = (counting(&dir, end), ExecTokens::default());
-            assert_eq!(tokens.header(&settings).await.unwrap(), "Bearer t1");
-            assert_eq!(tokens.header(&settings).await.unwrap(), second, "{end}");
+            let (settings, tokens) = (counting(&dir, end), ExecTokenCache::default());
+            assert_eq!(
+                tokens.authorization_header(&settings).await.unwrap(),
+                "Bearer t1"
+            );
+            assert_eq!(
+                tokens.authorization_header(&settings).await.unwrap(),
+                second,
+                "{end}"
+            );
         }
     }
 
     #[tokio::test]
     async fn program_that_gives_no_token_is_named_with_what_it_did() {
         let told = |script: &'static str| async move {
-            let tokens = ExecTokens::default();
-            tokens.header(&shell(script)).await.unwrap_err().message
+            let tokens = ExecTokenCache::default();
+            tokens
+                .authorization_header(&shell(script))
+                .await
+                .unwrap_err()
+                .message
         };
         assert_eq!(told("exit 3").await, "exec: sh: exit status: 3");
         assert_eq!(

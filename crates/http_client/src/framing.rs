@@ -4,7 +4,7 @@
 //! Invariant: bytes after the body remain in the buffer, and a body that ends early is an error.
 //! Data is passed on as it arrives; at most one line of 4096 bytes is buffered.
 
-use super::response_head::{Framing, headers, without_line_end};
+use super::response_head::{BodyFraming, parse_headers, trim_line_end};
 use bytes::{Bytes, BytesMut};
 
 /// Maximum size in bytes of a line between chunks and of a trailer; the buffer size in Go.
@@ -18,13 +18,13 @@ const UNEXPECTED_END: &str = "unexpected EOF";
 /// State machine that extracts one body, with or without chunked encoding.
 #[derive(Debug)]
 pub(super) struct BodyReader {
-    state: State,
+    state: BodyReaderState,
     /// Bytes that were not data, minus the allowance for each chunk.
     excess_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BodyReaderState {
     Rest(u64),
     UntilEnd,
     ChunkSize,
@@ -34,9 +34,9 @@ enum State {
     End,
 }
 
-/// Next part of a body, as returned by [`BodyReader::cut`].
+/// Next part of a body, as returned by [`BodyReader::next_part`].
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum BodyPart {
     Data(Bytes),
     /// More bytes must be received first.
     Missing,
@@ -44,12 +44,12 @@ pub(super) enum Piece {
 }
 
 impl BodyReader {
-    pub(super) fn new(framing: Framing) -> Self {
+    pub(super) fn new(framing: BodyFraming) -> Self {
         let state = match framing {
-            Framing::Length(0) => State::End,
-            Framing::Length(length) => State::Rest(length),
-            Framing::Chunked => State::ChunkSize,
-            Framing::UntilEnd => State::UntilEnd,
+            BodyFraming::Length(0) => BodyReaderState::End,
+            BodyFraming::Length(length) => BodyReaderState::Rest(length),
+            BodyFraming::Chunked => BodyReaderState::ChunkSize,
+            BodyFraming::UntilEnd => BodyReaderState::UntilEnd,
         };
         Self {
             state,
@@ -59,56 +59,59 @@ impl BodyReader {
 
     /// Returns whether the complete body has been extracted.
     pub(super) fn is_at_end(&self) -> bool {
-        self.state == State::End
+        self.state == BodyReaderState::End
     }
 
     /// Extracts the next part from the beginning of `received`. Fails if the framing is malformed.
-    pub(super) fn cut(&mut self, received: &mut BytesMut) -> Result<Piece, String> {
+    pub(super) fn next_part(&mut self, received: &mut BytesMut) -> Result<BodyPart, String> {
         loop {
             let next = match self.state {
-                State::End => return Ok(Piece::End),
-                _ if received.is_empty() => return Ok(Piece::Missing),
-                State::UntilEnd => return Ok(Piece::Data(received.split().freeze())),
-                State::Rest(left) | State::Chunk(left) => {
-                    return Ok(Piece::Data(self.data(left, received)));
+                BodyReaderState::End => return Ok(BodyPart::End),
+                _ if received.is_empty() => return Ok(BodyPart::Missing),
+                BodyReaderState::UntilEnd => return Ok(BodyPart::Data(received.split().freeze())),
+                BodyReaderState::Rest(left) | BodyReaderState::Chunk(left) => {
+                    return Ok(BodyPart::Data(self.take_data(left, received)));
                 }
-                State::ChunkSize => self.chunk_size(received)?,
-                State::ChunkEnd => chunk_end(received)?,
-                State::Trailer => trailer(received)?,
+                BodyReaderState::ChunkSize => self.take_chunk_size(received)?,
+                BodyReaderState::ChunkEnd => take_chunk_end(received)?,
+                BodyReaderState::Trailer => skip_trailer(received)?,
             };
             match next {
                 Some(state) => self.state = state,
-                None => return Ok(Piece::Missing),
+                None => return Ok(BodyPart::Missing),
             }
         }
     }
 
     /// Handles the end of the connection. It is an error unless the body ends there.
-    pub(super) fn end(&mut self) -> Result<(), String> {
+    pub(super) fn handle_connection_end(&mut self) -> Result<(), String> {
         match self.state {
-            State::UntilEnd | State::End => {
-                self.state = State::End;
+            BodyReaderState::UntilEnd | BodyReaderState::End => {
+                self.state = BodyReaderState::End;
                 Ok(())
             }
-            State::Trailer => Err("http: unexpected EOF reading trailer".into()),
+            BodyReaderState::Trailer => Err("http: unexpected EOF reading trailer".into()),
             _ => Err(UNEXPECTED_END.into()),
         }
     }
 
-    fn data(&mut self, left: u64, received: &mut BytesMut) -> Bytes {
+    fn take_data(&mut self, left: u64, received: &mut BytesMut) -> Bytes {
         let taken = usize::try_from(left).unwrap_or(usize::MAX);
         let data = received.split_to(taken.min(received.len())).freeze();
         let left = left - data.len() as u64;
         self.state = match (self.state, left) {
-            (State::Chunk(_), 0) => State::ChunkEnd,
-            (State::Chunk(_), left) => State::Chunk(left),
-            (_, 0) => State::End,
-            (_, left) => State::Rest(left),
+            (BodyReaderState::Chunk(_), 0) => BodyReaderState::ChunkEnd,
+            (BodyReaderState::Chunk(_), left) => BodyReaderState::Chunk(left),
+            (_, 0) => BodyReaderState::End,
+            (_, left) => BodyReaderState::Rest(left),
         };
         data
     }
 
-    fn chunk_size(&mut self, received: &mut BytesMut) -> Result<Option<State>, String> {
+    fn take_chunk_size(
+        &mut self,
+        received: &mut BytesMut,
+    ) -> Result<Option<BodyReaderState>, String> {
         let searched = received.get(..LINE_BYTES_MAX).unwrap_or(received);
         let Some(end) = searched.iter().position(|b| *b == b'\n') else {
             return match received.len() < LINE_BYTES_MAX {
@@ -130,8 +133,8 @@ impl BodyReader {
             return Err("chunked encoding contains too much non-data".into());
         }
         Ok(Some(match size {
-            0 => State::Trailer,
-            size => State::Chunk(size),
+            0 => BodyReaderState::Trailer,
+            size => BodyReaderState::Chunk(size),
         }))
     }
 }
@@ -154,25 +157,25 @@ fn parse_size(line: &[u8]) -> Result<u64, String> {
     }
 }
 
-fn chunk_end(received: &mut BytesMut) -> Result<Option<State>, String> {
+fn take_chunk_end(received: &mut BytesMut) -> Result<Option<BodyReaderState>, String> {
     match received.get(..2) {
         None => Ok(None),
         Some(b"\r\n") => {
             let _ = received.split_to(2);
-            Ok(Some(State::ChunkSize))
+            Ok(Some(BodyReaderState::ChunkSize))
         }
         Some(_) => Err("malformed chunked encoding".into()),
     }
 }
 
 /// Skips the trailer, which is ignored but must be well-formed.
-fn trailer(received: &mut BytesMut) -> Result<Option<State>, String> {
+fn skip_trailer(received: &mut BytesMut) -> Result<Option<BodyReaderState>, String> {
     const BLANK_LINE: &[u8] = b"\r\n\r\n";
     match received.get(..2) {
         None => return Ok(None),
         Some(b"\r\n") => {
             let _ = received.split_to(2);
-            return Ok(Some(State::End));
+            return Ok(Some(BodyReaderState::End));
         }
         Some(_) => {}
     }
@@ -186,9 +189,9 @@ fn trailer(received: &mut BytesMut) -> Result<Option<State>, String> {
     let mut length = 0;
     let lines = searched.split_inclusive(|b| *b == b'\n').map(|line| {
         length += line.len();
-        without_line_end(line)
+        trim_line_end(line)
     });
-    headers(lines)?;
+    parse_headers(lines)?;
     let _ = received.split_to(length);
-    Ok(Some(State::End))
+    Ok(Some(BodyReaderState::End))
 }

@@ -42,27 +42,27 @@ mod transport;
 mod tunnel;
 
 pub use assertion::SigningAlgorithm;
-pub use assertion::{sign as sign_claims, signature, signed};
+pub use assertion::{sign as sign_claims, sign_jwt, sign_rsa};
 pub use auth::form_encode;
-pub use body::{Body, BodyLimit, TOO_LARGE, read as read_body};
+pub use body::{BodyLimit, DecodedBody, TOO_LARGE, read as read_body};
 pub use memory_share::MemoryShare;
-pub use places::Places;
+pub use places::ConnectionSlots;
 pub use pool::ResponseBody;
-pub use private_key::{Block, of_der as key_of_der, of_pem as key_of_pem};
+pub use private_key::{PrivateKeyBlock, decode_der as key_of_der, decode_pem as key_of_pem};
 pub use secret::reveal;
 pub use settings::{
-    Assertion, Auth, ExecSettings, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings,
-    Secret, TlsSettings, TlsVersion,
+    AssertionSettings, AuthMethod, ClientTlsSettings, ClientTlsVersion, ExecSettings,
+    HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret,
 };
-pub use sign::{Sign, Signing, ToSign};
+pub use sign::{RequestSigner, Signing, UnsignedRequest};
 
-use auth::Authorizer;
+use auth::RequestAuthorizer;
 use bytes::Bytes;
 use firn_model::error::Error;
 use firn_model::trace::TraceParent;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, Uri};
-use redirect::{Hop, REQUESTS_MAX};
+use redirect::{REQUESTS_MAX, RedirectHop};
 use std::borrow::Cow;
 use std::sync::Arc;
 use transport::Transport;
@@ -81,8 +81,8 @@ const REDIRECT_BYTES_MAX: u64 = 2 << 10;
 pub struct HttpClient {
     settings: HttpSettings,
     transport: Transport,
-    authorizer: Authorizer,
-    signer: Option<Arc<dyn Sign>>,
+    authorizer: RequestAuthorizer,
+    signer: Option<Arc<dyn RequestSigner>>,
 }
 
 impl std::fmt::Debug for HttpClient {
@@ -96,16 +96,16 @@ impl std::fmt::Debug for HttpClient {
 impl HttpClient {
     /// Creates a client with these settings. Files are read when a request needs them.
     pub fn new(settings: HttpSettings) -> Self {
-        Self::within(Places::unlimited(), settings)
+        Self::with_connection_slots(ConnectionSlots::unlimited(), settings)
     }
 
     /// Creates a client like [`HttpClient::new`] whose connections count against the limit of
     /// `places`.
-    pub fn within(places: Places, settings: HttpSettings) -> Self {
+    pub fn with_connection_slots(places: ConnectionSlots, settings: HttpSettings) -> Self {
         let (tls, proxy) = (&settings.tls, &settings.proxy);
         Self {
             transport: Transport::new(tls, proxy, settings.enable_http2, places),
-            authorizer: Authorizer::new(&settings.auth),
+            authorizer: RequestAuthorizer::new(&settings.auth),
             signer: None,
             settings,
         }
@@ -113,15 +113,15 @@ impl HttpClient {
 
     /// Sets the signer of requests, if there is one. Only trusted hosts receive signatures.
     #[must_use]
-    pub fn signed_by(mut self, signer: Option<Arc<dyn Sign>>) -> Self {
+    pub fn with_signer(mut self, signer: Option<Arc<dyn RequestSigner>>) -> Self {
         self.signer = signer;
         self
     }
 
     /// Makes the client use only HTTP/2, even without TLS (prior knowledge), as gRPC requires.
     #[must_use]
-    pub fn speaking_http2_alone(mut self) -> Self {
-        self.transport.speak_http2_alone();
+    pub fn with_http2_only(mut self) -> Self {
+        self.transport.set_http2_only();
         self
     }
 
@@ -153,44 +153,44 @@ impl HttpClient {
         headers: &HeaderMap,
         body: Bytes,
     ) -> Result<Response<ResponseBody>, Error> {
-        let own = self.own_headers().await?;
+        let own = self.build_host_headers().await?;
         let asked = method.clone();
-        let mut hop = Hop::first(method, uri.clone(), headers.clone());
+        let mut hop = RedirectHop::new(method, uri.clone(), headers.clone());
         for _ in 0..REQUESTS_MAX {
-            let request = self.request(&hop, &own, &body).await?;
+            let request = self.build_request(&hop, &own, &body).await?;
             let response = self
                 .transport
                 .send(request)
                 .await
-                .map_err(|message| failed(&asked, &hop.uri, &message))?;
+                .map_err(|message| request_error(&asked, &hop.uri, &message))?;
             if !self.settings.follow_redirects {
                 return Ok(response);
             }
             match hop.follow(response.status(), response.headers()) {
-                Ok(true) => read_rest(response).await,
+                Ok(true) => drain_body(response).await,
                 Ok(false) => return Ok(response),
-                Err(message) => return Err(failed(&asked, &hop.uri, &message)),
+                Err(message) => return Err(request_error(&asked, &hop.uri, &message)),
             }
         }
         let message = format!("stopped after {REQUESTS_MAX} redirects");
-        Err(failed(&asked, &hop.uri, &message))
+        Err(request_error(&asked, &hop.uri, &message))
     }
 
     /// Builds the request of one hop. Credentials and signature are added only if its host is
     /// trusted.
-    async fn request(
+    async fn build_request(
         &self,
-        hop: &Hop,
+        hop: &RedirectHop,
         own: &HeaderMap,
         body: &Bytes,
     ) -> Result<Request<Bytes>, Error> {
-        let mut request = hop.request(body)?;
+        let mut request = hop.build_request(body)?;
         if !hop.is_trusted {
             return Ok(request);
         }
         request.headers_mut().extend(own.clone());
         if let Some(signer) = &self.signer {
-            let signing = signer.sign(ToSign {
+            let signing = signer.sign(UnsignedRequest {
                 method: request.method(),
                 uri: request.uri(),
                 headers: request.headers(),
@@ -204,9 +204,9 @@ impl HttpClient {
 
     /// Returns the headers that only the requested host may receive: credentials, and the headers
     /// of the config.
-    async fn own_headers(&self) -> Result<HeaderMap, Error> {
+    async fn build_host_headers(&self) -> Result<HeaderMap, Error> {
         let mut headers = HeaderMap::new();
-        if let Some(value) = self.authorizer.header().await? {
+        if let Some(value) = self.authorizer.authorization_header().await? {
             headers.insert(AUTHORIZATION, value);
         }
         for (name, values) in &self.settings.headers {
@@ -241,13 +241,13 @@ pub fn with_trace(headers: &HeaderMap, at: Option<TraceParent>) -> Cow<'_, Heade
 }
 
 /// Reads the body of a redirect if it is small, so that its connection can be reused.
-async fn read_rest(response: Response<ResponseBody>) {
+async fn drain_body(response: Response<ResponseBody>) {
     // A failure only prevents the reuse.
-    let _ = read_body(response, BodyLimit::bytes(REDIRECT_BYTES_MAX)).await;
+    let _ = read_body(response, BodyLimit::from_bytes_max(REDIRECT_BYTES_MAX)).await;
 }
 
 /// Builds an error with Go's text for a failed request, such as `Get "URL": message`.
-fn failed(method: &Method, uri: &Uri, message: &str) -> Error {
+fn request_error(method: &Method, uri: &Uri, message: &str) -> Error {
     let word = match *method {
         Method::POST => "Post",
         _ => "Get",

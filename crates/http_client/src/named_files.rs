@@ -28,45 +28,45 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !kind.is_file() && !kind.is_dir() {
         return Err(io::Error::other("not a regular file"));
     }
-    read_within(File::open(path)?, FILE_BYTES_MAX)
+    read_limited(File::open(path)?, FILE_BYTES_MAX)
 }
 
 /// Reads a text file like [`read`]. The encoding is UTF-8, or UTF-16 with a byte order mark, as for
 /// YAML files.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    text_of(read(path)?)
+    decode_text(read(path)?)
 }
 
 /// Reads at most [`FILE_BYTES_MAX`] bytes from a file of any kind, including pipes.
 pub fn read_any(path: &Path) -> io::Result<Vec<u8>> {
-    read_within(File::open(path)?, FILE_BYTES_MAX)
+    read_limited(File::open(path)?, FILE_BYTES_MAX)
 }
 
 /// Reads a text file of any kind like [`read_any`].
 pub fn read_any_text(path: &Path) -> io::Result<String> {
-    text_of(read_any(path)?)
+    decode_text(read_any(path)?)
 }
 
 /// Reads a file like [`read`], on a blocking thread.
-pub async fn read_aside(path: &Path) -> io::Result<Vec<u8>> {
+pub async fn read_async(path: &Path) -> io::Result<Vec<u8>> {
     let path = path.to_owned();
     let reading = spawn_blocking(move || read(&path));
     reading.await.map_err(io::Error::other)?
 }
 
 /// Reads a text file like [`read_text`], on a blocking thread.
-pub async fn read_text_aside(path: &Path) -> io::Result<String> {
-    text_of(read_aside(path).await?)
+pub async fn read_text_async(path: &Path) -> io::Result<String> {
+    decode_text(read_async(path).await?)
 }
 
-fn text_of(bytes: Vec<u8>) -> io::Result<String> {
+fn decode_text(bytes: Vec<u8>) -> io::Result<String> {
     match yaml::decode(&bytes) {
         Ok(text) => Ok(text.into_owned()),
         Err(e) => Err(io::Error::new(io::ErrorKind::InvalidData, e)),
     }
 }
 
-fn read_within(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
+fn read_limited(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The size in the metadata may be wrong, for example in `/proc`.
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;
@@ -81,9 +81,9 @@ fn read_within(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
 
 /// Error for a pattern with a syntax error, such as an unclosed class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadPattern;
+pub struct GlobSyntaxError;
 
-impl fmt::Display for BadPattern {
+impl fmt::Display for GlobSyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("syntax error in pattern")
     }
@@ -91,9 +91,9 @@ impl fmt::Display for BadPattern {
 
 /// Returns the paths that match `pattern`, sorted by name within each folder. A path without meta
 /// characters matches itself if it exists. May block.
-pub fn find(pattern: &Path) -> Result<Vec<PathBuf>, BadPattern> {
+pub fn find(pattern: &Path) -> Result<Vec<PathBuf>, GlobSyntaxError> {
     let text = pattern.to_string_lossy();
-    Pattern::parse(&text)?;
+    GlobPattern::parse(&text)?;
     if !text.contains(META) {
         let is_there = std::fs::symlink_metadata(pattern).is_ok();
         return Ok(is_there.then(|| pattern.to_owned()).into_iter().collect());
@@ -102,7 +102,7 @@ pub fn find(pattern: &Path) -> Result<Vec<PathBuf>, BadPattern> {
         Some(at) => text.split_at(at + 1),
         None => ("", &*text),
     };
-    let name = Pattern::parse(name)?;
+    let name = GlobPattern::parse(name)?;
     let dirs = match dir {
         "" => vec![PathBuf::new()],
         "/" => vec![PathBuf::from("/")],
@@ -126,10 +126,10 @@ pub fn find(pattern: &Path) -> Result<Vec<PathBuf>, BadPattern> {
 }
 
 /// A parsed pattern for paths or single names.
-struct Pattern(Vec<Part>);
+struct GlobPattern(Vec<GlobElement>);
 
 /// Element of a pattern, which matches one character or, for a star, any number.
-enum Part {
+enum GlobElement {
     /// Any sequence of characters.
     Star,
     /// Any single character.
@@ -143,17 +143,17 @@ enum Part {
     Char(char),
 }
 
-impl Pattern {
-    fn parse(text: &str) -> Result<Self, BadPattern> {
+impl GlobPattern {
+    fn parse(text: &str) -> Result<Self, GlobSyntaxError> {
         let mut parts = Vec::new();
         let mut rest = text.chars();
         while let Some(c) = rest.next() {
             parts.push(match c {
-                '*' => Part::Star,
-                '?' => Part::Any,
-                '[' => class(&mut rest)?,
-                '\\' => Part::Char(rest.next().ok_or(BadPattern)?),
-                c => Part::Char(c),
+                '*' => GlobElement::Star,
+                '?' => GlobElement::Any,
+                '[' => parse_class(&mut rest)?,
+                '\\' => GlobElement::Char(rest.next().ok_or(GlobSyntaxError)?),
+                c => GlobElement::Char(c),
             });
         }
         Ok(Self(parts))
@@ -166,7 +166,7 @@ impl Pattern {
         let mut star: Option<(usize, usize)> = None;
         while at < name.len() {
             match self.0.get(part) {
-                Some(Part::Star) => {
+                Some(GlobElement::Star) => {
                     star = Some((part, at));
                     part += 1;
                 }
@@ -183,26 +183,28 @@ impl Pattern {
                 }
             }
         }
-        self.0[part..].iter().all(|part| matches!(part, Part::Star))
+        self.0[part..]
+            .iter()
+            .all(|part| matches!(part, GlobElement::Star))
     }
 }
 
-impl Part {
+impl GlobElement {
     fn matches(&self, c: char) -> bool {
         match self {
-            Part::Star => false,
-            Part::Any => c != '/',
-            Part::Class { is_negated, ranges } => {
+            GlobElement::Star => false,
+            GlobElement::Any => c != '/',
+            GlobElement::Class { is_negated, ranges } => {
                 let is_in = ranges.iter().any(|(low, high)| (*low..=*high).contains(&c));
                 is_in != *is_negated
             }
-            Part::Char(own) => *own == c,
+            GlobElement::Char(own) => *own == c,
         }
     }
 }
 
 /// Parses a character class after its opening bracket.
-fn class(rest: &mut std::str::Chars<'_>) -> Result<Part, BadPattern> {
+fn parse_class(rest: &mut std::str::Chars<'_>) -> Result<GlobElement, GlobSyntaxError> {
     let is_negated = rest.as_str().starts_with('^');
     if is_negated {
         rest.next();
@@ -211,27 +213,27 @@ fn class(rest: &mut std::str::Chars<'_>) -> Result<Part, BadPattern> {
     loop {
         if rest.as_str().starts_with(']') && !ranges.is_empty() {
             rest.next();
-            return Ok(Part::Class { is_negated, ranges });
+            return Ok(GlobElement::Class { is_negated, ranges });
         }
-        let low = class_char(rest)?;
+        let low = parse_class_char(rest)?;
         let mut high = low;
         if rest.as_str().starts_with('-') {
             rest.next();
-            high = class_char(rest)?;
+            high = parse_class_char(rest)?;
         }
         ranges.push((low, high));
     }
 }
 
 /// Parses a bound of a range. It must not be the end of the pattern.
-fn class_char(rest: &mut std::str::Chars<'_>) -> Result<char, BadPattern> {
+fn parse_class_char(rest: &mut std::str::Chars<'_>) -> Result<char, GlobSyntaxError> {
     let c = match rest.next() {
-        None | Some('-' | ']') => return Err(BadPattern),
-        Some('\\') => rest.next().ok_or(BadPattern)?,
+        None | Some('-' | ']') => return Err(GlobSyntaxError),
+        Some('\\') => rest.next().ok_or(GlobSyntaxError)?,
         Some(c) => c,
     };
     match rest.as_str().is_empty() {
-        true => Err(BadPattern),
+        true => Err(GlobSyntaxError),
         false => Ok(c),
     }
 }
@@ -263,12 +265,12 @@ mod tests {
             ("", "", true),
             ("", "a", false),
         ] {
-            let found = Pattern::parse(pattern).map(|pattern| pattern.matches(name));
+            let found = GlobPattern::parse(pattern).map(|pattern| pattern.matches(name));
             assert_eq!(found, Ok(want), "{pattern} of {name}");
         }
         for pattern in ["[", "[a", "[]a]", "[-]", "[a-]", "[^]", "a\\", "[x-\\"] {
-            let found = Pattern::parse(pattern).map(|_| ());
-            assert_eq!(found, Err(BadPattern), "{pattern}");
+            let found = GlobPattern::parse(pattern).map(|_| ());
+            assert_eq!(found, Err(GlobSyntaxError), "{pattern}");
         }
     }
 
@@ -296,7 +298,7 @@ mod tests {
         ] {
             assert_eq!(found(pattern), want, "{pattern}");
         }
-        assert_eq!(find(Path::new("[")), Err(BadPattern));
+        assert_eq!(find(Path::new("[")), Err(GlobSyntaxError));
     }
 
     #[test]

@@ -16,14 +16,14 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// Host and port of a request, in the form in which they are compared with entries.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct NoProxyTarget {
     host: String,
     port: String,
 }
 
-impl Target {
+impl NoProxyTarget {
     /// Returns the target of `uri`, with the default port of the scheme if there is none.
-    pub(super) fn of_uri(uri: &Uri) -> Self {
+    pub(super) fn from_uri(uri: &Uri) -> Self {
         let host = uri.host().unwrap_or_default();
         let inner = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
         let port = match (uri.port(), uri.scheme_str()) {
@@ -41,11 +41,11 @@ impl Target {
 /// Parsed entries of `no_proxy`; see the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NoProxy {
-    entries: Vec<Entry>,
+    entries: Vec<NoProxyEntry>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Entry {
+enum NoProxyEntry {
     All,
     Network {
         address: IpAddr,
@@ -65,17 +65,17 @@ enum Entry {
 impl NoProxy {
     /// Parses the comma-separated entries of `text`.
     pub(super) fn new(text: &str) -> Self {
-        let entries: Vec<_> = text.split(',').filter_map(Entry::parse).collect();
-        match entries.contains(&Entry::All) {
+        let entries: Vec<_> = text.split(',').filter_map(NoProxyEntry::parse).collect();
+        match entries.contains(&NoProxyEntry::All) {
             true => Self {
-                entries: vec![Entry::All],
+                entries: vec![NoProxyEntry::All],
             },
             false => Self { entries },
         }
     }
 
     /// Returns whether `target` is reached directly, without a proxy.
-    pub(super) fn contains(&self, target: &Target) -> bool {
+    pub(super) fn contains(&self, target: &NoProxyTarget) -> bool {
         if target.host == "localhost" {
             return true;
         }
@@ -95,30 +95,30 @@ impl NoProxy {
     }
 }
 
-impl Entry {
+impl NoProxyEntry {
     fn parse(text: &str) -> Option<Self> {
         let text = text.trim().to_lowercase();
         if text == "*" {
-            return Some(Entry::All);
+            return Some(NoProxyEntry::All);
         }
-        if let Some(network) = network(&text) {
+        if let Some(network) = parse_network(&text) {
             return Some(network);
         }
         let (host, port) = split_port(&text).unwrap_or((&text, ""));
         let port = port.to_owned();
         if let Ok(address) = host.parse::<IpAddr>() {
             let address = address.to_canonical();
-            return Some(Entry::Address { address, port });
+            return Some(NoProxyEntry::Address { address, port });
         }
         let suffix = host.strip_prefix('*').filter(|rest| rest.starts_with('.'));
         let suffix = suffix.unwrap_or(host);
         match suffix.chars().next()? {
-            '.' => Some(Entry::Name {
+            '.' => Some(NoProxyEntry::Name {
                 suffix: suffix.to_owned(),
                 port,
                 is_itself: false,
             }),
-            _ => Some(Entry::Name {
+            _ => Some(NoProxyEntry::Name {
                 suffix: format!(".{suffix}"),
                 port,
                 is_itself: true,
@@ -131,23 +131,23 @@ impl Entry {
     fn matches(&self, host: &str, address: Option<IpAddr>, target_port: &str) -> bool {
         let has_port = |port: &str| port.is_empty() || port == target_port;
         match (self, address) {
-            (Entry::All, _) => true,
+            (NoProxyEntry::All, _) => true,
             (
-                Entry::Network {
+                NoProxyEntry::Network {
                     address: network,
                     prefix_bits,
                 },
                 Some(address),
             ) => is_in_network(address, *network, *prefix_bits),
             (
-                Entry::Address {
+                NoProxyEntry::Address {
                     address: entry,
                     port,
                 },
                 Some(address),
             ) => *entry == address && has_port(port),
             (
-                Entry::Name {
+                NoProxyEntry::Name {
                     suffix,
                     port,
                     is_itself,
@@ -163,7 +163,7 @@ impl Entry {
 }
 
 /// Parses a network in CIDR notation. IPv4-mapped networks become IPv4 networks.
-fn network(text: &str) -> Option<Entry> {
+fn parse_network(text: &str) -> Option<NoProxyEntry> {
     let (address, bits) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
     if bits.is_empty() || !bits.bytes().all(|b| b.is_ascii_digit()) {
@@ -180,7 +180,7 @@ fn network(text: &str) -> Option<Entry> {
         }
         _ => (address, bits),
     };
-    Some(Entry::Network {
+    Some(NoProxyEntry::Network {
         address,
         prefix_bits,
     })
@@ -227,7 +227,7 @@ mod tests {
             .filter(|row| !row.starts_with("# "))
         {
             let [entries, url, want] = row.split('\t').collect::<Vec<_>>().try_into().unwrap();
-            let target = Target::of_uri(&url.parse().unwrap());
+            let target = NoProxyTarget::from_uri(&url.parse().unwrap());
             let is_direct = NoProxy::new(entries).contains(&target);
             if is_direct != (want == "direct") {
                 wrong.push(row);

@@ -30,20 +30,20 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 /// A set of places for connections. Clones share the same places and are cheap.
 #[derive(Clone, Debug)]
-pub struct Places(Arc<Shared>);
+pub struct ConnectionSlots(Arc<SharedSlots>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedSlots {
     free: Arc<Semaphore>,
     /// States of open connections; entries of closed ones are removed later.
-    open: Mutex<Vec<Weak<Mutex<State>>>>,
+    open: Mutex<Vec<Weak<Mutex<ConnectionUsage>>>>,
     count: usize,
     waiting: AtomicUsize,
 }
 
 /// Usage of one connection, which determines whether it may be closed for another one.
 #[derive(Debug)]
-struct State {
+struct ConnectionUsage {
     /// True if nothing has been written since the last read, so that the connection may be idle.
     may_be_idle: bool,
     since: Instant,
@@ -53,16 +53,16 @@ struct State {
 
 /// The place of one connection, which is released when this value is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     _permit: Option<OwnedSemaphorePermit>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ConnectionUsage>>,
 }
 
-impl Places {
+impl ConnectionSlots {
     /// Creates a set of `count` places, shared by the clients that use it.
     pub fn new(count: usize) -> Self {
         let count = count.min(Semaphore::MAX_PERMITS);
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedSlots {
             free: Arc::new(Semaphore::new(count)),
             open: Mutex::default(),
             count,
@@ -81,28 +81,28 @@ impl Places {
     }
 
     /// Returns the number of places that connections occupy.
-    pub fn taken(&self) -> usize {
+    pub fn occupied_count(&self) -> usize {
         self.0.count - self.0.free.available_permits()
     }
 
     /// Returns whether no place is free, so that connections should be closed after the current
     /// request.
-    pub(super) fn are_scarce(&self) -> bool {
+    pub(super) fn is_exhausted(&self) -> bool {
         self.0.free.available_permits() == 0
     }
 
     /// Returns the number of requests that wait for a place.
-    pub fn waiting(&self) -> usize {
+    pub fn waiting_count(&self) -> usize {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
     /// Takes a place for a new connection. Waits indefinitely until one is free.
-    pub(super) async fn take(&self) -> Place {
+    pub(super) async fn acquire(&self) -> ConnectionSlot {
         let permit = match self.0.free.clone().try_acquire_owned() {
             Ok(permit) => Some(permit),
             Err(_) => self.wait().await,
         };
-        let state = Arc::new(Mutex::new(State {
+        let state = Arc::new(Mutex::new(ConnectionUsage {
             may_be_idle: false,
             since: Instant::now(),
             is_closing: false,
@@ -113,14 +113,14 @@ impl Places {
             open.retain(|state| state.strong_count() > 0);
         }
         open.push(Arc::downgrade(&state));
-        Place {
+        ConnectionSlot {
             _permit: permit,
             state,
         }
     }
 
     async fn wait(&self) -> Option<OwnedSemaphorePermit> {
-        let _waiting = Waiting::enter(&self.0.waiting);
+        let _waiting = WaitingRequestGuard::enter(&self.0.waiting);
         let acquired = self.0.free.clone().acquire_owned();
         tokio::pin!(acquired);
         let mut looks = interval(LOOK_PAUSE);
@@ -130,14 +130,14 @@ impl Places {
                 biased;
                 // The semaphore is never closed.
                 permit = &mut acquired => return permit.ok(),
-                _ = looks.tick() => self.close_most_silent(),
+                _ = looks.tick() => self.close_longest_idle(),
             }
         }
     }
 
     /// Closes the connection that has been idle longest, if it has been idle for at least
     /// [`SILENT_MIN`].
-    fn close_most_silent(&self) {
+    fn close_longest_idle(&self) {
         let open = lock(&self.0.open);
         let silent = open.iter().filter_map(|state| {
             let state = state.upgrade()?;
@@ -158,7 +158,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Returns whether the connection must be closed. Otherwise, `reader` is woken when that
     /// happens.
     pub(super) fn is_closing(&self, reader: &Waker) -> bool {
@@ -174,12 +174,12 @@ impl Place {
     }
 
     /// Records that bytes were received, after which the connection may be idle.
-    pub(super) fn has_read(&self) {
+    pub(super) fn record_read(&self) {
         self.is_used(true);
     }
 
     /// Records that bytes were sent, so that a response is expected.
-    pub(super) fn has_written(&self) {
+    pub(super) fn record_write(&self) {
         self.is_used(false);
     }
 
@@ -191,16 +191,16 @@ impl Place {
 }
 
 /// Counts a waiting request until it is dropped.
-struct Waiting<'c>(&'c AtomicUsize);
+struct WaitingRequestGuard<'c>(&'c AtomicUsize);
 
-impl<'c> Waiting<'c> {
+impl<'c> WaitingRequestGuard<'c> {
     fn enter(count: &'c AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingRequestGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -9,9 +9,9 @@
 //! Invariant: idle connections are watched. A connection leaves the pool when its server ends it or
 //! sends anything, when [`IDLE`] has elapsed, and when its place is needed.
 
-use super::exchange::{Failure, Http1, Http1Body};
+use super::exchange::{ExchangeFailure, Http1Body, Http1Connection};
 use super::response_head::{HEAD_BYTES_MAX, ResponseHead};
-use super::route::{BoxError, Route, Routed};
+use super::route::{BoxError, ConnectorStream, ProxyConnector};
 use bytes::Bytes;
 use firn_model::sync::lock;
 use firn_x509::handshake::certificate_reason;
@@ -40,7 +40,7 @@ const IDLE: Duration = Duration::from_secs(5 * 60);
 /// Idle time of an HTTP/2 connection after which a ping is sent, as in Prometheus.
 const PING_AFTER: Duration = Duration::from_secs(60);
 
-pub(super) type HttpsStream = MaybeHttpsStream<Routed>;
+pub(super) type HttpsStream = MaybeHttpsStream<ConnectorStream>;
 
 /// Scheme and authority of the server of a connection.
 pub(super) type Origin = (Scheme, Authority);
@@ -48,39 +48,39 @@ pub(super) type Origin = (Scheme, Authority);
 type Http2 = SendRequest<Full<Bytes>>;
 
 /// A pool of connections that are established in the same way.
-pub(super) struct Pool {
-    connector: HttpsConnector<Route>,
+pub(super) struct ConnectionPool {
+    connector: HttpsConnector<ProxyConnector>,
     /// Whether only HTTP/2 is used, even without TLS.
     is_http2_alone: bool,
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     http1: Mutex<HashMap<Origin, Vec<IdleConnection>>>,
-    http2: Mutex<HashMap<Origin, SharedConnection>>,
+    http2: Mutex<HashMap<Origin, Http2Connection>>,
 }
 
 /// A connection without a request. Dropping it stops the task that watches it.
 struct IdleConnection {
-    connection: Arc<Mutex<Option<Box<Http1>>>>,
+    connection: Arc<Mutex<Option<Box<Http1Connection>>>>,
     watcher: AbortHandle,
 }
 
 /// An HTTP/2 connection with the time of its last use.
 #[derive(Clone)]
-struct SharedConnection {
+struct Http2Connection {
     sender: Http2,
     used: Arc<Mutex<Instant>>,
 }
 
-enum Connected {
-    Http1(Box<Http1>),
+enum NewConnection {
+    Http1(Box<Http1Connection>),
     Http2(Http2),
 }
 
-impl Pool {
-    pub(super) fn new(connector: HttpsConnector<Route>, is_http2_alone: bool) -> Self {
+impl ConnectionPool {
+    pub(super) fn new(connector: HttpsConnector<ProxyConnector>, is_http2_alone: bool) -> Self {
         Self {
             connector,
             is_http2_alone,
@@ -105,16 +105,16 @@ impl Pool {
                 None => (self.connect(&origin, uri).await?, false),
             };
             let failure = match connected {
-                Connected::Http1(connection) => match connection.send(request).await {
+                NewConnection::Http1(connection) => match connection.send(request).await {
                     Ok((head, connection)) => {
                         return Ok(self.response(head, request, connection, origin));
                     }
                     Err(failure) => failure,
                 },
-                Connected::Http2(sender) => match send_http2(sender, request).await {
+                NewConnection::Http2(sender) => match send_http2(sender, request).await {
                     Ok(response) => return Ok(response.map(ResponseBody::from)),
                     Err(failure) => {
-                        self.open.forget_closed(&origin);
+                        self.open.remove_closed(&origin);
                         failure
                     }
                 },
@@ -129,31 +129,31 @@ impl Pool {
         &self,
         mut head: ResponseHead,
         request: &Request<Bytes>,
-        connection: Box<Http1>,
+        connection: Box<Http1Connection>,
         origin: Origin,
     ) -> Response<ResponseBody> {
         let headers = std::mem::take(&mut head.headers);
-        let pool = WeakPool(Arc::downgrade(&self.open));
+        let pool = WeakConnectionPool(Arc::downgrade(&self.open));
         let body = Http1Body::new(&head, request, connection, (pool, origin));
-        let mut response = Response::new(ResponseBody(Kind::Http1(body)));
+        let mut response = Response::new(ResponseBody(ResponseBodyKind::Http1(body)));
         *response.status_mut() = head.status;
         *response.headers_mut() = headers;
         response
     }
 
-    async fn connect(&self, origin: &Origin, uri: &Uri) -> Result<Connected, String> {
+    async fn connect(&self, origin: &Origin, uri: &Uri) -> Result<NewConnection, String> {
         let connecting = self.connector.clone().call(uri.clone());
-        let stream = connecting.await.map_err(|e| reasons(&*e))?;
+        let stream = connecting.await.map_err(|e| error_chain_text(&*e))?;
         if !self.is_http2_alone && !stream.connected().is_negotiated_h2() {
-            return Ok(Connected::Http1(Box::new(Http1::new(stream))));
+            return Ok(NewConnection::Http1(Box::new(Http1Connection::new(stream))));
         }
         let handshake = Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_AFTER)
             .max_header_list_size(HEAD_BYTES_MAX as u32)
             .handshake(stream);
-        let (sender, connection) = handshake.await.map_err(|e| reasons(&e))?;
-        let shared = SharedConnection {
+        let (sender, connection) = handshake.await.map_err(|e| error_chain_text(&e))?;
+        let shared = Http2Connection {
             sender: sender.clone(),
             used: Arc::new(Mutex::new(Instant::now())),
         };
@@ -164,32 +164,32 @@ impl Pool {
             let mut connection = pin!(connection);
             while timeout(IDLE, &mut connection).await.is_err() {
                 if let Some(open) = open.upgrade() {
-                    open.forget_unused(&origin, &used);
+                    open.remove_unused(&origin, &used);
                 }
             }
         });
-        Ok(Connected::Http2(sender))
+        Ok(NewConnection::Http2(sender))
     }
 }
 
-impl Open {
+impl OpenConnections {
     /// Takes a connection that can serve `origin` from the pool.
-    fn take(&self, origin: &Origin) -> Option<Connected> {
+    fn take(&self, origin: &Origin) -> Option<NewConnection> {
         if let Some(shared) = lock(&self.http2).get(origin)
             && !shared.sender.is_closed()
         {
             *lock(&shared.used) = Instant::now();
-            return Some(Connected::Http2(shared.sender.clone()));
+            return Some(NewConnection::Http2(shared.sender.clone()));
         }
         loop {
             let idle = lock(&self.http1).get_mut(origin)?.pop()?;
             if let Some(connection) = idle.take() {
-                return Some(Connected::Http1(connection));
+                return Some(NewConnection::Http1(connection));
             }
         }
     }
 
-    fn forget_closed(&self, origin: &Origin) {
+    fn remove_closed(&self, origin: &Origin) {
         let mut all = lock(&self.http2);
         if all.get(origin).is_some_and(|it| it.sender.is_closed()) {
             all.remove(origin);
@@ -198,7 +198,7 @@ impl Open {
 
     /// Removes the HTTP/2 connection of `origin` to which `used` belongs, if it has been idle for
     /// [`IDLE`]. It closes after its last response.
-    fn forget_unused(&self, origin: &Origin, used: &Arc<Mutex<Instant>>) {
+    fn remove_unused(&self, origin: &Origin, used: &Arc<Mutex<Instant>>) {
         let mut all = lock(&self.http2);
         if let Some(shared) = all.get(origin)
             && Arc::ptr_eq(&shared.used, used)
@@ -208,7 +208,7 @@ impl Open {
         }
     }
 
-    fn put(self: &Arc<Self>, origin: &Origin, connection: Box<Http1>) {
+    fn put(self: &Arc<Self>, origin: &Origin, connection: Box<Http1Connection>) {
         let connection = Arc::new(Mutex::new(Some(connection)));
         let mut all = lock(&self.http1);
         let watcher = tokio::spawn(watch(
@@ -236,7 +236,11 @@ impl Open {
 }
 
 /// Waits until an idle connection ends or exceeds the maximum idle time, and closes it.
-async fn watch(connection: Arc<Mutex<Option<Box<Http1>>>>, open: Weak<Open>, origin: Origin) {
+async fn watch(
+    connection: Arc<Mutex<Option<Box<Http1Connection>>>>,
+    open: Weak<OpenConnections>,
+    origin: Origin,
+) {
     let ended = poll_fn(|cx| match &mut *lock(&connection) {
         Some(connection) => connection.poll_idle_end(cx),
         None => Poll::Ready(()),
@@ -251,7 +255,7 @@ async fn watch(connection: Arc<Mutex<Option<Box<Http1>>>>, open: Weak<Open>, ori
 
 impl IdleConnection {
     /// Returns the connection, or `None` if it has ended in the meantime.
-    fn take(self) -> Option<Box<Http1>> {
+    fn take(self) -> Option<Box<Http1Connection>> {
         let mut connection = lock(&self.connection).take()?;
         let mut cx = Context::from_waker(Waker::noop());
         match connection.poll_idle_end(&mut cx) {
@@ -269,10 +273,10 @@ impl Drop for IdleConnection {
 
 /// Reference to the pool to which a connection returns, if the pool still exists.
 #[derive(Clone)]
-pub(super) struct WeakPool(Weak<Open>);
+pub(super) struct WeakConnectionPool(Weak<OpenConnections>);
 
-impl WeakPool {
-    pub(super) fn put(&self, origin: &Origin, connection: Box<Http1>) {
+impl WeakConnectionPool {
+    pub(super) fn put(&self, origin: &Origin, connection: Box<Http1Connection>) {
         if let Some(open) = self.0.upgrade() {
             open.put(origin, connection);
         }
@@ -282,9 +286,9 @@ impl WeakPool {
 async fn send_http2(
     mut sender: Http2,
     request: &Request<Bytes>,
-) -> Result<Response<Incoming>, Failure> {
-    let failure = |e: hyper::Error, may_repeat| Failure {
-        message: reasons(&e),
+) -> Result<Response<Incoming>, ExchangeFailure> {
+    let failure = |e: hyper::Error, may_repeat| ExchangeFailure {
+        message: error_chain_text(&e),
         may_repeat,
     };
     sender.ready().await.map_err(|e| failure(e, true))?;
@@ -306,9 +310,9 @@ fn is_refused(error: &hyper::Error) -> bool {
 }
 
 /// Body of a response. Read it to its end, so that its connection can be reused.
-pub struct ResponseBody(Kind);
+pub struct ResponseBody(ResponseBodyKind);
 
-enum Kind {
+enum ResponseBodyKind {
     Http1(Http1Body),
     /// Body of an HTTP/2 response, or of a connection outside of the pool.
     Hyper(Incoming),
@@ -322,7 +326,7 @@ impl std::fmt::Debug for ResponseBody {
 
 impl From<Incoming> for ResponseBody {
     fn from(body: Incoming) -> Self {
-        Self(Kind::Hyper(body))
+        Self(ResponseBodyKind::Hyper(body))
     }
 }
 
@@ -335,10 +339,10 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.get_mut().0 {
-            Kind::Http1(body) => body
+            ResponseBodyKind::Http1(body) => body
                 .poll_data(cx)
                 .map(|data| data.map(|data| data.map(Frame::data).map_err(BoxError::from))),
-            Kind::Hyper(body) => Pin::new(body)
+            ResponseBodyKind::Hyper(body) => Pin::new(body)
                 .poll_frame(cx)
                 .map(|frame| frame.map(|frame| frame.map_err(BoxError::from))),
         }
@@ -348,7 +352,7 @@ impl Body for ResponseBody {
 /// Returns an error and its causes as one text. If the server's certificate was rejected, returns
 /// only the reason for that. Repeated texts are omitted, because many errors contain the text of
 /// their cause.
-pub(super) fn reasons(error: &(dyn Error + 'static)) -> String {
+pub(super) fn error_chain_text(error: &(dyn Error + 'static)) -> String {
     let mut reasons: Vec<String> = Vec::new();
     let mut source = Some(error);
     while let Some(reason) = source {

@@ -16,7 +16,7 @@ use ring::signature::RsaKeyPair;
 
 /// One block of a PEM file, with its label and decoded content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct PrivateKeyBlock {
     /// Label of the block, such as `RSA PRIVATE KEY`.
     pub label: String,
     /// Value of `DEK-Info` if the block has traditional encryption.
@@ -25,21 +25,21 @@ pub struct Block {
     pub der: Vec<u8>,
 }
 
-impl Block {
+impl PrivateKeyBlock {
     /// Returns all blocks of `text` in order; text between them is ignored. Fails if a block has no
     /// end or is not valid base64.
-    pub fn all_of(text: &[u8]) -> Result<Vec<Self>, String> {
+    pub fn parse_all(text: &[u8]) -> Result<Vec<Self>, String> {
         let text = String::from_utf8_lossy(text);
         let mut lines = text.lines().map(str::trim);
         let mut blocks = Vec::new();
         while let Some(line) = lines.next() {
-            let Some(label) = marked(line, "-----BEGIN ") else {
+            let Some(label) = marker_label(line, "-----BEGIN ") else {
                 continue;
             };
             let (mut cipher, mut body) = (None, String::new());
             loop {
                 let line = lines.next().ok_or_else(|| format!("{label}: no end"))?;
-                if marked(line, "-----END ") == Some(label) {
+                if marker_label(line, "-----END ") == Some(label) {
                     break;
                 }
                 match line.split_once(':') {
@@ -59,18 +59,18 @@ impl Block {
     }
 
     /// Decodes the key in the block. Encrypted keys are decrypted with `passphrase`.
-    pub fn key(&self, passphrase: &str) -> Result<RsaKeyPair, String> {
+    pub fn decode_key(&self, passphrase: &str) -> Result<RsaKeyPair, String> {
         if let Some(cipher) = &self.cipher {
-            return of_der(&decrypt(cipher, &self.der, passphrase.as_bytes())?);
+            return decode_der(&decrypt(cipher, &self.der, passphrase.as_bytes())?);
         }
         if self.label == "ENCRYPTED PRIVATE KEY" {
             let sealed = EncryptedPrivateKeyInfoRef::try_from(&self.der[..]);
             let sealed = sealed.map_err(|e| format!("encrypted private key: {e}"))?;
             let opened = sealed.decrypt(passphrase);
             let opened = opened.map_err(|e| format!("decrypt private key: {e}"))?;
-            return of_der(opened.as_bytes());
+            return decode_der(opened.as_bytes());
         }
-        of_der(&self.der)
+        decode_der(&self.der)
     }
 
     /// Returns whether the block contains a private key of any format.
@@ -80,19 +80,20 @@ impl Block {
 }
 
 /// Returns the label in a line that marks the beginning or end of a block.
-fn marked<'l>(line: &'l str, mark: &str) -> Option<&'l str> {
+fn marker_label<'l>(line: &'l str, mark: &str) -> Option<&'l str> {
     line.strip_prefix(mark)?.strip_suffix("-----")
 }
 
 /// Decodes the first private key in a PEM text. Encrypted keys are decrypted with `passphrase`.
-pub fn of_pem(pem: &[u8], passphrase: &str) -> Result<RsaKeyPair, String> {
-    let blocks = Block::all_of(pem).map_err(|e| format!("no private key: {e}"))?;
+pub fn decode_pem(pem: &[u8], passphrase: &str) -> Result<RsaKeyPair, String> {
+    let blocks = PrivateKeyBlock::parse_all(pem).map_err(|e| format!("no private key: {e}"))?;
     let key = blocks.iter().find(|block| block.is_key());
-    key.ok_or("no private key: no items found")?.key(passphrase)
+    key.ok_or("no private key: no items found")?
+        .decode_key(passphrase)
 }
 
 /// Decodes an RSA key in DER, as PKCS #8 or PKCS #1.
-pub fn of_der(der: &[u8]) -> Result<RsaKeyPair, String> {
+pub fn decode_der(der: &[u8]) -> Result<RsaKeyPair, String> {
     let pair = RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der));
     pair.map_err(|e| format!("not a private key of RSA: {e}"))
 }
@@ -100,30 +101,30 @@ pub fn of_der(der: &[u8]) -> Result<RsaKeyPair, String> {
 /// Decrypts data with the cipher and initialization vector in a `DEK-Info` value.
 fn decrypt(cipher: &str, sealed: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, String> {
     let (name, iv) = cipher.split_once(',').ok_or("DEK-Info without a vector")?;
-    let iv = bytes_of_hex(iv.trim()).ok_or("DEK-Info without a vector")?;
+    let iv = decode_hex(iv.trim()).ok_or("DEK-Info without a vector")?;
     let open = match name.trim() {
-        "AES-128-CBC" => opened::<Decryptor<Aes128>>,
-        "AES-192-CBC" => opened::<Decryptor<Aes192>>,
-        "AES-256-CBC" => opened::<Decryptor<Aes256>>,
-        "DES-EDE3-CBC" => opened::<Decryptor<TdesEde3>>,
+        "AES-128-CBC" => decrypt_cbc::<Decryptor<Aes128>>,
+        "AES-192-CBC" => decrypt_cbc::<Decryptor<Aes192>>,
+        "AES-256-CBC" => decrypt_cbc::<Decryptor<Aes256>>,
+        "DES-EDE3-CBC" => decrypt_cbc::<Decryptor<TdesEde3>>,
         other => return Err(format!("private key is encrypted by {other}")),
     };
     open(sealed, passphrase, &iv).ok_or("decrypt private key: wrong passphrase".to_owned())
 }
 
-fn opened<D: KeyIvInit + BlockModeDecrypt>(
+fn decrypt_cbc<D: KeyIvInit + BlockModeDecrypt>(
     sealed: &[u8],
     passphrase: &[u8],
     iv: &[u8],
 ) -> Option<Vec<u8>> {
-    let key = derived(passphrase, iv.get(..8)?, D::key_size());
+    let key = derive_key(passphrase, iv.get(..8)?, D::key_size());
     let decryptor = D::new_from_slices(&key, iv).ok()?;
     decryptor.decrypt_padded_vec::<Pkcs7>(sealed).ok()
 }
 
 /// Derives a key of `bytes` bytes with `EVP_BytesToKey`: a chain of MD5 hashes, each over the
 /// previous hash, the passphrase and the salt.
-fn derived(passphrase: &[u8], salt: &[u8], bytes: usize) -> Vec<u8> {
+fn derive_key(passphrase: &[u8], salt: &[u8], bytes: usize) -> Vec<u8> {
     let mut key = Vec::new();
     let mut last = Vec::new();
     while key.len() < bytes {
@@ -135,7 +136,7 @@ fn derived(passphrase: &[u8], salt: &[u8], bytes: usize) -> Vec<u8> {
     key
 }
 
-fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
+fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let is_hex = text.len().is_multiple_of(2) && text.bytes().all(|c| c.is_ascii_hexdigit());
     let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();
     is_hex.then(|| (0..text.len()).step_by(2).map(byte).collect())?
@@ -157,11 +158,11 @@ mod tests {
 
     #[test]
     fn key_is_the_same_in_all_forms_and_closed_to_a_wrong_passphrase() {
-        let plain = of_pem(FORMS[0].as_bytes(), "").unwrap();
+        let plain = decode_pem(FORMS[0].as_bytes(), "").unwrap();
         for (at, form) in FORMS.iter().enumerate() {
-            let key = of_pem(form.as_bytes(), "secret").unwrap();
+            let key = decode_pem(form.as_bytes(), "secret").unwrap();
             assert_eq!(key.public().as_ref(), plain.public().as_ref(), "{at}");
-            let wrong = of_pem(form.as_bytes(), "other");
+            let wrong = decode_pem(form.as_bytes(), "other");
             assert_eq!(wrong.is_ok(), at < 2, "{at}");
         }
     }
@@ -191,7 +192,7 @@ mod tests {
             ),
         ];
         for (text, why) in cases {
-            let told = of_pem(text.as_bytes(), "secret").unwrap_err();
+            let told = decode_pem(text.as_bytes(), "secret").unwrap_err();
             assert!(told.contains(why), "{told}, expected {why}");
         }
     }

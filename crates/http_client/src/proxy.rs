@@ -8,7 +8,7 @@
 //!
 //! The rules follow `golang.org/x/net/http/httpproxy`.
 
-use super::no_proxy::{NoProxy, Target};
+use super::no_proxy::{NoProxy, NoProxyTarget};
 use super::settings::ProxySettings;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -60,15 +60,15 @@ impl ProxyRules {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, String> {
         if settings.is_from_environment {
-            return Ok(Self::of_environment(variable));
+            return Ok(Self::from_environment(variable));
         }
         let Some(url) = &settings.url else {
             return Ok(Self::default());
         };
         let has_exceptions = !settings.no_proxy.is_empty();
         let proxy = match has_exceptions {
-            true => Proxy::of_variable(url),
-            false => Proxy::of_url(url),
+            true => Proxy::parse_variable(url),
+            false => Proxy::parse_url(url),
         };
         let proxy = Some(proxy.map_err(|e| format!("proxy_url {url:?}: {e}"))?);
         Ok(Self {
@@ -79,11 +79,11 @@ impl ProxyRules {
         })
     }
 
-    fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
+    fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let either = |name: &str| variable(&name.to_ascii_lowercase()).or_else(|| variable(name));
         // As in Go, a malformed proxy address is ignored.
-        let proxy = |name| either(name).and_then(|url| Proxy::of_variable(&url).ok());
+        let proxy = |name| either(name).and_then(|url| Proxy::parse_variable(&url).ok());
         Self {
             http: proxy("HTTP_PROXY"),
             https: proxy("HTTPS_PROXY"),
@@ -93,7 +93,7 @@ impl ProxyRules {
     }
 
     /// Returns the proxy for a request to `uri`, or `None` if it is sent directly.
-    pub(super) fn proxy_of(&self, uri: &Uri) -> Result<Option<&Proxy>, String> {
+    pub(super) fn proxy_for(&self, uri: &Uri) -> Result<Option<&Proxy>, String> {
         let is_secure = uri.scheme_str() == Some("https");
         let Some(proxy) = (if is_secure { &self.https } else { &self.http }) else {
             return Ok(None);
@@ -106,18 +106,18 @@ impl ProxyRules {
         let is_direct = self
             .direct
             .as_ref()
-            .is_some_and(|direct| direct.contains(&Target::of_uri(uri)));
+            .is_some_and(|direct| direct.contains(&NoProxyTarget::from_uri(uri)));
         Ok((!is_direct).then_some(proxy))
     }
 }
 
 impl Proxy {
     /// Parses a proxy URL, or `host:port` as an HTTP proxy.
-    fn of_variable(text: &str) -> Result<Self, String> {
-        Self::of_url(text).or_else(|e| Self::of_url(&format!("http://{text}")).map_err(|_| e))
+    fn parse_variable(text: &str) -> Result<Self, String> {
+        Self::parse_url(text).or_else(|e| Self::parse_url(&format!("http://{text}")).map_err(|_| e))
     }
 
-    fn of_url(url: &str) -> Result<Self, String> {
+    fn parse_url(url: &str) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").ok_or("no scheme, such as http://")?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (user, host) = match rest[..end].rsplit_once('@') {
@@ -188,7 +188,7 @@ mod tests {
             let (_, value) = all.find(|(name, _)| *name == wanted)?;
             Some(value.to_owned())
         })?;
-        let proxy = rules.proxy_of(&url.parse().unwrap())?;
+        let proxy = rules.proxy_for(&url.parse().unwrap())?;
         Ok(proxy.map_or("direct".into(), |proxy| format!("{proxy:?}")))
     }
 

@@ -8,7 +8,7 @@
 //! Invariant: a request that has left the first server contains no credentials, and does not get
 //! them back.
 
-use super::auth::basic_of_url;
+use super::auth::basic_header_from_url;
 use bytes::Bytes;
 use firn_model::error::Error;
 use hyper::header::{
@@ -44,7 +44,7 @@ const SENSITIVE: [HeaderName; 6] = [
 
 /// One request in a chain of redirects; the first one is the request of the caller.
 #[derive(Debug)]
-pub(super) struct Hop {
+pub(super) struct RedirectHop {
     pub(super) method: Method,
     pub(super) uri: Uri,
     /// Headers of the caller that this hop may receive.
@@ -55,8 +55,8 @@ pub(super) struct Hop {
     first: Uri,
 }
 
-impl Hop {
-    pub(super) fn first(method: Method, uri: Uri, headers: HeaderMap) -> Self {
+impl RedirectHop {
+    pub(super) fn new(method: Method, uri: Uri, headers: HeaderMap) -> Self {
         Self {
             first: uri.clone(),
             method,
@@ -68,8 +68,8 @@ impl Hop {
     }
 
     /// Builds the request of this hop. `body` is the body of the first request.
-    pub(super) fn request(&self, body: &Bytes) -> Result<Request<Bytes>, Error> {
-        let (uri, user) = without_user(&self.uri);
+    pub(super) fn build_request(&self, body: &Bytes) -> Result<Request<Bytes>, Error> {
+        let (uri, user) = strip_user(&self.uri);
         let mut request = Request::new(match self.has_body {
             true => body.clone(),
             false => Bytes::new(),
@@ -79,7 +79,7 @@ impl Hop {
         *request.headers_mut() = self.headers.clone();
         if let Some(user) = user {
             let headers = request.headers_mut();
-            headers.insert(AUTHORIZATION, basic_of_url(&user)?);
+            headers.insert(AUTHORIZATION, basic_header_from_url(&user)?);
         }
         Ok(request)
     }
@@ -125,7 +125,7 @@ impl Hop {
     fn set_referer(&mut self, next: &Uri) {
         let is_downgrade =
             self.uri.scheme_str() == Some("https") && next.scheme_str() == Some("http");
-        let (bare, _) = without_user(&self.uri);
+        let (bare, _) = strip_user(&self.uri);
         self.headers.remove(REFERER);
         if !is_downgrade && let Ok(value) = HeaderValue::from_str(&bare.to_string()) {
             self.headers.insert(REFERER, value);
@@ -144,7 +144,7 @@ fn is_same_server(uri: &Uri, first: &Uri) -> bool {
 }
 
 /// Splits `uri` into the URL without user and password, and those if there were any.
-fn without_user(uri: &Uri) -> (Uri, Option<String>) {
+fn strip_user(uri: &Uri) -> (Uri, Option<String>) {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let Some((user, host)) = authority.rsplit_once('@') else {
         return (uri.clone(), None);
@@ -202,15 +202,15 @@ fn resolve(base: &Uri, reference: &[u8]) -> Result<Uri, String> {
     let path = escape_path(path)?;
     let own_query = query.map(escape_query);
     let (path, query) = match path.as_str() {
-        path if is_absolute => (without_dots("", path), own_query),
+        path if is_absolute => (remove_dot_segments("", path), own_query),
         "" if query.is_none() => {
-            let path = without_dots(base.path(), "");
+            let path = remove_dot_segments(base.path(), "");
             (path, base.query().map(str::to_owned))
         }
-        path => (without_dots(base.path(), path), own_query),
+        path => (remove_dot_segments(base.path(), path), own_query),
     };
     let authority = match authority {
-        Some(authority) => authority_text(authority)?,
+        Some(authority) => decode_authority(authority)?,
         None => base.authority().map_or("", |a| a.as_str()).to_owned(),
     };
     let query = query.map_or(String::new(), |query| format!("?{query}"));
@@ -231,7 +231,7 @@ fn split_scheme(reference: &[u8]) -> Result<(Option<&[u8]>, &[u8]), String> {
     }
 }
 
-fn authority_text(authority: &[u8]) -> Result<String, String> {
+fn decode_authority(authority: &[u8]) -> Result<String, String> {
     let text = String::from_utf8_lossy(authority).into_owned();
     let host = text
         .rsplit_once('@')
@@ -303,7 +303,7 @@ fn escape(text: &[u8], is_kept: impl Fn(u8) -> bool) -> String {
 }
 
 /// Resolves the path `reference` relative to the path `base` and removes `.` and `..`.
-fn without_dots(base: &str, reference: &str) -> String {
+fn remove_dot_segments(base: &str, reference: &str) -> String {
     let full = match reference {
         "" => base.to_owned(),
         rooted if rooted.starts_with('/') => rooted.to_owned(),
@@ -357,7 +357,7 @@ mod tests {
             let reference = reference.replace("\\t", "\t");
             let got = resolve(&base.parse().unwrap(), reference.as_bytes());
             let shown = match &got {
-                Ok(uri) => without_user(uri).0.to_string(),
+                Ok(uri) => strip_user(uri).0.to_string(),
                 Err(_) => "error".to_owned(),
             };
             if shown != want {

@@ -29,14 +29,14 @@ pub(super) struct ResponseHead {
     /// Reason phrase after the status code.
     pub(super) reason: String,
     pub(super) headers: HeaderMap,
-    pub(super) framing: Framing,
+    pub(super) framing: BodyFraming,
     /// Whether the connection must be closed after this response.
     pub(super) is_last: bool,
 }
 
 /// How the end of the body is determined: by length, by chunks or by the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(super) enum BodyFraming {
     Length(u64),
     Chunked,
     UntilEnd,
@@ -44,7 +44,7 @@ pub(super) enum Framing {
 
 /// Returns the length in bytes of the head at the beginning of `bytes`, or `None` if it is
 /// incomplete. `scanned` is the position at which the last call stopped; zero at first.
-pub(super) fn length_of(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
+pub(super) fn find_head_length(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
     if *scanned == 0 && (bytes.starts_with(b"\n") || bytes.starts_with(b"\r\n")) {
         // The status line is empty, which the parser rejects.
         return Some(bytes.iter().position(|b| *b == b'\n')? + 1);
@@ -66,13 +66,13 @@ pub(super) fn length_of(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
 }
 
 impl ResponseHead {
-    /// Parses a head that [`length_of`] found to be complete. Fails if it is malformed or its
-    /// framing is ambiguous.
+    /// Parses a head that [`find_head_length`] found to be complete. Fails if it is malformed or
+    /// its framing is ambiguous.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let mut lines = bytes.split_inclusive(|b| *b == b'\n').map(without_line_end);
-        let (version, status, reason) = status_line(lines.next().unwrap_or_default())?;
-        let mut headers = headers(lines)?;
-        let (framing, is_last) = framing(version, status, &mut headers)?;
+        let mut lines = bytes.split_inclusive(|b| *b == b'\n').map(trim_line_end);
+        let (version, status, reason) = parse_status_line(lines.next().unwrap_or_default())?;
+        let mut headers = parse_headers(lines)?;
+        let (framing, is_last) = determine_framing(version, status, &mut headers)?;
         Ok(Self {
             status,
             reason,
@@ -90,12 +90,12 @@ impl ResponseHead {
 }
 
 /// Removes the line end: LF, optionally preceded by CR.
-pub(super) fn without_line_end(line: &[u8]) -> &[u8] {
+pub(super) fn trim_line_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-fn status_line(line: &[u8]) -> Result<(Version, StatusCode, String), String> {
+fn parse_status_line(line: &[u8]) -> Result<(Version, StatusCode, String), String> {
     let text = String::from_utf8_lossy(line);
     let Some((protocol, rest)) = text.split_once(' ') else {
         return Err(format!("malformed HTTP response {text:?}"));
@@ -123,7 +123,9 @@ fn status_line(line: &[u8]) -> Result<(Version, StatusCode, String), String> {
 }
 
 /// Parses header lines up to the empty line that ends a head or a trailer.
-pub(super) fn headers<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Result<HeaderMap, String> {
+pub(super) fn parse_headers<'l>(
+    lines: impl Iterator<Item = &'l [u8]>,
+) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (number, field) in unfold(lines)?.iter().enumerate() {
         let malformed = || {
@@ -136,7 +138,7 @@ pub(super) fn headers<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Result<Heade
         match HeaderName::from_bytes(name) {
             Ok(name) => {
                 let appended = headers.try_append(name, value);
-                appended.map_err(|_| too_many(number))?;
+                appended.map_err(|_| too_many_headers_error(number))?;
             }
             // As in Go, such a name is valid, but is a different name: `Content-Length : 4` sets no
             // length.
@@ -169,14 +171,14 @@ fn unfold<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Result<Vec<Cow<'l, [u8]>
                     shown()
                 ));
             }
-            _ if is_full => return Err(too_many(HEADERS_MAX)),
+            _ if is_full => return Err(too_many_headers_error(HEADERS_MAX)),
             _ => fields.push(Cow::Borrowed(trim(line))),
         }
     }
     Ok(fields)
 }
 
-fn too_many(count: usize) -> String {
+fn too_many_headers_error(count: usize) -> String {
     format!("response has too many header lines: more than {count}, limit {HEADERS_MAX}")
 }
 
@@ -198,26 +200,26 @@ fn is_name_with_blanks(name: &[u8]) -> bool {
 }
 
 /// Returns how the body ends, and whether the connection ends with it.
-fn framing(
+fn determine_framing(
     version: Version,
     status: StatusCode,
     headers: &mut HeaderMap,
-) -> Result<(Framing, bool), String> {
+) -> Result<(BodyFraming, bool), String> {
     let is_chunked = is_chunked(version, headers)?;
-    let length = content_length(headers)?;
+    let length = parse_content_length(headers)?;
     if is_chunked {
         check_trailer(headers)?;
     }
     let is_last = is_last(version, headers);
     let has_body = !status.is_informational() && !matches!(status.as_u16(), 204 | 304);
     if status == StatusCode::SWITCHING_PROTOCOLS {
-        return Ok((Framing::UntilEnd, true));
+        return Ok((BodyFraming::UntilEnd, true));
     }
     Ok(match (has_body, is_chunked, length) {
-        (false, _, _) => (Framing::Length(0), is_last),
-        (true, true, _) => (Framing::Chunked, is_last),
-        (true, false, Some(length)) => (Framing::Length(length), is_last),
-        (true, false, None) => (Framing::UntilEnd, true),
+        (false, _, _) => (BodyFraming::Length(0), is_last),
+        (true, true, _) => (BodyFraming::Chunked, is_last),
+        (true, false, Some(length)) => (BodyFraming::Length(length), is_last),
+        (true, false, None) => (BodyFraming::UntilEnd, true),
     })
 }
 
@@ -233,7 +235,7 @@ fn is_chunked(version: Version, headers: &mut HeaderMap) -> Result<bool, String>
     }
 }
 
-fn content_length(headers: &HeaderMap) -> Result<Option<u64>, String> {
+fn parse_content_length(headers: &HeaderMap) -> Result<Option<u64>, String> {
     let mut values = headers.get_all(CONTENT_LENGTH).iter();
     let Some(first) = values.next().map(|value| trim(value.as_bytes())) else {
         return Ok(None);
@@ -252,7 +254,7 @@ fn content_length(headers: &HeaderMap) -> Result<Option<u64>, String> {
 
 /// Rejects trailers that announce headers which describe the framing.
 fn check_trailer(headers: &HeaderMap) -> Result<(), String> {
-    for name in headers.get_all(TRAILER).iter().flat_map(tokens) {
+    for name in headers.get_all(TRAILER).iter().flat_map(split_tokens) {
         let bad = [TRANSFER_ENCODING, TRAILER, CONTENT_LENGTH];
         if bad
             .iter()
@@ -265,13 +267,13 @@ fn check_trailer(headers: &HeaderMap) -> Result<(), String> {
     Ok(())
 }
 
-fn tokens(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
+fn split_tokens(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     value.as_bytes().split(|b| *b == b',').map(trim)
 }
 
 fn is_last(version: Version, headers: &HeaderMap) -> bool {
     let has = |wanted: &[u8]| {
-        let mut tokens = headers.get_all(CONNECTION).iter().flat_map(tokens);
+        let mut tokens = headers.get_all(CONNECTION).iter().flat_map(split_tokens);
         tokens.any(|token| token.eq_ignore_ascii_case(wanted))
     };
     match version {

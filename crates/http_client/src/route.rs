@@ -6,7 +6,7 @@
 //! any   through a SOCKS proxy: the proxy connects, then as if directly
 //! ```
 
-use super::places::{Place, Places};
+use super::places::{ConnectionSlot, ConnectionSlots};
 use super::proxy::{Proxy, ProxyKind, ProxyRules};
 use super::settings::ProxySettings;
 use super::tls_records::TlsRecords;
@@ -31,22 +31,22 @@ const RECORD_READ_BYTES: usize = 8 << 10;
 
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Connecting = Pin<Box<dyn Future<Output = Result<Routed, BoxError>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<ConnectorStream, BoxError>> + Send>>;
 
 /// Connector that uses a proxy if the settings require it.
 #[derive(Clone, Debug)]
-pub(super) struct Route {
+pub(super) struct ProxyConnector {
     /// Rules that select a proxy, or the error in the settings.
     rules: Result<Arc<ProxyRules>, String>,
     connect_headers: HeaderMap,
     tcp: HttpConnector,
-    places: Places,
+    places: ConnectionSlots,
     /// Connector to proxies, which may use TLS.
     to_proxy: Option<HttpsConnector<HttpConnector>>,
 }
 
-impl Route {
-    pub(super) fn new(settings: &ProxySettings, places: Places) -> Self {
+impl ProxyConnector {
+    pub(super) fn new(settings: &ProxySettings, places: ConnectionSlots) -> Self {
         let rules = ProxyRules::new(settings, |name| std::env::var(name).ok());
         let mut connect_headers = HeaderMap::new();
         for (name, values) in &settings.connect_headers {
@@ -84,23 +84,23 @@ impl Route {
     }
 
     /// Returns the proxy for requests to `uri`, if any. Fails if the settings are invalid.
-    pub(super) fn proxy_of(&self, uri: &Uri) -> Result<Option<&Proxy>, String> {
+    pub(super) fn proxy_for(&self, uri: &Uri) -> Result<Option<&Proxy>, String> {
         match &self.rules {
-            Ok(rules) => rules.proxy_of(uri),
+            Ok(rules) => rules.proxy_for(uri),
             Err(message) => Err(message.clone()),
         }
     }
 
     /// Connects to `uri`. Returns the stream, and whether it ends at a proxy that interprets
     /// requests.
-    async fn stream_to(mut self, uri: Uri) -> Result<(Stream, bool), BoxError> {
-        match self.proxy_of(&uri)?.cloned() {
-            Some(proxy) => self.through(proxy, uri).await,
+    async fn open_stream(mut self, uri: Uri) -> Result<(Stream, bool), BoxError> {
+        match self.proxy_for(&uri)?.cloned() {
+            Some(proxy) => self.open_proxy_stream(proxy, uri).await,
             None => Ok((MaybeHttpsStream::Http(self.tcp.call(uri).await?), false)),
         }
     }
 
-    async fn through(self, proxy: Proxy, uri: Uri) -> Result<(Stream, bool), BoxError> {
+    async fn open_proxy_stream(self, proxy: Proxy, uri: Uri) -> Result<(Stream, bool), BoxError> {
         if proxy.kind == ProxyKind::Socks {
             let mut socks = SocksV5::new(proxy.uri, self.tcp);
             if let Some((user, password)) = proxy.user {
@@ -122,8 +122,8 @@ impl Route {
     }
 }
 
-impl Service<Uri> for Route {
-    type Response = Routed;
+impl Service<Uri> for ProxyConnector {
+    type Response = ConnectorStream;
     type Error = BoxError;
     type Future = Connecting;
 
@@ -135,14 +135,14 @@ impl Service<Uri> for Route {
     fn call(&mut self, uri: Uri) -> Connecting {
         let route = self.clone();
         Box::pin(async move {
-            let place = route.places.take().await;
+            let place = route.places.acquire().await;
             let records = match uri.scheme_str() {
                 Some("https") => Some(TlsRecords::default()),
                 _ => None,
             };
-            let (stream, is_proxied) = route.stream_to(uri).await?;
-            place.has_read();
-            Ok(Routed {
+            let (stream, is_proxied) = route.open_stream(uri).await?;
+            place.record_read();
+            Ok(ConnectorStream {
                 stream,
                 is_proxied,
                 place,
@@ -154,32 +154,34 @@ impl Service<Uri> for Route {
 
 /// An established connection that holds its place. It may end at a proxy that interprets requests.
 #[derive(Debug)]
-pub(super) struct Routed {
+pub(super) struct ConnectorStream {
     stream: Stream,
     is_proxied: bool,
-    place: Place,
+    place: ConnectionSlot,
     /// Position within the received TLS records, if the stream uses TLS.
     records: Option<TlsRecords>,
 }
 
-impl Routed {
+impl ConnectorStream {
     /// Returns whether the last TLS record is complete, so that the stream may end here.
     pub(super) fn is_between_records(&self) -> bool {
-        self.records.as_ref().is_some_and(TlsRecords::is_between)
+        self.records
+            .as_ref()
+            .is_some_and(TlsRecords::is_between_records)
     }
 
-    fn stream(self: Pin<&mut Self>) -> Pin<&mut Stream> {
+    fn pin_stream(self: Pin<&mut Self>) -> Pin<&mut Stream> {
         Pin::new(&mut self.get_mut().stream)
     }
 }
 
-impl Connection for Routed {
+impl Connection for ConnectorStream {
     fn connected(&self) -> Connected {
         self.stream.connected().proxy(self.is_proxied)
     }
 }
 
-impl Read for Routed {
+impl Read for ConnectorStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -199,34 +201,34 @@ impl Read for Routed {
                 let room = bytes.len().min(buf.remaining());
                 let mut chunk = ReadBuf::new(&mut bytes[..room]);
                 let read = stream.poll_read(cx, chunk.unfilled());
-                records.pass(chunk.filled());
+                records.advance(chunk.filled());
                 buf.put_slice(chunk.filled());
                 read
             }
         };
         if read.is_ready() {
-            this.place.has_read();
+            this.place.record_read();
         }
         read
     }
 }
 
-impl Write for Routed {
+impl Write for ConnectorStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.place.has_written();
-        self.stream().poll_write(cx, bytes)
+        self.place.record_write();
+        self.pin_stream().poll_write(cx, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_flush(cx)
+        self.pin_stream().poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_shutdown(cx)
+        self.pin_stream().poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -238,7 +240,7 @@ impl Write for Routed {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.place.has_written();
-        self.stream().poll_write_vectored(cx, slices)
+        self.place.record_write();
+        self.pin_stream().poll_write_vectored(cx, slices)
     }
 }

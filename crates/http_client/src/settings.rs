@@ -31,9 +31,9 @@ impl fmt::Debug for Secret {
 pub struct HttpSettings {
     /// Authentication of requests. Its headers are sent only to the requested host and its
     /// subdomains.
-    pub auth: Auth,
+    pub auth: AuthMethod,
     /// The `tls_config` key: TLS settings of connections to servers, and to proxies that use TLS.
-    pub tls: TlsSettings,
+    pub tls: ClientTlsSettings,
     /// Proxy settings, from the keys `proxy_url`, `no_proxy` and related ones.
     pub proxy: ProxySettings,
     /// The `follow_redirects` key: follow redirects, up to ten requests in total (default: true).
@@ -48,8 +48,8 @@ pub struct HttpSettings {
 impl Default for HttpSettings {
     fn default() -> Self {
         Self {
-            auth: Auth::None,
-            tls: TlsSettings::default(),
+            auth: AuthMethod::None,
+            tls: ClientTlsSettings::default(),
             proxy: ProxySettings::default(),
             follow_redirects: true,
             enable_http2: true,
@@ -69,7 +69,7 @@ pub enum HeaderValueSource {
 
 /// How a client authenticates its requests; the methods exclude each other.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Auth {
+pub enum AuthMethod {
     /// No authentication, which is the default.
     #[default]
     None,
@@ -118,7 +118,7 @@ pub struct OAuth2Settings {
     /// is used.
     pub client_secret: Option<Secret>,
     /// Signed assertion that replaces the secret, if the `grant_type` key selects it.
-    pub assertion: Option<Assertion>,
+    pub assertion: Option<AssertionSettings>,
     /// The `scopes` key: requested scopes of the tokens, sent as a list separated by spaces.
     pub scopes: Vec<String>,
     /// The `token_url` key: URL to which token requests are posted.
@@ -127,14 +127,14 @@ pub struct OAuth2Settings {
     /// replaces the default.
     pub endpoint_params: BTreeMap<String, String>,
     /// The `tls_config` key: TLS settings of connections to the token server.
-    pub tls: TlsSettings,
+    pub tls: ClientTlsSettings,
     /// Proxy settings for connections to the token server.
     pub proxy: ProxySettings,
 }
 
 /// Settings of a signed assertion, with which tokens are requested.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Assertion {
+pub struct AssertionSettings {
     /// The `client_certificate_key` or `client_certificate_key_file` key: private RSA key in PEM.
     pub key: Option<Secret>,
     /// The `client_certificate_key_id` key: id of the key in the header of the assertion.
@@ -152,7 +152,7 @@ pub struct Assertion {
 
 /// A TLS version that a client supports, as a limit for negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TlsVersion {
+pub enum ClientTlsVersion {
     /// TLS 1.2; also replaces the unsupported versions 1.0 and 1.1.
     V12,
     /// TLS 1.3, the newest version.
@@ -161,7 +161,7 @@ pub enum TlsVersion {
 
 /// The `tls_config` key: TLS settings of a client. Files are read again for each request.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TlsSettings {
+pub struct ClientTlsSettings {
     /// The `ca` or `ca_file` key: trusted CA certificates, instead of those of the system.
     pub ca: Option<Secret>,
     /// The `cert` or `cert_file` key: client certificate in PEM, followed by its intermediates.
@@ -175,9 +175,9 @@ pub struct TlsSettings {
     /// false).
     pub insecure_skip_verify: bool,
     /// The `min_version` key: lowest accepted TLS version (default: TLS 1.2).
-    pub min_version: Option<TlsVersion>,
+    pub min_version: Option<ClientTlsVersion>,
     /// The `max_version` key: highest accepted TLS version (default: TLS 1.3).
-    pub max_version: Option<TlsVersion>,
+    pub max_version: Option<ClientTlsVersion>,
 }
 
 /// Settings of the proxy between this client and the server. The default uses no proxy.

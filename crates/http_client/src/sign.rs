@@ -11,7 +11,7 @@ pub type Signing<'a> = Pin<Box<dyn Future<Output = Result<HeaderMap, Error>> + S
 
 /// The request to be signed, as it will be sent except for the signature.
 #[derive(Clone, Copy, Debug)]
-pub struct ToSign<'a> {
+pub struct UnsignedRequest<'a> {
     /// Method of the request, such as GET or POST.
     pub method: &'a Method,
     /// Target URL of the request, including its query.
@@ -23,7 +23,7 @@ pub struct ToSign<'a> {
 }
 
 /// Signer of requests, such as AWS Signature Version 4 or an issuer of access tokens.
-pub trait Sign: Send + Sync {
+pub trait RequestSigner: Send + Sync {
     /// Returns the headers to add to `request`. May send requests of its own to obtain keys.
-    fn sign<'a>(&'a self, request: ToSign<'a>) -> Signing<'a>;
+    fn sign<'a>(&'a self, request: UnsignedRequest<'a>) -> Signing<'a>;
 }

@@ -3,7 +3,7 @@
 mod server;
 mod wire;
 
-use super::auth::Authorizer;
+use super::auth::RequestAuthorizer;
 use super::*;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -18,7 +18,7 @@ async fn ask(client: &HttpClient, url: &str) -> Result<String, String> {
     let uri = url.parse().unwrap();
     let answer = client.get(&uri, &HeaderMap::new()).await;
     let response = answer.map_err(|e| e.message)?;
-    let body = read_body(response, BodyLimit::bytes(100_000)).await;
+    let body = read_body(response, BodyLimit::from_bytes_max(100_000)).await;
     let body = body.map_err(|e| e.message)?;
     Ok(String::from_utf8(body.bytes).unwrap())
 }
@@ -27,7 +27,7 @@ fn inline(text: &str) -> Option<Secret> {
     Some(Secret::Inline(text.to_owned()))
 }
 
-fn with_tls(tls: TlsSettings) -> HttpClient {
+fn with_tls(tls: ClientTlsSettings) -> HttpClient {
     HttpClient::new(HttpSettings {
         tls,
         ..HttpSettings::default()
@@ -38,17 +38,17 @@ fn with_tls(tls: TlsSettings) -> HttpClient {
 async fn tls_server_must_prove_its_name_to_a_trusted_authority() {
     let server = Server::start(Tls::Server, |_| ok("secure")).await;
     let url = format!("https://{}/metrics", server.address);
-    let named = |ca: Option<Secret>, name: &str| TlsSettings {
+    let named = |ca: Option<Secret>, name: &str| ClientTlsSettings {
         ca,
         server_name: name.to_owned(),
-        ..TlsSettings::default()
+        ..ClientTlsSettings::default()
     };
-    let unverified = TlsSettings {
+    let unverified = ClientTlsSettings {
         insecure_skip_verify: true,
-        ..TlsSettings::default()
+        ..ClientTlsSettings::default()
     };
-    let old = TlsSettings {
-        max_version: Some(TlsVersion::V12),
+    let old = ClientTlsSettings {
+        max_version: Some(ClientTlsVersion::V12),
         ..named(inline(CA), "metrics.internal")
     };
     for (tls, want) in [
@@ -93,12 +93,12 @@ async fn tls_server_must_prove_its_name_to_a_trusted_authority() {
 async fn tls_client_proves_who_it_is() {
     let server = Server::start(Tls::Mutual, |_| ok("known")).await;
     let url = format!("https://{}/", server.address);
-    let anonymous = TlsSettings {
+    let anonymous = ClientTlsSettings {
         ca: inline(CA),
         server_name: "metrics.internal".into(),
-        ..TlsSettings::default()
+        ..ClientTlsSettings::default()
     };
-    let known = TlsSettings {
+    let known = ClientTlsSettings {
         cert: inline(CLIENT),
         key: inline(CLIENT_KEY),
         ..anonymous.clone()
@@ -114,12 +114,12 @@ async fn files_that_change_are_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let (ca, token) = (dir.path().join("ca.pem"), dir.path().join("token"));
     let client = HttpClient::new(HttpSettings {
-        tls: TlsSettings {
+        tls: ClientTlsSettings {
             ca: Some(Secret::File(ca.clone())),
             server_name: "metrics.internal".into(),
-            ..TlsSettings::default()
+            ..ClientTlsSettings::default()
         },
-        auth: Auth::Credentials {
+        auth: AuthMethod::Credentials {
             scheme: "Bearer".into(),
             credentials: Some(Secret::File(token.clone())),
         },
@@ -151,11 +151,11 @@ async fn secrets_in_files_are_bytes() {
     let path = dir.path().join("secret");
     std::fs::write(&path, b" caf\xe9\r\n").unwrap();
     let secret = || Some(Secret::File(path.clone()));
-    let basic = Auth::Basic {
+    let basic = AuthMethod::Basic {
         username: inline("u"),
         password: secret(),
     };
-    let bearer = Auth::Credentials {
+    let bearer = AuthMethod::Credentials {
         scheme: "Bearer".into(),
         credentials: secret(),
     };
@@ -163,7 +163,11 @@ async fn secrets_in_files_are_bytes() {
         (basic, b"Basic dTpjYWbp".as_slice()),
         (bearer, b"Bearer caf\xe9"),
     ] {
-        let header = Authorizer::new(&auth).header().await.unwrap().unwrap();
+        let header = RequestAuthorizer::new(&auth)
+            .authorization_header()
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(header.as_bytes(), want, "{auth:?}");
     }
 }
@@ -180,14 +184,14 @@ async fn oauth2_token_is_bought_once_however_the_server_wants_the_secret() {
     .await;
     let server = Server::start(Tls::None, |_| ok("metrics")).await;
     let client = HttpClient::new(HttpSettings {
-        auth: Auth::OAuth2(Box::new(OAuth2Settings {
+        auth: AuthMethod::OAuth2(Box::new(OAuth2Settings {
             client_id: "me".into(),
             client_secret: inline("s&t"),
             assertion: None,
             scopes: vec!["a".into(), "b".into()],
             token_url: format!("http://{}/token", tokens.address),
             endpoint_params: [("audience".to_owned(), "x".to_owned())].into(),
-            tls: TlsSettings::default(),
+            tls: ClientTlsSettings::default(),
             proxy: ProxySettings::default(),
         })),
         ..HttpSettings::default()
@@ -225,10 +229,10 @@ async fn oauth2_token_is_bought_with_a_signed_statement() {
     let tokens = Server::start(Tls::None, |_| ok(r#"{"access_token": "t1"}"#)).await;
     let server = Server::start(Tls::None, |_| ok("metrics")).await;
     let client = HttpClient::new(HttpSettings {
-        auth: Auth::OAuth2(Box::new(OAuth2Settings {
+        auth: AuthMethod::OAuth2(Box::new(OAuth2Settings {
             client_id: "me".into(),
             client_secret: None,
-            assertion: Some(Assertion {
+            assertion: Some(AssertionSettings {
                 key: inline(SIGNER),
                 key_id: "k1".into(),
                 algorithm: SigningAlgorithm::Rs256,
@@ -239,7 +243,7 @@ async fn oauth2_token_is_bought_with_a_signed_statement() {
             scopes: vec!["a".into()],
             token_url: format!("http://{}/token", tokens.address),
             endpoint_params: [("x".to_owned(), "y".to_owned())].into(),
-            tls: TlsSettings::default(),
+            tls: ClientTlsSettings::default(),
             proxy: ProxySettings::default(),
         })),
         ..HttpSettings::default()
@@ -282,9 +286,9 @@ async fn proxy_is_used_but_for_what_needs_none() {
     let plain = Server::start(Tls::None, |_| ok("direct")).await;
     let secure = Server::start(Tls::Server, |_| ok("tunnelled")).await;
     let client = HttpClient::new(HttpSettings {
-        tls: TlsSettings {
+        tls: ClientTlsSettings {
             ca: inline(CA),
-            ..TlsSettings::default()
+            ..ClientTlsSettings::default()
         },
         proxy: ProxySettings {
             url: Some(format!("http://user:pass@{}", proxy.address)),
@@ -353,10 +357,10 @@ async fn proxy_with_tls_is_reached_by_tls() {
     let secure = Server::start(Tls::Server, |_| ok("tunnelled")).await;
     let through = |insecure_skip_verify| {
         HttpClient::new(HttpSettings {
-            tls: TlsSettings {
+            tls: ClientTlsSettings {
                 ca: inline(CA),
                 insecure_skip_verify,
-                ..TlsSettings::default()
+                ..ClientTlsSettings::default()
             },
             proxy: ProxySettings {
                 url: Some(format!("https://user:pass@{}", proxy.address)),
@@ -397,9 +401,9 @@ async fn socks_proxy_connects_by_name_for_those_it_knows() {
     let secure = Server::start(Tls::Server, |_| ok("secure")).await;
     let through = |user: &str| {
         HttpClient::new(HttpSettings {
-            tls: TlsSettings {
+            tls: ClientTlsSettings {
                 ca: inline(CA),
-                ..TlsSettings::default()
+                ..ClientTlsSettings::default()
             },
             proxy: ProxySettings {
                 url: Some(format!("socks5://{user}{}", proxy.address)),
@@ -435,10 +439,10 @@ async fn http2_is_spoken_where_both_can() {
     let url = format!("https://{}/", server.address);
     let client = |enable_http2| {
         HttpClient::new(HttpSettings {
-            tls: TlsSettings {
+            tls: ClientTlsSettings {
                 ca: inline(CA),
                 server_name: "metrics.internal".into(),
-                ..TlsSettings::default()
+                ..ClientTlsSettings::default()
             },
             enable_http2,
             ..HttpSettings::default()
@@ -459,8 +463,8 @@ async fn http2_is_spoken_where_both_can() {
 /// The paused clock advances automatically while all tasks are idle.
 #[tokio::test(start_paused = true)]
 async fn connection_that_is_idle_is_closed_for_one_that_waits() {
-    let places = Places::new(2);
-    let client = HttpClient::within(places.clone(), HttpSettings::default());
+    let places = ConnectionSlots::new(2);
+    let client = HttpClient::with_connection_slots(places.clone(), HttpSettings::default());
     let mut servers = Vec::new();
     for _ in 0..5 {
         servers.push(Server::start_keeping().await);
@@ -469,10 +473,10 @@ async fn connection_that_is_idle_is_closed_for_one_that_waits() {
         for server in &servers {
             let url = format!("http://{}/metrics", server.address);
             assert_eq!(ask(&client, &url).await.as_deref(), Ok("here"));
-            assert!(places.taken() <= places.count());
+            assert!(places.occupied_count() <= places.count());
         }
     }
-    assert_eq!((places.taken(), places.waiting()), (2, 0));
+    assert_eq!((places.occupied_count(), places.waiting_count()), (2, 0));
 }
 
 #[tokio::test]
@@ -518,7 +522,7 @@ async fn post_follows_redirects_as_go_does() {
     .await;
     let client = |follow_redirects| {
         HttpClient::new(HttpSettings {
-            auth: Auth::Credentials {
+            auth: AuthMethod::Credentials {
                 scheme: "Bearer".into(),
                 credentials: inline("secret"),
             },
@@ -557,7 +561,9 @@ async fn post_follows_redirects_as_go_does() {
             Err(e) => e.message,
             Ok(response) => {
                 let status = response.status().as_u16();
-                let body = read_body(response, BodyLimit::bytes(1000)).await.unwrap();
+                let body = read_body(response, BodyLimit::from_bytes_max(1000))
+                    .await
+                    .unwrap();
                 let text = String::from_utf8(body.bytes).unwrap();
                 if status == 200 {
                     text

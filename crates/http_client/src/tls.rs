@@ -1,11 +1,11 @@
 //! TLS configuration of a client, built from its settings for rustls. The crate `firn-x509`
 //! verifies server certificates.
 
-use super::secret::bytes_of;
-use super::settings::{TlsSettings, TlsVersion};
+use super::secret::read_bytes;
+use super::settings::{ClientTlsSettings, ClientTlsVersion};
 use firn_x509::CertificatePool;
-use firn_x509::handshake::ServerCheck;
-use firn_x509::key_pair::certified_key;
+use firn_x509::handshake::ServerCertificateVerifier;
+use firn_x509::key_pair::parse_certified_key;
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, ResolveServerName};
 use rustls::ClientConfig;
 use rustls::crypto::ring;
@@ -16,15 +16,15 @@ use std::sync::{Arc, OnceLock};
 
 /// CA certificates, client certificate and key, as read from the config or from files.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Material {
+pub(super) struct ClientTlsMaterial {
     ca: Option<Vec<u8>>,
     cert: Option<Vec<u8>>,
     key: Option<Vec<u8>>,
 }
 
-impl Material {
+impl ClientTlsMaterial {
     /// Reads the certificates and keys. Errors are texts for the user.
-    pub(super) async fn read(settings: &TlsSettings) -> Result<Self, String> {
+    pub(super) async fn read(settings: &ClientTlsSettings) -> Result<Self, String> {
         let mut read = [None, None, None];
         let parts = [
             (&settings.ca, "CA cert"),
@@ -33,7 +33,7 @@ impl Material {
         ];
         for (into, (secret, what)) in read.iter_mut().zip(parts) {
             if let Some(secret) = secret {
-                let bytes = bytes_of(secret).await;
+                let bytes = read_bytes(secret).await;
                 *into = Some(bytes.map_err(|e| format!("unable to read {what}: {e}"))?);
             }
         }
@@ -43,8 +43,8 @@ impl Material {
 }
 
 /// Returns the resolver of the name that the server's certificate must contain.
-pub(super) fn server_names(
-    settings: &TlsSettings,
+pub(super) fn build_server_name_resolver(
+    settings: &ClientTlsSettings,
 ) -> Result<Arc<dyn ResolveServerName + Send + Sync>, String> {
     if settings.server_name.is_empty() {
         return Ok(Arc::new(DefaultServerNameResolver::default()));
@@ -57,14 +57,14 @@ pub(super) fn server_names(
 }
 
 /// Builds the rustls configuration of a client. Errors are texts for the user.
-pub(super) fn config(
-    settings: &TlsSettings,
-    material: &Material,
+pub(super) fn build_config(
+    settings: &ClientTlsSettings,
+    material: &ClientTlsMaterial,
     enable_http2: bool,
 ) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(ring::default_provider());
-    let min = settings.min_version.unwrap_or(TlsVersion::V12);
-    let max = settings.max_version.unwrap_or(TlsVersion::V13);
+    let min = settings.min_version.unwrap_or(ClientTlsVersion::V12);
+    let max = settings.max_version.unwrap_or(ClientTlsVersion::V13);
     if max < min {
         return Err(
             "tls_config.max_version must be greater than or equal to tls_config.min_version if \
@@ -72,18 +72,21 @@ pub(super) fn config(
                 .into(),
         );
     }
-    let versions: Vec<_> = [(TlsVersion::V13, &TLS13), (TlsVersion::V12, &TLS12)]
-        .into_iter()
-        .filter(|(version, _)| (min..=max).contains(version))
-        .map(|(_, version)| version)
-        .collect();
+    let versions: Vec<_> = [
+        (ClientTlsVersion::V13, &TLS13),
+        (ClientTlsVersion::V12, &TLS12),
+    ]
+    .into_iter()
+    .filter(|(version, _)| (min..=max).contains(version))
+    .map(|(_, version)| version)
+    .collect();
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)
         .map_err(|e| e.to_string())?;
-    let check = ServerCheck {
+    let check = ServerCertificateVerifier {
         roots: match settings.insecure_skip_verify {
             true => None,
-            false => Some(roots(material)?),
+            false => Some(load_roots(material)?),
         },
         server_name: Some(settings.server_name.clone()).filter(|name| !name.is_empty()),
     };
@@ -92,7 +95,7 @@ pub(super) fn config(
         .with_custom_certificate_verifier(Arc::new(check));
     let mut config = match (&material.cert, &material.key) {
         (Some(cert), Some(key)) => {
-            let pair = certified_key(cert, key)
+            let pair = parse_certified_key(cert, key)
                 .map_err(|e| format!("unable to use specified client cert & key: {e}"))?;
             builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair)))
         }
@@ -106,20 +109,20 @@ pub(super) fn config(
 
 /// Returns the trusted certificates: the configured ones, or those of the system, which are read
 /// once.
-fn roots(material: &Material) -> Result<Arc<CertificatePool>, String> {
+fn load_roots(material: &ClientTlsMaterial) -> Result<Arc<CertificatePool>, String> {
     static SYSTEM: OnceLock<Arc<CertificatePool>> = OnceLock::new();
     let Some(ca) = &material.ca else {
-        return Ok(SYSTEM.get_or_init(system_roots).clone());
+        return Ok(SYSTEM.get_or_init(load_system_roots).clone());
     };
-    let pool = CertificatePool::of_pem(ca);
+    let pool = CertificatePool::from_pem(ca);
     match pool.is_empty() {
         true => Err("unable to use specified CA cert: no certificate in it".into()),
         false => Ok(Arc::new(pool)),
     }
 }
 
-fn system_roots() -> Arc<CertificatePool> {
+fn load_system_roots() -> Arc<CertificatePool> {
     // Certificates that cannot be parsed are not trusted; handshakes that need them fail.
     let found = rustls_native_certs::load_native_certs().certs;
-    Arc::new(CertificatePool::of_parsable(found))
+    Arc::new(CertificatePool::from_parsable_der(found))
 }

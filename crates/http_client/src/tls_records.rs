@@ -18,7 +18,7 @@ pub(super) struct TlsRecords {
 
 impl TlsRecords {
     /// Advances the position by the next bytes of the stream.
-    pub(super) fn pass(&mut self, mut bytes: &[u8]) {
+    pub(super) fn advance(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.content_bytes > 0 {
                 let passed = self.content_bytes.min(bytes.len());
@@ -40,7 +40,7 @@ impl TlsRecords {
     }
 
     /// Returns whether the stream is at a record boundary.
-    pub(super) fn is_between(&self) -> bool {
+    pub(super) fn is_between_records(&self) -> bool {
         self.header_bytes == 0 && self.content_bytes == 0
     }
 }
@@ -57,14 +57,14 @@ mod tests {
             let (mut records, mut passed) = (TlsRecords::default(), 0);
             for bytes in stream.chunks(step) {
                 assert_eq!(
-                    records.is_between(),
+                    records.is_between_records(),
                     ends.contains(&passed),
                     "{step} {passed}"
                 );
-                records.pass(bytes);
+                records.advance(bytes);
                 passed += bytes.len();
             }
-            assert!(records.is_between());
+            assert!(records.is_between_records());
         }
     }
 }

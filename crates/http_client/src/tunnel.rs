@@ -6,7 +6,7 @@
 
 use super::USER_AGENT;
 use super::proxy::Proxy;
-use super::response_head::{HEAD_BYTES_MAX, ResponseHead, length_of};
+use super::response_head::{HEAD_BYTES_MAX, ResponseHead, find_head_length};
 use super::route::BoxError;
 use bytes::BytesMut;
 use hyper::header::{HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, USER_AGENT as AGENT};
@@ -52,7 +52,7 @@ where
 async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> Result<ResponseHead, String> {
     let (mut received, mut scanned) = (BytesMut::new(), 0);
     loop {
-        if let Some(length) = length_of(&received, &mut scanned) {
+        if let Some(length) = find_head_length(&received, &mut scanned) {
             return ResponseHead::parse(&received[..length]);
         }
         if received.len() > HEAD_BYTES_MAX {

@@ -4,8 +4,8 @@
 //! The body has 2,000 series with three labels, whose values change from scrape to scrape. Prints
 //! nanoseconds for each sample from the body to the batch, the best of many rounds.
 
-use firn_http_client::Body;
-use firn_ingest::scrape::{BenchTarget, JobSettings};
+use firn_http_client::DecodedBody;
+use firn_ingest::scrape::{BenchTarget, ScrapeJobSettings};
 use firn_model::error::Error;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ const ROUNDS: usize = 200;
 const ADDRESS: &str = "10.42.7.17:9100";
 const MEMORY_BYTES: usize = 64 << 20;
 
-fn page(round: usize) -> Body {
+fn page(round: usize) -> DecodedBody {
     let mut page = String::new();
     for i in 0..SERIES {
         if i.is_multiple_of(20) {
@@ -31,7 +31,7 @@ fn page(round: usize) -> Body {
         let value = i * 7919 % 100_003 + round * 13;
         let _ = writeln!(page, "node_family_{family}_total{{{labels}}} {value}");
     }
-    Body {
+    DecodedBody {
         bytes: page.into_bytes(),
         content_type: "text/plain; version=0.0.4".into(),
         memory: None,
@@ -39,11 +39,11 @@ fn page(round: usize) -> Body {
 }
 
 fn fresh() -> Result<BenchTarget, Error> {
-    BenchTarget::new(JobSettings::new("node"), ADDRESS, MEMORY_BYTES)
+    BenchTarget::new(ScrapeJobSettings::new("node"), ADDRESS, MEMORY_BYTES)
 }
 
 /// Returns the best time of a scrape over many rounds, in nanoseconds for each sample.
-fn best(mut scrape: impl FnMut(Body, i64) -> Result<usize, Error>) -> std::io::Result<f64> {
+fn best(mut scrape: impl FnMut(DecodedBody, i64) -> Result<usize, Error>) -> std::io::Result<f64> {
     let mut best = u128::MAX;
     for round in 1..=ROUNDS {
         let body = page(round);
@@ -57,8 +57,8 @@ fn best(mut scrape: impl FnMut(Body, i64) -> Result<usize, Error>) -> std::io::R
 
 fn main() -> std::io::Result<()> {
     let mut known = fresh().map_err(std::io::Error::other)?;
-    let with = best(|body, time| Ok(known.take(body, time)?.sample_count()))?;
-    let without = best(|body, time| Ok(fresh()?.take(body, time)?.sample_count()))?;
+    let with = best(|body, time| Ok(known.process_body(body, time)?.sample_count()))?;
+    let without = best(|body, time| Ok(fresh()?.process_body(body, time)?.sample_count()))?;
     writeln!(
         std::io::stdout(),
         "{SERIES} series; ns a sample: {with:.1} with the cache, {without:.1} without"

@@ -33,37 +33,40 @@ mod spec;
 mod tests;
 
 pub use machine::KindOf;
-pub use spec::{AggregationSpec, GROUPS_MAX, GroupSpec, Grouping, Kind, Op, RuleSpec};
+pub use spec::{
+    AggregatedMetricKind, AggregationGroupSpec, AggregationGrouping, AggregationOp,
+    AggregationRuleSpec, AggregationSpec, GROUPS_MAX,
+};
 
-pub(crate) use printed::Printed;
+pub(crate) use printed::FingerprintedSource;
 
-use failpoints::Flaw;
-use firn_model::batch::{Batch, Source};
+use failpoints::AggregationFlaw;
+use firn_model::batch::{Batch, BatchSource};
 use firn_model::error::{Error, ErrorKind};
-use firn_model::fingerprint::{HashKeys, HashKind, Seed};
-use firn_model::log::{Journal, JournalMark};
-use firn_model::metrics::{Collect, Sink};
+use firn_model::fingerprint::{FingerprintSeed, HashKeys, HashKind};
+use firn_model::log::{JournalMark, JournalRecord};
+use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, Ticket};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_wire::remote_write::KEY_FORMAT;
-use hashing::Hashing;
-use machine::{Machine, Taken};
+use hashing::SourceHashing;
+use machine::{AggregatedBatch, AggregationState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The aggregation of one tenant's samples on their way into a store. Owned by the pipeline and
 /// shared by all its writers.
-pub(crate) struct Aggregation {
+pub(crate) struct StreamAggregation {
     tenant: TenantId,
     /// True if any group is configured: read for each batch, without the lock.
     is_on: AtomicBool,
-    machine: Mutex<Option<Machine>>,
+    machine: Mutex<Option<AggregationState>>,
 }
 
 /// The result of aggregating a batch, which the pipeline needs for storing the rest of it.
-pub(crate) struct Passed {
+pub(crate) struct AggregationReceipt {
     /// Indexes of the series that must not be stored, ascending.
     pub(crate) dropped: Vec<u32>,
     /// Number of samples of the dropped series.
@@ -75,8 +78,8 @@ pub(crate) struct Passed {
 /// Appends a batch of results with its journal to the store, and returns the ticket of the write.
 pub(crate) type Hand<'a> = &'a mut dyn FnMut(&Batch) -> Ticket;
 
-impl Aggregation {
-    /// Returns an aggregation without groups; [`Aggregation::configure`] adds them.
+impl StreamAggregation {
+    /// Returns an aggregation without groups; [`StreamAggregation::configure`] adds them.
     pub(crate) fn new(tenant: TenantId) -> Self {
         Self {
             tenant,
@@ -85,9 +88,9 @@ impl Aggregation {
         }
     }
 
-    /// Returns whether batches of `tenant` must go through [`Aggregation::pass`] before they are
-    /// stored.
-    pub(crate) fn takes(&self, tenant: &TenantId) -> bool {
+    /// Returns whether batches of `tenant` must go through [`StreamAggregation::aggregate_batch`]
+    /// before they are stored.
+    pub(crate) fn must_aggregate(&self, tenant: &TenantId) -> bool {
         self.is_on.load(Ordering::Relaxed) && *tenant == self.tenant
     }
 
@@ -96,7 +99,7 @@ impl Aggregation {
     pub(crate) fn configure(
         &self,
         spec: &AggregationSpec,
-        start: Start<'_>,
+        start: AggregationInputs<'_>,
         store: &dyn Append,
         hand: Hand<'_>,
     ) -> Result<(), Error> {
@@ -109,10 +112,10 @@ impl Aggregation {
             // Until the state is restored, batches are rejected: they must not bypass it.
             self.is_on.store(true, Ordering::Relaxed);
         }
-        store.admit(&self.tenant)?;
+        store.check_append(&self.tenant)?;
         let machine = state.get_or_insert_with(|| {
-            let hashing = hashing_of(store, start.seed);
-            let mut machine = Machine::new(hashing, start.sources_max, start.kind_of);
+            let hashing = choose_hashing(store, start.seed);
+            let mut machine = AggregationState::new(hashing, start.sources_max, start.kind_of);
             let lost = machine.restore(start.journal);
             if lost > 0 {
                 tracing::error!(
@@ -123,12 +126,12 @@ impl Aggregation {
             machine
         });
         let mut ends = machine.configure(spec);
-        let mut journal = match machine.is_off() {
-            true => vec![Journal {
+        let mut journal = match machine.has_no_groups() {
+            true => vec![JournalRecord {
                 mark: JournalMark::Ends,
                 bytes: Vec::new(),
             }],
-            false => machine.whole(),
+            false => machine.encode_whole_state(),
         };
         let mut tickets = Vec::with_capacity(journal.len());
         for record in journal.drain(..) {
@@ -136,8 +139,9 @@ impl Aggregation {
             tickets.push(hand(&ends));
             ends.clear();
         }
-        self.is_on.store(!machine.is_off(), Ordering::Relaxed);
-        if machine.is_off() {
+        self.is_on
+            .store(!machine.has_no_groups(), Ordering::Relaxed);
+        if machine.has_no_groups() {
             *state = None;
         }
         drop(state);
@@ -149,29 +153,29 @@ impl Aggregation {
     /// Aggregates the samples of `source` up to `time_max`. If it fails, the state is unchanged.
     /// After a success the caller must append the series that are not dropped, then call
     /// [`Append::write_held`].
-    pub(crate) fn pass(
+    pub(crate) fn aggregate_batch(
         &self,
-        source: &mut dyn Source,
+        source: &mut dyn BatchSource,
         time_max: TimestampMs,
         store: &dyn Append,
         hand: Hand<'_>,
-    ) -> Result<Passed, Error> {
+    ) -> Result<AggregationReceipt, Error> {
         let mut state = lock(&self.machine);
         let Some(machine) = &mut *state else {
             let message = "aggregation is starting or stopping: retry the request";
             return Err(Error::new(ErrorKind::Unavailable, message));
         };
         // Checked first, because a state that has changed can no longer be refused.
-        store.admit(&self.tenant)?;
-        let Taken {
+        store.check_append(&self.tenant)?;
+        let AggregatedBatch {
             dropped,
             dropped_samples,
             mut results,
             journal,
-        } = machine.take(source, time_max)?;
+        } = machine.aggregate_batch(source, time_max)?;
         let is_stored = dropped.len() < source.batch().series_count();
-        let ticket = (!journal.is_none()).then(|| {
-            if !failpoints::has(Flaw::LeavesJournal) {
+        let ticket = (!journal.is_empty()).then(|| {
+            if !failpoints::has(AggregationFlaw::LeavesJournal) {
                 results.set_journal(journal);
             }
             // Allows one sync for this record and that of the stored series.
@@ -179,7 +183,7 @@ impl Aggregation {
             hand(&results)
         });
         drop(state);
-        Ok(Passed {
+        Ok(AggregationReceipt {
             dropped,
             dropped_samples,
             ticket,
@@ -190,7 +194,7 @@ impl Aggregation {
     pub(crate) fn memory_bytes(&self) -> usize {
         match &*lock(&self.machine) {
             Some(machine) => machine
-                .sizes()
+                .group_sizes()
                 .iter()
                 .map(|(_, _, sizes)| sizes.bytes)
                 .sum(),
@@ -200,12 +204,12 @@ impl Aggregation {
 
     /// Writes a snapshot of the whole state at the start of a new unit of the log, so that a log
     /// that is closed afterwards contains nothing else.
-    pub(crate) fn finish(&self, store: &dyn Append, hand: Hand<'_>) -> Result<(), Error> {
+    pub(crate) fn write_snapshot(&self, store: &dyn Append, hand: Hand<'_>) -> Result<(), Error> {
         let mut state = lock(&self.machine);
         let Some(machine) = &mut *state else {
             return Ok(());
         };
-        store.admit(&self.tenant)?;
+        store.check_append(&self.tenant)?;
         // Starts the log that a closed store keeps. Without it that log is longer but not wrong.
         if let Err(e) = store.begin_log_unit(&self.tenant) {
             tracing::warn!(
@@ -214,7 +218,7 @@ impl Aggregation {
             );
         }
         let mut batch = Batch::default();
-        let records = machine.whole().into_iter();
+        let records = machine.encode_whole_state().into_iter();
         let tickets: Vec<Ticket> = records
             .map(|record| {
                 batch.set_journal(record);
@@ -230,9 +234,9 @@ impl Aggregation {
 
 /// The inputs of a new or restored state, which the caller collects when the store is opened. The
 /// journal is empty for a store without aggregation.
-pub struct Start<'a> {
+pub struct AggregationInputs<'a> {
     /// Seed for hashing series keys, used by a new state if the store has no shared hash keys.
-    pub seed: Seed,
+    pub seed: FingerprintSeed,
     /// Largest number of sources, beyond which new ones are rejected.
     pub sources_max: usize,
     /// Lookup of the metric type in the metadata.
@@ -242,25 +246,27 @@ pub struct Start<'a> {
 }
 
 /// Returns the hash function for a new state: that of `store` if its keys have the same format.
-fn hashing_of(store: &dyn Append, seed: Seed) -> Hashing {
-    let shared = store.hashing();
+fn choose_hashing(store: &dyn Append, seed: FingerprintSeed) -> SourceHashing {
+    let shared = store.series_hash();
     let shared = shared.filter(|hash| hash.format.name() == KEY_FORMAT.name());
     let keys = shared.map(|hash| hash.keys);
-    Hashing::Keys(keys.unwrap_or_else(|| Arc::new(HashKeys::of(HashKind::fastest(), seed))))
+    SourceHashing::Keys(
+        keys.unwrap_or_else(|| Arc::new(HashKeys::from_seed(HashKind::fastest(), seed))),
+    )
 }
 
 /// Exports the metrics of all groups, with the group as a label.
-impl Collect for Aggregation {
-    fn collect(&self, sink: &mut dyn Sink) {
+impl Collect for StreamAggregation {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         let groups = match &*lock(&self.machine) {
-            Some(machine) => machine.sizes(),
+            Some(machine) => machine.group_sizes(),
             None => return,
         };
         metrics::collect(sink, &groups);
     }
 }
 
-impl std::fmt::Debug for Aggregation {
+impl std::fmt::Debug for StreamAggregation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Aggregation").finish_non_exhaustive()
     }

@@ -3,9 +3,9 @@
 //! Follows upstream's `notifier/alertmanager.go` for the labels that relabelling sees and for its
 //! effects.
 
-use crate::relabel::{self, Rule};
+use crate::relabel::{self, RelabelRule};
 use crate::scrape::{check_address, encode_path};
-use firn_discovery::{DiscoverySettings, Group, SigV4Settings};
+use firn_discovery::{DiscoverySettings, SigV4Settings, TargetGroup};
 use firn_http_client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
 use firn_model::error::Error;
 use firn_model::labels::LabelsBuilder;
@@ -37,15 +37,15 @@ pub struct AlertmanagerSettings {
     /// Service discoveries that find the Alertmanagers.
     pub discoveries: Vec<DiscoverySettings>,
     /// `relabel_configs`, applied to the Alertmanagers.
-    pub relabel: Vec<Rule>,
+    pub relabel: Vec<RelabelRule>,
     /// `alert_relabel_configs`, applied to the alerts that they receive.
-    pub alert_relabel: Vec<Rule>,
+    pub alert_relabel: Vec<RelabelRule>,
 }
 
 /// The URLs of the discovered Alertmanagers, as the API shows them and the notifier uses them. The
 /// lists are computed again whenever a discovery changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Alertmanagers {
+pub struct DiscoveredAlertmanagers {
     /// URLs that receive alerts, without duplicates.
     pub active: Vec<String>,
     /// URLs of Alertmanagers that relabelling dropped, as they were before relabelling.
@@ -55,14 +55,14 @@ pub struct Alertmanagers {
 impl AlertmanagerSettings {
     /// Returns the Alertmanagers in `groups`. A group with an invalid address is left out as a
     /// whole, as in upstream, and `wrong` is called with the error.
-    pub fn find<'g>(
+    pub fn find_alertmanagers<'g>(
         &self,
-        groups: impl Iterator<Item = &'g Group>,
+        groups: impl Iterator<Item = &'g TargetGroup>,
         mut wrong: impl FnMut(&str),
-    ) -> Alertmanagers {
-        let mut all = Alertmanagers::default();
+    ) -> DiscoveredAlertmanagers {
+        let mut all = DiscoveredAlertmanagers::default();
         for group in groups {
-            match self.find_in(group) {
+            match self.find_in_group(group) {
                 Ok(found) => {
                     for url in found.active {
                         if !all.active.contains(&url) {
@@ -78,27 +78,27 @@ impl AlertmanagerSettings {
     }
 
     /// Returns the first error in the addresses of a group, for the validation of a configuration.
-    pub fn check(&self, group: &Group) -> Result<(), String> {
-        self.find_in(group).map(|_| ())
+    pub fn check_addresses(&self, group: &TargetGroup) -> Result<(), String> {
+        self.find_in_group(group).map(|_| ())
     }
 
-    fn find_in(&self, group: &Group) -> Result<Alertmanagers, String> {
-        let mut found = Alertmanagers::default();
+    fn find_in_group(&self, group: &TargetGroup) -> Result<DiscoveredAlertmanagers, String> {
+        let mut found = DiscoveredAlertmanagers::default();
         for address in &group.targets {
             let mut labels = LabelsBuilder::default();
             labels.set(SCHEME, self.scheme.as_bytes());
-            labels.set(PATH, join(&self.path_prefix).as_bytes());
+            labels.set(PATH, join_api_path(&self.path_prefix).as_bytes());
             for (name, value) in &group.labels {
                 labels.set(name, value.as_bytes());
             }
             labels.set(ADDRESS, address.as_bytes());
-            let before = url(&labels);
-            if !relabel::apply(&self.relabel, &mut labels) {
+            let before = build_url(&labels);
+            if !relabel::apply_rules(&self.relabel, &mut labels) {
                 found.dropped.push(before);
                 continue;
             }
             check_address(&String::from_utf8_lossy(labels.get(ADDRESS)))?;
-            found.active.push(url(&labels));
+            found.active.push(build_url(&labels));
         }
         Ok(found)
     }
@@ -109,7 +109,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// Posts alerts as JSON to an Alertmanager. Fails with
 /// [`firn_model::error::ErrorKind::Unavailable`] unless the response is a success.
-pub async fn post(client: &HttpClient, url: &str, body: Vec<u8>) -> Result<(), Error> {
+pub async fn post_alerts(client: &HttpClient, url: &str, body: Vec<u8>) -> Result<(), Error> {
     let unavailable = |message: String| Error::unavailable(message);
     let uri: Uri = url
         .parse()
@@ -123,16 +123,16 @@ pub async fn post(client: &HttpClient, url: &str, body: Vec<u8>) -> Result<(), E
     if !status.is_success() {
         return Err(unavailable(format!(
             "bad response status {}",
-            shown(status)
+            format_status(status)
         )));
     }
     // The body is irrelevant, and the alerts are accepted even if it cannot be read.
-    let _ = read_body(response, BodyLimit::bytes(ANSWER_BYTES_MAX)).await;
+    let _ = read_body(response, BodyLimit::from_bytes_max(ANSWER_BYTES_MAX)).await;
     Ok(())
 }
 
 /// Formats a status like `500 Internal Server Error`.
-fn shown(status: StatusCode) -> String {
+fn format_status(status: StatusCode) -> String {
     let reason = status.canonical_reason().unwrap_or_default();
     format!("{} {reason}", status.as_u16())
         .trim_end()
@@ -140,7 +140,7 @@ fn shown(status: StatusCode) -> String {
 }
 
 /// Returns the path of the alerts API after `prefix`, normalized like Go's `path.Join`.
-fn join(prefix: &str) -> String {
+fn join_api_path(prefix: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
     for segment in prefix.split('/').chain(ALERTS.split('/')) {
         match segment {
@@ -154,7 +154,7 @@ fn join(prefix: &str) -> String {
     format!("/{}", segments.join("/"))
 }
 
-fn url(labels: &LabelsBuilder) -> String {
+fn build_url(labels: &LabelsBuilder) -> String {
     let text = |name| String::from_utf8_lossy(labels.get(name)).into_owned();
     let (scheme, address, path) = (text(SCHEME), text(ADDRESS), encode_path(&text(PATH)));
     let colon = if scheme.is_empty() { "" } else { ":" };
@@ -168,11 +168,11 @@ fn url(labels: &LabelsBuilder) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relabel::{Action, RuleSettings};
+    use crate::relabel::{RelabelAction, RelabelRuleSettings};
     use firn_model::names::NameScheme;
 
-    fn settings(rules: &[RuleSettings]) -> AlertmanagerSettings {
-        let compile = |rule: &RuleSettings| rule.clone().compile(NameScheme::Utf8).unwrap();
+    fn settings(rules: &[RelabelRuleSettings]) -> AlertmanagerSettings {
+        let compile = |rule: &RelabelRuleSettings| rule.clone().compile(NameScheme::Utf8).unwrap();
         AlertmanagerSettings {
             scheme: "http".into(),
             path_prefix: "/am/../x y/".into(),
@@ -185,9 +185,9 @@ mod tests {
         }
     }
 
-    fn group(targets: &[&str], labels: &[(&str, &str)]) -> Group {
+    fn group(targets: &[&str], labels: &[(&str, &str)]) -> TargetGroup {
         let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        Group {
+        TargetGroup {
             targets: targets.iter().map(|t| (*t).to_owned()).collect(),
             labels: labels.iter().map(pair).collect(),
         }
@@ -196,17 +196,17 @@ mod tests {
     #[test]
     fn alertmanagers_have_the_url_that_relabelling_leaves() {
         let rules = [
-            RuleSettings {
+            RelabelRuleSettings {
                 source_labels: Some(vec!["__meta_drop".into()]),
                 regex: Some("yes".into()),
-                action: Action::Drop,
-                ..RuleSettings::default()
+                action: RelabelAction::Drop,
+                ..RelabelRuleSettings::default()
             },
-            RuleSettings {
+            RelabelRuleSettings {
                 source_labels: Some(vec!["__meta_path".into()]),
                 regex: Some("(.+)".into()),
                 target_label: PATH.into(),
-                ..RuleSettings::default()
+                ..RelabelRuleSettings::default()
             },
         ];
         let groups = [
@@ -216,10 +216,11 @@ mod tests {
             group(&["e", "http://f"], &[]),
         ];
         let mut errors = Vec::new();
-        let found = settings(&rules).find(groups.iter(), |e| errors.push(e.to_owned()));
+        let found =
+            settings(&rules).find_alertmanagers(groups.iter(), |e| errors.push(e.to_owned()));
         assert_eq!(
             found,
-            Alertmanagers {
+            DiscoveredAlertmanagers {
                 active: vec![
                     "http://a:1/x%20y/api/v2/alerts".into(),
                     "http://b/x%20y/api/v2/alerts".into(),

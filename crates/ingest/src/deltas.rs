@@ -20,9 +20,11 @@ mod tests;
 use firn_model::env::Clock;
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
-use firn_wire::otlp::{Accumulate, ExplicitPoint, ExponentialPoint, Number, NumberPoint};
-use firn_wire::otlp::{Stream, Times};
-use firn_wire::remote_write::{Offence, Refusal};
+use firn_wire::otlp::{
+    AccumulateDeltas, ExplicitHistogramPoint, ExponentialHistogramPoint, NumberPoint, PointNumber,
+};
+use firn_wire::otlp::{OtlpStreamId, PointTimes};
+use firn_wire::remote_write::{SeriesRejection, WriteRejectionReason};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -36,46 +38,47 @@ const SEARCH_PAUSE: Duration = Duration::from_secs(60);
 
 /// Memory of a stream without its buckets in bytes: its entry in a hash table that may be half
 /// empty.
-const STREAM_BYTES: usize = 2 * (size_of::<Stream>() + size_of::<Kept>());
+const STREAM_BYTES: usize = 2 * (size_of::<OtlpStreamId>() + size_of::<DeltaStream>());
 
 /// The accumulated value of a stream, as a cumulative point of its kind. The first point of the
 /// stream is its initial value.
 #[derive(Clone, Debug)]
-enum Total {
+enum DeltaTotal {
     Number(NumberPoint),
-    Explicit(Box<ExplicitPoint>),
-    Exponential(Box<ExponentialPoint>),
+    Explicit(Box<ExplicitHistogramPoint>),
+    Exponential(Box<ExponentialHistogramPoint>),
 }
 
-impl Total {
-    fn times(&self) -> Times {
+impl DeltaTotal {
+    fn point_times(&self) -> PointTimes {
         match self {
-            Total::Number(point) => point.times,
-            Total::Explicit(point) => point.times,
-            Total::Exponential(point) => point.times,
+            DeltaTotal::Number(point) => point.times,
+            DeltaTotal::Explicit(point) => point.times,
+            DeltaTotal::Exponential(point) => point.times,
         }
     }
 
-    fn bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         STREAM_BYTES
             + match self {
-                Total::Number(_) => 0,
-                Total::Explicit(point) => {
-                    size_of::<ExplicitPoint>() + 8 * (point.counts.len() + point.bounds.len())
+                DeltaTotal::Number(_) => 0,
+                DeltaTotal::Explicit(point) => {
+                    size_of::<ExplicitHistogramPoint>()
+                        + 8 * (point.counts.len() + point.bounds.len())
                 }
-                Total::Exponential(point) => {
+                DeltaTotal::Exponential(point) => {
                     let counts = point.positive.counts.len() + point.negative.counts.len();
-                    size_of::<ExponentialPoint>() + 8 * counts
+                    size_of::<ExponentialHistogramPoint>() + 8 * counts
                 }
             }
     }
 }
 
 #[derive(Clone, Debug)]
-struct Kept {
-    total: Total,
+struct DeltaStream {
+    total: DeltaTotal,
     /// Properties of the latest point, for recognizing a repetition.
-    last: Mark,
+    last: DeltaPointKey,
     /// Monotonic time at which the latest point arrived.
     seen: Duration,
 }
@@ -83,14 +86,14 @@ struct Kept {
 /// Properties that distinguish a point from others with the same end time; a retry has the same
 /// mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
+struct DeltaPointKey {
     start: u64,
     counted: u64,
     sum: u64,
 }
 
-impl Mark {
-    fn of(times: Times, counted: u64, sum: f64) -> Self {
+impl DeltaPointKey {
+    fn from_point(times: PointTimes, counted: u64, sum: f64) -> Self {
         Self {
             start: times.start,
             counted,
@@ -100,21 +103,21 @@ impl Mark {
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    tenants: BTreeMap<TenantId, HashMap<Stream, Kept>>,
+struct DeltaStreamTable {
+    tenants: BTreeMap<TenantId, HashMap<OtlpStreamId, DeltaStream>>,
     bytes: usize,
     searched: Duration,
 }
 
 /// The streams of all tenants, with a common memory limit. Owned by the pipeline and lost at a
 /// restart.
-pub(crate) struct Deltas {
-    table: Mutex<Table>,
+pub(crate) struct DeltaStreams {
+    table: Mutex<DeltaStreamTable>,
     clock: Arc<dyn Clock>,
     bytes_max: usize,
 }
 
-impl Deltas {
+impl DeltaStreams {
     /// Returns an empty table of streams that is limited to `bytes_max` bytes.
     pub(crate) fn new(clock: Arc<dyn Clock>, bytes_max: usize) -> Self {
         Self {
@@ -125,8 +128,11 @@ impl Deltas {
     }
 
     /// Returns an accumulator for the points of one request of `tenant`.
-    pub(crate) fn of<'d>(&'d self, tenant: &'d TenantId) -> Adding<'d> {
-        Adding {
+    pub(crate) fn accumulator_for<'d>(
+        &'d self,
+        tenant: &'d TenantId,
+    ) -> DeltaRequestAccumulator<'d> {
+        DeltaRequestAccumulator {
             deltas: self,
             tenant,
             now: self.clock.monotonic(),
@@ -139,15 +145,15 @@ impl Deltas {
     }
 }
 
-impl fmt::Debug for Deltas {
+impl fmt::Debug for DeltaStreams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deltas").finish_non_exhaustive()
     }
 }
 
-impl Table {
+impl DeltaStreamTable {
     /// Removes streams that have been silent for long, unless the latest search was very recent.
-    fn forget_silent(&mut self, now: Duration) {
+    fn remove_silent_streams(&mut self, now: Duration) {
         if now.saturating_sub(self.searched) < SEARCH_PAUSE {
             return;
         }
@@ -157,41 +163,41 @@ impl Table {
         }
         self.tenants.retain(|_, streams| !streams.is_empty());
         let kept = self.tenants.values().flat_map(HashMap::values);
-        self.bytes = kept.map(|kept| kept.total.bytes()).sum();
+        self.bytes = kept.map(|kept| kept.total.memory_bytes()).sum();
     }
 }
 
-/// Accumulates the points of one request, with the time of its arrival. Implements [`Accumulate`]
-/// for the decoder.
-pub(crate) struct Adding<'d> {
-    deltas: &'d Deltas,
+/// Accumulates the points of one request, with the time of its arrival. Implements
+/// [`AccumulateDeltas`] for the decoder.
+pub(crate) struct DeltaRequestAccumulator<'d> {
+    deltas: &'d DeltaStreams,
     tenant: &'d TenantId,
     now: Duration,
 }
 
-impl Adding<'_> {
+impl DeltaRequestAccumulator<'_> {
     /// Adds a point to the total of its stream with `add`, or starts the stream with `first`; then
     /// passes the total to `give`. Fails if the point is out of order, has an older start, or does
     /// not fit.
-    fn add(
+    fn add_point(
         &self,
-        (stream, times, mark): (Stream, Times, Mark),
-        first: impl FnOnce() -> Total,
-        add: impl FnOnce(&mut Total),
-        give: impl FnOnce(&Total),
-    ) -> Result<(), Offence> {
+        (stream, times, mark): (OtlpStreamId, PointTimes, DeltaPointKey),
+        first: impl FnOnce() -> DeltaTotal,
+        add: impl FnOnce(&mut DeltaTotal),
+        give: impl FnOnce(&DeltaTotal),
+    ) -> Result<(), SeriesRejection> {
         let mut table = lock(&self.deltas.table);
-        table.forget_silent(self.now);
+        table.remove_silent_streams(self.now);
         let bytes_before = table.bytes;
         let streams = table.tenants.entry(self.tenant.clone()).or_default();
         let Some(kept) = streams.get_mut(&stream) else {
             let total = first();
-            let bytes = total.bytes();
+            let bytes = total.memory_bytes();
             if bytes_before + bytes > self.deltas.bytes_max {
-                return Err(self.no_room());
+                return Err(self.memory_limit_offence());
             }
             give(&total);
-            let kept = Kept {
+            let kept = DeltaStream {
                 total,
                 last: mark,
                 seen: self.now,
@@ -201,19 +207,19 @@ impl Adding<'_> {
             return Ok(());
         };
         kept.seen = self.now;
-        let known = kept.total.times();
+        let known = kept.total.point_times();
         if times.start < known.start {
-            return Err(older_start(times, known));
+            return Err(older_start_offence(times, known));
         }
         let is_repeated = times.time == known.time && mark == kept.last;
         if !is_repeated {
             if times.time <= known.time {
-                return Err(out_of_order(times, known));
+                return Err(out_of_order_offence(times, known));
             }
-            let before = kept.total.bytes();
+            let before = kept.total.memory_bytes();
             add(&mut kept.total);
             kept.last = mark;
-            let after = kept.total.bytes();
+            let after = kept.total.memory_bytes();
             give(&kept.total);
             table.bytes = (bytes_before + after).saturating_sub(before);
             return Ok(());
@@ -222,9 +228,9 @@ impl Adding<'_> {
         Ok(())
     }
 
-    fn no_room(&self) -> Offence {
-        Offence {
-            refusal: Refusal::DeltaLimit,
+    fn memory_limit_offence(&self) -> SeriesRejection {
+        SeriesRejection {
+            refusal: WriteRejectionReason::DeltaLimit,
             message: format!(
                 "not enough memory for another delta stream: limit {} bytes",
                 self.deltas.bytes_max
@@ -233,9 +239,9 @@ impl Adding<'_> {
     }
 }
 
-fn older_start(times: Times, known: Times) -> Offence {
-    Offence {
-        refusal: Refusal::DeltaOlderStart,
+fn older_start_offence(times: PointTimes, known: PointTimes) -> SeriesRejection {
+    SeriesRejection {
+        refusal: WriteRejectionReason::DeltaOlderStart,
         message: format!(
             "delta with start time {} belongs to an older series, which starts at {}: several \
              processes may send the same series",
@@ -244,9 +250,9 @@ fn older_start(times: Times, known: Times) -> Offence {
     }
 }
 
-fn out_of_order(times: Times, known: Times) -> Offence {
-    Offence {
-        refusal: Refusal::DeltaOutOfOrder,
+fn out_of_order_offence(times: PointTimes, known: PointTimes) -> SeriesRejection {
+    SeriesRejection {
+        refusal: WriteRejectionReason::DeltaOutOfOrder,
         message: format!(
             "out of order delta at time {}: its series is at time {}",
             times.time, known.time
@@ -254,74 +260,86 @@ fn out_of_order(times: Times, known: Times) -> Offence {
     }
 }
 
-fn sum_of(a: Number, b: Number) -> Number {
+fn add_numbers(a: PointNumber, b: PointNumber) -> PointNumber {
     match (a, b) {
-        (Number::Int(a), Number::Int(b)) => match a.checked_add(b) {
-            Some(sum) => Number::Int(sum),
-            None => Number::Double(a as f64 + b as f64),
+        (PointNumber::Int(a), PointNumber::Int(b)) => match a.checked_add(b) {
+            Some(sum) => PointNumber::Int(sum),
+            None => PointNumber::Double(a as f64 + b as f64),
         },
-        (a, b) => Number::Double(a.to_float() + b.to_float()),
+        (a, b) => PointNumber::Double(a.to_float() + b.to_float()),
     }
 }
 
 /// Returns the total of both sums; `None` if either is unknown, from then on.
-fn sum_of_known(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+fn add_known_sums(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     Some(a? + b?)
 }
 
-impl Accumulate for Adding<'_> {
-    fn number(&mut self, stream: Stream, point: &mut NumberPoint) -> Result<(), Offence> {
+impl AccumulateDeltas for DeltaRequestAccumulator<'_> {
+    fn accumulate_number(
+        &mut self,
+        stream: OtlpStreamId,
+        point: &mut NumberPoint,
+    ) -> Result<(), SeriesRejection> {
         let new = *point;
-        let mark = Mark::of(new.times, 0, new.value.to_float());
-        self.add(
+        let mark = DeltaPointKey::from_point(new.times, 0, new.value.to_float());
+        self.add_point(
             (stream, new.times, mark),
-            || Total::Number(new),
+            || DeltaTotal::Number(new),
             |total| {
-                if let Total::Number(total) = total {
-                    total.value = sum_of(total.value, new.value);
+                if let DeltaTotal::Number(total) = total {
+                    total.value = add_numbers(total.value, new.value);
                     total.times.time = new.times.time;
                 }
             },
             |total| {
-                if let Total::Number(total) = total {
+                if let DeltaTotal::Number(total) = total {
                     *point = *total;
                 }
             },
         )
     }
 
-    fn explicit(&mut self, stream: Stream, point: &mut ExplicitPoint) -> Result<(), Offence> {
+    fn accumulate_explicit(
+        &mut self,
+        stream: OtlpStreamId,
+        point: &mut ExplicitHistogramPoint,
+    ) -> Result<(), SeriesRejection> {
         let new = point.clone();
-        let mark = Mark::of(new.times, new.count, new.sum.unwrap_or(f64::NAN));
-        self.add(
+        let mark = DeltaPointKey::from_point(new.times, new.count, new.sum.unwrap_or(f64::NAN));
+        self.add_point(
             (stream, new.times, mark),
-            || Total::Explicit(Box::new(new.clone())),
+            || DeltaTotal::Explicit(Box::new(new.clone())),
             |total| {
-                if let Total::Explicit(total) = total {
-                    add_explicit(total, &new);
+                if let DeltaTotal::Explicit(total) = total {
+                    add_explicit_histogram(total, &new);
                 }
             },
             |total| {
-                if let Total::Explicit(total) = total {
+                if let DeltaTotal::Explicit(total) = total {
                     point.clone_from(total);
                 }
             },
         )
     }
 
-    fn exponential(&mut self, stream: Stream, point: &mut ExponentialPoint) -> Result<(), Offence> {
+    fn accumulate_exponential(
+        &mut self,
+        stream: OtlpStreamId,
+        point: &mut ExponentialHistogramPoint,
+    ) -> Result<(), SeriesRejection> {
         let new = point.clone();
-        let mark = Mark::of(new.times, new.count, new.sum.unwrap_or(f64::NAN));
-        self.add(
+        let mark = DeltaPointKey::from_point(new.times, new.count, new.sum.unwrap_or(f64::NAN));
+        self.add_point(
             (stream, new.times, mark),
-            || Total::Exponential(Box::new(new.clone())),
+            || DeltaTotal::Exponential(Box::new(new.clone())),
             |total| {
-                if let Total::Exponential(total) = total {
-                    exponential::add(total, new.clone());
+                if let DeltaTotal::Exponential(total) = total {
+                    exponential::add_histogram(total, new.clone());
                 }
             },
             |total| {
-                if let Total::Exponential(total) = total {
+                if let DeltaTotal::Exponential(total) = total {
                     point.clone_from(total);
                 }
             },
@@ -330,7 +348,7 @@ impl Accumulate for Adding<'_> {
 }
 
 /// Adds a histogram with explicit bounds; different bounds restart the total at the new point.
-fn add_explicit(total: &mut ExplicitPoint, new: &ExplicitPoint) {
+fn add_explicit_histogram(total: &mut ExplicitHistogramPoint, new: &ExplicitHistogramPoint) {
     if total.bounds != new.bounds {
         total.clone_from(new);
         return;
@@ -339,6 +357,6 @@ fn add_explicit(total: &mut ExplicitPoint, new: &ExplicitPoint) {
         *count = count.wrapping_add(*more);
     }
     total.count = total.count.wrapping_add(new.count);
-    total.sum = sum_of_known(total.sum, new.sum);
+    total.sum = add_known_sums(total.sum, new.sum);
     total.times.time = new.times.time;
 }

@@ -4,8 +4,8 @@
 //! Invariant: memory is bounded. If there are more than [`KINDS_MAX`] kinds, the most recent ones
 //! are kept; a kind consists of two counts, two times and one example of at most 1 KiB.
 
-use crate::outcome::{DropReason, Dropped};
-use crate::refusals::{Sender, shortened};
+use crate::outcome::{DropReason, DroppedSamples};
+use crate::refusals::{SampleSender, truncate_example};
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
 use std::collections::BTreeMap;
@@ -17,11 +17,11 @@ const KINDS_MAX: usize = 512;
 /// The rejected samples of one sender and job for one reason, as the API returns them. It is
 /// updated by every write that loses such samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Discard {
+pub struct DiscardEntry {
     /// Reason for the rejection, as in the metrics.
     pub reason: DropReason,
     /// Sender of the samples, as in the log.
-    pub sender: Sender,
+    pub sender: SampleSender,
     /// Label `job` of the first sample in each write; empty if it is unknown.
     pub job: String,
     /// Number of samples since the entry was created.
@@ -36,21 +36,26 @@ pub struct Discard {
     pub example: String,
 }
 
-type Key = (DropReason, Sender, String);
+type Key = (DropReason, SampleSender, String);
 
 /// The statistics, shared by all writers and read by the API.
 #[derive(Debug, Default)]
-pub(crate) struct Discards(Mutex<BTreeMap<Key, Discard>>);
+pub(crate) struct DiscardStatistics(Mutex<BTreeMap<Key, DiscardEntry>>);
 
-impl Discards {
+impl DiscardStatistics {
     /// Adds the rejected samples of a write at the wall-clock time `now`.
     #[cold]
-    pub(crate) fn note(&self, sender: &Sender, dropped: &[Dropped], now: TimestampMs) {
+    pub(crate) fn record_dropped(
+        &self,
+        sender: &SampleSender,
+        dropped: &[DroppedSamples],
+        now: TimestampMs,
+    ) {
         let mut kinds = lock(&self.0);
         for dropped in dropped {
-            let job = shortened(&dropped.job);
+            let job = truncate_example(&dropped.job);
             let key = (dropped.reason, sender.clone(), job.clone());
-            let kind = kinds.entry(key).or_insert_with(|| Discard {
+            let kind = kinds.entry(key).or_insert_with(|| DiscardEntry {
                 reason: dropped.reason,
                 sender: sender.clone(),
                 job,
@@ -63,7 +68,7 @@ impl Discards {
             kind.samples += dropped.sample_count as u64;
             kind.writes += 1;
             kind.last = now;
-            kind.example = shortened(&dropped.first);
+            kind.example = truncate_example(&dropped.first);
             if kinds.len() > KINDS_MAX {
                 let oldest = kinds.iter().min_by_key(|(_, kind)| kind.last);
                 let oldest = oldest.map(|(key, _)| key.clone());
@@ -73,8 +78,8 @@ impl Discards {
     }
 
     /// Returns all entries, most recent first.
-    pub(crate) fn list(&self) -> Vec<Discard> {
-        let mut all: Vec<Discard> = lock(&self.0).values().cloned().collect();
+    pub(crate) fn list_entries(&self) -> Vec<DiscardEntry> {
+        let mut all: Vec<DiscardEntry> = lock(&self.0).values().cloned().collect();
         all.sort_by_key(|kind| std::cmp::Reverse(kind.last));
         all
     }
@@ -83,10 +88,10 @@ impl Discards {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::store::Rejection;
+    use firn_model::store::SampleRejection;
 
-    fn dropped(reason: Rejection, job: &str, first: &str) -> Dropped {
-        Dropped {
+    fn dropped(reason: SampleRejection, job: &str, first: &str) -> DroppedSamples {
+        DroppedSamples {
             reason: DropReason::Rejected(reason),
             sample_count: 2,
             job: job.into(),
@@ -96,12 +101,16 @@ mod tests {
 
     #[test]
     fn discards_are_added_up_by_kind_and_listed_newest_first() {
-        let discards = Discards::default();
-        let sender = Sender::Job("a".into());
-        discards.note(&sender, &[dropped(Rejection::TooOld, "a", "x")], 1);
-        discards.note(&sender, &[dropped(Rejection::OutOfOrder, "a", "y")], 2);
-        discards.note(&sender, &[dropped(Rejection::TooOld, "a", "z")], 3);
-        let list = discards.list();
+        let discards = DiscardStatistics::default();
+        let sender = SampleSender::Job("a".into());
+        discards.record_dropped(&sender, &[dropped(SampleRejection::TooOld, "a", "x")], 1);
+        discards.record_dropped(
+            &sender,
+            &[dropped(SampleRejection::OutOfOrder, "a", "y")],
+            2,
+        );
+        discards.record_dropped(&sender, &[dropped(SampleRejection::TooOld, "a", "z")], 3);
+        let list = discards.list_entries();
         let shown: Vec<_> = list
             .iter()
             .map(|d| (d.reason.as_str(), d.samples, d.writes, d.first, d.last))
@@ -115,13 +124,13 @@ mod tests {
 
     #[test]
     fn discards_of_many_kinds_keep_the_last() {
-        let discards = Discards::default();
+        let discards = DiscardStatistics::default();
         for i in 0..KINDS_MAX + 10 {
             let job = i.to_string();
-            let dropped = dropped(Rejection::TooOld, &job, &"é".repeat(10_000));
-            discards.note(&Sender::Aggregation, &[dropped], i as i64);
+            let dropped = dropped(SampleRejection::TooOld, &job, &"é".repeat(10_000));
+            discards.record_dropped(&SampleSender::Aggregation, &[dropped], i as i64);
         }
-        let list = discards.list();
+        let list = discards.list_entries();
         assert_eq!(list.len(), KINDS_MAX);
         assert_eq!(list[0].job, (KINDS_MAX + 9).to_string());
         assert_eq!(list.last().unwrap().job, "10");

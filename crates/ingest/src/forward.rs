@@ -1,7 +1,7 @@
 //! Client that posts bodies unchanged to one URL: for remote write, and for the requests that `firn
 //! mirror` sends to its targets.
 
-use firn_http_client::{BodyLimit, HttpClient, HttpSettings, Sign, USER_AGENT, read_body};
+use firn_http_client::{BodyLimit, HttpClient, HttpSettings, RequestSigner, USER_AGENT, read_body};
 use firn_model::error::Error;
 use hyper::Uri;
 use hyper::body::Bytes;
@@ -28,14 +28,14 @@ const WRITTEN: [HeaderName; 3] = [
 
 /// A URL with the HTTP client that sends bodies to it.
 #[derive(Debug)]
-pub struct Forward {
+pub struct ForwardClient {
     uri: Uri,
     client: HttpClient,
 }
 
 /// The parts of a server's response that senders evaluate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Forwarded {
+pub struct ForwardResponse {
     /// HTTP status code.
     pub status: u16,
     /// Value of the `Retry-After` header, if present.
@@ -51,7 +51,7 @@ pub struct Forwarded {
 
 /// Returns `host:port` of `url`, with the default port of the scheme if the URL contains none.
 /// Fails if the URL is not `http` or `https`, has no host or contains a user.
-pub fn address(url: &str) -> Result<String, String> {
+pub fn host_and_port(url: &str) -> Result<String, String> {
     let uri: Uri = url.parse().map_err(|e| format!("{url:?}: {e}"))?;
     let port = match uri.scheme_str() {
         Some("http") => 80,
@@ -72,7 +72,7 @@ pub fn address(url: &str) -> Result<String, String> {
 
 /// Splits a URL into the URL without user and password, and the percent-decoded user and password
 /// if there were any.
-pub fn without_user(url: &str) -> (String, Option<(String, String)>) {
+pub fn split_user_info(url: &str) -> (String, Option<(String, String)>) {
     let Some((scheme, rest)) = url.split_once("://") else {
         return (url.to_owned(), None);
     };
@@ -89,11 +89,11 @@ pub fn without_user(url: &str) -> (String, Option<(String, String)>) {
     (bare, Some((decoded(user), decoded(password))))
 }
 
-impl Forward {
-    /// Creates a client that posts to `url` with the HTTP settings `settings`. Fails if [`address`]
-    /// rejects the URL.
+impl ForwardClient {
+    /// Creates a client that posts to `url` with the HTTP settings `settings`. Fails if
+    /// [`host_and_port`] rejects the URL.
     pub fn new(url: &str, settings: HttpSettings) -> Result<Self, String> {
-        address(url)?;
+        host_and_port(url)?;
         Ok(Self {
             uri: url.parse().map_err(|e| format!("{url:?}: {e}"))?,
             client: HttpClient::new(settings),
@@ -102,20 +102,20 @@ impl Forward {
 
     /// Sets the signer of requests, if there is one.
     #[must_use]
-    pub fn signed_by(self, signer: Option<Arc<dyn Sign>>) -> Self {
+    pub fn with_signer(self, signer: Option<Arc<dyn RequestSigner>>) -> Self {
         Self {
-            client: self.client.signed_by(signer),
+            client: self.client.with_signer(signer),
             ..self
         }
     }
 
     /// Posts `body` with `headers`, whose names must be lower case. Responses of any status are
     /// `Ok`. Fails with [`firn_model::error::ErrorKind::Unavailable`] if there is no response.
-    pub async fn post(
+    pub async fn post_body(
         &self,
         headers: Vec<(&'static str, Bytes)>,
         body: Bytes,
-    ) -> Result<Forwarded, Error> {
+    ) -> Result<ForwardResponse, Error> {
         let mut all = HeaderMap::with_capacity(headers.len() + 1);
         for (name, value) in headers {
             if let Ok(value) = HeaderValue::from_maybe_shared(value) {
@@ -133,10 +133,10 @@ impl Forward {
         let count = |name| header(name).and_then(|text| text.trim().parse().ok());
         let written = WRITTEN.map(|name| count(name).unwrap_or(0));
         // The status is sufficient for the sender, so a failure to read the body is ignored.
-        let read = read_body(response, BodyLimit::bytes(ANSWER_BYTES_MAX)).await;
+        let read = read_body(response, BodyLimit::from_bytes_max(ANSWER_BYTES_MAX)).await;
         let text = read.map(|body| body.bytes).unwrap_or_default();
         let shown = text.get(..TEXT_BYTES_MAX).unwrap_or(&text);
-        Ok(Forwarded {
+        Ok(ForwardResponse {
             status,
             retry_after,
             location,
@@ -164,7 +164,7 @@ mod tests {
             ("http://u:p@a/x", Err("use basic_auth")),
             ("http://a b/x", Err("http://a b/x")),
         ] {
-            match (address(url), expected) {
+            match (host_and_port(url), expected) {
                 (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{url}"),
                 (Err(got), Err(expected)) => assert!(got.contains(expected), "{url}: {got}"),
                 (got, expected) => panic!("{url}: {got:?}, expected {expected:?}"),

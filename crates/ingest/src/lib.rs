@@ -31,9 +31,9 @@ pub mod scrape;
 pub mod sending;
 pub mod span_export;
 
-pub use discards::Discard;
+pub use discards::DiscardEntry;
 pub use limits::IngestLimits;
-pub use outcome::{DropReason, Dropped, DroppedExemplars, WriteOutcome, Written};
-pub use pipeline::{Admission, InstantAge, Origin, PendingWrite, Pipeline};
+pub use outcome::{DropReason, DroppedExemplars, DroppedSamples, WriteOutcome, WrittenCounts};
 pub use pipeline::{DeltaMode, OtlpOrigin};
-pub use refusals::Sender;
+pub use pipeline::{InstantAge, PendingWrite, Pipeline, PushOrigin, WriteAdmission};
+pub use refusals::SampleSender;

@@ -11,10 +11,10 @@
 //! A quarter of the memory in flight is thus reserved for ordinary requests, however many large
 //! ones arrive, and waiting bodies leave space for the processing of others.
 
-use firn_model::shares::Shares;
+use firn_model::shares::BudgetShares;
 use firn_wire::WireLimits;
 use firn_wire::exposition::PieceLimits;
-use firn_wire::unpack::{Packing, ZSTD_BLOCK_BYTES_MAX};
+use firn_wire::unpack::{ContentEncoding, ZSTD_BLOCK_BYTES_MAX};
 
 /// Memory of a request without its body and its batch, as a multiple of the message: the message,
 /// its decoded labels (an arena that doubles as it grows), the block for the log, and its copy on
@@ -51,7 +51,7 @@ pub struct IngestLimits {
     /// Limits of a single import of text.
     pub import: ImportLimits,
     /// Limits of the memory that is kept for the next requests.
-    pub spare: SpareLimits,
+    pub spare: SpareBufferLimits,
     /// Largest memory of accumulated delta streams in bytes.
     pub deltas_bytes_max: usize,
     /// Largest distance of a sample's timestamp into the future, in milliseconds.
@@ -71,7 +71,7 @@ pub struct ImportLimits {
 
 impl ImportLimits {
     /// Returns limits that fit into the memory of the largest body. A line may be an eighth of it.
-    fn of(body_bytes_max: usize) -> Self {
+    fn from_body_bytes(body_bytes_max: usize) -> Self {
         let line_bytes_max = body_bytes_max / 8;
         Self {
             text: PieceLimits {
@@ -88,11 +88,13 @@ impl ImportLimits {
 
     /// Returns the memory of an import in bytes, without its batches, for a body with a declared
     /// size of `declared` bytes, or 0 if the size is unknown.
-    pub fn room_bytes(&self, packing: Packing, declared: usize) -> usize {
+    pub fn reservation_bytes(&self, packing: ContentEncoding, declared: usize) -> usize {
         let lines = self.text.line_bytes_max;
         match (packing, declared) {
             // An uncompressed body is buffered as input and as text.
-            (Packing::None, 1..) => declared.min(self.input_bytes_max) + declared.min(lines),
+            (ContentEncoding::None, 1..) => {
+                declared.min(self.input_bytes_max) + declared.min(lines)
+            }
             _ => self.input_bytes_max + lines + packing.memory_bytes(self.window_bytes_max),
         }
     }
@@ -101,7 +103,7 @@ impl ImportLimits {
 /// Memory that is kept for the next requests in order to save allocations; included in the share of
 /// writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpareLimits {
+pub struct SpareBufferLimits {
     /// Largest number of spare decoders, of all protocols.
     pub decoders: usize,
     /// Largest memory of a decoder in bytes.
@@ -115,7 +117,7 @@ pub struct SpareLimits {
 impl IngestLimits {
     /// Returns the limits for the share of writes. With 3 GB of memory or more, no ordinary request
     /// reaches the limits of a single request; with less, they are reduced to fit.
-    pub fn of(shares: &Shares) -> Self {
+    pub fn from_write_share(shares: &BudgetShares) -> Self {
         let in_flight = shares.writes / 16 * 13;
         let large = large_bytes_max(in_flight);
         let largest = WireLimits::default();
@@ -131,8 +133,8 @@ impl IngestLimits {
                 ..largest
             },
             in_flight_bytes_max: in_flight,
-            import: ImportLimits::of(body),
-            spare: SpareLimits::of(shares),
+            import: ImportLimits::from_body_bytes(body),
+            spare: SpareBufferLimits::from_total_bytes(shares),
             deltas_bytes_max: shares.writes / DELTAS_SHARE,
             // The limit of Prometheus: clocks of senders drift, but a sample one day ahead would
             // block its series for a day.
@@ -141,8 +143,8 @@ impl IngestLimits {
     }
 }
 
-impl SpareLimits {
-    fn of(shares: &Shares) -> Self {
+impl SpareBufferLimits {
+    fn from_total_bytes(shares: &BudgetShares) -> Self {
         let decoders = shares.writes / 16 * 2 / SPARE_DECODERS_MAX;
         let bodies = shares.writes / 16 / SPARE_BODIES_MAX;
         Self {
@@ -172,13 +174,13 @@ mod tests {
     #[test]
     fn ingest_limits_of_any_memory_are_within_the_share_of_writes() {
         for mib in [77, 128, 256, 512, 1 << 10, 16 << 10] {
-            let shares = Shares::of(mib << 20);
-            let limits = IngestLimits::of(&shares);
+            let shares = BudgetShares::from_limit(mib << 20);
+            let limits = IngestLimits::from_write_share(&shares);
             let spare = limits.spare;
             let spare = spare.decoders * spare.decoder_bytes + spare.bodies * spare.body_bytes;
             assert!(limits.in_flight_bytes_max + spare <= shares.writes, "{mib}");
             let wire = limits.wire;
-            let import = limits.import.room_bytes(Packing::Gzip, 0);
+            let import = limits.import.reservation_bytes(ContentEncoding::Gzip, 0);
             assert!(import <= wire.body_bytes_max, "{mib} MiB: {import}");
             let large = large_bytes_max(limits.in_flight_bytes_max);
             let one = WORK_MESSAGES * wire.message_bytes_max + wire.batch_bytes_max;
@@ -190,7 +192,7 @@ mod tests {
             let ordinary = if mib < 256 { 3 << 18 } else { 3 << 20 };
             assert!(wire.message_bytes_max >= ordinary, "{mib} MiB: {wire:?}");
         }
-        let limits = IngestLimits::of(&Shares::of(4 << 30));
+        let limits = IngestLimits::from_write_share(&BudgetShares::from_limit(4 << 30));
         assert_eq!(limits.wire, WireLimits::default());
         assert_eq!(limits.import.window_bytes_max, 8 << 20);
     }

@@ -19,7 +19,7 @@ mod tests;
 use crate::scrape::FamilyMetadata;
 use file::MetadataFile;
 use firn_model::env::Disk;
-use firn_model::metadata::{Metadata, MetadataBatch, MetricType};
+use firn_model::metadata::{MetadataBatch, MetricMetadata, MetricType};
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
@@ -46,7 +46,7 @@ const WRITE_PAUSE: Duration = Duration::from_secs(10);
 
 /// The meaning of the names in a request's metadata, which depends on the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Names {
+pub(crate) enum MetadataNameKind {
     /// Names of metric families, as in remote write 1.0 and OTLP.
     Families,
     /// Names of series, as in remote write 2.0.
@@ -55,7 +55,7 @@ pub(crate) enum Names {
 
 /// The metadata of a metric, with the time of the latest push that contained it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
+struct PushedFamilyMetadata {
     kind: MetricType,
     help: Box<str>,
     unit: Box<str>,
@@ -63,20 +63,20 @@ struct Known {
     seen: TimestampMs,
 }
 
-impl Known {
-    fn bytes(&self, name: &str) -> usize {
+impl PushedFamilyMetadata {
+    fn memory_bytes(&self, name: &str) -> usize {
         size_of::<Self>() + name.len() + self.help.len() + self.unit.len()
     }
 
-    fn says(&self, said: Metadata<'_>) -> bool {
+    fn is_same(&self, said: MetricMetadata<'_>) -> bool {
         self.kind == said.kind && *self.help == *said.help && *self.unit == *said.unit
     }
 }
 
-type Families = HashMap<Box<str>, Known>;
+type Families = HashMap<Box<str>, PushedFamilyMetadata>;
 
 #[derive(Debug, Default)]
-struct Table {
+struct PushedMetadataTable {
     tenants: BTreeMap<TenantId, Families>,
     bytes: usize,
     searched: TimestampMs,
@@ -87,7 +87,7 @@ struct Table {
 /// The table of pushed metadata, and the file that stores it. Shared by the pipeline and the API.
 #[derive(Debug, Default)]
 pub struct PushedMetadata {
-    table: Mutex<Table>,
+    table: Mutex<PushedMetadataTable>,
     /// Must be locked before the table.
     file: Mutex<Option<MetadataFile>>,
 }
@@ -95,12 +95,12 @@ pub struct PushedMetadata {
 impl PushedMetadata {
     /// Reads the file in `dir`, and writes to it from now on. If the file cannot be read, returns
     /// an error and never overwrites it.
-    pub fn open(&self, disk: Arc<dyn Disk>, dir: &Path, now: TimestampMs) -> io::Result<()> {
+    pub fn open_file(&self, disk: Arc<dyn Disk>, dir: &Path, now: TimestampMs) -> io::Result<()> {
         let mut file = lock(&self.file);
-        let opened = MetadataFile::open(disk, dir)?;
+        let opened = MetadataFile::open_folder(disk, dir)?;
         let mut table = lock(&self.table);
-        opened.read(&mut |tenant, said| {
-            table.set(tenant, said, now);
+        opened.read_entries(&mut |tenant, said| {
+            table.set_metadata(tenant, said, now);
         })?;
         table.is_changed = false;
         *file = Some(opened);
@@ -109,10 +109,10 @@ impl PushedMetadata {
 
     /// Stores the metadata in a request of `tenant`; returns the number of metrics for which there
     /// was no space.
-    pub(crate) fn note(
+    pub(crate) fn record_metadata(
         &self,
         tenant: &TenantId,
-        names: Names,
+        names: MetadataNameKind,
         said: &MetadataBatch,
         now: TimestampMs,
     ) -> usize {
@@ -122,16 +122,16 @@ impl PushedMetadata {
         let mut table = lock(&self.table);
         let kept = said.iter().filter(|said| {
             let name = match names {
-                Names::Families => said.name,
-                Names::Series => family_of(said.name, said.kind),
+                MetadataNameKind::Families => said.name,
+                MetadataNameKind::Series => family_name(said.name, said.kind),
             };
-            table.set(tenant, Metadata { name, ..*said }, now)
+            table.set_metadata(tenant, MetricMetadata { name, ..*said }, now)
         });
         said.len() - kept.count()
     }
 
     /// Returns the metadata of the family `name`, or `None` if no push contained it.
-    pub fn find(&self, tenant: &TenantId, name: &str) -> Option<FamilyMetadata> {
+    pub fn find_family(&self, tenant: &TenantId, name: &str) -> Option<FamilyMetadata> {
         let table = lock(&self.table);
         table
             .tenants
@@ -142,7 +142,7 @@ impl PushedMetadata {
 
     /// Returns the type of the metric `name`; for a counter, the metadata may be under the name
     /// without `_total`.
-    pub fn type_of(&self, tenant: &TenantId, name: &str) -> Option<&'static str> {
+    pub fn type_of_metric(&self, tenant: &TenantId, name: &str) -> Option<&'static str> {
         let table = lock(&self.table);
         let families = table.tenants.get(tenant)?;
         let names = [Some(name), name.strip_suffix("_total")];
@@ -153,9 +153,9 @@ impl PushedMetadata {
         known.map(|known| known.kind.name())
     }
 
-    /// Calls `each` with the name and metadata of every family of the tenant, in no particular
-    /// order.
-    pub fn each(&self, tenant: &TenantId, mut each: impl FnMut(&str, &FamilyMetadata)) {
+    /// Calls `each` with the name and metadata of every family of the tenant, in no
+    /// particular order.
+    pub fn for_each_family(&self, tenant: &TenantId, mut each: impl FnMut(&str, &FamilyMetadata)) {
         let table = lock(&self.table);
         for (name, known) in table.tenants.get(tenant).into_iter().flatten() {
             each(name, &known.into());
@@ -174,17 +174,21 @@ impl PushedMetadata {
 
     /// Writes the file if the table has changed and the last write is not too recent. The caller
     /// must call this about once a second; it may block.
-    pub fn tick(&self, now: TimestampMs) -> io::Result<()> {
-        self.write(|file| file.is_due(now, WRITE_PAUSE), now)
+    pub fn write_if_due(&self, now: TimestampMs) -> io::Result<()> {
+        self.write_table(|file| file.is_due(now, WRITE_PAUSE), now)
     }
 
     /// Writes the file if the table has changed. The caller must call this after all writes have
     /// ended; it may block.
-    pub fn finish(&self, now: TimestampMs) -> io::Result<()> {
-        self.write(|_| true, now)
+    pub fn write_last(&self, now: TimestampMs) -> io::Result<()> {
+        self.write_table(|_| true, now)
     }
 
-    fn write(&self, is_due: impl Fn(&MetadataFile) -> bool, now: TimestampMs) -> io::Result<()> {
+    fn write_table(
+        &self,
+        is_due: impl Fn(&MetadataFile) -> bool,
+        now: TimestampMs,
+    ) -> io::Result<()> {
         let mut file = lock(&self.file);
         let Some(file) = file.as_mut().filter(|file| is_due(file)) else {
             return Ok(());
@@ -198,10 +202,10 @@ impl PushedMetadata {
             file::encode(table.tenants.iter().flat_map(|(tenant, families)| {
                 families
                     .iter()
-                    .map(move |(name, known)| (tenant, known.said(name)))
+                    .map(move |(name, known)| (tenant, known.to_metadata(name)))
             }))
         };
-        let written = file.write(&bytes, now);
+        let written = file.replace_content(&bytes, now);
         if written.is_err() {
             lock(&self.table).is_changed = true;
         }
@@ -209,9 +213,9 @@ impl PushedMetadata {
     }
 }
 
-impl Known {
-    fn said<'a>(&'a self, name: &'a str) -> Metadata<'a> {
-        Metadata {
+impl PushedFamilyMetadata {
+    fn to_metadata<'a>(&'a self, name: &'a str) -> MetricMetadata<'a> {
+        MetricMetadata {
             name,
             kind: self.kind,
             help: &self.help,
@@ -220,8 +224,8 @@ impl Known {
     }
 }
 
-impl From<&Known> for FamilyMetadata {
-    fn from(known: &Known) -> Self {
+impl From<&PushedFamilyMetadata> for FamilyMetadata {
+    fn from(known: &PushedFamilyMetadata) -> Self {
         Self {
             kind: known.kind.name(),
             help: known.help.to_string(),
@@ -230,27 +234,32 @@ impl From<&Known> for FamilyMetadata {
     }
 }
 
-impl Table {
+impl PushedMetadataTable {
     /// Stores the metadata of a metric; returns false if there is no space.
-    fn set(&mut self, tenant: &TenantId, said: Metadata<'_>, now: TimestampMs) -> bool {
+    fn set_metadata(
+        &mut self,
+        tenant: &TenantId,
+        said: MetricMetadata<'_>,
+        now: TimestampMs,
+    ) -> bool {
         let families = self.tenants.get_mut(tenant);
         let known = families.and_then(|families| families.get_mut(said.name));
         let mut before = 0;
         if let Some(known) = known {
             known.seen = now;
-            if known.says(said) {
+            if known.is_same(said) {
                 return true;
             }
-            before = known.bytes(said.name);
+            before = known.memory_bytes(said.name);
         }
-        let known = Known {
+        let known = PushedFamilyMetadata {
             kind: said.kind,
             help: said.help.into(),
             unit: said.unit.into(),
             seen: now,
         };
-        let bytes = known.bytes(said.name);
-        if self.bytes - before + bytes > BYTES_MAX && !self.make_room(before, bytes, now) {
+        let bytes = known.memory_bytes(said.name);
+        if self.bytes - before + bytes > BYTES_MAX && !self.make_space(before, bytes, now) {
             return false;
         }
         self.bytes = self.bytes - before + bytes;
@@ -262,7 +271,7 @@ impl Table {
 
     /// Removes metrics without recent pushes, at most once a minute; returns whether that made
     /// enough space.
-    fn make_room(&mut self, before: usize, bytes: usize, now: TimestampMs) -> bool {
+    fn make_space(&mut self, before: usize, bytes: usize, now: TimestampMs) -> bool {
         let pause = SEARCH_PAUSE.as_millis() as i64;
         if now.saturating_sub(self.searched) < pause {
             return false;
@@ -274,7 +283,7 @@ impl Table {
             families.retain(|_, known| known.seen >= oldest);
             left += families
                 .iter()
-                .map(|(name, known)| known.bytes(name))
+                .map(|(name, known)| known.memory_bytes(name))
                 .sum::<usize>();
         }
         self.tenants.retain(|_, families| !families.is_empty());
@@ -285,7 +294,7 @@ impl Table {
 }
 
 /// Returns the family of the series `name`, by removing a suffix that series of this type have.
-fn family_of(name: &str, kind: MetricType) -> &str {
+fn family_name(name: &str, kind: MetricType) -> &str {
     let endings: &[&str] = match kind {
         MetricType::Histogram | MetricType::GaugeHistogram => &["_bucket", "_count", "_sum"],
         MetricType::Summary => &["_count", "_sum"],

@@ -2,7 +2,7 @@
 
 use crate::outcome::DropReason;
 use firn_model::budget::Budget;
-use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
+use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, MetricSink, MetricValue};
 
 /// Counters of the write pipeline and of scraping, shared by all writers of a pipeline. They are
 /// exported under `firn_ingest_`.
@@ -61,7 +61,7 @@ impl Metrics {
 }
 
 impl Collect for Metrics {
-    fn collect(&self, sink: &mut dyn Sink) {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         self.collect_requests(sink);
         self.collect_samples(sink);
         self.collect_scrapes(sink);
@@ -69,7 +69,7 @@ impl Collect for Metrics {
 }
 
 impl Metrics {
-    fn collect_requests(&self, sink: &mut dyn Sink) {
+    fn collect_requests(&self, sink: &mut dyn MetricSink) {
         let outcomes = [
             ("failed", &self.requests_failed),
             ("invalid", &self.requests_invalid),
@@ -82,39 +82,39 @@ impl Metrics {
                 "firn_ingest_requests_total",
                 "Write requests and imports by outcome.",
                 &[("outcome", outcome)],
-                Value::Counter(count.get() as f64),
+                MetricValue::Counter(count.get() as f64),
             );
         }
         let bytes = [
             (
                 "firn_ingest_body_bytes_total",
                 "Bytes of received bodies of writes and imports, compressed.",
-                Value::Counter(self.body_bytes.get() as f64),
+                MetricValue::Counter(self.body_bytes.get() as f64),
             ),
             (
                 "firn_ingest_message_bytes_total",
                 "Bytes of messages of writes and of text of imports, uncompressed.",
-                Value::Counter(self.message_bytes.get() as f64),
+                MetricValue::Counter(self.message_bytes.get() as f64),
             ),
             (
                 "firn_ingest_in_flight_bytes",
                 "Bytes of bodies and messages being processed.",
-                Value::Gauge(self.in_flight.used_bytes() as f64),
+                MetricValue::Gauge(self.in_flight.used_bytes() as f64),
             ),
             (
                 "firn_ingest_in_flight_limit_bytes",
                 "Maximum number of bytes being processed at one time.",
-                Value::Gauge(self.in_flight.limit_bytes() as f64),
+                MetricValue::Gauge(self.in_flight.limit_bytes() as f64),
             ),
             (
                 "firn_ingest_decode_duration_seconds",
                 "Time to decompress and decode a remote write body.",
-                Value::Histogram(&self.decode_duration),
+                MetricValue::Histogram(&self.decode_duration),
             ),
             (
                 "firn_ingest_write_duration_seconds",
                 "Time from handing a batch to the store until it is durable.",
-                Value::Histogram(&self.write_duration),
+                MetricValue::Histogram(&self.write_duration),
             ),
         ];
         for (name, help, value) in bytes {
@@ -122,7 +122,7 @@ impl Metrics {
         }
     }
 
-    fn collect_samples(&self, sink: &mut dyn Sink) {
+    fn collect_samples(&self, sink: &mut dyn MetricSink) {
         let counts = [
             (
                 "firn_ingest_samples_total",
@@ -141,19 +141,19 @@ impl Metrics {
             ),
         ];
         for (name, help, count) in counts {
-            sink.metric(name, help, &[], Value::Counter(count.get() as f64));
+            sink.metric(name, help, &[], MetricValue::Counter(count.get() as f64));
         }
         for (reason, count) in DropReason::ALL.iter().zip(&self.samples_dropped) {
             sink.metric(
                 "firn_ingest_samples_dropped_total",
                 "Samples received and rejected, by reason.",
                 &[("reason", reason.as_str())],
-                Value::Counter(count.get() as f64),
+                MetricValue::Counter(count.get() as f64),
             );
         }
     }
 
-    fn collect_scrapes(&self, sink: &mut dyn Sink) {
+    fn collect_scrapes(&self, sink: &mut dyn MetricSink) {
         let outcomes = [
             ("failed", &self.scrapes_failed),
             ("succeeded", &self.scrapes_succeeded),
@@ -163,14 +163,14 @@ impl Metrics {
                 "firn_ingest_scrapes_total",
                 "Scrapes by outcome.",
                 &[("outcome", outcome)],
-                Value::Counter(count.get() as f64),
+                MetricValue::Counter(count.get() as f64),
             );
         }
         sink.metric(
             "firn_ingest_scrape_targets",
             "Scraped targets.",
             &[],
-            Value::Gauge(self.scrape_targets.get() as f64),
+            MetricValue::Gauge(self.scrape_targets.get() as f64),
         );
     }
 }

@@ -1,8 +1,10 @@
 //! The outcome of a write: stored and dropped samples, and the texts for the sender.
 
 use firn_model::exemplar::LABEL_CHARS_MAX;
-use firn_model::store::{Appended, ExemplarRefusal, RefusedExemplars, Rejected, Rejection};
-use firn_wire::remote_write::{Refusal, Refused};
+use firn_model::store::{
+    AppendOutcome, ExemplarRejection, RejectedExemplars, RejectedSamples, SampleRejection,
+};
+use firn_wire::remote_write::{RejectedSeries, WriteRejectionReason};
 use std::fmt::Write;
 
 /// The reason why samples were dropped: the closed set of values for the metric label `reason`.
@@ -10,75 +12,75 @@ use std::fmt::Write;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DropReason {
     /// The labels or the histogram of the series are invalid.
-    Refused(Refusal),
+    Refused(WriteRejectionReason),
     /// The store did not accept the sample.
-    Rejected(Rejection),
+    Rejected(SampleRejection),
 }
 
 impl DropReason {
     /// All reasons, in the order of the metrics.
     pub const ALL: [DropReason; 22] = [
-        DropReason::Rejected(Rejection::OutOfOrder),
-        DropReason::Rejected(Rejection::DuplicateTimestamp),
-        DropReason::Rejected(Rejection::OutOfBounds),
-        DropReason::Rejected(Rejection::TooOld),
-        DropReason::Rejected(Rejection::TooFarInFuture),
-        DropReason::Rejected(Rejection::SeriesLimit),
-        DropReason::Refused(Refusal::MetricName),
-        DropReason::Refused(Refusal::LabelName),
-        DropReason::Refused(Refusal::LabelValue),
-        DropReason::Refused(Refusal::DuplicateLabel),
-        DropReason::Refused(Refusal::TooManyLabels),
-        DropReason::Refused(Refusal::LabelNameTooLong),
-        DropReason::Refused(Refusal::LabelValueTooLong),
-        DropReason::Refused(Refusal::Histogram),
-        DropReason::Refused(Refusal::LabelRefs),
-        DropReason::Refused(Refusal::MetadataRefs),
-        DropReason::Refused(Refusal::NoSamples),
-        DropReason::Refused(Refusal::MetricType),
-        DropReason::Refused(Refusal::Temporality),
-        DropReason::Refused(Refusal::DeltaOutOfOrder),
-        DropReason::Refused(Refusal::DeltaOlderStart),
-        DropReason::Refused(Refusal::DeltaLimit),
+        DropReason::Rejected(SampleRejection::OutOfOrder),
+        DropReason::Rejected(SampleRejection::DuplicateTimestamp),
+        DropReason::Rejected(SampleRejection::OutOfBounds),
+        DropReason::Rejected(SampleRejection::TooOld),
+        DropReason::Rejected(SampleRejection::TooFarInFuture),
+        DropReason::Rejected(SampleRejection::SeriesLimit),
+        DropReason::Refused(WriteRejectionReason::MetricName),
+        DropReason::Refused(WriteRejectionReason::LabelName),
+        DropReason::Refused(WriteRejectionReason::LabelValue),
+        DropReason::Refused(WriteRejectionReason::DuplicateLabel),
+        DropReason::Refused(WriteRejectionReason::TooManyLabels),
+        DropReason::Refused(WriteRejectionReason::LabelNameTooLong),
+        DropReason::Refused(WriteRejectionReason::LabelValueTooLong),
+        DropReason::Refused(WriteRejectionReason::Histogram),
+        DropReason::Refused(WriteRejectionReason::LabelRefs),
+        DropReason::Refused(WriteRejectionReason::MetadataRefs),
+        DropReason::Refused(WriteRejectionReason::NoSamples),
+        DropReason::Refused(WriteRejectionReason::MetricType),
+        DropReason::Refused(WriteRejectionReason::Temporality),
+        DropReason::Refused(WriteRejectionReason::DeltaOutOfOrder),
+        DropReason::Refused(WriteRejectionReason::DeltaOlderStart),
+        DropReason::Refused(WriteRejectionReason::DeltaLimit),
     ];
 
     /// Returns whether the sample was dropped because its timestamp is too far in the future.
-    pub(crate) fn is_of_future(self) -> bool {
-        self == DropReason::Rejected(Rejection::TooFarInFuture)
+    pub(crate) fn is_too_far_in_future(self) -> bool {
+        self == DropReason::Rejected(SampleRejection::TooFarInFuture)
     }
 
     /// Returns the value of the metric label `reason`, which also appears in error texts.
     pub fn as_str(self) -> &'static str {
         match self {
-            DropReason::Rejected(Rejection::OutOfOrder) => "out_of_order",
-            DropReason::Rejected(Rejection::DuplicateTimestamp) => "duplicate_timestamp",
-            DropReason::Rejected(Rejection::OutOfBounds) => "out_of_bounds",
-            DropReason::Rejected(Rejection::TooOld) => "too_old",
-            DropReason::Rejected(Rejection::TooFarInFuture) => "too_far_in_future",
-            DropReason::Rejected(Rejection::SeriesLimit) => "series_limit",
-            DropReason::Refused(Refusal::MetricName) => "metric_name",
-            DropReason::Refused(Refusal::LabelName) => "label_name",
-            DropReason::Refused(Refusal::LabelValue) => "label_value",
-            DropReason::Refused(Refusal::DuplicateLabel) => "duplicate_label",
-            DropReason::Refused(Refusal::TooManyLabels) => "label_count",
-            DropReason::Refused(Refusal::LabelNameTooLong) => "label_name_length",
-            DropReason::Refused(Refusal::LabelValueTooLong) => "label_value_length",
-            DropReason::Refused(Refusal::Histogram) => "histogram",
-            DropReason::Refused(Refusal::LabelRefs) => "label_refs",
-            DropReason::Refused(Refusal::MetadataRefs) => "metadata_refs",
-            DropReason::Refused(Refusal::NoSamples) => "no_samples",
-            DropReason::Refused(Refusal::MetricType) => "metric_type",
-            DropReason::Refused(Refusal::Temporality) => "temporality",
-            DropReason::Refused(Refusal::DeltaOutOfOrder) => "delta_out_of_order",
-            DropReason::Refused(Refusal::DeltaOlderStart) => "delta_older_start",
-            DropReason::Refused(Refusal::DeltaLimit) => "delta_limit",
+            DropReason::Rejected(SampleRejection::OutOfOrder) => "out_of_order",
+            DropReason::Rejected(SampleRejection::DuplicateTimestamp) => "duplicate_timestamp",
+            DropReason::Rejected(SampleRejection::OutOfBounds) => "out_of_bounds",
+            DropReason::Rejected(SampleRejection::TooOld) => "too_old",
+            DropReason::Rejected(SampleRejection::TooFarInFuture) => "too_far_in_future",
+            DropReason::Rejected(SampleRejection::SeriesLimit) => "series_limit",
+            DropReason::Refused(WriteRejectionReason::MetricName) => "metric_name",
+            DropReason::Refused(WriteRejectionReason::LabelName) => "label_name",
+            DropReason::Refused(WriteRejectionReason::LabelValue) => "label_value",
+            DropReason::Refused(WriteRejectionReason::DuplicateLabel) => "duplicate_label",
+            DropReason::Refused(WriteRejectionReason::TooManyLabels) => "label_count",
+            DropReason::Refused(WriteRejectionReason::LabelNameTooLong) => "label_name_length",
+            DropReason::Refused(WriteRejectionReason::LabelValueTooLong) => "label_value_length",
+            DropReason::Refused(WriteRejectionReason::Histogram) => "histogram",
+            DropReason::Refused(WriteRejectionReason::LabelRefs) => "label_refs",
+            DropReason::Refused(WriteRejectionReason::MetadataRefs) => "metadata_refs",
+            DropReason::Refused(WriteRejectionReason::NoSamples) => "no_samples",
+            DropReason::Refused(WriteRejectionReason::MetricType) => "metric_type",
+            DropReason::Refused(WriteRejectionReason::Temporality) => "temporality",
+            DropReason::Refused(WriteRejectionReason::DeltaOutOfOrder) => "delta_out_of_order",
+            DropReason::Refused(WriteRejectionReason::DeltaOlderStart) => "delta_older_start",
+            DropReason::Refused(WriteRejectionReason::DeltaLimit) => "delta_limit",
         }
     }
 }
 
 /// Samples dropped for one reason in one write, with the first of them as an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dropped {
+pub struct DroppedSamples {
     /// Reason for dropping them, as in the metrics.
     pub reason: DropReason,
     /// Number of samples; a rejected series may have had none.
@@ -89,8 +91,8 @@ pub struct Dropped {
     pub first: String,
 }
 
-impl From<&Refused> for Dropped {
-    fn from(refused: &Refused) -> Self {
+impl From<&RejectedSeries> for DroppedSamples {
+    fn from(refused: &RejectedSeries) -> Self {
         Self {
             reason: DropReason::Refused(refused.refusal),
             sample_count: refused.sample_count,
@@ -100,15 +102,15 @@ impl From<&Refused> for Dropped {
     }
 }
 
-impl From<&Rejected> for Dropped {
-    fn from(rejected: &Rejected) -> Self {
+impl From<&RejectedSamples> for DroppedSamples {
+    fn from(rejected: &RejectedSamples) -> Self {
         let what = match rejected.rejection {
-            Rejection::OutOfOrder => "out of order sample",
-            Rejection::DuplicateTimestamp => "duplicate sample for timestamp",
-            Rejection::OutOfBounds => "out of bounds",
-            Rejection::TooOld => "too old sample",
-            Rejection::TooFarInFuture => "out of bounds: timestamp is too far in the future",
-            Rejection::SeriesLimit => "series limit reached",
+            SampleRejection::OutOfOrder => "out of order sample",
+            SampleRejection::DuplicateTimestamp => "duplicate sample for timestamp",
+            SampleRejection::OutOfBounds => "out of bounds",
+            SampleRejection::TooOld => "too old sample",
+            SampleRejection::TooFarInFuture => "out of bounds: timestamp is too far in the future",
+            SampleRejection::SeriesLimit => "series limit reached",
         };
         Self {
             reason: DropReason::Rejected(rejected.rejection),
@@ -133,8 +135,8 @@ pub struct DroppedExemplars {
     pub first: String,
 }
 
-impl From<&Refused> for DroppedExemplars {
-    fn from(refused: &Refused) -> Self {
+impl From<&RejectedSeries> for DroppedExemplars {
+    fn from(refused: &RejectedSeries) -> Self {
         Self {
             reason: DropReason::Refused(refused.refusal).as_str(),
             count: refused.sample_count,
@@ -143,22 +145,22 @@ impl From<&Refused> for DroppedExemplars {
     }
 }
 
-impl From<&RefusedExemplars> for DroppedExemplars {
-    fn from(refused: &RefusedExemplars) -> Self {
+impl From<&RejectedExemplars> for DroppedExemplars {
+    fn from(refused: &RejectedExemplars) -> Self {
         let (reason, what) = match refused.refusal {
-            ExemplarRefusal::OutOfOrder => ("out_of_order", "out of order exemplar".to_owned()),
-            ExemplarRefusal::TooLong => (
+            ExemplarRejection::OutOfOrder => ("out_of_order", "out of order exemplar".to_owned()),
+            ExemplarRejection::TooLong => (
                 "too_long",
                 format!(
                     "label length for exemplar exceeds maximum of {LABEL_CHARS_MAX} UTF-8 \
                      characters"
                 ),
             ),
-            ExemplarRefusal::TooFarInFuture => (
+            ExemplarRejection::TooFarInFuture => (
                 "too_far_in_future",
                 "out of bounds: timestamp of exemplar is too far in the future".to_owned(),
             ),
-            ExemplarRefusal::NoSeries => ("no_series", "exemplar without a sample".to_owned()),
+            ExemplarRejection::NoSeries => ("no_series", "exemplar without a sample".to_owned()),
         };
         Self {
             reason,
@@ -170,7 +172,7 @@ impl From<&RefusedExemplars> for DroppedExemplars {
 
 /// The stored parts of a request, as remote write 2.0 reports them in the headers of its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenCounts {
     /// Number of stored float samples.
     pub samples: usize,
     /// Number of stored native histograms.
@@ -182,9 +184,9 @@ pub struct Written {
 /// The result of decoding a write, before the store has received it. It becomes part of the
 /// outcome.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Decoding {
+pub(crate) struct DecodeOutcome {
     /// Samples that were not passed to the store.
-    pub(crate) dropped: Vec<Dropped>,
+    pub(crate) dropped: Vec<DroppedSamples>,
     /// Number of exemplars that were passed to the store.
     pub(crate) exemplars: usize,
     /// Exemplars that were not passed to the store. Empty if the protocol reports samples only.
@@ -201,32 +203,32 @@ pub struct WriteOutcome {
     pub stored_count: usize,
     /// Dropped samples, one entry for each reason; rejected series precede samples that the store
     /// rejected.
-    pub dropped: Vec<Dropped>,
+    pub dropped: Vec<DroppedSamples>,
     /// Dropped exemplars, one entry for each reason, if the protocol reports them.
     pub dropped_exemplars: Vec<DroppedExemplars>,
     /// Counts for the response of remote write 2.0.
-    pub written: Written,
+    pub written: WrittenCounts,
 }
 
 impl WriteOutcome {
     /// Returns the outcome of a write: `dropped` was not passed to the store, and `appended` is the
     /// result of the rest.
-    pub(crate) fn new(dropped: Vec<Dropped>, appended: &Appended) -> Self {
-        let decoding = Decoding {
+    pub(crate) fn new(dropped: Vec<DroppedSamples>, appended: &AppendOutcome) -> Self {
+        let decoding = DecodeOutcome {
             dropped,
-            ..Decoding::default()
+            ..DecodeOutcome::default()
         };
-        Self::of_push(decoding, appended)
+        Self::from_push(decoding, appended)
     }
 
     /// Returns the outcome of a push from the results of decoding and of the store.
-    pub(crate) fn of_push(decoding: Decoding, appended: &Appended) -> Self {
-        let Decoding {
+    pub(crate) fn from_push(decoding: DecodeOutcome, appended: &AppendOutcome) -> Self {
+        let DecodeOutcome {
             mut dropped,
             mut dropped_exemplars,
             ..
         } = decoding;
-        dropped.extend(appended.rejected.iter().map(Dropped::from));
+        dropped.extend(appended.rejected.iter().map(DroppedSamples::from));
         if decoding.tells_exemplars {
             let refused = appended.refused_exemplars.iter();
             dropped_exemplars.extend(refused.map(DroppedExemplars::from));
@@ -239,7 +241,7 @@ impl WriteOutcome {
             stored_count: appended.stored,
             dropped,
             dropped_exemplars,
-            written: Written {
+            written: WrittenCounts {
                 samples: appended.stored.saturating_sub(appended.stored_histograms),
                 histograms: appended.stored_histograms,
                 exemplars: decoding.exemplars.saturating_sub(refused.sum()),
@@ -254,8 +256,8 @@ impl WriteOutcome {
     }
 
     /// Returns whether everything was stored, samples as well as reported exemplars. Otherwise
-    /// [`WriteOutcome::complaint`] returns an error text.
-    pub fn is_whole(&self) -> bool {
+    /// [`WriteOutcome::error_text`] returns an error text.
+    pub fn is_complete(&self) -> bool {
         self.dropped.is_empty() && self.dropped_exemplars.is_empty()
     }
 
@@ -266,14 +268,14 @@ impl WriteOutcome {
 
     /// Returns the error text for the sender if anything was dropped: the first error and the
     /// counts.
-    pub fn complaint(&self) -> Option<String> {
-        match (self.complaint_of_samples(), self.complaint_of_exemplars()) {
+    pub fn error_text(&self) -> Option<String> {
+        match (self.samples_error_text(), self.exemplars_error_text()) {
             (Some(samples), Some(exemplars)) => Some(format!("{samples}; {exemplars}")),
             (samples, exemplars) => samples.or(exemplars),
         }
     }
 
-    fn complaint_of_exemplars(&self) -> Option<String> {
+    fn exemplars_error_text(&self) -> Option<String> {
         let first = self.dropped_exemplars.first()?;
         let counts = self.dropped_exemplars.iter();
         let dropped: usize = counts.clone().map(|dropped| dropped.count).sum();
@@ -288,7 +290,7 @@ impl WriteOutcome {
         ))
     }
 
-    fn complaint_of_samples(&self) -> Option<String> {
+    fn samples_error_text(&self) -> Option<String> {
         let first = self.dropped.first()?;
         let all = self.stored_count + self.dropped_count();
         let mut text = format!(

@@ -27,30 +27,30 @@ mod room;
 mod tests;
 
 pub use otlp::{DeltaMode, OtlpOrigin};
-pub use push::{Origin, PendingWrite};
-pub use room::Admission;
+pub use push::{PendingWrite, PushOrigin};
+pub use room::WriteAdmission;
 
-use crate::aggregation::Aggregation;
-use crate::deltas::Deltas;
-use crate::discards::{Discard, Discards};
+use crate::aggregation::StreamAggregation;
+use crate::deltas::DeltaStreams;
+use crate::discards::{DiscardEntry, DiscardStatistics};
 use crate::limits::IngestLimits;
 use crate::metadata::PushedMetadata;
 use crate::metrics::Metrics;
-use crate::outcome::{Dropped, WriteOutcome};
-use crate::refusals::{Refusals, Sender};
-use crate::sending::SendOn;
-use firn_model::batch::{Batch, Source};
+use crate::outcome::{DroppedSamples, WriteOutcome};
+use crate::refusals::{RejectionLog, SampleSender};
+use crate::sending::ReceiverQueue;
+use firn_model::batch::{Batch, BatchSource};
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
-use firn_model::store::{Append, AppendBounds, TakeLate, Ticket};
+use firn_model::store::{Append, AppendBounds, LateSamplePolicy, Ticket};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
-use firn_wire::remote_write::{self, Decoder, Zeros};
-use ledger::{BatchEntry, Ledger};
+use firn_wire::remote_write::{self, RemoteWriteDecoder, ZeroSampleGenerator};
+use ledger::{PendingBatchEntry, WriteLedger};
 use otlp::OtlpSettings;
-use room::Room;
+use room::WriteMemoryBudgets;
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -77,22 +77,23 @@ pub enum InstantAge {
 pub struct Pipeline {
     store: Arc<dyn Append>,
     limits: IngestLimits,
-    room: Arc<Room>,
-    spare_decoders: Mutex<Vec<Decoder>>,
-    spare_otlp_decoders: Mutex<Vec<firn_wire::otlp::Decoder>>,
+    room: Arc<WriteMemoryBudgets>,
+    spare_decoders: Mutex<Vec<RemoteWriteDecoder>>,
+    spare_otlp_decoders: Mutex<Vec<firn_wire::otlp::OtlpDecoder>>,
     spare_bodies: Mutex<Vec<Vec<u8>>>,
-    ledger: Arc<Ledger>,
-    aggregation: Arc<Aggregation>,
+    ledger: Arc<WriteLedger>,
+    aggregation: Arc<StreamAggregation>,
     labels_types: bool,
     makes_zeros: bool,
     metadata: Arc<PushedMetadata>,
-    sending: OnceLock<Arc<dyn SendOn>>,
+    sending: OnceLock<Arc<dyn ReceiverQueue>>,
     otlp: OtlpSettings,
-    deltas: Deltas,
+    deltas: DeltaStreams,
 }
 
 impl Pipeline {
-    /// Returns a pipeline into `store` whose requests in flight reserve their memory in `memory`.
+    /// Returns a pipeline into `store_samples` whose requests in flight reserve their memory in
+    /// `memory`.
     pub fn new(
         store: Arc<dyn Append>,
         clock: Arc<dyn Clock>,
@@ -100,13 +101,13 @@ impl Pipeline {
         memory: &Budget,
     ) -> Self {
         let body_bytes_max = limits.wire.body_bytes_max;
-        let room = Room::new(memory, limits.in_flight_bytes_max, body_bytes_max);
-        let deltas = Deltas::new(clock.clone(), limits.deltas_bytes_max);
-        let ledger = Ledger {
+        let room = WriteMemoryBudgets::new(memory, limits.in_flight_bytes_max, body_bytes_max);
+        let deltas = DeltaStreams::new(clock.clone(), limits.deltas_bytes_max);
+        let ledger = WriteLedger {
             clock,
             metrics: Arc::new(Metrics::new(room.all.clone())),
-            refusals: Refusals::default(),
-            discards: Discards::default(),
+            refusals: RejectionLog::default(),
+            discards: DiscardStatistics::default(),
         };
         Self {
             store,
@@ -116,7 +117,7 @@ impl Pipeline {
             spare_otlp_decoders: Mutex::default(),
             spare_bodies: Mutex::default(),
             ledger: Arc::new(ledger),
-            aggregation: Arc::new(Aggregation::new(TenantId::anonymous())),
+            aggregation: Arc::new(StreamAggregation::new(TenantId::anonymous())),
             labels_types: false,
             makes_zeros: false,
             metadata: Arc::default(),
@@ -129,7 +130,7 @@ impl Pipeline {
     /// Returns the pipeline with type and unit labels enabled for protocols that transmit both
     /// (`type-and-unit-labels`).
     #[must_use]
-    pub fn labelling_types(mut self, labels_types: bool) -> Self {
+    pub fn with_type_labels(mut self, labels_types: bool) -> Self {
         self.labels_types = labels_types;
         self
     }
@@ -137,7 +138,7 @@ impl Pipeline {
     /// Returns the pipeline with zero samples enabled at the start timestamps in pushes
     /// (`created-timestamp-zero-ingestion`).
     #[must_use]
-    pub fn making_zeros(mut self, makes_zeros: bool) -> Self {
+    pub fn with_zero_samples(mut self, makes_zeros: bool) -> Self {
         self.makes_zeros = makes_zeros;
         self
     }
@@ -149,11 +150,11 @@ impl Pipeline {
 
     /// Writes the pushed metadata to its file, if it has changed and the latest write is some
     /// seconds ago or this one `is_last`. May block.
-    pub fn keep_metadata(&self, is_last: bool) -> io::Result<()> {
+    pub fn write_metadata(&self, is_last: bool) -> io::Result<()> {
         let now = self.ledger.clock.now_ms();
         match is_last {
-            true => self.metadata.finish(now),
-            false => self.metadata.tick(now),
+            true => self.metadata.write_last(now),
+            false => self.metadata.write_if_due(now),
         }
     }
 
@@ -163,8 +164,8 @@ impl Pipeline {
     }
 
     /// Returns the recently rejected samples by reason, sender and job, most recent first.
-    pub fn discards(&self) -> Vec<Discard> {
-        self.ledger.discards.list()
+    pub fn discards(&self) -> Vec<DiscardEntry> {
+        self.ledger.discards.list_entries()
     }
 
     /// Returns the metrics of ingestion, for the exposition of this process.
@@ -175,18 +176,22 @@ impl Pipeline {
     /// Reserves memory for reading `bytes` of a body, and waits until it is available. Fails with
     /// [`ErrorKind::Limited`] if bodies of this size are never allowed, and with
     /// [`ErrorKind::Unavailable`] if the wait takes too long.
-    pub async fn admit(&self, bytes: usize) -> Result<Admission, Error> {
-        self.count_turned_away(Admission::wait(&self.room, bytes).await)
+    pub async fn admit_body(&self, bytes: usize) -> Result<WriteAdmission, Error> {
+        self.count_unavailable(WriteAdmission::wait_for_body(&self.room, bytes).await)
     }
 
     /// Reserves memory for processing `body`, and waits until it is available. Fails like
-    /// [`Pipeline::admit`], and if the header of the body is invalid.
-    pub async fn prepare(&self, admission: &mut Admission, body: &[u8]) -> Result<(), Error> {
+    /// [`Pipeline::check_append`], and if the header of the body is invalid.
+    pub async fn prepare_body(
+        &self,
+        admission: &mut WriteAdmission,
+        body: &[u8],
+    ) -> Result<(), Error> {
         let outcome = match remote_write::message_bytes(body, &self.limits.wire) {
-            Ok(bytes) => admission.wait_to_prepare(bytes).await,
+            Ok(bytes) => admission.wait_for_message(bytes).await,
             Err(e) => Err(e.into()),
         };
-        self.count_refused(&outcome);
+        self.count_failed_request(&outcome);
         outcome
     }
 
@@ -202,7 +207,7 @@ impl Pipeline {
         counter.inc();
     }
 
-    fn count_turned_away<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
+    fn count_unavailable<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
         if outcome
             .as_ref()
             .is_err_and(|e| e.kind == ErrorKind::Unavailable)
@@ -213,7 +218,7 @@ impl Pipeline {
     }
 
     /// Counts a request that failed before it was stored, by the kind of its error.
-    fn count_refused<T>(&self, outcome: &Result<T, Error>) {
+    fn count_failed_request<T>(&self, outcome: &Result<T, Error>) {
         let metrics = &self.ledger.metrics;
         match outcome {
             Ok(_) => {}
@@ -223,41 +228,46 @@ impl Pipeline {
     }
 
     /// Passes a batch with samples of `sender` to the store, subject to the bounds of that sender.
-    pub(crate) fn append_of(&self, tenant: &TenantId, sender: Sender, mut batch: &Batch) -> Ticket {
-        let bounds = self.bounds_of(Some(&sender));
-        self.append_made(tenant, Some(sender), &mut batch, bounds)
+    pub(crate) fn append_from_sender(
+        &self,
+        tenant: &TenantId,
+        sender: SampleSender,
+        mut batch: &Batch,
+    ) -> Ticket {
+        let bounds = self.append_bounds_for(Some(&sender));
+        self.append_created_batch(tenant, Some(sender), &mut batch, bounds)
     }
 
-    /// Returns the times at which [`Pipeline::append_of`] would accept the first sample of a new
-    /// series now.
+    /// Returns the times at which [`Pipeline::append_from_sender`] would accept the first sample of
+    /// a new series now.
     pub(crate) fn first_sample_times(
         &self,
         tenant: &TenantId,
-        sender: &Sender,
+        sender: &SampleSender,
     ) -> RangeInclusive<TimestampMs> {
-        let bounds = self.bounds_of(Some(sender));
+        let bounds = self.append_bounds_for(Some(sender));
         self.store.first_sample_times(tenant, bounds)
     }
 
     /// Passes a batch with backfilled samples of any age to the store; those older than currently
     /// sent samples are stored as late ones.
-    pub(crate) fn append_of_any_age(
+    pub(crate) fn append_backfilled(
         &self,
         tenant: &TenantId,
-        sender: Sender,
+        sender: SampleSender,
         mut batch: &Batch,
     ) -> Ticket {
         let now = self.ledger.clock.now_ms();
         let in_order_min = now.saturating_sub(IN_ORDER_MS);
-        let bounds = AppendBounds::of_any_age(self.time_max(), in_order_min);
-        self.append_made(tenant, Some(sender), &mut batch, bounds)
+        let bounds = AppendBounds::any_age_up_to(self.accepted_time_max(), in_order_min);
+        self.append_created_batch(tenant, Some(sender), &mut batch, bounds)
     }
 
     /// Appends a batch whose samples may be rejected silently: rejections are neither counted nor
     /// logged. The batch is durable when one that is appended after it is.
-    pub(crate) fn append_optional(&self, tenant: &TenantId, source: &mut dyn Source) {
+    pub(crate) fn append_optional(&self, tenant: &TenantId, source: &mut dyn BatchSource) {
         // No caller waits for this batch: the log is written in order.
-        drop(self.append_made(tenant, None, source, self.bounds_of(None)));
+        drop(self.append_created_batch(tenant, None, source, self.append_bounds_for(None)));
     }
 
     /// Stores zero samples at the start timestamps in `batch`, which must be stored afterwards.
@@ -267,7 +277,7 @@ impl Pipeline {
         &self,
         tenant: &TenantId,
         batch: &Batch,
-        admission: &mut Admission,
+        admission: &mut WriteAdmission,
     ) -> Result<(), Error> {
         if !self.makes_zeros {
             return Ok(());
@@ -275,8 +285,8 @@ impl Pipeline {
         if let Some(work) = &mut admission.work {
             work.grow(batch.memory_bytes().saturating_mul(2))?;
         }
-        let mut zeros = Zeros::new(self.limits.wire);
-        if let Some(mut made) = zeros.make(batch) {
+        let mut zeros = ZeroSampleGenerator::new(self.limits.wire);
+        if let Some(mut made) = zeros.generate(batch) {
             self.append_optional(tenant, &mut made);
         }
         Ok(())
@@ -285,50 +295,53 @@ impl Pipeline {
     /// Passes the samples of a rule in `group`, evaluated for instants of this `age`, to the store:
     /// atomically, and visible and durable when the ticket resolves. Computes on the calling
     /// thread, and may wait for the store.
-    pub fn append_of_rule(
+    pub fn append_rule_results(
         &self,
         tenant: &TenantId,
         group: &str,
         age: InstantAge,
         mut batch: &Batch,
     ) -> Ticket {
-        let sender = Sender::Rules(group.into());
-        let mut bounds = self.bounds_of(Some(&sender));
+        let sender = SampleSender::Rules(group.into());
+        let mut bounds = self.append_bounds_for(Some(&sender));
         if age != InstantAge::Live {
-            bounds.late = TakeLate::OfAnyAge;
+            bounds.late = LateSamplePolicy::OfAnyAge;
         }
-        if age == InstantAge::MadeUp && self.aggregation.takes(tenant) {
-            batch.assert_whole();
-            let entry = self.entry_of_made(Some(sender), batch, bounds);
-            return self.aggregate(tenant, &mut batch, entry, bounds);
+        if age == InstantAge::MadeUp && self.aggregation.must_aggregate(tenant) {
+            batch.assert_complete();
+            let entry = self.created_batch_entry(Some(sender), batch, bounds);
+            return self.aggregate_samples(tenant, &mut batch, entry, bounds);
         }
-        self.append_made(tenant, Some(sender), &mut batch, bounds)
+        self.append_created_batch(tenant, Some(sender), &mut batch, bounds)
     }
 
     /// Passes a batch that this process created to the store, after its memory was counted.
-    fn append_made(
+    fn append_created_batch(
         &self,
         tenant: &TenantId,
-        sender: Option<Sender>,
-        source: &mut dyn Source,
+        sender: Option<SampleSender>,
+        source: &mut dyn BatchSource,
         bounds: AppendBounds,
     ) -> Ticket {
-        let entry = self.entry_of_made(sender, source.batch(), bounds);
-        self.hand_over(tenant, source, entry, bounds)
+        let entry = self.created_batch_entry(sender, source.batch(), bounds);
+        self.aggregate_and_store(tenant, source, entry, bounds)
     }
 
     /// Returns the ledger entry of a batch that this process created. Its memory is allocated
     /// already and cannot be refused: it is counted until the batch is durable, and requests wait
     /// for it.
-    fn entry_of_made(
+    fn created_batch_entry(
         &self,
-        sender: Option<Sender>,
+        sender: Option<SampleSender>,
         batch: &Batch,
         bounds: AppendBounds,
-    ) -> BatchEntry {
-        BatchEntry {
+    ) -> PendingBatchEntry {
+        PendingBatchEntry {
             sender,
-            room: Some(Admission::of_batch(&self.room, batch.memory_bytes())),
+            room: Some(WriteAdmission::count_batch(
+                &self.room,
+                batch.memory_bytes(),
+            )),
             time_max: bounds.time_max,
             started: self.ledger.clock.monotonic(),
             body: None,
@@ -337,85 +350,92 @@ impl Pipeline {
 
     /// Aggregates samples, unless they are backfilled, and passes those that must be stored to the
     /// store; `entry` is closed when the ticket resolves.
-    fn hand_over(
+    fn aggregate_and_store(
         &self,
         tenant: &TenantId,
-        source: &mut dyn Source,
-        entry: BatchEntry,
+        source: &mut dyn BatchSource,
+        entry: PendingBatchEntry,
         bounds: AppendBounds,
     ) -> Ticket {
-        source.batch().assert_whole();
-        match bounds.late != TakeLate::OfAnyAge && self.aggregation.takes(tenant) {
-            true => self.aggregate(tenant, source, entry, bounds),
-            false => self.store(tenant, source, entry, bounds, |ticket| ticket),
+        source.batch().assert_complete();
+        match bounds.late != LateSamplePolicy::OfAnyAge && self.aggregation.must_aggregate(tenant) {
+            true => self.aggregate_samples(tenant, source, entry, bounds),
+            false => self.store_samples(tenant, source, entry, bounds, |ticket| ticket),
         }
     }
 
     /// Passes samples to the store, and queues those that must be forwarded; `entry` is closed when
     /// the ticket returned by `settle` resolves.
-    fn store(
+    fn store_samples(
         &self,
         tenant: &TenantId,
-        source: &mut dyn Source,
-        mut entry: BatchEntry,
+        source: &mut dyn BatchSource,
+        mut entry: PendingBatchEntry,
         bounds: AppendBounds,
         settle: impl FnOnce(Ticket) -> Ticket,
     ) -> Ticket {
         let ledger = self.ledger.clone();
-        let kept = self.keep_to_send(tenant, source, entry.body.take(), bounds.time_max);
+        let kept = self.queue_for_receivers(tenant, source, entry.body.take(), bounds.time_max);
         let stored = settle(self.store.append_from(tenant, source, bounds));
         let ticket = match kept {
-            Some(kept) => stored.joined(kept, 0),
+            Some(kept) => stored.join_with(kept, 0),
             None => stored,
         };
-        ticket.observed(move |outcome| ledger.close(entry, outcome))
+        ticket.with_observer(move |outcome| ledger.close_entry(entry, outcome))
     }
 
     /// Counts and logs samples that were dropped before they reached the store.
-    pub(crate) fn drop_unseen(&self, sender: &Sender, dropped: &Dropped) {
+    pub(crate) fn count_dropped(&self, sender: &SampleSender, dropped: &DroppedSamples) {
         let dropped = std::slice::from_ref(dropped);
-        self.ledger.count_dropped(sender, dropped, self.time_max());
+        self.ledger
+            .count_dropped(sender, dropped, self.accepted_time_max());
     }
 
     /// Logs rejected samples if a log line is due; the caller must call this about once a second.
-    pub fn tick(&self) {
-        self.ledger.refusals.tick(self.ledger.clock.monotonic());
+    pub fn log_due_rejections(&self) {
+        self.ledger
+            .refusals
+            .write_due_lines(self.ledger.clock.monotonic());
     }
 
     /// Logs rejected samples that are not logged yet; the caller must call this after all writes
     /// have ended.
-    pub fn finish(&self) {
-        self.ledger.refusals.finish();
+    pub fn log_remaining_rejections(&self) {
+        self.ledger.refusals.write_all_lines();
     }
 
     /// Returns the bounds for samples of `sender`; `None` means samples that may be rejected
     /// silently.
-    fn bounds_of(&self, sender: Option<&Sender>) -> AppendBounds {
+    fn append_bounds_for(&self, sender: Option<&SampleSender>) -> AppendBounds {
         AppendBounds {
             // As upstream: staleness markers of a scrape, and samples created at a start, are never
             // stored late.
             late: match sender {
-                Some(Sender::Push { .. } | Sender::Aggregation) => TakeLate::All,
-                Some(Sender::Job(_) | Sender::Rules(_)) => TakeLate::AllButStale,
-                None => TakeLate::Nothing,
+                Some(SampleSender::Push { .. } | SampleSender::Aggregation) => {
+                    LateSamplePolicy::All
+                }
+                Some(SampleSender::Job(_) | SampleSender::Rules(_)) => {
+                    LateSamplePolicy::AllButStale
+                }
+                None => LateSamplePolicy::Nothing,
             },
-            ..AppendBounds::until(self.time_max())
+            ..AppendBounds::up_to(self.accepted_time_max())
         }
     }
 
-    fn time_max(&self) -> TimestampMs {
+    fn accepted_time_max(&self) -> TimestampMs {
         let now = self.ledger.clock.now_ms();
         now.saturating_add(self.limits.future_ms_max)
     }
 
     /// Returns an empty buffer for a body that reuses earlier memory: growing a new buffer while
     /// bytes arrive costs more than reading them.
-    pub fn take_body(&self) -> Vec<u8> {
+    pub fn take_body_buffer(&self) -> Vec<u8> {
         lock(&self.spare_bodies).pop().unwrap_or_default()
     }
 
     /// Takes back the buffer of a stored body, for a later request.
-    pub fn put_body(&self, mut body: Vec<u8>) {
+    pub fn return_body_buffer(&self, mut body: Vec<u8>) {
         body.clear();
         let mut spare = lock(&self.spare_bodies);
         let limits = self.limits.spare;
@@ -436,27 +456,27 @@ impl Append for Pipeline {
     fn append_from(
         &self,
         tenant: &TenantId,
-        source: &mut dyn Source,
+        source: &mut dyn BatchSource,
         bounds: AppendBounds,
     ) -> Ticket {
-        let sender = Sender::Push {
+        let sender = SampleSender::Push {
             tenant: tenant.clone(),
             address: None,
         };
-        let time_max = bounds.time_max.min(self.time_max());
-        self.append_made(tenant, Some(sender), source, AppendBounds::until(time_max))
+        let time_max = bounds.time_max.min(self.accepted_time_max());
+        self.append_created_batch(tenant, Some(sender), source, AppendBounds::up_to(time_max))
     }
 
-    fn admit(&self, tenant: &TenantId) -> Result<(), Error> {
-        self.store.admit(tenant)
+    fn check_append(&self, tenant: &TenantId) -> Result<(), Error> {
+        self.store.check_append(tenant)
     }
 
     fn may_wait(&self) -> bool {
         self.store.may_wait()
     }
 
-    fn takes_exemplars(&self) -> bool {
-        self.store.takes_exemplars()
+    fn can_store_exemplars(&self) -> bool {
+        self.store.can_store_exemplars()
     }
 }
 

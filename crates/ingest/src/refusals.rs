@@ -13,7 +13,7 @@
 //! Invariant: the lines count every rejected sample, and memory is bounded: beyond [`KINDS_MAX`]
 //! kinds, samples are counted by reason only.
 
-use crate::outcome::{DropReason, Dropped};
+use crate::outcome::{DropReason, DroppedSamples};
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
@@ -37,7 +37,7 @@ const EXAMPLE_BYTES_MAX: usize = 1 << 10;
 /// The origin of samples, as shown in the log and in the statistics of rejected samples. Senders
 /// that differ get separate log lines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sender {
+pub enum SampleSender {
     /// Scrapes of the job with this name.
     Job(Arc<str>),
     /// Rules of the group with this name.
@@ -55,7 +55,7 @@ pub enum Sender {
 
 /// The samples of one kind since the last line, with the first of them as an example.
 #[derive(Clone, Debug, PartialEq)]
-struct Sum {
+struct RejectionSum {
     samples: u64,
     /// Number of scrapes and requests with such samples.
     writes: u64,
@@ -67,109 +67,112 @@ struct Sum {
 
 /// A line to be written after the lock on the kinds was released.
 #[derive(Debug, PartialEq)]
-struct Line {
+struct RejectionLogLine {
     reason: DropReason,
     /// The sender; `None` for all senders beyond [`KINDS_MAX`].
-    sender: Option<Sender>,
-    sum: Sum,
+    sender: Option<SampleSender>,
+    sum: RejectionSum,
 }
 
 /// A kind for which a line was written within the last minute.
 #[derive(Debug)]
-struct Known {
+struct RejectionKindState {
     last_line: Duration,
-    since: Option<Sum>,
+    since: Option<RejectionSum>,
 }
 
 #[derive(Debug, Default)]
-struct Kinds(BTreeMap<(DropReason, Option<Sender>), Known>);
+struct RejectionKinds(BTreeMap<(DropReason, Option<SampleSender>), RejectionKindState>);
 
 /// Adds up rejected samples and writes the lines. Shared by all writers of a pipeline.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<Kinds>);
+pub(crate) struct RejectionLog(Mutex<RejectionKinds>);
 
-impl Refusals {
+impl RejectionLog {
     /// Adds the rejected samples of a write by `sender` at the monotonic time `now`; `time_max` is
     /// the newest timestamp that was accepted.
     #[cold]
-    pub(crate) fn note(
+    pub(crate) fn record_dropped(
         &self,
-        sender: &Sender,
-        dropped: &[Dropped],
+        sender: &SampleSender,
+        dropped: &[DroppedSamples],
         time_max: TimestampMs,
         now: Duration,
     ) {
-        self.say(|kinds| {
+        self.collect_and_write(|kinds| {
             let lines = dropped.iter();
             lines
-                .filter_map(|dropped| kinds.note(sender, dropped, time_max, now))
+                .filter_map(|dropped| kinds.record_dropped(sender, dropped, time_max, now))
                 .collect()
         });
     }
 
     /// Writes the lines whose pause since the previous line of their kind has ended.
-    pub(crate) fn tick(&self, now: Duration) {
-        self.say(|kinds| kinds.due(now));
+    pub(crate) fn write_due_lines(&self, now: Duration) {
+        self.collect_and_write(|kinds| kinds.take_due_lines(now));
     }
 
     /// Writes lines for all samples that were not logged yet, without regard to pauses.
-    pub(crate) fn finish(&self) {
-        self.say(Kinds::rest);
+    pub(crate) fn write_all_lines(&self) {
+        self.collect_and_write(RejectionKinds::take_remaining_lines);
     }
 
     /// Writes the lines that `collect` returns, after the lock is released.
-    fn say(&self, collect: impl FnOnce(&mut Kinds) -> Vec<Line>) {
+    fn collect_and_write(
+        &self,
+        collect: impl FnOnce(&mut RejectionKinds) -> Vec<RejectionLogLine>,
+    ) {
         let lines = collect(&mut lock(&self.0));
         for line in &lines {
-            line.write();
+            line.write_line();
         }
     }
 }
 
-impl Kinds {
-    fn note(
+impl RejectionKinds {
+    fn record_dropped(
         &mut self,
-        sender: &Sender,
-        dropped: &Dropped,
+        sender: &SampleSender,
+        dropped: &DroppedSamples,
         time_max: TimestampMs,
         now: Duration,
-    ) -> Option<Line> {
+    ) -> Option<RejectionLogLine> {
         let mut kind = (dropped.reason, Some(sender.clone()));
         if self.0.len() >= KINDS_MAX && !self.0.contains_key(&kind) {
             kind.1 = None;
         }
-        let sum = || Sum {
+        let sum = || RejectionSum {
             samples: 0,
             writes: 0,
-            example: shortened(&dropped.first),
-            bound: dropped.reason.is_of_future().then_some(time_max),
+            example: truncate_example(&dropped.first),
+            bound: dropped.reason.is_too_far_in_future().then_some(time_max),
         };
         match self.0.get_mut(&kind) {
             Some(known) => {
                 let since = known.since.get_or_insert_with(sum);
-                since.add(dropped);
-                known.line_if_due(&kind, now)
+                since.add_dropped(dropped);
+                known.take_line_if_due(&kind, now)
             }
             None => {
                 let mut first = sum();
-                first.add(dropped);
-                let known = Known {
+                first.add_dropped(dropped);
+                let known = RejectionKindState {
                     last_line: now,
                     since: None,
                 };
                 self.0.insert(kind.clone(), known);
-                Some(Line::new(&kind, first))
+                Some(RejectionLogLine::new(&kind, first))
             }
         }
     }
 
-    fn due(&mut self, now: Duration) -> Vec<Line> {
+    fn take_due_lines(&mut self, now: Duration) -> Vec<RejectionLogLine> {
         let mut lines = Vec::new();
         self.0.retain(|kind, known| {
             if !known.is_due(now) {
                 return true;
             }
-            let line = known.line_if_due(kind, now);
+            let line = known.take_line_if_due(kind, now);
             let is_going_on = line.is_some();
             lines.extend(line);
             is_going_on
@@ -177,38 +180,42 @@ impl Kinds {
         lines
     }
 
-    fn rest(&mut self) -> Vec<Line> {
+    fn take_remaining_lines(&mut self) -> Vec<RejectionLogLine> {
         let kinds = std::mem::take(&mut self.0).into_iter();
         kinds
-            .filter_map(|(kind, known)| known.since.map(|sum| Line::new(&kind, sum)))
+            .filter_map(|(kind, known)| known.since.map(|sum| RejectionLogLine::new(&kind, sum)))
             .collect()
     }
 }
 
-impl Known {
+impl RejectionKindState {
     fn is_due(&self, now: Duration) -> bool {
         now.saturating_sub(self.last_line) >= PAUSE
     }
 
-    fn line_if_due(&mut self, kind: &(DropReason, Option<Sender>), now: Duration) -> Option<Line> {
+    fn take_line_if_due(
+        &mut self,
+        kind: &(DropReason, Option<SampleSender>),
+        now: Duration,
+    ) -> Option<RejectionLogLine> {
         if !self.is_due(now) {
             return None;
         }
         let sum = self.since.take()?;
         self.last_line = now;
-        Some(Line::new(kind, sum))
+        Some(RejectionLogLine::new(kind, sum))
     }
 }
 
-impl Sum {
-    fn add(&mut self, dropped: &Dropped) {
+impl RejectionSum {
+    fn add_dropped(&mut self, dropped: &DroppedSamples) {
         self.samples += dropped.sample_count as u64;
         self.writes += 1;
     }
 }
 
-impl Line {
-    fn new((reason, sender): &(DropReason, Option<Sender>), sum: Sum) -> Self {
+impl RejectionLogLine {
+    fn new((reason, sender): &(DropReason, Option<SampleSender>), sum: RejectionSum) -> Self {
         Self {
             reason: *reason,
             sender: sender.clone(),
@@ -216,13 +223,13 @@ impl Line {
         }
     }
 
-    fn write(&self) {
+    fn write_line(&self) {
         let (mut job, mut rule_group, mut tenant, mut from) = (None, None, None, None);
         match &self.sender {
-            Some(Sender::Job(name)) => job = Some(&**name),
-            Some(Sender::Rules(group)) => rule_group = Some(&**group),
-            Some(Sender::Aggregation) => job = Some("aggregation"),
-            Some(Sender::Push {
+            Some(SampleSender::Job(name)) => job = Some(&**name),
+            Some(SampleSender::Rules(group)) => rule_group = Some(&**group),
+            Some(SampleSender::Aggregation) => job = Some("aggregation"),
+            Some(SampleSender::Push {
                 tenant: owner,
                 address,
             }) => {
@@ -249,7 +256,7 @@ impl Line {
 
 /// Returns `text`, truncated to [`EXAMPLE_BYTES_MAX`] at a character boundary. Three dots mark a
 /// truncated text.
-pub(crate) fn shortened(text: &str) -> String {
+pub(crate) fn truncate_example(text: &str) -> String {
     if text.len() <= EXAMPLE_BYTES_MAX {
         return text.to_owned();
     }
@@ -264,16 +271,16 @@ mod tests {
     use super::*;
     use firn_model::env::Clock;
     use firn_model::env::sim::SimClock;
-    use firn_model::store::Rejection;
-    use firn_wire::remote_write::Refusal;
+    use firn_model::store::SampleRejection;
+    use firn_wire::remote_write::WriteRejectionReason;
 
-    const LATE: DropReason = DropReason::Rejected(Rejection::OutOfOrder);
-    const AHEAD: DropReason = DropReason::Rejected(Rejection::TooFarInFuture);
+    const LATE: DropReason = DropReason::Rejected(SampleRejection::OutOfOrder);
+    const AHEAD: DropReason = DropReason::Rejected(SampleRejection::TooFarInFuture);
 
     /// Kinds under a simulated clock, with the lines so far as text.
     #[derive(Default)]
     struct Told {
-        kinds: Kinds,
+        kinds: RejectionKinds,
         clock: SimClock,
         lines: Vec<String>,
     }
@@ -281,33 +288,33 @@ mod tests {
     impl Told {
         fn note(&mut self, job: &str, reason: DropReason, sample_count: usize) {
             let now = self.clock.monotonic();
-            let dropped = Dropped {
+            let dropped = DroppedSamples {
                 reason,
                 sample_count,
                 job: String::new(),
                 first: format!("one of {job} at {}", now.as_secs()),
             };
-            let sender = Sender::Job(job.into());
-            let line = self.kinds.note(&sender, &dropped, 7, now);
+            let sender = SampleSender::Job(job.into());
+            let line = self.kinds.record_dropped(&sender, &dropped, 7, now);
             self.tell(line.into_iter().collect());
         }
 
         fn tick_at(&mut self, second: i64) {
             self.clock.set_ms(second * 1000);
-            let lines = self.kinds.due(self.clock.monotonic());
+            let lines = self.kinds.take_due_lines(self.clock.monotonic());
             self.tell(lines);
         }
 
         fn finish(&mut self) {
-            let lines = self.kinds.rest();
+            let lines = self.kinds.take_remaining_lines();
             self.tell(lines);
         }
 
-        fn tell(&mut self, lines: Vec<Line>) {
+        fn tell(&mut self, lines: Vec<RejectionLogLine>) {
             let second = self.clock.monotonic().as_secs();
             for line in lines {
                 let who = match line.sender {
-                    Some(Sender::Job(job)) => job.to_string(),
+                    Some(SampleSender::Job(job)) => job.to_string(),
                     Some(sender) => format!("{sender:?}"),
                     None => "others".into(),
                 };
@@ -439,18 +446,20 @@ mod tests {
 
     #[test]
     fn example_that_is_long_is_cut_between_characters() {
-        let mut kinds = Kinds::default();
-        let dropped = Dropped {
-            reason: DropReason::Refused(Refusal::LabelValueTooLong),
+        let mut kinds = RejectionKinds::default();
+        let dropped = DroppedSamples {
+            reason: DropReason::Refused(WriteRejectionReason::LabelValueTooLong),
             sample_count: 0,
             job: String::new(),
             first: "é".repeat(EXAMPLE_BYTES_MAX),
         };
-        let sender = Sender::Push {
+        let sender = SampleSender::Push {
             tenant: TenantId::anonymous(),
             address: None,
         };
-        let line = kinds.note(&sender, &dropped, 0, Duration::ZERO).unwrap();
+        let line = kinds
+            .record_dropped(&sender, &dropped, 0, Duration::ZERO)
+            .unwrap();
         assert_eq!(line.sum.example, "é".repeat(512) + "...");
         assert_eq!((line.sum.samples, line.sum.writes), (0, 1));
     }

@@ -4,17 +4,17 @@
 //! source labels -- joined --> value -- regex --> groups -- templates --> target label
 //! ```
 //!
-//! [`RuleSettings`] is a rule as written in the configuration; [`Rule`] is its validated and
-//! compiled form. All functions are pure. Semantics and error texts are those of Prometheus's
-//! `model/relabel/relabel.go`; if `labelmap` maps two labels to the same name, they are processed
-//! in the order of their names.
+//! [`RelabelRuleSettings`] is a rule as written in the configuration; [`RelabelRule`] is its
+//! validated and compiled form. All functions are pure. Semantics and error texts are those of
+//! Prometheus's `model/relabel/relabel.go`; if `labelmap` maps two labels to the same name, they
+//! are processed in the order of their names.
 
 mod action;
 mod case;
 #[cfg(test)]
 mod tests;
 
-pub use action::Action;
+pub use action::RelabelAction;
 
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::{Labels, LabelsBuilder};
@@ -34,7 +34,7 @@ const REPLACEMENT: &str = "$1";
 /// A rule as written in the configuration. `None` means that the field is absent, which differs
 /// from a default value in validation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuleSettings {
+pub struct RelabelRuleSettings {
     /// Labels whose values are joined.
     pub source_labels: Option<Vec<String>>,
     /// Separator between the values; `;` by default.
@@ -44,15 +44,15 @@ pub struct RuleSettings {
     pub regex: Option<String>,
     /// Divisor for the hash of the joined value.
     pub modulus: u64,
-    /// Label to write; for `replace` a template.
+    /// Label to write; for `replace_target` a template.
     pub target_label: String,
     /// Template for the value, or for a label name; `$1` by default.
     pub replacement: Option<String>,
-    /// Action of the rule; `replace` by default.
-    pub action: Action,
+    /// Action of the rule; `replace_target` by default.
+    pub action: RelabelAction,
 }
 
-impl RuleSettings {
+impl RelabelRuleSettings {
     /// Returns the separator between source labels, or its default. A separator that is set may be
     /// empty.
     pub fn separator(&self) -> &str {
@@ -76,21 +76,21 @@ impl RuleSettings {
 
     /// Validates and compiles the rule; fails with [`ErrorKind::Invalid`] and the error text of
     /// Prometheus.
-    pub fn compile(self, names: NameScheme) -> Result<Rule, Error> {
-        let pattern = Pattern::new(&self)?;
-        self.check(names)
+    pub fn compile(self, names: NameScheme) -> Result<RelabelRule, Error> {
+        let pattern = RelabelPattern::new(&self)?;
+        self.check_fields(names)
             .map_err(|message| Error::new(ErrorKind::Invalid, message))?;
-        Ok(Rule {
+        Ok(RelabelRule {
             settings: self,
             names,
             pattern,
         })
     }
 
-    fn check(&self, names: NameScheme) -> Result<(), String> {
+    fn check_fields(&self, names: NameScheme) -> Result<(), String> {
         let action = self.action;
         let (target, replacement) = (self.target_label.as_str(), self.replacement());
-        if action == Action::HashMod && self.modulus == 0 {
+        if action == RelabelAction::HashMod && self.modulus == 0 {
             return Err("relabel configuration for hashmod requires non-zero modulus".into());
         }
         if action.needs_target() && target.is_empty() {
@@ -98,7 +98,7 @@ impl RuleSettings {
                 "relabel configuration for {action} action requires 'target_label' value"
             ));
         }
-        let is_template = action == Action::Replace && target.contains('$');
+        let is_template = action == RelabelAction::Replace && target.contains('$');
         let is_target_good = match is_template {
             true => is_name_template(target, names),
             false => names.allows_label(target),
@@ -108,21 +108,21 @@ impl RuleSettings {
                 "{target:?} is invalid 'target_label' for {action} action"
             ));
         }
-        let changes_case = matches!(action, Action::Lowercase | Action::Uppercase);
-        let compares = matches!(action, Action::KeepEqual | Action::DropEqual);
+        let changes_case = matches!(action, RelabelAction::Lowercase | RelabelAction::Uppercase);
+        let compares = matches!(action, RelabelAction::KeepEqual | RelabelAction::DropEqual);
         if (changes_case || compares) && replacement != REPLACEMENT {
             return Err(format!("'replacement' can not be set for {action} action"));
         }
-        if action == Action::LabelMap && !is_name_template(replacement, names) {
+        if action == RelabelAction::LabelMap && !is_name_template(replacement, names) {
             return Err(format!(
                 "{replacement:?} is invalid 'replacement' for {action} action"
             ));
         }
-        self.check_alone(compares)
+        self.check_unused_fields(compares)
     }
 
     /// Rejects fields that the action does not use, with the error text of Prometheus.
-    fn check_alone(&self, compares: bool) -> Result<(), String> {
+    fn check_unused_fields(&self, compares: bool) -> Result<(), String> {
         let action = self.action;
         let sets_other =
             self.modulus != 0 || self.separator() != SEPARATOR || self.replacement() != REPLACEMENT;
@@ -132,7 +132,7 @@ impl RuleSettings {
                  fields"
             ));
         }
-        let is_by_name = matches!(action, Action::LabelDrop | Action::LabelKeep);
+        let is_by_name = matches!(action, RelabelAction::LabelDrop | RelabelAction::LabelKeep);
         if is_by_name
             && (self.source_labels.is_some() || !self.target_label.is_empty() || sets_other)
         {
@@ -182,7 +182,7 @@ fn is_legacy_template(template: &str) -> bool {
 
 /// The compiled regular expression, in the cheapest form that the action needs.
 #[derive(Debug)]
-enum Pattern {
+enum RelabelPattern {
     /// The action uses no regular expression.
     Unused,
     /// The default expression and replacement: the whole value is the group.
@@ -193,27 +193,30 @@ enum Pattern {
     Captures(CaptureRegex),
 }
 
-impl Pattern {
-    fn new(settings: &RuleSettings) -> Result<Self, Error> {
+impl RelabelPattern {
+    fn new(settings: &RelabelRuleSettings) -> Result<Self, Error> {
         let pattern = settings.regex().as_bytes();
         // Errors show the anchored expression, whichever form is needed.
         let captures = || CaptureRegex::new(pattern);
         match settings.action {
-            Action::Keep | Action::Drop | Action::LabelDrop | Action::LabelKeep => {
-                match Regex::new(pattern) {
-                    Ok(regex) => Ok(Pattern::Matches(regex)),
-                    Err(e) => Err(captures().err().unwrap_or(e)),
-                }
+            RelabelAction::Keep
+            | RelabelAction::Drop
+            | RelabelAction::LabelDrop
+            | RelabelAction::LabelKeep => match Regex::new(pattern) {
+                Ok(regex) => Ok(RelabelPattern::Matches(regex)),
+                Err(e) => Err(captures().err().unwrap_or(e)),
+            },
+            RelabelAction::Replace if is_copy(settings) => Ok(RelabelPattern::Whole),
+            RelabelAction::Replace | RelabelAction::LabelMap => {
+                captures().map(RelabelPattern::Captures)
             }
-            Action::Replace if is_copy(settings) => Ok(Pattern::Whole),
-            Action::Replace | Action::LabelMap => captures().map(Pattern::Captures),
-            _ => captures().map(|_| Pattern::Unused),
+            _ => captures().map(|_| RelabelPattern::Unused),
         }
     }
 }
 
 /// Returns whether the rule copies the joined value unchanged.
-fn is_copy(settings: &RuleSettings) -> bool {
+fn is_copy(settings: &RelabelRuleSettings) -> bool {
     settings.regex() == REGEX
         && settings.replacement() == REPLACEMENT
         && !settings.target_label.contains('$')
@@ -222,13 +225,13 @@ fn is_copy(settings: &RuleSettings) -> bool {
 /// A validated and compiled rule, which can be applied from several threads. Equality compares the
 /// rules as written.
 #[derive(Debug)]
-pub struct Rule {
-    settings: RuleSettings,
+pub struct RelabelRule {
+    settings: RelabelRuleSettings,
     names: NameScheme,
-    pattern: Pattern,
+    pattern: RelabelPattern,
 }
 
-impl PartialEq for Rule {
+impl PartialEq for RelabelRule {
     fn eq(&self, other: &Self) -> bool {
         self.settings == other.settings && self.names == other.names
     }
@@ -236,7 +239,7 @@ impl PartialEq for Rule {
 
 /// The result of one rule in a sequence, for debugging a configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct RelabelStep {
     /// Labels after the rule; empty once the label set was dropped.
     pub output: Labels,
     /// True if the label set was not dropped by this rule or an earlier one.
@@ -245,17 +248,17 @@ pub struct Step {
 
 /// Applies `rules` in order and returns whether the label set is kept. Stops at the first rule that
 /// drops it.
-pub fn apply(rules: &[Rule], labels: &mut LabelsBuilder) -> bool {
-    rules.iter().all(|rule| rule.apply(labels))
+pub fn apply_rules(rules: &[RelabelRule], labels: &mut LabelsBuilder) -> bool {
+    rules.iter().all(|rule| rule.apply_rule(labels))
 }
 
 /// Applies `rules` in order and returns the result of each one, including those after a drop.
-pub fn steps(rules: &[Rule], labels: &Labels) -> Vec<Step> {
+pub fn trace_rules(rules: &[RelabelRule], labels: &Labels) -> Vec<RelabelStep> {
     let mut builder = LabelsBuilder::from_labels(labels.as_ref());
     let mut is_kept = true;
-    let step = |rule: &Rule| {
-        is_kept = is_kept && rule.apply(&mut builder);
-        Step {
+    let step = |rule: &RelabelRule| {
+        is_kept = is_kept && rule.apply_rule(&mut builder);
+        RelabelStep {
             output: if is_kept {
                 builder.build()
             } else {
@@ -267,53 +270,53 @@ pub fn steps(rules: &[Rule], labels: &Labels) -> Vec<Step> {
     rules.iter().map(step).collect()
 }
 
-impl Rule {
+impl RelabelRule {
     /// Returns the rule as written in the configuration.
-    pub fn settings(&self) -> &RuleSettings {
+    pub fn settings(&self) -> &RelabelRuleSettings {
         &self.settings
     }
 
     /// Applies the rule to `labels`; returns whether the label set is kept.
-    pub fn apply(&self, labels: &mut LabelsBuilder) -> bool {
+    pub fn apply_rule(&self, labels: &mut LabelsBuilder) -> bool {
         let target = self.settings.target_label.as_str();
         match self.settings.action {
-            Action::Keep => self.matches(&self.source(labels)),
-            Action::Drop => !self.matches(&self.source(labels)),
-            Action::KeepEqual => labels.get(target) == self.source(labels),
-            Action::DropEqual => labels.get(target) != self.source(labels),
+            RelabelAction::Keep => self.matches(&self.join_source_values(labels)),
+            RelabelAction::Drop => !self.matches(&self.join_source_values(labels)),
+            RelabelAction::KeepEqual => labels.get(target) == self.join_source_values(labels),
+            RelabelAction::DropEqual => labels.get(target) != self.join_source_values(labels),
             action => {
                 match action {
-                    Action::LabelMap => self.map_names(labels),
-                    Action::LabelDrop => {
+                    RelabelAction::LabelMap => self.map_label_names(labels),
+                    RelabelAction::LabelDrop => {
                         labels.retain(|name| !self.matches(name.as_bytes()));
                     }
-                    Action::LabelKeep => {
+                    RelabelAction::LabelKeep => {
                         labels.retain(|name| self.matches(name.as_bytes()));
                     }
-                    _ => self.write_target(labels),
+                    _ => self.write_target_label(labels),
                 }
                 true
             }
         }
     }
 
-    fn write_target(&self, labels: &mut LabelsBuilder) {
-        let value = self.source(labels);
+    fn write_target_label(&self, labels: &mut LabelsBuilder) {
+        let value = self.join_source_values(labels);
         let target = self.settings.target_label.as_str();
         match self.settings.action {
-            Action::Lowercase => labels.set(target, &case::lower(&value)),
-            Action::Uppercase => labels.set(target, &case::upper(&value)),
-            Action::HashMod => {
-                let remainder = hash(&value) % self.settings.modulus;
+            RelabelAction::Lowercase => labels.set(target, &case::to_lowercase(&value)),
+            RelabelAction::Uppercase => labels.set(target, &case::to_uppercase(&value)),
+            RelabelAction::HashMod => {
+                let remainder = md5_hash(&value) % self.settings.modulus;
                 labels.set(target, remainder.to_string().as_bytes())
             }
-            _ => self.replace(&value, labels),
+            _ => self.replace_target(&value, labels),
         };
     }
 
     /// Returns the values of the source labels, joined by the separator; absent labels count as
     /// empty.
-    fn source(&self, labels: &LabelsBuilder) -> Vec<u8> {
+    fn join_source_values(&self, labels: &LabelsBuilder) -> Vec<u8> {
         let mut joined = Vec::new();
         for (i, name) in self.settings.source_labels().iter().enumerate() {
             if i > 0 {
@@ -325,15 +328,19 @@ impl Rule {
     }
 
     fn matches(&self, text: &[u8]) -> bool {
-        matches!(&self.pattern, Pattern::Matches(regex) if regex.is_match(text))
+        matches!(&self.pattern, RelabelPattern::Matches(regex) if regex.is_match(text))
     }
 
-    fn replace<'l>(&self, value: &[u8], labels: &'l mut LabelsBuilder) -> &'l mut LabelsBuilder {
+    fn replace_target<'l>(
+        &self,
+        value: &[u8],
+        labels: &'l mut LabelsBuilder,
+    ) -> &'l mut LabelsBuilder {
         let target = self.settings.target_label.as_str();
         let captures = match &self.pattern {
-            Pattern::Whole => return labels.set(target, value),
-            Pattern::Captures(regex) => regex.captures(value),
-            Pattern::Unused | Pattern::Matches(_) => None,
+            RelabelPattern::Whole => return labels.set(target, value),
+            RelabelPattern::Captures(regex) => regex.captures(value),
+            RelabelPattern::Unused | RelabelPattern::Matches(_) => None,
         };
         let Some(captures) = captures else {
             return labels;
@@ -350,8 +357,8 @@ impl Rule {
         }
     }
 
-    fn map_names(&self, labels: &mut LabelsBuilder) {
-        let Pattern::Captures(regex) = &self.pattern else {
+    fn map_label_names(&self, labels: &mut LabelsBuilder) {
+        let RelabelPattern::Captures(regex) = &self.pattern else {
             return;
         };
         let mut mapped = Vec::new();
@@ -373,7 +380,7 @@ impl Rule {
 }
 
 /// Returns the last eight bytes of the MD5 sum, which Prometheus uses for `hashmod`.
-fn hash(value: &[u8]) -> u64 {
+fn md5_hash(value: &[u8]) -> u64 {
     let sum: [u8; 16] = Md5::digest(value).into();
     sum[8..]
         .iter()

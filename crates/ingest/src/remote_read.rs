@@ -10,10 +10,12 @@ use firn_http_client::{
 use firn_model::budget::Reservation;
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::metrics::{DurationHistogram, Gauge, Sink, Value};
+use firn_model::metrics::{DurationHistogram, Gauge, MetricSink, MetricValue};
 use firn_model::sync::lock;
-use firn_model::trace::{Span, SpanContext};
-use firn_wire::remote_read::{FrameReader, Question, ReadSeries, decode_samples};
+use firn_model::trace::{SpanContext, TraceSpan};
+use firn_wire::remote_read::{
+    ChunkFrameReader, OutgoingReadRequest, RemoteReadSeries, decode_samples,
+};
 use http_body_util::BodyExt;
 use hyper::body::Bytes;
 use hyper::header::{
@@ -35,7 +37,7 @@ const TYPE_CHUNKS: &str = "application/x-streamed-protobuf; proto=prometheus.Chu
 
 /// Settings of a remote read server: its URL, HTTP client and limits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ReaderSettings {
+pub struct RemoteReadSettings {
     /// Name of the server in metrics.
     pub name: String,
     /// URL of the remote read endpoint.
@@ -48,8 +50,8 @@ pub struct ReaderSettings {
 
 /// Client of one remote read server, with its metrics. Shared by all queries.
 #[derive(Debug)]
-pub struct Reader {
-    settings: ReaderSettings,
+pub struct RemoteReadClient {
+    settings: RemoteReadSettings,
     uri: Uri,
     client: HttpClient,
     under_way: Gauge,
@@ -68,10 +70,10 @@ const UNSUPPORTED: &str = "unsupported";
 /// Label value that replaces the status of an interrupted stream.
 const ABORTED: &str = "aborted_stream";
 
-impl Reader {
+impl RemoteReadClient {
     /// Creates a client from `settings`. Fails if the URL is invalid.
-    pub fn new(settings: ReaderSettings) -> Result<Self, String> {
-        crate::forward::address(&settings.url)?;
+    pub fn new(settings: RemoteReadSettings) -> Result<Self, String> {
+        crate::forward::host_and_port(&settings.url)?;
         let uri = settings.url.parse();
         Ok(Self {
             uri: uri.map_err(|e| format!("{:?}: {e}", settings.url))?,
@@ -86,7 +88,7 @@ impl Reader {
     }
 
     /// Returns the settings of this client.
-    pub fn settings(&self) -> &ReaderSettings {
+    pub fn settings(&self) -> &RemoteReadSettings {
         &self.settings
     }
 
@@ -94,18 +96,18 @@ impl Reader {
     /// additional `header` if there is one, and its span is a child of `within`. Fails with
     /// [`ErrorKind::Limited`] if `memory` is insufficient, otherwise with Prometheus's error text.
     /// The caller sets the deadline.
-    pub async fn read(
+    pub async fn read_series(
         &self,
-        question: Question<'_>,
+        question: OutgoingReadRequest<'_>,
         (header, within): (Option<(&'static str, &str)>, Option<&SpanContext>),
         clock: &dyn Clock,
         memory: &mut Reservation,
-    ) -> Result<Vec<ReadSeries>, Error> {
-        let _under_way = UnderWay::begin(&self.under_way);
+    ) -> Result<Vec<RemoteReadSeries>, Error> {
+        let _under_way = RemoteReadInFlight::start_counting(&self.under_way);
         let begun = clock.monotonic();
-        let response = self.ask(question, header, within).await?;
+        let response = self.send_request(question, header, within).await?;
         if !response.status().is_success() {
-            return Err(self.refusal(response).await);
+            return Err(self.error_from_response(response).await);
         }
         let content_type = response.headers().get(CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok());
@@ -114,57 +116,63 @@ impl Reader {
         let took = clock.monotonic().saturating_sub(begun);
         if content_type.starts_with(TYPE_SAMPLES) {
             self.sampled.observe(took);
-            self.count(SAMPLED, &status);
-            let body = whole_body(response, memory).await?;
+            self.count_response(SAMPLED, &status);
+            let body = read_whole_body(response, memory).await?;
             let series = decode_samples(&body, question.range, memory);
             memory.shrink_to(memory.bytes() - body.len());
             series
         } else if content_type.starts_with(TYPE_CHUNKS) {
             self.chunked.observe(took);
-            let series = self.frames(response, question, memory).await;
-            self.count(CHUNKED, if series.is_ok() { &status } else { ABORTED });
+            let series = self.read_chunked_frames(response, question, memory).await;
+            self.count_response(CHUNKED, if series.is_ok() { &status } else { ABORTED });
             series
         } else {
             self.unsupported.observe(took);
-            self.count(UNSUPPORTED, &status);
-            Err(failed(format!("unsupported content type: {content_type}")))
+            self.count_response(UNSUPPORTED, &status);
+            Err(failed_request_error(format!(
+                "unsupported content type: {content_type}"
+            )))
         }
     }
 
     /// Sends the request and returns as soon as the response head has arrived. Records a span.
-    async fn ask(
+    async fn send_request(
         &self,
-        question: Question<'_>,
+        question: OutgoingReadRequest<'_>,
         header: Option<(&'static str, &str)>,
         within: Option<&SpanContext>,
     ) -> Result<Response<ResponseBody>, Error> {
-        let mut span = within.map_or(Span::default(), |whole| whole.begin_asking("Remote Read"));
-        span.set("remote_name", || self.settings.name.as_str());
-        span.set("url", || self.settings.url.as_str());
-        let headers = headers(header);
+        let mut span = within.map_or(TraceSpan::default(), |whole| {
+            whole.begin_client("Remote Read")
+        });
+        span.set_attribute("remote_name", || self.settings.name.as_str());
+        span.set_attribute("url", || self.settings.url.as_str());
+        let headers = build_headers(header);
         let headers = with_trace(&headers, span.parent());
         let body = Bytes::from(question.encode());
         let response = self.client.post(&self.uri, &headers, body).await;
-        let response = response.map_err(|e| failed(format!("error sending request: {e}")));
+        let response =
+            response.map_err(|e| failed_request_error(format!("error sending request: {e}")));
         match &response {
-            Ok(response) => span.set("http.response.status_code", || {
+            Ok(response) => span.set_attribute("http.response.status_code", || {
                 i64::from(response.status().as_u16())
             }),
-            Err(e) => span.fail(e),
+            Err(e) => span.set_error(e),
         }
         response
     }
 
-    async fn frames(
+    async fn read_chunked_frames(
         &self,
         response: Response<ResponseBody>,
-        question: Question<'_>,
+        question: OutgoingReadRequest<'_>,
         memory: &mut Reservation,
-    ) -> Result<Vec<ReadSeries>, Error> {
-        let mut frames = FrameReader::new(question.range, self.settings.frame_bytes_max);
+    ) -> Result<Vec<RemoteReadSeries>, Error> {
+        let mut frames = ChunkFrameReader::new(question.range, self.settings.frame_bytes_max);
         let mut body = response.into_body();
         while let Some(piece) = body.frame().await {
-            let piece = piece.map_err(|e| failed(format!("error reading response: {e}")))?;
+            let piece =
+                piece.map_err(|e| failed_request_error(format!("error reading response: {e}")))?;
             if let Some(data) = piece.data_ref() {
                 frames.push(data, memory)?;
             }
@@ -174,40 +182,40 @@ impl Reader {
 
     /// Builds the error for a response with a status other than 2xx; it contains the beginning of
     /// the body.
-    async fn refusal(&self, response: Response<ResponseBody>) -> Error {
+    async fn error_from_response(&self, response: Response<ResponseBody>) -> Error {
         let status = response.status();
-        let read = read_body(response, BodyLimit::bytes(ERROR_BYTES_MAX)).await;
+        let read = read_body(response, BodyLimit::from_bytes_max(ERROR_BYTES_MAX)).await;
         let text = read.map(|body| body.bytes).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let (url, text) = (&self.settings.url, text.trim_matches('\n'));
-        failed(format!(
+        failed_request_error(format!(
             "remote server {url} returned http status {status}: {text}"
         ))
     }
 
-    fn count(&self, form: &'static str, status: &str) {
+    fn count_response(&self, form: &'static str, status: &str) {
         let mut answers = lock(&self.answers);
         *answers.entry((form, status.to_owned())).or_default() += 1;
     }
 }
 
 /// Counts a request in a gauge until it is dropped, whether it succeeds or not.
-struct UnderWay<'g>(&'g Gauge);
+struct RemoteReadInFlight<'g>(&'g Gauge);
 
-impl<'g> UnderWay<'g> {
-    fn begin(gauge: &'g Gauge) -> Self {
+impl<'g> RemoteReadInFlight<'g> {
+    fn start_counting(gauge: &'g Gauge) -> Self {
         gauge.add(1);
         Self(gauge)
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for RemoteReadInFlight<'_> {
     fn drop(&mut self) {
         self.0.add(-1);
     }
 }
 
-fn headers(further: Option<(&'static str, &str)>) -> HeaderMap {
+fn build_headers(further: Option<(&'static str, &str)>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in [
         (CONTENT_ENCODING, "snappy"),
@@ -229,14 +237,15 @@ fn headers(further: Option<(&'static str, &str)>) -> HeaderMap {
     headers
 }
 
-async fn whole_body(
+async fn read_whole_body(
     response: Response<ResponseBody>,
     memory: &mut Reservation,
 ) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     let mut body = response.into_body();
     while let Some(piece) = body.frame().await {
-        let piece = piece.map_err(|e| failed(format!("error reading response: {e}")))?;
+        let piece =
+            piece.map_err(|e| failed_request_error(format!("error reading response: {e}")))?;
         if let Some(data) = piece.data_ref() {
             memory.grow(data.len())?;
             bytes.extend_from_slice(data);
@@ -245,18 +254,18 @@ async fn whole_body(
     Ok(bytes)
 }
 
-fn failed(message: String) -> Error {
+fn failed_request_error(message: String) -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 
 /// Writes the metrics of all `readers` to `sink`, under the names that Prometheus uses.
-pub fn collect(readers: &[Arc<Reader>], sink: &mut dyn Sink) {
+pub fn collect(readers: &[Arc<RemoteReadClient>], sink: &mut dyn MetricSink) {
     for reader in readers {
         sink.metric(
             "prometheus_remote_read_client_queries",
             "The number of in-flight remote read queries.",
             &reader.labels(),
-            Value::Gauge(reader.under_way.get() as f64),
+            MetricValue::Gauge(reader.under_way.get() as f64),
         );
     }
     for reader in readers {
@@ -266,7 +275,7 @@ pub fn collect(readers: &[Arc<Reader>], sink: &mut dyn Sink) {
                 "prometheus_remote_read_client_queries_total",
                 "The total number of remote read queries.",
                 &[("code", status), name, ("response_type", form), url],
-                Value::Counter(*count as f64),
+                MetricValue::Counter(*count as f64),
             );
         }
     }
@@ -284,13 +293,13 @@ pub fn collect(readers: &[Arc<Reader>], sink: &mut dyn Sink) {
                 "prometheus_remote_read_client_request_duration_seconds",
                 "Time until the start of the response.",
                 &[name, ("response_type", form), url],
-                Value::Histogram(durations),
+                MetricValue::Histogram(durations),
             );
         }
     }
 }
 
-impl Reader {
+impl RemoteReadClient {
     fn labels(&self) -> [(&str, &str); 2] {
         let settings = &self.settings;
         [("remote_name", &settings.name), ("url", &settings.url)]

@@ -5,9 +5,9 @@
 //!                        each Target: timer -> Fetch -> ScrapeState -> one batch -> Pipeline
 //! ```
 //!
-//! [`Scraping`] owns everything; a `Pool` is the task of one job, a `Runner` that of one target,
-//! and a `ScrapeState` is the pure state that a target keeps from one scrape to the next. The
-//! semantics are those of Prometheus: a series that vanishes gets a staleness marker, a failed
+//! [`ScrapeManager`] owns everything; a `ScrapePool` is the task of one job, a `Runner` that of one
+//! target, and a `ScrapeState` is the pure state that a target keeps from one scrape to the next.
+//! The semantics are those of Prometheus: a series that vanishes gets a staleness marker, a failed
 //! scrape makes all of them vanish, and five additional series describe the scrape itself.
 //!
 //! Invariant: a scrape is one batch, so that a query sees all of it or nothing; scrapes of one
@@ -38,47 +38,47 @@ mod zeros;
 
 pub use bench_target::BenchTarget;
 pub use fetch::{Fetch, Fetching};
-pub use settings::{JobSettings, SELF_SCRAPE_INTERVAL, ScrapeLimits, StartTimes};
-pub use status::{FamilyMetadata, Health, LastScrape, TargetStatus};
+pub use settings::{SELF_SCRAPE_INTERVAL, ScrapeJobSettings, ScrapeLimits, StartTimeSettings};
+pub use status::{FamilyMetadata, LastScrape, TargetHealth, TargetStatus};
 pub(crate) use target::encode_path;
-pub use target::{CheckedTarget, Target, check_address, check_target};
-pub use view::{ActiveTarget, PoolView};
+pub use target::{CheckedTarget, ScrapeTarget, check_address, check_target};
+pub use view::{ActiveTarget, ScrapePoolView};
 
 use crate::pipeline::Pipeline;
-use fetch::Always;
-use firn_discovery::{Lent, ReadYaml};
-use firn_http_client::Places;
+use fetch::FixedFetchFactory;
+use firn_discovery::{DiscoveryContext, ReadYaml};
+use firn_http_client::ConnectionSlots;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
-use firn_model::metrics::{Collect, Sink};
+use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sync::lock;
 use firn_model::trace::Tracer;
-use plan::Manner;
-use pool::Pool;
-use resources::Resources;
+use plan::ScrapeJobLifecycle;
+use pool::ScrapePool;
+use resources::ScrapeResources;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// All scrape jobs of this process, each with its own task. The server applies the configuration
 /// and stops them at its end.
-pub struct Scraping {
-    resources: Arc<Resources>,
+pub struct ScrapeManager {
+    resources: Arc<ScrapeResources>,
     read_yaml: ReadYaml,
-    pools: Mutex<BTreeMap<String, Pool>>,
+    pools: Mutex<BTreeMap<String, ScrapePool>>,
 }
 
-impl Scraping {
+impl ScrapeManager {
     /// Returns a manager without jobs. Each scrape is a span of the tracer. Connections to targets
     /// are limited by `places`; `read_yaml` parses target files.
     pub fn new(
         pipeline: Arc<Pipeline>,
         clock: (Arc<dyn Clock>, Arc<Tracer>),
         memory: &Budget,
-        places: Places,
+        places: ConnectionSlots,
         read_yaml: ReadYaml,
     ) -> Self {
         Self {
-            resources: Arc::new(Resources::new(pipeline, clock, memory, places)),
+            resources: Arc::new(ScrapeResources::new(pipeline, clock, memory, places)),
             read_yaml,
             pools: Mutex::default(),
         }
@@ -87,19 +87,19 @@ impl Scraping {
     /// Scrapes exactly `jobs` from now on. An unchanged job continues without interruption; a
     /// changed one keeps the targets that it still has. `seed` shifts the scrape times relative to
     /// other servers with the same targets. Must be called inside a tokio runtime.
-    pub fn apply(&self, jobs: &[Arc<JobSettings>], seed: u64) {
+    pub fn apply_config(&self, jobs: &[Arc<ScrapeJobSettings>], seed: u64) {
         self.resources.set_seed(seed);
-        let mut pools = self.pools();
+        let mut pools = self.lock_pools();
         let is_wanted = |name: &String| jobs.iter().any(|job| job.name == *name);
         for (_, pool) in pools.extract_if(.., |name, _| !is_wanted(name)) {
-            pool.leave();
+            pool.leave_in_background();
         }
         for job in jobs {
             match pools.get(&job.name) {
-                Some(pool) => pool.reload(job.clone()),
+                Some(pool) => pool.reload_job(job.clone()),
                 None => {
-                    let manner = Manner {
-                        maker: Arc::new(http::HttpFetches::new(
+                    let manner = ScrapeJobLifecycle {
+                        maker: Arc::new(http::HttpFetchFactory::new(
                             &job.http,
                             self.resources.places.clone(),
                             self.resources.bodies.clone(),
@@ -107,7 +107,7 @@ impl Scraping {
                         begins_at_once: false,
                         marks_at_stop: false,
                     };
-                    pools.insert(job.name.clone(), self.start(job.clone(), manner));
+                    pools.insert(job.name.clone(), self.start_pool(job.clone(), manner));
                 }
             }
         }
@@ -116,25 +116,25 @@ impl Scraping {
     /// Scrapes this process, which listens at `address`, with `fetch`: immediately, and then every
     /// [`SELF_SCRAPE_INTERVAL`]. Must be called inside a tokio runtime.
     pub fn scrape_itself(&self, address: &str, fetch: Arc<dyn Fetch>) {
-        let job = JobSettings::itself(address);
-        let manner = Manner {
-            maker: Arc::new(Always(fetch)),
+        let job = ScrapeJobSettings::self_scrape(address);
+        let manner = ScrapeJobLifecycle {
+            maker: Arc::new(FixedFetchFactory(fetch)),
             begins_at_once: true,
             marks_at_stop: true,
         };
         let name = job.name.clone();
-        let pool = self.start(Arc::new(job), manner);
-        self.pools().insert(name, pool);
+        let pool = self.start_pool(Arc::new(job), manner);
+        self.lock_pools().insert(name, pool);
     }
 
-    fn start(&self, job: Arc<JobSettings>, manner: Manner) -> Pool {
-        Pool::start(job, manner, self.resources.clone(), self.read_yaml)
+    fn start_pool(&self, job: Arc<ScrapeJobSettings>, manner: ScrapeJobLifecycle) -> ScrapePool {
+        ScrapePool::start_task(job, manner, self.resources.clone(), self.read_yaml)
     }
 
     /// Stops all scraping and waits until everything scraped is stored.
-    pub async fn stop(&self) {
-        let pools = std::mem::take(&mut *self.pools());
-        let stopping: Vec<_> = pools.into_values().map(Pool::stop).collect();
+    pub async fn stop_all(&self) {
+        let pools = std::mem::take(&mut *self.lock_pools());
+        let stopping: Vec<_> = pools.into_values().map(ScrapePool::stop_job).collect();
         for stopped in stopping {
             stopped.await;
         }
@@ -142,36 +142,36 @@ impl Scraping {
 
     /// Returns the shared parts that the discoveries of other components need, so that all are
     /// counted together.
-    pub fn lent(&self) -> Lent {
-        self.resources.lent(self.read_yaml)
+    pub fn discovery_context(&self) -> DiscoveryContext {
+        self.resources.discovery_context(self.read_yaml)
     }
 
     /// Returns the current state of all jobs for the API, sorted by name.
-    pub fn views(&self) -> Vec<Arc<PoolView>> {
-        self.pools().values().map(Pool::view).collect()
+    pub fn pool_views(&self) -> Vec<Arc<ScrapePoolView>> {
+        self.lock_pools().values().map(ScrapePool::view).collect()
     }
 
     /// Returns the type of the metric `name` in the metadata of any target. Returns `None` if no
     /// target exposes it.
-    pub fn type_of(&self, name: &str) -> Option<&'static str> {
+    pub fn type_of_metric(&self, name: &str) -> Option<&'static str> {
         // OpenMetrics declares a counter under its name without `_total`.
         let names = [Some(name), name.strip_suffix("_total")];
-        let views = self.views();
-        let mut targets = views.iter().flat_map(|view| view.active());
+        let views = self.pool_views();
+        let mut targets = views.iter().flat_map(|view| view.active_targets());
         targets.find_map(|target| {
             let mut known = names.iter().flatten();
-            let metadata = known.find_map(|name| target.status.metadata_of(name));
+            let metadata = known.find_map(|name| target.status.find_metadata(name));
             metadata.map(|metadata| metadata.kind)
         })
     }
 
-    fn pools(&self) -> MutexGuard<'_, BTreeMap<String, Pool>> {
+    fn lock_pools(&self) -> MutexGuard<'_, BTreeMap<String, ScrapePool>> {
         lock(&self.pools)
     }
 }
 
-impl Collect for Scraping {
-    fn collect(&self, sink: &mut dyn Sink) {
+impl Collect for ScrapeManager {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         self.resources.collect(sink);
     }
 }

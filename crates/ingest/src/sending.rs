@@ -21,15 +21,19 @@ mod passing;
 #[cfg(test)]
 mod tests;
 
-pub use known::Known;
-pub use outgoing::{Kept, Outgoing, ROUND_SAMPLES, Round, Sent, Share};
+pub use known::RemoteWriteMetadata;
+pub use outgoing::{
+    OutgoingRequest, OutgoingRound, OutgoingSettings, QueuedWriteRequest, ROUND_SAMPLES, Share,
+};
 
-use firn_model::batch::{Batch, Source};
+use firn_model::batch::{Batch, BatchSource};
 use firn_model::error::Error;
 use firn_model::metadata::MetadataBatch;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::Ticket;
-use firn_wire::remote_write::{Contents, Version, encode_interned, encode_range};
+use firn_wire::remote_write::{
+    RemoteWriteVersion, WriteRequestContents, encode_interned, encode_range,
+};
 use std::ops::Range;
 
 /// A remote write request to be kept for the receivers.
@@ -38,16 +42,16 @@ pub struct KeptRequest {
     /// Body of the request, compressed with snappy.
     pub body: Vec<u8>,
     /// Version of the message format.
-    pub version: Version,
+    pub version: RemoteWriteVersion,
     /// Summary of the valid samples in the request.
-    pub contents: Contents,
+    pub contents: WriteRequestContents,
     /// Whether the complete contents are valid, as far as they have been decoded.
     pub is_sound: bool,
 }
 
 /// Storage of requests for remote write receivers, implemented by the binary with its queue on
 /// disk.
-pub trait SendOn: Send + Sync {
+pub trait ReceiverQueue: Send + Sync {
     /// Returns whether there is a receiver. Called for each batch.
     fn is_on(&self) -> bool;
 
@@ -57,14 +61,14 @@ pub trait SendOn: Send + Sync {
 
     /// Keeps a request, or only counts it if it cannot be kept and need not be. The returned ticket
     /// resolves when the request is durable.
-    fn keep(&self, request: KeptRequest) -> Ticket;
+    fn keep_request(&self, request: KeptRequest) -> Ticket;
 }
 
 /// Encodes the samples of `source` up to `time_max` as requests, in the order of the batch. A
 /// request has at most `samples_max` samples, unless a single series has more. Returns an empty
 /// list if there are no samples.
-pub(crate) fn requests_of(
-    source: &mut dyn Source,
+pub(crate) fn encode_requests(
+    source: &mut dyn BatchSource,
     samples_max: usize,
     time_max: TimestampMs,
 ) -> Result<Vec<KeptRequest>, Error> {
@@ -75,7 +79,7 @@ pub(crate) fn requests_of(
     let all: Vec<u32> = (0..count as u32).collect();
     source.read_labels(&all)?;
     let batch = source.batch();
-    let requests = requests_of_batch(batch, samples_max);
+    let requests = encode_batch_requests(batch, samples_max);
     if !requests.iter().any(|made| made.contents.newest > time_max) {
         return Ok(requests);
     }
@@ -85,17 +89,17 @@ pub(crate) fn requests_of(
     }
     match taken.is_empty() {
         true => Ok(Vec::new()),
-        false => Ok(requests_of_batch(&taken, samples_max)),
+        false => Ok(encode_batch_requests(&taken, samples_max)),
     }
 }
 
-/// Encodes a batch as requests, like [`requests_of`] without a time limit. The batch must have
+/// Encodes a batch as requests, like [`encode_requests`] without a time limit. The batch must have
 /// labels and at least one series.
-fn requests_of_batch(batch: &Batch, samples_max: usize) -> Vec<KeptRequest> {
+fn encode_batch_requests(batch: &Batch, samples_max: usize) -> Vec<KeptRequest> {
     let count = batch.series_count();
-    if !fits_plain(batch) {
+    if !fits_version_one(batch) {
         let body = encode_interned(batch, &MetadataBatch::default());
-        return vec![made(batch, 0..count, Version::V2, body)];
+        return vec![build_request(batch, 0..count, RemoteWriteVersion::V2, body)];
     }
     let (mut requests, mut start, mut samples) = (Vec::new(), 0, 0);
     for number in 0..count {
@@ -103,29 +107,44 @@ fn requests_of_batch(batch: &Batch, samples_max: usize) -> Vec<KeptRequest> {
         let of_series = series.times.len() + series.histograms.len();
         if samples > 0 && samples + of_series > samples_max {
             let body = encode_range(batch, start..number);
-            requests.push(made(batch, start..number, Version::V1, body));
+            requests.push(build_request(
+                batch,
+                start..number,
+                RemoteWriteVersion::V1,
+                body,
+            ));
             (start, samples) = (number, 0);
         }
         samples += of_series;
     }
     let body = encode_range(batch, start..count);
-    requests.push(made(batch, start..count, Version::V1, body));
+    requests.push(build_request(
+        batch,
+        start..count,
+        RemoteWriteVersion::V1,
+        body,
+    ));
     requests
 }
 
 /// Builds a request from the encoded `body` of the series `numbers` of `batch`.
-fn made(batch: &Batch, numbers: Range<usize>, version: Version, body: Vec<u8>) -> KeptRequest {
+fn build_request(
+    batch: &Batch,
+    numbers: Range<usize>,
+    version: RemoteWriteVersion,
+    body: Vec<u8>,
+) -> KeptRequest {
     KeptRequest {
         body,
         version,
-        contents: Contents::of(batch, numbers),
+        contents: WriteRequestContents::from_batch(batch, numbers),
         is_sound: true,
     }
 }
 
 /// Returns whether a message of version 1.0, which is cheaper to decode, can represent all of
 /// `batch`. It has no start timestamps.
-fn fits_plain(batch: &Batch) -> bool {
+fn fits_version_one(batch: &Batch) -> bool {
     batch.iter().all(|series| {
         let mut histograms = series.histograms.iter();
         series.start_times.is_empty() && histograms.all(|h| h.start_time == START_UNKNOWN)

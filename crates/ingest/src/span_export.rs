@@ -4,7 +4,7 @@
 //! gRPC call is a plain HTTP/2 request: one frame in each direction, and a status in the trailers.
 
 use firn_http_client::{
-    BodyLimit, HttpClient, HttpSettings, ResponseBody, TlsSettings, USER_AGENT, read_body,
+    BodyLimit, ClientTlsSettings, HttpClient, HttpSettings, ResponseBody, USER_AGENT, read_body,
 };
 use firn_model::trace::FinishedSpan;
 use firn_wire::traces;
@@ -53,7 +53,7 @@ pub struct SpanCollector {
     /// Host and port of the collector.
     pub endpoint: String,
     /// TLS settings; `None` for connections without TLS.
-    pub tls: Option<TlsSettings>,
+    pub tls: Option<ClientTlsSettings>,
     /// Headers of each request, for example for authentication.
     pub headers: Vec<(String, String)>,
     /// True if requests are compressed with gzip.
@@ -99,7 +99,7 @@ impl SpanExporter {
             ..HttpSettings::default()
         });
         let client = match collector.protocol {
-            SpanProtocol::Grpc => client.speaking_http2_alone(),
+            SpanProtocol::Grpc => client.with_http2_only(),
             SpanProtocol::Http => client,
         };
         Ok(Self {
@@ -111,31 +111,35 @@ impl SpanExporter {
 
     /// Exports `spans` in one request, with this `version` of the service. Fails after the timeout
     /// or if the collector does not accept them.
-    pub async fn export(&self, version: &str, spans: &[FinishedSpan]) -> Result<(), ExportError> {
+    pub async fn export_spans(
+        &self,
+        version: &str,
+        spans: &[FinishedSpan],
+    ) -> Result<(), ExportError> {
         let message = traces::encode(SERVICE, version, spans);
         let message = match self.collector.is_compressed {
-            true => gzip(&message),
+            true => compress_gzip(&message),
             false => message,
         };
         let body = match self.collector.protocol {
             SpanProtocol::Grpc => traces::grpc_frame(&message, self.collector.is_compressed),
             SpanProtocol::Http => message,
         };
-        let headers = self.headers();
+        let headers = self.build_headers();
         let asked = async {
             let response = self.client.post(&self.uri, &headers, body.into()).await;
-            let response = response.map_err(|e| again(e.message))?;
+            let response = response.map_err(|e| retryable_error(e.message))?;
             match self.collector.protocol {
-                SpanProtocol::Grpc => grpc_outcome(response).await,
-                SpanProtocol::Http => http_outcome(response).await,
+                SpanProtocol::Grpc => check_grpc_response(response).await,
+                SpanProtocol::Http => check_http_response(response).await,
             }
         };
         let limit = self.collector.timeout;
-        let none = || again(format!("no answer of {} within {limit:?}", self.uri));
+        let none = || retryable_error(format!("no answer of {} within {limit:?}", self.uri));
         timeout(limit, asked).await.unwrap_or_else(|_| Err(none()))
     }
 
-    fn headers(&self) -> HeaderMap {
+    fn build_headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.collector.headers {
             let name = HeaderName::try_from(name.as_str());
@@ -166,21 +170,21 @@ impl SpanExporter {
     }
 }
 
-fn gzip(message: &[u8]) -> Vec<u8> {
+fn compress_gzip(message: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     // Writing to memory does not fail.
     let _ = encoder.write_all(message);
     encoder.finish().unwrap_or_default()
 }
 
-fn again(why: String) -> ExportError {
+fn retryable_error(why: String) -> ExportError {
     let may_repeat = true;
     ExportError { why, may_repeat }
 }
 
-async fn http_outcome(response: Response<ResponseBody>) -> Result<(), ExportError> {
+async fn check_http_response(response: Response<ResponseBody>) -> Result<(), ExportError> {
     let status = response.status();
-    let read = read_body(response, BodyLimit::bytes(ANSWER_BYTES_MAX)).await;
+    let read = read_body(response, BodyLimit::from_bytes_max(ANSWER_BYTES_MAX)).await;
     if status.is_success() {
         return Ok(());
     }
@@ -192,7 +196,7 @@ async fn http_outcome(response: Response<ResponseBody>) -> Result<(), ExportErro
     })
 }
 
-async fn grpc_outcome(response: Response<ResponseBody>) -> Result<(), ExportError> {
+async fn check_grpc_response(response: Response<ResponseBody>) -> Result<(), ExportError> {
     let status = response.status();
     if !status.is_success() {
         let may_repeat = matches!(status.as_u16(), 429 | 502..=504);
@@ -200,17 +204,17 @@ async fn grpc_outcome(response: Response<ResponseBody>) -> Result<(), ExportErro
         return Err(ExportError { why, may_repeat });
     }
     // A response without a message has its status in the headers.
-    let mut told = grpc_status(response.headers());
+    let mut told = find_grpc_status(response.headers());
     let mut body = response.into_body();
     let mut bytes = 0;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| again(format!("read answer: {e}")))?;
+        let frame = frame.map_err(|e| retryable_error(format!("read answer: {e}")))?;
         bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
         if bytes > ANSWER_BYTES_MAX {
-            return Err(again("the response does not end".to_owned()));
+            return Err(retryable_error("the response does not end".to_owned()));
         }
         if let Some(trailers) = frame.trailers_ref() {
-            told = grpc_status(trailers);
+            told = find_grpc_status(trailers);
         }
     }
     match told {
@@ -219,11 +223,13 @@ async fn grpc_outcome(response: Response<ResponseBody>) -> Result<(), ExportErro
             why: format!("status {code} of gRPC: {message}"),
             may_repeat: GRPC_RETRYABLE.contains(&code),
         }),
-        None => Err(again("the response has no gRPC status".to_owned())),
+        None => Err(retryable_error(
+            "the response has no gRPC status".to_owned(),
+        )),
     }
 }
 
-fn grpc_status(headers: &HeaderMap) -> Option<(u32, String)> {
+fn find_grpc_status(headers: &HeaderMap) -> Option<(u32, String)> {
     let text = |name: &str| headers.get(name)?.to_str().ok();
     let code = text("grpc-status")?.parse().ok()?;
     Some((code, text("grpc-message").unwrap_or_default().to_owned()))
@@ -232,7 +238,7 @@ fn grpc_status(headers: &HeaderMap) -> Option<(u32, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_http_client::{Secret, TlsSettings};
+    use firn_http_client::{ClientTlsSettings, Secret};
     use firn_model::trace::SpanKind;
     use http_body_util::combinators::BoxBody;
     use http_body_util::{Full, StreamBody};
@@ -332,7 +338,7 @@ mod tests {
             let (address, asked) = collector(status, is_in_headers).await;
             for is_compressed in [false, true] {
                 let exporter = exporter(&address, is_compressed);
-                let told = exporter.export("1.0", &[span()]).await;
+                let told = exporter.export_spans("1.0", &[span()]).await;
                 assert_eq!(told.map_err(|e| e.may_repeat), want, "{status}");
             }
             let asked = asked.lock().unwrap();
@@ -345,7 +351,7 @@ mod tests {
             }
             let message = traces::encode(SERVICE, "1.0", &[span()]);
             assert_eq!(*plain, traces::grpc_frame(&message, false));
-            assert_eq!(*packed, traces::grpc_frame(&gzip(&message), true));
+            assert_eq!(*packed, traces::grpc_frame(&compress_gzip(&message), true));
         }
     }
 
@@ -354,7 +360,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);
-        let told = exporter(&address, false).export("1.0", &[span()]).await;
+        let told = exporter(&address, false)
+            .export_spans("1.0", &[span()])
+            .await;
         assert!(told.unwrap_err().may_repeat);
     }
 
@@ -363,9 +371,9 @@ mod tests {
         let told = SpanExporter::new(SpanCollector {
             protocol: SpanProtocol::Http,
             endpoint: "a b".to_owned(),
-            tls: Some(TlsSettings {
+            tls: Some(ClientTlsSettings {
                 ca: Some(Secret::Inline(String::new())),
-                ..TlsSettings::default()
+                ..ClientTlsSettings::default()
             }),
             headers: Vec::new(),
             is_compressed: false,

@@ -13,18 +13,18 @@ pub mod queries;
 pub mod requests;
 mod words;
 
-use crate::api::{Ask, Client};
+use crate::api::{ExpressionRequest, SystemClient};
 use crate::body;
 use crate::error::MirrorError;
 use crate::exposition;
-use crate::judge::answer::Answer;
+use crate::judge::answer::ApiAnswer;
 use crate::judge::tolerance::Tolerance;
-use crate::judge::{self, Rules, Values};
-use crate::push::Connection;
-use crate::target::{self, Target};
-use data::Data;
+use crate::judge::{self, ComparisonRules, ValueComparison};
+use crate::push::PushConnection;
+use crate::target::{self, ExpositionServer};
+use data::AnswerTestData;
 use firn_promql::Features;
-use firn_promql::ast::{AggregateOp, BinaryOp, Expr, ExprKind, Grouping};
+use firn_promql::ast::{AggregateGrouping, AggregateOp, BinaryOp, Expr, ExprKind};
 use firn_promql::functions::FunctionId;
 use firn_promql::parser;
 use firn_wire::exposition::FAMILIES_CONTENT_TYPE;
@@ -42,7 +42,7 @@ const REQUEST_SPAN_MS: i64 = 300_000;
 
 /// Tolerance for values that need not be bit-identical to those of the reference, because their
 /// computation rounds.
-const ROUNDED: Values = Values::Numbers(Tolerance {
+const ROUNDED: ValueComparison = ValueComparison::Numbers(Tolerance {
     relative: 1e-12,
     absolute: 0.0,
     ulps: 0,
@@ -51,40 +51,40 @@ const ROUNDED: Values = Values::Numbers(Tolerance {
 /// A query and the response of the reference system to it; one line of the file of recorded
 /// answers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recorded {
+pub struct RecordedAnswer {
     /// The query that was sent to the reference system.
-    pub ask: Ask,
+    pub ask: ExpressionRequest,
     /// The complete JSON response, including its status and any warnings.
     pub answer: Value,
 }
 
-impl Recorded {
+impl RecordedAnswer {
     /// Encodes the query and its answer as one line of the file, without a line break.
     pub fn to_line(&self) -> String {
         json!({ "ask": self.ask.to_json(), "answer": self.answer }).to_string()
     }
 
     /// Encodes `all` as a gzip-compressed file with one line per recorded answer, in their order.
-    /// [`Recorded::unpack`] reads it.
-    pub fn pack(all: &[Recorded]) -> Result<Vec<u8>, MirrorError> {
-        packed(all.iter().map(Recorded::to_line))
+    /// [`RecordedAnswer::unpack`] reads it.
+    pub fn pack(all: &[RecordedAnswer]) -> Result<Vec<u8>, MirrorError> {
+        packed(all.iter().map(RecordedAnswer::to_line))
     }
 
     /// Decodes a gzip-compressed file. Fails with the number of the first line that is malformed.
-    pub fn unpack(file: &[u8]) -> Result<Vec<Recorded>, MirrorError> {
+    pub fn unpack(file: &[u8]) -> Result<Vec<RecordedAnswer>, MirrorError> {
         Self::parse_lines(&unpacked(file)?)
     }
 
     /// Parses the lines of an uncompressed file. Fails with the number of the first line that is
     /// malformed.
-    fn parse_lines(text: &str) -> Result<Vec<Recorded>, MirrorError> {
+    fn parse_lines(text: &str) -> Result<Vec<RecordedAnswer>, MirrorError> {
         let parse = |(number, line): (usize, &str)| {
             let mut value: Value = serde_json::from_str(line).unwrap_or_default();
-            let ask = Ask::from_json(&value["ask"]);
+            let ask = ExpressionRequest::from_json(&value["ask"]);
             let ask = ask.ok_or_else(|| {
                 MirrorError::Usage(format!("line {} is not a recorded answer", number + 1))
             })?;
-            Ok(Recorded {
+            Ok(RecordedAnswer {
                 ask,
                 answer: value["answer"].take(),
             })
@@ -113,9 +113,9 @@ fn unpacked(file: &[u8]) -> Result<String, MirrorError> {
 
 /// Sends `data` to the remote-write endpoint of the system at `base`, in batches that receivers
 /// accept in order.
-pub fn send(base: &str, data: &Data) -> Result<(), MirrorError> {
+pub fn send(base: &str, data: &AnswerTestData) -> Result<(), MirrorError> {
     let url = format!("{}/api/v1/write", base.trim_end_matches('/'));
-    let connection = Connection::new(&url);
+    let connection = PushConnection::new(&url);
     for batch in data.batches(REQUEST_SPAN_MS) {
         let refused = |what| MirrorError::Answer {
             url: url.clone(),
@@ -134,27 +134,27 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// Exposes `data` in the Prometheus protobuf format on `address` until the process ends. Fails if
 /// the address cannot be bound.
-pub fn expose(address: &str, data: &Data) -> Result<Target, MirrorError> {
+pub fn expose(address: &str, data: &AnswerTestData) -> Result<ExpositionServer, MirrorError> {
     let body = exposition::encode(data);
-    Target::start(address, move |_, stream| {
+    ExpositionServer::start(address, move |_, stream| {
         target::respond(stream, "200 OK", FAMILIES_CONTENT_TYPE, &body);
     })
 }
 
 /// Waits until the system at `base`, which may not be running yet, has scraped `data`. A scrape
 /// becomes visible as a whole, so it is enough to query one series. Fails after a minute.
-pub fn wait_scraped(base: &str, data: &Data) -> Result<(), MirrorError> {
+pub fn wait_scraped(base: &str, data: &AnswerTestData) -> Result<(), MirrorError> {
     let newest = data.series.first().and_then(|(labels, samples)| {
-        Some(Ask::Instant {
+        Some(ExpressionRequest::Instant {
             expression: labels.to_string(),
             time_ms: samples.last()?.time,
         })
     });
     let newest = newest.ok_or_else(|| MirrorError::Usage("there is no data".into()))?;
-    let client = Client::new(base);
+    let client = SystemClient::new(base);
     let end = Instant::now() + SCRAPED_WITHIN;
     loop {
-        let answer = client.ask(&newest);
+        let answer = client.send_query(&newest);
         if let Ok(answer) = &answer
             && answer["data"]["result"][0].is_object()
         {
@@ -175,13 +175,16 @@ const ASKED_TIMES: usize = 10;
 /// Returns the response of the system at `base` to each of `asks`. Queries with varying answers are
 /// left out: Prometheus iterates over Go maps in random order, which can determine the series that
 /// a range query selects or names first in an error.
-pub fn record(base: &str, asks: Vec<Ask>) -> Result<Vec<Recorded>, MirrorError> {
-    let client = Client::new(base);
+pub fn record(
+    base: &str,
+    asks: Vec<ExpressionRequest>,
+) -> Result<Vec<RecordedAnswer>, MirrorError> {
+    let client = SystemClient::new(base);
     let mut recorded = Vec::new();
     for ask in asks {
-        let answer = client.ask(&ask)?;
+        let answer = client.send_query(&ask)?;
         if is_constant(&client, &ask, &answer)? {
-            recorded.push(Recorded { ask, answer });
+            recorded.push(RecordedAnswer { ask, answer });
         }
     }
     Ok(recorded)
@@ -189,13 +192,17 @@ pub fn record(base: &str, asks: Vec<Ask>) -> Result<Vec<Recorded>, MirrorError> 
 
 /// Returns whether the system repeats `answer` each time the query is sent again, compared by the
 /// rules for the query.
-fn is_constant(client: &Client, ask: &Ask, answer: &Value) -> Result<bool, MirrorError> {
-    if names_a_pair_of_a_range(ask, answer) {
+fn is_constant(
+    client: &SystemClient,
+    ask: &ExpressionRequest,
+    answer: &Value,
+) -> Result<bool, MirrorError> {
+    if is_duplicate_pair_error(ask, answer) {
         return Ok(false);
     }
     let rules = rules(ask);
     for _ in 1..ASKED_TIMES {
-        let again = client.ask(ask)?;
+        let again = client.send_query(ask)?;
         if difference(answer, &again, rules).is_some() {
             return Ok(false);
         }
@@ -205,18 +212,22 @@ fn is_constant(client: &Client, ask: &Ask, answer: &Value) -> Result<bool, Mirro
 
 /// Sends the same queries to the systems at `reference` and `base` and returns the differences.
 /// Queries to which the reference gives varying answers are ignored.
-pub fn compare(reference: &str, base: &str, asks: &[Ask]) -> Result<Vec<Failure>, MirrorError> {
-    let (reference, client) = (Client::new(reference), Client::new(base));
+pub fn compare(
+    reference: &str,
+    base: &str,
+    asks: &[ExpressionRequest],
+) -> Result<Vec<AnswerMismatch>, MirrorError> {
+    let (reference, client) = (SystemClient::new(reference), SystemClient::new(base));
     let mut failures = Vec::new();
     for ask in asks {
-        let (answer, actual) = (reference.ask(ask)?, client.ask(ask)?);
+        let (answer, actual) = (reference.send_query(ask)?, client.send_query(ask)?);
         let difference = difference(&answer, &actual, rules(ask));
         let Some(difference) = difference else {
             continue;
         };
         if is_constant(&reference, ask, &answer)? {
             let ask = ask.clone();
-            failures.push(Failure { ask, difference });
+            failures.push(AnswerMismatch { ask, difference });
         }
     }
     Ok(failures)
@@ -224,22 +235,22 @@ pub fn compare(reference: &str, base: &str, asks: &[Ask]) -> Result<Vec<Failure>
 
 /// Returns whether the answer to a range query is an error about two series with the same labels.
 /// Which of the two it names first depends on the iteration order of a map.
-fn names_a_pair_of_a_range(ask: &Ask, answer: &Value) -> bool {
+fn is_duplicate_pair_error(ask: &ExpressionRequest, answer: &Value) -> bool {
     let error = answer["error"].as_str().unwrap_or_default();
-    matches!(ask, Ask::Range { .. }) && error.starts_with("found duplicate series")
+    matches!(ask, ExpressionRequest::Range { .. }) && error.starts_with("found duplicate series")
 }
 
 /// A query whose answer from another system differs from that of the reference, as [`check`] and
 /// [`compare`] return it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
+pub struct AnswerMismatch {
     /// The query that was sent to both systems.
-    pub ask: Ask,
+    pub ask: ExpressionRequest,
     /// Description of the first difference between the answers.
     pub difference: String,
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for AnswerMismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}\n    {}", self.ask, self.difference)
     }
@@ -247,13 +258,13 @@ impl std::fmt::Display for Failure {
 
 /// Sends every recorded query to the system at `base` and returns the answers that differ from the
 /// recorded ones.
-pub fn check(base: &str, recorded: &[Recorded]) -> Result<Vec<Failure>, MirrorError> {
-    let client = Client::new(base);
+pub fn check(base: &str, recorded: &[RecordedAnswer]) -> Result<Vec<AnswerMismatch>, MirrorError> {
+    let client = SystemClient::new(base);
     let mut failures = Vec::new();
-    for Recorded { ask, answer } in recorded {
-        let actual = client.ask(ask)?;
+    for RecordedAnswer { ask, answer } in recorded {
+        let actual = client.send_query(ask)?;
         if let Some(difference) = difference(answer, &actual, rules(ask)) {
-            failures.push(Failure {
+            failures.push(AnswerMismatch {
                 ask: ask.clone(),
                 difference,
             });
@@ -262,15 +273,20 @@ pub fn check(base: &str, recorded: &[Recorded]) -> Result<Vec<Failure>, MirrorEr
     Ok(failures)
 }
 
-/// Returns the rules by which answers to `ask` are compared. Values must be bit-identical unless
-/// the expression adds up values of many series or calls functions whose last bit depends on the
-/// maths library. The order of elements counts where PromQL defines one.
-pub fn rules(ask: &Ask) -> Rules {
+/// Returns the rules by which answers to `ask` are compared. Values must be bit-identical
+/// unless the expression adds up values of many series or calls functions whose last bit depends on
+/// the maths library. The order of elements counts where PromQL defines one.
+pub fn rules(ask: &ExpressionRequest) -> ComparisonRules {
     let parsed = parser::parse(ask.expression(), Features::ALL);
     let rounds = parsed.as_ref().is_ok_and(may_round);
-    let ordered = matches!(ask, Ask::Instant { .. }) && parsed.as_ref().is_ok_and(has_order);
-    Rules {
-        values: if rounds { ROUNDED } else { Values::Texts },
+    let ordered =
+        matches!(ask, ExpressionRequest::Instant { .. }) && parsed.as_ref().is_ok_and(has_order);
+    ComparisonRules {
+        values: if rounds {
+            ROUNDED
+        } else {
+            ValueComparison::Texts
+        },
         ordered,
         to_the_letter: true,
     }
@@ -278,9 +294,12 @@ pub fn rules(ask: &Ask) -> Rules {
 
 /// Describes the first difference between `actual` and `expected`, or returns `None` if they are
 /// equal. Values that are not answers of the query API are compared as JSON.
-fn difference(expected: &Value, actual: &Value, rules: Rules) -> Option<String> {
+fn difference(expected: &Value, actual: &Value, rules: ComparisonRules) -> Option<String> {
     let (e, a) = (expected.to_string(), actual.to_string());
-    match (Answer::parse(e.as_bytes()), Answer::parse(a.as_bytes())) {
+    match (
+        ApiAnswer::parse(e.as_bytes()),
+        ApiAnswer::parse(a.as_bytes()),
+    ) {
         (Ok(e), Ok(a)) => {
             let found = judge::differences(&e, &a, rules);
             found.first().map(ToString::to_string)
@@ -349,7 +368,7 @@ pub fn has_order(expr: &Expr) -> bool {
         ),
         ExprKind::Aggregate(aggregate) => {
             matches!(aggregate.op, AggregateOp::TopK | AggregateOp::BottomK)
-                && aggregate.grouping == Grouping::By(Vec::new())
+                && aggregate.grouping == AggregateGrouping::By(Vec::new())
         }
         _ => false,
     }
@@ -361,7 +380,7 @@ mod tests {
 
     #[test]
     fn rules_follow_the_expression() {
-        let exact = Values::Texts;
+        let exact = ValueComparison::Texts;
         let rounded = ROUNDED;
         let cases = [
             ("up", exact, false),
@@ -377,11 +396,11 @@ mod tests {
             ("sum(", exact, false),
         ];
         for (expression, values, ordered) in cases {
-            let ask = Ask::Instant {
+            let ask = ExpressionRequest::Instant {
                 expression: expression.to_owned(),
                 time_ms: 0,
             };
-            let expected = Rules {
+            let expected = ComparisonRules {
                 values,
                 ordered,
                 to_the_letter: true,
@@ -392,8 +411,8 @@ mod tests {
 
     #[test]
     fn recorded_answer_reads_back_equal() {
-        let recorded = Recorded {
-            ask: Ask::Range {
+        let recorded = RecordedAnswer {
+            ask: ExpressionRequest::Range {
                 expression: "a{b=\"c\"}".to_owned(),
                 start_ms: -5,
                 end_ms: 10_000,
@@ -402,9 +421,9 @@ mod tests {
             answer: json!({"status": "error"}),
         };
         let line = recorded.to_line();
-        let file = Recorded::pack(std::slice::from_ref(&recorded)).unwrap();
-        assert_eq!(Recorded::unpack(&file).unwrap(), [recorded]);
-        let e = Recorded::parse_lines(&format!("{line}\n{{}}")).unwrap_err();
+        let file = RecordedAnswer::pack(std::slice::from_ref(&recorded)).unwrap();
+        assert_eq!(RecordedAnswer::unpack(&file).unwrap(), [recorded]);
+        let e = RecordedAnswer::parse_lines(&format!("{line}\n{{}}")).unwrap_err();
         assert_eq!(e.to_string(), "line 2 is not a recorded answer");
     }
 }

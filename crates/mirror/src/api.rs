@@ -20,7 +20,7 @@ const IDLE_CONNECTIONS_MAX: usize = 256;
 /// A request about a PromQL expression: an instant query, a range query, or a request about its
 /// text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum ExpressionRequest {
     /// Instant query: evaluates the expression at one time, through `/api/v1/query`.
     Instant {
         /// The PromQL expression, as sent to the system.
@@ -42,7 +42,7 @@ pub enum Ask {
     /// Request about the expression itself, for which the system reads no data.
     Text {
         /// Whether to request the syntax tree or the formatted text.
-        form: Form,
+        form: ExpressionForm,
         /// The PromQL expression, as sent to the system.
         expression: String,
     },
@@ -50,33 +50,33 @@ pub enum Ask {
 
 /// The form in which a system returns a parsed expression: as a tree or as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ExpressionForm {
     /// The syntax tree as JSON, which is the answer of `/api/v1/parse_query`.
     Parsed,
     /// The formatted text with line breaks, which is the answer of `/api/v1/format_query`.
     Formatted,
 }
 
-impl Form {
+impl ExpressionForm {
     /// Both forms, in the order in which they are requested.
-    pub const ALL: [Form; 2] = [Form::Parsed, Form::Formatted];
+    pub const ALL: [ExpressionForm; 2] = [ExpressionForm::Parsed, ExpressionForm::Formatted];
 
     /// Returns the path below `/api/v1` of the endpoint that returns this form.
     pub fn endpoint(self) -> &'static str {
         match self {
-            Form::Parsed => "parse_query",
-            Form::Formatted => "format_query",
+            ExpressionForm::Parsed => "parse_query",
+            ExpressionForm::Formatted => "format_query",
         }
     }
 }
 
-impl Ask {
+impl ExpressionRequest {
     /// Returns the PromQL expression, whichever kind of request this is.
     pub fn expression(&self) -> &str {
         match self {
-            Ask::Instant { expression, .. }
-            | Ask::Range { expression, .. }
-            | Ask::Text { expression, .. } => expression,
+            ExpressionRequest::Instant { expression, .. }
+            | ExpressionRequest::Range { expression, .. }
+            | ExpressionRequest::Text { expression, .. } => expression,
         }
     }
 
@@ -84,14 +84,14 @@ impl Ask {
     /// seconds.
     pub fn request(&self) -> (&'static str, Vec<(&'static str, String)>) {
         match self {
-            Ask::Instant {
+            ExpressionRequest::Instant {
                 expression,
                 time_ms,
             } => (
                 "query",
                 vec![("query", expression.clone()), ("time", seconds(*time_ms))],
             ),
-            Ask::Range {
+            ExpressionRequest::Range {
                 expression,
                 start_ms,
                 end_ms,
@@ -105,7 +105,7 @@ impl Ask {
                     ("step", seconds(*step_ms)),
                 ],
             ),
-            Ask::Text { form, expression } => {
+            ExpressionRequest::Text { form, expression } => {
                 (form.endpoint(), vec![("query", expression.clone())])
             }
         }
@@ -121,40 +121,41 @@ impl Ask {
         out
     }
 
-    /// Decodes a request that [`Ask::to_json`] encoded; returns `None` if `value` is malformed.
+    /// Decodes a request that [`ExpressionRequest::to_json`] encoded; returns `None` if `value` is
+    /// malformed.
     pub fn from_json(value: &Value) -> Option<Self> {
         let expression = value["query"].as_str()?.to_owned();
         let ms = |name: &str| milliseconds(value[name].as_str()?);
         match value["endpoint"].as_str()? {
-            "query" => Some(Ask::Instant {
+            "query" => Some(ExpressionRequest::Instant {
                 expression,
                 time_ms: ms("time")?,
             }),
-            "query_range" => Some(Ask::Range {
+            "query_range" => Some(ExpressionRequest::Range {
                 expression,
                 start_ms: ms("start")?,
                 end_ms: ms("end")?,
                 step_ms: ms("step")?,
             }),
             endpoint => {
-                let form = Form::ALL
+                let form = ExpressionForm::ALL
                     .into_iter()
                     .find(|form| form.endpoint() == endpoint)?;
-                Some(Ask::Text { form, expression })
+                Some(ExpressionRequest::Text { form, expression })
             }
         }
     }
 }
 
 /// Prints the expression followed by its times in seconds, for messages about differences.
-impl std::fmt::Display for Ask {
+impl std::fmt::Display for ExpressionRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Ask::Instant {
+            ExpressionRequest::Instant {
                 expression,
                 time_ms,
             } => write!(f, "{expression}  at {}", seconds(*time_ms)),
-            Ask::Range {
+            ExpressionRequest::Range {
                 expression,
                 start_ms,
                 end_ms,
@@ -166,7 +167,9 @@ impl std::fmt::Display for Ask {
                 seconds(*end_ms),
                 seconds(*step_ms)
             ),
-            Ask::Text { form, expression } => write!(f, "{expression}  {}", form.endpoint()),
+            ExpressionRequest::Text { form, expression } => {
+                write!(f, "{expression}  {}", form.endpoint())
+            }
         }
     }
 }
@@ -205,7 +208,7 @@ const QUERY_BYTES_MAX: usize = 6 * 1024;
 /// Limits of a client, and the headers and TLS settings that it uses for each request. The default
 /// has a generous timeout and no limit of the length.
 #[derive(Clone, Debug)]
-pub struct Bounds {
+pub struct SystemClientOptions {
     /// Timeout of a request, including the reading of its whole response.
     pub timeout: Duration,
     /// Maximum length of an uncompressed response body in bytes.
@@ -218,7 +221,7 @@ pub struct Bounds {
     pub tls: TlsConfig,
 }
 
-impl Default for Bounds {
+impl Default for SystemClientOptions {
     fn default() -> Self {
         Self {
             timeout: ANSWER_TIMEOUT,
@@ -232,35 +235,35 @@ impl Default for Bounds {
 
 /// The response to a request, whatever its status. It is read completely before it is returned.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub struct SystemReply {
     /// The HTTP status code of the response.
     pub status: u16,
     /// The `Location` header, which a redirect contains that was not followed.
     pub location: Option<String>,
-    /// The complete body after decompression, limited by [`Bounds::answer_bytes_max`].
+    /// The complete body after decompression, limited by [`SystemClientOptions::answer_bytes_max`].
     pub body: Vec<u8>,
 }
 
 /// A client of one system, which reuses its connections. Requests may be sent from several threads.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct SystemClient {
     agent: ureq::Agent,
     base: String,
     /// Query parameters of the base URL, which are added to every request.
     query: String,
-    bounds: Bounds,
+    bounds: SystemClientOptions,
 }
 
-impl Client {
+impl SystemClient {
     /// Creates a client with default limits for the system at `base`, such as
     /// `http://127.0.0.1:9090`.
     pub fn new(base: &str) -> Self {
-        Self::within(base, Bounds::default())
+        Self::within(base, SystemClientOptions::default())
     }
 
     /// Creates a client with the limits in `bounds`. Query parameters in `base`, as in
     /// `http://host/prefix?nocache=1`, are added to every request.
-    pub fn within(base: &str, bounds: Bounds) -> Self {
+    pub fn within(base: &str, bounds: SystemClientOptions) -> Self {
         let redirects = if bounds.follows_redirects { 10 } else { 0 };
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(bounds.timeout))
@@ -292,8 +295,13 @@ impl Client {
         self.fetch(endpoint, params).map(|reply| reply.body)
     }
 
-    /// Requests an endpoint like [`Client::get`] and returns the status and the redirect as well.
-    pub fn fetch(&self, endpoint: &str, params: &[(&str, String)]) -> Result<Reply, MirrorError> {
+    /// Requests an endpoint like [`SystemClient::get`] and returns the status and the redirect as
+    /// well.
+    pub fn fetch(
+        &self,
+        endpoint: &str,
+        params: &[(&str, String)],
+    ) -> Result<SystemReply, MirrorError> {
         let url = self.url(endpoint);
         let bytes: usize = params.iter().map(|(_, value)| value.len()).sum();
         let answer = match bytes > QUERY_BYTES_MAX && !endpoint.ends_with("/values") {
@@ -323,7 +331,7 @@ impl Client {
         &self,
         url: &str,
         answer: ureq::http::Response<ureq::Body>,
-    ) -> Result<Reply, MirrorError> {
+    ) -> Result<SystemReply, MirrorError> {
         let location = answer.headers().get("location");
         let location = location.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let status = answer.status().as_u16();
@@ -338,7 +346,7 @@ impl Client {
                 what: format!("the answer is too long: limit {max} bytes"),
             });
         }
-        Ok(Reply {
+        Ok(SystemReply {
             status,
             location,
             body,
@@ -358,9 +366,9 @@ impl Client {
     /// Sends a query and returns the JSON response, which may be an API error. A response about the
     /// text of an expression is returned as a string if it is not JSON: Prometheus cannot encode a
     /// syntax tree that contains a NaN.
-    pub fn ask(&self, ask: &Ask) -> Result<Value, MirrorError> {
+    pub fn send_query(&self, ask: &ExpressionRequest) -> Result<Value, MirrorError> {
         let (endpoint, params) = ask.request();
-        if !matches!(ask, Ask::Text { .. }) {
+        if !matches!(ask, ExpressionRequest::Text { .. }) {
             return self.json(endpoint, &params);
         }
         let body = self.get(endpoint, &params)?;

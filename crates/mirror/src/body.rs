@@ -29,7 +29,7 @@ pub fn encode(batch: &Batch) -> Vec<u8> {
     for (number, series) in batch.iter().enumerate() {
         series_bytes.clear();
         push_series(&mut series_bytes, series);
-        for exemplar in batch.exemplars().of_series(number as u64) {
+        for exemplar in batch.exemplars().iter_series(number as u64) {
             push_exemplar(&mut series_bytes, exemplar);
         }
         push_field(&mut message, 0x0a, &series_bytes);

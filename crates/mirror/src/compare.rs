@@ -30,29 +30,29 @@ mod system;
 mod tally;
 mod verdict;
 
-use crate::api::Bounds;
+use crate::api::SystemClientOptions;
 use crate::error::MirrorError;
 use crate::headers::headers_for;
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 use crate::push::now_ms;
 use crate::questions::generate::generate;
-use crate::questions::lookup::StretchLookup;
-use crate::questions::reach::Stretch;
-use crate::questions::{self, Collection, Source, Times};
+use crate::questions::lookup::SystemLookup;
+use crate::questions::reach::CommonTimeRange;
+use crate::questions::{self, QueryCollection, QueryFileContent, VariableTimes};
 use clap::error::ErrorKind;
-use firn_model::rounded::count;
-use folders::Folders;
-use lasting::Lasting;
+use firn_model::rounded::format_count;
+use folders::DifferenceFolders;
+use lasting::PersistentDifferences;
 use options::Options;
-use report::{Gathering, Report, Side};
-use round::Round;
+use report::{CollectionStatistics, ComparisonReport, ReportedSystem};
+use round::ComparisonRound;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use system::{Pair, System};
-use tally::{Outcome, Pass, Tally};
+use system::{ComparedSystem, SystemPair};
+use tally::{ComparisonOutcome, ComparisonPass, ComparisonTally};
 use verdict::IgnoredLabels;
 
 /// Minimum step of a range query in milliseconds; it equals the usual scrape interval.
@@ -76,7 +76,7 @@ pub fn run(
         }
         Err(e) => return Err(e.into()),
     };
-    let options = Options::of(&matches)?;
+    let options = Options::from_matches(&matches)?;
     // Query files and the report directory are named on the command line, so that errors in them
     // are usage errors.
     let named = |e: MirrorError| MirrorError::Usage(e.to_string());
@@ -84,7 +84,7 @@ pub fn run(
     std::fs::create_dir_all(&options.report)
         .map_err(MirrorError::file("create", &options.report))
         .map_err(named)?;
-    Run::new(&options, sources)?.rounds(out)
+    ComparisonRun::new(&options, sources)?.rounds(out)
 }
 
 fn print(out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
@@ -92,50 +92,50 @@ fn print(out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
         .map_err(MirrorError::file("write", Path::new("summary")))
 }
 
-struct Run<'a> {
+struct ComparisonRun<'a> {
     options: &'a Options,
-    sources: Vec<Source>,
-    pair: Arc<Pair>,
+    sources: Vec<QueryFileContent>,
+    pair: Arc<SystemPair>,
     versions: [Option<String>; 2],
     ignored: IgnoredLabels,
-    lasting: Lasting,
-    folders: Folders,
-    tally: Arc<Mutex<Tally>>,
-    progress: Progress,
+    lasting: PersistentDifferences,
+    folders: DifferenceFolders,
+    tally: Arc<Mutex<ComparisonTally>>,
+    progress: ProgressLine,
     began_ms: i64,
 }
 
 /// The queries of a run and the time at which they were last collected. They are used by all rounds
 /// until they are older than [`Options::gather_every`].
-struct Gathered {
-    collection: Collection,
+struct CollectedQueries {
+    collection: QueryCollection,
     at: Instant,
     /// How often queries were collected, and the error of the last attempt if it failed.
-    gathering: Gathering,
+    gathering: CollectionStatistics,
 }
 
-impl<'a> Run<'a> {
+impl<'a> ComparisonRun<'a> {
     /// Checks that both systems respond, and prepares the report directory and the metrics
     /// listener.
-    fn new(options: &'a Options, sources: Vec<Source>) -> Result<Self, MirrorError> {
+    fn new(options: &'a Options, sources: Vec<QueryFileContent>) -> Result<Self, MirrorError> {
         let named = |e: MirrorError| MirrorError::Usage(e.to_string());
         let tls = options.tls.read().map_err(named)?;
         let system = |name, url: &str| {
-            let bounds = Bounds {
+            let bounds = SystemClientOptions {
                 timeout: options.timeout,
                 answer_bytes_max: options.answer_bytes_max,
                 follows_redirects: false,
                 headers: headers_for(name, &options.headers),
                 tls: tls.clone(),
             };
-            System::new(name, url, &bounds, (options.concurrency, options.busy))
+            ComparedSystem::new(name, url, &bounds, (options.concurrency, options.busy))
         };
-        let pair = Arc::new(Pair {
+        let pair = Arc::new(SystemPair {
             baseline: system("baseline", &options.baseline),
             candidate: system("candidate", &options.candidate),
         });
         let versions = [pair.baseline.probe()?, pair.candidate.probe()?];
-        let tally = Arc::new(Mutex::new(Tally::default()));
+        let tally = Arc::new(Mutex::new(ComparisonTally::default()));
         if let Some(address) = &options.listen {
             metrics::listen(address, Arc::clone(&tally), Arc::clone(&pair))?;
         }
@@ -147,10 +147,10 @@ impl<'a> Run<'a> {
             ignored: IgnoredLabels {
                 more: options.ignored_labels.clone(),
             },
-            lasting: Lasting::default(),
-            folders: Folders::open(&options.report, options.keeping),
+            lasting: PersistentDifferences::default(),
+            folders: DifferenceFolders::open(&options.report, options.keeping),
             tally,
-            progress: Progress::questions(),
+            progress: ProgressLine::questions(),
             began_ms: now_ms(),
         })
     }
@@ -160,10 +160,10 @@ impl<'a> Run<'a> {
         let mut held = None;
         loop {
             let stretch = self.stretch();
-            let asked = self.options.asked(stretch);
+            let asked = self.options.queried_range(stretch);
             let step_ms = self.options.step_ms.unwrap_or_else(|| step_ms(asked));
             let gathered = self.gather(held, asked, step_ms)?;
-            let round = Round {
+            let round = ComparisonRound {
                 options: self.options,
                 pair: &self.pair,
                 stretch,
@@ -199,15 +199,15 @@ impl<'a> Run<'a> {
     /// is noted.
     fn gather(
         &self,
-        held: Option<Gathered>,
-        asked: Stretch,
+        held: Option<CollectedQueries>,
+        asked: CommonTimeRange,
         step_ms: i64,
-    ) -> Result<Gathered, MirrorError> {
-        let is_due = |held: &Gathered| held.at.elapsed() >= self.options.gather_every;
-        let gathered = |collection, times| Gathered {
+    ) -> Result<CollectedQueries, MirrorError> {
+        let is_due = |held: &CollectedQueries| held.at.elapsed() >= self.options.gather_every;
+        let gathered = |collection, times| CollectedQueries {
             collection,
             at: Instant::now(),
-            gathering: Gathering {
+            gathering: CollectionStatistics {
                 times,
                 failure: None,
             },
@@ -217,9 +217,9 @@ impl<'a> Run<'a> {
             Some(held) if !is_due(&held) => Ok(held),
             Some(held) => Ok(match self.collect_again(&held.collection, asked, step_ms) {
                 Ok(collection) => gathered(collection, held.gathering.times + 1),
-                Err(failure) => Gathered {
+                Err(failure) => CollectedQueries {
                     at: Instant::now(),
-                    gathering: Gathering {
+                    gathering: CollectionStatistics {
                         failure: Some(failure),
                         ..held.gathering
                     },
@@ -233,10 +233,10 @@ impl<'a> Run<'a> {
     /// not be collected than `held` has.
     fn collect_again(
         &self,
-        held: &Collection,
-        asked: Stretch,
+        held: &QueryCollection,
+        asked: CommonTimeRange,
         step_ms: i64,
-    ) -> Result<Collection, String> {
+    ) -> Result<QueryCollection, String> {
         let collection = self.collect(asked, step_ms).map_err(|e| e.to_string())?;
         match collection.unasked.last() {
             Some(unasked) if collection.unasked.len() > held.unasked.len() => {
@@ -254,7 +254,7 @@ impl<'a> Run<'a> {
             let ready_ms = options.start_ms.saturating_add(needed);
             self.progress
                 .wait("waiting until both systems have enough data");
-            std::thread::sleep(system::until(ready_ms));
+            std::thread::sleep(system::time_until(ready_ms));
         }
     }
 
@@ -263,26 +263,30 @@ impl<'a> Run<'a> {
         let left = self
             .options
             .until_ms
-            .map_or(std::time::Duration::MAX, system::until);
+            .map_or(std::time::Duration::MAX, system::time_until);
         self.options.pause.min(left)
     }
 
-    fn stretch(&self) -> Stretch {
+    fn stretch(&self) -> CommonTimeRange {
         let live_ms = now_ms() - self.options.liveness_ms;
         let end_ms = match (self.options.end_ms, self.options.until_ms) {
             (Some(end_ms), None) => end_ms,
             (Some(end_ms), Some(_)) => end_ms.min(live_ms),
             (None, _) => live_ms,
         };
-        Stretch {
+        CommonTimeRange {
             start_ms: self.options.start_ms,
             end_ms,
         }
     }
 
-    fn collect(&self, stretch: Stretch, step_ms: i64) -> Result<Collection, MirrorError> {
+    fn collect(
+        &self,
+        stretch: CommonTimeRange,
+        step_ms: i64,
+    ) -> Result<QueryCollection, MirrorError> {
         let baseline = &self.pair.baseline;
-        let lookup = StretchLookup {
+        let lookup = SystemLookup {
             fetch: &|endpoint, params| baseline.body(endpoint, &params.to_vec()),
             stretch,
         };
@@ -296,12 +300,12 @@ impl<'a> Run<'a> {
                 })?
             }
         };
-        let times = Times {
+        let times = VariableTimes {
             start_ms: stretch.start_ms,
             end_ms: stretch.end_ms,
             step_ms,
         };
-        let collection = Collection::gather(&self.sources, made, &lookup, &times);
+        let collection = QueryCollection::gather(&self.sources, made, &lookup, &times);
         let is_empty = collection.questions.is_empty() && collection.unasked.is_empty();
         match is_empty && self.options.needs_questions() {
             true => Err(MirrorError::Usage(
@@ -313,17 +317,17 @@ impl<'a> Run<'a> {
 
     fn report<'t>(
         &'t self,
-        stretch: Stretch,
+        stretch: CommonTimeRange,
         step_ms: i64,
-        gathered: &'t Gathered,
-        tally: &'t Tally,
-    ) -> Report<'t> {
-        let side = |system: &System, version: &Option<String>| Side {
+        gathered: &'t CollectedQueries,
+        tally: &'t ComparisonTally,
+    ) -> ComparisonReport<'t> {
+        let side = |system: &ComparedSystem, version: &Option<String>| ReportedSystem {
             url: system.shown.clone(),
             version: version.clone(),
             latencies: system.latencies(),
         };
-        Report {
+        ComparisonReport {
             baseline: side(&self.pair.baseline, &self.versions[0]),
             candidate: side(&self.pair.candidate, &self.versions[1]),
             began_ms: self.began_ms,
@@ -341,17 +345,18 @@ impl<'a> Run<'a> {
 
 /// Returns the step in milliseconds for queries over `stretch`: whole seconds, at least
 /// [`STEP_MS`], with about [`STEPS`] points for the whole range.
-fn step_ms(stretch: Stretch) -> i64 {
+fn step_ms(stretch: CommonTimeRange) -> i64 {
     let length_ms = (stretch.end_ms - stretch.start_ms).max(0);
     let seconds = (length_ms.unsigned_abs() / STEPS).div_ceil(1000) as i64;
     (seconds * 1000).max(STEP_MS)
 }
 
-fn summary(report: &Report<'_>, dir: &Path) -> String {
+fn summary(report: &ComparisonReport<'_>, dir: &Path) -> String {
     let mut out = String::new();
-    for pass in Pass::ALL {
+    for pass in ComparisonPass::ALL {
         let counts = report.tally.counts(pass);
-        let counts = Outcome::ALL.map(|o| format!("{} {}", count(counts.of(o)), o.as_str()));
+        let counts = ComparisonOutcome::ALL
+            .map(|o| format!("{} {}", format_count(counts.count_of(o)), o.as_str()));
         out += &format!("{:<13}{}\n", pass.as_str(), counts.join(", "));
     }
     out += &format!("match rate   {} %\n", report.match_rate());

@@ -62,7 +62,7 @@ pub enum MirrorError {
     /// A load was stopped by a rejected or lost request.
     #[error(
         "{first}\n  stopped after {}; --keep-going sends the rest",
-        rounded::counted(*requests, "request", "requests")
+        rounded::format_count_with_noun(*requests, "request", "requests")
     )]
     Broken {
         /// Number of requests that were sent until then, including the failed one.

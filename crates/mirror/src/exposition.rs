@@ -11,16 +11,16 @@
 //! with its own timestamp. Floats are encoded as counters, because only counters and histograms
 //! have start timestamps. The format has no field for custom bucket bounds.
 
-use crate::answers::data::{Data, Sample};
+use crate::answers::data::{AnswerTestData, AnswerTestSample};
 use crate::protobuf::{push_float, push_floats, push_message, push_number, push_spans};
 use crate::protobuf::{push_uvarint, zigzag};
-use firn_model::histogram::{Counts, Histogram, ResetHint};
+use firn_model::histogram::{Histogram, HistogramCounts, ResetHint};
 use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
-use firn_promql::value::PointValue;
+use firn_promql::value::QueryPointValue;
 
 /// Encodes all samples of `data` as the body of a scrape response, with explicit timestamps.
-pub fn encode(data: &Data) -> Vec<u8> {
+pub fn encode(data: &AnswerTestData) -> Vec<u8> {
     let mut body = Vec::new();
     for (labels, samples) in &data.series {
         for run in samples.chunk_by(|a, b| kind(a) == kind(b)) {
@@ -34,15 +34,15 @@ pub fn encode(data: &Data) -> Vec<u8> {
 
 /// Returns the number of the metric type in `io.prometheus.client.MetricType`: counter, histogram
 /// or gauge histogram.
-fn kind(sample: &Sample) -> u64 {
+fn kind(sample: &AnswerTestSample) -> u64 {
     match &sample.value {
-        PointValue::Float(_) => 0,
-        PointValue::Histogram(h) if h.reset_hint == ResetHint::Gauge => 5,
-        PointValue::Histogram(_) => 4,
+        QueryPointValue::Float(_) => 0,
+        QueryPointValue::Histogram(h) if h.reset_hint == ResetHint::Gauge => 5,
+        QueryPointValue::Histogram(_) => 4,
     }
 }
 
-fn family(labels: &Labels, run: &[Sample]) -> Vec<u8> {
+fn family(labels: &Labels, run: &[AnswerTestSample]) -> Vec<u8> {
     let mut out = Vec::new();
     push_message(&mut out, 1, labels.get(METRIC_NAME));
     push_number(&mut out, 3, run.first().map_or(0, kind));
@@ -56,13 +56,13 @@ fn family(labels: &Labels, run: &[Sample]) -> Vec<u8> {
     for sample in run {
         let mut metric = pairs.clone();
         match &sample.value {
-            PointValue::Float(value) => {
+            QueryPointValue::Float(value) => {
                 let mut counter = Vec::new();
                 push_float(&mut counter, 1, *value);
                 push_start(&mut counter, 3, sample.start_time);
                 push_message(&mut metric, 3, &counter);
             }
-            PointValue::Histogram(value) => {
+            QueryPointValue::Histogram(value) => {
                 let mut histogram = histogram(value);
                 push_start(&mut histogram, 15, sample.start_time);
                 push_message(&mut metric, 7, &histogram);
@@ -93,7 +93,7 @@ fn histogram(histogram: &Histogram) -> Vec<u8> {
     push_float(&mut out, 6, histogram.zero_threshold);
     push_spans(&mut out, 9, &histogram.negative_spans);
     push_spans(&mut out, 12, &histogram.positive_spans);
-    if let Counts::Float {
+    if let HistogramCounts::Float {
         count,
         zero_count,
         positive,

@@ -6,8 +6,8 @@
 //! round = each pod is scraped once, in the order of the pods' offsets within the interval
 //! ```
 //!
-//! With [`More`], pods export additional series of workers, and native histograms beside the
-//! classic ones.
+//! With [`ExtraPodSeries`], pods export additional series of workers, and native histograms beside
+//! the classic ones.
 //!
 //! Each series has eleven labels, about 280 bytes in the encoding of remote write. Eight pods form
 //! a deployment, deployments belong to namespaces, and namespaces to three clusters.
@@ -21,15 +21,15 @@ mod native;
 pub(crate) mod random;
 mod traffic;
 
-use catalog::{FAMILIES, Model, NODE_ADDRESS};
+use catalog::{FAMILIES, NODE_ADDRESS, SeriesModel};
 use firn_model::histogram::Histogram;
 use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
 use firn_model::sample::{TimestampMs, stale_nan};
-use random::{Random, mix};
+use random::{FleetRandom, mix_parts};
 use std::borrow::Cow;
 use traffic::{BOUNDS, CODES, HANDLERS};
 
-/// Number of series that each pod exports without [`More`].
+/// Number of series that each pod exports without [`ExtraPodSeries`].
 pub const SERIES_PER_POD: usize = 376;
 
 const PODS_PER_DEPLOYMENT: u64 = 8;
@@ -47,7 +47,7 @@ const LATE_MS_MAX: u64 = 15;
 
 /// Rate at which pods are replaced by new ones, whose series replace those of the old ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Churn {
+pub struct PodChurn {
     /// Share of the pods that is replaced in each period, from 0 to 1.
     pub fraction: f64,
     /// Length of the period in milliseconds of data time.
@@ -67,13 +67,13 @@ pub struct FleetOptions {
     /// Time between two scrapes of a pod in milliseconds.
     pub interval_ms: i64,
     /// Replacement of pods, if there is any; `None` keeps all pods for ever.
-    pub churn: Option<Churn>,
+    pub churn: Option<PodChurn>,
 }
 
 /// A scraped sample, borrowed from the fleet during [`Fleet::scrape_round`]. It is either a float
 /// or a native histogram, depending on the series.
 #[derive(Clone, Copy, Debug)]
-pub struct Observation<'a> {
+pub struct FleetSample<'a> {
     /// Number of the series; series are numbered in the order of their creation.
     pub series: u64,
     /// Complete label set of the series, including the metric name.
@@ -89,7 +89,7 @@ pub struct Observation<'a> {
 
 /// Series that a pod exports in addition to its [`SERIES_PER_POD`] series; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct More {
+pub struct ExtraPodSeries {
     /// Number of worker series per pod; each worker has three.
     pub worker_series: usize,
     /// Whether the durations of each handler are also exported as one native histogram series.
@@ -101,10 +101,10 @@ pub struct More {
 #[derive(Debug)]
 pub struct Fleet {
     options: FleetOptions,
-    templates: Vec<Template>,
+    templates: Vec<PodSeriesTemplate>,
     /// Templates of the native histograms, whose series follow the other series of a pod.
-    natives: Vec<Template>,
-    pods: Vec<Pod>,
+    natives: Vec<PodSeriesTemplate>,
+    pods: Vec<FleetPod>,
     /// Indices of the pods, sorted by scrape offset within the interval.
     order: Vec<usize>,
     round: u64,
@@ -115,14 +115,14 @@ pub struct Fleet {
 
 /// A series of a pod without the labels of the pod's target, from which each pod creates its own.
 #[derive(Debug)]
-struct Template {
+struct PodSeriesTemplate {
     name: String,
     own: Vec<(&'static str, Cow<'static, str>)>,
-    model: Model,
+    model: SeriesModel,
 }
 
 #[derive(Debug)]
-struct Pod {
+struct FleetPod {
     number: u64,
     generation: u64,
     first_series: u64,
@@ -139,12 +139,12 @@ struct Pod {
 impl Fleet {
     /// Creates a fleet before its first round, whose pods export only the usual series.
     pub fn new(options: FleetOptions) -> Self {
-        Self::with(options, More::default())
+        Self::with_extra_series(options, ExtraPodSeries::default())
     }
 
     /// Creates a fleet like [`Fleet::new`], whose pods export additional series of workers or
     /// native histograms.
-    pub fn with(options: FleetOptions, more: More) -> Self {
+    pub fn with_extra_series(options: FleetOptions, more: ExtraPodSeries) -> Self {
         let mut templates = templates();
         templates.extend((0..more.worker_series).map(worker_template));
         let mut fleet = Self {
@@ -183,7 +183,7 @@ impl Fleet {
         (index as f64) >= begun
     }
 
-    /// Returns the number of series of each pod, including those of [`More`].
+    /// Returns the number of series of each pod, including those of [`ExtraPodSeries`].
     pub fn series_per_pod(&self) -> usize {
         self.templates.len() + self.natives.len()
     }
@@ -207,7 +207,7 @@ impl Fleet {
     /// time. Stops at the first error of `sink`.
     pub fn scrape_round<E>(
         &mut self,
-        sink: &mut impl FnMut(Observation<'_>) -> Result<(), E>,
+        sink: &mut impl FnMut(FleetSample<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let replaced_before = self.period(self.round.saturating_sub(1));
         let period = self.period(self.round);
@@ -237,12 +237,14 @@ impl Fleet {
     }
 
     fn is_replaced(&self, pod: u64, period: i64) -> bool {
-        let chance = Random::new(mix(&[self.options.seed, 3, pod, period as u64])).unit();
+        let chance =
+            FleetRandom::new(mix_parts(&[self.options.seed, 3, pod, period as u64])).unit();
         self.options.churn.is_some_and(|c| chance < c.fraction)
     }
 
-    fn scrape_time(&self, pod: &Pod) -> TimestampMs {
-        let mut random = Random::new(mix(&[self.options.seed, 2, pod.number, self.round]));
+    fn scrape_time(&self, pod: &FleetPod) -> TimestampMs {
+        let mut random =
+            FleetRandom::new(mix_parts(&[self.options.seed, 2, pod.number, self.round]));
         let late = if random.below(100) < LATE_PERCENT {
             1 + random.below(LATE_MS_MAX) as i64
         } else {
@@ -254,9 +256,9 @@ impl Fleet {
         self.options.start_ms + round_ms + pod.offset_ms + late.min(self.options.interval_ms / 2)
     }
 
-    fn create_pod(&mut self, number: u64, generation: u64) -> Pod {
+    fn create_pod(&mut self, number: u64, generation: u64) -> FleetPod {
         let interval_ms = self.options.interval_ms;
-        let mut random = Random::new(mix(&[self.options.seed, 1, number, generation]));
+        let mut random = FleetRandom::new(mix_parts(&[self.options.seed, 1, number, generation]));
         let round_ms = self.round as i64 * interval_ms;
         let uptime_ms = if generation == 0 {
             random.below(3_000_000_000) as i64
@@ -267,13 +269,14 @@ impl Fleet {
         let first_series = self.created;
         self.created += self.series_per_pod() as u64;
         let all = self.templates.iter().chain(&self.natives);
-        let mut pod = Pod {
+        let mut pod = FleetPod {
             number,
             generation,
             first_series,
             created_ms: self.options.start_ms + round_ms - uptime_ms,
             // The offset depends only on the target, so that a replaced pod is not scraped early.
-            offset_ms: (mix(&[self.options.seed, 4, number]) % interval_ms.max(1) as u64) as i64
+            offset_ms: (mix_parts(&[self.options.seed, 4, number]) % interval_ms.max(1) as u64)
+                as i64
                 / 2,
             popularity: POPULARITIES[random.below(POPULARITIES.len() as u64) as usize],
             decimal_cpu: random.below(2) == 0,
@@ -292,14 +295,14 @@ impl Fleet {
             &self.templates,
             time_ms,
             seconds,
-            &mut Random::new(mix(&parts)),
+            &mut FleetRandom::new(mix_parts(&parts)),
         );
     }
 }
 
-impl Pod {
+impl FleetPod {
     /// Sets counters to their values after `uptime` seconds, and gauges to their initial levels.
-    fn start(&mut self, templates: &[Template], uptime: f64, random: &mut Random) {
+    fn start(&mut self, templates: &[PodSeriesTemplate], uptime: f64, random: &mut FleetRandom) {
         traffic::advance(
             &mut self.values[..traffic::SERIES],
             self.popularity,
@@ -308,50 +311,50 @@ impl Pod {
         );
         for (value, template) in self.values.iter_mut().zip(templates).skip(traffic::SERIES) {
             *value = match template.model {
-                Model::Constant(v) => v,
-                Model::Walk { around, grain } => {
+                SeriesModel::Constant(v) => v,
+                SeriesModel::Walk { around, grain } => {
                     (around * (0.6 + 0.8 * random.unit()) / grain).round() * grain
                 }
-                Model::Noise(around) => around,
-                Model::Cpu(share) => share * uptime,
-                Model::Traffic(rate) => (rate * self.popularity * uptime).floor(),
-                Model::Rare(chance) => (chance * uptime / 15.0).floor(),
-                Model::NoiseSum(around) => around * uptime,
-                Model::Now | Model::Created => self.created_ms as f64 / 1000.0,
+                SeriesModel::Noise(around) => around,
+                SeriesModel::Cpu(share) => share * uptime,
+                SeriesModel::Traffic(rate) => (rate * self.popularity * uptime).floor(),
+                SeriesModel::Rare(chance) => (chance * uptime / 15.0).floor(),
+                SeriesModel::NoiseSum(around) => around * uptime,
+                SeriesModel::Now | SeriesModel::Created => self.created_ms as f64 / 1000.0,
             };
         }
     }
 
     fn advance(
         &mut self,
-        templates: &[Template],
+        templates: &[PodSeriesTemplate],
         time_ms: TimestampMs,
         seconds: f64,
-        random: &mut Random,
+        random: &mut FleetRandom,
     ) {
         let http = &mut self.values[..traffic::SERIES];
         traffic::advance(http, self.popularity, seconds, random);
         for (value, template) in self.values.iter_mut().zip(templates).skip(traffic::SERIES) {
             match template.model {
-                Model::Constant(_) | Model::Created => {}
-                Model::Cpu(share) => {
+                SeriesModel::Constant(_) | SeriesModel::Created => {}
+                SeriesModel::Cpu(share) => {
                     let used = share * self.popularity * seconds * (0.5 + random.unit());
                     *value += used;
                     if self.decimal_cpu {
                         *value = (*value * 100.0).round() / 100.0;
                     }
                 }
-                Model::Traffic(rate) => {
+                SeriesModel::Traffic(rate) => {
                     *value += random.count(rate * self.popularity * seconds) as f64;
                 }
-                Model::Rare(chance) => *value += f64::from(random.unit() < chance),
-                Model::Walk { around, grain } => {
-                    let step = (around - *value) * 0.02 + around * 0.01 * random.bell();
+                SeriesModel::Rare(chance) => *value += f64::from(random.unit() < chance),
+                SeriesModel::Walk { around, grain } => {
+                    let step = (around - *value) * 0.02 + around * 0.01 * random.next_normal();
                     *value = (((*value + step) / grain).round() * grain).max(0.0);
                 }
-                Model::Noise(around) => *value = around * (0.8 + 0.4 * random.unit()),
-                Model::NoiseSum(around) => *value += around * random.unit(),
-                Model::Now => *value = time_ms as f64 / 1000.0,
+                SeriesModel::Noise(around) => *value = around * (0.8 + 0.4 * random.unit()),
+                SeriesModel::NoiseSum(around) => *value += around * random.unit(),
+                SeriesModel::Now => *value = time_ms as f64 / 1000.0,
             }
         }
     }
@@ -359,10 +362,10 @@ impl Pod {
     fn expose<E>(
         &self,
         time_ms: TimestampMs,
-        sink: &mut impl FnMut(Observation<'_>) -> Result<(), E>,
+        sink: &mut impl FnMut(FleetSample<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         for (i, (labels, value)) in self.labels.iter().zip(&self.values).enumerate() {
-            sink(Observation {
+            sink(FleetSample {
                 series: self.first_series + i as u64,
                 labels: labels.as_ref(),
                 time_ms,
@@ -373,8 +376,8 @@ impl Pod {
         let natives = self.labels.iter().enumerate().skip(self.values.len());
         for (handler, (i, labels)) in natives.enumerate() {
             let classic = traffic::histogram_of(&self.values, handler);
-            let histogram = native::of(classic);
-            sink(Observation {
+            let histogram = native::from_classic(classic);
+            sink(FleetSample {
                 series: self.first_series + i as u64,
                 labels: labels.as_ref(),
                 time_ms,
@@ -388,10 +391,10 @@ impl Pod {
     fn end<E>(
         &self,
         time_ms: TimestampMs,
-        sink: &mut impl FnMut(Observation<'_>) -> Result<(), E>,
+        sink: &mut impl FnMut(FleetSample<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         for (i, labels) in self.labels.iter().enumerate() {
-            sink(Observation {
+            sink(FleetSample {
                 series: self.first_series + i as u64,
                 labels: labels.as_ref(),
                 time_ms,
@@ -404,26 +407,26 @@ impl Pod {
 }
 
 /// Target labels of a pod, sorted by name, and the labels that fill a series up to eleven.
-struct Target {
+struct PodTarget {
     labels: Vec<(&'static str, String)>,
     fill: [(&'static str, String); 2],
     node_address: String,
 }
 
-fn target_labels(number: u64, random: &mut Random) -> Target {
+fn target_labels(number: u64, random: &mut FleetRandom) -> PodTarget {
     let deployment = number / PODS_PER_DEPLOYMENT;
     let namespace = deployment / DEPLOYMENTS_PER_NAMESPACE;
     let service = SERVICES[(deployment % SERVICES.len() as u64) as usize];
     let cluster = CLUSTERS[(namespace % CLUSTERS.len() as u64) as usize];
-    let word = |random: &mut Random, letters: usize| -> String {
+    let word = |random: &mut FleetRandom, letters: usize| -> String {
         let letter = |_| LETTERS[random.below(LETTERS.len() as u64) as usize] as char;
         (0..letters).map(letter).collect()
     };
-    let replica_set = word(&mut Random::new(mix(&[6, deployment])), 9);
+    let replica_set = word(&mut FleetRandom::new(mix_parts(&[6, deployment])), 9);
     let name = format!("{service}-{deployment}");
     let (a, b, c) = (random.below(256), random.below(256), 1 + random.below(254));
     let node = random.below(number / 30 + 4);
-    Target {
+    PodTarget {
         labels: vec![
             ("cluster", cluster.to_owned()),
             ("container", service.to_owned()),
@@ -442,8 +445,8 @@ fn target_labels(number: u64, random: &mut Random) -> Target {
     }
 }
 
-impl Template {
-    fn labels(&self, target: &Target) -> Labels {
+impl PodSeriesTemplate {
+    fn labels(&self, target: &PodTarget) -> Labels {
         let own = self.own.iter().map(|(name, value)| {
             let value: &str = match value.as_ref() {
                 NODE_ADDRESS => &target.node_address,
@@ -470,19 +473,19 @@ fn borrowed(own: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, Cow<'s
 }
 
 /// Returns the template of the `number`-th worker series of a pod; each worker has three.
-fn worker_template(number: usize) -> Template {
+fn worker_template(number: usize) -> PodSeriesTemplate {
     let (name, model) = match number % 3 {
-        0 => ("worker_tasks_total", Model::Traffic(2.5)),
-        1 => ("worker_busy_seconds_total", Model::Cpu(0.05)),
+        0 => ("worker_tasks_total", SeriesModel::Traffic(2.5)),
+        1 => ("worker_busy_seconds_total", SeriesModel::Cpu(0.05)),
         _ => (
             "worker_backlog",
-            Model::Walk {
+            SeriesModel::Walk {
                 around: 40.0,
                 grain: 1.0,
             },
         ),
     };
-    Template {
+    PodSeriesTemplate {
         name: name.to_owned(),
         own: vec![("worker", format!("w{}", number / 3).into())],
         model,
@@ -490,23 +493,23 @@ fn worker_template(number: usize) -> Template {
 }
 
 /// Returns the template of the native duration histogram of a handler.
-fn native_template(route: &'static str) -> Template {
-    Template {
+fn native_template(route: &'static str) -> PodSeriesTemplate {
+    PodSeriesTemplate {
         name: DURATIONS.to_owned(),
         own: borrowed(vec![("handler", route)]),
         // Unused: the value is derived from the classic histogram.
-        model: Model::Constant(0.0),
+        model: SeriesModel::Constant(0.0),
     }
 }
 
-fn templates() -> Vec<Template> {
+fn templates() -> Vec<PodSeriesTemplate> {
     let mut out = Vec::with_capacity(SERIES_PER_POD);
     let mut http = |name: String, own: Vec<(&'static str, &'static str)>| {
-        out.push(Template {
+        out.push(PodSeriesTemplate {
             name,
             own: borrowed(own),
             // Unused: `traffic` advances these series.
-            model: Model::Constant(0.0),
+            model: SeriesModel::Constant(0.0),
         });
     };
     for handler in &HANDLERS {
@@ -529,7 +532,7 @@ fn templates() -> Vec<Template> {
     }
     for family in FAMILIES {
         for own in catalog::combinations(family) {
-            out.push(Template {
+            out.push(PodSeriesTemplate {
                 name: family.name.to_owned(),
                 own: borrowed(own),
                 model: family.model,

@@ -9,16 +9,16 @@ use ureq::http::{HeaderName, HeaderValue};
 
 /// A header from the command line that is added to the requests of one system or of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct CommandLineHeader {
     /// The system that receives the header; `None` for both.
     pub system: Option<&'static str>,
-    /// Header name, already validated by [`Header::parse`].
+    /// Header name, already validated by [`CommandLineHeader::parse`].
     pub name: String,
     /// Header value, which may be a secret and is never shown.
     pub value: String,
 }
 
-impl Header {
+impl CommandLineHeader {
     /// Parses and validates a header. `systems` are the names that may precede it. Errors never
     /// contain the value.
     pub fn parse(text: &str, systems: [&'static str; 2]) -> Result<Self, MirrorError> {
@@ -50,8 +50,8 @@ impl Header {
 
 /// Returns names and values of the headers that requests to `system` carry, in the order of the
 /// command line.
-pub fn headers_for(system: &str, headers: &[Header]) -> Vec<(String, String)> {
-    let is_for_it = |header: &&Header| header.system.is_none_or(|name| name == system);
+pub fn headers_for(system: &str, headers: &[CommandLineHeader]) -> Vec<(String, String)> {
+    let is_for_it = |header: &&CommandLineHeader| header.system.is_none_or(|name| name == system);
     let headers = headers.iter().filter(is_for_it);
     headers
         .map(|header| (header.name.clone(), header.value.clone()))
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn header_goes_to_the_system_that_it_names() {
-        let read = |text| Header::parse(text, ["left", "right"]);
+        let read = |text| CommandLineHeader::parse(text, ["left", "right"]);
         let check = |text, left: &[(&str, &str)], right: &[(&str, &str)]| {
             let header = [read(text).unwrap()];
             for (system, expected) in [("left", left), ("right", right)] {

@@ -2,13 +2,17 @@
 //! each.
 //!
 //! These must always be equal: the status, the result type, annotations as sets, label sets and
-//! timestamps. Values are compared according to [`Values`], and [`Rules`] can demand more.
+//! timestamps. Values are compared according to [`ValueComparison`], and [`ComparisonRules`] can
+//! demand more.
 
 pub mod answer;
 mod pairing;
 pub mod tolerance;
 
-use answer::{Answer, Data, LabelSet, Point, PointValue, Series, Success, series_text};
+use answer::{
+    AnswerData, AnswerPoint, AnswerPointValue, AnswerSeries, ApiAnswer, LabelSet, SuccessfulAnswer,
+    series_text,
+};
 use firn_model::quote::quote;
 use serde_json::Value;
 use std::cmp::Ordering;
@@ -17,7 +21,7 @@ use tolerance::Tolerance;
 
 /// A class of differences between two answers. Classes are ordered by severity, most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum DifferenceClass {
     /// A value differs, or its type, or the type of the result.
     Value,
     /// A point of a series that both answers contain is missing in the second answer.
@@ -40,27 +44,27 @@ pub enum Class {
     Timeout,
 }
 
-impl Class {
+impl DifferenceClass {
     /// Returns the name of the class in reports, metrics and `difference.json`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Class::Value => "value",
-            Class::MissingPoint => "missing_point",
-            Class::ExtraPoint => "extra_point",
-            Class::MissingSeries => "missing_series",
-            Class::ExtraSeries => "extra_series",
-            Class::Labels => "labels",
-            Class::Order => "order",
-            Class::Warnings => "warnings",
-            Class::Error => "error",
-            Class::Timeout => "timeout",
+            DifferenceClass::Value => "value",
+            DifferenceClass::MissingPoint => "missing_point",
+            DifferenceClass::ExtraPoint => "extra_point",
+            DifferenceClass::MissingSeries => "missing_series",
+            DifferenceClass::ExtraSeries => "extra_series",
+            DifferenceClass::Labels => "labels",
+            DifferenceClass::Order => "order",
+            DifferenceClass::Warnings => "warnings",
+            DifferenceClass::Error => "error",
+            DifferenceClass::Timeout => "timeout",
         }
     }
 }
 
 /// How two values are compared: bit for bit, or with a tolerance.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Values {
+pub enum ValueComparison {
     /// The texts must be equal, which implies the same bits and the same formatting.
     Texts,
     /// The numbers must be equal within this tolerance.
@@ -69,9 +73,9 @@ pub enum Values {
 
 /// The strictness of a comparison: which parts of two answers must be equal, and how closely.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rules {
+pub struct ComparisonRules {
     /// How two values at the same time are compared.
-    pub values: Values,
+    pub values: ValueComparison,
     /// Whether the order of the elements of an instant vector matters. The order of elements with
     /// equal values is undefined and never matters.
     pub ordered: bool,
@@ -83,9 +87,9 @@ pub struct Rules {
 /// A place at which two answers differ, with the values of both. Only the first place of each class
 /// is kept.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spot {
+pub struct DifferenceSpot {
     /// Class of the difference, which determines its severity.
-    pub class: Class,
+    pub class: DifferenceClass,
     /// Description of the differing part, such as `missing point`.
     pub what: String,
     /// Labels of the series, if the difference concerns one.
@@ -98,7 +102,7 @@ pub struct Spot {
     pub candidate: Value,
 }
 
-impl std::fmt::Display for Spot {
+impl std::fmt::Display for DifferenceSpot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let shown = |value: &Value| match value {
             Value::String(text) => text.clone(),
@@ -118,69 +122,77 @@ impl std::fmt::Display for Spot {
 
 /// The differences between two answers: for each class the first place and the number of places.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Differences {
-    found: BTreeMap<Class, (Spot, u64)>,
+pub struct AnswerDifferences {
+    found: BTreeMap<DifferenceClass, (DifferenceSpot, u64)>,
 }
 
-impl Differences {
+impl AnswerDifferences {
     /// Returns whether there are no differences, so that the answers match.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
     /// Returns the classes that occur, most severe first, each once.
-    pub fn classes(&self) -> Vec<Class> {
+    pub fn classes(&self) -> Vec<DifferenceClass> {
         self.found.keys().copied().collect()
     }
 
     /// Returns the first place of the most severe class; `None` if there are no differences.
-    pub fn first(&self) -> Option<&Spot> {
+    pub fn first(&self) -> Option<&DifferenceSpot> {
         self.found.values().next().map(|(spot, _)| spot)
     }
 
     /// Returns the number of places of each class, most severe first.
-    pub fn counts(&self) -> impl Iterator<Item = (Class, u64)> {
+    pub fn counts(&self) -> impl Iterator<Item = (DifferenceClass, u64)> {
         self.found
             .iter()
             .map(|(class, (_, count))| (*class, *count))
     }
 
     /// Creates a set with one difference, for answers that are not compared by [`differences`].
-    pub fn of(spot: Spot) -> Self {
+    pub fn from_difference(spot: DifferenceSpot) -> Self {
         let mut found = Self::default();
-        found.note(spot.class, || spot);
+        found.add_difference(spot.class, || spot);
         found
     }
 
     /// Counts a difference. `spot` is called only for the first one of its class.
-    pub fn note(&mut self, class: Class, spot: impl FnOnce() -> Spot) {
+    pub fn add_difference(
+        &mut self,
+        class: DifferenceClass,
+        spot: impl FnOnce() -> DifferenceSpot,
+    ) {
         self.found.entry(class).or_insert_with(|| (spot(), 0)).1 += 1;
     }
 }
 
 /// Returns the differences of the second answer from the first one according to `rules`.
-pub fn differences(baseline: &Answer<'_>, candidate: &Answer<'_>, rules: Rules) -> Differences {
-    let mut judge = Judge {
+pub fn differences(
+    baseline: &ApiAnswer<'_>,
+    candidate: &ApiAnswer<'_>,
+    rules: ComparisonRules,
+) -> AnswerDifferences {
+    let mut judge = AnswerComparer {
         rules,
-        found: Differences::default(),
+        found: AnswerDifferences::default(),
     };
     match (baseline, candidate) {
-        (Answer::Success(b), Answer::Success(c)) => judge.successes(b, c),
+        (ApiAnswer::Success(b), ApiAnswer::Success(c)) => judge.successes(b, c),
         _ => judge.failures(baseline, candidate),
     }
     judge.found
 }
 
-struct Judge {
-    rules: Rules,
-    found: Differences,
+struct AnswerComparer {
+    rules: ComparisonRules,
+    found: AnswerDifferences,
 }
 
-impl Judge {
-    fn failures(&mut self, baseline: &Answer<'_>, candidate: &Answer<'_>) {
-        let parts = |answer: &Answer<'_>| match answer {
-            Answer::Success(_) => ("success".to_owned(), String::new()),
-            Answer::Failure { kind, text } => (format!("error {kind}"), text.clone()),
+impl AnswerComparer {
+    fn failures(&mut self, baseline: &ApiAnswer<'_>, candidate: &ApiAnswer<'_>) {
+        let parts = |answer: &ApiAnswer<'_>| match answer {
+            ApiAnswer::Success(_) => ("success".to_owned(), String::new()),
+            ApiAnswer::Failure { kind, text } => (format!("error {kind}"), text.clone()),
         };
         let (b, c) = (parts(baseline), parts(candidate));
         if b.0 != c.0 || self.rules.to_the_letter && b.1 != c.1 {
@@ -188,13 +200,13 @@ impl Judge {
                 true => kind.into(),
                 false => format!("{kind}: {text}").into(),
             };
-            self.part(Class::Error, "status", shown(b), shown(c));
+            self.part(DifferenceClass::Error, "status", shown(b), shown(c));
         }
     }
 
     /// Records a difference that does not concern a single series, such as the status.
-    fn part(&mut self, class: Class, what: &str, baseline: Value, candidate: Value) {
-        self.found.note(class, || Spot {
+    fn part(&mut self, class: DifferenceClass, what: &str, baseline: Value, candidate: Value) {
+        self.found.add_difference(class, || DifferenceSpot {
             class,
             what: what.to_owned(),
             labels: None,
@@ -204,72 +216,83 @@ impl Judge {
         });
     }
 
-    fn successes(&mut self, baseline: &Success<'_>, candidate: &Success<'_>) {
+    fn successes(&mut self, baseline: &SuccessfulAnswer<'_>, candidate: &SuccessfulAnswer<'_>) {
         for (what, b, c) in [
             ("warnings", &baseline.warnings, &candidate.warnings),
             ("infos", &baseline.infos, &candidate.infos),
         ] {
             if !same_annotations(b, c) {
-                self.part(Class::Warnings, what, b.clone().into(), c.clone().into());
+                self.part(
+                    DifferenceClass::Warnings,
+                    what,
+                    b.clone().into(),
+                    c.clone().into(),
+                );
             }
         }
         if baseline.kind != candidate.kind {
             let (b, c) = (baseline.kind.clone(), candidate.kind.clone());
-            return self.part(Class::Value, "resultType", b.into(), c.into());
+            return self.part(DifferenceClass::Value, "resultType", b.into(), c.into());
         }
         match (&baseline.data, &candidate.data) {
-            (Data::Series(b), Data::Series(c)) => {
+            (AnswerData::Series(b), AnswerData::Series(c)) => {
                 self.series(b, c);
                 if self.rules.ordered && baseline.kind == "vector" {
-                    self.vector_order(b, c);
+                    self.compare_vector_order(b, c);
                 }
                 if self.rules.to_the_letter && baseline.kind == "matrix" {
                     self.matrix_order(b, c);
                 }
             }
-            (Data::Scalar(b), Data::Scalar(c)) => self.point("scalar", None, b, c),
-            (Data::Other(b), Data::Other(c)) if b != c => {
-                self.part(Class::Value, "data", b.clone(), c.clone());
+            (AnswerData::Scalar(b), AnswerData::Scalar(c)) => self.point("scalar", None, b, c),
+            (AnswerData::Other(b), AnswerData::Other(c)) if b != c => {
+                self.part(DifferenceClass::Value, "data", b.clone(), c.clone());
             }
             _ => {}
         }
     }
 
-    fn series(&mut self, baseline: &[Series<'_>], candidate: &[Series<'_>]) {
+    fn series(&mut self, baseline: &[AnswerSeries<'_>], candidate: &[AnswerSeries<'_>]) {
         let paired = pairing::pair(baseline, candidate);
         for (b, c) in &paired.equal {
             self.points(b, c);
         }
-        let accepts = |b: &PointValue<'_>, c: &PointValue<'_>| self.accepts(b, c);
+        let accepts = |b: &AnswerPointValue<'_>, c: &AnswerPointValue<'_>| self.accepts(b, c);
         let paired = paired.find_relabelled(&accepts);
         for (b, c) in &paired.relabelled {
-            self.found.note(Class::Labels, || Spot {
-                class: Class::Labels,
-                what: "labels".to_owned(),
-                labels: Some(b.labels.clone()),
-                time_ms: b.points.first().map(|point| point.time_ms),
-                baseline: lone_labels(&b.labels, &c.labels).into(),
-                candidate: lone_labels(&c.labels, &b.labels).into(),
-            });
+            self.found
+                .add_difference(DifferenceClass::Labels, || DifferenceSpot {
+                    class: DifferenceClass::Labels,
+                    what: "labels".to_owned(),
+                    labels: Some(b.labels.clone()),
+                    time_ms: b.points.first().map(|point| point.time_ms),
+                    baseline: format_distinct_labels(&b.labels, &c.labels).into(),
+                    candidate: format_distinct_labels(&c.labels, &b.labels).into(),
+                });
         }
         for b in &paired.missing {
-            self.lone(Class::MissingSeries, "missing series", b);
+            self.record_unmatched_series(DifferenceClass::MissingSeries, "missing series", b);
         }
         for c in &paired.extra {
-            self.lone(Class::ExtraSeries, "extra series", c);
+            self.record_unmatched_series(DifferenceClass::ExtraSeries, "extra series", c);
         }
     }
 
     /// Records a series that only one answer contains, with its first point as an example.
-    fn lone(&mut self, class: Class, what: &str, series: &Series<'_>) {
-        self.found.note(class, || {
+    fn record_unmatched_series(
+        &mut self,
+        class: DifferenceClass,
+        what: &str,
+        series: &AnswerSeries<'_>,
+    ) {
+        self.found.add_difference(class, || {
             let first = series.points.first();
             let value = first.map_or(Value::Null, |point| point.value.to_json());
             let (baseline, candidate) = match class {
-                Class::MissingSeries => (value, Value::Null),
+                DifferenceClass::MissingSeries => (value, Value::Null),
                 _ => (Value::Null, value),
             };
-            Spot {
+            DifferenceSpot {
                 class,
                 what: what.to_owned(),
                 labels: Some(series.labels.clone()),
@@ -280,7 +303,7 @@ impl Judge {
         });
     }
 
-    fn points(&mut self, baseline: &Series<'_>, candidate: &Series<'_>) {
+    fn points(&mut self, baseline: &AnswerSeries<'_>, candidate: &AnswerSeries<'_>) {
         let labels = &baseline.labels;
         let (mut b, mut c) = (baseline.points.iter(), candidate.points.iter());
         let (mut next_b, mut next_c) = (b.next(), c.next());
@@ -294,9 +317,19 @@ impl Judge {
             match (order, next_b, next_c) {
                 (Ordering::Equal, Some(b), Some(c)) => self.point("value", Some(labels), b, c),
                 (Ordering::Less, Some(b), _) => {
-                    self.lone_point(Class::MissingPoint, "missing point", labels, b);
+                    self.record_unmatched_point(
+                        DifferenceClass::MissingPoint,
+                        "missing point",
+                        labels,
+                        b,
+                    );
                 }
-                (_, _, Some(c)) => self.lone_point(Class::ExtraPoint, "extra point", labels, c),
+                (_, _, Some(c)) => self.record_unmatched_point(
+                    DifferenceClass::ExtraPoint,
+                    "extra point",
+                    labels,
+                    c,
+                ),
                 _ => return,
             }
             if order != Ordering::Greater {
@@ -308,14 +341,20 @@ impl Judge {
         }
     }
 
-    fn lone_point(&mut self, class: Class, what: &str, labels: &LabelSet, point: &Point<'_>) {
-        self.found.note(class, || {
+    fn record_unmatched_point(
+        &mut self,
+        class: DifferenceClass,
+        what: &str,
+        labels: &LabelSet,
+        point: &AnswerPoint<'_>,
+    ) {
+        self.found.add_difference(class, || {
             let value = point.value.to_json();
             let (baseline, candidate) = match class {
-                Class::MissingPoint => (value, Value::Null),
+                DifferenceClass::MissingPoint => (value, Value::Null),
                 _ => (Value::Null, value),
             };
-            Spot {
+            DifferenceSpot {
                 class,
                 what: what.to_owned(),
                 labels: Some(labels.clone()),
@@ -326,28 +365,35 @@ impl Judge {
         });
     }
 
-    fn point(&mut self, what: &str, labels: Option<&LabelSet>, b: &Point<'_>, c: &Point<'_>) {
+    fn point(
+        &mut self,
+        what: &str,
+        labels: Option<&LabelSet>,
+        b: &AnswerPoint<'_>,
+        c: &AnswerPoint<'_>,
+    ) {
         if b.time_ms == c.time_ms && self.accepts(&b.value, &c.value) {
             return;
         }
-        self.found.note(Class::Value, || Spot {
-            class: Class::Value,
-            what: what.to_owned(),
-            labels: labels.cloned(),
-            time_ms: Some(b.time_ms),
-            baseline: b.value.to_json(),
-            candidate: c.value.to_json(),
-        });
+        self.found
+            .add_difference(DifferenceClass::Value, || DifferenceSpot {
+                class: DifferenceClass::Value,
+                what: what.to_owned(),
+                labels: labels.cloned(),
+                time_ms: Some(b.time_ms),
+                baseline: b.value.to_json(),
+                candidate: c.value.to_json(),
+            });
     }
 
-    fn accepts(&self, b: &PointValue<'_>, c: &PointValue<'_>) -> bool {
+    fn accepts(&self, b: &AnswerPointValue<'_>, c: &AnswerPointValue<'_>) -> bool {
         let same = |b: &str, c: &str| match self.rules.values {
-            Values::Texts => b == c,
-            Values::Numbers(tolerance) => tolerance.accepts_texts(b, c),
+            ValueComparison::Texts => b == c,
+            ValueComparison::Numbers(tolerance) => tolerance.accepts_texts(b, c),
         };
         match (b, c) {
-            (PointValue::Float(b), PointValue::Float(c)) => same(b, c),
-            (PointValue::Histogram(b), PointValue::Histogram(c)) => {
+            (AnswerPointValue::Float(b), AnswerPointValue::Float(c)) => same(b, c),
+            (AnswerPointValue::Histogram(b), AnswerPointValue::Histogram(c)) => {
                 let buckets = b.buckets.len() == c.buckets.len();
                 let mut pairs = b.buckets.iter().zip(&c.buckets);
                 same(b.count, c.count)
@@ -361,9 +407,17 @@ impl Judge {
         }
     }
 
-    fn vector_order(&mut self, baseline: &[Series<'_>], candidate: &[Series<'_>]) {
+    fn compare_vector_order(
+        &mut self,
+        baseline: &[AnswerSeries<'_>],
+        candidate: &[AnswerSeries<'_>],
+    ) {
         // The order can only be compared if the elements are the same.
-        let lone = [Class::MissingSeries, Class::ExtraSeries, Class::Labels];
+        let lone = [
+            DifferenceClass::MissingSeries,
+            DifferenceClass::ExtraSeries,
+            DifferenceClass::Labels,
+        ];
         if lone
             .iter()
             .any(|class| self.found.found.contains_key(class))
@@ -380,21 +434,26 @@ impl Judge {
         }
     }
 
-    fn matrix_order(&mut self, baseline: &[Series<'_>], candidate: &[Series<'_>]) {
+    fn matrix_order(&mut self, baseline: &[AnswerSeries<'_>], candidate: &[AnswerSeries<'_>]) {
         let mut pairs = baseline.iter().zip(candidate).enumerate();
         if let Some((place, (b, c))) = pairs.find(|(_, (b, c))| b.labels != c.labels) {
             self.moved(place, b, c);
         }
     }
 
-    fn moved(&mut self, place: usize, b: &Series<'_>, c: &Series<'_>) {
+    fn moved(&mut self, place: usize, b: &AnswerSeries<'_>, c: &AnswerSeries<'_>) {
         let (b, c) = (series_text(&b.labels), series_text(&c.labels));
-        self.part(Class::Order, &format!("place {place}"), b.into(), c.into());
+        self.part(
+            DifferenceClass::Order,
+            &format!("place {place}"),
+            b.into(),
+            c.into(),
+        );
     }
 }
 
 /// Formats the labels of `one` that are absent from `other` or have a different value there.
-fn lone_labels(one: &LabelSet, other: &LabelSet) -> String {
+fn format_distinct_labels(one: &LabelSet, other: &LabelSet) -> String {
     let lone = one
         .iter()
         .filter(|(name, value)| other.get(*name) != Some(value));

@@ -27,26 +27,27 @@ pub mod watch;
 
 use crate::error::MirrorError;
 use crate::headers::headers_for;
-use crate::prepared::{self, Summary};
-use crate::push::{Access, Outcome, Pace, Progress, Way, now_ms, send_all};
+use crate::prepared::{self, PreparedLoadSummary};
+use crate::push::{
+    PushAccess, PushDestination, PushOutcome, PushPace, PushProgress, now_ms, send_all,
+};
 use crate::request::Request;
-use bar::Bar;
+use bar::LoadBarLength;
 use clap::error::ErrorKind;
-pub use maker::Maker;
-use metrics::Shown;
-use options::{Action, NAMES, Options};
-use recording::Shift;
-pub use report::Report;
+pub use maker::FleetRequestGenerator;
+use metrics::LoadMetrics;
+use options::{LoadAction, NAMES, Options};
+use recording::TimestampShift;
+pub use report::LoadReport;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use trial::Format;
-use trial::asking::{Asked, End, Plan, ReadTimes};
+use trial::ReportFormat;
+use trial::asking::{LoadEndSignal, QueryLatencyMetrics, QueryLoadOutcomes, QueryLoadPlan};
 
 /// Number of requests that are generated ahead for each sender: enough to keep it busy with little
 /// memory.
@@ -63,12 +64,12 @@ pub fn run(
         Err(e) if e.kind() == ErrorKind::DisplayHelp => return print(out, &e.render().to_string()),
         Err(e) => return Err(e.into()),
     };
-    let options = Options::of(&matches)?;
-    if let Action::Prepare(dir) = &options.action {
+    let options = Options::from_matches(&matches)?;
+    if let LoadAction::Prepare(dir) = &options.action {
         let summary = prepare(&options, dir)?;
         return print_summary(out, &options, "prepared", &summary);
     }
-    if let (Action::Record(dir), Some(address)) = (&options.action, &options.listen) {
+    if let (LoadAction::Record(dir), Some(address)) = (&options.action, &options.listen) {
         let duration = Duration::from_millis(options.duration_ms.max(0).unsigned_abs());
         let summary = recording::record(address, dir, duration)?;
         return print_summary(out, &options, "recorded", &summary);
@@ -78,16 +79,16 @@ pub fn run(
         report.write(dir)?;
     }
     let text = match options.trial.format {
-        Format::Json => format!("{:#}\n", report.to_json()),
-        Format::Text if report.has_nothing() => String::new(),
-        Format::Text => report.to_text(),
+        ReportFormat::Json => format!("{:#}\n", report.to_json()),
+        ReportFormat::Text if report.has_nothing() => String::new(),
+        ReportFormat::Text => report.to_text(),
     };
     print(out, &text)?;
     conclude(&options, report)
 }
 
 /// Returns an error if a goal was missed or, without goals, if a request failed.
-fn conclude(options: &Options, report: Report) -> Result<(), MirrorError> {
+fn conclude(options: &Options, report: LoadReport) -> Result<(), MirrorError> {
     if let Some(missed) = report.missed() {
         return Err(MirrorError::Missed(missed));
     }
@@ -97,7 +98,7 @@ fn conclude(options: &Options, report: Report) -> Result<(), MirrorError> {
     let second = report.unqueried.unwrap_or_default();
     let other = options.unqueried_url.as_deref().unwrap_or_default();
     for (outcome, url) in [(report.outcome, options.url.as_str()), (second, other)] {
-        let Outcome {
+        let PushOutcome {
             failed, requests, ..
         } = outcome;
         let Some(first) = outcome.first_failure else {
@@ -121,56 +122,53 @@ fn conclude(options: &Options, report: Report) -> Result<(), MirrorError> {
 
 /// Sends the load of `options`, to a second system as well if there is one, sends the queries at
 /// the same time, and checks the goals.
-fn run_trial(options: &Options) -> Result<Report, MirrorError> {
-    let shown = NAMES.map(|system| Shown {
-        system,
-        writes: Arc::default(),
-        reads: Arc::default(),
-    });
+fn run_trial(options: &Options) -> Result<LoadReport, MirrorError> {
+    let shown = NAMES.map(LoadMetrics::for_system);
     let count = 1 + usize::from(options.unqueried_url.is_some());
     if let Some(address) = &options.listen {
         metrics::listen(address, shown[..count].to_vec())?;
     }
-    let watched = options.watched();
+    let watched = options.watched_systems();
     // Both receivers get the same timestamps, regardless of when their senders start.
     let begun_ms = now_ms();
     let tls = options.tls.read()?;
     let headers = NAMES.map(|name| headers_for(name, &options.headers));
-    let [first, second] = [0, 1].map(|place| Access {
+    let [first, second] = [0, 1].map(|place| PushAccess {
         tls: &tls,
         headers: &headers[place],
     });
     let plan = options.trial.plan.as_ref().map(|plan| plan.resolved(first));
     let (plan, left_out) = plan.transpose()?.unzip();
-    let (bar, stopped) = (Bar::of(options)?, AtomicBool::new(false));
-    let writes = |url: &str, access, progress: &Progress| {
-        let way = options.way(url, access, &stopped);
+    let bar = LoadBarLength::from_options(options)?;
+    let stopped = AtomicBool::new(false);
+    let writes = |url: &str, access, progress: &PushProgress| {
+        let way = options.push_destination(url, access, &stopped);
         match &options.action {
-            Action::Replay(dir) => replay_at(dir, way, options, begun_ms, progress),
+            LoadAction::Replay(dir) => replay_at(dir, way, options, begun_ms, progress),
             _ => send_to(way, options, progress),
         }
     };
-    let (end, watching_end) = (End::default(), End::default());
+    let (end, watching_end) = (LoadEndSignal::default(), LoadEndSignal::default());
     let (queried, unqueried, asked, looks) = thread::scope(|scope| {
         let watching_end = &watching_end;
-        let reads: &ReadTimes = &shown[0].reads;
+        let reads: &QueryLatencyMetrics = &shown[0].reads;
         let asking = plan
             .as_ref()
-            .map(|plan| scope.spawn(|| plan.ask(&end, reads, first)));
+            .map(|plan| scope.spawn(|| plan.send_queries(&end, reads, first)));
         let accesses = [first, second].into_iter();
         let watching: Vec<_> = watched
             .iter()
             .zip(accesses)
             .map(|(system, access)| scope.spawn(move || system.watch(watching_end, access)))
             .collect();
-        scope.spawn(|| bar.follow(&shown[0], watching_end));
+        scope.spawn(|| bar.show_progress(&shown[0], watching_end));
         let (writes, progress) = (&writes, &shown[1].writes);
         let other = options.unqueried_url.as_ref();
         let unqueried = other.map(|url| scope.spawn(move || writes(url, second, progress)));
         let queried = writes(&options.url, first, &shown[0].writes);
         let unqueried = unqueried.map(|other| other.join().expect("a sender does not panic"));
         end.end();
-        let asked: Option<Asked> =
+        let asked: Option<QueryLoadOutcomes> =
             asking.map(|asking| asking.join().expect("the questions do not panic"));
         watching_end.end();
         let looks: Vec<_> = watching
@@ -179,28 +177,30 @@ fn run_trial(options: &Options) -> Result<Report, MirrorError> {
             .collect();
         (queried, unqueried, asked, looks)
     });
-    let report = Report {
+    let report = LoadReport {
         unqueried: unqueried.transpose()?.map(|report| report.outcome),
         asked,
         looks,
-        questions: plan.as_ref().map_or_else(Vec::new, Plan::expressions),
+        questions: plan
+            .as_ref()
+            .map_or_else(Vec::new, QueryLoadPlan::expressions),
         left_out: left_out.unwrap_or_default(),
         ..queried?
     };
     let goals = options.trial.goals;
-    let judged = goals.map_or_else(Vec::new, |goals| report.judge(&goals));
-    Ok(Report { judged, ..report })
+    let judged = goals.map_or_else(Vec::new, |goals| report.check_goals(&goals));
+    Ok(LoadReport { judged, ..report })
 }
 
 fn print_summary(
     out: &mut dyn Write,
     options: &Options,
     did: &str,
-    summary: &Summary,
+    summary: &PreparedLoadSummary,
 ) -> Result<(), MirrorError> {
     let text = match options.trial.format {
-        Format::Json => format!("{:#}\n", summary.to_json()),
-        Format::Text => summary.to_text(did),
+        ReportFormat::Json => format!("{:#}\n", summary.to_json()),
+        ReportFormat::Text => summary.to_text(did),
     };
     print(out, &text)
 }
@@ -211,8 +211,8 @@ fn print(out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
 }
 
 /// Generates the requests of `options` and writes them to `dir`, with the summary last.
-pub fn prepare(options: &Options, dir: &Path) -> Result<Summary, MirrorError> {
-    let mut writer = prepared::Writer::create(dir, options.senders)?;
+pub fn prepare(options: &Options, dir: &Path) -> Result<PreparedLoadSummary, MirrorError> {
+    let mut writer = prepared::PreparedLoadWriter::create(dir, options.senders)?;
     let summary = make(options, &mut |sender, request| {
         writer.push(sender, &request)
     })?;
@@ -222,7 +222,11 @@ pub fn prepare(options: &Options, dir: &Path) -> Result<Summary, MirrorError> {
 
 /// Sends the requests in `dir`, those of each sender over a connection of its own, and updates
 /// `progress`.
-pub fn replay(dir: &Path, way: Way<'_>, progress: &Progress) -> Result<Report, MirrorError> {
+pub fn replay(
+    dir: &Path,
+    way: PushDestination<'_>,
+    progress: &PushProgress,
+) -> Result<LoadReport, MirrorError> {
     let load = prepared::read_summary(dir)?;
     replay_moved(dir, load, way, None, progress)
 }
@@ -231,15 +235,15 @@ pub fn replay(dir: &Path, way: Way<'_>, progress: &Progress) -> Result<Report, M
 /// it.
 fn replay_at(
     dir: &Path,
-    way: Way<'_>,
+    way: PushDestination<'_>,
     options: &Options,
     begun_ms: i64,
-    progress: &Progress,
-) -> Result<Report, MirrorError> {
+    progress: &PushProgress,
+) -> Result<LoadReport, MirrorError> {
     let load = prepared::read_summary(dir)?;
     let by_ms = match way.pace {
-        Pace::Live => begun_ms - load.start_ms,
-        Pace::Fast => begun_ms - load.end_ms,
+        PushPace::Live => begun_ms - load.start_ms,
+        PushPace::Fast => begun_ms - load.end_ms,
     };
     let by_ms = options.shifts.then_some(by_ms);
     replay_moved(dir, load, way, by_ms, progress)
@@ -247,20 +251,20 @@ fn replay_at(
 
 fn replay_moved(
     dir: &Path,
-    load: Summary,
-    way: Way<'_>,
+    load: PreparedLoadSummary,
+    way: PushDestination<'_>,
     by_ms: Option<i64>,
-    progress: &Progress,
-) -> Result<Report, MirrorError> {
+    progress: &PushProgress,
+) -> Result<LoadReport, MirrorError> {
     let readers = (0..load.senders)
-        .map(|sender| prepared::Reader::open(dir, sender))
+        .map(|sender| prepared::PreparedLoadReader::open(dir, sender))
         .collect::<Result<Vec<_>, _>>()?;
     let start = Instant::now();
     let outcome = thread::scope(|scope| {
         let senders: Vec<_> = readers
             .into_iter()
             .map(|reader| {
-                let mut shift = by_ms.map(Shift::by);
+                let mut shift = by_ms.map(TimestampShift::from_offset);
                 let requests = reader.map(move |request| match &mut shift {
                     None => request,
                     Some(shift) => shift.apply(request?),
@@ -270,30 +274,34 @@ fn replay_moved(
             .collect();
         join(senders)
     })?;
-    Ok(Report {
+    Ok(LoadReport {
         load,
         outcome,
         elapsed: start.elapsed(),
-        ..Report::default()
+        ..LoadReport::default()
     })
 }
 
 /// Generates the requests of `options` and sends them at the same time to the first receiver only.
-pub fn send(options: &Options) -> Result<Report, MirrorError> {
+pub fn send(options: &Options) -> Result<LoadReport, MirrorError> {
     let tls = options.tls.read()?;
-    let access = Access {
+    let access = PushAccess {
         tls: &tls,
         headers: &headers_for(NAMES[0], &options.headers),
     };
     let stopped = AtomicBool::new(false);
-    let way = options.way(&options.url, access, &stopped);
-    send_to(way, options, &Progress::default())
+    let way = options.push_destination(&options.url, access, &stopped);
+    send_to(way, options, &PushProgress::default())
 }
 
-fn send_to(way: Way<'_>, options: &Options, progress: &Progress) -> Result<Report, MirrorError> {
-    let mut load = Summary::default();
+fn send_to(
+    way: PushDestination<'_>,
+    options: &Options,
+    progress: &PushProgress,
+) -> Result<LoadReport, MirrorError> {
+    let mut load = PreparedLoadSummary::default();
     let start = Instant::now();
-    let to = Receiver {
+    let to = LoadReceiver {
         way,
         senders: options.senders,
     };
@@ -301,19 +309,19 @@ fn send_to(way: Way<'_>, options: &Options, progress: &Progress) -> Result<Repor
         load = make(options, emit)?;
         Ok(())
     })?;
-    Ok(Report {
+    Ok(LoadReport {
         load,
         outcome,
         elapsed: start.elapsed(),
-        ..Report::default()
+        ..LoadReport::default()
     })
 }
 
 /// A receiver of requests that are sent while they are generated, over several connections at once.
 #[derive(Clone, Copy, Debug)]
-pub struct Receiver<'a> {
+pub struct LoadReceiver<'a> {
     /// URL of the receiver, and how to send requests to it.
-    pub way: Way<'a>,
+    pub way: PushDestination<'a>,
     /// Number of connections, each with its own thread.
     pub senders: usize,
 }
@@ -321,14 +329,14 @@ pub struct Receiver<'a> {
 /// Callback that accepts a request and the number of its sender. An error stops the generation.
 pub type Emit<'a> = &'a mut dyn FnMut(usize, Request) -> Result<(), MirrorError>;
 
-impl Receiver<'_> {
+impl LoadReceiver<'_> {
     /// Sends the requests that `making` emits, those of each sender over a connection of its own. A
     /// bounded channel per sender keeps the senders within a few requests of each other.
     pub fn send(
         self,
-        progress: &Progress,
+        progress: &PushProgress,
         making: impl FnOnce(Emit<'_>) -> Result<(), MirrorError>,
-    ) -> Result<Outcome, MirrorError> {
+    ) -> Result<PushOutcome, MirrorError> {
         let (inlets, outlets): (Vec<SyncSender<Request>>, Vec<_>) = (0..self.senders)
             .map(|_| sync_channel(REQUESTS_AHEAD))
             .unzip();
@@ -355,10 +363,10 @@ impl Receiver<'_> {
     }
 }
 
-type Sender<'scope> = thread::ScopedJoinHandle<'scope, Result<Outcome, MirrorError>>;
+type Sender<'scope> = thread::ScopedJoinHandle<'scope, Result<PushOutcome, MirrorError>>;
 
-fn join(senders: Vec<Sender<'_>>) -> Result<Outcome, MirrorError> {
-    let mut all = Outcome::default();
+fn join(senders: Vec<Sender<'_>>) -> Result<PushOutcome, MirrorError> {
+    let mut all = PushOutcome::default();
     for sender in senders {
         all.merge(sender.join().expect("a sender does not panic")?);
     }
@@ -366,8 +374,8 @@ fn join(senders: Vec<Sender<'_>>) -> Result<Outcome, MirrorError> {
 }
 
 /// Generates all requests of `options` in order and passes each to `emit` with its sender's number.
-pub fn make(options: &Options, emit: Emit<'_>) -> Result<Summary, MirrorError> {
-    let mut maker = Maker::new(options);
+pub fn make(options: &Options, emit: Emit<'_>) -> Result<PreparedLoadSummary, MirrorError> {
+    let mut maker = FleetRequestGenerator::new(options);
     maker.make(options.rounds, emit)?;
     Ok(maker.summary())
 }

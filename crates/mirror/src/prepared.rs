@@ -9,7 +9,7 @@
 //! The directory is a temporary file of one machine; the format is not stable between versions.
 
 use crate::error::MirrorError;
-use crate::request::{Protocol, Request};
+use crate::request::{RemoteWriteProtocol, Request};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
@@ -19,7 +19,7 @@ const HEADER_BYTES: usize = 17;
 
 /// Size and times of a load, which are stored beside its requests and shown in reports.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Summary {
+pub struct PreparedLoadSummary {
     /// Number of connections that send it, and of its files.
     pub senders: usize,
     /// Number of series that exist at any one time.
@@ -42,7 +42,7 @@ pub struct Summary {
     pub interval_ms: i64,
 }
 
-impl Summary {
+impl PreparedLoadSummary {
     /// Converts the summary to the JSON of files and reports.
     pub fn to_json(&self) -> Value {
         json!({
@@ -59,7 +59,8 @@ impl Summary {
         })
     }
 
-    /// Parses the JSON that [`Summary::to_json`] returns; returns `None` if a field is missing.
+    /// Parses the JSON that [`PreparedLoadSummary::to_json`] returns; returns `None` if a field is
+    /// missing.
     fn from_json(value: &Value) -> Option<Self> {
         Some(Self {
             senders: usize::try_from(value["senders"].as_u64()?).ok()?,
@@ -76,14 +77,15 @@ impl Summary {
     }
 }
 
-/// Writes the requests of a load to a directory, which is valid only after [`Writer::finish`].
+/// Writes the requests of a load to a directory, which is valid only after
+/// [`PreparedLoadWriter::finish`].
 #[derive(Debug)]
-pub struct Writer {
+pub struct PreparedLoadWriter {
     dir: PathBuf,
     files: Vec<(PathBuf, BufWriter<File>)>,
 }
 
-impl Writer {
+impl PreparedLoadWriter {
     /// Creates the directory and an empty file for each sender, replacing existing ones. Fails if a
     /// file cannot be created.
     pub fn create(dir: &Path, senders: usize) -> Result<Self, MirrorError> {
@@ -109,8 +111,8 @@ impl Writer {
         header[8..12].copy_from_slice(&request.samples.to_le_bytes());
         header[12..16].copy_from_slice(&(request.body.len() as u32).to_le_bytes());
         header[16] = match request.protocol {
-            Protocol::One => 1,
-            Protocol::Two => 2,
+            RemoteWriteProtocol::One => 1,
+            RemoteWriteProtocol::Two => 2,
         };
         file.write_all(&header)
             .and_then(|()| file.write_all(&request.body))
@@ -118,7 +120,7 @@ impl Writer {
     }
 
     /// Flushes the files and writes the summary, without which the directory is not a valid load.
-    pub fn finish(self, summary: &Summary) -> Result<(), MirrorError> {
+    pub fn finish(self, summary: &PreparedLoadSummary) -> Result<(), MirrorError> {
         for (path, mut file) in self.files {
             file.flush().map_err(MirrorError::file("write", &path))?;
         }
@@ -129,23 +131,23 @@ impl Writer {
 }
 
 /// Reads the summary of the load in `dir`. Fails if the directory was not finished.
-pub fn read_summary(dir: &Path) -> Result<Summary, MirrorError> {
+pub fn read_summary(dir: &Path) -> Result<PreparedLoadSummary, MirrorError> {
     let path = dir.join("load.json");
     let text = std::fs::read_to_string(&path).map_err(MirrorError::file("read", &path))?;
     serde_json::from_str(&text)
         .ok()
-        .and_then(|v| Summary::from_json(&v))
+        .and_then(|v| PreparedLoadSummary::from_json(&v))
         .ok_or_else(|| MirrorError::Usage(format!("{} does not describe a load", path.display())))
 }
 
 /// Iterates over the requests of one sender in the order in which they were written.
 #[derive(Debug)]
-pub struct Reader {
+pub struct PreparedLoadReader {
     path: PathBuf,
     file: BufReader<File>,
 }
 
-impl Reader {
+impl PreparedLoadReader {
     /// Opens the file of `sender` in `dir`, positioned at its first request. Fails if it does not
     /// exist.
     pub fn open(dir: &Path, sender: usize) -> Result<Self, MirrorError> {
@@ -176,15 +178,15 @@ impl Reader {
             due_ms: i64::from_le_bytes(due.try_into().expect("eight bytes")),
             samples: u32_of(samples),
             protocol: match version {
-                [2] => Protocol::Two,
-                _ => Protocol::One,
+                [2] => RemoteWriteProtocol::Two,
+                _ => RemoteWriteProtocol::One,
             },
             body,
         }))
     }
 }
 
-impl Iterator for Reader {
+impl Iterator for PreparedLoadReader {
     type Item = Result<Request, MirrorError>;
 
     fn next(&mut self) -> Option<Self::Item> {

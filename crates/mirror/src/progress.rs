@@ -6,9 +6,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 const HERTZ: u8 = 4;
 
 /// The progress line on standard error, which is removed when this value is dropped.
-pub struct Progress(ProgressBar);
+pub struct ProgressLine(ProgressBar);
 
-impl Progress {
+impl ProgressLine {
     fn new(template: &str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(HERTZ));
         // If the template is invalid, the default line remains.
@@ -41,7 +41,7 @@ impl Progress {
     }
 
     /// Sets the number of completed steps and the message behind the bar.
-    pub fn reach(&self, done: u64, what: String) {
+    pub fn set_position(&self, done: u64, what: String) {
         self.0.set_message(what);
         self.0.set_position(done);
     }
@@ -55,7 +55,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

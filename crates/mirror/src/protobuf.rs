@@ -1,6 +1,6 @@
 //! Encoding of the protobuf field types that this crate's encoders need.
 
-use firn_model::histogram::Span;
+use firn_model::histogram::BucketSpan;
 
 /// Appends a varint: seven bits per byte, least significant group first.
 pub(crate) fn push_uvarint(out: &mut Vec<u8>, mut value: u64) {
@@ -44,7 +44,7 @@ pub(crate) fn push_message(out: &mut Vec<u8>, field: u64, message: &[u8]) {
 
 /// Appends the spans of a histogram as repeated messages of two fields: the offset from the
 /// previous span, and the length.
-pub(crate) fn push_spans(out: &mut Vec<u8>, field: u64, spans: &[Span]) {
+pub(crate) fn push_spans(out: &mut Vec<u8>, field: u64, spans: &[BucketSpan]) {
     for span in spans {
         let mut message = Vec::new();
         push_number(&mut message, 1, zigzag(span.offset.into()));

@@ -4,7 +4,7 @@
 //! bounds of buckets.
 
 use crate::error::MirrorError;
-use crate::request::{Protocol, Request};
+use crate::request::{RemoteWriteProtocol, Request};
 use firn_model::metrics::{Counter, DurationHistogram};
 use firn_model::sample::TimestampMs;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -23,7 +23,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
 /// When requests are sent: as fast as possible, or in real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum PushPace {
     /// Each request as soon as the previous one is answered.
     Fast,
     /// Each request when the wall clock reaches its due time, and not before.
@@ -33,7 +33,7 @@ pub enum Pace {
 /// Outcome of the requests of one connection, or of several connections together. The lists of
 /// latencies grow with the number of requests.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct PushOutcome {
     /// Number of samples in requests that were answered with 2xx.
     pub samples: u64,
     /// Number of requests that were sent, whatever their result.
@@ -47,13 +47,13 @@ pub struct Outcome {
     /// Due times of these requests in milliseconds, in the same order.
     pub due_ms: Vec<TimestampMs>,
     /// Microseconds from the due time of each request to its response, in the same order. Recorded
-    /// only with [`Pace::Live`]; it includes the wait for the previous request.
+    /// only with [`PushPace::Live`]; it includes the wait for the previous request.
     pub delays_us: Vec<u32>,
 }
 
-impl Outcome {
+impl PushOutcome {
     /// Adds the outcome of another connection; its latencies are appended in no particular order.
-    pub fn merge(&mut self, other: Outcome) {
+    pub fn merge(&mut self, other: PushOutcome) {
         self.samples += other.samples;
         self.requests += other.requests;
         self.failed += other.failed;
@@ -66,7 +66,7 @@ impl Outcome {
 
 /// Live progress of a load, which its senders update and the progress bar and metrics read.
 #[derive(Debug)]
-pub struct Progress {
+pub struct PushProgress {
     answered_ms: AtomicI64,
     /// Latencies of requests that received a response, whatever its status.
     pub push: DurationHistogram,
@@ -74,7 +74,7 @@ pub struct Progress {
     pub failures: Counter,
 }
 
-impl Default for Progress {
+impl Default for PushProgress {
     fn default() -> Self {
         Self {
             answered_ms: AtomicI64::new(TimestampMs::MIN),
@@ -84,21 +84,21 @@ impl Default for Progress {
     }
 }
 
-impl Progress {
+impl PushProgress {
     /// Returns the newest due time of a request that was answered with 2xx, over all connections;
     /// the minimum value before the first.
-    pub fn answered_ms(&self) -> TimestampMs {
+    pub fn newest_answered_ms(&self) -> TimestampMs {
         self.answered_ms.load(Ordering::Relaxed)
     }
 
-    fn answered(&self, due_ms: TimestampMs) {
+    fn record_answered(&self, due_ms: TimestampMs) {
         self.answered_ms.fetch_max(due_ms, Ordering::Relaxed);
     }
 }
 
 /// Headers and TLS settings of the requests to a system, borrowed for the length of a load.
 #[derive(Clone, Copy, Debug)]
-pub struct Access<'a> {
+pub struct PushAccess<'a> {
     /// Root certificates that are trusted, and the client certificate, for https.
     pub tls: &'a TlsConfig,
     /// Names and values of headers that are added to each request.
@@ -107,29 +107,29 @@ pub struct Access<'a> {
 
 /// Destination of requests and how they are sent. All senders of a load share the same values.
 #[derive(Clone, Copy, Debug)]
-pub struct Way<'a> {
+pub struct PushDestination<'a> {
     /// Complete URL of the receiver.
     pub url: &'a str,
     /// When each request is sent, relative to its due time.
-    pub pace: Pace,
+    pub pace: PushPace,
     /// Headers and TLS settings of the requests.
-    pub access: Access<'a>,
+    pub access: PushAccess<'a>,
     /// Reaction of all senders to a failed request.
-    pub on_failure: OnFailure<'a>,
+    pub on_failure: PushFailurePolicy<'a>,
 }
 
 /// Reaction of the senders to a failed request, from `--keep-going`.
 #[derive(Clone, Copy, Debug)]
-pub enum OnFailure<'a> {
+pub enum PushFailurePolicy<'a> {
     /// Continue with the next request, and only count the failure.
     GoOn,
     /// Stop all senders that share this flag, which the failure sets.
     Stop(&'a AtomicBool),
 }
 
-impl OnFailure<'_> {
+impl PushFailurePolicy<'_> {
     /// Sets the shared flag after a failed request, if the senders are to stop.
-    fn note(self) {
+    fn record_failure(self) {
         if let Self::Stop(stopped) = self {
             stopped.store(true, Ordering::Relaxed);
         }
@@ -144,22 +144,22 @@ impl OnFailure<'_> {
 
 /// A connection to a remote-write receiver, which is opened by the first request and reused by all.
 #[derive(Debug)]
-pub struct Connection {
+pub struct PushConnection {
     agent: ureq::Agent,
     url: String,
     headers: Vec<(String, String)>,
 }
 
-impl Connection {
+impl PushConnection {
     /// Creates a connection that is opened by the first request. `url` is the receiver's complete
     /// URL.
     pub fn new(url: &str) -> Self {
         let tls = &TlsConfig::default();
-        Self::over(url, Access { tls, headers: &[] })
+        Self::with_access(url, PushAccess { tls, headers: &[] })
     }
 
-    /// Creates a connection like [`Connection::new`], with custom headers and TLS settings.
-    pub fn over(url: &str, access: Access<'_>) -> Self {
+    /// Creates a connection like [`PushConnection::new`], with custom headers and TLS settings.
+    pub fn with_access(url: &str, access: PushAccess<'_>) -> Self {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(ANSWER_TIMEOUT))
             .tls_config(access.tls.clone())
@@ -175,13 +175,13 @@ impl Connection {
     /// Sends a body in format 1.0. The outer error means that there was no response; the inner one
     /// contains status and text of a response other than 2xx.
     pub fn send(&self, body: &[u8]) -> Result<Result<(), String>, MirrorError> {
-        self.send_as(Protocol::One, body)
+        self.send_as(RemoteWriteProtocol::One, body)
     }
 
-    /// Sends a body like [`Connection::send`], in the format of any version.
+    /// Sends a body like [`PushConnection::send`], in the format of any version.
     pub fn send_as(
         &self,
-        protocol: Protocol,
+        protocol: RemoteWriteProtocol,
         body: &[u8],
     ) -> Result<Result<(), String>, MirrorError> {
         let own = self.headers.iter();
@@ -212,17 +212,17 @@ impl Connection {
 }
 
 /// Sends all `requests` one after the other and returns their outcome. A failed request is counted
-/// and not repeated; [`Way::on_failure`] determines whether sending continues.
+/// and not repeated; [`PushDestination::on_failure`] determines whether sending continues.
 pub fn send_all(
-    way: Way<'_>,
-    progress: &Progress,
+    way: PushDestination<'_>,
+    progress: &PushProgress,
     requests: impl Iterator<Item = Result<Request, MirrorError>>,
-) -> Result<Outcome, MirrorError> {
-    let connection = Connection::over(way.url, way.access);
-    let mut outcome = Outcome::default();
+) -> Result<PushOutcome, MirrorError> {
+    let connection = PushConnection::with_access(way.url, way.access);
+    let mut outcome = PushOutcome::default();
     for request in requests {
         let request = request?;
-        if way.pace == Pace::Live {
+        if way.pace == PushPace::Live {
             wait_until(request.due_ms, way.on_failure);
         }
         if way.on_failure.is_stopped() {
@@ -236,7 +236,7 @@ pub fn send_all(
                 let elapsed_us = u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX);
                 outcome.latencies_us.push(elapsed_us);
                 outcome.due_ms.push(request.due_ms);
-                if way.pace == Pace::Live {
+                if way.pace == PushPace::Live {
                     let late_us = now_ms()
                         .saturating_sub(request.due_ms)
                         .saturating_mul(1_000);
@@ -250,12 +250,12 @@ pub fn send_all(
         match failure {
             None => {
                 outcome.samples += u64::from(request.samples);
-                progress.answered(request.due_ms);
+                progress.record_answered(request.due_ms);
             }
             Some(text) => {
                 outcome.failed += 1;
                 progress.failures.inc();
-                way.on_failure.note();
+                way.on_failure.record_failure();
                 outcome.first_failure.get_or_insert(text);
             }
         }
@@ -270,7 +270,7 @@ pub fn now_ms() -> TimestampMs {
 }
 
 /// Waits until `due_ms` or until the senders are stopped, which is noticed within [`LOOK_PAUSE`].
-fn wait_until(due_ms: TimestampMs, on_failure: OnFailure<'_>) {
+fn wait_until(due_ms: TimestampMs, on_failure: PushFailurePolicy<'_>) {
     while !on_failure.is_stopped() {
         let wait_ms = due_ms.saturating_sub(now_ms());
         match u64::try_from(wait_ms) {

@@ -15,7 +15,7 @@ impl Quantiles {
 
     /// Returns the smallest value such that at least the share `q` of all values does not exceed
     /// it; zero if there are no values.
-    pub fn at(&self, q: f64) -> u32 {
+    pub fn quantile(&self, q: f64) -> u32 {
         let rank = (q * self.sorted.len() as f64).ceil() as usize;
         self.sorted
             .get(rank.saturating_sub(1))
@@ -26,7 +26,7 @@ impl Quantiles {
 
     /// Returns the largest value; zero if there are no values.
     pub fn max(&self) -> u32 {
-        self.at(1.0)
+        self.quantile(1.0)
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
         ];
         for (values, q, expected) in cases {
             assert_eq!(
-                Quantiles::new(values.to_vec()).at(q),
+                Quantiles::new(values.to_vec()).quantile(q),
                 expected,
                 "{values:?} at {q}"
             );

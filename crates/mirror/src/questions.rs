@@ -18,8 +18,8 @@ pub mod lookup;
 pub mod reach;
 mod variables;
 
-pub use files::{Source, read};
-pub use variables::{Lookup, Times};
+pub use files::{QueryFileContent, read};
+pub use variables::{VariableLookup, VariableTimes};
 
 use firn_model::units::format_duration;
 use firn_promql::Features;
@@ -30,25 +30,25 @@ use std::time::Duration;
 
 /// A text that is to be parsed as a query, as found in a file or generated.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Text {
+pub struct QueryText {
     /// The PromQL expression, which may still be invalid.
     pub text: String,
     /// Its place in the source, such as `rules.yml: group "x"`.
     pub origin: String,
     /// Weight and range, if the source specifies them; otherwise the defaults.
-    pub manner: Manner,
+    pub manner: QueryWeightRange,
 }
 
 /// Weight and range of a query, as given by a list or a query log.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Manner {
+pub struct QueryWeightRange {
     /// Relative frequency of the query, which is 1 by default.
     pub weight: f64,
     /// Range up to the end of the data and step, in milliseconds.
     pub range_ms: Option<(i64, i64)>,
 }
 
-impl Default for Manner {
+impl Default for QueryWeightRange {
     fn default() -> Self {
         Self {
             weight: 1.0,
@@ -59,7 +59,7 @@ impl Default for Manner {
 
 /// A parsed query of the collection, which represents all its occurrences.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
+pub struct CollectedQuery {
     /// Text of its first occurrence, which is sent unchanged.
     pub text: String,
     /// Its syntax tree, from which selectors and time ranges are derived.
@@ -72,10 +72,10 @@ pub struct Question {
     pub origin: String,
 }
 
-impl Question {
+impl CollectedQuery {
     /// Returns the name of the query in reports; for a range query it includes the given range and
     /// step.
-    pub fn shown(&self, is_range: bool) -> String {
+    pub fn display_name(&self, is_range: bool) -> String {
         match self.range_ms.filter(|_| is_range) {
             None => self.text.clone(),
             Some((range_ms, step_ms)) => {
@@ -89,7 +89,7 @@ impl Question {
 
 /// A text that cannot be queried, with the reason. Reports count it as skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unasked {
+pub struct SkippedQuery {
     /// The original text, with any variables it contains.
     pub text: String,
     /// Reason why it cannot be queried, for reports.
@@ -100,23 +100,31 @@ pub struct Unasked {
 
 /// All distinct queries in descending order of weight, and the texts that cannot be queried.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Collection {
+pub struct QueryCollection {
     /// The queries to send, in descending order of weight.
-    pub questions: Vec<Question>,
+    pub questions: Vec<CollectedQuery>,
     /// The texts that cannot be queried, each once.
-    pub unasked: Vec<Unasked>,
+    pub unasked: Vec<SkippedQuery>,
 }
 
-impl Collection {
+impl QueryCollection {
     /// Collects the queries of `sources` and the generated ones in `made`. Variables of dashboards
     /// are replaced by the values that `lookup` finds.
-    pub fn gather(sources: &[Source], made: Vec<Text>, lookup: &dyn Lookup, times: &Times) -> Self {
-        let mut gathering = Gathering::default();
+    pub fn gather(
+        sources: &[QueryFileContent],
+        made: Vec<QueryText>,
+        lookup: &dyn VariableLookup,
+        times: &VariableTimes,
+    ) -> Self {
+        let mut gathering = QueryCollector::default();
         for source in sources {
             match source {
-                Source::Texts(texts) => texts.iter().cloned().for_each(|t| gathering.take(t)),
-                Source::Dashboard(dashboard) => {
-                    let mut variables = variables::Variables::new(dashboard, lookup, times);
+                QueryFileContent::Texts(texts) => {
+                    texts.iter().cloned().for_each(|t| gathering.add_text(t))
+                }
+                QueryFileContent::Dashboard(dashboard) => {
+                    let mut variables =
+                        variables::DashboardVariables::new(dashboard, lookup, times);
                     for target in &dashboard.targets {
                         let origin = dashboard.origin.clone();
                         match target
@@ -124,18 +132,18 @@ impl Collection {
                             .clone()
                             .map_or_else(|| variables.replace_in(&target.text), Err)
                         {
-                            Ok(text) => gathering.take(Text {
+                            Ok(text) => gathering.add_text(QueryText {
                                 text,
                                 origin,
-                                manner: Manner::default(),
+                                manner: QueryWeightRange::default(),
                             }),
-                            Err(reason) => gathering.leave(&target.text, reason, origin),
+                            Err(reason) => gathering.skip_text(&target.text, reason, origin),
                         }
                     }
                 }
             }
         }
-        made.into_iter().for_each(|text| gathering.take(text));
+        made.into_iter().for_each(|text| gathering.add_text(text));
         gathering.finish()
     }
 }
@@ -147,30 +155,30 @@ pub fn parse(text: &str) -> Result<Expr, String> {
 }
 
 #[derive(Default)]
-struct Gathering {
-    found: Collection,
+struct QueryCollector {
+    found: QueryCollection,
     /// Index of each query by its normalised text and its range.
     places: HashMap<(String, Option<(i64, i64)>), usize>,
 }
 
-impl Gathering {
-    fn take(&mut self, text: Text) {
-        let Text {
+impl QueryCollector {
+    fn add_text(&mut self, text: QueryText) {
+        let QueryText {
             text,
             origin,
-            manner: Manner { weight, range_ms },
+            manner: QueryWeightRange { weight, range_ms },
         } = text;
         let text = text.trim().to_owned();
         let expr = match parse(&text) {
             Ok(expr) => expr,
-            Err(e) => return self.leave(&text, format!("not PromQL: {e}"), origin),
+            Err(e) => return self.skip_text(&text, format!("not PromQL: {e}"), origin),
         };
         let key = (expr.without_parens().to_string(), range_ms);
         let questions = &mut self.found.questions;
         let place = *self.places.entry(key).or_insert(questions.len());
         match questions.get_mut(place) {
             Some(question) => question.weight += weight,
-            None => questions.push(Question {
+            None => questions.push(CollectedQuery {
                 text,
                 expr,
                 weight,
@@ -180,7 +188,7 @@ impl Gathering {
         }
     }
 
-    fn leave(&mut self, text: &str, reason: String, origin: String) {
+    fn skip_text(&mut self, text: &str, reason: String, origin: String) {
         let text = text.trim().to_owned();
         if !self
             .found
@@ -190,7 +198,7 @@ impl Gathering {
             .take(50)
             .any(|u| u.text == text)
         {
-            let unasked = Unasked {
+            let unasked = SkippedQuery {
                 text,
                 reason,
                 origin,
@@ -199,7 +207,7 @@ impl Gathering {
         }
     }
 
-    fn finish(mut self) -> Collection {
+    fn finish(mut self) -> QueryCollection {
         let questions = &mut self.found.questions;
         questions.sort_by(|one, other| other.weight.total_cmp(&one.weight));
         self.found

@@ -9,7 +9,7 @@
 //! never decreases from one request of a sender to the next.
 
 use crate::body;
-use crate::fleet::Observation;
+use crate::fleet::FleetSample;
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::exemplar::TimedExemplar;
 use firn_model::metadata::MetadataBatch;
@@ -31,14 +31,14 @@ pub struct Request {
     /// Number of samples in the request, floats and histograms together.
     pub samples: u32,
     /// Version of remote write in which the body is encoded.
-    pub protocol: Protocol,
+    pub protocol: RemoteWriteProtocol,
     /// The body as it is sent, compressed with snappy.
     pub body: Vec<u8>,
 }
 
 /// A version of the remote-write protocol, which determines message and headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocol {
+pub enum RemoteWriteProtocol {
     /// Remote write 1.0, with the message `prometheus.WriteRequest`.
     #[default]
     One,
@@ -46,28 +46,30 @@ pub enum Protocol {
     Two,
 }
 
-impl Protocol {
+impl RemoteWriteProtocol {
     /// Returns the `Content-Type` header of requests in this version, which names the message.
     pub fn content_type(self) -> &'static str {
         match self {
-            Protocol::One => "application/x-protobuf",
-            Protocol::Two => "application/x-protobuf;proto=io.prometheus.write.v2.Request",
+            RemoteWriteProtocol::One => "application/x-protobuf",
+            RemoteWriteProtocol::Two => {
+                "application/x-protobuf;proto=io.prometheus.write.v2.Request"
+            }
         }
     }
 
     /// Returns the `X-Prometheus-Remote-Write-Version` header of requests in this version.
     pub fn version(self) -> &'static str {
         match self {
-            Protocol::One => "0.1.0",
-            Protocol::Two => "2.0.0",
+            RemoteWriteProtocol::One => "0.1.0",
+            RemoteWriteProtocol::Two => "2.0.0",
         }
     }
 
     /// Encodes `batch` as the body of a request, compressed with snappy.
     pub fn encode(self, batch: &Batch) -> Vec<u8> {
         match self {
-            Protocol::One => body::encode(batch),
-            Protocol::Two => encode_interned(batch, &MetadataBatch::default()),
+            RemoteWriteProtocol::One => body::encode(batch),
+            RemoteWriteProtocol::Two => encode_interned(batch, &MetadataBatch::default()),
         }
     }
 }
@@ -75,26 +77,26 @@ impl Protocol {
 /// The queues of all senders, which collect samples until a request is full or its deadline has
 /// passed.
 #[derive(Debug)]
-pub struct Queues {
-    queues: Vec<Queue>,
-    protocol: Protocol,
+pub struct SenderQueues {
+    queues: Vec<SenderQueue>,
+    protocol: RemoteWriteProtocol,
     /// Maximum time in milliseconds that a sample waits for its request to fill up.
     deadline_ms: i64,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct SenderQueue {
     batch: Batch,
     oldest_ms: TimestampMs,
     due_ms: TimestampMs,
 }
 
-impl Queues {
+impl SenderQueues {
     /// Creates empty queues for `senders`, at least one. A sample waits at most `deadline_ms` for
     /// its request to fill up.
-    pub fn new(senders: usize, deadline_ms: i64, protocol: Protocol) -> Self {
+    pub fn new(senders: usize, deadline_ms: i64, protocol: RemoteWriteProtocol) -> Self {
         let mut queues = Vec::new();
-        queues.resize_with(senders.max(1), Queue::default);
+        queues.resize_with(senders.max(1), SenderQueue::default);
         Self {
             queues,
             protocol,
@@ -106,17 +108,17 @@ impl Queues {
     /// overdue to `emit`, with the number of its sender.
     pub fn push<E>(
         &mut self,
-        sample: &Observation<'_>,
+        sample: &FleetSample<'_>,
         emit: &mut impl FnMut(usize, Request) -> Result<(), E>,
     ) -> Result<(), E> {
         self.push_at(sample, None, sample.time_ms, emit)
     }
 
-    /// Appends a sample like [`Queues::push`], with an optional exemplar. `now_ms` may be later
-    /// than the time of the scrape.
+    /// Appends a sample like [`SenderQueues::push`], with an optional exemplar. `now_ms` may be
+    /// later than the time of the scrape.
     pub fn push_at<E>(
         &mut self,
-        sample: &Observation<'_>,
+        sample: &FleetSample<'_>,
         exemplar: Option<TimedExemplar<'_>>,
         now_ms: TimestampMs,
         emit: &mut impl FnMut(usize, Request) -> Result<(), E>,
@@ -158,12 +160,12 @@ impl Queues {
     }
 }
 
-impl Queue {
+impl SenderQueue {
     fn is_overdue(&self, now_ms: TimestampMs, deadline_ms: i64) -> bool {
         !self.batch.is_empty() && now_ms.saturating_sub(self.oldest_ms) >= deadline_ms
     }
 
-    fn add(&mut self, sample: &Observation<'_>, exemplar: Option<TimedExemplar<'_>>) {
+    fn add(&mut self, sample: &FleetSample<'_>, exemplar: Option<TimedExemplar<'_>>) {
         let batch = &mut self.batch;
         batch
             .label_bytes()
@@ -182,7 +184,7 @@ impl Queue {
         batch.end_series();
     }
 
-    fn cut(&mut self, due_ms: TimestampMs, protocol: Protocol) -> Request {
+    fn cut(&mut self, due_ms: TimestampMs, protocol: RemoteWriteProtocol) -> Request {
         // Because single scrapes can be late, a full request could be due slightly before the
         // previous one.
         self.due_ms = self.due_ms.max(due_ms);
@@ -205,7 +207,7 @@ mod tests {
 
     /// Pushes `(series, time)` pairs and compares the requests with `(sender, due, samples)`.
     fn check(senders: usize, samples: &[(u64, i64)], expected: &[(usize, i64, u32)]) {
-        let mut queues = Queues::new(senders, SEND_DEADLINE_MS, Protocol::One);
+        let mut queues = SenderQueues::new(senders, SEND_DEADLINE_MS, RemoteWriteProtocol::One);
         let mut requests = Vec::new();
         let mut emit = |sender, r: Request| -> Result<(), Infallible> {
             requests.push((sender, r.due_ms, r.samples));
@@ -213,7 +215,7 @@ mod tests {
         };
         let labels = Labels::from_pairs([("__name__", "m")]);
         for (series, time_ms) in samples {
-            let observation = Observation {
+            let observation = FleetSample {
                 series: *series,
                 labels: labels.as_ref(),
                 time_ms: *time_ms,

@@ -26,9 +26,9 @@ mod state;
 use crate::error::MirrorError;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, value_parser};
-use plan::Plan;
-pub use process::Stop;
-use run::Run;
+use plan::ScenarioPlan;
+pub use process::StopFlag;
+use run::ScenarioRun;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub fn command() -> Command {
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
     firn: &Path,
-    stop: &Stop,
+    stop: &StopFlag,
     out: &mut dyn Write,
 ) -> Result<bool, MirrorError> {
     let args = std::iter::once("scenario".into()).chain(args);
@@ -94,8 +94,8 @@ pub fn run(
             }
         }
     }
-    let plan = Plan::read(&path("file"), &path("run"), &settings)?;
-    Run::open(plan, &path("run"), firn, stop.clone())?.finish(out)
+    let plan = ScenarioPlan::read(&path("file"), &path("run"), &settings)?;
+    ScenarioRun::open(plan, &path("run"), firn, stop.clone())?.finish(out)
 }
 
 fn write(out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {

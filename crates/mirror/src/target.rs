@@ -36,12 +36,12 @@ impl Request {
 }
 
 /// An HTTP server that runs until the process ends, even if this value is dropped.
-pub struct Target {
+pub struct ExpositionServer {
     /// Local address with the actual port, such as `127.0.0.1:9090`.
     pub address: String,
 }
 
-impl Target {
+impl ExpositionServer {
     /// Listens on `address` and calls `answer` for each request, on a thread per connection. The
     /// connection is closed after one request.
     pub fn start(

@@ -13,9 +13,10 @@
 //! own cursor, so that an unavailable target costs the others nothing but disk space. Cursors are
 //! stored twice a second: after a kill, a target may receive the bodies since then again, in order.
 //!
-//! Invariant: a body that [`Mirror::take`] acknowledged is durable. Each target receives the bodies
-//! in the order of acknowledgement, unless they are counted as lost with a reason. HTTP is left to
-//! the caller: bodies enter through [`Mirror::take`] and leave through [`Deliver`].
+//! Invariant: a body that [`Mirror::store_body`] acknowledged is durable. Each target receives the
+//! bodies in the order of acknowledgement, unless they are counted as lost with a reason. HTTP is
+//! left to the caller: bodies enter through [`Mirror::store_body`] and leave through
+//! [`DeliveryTransport`].
 
 mod attempts;
 mod bodies;
@@ -29,22 +30,23 @@ mod target;
 mod tests;
 mod verdict;
 
-pub use bodies::{PASSED_HEADERS, Write};
-pub use filter::Filter;
-pub use firn_wire::thinning::Counts;
+pub use bodies::{PASSED_HEADERS, ReceivedWrite};
+pub use filter::TargetSeriesFilter;
+pub use firn_wire::thinning::WriteMessageCounts;
 pub use target::{
-    Deliver, Delivering, Parcel, Posting, Prepare, Request, Tally, Target, TargetSettings, Wanted,
+    Delivering, DeliveryTarget, DeliveryTransport, PostAttempt, Request, RequestContentCounters,
+    RequestParcel, RequestPreparer, TargetSettings, WantedBodies,
 };
-pub use verdict::{Answer, Manner};
+pub use verdict::{DeliveryMode, TargetResponse};
 
-use bodies::Bodies;
+use bodies::BodyLog;
 use courier::Courier;
-use cursors::{Cursors, CursorsError};
+use cursors::{Cursors, StoredCursorsError};
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::metrics::Counter;
 use firn_model::sync::lock;
-use firn_wire::thinning::{self, Message};
+use firn_wire::thinning::{self, WriteMessageType};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -71,43 +73,43 @@ const COUNT_HERE_BYTES_MAX: usize = 256 << 10;
 pub struct Mirror {
     env: Env,
     dir: PathBuf,
-    bodies: Bodies,
+    bodies: BodyLog,
     message_bytes_max: usize,
     /// The targets that bodies are delivered to, by their keys.
-    targets: Mutex<BTreeMap<String, Working>>,
+    targets: Mutex<BTreeMap<String, RunningTarget>>,
     /// Stored cursors of the previous process, until the first configuration is applied.
-    found: Mutex<Option<Found>>,
+    found: Mutex<Option<StoredPositions>>,
     /// The cursors that this process stored last. The lock is held while cursors are stored.
     stored: Mutex<Option<Cursors>>,
     stopping: watch::Sender<bool>,
-    taken: Arc<Taken>,
+    taken: Arc<ReceivedBodyCounters>,
     cursors_failed: Counter,
 }
 
 /// Counters of received bodies, shared with the callbacks of pending writes.
 #[derive(Debug, Default)]
-struct Taken {
+struct ReceivedBodyCounters {
     bodies: Counter,
     bytes: Counter,
     refused: Counter,
 }
 
 /// A target, the channel for its configuration, and the task that delivers to it.
-struct Working {
-    target: Arc<Target>,
+struct RunningTarget {
+    target: Arc<DeliveryTarget>,
     settings: watch::Sender<Arc<TargetSettings>>,
     /// The courier's task, which is taken when the process stops.
     task: Option<JoinHandle<()>>,
 }
 
-impl Working {
+impl RunningTarget {
     fn abort(&self) {
         self.task.iter().for_each(JoinHandle::abort);
     }
 }
 
 /// The stored positions from which targets continue after a start of the process.
-enum Found {
+enum StoredPositions {
     /// Stored positions; a target that is not among them is new.
     Cursors(Cursors),
     /// No positions have been stored, so that all targets begin with the oldest body.
@@ -119,19 +121,19 @@ impl Mirror {
     /// `message_bytes_max` bytes.
     pub fn open(env: Env, dir: &Path, message_bytes_max: usize) -> Result<Self, Error> {
         let found = match cursors::load(&*env.disk, dir) {
-            Ok(Some(cursors)) => Found::Cursors(cursors),
-            Ok(None) => Found::Nothing,
-            Err(e @ CursorsError::Damaged(_)) => {
+            Ok(Some(cursors)) => StoredPositions::Cursors(cursors),
+            Ok(None) => StoredPositions::Nothing,
+            Err(e @ StoredCursorsError::Damaged(_)) => {
                 warn!(error = %e, "delivery positions are lost: sending all stored bodies again");
-                Found::Nothing
+                StoredPositions::Nothing
             }
             Err(e) => return Err(Error::unavailable(format!("{}: {e}", dir.display()))),
         };
         let least_end = match &found {
-            Found::Cursors(cursors) => cursors.values().copied().max().unwrap_or(0),
-            Found::Nothing => 0,
+            StoredPositions::Cursors(cursors) => cursors.values().copied().max().unwrap_or(0),
+            StoredPositions::Nothing => 0,
         };
-        let bodies = Bodies::open(env.clone(), dir, least_end)?;
+        let bodies = BodyLog::open(env.clone(), dir, least_end)?;
         Ok(Self {
             env,
             dir: dir.to_owned(),
@@ -183,9 +185,10 @@ impl Mirror {
     }
 
     /// Returns the current targets and their keys, in the order of the keys.
-    pub fn targets(&self) -> Vec<(String, Arc<Target>)> {
+    pub fn targets(&self) -> Vec<(String, Arc<DeliveryTarget>)> {
         let targets = lock(&self.targets);
-        let each = |(key, working): (&String, &Working)| (key.clone(), working.target.clone());
+        let each =
+            |(key, working): (&String, &RunningTarget)| (key.clone(), working.target.clone());
         targets.iter().map(each).collect()
     }
 
@@ -195,7 +198,7 @@ impl Mirror {
     }
 
     /// Returns the number of bytes that are queued for `target`.
-    pub fn waiting_bytes(&self, target: &Target) -> u64 {
+    pub fn waiting_bytes(&self, target: &DeliveryTarget) -> u64 {
         self.bodies.end().saturating_sub(target.cursor())
     }
 
@@ -206,18 +209,18 @@ impl Mirror {
 
     /// Returns the position at which a target that is not running begins: its stored one, or an end
     /// of the log.
-    fn first_cursor(&self, key: &str, found: Option<&Found>) -> u64 {
+    fn first_cursor(&self, key: &str, found: Option<&StoredPositions>) -> u64 {
         let (start, end) = (self.bodies.start(), self.bodies.end());
         let cursor = match found {
             None => end,
-            Some(Found::Nothing) => start,
-            Some(Found::Cursors(cursors)) => cursors.get(key).copied().unwrap_or(end),
+            Some(StoredPositions::Nothing) => start,
+            Some(StoredPositions::Cursors(cursors)) => cursors.get(key).copied().unwrap_or(end),
         };
         cursor.clamp(start, end)
     }
 
-    fn start(&self, settings: &TargetSettings, cursor: u64) -> Working {
-        let target = Arc::new(Target::new(settings.label.clone(), cursor));
+    fn start(&self, settings: &TargetSettings, cursor: u64) -> RunningTarget {
+        let target = Arc::new(DeliveryTarget::new(settings.label.clone(), cursor));
         let bytes = self.bodies.end() - cursor;
         info!(to = settings.label, bytes, "starting to send to target");
         let changes = watch::Sender::new(Arc::new(settings.clone()));
@@ -229,7 +232,7 @@ impl Mirror {
             settings: changes.subscribe(),
             stopping: self.stopping.subscribe(),
         };
-        Working {
+        RunningTarget {
             target,
             settings: changes,
             task: Some(tokio::spawn(courier.run())),
@@ -239,10 +242,13 @@ impl Mirror {
     /// Makes a body durable. For a request of version 2.0, whose receivers report written samples,
     /// returns its counts if it can be decoded. Fails with
     /// [`firn_model::error::ErrorKind::Unavailable`] while the disk rejects writes.
-    pub async fn take(&self, write: Write) -> Result<Option<Counts>, Error> {
-        let counts = match filter::message_of(&write) {
-            Message::V1 => None,
-            Message::V2 => self.count(&write).await,
+    pub async fn store_body(
+        &self,
+        write: ReceivedWrite,
+    ) -> Result<Option<WriteMessageCounts>, Error> {
+        let counts = match filter::message_type(&write) {
+            WriteMessageType::V1 => None,
+            WriteMessageType::V2 => self.count(&write).await,
         };
         let (told, outcome) = oneshot::channel();
         self.append(write, move |outcome| {
@@ -260,7 +266,11 @@ impl Mirror {
 
     /// Makes a body durable, in the order of the calls, and passes the result to `done`. That is
     /// called on the thread of the log and must not block.
-    pub fn append(&self, write: Write, done: impl FnOnce(Result<(), String>) + Send + 'static) {
+    pub fn append(
+        &self,
+        write: ReceivedWrite,
+        done: impl FnOnce(Result<(), String>) + Send + 'static,
+    ) {
         let bytes = write.body.len() as u64;
         let counted = self.taken.clone();
         let done = move |outcome: Result<(), String>| {
@@ -276,12 +286,12 @@ impl Mirror {
         self.bodies.append(write, Box::new(done));
     }
 
-    async fn count(&self, write: &Write) -> Option<Counts> {
+    async fn count(&self, write: &ReceivedWrite) -> Option<WriteMessageCounts> {
         let (bytes_max, write) = (self.message_bytes_max, write.clone());
         let is_small = write.body.len() <= COUNT_HERE_BYTES_MAX;
         let count = move || {
             let message = filter::unpack(&write, bytes_max).ok()?;
-            thinning::count(&message).ok()
+            thinning::count_message(&message).ok()
         };
         match is_small {
             true => count(),
@@ -291,7 +301,7 @@ impl Mirror {
     }
 
     /// Stores cursors and trims the log periodically. Runs until the future is dropped.
-    pub async fn keep(self: Arc<Self>) {
+    pub async fn store_cursors_periodically(self: Arc<Self>) {
         let mut ticks = interval(CURSORS_PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -313,7 +323,7 @@ impl Mirror {
                 return;
             }
             let now = self.env.clock.monotonic();
-            let cursor = |(key, working): (&String, &Working)| {
+            let cursor = |(key, working): (&String, &RunningTarget)| {
                 working.target.keep_pace(now, end);
                 (key.clone(), working.target.cursor())
             };

@@ -9,7 +9,7 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 /// Paths of certificates and keys in PEM format, as given on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsFiles {
+pub struct TlsFilePaths {
     /// Trusted certificate authorities; if empty, the root certificates of Mozilla, which are
     /// compiled in.
     pub authorities: Vec<PathBuf>,
@@ -17,7 +17,7 @@ pub struct TlsFiles {
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
-impl TlsFiles {
+impl TlsFilePaths {
     /// Reads the files and builds the TLS configuration. Fails with the path of the first unusable
     /// file.
     pub fn read(&self) -> Result<TlsConfig, MirrorError> {

@@ -4,8 +4,8 @@
 //! stored one after another in canonical form. Samples are stored in columns, in which each series
 //! owns a contiguous run. A decoder may leave the labels of a series undecoded in its message.
 //! Their encoded bytes are the [key](crate::series_key) of the series. A store that contains a
-//! series with this key does not need the labels; it lets a [`Source`] decode the labels of all
-//! other series.
+//! series with this key does not need the labels; it lets a [`BatchSource`] decode the labels of
+//! all other series.
 //!
 //! ```text
 //! unread --read--> canonical
@@ -23,7 +23,7 @@ use crate::exemplar::{SeriesExemplars, TimedExemplar};
 use crate::fingerprint::{Fingerprint, HashKeys, SeriesHash};
 use crate::histogram::Histogram;
 use crate::labels::LabelsRef;
-use crate::log::Journal;
+use crate::log::JournalRecord;
 use crate::sample::{START_UNKNOWN, TimestampMs};
 use crate::series_key::KeyFormat;
 use std::ops::Range;
@@ -41,7 +41,7 @@ pub struct HistogramSample {
 
 /// The result of decoding the labels of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum LabelDecodeOutcome {
     /// The labels are valid, and their canonical form is in the arena. The key may differ from the
     /// one that the key format creates from the labels.
     Stands,
@@ -53,10 +53,10 @@ pub enum Reading {
 
 /// The state of the labels of a series, as stored in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum LabelDecodeState {
     Canonical,
     Unread,
-    Read(Reading),
+    Read(LabelDecodeOutcome),
 }
 
 /// The position of a series' labels, in the arena or in the message.
@@ -64,7 +64,7 @@ enum Form {
 struct LabelSpan {
     start: u32,
     end: u32,
-    form: Form,
+    form: LabelDecodeState,
 }
 
 impl LabelSpan {
@@ -75,7 +75,7 @@ impl LabelSpan {
 
 /// The end of a series' samples in the columns.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ends {
+struct SampleColumnEnds {
     floats: u32,
     histograms: u32,
 }
@@ -97,11 +97,11 @@ pub struct Batch {
     values: Vec<f64>,
     start_times: Vec<TimestampMs>,
     histograms: Vec<HistogramSample>,
-    ends: Vec<Ends>,
+    ends: Vec<SampleColumnEnds>,
     /// The exemplars of all series. Empty in nearly all batches.
     exemplars: SeriesExemplars,
     /// The journal to log with the samples. Empty in batches of remote senders.
-    journal: Journal,
+    journal: JournalRecord,
     is_followed: bool,
 }
 
@@ -122,7 +122,7 @@ pub struct SeriesSamples<'a> {
 
 /// A batch to append, and the decoder of its labels. Labels may be undecoded, as they were
 /// received.
-pub trait Source {
+pub trait BatchSource {
     /// Returns the batch with its samples. Its labels may be undecoded.
     fn batch(&self) -> &Batch;
 
@@ -136,18 +136,18 @@ pub trait Source {
     /// Returns the fingerprints of the keys of all series under `keys`, if they have been computed.
     /// The key of a series is either the received one or the one that the key format creates from
     /// its labels.
-    fn prints(&self, _keys: &HashKeys) -> Option<&[Fingerprint]> {
+    fn fingerprints(&self, _keys: &HashKeys) -> Option<&[Fingerprint]> {
         None
     }
 
     /// Removes `series`, which contains indexes in ascending order; the following series get lower
     /// indexes. A source that does not own its batch remains unchanged and returns the remaining
     /// series.
-    fn take_out(&mut self, series: &[u32]) -> Option<Batch>;
+    fn remove_series(&mut self, series: &[u32]) -> Option<Batch>;
 }
 
 /// A batch whose labels are all decoded, so it needs no decoder.
-impl Source for &Batch {
+impl BatchSource for &Batch {
     fn batch(&self) -> &Batch {
         self
     }
@@ -156,9 +156,9 @@ impl Source for &Batch {
         Ok(())
     }
 
-    fn take_out(&mut self, series: &[u32]) -> Option<Batch> {
+    fn remove_series(&mut self, series: &[u32]) -> Option<Batch> {
         let mut rest = (*self).clone();
-        rest.take_out(series);
+        rest.remove_series(series);
         Some(rest)
     }
 }
@@ -176,7 +176,7 @@ impl Batch {
         self.histograms.clear();
         self.ends.clear();
         self.exemplars.clear();
-        self.journal = Journal::default();
+        self.journal = JournalRecord::default();
         self.is_followed = false;
         self.key_format = None;
     }
@@ -223,12 +223,12 @@ impl Batch {
 
     /// Sets the journal that is logged together with the samples. A store does not reject such a
     /// batch, because the caller has called [`crate::store::Append::admit`] before.
-    pub fn set_journal(&mut self, journal: Journal) {
+    pub fn set_journal(&mut self, journal: JournalRecord) {
         self.journal = journal;
     }
 
     /// Returns the journal that is logged together with the samples.
-    pub fn journal(&self) -> &Journal {
+    pub fn journal(&self) -> &JournalRecord {
         &self.journal
     }
 
@@ -259,7 +259,10 @@ impl Batch {
     /// Sets the message that contains undecoded labels, which `key_format` has encoded. Panics if a
     /// key ends after the message.
     pub fn put_message(&mut self, message: Vec<u8>, key_format: &'static dyn KeyFormat) {
-        let unread = self.labels.last().filter(|last| last.form == Form::Unread);
+        let unread = self
+            .labels
+            .last()
+            .filter(|last| last.form == LabelDecodeState::Unread);
         assert!(
             unread.is_none_or(|last| last.end as usize <= message.len()),
             "a series key ends behind its message"
@@ -281,7 +284,7 @@ impl Batch {
         self.labels.push(LabelSpan {
             start,
             end,
-            form: Form::Canonical,
+            form: LabelDecodeState::Canonical,
         });
         self.end_samples();
     }
@@ -292,14 +295,14 @@ impl Batch {
         self.labels.push(LabelSpan {
             start: key.start as u32,
             end: key.end as u32,
-            form: Form::Unread,
+            form: LabelDecodeState::Unread,
         });
         self.end_samples();
     }
 
     #[inline]
     fn end_samples(&mut self) {
-        self.ends.push(Ends {
+        self.ends.push(SampleColumnEnds {
             floats: self.times.len() as u32,
             histograms: self.histograms.len() as u32,
         });
@@ -307,7 +310,7 @@ impl Batch {
 
     /// Discards everything that was added to the current series.
     pub fn drop_series(&mut self) {
-        let last = self.starts(self.ends.len());
+        let last = self.previous_ends(self.ends.len());
         self.label_bytes.truncate(self.labels_start);
         self.times.truncate(last.floats as usize);
         self.values.truncate(last.floats as usize);
@@ -320,23 +323,28 @@ impl Batch {
     #[inline]
     pub fn key(&self, index: usize) -> Option<&[u8]> {
         let span = self.labels[index];
-        (span.form == Form::Unread).then(|| &self.message[span.range()])
+        (span.form == LabelDecodeState::Unread).then(|| &self.message[span.range()])
     }
 
     /// Returns whether the keys of the batch, if there are any, have the given format.
-    pub fn has_keys_of(&self, format: &dyn KeyFormat) -> bool {
+    pub fn has_key_format(&self, format: &dyn KeyFormat) -> bool {
         self.key_format
             .is_none_or(|own| own.name() == format.name())
     }
 
-    /// Appends the fingerprint of each series to `prints`: that of the received key, or of the key
-    /// that is created from its labels. Keys must have the format of `hash`. `key` is a reusable
-    /// buffer.
-    pub fn push_prints(&self, hash: &SeriesHash, key: &mut Vec<u8>, prints: &mut Vec<Fingerprint>) {
+    /// Appends the fingerprint of each series to `prints`: that of the received key, or of
+    /// the key that is created from its labels. Keys must have the format of `hash`. `key` is a
+    /// reusable buffer.
+    pub fn push_fingerprints(
+        &self,
+        hash: &SeriesHash,
+        key: &mut Vec<u8>,
+        prints: &mut Vec<Fingerprint>,
+    ) {
         for i in 0..self.series_count() {
             prints.push(match self.key(i) {
                 Some(key) => hash.keys.fingerprint(key),
-                None => hash.of_labels(self.series(i).labels, key),
+                None => hash.hash_labels(self.series(i).labels, key),
             });
         }
     }
@@ -346,8 +354,8 @@ impl Batch {
     #[inline]
     pub fn key_may_differ(&self, index: usize) -> bool {
         match self.labels[index].form {
-            Form::Read(reading) => reading != Reading::StandsByKey,
-            Form::Canonical | Form::Unread => false,
+            LabelDecodeState::Read(reading) => reading != LabelDecodeOutcome::StandsByKey,
+            LabelDecodeState::Canonical | LabelDecodeState::Unread => false,
         }
     }
 
@@ -359,17 +367,17 @@ impl Batch {
     pub fn read_key<E>(
         &mut self,
         index: usize,
-        read: impl FnOnce(&[u8], &[u8], &mut Vec<u8>) -> Result<Reading, E>,
+        read: impl FnOnce(&[u8], &[u8], &mut Vec<u8>) -> Result<LabelDecodeOutcome, E>,
     ) -> Result<(), E> {
         let span = self.labels[index];
-        if span.form != Form::Unread {
+        if span.form != LabelDecodeState::Unread {
             return Ok(());
         }
         let start = self.label_bytes.len();
         let key = &self.message[span.range()];
         let beyond = &self.message[span.start as usize..];
         let reading = read(key, beyond, &mut self.label_bytes)?;
-        if reading == Reading::Refused {
+        if reading == LabelDecodeOutcome::Refused {
             self.label_bytes.truncate(start);
             let samples = self.series(index);
             self.refused_samples += samples.times.len() + samples.histograms.len();
@@ -377,7 +385,7 @@ impl Batch {
         self.labels[index] = LabelSpan {
             start: start as u32,
             end: self.label_bytes.len() as u32,
-            form: Form::Read(reading),
+            form: LabelDecodeState::Read(reading),
         };
         self.labels_start = self.label_bytes.len();
         Ok(())
@@ -409,8 +417,8 @@ impl Batch {
 
     /// Panics if there is a current series or the lengths of columns do not match. The check is
     /// cheap; the pipeline calls it for each batch.
-    pub fn assert_whole(&self) {
-        let ends = self.starts(self.ends.len());
+    pub fn assert_complete(&self) {
+        let ends = self.previous_ends(self.ends.len());
         let (floats, histograms) = (ends.floats as usize, ends.histograms as usize);
         assert_eq!(self.labels.len(), self.ends.len(), "labels of each series");
         assert_eq!(self.times.len(), floats, "times of whole series");
@@ -436,7 +444,7 @@ impl Batch {
             + self.values.capacity() * 8
             + self.start_times.capacity() * 8
             + self.histograms.capacity() * size_of::<HistogramSample>()
-            + self.ends.capacity() * size_of::<Ends>()
+            + self.ends.capacity() * size_of::<SampleColumnEnds>()
             + self.exemplars.memory_bytes()
             + self.journal.bytes.capacity()
     }
@@ -445,13 +453,15 @@ impl Batch {
     /// range.
     #[inline]
     pub fn series(&self, index: usize) -> SeriesSamples<'_> {
-        let start = self.starts(index);
+        let start = self.previous_ends(index);
         let end = self.ends[index];
         let span = self.labels[index];
         let (labels, is_refused) = match span.form {
-            Form::Read(Reading::Refused) => (&[][..], true),
-            Form::Canonical | Form::Read(_) => (&self.label_bytes[span.range()], false),
-            Form::Unread => (&[][..], false),
+            LabelDecodeState::Read(LabelDecodeOutcome::Refused) => (&[][..], true),
+            LabelDecodeState::Canonical | LabelDecodeState::Read(_) => {
+                (&self.label_bytes[span.range()], false)
+            }
+            LabelDecodeState::Unread => (&[][..], false),
         };
         let (floats, histograms) = match is_refused {
             true => (0..0, 0..0),
@@ -478,24 +488,24 @@ impl Batch {
     /// their columns.
     #[inline]
     pub fn offsets(&self, index: usize) -> (usize, usize) {
-        let start = self.starts(index);
+        let start = self.previous_ends(index);
         (start.floats as usize, start.histograms as usize)
     }
 
     /// Returns whether series `index` was rejected when its labels were decoded.
     pub fn is_refused(&self, index: usize) -> bool {
-        self.labels[index].form == Form::Read(Reading::Refused)
+        self.labels[index].form == LabelDecodeState::Read(LabelDecodeOutcome::Refused)
     }
 
     /// Returns the timestamp and value of series `index` if it has exactly one float sample and
     /// neither a start timestamp nor histograms. This applies to nearly all series.
     #[inline]
-    pub fn sole_float(&self, index: usize) -> Option<(TimestampMs, f64)> {
-        let (start, end) = (self.starts(index), self.ends[index]);
+    pub fn single_float(&self, index: usize) -> Option<(TimestampMs, f64)> {
+        let (start, end) = (self.previous_ends(index), self.ends[index]);
         let is_sole = end.floats == start.floats + 1
             && end.histograms == start.histograms
             && self.start_times.is_empty()
-            && self.labels[index].form != Form::Read(Reading::Refused);
+            && self.labels[index].form != LabelDecodeState::Read(LabelDecodeOutcome::Refused);
         if !is_sole {
             return None;
         }
@@ -505,21 +515,22 @@ impl Batch {
 
     /// Returns the series in the order in which they were added, except rejected ones.
     pub fn iter(&self) -> impl Iterator<Item = SeriesSamples<'_>> {
-        self.numbered().map(|(_, series)| series)
+        self.iter_with_index().map(|(_, series)| series)
     }
 
     /// Returns the series like [`Batch::iter`], each with its index in the batch.
-    pub fn numbered(&self) -> impl Iterator<Item = (u64, SeriesSamples<'_>)> {
-        let stands = |i: &usize| self.labels[*i].form != Form::Read(Reading::Refused);
+    pub fn iter_with_index(&self) -> impl Iterator<Item = (u64, SeriesSamples<'_>)> {
+        let stands =
+            |i: &usize| self.labels[*i].form != LabelDecodeState::Read(LabelDecodeOutcome::Refused);
         let numbered = |i| (i as u64, self.series(i));
         (0..self.ends.len()).filter(stands).map(numbered)
     }
 
     #[inline]
-    fn starts(&self, index: usize) -> Ends {
+    fn previous_ends(&self, index: usize) -> SampleColumnEnds {
         match index.checked_sub(1) {
             Some(previous) => self.ends[previous],
-            None => Ends::default(),
+            None => SampleColumnEnds::default(),
         }
     }
 }

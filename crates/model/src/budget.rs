@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A limit in bytes and the used part of it. Cloning is cheap, and clones share the counters.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Node>);
+pub struct Budget(Arc<BudgetNode>);
 
 #[derive(Debug)]
-struct Node {
+struct BudgetNode {
     name: &'static str,
     limit_bytes: usize,
     used_bytes: AtomicUsize,
@@ -27,26 +27,26 @@ struct Node {
     beyond: Option<(usize, Budget)>,
 }
 
-impl Node {
+impl BudgetNode {
     /// Returns how many of the last `bytes` of `used` are above the limit for small reservations.
-    fn large(&self, used: usize, bytes: usize) -> usize {
+    fn count_large(&self, used: usize, bytes: usize) -> usize {
         let Some((small, _)) = &self.beyond else {
             return 0;
         };
         used.saturating_sub(*small) - (used - bytes).saturating_sub(*small)
     }
 
-    /// Releases `bytes`. When they were reserved, `large` of them were above the limit for small
-    /// reservations, and `counted` of those were counted in the other budget. The bytes above that
-    /// limit may belong to other reservations now. The sums are nevertheless correct, because each
-    /// change of the usage is counted once.
-    fn give_back(&self, bytes: usize, large: usize, counted: usize) {
+    /// Releases `bytes`. When they were reserved, `large` of them were above the limit for
+    /// small reservations, and `counted` of those were counted in the other budget. The bytes above
+    /// that limit may belong to other reservations now. The sums are nevertheless correct, because
+    /// each change of the usage is counted once.
+    fn release(&self, bytes: usize, large: usize, counted: usize) {
         let used = self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let Some((_, beyond)) = &self.beyond else {
             return;
         };
-        beyond.count(large - counted);
-        beyond.give(self.large(used, bytes));
+        beyond.reserve_unchecked(large - counted);
+        beyond.release_bytes(self.count_large(used, bytes));
     }
 }
 
@@ -57,28 +57,28 @@ impl Budget {
     }
 
     /// Creates a budget inside this one: its reservations also count here.
-    pub fn child(&self, name: &'static str, limit_bytes: usize) -> Self {
+    pub fn create_child(&self, name: &'static str, limit_bytes: usize) -> Self {
         Self::with_parent(name, limit_bytes, Some(self.clone()), false)
     }
 
     /// Creates a share that is set aside from this budget. Its reservations also count here but are
     /// never rejected here, so that other budgets cannot use it up.
-    pub fn share(&self, name: &'static str, limit_bytes: usize) -> Self {
+    pub fn create_share(&self, name: &'static str, limit_bytes: usize) -> Self {
         Self::with_parent(name, limit_bytes, Some(self.clone()), true)
     }
 
-    /// Creates a budget inside this one. Its usage above `small_bytes` also counts in `large`. If
-    /// `large` has a lower limit than this budget, some of this budget always remains available for
-    /// small reservations.
-    pub fn child_beyond(
+    /// Creates a budget inside this one. Its usage above `small_bytes` also counts in
+    /// `count_large`. If `count_large` has a lower limit than this budget, some of this budget
+    /// always remains available for small reservations.
+    pub fn create_child_beyond(
         &self,
         name: &'static str,
         limit_bytes: usize,
         (small_bytes, large): (usize, &Budget),
     ) -> Self {
-        let node = Node {
+        let node = BudgetNode {
             beyond: Some((small_bytes, large.clone())),
-            ..Self::node(name, limit_bytes, Some(self.clone()), false)
+            ..Self::create_node(name, limit_bytes, Some(self.clone()), false)
         };
         Self(Arc::new(node))
     }
@@ -89,7 +89,7 @@ impl Budget {
         parent: Option<Budget>,
         is_set_aside: bool,
     ) -> Self {
-        Self(Arc::new(Self::node(
+        Self(Arc::new(Self::create_node(
             name,
             limit_bytes,
             parent,
@@ -97,13 +97,13 @@ impl Budget {
         )))
     }
 
-    fn node(
+    fn create_node(
         name: &'static str,
         limit_bytes: usize,
         parent: Option<Budget>,
         is_set_aside: bool,
-    ) -> Node {
-        Node {
+    ) -> BudgetNode {
+        BudgetNode {
             name,
             limit_bytes,
             used_bytes: AtomicUsize::new(0),
@@ -117,7 +117,7 @@ impl Budget {
     /// Reserves `bytes` in this budget and in all its parents. Fails with [`ErrorKind::Limited`] if
     /// any limit would be exceeded.
     pub fn reserve(&self, bytes: usize) -> Result<Reservation, Error> {
-        self.take(bytes)?;
+        self.reserve_bytes(bytes)?;
         Ok(Reservation {
             budget: self.clone(),
             bytes,
@@ -126,22 +126,22 @@ impl Budget {
 
     /// Creates an empty reservation, for memory that is used before it can be reserved: see
     /// [`Reservation::set`].
-    pub fn hold(&self) -> Reservation {
+    pub fn create_reservation(&self) -> Reservation {
         Reservation {
             budget: self.clone(),
             bytes: 0,
         }
     }
 
-    fn take(&self, bytes: usize) -> Result<(), Error> {
+    fn reserve_bytes(&self, bytes: usize) -> Result<(), Error> {
         let node = &*self.0;
         let used = node
             .used_bytes
             .fetch_add(bytes, Ordering::Relaxed)
             .saturating_add(bytes);
-        let large = node.large(used, bytes);
+        let large = node.count_large(used, bytes);
         if used > node.limit_bytes {
-            node.give_back(bytes, large, 0);
+            node.release(bytes, large, 0);
             return Err(Error::new(
                 ErrorKind::Limited,
                 format!(
@@ -152,16 +152,16 @@ impl Budget {
         }
         if let Some((_, beyond)) = &node.beyond
             && large > 0
-            && let Err(e) = beyond.take(large)
+            && let Err(e) = beyond.reserve_bytes(large)
         {
-            node.give_back(bytes, large, 0);
+            node.release(bytes, large, 0);
             return Err(e);
         }
         match &node.parent {
-            Some(parent) if node.is_set_aside => parent.count(bytes),
+            Some(parent) if node.is_set_aside => parent.reserve_unchecked(bytes),
             Some(parent) => {
-                if let Err(e) = parent.take(bytes) {
-                    node.give_back(bytes, large, large);
+                if let Err(e) = parent.reserve_bytes(bytes) {
+                    node.release(bytes, large, large);
                     return Err(e);
                 }
             }
@@ -172,23 +172,23 @@ impl Budget {
     }
 
     /// Counts `bytes` that are already in use, regardless of the limits.
-    fn count(&self, bytes: usize) {
+    fn reserve_unchecked(&self, bytes: usize) {
         let node = &*self.0;
         let before = node.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         let used = before.saturating_add(bytes);
         node.peak_bytes.fetch_max(used, Ordering::Relaxed);
         if let Some((_, beyond)) = &node.beyond {
-            beyond.count(node.large(used, bytes));
+            beyond.reserve_unchecked(node.count_large(used, bytes));
         }
         if let Some(parent) = &node.parent {
-            parent.count(bytes);
+            parent.reserve_unchecked(bytes);
         }
     }
 
-    fn give(&self, bytes: usize) {
-        self.0.give_back(bytes, 0, 0);
+    fn release_bytes(&self, bytes: usize) {
+        self.0.release(bytes, 0, 0);
         if let Some(parent) = &self.0.parent {
-            parent.give(bytes);
+            parent.release_bytes(bytes);
         }
     }
 
@@ -222,7 +222,7 @@ impl Reservation {
         if bytes == 0 {
             return Ok(());
         }
-        self.budget.take(bytes)?;
+        self.budget.reserve_bytes(bytes)?;
         self.bytes += bytes;
         Ok(())
     }
@@ -230,15 +230,16 @@ impl Reservation {
     /// Releases all except `bytes`. Does nothing if the reservation is smaller.
     pub fn shrink_to(&mut self, bytes: usize) {
         let surplus = self.bytes.saturating_sub(bytes);
-        self.budget.give(surplus);
+        self.budget.release_bytes(surplus);
         self.bytes -= surplus;
     }
 
     /// Sets the reservation to `bytes` that are in use and cannot be rejected any more. As long as
     /// a limit is exceeded in this way, all other reservations are rejected.
     pub fn set(&mut self, bytes: usize) {
-        self.budget.count(bytes.saturating_sub(self.bytes));
-        self.budget.give(self.bytes.saturating_sub(bytes));
+        self.budget
+            .reserve_unchecked(bytes.saturating_sub(self.bytes));
+        self.budget.release_bytes(self.bytes.saturating_sub(bytes));
         self.bytes = bytes;
     }
 
@@ -250,7 +251,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.give(self.bytes);
+        self.budget.release_bytes(self.bytes);
     }
 }
 
@@ -262,7 +263,7 @@ mod tests {
     fn budget_beyond_small_leaves_room_for_those_who_take_little() {
         let all = Budget::new("all queries", 100);
         let large = Budget::new("large queries", 60);
-        let query = || all.child_beyond("query", 100, (10, &large));
+        let query = || all.create_child_beyond("query", 100, (10, &large));
         let (one, two) = (query(), query());
         let held = one.reserve(70).unwrap();
         assert_eq!((all.used_bytes(), large.used_bytes()), (70, 60));
@@ -275,7 +276,7 @@ mod tests {
         assert!(e.message.starts_with("large queries"), "{e}");
         let small = two.reserve(10).unwrap();
         assert_eq!((all.used_bytes(), large.used_bytes()), (80, 60));
-        let mut three = query().hold();
+        let mut three = query().create_reservation();
         three.set(15);
         assert_eq!(
             large.used_bytes(),
@@ -290,7 +291,7 @@ mod tests {
     fn budget_beyond_small_sums_up_on_many_threads() {
         let all = Budget::new("all queries", 300);
         let large = Budget::new("large queries", 100);
-        let query = all.child_beyond("query", 200, (50, &large));
+        let query = all.create_child_beyond("query", 200, (50, &large));
         std::thread::scope(|threads| {
             for seed in 1..5usize {
                 let query = &query;
@@ -307,9 +308,9 @@ mod tests {
     #[test]
     fn budget_reserve_over_parent_limit_counts_nowhere() {
         let all = Budget::new("all queries", 100);
-        let one = all.child("query", 80);
+        let one = all.create_child("query", 80);
         let held = one.reserve(60).unwrap();
-        let other = all.child("query", 80);
+        let other = all.create_child("query", 80);
         let e = other.reserve(50).unwrap_err();
         assert_eq!(e.kind, ErrorKind::Limited);
         assert_eq!(
@@ -324,8 +325,8 @@ mod tests {
     #[test]
     fn budget_held_over_limit_refuses_those_who_ask() {
         let all = Budget::new("process", 100);
-        let queries = all.child("all queries", 100);
-        let mut head = all.hold();
+        let queries = all.create_child("all queries", 100);
+        let mut head = all.create_reservation();
         head.set(70);
         let query = queries.reserve(30).unwrap();
         head.set(90);
@@ -344,8 +345,8 @@ mod tests {
     #[test]
     fn budget_share_that_was_set_aside_is_not_refused_for_others() {
         let all = Budget::new("process", 100);
-        let writes = all.share("writes", 30);
-        let mut head = all.hold();
+        let writes = all.create_share("writes", 30);
+        let mut head = all.create_reservation();
         head.set(95);
         let write = writes.reserve(30).unwrap();
         assert_eq!((all.used_bytes(), writes.used_bytes()), (125, 30));
@@ -353,7 +354,7 @@ mod tests {
             writes.reserve(1).unwrap_err().message,
             "writes memory limit reached: 31 bytes needed, limit 30"
         );
-        assert!(all.child("query", 10).reserve(1).is_err());
+        assert!(all.create_child("query", 10).reserve(1).is_err());
         drop((write, head));
         assert_eq!(all.used_bytes(), 0);
     }

@@ -1,7 +1,7 @@
 //! Cancellation of work whose result is no longer needed.
 //!
-//! All parts of a request share one [`Cancel`]. Operators check it once per batch; a check is one
-//! relaxed load.
+//! All parts of a request share one [`CancelToken`]. Operators check it once per batch; a check is
+//! one relaxed load.
 
 use crate::error::{Error, ErrorKind};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The reason why work was canceled, which determines the error for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum CancelReason {
     /// The client closed the connection, or an operator canceled the query.
     Canceled,
     /// The time limit of the request was exceeded.
@@ -18,19 +18,19 @@ pub enum Reason {
 
 /// A shared flag that is set at most once. Cloning is cheap, and clones share the flag.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicU8>);
+pub struct CancelToken(Arc<AtomicU8>);
 
-impl Cancel {
+impl CancelToken {
     /// Creates a flag that is not set and is not shared yet.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Sets the flag. If it is set already, the first reason is kept.
-    pub fn cancel(&self, reason: Reason) {
+    pub fn cancel(&self, reason: CancelReason) {
         let code = match reason {
-            Reason::Canceled => 1,
-            Reason::Timeout => 2,
+            CancelReason::Canceled => 1,
+            CancelReason::Timeout => 2,
         };
         // The exchange fails if the flag is set already, which is intended.
         let _ = self
@@ -40,11 +40,11 @@ impl Cancel {
 
     /// Returns the reason if the flag is set, with one relaxed load.
     #[inline]
-    pub fn reason(&self) -> Option<Reason> {
+    pub fn reason(&self) -> Option<CancelReason> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,
-            1 => Some(Reason::Canceled),
-            _ => Some(Reason::Timeout),
+            1 => Some(CancelReason::Canceled),
+            _ => Some(CancelReason::Timeout),
         }
     }
 
@@ -54,8 +54,10 @@ impl Cancel {
     pub fn check(&self) -> Result<(), Error> {
         match self.reason() {
             None => Ok(()),
-            Some(Reason::Canceled) => Err(Error::new(ErrorKind::Canceled, "query was canceled")),
-            Some(Reason::Timeout) => Err(Error::new(ErrorKind::Timeout, "query timed out")),
+            Some(CancelReason::Canceled) => {
+                Err(Error::new(ErrorKind::Canceled, "query was canceled"))
+            }
+            Some(CancelReason::Timeout) => Err(Error::new(ErrorKind::Timeout, "query timed out")),
         }
     }
 }

@@ -44,7 +44,7 @@ struct SeriesRanges {
 
 /// The time column of a series in a batch, and the range of its samples that the batch contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TimesKept {
+pub struct TimeColumnRange {
     column: usize,
     samples: Range<usize>,
 }
@@ -110,7 +110,7 @@ impl SeriesBatch {
 
     /// Reserves capacity for `series` more series with the length of the newest one, and for the
     /// time columns that they may share.
-    pub fn make_room(&mut self, series: usize) {
+    pub fn reserve_series(&mut self, series: usize) {
         let values = self.series.last().map_or(0, |last| last.values.len());
         self.values.reserve(series.saturating_mul(values));
         self.series.reserve(series);
@@ -121,9 +121,9 @@ impl SeriesBatch {
 
     /// Adds a series of floats whose values were appended to [`SeriesBatch::values_mut`]. `times`
     /// contains one timestamp for each value. Only samples in `range` are kept.
-    pub fn end_floats(&mut self, times: &[TimestampMs], range: TimeRange) -> TimesKept {
+    pub fn end_floats(&mut self, times: &[TimestampMs], range: TimeRange) -> TimeColumnRange {
         let samples = range.indexes(times);
-        let kept = TimesKept {
+        let kept = TimeColumnRange {
             column: self.time_column(&times[samples.clone()]),
             samples,
         };
@@ -134,7 +134,7 @@ impl SeriesBatch {
     /// Adds a series like [`SeriesBatch::end_floats`], for `appended` values whose timestamps equal
     /// those of the previous series. `kept` is the result of `end_floats` for that series.
     #[inline]
-    pub fn end_floats_as(&mut self, kept: &TimesKept, appended: usize) {
+    pub fn end_floats_as(&mut self, kept: &TimeColumnRange, appended: usize) {
         assert!(kept.samples.end <= appended, "values for all times");
         let first = self.values.len() - appended;
         let values = first + kept.samples.start..first + kept.samples.end;

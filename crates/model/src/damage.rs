@@ -70,7 +70,7 @@ pub struct Damage {
 
 impl Damage {
     /// Creates a record of damage to a whole file. The number of lost samples is undetermined.
-    pub fn of_file(kind: DamageKind, file: &Path, what: String) -> Self {
+    pub fn for_file(kind: DamageKind, file: &Path, what: String) -> Self {
         Self {
             kind,
             file: file.to_path_buf(),
@@ -82,10 +82,10 @@ impl Damage {
     }
 
     /// Creates a record of damage that a reader of the log found.
-    pub fn of_log(damage: LogDamage) -> Self {
+    pub fn for_log(damage: LogDamage) -> Self {
         Self {
             offset: damage.offset,
-            ..Self::of_file(DamageKind::Log, &damage.file, damage.what)
+            ..Self::for_file(DamageKind::Log, &damage.file, damage.what)
         }
     }
 
@@ -95,7 +95,7 @@ impl Damage {
     }
 
     /// Returns this damage with the time range of the lost samples.
-    pub fn within(self, range: Option<TimeRange>) -> Self {
+    pub fn with_time_range(self, range: Option<TimeRange>) -> Self {
         Self { range, ..self }
     }
 }

@@ -30,7 +30,7 @@ pub trait Rng: Send + Sync {
 }
 
 /// An open file. All positions are explicit: there is no shared cursor.
-pub trait File: Send + Sync {
+pub trait DiskFile: Send + Sync {
     /// Reads up to `into.len()` bytes at `offset`. Returns fewer only at the end of the file.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
 
@@ -67,8 +67,8 @@ pub enum OpenMode {
     Write,
     /// Creates a file for reading and writing. It is an error if it exists.
     CreateNew,
-    /// Opens an existing file like [`OpenMode::Write`], for a file that is synced after every
-    /// write. Writes of whole sectors bypass the page cache if the file system supports it.
+    /// Opens an existing file like [`OpenMode::ReceivedWrite`], for a file that is synced after
+    /// every write. Writes of whole sectors bypass the page cache if the file system supports it.
     WriteDirect,
     /// Creates a file like [`OpenMode::CreateNew`], with writes like [`OpenMode::WriteDirect`].
     CreateNewDirect,
@@ -85,7 +85,7 @@ pub struct LockOwner(pub u32);
 
 impl LockOwner {
     /// Returns the lock owner that `error` contains, if there is one.
-    pub fn of(error: &io::Error) -> Option<Self> {
+    pub fn from_error(error: &io::Error) -> Option<Self> {
         let inner = error.get_ref()?;
         inner.downcast_ref::<Self>().copied()
     }
@@ -95,7 +95,7 @@ impl LockOwner {
 pub trait Disk: Send + Sync {
     /// Opens or creates a file, depending on `mode`. A created name is durable only after
     /// [`Disk::sync_dir`].
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
 
     /// Returns the names in a folder, sorted and without the path of the folder.
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
@@ -133,7 +133,7 @@ pub trait Disk: Send + Sync {
 
 /// The purpose of a background job, which determines the thread that runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Work {
+pub enum JobKind {
     /// Writes and syncs of the log. Has a thread of its own and may block on the disk.
     Log,
     /// Sealing, removal and other work of limited duration. May block on the disk.
@@ -148,7 +148,7 @@ pub type Job = Box<dyn FnOnce() + Send>;
 /// The threads of the process, for background jobs and for parallel computations.
 pub trait Compute: Send + Sync {
     /// Runs `job` on the thread for `work` and returns immediately. In a simulation it runs inline.
-    fn spawn(&self, work: Work, job: Job);
+    fn spawn(&self, work: JobKind, job: Job);
 
     /// Calls `task(0..tasks)` on the compute threads and on the calling thread. Returns when all
     /// tasks have finished. Results must not depend on the thread that runs a task, which is

@@ -17,21 +17,21 @@ pub struct Exemplar<'a> {
 }
 
 /// The exemplars of a sample. Their label sets are in one buffer. Reuse a list with
-/// [`Exemplars::clear`] to keep its memory.
+/// [`SampleExemplars::clear`] to keep its memory.
 #[derive(Clone, Debug, Default)]
-pub struct Exemplars {
+pub struct SampleExemplars {
     label_bytes: Vec<u8>,
-    rows: Vec<Row>,
+    rows: Vec<SampleExemplarRow>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct SampleExemplarRow {
     labels_end: usize,
     value: f64,
     time: Option<TimestampMs>,
 }
 
-impl Exemplars {
+impl SampleExemplars {
     /// Removes all exemplars and keeps the memory, so that the list can be reused.
     pub fn clear(&mut self) {
         self.label_bytes.clear();
@@ -41,7 +41,7 @@ impl Exemplars {
     /// Adds an exemplar to the end of the list.
     pub fn push(&mut self, labels: LabelsRef<'_>, value: f64, time: Option<TimestampMs>) {
         self.label_bytes.extend_from_slice(labels.as_bytes());
-        self.rows.push(Row {
+        self.rows.push(SampleExemplarRow {
             labels_end: self.label_bytes.len(),
             value,
             time,
@@ -49,7 +49,7 @@ impl Exemplars {
     }
 
     /// Adds all exemplars of another list in order.
-    pub fn extend(&mut self, others: &Exemplars) {
+    pub fn extend(&mut self, others: &SampleExemplars) {
         for exemplar in others.iter() {
             self.push(exemplar.labels, exemplar.value, exemplar.time);
         }
@@ -100,9 +100,9 @@ pub struct TimedExemplar<'a> {
 impl TimedExemplar<'_> {
     /// Compares exemplars of a series by time, value and labels. This is the order in which they
     /// are stored.
-    pub fn order(&self, other: &TimedExemplar<'_>) -> Ordering {
+    pub fn compare(&self, other: &TimedExemplar<'_>) -> Ordering {
         let by_time = self.time.cmp(&other.time);
-        let by_value = || plain(self.value).total_cmp(&plain(other.value));
+        let by_value = || normalize_zero(self.value).total_cmp(&normalize_zero(other.value));
         by_time
             .then_with(by_value)
             .then_with(|| self.labels.cmp(&other.labels))
@@ -110,27 +110,27 @@ impl TimedExemplar<'_> {
 
     /// Returns whether the exemplar is a duplicate of `before`. Timestamps are ignored if both
     /// exemplars got theirs from their samples.
-    pub fn repeats(&self, before: &TimedExemplar<'_>) -> bool {
+    pub fn is_duplicate_of(&self, before: &TimedExemplar<'_>) -> bool {
         let has_times = self.has_own_time || before.has_own_time;
         (!has_times || self.time == before.time)
-            && plain(self.value).to_bits() == plain(before.value).to_bits()
+            && normalize_zero(self.value).to_bits() == normalize_zero(before.value).to_bits()
             && self.labels == before.labels
     }
 
     /// Returns whether the labels have more than [`LABEL_CHARS_MAX`] characters.
     pub fn is_too_long(&self) -> bool {
         let parts = self.labels.pairs().flat_map(|(n, v)| [n, v]);
-        parts.map(char_count).sum::<usize>() > LABEL_CHARS_MAX
+        parts.map(count_chars).sum::<usize>() > LABEL_CHARS_MAX
     }
 }
 
 /// Returns the value with negative zero replaced by zero.
-fn plain(value: f64) -> f64 {
+fn normalize_zero(value: f64) -> f64 {
     value + 0.0
 }
 
 /// Returns the number of characters, counted like Go: each invalid byte counts as one.
-fn char_count(text: &[u8]) -> usize {
+fn count_chars(text: &[u8]) -> usize {
     let chunks = text.utf8_chunks();
     chunks
         .map(|chunk| chunk.valid().chars().count() + chunk.invalid().len())
@@ -141,11 +141,11 @@ fn char_count(text: &[u8]) -> usize {
 #[derive(Clone, Debug, Default)]
 pub struct SeriesExemplars {
     label_bytes: Vec<u8>,
-    rows: Vec<SeriesRow>,
+    rows: Vec<SeriesExemplarRow>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct SeriesRow {
+struct SeriesExemplarRow {
     series: u64,
     has_own_time: bool,
     labels_end: usize,
@@ -164,7 +164,7 @@ impl SeriesExemplars {
     pub fn push(&mut self, series: u64, exemplar: TimedExemplar<'_>) {
         self.label_bytes
             .extend_from_slice(exemplar.labels.as_bytes());
-        self.rows.push(SeriesRow {
+        self.rows.push(SeriesExemplarRow {
             series,
             has_own_time: exemplar.has_own_time,
             labels_end: self.label_bytes.len(),
@@ -182,7 +182,7 @@ impl SeriesExemplars {
 
     /// Removes the exemplars of `series`, which contains numbers in ascending order. The following
     /// series get lower numbers.
-    pub fn take_out(&mut self, series: &[u32]) {
+    pub fn remove_series(&mut self, series: &[u32]) {
         if self.rows.is_empty() {
             return;
         }
@@ -207,7 +207,7 @@ impl SeriesExemplars {
 
     /// Returns the memory of the list in bytes, including unused capacity.
     pub fn memory_bytes(&self) -> usize {
-        self.label_bytes.capacity() + self.rows.capacity() * size_of::<SeriesRow>()
+        self.label_bytes.capacity() + self.rows.capacity() * size_of::<SeriesExemplarRow>()
     }
 
     /// Returns the exemplars with the numbers of their series, in the order in which they were
@@ -218,7 +218,7 @@ impl SeriesExemplars {
 
     /// Returns the exemplars of series number `series`. The numbers in the list must be in
     /// ascending order.
-    pub fn of_series(&self, series: u64) -> impl Iterator<Item = TimedExemplar<'_>> {
+    pub fn iter_series(&self, series: u64) -> impl Iterator<Item = TimedExemplar<'_>> {
         let first = self.rows.partition_point(|row| row.series < series);
         let behind = self.iter_from(first);
         behind
@@ -245,7 +245,7 @@ impl SeriesExemplars {
 
 /// An exemplar in the result of a look-up, with labels of its own.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FoundExemplar {
+pub struct ExemplarResult {
     /// The labels of the exemplar, not those of the series.
     pub labels: Labels,
     /// The observed value, which may differ from those of samples.
@@ -256,11 +256,11 @@ pub struct FoundExemplar {
 
 /// The result of a look-up for one series that has exemplars.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FoundExemplars {
+pub struct SeriesExemplarResult {
     /// The labels of the series to which the exemplars belong.
     pub series: Labels,
     /// The exemplars of the series in time order.
-    pub exemplars: Vec<FoundExemplar>,
+    pub exemplars: Vec<ExemplarResult>,
 }
 
 #[cfg(test)]
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn exemplars_pushed_come_back_with_their_labels() {
-        let mut exemplars = Exemplars::default();
+        let mut exemplars = SampleExemplars::default();
         let labels = Labels::from_pairs([("trace_id", "1"), ("span", "x")]);
         for _ in 0..2 {
             exemplars.clear();

@@ -4,9 +4,9 @@
 //! A fingerprint replaces the labels from which it was computed: labels are not compared. Two label
 //! sets of up to 496 bytes, chosen by an attacker, have the same fingerprint with a probability of
 //! at most 2^-113. A billion series are 2^59 pairs, so the probability of any collision is 2^-54.
-//! [`aes`] and [`nh`] contain the proofs. The keys are derived from a [`Seed`], which is generated
-//! once and never leaves the data folder, so no client can search for collisions. A processor uses
-//! the hash that it computes fastest; all hashes can be computed on every processor.
+//! [`aes`] and [`nh`] contain the proofs. The keys are derived from a [`FingerprintSeed`], which is
+//! generated once and never leaves the data folder, so no client can search for collisions. A
+//! processor uses the hash that it computes fastest; all hashes can be computed on every processor.
 //!
 //! ```text
 //! seed -> words -> keys of AES rounds (AES instructions or plain code), or keys of NH
@@ -39,17 +39,17 @@ pub struct Fingerprint {
 
 /// The secret seed from which keys are derived. It is stored in the data folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Seed(pub [u64; 2]);
+pub struct FingerprintSeed(pub [u64; 2]);
 
-impl Seed {
+impl FingerprintSeed {
     /// Generates a random seed. This happens once for each data folder.
-    pub fn draw(rng: &dyn Rng) -> Self {
+    pub fn generate(rng: &dyn Rng) -> Self {
         Self([rng.next_u64(), rng.next_u64()])
     }
 }
 
 /// Prints no bits of the seed, which is secret.
-impl std::fmt::Debug for Seed {
+impl std::fmt::Debug for FingerprintSeed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Seed")
     }
@@ -78,13 +78,13 @@ impl HashKind {
 /// Secret keys, in the form for the fastest implementation on this processor.
 #[derive(Debug)]
 pub struct HashKeys {
-    seed: Seed,
+    seed: FingerprintSeed,
     kind: HashKind,
-    way: Way,
+    way: HashImplementation,
 }
 
 #[derive(Debug)]
-enum Way {
+enum HashImplementation {
     #[cfg(target_arch = "x86_64")]
     Aes(Box<AesKeys>),
     Plain(Box<PlainKeys>),
@@ -94,29 +94,31 @@ enum Way {
 impl HashKeys {
     /// Generates random keys for the hash that is fastest on this processor.
     pub fn new(rng: &dyn Rng) -> Self {
-        Self::of(HashKind::fastest(), Seed::draw(rng))
+        Self::from_seed(HashKind::fastest(), FingerprintSeed::generate(rng))
     }
 
     /// Derives the keys of a hash from `seed`. Equal arguments give equal fingerprints on all
     /// processors.
-    pub fn of(kind: HashKind, seed: Seed) -> Self {
+    pub fn from_seed(kind: HashKind, seed: FingerprintSeed) -> Self {
         let way = match kind {
-            HashKind::Nh => Way::Nh(NhKeys::draw(&mut Words::of(seed))),
+            HashKind::Nh => {
+                HashImplementation::Nh(NhKeys::generate(&mut HashKeyGenerator::from_seed(seed)))
+            }
             HashKind::Aes => Self::aes(seed),
         };
         Self { seed, kind, way }
     }
 
-    fn aes(seed: Seed) -> Way {
+    fn aes(seed: FingerprintSeed) -> HashImplementation {
         #[cfg(target_arch = "x86_64")]
-        if let Some(keys) = AesKeys::draw(&mut Words::of(seed)) {
-            return Way::Aes(keys);
+        if let Some(keys) = AesKeys::generate(&mut HashKeyGenerator::from_seed(seed)) {
+            return HashImplementation::Aes(keys);
         }
-        Way::Plain(PlainKeys::draw(&mut Words::of(seed)))
+        HashImplementation::Plain(PlainKeys::generate(&mut HashKeyGenerator::from_seed(seed)))
     }
 
     /// Returns the seed from which the keys were derived.
-    pub fn seed(&self) -> Seed {
+    pub fn seed(&self) -> FingerprintSeed {
         self.seed
     }
 
@@ -130,9 +132,9 @@ impl HashKeys {
     pub fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
         match &self.way {
             #[cfg(target_arch = "x86_64")]
-            Way::Aes(keys) => keys.fingerprint(bytes),
-            Way::Plain(keys) => keys.fingerprint(bytes),
-            Way::Nh(keys) => keys.fingerprint(bytes),
+            HashImplementation::Aes(keys) => keys.fingerprint(bytes),
+            HashImplementation::Plain(keys) => keys.fingerprint(bytes),
+            HashImplementation::Nh(keys) => keys.fingerprint(bytes),
         }
     }
 
@@ -153,7 +155,7 @@ pub struct SeriesHash {
 
 impl SeriesHash {
     /// Returns the fingerprint of a label set: the hash of its key. `key` is a reusable buffer.
-    pub fn of_labels(&self, labels: LabelsRef<'_>, key: &mut Vec<u8>) -> Fingerprint {
+    pub fn hash_labels(&self, labels: LabelsRef<'_>, key: &mut Vec<u8>) -> Fingerprint {
         key.clear();
         self.format.push_key(key, labels);
         self.keys.fingerprint(key)
@@ -163,10 +165,10 @@ impl SeriesHash {
 /// The generator of the words from which keys are built: xoroshiro128** (Blackman and Vigna,
 /// *Scrambled linear pseudorandom number generators*, 2021). It need not be cryptographically
 /// secure, because fingerprints are never visible to clients.
-struct Words([u64; 2]);
+struct HashKeyGenerator([u64; 2]);
 
-impl Words {
-    fn of(seed: Seed) -> Self {
+impl HashKeyGenerator {
+    fn from_seed(seed: FingerprintSeed) -> Self {
         // The state must not be zero, because it would remain zero.
         Self(match seed.0 {
             [0, 0] => [0, 1],

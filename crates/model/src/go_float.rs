@@ -3,17 +3,17 @@
 
 /// Formats a float in the form `g`: the shortest digits that parse back to the same value, with an
 /// exponent below -4 or from 6 on.
-pub fn shortest(value: f64) -> String {
+pub fn format_shortest(value: f64) -> String {
     let magnitude = value.abs();
     match magnitude == 0.0 || (1e-4..1e6).contains(&magnitude) {
         true => value.to_string(),
-        false => scientific(value),
+        false => format_scientific(value),
     }
 }
 
 /// Formats a float with the shortest digits that parse back to the same value and an exponent of at
 /// least two digits: `1.5e+00`.
-pub fn scientific(value: f64) -> String {
+pub fn format_scientific(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
     }
@@ -47,7 +47,7 @@ mod tests {
             (f64::INFINITY, "+Inf"),
             (f64::NEG_INFINITY, "-Inf"),
         ] {
-            assert_eq!(shortest(value), want);
+            assert_eq!(format_shortest(value), want);
         }
     }
 
@@ -64,7 +64,7 @@ mod tests {
             (f64::INFINITY, "+Inf"),
             (f64::NEG_INFINITY, "-Inf"),
         ] {
-            assert_eq!(scientific(value), want);
+            assert_eq!(format_scientific(value), want);
         }
     }
 }

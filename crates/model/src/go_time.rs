@@ -21,7 +21,7 @@ pub fn parse_rfc3339(text: &str) -> Option<i128> {
     let second = take_number(&mut rest, 2..=2)?;
     let nanos = take_fraction(&mut rest);
     let offset_seconds = take_offset(&mut rest)?;
-    let is_date = (1..=12).contains(&month) && (1..=days_of(year, month)).contains(&day);
+    let is_date = (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
     let is_valid = is_date && hour < 24 && minute < 60 && second < 60 && rest.is_empty();
     let days = is_valid.then(|| days_since_epoch(year, month, day))?;
     let seconds = days * 86400 + hour * 3600 + minute * 60 + second - offset_seconds;
@@ -82,7 +82,7 @@ fn take_offset(rest: &mut &str) -> Option<i64> {
     is_valid.then_some(sign * (hours * 3600 + minutes * 60))
 }
 
-fn days_of(year: i64, month: i64) -> i64 {
+fn days_in_month(year: i64, month: i64) -> i64 {
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     match month {
         2 if is_leap => 29,

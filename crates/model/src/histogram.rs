@@ -12,7 +12,7 @@ pub mod float;
 mod hint;
 mod resolution;
 
-pub use resolution::{EXPONENTIAL_SCHEMA_RESERVED_MAX, spans_of};
+pub use resolution::{EXPONENTIAL_SCHEMA_RESERVED_MAX, spans_from_indexes};
 
 use crate::error::{Error, ErrorKind};
 use crate::sample::is_stale;
@@ -43,7 +43,7 @@ pub enum ResetHint {
 
 /// A run of consecutive buckets, preceded by a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Span {
+pub struct BucketSpan {
     /// Number of buckets between the end of the previous span and this one. For the first span: the
     /// index of its first bucket.
     pub offset: i32,
@@ -53,7 +53,7 @@ pub struct Span {
 
 /// The counts of a histogram in the received form.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Counts {
+pub enum HistogramCounts {
     /// Integer counts. Buckets are deltas from the previous bucket.
     Integer {
         /// Number of all observations, including those of NaN.
@@ -103,11 +103,11 @@ pub struct Histogram {
     /// The sum of all observations. If it is a staleness marker, the whole sample is one.
     pub sum: f64,
     /// The counts of the buckets and of all observations.
-    pub counts: Counts,
+    pub counts: HistogramCounts,
     /// The runs of positive (or custom) buckets in ascending order.
-    pub positive_spans: Vec<Span>,
+    pub positive_spans: Vec<BucketSpan>,
     /// The runs of negative buckets, ordered by the magnitude of their bounds.
-    pub negative_spans: Vec<Span>,
+    pub negative_spans: Vec<BucketSpan>,
     /// The upper bounds of custom buckets in ascending order, without +Inf.
     pub custom_values: Vec<f64>,
 }
@@ -121,15 +121,15 @@ impl Histogram {
     /// Returns a histogram without observations after a reset, with the schema and custom bounds of
     /// this one.
     #[must_use]
-    pub fn emptied(&self) -> Histogram {
+    pub fn without_observations(&self) -> Histogram {
         let counts = match self.counts {
-            Counts::Integer { .. } => Counts::Integer {
+            HistogramCounts::Integer { .. } => HistogramCounts::Integer {
                 count: 0,
                 zero_count: 0,
                 positive: Vec::new(),
                 negative: Vec::new(),
             },
-            Counts::Float { .. } => Counts::Float {
+            HistogramCounts::Float { .. } => HistogramCounts::Float {
                 count: 0.0,
                 zero_count: 0.0,
                 positive: Vec::new(),
@@ -167,14 +167,16 @@ impl Histogram {
         if self.has_custom_buckets() {
             self.validate_custom()?;
         } else if !exponential {
-            return invalid(format!(
+            return invalid_error(format!(
                 "histogram has an invalid schema, which must be between {EXPONENTIAL_SCHEMA_MIN} \
                  and {EXPONENTIAL_SCHEMA_MAX} for exponential buckets, or \
                  {CUSTOM_BUCKETS_SCHEMA} for custom buckets, got schema {}",
                 self.schema
             ));
         } else if !self.custom_values.is_empty() {
-            return invalid("histogram with exponential schema must not have custom bounds".into());
+            return invalid_error(
+                "histogram with exponential schema must not have custom bounds".into(),
+            );
         }
         let (positive, negative) = self.counts.bucket_counts();
         check_spans("positive side", &self.positive_spans, positive)?;
@@ -184,24 +186,24 @@ impl Histogram {
 
     fn validate_custom(&self) -> Result<(), Error> {
         if self.custom_values.iter().any(|v| v.is_nan()) {
-            return invalid("custom buckets: histogram custom bounds must not be NaN".into());
+            return invalid_error("custom buckets: histogram custom bounds must not be NaN".into());
         }
         if let Some(w) = self.custom_values.windows(2).find(|w| w[1] <= w[0]) {
-            return invalid(format!(
+            return invalid_error(format!(
                 "custom buckets: previous bound is {:.6} and current is {:.6}: histogram custom \
                  bounds must be in strictly increasing order",
                 w[0], w[1]
             ));
         }
         if self.custom_values.last() == Some(&f64::INFINITY) {
-            return invalid(
+            return invalid_error(
                 "custom buckets: last +Inf bound must not be explicitly defined: histogram custom \
                  bounds must be finite"
                     .into(),
             );
         }
         if let Some(first) = self.positive_spans.first().filter(|s| s.offset < 0) {
-            return negative_offset("custom buckets", 1, first.offset);
+            return negative_offset_error("custom buckets", 1, first.offset);
         }
         let covered: i64 = self
             .positive_spans
@@ -210,28 +212,28 @@ impl Histogram {
             .sum();
         let bounds = self.custom_values.len();
         if covered > bounds as i64 + 1 {
-            return invalid(format!(
+            return invalid_error(format!(
                 "custom buckets: only {bounds} custom bounds defined which is insufficient to \
                  cover total span length of {covered}: histogram custom bounds are too few"
             ));
         }
         if !self.counts.zero_count_is_zero() {
-            return invalid("custom buckets: must have zero count of 0".into());
+            return invalid_error("custom buckets: must have zero count of 0".into());
         }
         if self.zero_threshold != 0.0 {
-            return invalid("custom buckets: must have zero threshold of 0".into());
+            return invalid_error("custom buckets: must have zero threshold of 0".into());
         }
         if !self.negative_spans.is_empty() {
-            return invalid("custom buckets: must not have negative spans".into());
+            return invalid_error("custom buckets: must not have negative spans".into());
         }
         if self.counts.bucket_counts().1 > 0 {
-            return invalid("custom buckets: must not have negative buckets".into());
+            return invalid_error("custom buckets: must not have negative buckets".into());
         }
         Ok(())
     }
 }
 
-impl Counts {
+impl HistogramCounts {
     /// Returns the number of stored buckets on both sides.
     pub fn bucket_count(&self) -> usize {
         let (positive, negative) = self.bucket_counts();
@@ -240,9 +242,9 @@ impl Counts {
 
     /// Returns the counts as floats, regardless of their form.
     pub fn to_floats(&self) -> FloatCounts {
-        let floats = |deltas: &[i64]| absolute(deltas).map(|count| count as f64).collect();
+        let floats = |deltas: &[i64]| decode_deltas(deltas).map(|count| count as f64).collect();
         match self {
-            Counts::Integer {
+            HistogramCounts::Integer {
                 count,
                 zero_count,
                 positive,
@@ -253,7 +255,7 @@ impl Counts {
                 positive: floats(positive),
                 negative: floats(negative),
             },
-            Counts::Float {
+            HistogramCounts::Float {
                 count,
                 zero_count,
                 positive,
@@ -270,10 +272,10 @@ impl Counts {
     /// Returns the numbers of positive (or custom) and of negative buckets.
     fn bucket_counts(&self) -> (usize, usize) {
         match self {
-            Counts::Integer {
+            HistogramCounts::Integer {
                 positive, negative, ..
             } => (positive.len(), negative.len()),
-            Counts::Float {
+            HistogramCounts::Float {
                 positive, negative, ..
             } => (positive.len(), negative.len()),
         }
@@ -281,8 +283,8 @@ impl Counts {
 
     fn zero_count_is_zero(&self) -> bool {
         match self {
-            Counts::Integer { zero_count, .. } => *zero_count == 0,
-            Counts::Float { zero_count, .. } => *zero_count == 0.0,
+            HistogramCounts::Integer { zero_count, .. } => *zero_count == 0,
+            HistogramCounts::Float { zero_count, .. } => *zero_count == 0.0,
         }
     }
 
@@ -290,7 +292,7 @@ impl Counts {
     /// in no bucket, so with NaN observations the buckets may contain fewer.
     fn validate(&self, sum: f64) -> Result<(), Error> {
         match self {
-            Counts::Integer {
+            HistogramCounts::Integer {
                 count,
                 zero_count,
                 positive,
@@ -310,12 +312,12 @@ impl Counts {
                     }
                     _ => return Ok(()),
                 };
-                invalid(format!(
+                invalid_error(format!(
                     "{found} observations found in buckets, but the Count field is {count}: \
                      histogram's observation count should {why}"
                 ))
             }
-            Counts::Float {
+            HistogramCounts::Float {
                 count,
                 zero_count,
                 positive,
@@ -323,12 +325,12 @@ impl Counts {
             } => {
                 check_not_negative("negative side", negative)?;
                 if *zero_count < 0.0 {
-                    return invalid(format!(
+                    return invalid_error(format!(
                         "zero bucket has observation count of {zero_count}: {NEGATIVE_BUCKET}"
                     ));
                 }
                 if *count < 0.0 {
-                    return invalid(format!(
+                    return invalid_error(format!(
                         "observation count is  {count}: histogram's observation count is negative"
                     ));
                 }
@@ -346,7 +348,7 @@ fn add_deltas(side: &str, deltas: &[i64]) -> Result<u64, Error> {
     for (i, delta) in deltas.iter().enumerate() {
         count = count.wrapping_add(*delta);
         if count < 0 {
-            return negative_bucket(side, i, count).map(|()| 0);
+            return negative_bucket_error(side, i, count).map(|()| 0);
         }
         total = total.wrapping_add(count as u64);
     }
@@ -355,13 +357,13 @@ fn add_deltas(side: &str, deltas: &[i64]) -> Result<u64, Error> {
 
 fn check_not_negative(side: &str, counts: &[f64]) -> Result<(), Error> {
     match counts.iter().position(|count| *count < 0.0) {
-        Some(i) => negative_bucket(side, i, counts[i]),
+        Some(i) => negative_bucket_error(side, i, counts[i]),
         None => Ok(()),
     }
 }
 
 /// Returns the counts encoded by deltas. Overflow wraps around.
-fn absolute(deltas: &[i64]) -> impl Iterator<Item = i64> + '_ {
+fn decode_deltas(deltas: &[i64]) -> impl Iterator<Item = i64> + '_ {
     deltas.iter().scan(0i64, |count, delta| {
         *count = count.wrapping_add(*delta);
         Some(*count)
@@ -369,7 +371,7 @@ fn absolute(deltas: &[i64]) -> impl Iterator<Item = i64> + '_ {
 }
 
 /// Returns the index of each bucket that `spans` cover, in ascending order.
-pub fn bucket_indexes(spans: &[Span]) -> impl Iterator<Item = i64> + '_ {
+pub fn bucket_indexes(spans: &[BucketSpan]) -> impl Iterator<Item = i64> + '_ {
     let mut next = 0i64;
     spans.iter().flat_map(move |span| {
         let start = next + i64::from(span.offset);
@@ -378,28 +380,32 @@ pub fn bucket_indexes(spans: &[Span]) -> impl Iterator<Item = i64> + '_ {
     })
 }
 
-fn negative_bucket(side: &str, index: usize, count: impl std::fmt::Display) -> Result<(), Error> {
+fn negative_bucket_error(
+    side: &str,
+    index: usize,
+    count: impl std::fmt::Display,
+) -> Result<(), Error> {
     let number = index + 1;
-    invalid(format!(
+    invalid_error(format!(
         "{side}: bucket number {number} has observation count of {count}: {NEGATIVE_BUCKET}"
     ))
 }
 
-fn negative_offset(side: &str, number: usize, offset: i32) -> Result<(), Error> {
-    invalid(format!(
+fn negative_offset_error(side: &str, number: usize, offset: i32) -> Result<(), Error> {
+    invalid_error(format!(
         "{side}: span number {number} with offset {offset}: histogram has a span whose offset is \
          negative"
     ))
 }
 
-fn check_spans(side: &str, spans: &[Span], buckets: usize) -> Result<(), Error> {
-    let negative = |(_, span): &(usize, &Span)| span.offset < 0;
+fn check_spans(side: &str, spans: &[BucketSpan], buckets: usize) -> Result<(), Error> {
+    let negative = |(_, span): &(usize, &BucketSpan)| span.offset < 0;
     if let Some((i, span)) = spans.iter().enumerate().skip(1).find(negative) {
-        return negative_offset(side, i + 1, span.offset);
+        return negative_offset_error(side, i + 1, span.offset);
     }
     let covered: u64 = spans.iter().map(|s| u64::from(s.length)).sum();
     if covered != buckets as u64 {
-        return invalid(format!(
+        return invalid_error(format!(
             "{side}: spans need {covered} buckets, have {buckets} buckets: histogram spans specify \
              different number of buckets than provided"
         ));
@@ -407,7 +413,7 @@ fn check_spans(side: &str, spans: &[Span], buckets: usize) -> Result<(), Error> 
     Ok(())
 }
 
-fn invalid(message: String) -> Result<(), Error> {
+fn invalid_error(message: String) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
@@ -421,7 +427,7 @@ mod tests {
             schema: 0,
             zero_threshold: 0.001,
             sum: 10.0,
-            counts: Counts::Integer {
+            counts: HistogramCounts::Integer {
                 count: 8,
                 zero_count: 1,
                 positive: vec![2, 1],
@@ -437,7 +443,7 @@ mod tests {
         Histogram {
             schema: CUSTOM_BUCKETS_SCHEMA,
             zero_threshold: 0.0,
-            counts: Counts::Float {
+            counts: HistogramCounts::Float {
                 count: 3.0,
                 zero_count: 0.0,
                 positive: vec![1.0, 2.0],
@@ -450,8 +456,8 @@ mod tests {
         }
     }
 
-    fn span(offset: i32, length: u32) -> Span {
-        Span { offset, length }
+    fn span(offset: i32, length: u32) -> BucketSpan {
+        BucketSpan { offset, length }
     }
 
     fn check(mut histogram: Histogram, change: fn(&mut Histogram), wanted: &str) {
@@ -486,7 +492,7 @@ mod tests {
             |h| h.negative_spans[0].length = 2,
             "negative side: spans need 2 buckets, have 1 buckets",
         );
-        let with_counts = |positive: &[i64], count| Counts::Integer {
+        let with_counts = |positive: &[i64], count| HistogramCounts::Integer {
             count,
             zero_count: 1,
             positive: positive.to_vec(),

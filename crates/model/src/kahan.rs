@@ -3,14 +3,14 @@
 
 /// A running sum, and the compensation for its rounding errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Kahan {
+pub struct KahanSum {
     /// The sum of the rounded additions, without compensation.
     pub sum: f64,
     /// The compensation, which is the accumulated rounding error.
     pub lost: f64,
 }
 
-impl Kahan {
+impl KahanSum {
     /// Creates a sum with a compensation from its two parts.
     #[inline(always)]
     pub const fn new(sum: f64, lost: f64) -> Self {
@@ -52,7 +52,7 @@ impl Kahan {
     }
 
     /// Returns the sum after adding another sum, and then its compensation as one more value.
-    pub fn join(self, other: Self) -> Self {
+    pub fn add_sum(self, other: Self) -> Self {
         let sum = self.plus(other.sum);
         match other.lost == 0.0 {
             true => sum,
@@ -70,19 +70,19 @@ impl Kahan {
 /// The mean of a sequence: a compensated sum until it would overflow, and an incremental mean from
 /// there on.
 #[derive(Clone, Copy, Debug)]
-pub struct Mean {
-    sum: Kahan,
-    mean: Kahan,
+pub struct RunningMean {
+    sum: KahanSum,
+    mean: KahanSum,
     count: f64,
     incremental: bool,
 }
 
-impl Mean {
+impl RunningMean {
     /// Creates the mean of a sequence with one value.
-    pub fn of(first: f64) -> Self {
+    pub fn new(first: f64) -> Self {
         Self {
-            sum: Kahan::new(first, 0.0),
-            mean: Kahan::default(),
+            sum: KahanSum::new(first, 0.0),
+            mean: KahanSum::default(),
             count: 1.0,
             incremental: false,
         }
@@ -123,25 +123,25 @@ mod tests {
     fn kahan_add_large_and_small_keeps_the_small() {
         let total = [1e100, 1.0, -1e100]
             .into_iter()
-            .fold(Kahan::default(), Kahan::plus)
+            .fold(KahanSum::default(), KahanSum::plus)
             .total();
         assert_eq!(total, 1.0);
     }
 
     #[test]
     fn kahan_of_a_million_tenths_is_exact_and_infinity_stays() {
-        let tenths = (0..1_000_000).fold(Kahan::default(), |sum, _| sum.plus(0.1));
+        let tenths = (0..1_000_000).fold(KahanSum::default(), |sum, _| sum.plus(0.1));
         assert_eq!(tenths.total(), 100_000.0);
         let joined = tenths
-            .merge(Kahan::new(1e100, 0.0))
-            .merge(Kahan::new(-1e100, 0.0));
+            .merge(KahanSum::new(1e100, 0.0))
+            .merge(KahanSum::new(-1e100, 0.0));
         assert_eq!(joined.total(), 100_000.0);
         assert_eq!(tenths.plus(f64::INFINITY).total(), f64::INFINITY);
     }
 
     #[test]
     fn mean_of_sum_that_overflows_is_finite() {
-        let mut mean = Mean::of(f64::MAX);
+        let mut mean = RunningMean::new(f64::MAX);
         mean.add(f64::MAX);
         assert_eq!(mean.value(), f64::MAX);
     }

@@ -22,7 +22,7 @@ pub use series::SeriesRecords;
 use crate::labels::{LabelsRef, push_prefixed, take_prefixed};
 use crate::series_key::{CanonicalKeys, KeyFormat};
 use std::ops::Range;
-use steps::{Before, Step};
+use steps::{LabelStep, PreviousLabels};
 
 /// The error for bytes that are not label sets in this encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,24 +43,24 @@ const UNKNOWN: MalformedLabels = MalformedLabels("unknown labels code");
 /// Encodes label sets, each relative to the previous one.
 #[derive(Clone, Debug, Default)]
 pub struct LabelsEncoder {
-    before: Before,
+    before: PreviousLabels,
 }
 
 impl LabelsEncoder {
     /// Appends `labels` to `out`, encoded relative to the previous set.
     pub fn push(&mut self, out: &mut Vec<u8>, labels: LabelsRef<'_>) {
-        let mut counted = Counted::default();
+        let mut counted = LabelPairRun::default();
         let mut steps = self.before.steps(labels);
         for step in &mut steps {
             match step {
-                Step::Same => counted.push(out, END),
-                Step::Skip => counted.push(out, SKIP),
-                Step::Value(value) => {
+                LabelStep::Same => counted.push(out, END),
+                LabelStep::Skip => counted.push(out, SKIP),
+                LabelStep::Value(value) => {
                     counted.flush(out);
                     out.push(VALUE);
                     push_prefixed(out, value);
                 }
-                Step::Pair(name, value) => {
+                LabelStep::Pair(name, value) => {
                     counted.flush(out);
                     out.push(PAIR);
                     push_prefixed(out, name);
@@ -68,7 +68,7 @@ impl LabelsEncoder {
                 }
             }
         }
-        steps.take();
+        steps.commit();
         counted.flush(out);
         out.push(END);
     }
@@ -86,12 +86,12 @@ fn take_byte(rest: &mut &[u8]) -> Option<u8> {
 
 /// A run of equal or skipped pairs that has not been written yet.
 #[derive(Debug, Default)]
-struct Counted {
+struct LabelPairRun {
     op: u8,
     count: u8,
 }
 
-impl Counted {
+impl LabelPairRun {
     fn push(&mut self, out: &mut Vec<u8>, op: u8) {
         if op != self.op || self.count == COUNT_MAX {
             self.flush(out);
@@ -110,7 +110,7 @@ impl Counted {
 
 /// The position of a pair in the bytes of its set.
 #[derive(Clone, Copy, Debug)]
-struct Pair {
+struct LabelPairOffsets {
     start: u32,
     name_start: u32,
     name_end: u32,
@@ -119,9 +119,9 @@ struct Pair {
 
 /// A decoded set. Names are UTF-8, in ascending order and not empty; values are not empty.
 #[derive(Debug, Default)]
-struct Set {
+struct DecodedLabelSet {
     bytes: Vec<u8>,
-    pairs: Vec<Pair>,
+    pairs: Vec<LabelPairOffsets>,
 }
 
 /// Decodes label sets, each relative to the previous one. Only the order is checked for pairs that
@@ -130,24 +130,24 @@ struct Set {
 pub struct LabelsDecoder {
     /// The format in which decoded sets are returned.
     keys: &'static dyn KeyFormat,
-    set: Set,
-    before: Set,
+    set: DecodedLabelSet,
+    before: DecodedLabelSet,
 }
 
 impl Default for LabelsDecoder {
     /// Creates a decoder that returns label sets in canonical form.
     fn default() -> Self {
-        Self::of_keys(&CanonicalKeys)
+        Self::with_key_format(&CanonicalKeys)
     }
 }
 
 impl LabelsDecoder {
     /// Creates a decoder that returns label sets as keys of the format `keys`.
-    pub fn of_keys(keys: &'static dyn KeyFormat) -> Self {
+    pub fn with_key_format(keys: &'static dyn KeyFormat) -> Self {
         Self {
             keys,
-            set: Set::default(),
-            before: Set::default(),
+            set: DecodedLabelSet::default(),
+            before: DecodedLabelSet::default(),
         }
     }
 
@@ -168,7 +168,7 @@ impl LabelsDecoder {
             let count = usize::from(op & COUNT_MAX);
             match (op & !COUNT_MAX, count) {
                 (END, 0) => break,
-                (END, _) => set.copy(before, at..at + count)?,
+                (END, _) => set.copy_pairs(before, at..at + count)?,
                 (SKIP, 1..) => {}
                 (VALUE, 0) => set.add(
                     *keys,
@@ -191,7 +191,7 @@ impl LabelsDecoder {
     }
 }
 
-impl Set {
+impl DecodedLabelSet {
     fn name(&self, at: usize) -> Result<&[u8], MalformedLabels> {
         let pair = self.pairs.get(at).ok_or(NOT_THERE)?;
         Ok(&self.bytes[pair.name_start as usize..pair.name_end as usize])
@@ -208,7 +208,11 @@ impl Set {
     }
 
     /// Copies pairs of the previous set to the current one. Fails if they do not exist.
-    fn copy(&mut self, before: &Set, range: Range<usize>) -> Result<(), MalformedLabels> {
+    fn copy_pairs(
+        &mut self,
+        before: &DecodedLabelSet,
+        range: Range<usize>,
+    ) -> Result<(), MalformedLabels> {
         let pairs = before.pairs.get(range).ok_or(NOT_THERE)?;
         let (Some(first), Some(last)) = (pairs.first(), pairs.last()) else {
             return Ok(());
@@ -218,7 +222,7 @@ impl Set {
         let bytes = &before.bytes[first.start as usize..last.end as usize];
         self.bytes.extend_from_slice(bytes);
         let from = first.start;
-        self.pairs.extend(pairs.iter().map(|p| Pair {
+        self.pairs.extend(pairs.iter().map(|p| LabelPairOffsets {
             start: p.start - from + here,
             name_start: p.name_start - from + here,
             name_end: p.name_end - from + here,
@@ -240,7 +244,7 @@ impl Set {
         }
         let start = self.bytes.len();
         let name_start = start + keys.push_label(&mut self.bytes, name, value);
-        self.pairs.push(Pair {
+        self.pairs.push(LabelPairOffsets {
             start: start as u32,
             name_start: name_start as u32,
             name_end: (name_start + name.len()) as u32,
@@ -252,30 +256,30 @@ impl Set {
 
 /// Reads a set as steps from the previous one. A [`LabelsDecoder`] must have accepted it before.
 #[derive(Debug)]
-pub struct StepReader<'c, 'a> {
+pub struct LabelStepReader<'c, 'a> {
     rest: &'c mut &'a [u8],
-    step: Step<'a>,
+    step: LabelStep<'a>,
     /// Number of further repetitions of the current step.
     repeats: u8,
 }
 
-impl<'c, 'a> StepReader<'c, 'a> {
+impl<'c, 'a> LabelStepReader<'c, 'a> {
     /// Creates an iterator over the steps of the set that begins at `rest`. When all steps have
     /// been read, `rest` begins after the set.
     pub fn new(rest: &'c mut &'a [u8]) -> Self {
         Self {
             rest,
-            step: Step::Same,
+            step: LabelStep::Same,
             repeats: 0,
         }
     }
 }
 
-impl<'a> Iterator for StepReader<'_, 'a> {
-    type Item = Step<'a>;
+impl<'a> Iterator for LabelStepReader<'_, 'a> {
+    type Item = LabelStep<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Step<'a>> {
+    fn next(&mut self) -> Option<LabelStep<'a>> {
         if self.repeats > 0 {
             self.repeats -= 1;
             return Some(self.step);
@@ -284,12 +288,12 @@ impl<'a> Iterator for StepReader<'_, 'a> {
         let count = op & COUNT_MAX;
         self.step = match op & !COUNT_MAX {
             END if count == 0 => return None,
-            END => Step::Same,
-            SKIP => Step::Skip,
-            VALUE => return Some(Step::Value(take_prefixed(self.rest)?)),
+            END => LabelStep::Same,
+            SKIP => LabelStep::Skip,
+            VALUE => return Some(LabelStep::Value(take_prefixed(self.rest)?)),
             _ => {
                 let name = take_prefixed(self.rest)?;
-                return Some(Step::Pair(name, take_prefixed(self.rest)?));
+                return Some(LabelStep::Pair(name, take_prefixed(self.rest)?));
             }
         };
         self.repeats = count.saturating_sub(1);

@@ -127,7 +127,7 @@ impl Ord for LabelsRef<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         // Names and values alternate, so the first different field decides. A set that ends is less
         // than one that continues.
-        let equal = equal_fields_len(self.0, other.0);
+        let equal = common_fields_len(self.0, other.0);
         let (mut left, mut right) = (&self.0[equal..], &other.0[equal..]);
         loop {
             match (take_prefixed(&mut left), take_prefixed(&mut right)) {
@@ -141,7 +141,7 @@ impl Ord for LabelsRef<'_> {
 
 /// Returns the length of the fields that both sets have in common at their start. Neighbours in
 /// order share most fields, which are compared together.
-fn equal_fields_len(left: &[u8], right: &[u8]) -> usize {
+fn common_fields_len(left: &[u8], right: &[u8]) -> usize {
     const WORD: usize = size_of::<u64>();
     let words = left.chunks_exact(WORD).zip(right.chunks_exact(WORD));
     let whole = WORD * words.take_while(|(l, r)| l == r).count();

@@ -10,8 +10,8 @@ mod replaying;
 
 pub use batch::{DecimalHint, FloatRow, FloatRows, HistogramRow, LogBatch};
 pub use created::CreatedSeries;
-pub use journal::{Journal, JournalMark};
-pub use replaying::{Replayed, Replaying};
+pub use journal::{JournalMark, JournalRecord};
+pub use replaying::{LogReplayPositions, LogReplayProgress};
 
 use crate::error::Error;
 use crate::metrics::Collect;
@@ -20,9 +20,9 @@ use std::path::PathBuf;
 /// The position of a record in the log. Later records have larger positions; zero is before every
 /// record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Position(pub u64);
+pub struct LogPosition(pub u64);
 
-impl Position {
+impl LogPosition {
     /// Returns the position of the next record, without checking that it exists.
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -38,25 +38,26 @@ impl Position {
 #[derive(Clone, Debug)]
 pub struct LogRecord {
     /// The position of the record, which increases by one per record.
-    pub position: Position,
+    pub position: LogPosition,
     /// The appended data, decoded by the engine.
     pub batch: LogBatch,
 }
 
-type OnDone = Box<dyn FnOnce(Result<Position, Error>) + Send>;
+type OnDone = Box<dyn FnOnce(Result<LogPosition, Error>) + Send>;
 type OnDelayed = Box<dyn FnOnce(Error) + Send>;
 
-/// The callbacks of a record. The engine calls `done` once: when the record is durable (with its
-/// position) or can never be. Before that it calls `delayed` at most once, if it cannot write the
-/// record now.
-pub struct OnDurable {
+/// The callbacks of a record. The engine calls `done` once: when the record is durable
+/// (with its position) or can never be. Before that it calls `delayed` at most once, if it cannot
+/// write the record now.
+pub struct DurableCallbacks {
     done: OnDone,
     delayed: Option<OnDelayed>,
 }
 
-impl OnDurable {
-    /// Creates callbacks with `done`, which is called when the record is durable or can never be.
-    pub fn new(done: impl FnOnce(Result<Position, Error>) + Send + 'static) -> Self {
+impl DurableCallbacks {
+    /// Creates callbacks with `done`, which is called when the record is durable or can
+    /// never be.
+    pub fn new(done: impl FnOnce(Result<LogPosition, Error>) + Send + 'static) -> Self {
         Self {
             done: Box::new(done),
             delayed: None,
@@ -73,7 +74,7 @@ impl OnDurable {
     }
 
     /// Reports that the record is durable, or can never be.
-    pub fn done(self, outcome: Result<Position, Error>) {
+    pub fn report_outcome(self, outcome: Result<LogPosition, Error>) {
         (self.done)(outcome);
     }
 
@@ -83,7 +84,7 @@ impl OnDurable {
     }
 }
 
-impl std::fmt::Debug for OnDurable {
+impl std::fmt::Debug for DurableCallbacks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("OnDurable")
     }
@@ -91,23 +92,23 @@ impl std::fmt::Debug for OnDurable {
 
 /// The positions of a log at one moment, as [`DurableLog::positions`] returns them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Positions {
+pub struct LogPositions {
     /// The position of the first record in the log, or of the next record if the log is empty.
-    pub first: Position,
+    pub first: LogPosition,
     /// The position of the newest record, durable or not.
-    pub last: Position,
+    pub last: LogPosition,
     /// The position of the newest record that is certainly durable.
-    pub durable: Position,
+    pub durable: LogPosition,
     /// The position of the first record in the current unit (a segment or an object), to which
     /// records are appended. The manifest contains it, so that a start detects a missing unit.
-    pub growing: Position,
+    pub growing: LogPosition,
     /// The lowest position up to which a trim frees space.
-    pub trims_from: Position,
+    pub trims_from: LogPosition,
 }
 
 /// The size of a log, and its remaining capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pressure {
+pub struct LogPressure {
     /// Number of stored bytes, accurate to one unit of the log.
     pub bytes: u64,
     /// True if the queue is so long that records of a few more threads might have to wait.
@@ -157,7 +158,7 @@ pub struct LogFile {
 
 /// An iterator over the records of a log from a position on, in order. It ends at the last record
 /// that existed when it was created.
-pub trait Tail: Send {
+pub trait LogRecordReader: Send {
     /// Returns the next record, or `None` at the end. A damaged part is returned as an inner `Err`
     /// at its position, and the following call continues after it. The outer error means that a
     /// unit cannot be opened at all.
@@ -172,34 +173,34 @@ pub trait DurableLog: Send + Sync {
     /// Returns an error unless an append could succeed now. The caller must check this before it
     /// changes any state because of the append, so that a poisoned log or a full disk rejects a
     /// write as a whole.
-    fn admit(&self) -> Result<(), Error>;
+    fn check_append(&self) -> Result<(), Error>;
 
     /// Appends `batch` as a record. Neither copies nor encodes it on the calling thread or under a
     /// lock of the engine, and returns immediately unless the queue is full.
     ///
-    /// The engine calls `done` when the record is durable, on any thread and possibly before this
-    /// method returns. `done` must not append. If the engine cannot write, it keeps the record and
-    /// reports the delay. If it can never write again, every append fails with
+    /// The engine calls `done` when the record is durable, on any thread and possibly
+    /// before this method returns. `done` must not append. If the engine cannot write, it
+    /// keeps the record and reports the delay. If it can never write again, every append fails with
     /// [`crate::error::ErrorKind::Unavailable`] until the process restarts.
     ///
     /// A record that is followed by another may be held: it is written with the next append that is
-    /// not followed, or by [`DurableLog::write_held`], and in any case before another thread waits
-    /// for the log.
-    fn append(&self, batch: LogBatch, done: OnDurable);
+    /// not followed, or by [`DurableLog::write_held_records`], and in any case before another
+    /// thread waits for the log.
+    fn append(&self, batch: LogBatch, done: DurableCallbacks);
 
     /// Writes the records that are held for a following one ([`LogBatch::is_followed`]), because
     /// that may never be appended. Takes a lock; does nothing if no record is held.
-    fn write_held(&self);
+    fn write_held_records(&self);
 
     /// Returns an iterator over the records from position `from` on.
-    fn tail(&self, from: Position) -> Box<dyn Tail + '_>;
+    fn read_from(&self, from: LogPosition) -> Box<dyn LogRecordReader + '_>;
 
     /// Returns the first, last and durable positions of the log.
-    fn positions(&self) -> Positions;
+    fn positions(&self) -> LogPositions;
 
     /// Returns the size and the remaining capacity of the log. This is called for each batch and
     /// takes no lock.
-    fn pressure(&self) -> Pressure;
+    fn pressure(&self) -> LogPressure;
 
     /// Returns whether the log accepts records, and the reason if it does not.
     fn health(&self) -> LogHealth;
@@ -223,7 +224,7 @@ pub trait DurableLog: Send + Sync {
     fn files(&self) -> Vec<LogFile>;
 
     /// Deletes records before `to`. Some of them may be kept.
-    fn trim(&self, to: Position) -> Result<(), Error>;
+    fn trim(&self, to: LogPosition) -> Result<(), Error>;
 
     /// Closes the log: rejects further records, waits until all are written, and syncs. Fails if
     /// the disk cannot write the remaining records.

@@ -74,7 +74,7 @@ pub fn pow(x: f64, y: f64) -> f64 {
         }
         power = (broken * ln(x)).exp();
     }
-    let (power, exponent) = squared(x, whole as u64, power);
+    let (power, exponent) = multiply_power(x, whole as u64, power);
     match y < 0.0 {
         true => libm::ldexp(1.0 / power, -exponent),
         false => libm::ldexp(power, exponent),
@@ -82,7 +82,7 @@ pub fn pow(x: f64, y: f64) -> f64 {
 }
 
 /// Returns `power` times `x` to the power of `whole`, as a fraction and an exponent of two.
-fn squared(x: f64, mut whole: u64, mut power: f64) -> (f64, i32) {
+fn multiply_power(x: f64, mut whole: u64, mut power: f64) -> (f64, i32) {
     /// Beyond this exponent the result is zero or infinite in any case.
     const EXPONENT_LIMIT: i32 = 1 << 12;
     let mut exponent = 0;

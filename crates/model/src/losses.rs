@@ -18,10 +18,10 @@ pub const TEXT_BYTES_MAX: usize = 512;
 /// A list of texts about missing data; see the module. Cloning is cheap, and clones share the
 /// texts.
 #[derive(Clone, Debug, Default)]
-pub struct Losses(Arc<Mutex<Kept>>);
+pub struct DataLossWarnings(Arc<Mutex<DataLossTexts>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct DataLossTexts {
     texts: Vec<String>,
     /// Hashes of the texts that are only counted, so that a repeated text counts once. Their number
     /// is limited.
@@ -33,10 +33,10 @@ struct Kept {
 /// added.
 const OTHERS_MAX: usize = 1024;
 
-impl Losses {
+impl DataLossWarnings {
     /// Adds a text about data that could not be read.
     pub fn add(&self, text: &str) {
-        let text = cut(text);
+        let text = truncate_text(text);
         let mut kept = lock(&self.0);
         if kept.texts.contains(&text) {
             return;
@@ -56,7 +56,7 @@ impl Losses {
     }
 
     /// Adds all texts of `other`, and the number of its omitted texts.
-    pub fn add_all(&self, other: &Losses) {
+    pub fn add_all(&self, other: &DataLossWarnings) {
         if Arc::ptr_eq(&self.0, &other.0) {
             return;
         }
@@ -86,7 +86,7 @@ impl Losses {
 }
 
 /// Returns the text, shortened to [`TEXT_BYTES_MAX`] bytes and marked if necessary.
-fn cut(text: &str) -> String {
+fn truncate_text(text: &str) -> String {
     if text.len() <= TEXT_BYTES_MAX {
         return text.to_owned();
     }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn losses_keep_each_text_once_and_count_those_beyond_the_list() {
-        let losses = Losses::default();
+        let losses = DataLossWarnings::default();
         assert!(losses.is_empty());
         for i in 0..TEXTS_MAX + 5 {
             losses.clone().add(&format!("text {i}"));
@@ -119,7 +119,7 @@ mod tests {
             [texts[0].as_str(), texts[TEXTS_MAX].as_str()],
             ["text 0", "damage: and 5 more"]
         );
-        let all = Losses::default();
+        let all = DataLossWarnings::default();
         all.add("text 3");
         all.add_all(&losses);
         all.add_all(&all.clone());
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn losses_cut_a_long_text_between_characters() {
-        let losses = Losses::default();
+        let losses = DataLossWarnings::default();
         losses.add(&"ä".repeat(TEXT_BYTES_MAX));
         let text = losses.texts().remove(0);
         assert_eq!(text.len(), TEXT_BYTES_MAX + 3);

@@ -5,7 +5,7 @@
 //! [`crate::regex`] derives this from patterns.
 
 use crate::budget::Budget;
-use crate::cancel::Cancel;
+use crate::cancel::CancelToken;
 use crate::error::Error;
 use crate::regex::Regex;
 use crate::value_set::ValueSet;
@@ -44,23 +44,23 @@ impl MatchOp {
 }
 
 /// The values that a matcher compares with, without considering a negation.
-enum Accepts {
+enum MatcherOperand {
     /// A single value, stored as a set so that it can be listed.
     Value(ValueSet),
     /// A regular expression, which is anchored at both ends.
     Pattern(Regex),
 }
 
-struct Condition {
+struct MatcherCondition {
     name: Box<str>,
     op: MatchOp,
     value: Arc<[u8]>,
-    accepts: Accepts,
+    accepts: MatcherOperand,
 }
 
 /// A matcher of one label, with its parsed pattern. Cloning is cheap.
 #[derive(Clone)]
-pub struct Matcher(Arc<Condition>);
+pub struct Matcher(Arc<MatcherCondition>);
 
 impl Matcher {
     /// Creates a matcher of the label `name`. Fails with [`crate::error::ErrorKind::Invalid`] and
@@ -75,11 +75,11 @@ impl Matcher {
     pub fn new(name: &str, op: MatchOp, value: &[u8]) -> Result<Self, Error> {
         let accepts = match op {
             MatchOp::Equal | MatchOp::NotEqual => {
-                Accepts::Value([value.to_vec()].into_iter().collect())
+                MatcherOperand::Value([value.to_vec()].into_iter().collect())
             }
-            MatchOp::Regex | MatchOp::NotRegex => Accepts::Pattern(Regex::new(value)?),
+            MatchOp::Regex | MatchOp::NotRegex => MatcherOperand::Pattern(Regex::new(value)?),
         };
-        Ok(Self(Arc::new(Condition {
+        Ok(Self(Arc::new(MatcherCondition {
             name: name.into(),
             op,
             value: value.into(),
@@ -108,26 +108,26 @@ impl Matcher {
     }
 
     /// Returns whether `value` satisfies the matcher. An absent label has the empty value. Callers
-    /// that check many values must call [`Matcher::ready`] before and after.
+    /// that check many values must call [`Matcher::prepare`] before and after.
     pub fn matches(&self, value: &[u8]) -> bool {
         let accepted = match &self.0.accepts {
-            Accepts::Value(_) => *self.0.value == *value,
-            Accepts::Pattern(regex) => regex.is_match(value),
+            MatcherOperand::Value(_) => *self.0.value == *value,
+            MatcherOperand::Pattern(regex) => regex.is_match(value),
         };
         accepted != self.0.op.is_negative()
     }
 
     /// Sets the budget in which the automaton of a pattern reserves its memory, and the flag that
     /// cancels it.
-    pub fn bind(&self, budget: &Budget, cancel: &Cancel) {
+    pub fn bind(&self, budget: &Budget, cancel: &CancelToken) {
         if let Some(regex) = self.pattern() {
             regex.bind(budget, cancel);
         }
     }
 
-    /// Creates the automaton of a pattern if it needs one; see [`Regex::ready`].
-    pub fn ready(&self) -> Result<(), Error> {
-        self.pattern().map_or(Ok(()), Regex::ready)
+    /// Creates the automaton of a pattern if it needs one; see [`Regex::prepare`].
+    pub fn prepare(&self) -> Result<(), Error> {
+        self.pattern().map_or(Ok(()), Regex::prepare)
     }
 
     /// Returns whether a series without the label satisfies the matcher.
@@ -137,42 +137,46 @@ impl Matcher {
 
     /// Returns the values that satisfy the matcher, if it is positive and they can be listed.
     pub fn literal_set(&self) -> Option<&ValueSet> {
-        self.listed().filter(|_| !self.0.op.is_negative())
+        self.literal_operand().filter(|_| !self.0.op.is_negative())
     }
 
     /// Returns the values that do not satisfy the matcher, if it is negative and they can be
     /// listed.
     pub fn excluded_set(&self) -> Option<&ValueSet> {
-        self.listed().filter(|_| self.0.op.is_negative())
+        self.literal_operand().filter(|_| self.0.op.is_negative())
     }
 
-    fn listed(&self) -> Option<&ValueSet> {
+    fn literal_operand(&self) -> Option<&ValueSet> {
         match &self.0.accepts {
-            Accepts::Value(value) => Some(value),
-            Accepts::Pattern(regex) => regex.literal_set(),
+            MatcherOperand::Value(value) => Some(value),
+            MatcherOperand::Pattern(regex) => regex.literal_set(),
         }
     }
 
     /// Returns the regular expression of `=~` or `!~`, without considering the negation.
     pub fn pattern(&self) -> Option<&Regex> {
         match &self.0.accepts {
-            Accepts::Value(_) => None,
-            Accepts::Pattern(regex) => Some(regex),
+            MatcherOperand::Value(_) => None,
+            MatcherOperand::Pattern(regex) => Some(regex),
         }
     }
 
     /// Returns true if every value certainly satisfies the matcher, including the empty one.
     pub fn matches_everything(&self) -> bool {
         match &self.0.accepts {
-            Accepts::Pattern(regex) => !self.0.op.is_negative() && regex.matches_everything(),
-            Accepts::Value(_) => false,
+            MatcherOperand::Pattern(regex) => {
+                !self.0.op.is_negative() && regex.matches_everything()
+            }
+            MatcherOperand::Value(_) => false,
         }
     }
 
     /// Returns true if exactly the non-empty values certainly satisfy the matcher.
     pub fn matches_any_non_empty(&self) -> bool {
         match &self.0.accepts {
-            Accepts::Pattern(regex) if !self.0.op.is_negative() => regex.matches_any_non_empty(),
+            MatcherOperand::Pattern(regex) if !self.0.op.is_negative() => {
+                regex.matches_any_non_empty()
+            }
             _ => self.excluded_set().is_some_and(ValueSet::is_only_empty),
         }
     }

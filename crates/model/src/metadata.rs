@@ -36,7 +36,7 @@ impl MetricType {
     ];
 
     /// Returns the type with this name, or `Unknown` if there is none.
-    pub fn of_name(name: &str) -> Self {
+    pub fn from_name(name: &str) -> Self {
         let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
         found.unwrap_or_default()
     }
@@ -47,7 +47,7 @@ impl MetricType {
     }
 
     /// Returns the type with this number in files, or `None` if there is none.
-    pub fn of_number(number: u8) -> Option<Self> {
+    pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
@@ -68,7 +68,7 @@ impl MetricType {
 
 /// The metadata of one metric, as borrowed texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Metadata<'a> {
+pub struct MetricMetadata<'a> {
     /// The name of the metric or of its family.
     pub name: &'a str,
     /// The type of the metric, if the source specified it.
@@ -80,7 +80,7 @@ pub struct Metadata<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct MetadataBatchRow {
     kind: MetricType,
     name_end: usize,
     help_end: usize,
@@ -92,7 +92,7 @@ struct Row {
 #[derive(Clone, Debug, Default)]
 pub struct MetadataBatch {
     text: String,
-    rows: Vec<Row>,
+    rows: Vec<MetadataBatchRow>,
 }
 
 impl MetadataBatch {
@@ -103,13 +103,13 @@ impl MetadataBatch {
     }
 
     /// Adds the metadata of one metric. The texts are copied.
-    pub fn push(&mut self, metadata: Metadata<'_>) {
+    pub fn push(&mut self, metadata: MetricMetadata<'_>) {
         let mut put = |text| {
             self.text.push_str(text);
             self.text.len()
         };
         let (name_end, help_end) = (put(metadata.name), put(metadata.help));
-        self.rows.push(Row {
+        self.rows.push(MetadataBatchRow {
             kind: metadata.kind,
             name_end,
             help_end,
@@ -128,12 +128,12 @@ impl MetadataBatch {
     }
 
     /// Returns the entries in the order in which they were added.
-    pub fn iter(&self) -> impl Iterator<Item = Metadata<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = MetricMetadata<'_>> {
         let mut start = 0;
         self.rows.iter().map(move |row| {
             let name = start;
             start = row.unit_end;
-            Metadata {
+            MetricMetadata {
                 name: &self.text[name..row.name_end],
                 kind: row.kind,
                 help: &self.text[row.name_end..row.help_end],
@@ -144,7 +144,7 @@ impl MetadataBatch {
 
     /// Returns the memory of the batch in bytes, including unused capacity.
     pub fn memory_bytes(&self) -> usize {
-        self.text.capacity() + self.rows.capacity() * size_of::<Row>()
+        self.text.capacity() + self.rows.capacity() * size_of::<MetadataBatchRow>()
     }
 }
 
@@ -155,14 +155,14 @@ mod tests {
     #[test]
     fn metadata_pushed_comes_back_in_order() {
         let said = [
-            Metadata {
+            MetricMetadata {
                 name: "a_total",
                 kind: MetricType::Counter,
                 help: "Help.",
                 unit: "",
             },
-            Metadata::default(),
-            Metadata {
+            MetricMetadata::default(),
+            MetricMetadata {
                 name: "b",
                 kind: MetricType::Gauge,
                 help: "",

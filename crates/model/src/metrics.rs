@@ -7,7 +7,7 @@
 //! updated per batch, never per sample.
 
 use crate::histogram::bounds::upper_bound;
-use crate::histogram::{Counts, Histogram, ResetHint, Span};
+use crate::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Gauge {
     }
 
     /// Sets the gauge to `value` if that is larger.
-    pub fn raise(&self, value: i64) {
+    pub fn set_max(&self, value: i64) {
         self.0.fetch_max(value, Ordering::Relaxed);
     }
 
@@ -109,7 +109,7 @@ impl DurationHistogram {
         let seconds = duration.as_secs_f64();
         let bucket = DURATION_BOUNDS_SECONDS.partition_point(|bound| *bound < seconds);
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        self.native[native_bucket(seconds)].fetch_add(1, Ordering::Relaxed);
+        self.native[native_bucket_index(seconds)].fetch_add(1, Ordering::Relaxed);
         self.sum_nanos
             .fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
     }
@@ -124,7 +124,7 @@ impl DurationHistogram {
     }
 
     /// Returns the durations as a native histogram with integer counts. Allocates.
-    pub fn native(&self) -> Histogram {
+    pub fn to_native_histogram(&self) -> Histogram {
         let counts = self.native.each_ref().map(|b| b.load(Ordering::Relaxed));
         let [zero_count, buckets @ ..] = &counts;
         let mut before = 0;
@@ -138,13 +138,13 @@ impl DurationHistogram {
             schema: NATIVE_SCHEMA,
             zero_threshold: NATIVE_ZERO_SECONDS,
             sum: self.sum_seconds(),
-            counts: Counts::Integer {
+            counts: HistogramCounts::Integer {
                 count: counts.iter().sum(),
                 zero_count: *zero_count,
                 positive: deltas.collect(),
                 negative: Vec::new(),
             },
-            positive_spans: vec![Span {
+            positive_spans: vec![BucketSpan {
                 offset: NATIVE_FIRST,
                 length: NATIVE_BUCKETS as u32,
             }],
@@ -162,7 +162,7 @@ impl DurationHistogram {
 }
 
 /// Returns the index of the native bucket for a duration. Index zero is the zero bucket.
-fn native_bucket(seconds: f64) -> usize {
+fn native_bucket_index(seconds: f64) -> usize {
     if seconds <= NATIVE_ZERO_SECONDS {
         return 0;
     }
@@ -173,7 +173,7 @@ fn native_bucket(seconds: f64) -> usize {
 
 /// The value of a metric in the form in which it is rendered.
 #[derive(Clone, Debug)]
-pub enum Value<'a> {
+pub enum MetricValue<'a> {
     /// The value of a counter, which only increases.
     Counter(f64),
     /// The value of a gauge at this moment.
@@ -183,15 +183,15 @@ pub enum Value<'a> {
 }
 
 /// A receiver of metrics. The caller must pass all metrics with the same name one after another.
-pub trait Sink {
+pub trait MetricSink {
     /// Receives one metric. `labels` must be sorted by name.
-    fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: Value<'_>);
+    fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: MetricValue<'_>);
 }
 
 /// A component that has metrics, such as a store or a log.
 pub trait Collect: Send + Sync {
     /// Passes every metric with its current value to `sink`.
-    fn collect(&self, sink: &mut dyn Sink);
+    fn collect(&self, sink: &mut dyn MetricSink);
 }
 
 #[cfg(test)]
@@ -205,7 +205,7 @@ mod tests {
         for seconds in [0.0, 1e-6, 0.002, 1.0, 1.0001, 127.9, 1000.0] {
             histogram.observe(Duration::from_secs_f64(seconds));
         }
-        let native = histogram.native();
+        let native = histogram.to_native_histogram();
         native.validate().unwrap();
         let read = FloatHistogram::from(&native);
         assert_eq!((read.count, read.zero_count), (7.0, 2.0));
@@ -216,6 +216,9 @@ mod tests {
         assert_eq!(held[2], (1.0, bound(1), 1.0));
         assert_eq!((held[3].1, held[3].2), (128.0, 2.0));
         assert!(held[0].0 < 0.002 && 0.002 <= held[0].1);
-        DurationHistogram::default().native().validate().unwrap();
+        DurationHistogram::default()
+            .to_native_histogram()
+            .validate()
+            .unwrap();
     }
 }

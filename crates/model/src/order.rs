@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 /// Number of elements in a run, and number of merged elements between two checks.
 const RUN: usize = 1024;
 
-/// Returns the bytes that [`ordered`] allocates in addition to the list.
+/// Returns the bytes that [`sort_checked`] allocates in addition to the list.
 pub fn bytes_beside(order: &[usize]) -> usize {
     match order.len() > RUN {
         true => size_of_val(order),
@@ -18,7 +18,7 @@ pub fn bytes_beside(order: &[usize]) -> usize {
 
 /// Sorts the indexes in `order` by `compare`. Returns the first error of `check`; the order is then
 /// unspecified.
-pub fn ordered<E>(
+pub fn sort_checked<E>(
     order: &mut Vec<usize>,
     check: impl Fn() -> Result<(), E>,
     compare: impl Fn(usize, usize) -> Ordering,
@@ -78,7 +78,7 @@ mod tests {
     fn check(count: usize, keys: impl Fn(usize) -> usize) {
         let mut order: Vec<usize> = (0..count).collect();
         let go_on = || Ok::<_, ()>(());
-        ordered(&mut order, go_on, |a, b| keys(a).cmp(&keys(b))).unwrap();
+        sort_checked(&mut order, go_on, |a, b| keys(a).cmp(&keys(b))).unwrap();
         let mut want: Vec<usize> = (0..count).collect();
         want.sort_by_key(|i| keys(*i));
         assert!(order == want, "{count}");
@@ -106,7 +106,7 @@ mod tests {
                 }
             };
             let mut order: Vec<usize> = (0..4 * RUN).collect();
-            match ordered(&mut order, go_on, |a, b| b.cmp(&a)) {
+            match sort_checked(&mut order, go_on, |a, b| b.cmp(&a)) {
                 Ok(()) => break,
                 Err(why) => assert_eq!(why, "stopped"),
             }

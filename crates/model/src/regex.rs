@@ -14,8 +14,8 @@
 //! match the invalid parts.
 //!
 //! All patterns that Go accepts are accepted, regardless of their cost, and the cost is accounted
-//! for: parsing a pattern takes at most [`reading_bytes`], and its automaton reserves memory in the
-//! budget that the pattern is bound to.
+//! for: parsing a pattern takes at most [`parse_memory_bytes`], and its automaton reserves memory
+//! in the budget that the pattern is bound to.
 //!
 //! Invariant: matching takes time linear in the length of the value. Error texts are those of Go.
 
@@ -37,29 +37,29 @@ mod unicode;
 mod walker;
 
 pub use search::SearchRegex;
-pub use stepper::{State, Stepper};
+pub use stepper::{RegexStepper, RegexStepperState};
 
 use crate::budget::{Budget, Reservation};
-use crate::cancel::Cancel;
+use crate::cancel::CancelToken;
 use crate::error::{Error, ErrorKind};
 use crate::sync::lock;
 use crate::value_set::ValueSet;
-use engine::Bounds;
-use pike::Pike;
-use program::Program;
+use engine::RegexResources;
+use pike::PikeMatcher;
+use program::RegexProgram;
 use regex_automata::Input;
 use regex_automata::meta;
 use std::ops::Range;
 use std::sync::Mutex;
-use strategy::Strategy;
-use tree::Node;
+use strategy::RegexStrategy;
+use tree::RegexNode;
 
 /// Maximum number of bytes of a pattern that an error message repeats.
 const QUOTED_BYTES_MAX: usize = 1024;
 
 /// Returns the maximum memory for parsing `pattern` in bytes, including the resulting pattern. It
 /// is larger if the pattern contains groups with flags or character classes.
-pub fn reading_bytes(pattern: &[u8]) -> usize {
+pub fn parse_memory_bytes(pattern: &[u8]) -> usize {
     /// A node, its entry in a list with capacity for twice as many, and its heap block; or a value
     /// of a set, and its entries in two lists while it is sorted.
     const NODE_BYTES: usize = 256;
@@ -81,12 +81,13 @@ pub fn reading_bytes(pattern: &[u8]) -> usize {
 /// An anchored pattern in which `.` matches a newline. Prometheus compiles it as `^(?s:PATTERN)$`.
 #[derive(Debug)]
 pub struct Regex {
-    strategy: Strategy,
+    strategy: RegexStrategy,
 }
 
 impl Regex {
-    /// Parses `pattern`, which takes up to [`reading_bytes`]. Fails with [`ErrorKind::Invalid`] and
-    /// the message of Go. An automaton is created only when the first value is matched.
+    /// Parses `pattern`, which takes up to [`parse_memory_bytes`]. Fails with
+    /// [`ErrorKind::Invalid`] and the message of Go. An automaton is created only when the first
+    /// value is matched.
     ///
     /// ```
     /// use firn_model::regex::Regex;
@@ -96,18 +97,18 @@ impl Regex {
     /// ```
     pub fn new(pattern: &[u8]) -> Result<Self, Error> {
         let text = text(pattern)?;
-        let strategy = match plain::choices(text) {
-            Some(choices) => Strategy::Set(choices),
-            None => Strategy::new(parse(text)?),
+        let strategy = match plain::parse_choices(text) {
+            Some(choices) => RegexStrategy::Set(choices),
+            None => RegexStrategy::new(parse(text)?),
         };
         Ok(Self { strategy })
     }
 
     /// Sets the budget in which an automaton reserves its memory, and the flag that cancels it.
     /// Only the first call has an effect.
-    pub fn bind(&self, budget: &Budget, cancel: &Cancel) {
+    pub fn bind(&self, budget: &Budget, cancel: &CancelToken) {
         if let Some(automaton) = self.strategy.automaton() {
-            automaton.bind(&Bounds {
+            automaton.bind(&RegexResources {
                 budget: budget.clone(),
                 cancel: cancel.clone(),
             });
@@ -118,9 +119,9 @@ impl Regex {
     /// [`ErrorKind::Limited`] if there is not enough memory, or with the reason if the automaton
     /// was canceled in the meantime. Callers that match many values must call this before and
     /// after.
-    pub fn ready(&self) -> Result<(), Error> {
+    pub fn prepare(&self) -> Result<(), Error> {
         match self.strategy.automaton() {
-            Some(automaton) => automaton.ready().map(drop),
+            Some(automaton) => automaton.build_engine().map(drop),
             None => Ok(()),
         }
     }
@@ -143,7 +144,7 @@ impl Regex {
     /// Returns an automaton for many sorted values. `None` if comparing each value is cheaper, or
     /// if the automaton needs more than `bytes_max`. Building it takes about 50 µs for a short
     /// pattern.
-    pub fn stepper(&self, bytes_max: usize) -> Option<Stepper> {
+    pub fn stepper(&self, bytes_max: usize) -> Option<RegexStepper> {
         self.strategy.automaton()?.stepper(bytes_max)
     }
 
@@ -174,30 +175,34 @@ enum CaptureEngine {
         automaton: Box<meta::Regex>,
         _memory: Reservation,
     },
-    Pike(Box<Mutex<Pike>>),
+    Pike(Box<Mutex<PikeMatcher>>),
 }
 
 impl CaptureRegex {
     /// Parses and compiles `^(?s:PATTERN)$`. Fails with [`ErrorKind::Invalid`] and the message of
     /// Go, which contains the pattern with this wrapping.
     pub fn new(pattern: &[u8]) -> Result<Self, Error> {
-        let Bounds { budget, cancel } = Bounds::none();
-        Self::within(pattern, &budget, &cancel)
+        let RegexResources { budget, cancel } = RegexResources::unlimited();
+        Self::new_with_budget(pattern, &budget, &cancel)
     }
 
     /// Parses and compiles the pattern of a query like [`Self::new`]. Fails with
     /// [`ErrorKind::Limited`] if `budget` is exceeded. While `cancel` is set, the pattern may match
     /// nothing.
-    pub fn within(pattern: &[u8], budget: &Budget, cancel: &Cancel) -> Result<Self, Error> {
+    pub fn new_with_budget(
+        pattern: &[u8],
+        budget: &Budget,
+        cancel: &CancelToken,
+    ) -> Result<Self, Error> {
         let wrapped = [b"^(?s:", pattern, b")$"].concat();
-        let _reading = budget.reserve(reading_bytes(&wrapped))?;
+        let _reading = budget.reserve(parse_memory_bytes(&wrapped))?;
         let tree = parse(text(&wrapped)?)?;
         let mut names = Vec::new();
-        tree.capture_names(&mut names);
+        tree.append_capture_names(&mut names);
         let len = program::len(&tree);
         if let Some(bytes) = engine::automaton_bytes_max(&tree, len)
             && let Ok(mut memory) = budget.reserve(bytes)
-            && let Ok(automaton) = compile::with_captures(&tree)
+            && let Ok(automaton) = compile::compile_with_captures(&tree)
         {
             memory.shrink_to(automaton.memory_usage() + 2 * engine::REMEMBERED_BYTES_MAX);
             let engine = CaptureEngine::Automaton {
@@ -207,9 +212,9 @@ impl CaptureRegex {
             return Ok(Self { engine, names });
         }
         let groups = tree.groups_count();
-        let memory = budget.reserve(pike::bytes(len, groups))?;
-        let program = Program::new(&tree, true);
-        let pike = Pike::new(program, groups, memory, cancel.clone());
+        let memory = budget.reserve(pike::memory_bytes(len, groups))?;
+        let program = RegexProgram::new(&tree, true);
+        let pike = PikeMatcher::new(program, groups, memory, cancel.clone());
         let engine = CaptureEngine::Pike(Box::new(Mutex::new(pike)));
         Ok(Self { engine, names })
     }
@@ -281,7 +286,7 @@ fn text(pattern: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(pattern).map_err(not_text)
 }
 
-fn parse(pattern: &str) -> Result<Node, Error> {
+fn parse(pattern: &str) -> Result<RegexNode, Error> {
     parser::parse(pattern).map_err(|e| invalid(e.code, e.expression))
 }
 

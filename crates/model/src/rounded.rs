@@ -13,49 +13,49 @@ const SIZE_UNITS: [&str; 7] = [" B", " KiB", " MiB", " GiB", " TiB", " PiB", " E
 const EXACT_MAX: u64 = 9_999;
 
 /// Formats a count, rounded to three digits above 9999: `812`, `13.4 k`, `1.34 M`.
-pub fn count(number: u64) -> String {
+pub fn format_count(number: u64) -> String {
     match number {
         0..=EXACT_MAX => number.to_string(),
-        _ => scaled(number as f64, 1000.0, &COUNT_UNITS, 3),
+        _ => format_scaled(number as f64, 1000.0, &COUNT_UNITS, 3),
     }
 }
 
 /// Formats a count with its noun: `1 block`, `3 blocks`, `13.4 k samples`.
-pub fn counted(number: u64, one: &str, many: &str) -> String {
+pub fn format_count_with_noun(number: u64, one: &str, many: &str) -> String {
     let noun = if number == 1 { one } else { many };
-    format!("{} {noun}", count(number))
+    format!("{} {noun}", format_count(number))
 }
 
 /// Formats a rate per second, rounded to three digits: `1.34 M/s`, `0.5/s`.
-pub fn rate(per_second: f64) -> String {
-    format!("{}/s", scaled(per_second, 1000.0, &COUNT_UNITS, 3))
+pub fn format_rate(per_second: f64) -> String {
+    format!("{}/s", format_scaled(per_second, 1000.0, &COUNT_UNITS, 3))
 }
 
 /// Formats a size in bytes: `512 B`, `2.1 GiB`.
-pub fn bytes(number: u64) -> String {
+pub fn format_bytes(number: u64) -> String {
     match number {
         0..1024 => format!("{number} B"),
-        _ => scaled(number as f64, 1024.0, &SIZE_UNITS, 2),
+        _ => format_scaled(number as f64, 1024.0, &SIZE_UNITS, 2),
     }
 }
 
 /// Formats `number` in the largest unit in which it is at least one, with the given number of
 /// digits or all digits of the integer part.
-fn scaled(number: f64, step: f64, units: &[&str], digits: usize) -> String {
+fn format_scaled(number: f64, step: f64, units: &[&str], digits: usize) -> String {
     let (mut rest, mut unit) = (number, 0);
-    let mut text = fixed(rest, digits);
+    let mut text = format_fixed(rest, digits);
     // A number that rounds up to the next unit is printed in it: 999.9 k is 1 M.
     while text.parse::<f64>().is_ok_and(|shown| shown >= step) && unit + 1 < units.len() {
         rest /= step;
         unit += 1;
-        text = fixed(rest, digits);
+        text = format_fixed(rest, digits);
     }
     format!("{text}{}", units[unit])
 }
 
 /// Formats a number with the given number of digits or all digits of the integer part, without
 /// trailing zeros.
-fn fixed(number: f64, digits: usize) -> String {
+fn format_fixed(number: f64, digits: usize) -> String {
     let whole = format!("{:.0}", number.abs()).len();
     let text = format!("{number:.*}", digits.saturating_sub(whole));
     match text.contains('.') {
@@ -82,11 +82,11 @@ mod tests {
             (1_341_000, "1.34 M"),
             (7_500_000_000_000_000, "7500 T"),
         ] {
-            assert_eq!(count(number), want, "{number}");
+            assert_eq!(format_count(number), want, "{number}");
         }
-        assert_eq!(counted(1, "block", "blocks"), "1 block");
-        assert_eq!(counted(3, "block", "blocks"), "3 blocks");
-        assert_eq!(counted(0, "block", "blocks"), "0 blocks");
+        assert_eq!(format_count_with_noun(1, "block", "blocks"), "1 block");
+        assert_eq!(format_count_with_noun(3, "block", "blocks"), "3 blocks");
+        assert_eq!(format_count_with_noun(0, "block", "blocks"), "0 blocks");
     }
 
     #[test]
@@ -98,7 +98,7 @@ mod tests {
             (618_012.377, "618 k/s"),
             (1_341_000.0, "1.34 M/s"),
         ] {
-            assert_eq!(rate(number), want, "{number}");
+            assert_eq!(format_rate(number), want, "{number}");
         }
         for (number, want) in [
             (0, "0 B"),
@@ -110,7 +110,7 @@ mod tests {
             (2_254_857_830, "2.1 GiB"),
             (u64::MAX, "16 EiB"),
         ] {
-            assert_eq!(bytes(number), want, "{number}");
+            assert_eq!(format_bytes(number), want, "{number}");
         }
     }
 }

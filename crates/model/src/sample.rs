@@ -148,15 +148,15 @@ mod tests {
         let extremes = [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX];
         for seed in 0..2_000 {
             let rng = SimRng::new(seed);
-            let mut time = -(rng.below(20_000) as i64);
+            let mut time = -(rng.next_below(20_000) as i64);
             let mut times: Vec<i64> = std::iter::repeat_with(|| {
-                time += match rng.below(20) {
-                    0 => 1 + rng.below(90_000) as i64,
+                time += match rng.next_below(20) {
+                    0 => 1 + rng.next_below(90_000) as i64,
                     n => 1_000 - 40 * (n as i64 % 3),
                 };
                 time
             })
-            .take(rng.below(50) as usize)
+            .take(rng.next_below(50) as usize)
             .collect();
             if rng.one_in(4) {
                 times.extend(extremes);

@@ -24,12 +24,12 @@ impl SeriesLimit {
     }
 
     /// Creates a limit that is never exceeded, for internal look-ups.
-    pub const fn none() -> Self {
+    pub const fn unlimited() -> Self {
         Self::new(usize::MAX)
     }
 
     /// Adds `series` to the count. Fails with [`ErrorKind::Limited`] if the limit is exceeded.
-    pub fn count(&self, series: usize) -> Result<(), Error> {
+    pub fn add_series(&self, series: usize) -> Result<(), Error> {
         let before = self.found.fetch_add(series, Ordering::Relaxed);
         let found = before.saturating_add(series);
         match found <= self.max {
@@ -52,12 +52,12 @@ mod tests {
     #[test]
     fn series_limit_counts_all_look_ups_together() {
         let limit = SeriesLimit::new(10);
-        assert!(limit.count(4).is_ok());
-        assert!(limit.count(6).is_ok());
-        let e = limit.count(1).unwrap_err();
+        assert!(limit.add_series(4).is_ok());
+        assert!(limit.add_series(6).is_ok());
+        let e = limit.add_series(1).unwrap_err();
         assert_eq!(e.kind, ErrorKind::Limited);
         let text = "query selects too many series: 11 series, limit 10";
         assert_eq!(e.message, text);
-        assert!(SeriesLimit::none().count(usize::MAX).is_ok());
+        assert!(SeriesLimit::unlimited().add_series(usize::MAX).is_ok());
     }
 }

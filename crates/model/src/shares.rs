@@ -30,7 +30,7 @@ const HEADS_BYTES_MAX: usize = 256 << 20;
 
 /// The shares of one memory limit, in bytes, from which all budgets are created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shares {
+pub struct BudgetShares {
     /// The whole limit, from which the shares are computed.
     pub limit: usize,
     /// All queries, and results that have not been sent yet.
@@ -54,9 +54,9 @@ pub struct Shares {
     pub heads: usize,
 }
 
-impl Shares {
+impl BudgetShares {
     /// Returns the shares of a limit of `limit` bytes.
-    pub fn of(limit: usize) -> Self {
+    pub fn from_limit(limit: usize) -> Self {
         // The division is first, so that no product overflows.
         let parts = |count: usize| limit / PARTS * count;
         Self {
@@ -74,7 +74,7 @@ impl Shares {
     }
 
     /// Returns each share with its name, except that of one query, which is a part of another.
-    pub fn each(&self) -> [(&'static str, usize); 8] {
+    pub fn named_shares(&self) -> [(&'static str, usize); 8] {
         [
             ("queries", self.queries),
             ("head", self.head),
@@ -95,23 +95,27 @@ mod tests {
     #[test]
     fn shares_of_any_limit_are_never_more_than_it_together() {
         for mib in [1, 77, 128, 154, 256, 307, 512, 1 << 10, 16 << 10, 1 << 20] {
-            let shares = Shares::of(mib << 20);
-            let sum: usize = shares.each().iter().map(|(_, bytes)| bytes).sum();
+            let shares = BudgetShares::from_limit(mib << 20);
+            let sum: usize = shares.named_shares().iter().map(|(_, bytes)| bytes).sum();
             assert!(sum <= shares.limit, "{mib} MiB: {sum} of {}", shares.limit);
             let least = shares.limit / PARTS * 9 / 10;
-            for (name, bytes) in shares.each() {
+            for (name, bytes) in shares.named_shares() {
                 let is_capped = mib > 1 << 10;
                 assert!(bytes >= least || is_capped, "{mib} MiB: {name} {bytes}");
             }
         }
-        let sum: usize = Shares::of(usize::MAX).each().iter().map(|(_, b)| b).sum();
+        let sum: usize = BudgetShares::from_limit(usize::MAX)
+            .named_shares()
+            .iter()
+            .map(|(_, b)| b)
+            .sum();
         assert!(sum < usize::MAX);
     }
 
     #[test]
     fn shares_of_small_limits_hold_ordinary_work() {
         // A control group with 128 MB.
-        let shares = Shares::of(77 << 20);
+        let shares = BudgetShares::from_limit(77 << 20);
         // Four requests of 2,000 samples at the same time.
         assert!(shares.writes >= 4 * (2 << 20));
         // A request head of the maximum length.

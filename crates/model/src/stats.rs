@@ -5,7 +5,7 @@ use crate::sample::{TimeRange, TimestampMs};
 
 /// A name and a number: one row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stat {
+pub struct NamedStat {
     /// A metric name, a label name, or a pair in the form `name=value`.
     pub name: String,
     /// The number for this name, such as a count of series.
@@ -28,22 +28,22 @@ pub struct StoreStats {
     /// The timestamp of the newest sample, if there is one.
     pub max_time: Option<TimestampMs>,
     /// Number of series for each metric name, largest first.
-    pub series_count_by_metric_name: Vec<Stat>,
+    pub series_count_by_metric_name: Vec<NamedStat>,
     /// Number of distinct values for each label name, largest first.
-    pub label_value_count_by_label_name: Vec<Stat>,
+    pub label_value_count_by_label_name: Vec<NamedStat>,
     /// Size of the values of each label in bytes, counted once for every series.
-    pub memory_in_bytes_by_label_name: Vec<Stat>,
+    pub memory_in_bytes_by_label_name: Vec<NamedStat>,
     /// Number of series for each pair of label name and value.
-    pub series_count_by_label_value_pair: Vec<Stat>,
+    pub series_count_by_label_value_pair: Vec<NamedStat>,
     /// Number of rejected new series for each job, in the current hour of data time.
-    pub refused_series_by_job: Vec<Stat>,
+    pub refused_series_by_job: Vec<NamedStat>,
     /// All damages to files or memory found since the store was opened.
     pub damages: Vec<Damage>,
 }
 
 /// Statistics of the blocks of a store, and of the work on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BlocksStats {
+pub struct BlockStoreStats {
     /// The blocks of the store in time order.
     pub blocks: Vec<BlockStats>,
     /// All samples before this time that were appended in order are in blocks. `None` if no block

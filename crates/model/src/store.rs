@@ -5,15 +5,15 @@
 //! [`Selection`] can be read by any compute thread. The head, blocks, an object store and a cluster
 //! implement these two traits.
 
-use crate::batch::{Batch, Source};
+use crate::batch::{Batch, BatchSource};
 use crate::budget::{Budget, Reservation};
-use crate::cancel::Cancel;
+use crate::cancel::CancelToken;
 use crate::columns::{LabelColumn, SeriesBatch};
 use crate::error::Error;
-use crate::exemplar::FoundExemplars;
+use crate::exemplar::SeriesExemplarResult;
 use crate::fingerprint::SeriesHash;
 use crate::labels::Labels;
-use crate::losses::Losses;
+use crate::losses::DataLossWarnings;
 use crate::matcher::Matcher;
 use crate::metadata::MetadataBatch;
 use crate::sample::{TimeRange, TimestampMs};
@@ -29,7 +29,7 @@ use std::task::{Context, Poll, Waker};
 
 /// The reasons why a sample of a valid request is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Rejection {
+pub enum SampleRejection {
     /// The series already has a newer sample, and this sample may not be stored late.
     OutOfOrder,
     /// The series has a different value with this timestamp.
@@ -46,9 +46,9 @@ pub enum Rejection {
 
 /// The samples that were rejected for the same reason.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rejected {
+pub struct RejectedSamples {
     /// The reason of the rejection, which is the same for all these samples.
-    pub rejection: Rejection,
+    pub rejection: SampleRejection,
     /// Number of samples that were rejected for this reason.
     pub count: usize,
     /// The labels of the first rejected sample, for the log and error texts.
@@ -59,7 +59,7 @@ pub struct Rejected {
 
 /// The reasons why an exemplar is not stored although its samples may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ExemplarRefusal {
+pub enum ExemplarRejection {
     /// The series already has a newer exemplar. Exemplars of a series are stored in order.
     OutOfOrder,
     /// The labels of the exemplar have too many characters.
@@ -72,9 +72,9 @@ pub enum ExemplarRefusal {
 
 /// The exemplars that were rejected for the same reason.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RefusedExemplars {
+pub struct RejectedExemplars {
     /// The reason of the rejection, which is the same for all these exemplars.
-    pub refusal: ExemplarRefusal,
+    pub refusal: ExemplarRejection,
     /// Number of exemplars that were rejected for this reason.
     pub count: usize,
     /// The labels of the series of the first rejected exemplar.
@@ -83,20 +83,20 @@ pub struct RefusedExemplars {
 
 /// The result of an append whose samples are durable and visible.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Appended {
+pub struct AppendOutcome {
     /// Number of stored samples, including duplicates that were silently accepted.
     pub stored: usize,
     /// Number of stored samples that are native histograms.
     pub stored_histograms: usize,
     /// The rejected exemplars, one entry for each reason that occurred.
-    pub refused_exemplars: Vec<RefusedExemplars>,
+    pub refused_exemplars: Vec<RejectedExemplars>,
     /// The rejected samples, one entry per reason, in order of the first occurrence.
-    pub rejected: Vec<Rejected>,
+    pub rejected: Vec<RejectedSamples>,
 }
 
 /// The late samples of a batch that a store may accept, if it accepts any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TakeLate {
+pub enum LateSamplePolicy {
     /// All late samples within the limits of the store.
     #[default]
     All,
@@ -116,7 +116,7 @@ pub struct AppendBounds {
     /// The newest timestamp that is accepted, in milliseconds.
     pub time_max: TimestampMs,
     /// The late samples that the store may accept for this batch.
-    pub late: TakeLate,
+    pub late: LateSamplePolicy,
     /// Samples before this time are not appended in order, even if the series has no newer sample.
     /// Otherwise backfilled samples in arbitrary order would determine the present time of the
     /// store.
@@ -125,19 +125,19 @@ pub struct AppendBounds {
 
 impl AppendBounds {
     /// Accepts samples up to this time, including late ones.
-    pub const fn until(time_max: TimestampMs) -> Self {
+    pub const fn up_to(time_max: TimestampMs) -> Self {
         Self {
             time_max,
-            late: TakeLate::All,
+            late: LateSamplePolicy::All,
             in_order_min: TimestampMs::MIN,
         }
     }
 
     /// Accepts samples of any age up to this time. Samples before `in_order_min` are late.
-    pub const fn of_any_age(time_max: TimestampMs, in_order_min: TimestampMs) -> Self {
+    pub const fn any_age_up_to(time_max: TimestampMs, in_order_min: TimestampMs) -> Self {
         Self {
             time_max,
-            late: TakeLate::OfAnyAge,
+            late: LateSamplePolicy::OfAnyAge,
             in_order_min,
         }
     }
@@ -152,7 +152,7 @@ pub trait Append: Send + Sync {
     /// Returns an error unless a batch of `tenant` could be accepted now. The caller of a batch
     /// with a journal must check this before it changes any state because of the append, which is
     /// then not rejected.
-    fn admit(&self, _tenant: &TenantId) -> Result<(), Error> {
+    fn check_append(&self, _tenant: &TenantId) -> Result<(), Error> {
         Ok(())
     }
 
@@ -163,14 +163,14 @@ pub trait Append: Send + Sync {
     }
 
     /// Returns the hash of series keys, if the store uses one. The caller may then compute the
-    /// fingerprints of a batch ([`Source::prints`]).
-    fn hashing(&self) -> Option<SeriesHash> {
+    /// fingerprints of a batch ([`BatchSource::prints`]).
+    fn series_hash(&self) -> Option<SeriesHash> {
         None
     }
 
     /// Lets the log write a held record of a batch that is followed ([`Batch::set_followed`]). The
     /// caller must call this after it has appended the following batch, or if it cannot append it.
-    fn write_held(&self) {}
+    fn write_held_record(&self) {}
 
     /// Returns whether an append might have to wait for a disk now, or whether this is uncertain.
     /// Callers that must not wait must then append on another thread.
@@ -189,7 +189,7 @@ pub trait Append: Send + Sync {
     }
 
     /// Returns whether exemplars are stored. If not, a batch need not contain them.
-    fn takes_exemplars(&self) -> bool {
+    fn can_store_exemplars(&self) -> bool {
         false
     }
 
@@ -198,13 +198,13 @@ pub trait Append: Send + Sync {
     fn append_from(
         &self,
         tenant: &TenantId,
-        source: &mut dyn Source,
+        source: &mut dyn BatchSource,
         bounds: AppendBounds,
     ) -> Ticket {
         let series: Vec<u32> = (0..source.batch().series_count() as u32).collect();
         match source.read_labels(&series) {
             Ok(()) => self.append(tenant, source.batch(), bounds),
-            Err(e) => Ticket::ready(Err(e)),
+            Err(e) => Ticket::resolved(Err(e)),
         }
     }
 }
@@ -223,7 +223,7 @@ pub struct SelectRequest<'a> {
     /// omitted.
     pub newest_only: bool,
     /// The cancel flag, which is checked during the look-up.
-    pub cancel: &'a Cancel,
+    pub cancel: &'a CancelToken,
     /// The budget in which the memory of the selection is reserved before it is allocated.
     pub budget: &'a Budget,
     /// Counts all series with a sample near the range, before the selection is processed.
@@ -250,7 +250,7 @@ pub struct MetadataRequest<'a> {
     /// The metric family whose metadata is requested, or `None` for all families.
     pub metric: Option<&'a str>,
     /// The cancel flag, which is checked during the look-up.
-    pub cancel: &'a Cancel,
+    pub cancel: &'a CancelToken,
     /// The budget in which the memory of the result is reserved.
     pub budget: &'a Budget,
 }
@@ -265,7 +265,7 @@ pub struct ExemplarRequest<'a> {
     /// The time range of the exemplars, inclusive on both ends.
     pub range: TimeRange,
     /// The cancel flag, which is checked during the look-up.
-    pub cancel: &'a Cancel,
+    pub cancel: &'a CancelToken,
     /// The budget in which the memory of the result is reserved.
     pub budget: &'a Budget,
 }
@@ -291,7 +291,7 @@ pub trait Select: Send + Sync {
     fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error>;
 
     /// Returns the exemplars of the matching series, ordered by the labels of the series.
-    fn exemplars(&self, _request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
+    fn exemplars(&self, _request: ExemplarRequest<'_>) -> Result<Vec<SeriesExemplarResult>, Error> {
         Ok(Vec::new())
     }
 
@@ -303,14 +303,14 @@ pub trait Select: Send + Sync {
 
     /// Returns texts about all lost data of `tenant` in `range`, which may be missing in the result
     /// of a look-up of exemplars.
-    fn losses(&self, _tenant: &TenantId, _range: TimeRange) -> Losses {
-        Losses::default()
+    fn loss_warnings(&self, _tenant: &TenantId, _range: TimeRange) -> DataLossWarnings {
+        DataLossWarnings::default()
     }
 
     /// Returns texts about data that may be missing in the result of a look-up of label names or
     /// values in `range`.
-    fn label_losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
-        self.losses(tenant, range)
+    fn label_loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
+        self.loss_warnings(tenant, range)
     }
 }
 
@@ -334,7 +334,7 @@ pub trait Selection: Send + Sync {
     fn label_column(
         &self,
         name: &str,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<LabelColumn, Error>;
 
@@ -343,22 +343,23 @@ pub trait Selection: Send + Sync {
     /// columns. May be called from many threads at the same time.
     ///
     /// Samples that cannot be read because their bytes are damaged are omitted, and
-    /// [`Selection::losses`] reports them.
+    /// [`Selection::loss_warnings`] reports them.
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error>;
 
     /// Returns texts about data that the selection and its reads so far could not return. Data that
-    /// later reads cannot return is added to the same [`Losses`], which may outlive the selection.
-    fn losses(&self) -> Losses {
-        Losses::default()
+    /// later reads cannot return is added to the same [`DataLossWarnings`], which may outlive the
+    /// selection.
+    fn loss_warnings(&self) -> DataLossWarnings {
+        DataLossWarnings::default()
     }
 }
 
 /// Called with the outcome of a ticket before the ticket resolves.
-type Observer = Box<dyn FnOnce(&Result<Appended, Error>) + Send>;
+type Observer = Box<dyn FnOnce(&Result<AppendOutcome, Error>) + Send>;
 
 #[derive(Default)]
 struct TicketState {
-    outcome: Option<Result<Appended, Error>>,
+    outcome: Option<Result<AppendOutcome, Error>>,
     /// True if there was an outcome, which may have been taken already. A second outcome is
     /// ignored.
     is_settled: bool,
@@ -398,7 +399,7 @@ impl Ticket {
     }
 
     /// Creates a ticket that is resolved already, for appends that need not wait.
-    pub fn ready(outcome: Result<Appended, Error>) -> Ticket {
+    pub fn resolved(outcome: Result<AppendOutcome, Error>) -> Ticket {
         let (ticket, resolver) = Ticket::new();
         resolver.resolve(outcome);
         ticket
@@ -409,9 +410,9 @@ impl Ticket {
     ///
     /// `observe` runs on the thread that resolves the ticket, or on the calling thread if the
     /// outcome exists already, and must not block. A ticket has at most one observer.
-    pub fn observed(
+    pub fn with_observer(
         self,
-        observe: impl FnOnce(&Result<Appended, Error>) + Send + 'static,
+        observe: impl FnOnce(&Result<AppendOutcome, Error>) + Send + 'static,
     ) -> Ticket {
         let mut state = lock(&self.0.0);
         match &state.outcome {
@@ -425,25 +426,25 @@ impl Ticket {
     /// Returns a ticket that resolves when both tickets have resolved, or immediately with an error
     /// if either fails. The outcome is that of this ticket, with `besides` additional stored
     /// samples.
-    pub fn joined(self, other: Ticket, besides: usize) -> Ticket {
+    pub fn join_with(self, other: Ticket, besides: usize) -> Ticket {
         let (ticket, resolver) = Ticket::new();
         let join = Arc::new(Mutex::new((Some(resolver), None)));
         let of_other = join.clone();
-        drop(self.observed(move |outcome| {
+        drop(self.with_observer(move |outcome| {
             let outcome = outcome.clone().map(|mut appended| {
                 appended.stored += besides;
                 appended
             });
-            Join::settle(&join, outcome.map(Some));
+            JoinedTickets::add_outcome(&join, outcome.map(Some));
         }));
-        drop(other.observed(move |outcome| {
-            Join::settle(&of_other, outcome.clone().map(|_| None));
+        drop(other.with_observer(move |outcome| {
+            JoinedTickets::add_outcome(&of_other, outcome.clone().map(|_| None));
         }));
         ticket
     }
 
     /// Blocks the calling thread until the ticket resolves, and returns the outcome.
-    pub fn wait(self) -> Result<Appended, Error> {
+    pub fn wait(self) -> Result<AppendOutcome, Error> {
         let (state, changed) = &*self.0;
         let mut state = lock(state);
         loop {
@@ -458,13 +459,13 @@ impl Ticket {
 
 /// The state of two joined tickets: the resolver of the common ticket, and the outcome of the first
 /// one.
-type Joining = Mutex<(Option<TicketResolver>, Option<Option<Appended>>)>;
+type Joining = Mutex<(Option<TicketResolver>, Option<Option<AppendOutcome>>)>;
 
-struct Join;
+struct JoinedTickets;
 
-impl Join {
+impl JoinedTickets {
     /// Processes the outcome of one of both tickets, and resolves the common one if necessary.
-    fn settle(join: &Joining, outcome: Result<Option<Appended>, Error>) {
+    fn add_outcome(join: &Joining, outcome: Result<Option<AppendOutcome>, Error>) {
         let mut state = lock(join);
         let whole = match (outcome, state.1.take()) {
             (Err(e), _) => Err(e),
@@ -483,7 +484,7 @@ impl Join {
 }
 
 impl Future for Ticket {
-    type Output = Result<Appended, Error>;
+    type Output = Result<AppendOutcome, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = lock(&self.0.0);
@@ -497,45 +498,45 @@ impl Future for Ticket {
 
 impl TicketResolver {
     /// Resolves the ticket with an outcome and wakes its waiter.
-    pub fn resolve(mut self, outcome: Result<Appended, Error>) {
+    pub fn resolve(mut self, outcome: Result<AppendOutcome, Error>) {
         self.settle(outcome);
     }
 
     /// Resolves the ticket with an error: nothing can be guaranteed now, but the batch may still be
     /// stored. A later outcome of the resolver is ignored.
-    pub fn refuse_early(&self, refusal: Error) {
+    pub fn reject_early(&self, refusal: Error) {
         if let Some(cell) = &self.0 {
-            settle(cell, Err(refusal));
+            resolve_cell(cell, Err(refusal));
         }
     }
 
     /// Returns a handle that can reject the ticket early after the resolver was passed on.
-    pub fn early(&self) -> EarlyRefusal {
-        EarlyRefusal(self.0.clone())
+    pub fn early_rejecter(&self) -> TicketRejecter {
+        TicketRejecter(self.0.clone())
     }
 
-    fn settle(&mut self, outcome: Result<Appended, Error>) {
+    fn settle(&mut self, outcome: Result<AppendOutcome, Error>) {
         if let Some(cell) = self.0.take() {
-            settle(&cell, outcome);
+            resolve_cell(&cell, outcome);
         }
     }
 }
 
-/// A handle to reject a ticket early; see [`TicketResolver::early`].
+/// A handle to reject a ticket early; see [`TicketResolver::early_rejecter`].
 #[derive(Debug)]
-pub struct EarlyRefusal(Option<TicketCell>);
+pub struct TicketRejecter(Option<TicketCell>);
 
-impl EarlyRefusal {
+impl TicketRejecter {
     /// Resolves the ticket with an error, unless it is resolved; see
-    /// [`TicketResolver::refuse_early`].
-    pub fn refuse(self, refusal: Error) {
+    /// [`TicketResolver::reject_early`].
+    pub fn reject(self, refusal: Error) {
         if let Some(cell) = &self.0 {
-            settle(cell, Err(refusal));
+            resolve_cell(cell, Err(refusal));
         }
     }
 }
 
-fn settle(cell: &TicketCell, outcome: Result<Appended, Error>) {
+fn resolve_cell(cell: &TicketCell, outcome: Result<AppendOutcome, Error>) {
     let (waker, is_awaited) = {
         let mut state = lock(&cell.0);
         if std::mem::replace(&mut state.is_settled, true) {
@@ -577,26 +578,26 @@ mod tests {
         let seen = Arc::new(AtomicUsize::new(0));
         let observe = || {
             let seen = seen.clone();
-            move |outcome: &Result<Appended, Error>| {
+            move |outcome: &Result<AppendOutcome, Error>| {
                 assert!(outcome.is_ok());
                 seen.fetch_add(1, Ordering::Relaxed);
             }
         };
         let (ticket, resolver) = Ticket::new();
-        drop(ticket.observed(observe()));
-        resolver.resolve(Ok(Appended::default()));
+        drop(ticket.with_observer(observe()));
+        resolver.resolve(Ok(AppendOutcome::default()));
         assert_eq!(seen.load(Ordering::Relaxed), 1);
         let (ticket, resolver) = Ticket::new();
-        let ticket = ticket.observed(observe());
-        let early = resolver.early();
-        resolver.resolve(Ok(Appended::default()));
+        let ticket = ticket.with_observer(observe());
+        let early = resolver.early_rejecter();
+        resolver.resolve(Ok(AppendOutcome::default()));
         let refusal = Error::new(crate::error::ErrorKind::Unavailable, "too late");
-        early.refuse(refusal);
+        early.reject(refusal);
         assert_eq!(seen.load(Ordering::Relaxed), 2);
-        assert_eq!(ticket.wait(), Ok(Appended::default()));
-        let ticket = Ticket::ready(Ok(Appended::default())).observed(observe());
+        assert_eq!(ticket.wait(), Ok(AppendOutcome::default()));
+        let ticket = Ticket::resolved(Ok(AppendOutcome::default())).with_observer(observe());
         assert_eq!(seen.load(Ordering::Relaxed), 3);
-        assert_eq!(ticket.wait(), Ok(Appended::default()));
+        assert_eq!(ticket.wait(), Ok(AppendOutcome::default()));
     }
 
     #[test]
@@ -604,10 +605,10 @@ mod tests {
         let failure = || Error::new(crate::error::ErrorKind::Unavailable, "failed");
         let stored = |stored| {
             let rejected = Vec::new();
-            Ok(Appended {
+            Ok(AppendOutcome {
                 stored,
                 rejected,
-                ..Appended::default()
+                ..AppendOutcome::default()
             })
         };
         for swaps in [false, true] {
@@ -618,7 +619,7 @@ mod tests {
             ] {
                 let (first, first_resolver) = Ticket::new();
                 let (second, second_resolver) = Ticket::new();
-                let ticket = first.joined(second, 2);
+                let ticket = first.join_with(second, 2);
                 match swaps {
                     false => {
                         first_resolver.resolve(one);

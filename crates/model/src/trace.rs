@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Invariant: a trace that is not sampled costs a check of a flag and a few random numbers. Its
-//! [`Span`] stores only its position in the trace, so that other servers are informed that they
-//! need not sample it either. The queue is limited, and spans that do not fit are counted.
+//! [`TraceSpan`] stores only its position in the trace, so that other servers are informed that
+//! they need not sample it either. The queue is limited, and spans that do not fit are counted.
 //!
 //! Source: W3C Trace Context for `traceparent`, and the samplers of the OpenTelemetry SDKs
 //! (`ParentBased(TraceIDRatioBased)`).
@@ -50,10 +50,10 @@ impl TraceParent {
     /// Parses a `traceparent` header. Returns `None` if it is invalid.
     pub fn parse(header: &str) -> Option<Self> {
         let mut parts = header.trim().split('-');
-        let version = hex(parts.next()?, 2)?;
-        let trace = hex(parts.next()?, 32)?;
-        let span = hex(parts.next()?, 16)? as u64;
-        let flags = hex(parts.next()?, 2)?;
+        let version = parse_hex(parts.next()?, 2)?;
+        let trace = parse_hex(parts.next()?, 32)?;
+        let span = parse_hex(parts.next()?, 16)? as u64;
+        let flags = parse_hex(parts.next()?, 2)?;
         // Later versions may have more fields, but version zero must not.
         let has_more = parts.next().is_some();
         let is_valid = version != 0xff && trace != 0 && span != 0 && !(version == 0 && has_more);
@@ -72,7 +72,7 @@ impl TraceParent {
 }
 
 /// Parses a number of exactly `digits` lower-case hexadecimal digits.
-fn hex(text: &str, digits: usize) -> Option<u128> {
+fn parse_hex(text: &str, digits: usize) -> Option<u128> {
     let is_digit = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
     let is_number = text.len() == digits && text.bytes().all(is_digit);
     is_number.then(|| u128::from_str_radix(text, 16).ok())?
@@ -91,39 +91,39 @@ pub enum SpanKind {
 
 /// The value of an attribute of a span.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Attribute {
+pub enum SpanAttribute {
     /// A text, cut to a maximum length if necessary.
     Text(String),
     /// A signed integer, such as a number of series.
     Integer(i64),
 }
 
-impl From<&str> for Attribute {
+impl From<&str> for SpanAttribute {
     fn from(text: &str) -> Self {
-        Attribute::Text(cut(text))
+        SpanAttribute::Text(truncate(text))
     }
 }
 
-impl From<String> for Attribute {
+impl From<String> for SpanAttribute {
     fn from(text: String) -> Self {
-        Attribute::Text(cut(&text))
+        SpanAttribute::Text(truncate(&text))
     }
 }
 
-impl From<i64> for Attribute {
+impl From<i64> for SpanAttribute {
     fn from(number: i64) -> Self {
-        Attribute::Integer(number)
+        SpanAttribute::Integer(number)
     }
 }
 
-impl From<usize> for Attribute {
+impl From<usize> for SpanAttribute {
     fn from(number: usize) -> Self {
-        Attribute::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+        SpanAttribute::Integer(i64::try_from(number).unwrap_or(i64::MAX))
     }
 }
 
 /// Returns the start of a text up to the maximum length, cut between characters.
-fn cut(text: &str) -> String {
+fn truncate(text: &str) -> String {
     let end = text.floor_char_boundary(TEXT_BYTES_MAX);
     text[..end].to_owned()
 }
@@ -146,7 +146,7 @@ pub struct FinishedSpan {
     /// The end time in nanoseconds since the Unix epoch.
     pub end_ns: u64,
     /// The attributes with their names, in the order in which they were added.
-    pub attributes: Vec<(&'static str, Attribute)>,
+    pub attributes: Vec<(&'static str, SpanAttribute)>,
     /// The error text if the operation failed, otherwise `None`.
     pub error: Option<String>,
 }
@@ -196,35 +196,37 @@ impl Tracer {
 
     /// Starts the first span of a trace in this process. The trace may have been started by another
     /// process.
-    pub fn begin(
+    pub fn start_trace(
         self: &Arc<Self>,
         name: impl FnOnce() -> String,
         kind: SpanKind,
         parent: Option<TraceParent>,
-    ) -> Span {
+    ) -> TraceSpan {
         if !self.is_on.load(Ordering::Relaxed) {
             // The position sent by the caller is forwarded unchanged.
-            return parent.map_or(Span::default(), |at| Span(State::Passed(at)));
+            return parent.map_or(TraceSpan::default(), |at| {
+                TraceSpan(TraceSpanState::Passed(at))
+            });
         }
         let (trace, is_sampled) = match parent {
             Some(parent) => (parent.trace, parent.is_sampled),
             None => {
-                let trace = u128::from(self.rng.next_u64()) << 64 | u128::from(self.number());
+                let trace = u128::from(self.rng.next_u64()) << 64 | u128::from(self.random_id());
                 // As in the SDKs, the lower half of the id without its last bit decides.
                 let below = self.sampled_below.load(Ordering::Relaxed);
                 (trace, (trace as u64) >> 1 < below)
             }
         };
         if !is_sampled {
-            let span = self.number();
-            return Span(State::Passed(TraceParent {
+            let span = self.random_id();
+            return TraceSpan(TraceSpanState::Passed(TraceParent {
                 trace,
                 span,
                 is_sampled,
             }));
         }
         let wall_ns = self.clock.now_ms().max(0) as u64 * 1_000_000;
-        let keeper = Keeper {
+        let keeper = SpanRecorder {
             tracer: self.clone(),
             zero_ns: wall_ns.saturating_sub(self.elapsed_ns()),
         };
@@ -232,7 +234,7 @@ impl Tracer {
     }
 
     /// Returns a random number that is not zero, for use as an id.
-    fn number(&self) -> u64 {
+    fn random_id(&self) -> u64 {
         self.rng.next_u64().max(1)
     }
 
@@ -240,7 +242,7 @@ impl Tracer {
         self.clock.monotonic().as_nanos() as u64
     }
 
-    fn keep(&self, span: FinishedSpan) {
+    fn store_finished(&self, span: FinishedSpan) {
         let mut finished = lock(&self.finished);
         match finished.len() < QUEUE_MAX {
             true => finished.push(span),
@@ -249,30 +251,35 @@ impl Tracer {
     }
 
     /// Removes and returns the finished spans in the order in which they ended.
-    pub fn take(&self) -> Vec<FinishedSpan> {
+    pub fn take_finished(&self) -> Vec<FinishedSpan> {
         std::mem::take(&mut *lock(&self.finished))
     }
 
     /// Returns the number of finished spans in the queue.
-    pub fn waiting(&self) -> usize {
+    pub fn finished_count(&self) -> usize {
         lock(&self.finished).len()
     }
 }
 
 /// The recorder of the spans of a sampled trace.
 #[derive(Clone, Debug)]
-struct Keeper {
+struct SpanRecorder {
     tracer: Arc<Tracer>,
     /// The Unix epoch on the clock of elapsed time, determined at the start of the trace. All spans
     /// of a trace are measured by the same clock.
     zero_ns: u64,
 }
 
-impl Keeper {
-    fn begin(self, (trace, parent): (u128, Option<u64>), name: String, kind: SpanKind) -> Span {
+impl SpanRecorder {
+    fn begin(
+        self,
+        (trace, parent): (u128, Option<u64>),
+        name: String,
+        kind: SpanKind,
+    ) -> TraceSpan {
         let finished = FinishedSpan {
             trace,
-            span: self.tracer.number(),
+            span: self.tracer.random_id(),
             parent,
             name,
             kind,
@@ -282,7 +289,10 @@ impl Keeper {
             error: None,
         };
         let keeper = self;
-        Span(State::Live(Box::new(LiveSpan { finished, keeper })))
+        TraceSpan(TraceSpanState::Live(Box::new(LiveSpan {
+            finished,
+            keeper,
+        })))
     }
 
     fn now_ns(&self) -> u64 {
@@ -296,35 +306,35 @@ impl Keeper {
 pub struct SpanContext {
     at: TraceParent,
     /// The recorder, if the trace is sampled in this process.
-    keeper: Option<Keeper>,
+    keeper: Option<SpanRecorder>,
 }
 
 impl SpanContext {
     /// Starts a child span for an operation within the process.
-    pub fn begin(&self, name: &str) -> Span {
+    pub fn begin(&self, name: &str) -> TraceSpan {
         self.begin_as(name, SpanKind::Internal)
     }
 
     /// Starts a child span for a request to another server.
-    pub fn begin_asking(&self, name: &str) -> Span {
+    pub fn begin_client(&self, name: &str) -> TraceSpan {
         self.begin_as(name, SpanKind::Client)
     }
 
-    fn begin_as(&self, name: &str, kind: SpanKind) -> Span {
+    fn begin_as(&self, name: &str, kind: SpanKind) -> TraceSpan {
         let Some(keeper) = self.keeper.clone() else {
-            return Span(State::Passed(self.at));
+            return TraceSpan(TraceSpanState::Passed(self.at));
         };
         let parent = Some(self.at.span);
         keeper.begin((self.at.trace, parent), name.to_owned(), kind)
     }
 
     /// Starts a child span if there is a parent; otherwise returns an empty span.
-    pub fn begin_in(whole: Option<&Self>, name: &str) -> Span {
-        whole.map_or(Span::default(), |whole| whole.begin(name))
+    pub fn begin_child_of(whole: Option<&Self>, name: &str) -> TraceSpan {
+        whole.map_or(TraceSpan::default(), |whole| whole.begin(name))
     }
 
     /// Returns whether child spans are recorded, so that attributes are worth computing.
-    pub fn is_kept(&self) -> bool {
+    pub fn is_recorded(&self) -> bool {
         self.keeper.is_some()
     }
 
@@ -337,12 +347,12 @@ impl SpanContext {
 #[derive(Debug)]
 struct LiveSpan {
     finished: FinishedSpan,
-    keeper: Keeper,
+    keeper: SpanRecorder,
 }
 
 /// The state of a span, depending on whether its trace is sampled.
 #[derive(Debug, Default)]
-enum State {
+enum TraceSpanState {
     /// There is no trace, so nothing is recorded or forwarded.
     #[default]
     None,
@@ -353,17 +363,17 @@ enum State {
 }
 
 /// An active span, or nothing if its trace is not sampled. It ends when it is dropped, or at the
-/// time of the last call of [`Span::reach`].
+/// time of the last call of [`TraceSpan::mark_end`].
 #[derive(Debug, Default)]
-pub struct Span(State);
+pub struct TraceSpan(TraceSpanState);
 
-impl Span {
+impl TraceSpan {
     /// Returns a reference for child spans and other processes. `None` if there is no trace.
     pub fn context(&self) -> Option<SpanContext> {
         let at = self.parent()?;
         let keeper = match &self.0 {
-            State::Live(live) => Some(live.keeper.clone()),
-            State::None | State::Passed(_) => None,
+            TraceSpanState::Live(live) => Some(live.keeper.clone()),
+            TraceSpanState::None | TraceSpanState::Passed(_) => None,
         };
         Some(SpanContext { at, keeper })
     }
@@ -371,9 +381,9 @@ impl Span {
     /// Returns the position in the trace, for requests to other processes.
     pub fn parent(&self) -> Option<TraceParent> {
         match &self.0 {
-            State::None => None,
-            State::Passed(at) => Some(*at),
-            State::Live(live) => Some(TraceParent {
+            TraceSpanState::None => None,
+            TraceSpanState::Passed(at) => Some(*at),
+            TraceSpanState::Live(live) => Some(TraceParent {
                 trace: live.finished.trace,
                 span: live.finished.span,
                 is_sampled: true,
@@ -382,25 +392,29 @@ impl Span {
     }
 
     /// Returns whether the span is recorded, so that attributes are worth computing.
-    pub fn is_kept(&self) -> bool {
-        matches!(self.0, State::Live(_))
+    pub fn is_recorded(&self) -> bool {
+        matches!(self.0, TraceSpanState::Live(_))
     }
 
     /// Starts a child span for an operation within the process.
-    pub fn child(&self, name: &str) -> Span {
+    pub fn begin_child(&self, name: &str) -> TraceSpan {
         self.context()
-            .map_or(Span::default(), |context| context.begin(name))
+            .map_or(TraceSpan::default(), |context| context.begin(name))
     }
 
     /// Starts a child span for a request to another server.
-    pub fn child_asking(&self, name: &str) -> Span {
+    pub fn begin_client_child(&self, name: &str) -> TraceSpan {
         self.context()
-            .map_or(Span::default(), |context| context.begin_asking(name))
+            .map_or(TraceSpan::default(), |context| context.begin_client(name))
     }
 
     /// Adds an attribute. `value` is called only if the span is recorded.
-    pub fn set<V: Into<Attribute>>(&mut self, name: &'static str, value: impl FnOnce() -> V) {
-        let State::Live(live) = &mut self.0 else {
+    pub fn set_attribute<V: Into<SpanAttribute>>(
+        &mut self,
+        name: &'static str,
+        value: impl FnOnce() -> V,
+    ) {
+        let TraceSpanState::Live(live) = &mut self.0 else {
             return;
         };
         let attributes = &mut live.finished.attributes;
@@ -410,26 +424,26 @@ impl Span {
     }
 
     /// Sets the end of the span to now. A later call overrides it.
-    pub fn reach(&mut self) {
-        if let State::Live(live) = &mut self.0 {
+    pub fn mark_end(&mut self) {
+        if let TraceSpanState::Live(live) = &mut self.0 {
             live.finished.end_ns = live.keeper.now_ns();
         }
     }
 
     /// Sets the error text of the span. `error` is formatted only if the span is recorded.
-    pub fn fail(&mut self, error: impl std::fmt::Display) {
-        if let State::Live(live) = &mut self.0 {
+    pub fn set_error(&mut self, error: impl std::fmt::Display) {
+        if let TraceSpanState::Live(live) = &mut self.0 {
             let mut text = String::new();
             // Writing to a string cannot fail.
             let _ = write!(text, "{error}");
-            live.finished.error = Some(cut(&text));
+            live.finished.error = Some(truncate(&text));
         }
     }
 }
 
-impl Drop for Span {
+impl Drop for TraceSpan {
     fn drop(&mut self) {
-        let State::Live(live) = std::mem::take(&mut self.0) else {
+        let TraceSpanState::Live(live) = std::mem::take(&mut self.0) else {
             return;
         };
         let LiveSpan {
@@ -439,7 +453,7 @@ impl Drop for Span {
         if finished.end_ns == 0 {
             finished.end_ns = keeper.now_ns();
         }
-        keeper.tracer.keep(finished);
+        keeper.tracer.store_finished(finished);
     }
 }
 
@@ -508,20 +522,20 @@ mod tests {
     #[test]
     fn span_and_its_parts_end_as_one_trace() {
         let tracer = tracer(Some(1.0));
-        let mut whole = tracer.begin(|| "whole".to_owned(), SpanKind::Server, None);
-        whole.set("a", || "b");
-        let mut part = whole.child("part");
-        part.set("n", || 3usize);
-        part.fail("broken");
-        part.reach();
-        let end_of_part = part.child("between");
+        let mut whole = tracer.start_trace(|| "whole".to_owned(), SpanKind::Server, None);
+        whole.set_attribute("a", || "b");
+        let mut part = whole.begin_child("part");
+        part.set_attribute("n", || 3usize);
+        part.set_error("broken");
+        part.mark_end();
+        let end_of_part = part.begin_child("between");
         drop(part);
         drop(end_of_part);
         let context = whole.context().unwrap();
         drop(whole);
         // A child span may end after its parent.
         drop(context.begin("late"));
-        let spans = tracer.take();
+        let spans = tracer.take_finished();
         let [part, between, whole, late] = &spans[..] else {
             panic!("{spans:?}")
         };
@@ -529,8 +543,11 @@ mod tests {
             (whole.name.as_str(), whole.kind),
             ("whole", SpanKind::Server)
         );
-        assert_eq!(whole.attributes, [("a", Attribute::Text("b".to_owned()))]);
-        assert_eq!(part.attributes, [("n", Attribute::Integer(3))]);
+        assert_eq!(
+            whole.attributes,
+            [("a", SpanAttribute::Text("b".to_owned()))]
+        );
+        assert_eq!(part.attributes, [("n", SpanAttribute::Integer(3))]);
         assert_eq!(part.error.as_deref(), Some("broken"));
         assert_eq!(whole.parent, None);
         assert!(part.end_ns < between.start_ns);
@@ -539,7 +556,7 @@ mod tests {
         }
         assert!(whole.start_ns < part.start_ns && part.end_ns < whole.end_ns);
         assert_eq!(whole.start_ns / 1_000_000_000, 1_000);
-        assert_eq!(tracer.waiting(), 0);
+        assert_eq!(tracer.finished_count(), 0);
     }
 
     #[test]
@@ -548,9 +565,9 @@ mod tests {
             let tracer = tracer(fraction);
             for _ in 0..1000 {
                 let parent = parent.and_then(TraceParent::parse);
-                drop(tracer.begin(String::new, SpanKind::Server, parent));
+                drop(tracer.start_trace(String::new, SpanKind::Server, parent));
             }
-            tracer.take().len()
+            tracer.take_finished().len()
         };
         let unsampled = PARENT.replace("-01", "-00");
         assert_eq!(sampled(None, None), 0);
@@ -563,8 +580,8 @@ mod tests {
         assert!((200..300).contains(&quarter), "{quarter}");
         let tracer = tracer(Some(1.0));
         let parent = TraceParent::parse(PARENT);
-        drop(tracer.begin(String::new, SpanKind::Server, parent));
-        let span = tracer.take().remove(0);
+        drop(tracer.start_trace(String::new, SpanKind::Server, parent));
+        let span = tracer.take_finished().remove(0);
         assert_eq!(Some(span.trace), parent.map(|parent| parent.trace));
         assert_eq!(span.parent, parent.map(|parent| parent.span));
     }
@@ -584,7 +601,7 @@ mod tests {
         ] {
             let tracer = tracer(fraction);
             let parent = told.and_then(TraceParent::parse);
-            let span = tracer.begin(String::new, SpanKind::Server, parent);
+            let span = tracer.start_trace(String::new, SpanKind::Server, parent);
             let passed = span.parent();
             assert_eq!(
                 passed.map(|at| at.is_sampled),
@@ -596,10 +613,10 @@ mod tests {
                 assert_eq!(at == parent, fraction.is_none());
             }
             // Child spans are not recorded either.
-            let part = span.child("part");
-            assert_eq!((part.parent(), part.is_kept()), (passed, false));
+            let part = span.begin_child("part");
+            assert_eq!((part.parent(), part.is_recorded()), (passed, false));
             drop((span, part));
-            assert_eq!(tracer.waiting(), 0);
+            assert_eq!(tracer.finished_count(), 0);
         }
     }
 
@@ -607,9 +624,9 @@ mod tests {
     fn spans_beyond_the_queue_are_counted() {
         let tracer = tracer(Some(1.0));
         for _ in 0..QUEUE_MAX + 3 {
-            drop(tracer.begin(String::new, SpanKind::Internal, None));
+            drop(tracer.start_trace(String::new, SpanKind::Internal, None));
         }
-        assert_eq!(tracer.take().len(), QUEUE_MAX);
+        assert_eq!(tracer.take_finished().len(), QUEUE_MAX);
         assert_eq!(tracer.dropped.get(), 3);
     }
 }

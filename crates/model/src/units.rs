@@ -112,7 +112,7 @@ pub fn format_duration(duration: Duration) -> String {
     out
 }
 
-/// Formats a number of nanoseconds like Go's `time.Duration`: `1h0m0s`, `1.5s`, `-2ms`.
+/// Formats a number of nanoseconds like Go's `time.QueryDuration`: `1h0m0s`, `1.5s`, `-2ms`.
 pub fn format_go_duration(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let nanos = nanos.unsigned_abs();

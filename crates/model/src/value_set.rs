@@ -45,7 +45,7 @@ impl ValueList {
     }
 
     /// Ends the current value, which may be empty, and starts the next one.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end_value(&mut self) {
         self.ends.push(self.bytes.len() as u32);
     }
 
@@ -55,7 +55,7 @@ impl ValueList {
 
     /// Converts the list to a set: sorts the values and removes duplicates.
     pub(crate) fn into_set(self) -> ValueSet {
-        let shared = self.shared_bytes();
+        let shared = self.common_prefix_len();
         let mut order: Vec<(u64, u32)> = (0..self.ends.len())
             .map(|at| (key(&self.get(at)[shared..]), at as u32))
             .collect();
@@ -77,7 +77,7 @@ impl ValueList {
         let mut sorted = Self::with_capacity(order.len(), self.bytes.len());
         for (_, at) in &order {
             sorted.extend(self.get(*at as usize));
-            sorted.end();
+            sorted.end_value();
         }
         ValueSet {
             keys: order.into_iter().map(|(key, _)| key).collect(),
@@ -88,7 +88,7 @@ impl ValueList {
     }
 
     /// Returns the length of the common prefix of all values.
-    fn shared_bytes(&self) -> usize {
+    fn common_prefix_len(&self) -> usize {
         let Some(first) = (!self.ends.is_empty()).then(|| self.get(0)) else {
             return 0;
         };
@@ -104,7 +104,7 @@ impl FromIterator<Vec<u8>> for ValueSet {
         let mut list = ValueList::default();
         for value in values {
             list.extend(&value);
-            list.end();
+            list.end_value();
         }
         list.into_set()
     }
@@ -153,7 +153,7 @@ impl ValueSet {
     }
 
     /// Returns the common prefix of all values, empty if the set is empty.
-    pub fn shared_prefix(&self) -> &[u8] {
+    pub fn common_prefix(&self) -> &[u8] {
         match self.is_empty() {
             true => &[],
             false => &self.get(0)[..self.shared],
@@ -204,8 +204,8 @@ mod tests {
             b"\xff",
             b"ab-ab-ab-",
         ];
-        let count = rng.below(4) as usize;
-        let part = |_| parts[rng.below(parts.len() as u64) as usize];
+        let count = rng.next_below(4) as usize;
+        let part = |_| parts[rng.next_below(parts.len() as u64) as usize];
         (0..count).flat_map(part).copied().collect()
     }
 
@@ -215,7 +215,7 @@ mod tests {
             let rng = SimRng::new(seed);
             let begin = if rng.one_in(2) { &b"pod-"[..] } else { b"" };
             let value = || [begin, &random_value(&rng)].concat();
-            let values: Vec<Vec<u8>> = (0..rng.below(60)).map(|_| value()).collect();
+            let values: Vec<Vec<u8>> = (0..rng.next_below(60)).map(|_| value()).collect();
             let set: ValueSet = values.iter().cloned().collect();
             let expected: BTreeSet<&[u8]> = values.iter().map(Vec::as_slice).collect();
             assert!(set.iter().eq(expected.iter().copied()), "seed {seed}");
@@ -225,7 +225,7 @@ mod tests {
                 let is_in = expected.contains(other.as_slice());
                 assert_eq!(set.contains(&other), is_in, "{other:?}, seed {seed}");
             }
-            let prefix = set.shared_prefix();
+            let prefix = set.common_prefix();
             assert!(set.iter().all(|v| v.starts_with(prefix)), "seed {seed}");
             let again: ValueSet = set.iter().map(<[u8]>::to_vec).collect();
             assert_eq!(again, set, "seed {seed}");

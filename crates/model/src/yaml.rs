@@ -17,18 +17,18 @@ mod scanner;
 mod tree;
 
 pub use encoding::decode;
-pub use node::{Dialect, Entry, Node, Place, Value, YamlError};
+pub use node::{YamlDialect, YamlEntry, YamlError, YamlNode, YamlPosition, YamlValue};
 pub use print::print;
 
 /// Parses the first document of `text` in the dialect of version 2. Returns `None` if there is no
 /// document or it is null.
-pub fn parse(text: &str) -> Result<Option<Node>, YamlError> {
-    parse_as(text, Dialect::V2)
+pub fn parse(text: &str) -> Result<Option<YamlNode>, YamlError> {
+    parse_as(text, YamlDialect::V2)
 }
 
 /// Parses the first document of `text`. Returns `None` if there is no document or it is null. Text
 /// after the document is ignored.
-pub fn parse_as(text: &str, dialect: Dialect) -> Result<Option<Node>, YamlError> {
+pub fn parse_as(text: &str, dialect: YamlDialect) -> Result<Option<YamlNode>, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     encoding::check_characters(text)?;
     let root = tree::read_document(text, dialect)?;

@@ -10,13 +10,13 @@
 mod support;
 
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::env::real;
-use firn_model::env::sim::Inline;
+use firn_model::env::sim::InlineCompute;
 use firn_model::env::{Compute, Env};
 use firn_model::labels::Labels;
 use firn_model::tenant::TenantId;
-use firn_promql::{Context, EvalTime, Features, Options, query};
+use firn_promql::{EvalTime, Features, Options, QueryContext, query};
 use std::sync::Arc;
 use std::time::Duration;
 use support::{MemoryStore, Series};
@@ -128,9 +128,9 @@ fn best(
     store: &MemoryStore,
     (text, time): (&str, EvalTime),
 ) -> Duration {
-    let (tenant, cancel) = (TenantId::anonymous(), Cancel::new());
+    let (tenant, cancel) = (TenantId::anonymous(), CancelToken::new());
     let budget = Budget::new("query", 1 << 30);
-    let context = Context {
+    let context = QueryContext {
         store,
         tenant: &tenant,
         compute,
@@ -156,7 +156,7 @@ fn best(
 
 #[allow(clippy::print_stdout)]
 fn main() {
-    let env = real::env().expect("threads can be started");
+    let env = real::system_env().expect("threads can be started");
     let store = fleet();
     let wanted: Vec<String> = std::env::args()
         .skip(1)
@@ -169,7 +169,7 @@ fn main() {
             return;
         }
         let cell = (SERIES * steps) as f64;
-        let one = best(&env, &Inline, &store, (text, time));
+        let one = best(&env, &InlineCompute, &store, (text, time));
         let all = best(&env, &*env.compute, &store, (text, time));
         println!(
             "{:>9.2?} {:>6.2} ns | {} threads {:>9.2?} {:>6.2} ns | {text}",

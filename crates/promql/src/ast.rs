@@ -1,7 +1,7 @@
 //! The syntax tree of PromQL. Every node records its position in the query text.
 //!
 //! Strings are bytes, as in Prometheus. Durations written as expressions (`[2m * 3]`) remain trees
-//! until the start, end and step of the query are available; see [`Duration`] and
+//! until the start, end and step of the query are available; see [`QueryDuration`] and
 //! [`crate::durations`].
 //!
 //! Invariants: the parser returns only type-checked trees, so the evaluator does not check types
@@ -16,17 +16,17 @@ use std::fmt;
 
 /// The position of a node: byte offsets into the query text, as a half-open range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Span {
+pub struct PositionRange {
     /// Offset of the first byte of the node, counted from zero.
     pub start: u32,
     /// Offset one past the last byte of the node.
     pub end: u32,
 }
 
-impl Span {
+impl PositionRange {
     /// Returns the span from the start of `self` to the end of `last`.
-    pub fn to(self, last: Span) -> Span {
-        Span {
+    pub fn join(self, last: PositionRange) -> PositionRange {
+        PositionRange {
             start: self.start,
             end: last.end,
         }
@@ -39,7 +39,7 @@ pub struct Expr {
     /// The kind of the expression, which contains its operands.
     pub kind: ExprKind,
     /// The position of the node in the query text, which error messages show.
-    pub span: Span,
+    pub span: PositionRange,
 }
 
 /// The kinds of expressions, with the operands of each. In a parsed tree their types have been
@@ -55,13 +55,13 @@ pub enum ExprKind {
     /// A range vector selector such as `up[5m]`: the samples in a window of each series.
     Matrix(MatrixSelector),
     /// A subquery such as `(expr)[30m:1m]`: an expression evaluated at several inner steps.
-    Subquery(Box<Subquery>),
+    Subquery(Box<SubqueryExpr>),
     /// A function call such as `rate(...)`, with checked arguments.
-    Call(Call),
+    Call(FunctionCall),
     /// An aggregation such as `sum by (x) (...)`, with an optional parameter.
-    Aggregate(Box<Aggregate>),
+    Aggregate(Box<AggregateExpr>),
     /// An infix operation such as `a + on (x) b`, with an optional vector matching.
-    Binary(Box<Binary>),
+    Binary(Box<BinaryExpr>),
     /// A prefix operation: `-a` or `+a`. The sign of a number literal is part of the number
     /// instead.
     Unary(UnaryOp, Box<Expr>),
@@ -92,7 +92,7 @@ pub enum UnaryOp {
 /// A duration of a range, step or offset: constant milliseconds, or a tree over numbers, `step()`
 /// and `range()`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Duration {
+pub enum QueryDuration {
     /// A constant duration in milliseconds, which may be negative for an offset.
     Millis(i64),
     /// A duration that depends on the step or the range of the query. [`crate::durations::resolve`]
@@ -100,9 +100,9 @@ pub enum Duration {
     Expr(Box<DurationExpr>),
 }
 
-impl Default for Duration {
+impl Default for QueryDuration {
     fn default() -> Self {
-        Duration::Millis(0)
+        QueryDuration::Millis(0)
     }
 }
 
@@ -110,15 +110,15 @@ impl Default for Duration {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DurationExpr {
     /// The kind of the duration expression, with its operands.
-    pub kind: DurationKind,
+    pub kind: DurationExprKind,
     /// The position of the node, without surrounding parentheses and without the name of a function
     /// such as `min_of`.
-    pub span: Span,
+    pub span: PositionRange,
 }
 
 /// The kinds of duration expressions. Only the first three have no operands.
 #[derive(Clone, Debug, PartialEq)]
-pub enum DurationKind {
+pub enum DurationExprKind {
     /// A number of seconds or a duration literal such as `5m`.
     Number(NumberLiteral),
     /// The call `step()`: the step of the query, zero in an instant query.
@@ -139,7 +139,7 @@ pub enum DurationKind {
 
 /// The `@` modifier, which fixes the evaluation time of a selector or subquery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum AtModifier {
     /// A fixed timestamp in milliseconds, written in seconds: `@ 1609746000`.
     Time(TimestampMs),
     /// The start of the query, `@ start()`, which is the evaluation time of an instant query.
@@ -150,7 +150,7 @@ pub enum At {
 
 /// The treatment of samples at the edges of a selector's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
-pub enum Edges {
+pub enum WindowEdges {
     /// The default: only samples inside the window are used.
     #[default]
     Plain,
@@ -169,11 +169,11 @@ pub struct VectorSelector {
     /// All matchers of the selector. The last one is that of `name`, if there is a name.
     pub matchers: Vec<Matcher>,
     /// The `offset` modifier, which shifts the window into the past. Zero if it is absent.
-    pub offset: Duration,
+    pub offset: QueryDuration,
     /// The `@` modifier, which replaces the evaluation time, if present.
-    pub at: Option<At>,
+    pub at: Option<AtModifier>,
     /// The `anchored` or `smoothed` modifier, which changes the samples at the edges of the window.
-    pub edges: Edges,
+    pub edges: WindowEdges,
 }
 
 /// A range vector selector: an instant vector selector and the length of its window.
@@ -182,29 +182,29 @@ pub struct MatrixSelector {
     /// The matchers and modifiers of the selector, without the range.
     pub vector: VectorSelector,
     /// The position of the vector selector without the range.
-    pub vector_span: Span,
+    pub vector_span: PositionRange,
     /// The length of the window, which is positive.
-    pub range: Duration,
+    pub range: QueryDuration,
 }
 
 /// A subquery: an expression that is evaluated at the inner steps of a window.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Subquery {
+pub struct SubqueryExpr {
     /// The expression that is evaluated at each inner step.
     pub expr: Expr,
     /// The length of the window in which the expression is evaluated; positive.
-    pub range: Duration,
+    pub range: QueryDuration,
     /// The distance between inner steps. If absent, the default step of the query options is used.
-    pub step: Option<Duration>,
+    pub step: Option<QueryDuration>,
     /// The `offset` modifier, which shifts the window into the past. Zero if it is absent.
-    pub offset: Duration,
+    pub offset: QueryDuration,
     /// The `@` modifier, which replaces the evaluation time, if present.
-    pub at: Option<At>,
+    pub at: Option<AtModifier>,
 }
 
 /// A function call. The number and types of its arguments have been checked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
+pub struct FunctionCall {
     /// The function, as a row of the function table.
     pub function: &'static Function,
     /// The arguments in the order of the query text.
@@ -233,7 +233,7 @@ pub enum AggregateOp {
 
 /// The labels that form the groups of an aggregation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Grouping {
+pub enum AggregateGrouping {
     /// `by (...)`: groups consist of series with equal values of these labels.
     By(Vec<String>),
     /// `without (...)`: groups consist of series whose labels are equal except for these.
@@ -242,7 +242,7 @@ pub enum Grouping {
 
 /// An aggregation. Without a modifier its grouping is `By([])`, as in Prometheus.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Aggregate {
+pub struct AggregateExpr {
     /// The aggregation operator, such as `sum` or `topk`.
     pub op: AggregateOp,
     /// The aggregated expression, whose value is an instant vector.
@@ -250,7 +250,7 @@ pub struct Aggregate {
     /// The parameter of `topk`, `quantile`, `count_values` and similar operators.
     pub param: Option<Expr>,
     /// The labels that form the groups; the names may contain duplicates.
-    pub grouping: Grouping,
+    pub grouping: AggregateGrouping,
 }
 
 /// The infix operators of PromQL. Precedence and class of each are in `BinaryOp::row`.
@@ -282,7 +282,7 @@ pub enum BinaryOp {
 /// The number of series on each side of a vector match that may form a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 #[allow(missing_docs)]
-pub enum Cardinality {
+pub enum MatchCardinality {
     #[default]
     OneToOne,
     ManyToOne,
@@ -292,9 +292,9 @@ pub enum Cardinality {
 
 /// The vector matching of a binary operation: the rules by which series of both sides are paired.
 #[derive(Clone, Debug, PartialEq, Default)]
-pub struct Matching {
+pub struct VectorMatching {
     /// The cardinality of the match. `group_left` is many-to-one, `group_right` one-to-many.
-    pub cardinality: Cardinality,
+    pub cardinality: MatchCardinality,
     /// True for `on`, false for `ignoring` and for matching without a modifier.
     pub on: bool,
     /// The labels of `on` or `ignoring` in the order of the query text.
@@ -309,7 +309,7 @@ pub struct Matching {
 
 /// An infix operation with two operands and an optional vector matching.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Binary {
+pub struct BinaryExpr {
     /// The infix operator, such as `+` or `and`.
     pub op: BinaryOp,
     /// The operand on the left side: a scalar or an instant vector.
@@ -320,7 +320,7 @@ pub struct Binary {
     /// series.
     pub returns_bool: bool,
     /// The vector matching. After the type check it is present exactly if both sides are vectors.
-    pub matching: Option<Matching>,
+    pub matching: Option<VectorMatching>,
 }
 
 impl UnaryOp {
@@ -357,7 +357,7 @@ const AGGREGATE_OPS: [(AggregateOp, &str, Option<ValueType>); 14] = [
 
 impl AggregateOp {
     /// Returns the operator called `name`, which must be in lower case.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let row = AGGREGATE_OPS.iter().find(|(_, known, _)| *known == name)?;
         Some(row.0)
     }
@@ -381,7 +381,7 @@ impl AggregateOp {
 
 /// The classes of infix operators, which differ in their operand types and results.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum OperatorKind {
+enum BinaryOpKind {
     Arithmetic,
     Comparison,
     Set,
@@ -391,8 +391,8 @@ enum OperatorKind {
 impl BinaryOp {
     /// Returns the operator's text, its precedence, and its class.
     #[inline]
-    const fn row(self) -> (&'static str, u8, OperatorKind) {
-        use OperatorKind::{Arithmetic, Comparison, Set, Trim};
+    const fn row(self) -> (&'static str, u8, BinaryOpKind) {
+        use BinaryOpKind::{Arithmetic, Comparison, Set, Trim};
         match self {
             BinaryOp::Or => ("or", 1, Set),
             BinaryOp::And => ("and", 2, Set),
@@ -428,18 +428,18 @@ impl BinaryOp {
 
     /// Returns whether the operator is `==`, `!=`, `<`, `<=`, `>` or `>=`.
     pub fn is_comparison(self) -> bool {
-        self.row().2 == OperatorKind::Comparison
+        self.row().2 == BinaryOpKind::Comparison
     }
 
     /// Returns whether the operator is `+`, `-`, `*`, `/`, `%`, `^` or `atan2`. Its result is then
     /// a different metric from its operands.
     pub fn is_arithmetic(self) -> bool {
-        self.row().2 == OperatorKind::Arithmetic
+        self.row().2 == BinaryOpKind::Arithmetic
     }
 
     /// Returns whether the operator is `and`, `or` or `unless`.
     pub fn is_set(self) -> bool {
-        self.row().2 == OperatorKind::Set
+        self.row().2 == BinaryOpKind::Set
     }
 }
 
@@ -474,7 +474,7 @@ mod tests {
     fn aggregate_ops_stand_in_the_order_of_their_declaration() {
         for (i, (op, name, _)) in AGGREGATE_OPS.iter().enumerate() {
             assert_eq!(*op as usize, i, "{name}");
-            assert_eq!(AggregateOp::named(op.as_str()), Some(*op));
+            assert_eq!(AggregateOp::from_name(op.as_str()), Some(*op));
         }
     }
 }

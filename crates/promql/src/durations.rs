@@ -1,14 +1,15 @@
 //! Resolution of durations: replaces every duration expression with milliseconds when the step and
 //! the range of the query are available.
 //!
-//! Invariant: after [`resolve`] the tree contains no [`Duration::Expr`].
+//! Invariant: after [`resolve`] the tree contains no [`QueryDuration::Expr`].
 
 use crate::ast::{
-    BinaryOp, Duration, DurationExpr, DurationKind, Expr, ExprKind, Subquery, VectorSelector,
+    BinaryOp, DurationExpr, DurationExprKind, Expr, ExprKind, QueryDuration, SubqueryExpr,
+    VectorSelector,
 };
 use crate::grid::seconds;
 use crate::math::float;
-use crate::value::QueryError;
+use crate::value::PromqlError;
 use firn_model::log_exp;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
@@ -27,14 +28,14 @@ pub struct DurationContext {
 
 /// Resolves every duration in the tree in place.
 ///
-/// Returns [`QueryError::Parse`] with the text of Prometheus if a duration is NaN, infinite or out
+/// Returns [`PromqlError::Parse`] with the text of Prometheus if a duration is NaN, infinite or out
 /// of range, or if a window or step is not positive. It is a parse error because Prometheus
 /// resolves durations before it creates the query.
-pub fn resolve(expr: &mut Expr, context: DurationContext) -> Result<(), QueryError> {
+pub fn resolve(expr: &mut Expr, context: DurationContext) -> Result<(), PromqlError> {
     match &mut expr.kind {
         ExprKind::Vector(vector) => resolve_offset(vector, context)?,
         ExprKind::Matrix(matrix) => {
-            settle(&mut matrix.range, context, false)?;
+            resolve_duration(&mut matrix.range, context, false)?;
             resolve_offset(&mut matrix.vector, context)?;
         }
         ExprKind::Subquery(subquery) => resolve_subquery(subquery, context)?,
@@ -49,59 +50,65 @@ pub fn resolve(expr: &mut Expr, context: DurationContext) -> Result<(), QueryErr
     outcome
 }
 
-fn resolve_offset(vector: &mut VectorSelector, context: DurationContext) -> Result<(), QueryError> {
-    settle(&mut vector.offset, context, true)
+fn resolve_offset(
+    vector: &mut VectorSelector,
+    context: DurationContext,
+) -> Result<(), PromqlError> {
+    resolve_duration(&mut vector.offset, context, true)
 }
 
-fn resolve_subquery(subquery: &mut Subquery, context: DurationContext) -> Result<(), QueryError> {
-    settle(&mut subquery.offset, context, true)?;
+fn resolve_subquery(
+    subquery: &mut SubqueryExpr,
+    context: DurationContext,
+) -> Result<(), PromqlError> {
+    resolve_duration(&mut subquery.offset, context, true)?;
     if let Some(step) = &mut subquery.step {
-        settle(step, context, false)?;
+        resolve_duration(step, context, false)?;
     }
-    settle(&mut subquery.range, context, false)
+    resolve_duration(&mut subquery.range, context, false)
 }
 
-fn settle(
-    duration: &mut Duration,
+fn resolve_duration(
+    duration: &mut QueryDuration,
     context: DurationContext,
     may_be_negative: bool,
-) -> Result<(), QueryError> {
-    let Duration::Expr(expr) = duration else {
+) -> Result<(), PromqlError> {
+    let QueryDuration::Expr(expr) = duration else {
         return Ok(());
     };
     let seconds = evaluate(expr, context)?;
     if !seconds.is_finite() {
-        return refuse(expr, "duration is NaN or infinite");
+        return duration_error(expr, "duration is NaN or infinite");
     }
     if seconds <= 0.0 && !may_be_negative {
-        return refuse(expr, "duration must be greater than 0");
+        return duration_error(expr, "duration must be greater than 0");
     }
     if !(-DURATION_SECONDS_MAX..=DURATION_SECONDS_MAX).contains(&seconds) {
-        return refuse(expr, "duration is out of range");
+        return duration_error(expr, "duration is out of range");
     }
-    *duration = Duration::Millis((seconds * 1000.0) as i64);
+    *duration = QueryDuration::Millis((seconds * 1000.0) as i64);
     Ok(())
 }
 
 /// Evaluates a duration expression. Returns seconds, which may be NaN or infinite.
-fn evaluate(expr: &DurationExpr, context: DurationContext) -> Result<f64, QueryError> {
+fn evaluate(expr: &DurationExpr, context: DurationContext) -> Result<f64, PromqlError> {
     Ok(match &expr.kind {
-        DurationKind::Number(literal) => literal.value,
-        DurationKind::Step => seconds_of_nanos(context.step_ns),
-        DurationKind::Range => seconds(context.range_ms),
-        DurationKind::Negative(inner) => -evaluate(inner, context)?,
-        DurationKind::Paren(inner) => evaluate(inner, context)?,
-        DurationKind::MinOf(left, right) => {
+        DurationExprKind::Number(literal) => literal.value,
+        DurationExprKind::Step => seconds_of_nanos(context.step_ns),
+        DurationExprKind::Range => seconds(context.range_ms),
+        DurationExprKind::Negative(inner) => -evaluate(inner, context)?,
+        DurationExprKind::Paren(inner) => evaluate(inner, context)?,
+        DurationExprKind::MinOf(left, right) => {
             float::min(evaluate(left, context)?, evaluate(right, context)?)
         }
-        DurationKind::MaxOf(left, right) => {
+        DurationExprKind::MaxOf(left, right) => {
             float::max(evaluate(left, context)?, evaluate(right, context)?)
         }
-        DurationKind::Binary(op, left, right) => {
+        DurationExprKind::Binary(op, left, right) => {
             let (left, right) = (evaluate(left, context)?, evaluate(right, context)?);
             match op {
-                BinaryOp::Div if right == 0.0 => return refuse(expr, "division by zero"),
-                BinaryOp::Mod if right == 0.0 => return refuse(expr, "modulo by zero"),
+                BinaryOp::Div if right == 0.0 => return duration_error(expr, "division by zero"),
+                BinaryOp::Mod if right == 0.0 => return duration_error(expr, "modulo by zero"),
                 BinaryOp::Add => left + right,
                 BinaryOp::Sub => left - right,
                 BinaryOp::Mul => left * right,
@@ -109,22 +116,22 @@ fn evaluate(expr: &DurationExpr, context: DurationContext) -> Result<f64, QueryE
                 BinaryOp::Mod => left % right,
                 BinaryOp::Pow => log_exp::pow(left, right),
                 // The parser creates arithmetic operators only.
-                _ => return refuse(expr, "duration expression has an unknown operator"),
+                _ => return duration_error(expr, "duration expression has an unknown operator"),
             }
         }
     })
 }
 
 /// Converts a duration to seconds. Whole seconds and the remainder are converted separately, like
-/// `Duration.Seconds` of Go, so that the result has the same bits.
+/// `QueryDuration.Seconds` of Go, so that the result has the same bits.
 pub(crate) fn seconds_of_nanos(duration_ns: i64) -> f64 {
     (duration_ns / NANOS_PER_SECOND) as f64 + (duration_ns % NANOS_PER_SECOND) as f64 / 1e9
 }
 
 /// Returns a parse error at `expr`. Prometheus prints byte offsets here instead of line and column.
-fn refuse<T>(expr: &DurationExpr, why: &str) -> Result<T, QueryError> {
+fn duration_error<T>(expr: &DurationExpr, why: &str) -> Result<T, PromqlError> {
     let span = expr.span;
-    Err(QueryError::Parse(format!(
+    Err(PromqlError::Parse(format!(
         "{}:{}: {why}",
         span.start, span.end
     )))
@@ -143,7 +150,7 @@ mod tests {
         };
         let mut expr = parse(text, Features::ALL).unwrap();
         let outcome = resolve(&mut expr, context).map_err(|e| match e {
-            QueryError::Parse(message) => message,
+            PromqlError::Parse(message) => message,
             other => panic!("{text}: {other:?}"),
         });
         let found = outcome.map(|()| expr.to_string());

@@ -28,50 +28,50 @@ pub(crate) mod tally;
 
 use crate::ast::{Expr, ValueType};
 use crate::durations::{self, DurationContext};
-use crate::eval::account::Account;
-use crate::eval::annotations::Annotations;
+use crate::eval::account::QueryAccount;
+use crate::eval::annotations::QueryAnnotations;
 use crate::eval::evaluator::Evaluator;
-use crate::eval::run::Run;
-use crate::eval::tally::Tally;
+use crate::eval::run::EvalContext;
+use crate::eval::tally::SampleTally;
 use crate::parser::parse_within;
-use crate::plan::{Node, QueryTimes, plan, plan_apart};
-use crate::request::{Context, EvalTime, Options};
-use crate::value::{QueryError, QueryResult};
+use crate::plan::{PlanNode, QueryTimes, plan, plan_unshared};
+use crate::request::{EvalTime, Options, QueryContext};
+use crate::value::{PromqlError, QueryResult};
 use firn_model::sync::lock;
 
 /// Parses and evaluates the query `text`. Annotations contain positions in the text.
 pub fn query(
-    ctx: &Context<'_>,
+    ctx: &QueryContext<'_>,
     text: &str,
     time: EvalTime,
     options: &Options,
-) -> Result<QueryResult, QueryError> {
-    let mut memory = ctx.budget.hold();
+) -> Result<QueryResult, PromqlError> {
+    let mut memory = ctx.budget.create_reservation();
     let expr = parse_within(text, options.features, &mut memory)?;
     evaluate(ctx, expr, Some(text), time, options)
 }
 
 /// Evaluates a parsed expression. Annotations contain no positions, because there is no text.
 pub fn query_expr(
-    ctx: &Context<'_>,
+    ctx: &QueryContext<'_>,
     expr: &Expr,
     time: EvalTime,
     options: &Options,
-) -> Result<QueryResult, QueryError> {
+) -> Result<QueryResult, PromqlError> {
     evaluate(ctx, expr.clone(), None, time, options)
 }
 
 fn evaluate(
-    ctx: &Context<'_>,
+    ctx: &QueryContext<'_>,
     mut expr: Expr,
     text: Option<&str>,
     time: EvalTime,
     options: &Options,
-) -> Result<QueryResult, QueryError> {
-    let times = QueryTimes::of(time);
+) -> Result<QueryResult, PromqlError> {
+    let times = QueryTimes::from_eval_time(time);
     let is_range = matches!(time, EvalTime::Range { .. });
     if is_range && !matches!(expr.value_type(), ValueType::Scalar | ValueType::Vector) {
-        return Err(QueryError::Parse(format!(
+        return Err(PromqlError::Parse(format!(
             "invalid expression type \"{}\" for range query, must be Scalar or instant Vector",
             expr.value_type()
         )));
@@ -84,10 +84,10 @@ fn evaluate(
     if !options.counts_samples {
         return run(ctx, &plan(&expr, &times), None, (text, time), options);
     }
-    let (node, tally) = (plan_apart(&expr, &times), Tally::default());
+    let (node, tally) = (plan_unshared(&expr, &times), SampleTally::default());
     let mut outcome = run(ctx, &node, Some(&tally), (text, time), options);
     let step_ms = options.default_subquery_step_ms;
-    let counted = || counts::of(&expr, &node, times.grid(), (&tally, step_ms));
+    let counted = || counts::from_evaluation(&expr, &node, times.grid(), (&tally, step_ms));
     match (&mut outcome, ctx.failed_counts) {
         (Ok(result), _) => result.counts = Some(counted()),
         // Parts that were not evaluated because of the error are not counted.
@@ -99,24 +99,24 @@ fn evaluate(
 
 /// Evaluates a plan. If samples are counted, the evaluator records those of each node in `tally`.
 fn run(
-    ctx: &Context<'_>,
-    node: &Node,
-    tally: Option<&Tally>,
+    ctx: &QueryContext<'_>,
+    node: &PlanNode,
+    tally: Option<&SampleTally>,
     (text, time): (Option<&str>, EvalTime),
     options: &Options,
-) -> Result<QueryResult, QueryError> {
-    let times = QueryTimes::of(time);
+) -> Result<QueryResult, PromqlError> {
+    let times = QueryTimes::from_eval_time(time);
     let is_range = matches!(time, EvalTime::Range { .. });
-    let account = Account::new(ctx.budget, ctx.cancel, options);
+    let account = QueryAccount::new(ctx.budget, ctx.cancel, options);
     account.check()?;
-    let mut evaluator = Evaluator::new(Run {
+    let mut evaluator = Evaluator::new(EvalContext {
         ctx,
         account: &account,
         options,
         tally,
-        notes: Annotations::default(),
+        notes: QueryAnnotations::default(),
     });
-    let (value, memory) = result::value_of(&mut evaluator, node, &times, is_range)?;
+    let (value, memory) = result::evaluate_plan(&mut evaluator, node, &times, is_range)?;
     let (remarks, infos) = evaluator.run.notes.render(text);
     // The warnings of the store are first, because a response contains only a limited number.
     let mut warnings = account.losses().texts();

@@ -9,7 +9,7 @@ mod table;
 pub(crate) use range::{Extrapolation, RangeFunction};
 pub use table::FUNCTIONS;
 
-use crate::ast::{Edges, ValueType};
+use crate::ast::{ValueType, WindowEdges};
 use firn_model::histogram::Histogram;
 
 /// Identifies a function in the evaluator. Variants are named after the PromQL functions.
@@ -110,7 +110,7 @@ pub enum FunctionId {
 
 /// The way in which the evaluator computes a function.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Evaluation {
+pub(crate) enum FunctionEvaluation {
     /// A function of each float. Histograms have no result.
     Float(fn(f64) -> f64),
     /// A function of each histogram. Floats have no result.
@@ -129,7 +129,7 @@ pub(crate) enum Evaluation {
 
 /// The requirements of a function on the window of its range vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct FunctionWindow {
     /// Minimum number of samples in the window; with fewer the function has no result.
     pub samples_min: usize,
     /// True if the result is extrapolated to the edges of the window.
@@ -146,7 +146,7 @@ pub struct Window {
 /// The treatment of native histograms by a function. The planner uses it to read histograms without
 /// buckets where possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OfHistograms {
+pub enum HistogramTreatment {
     /// The function has no result for histograms. It ignores them.
     Ignored,
     /// The function has a result for histograms, either the same as for floats or a different one.
@@ -159,7 +159,7 @@ pub enum OfHistograms {
 
 /// The effect of a function on the metric name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OfMetricName {
+pub enum MetricNameEffect {
     /// The result is a different metric: the name is dropped.
     Dropped,
     /// The result is the same metric: the name is kept.
@@ -171,7 +171,7 @@ pub enum OfMetricName {
 
 /// The way in which a function reads the rows of its vector argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rows {
+pub(crate) enum RowAccess {
     /// The function transforms each row independently of all others.
     Each,
     /// The function reads one row after another and retains none.
@@ -199,19 +199,19 @@ pub struct Function {
     /// `promql-experimental-functions`.
     pub experimental: bool,
     /// The window requirements of a function of a range vector. `None` for all other functions.
-    pub window: Option<Window>,
+    pub window: Option<FunctionWindow>,
     /// The treatment of native histograms, which determines whether their buckets are read.
-    pub histograms: OfHistograms,
+    pub histograms: HistogramTreatment,
     /// The effect on the metric name and on other metadata labels.
-    pub metric_name: OfMetricName,
+    pub metric_name: MetricNameEffect,
     /// True if the value changes with the evaluation time although the arguments do not change.
     pub changes_with_time: bool,
     /// A description of the function in one line, for user interfaces.
     pub doc: &'static str,
     /// An example: a call that has a result. A test evaluates all examples.
     pub example: &'static str,
-    pub(crate) evaluation: Evaluation,
-    pub(crate) rows: Rows,
+    pub(crate) evaluation: FunctionEvaluation,
+    pub(crate) rows: RowAccess,
 }
 
 impl PartialEq for Function {
@@ -235,10 +235,10 @@ const fn row(
     id: FunctionId,
     args: &'static [ValueType],
     returns: ValueType,
-    evaluation: Evaluation,
+    evaluation: FunctionEvaluation,
 ) -> Function {
     let window = match evaluation {
-        Evaluation::Range(_) => Some(Window {
+        FunctionEvaluation::Range(_) => Some(FunctionWindow {
             samples_min: 1,
             extrapolates: false,
             reads_start_times: false,
@@ -248,8 +248,10 @@ const fn row(
         _ => None,
     };
     let rows = match evaluation {
-        Evaluation::Float(_) | Evaluation::OfHistogram(_) | Evaluation::RowOp => Rows::Each,
-        _ => Rows::All,
+        FunctionEvaluation::Float(_)
+        | FunctionEvaluation::OfHistogram(_)
+        | FunctionEvaluation::RowOp => RowAccess::Each,
+        _ => RowAccess::All,
     };
     Function {
         name,
@@ -259,8 +261,8 @@ const fn row(
         returns,
         experimental: false,
         window,
-        histograms: OfHistograms::Ignored,
-        metric_name: OfMetricName::Dropped,
+        histograms: HistogramTreatment::Ignored,
+        metric_name: MetricNameEffect::Dropped,
         changes_with_time: false,
         doc: "",
         example: "",
@@ -284,12 +286,12 @@ macro_rules! columns {
 columns! {
     experimental: experimental = true;
     changes_with_time: changes_with_time = true;
-    scanned: rows = Rows::Scanned;
-    uses_histograms: histograms = OfHistograms::Used;
-    reads_count_and_sum: histograms = OfHistograms::CountAndSum;
-    reads_buckets: histograms = OfHistograms::Buckets;
-    keeps_name: metric_name = OfMetricName::Kept;
-    sets_labels: metric_name = OfMetricName::Set;
+    scanned: rows = RowAccess::Scanned;
+    uses_histograms: histograms = HistogramTreatment::Used;
+    reads_count_and_sum: histograms = HistogramTreatment::CountAndSum;
+    reads_buckets: histograms = HistogramTreatment::Buckets;
+    keeps_name: metric_name = MetricNameEffect::Kept;
+    sets_labels: metric_name = MetricNameEffect::Set;
 }
 
 /// Defines methods that change one field of the window of a row.
@@ -320,25 +322,25 @@ impl Function {
         self
     }
 
-    const fn says(mut self, doc: &'static str, example: &'static str) -> Self {
+    const fn doc(mut self, doc: &'static str, example: &'static str) -> Self {
         self.doc = doc;
         self.example = example;
         self
     }
 
     /// Returns whether a selector in the function's argument may have these edges.
-    pub(crate) fn takes_edges(&self, edges: Edges) -> bool {
+    pub(crate) fn supports_edges(&self, edges: WindowEdges) -> bool {
         self.window.is_some_and(|window| match edges {
-            Edges::Plain => true,
-            Edges::Anchored => window.anchored,
-            Edges::Smoothed => window.smoothed,
+            WindowEdges::Plain => true,
+            WindowEdges::Anchored => window.anchored,
+            WindowEdges::Smoothed => window.smoothed,
         })
     }
 
     /// Returns whether the value changes with the evaluation time or with the start, end or step of
     /// the query.
-    pub(crate) fn reads_time(&self) -> bool {
-        self.changes_with_time || matches!(self.evaluation, Evaluation::QueryTime)
+    pub(crate) fn depends_on_time(&self) -> bool {
+        self.changes_with_time || matches!(self.evaluation, FunctionEvaluation::QueryTime)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Numbers and times formatted as Go prints them, for texts whose exact form is part of the
 //! interface.
 
-use crate::math::dates::Date;
+use crate::math::dates::UtcDate;
 use firn_model::sample::TimestampMs;
 
 /// Formats like Go's `%g`: with `precision` significant digits, or in the shortest form that parses
@@ -80,7 +80,7 @@ fn format_special(value: f64) -> Option<&'static str> {
 
 /// Formats a time in UTC as RFC 3339, in whole seconds.
 pub(crate) fn format_rfc3339(time: TimestampMs) -> String {
-    let date = Date::from_unix(time / 1000);
+    let date = UtcDate::from_unix(time / 1000);
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
         date.year, date.month, date.day, date.hour, date.minute, date.second

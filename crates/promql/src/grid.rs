@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// Evenly spaced times at which an expression is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Grid {
+pub(crate) struct StepGrid {
     /// The time of the first step in milliseconds.
     pub(crate) start: TimestampMs,
     /// Distance between steps in milliseconds; always positive, also for an instant query.
@@ -16,10 +16,10 @@ pub(crate) struct Grid {
     pub(crate) end: TimestampMs,
 }
 
-impl Grid {
+impl StepGrid {
     /// Returns the steps from `start` to `end`, both inclusive. Empty if `end < start`; panics if
     /// `step_ms` is not positive.
-    pub(crate) fn between(start: TimestampMs, end: TimestampMs, step_ms: i64) -> Self {
+    pub(crate) fn from_bounds(start: TimestampMs, end: TimestampMs, step_ms: i64) -> Self {
         assert!(step_ms > 0, "steps go forward");
         let count = match end.checked_sub(start) {
             Some(span) if span >= 0 => (span / step_ms) as usize + 1,
@@ -60,8 +60,8 @@ impl Grid {
     }
 
     /// Returns the grid of a range of the steps.
-    pub(crate) fn part(&self, steps: &Range<usize>) -> Grid {
-        Grid {
+    pub(crate) fn slice(&self, steps: &Range<usize>) -> StepGrid {
+        StepGrid {
             start: self.time(steps.start),
             count: steps.len(),
             ..*self
@@ -70,12 +70,20 @@ impl Grid {
 
     /// Returns the steps whose window may contain a sample of `samples`: all steps if the windows
     /// do not move with the steps (`@`).
-    pub(crate) fn steps_seeing(&self, samples: TimeRange, reach: &Reach) -> Range<usize> {
-        self.moving_steps_seeing(samples, reach)
+    pub(crate) fn steps_covering(
+        &self,
+        samples: TimeRange,
+        reach: &SelectorWindow,
+    ) -> Range<usize> {
+        self.moving_steps_covering(samples, reach)
             .unwrap_or(0..self.count)
     }
 
-    fn moving_steps_seeing(&self, samples: TimeRange, reach: &Reach) -> Option<Range<usize>> {
+    fn moving_steps_covering(
+        &self,
+        samples: TimeRange,
+        reach: &SelectorWindow,
+    ) -> Option<Range<usize>> {
         if reach.at.is_some() {
             return None;
         }
@@ -105,14 +113,14 @@ impl Grid {
 }
 
 /// Converts a duration to seconds. Whole seconds and the remainder are converted separately, like
-/// `Duration.Seconds` of Go, so that the result has the same bits.
+/// `QueryDuration.Seconds` of Go, so that the result has the same bits.
 pub(crate) fn seconds(duration_ms: i64) -> f64 {
     (duration_ms / 1000) as f64 + (duration_ms % 1000 * 1_000_000) as f64 / 1e9
 }
 
 /// The position of a selector's window relative to the evaluation time, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reach {
+pub(crate) struct SelectorWindow {
     /// Length of the window in milliseconds: the range, or the lookback of an instant selector. The
     /// left edge is excluded.
     pub(crate) range_ms: i64,
@@ -123,7 +131,7 @@ pub(crate) struct Reach {
     pub(crate) at: Option<TimestampMs>,
 }
 
-impl Reach {
+impl SelectorWindow {
     /// Returns the newest data time in the window at the evaluation time `time`.
     pub(crate) fn end(&self, time: TimestampMs) -> TimestampMs {
         self.at.unwrap_or(time).saturating_sub(self.offset_ms)
@@ -131,7 +139,7 @@ impl Reach {
 
     /// Returns the data time covered by the windows of all steps together. The grid must not be
     /// empty.
-    pub(crate) fn time_range(&self, grid: &Grid) -> TimeRange {
+    pub(crate) fn time_range(&self, grid: &StepGrid) -> TimeRange {
         let oldest = self.end(grid.start).saturating_sub(self.range_ms);
         TimeRange::new(oldest.saturating_add(1), self.end(grid.last()))
     }
@@ -146,10 +154,10 @@ mod tests {
     fn steps_that_see_samples_are_those_whose_window_overlaps_them() {
         for seed in 0..3_000 {
             let rng = SimRng::new(seed);
-            let below = |bound: u64| rng.below(bound) as i64;
+            let below = |bound: u64| rng.next_below(bound) as i64;
             let start = below(300) - 150;
-            let grid = Grid::between(start, start + below(300), 1 + below(20));
-            let reach = Reach {
+            let grid = StepGrid::from_bounds(start, start + below(300), 1 + below(20));
+            let reach = SelectorWindow {
                 range_ms: 1 + below(60),
                 offset_ms: below(80) - 40,
                 at: rng.one_in(10).then(|| below(100)),
@@ -161,7 +169,7 @@ mod tests {
                 let window = TimeRange::new(newest - reach.range_ms + 1, newest);
                 window.overlaps(&samples)
             };
-            let found = grid.steps_seeing(samples, &reach);
+            let found = grid.steps_covering(samples, &reach);
             match reach.at {
                 Some(_) => assert_eq!(found, 0..grid.count, "seed {seed}"),
                 None => {
@@ -174,13 +182,13 @@ mod tests {
 
     #[test]
     fn steps_at_the_ends_of_time_are_all_looked_at() {
-        let grid = Grid::between(i64::MAX - 10, i64::MAX, 5);
-        let reach = Reach {
+        let grid = StepGrid::from_bounds(i64::MAX - 10, i64::MAX, 5);
+        let reach = SelectorWindow {
             range_ms: 7,
             offset_ms: 0,
             at: None,
         };
         let samples = TimeRange::new(0, 1);
-        assert_eq!(grid.steps_seeing(samples, &reach), 0..grid.count);
+        assert_eq!(grid.steps_covering(samples, &reach), 0..grid.count);
     }
 }

@@ -2,13 +2,17 @@
 
 use crate::go_format::format_g;
 use firn_model::histogram::Histogram;
-use firn_model::histogram::float::{Bucket, FloatHistogram};
+use firn_model::histogram::float::{FloatHistogram, HistogramBucket};
 
 /// Formats a histogram with its non-empty buckets in ascending order:
 /// `{count:4, sum:3, [-2,-1):1, [-0.5,0.5]:1, (1,2]:2}`.
 pub(crate) fn histogram_text(histogram: &Histogram) -> String {
     let histogram = FloatHistogram::from(histogram);
-    let mut out = format!("{{count:{}, sum:{}", g(histogram.count), g(histogram.sum));
+    let mut out = format!(
+        "{{count:{}, sum:{}",
+        push_float(histogram.count),
+        push_float(histogram.sum)
+    );
     for bucket in histogram.negative_buckets().rev() {
         push_bucket(&mut out, bucket, (bucket.lower < 0.0, bucket.upper > 0.0));
     }
@@ -25,24 +29,28 @@ pub(crate) fn histogram_text(histogram: &Histogram) -> String {
     out
 }
 
-fn push_bucket(out: &mut String, bucket: Bucket, (with_lower, with_upper): (bool, bool)) {
+fn push_bucket(out: &mut String, bucket: HistogramBucket, (with_lower, with_upper): (bool, bool)) {
     if bucket.count == 0.0 {
         return;
     }
     let open = if with_lower { '[' } else { '(' };
     let close = if with_upper { ']' } else { ')' };
-    let (lower, upper, count) = (g(bucket.lower), g(bucket.upper), g(bucket.count));
+    let (lower, upper, count) = (
+        push_float(bucket.lower),
+        push_float(bucket.upper),
+        push_float(bucket.count),
+    );
     out.push_str(&format!(", {open}{lower},{upper}{close}:{count}"));
 }
 
-fn g(value: f64) -> String {
+fn push_float(value: f64) -> String {
     format_g(value, None)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, ResetHint, Span};
+    use firn_model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HistogramCounts, ResetHint};
 
     fn check(
         (schema, bounds): (i32, &[f64]),
@@ -52,7 +60,7 @@ mod tests {
     ) {
         let spans = |counts: &[f64]| {
             let length = counts.len() as u32;
-            vec![Span { offset: 0, length }]
+            vec![BucketSpan { offset: 0, length }]
         };
         let count = zero_count + positive.iter().chain(negative).sum::<f64>();
         let histogram = Histogram {
@@ -60,7 +68,7 @@ mod tests {
             schema,
             zero_threshold,
             sum: 2.0 * count,
-            counts: Counts::Float {
+            counts: HistogramCounts::Float {
                 count,
                 zero_count,
                 positive: positive.to_vec(),

@@ -3,23 +3,24 @@
 //! keywords are recognized.
 //!
 //! Invariant: tokens cover the text in order without overlapping. Every call either advances
-//! towards the end of the text or returns [`TokenKind::Eof`] or an error. The set of rejected texts
-//! and the error messages follow `promql/parser/lex.go` of Prometheus 3.14, character by character.
+//! towards the end of the text or returns [`PromqlTokenKind::Eof`] or an error. The set of rejected
+//! texts and the error messages follow `promql/parser/lex.go` of Prometheus 3.14, character by
+//! character.
 
 mod number;
 mod strings;
 mod token;
 
 pub(crate) use strings::unquote;
-pub(crate) use token::{Token, TokenKind, Word};
+pub(crate) use token::{PromqlKeyword, PromqlToken, PromqlTokenKind};
 
 use crate::ast::BinaryOp;
 use crate::quote::{REPLACEMENT, quote_char};
-use crate::syntax_error::SyntaxError;
+use crate::syntax_error::QuerySyntaxError;
 
 /// Reads tokens from a query text, one at a time.
 #[derive(Clone, Debug)]
-pub(crate) struct Lexer<'a> {
+pub(crate) struct PromqlLexer<'a> {
     text: &'a str,
     /// Byte offset of the next character that has not been read yet.
     at: usize,
@@ -27,12 +28,12 @@ pub(crate) struct Lexer<'a> {
     start: usize,
     parens_open: i64,
     in_braces: bool,
-    brackets: Brackets,
+    brackets: BracketState,
 }
 
 /// The state of the lexer with respect to brackets.
 #[derive(Clone, Copy, Debug, Default)]
-struct Brackets {
+struct BracketState {
     open: bool,
     /// True until a number is read after the last `[`. From the first number on the rules outside
     /// of brackets apply, except for words and colons.
@@ -44,7 +45,7 @@ struct Brackets {
     number_seen: bool,
 }
 
-impl<'a> Lexer<'a> {
+impl<'a> PromqlLexer<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         Self {
             text,
@@ -52,72 +53,72 @@ impl<'a> Lexer<'a> {
             start: 0,
             parens_open: 0,
             in_braces: false,
-            brackets: Brackets::default(),
+            brackets: BracketState::default(),
         }
     }
 
     /// Returns the text of a token, which must belong to this lexer's text.
-    pub(crate) fn text(&self, token: Token) -> &'a str {
+    pub(crate) fn text(&self, token: PromqlToken) -> &'a str {
         &self.text[token.start..token.end]
     }
 
     /// Returns the next token and skips comments. The caller must not call it again after an error
     /// or the end.
-    pub(crate) fn next(&mut self) -> Result<Token, SyntaxError> {
+    pub(crate) fn next(&mut self) -> Result<PromqlToken, QuerySyntaxError> {
         if self.in_braces {
             self.skip_spaces_and_comments();
-            return self.inside_braces();
+            return self.lex_inside_braces();
         }
         if self.brackets.open && self.brackets.before_number {
             self.skip_spaces();
-            return self.inside_brackets();
+            return self.lex_inside_brackets();
         }
         self.skip_spaces_and_comments();
-        self.outside()
+        self.lex_outside()
     }
 
-    fn outside(&mut self) -> Result<Token, SyntaxError> {
-        let Some(c) = self.bump() else {
-            return self.end_of_input();
+    fn lex_outside(&mut self) -> Result<PromqlToken, QuerySyntaxError> {
+        let Some(c) = self.advance() else {
+            return self.lex_end_of_input();
         };
         match c {
-            ',' => self.emit(TokenKind::Comma),
-            '@' => self.emit(TokenKind::At),
-            '*' | '/' | '%' | '+' | '-' | '^' => self.arithmetic(c),
-            '=' | '!' | '<' | '>' => self.comparison(c),
-            '0'..='9' => self.number_or_duration(),
-            '.' if self.peek().is_some_and(|c| c.is_ascii_digit()) => self.number_or_duration(),
-            '"' | '\'' | '`' => self.string(c),
-            ':' | 'a'..='z' | 'A'..='Z' | '_' if self.brackets.open => self.word_in_brackets(c),
-            ':' | 'a'..='z' | 'A'..='Z' | '_' => self.word(),
-            '(' => self.left_paren(),
-            ')' => self.right_paren(),
+            ',' => self.emit(PromqlTokenKind::Comma),
+            '@' => self.emit(PromqlTokenKind::At),
+            '*' | '/' | '%' | '+' | '-' | '^' => self.lex_arithmetic(c),
+            '=' | '!' | '<' | '>' => self.lex_comparison(c),
+            '0'..='9' => self.lex_number_or_duration(),
+            '.' if self.peek().is_some_and(|c| c.is_ascii_digit()) => self.lex_number_or_duration(),
+            '"' | '\'' | '`' => self.lex_string(c),
+            ':' | 'a'..='z' | 'A'..='Z' | '_' if self.brackets.open => self.lex_word_in_brackets(c),
+            ':' | 'a'..='z' | 'A'..='Z' | '_' => self.lex_word(),
+            '(' => self.lex_left_paren(),
+            ')' => self.lex_right_paren(),
             '{' => {
                 self.in_braces = true;
-                self.emit(TokenKind::LeftBrace)
+                self.emit(PromqlTokenKind::LeftBrace)
             }
-            '[' => self.left_bracket(),
+            '[' => self.lex_left_bracket(),
             ']' if self.brackets.open => {
                 self.brackets.open = false;
-                self.emit(TokenKind::RightBracket)
+                self.emit(PromqlTokenKind::RightBracket)
             }
             ']' => self.fail(format!("unexpected right bracket {}", quote_char(c))),
             _ => self.fail(format!("unexpected character: {}", quote_char(c))),
         }
     }
 
-    fn end_of_input(&mut self) -> Result<Token, SyntaxError> {
+    fn lex_end_of_input(&mut self) -> Result<PromqlToken, QuerySyntaxError> {
         if self.parens_open != 0 {
             return self.fail("unclosed left parenthesis");
         }
         if self.brackets.open {
             return self.fail("unclosed left bracket");
         }
-        self.emit(TokenKind::Eof)
+        self.emit(PromqlTokenKind::Eof)
     }
 
-    fn arithmetic(&mut self, c: char) -> Result<Token, SyntaxError> {
-        self.emit(TokenKind::Operator(match c {
+    fn lex_arithmetic(&mut self, c: char) -> Result<PromqlToken, QuerySyntaxError> {
+        self.emit(PromqlTokenKind::Operator(match c {
             '*' => BinaryOp::Mul,
             '/' => BinaryOp::Div,
             '%' => BinaryOp::Mod,
@@ -127,7 +128,7 @@ impl<'a> Lexer<'a> {
         }))
     }
 
-    fn comparison(&mut self, c: char) -> Result<Token, SyntaxError> {
+    fn lex_comparison(&mut self, c: char) -> Result<PromqlToken, QuerySyntaxError> {
         let next = self.peek();
         let two_characters = match (c, next) {
             ('=', Some('=')) => BinaryOp::Equal,
@@ -136,25 +137,25 @@ impl<'a> Lexer<'a> {
             ('<', Some('/')) => BinaryOp::TrimUpper,
             ('>', Some('=')) => BinaryOp::GreaterOrEqual,
             ('>', Some('/')) => BinaryOp::TrimLower,
-            ('<', _) => return self.emit(TokenKind::Operator(BinaryOp::Less)),
-            ('>', _) => return self.emit(TokenKind::Operator(BinaryOp::Greater)),
-            ('=', next) if next != Some('~') => return self.emit(TokenKind::Assign),
+            ('<', _) => return self.emit(PromqlTokenKind::Operator(BinaryOp::Less)),
+            ('>', _) => return self.emit(PromqlTokenKind::Operator(BinaryOp::Greater)),
+            ('=', next) if next != Some('~') => return self.emit(PromqlTokenKind::Assign),
             (_, next) => {
                 let next = quote_char(next.unwrap_or(REPLACEMENT));
                 return self.fail(format!("unexpected character after '{c}': {next}"));
             }
         };
-        self.bump();
-        self.emit(TokenKind::Operator(two_characters))
+        self.advance();
+        self.emit(PromqlTokenKind::Operator(two_characters))
     }
 
-    fn left_paren(&mut self) -> Result<Token, SyntaxError> {
+    fn lex_left_paren(&mut self) -> Result<PromqlToken, QuerySyntaxError> {
         self.parens_open += 1;
-        self.emit(TokenKind::LeftParen)
+        self.emit(PromqlTokenKind::LeftParen)
     }
 
-    fn right_paren(&mut self) -> Result<Token, SyntaxError> {
-        let token = self.emit(TokenKind::RightParen);
+    fn lex_right_paren(&mut self) -> Result<PromqlToken, QuerySyntaxError> {
+        let token = self.emit(PromqlTokenKind::RightParen);
         self.parens_open -= 1;
         if self.parens_open < 0 {
             return self.fail("unexpected right parenthesis ')'");
@@ -162,32 +163,30 @@ impl<'a> Lexer<'a> {
         token
     }
 
-    fn left_bracket(&mut self) -> Result<Token, SyntaxError> {
+    fn lex_left_bracket(&mut self) -> Result<PromqlToken, QuerySyntaxError> {
         if self.brackets.open {
             return self.fail("unexpected left bracket '['");
         }
-        self.brackets = Brackets {
+        self.brackets = BracketState {
             open: true,
             before_number: true,
             colon_seen: false,
             ..self.brackets
         };
-        self.emit(TokenKind::LeftBracket)
+        self.emit(PromqlTokenKind::LeftBracket)
     }
 
-    fn word(&mut self) -> Result<Token, SyntaxError> {
+    fn lex_word(&mut self) -> Result<PromqlToken, QuerySyntaxError> {
         self.skip_while(|c| is_word(c) || c == ':');
         let text = &self.text[self.start..self.at];
         let kind = match token::word_kind(text) {
             // Otherwise a metric with this name could not be used: `fill + fill`.
-            Some(TokenKind::Word(Word::Fill | Word::FillLeft | Word::FillRight))
-                if !self.is_paren_next() =>
-            {
-                TokenKind::Identifier
-            }
+            Some(PromqlTokenKind::Word(
+                PromqlKeyword::Fill | PromqlKeyword::FillLeft | PromqlKeyword::FillRight,
+            )) if !self.is_paren_next() => PromqlTokenKind::Identifier,
             Some(kind) => kind,
-            None if text.contains(':') => TokenKind::MetricIdentifier,
-            None => TokenKind::Identifier,
+            None if text.contains(':') => PromqlTokenKind::MetricIdentifier,
+            None => PromqlTokenKind::Identifier,
         };
         self.emit(kind)
     }
@@ -198,16 +197,16 @@ impl<'a> Lexer<'a> {
 
     /// Reads a colon or a word of duration expressions. Called for words and colons in brackets
     /// after a number.
-    fn word_in_brackets(&mut self, first: char) -> Result<Token, SyntaxError> {
+    fn lex_word_in_brackets(&mut self, first: char) -> Result<PromqlToken, QuerySyntaxError> {
         if first == ':' && self.brackets.colon_seen {
             return self.fail("unexpected colon ':'");
         }
         if first == ':' {
             self.brackets.colon_seen = true;
-            return self.emit(TokenKind::Colon);
+            return self.emit(PromqlTokenKind::Colon);
         }
         match self.duration_word(first) {
-            Some(word) => self.emit(TokenKind::Word(word)),
+            Some(word) => self.emit(PromqlTokenKind::Word(word)),
             None => {
                 let first = quote_char(first);
                 self.fail(format!("unexpected character: {first}, expected ':'"))
@@ -215,7 +214,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn duration_word(&mut self, first: char) -> Option<Word> {
+    fn duration_word(&mut self, first: char) -> Option<PromqlKeyword> {
         if !matches!(first, 's' | 'S' | 'r' | 'R' | 'm' | 'M') {
             return None;
         }
@@ -223,35 +222,35 @@ impl<'a> Lexer<'a> {
         token::duration_word(&self.text[self.start..self.at].to_ascii_lowercase())
     }
 
-    fn inside_brackets(&mut self) -> Result<Token, SyntaxError> {
-        let Some(c) = self.bump() else {
+    fn lex_inside_brackets(&mut self) -> Result<PromqlToken, QuerySyntaxError> {
+        let Some(c) = self.advance() else {
             return self.fail("unexpected end of input in duration expression");
         };
         match c {
             ']' => {
                 self.brackets.open = false;
-                self.emit(TokenKind::RightBracket)
+                self.emit(PromqlTokenKind::RightBracket)
             }
             ':' => self.colon_before_number(),
-            '(' => self.left_paren(),
-            ')' => self.right_paren(),
-            ',' => self.emit(TokenKind::Comma),
-            '*' | '/' | '%' | '+' | '-' | '^' => self.arithmetic(c),
+            '(' => self.lex_left_paren(),
+            ')' => self.lex_right_paren(),
+            ',' => self.emit(PromqlTokenKind::Comma),
+            '*' | '/' | '%' | '+' | '-' | '^' => self.lex_arithmetic(c),
             '.' if !self.peek().is_some_and(|c| c.is_ascii_digit()) => self.not_a_duration(c),
             '0'..='9' | '.' => {
                 self.brackets.before_number = false;
                 self.brackets.number_seen = true;
-                self.number_or_duration()
+                self.lex_number_or_duration()
             }
             _ => match self.duration_word(c) {
-                Some(word) => self.emit(TokenKind::Word(word)),
+                Some(word) => self.emit(PromqlTokenKind::Word(word)),
                 None => self.not_a_duration(c),
             },
         }
     }
 
-    fn colon_before_number(&mut self) -> Result<Token, SyntaxError> {
-        let token = self.emit(TokenKind::Colon);
+    fn colon_before_number(&mut self) -> Result<PromqlToken, QuerySyntaxError> {
+        let token = self.emit(PromqlTokenKind::Colon);
         if !self.brackets.number_seen {
             return self.fail("unexpected colon before duration in duration expression");
         }
@@ -261,26 +260,26 @@ impl<'a> Lexer<'a> {
         token
     }
 
-    fn not_a_duration(&mut self, c: char) -> Result<Token, SyntaxError> {
+    fn not_a_duration(&mut self, c: char) -> Result<PromqlToken, QuerySyntaxError> {
         let c = quote_char(c);
         self.fail(format!("unexpected character in duration expression: {c}"))
     }
 
-    fn inside_braces(&mut self) -> Result<Token, SyntaxError> {
-        let Some(c) = self.bump() else {
+    fn lex_inside_braces(&mut self) -> Result<PromqlToken, QuerySyntaxError> {
+        let Some(c) = self.advance() else {
             return self.fail("unexpected end of input inside braces");
         };
         match c {
             'a'..='z' | 'A'..='Z' | '_' => {
                 self.skip_while(is_word);
-                self.emit(TokenKind::Identifier)
+                self.emit(PromqlTokenKind::Identifier)
             }
-            ',' => self.emit(TokenKind::Comma),
-            '"' | '\'' | '`' => self.string(c),
-            '=' if self.take('~') => self.emit(TokenKind::EqualRegex),
-            '=' => self.emit(TokenKind::Assign),
-            '!' if self.take('~') => self.emit(TokenKind::NotEqualRegex),
-            '!' if self.take('=') => self.emit(TokenKind::Operator(BinaryOp::NotEqual)),
+            ',' => self.emit(PromqlTokenKind::Comma),
+            '"' | '\'' | '`' => self.lex_string(c),
+            '=' if self.take('~') => self.emit(PromqlTokenKind::EqualRegex),
+            '=' => self.emit(PromqlTokenKind::Assign),
+            '!' if self.take('~') => self.emit(PromqlTokenKind::NotEqualRegex),
+            '!' if self.take('=') => self.emit(PromqlTokenKind::Operator(BinaryOp::NotEqual)),
             '!' => {
                 let next = quote_char(self.peek().unwrap_or(REPLACEMENT));
                 self.fail(format!(
@@ -290,7 +289,7 @@ impl<'a> Lexer<'a> {
             '{' => self.fail("unexpected left brace '{'"),
             '}' => {
                 self.in_braces = false;
-                self.emit(TokenKind::RightBrace)
+                self.emit(PromqlTokenKind::RightBrace)
             }
             _ => self.fail(format!(
                 "unexpected character inside braces: {}",
@@ -322,7 +321,7 @@ impl<'a> Lexer<'a> {
         self.rest().chars().next()
     }
 
-    fn bump(&mut self) -> Option<char> {
+    fn advance(&mut self) -> Option<char> {
         let c = self.peek()?;
         self.at += c.len_utf8();
         Some(c)
@@ -342,9 +341,9 @@ impl<'a> Lexer<'a> {
     }
 
     /// Ends the current token at the current position and returns it. The next token starts there.
-    fn emit(&mut self, kind: TokenKind) -> Result<Token, SyntaxError> {
+    fn emit(&mut self, kind: PromqlTokenKind) -> Result<PromqlToken, QuerySyntaxError> {
         let start = std::mem::replace(&mut self.start, self.at);
-        Ok(Token {
+        Ok(PromqlToken {
             kind,
             start,
             end: self.at,
@@ -352,8 +351,8 @@ impl<'a> Lexer<'a> {
     }
 
     /// Returns an error at the start of the current token.
-    fn fail<T>(&self, message: impl Into<String>) -> Result<T, SyntaxError> {
-        Err(SyntaxError::new(self.start, message))
+    fn fail<T>(&self, message: impl Into<String>) -> Result<T, QuerySyntaxError> {
+        Err(QuerySyntaxError::new(self.start, message))
     }
 }
 

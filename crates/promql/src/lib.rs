@@ -47,4 +47,4 @@ pub mod value;
 
 pub use eval::{query, query_expr};
 pub use features::Features;
-pub use request::{Context, EvalTime, Options};
+pub use request::{EvalTime, Options, QueryContext};

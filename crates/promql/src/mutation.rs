@@ -22,7 +22,7 @@ pub(crate) fn run(corpus: &[&str], pieces: &[&str], target: fn(&[u8])) {
         println!("FIRN_SEED={seed}");
         let rng = SimRng::new(seed);
         for _ in 0..TEXTS_PER_SEED {
-            target(&mutant(&rng, corpus, pieces));
+            target(&mutate(&rng, corpus, pieces));
         }
     }
 }
@@ -32,18 +32,18 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 fn pick<'a>(rng: &SimRng, from: &[&'a str]) -> &'a [u8] {
-    from[rng.below(from.len() as u64) as usize].as_bytes()
+    from[rng.next_below(from.len() as u64) as usize].as_bytes()
 }
 
-fn mutant(rng: &SimRng, corpus: &[&str], pieces: &[&str]) -> Vec<u8> {
+fn mutate(rng: &SimRng, corpus: &[&str], pieces: &[&str]) -> Vec<u8> {
     let mut text = pick(rng, corpus).to_vec();
-    for _ in 0..rng.below(4) {
-        let start = rng.below(text.len() as u64 + 1) as usize;
-        let cut = (rng.below(5) as usize).min(text.len() - start);
-        let put_in: &[u8] = match rng.below(8) {
+    for _ in 0..rng.next_below(4) {
+        let start = rng.next_below(text.len() as u64 + 1) as usize;
+        let cut = (rng.next_below(5) as usize).min(text.len() - start);
+        let put_in: &[u8] = match rng.next_below(8) {
             0 => b"",
             1 => pick(rng, corpus),
-            2 => &[rng.below(256) as u8],
+            2 => &[rng.next_below(256) as u8],
             _ => pick(rng, pieces),
         };
         text.splice(start..start + cut, put_in.iter().copied());

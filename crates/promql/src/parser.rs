@@ -23,13 +23,13 @@ mod tests;
 pub use crate::syntax_error::position;
 
 use crate::Features;
-use crate::ast::{Expr, ExprKind, NumberLiteral, Span, UnaryOp};
-use crate::depth::deeper;
-use crate::lexer::{Lexer, Token, TokenKind};
+use crate::ast::{Expr, ExprKind, NumberLiteral, PositionRange, UnaryOp};
+use crate::depth::ensure_stack;
+use crate::lexer::{PromqlLexer, PromqlToken, PromqlTokenKind};
 use crate::number::parse_number;
 use crate::quote::quote;
-use crate::syntax_error::SyntaxError;
-use crate::value::QueryError;
+use crate::syntax_error::QuerySyntaxError;
+use crate::value::PromqlError;
 use firn_model::budget::{Budget, Reservation};
 use firn_model::matcher::Matcher;
 use firn_model::units::parse_duration;
@@ -56,26 +56,26 @@ const SIGN_OPERAND_PRECEDENCE: u8 = 6;
 /// Memory of a matcher or of a label in a list, in bytes, in addition to its text.
 const LIST_ITEM_BYTES: usize = 256;
 
-/// Maximum length of a query text in bytes, so that positions fit in a [`Span`].
+/// Maximum length of a query text in bytes, so that positions fit in a [`PositionRange`].
 pub const TEXT_BYTES_MAX: usize = 16 << 20;
 
 /// Parses and checks an expression.
 ///
-/// Fails with [`QueryError::Parse`], whose text equals that of Prometheus 3.14:
+/// Fails with [`PromqlError::Parse`], whose text equals that of Prometheus 3.14:
 /// `1:5: parse error: unexpected end of input`. Memory is not limited.
-pub fn parse(text: &str, features: Features) -> Result<Expr, QueryError> {
-    parse_within(text, features, &mut unlimited())
+pub fn parse(text: &str, features: Features) -> Result<Expr, PromqlError> {
+    parse_within(text, features, &mut unlimited_reservation())
 }
 
 /// Parses and checks an expression like [`parse`], and adds the bytes of the tree and its plan to
-/// `memory`. Fails with [`QueryError::Limited`] if the budget is exceeded.
+/// `memory`. Fails with [`PromqlError::Limited`] if the budget is exceeded.
 pub fn parse_within(
     text: &str,
     features: Features,
     memory: &mut Reservation,
-) -> Result<Expr, QueryError> {
+) -> Result<Expr, PromqlError> {
     parse_with(text, features, memory, |parser| {
-        let mut expr = parser.whole_expression()?;
+        let mut expr = parser.parse_whole_expression()?;
         check::check(&mut expr, text)?;
         Ok(expr)
     })
@@ -83,17 +83,17 @@ pub fn parse_within(
 
 /// Parses a series selector in the syntax of the parameter `match[]`: `up`, `{job="x"}`. The caller
 /// checks whether a matcher must reject the empty value.
-pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, QueryError> {
-    parse_selector_within(text, &mut unlimited())
+pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, PromqlError> {
+    parse_selector_within(text, &mut unlimited_reservation())
 }
 
 /// Parses a series selector like [`parse_selector`], and adds the bytes of the tree to `memory`.
 pub fn parse_selector_within(
     text: &str,
     memory: &mut Reservation,
-) -> Result<Vec<Matcher>, QueryError> {
+) -> Result<Vec<Matcher>, PromqlError> {
     parse_with(text, Features::default(), memory, |parser| {
-        let selector = parser.vector_selector()?;
+        let selector = parser.parse_vector_selector()?;
         parser.expect_end()?;
         Ok(selector.0.matchers)
     })
@@ -105,7 +105,7 @@ pub fn parse_selectors(
     text: &str,
     features: Features,
     memory: &mut Reservation,
-) -> Result<Vec<Vec<Matcher>>, QueryError> {
+) -> Result<Vec<Vec<Matcher>>, PromqlError> {
     let expr = parse_within(text, features, memory)?;
     let mut selectors = Vec::new();
     expr.visit(&mut |node| match &node.kind {
@@ -120,56 +120,56 @@ fn parse_with<'a, T>(
     text: &'a str,
     features: Features,
     memory: &'a mut Reservation,
-    rule: impl FnOnce(&mut Parser<'a>) -> Result<T, Stop>,
-) -> Result<T, QueryError> {
+    rule: impl FnOnce(&mut PromqlParser<'a>) -> Result<T, ParseStop>,
+) -> Result<T, PromqlError> {
     if text.len() > TEXT_BYTES_MAX {
-        return Err(QueryError::Parse(format!(
+        return Err(PromqlError::Parse(format!(
             "expression is too long: {} bytes, limit {TEXT_BYTES_MAX}",
             text.len()
         )));
     }
-    let mut parser = Parser::new(text, features, memory);
+    let mut parser = PromqlParser::new(text, features, memory);
     rule(&mut parser).map_err(|stop| {
         let error = match stop {
-            Stop::Failed(error) => error,
-            Stop::Unexpected(token) => parser.unexpected(token, "", ""),
-            Stop::Limited(message) => return QueryError::Limited(message),
+            ParseStop::Failed(error) => error,
+            ParseStop::Unexpected(token) => parser.unexpected_token_error(token, "", ""),
+            ParseStop::Limited(message) => return PromqlError::Limited(message),
         };
-        QueryError::Parse(error.render(text))
+        PromqlError::Parse(error.render(text))
     })
 }
 
 /// Returns an unlimited reservation, for texts that the operator of the server wrote.
-fn unlimited() -> Reservation {
-    Budget::new("expression", usize::MAX).hold()
+fn unlimited_reservation() -> Reservation {
+    Budget::new("expression", usize::MAX).create_reservation()
 }
 
 /// The reason why a grammar rule stopped. Rules pass it on with `?`.
 #[derive(Debug)]
-enum Stop {
+enum ParseStop {
     /// An error with a message and a position, which is final.
-    Failed(SyntaxError),
+    Failed(QuerySyntaxError),
     /// An unexpected token. An enclosing rule may add the expected token to the message.
-    Unexpected(Token),
+    Unexpected(PromqlToken),
     /// The memory limit was reached. The message contains the limit.
     Limited(String),
 }
 
-impl From<SyntaxError> for Stop {
-    fn from(error: SyntaxError) -> Self {
-        Stop::Failed(error)
+impl From<QuerySyntaxError> for ParseStop {
+    fn from(error: QuerySyntaxError) -> Self {
+        ParseStop::Failed(error)
     }
 }
 
-type Parsed<T> = Result<T, Stop>;
+type Parsed<T> = Result<T, ParseStop>;
 
-struct Parser<'a> {
-    lexer: Lexer<'a>,
+struct PromqlParser<'a> {
+    lexer: PromqlLexer<'a>,
     features: Features,
     /// The reservation for the memory of the tree, owned by the caller.
     memory: &'a mut Reservation,
     /// The token that was peeked at and not consumed yet.
-    ahead: Option<Token>,
+    ahead: Option<PromqlToken>,
     /// Byte offset of the end of the last consumed token.
     taken_end: usize,
     /// Number of open parentheses, calls and signs, limited by [`NESTING_MAX`].
@@ -180,10 +180,10 @@ struct Parser<'a> {
     height: u32,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> PromqlParser<'a> {
     fn new(text: &'a str, features: Features, memory: &'a mut Reservation) -> Self {
         Self {
-            lexer: Lexer::new(text),
+            lexer: PromqlLexer::new(text),
             features,
             memory,
             ahead: None,
@@ -194,21 +194,21 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn whole_expression(&mut self) -> Parsed<Expr> {
-        if self.peek()?.kind == TokenKind::Eof {
+    fn parse_whole_expression(&mut self) -> Parsed<Expr> {
+        if self.peek()?.kind == PromqlTokenKind::Eof {
             return fail(0, "no expression found in input");
         }
-        let expr = self.expression()?;
+        let expr = self.parse_expression()?;
         self.expect_end()?;
         Ok(expr)
     }
 
     fn expect_end(&mut self) -> Parsed<()> {
-        self.expect(TokenKind::Eof).map(drop)
+        self.expect(PromqlTokenKind::Eof).map(drop)
     }
 
     /// Returns the next token without consuming it. Fails if the lexer does.
-    fn peek(&mut self) -> Parsed<Token> {
+    fn peek(&mut self) -> Parsed<PromqlToken> {
         if let Some(token) = self.ahead {
             return Ok(token);
         }
@@ -218,7 +218,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Consumes the next token and returns it. Fails if the lexer does.
-    fn next(&mut self) -> Parsed<Token> {
+    fn next(&mut self) -> Parsed<PromqlToken> {
         let token = self.peek()?;
         self.ahead = None;
         self.taken_end = token.end;
@@ -226,7 +226,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Consumes the next token if it has the given kind.
-    fn take(&mut self, kind: TokenKind) -> Parsed<Option<Token>> {
+    fn take(&mut self, kind: PromqlTokenKind) -> Parsed<Option<PromqlToken>> {
         let token = self.peek()?;
         if token.kind != kind {
             return Ok(None);
@@ -235,7 +235,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Consumes the next token, which must have the given kind.
-    fn expect(&mut self, kind: TokenKind) -> Parsed<Token> {
+    fn expect(&mut self, kind: PromqlTokenKind) -> Parsed<PromqlToken> {
         match self.take(kind)? {
             Some(token) => Ok(token),
             None => self.stop_here(),
@@ -244,19 +244,26 @@ impl<'a> Parser<'a> {
 
     /// Stops at the next token. An enclosing rule may add the expected token to the error.
     fn stop_here<T>(&mut self) -> Parsed<T> {
-        Err(Stop::Unexpected(self.peek()?))
+        Err(ParseStop::Unexpected(self.peek()?))
     }
 
     /// Returns an error if the rule stopped at an unexpected token. The message contains the part
     /// of the grammar (`within`) and the `expected` token.
     fn within<T>(&self, parsed: Parsed<T>, within: &str, expected: &str) -> Parsed<T> {
         parsed.map_err(|stop| match stop {
-            Stop::Unexpected(token) => self.unexpected(token, within, expected).into(),
+            ParseStop::Unexpected(token) => {
+                self.unexpected_token_error(token, within, expected).into()
+            }
             failed => failed,
         })
     }
 
-    fn unexpected(&self, token: Token, within: &str, expected: &str) -> SyntaxError {
+    fn unexpected_token_error(
+        &self,
+        token: PromqlToken,
+        within: &str,
+        expected: &str,
+    ) -> QuerySyntaxError {
         let mut message = format!("unexpected {}", token.kind.describe(self.lexer.text(token)));
         if !within.is_empty() {
             message.push_str(&format!(" in {within}"));
@@ -264,17 +271,17 @@ impl<'a> Parser<'a> {
         if !expected.is_empty() {
             message.push_str(&format!(", expected {expected}"));
         }
-        SyntaxError::new(token.start, message)
+        QuerySyntaxError::new(token.start, message)
     }
 
-    fn text(&self, token: Token) -> &'a str {
+    fn text(&self, token: PromqlToken) -> &'a str {
         self.lexer.text(token)
     }
 
     /// Returns the value of a number or duration token.
-    fn number_literal(&self, token: Token) -> Parsed<NumberLiteral> {
+    fn parse_number_literal(&self, token: PromqlToken) -> Parsed<NumberLiteral> {
         let text = self.text(token);
-        let is_duration = token.kind == TokenKind::Duration;
+        let is_duration = token.kind == PromqlTokenKind::Duration;
         let value = match is_duration {
             true => parse_duration(text)
                 .map(|duration| duration.as_millis() as f64 / 1000.0)
@@ -291,14 +298,17 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses a number or duration with an optional sign, and returns its value.
-    fn signed_number(&mut self) -> Parsed<f64> {
+    fn parse_signed_number(&mut self) -> Parsed<f64> {
         let sign = self.take_sign()?;
         let token = self.peek()?;
-        if !matches!(token.kind, TokenKind::Number | TokenKind::Duration) {
+        if !matches!(
+            token.kind,
+            PromqlTokenKind::Number | PromqlTokenKind::Duration
+        ) {
             return self.stop_here();
         }
         self.next()?;
-        let value = self.number_literal(token)?.value;
+        let value = self.parse_number_literal(token)?.value;
         Ok(match sign {
             Some((UnaryOp::Minus, _)) => -value,
             _ => value,
@@ -308,19 +318,19 @@ impl<'a> Parser<'a> {
     /// Parses items separated by commas up to a token of kind `close`, which it returns. A trailing
     /// comma is allowed. Any other token after an item is an error in the part of the grammar
     /// called `within`.
-    fn list(
+    fn parse_list(
         &mut self,
-        (close, shown): (TokenKind, &str),
+        (close, shown): (PromqlTokenKind, &str),
         within: &str,
         mut item: impl FnMut(&mut Self) -> Parsed<()>,
-    ) -> Parsed<Token> {
+    ) -> Parsed<PromqlToken> {
         loop {
             if let Some(token) = self.take(close)? {
                 return Ok(token);
             }
             self.reserve(LIST_ITEM_BYTES)?;
             item(self)?;
-            if self.take(TokenKind::Comma)?.is_none() && self.peek()?.kind != close {
+            if self.take(PromqlTokenKind::Comma)?.is_none() && self.peek()?.kind != close {
                 let stop = self.stop_here();
                 return self.within(stop, within, &format!("\",\" or {shown}"));
             }
@@ -330,22 +340,22 @@ impl<'a> Parser<'a> {
     /// Reserves memory for something that is about to be allocated.
     fn reserve(&mut self, bytes: usize) -> Parsed<()> {
         let room = self.memory.grow(bytes);
-        room.map_err(|e| Stop::Limited(e.message))
+        room.map_err(|e| ParseStop::Limited(e.message))
     }
 
     /// Runs a rule that may recurse, with sufficient stack and a limited depth.
-    fn deeper<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn parse_deeper<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth > HEIGHT_MAX {
             return self.too_high(self.taken_end);
         }
         self.depth += 1;
-        let parsed = deeper(|| rule(self));
+        let parsed = ensure_stack(|| rule(self));
         self.depth -= 1;
         parsed
     }
 
     /// Runs a rule inside one more level of parentheses, calls or signs.
-    fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn parse_nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.nesting == NESTING_MAX {
             let at = self.peek()?.start;
             return fail(
@@ -357,14 +367,14 @@ impl<'a> Parser<'a> {
             );
         }
         self.nesting += 1;
-        let parsed = self.deeper(rule);
+        let parsed = self.parse_deeper(rule);
         self.nesting -= 1;
         parsed
     }
 
     /// Updates the height after a node was built on trees of which the highest has `height`, and
     /// reserves memory for the node.
-    fn built_on(&mut self, height: u32, span: Span) -> Parsed<()> {
+    fn update_height(&mut self, height: u32, span: PositionRange) -> Parsed<()> {
         self.height = height + 1;
         if self.height > HEIGHT_MAX {
             return self.too_high(span.start as usize);
@@ -384,11 +394,11 @@ impl<'a> Parser<'a> {
 }
 
 fn fail<T>(at: usize, message: impl Into<String>) -> Parsed<T> {
-    Err(SyntaxError::new(at, message).into())
+    Err(QuerySyntaxError::new(at, message).into())
 }
 
-fn span(start: usize, end: usize) -> Span {
-    Span {
+fn span(start: usize, end: usize) -> PositionRange {
+    PositionRange {
         start: start as u32,
         end: end as u32,
     }

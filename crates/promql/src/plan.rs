@@ -10,40 +10,40 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use sharing::Shared;
+pub(crate) use sharing::SharedNodeMark;
 
 use crate::ast::{
-    self, AggregateOp, At, BinaryOp, Duration, Edges, Expr, ExprKind, Grouping, Matching, Span,
-    UnaryOp, ValueType,
+    self, AggregateGrouping, AggregateOp, AtModifier, BinaryOp, Expr, ExprKind, PositionRange,
+    QueryDuration, UnaryOp, ValueType, VectorMatching, WindowEdges,
 };
-use crate::depth::deeper;
+use crate::depth::ensure_stack;
 use crate::durations::seconds_of_nanos;
-use crate::functions::{Evaluation, Function, FunctionId};
-use crate::grid::{Grid, Reach, seconds};
-use crate::math::operators::of_scalars;
+use crate::functions::{Function, FunctionEvaluation, FunctionId};
+use crate::grid::{SelectorWindow, StepGrid, seconds};
+use crate::math::operators::apply_to_scalars;
 use crate::request::EvalTime;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimestampMs;
 
 /// A node of the plan. The evaluator computes its value at all steps of a grid.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct PlanNode {
     /// The operation of the node, which contains its operands.
-    pub(crate) kind: NodeKind,
+    pub(crate) kind: PlanNodeKind,
     /// The position in the query text, or a place number if the node is part of a shared node; see
-    /// [`Shared`].
-    pub(crate) span: Span,
+    /// [`SharedNodeMark`].
+    pub(crate) span: PositionRange,
     /// The type of the node's value, which determines how the evaluator computes it.
     pub(crate) value_type: ValueType,
     /// True if the value is the same at all steps.
     pub(crate) is_invariant: bool,
     /// Set if other nodes of the plan have the same value, so that it is evaluated once for all.
-    pub(crate) shared: Option<Shared>,
+    pub(crate) shared: Option<SharedNodeMark>,
 }
 
-impl Node {
+impl PlanNode {
     /// Returns the position of annotations that the node's own evaluation adds.
-    pub(crate) fn own_span(&self) -> Span {
+    pub(crate) fn own_span(&self) -> PositionRange {
         match &self.shared {
             Some(shared) if !shared.of_samples => shared.span,
             _ => self.span,
@@ -51,10 +51,10 @@ impl Node {
     }
 
     /// Returns a placeholder for a node that was moved out of the plan.
-    fn gap() -> Self {
+    fn placeholder() -> Self {
         Self {
-            kind: NodeKind::Number(0.0),
-            span: Span::default(),
+            kind: PlanNodeKind::Number(0.0),
+            span: PositionRange::default(),
             value_type: ValueType::Scalar,
             is_invariant: true,
             shared: None,
@@ -62,34 +62,34 @@ impl Node {
     }
 
     /// Returns the direct children of the node, the parameter of an aggregation first.
-    fn children(&self) -> Vec<&Node> {
+    fn children(&self) -> Vec<&PlanNode> {
         match &self.kind {
-            NodeKind::Number(_) | NodeKind::Text(_) => Vec::new(),
-            NodeKind::Vector(_) | NodeKind::Matrix(..) => Vec::new(),
-            NodeKind::Subquery(subquery) => vec![&subquery.inner],
-            NodeKind::Call(_, args) => args.iter().collect(),
-            NodeKind::Aggregate(aggregate) => {
+            PlanNodeKind::Number(_) | PlanNodeKind::Text(_) => Vec::new(),
+            PlanNodeKind::Vector(_) | PlanNodeKind::Matrix(..) => Vec::new(),
+            PlanNodeKind::Subquery(subquery) => vec![&subquery.inner],
+            PlanNodeKind::Call(_, args) => args.iter().collect(),
+            PlanNodeKind::Aggregate(aggregate) => {
                 let param = aggregate.param.as_ref();
                 param.into_iter().chain([&aggregate.input]).collect()
             }
-            NodeKind::Binary(binary) => vec![&binary.left, &binary.right],
-            NodeKind::Negate(inner) | NodeKind::Same(inner) => vec![inner],
+            PlanNodeKind::Binary(binary) => vec![&binary.left, &binary.right],
+            PlanNodeKind::Negate(inner) | PlanNodeKind::Same(inner) => vec![inner],
         }
     }
 
-    /// Returns the direct children for modification, in the same order as [`Node::children`].
-    fn children_mut(&mut self) -> Vec<&mut Node> {
+    /// Returns the direct children for modification, in the same order as [`PlanNode::children`].
+    fn children_mut(&mut self) -> Vec<&mut PlanNode> {
         match &mut self.kind {
-            NodeKind::Number(_) | NodeKind::Text(_) => Vec::new(),
-            NodeKind::Vector(_) | NodeKind::Matrix(..) => Vec::new(),
-            NodeKind::Subquery(subquery) => vec![&mut subquery.inner],
-            NodeKind::Call(_, args) => args.iter_mut().collect(),
-            NodeKind::Aggregate(aggregate) => {
+            PlanNodeKind::Number(_) | PlanNodeKind::Text(_) => Vec::new(),
+            PlanNodeKind::Vector(_) | PlanNodeKind::Matrix(..) => Vec::new(),
+            PlanNodeKind::Subquery(subquery) => vec![&mut subquery.inner],
+            PlanNodeKind::Call(_, args) => args.iter_mut().collect(),
+            PlanNodeKind::Aggregate(aggregate) => {
                 let param = aggregate.param.as_mut();
                 param.into_iter().chain([&mut aggregate.input]).collect()
             }
-            NodeKind::Binary(binary) => vec![&mut binary.left, &mut binary.right],
-            NodeKind::Negate(inner) | NodeKind::Same(inner) => vec![inner],
+            PlanNodeKind::Binary(binary) => vec![&mut binary.left, &mut binary.right],
+            PlanNodeKind::Negate(inner) | PlanNodeKind::Same(inner) => vec![inner],
         }
     }
 }
@@ -97,32 +97,32 @@ impl Node {
 /// The operations of plan nodes. Unlike the syntax tree, the plan has neither parentheses nor
 /// duration expressions.
 #[derive(Clone, Debug)]
-pub(crate) enum NodeKind {
+pub(crate) enum PlanNodeKind {
     /// A constant number, possibly the result of constant folding.
     Number(f64),
     /// A constant string, as raw bytes without quotes.
     Text(Vec<u8>),
     /// An instant vector selector, which reads the newest sample within the lookback.
-    Vector(Selector),
+    Vector(PlanSelector),
     /// A range vector selector and its range in milliseconds.
-    Matrix(Selector, i64),
+    Matrix(PlanSelector, i64),
     /// A subquery: an expression that is evaluated at the inner steps of a window.
-    Subquery(Box<Subquery>),
+    Subquery(Box<PlanSubquery>),
     /// A function call with its planned arguments, in the order of the query.
-    Call(&'static Function, Vec<Node>),
+    Call(&'static Function, Vec<PlanNode>),
     /// An aggregation of a vector into groups, with an optional parameter.
-    Aggregate(Box<Aggregate>),
+    Aggregate(Box<PlanAggregate>),
     /// A binary operation on scalars or vectors that is not constant.
-    Binary(Box<Binary>),
+    Binary(Box<PlanBinary>),
     /// A change of sign, `-a`, of a scalar or a vector.
-    Negate(Box<Node>),
+    Negate(Box<PlanNode>),
     /// The expression `+a`: the value of `a`, which is no longer treated as a selector.
-    Same(Box<Node>),
+    Same(Box<PlanNode>),
 }
 
 /// A selector: its matchers, and the modifiers that determine the samples it reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Selector {
+pub(crate) struct PlanSelector {
     /// All matchers, including that of the metric name, in the order of the syntax tree.
     pub(crate) matchers: Vec<Matcher>,
     /// The `offset` modifier in milliseconds, zero if it is absent.
@@ -130,16 +130,16 @@ pub(crate) struct Selector {
     /// The timestamp of the `@` modifier, if present. `start()` and `end()` have been replaced.
     pub(crate) at: Option<TimestampMs>,
     /// The `anchored` or `smoothed` modifier, which changes the samples at the edges of the window.
-    pub(crate) edges: Edges,
+    pub(crate) edges: WindowEdges,
     /// True if only the count and the sum of histograms are needed, so their buckets are not read.
     pub(crate) statistics_only: bool,
 }
 
 /// A subquery: a window over the values of an expression at inner steps.
 #[derive(Clone, Debug)]
-pub(crate) struct Subquery {
+pub(crate) struct PlanSubquery {
     /// The expression that is evaluated at each inner step.
-    pub(crate) inner: Node,
+    pub(crate) inner: PlanNode,
     /// The length of the window in milliseconds, which is positive.
     pub(crate) range_ms: i64,
     /// The step in milliseconds, or `None` for the default step.
@@ -150,11 +150,11 @@ pub(crate) struct Subquery {
     pub(crate) at: Option<TimestampMs>,
 }
 
-impl Subquery {
+impl PlanSubquery {
     /// Returns the position and length of the window, for reading the samples of the inner
     /// expression.
-    pub(crate) fn reach(&self) -> Reach {
-        Reach {
+    pub(crate) fn window(&self) -> SelectorWindow {
+        SelectorWindow {
             range_ms: self.range_ms,
             offset_ms: self.offset_ms,
             at: self.at,
@@ -163,51 +163,51 @@ impl Subquery {
 
     /// Returns the inner steps: all multiples of the subquery's step in the windows of the steps of
     /// `grid`.
-    pub(crate) fn grid(&self, grid: Grid, default_step_ms: i64) -> Grid {
-        let reach = self.reach();
+    pub(crate) fn grid(&self, grid: StepGrid, default_step_ms: i64) -> StepGrid {
+        let reach = self.window();
         let step_ms = self.step_ms.unwrap_or(default_step_ms).max(1);
         let oldest = reach.end(grid.start).saturating_sub(self.range_ms);
         let mut start = step_ms * (oldest / step_ms);
         if start <= oldest {
             start = start.saturating_add(step_ms);
         }
-        Grid::between(start, reach.end(grid.last()), step_ms)
+        StepGrid::from_bounds(start, reach.end(grid.last()), step_ms)
     }
 }
 
 /// An aggregation of a vector into groups, as the operators receive it.
 #[derive(Clone, Debug)]
-pub(crate) struct Aggregate {
+pub(crate) struct PlanAggregate {
     /// The aggregation operator, which selects the implementation.
     pub(crate) op: AggregateOp,
     /// The aggregated vector, which is evaluated after the parameter.
-    pub(crate) input: Node,
+    pub(crate) input: PlanNode,
     /// The parameter of operators such as `topk`: a scalar or a string.
-    pub(crate) param: Option<Node>,
+    pub(crate) param: Option<PlanNode>,
     /// The labels that form the groups; names are sorted and unique.
-    pub(crate) grouping: Grouping,
+    pub(crate) grouping: AggregateGrouping,
 }
 
 /// A binary operation on scalars or vectors. Sides that are both constant have been folded.
 #[derive(Clone, Debug)]
-pub(crate) struct Binary {
+pub(crate) struct PlanBinary {
     /// The infix operator, which determines the class of the operation.
     pub(crate) op: BinaryOp,
     /// The operand on the left side: a scalar or an instant vector.
-    pub(crate) left: Node,
+    pub(crate) left: PlanNode,
     /// The operand on the right side: a scalar or an instant vector.
-    pub(crate) right: Node,
+    pub(crate) right: PlanNode,
     /// True if a comparison has the `bool` modifier and returns 0 or 1.
     pub(crate) returns_bool: bool,
     /// The vector matching. It has no effect if one side is a scalar.
-    pub(crate) matching: Matching,
+    pub(crate) matching: VectorMatching,
 }
 
-impl Drop for Binary {
+impl Drop for PlanBinary {
     fn drop(&mut self) {
-        let sides =
-            [&mut self.left, &mut self.right].map(|side| std::mem::replace(side, Node::gap()));
-        deeper(|| drop(sides));
+        let sides = [&mut self.left, &mut self.right]
+            .map(|side| std::mem::replace(side, PlanNode::placeholder()));
+        ensure_stack(|| drop(sides));
     }
 }
 
@@ -226,7 +226,7 @@ pub(crate) struct QueryTimes {
 
 impl QueryTimes {
     /// Returns the times of a query evaluated at `time`.
-    pub(crate) fn of(time: EvalTime) -> Self {
+    pub(crate) fn from_eval_time(time: EvalTime) -> Self {
         let (start, end, step_ns) = match time {
             EvalTime::Instant(time) => (time, time, 0),
             EvalTime::Range {
@@ -244,43 +244,46 @@ impl QueryTimes {
     }
 
     /// Returns the steps of the query. An instant query has exactly one.
-    pub(crate) fn grid(&self) -> Grid {
-        Grid::between(self.start, self.end, self.step_ms.max(1))
+    pub(crate) fn grid(&self) -> StepGrid {
+        StepGrid::from_bounds(self.start, self.end, self.step_ms.max(1))
     }
 }
 
 /// Creates the plan of an expression and marks its common parts. Durations must have been resolved.
-pub(crate) fn plan(expr: &Expr, times: &QueryTimes) -> Node {
-    let mut node = plan_apart(expr, times);
+pub(crate) fn plan(expr: &Expr, times: &QueryTimes) -> PlanNode {
+    let mut node = plan_unshared(expr, times);
     sharing::mark(&mut node);
     node
 }
 
 /// Creates the plan of an expression like [`plan`], but equal parts are evaluated separately.
-pub(crate) fn plan_apart(expr: &Expr, times: &QueryTimes) -> Node {
+pub(crate) fn plan_unshared(expr: &Expr, times: &QueryTimes) -> PlanNode {
     let mut node = plan_node(expr, times);
     statistics::mark(&mut node);
     node
 }
 
-fn plan_node(expr: &Expr, times: &QueryTimes) -> Node {
-    deeper(|| plan_node_here(expr, times))
+fn plan_node(expr: &Expr, times: &QueryTimes) -> PlanNode {
+    ensure_stack(|| plan_node_here(expr, times))
 }
 
-fn plan_node_here(expr: &Expr, times: &QueryTimes) -> Node {
+fn plan_node_here(expr: &Expr, times: &QueryTimes) -> PlanNode {
     let (kind, is_invariant) = match &expr.kind {
         ExprKind::Paren(inner) => return plan_node(inner, times),
-        ExprKind::Number(number) => (NodeKind::Number(number.value), true),
-        ExprKind::String(text) => (NodeKind::Text(text.clone()), true),
+        ExprKind::Number(number) => (PlanNodeKind::Number(number.value), true),
+        ExprKind::String(text) => (PlanNodeKind::Text(text.clone()), true),
         ExprKind::Vector(vector) => {
             let selector = plan_selector(vector, times);
             let pinned = selector.at.is_some();
-            (NodeKind::Vector(selector), pinned)
+            (PlanNodeKind::Vector(selector), pinned)
         }
         ExprKind::Matrix(matrix) => {
             let selector = plan_selector(&matrix.vector, times);
             let pinned = selector.at.is_some();
-            (NodeKind::Matrix(selector, millis(&matrix.range)), pinned)
+            (
+                PlanNodeKind::Matrix(selector, millis(&matrix.range)),
+                pinned,
+            )
         }
         ExprKind::Subquery(subquery) => plan_subquery(subquery, times),
         ExprKind::Call(call) => plan_call(call, times),
@@ -290,15 +293,15 @@ fn plan_node_here(expr: &Expr, times: &QueryTimes) -> Node {
             let inner = Box::new(plan_node(inner, times));
             let is_invariant = inner.is_invariant;
             let kind = match (op, &inner.kind) {
-                (UnaryOp::Plus, NodeKind::Number(number)) => NodeKind::Number(*number),
-                (UnaryOp::Minus, NodeKind::Number(number)) => NodeKind::Number(-number),
-                (UnaryOp::Plus, _) => NodeKind::Same(inner),
-                (UnaryOp::Minus, _) => NodeKind::Negate(inner),
+                (UnaryOp::Plus, PlanNodeKind::Number(number)) => PlanNodeKind::Number(*number),
+                (UnaryOp::Minus, PlanNodeKind::Number(number)) => PlanNodeKind::Number(-number),
+                (UnaryOp::Plus, _) => PlanNodeKind::Same(inner),
+                (UnaryOp::Minus, _) => PlanNodeKind::Negate(inner),
             };
             (kind, is_invariant)
         }
     };
-    Node {
+    PlanNode {
         value_type: value_type(expr, &kind),
         kind,
         span: expr.span,
@@ -309,39 +312,39 @@ fn plan_node_here(expr: &Expr, times: &QueryTimes) -> Node {
 
 /// Returns the type of the value of an expression whose operation is `kind`. The type of an
 /// operator follows from its operands.
-fn value_type(expr: &Expr, kind: &NodeKind) -> ValueType {
+fn value_type(expr: &Expr, kind: &PlanNodeKind) -> ValueType {
     match kind {
-        NodeKind::Binary(binary) => {
+        PlanNodeKind::Binary(binary) => {
             let sides = [binary.left.value_type, binary.right.value_type];
             match sides == [ValueType::Scalar; 2] {
                 true => ValueType::Scalar,
                 false => ValueType::Vector,
             }
         }
-        NodeKind::Negate(inner) | NodeKind::Same(inner) => inner.value_type,
-        NodeKind::Number(_) => ValueType::Scalar,
+        PlanNodeKind::Negate(inner) | PlanNodeKind::Same(inner) => inner.value_type,
+        PlanNodeKind::Number(_) => ValueType::Scalar,
         _ => expr.value_type(),
     }
 }
 
 /// Returns the milliseconds of a duration. Panics if the duration has not been resolved.
-fn millis(duration: &Duration) -> i64 {
+fn millis(duration: &QueryDuration) -> i64 {
     match duration {
-        Duration::Millis(ms) => *ms,
-        Duration::Expr(_) => unreachable!("durations are settled before planning"),
+        QueryDuration::Millis(ms) => *ms,
+        QueryDuration::Expr(_) => unreachable!("durations are settled before planning"),
     }
 }
 
-fn plan_at(at: Option<At>, times: &QueryTimes) -> Option<TimestampMs> {
+fn plan_at(at: Option<AtModifier>, times: &QueryTimes) -> Option<TimestampMs> {
     at.map(|at| match at {
-        At::Time(time) => time,
-        At::Start => times.start,
-        At::End => times.end,
+        AtModifier::Time(time) => time,
+        AtModifier::Start => times.start,
+        AtModifier::End => times.end,
     })
 }
 
-fn plan_selector(vector: &ast::VectorSelector, times: &QueryTimes) -> Selector {
-    Selector {
+fn plan_selector(vector: &ast::VectorSelector, times: &QueryTimes) -> PlanSelector {
+    PlanSelector {
         matchers: vector.matchers.clone(),
         offset_ms: millis(&vector.offset),
         at: plan_at(vector.at, times),
@@ -350,9 +353,9 @@ fn plan_selector(vector: &ast::VectorSelector, times: &QueryTimes) -> Selector {
     }
 }
 
-fn plan_subquery(subquery: &ast::Subquery, times: &QueryTimes) -> (NodeKind, bool) {
+fn plan_subquery(subquery: &ast::SubqueryExpr, times: &QueryTimes) -> (PlanNodeKind, bool) {
     let at = plan_at(subquery.at, times);
-    let node = NodeKind::Subquery(Box::new(Subquery {
+    let node = PlanNodeKind::Subquery(Box::new(PlanSubquery {
         inner: plan_node(&subquery.expr, times),
         range_ms: millis(&subquery.range),
         step_ms: subquery.step.as_ref().map(millis),
@@ -362,7 +365,7 @@ fn plan_subquery(subquery: &ast::Subquery, times: &QueryTimes) -> (NodeKind, boo
     (node, at.is_some())
 }
 
-fn plan_call(call: &ast::Call, times: &QueryTimes) -> (NodeKind, bool) {
+fn plan_call(call: &ast::FunctionCall, times: &QueryTimes) -> (PlanNodeKind, bool) {
     let moment = |ms: i64| ms as f64 / 1000.0;
     let number = match call.function.id {
         FunctionId::Start => Some(moment(times.start)),
@@ -373,38 +376,38 @@ fn plan_call(call: &ast::Call, times: &QueryTimes) -> (NodeKind, bool) {
         _ => None,
     };
     if let Some(number) = number {
-        return (NodeKind::Number(number), true);
+        return (PlanNodeKind::Number(number), true);
     }
-    let args: Vec<Node> = call.args.iter().map(|arg| plan_node(arg, times)).collect();
+    let args: Vec<PlanNode> = call.args.iter().map(|arg| plan_node(arg, times)).collect();
     let folded = match (call.function.id, &args[..]) {
         (FunctionId::Pi, _) => Some(std::f64::consts::PI),
         (_, [a, b]) => match call.function.evaluation {
-            Evaluation::OfScalars(f) => of_numbers(a, b, f),
+            FunctionEvaluation::OfScalars(f) => fold_numbers(a, b, f),
             _ => None,
         },
         _ => None,
     };
     if let Some(number) = folded {
-        return (NodeKind::Number(number), true);
+        return (PlanNodeKind::Number(number), true);
     }
     let pinned = args.iter().all(|arg| arg.is_invariant);
     let is_invariant = match call.function.id {
         // The timestamp of a sample is constant only if the sample is always the same.
-        FunctionId::Timestamp => pinned && matches!(args[0].kind, NodeKind::Vector(_)),
+        FunctionId::Timestamp => pinned && matches!(args[0].kind, PlanNodeKind::Vector(_)),
         _ => pinned && !call.function.changes_with_time,
     };
-    (NodeKind::Call(call.function, args), is_invariant)
+    (PlanNodeKind::Call(call.function, args), is_invariant)
 }
 
 /// Returns the result of `f` if both nodes are constant numbers.
-fn of_numbers(left: &Node, right: &Node, f: impl Fn(f64, f64) -> f64) -> Option<f64> {
+fn fold_numbers(left: &PlanNode, right: &PlanNode, f: impl Fn(f64, f64) -> f64) -> Option<f64> {
     match (&left.kind, &right.kind) {
-        (NodeKind::Number(left), NodeKind::Number(right)) => Some(f(*left, *right)),
+        (PlanNodeKind::Number(left), PlanNodeKind::Number(right)) => Some(f(*left, *right)),
         _ => None,
     }
 }
 
-fn plan_aggregate(aggregate: &ast::Aggregate, times: &QueryTimes) -> (NodeKind, bool) {
+fn plan_aggregate(aggregate: &ast::AggregateExpr, times: &QueryTimes) -> (PlanNodeKind, bool) {
     let sorted = |names: &[String]| {
         let mut names = names.to_vec();
         names.sort_unstable();
@@ -414,7 +417,7 @@ fn plan_aggregate(aggregate: &ast::Aggregate, times: &QueryTimes) -> (NodeKind, 
     let input = plan_node(&aggregate.expr, times);
     // Prometheus does not consider the parameter here.
     let is_invariant = input.is_invariant;
-    let node = NodeKind::Aggregate(Box::new(Aggregate {
+    let node = PlanNodeKind::Aggregate(Box::new(PlanAggregate {
         op: aggregate.op,
         input,
         param: aggregate
@@ -422,24 +425,24 @@ fn plan_aggregate(aggregate: &ast::Aggregate, times: &QueryTimes) -> (NodeKind, 
             .as_ref()
             .map(|param| plan_node(param, times)),
         grouping: match &aggregate.grouping {
-            Grouping::By(names) => Grouping::By(sorted(names)),
-            Grouping::Without(names) => Grouping::Without(sorted(names)),
+            AggregateGrouping::By(names) => AggregateGrouping::By(sorted(names)),
+            AggregateGrouping::Without(names) => AggregateGrouping::Without(sorted(names)),
         },
     }));
     (node, is_invariant)
 }
 
-fn plan_binary(binary: &ast::Binary, times: &QueryTimes) -> (NodeKind, bool) {
+fn plan_binary(binary: &ast::BinaryExpr, times: &QueryTimes) -> (PlanNodeKind, bool) {
     let (left, right) = (
         plan_node(&binary.left, times),
         plan_node(&binary.right, times),
     );
-    let operator = |left, right| of_scalars(binary.op, left, right);
-    if let Some(number) = of_numbers(&left, &right, operator) {
-        return (NodeKind::Number(number), true);
+    let operator = |left, right| apply_to_scalars(binary.op, left, right);
+    if let Some(number) = fold_numbers(&left, &right, operator) {
+        return (PlanNodeKind::Number(number), true);
     }
     let is_invariant = left.is_invariant && right.is_invariant;
-    let node = NodeKind::Binary(Box::new(Binary {
+    let node = PlanNodeKind::Binary(Box::new(PlanBinary {
         op: binary.op,
         left,
         right,

@@ -12,11 +12,11 @@ mod pretty;
 pub use pretty::pretty;
 
 use crate::ast::{
-    Aggregate, At, Binary, BinaryOp, Call, Cardinality, Duration, DurationExpr, DurationKind,
-    Edges, Expr, ExprKind, Grouping, Matching, MatrixSelector, NumberLiteral, Subquery,
-    VectorSelector,
+    AggregateExpr, AggregateGrouping, AtModifier, BinaryExpr, BinaryOp, DurationExpr,
+    DurationExprKind, Expr, ExprKind, FunctionCall, MatchCardinality, MatrixSelector,
+    NumberLiteral, QueryDuration, SubqueryExpr, VectorMatching, VectorSelector, WindowEdges,
 };
-use crate::depth::deeper;
+use crate::depth::ensure_stack;
 use crate::go_format::{format_f, format_v};
 use crate::quote::quote;
 use firn_model::labels::METRIC_NAME;
@@ -26,17 +26,17 @@ use std::fmt;
 
 impl fmt::Display for Expr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        deeper(|| match &self.kind {
+        ensure_stack(|| match &self.kind {
             ExprKind::Number(literal) => literal.fmt(f),
             ExprKind::String(bytes) => f.write_str(&quote(bytes)),
             ExprKind::Vector(vector) => vector.fmt(f),
             ExprKind::Matrix(matrix) => matrix.fmt(f),
             ExprKind::Subquery(subquery) => {
-                write!(f, "{}{}", subquery.expr, subquery_suffix(subquery))
+                write!(f, "{}{}", subquery.expr, format_subquery_suffix(subquery))
             }
             ExprKind::Call(call) => write_call(call, f),
             ExprKind::Aggregate(aggregate) => {
-                write!(f, "{}(", aggregate_head(aggregate))?;
+                write!(f, "{}(", format_aggregate_head(aggregate))?;
                 if let Some(param) = &aggregate.param {
                     write!(f, "{param}, ")?;
                 }
@@ -52,7 +52,7 @@ impl fmt::Display for Expr {
                     }
                     _ => binary.left.fmt(f)?,
                 }
-                write!(f, " {} {}", binary_head(binary), binary.right)
+                write!(f, " {} {}", format_binary_head(binary), binary.right)
             }
             ExprKind::Unary(op, inner) => write!(f, "{}{inner}", op.as_str()),
             ExprKind::Paren(inner) => write!(f, "({inner})"),
@@ -60,7 +60,7 @@ impl fmt::Display for Expr {
     }
 }
 
-fn write_call(call: &Call, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_call(call: &FunctionCall, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{}(", call.function.name)?;
     for (i, arg) in call.args.iter().enumerate() {
         let comma = if i == 0 { "" } else { ", " };
@@ -70,22 +70,27 @@ fn write_call(call: &Call, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 /// Returns the text of an aggregation up to the parenthesis: `sum by (a, b) `.
-fn aggregate_head(aggregate: &Aggregate) -> String {
+fn format_aggregate_head(aggregate: &AggregateExpr) -> String {
     let op = aggregate.op.as_str();
     match &aggregate.grouping {
-        Grouping::By(labels) if labels.is_empty() => op.to_owned(),
-        Grouping::By(labels) => format!("{op} by ({}) ", label_list(labels)),
-        Grouping::Without(labels) => format!("{op} without ({}) ", label_list(labels)),
+        AggregateGrouping::By(labels) if labels.is_empty() => op.to_owned(),
+        AggregateGrouping::By(labels) => format!("{op} by ({}) ", format_label_list(labels)),
+        AggregateGrouping::Without(labels) => {
+            format!("{op} without ({}) ", format_label_list(labels))
+        }
     }
 }
 
 /// Returns label names separated by commas, quoted where the grammar requires it.
-fn label_list(labels: &[String]) -> String {
-    let names: Vec<String> = labels.iter().map(|label| label_name(label)).collect();
+fn format_label_list(labels: &[String]) -> String {
+    let names: Vec<String> = labels
+        .iter()
+        .map(|label| format_label_name(label))
+        .collect();
     names.join(", ")
 }
 
-fn label_name(name: &str) -> String {
+fn format_label_name(name: &str) -> String {
     match is_plain_name(name) {
         true => name.to_owned(),
         false => quote(name.as_bytes()),
@@ -99,7 +104,7 @@ fn is_plain_name(name: &str) -> bool {
 
 /// Returns the operator of a binary expression with all its modifiers:
 /// `+ bool on (a) group_left (b)`.
-fn binary_head(binary: &Binary) -> String {
+fn format_binary_head(binary: &BinaryExpr) -> String {
     let mut out = binary.op.as_str().to_owned();
     if binary.returns_bool {
         out += " bool";
@@ -110,18 +115,18 @@ fn binary_head(binary: &Binary) -> String {
     out
 }
 
-fn push_matching(matching: &Matching, out: &mut String) {
+fn push_matching(matching: &VectorMatching, out: &mut String) {
     let group = match matching.cardinality {
-        Cardinality::ManyToOne => Some("group_left"),
-        Cardinality::OneToMany => Some("group_right"),
-        Cardinality::OneToOne | Cardinality::ManyToMany => None,
+        MatchCardinality::ManyToOne => Some("group_left"),
+        MatchCardinality::OneToMany => Some("group_right"),
+        MatchCardinality::OneToOne | MatchCardinality::ManyToMany => None,
     };
     if !matching.labels.is_empty() || matching.on || group.is_some() {
         let word = if matching.on { "on" } else { "ignoring" };
-        *out += &format!(" {word} ({})", label_list(&matching.labels));
+        *out += &format!(" {word} ({})", format_label_list(&matching.labels));
     }
     if let Some(group) = group {
-        *out += &format!(" {group} ({})", label_list(&matching.include));
+        *out += &format!(" {group} ({})", format_label_list(&matching.include));
     }
     let fills = match (matching.fill_left, matching.fill_right) {
         (Some(left), Some(right)) if left == right => [("fill", Some(left)), ("", None)],
@@ -137,8 +142,8 @@ fn push_matching(matching: &Matching, out: &mut String) {
 impl fmt::Display for VectorSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_series(self, f)?;
-        let (at, offset) = (at_text(self.at), offset_text(&self.offset));
-        write!(f, "{at}{}{offset}", edges_text(self.edges))
+        let (at, offset) = (format_at(self.at), format_offset(&self.offset));
+        write!(f, "{at}{}{offset}", format_edges(self.edges))
     }
 }
 
@@ -146,12 +151,12 @@ impl fmt::Display for MatrixSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let vector = &self.vector;
         write_series(vector, f)?;
-        let (at, offset) = (at_text(vector.at), offset_text(&vector.offset));
+        let (at, offset) = (format_at(vector.at), format_offset(&vector.offset));
         write!(
             f,
             "[{}]{}{at}{offset}",
             self.range,
-            edges_text(vector.edges)
+            format_edges(vector.edges)
         )
     }
 }
@@ -169,7 +174,7 @@ fn write_series(vector: &VectorSelector, f: &mut fmt::Formatter<'_>) -> fmt::Res
         .matchers
         .iter()
         .filter(|m| !is_name(m))
-        .map(matcher_text)
+        .map(format_matcher)
         .collect();
     matchers.sort();
     f.write_str(name)?;
@@ -179,57 +184,57 @@ fn write_series(vector: &VectorSelector, f: &mut fmt::Formatter<'_>) -> fmt::Res
     write!(f, "{{{}}}", matchers.join(","))
 }
 
-fn matcher_text(matcher: &Matcher) -> String {
+fn format_matcher(matcher: &Matcher) -> String {
     let op = match matcher.op() {
         MatchOp::Equal => "=",
         MatchOp::NotEqual => "!=",
         MatchOp::Regex => "=~",
         MatchOp::NotRegex => "!~",
     };
-    let (name, value) = (label_name(matcher.name()), quote(matcher.value()));
+    let (name, value) = (format_label_name(matcher.name()), quote(matcher.value()));
     format!("{name}{op}{value}")
 }
 
-fn at_text(at: Option<At>) -> String {
+fn format_at(at: Option<AtModifier>) -> String {
     match at {
         None => String::new(),
-        Some(At::Time(ms)) => format!(" @ {:.3}", ms as f64 / 1000.0),
-        Some(At::Start) => " @ start()".into(),
-        Some(At::End) => " @ end()".into(),
+        Some(AtModifier::Time(ms)) => format!(" @ {:.3}", ms as f64 / 1000.0),
+        Some(AtModifier::Start) => " @ start()".into(),
+        Some(AtModifier::End) => " @ end()".into(),
     }
 }
 
-fn edges_text(edges: Edges) -> &'static str {
+fn format_edges(edges: WindowEdges) -> &'static str {
     match edges {
-        Edges::Plain => "",
-        Edges::Anchored => " anchored",
-        Edges::Smoothed => " smoothed",
+        WindowEdges::Plain => "",
+        WindowEdges::Anchored => " anchored",
+        WindowEdges::Smoothed => " smoothed",
     }
 }
 
-fn offset_text(offset: &Duration) -> String {
+fn format_offset(offset: &QueryDuration) -> String {
     match offset {
-        Duration::Millis(0) => String::new(),
-        Duration::Millis(ms) => format!(" offset {}", format_duration_ms(*ms)),
-        Duration::Expr(expr) => format!(" offset {}", offset_expression(expr)),
+        QueryDuration::Millis(0) => String::new(),
+        QueryDuration::Millis(ms) => format!(" offset {}", format_duration_ms(*ms)),
+        QueryDuration::Expr(expr) => format!(" offset {}", format_offset_expression(expr)),
     }
 }
 
 /// Returns the text of an offset. An operation must begin with a parenthesis or two signs;
 /// otherwise the offset would end before its operator. Both are only part of the text, not of the
 /// tree.
-fn offset_expression(expr: &DurationExpr) -> String {
+fn format_offset_expression(expr: &DurationExpr) -> String {
     let text = expr.to_string();
     let mut first = expr;
-    while let DurationKind::Binary(_, left, _) = &first.kind {
+    while let DurationExprKind::Binary(_, left, _) = &first.kind {
         first = left;
     }
     let is_operation = !std::ptr::eq(first, expr);
     match &first.kind {
-        DurationKind::Negative(inner) => {
+        DurationExprKind::Negative(inner) => {
             let is_cut = match &inner.kind {
-                DurationKind::Binary(..) => true,
-                DurationKind::Negative(_) => false,
+                DurationExprKind::Binary(..) => true,
+                DurationExprKind::Negative(_) => false,
                 _ => is_operation,
             };
             match text.strip_prefix('-') {
@@ -237,9 +242,9 @@ fn offset_expression(expr: &DurationExpr) -> String {
                 _ => text,
             }
         }
-        DurationKind::Paren(_) => text,
+        DurationExprKind::Paren(_) => text,
         _ if !is_operation => text,
-        DurationKind::Number(literal) => {
+        DurationExprKind::Number(literal) => {
             let number = literal.to_string();
             match text.strip_prefix(&number) {
                 Some(rest) => format!("({number}){rest}"),
@@ -251,18 +256,18 @@ fn offset_expression(expr: &DurationExpr) -> String {
 }
 
 /// Returns the text after the expression of a subquery: `[30m:1m] @ 1.000 offset 5m`.
-fn subquery_suffix(subquery: &Subquery) -> String {
+fn format_subquery_suffix(subquery: &SubqueryExpr) -> String {
     let step = subquery.step.as_ref();
-    let step = step.map_or(String::new(), Duration::to_string);
-    let (at, offset) = (at_text(subquery.at), offset_text(&subquery.offset));
+    let step = step.map_or(String::new(), QueryDuration::to_string);
+    let (at, offset) = (format_at(subquery.at), format_offset(&subquery.offset));
     format!("[{}:{step}]{at}{offset}", subquery.range)
 }
 
-impl fmt::Display for Duration {
+impl fmt::Display for QueryDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Duration::Millis(ms) => f.write_str(&format_duration_ms(*ms)),
-            Duration::Expr(expr) => expr.fmt(f),
+            QueryDuration::Millis(ms) => f.write_str(&format_duration_ms(*ms)),
+            QueryDuration::Expr(expr) => expr.fmt(f),
         }
     }
 }
@@ -270,20 +275,20 @@ impl fmt::Display for Duration {
 impl fmt::Display for DurationExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            DurationKind::Number(literal) => literal.fmt(f),
-            DurationKind::Step => f.write_str("step()"),
-            DurationKind::Range => f.write_str("range()"),
-            DurationKind::Negative(inner) => write!(f, "-{inner}"),
-            DurationKind::Binary(op, left, right) => match left.kind {
+            DurationExprKind::Number(literal) => literal.fmt(f),
+            DurationExprKind::Step => f.write_str("step()"),
+            DurationExprKind::Range => f.write_str("range()"),
+            DurationExprKind::Negative(inner) => write!(f, "-{inner}"),
+            DurationExprKind::Binary(op, left, right) => match left.kind {
                 // Without parentheses the sign would apply to the power.
-                DurationKind::Number(n) if *op == BinaryOp::Pow && n.value < 0.0 => {
+                DurationExprKind::Number(n) if *op == BinaryOp::Pow && n.value < 0.0 => {
                     write!(f, "({left}) ^ {right}")
                 }
                 _ => write!(f, "{left} {} {right}", op.as_str()),
             },
-            DurationKind::MinOf(left, right) => write!(f, "min_of({left}, {right})"),
-            DurationKind::MaxOf(left, right) => write!(f, "max_of({left}, {right})"),
-            DurationKind::Paren(inner) => write!(f, "({inner})"),
+            DurationExprKind::MinOf(left, right) => write!(f, "min_of({left}, {right})"),
+            DurationExprKind::MaxOf(left, right) => write!(f, "max_of({left}, {right})"),
+            DurationExprKind::Paren(inner) => write!(f, "({inner})"),
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::features::Features;
 use crate::value::SampleCounts;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::env::Compute;
 use firn_model::sample::TimestampMs;
 use firn_model::store::Select;
@@ -75,7 +75,7 @@ pub struct Options {
 
 /// The environment of a query: store, tenant, threads, memory and cancellation.
 #[derive(Clone, Copy)]
-pub struct Context<'a> {
+pub struct QueryContext<'a> {
     /// The source of all samples, which is read through selections.
     pub store: &'a dyn Select,
     /// The tenant whose series are read by all selectors of the query.
@@ -85,7 +85,7 @@ pub struct Context<'a> {
     /// The memory budget of the query, in which all operators reserve memory.
     pub budget: &'a Budget,
     /// The cancel flag, set when the result is no longer needed.
-    pub cancel: &'a Cancel,
+    pub cancel: &'a CancelToken,
     /// Receives the sample counts of a query that fails although its samples are counted.
     pub failed_counts: Option<&'a Mutex<SampleCounts>>,
 }

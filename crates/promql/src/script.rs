@@ -30,20 +30,20 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 
-use crate::value::PointValue;
+use crate::value::QueryPointValue;
 use crate::{Features, Options};
-use command::{Command, Load};
+use command::{LoadCommand, ScriptCommand};
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::env::Compute;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::sample::START_UNKNOWN;
 use firn_model::store::Select;
-pub use histogram::test_expression;
-pub use input::Input;
-pub use report::{Failure, FileReport, ScriptReport};
+pub use histogram::format_for_rule_test;
+pub use input::InputSeries;
+pub use report::{ScriptFailure, ScriptFileReport, ScriptReport};
 pub use sequence::StartTimes;
-use sequence::{LoadSample, SampleValue};
+use sequence::{LoadSample, ScriptSampleValue};
 
 /// The query options that the scripts of Prometheus expect.
 pub const OPTIONS: Options = Options {
@@ -69,16 +69,18 @@ pub trait ScriptStore {
 }
 
 /// The values of a series, one per position. `None` means that there is no sample.
-pub type SeriesValues = Vec<Option<PointValue>>;
+pub type SeriesValues = Vec<Option<QueryPointValue>>;
 
 /// Parses a line of a load, such as `x{a="b"} 1+2x10 _ stale {{count:3}}`. Returns an error message
 /// if the syntax is wrong.
 pub fn read_series(line: &str) -> Result<(Labels, SeriesValues), String> {
     let (labels, values) = sequence::parse_series(line)?;
-    let value = |value: Option<SampleValue>| {
+    let value = |value: Option<ScriptSampleValue>| {
         value.map(|value| match value {
-            SampleValue::Float(value) => PointValue::Float(value),
-            SampleValue::Histogram(histogram) => PointValue::Histogram(histogram.value.into()),
+            ScriptSampleValue::Float(value) => QueryPointValue::Float(value),
+            ScriptSampleValue::Histogram(histogram) => {
+                QueryPointValue::Histogram(histogram.value.into())
+            }
         })
     };
     Ok((labels, values.into_iter().map(value).collect()))
@@ -98,13 +100,13 @@ pub fn run(
     text: &str,
     store: &mut dyn ScriptStore,
     compute: &dyn Compute,
-) -> FileReport {
-    let mut report = FileReport {
+) -> ScriptFileReport {
+    let mut report = ScriptFileReport {
         name: name.to_owned(),
-        ..FileReport::default()
+        ..ScriptFileReport::default()
     };
     let note = |line, text: &str, done: Result<(), String>| {
-        let failure = |why| Failure {
+        let failure = |why| ScriptFailure {
             line,
             text: text.into(),
             why,
@@ -115,17 +117,19 @@ pub fn run(
         report.broken.push(failure);
         return report;
     }
-    for read in command::read(text) {
+    for read in command::parse_script(text) {
         let (is_eval, outcome) = match read {
             // Counted as an evaluation, so that the total is the number of evaluations in the
             // script.
             Err(failure) => (failure.is_eval(), Err(failure)),
-            Ok(Command::Eval(eval)) => {
+            Ok(ScriptCommand::Eval(eval)) => {
                 let outcome = check::check(&eval, store.select(), compute);
                 (true, note(eval.line, &eval.text, outcome))
             }
-            Ok(Command::Clear { line }) => (false, note(line, "clear", clear(store))),
-            Ok(Command::Load(load)) => (false, note(load.line, "load", run_load(&load, store))),
+            Ok(ScriptCommand::Clear { line }) => (false, note(line, "clear", clear(store))),
+            Ok(ScriptCommand::Load(load)) => {
+                (false, note(load.line, "load", run_load(&load, store)))
+            }
         };
         match (outcome, is_eval) {
             (Ok(()), is_eval) => report.passed += usize::from(is_eval),
@@ -140,7 +144,7 @@ fn clear(store: &mut dyn ScriptStore) -> Result<(), String> {
     store.clear().map_err(|e| e.message)
 }
 
-fn run_load(load: &Load, store: &mut dyn ScriptStore) -> Result<(), String> {
+fn run_load(load: &LoadCommand, store: &mut dyn ScriptStore) -> Result<(), String> {
     let mut batch = Batch::default();
     for (labels, samples) in &load.series {
         push_series(&mut batch, labels, samples);
@@ -156,18 +160,18 @@ fn run_load(load: &Load, store: &mut dyn ScriptStore) -> Result<(), String> {
 /// Adds a series to the batch in runs of floats and runs of histograms, because a single entry of a
 /// batch does not retain the order between both.
 fn push_series(batch: &mut Batch, labels: &Labels, samples: &[LoadSample]) {
-    let is_float = |s: &LoadSample| matches!(s.value, SampleValue::Float(_));
+    let is_float = |s: &LoadSample| matches!(s.value, ScriptSampleValue::Float(_));
     for run in samples.chunk_by(|a, b| is_float(a) == is_float(b)) {
         batch.label_bytes().extend_from_slice(labels.as_bytes());
         for sample in run {
             match &sample.value {
-                SampleValue::Float(value) if sample.start_time == START_UNKNOWN => {
+                ScriptSampleValue::Float(value) if sample.start_time == START_UNKNOWN => {
                     batch.push_float(sample.time, *value);
                 }
-                SampleValue::Float(value) => {
+                ScriptSampleValue::Float(value) => {
                     batch.push_float_with_start(sample.time, *value, sample.start_time);
                 }
-                SampleValue::Histogram(histogram) => batch.push_histogram(HistogramSample {
+                ScriptSampleValue::Histogram(histogram) => batch.push_histogram(HistogramSample {
                     time: sample.time,
                     start_time: sample.start_time,
                     histogram: histogram.value.clone(),

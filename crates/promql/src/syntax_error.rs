@@ -3,12 +3,12 @@
 
 /// An error in the query text. The first error ends the parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SyntaxError {
+pub(crate) struct QuerySyntaxError {
     at: usize,
     message: String,
 }
 
-impl SyntaxError {
+impl QuerySyntaxError {
     /// Creates an error at byte offset `at` of the query text.
     pub(crate) fn new(at: usize, message: impl Into<String>) -> Self {
         Self {

@@ -5,16 +5,16 @@ use crate::histogram_text::histogram_text;
 use firn_model::histogram::Histogram;
 
 /// Formats a float in the shortest form that parses back to the same value.
-pub fn float(value: f64) -> String {
+pub fn format_float(value: f64) -> String {
     format_g(value, None)
 }
 
 /// Formats a float without an exponent, with the fewest decimals that parse back to the same value.
-pub fn decimal(value: f64) -> String {
+pub fn format_decimal(value: f64) -> String {
     format_f(value)
 }
 
 /// Formats a native histogram: count, sum and all non-empty buckets.
-pub fn histogram(histogram: &Histogram) -> String {
+pub fn format_histogram(histogram: &Histogram) -> String {
     histogram_text(histogram)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The value of one point: a float or a native histogram.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PointValue {
+pub enum QueryPointValue {
     /// A float value, which may be any NaN except the staleness marker.
     Float(f64),
     /// A native histogram with float counts, shared with the evaluation.
@@ -24,7 +24,7 @@ pub struct VectorElement {
     /// The timestamp of the point in milliseconds: the evaluation time.
     pub time: TimestampMs,
     /// The value of the point: a float or a native histogram.
-    pub value: PointValue,
+    pub value: QueryPointValue,
 }
 
 /// One series of a matrix. Floats and histograms are in time order, and no timestamp occurs in
@@ -41,7 +41,7 @@ pub struct MatrixSeries {
 
 /// The value of a query, by type of the expression.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum QueryValue {
     /// A number at the evaluation time. Range queries return a matrix instead.
     Scalar(TimestampMs, f64),
     /// A string at the evaluation time, as raw bytes that need not be UTF-8.
@@ -54,7 +54,7 @@ pub enum Value {
 
 /// Statistics of the evaluation of one query, which the API returns on request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct QueryStats {
     /// Number of samples read from the store and passed to operators, counted like in Prometheus.
     pub samples_total: u64,
     /// Maximum number of samples held at one time, which the sample limit applies to.
@@ -84,14 +84,14 @@ pub struct SampleCounts {
 #[derive(Debug)]
 pub struct QueryResult {
     /// The value of the query, whose type follows from the expression and the kind of query.
-    pub value: Value,
+    pub value: QueryValue,
     /// Warnings: first those of the store about missing data, then `PromQL warning: ...` with
     /// positions, in order of occurrence.
     pub warnings: Vec<String>,
     /// Info annotations: `PromQL info: ...` with positions, in order of occurrence.
     pub infos: Vec<String>,
     /// Statistics of the evaluation, as measured in Firn.
-    pub stats: Stats,
+    pub stats: QueryStats,
     /// Sample counts as Prometheus would report them, if [`counts_samples`] was set.
     ///
     /// [`counts_samples`]: crate::Options::counts_samples
@@ -104,7 +104,7 @@ pub struct QueryResult {
 /// The reasons why a query fails. The message is for the user and equals that of Prometheus where
 /// it has the same error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum QueryError {
+pub enum PromqlError {
     /// The text is not valid PromQL. The message contains the position: `1:5: parse error: ...`.
     #[error("{0}")]
     Parse(String),
@@ -125,15 +125,15 @@ pub enum QueryError {
     Storage(Error),
 }
 
-impl QueryError {
+impl PromqlError {
     /// Returns the kind of the error, which determines the reaction of the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            QueryError::Parse(_) | QueryError::Execution(_) => ErrorKind::Invalid,
-            QueryError::Timeout(_) => ErrorKind::Timeout,
-            QueryError::Canceled(_) => ErrorKind::Canceled,
-            QueryError::Limited(_) => ErrorKind::Limited,
-            QueryError::Storage(e) => e.kind,
+            PromqlError::Parse(_) | PromqlError::Execution(_) => ErrorKind::Invalid,
+            PromqlError::Timeout(_) => ErrorKind::Timeout,
+            PromqlError::Canceled(_) => ErrorKind::Canceled,
+            PromqlError::Limited(_) => ErrorKind::Limited,
+            PromqlError::Storage(e) => e.kind,
         }
     }
 }

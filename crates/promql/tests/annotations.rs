@@ -5,11 +5,11 @@
 mod support;
 
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
-use firn_model::env::sim::Inline;
+use firn_model::cancel::CancelToken;
+use firn_model::env::sim::InlineCompute;
 use firn_model::labels::Labels;
 use firn_model::tenant::TenantId;
-use firn_promql::{Context, EvalTime, Features, Options, query};
+use firn_promql::{EvalTime, Features, Options, QueryContext, query};
 use std::sync::Arc;
 use support::{MemoryStore, Series};
 
@@ -37,11 +37,11 @@ fn check(text: &str, time: EvalTime, position: &str) {
         times: Arc::new((0..60).map(|i| i * 10_000).collect()),
         values: (0..60).map(f64::from).collect(),
     }]);
-    let (tenant, cancel) = (TenantId::anonymous(), Cancel::new());
-    let context = Context {
+    let (tenant, cancel) = (TenantId::anonymous(), CancelToken::new());
+    let context = QueryContext {
         store: &store,
         tenant: &tenant,
-        compute: &Inline,
+        compute: &InlineCompute,
         budget: &Budget::new("query", 1 << 30),
         cancel: &cancel,
         failed_counts: None,

@@ -6,12 +6,12 @@
 mod support;
 
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
-use firn_model::env::sim::Inline;
+use firn_model::cancel::CancelToken;
+use firn_model::env::sim::InlineCompute;
 use firn_model::labels::Labels;
 use firn_model::tenant::TenantId;
-use firn_promql::value::{PointValue, QueryError, QueryResult, Value};
-use firn_promql::{Context, EvalTime, Features, Options, query};
+use firn_promql::value::{PromqlError, QueryPointValue, QueryResult, QueryValue};
+use firn_promql::{EvalTime, Features, Options, QueryContext, query};
 use std::sync::Arc;
 use support::{MemoryStore, Series};
 
@@ -27,7 +27,7 @@ fn answer(
     series: usize,
     samples_max: u64,
     bytes_max: usize,
-) -> Result<QueryResult, QueryError> {
+) -> Result<QueryResult, PromqlError> {
     let times: Arc<Vec<i64>> = Arc::new((0..60).map(|i| i * 10_000).collect());
     let one = |at: usize| Series {
         labels: Labels::from_pairs([("__name__", "up"), ("pod", &format!("pod-{at}"))]),
@@ -35,11 +35,11 @@ fn answer(
         values: (0..60).map(f64::from).collect(),
     };
     let store = MemoryStore::new((0..series).map(one).collect());
-    let (tenant, cancel) = (TenantId::anonymous(), Cancel::new());
-    let context = Context {
+    let (tenant, cancel) = (TenantId::anonymous(), CancelToken::new());
+    let context = QueryContext {
         store: &store,
         tenant: &tenant,
-        compute: &Inline,
+        compute: &InlineCompute,
         budget: &Budget::new("query", bytes_max),
         cancel: &cancel,
         failed_counts: None,
@@ -167,7 +167,7 @@ fn what_operators_make_of_series_and_the_answer_count_in_memory() {
         let result = answer(text, SERIES, u64::MAX, 1 << 30).unwrap();
         let peak = result.stats.bytes_peak as usize / SERIES;
         assert!(peak >= bytes_min, "{text}: {peak} bytes a series");
-        let Value::Vector(elements) = &result.value else {
+        let QueryValue::Vector(elements) = &result.value else {
             panic!("{text} has no vector");
         };
         let held = result.memory.bytes();
@@ -180,14 +180,14 @@ fn only_value(text: &str) -> f64 {
     let shown = &text[..text.len().min(60)];
     match answer(text, 1, u64::MAX, 1 << 30) {
         Ok(result) => match result.value {
-            Value::Vector(elements) => match elements[..] {
+            QueryValue::Vector(elements) => match elements[..] {
                 [ref element] => match element.value {
-                    PointValue::Float(value) => value,
+                    QueryPointValue::Float(value) => value,
                     ref other => panic!("{shown}: {other:?}"),
                 },
                 _ => panic!("{shown}: {} elements", elements.len()),
             },
-            Value::Scalar(_, value) => value,
+            QueryValue::Scalar(_, value) => value,
             other => panic!("{shown}: {other:?}"),
         },
         Err(e) => panic!("{shown}: {e}"),

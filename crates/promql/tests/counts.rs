@@ -5,12 +5,12 @@
 mod support;
 
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
-use firn_model::env::sim::{Inline, SimRng};
+use firn_model::cancel::CancelToken;
+use firn_model::env::sim::{InlineCompute, SimRng};
 use firn_model::labels::Labels;
 use firn_model::tenant::TenantId;
 use firn_promql::value::QueryResult;
-use firn_promql::{Context, EvalTime, Features, Options, query};
+use firn_promql::{EvalTime, Features, Options, QueryContext, query};
 use std::sync::Arc;
 use support::random::{Dice, random_query, random_series};
 use support::{MemoryStore, Series};
@@ -30,11 +30,11 @@ fn evaluate(
     time: EvalTime,
     options: &Options,
 ) -> Result<QueryResult, String> {
-    let (tenant, cancel) = (TenantId::anonymous(), Cancel::new());
-    let context = Context {
+    let (tenant, cancel) = (TenantId::anonymous(), CancelToken::new());
+    let context = QueryContext {
         store,
         tenant: &tenant,
-        compute: &Inline,
+        compute: &InlineCompute,
         budget: &Budget::new("query", 1 << 30),
         cancel: &cancel,
         failed_counts: None,

@@ -9,7 +9,7 @@
 //!
 //! [`crate::alerts`] performs the transitions. Follows upstream's `rules/alerting.go`.
 
-use crate::instant::Instant;
+use crate::instant::RuleInstant;
 use firn_model::labels::Labels;
 use std::time::Duration;
 
@@ -69,23 +69,23 @@ pub struct Alert {
     /// Value of the expression at the newest evaluation that found the alert.
     pub value: f64,
     /// Time at which the condition became true.
-    pub active_at: Instant,
+    pub active_at: RuleInstant,
     /// Time at which the alert started to fire; `None` if it has not fired.
-    pub fired_at: Option<Instant>,
+    pub fired_at: Option<RuleInstant>,
     /// Time at which the alert was resolved; `None` while it is active.
-    pub resolved_at: Option<Instant>,
+    pub resolved_at: Option<RuleInstant>,
     /// Evaluation after which the alert was last sent to receivers; `None` if it was never sent.
-    pub last_sent_at: Option<Instant>,
+    pub last_sent_at: Option<RuleInstant>,
     /// Time until which a receiver considers the alert firing if it receives no update.
-    pub valid_until: Option<Instant>,
+    pub valid_until: Option<RuleInstant>,
     /// First evaluation at which the condition was false while `keep_firing_for` kept the alert
     /// firing.
-    pub keep_firing_since: Option<Instant>,
+    pub keep_firing_since: Option<RuleInstant>,
 }
 
 impl Alert {
     /// Moves all times of the alert back by `by`, after the clock was set back.
-    pub(crate) fn set_back(&mut self, by: Duration) {
+    pub(crate) fn shift_times_back(&mut self, by: Duration) {
         self.active_at = self.active_at.before(by);
         let known = [
             &mut self.fired_at,
@@ -111,7 +111,7 @@ impl Alert {
     /// Returns whether the alert is due to be sent at `now`: immediately after it fires or
     /// resolves, and again each time that `resend_delay` has elapsed since the last delivery.
     /// Pending alerts are never sent.
-    pub fn needs_sending(&self, now: Instant, resend_delay: Duration) -> bool {
+    pub fn needs_sending(&self, now: RuleInstant, resend_delay: Duration) -> bool {
         if self.state == AlertState::Pending {
             return false;
         }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn alert_is_sent_at_each_change_and_when_the_delay_has_passed() {
-        let at = Instant::from_seconds;
+        let at = RuleInstant::from_seconds;
         let alert = |state, resolved: Option<i64>, sent: Option<i64>| Alert {
             state,
             resolved_at: resolved.map(at),

@@ -8,8 +8,8 @@
 
 use crate::alert::{ALERT_NAME, ALERT_STATE, ALERTS, ALERTS_FOR_STATE, Alert, AlertState};
 use crate::file::Texts;
-use crate::instant::Instant;
-use crate::rule::{AlertSettings, FoundAlert, RuleError};
+use crate::instant::RuleInstant;
+use crate::rule::{ActiveAlert, AlertSettings, RuleError};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimestampMs;
@@ -27,7 +27,7 @@ const VALID_FACTOR: u32 = 4;
 /// The alerts of one rule, keyed by label set. Contains pending and firing alerts, and resolved
 /// ones that are still sent to receivers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Alerts {
+pub struct RuleAlerts {
     active: BTreeMap<Labels, Alert>,
     /// True if the state from before the start has been restored. Synthetic series are only written
     /// from then on.
@@ -37,7 +37,7 @@ pub struct Alerts {
 /// The newest sample of a series [`ALERTS_FOR_STATE`] that was written by an earlier process.
 /// Alerts are restored from these samples if no saved state exists.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeptSince {
+pub struct AlertStateSample {
     /// Labels of the series: those of the alert and the metric name.
     pub labels: Labels,
     /// Timestamp of the sample.
@@ -49,11 +49,11 @@ pub struct KeptSince {
 /// Parameters that decide which alerts are sent after an evaluation. Created by the machine for
 /// each rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sending {
+pub struct AlertSendParams {
     /// Instant of the evaluation, which is recorded as the time of sending.
-    pub instant: Instant,
+    pub instant: RuleInstant,
     /// Start of the period for which a receiver considers the sent alerts firing.
-    pub valid_from: Instant,
+    pub valid_from: RuleInstant,
     /// Value of `--rules.alert.resend-delay`: the minimum time between two deliveries of an
     /// unchanged alert.
     pub resend_delay: Duration,
@@ -74,9 +74,9 @@ pub struct RestoreSettings {
     pub grace_period: Duration,
 }
 
-impl Alerts {
+impl RuleAlerts {
     /// Creates the set from alerts that were saved by an earlier process.
-    pub fn of_saved(saved: Vec<Alert>, is_restored: bool) -> Self {
+    pub fn from_saved(saved: Vec<Alert>, is_restored: bool) -> Self {
         Self {
             active: saved.into_iter().map(|a| (a.labels.clone(), a)).collect(),
             is_restored,
@@ -102,7 +102,7 @@ impl Alerts {
     }
 
     /// Adds the alerts of `before`, the same rule before its file changed.
-    pub fn take_over(&mut self, before: &Alerts) {
+    pub fn take_over(&mut self, before: &RuleAlerts) {
         let before = before.active.iter();
         self.active
             .extend(before.map(|(labels, alert)| (labels.clone(), alert.clone())));
@@ -113,19 +113,19 @@ impl Alerts {
     /// limit.
     pub fn advance(
         &mut self,
-        found: Vec<FoundAlert>,
-        now: Instant,
+        found: Vec<ActiveAlert>,
+        now: RuleInstant,
         settings: &AlertSettings,
         limit: usize,
     ) -> Result<(), RuleError> {
         let holds: HashSet<Labels> = found.iter().map(|alert| alert.labels.clone()).collect();
         for alert in found {
-            self.find(alert, now);
+            self.activate(alert, now);
         }
         let mut active_count = 0;
         self.active.retain(|labels, alert| {
             let holds = holds.contains(labels);
-            let (is_active, is_kept) = step(alert, holds, now, settings);
+            let (is_active, is_kept) = advance_alert(alert, holds, now, settings);
             active_count += usize::from(is_active);
             is_kept
         });
@@ -137,7 +137,7 @@ impl Alerts {
         Ok(())
     }
 
-    fn find(&mut self, found: FoundAlert, now: Instant) {
+    fn activate(&mut self, found: ActiveAlert, now: RuleInstant) {
         match self.active.get_mut(&found.labels) {
             Some(known) if known.state != AlertState::Inactive => {
                 known.value = found.value;
@@ -158,7 +158,7 @@ impl Alerts {
     }
 
     /// Returns two synthetic samples for each pending or firing alert, [`ALERTS`] and
-    /// [`ALERTS_FOR_STATE`]. Returns none until [`Alerts::is_restored`] is set.
+    /// [`ALERTS_FOR_STATE`]. Returns none until [`RuleAlerts::is_restored`] is set.
     pub fn samples(&self, name: &str, labels: &Texts) -> Vec<(Labels, f64)> {
         let mut samples = Vec::new();
         let shown = self.iter().filter(|a| a.state != AlertState::Inactive);
@@ -175,7 +175,7 @@ impl Alerts {
     }
 
     /// Returns the alerts that are due to be sent, and marks them as sent at this evaluation.
-    pub fn due(&mut self, sending: &Sending) -> Vec<Alert> {
+    pub fn take_due(&mut self, sending: &AlertSendParams) -> Vec<Alert> {
         let mut due = Vec::new();
         for alert in self.active.values_mut() {
             let is_wanted = !sending.only_changes || alert.is_changed();
@@ -206,8 +206,8 @@ impl Alerts {
     /// pending before the outage counts towards `for`; the outage itself does not.
     pub fn restore(
         &mut self,
-        kept: &[KeptSince],
-        now: Instant,
+        kept: &[AlertStateSample],
+        now: RuleInstant,
         hold: Duration,
         settings: &RestoreSettings,
     ) {
@@ -215,9 +215,9 @@ impl Alerts {
             let mut labels = LabelsBuilder::from_labels(since.labels.as_ref());
             let labels = labels.remove(METRIC_NAME).build();
             if let Some(alert) = self.active.get_mut(&labels) {
-                let down_at = Instant::from_seconds(since.time.div_euclid(1000));
-                let active_at = Instant::from_seconds(since.value as i64);
-                alert.active_at = resumed(active_at, down_at, now, hold, settings);
+                let down_at = RuleInstant::from_seconds(since.time.div_euclid(1000));
+                let active_at = RuleInstant::from_seconds(since.value as i64);
+                alert.active_at = restored_active_at(active_at, down_at, now, hold, settings);
             }
         }
         self.is_restored = true;
@@ -225,19 +225,19 @@ impl Alerts {
 
     /// Moves all times back by `by` after the clock was set back, so that durations stay the same
     /// relative to the new clock.
-    pub fn set_back(&mut self, by: Duration) {
+    pub fn shift_times_back(&mut self, by: Duration) {
         for alert in self.active.values_mut() {
-            alert.set_back(by);
+            alert.shift_times_back(by);
         }
     }
 
     /// Resumes at `now` after evaluations from `from` on were skipped. Pending alerts are treated
-    /// as by [`Alerts::restore`] and removed after a long outage. Firing alerts keep firing until
-    /// the next evaluation.
-    pub fn skip(
+    /// as by [`RuleAlerts::restore`] and removed after a long outage. Firing alerts keep firing
+    /// until the next evaluation.
+    pub fn resume_after_skip(
         &mut self,
-        from: Instant,
-        now: Instant,
+        from: RuleInstant,
+        now: RuleInstant,
         hold: Duration,
         settings: &RestoreSettings,
     ) {
@@ -246,7 +246,7 @@ impl Alerts {
             .retain(|_, alert| alert.state != AlertState::Pending || !is_long);
         for alert in self.active.values_mut() {
             if alert.state == AlertState::Pending {
-                alert.active_at = resumed(alert.active_at, from, now, hold, settings);
+                alert.active_at = restored_active_at(alert.active_at, from, now, hold, settings);
             }
         }
     }
@@ -254,7 +254,12 @@ impl Alerts {
 
 /// Advances one alert. Returns whether the alert is pending or firing, and whether it is kept in
 /// the set.
-fn step(alert: &mut Alert, holds: bool, now: Instant, settings: &AlertSettings) -> (bool, bool) {
+fn advance_alert(
+    alert: &mut Alert,
+    holds: bool,
+    now: RuleInstant,
+    settings: &AlertSettings,
+) -> (bool, bool) {
     if holds {
         alert.keep_firing_since = None;
     } else {
@@ -275,7 +280,7 @@ fn step(alert: &mut Alert, holds: bool, now: Instant, settings: &AlertSettings) 
             return (false, is_kept);
         }
     }
-    let is_due = now.is_since(alert.active_at, settings.hold);
+    let is_due = now.has_elapsed_since(alert.active_at, settings.hold);
     match alert.state {
         AlertState::Pending if is_due => {
             alert.state = AlertState::Firing;
@@ -295,12 +300,12 @@ fn step(alert: &mut Alert, holds: bool, now: Instant, settings: &AlertSettings) 
 
 /// Returns whether `keep_firing_for` keeps an alert firing whose condition is false. Records when
 /// that started.
-fn keeps_firing(alert: &mut Alert, now: Instant, settings: &AlertSettings) -> bool {
+fn keeps_firing(alert: &mut Alert, now: RuleInstant, settings: &AlertSettings) -> bool {
     if alert.state != AlertState::Firing || settings.keep_firing_for.is_zero() {
         return false;
     }
     let since = *alert.keep_firing_since.get_or_insert(now);
-    !now.is_since(since, settings.keep_firing_for)
+    !now.has_elapsed_since(since, settings.keep_firing_for)
 }
 
 /// Returns the common labels of the synthetic series of `alert` or, without one, of all alerts of a
@@ -319,13 +324,13 @@ fn series_labels(name: &str, labels: &Texts, alert: Option<&Alert>) -> LabelsBui
 
 /// Returns the restored activation time of an alert that was active from `active_at` until the
 /// outage at `down_at`.
-fn resumed(
-    active_at: Instant,
-    down_at: Instant,
-    now: Instant,
+fn restored_active_at(
+    active_at: RuleInstant,
+    down_at: RuleInstant,
+    now: RuleInstant,
     hold: Duration,
     settings: &RestoreSettings,
-) -> Instant {
+) -> RuleInstant {
     let pending = down_at.since(active_at);
     match hold.checked_sub(pending) {
         // The alert was firing. If its condition is true, it fires again with the next evaluation.

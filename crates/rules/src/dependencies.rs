@@ -12,7 +12,7 @@
 //! series.
 
 use crate::alert::{ALERT_NAME, ALERTS, ALERTS_FOR_STATE};
-use crate::group::Group;
+use crate::group::RuleGroup;
 use crate::rule::Rule;
 use firn_model::labels::METRIC_NAME;
 use firn_model::matcher::{MatchOp, Matcher};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Progress of an earlier rule for which a dependent rule waits. Reading its series requires stored
 /// samples; writing series that it reads only requires the end of its query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum DependencyMilestone {
     /// The query of the earlier rule has returned.
     Answered,
     /// The samples of the earlier rule are visible to queries.
@@ -33,31 +33,31 @@ pub enum Until {
 /// A dependency of a rule on an earlier rule of the same group. Computed once when the group is
 /// loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dependency {
+pub struct RuleDependency {
     /// Index of the earlier rule in the group.
     pub rule: usize,
     /// Progress that the earlier rule must have reached.
-    pub until: Until,
+    pub until: DependencyMilestone,
 }
 
 /// Returns the dependencies of each rule in `rules`, in the order of the rules.
-pub fn dependencies(rules: &[Rule]) -> Vec<Vec<Dependency>> {
-    let reads: Vec<Reads> = rules.iter().map(Reads::of).collect();
+pub fn compute_dependencies(rules: &[Rule]) -> Vec<Vec<RuleDependency>> {
+    let reads: Vec<RuleReads> = rules.iter().map(RuleReads::from_rule).collect();
     let of_rule = |later: usize| {
         let earlier = 0..later;
         let until = |earlier: usize| {
             let (before, after) = (&rules[earlier], &rules[later]);
-            if reads[later].sees(before) || makes_the_same(before, after) {
-                Some(Until::Stored)
-            } else if reads[earlier].sees(after) {
-                Some(Until::Answered)
+            if reads[later].may_read_from(before) || may_write_same_series(before, after) {
+                Some(DependencyMilestone::Stored)
+            } else if reads[earlier].may_read_from(after) {
+                Some(DependencyMilestone::Answered)
             } else {
                 None
             }
         };
         earlier
             .filter_map(|rule| {
-                Some(Dependency {
+                Some(RuleDependency {
                     rule,
                     until: until(rule)?,
                 })
@@ -69,11 +69,11 @@ pub fn dependencies(rules: &[Rule]) -> Vec<Vec<Dependency>> {
 
 /// Returns the indices of the other groups whose recorded series a group reads, for each group in
 /// `groups`.
-pub fn sources(groups: &[Arc<Group>]) -> Vec<BTreeSet<usize>> {
+pub fn find_group_sources(groups: &[Arc<RuleGroup>]) -> Vec<BTreeSet<usize>> {
     let mut makers: HashMap<&str, Vec<(usize, &Rule)>> = HashMap::new();
     for (i, group) in groups.iter().enumerate() {
         for rule in &group.rules {
-            for name in names_made(rule) {
+            for name in recorded_names(rule) {
                 makers.entry(name).or_default().push((i, rule));
             }
         }
@@ -85,16 +85,18 @@ pub fn sources(groups: &[Arc<Group>]) -> Vec<BTreeSet<usize>> {
         let all = makers.iter().filter(|_| name.is_none());
         let one = name.and_then(|name| makers.get_key_value(name));
         for (name, rules) in all.chain(one) {
-            let made = rules.iter().filter(|(_, rule)| finds(matchers, name, rule));
+            let made = rules
+                .iter()
+                .filter(|(_, rule)| may_match_series(matchers, name, rule));
             found.extend(made.map(|(group, _)| *group));
         }
     };
-    let of_group = |(i, group): (usize, &Arc<Group>)| {
+    let of_group = |(i, group): (usize, &Arc<RuleGroup>)| {
         let mut found = BTreeSet::new();
-        for reads in group.rules.iter().map(Reads::of) {
+        for reads in group.rules.iter().map(RuleReads::from_rule) {
             match reads {
-                Reads::Everything => found.extend(0..groups.len()),
-                Reads::Some(selectors) => {
+                RuleReads::Everything => found.extend(0..groups.len()),
+                RuleReads::Some(selectors) => {
                     selectors.iter().for_each(|m| of_selector(m, &mut found));
                 }
             }
@@ -106,8 +108,8 @@ pub fn sources(groups: &[Arc<Group>]) -> Vec<BTreeSet<usize>> {
 }
 
 /// Returns the metric names of the series that a rule writes.
-fn names_made(rule: &Rule) -> Vec<&str> {
-    match rule.alerting() {
+fn recorded_names(rule: &Rule) -> Vec<&str> {
+    match rule.alert_settings() {
         Some(_) => vec![ALERTS, ALERTS_FOR_STATE],
         None => vec![&rule.name],
     }
@@ -115,26 +117,26 @@ fn names_made(rule: &Rule) -> Vec<&str> {
 
 /// Returns whether a series called `name` that `rule` writes may match `matchers`. The matchers are
 /// restricted to those on the metric name and on `alertname`.
-fn finds(matchers: &[Matcher], name: &str, rule: &Rule) -> bool {
+fn may_match_series(matchers: &[Matcher], name: &str, rule: &Rule) -> bool {
     matchers.iter().all(|m| match m.name() {
         METRIC_NAME => m.matches(name.as_bytes()),
         // A recording rule takes `alertname` from its result, so its value cannot be predicted.
-        _ => rule.alerting().is_none() || m.matches(rule.name.as_bytes()),
+        _ => rule.alert_settings().is_none() || m.matches(rule.name.as_bytes()),
     })
 }
 
 /// Returns whether two rules may write the same series. Only names and kinds are compared, because
 /// labels depend on the result.
-fn makes_the_same(a: &Rule, b: &Rule) -> bool {
-    let is_alerting = |rule: &Rule| rule.alerting().is_some();
-    a.name == b.name && is_alerting(a) == is_alerting(b) || is_named_as_alerts(a, b)
+fn may_write_same_series(a: &Rule, b: &Rule) -> bool {
+    let is_alerting = |rule: &Rule| rule.alert_settings().is_some();
+    a.name == b.name && is_alerting(a) == is_alerting(b) || has_alerts_name(a, b)
 }
 
 /// Returns whether one of the rules records a series with the name of the synthetic alert series,
 /// and the other one is an alerting rule.
-fn is_named_as_alerts(a: &Rule, b: &Rule) -> bool {
+fn has_alerts_name(a: &Rule, b: &Rule) -> bool {
     let records = |a: &Rule, b: &Rule| {
-        a.alerting().is_none() && b.alerting().is_some() && is_about_alerts(&a.name)
+        a.alert_settings().is_none() && b.alert_settings().is_some() && is_about_alerts(&a.name)
     };
     records(a, b) || records(b, a)
 }
@@ -145,18 +147,18 @@ fn is_about_alerts(name: &str) -> bool {
 
 /// The series that a rule reads, derived from the selectors of its expression and from the queries
 /// in its templates.
-enum Reads {
+enum RuleReads {
     Everything,
     /// Series that match at least one of these sets of matchers, restricted to the metric name and
     /// `alertname`.
     Some(Vec<Vec<Matcher>>),
 }
 
-impl Reads {
-    fn of(rule: &Rule) -> Self {
+impl RuleReads {
+    fn from_rule(rule: &Rule) -> Self {
         let asks = |text: &str| text.contains("query") || text.contains("template");
         if rule.templates().any(asks) {
-            return Reads::Everything;
+            return RuleReads::Everything;
         }
         let mut selectors = Vec::new();
         let mut is_everything = false;
@@ -175,18 +177,19 @@ impl Reads {
             selectors.push(vector.matchers.iter().filter(is_judged).cloned().collect());
         });
         match is_everything {
-            true => Reads::Everything,
-            false => Reads::Some(selectors),
+            true => RuleReads::Everything,
+            false => RuleReads::Some(selectors),
         }
     }
 
     /// Returns whether a series that `rule` writes may be among those that are read.
-    fn sees(&self, rule: &Rule) -> bool {
-        let Reads::Some(selectors) = self else {
+    fn may_read_from(&self, rule: &Rule) -> bool {
+        let RuleReads::Some(selectors) = self else {
             return true;
         };
-        let names = names_made(rule);
-        let is_found = |matchers: &Vec<Matcher>| names.iter().any(|n| finds(matchers, n, rule));
+        let names = recorded_names(rule);
+        let is_found =
+            |matchers: &Vec<Matcher>| names.iter().any(|n| may_match_series(matchers, n, rule));
         selectors.iter().any(is_found)
     }
 }
@@ -194,7 +197,7 @@ impl Reads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{RuleSettings, Texts};
+    use crate::file::{RuleDefinition, Texts};
     use firn_promql::Features;
 
     /// Checks the dependencies of `rules`. A rule is written `name = expr`, an alerting rule with
@@ -203,9 +206,9 @@ mod tests {
     fn check(rules: &[&str], want: &str) {
         let rule = |text: &&str| {
             let (name, expr) = text.split_once(" = ").expect("a rule has a name");
-            let mut settings = RuleSettings {
+            let mut settings = RuleDefinition {
                 expr: expr.into(),
-                ..RuleSettings::default()
+                ..RuleDefinition::default()
             };
             match name.strip_prefix('!') {
                 Some(alert) => settings.alert = alert.into(),
@@ -215,11 +218,11 @@ mod tests {
         };
         let rules: Vec<Rule> = rules.iter().map(rule).collect();
         let mut shown = Vec::new();
-        for (i, dependencies) in dependencies(&rules).iter().enumerate() {
+        for (i, dependencies) in compute_dependencies(&rules).iter().enumerate() {
             for dependency in dependencies {
                 let mark = match dependency.until {
-                    Until::Answered => "?",
-                    Until::Stored => "",
+                    DependencyMilestone::Answered => "?",
+                    DependencyMilestone::Stored => "",
                 };
                 shown.push(format!("{i}->{}{mark}", dependency.rule));
             }

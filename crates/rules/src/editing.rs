@@ -5,11 +5,11 @@
 //! ```
 //!
 //! The functions are pure: they take and return the texts of files. Invariant: the result of
-//! [`with_group`] passes the checks of rule files, and groups that are not edited keep their YAML
+//! [`set_group`] passes the checks of rule files, and groups that are not edited keep their YAML
 //! except for comments.
 
-use crate::file::{self, ReadOptions};
-use firn_model::yaml::{self, Dialect, Entry, Node, Place, Value};
+use crate::file::{self, RuleFileOptions};
+use firn_model::yaml::{self, YamlDialect, YamlEntry, YamlNode, YamlPosition, YamlValue};
 
 /// Extension of the files of namespaces.
 const ENDING: &str = ".yml";
@@ -21,7 +21,7 @@ const FILE_NAME_BYTES_MAX: usize = 200;
 /// Error of an edit. The variants distinguish invalid requests, missing objects and damaged files,
 /// which the API answers with different status codes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EditError {
+pub enum RuleEditError {
     /// The namespace or the group in the request is invalid.
     #[error("{0}")]
     Invalid(String),
@@ -43,7 +43,7 @@ pub enum EditError {
 
 /// Returns the file name of a namespace, with special characters percent-encoded. Fails if the
 /// namespace is empty or its file name is too long.
-pub fn file_name(namespace: &str) -> Result<String, EditError> {
+pub fn file_name(namespace: &str) -> Result<String, RuleEditError> {
     let mut name = String::new();
     for byte in namespace.bytes() {
         match byte {
@@ -54,8 +54,8 @@ pub fn file_name(namespace: &str) -> Result<String, EditError> {
     }
     name += ENDING;
     match name.len() {
-        _ if namespace.is_empty() => Err(EditError::Invalid("namespace is empty".to_owned())),
-        len if len > FILE_NAME_BYTES_MAX => Err(EditError::Invalid(format!(
+        _ if namespace.is_empty() => Err(RuleEditError::Invalid("namespace is empty".to_owned())),
+        len if len > FILE_NAME_BYTES_MAX => Err(RuleEditError::Invalid(format!(
             "namespace is too long: {len} bytes as a file name, limit {FILE_NAME_BYTES_MAX}"
         ))),
         _ => Ok(name),
@@ -64,7 +64,7 @@ pub fn file_name(namespace: &str) -> Result<String, EditError> {
 
 /// Returns the namespace of a file; `None` if [`file_name`] does not produce this name for any
 /// namespace.
-pub fn namespace_of(file_name: &str) -> Option<String> {
+pub fn namespace_from_file_name(file_name: &str) -> Option<String> {
     let stem = file_name.strip_suffix(ENDING)?;
     let (mut bytes, mut rest) = (Vec::new(), stem.as_bytes());
     while let Some((first, after)) = rest.split_first() {
@@ -86,110 +86,117 @@ pub fn namespace_of(file_name: &str) -> Option<String> {
 }
 
 /// Parses the file of a namespace and returns its groups as YAML nodes.
-fn groups(namespace: &str, text: &str) -> Result<Vec<Node>, EditError> {
-    let spoilt = |message: String| EditError::Spoilt {
+fn parse_groups(namespace: &str, text: &str) -> Result<Vec<YamlNode>, RuleEditError> {
+    let spoilt = |message: String| RuleEditError::Spoilt {
         namespace: namespace.to_owned(),
         message,
     };
-    let root = yaml::parse_as(text, Dialect::V3).map_err(|e| spoilt(e.to_string()))?;
+    let root = yaml::parse_as(text, YamlDialect::V3).map_err(|e| spoilt(e.to_string()))?;
     let groups = root.as_ref().and_then(|root| root.get("groups"));
     Ok(groups.map_or_else(Vec::new, |groups| groups.items().to_vec()))
 }
 
-fn name_of(group: &Node) -> &str {
-    group.get("name").and_then(Node::text).unwrap_or_default()
+fn group_name(group: &YamlNode) -> &str {
+    group
+        .get("name")
+        .and_then(YamlNode::text)
+        .unwrap_or_default()
 }
 
-fn node(value: Value) -> Node {
-    Node {
-        place: Place { line: 1, column: 1 },
+fn new_node(value: YamlValue) -> YamlNode {
+    YamlNode {
+        place: YamlPosition { line: 1, column: 1 },
         value,
     }
 }
 
-fn map(pairs: Vec<(String, Node)>) -> Node {
-    let entry = |(key, node): (String, Node)| Entry {
+fn new_map_node(pairs: Vec<(String, YamlNode)>) -> YamlNode {
+    let entry = |(key, node): (String, YamlNode)| YamlEntry {
         key,
         place: node.place,
         node,
         has_rival: false,
     };
-    node(Value::Map(pairs.into_iter().map(entry).collect()))
+    new_node(YamlValue::Map(pairs.into_iter().map(entry).collect()))
 }
 
 /// Returns the text of a rule file that contains these groups.
-fn text_of(groups: Vec<Node>) -> String {
-    let list = node(Value::List(groups));
-    yaml::print(&map(vec![("groups".to_owned(), list)]))
+fn format_groups(groups: Vec<YamlNode>) -> String {
+    let list = new_node(YamlValue::List(groups));
+    yaml::print(&new_map_node(vec![("groups".to_owned(), list)]))
 }
 
 /// Returns the text of a namespace's file after the group in `body` was set: it replaces the group
 /// of the same name, or is appended. `text` is the current content; `None` if there is no file.
-pub fn with_group(
+pub fn set_group(
     namespace: &str,
     text: Option<&str>,
     body: &str,
-    options: ReadOptions,
-) -> Result<String, EditError> {
-    let invalid = |message: String| EditError::Invalid(message);
-    let group = yaml::parse_as(body, Dialect::V3).map_err(|e| invalid(e.to_string()))?;
+    options: RuleFileOptions,
+) -> Result<String, RuleEditError> {
+    let invalid = |message: String| RuleEditError::Invalid(message);
+    let group = yaml::parse_as(body, YamlDialect::V3).map_err(|e| invalid(e.to_string()))?;
     let group = group.ok_or_else(|| invalid("the body contains no rule group".to_owned()))?;
-    let mut groups = groups(namespace, text.unwrap_or_default())?;
+    let mut groups = parse_groups(namespace, text.unwrap_or_default())?;
     // The new group is checked alone first, so that errors refer to the text of the request.
-    let alone = text_of(vec![group.clone()]);
-    file::parse(&alone, options).map_err(|errors| invalid(joined(&errors)))?;
+    let alone = format_groups(vec![group.clone()]);
+    file::parse(&alone, options).map_err(|errors| invalid(join_errors(&errors)))?;
     match groups
         .iter_mut()
-        .find(|old| name_of(old) == name_of(&group))
+        .find(|old| group_name(old) == group_name(&group))
     {
         Some(old) => *old = group,
         None => groups.push(group),
     }
-    let all = text_of(groups);
+    let all = format_groups(groups);
     match file::parse(&all, options) {
         Ok(_) => Ok(all),
-        Err(errors) => Err(EditError::Spoilt {
+        Err(errors) => Err(RuleEditError::Spoilt {
             namespace: namespace.to_owned(),
-            message: joined(&errors),
+            message: join_errors(&errors),
         }),
     }
 }
 
-fn joined(errors: &[file::FileError]) -> String {
+fn join_errors(errors: &[file::RuleParseError]) -> String {
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     texts.join("\n")
 }
 
 /// Returns the text of a namespace's file without the group called `name`; `None` if no group
 /// remains.
-pub fn without_group(namespace: &str, text: &str, name: &str) -> Result<Option<String>, EditError> {
-    let mut groups = groups(namespace, text)?;
+pub fn remove_group(
+    namespace: &str,
+    text: &str,
+    name: &str,
+) -> Result<Option<String>, RuleEditError> {
+    let mut groups = parse_groups(namespace, text)?;
     let before = groups.len();
-    groups.retain(|group| name_of(group) != name);
+    groups.retain(|group| group_name(group) != name);
     match groups.len() {
         0 if before > 0 => Ok(None),
-        len if len < before => Ok(Some(text_of(groups))),
-        _ => Err(EditError::NoGroup),
+        len if len < before => Ok(Some(format_groups(groups))),
+        _ => Err(RuleEditError::NoGroup),
     }
 }
 
 /// Returns the group called `name` as YAML, exactly as it is in the file except for comments and
 /// layout.
-pub fn group_text(namespace: &str, text: &str, name: &str) -> Result<String, EditError> {
-    let groups = groups(namespace, text)?;
-    let group = groups.iter().find(|group| name_of(group) == name);
-    group.map(yaml::print).ok_or(EditError::NoGroup)
+pub fn format_group(namespace: &str, text: &str, name: &str) -> Result<String, RuleEditError> {
+    let groups = parse_groups(namespace, text)?;
+    let group = groups.iter().find(|group| group_name(group) == name);
+    group.map(yaml::print).ok_or(RuleEditError::NoGroup)
 }
 
 /// Returns all namespaces and their groups as YAML. `files` contains pairs of namespace and file
 /// content.
-pub fn listing(files: &[(String, String)]) -> Result<String, EditError> {
+pub fn list_namespaces(files: &[(String, String)]) -> Result<String, RuleEditError> {
     let mut pairs = Vec::with_capacity(files.len());
     for (namespace, text) in files {
-        let list = node(Value::List(groups(namespace, text)?));
+        let list = new_node(YamlValue::List(parse_groups(namespace, text)?));
         pairs.push((namespace.clone(), list));
     }
-    Ok(yaml::print(&map(pairs)))
+    Ok(yaml::print(&new_map_node(pairs)))
 }
 
 #[cfg(test)]
@@ -198,8 +205,8 @@ mod tests {
 
     const GROUP: &str = "name: g\ninterval: 1m\nrules:\n- record: a\n  expr: sum(b)\n";
 
-    fn put(text: Option<&str>, body: &str) -> Result<String, EditError> {
-        with_group("n", text, body, ReadOptions::default())
+    fn put(text: Option<&str>, body: &str) -> Result<String, RuleEditError> {
+        set_group("n", text, body, RuleFileOptions::default())
     }
 
     #[test]
@@ -211,10 +218,10 @@ mod tests {
             ("ü%", "%C3%BC%25.yml"),
         ] {
             assert_eq!(file_name(namespace).as_deref(), Ok(file));
-            assert_eq!(namespace_of(file).as_deref(), Some(namespace));
+            assert_eq!(namespace_from_file_name(file).as_deref(), Some(namespace));
         }
         for file in ["team", "te.am.yml", "%2f.yml", "%zz.yml", ".yml", "%FF.yml"] {
-            assert_eq!(namespace_of(file), None, "{file}");
+            assert_eq!(namespace_from_file_name(file), None, "{file}");
         }
         assert!(file_name("").is_err());
         assert!(file_name(&"/".repeat(66)).is_err());
@@ -226,15 +233,15 @@ mod tests {
         let second = put(Some(&first), &GROUP.replace("name: g", "name: h")).unwrap();
         let third = put(Some(&second), &GROUP.replace("sum(b)", "max(b)")).unwrap();
         assert_eq!(
-            group_text("n", &third, "g").unwrap(),
+            format_group("n", &third, "g").unwrap(),
             GROUP.replace("sum", "max")
         );
-        let listed = listing(&[("n/1".into(), third.clone())]).unwrap();
+        let listed = list_namespaces(&[("n/1".into(), third.clone())]).unwrap();
         assert!(listed.starts_with("n/1:\n- name: g\n"), "{listed}");
-        let left = without_group("n", &third, "g").unwrap().unwrap();
-        assert_eq!(group_text("n", &left, "g"), Err(EditError::NoGroup));
-        assert_eq!(without_group("n", &left, "g"), Err(EditError::NoGroup));
-        assert_eq!(without_group("n", &left, "h"), Ok(None));
+        let left = remove_group("n", &third, "g").unwrap().unwrap();
+        assert_eq!(format_group("n", &left, "g"), Err(RuleEditError::NoGroup));
+        assert_eq!(remove_group("n", &left, "g"), Err(RuleEditError::NoGroup));
+        assert_eq!(remove_group("n", &left, "h"), Ok(None));
     }
 
     #[test]
@@ -250,12 +257,12 @@ mod tests {
             ("name: [", ""),
         ] {
             let error = put(None, body).unwrap_err();
-            let EditError::Invalid(message) = &error else {
+            let RuleEditError::Invalid(message) = &error else {
                 panic!("{error:?}");
             };
             assert!(message.contains(expected), "{body}: {message}");
         }
         let error = put(Some("groups: ["), GROUP).unwrap_err();
-        assert!(matches!(error, EditError::Spoilt { .. }), "{error:?}");
+        assert!(matches!(error, RuleEditError::Spoilt { .. }), "{error:?}");
     }
 }

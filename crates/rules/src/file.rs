@@ -15,11 +15,11 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-pub use duplicates::{Duplicate, duplicates};
+pub use duplicates::{DuplicateRule, find_duplicates};
 
 use crate::alert::Annotations;
 use firn_model::names::NameScheme;
-use firn_model::yaml::{self, Dialect, Place};
+use firn_model::yaml::{self, YamlDialect, YamlPosition};
 use firn_promql::Features;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,13 +34,13 @@ pub type Texts = BTreeMap<String, String>;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleFile {
     /// Groups in the order of the file. Their names are unique.
-    pub groups: Vec<GroupSettings>,
+    pub groups: Vec<GroupDefinition>,
 }
 
 /// A group of rules as written in a file. [`crate::group::Group`] is created from it, with parsed
 /// expressions.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct GroupSettings {
+pub struct GroupDefinition {
     /// Name of the group, unique in its file.
     pub name: String,
     /// Time between evaluations; `None` selects the global evaluation interval.
@@ -51,7 +51,7 @@ pub struct GroupSettings {
     /// Maximum number of series or alerts that one rule may produce; zero means no limit.
     pub limit: i64,
     /// Rules in the order of the file.
-    pub rules: Vec<RuleSettings>,
+    pub rules: Vec<RuleDefinition>,
     /// Labels that are added to the output of all rules, unless a rule sets the same label.
     pub labels: Texts,
     /// True if evaluations are aligned to multiples of the interval
@@ -60,13 +60,13 @@ pub struct GroupSettings {
     /// Keys of Mimir's ruler that are set in the group and have no effect.
     pub ignored: Vec<&'static str>,
     /// Position of the group in the file.
-    pub place: Option<Place>,
+    pub place: Option<YamlPosition>,
 }
 
 /// A rule as written in a file. A valid rule has either `record` or `alert` set; an empty text
 /// means that the key is missing.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RuleSettings {
+pub struct RuleDefinition {
     /// Name of the series that the rule records; empty for an alerting rule.
     pub record: String,
     /// Name of the alerts that the rule creates; empty for a recording rule.
@@ -82,22 +82,22 @@ pub struct RuleSettings {
     /// Annotations of the alerts: templates of texts for people.
     pub annotations: Texts,
     /// Positions of the values to which error messages refer.
-    pub places: RulePlaces,
+    pub places: RuleKeyPositions,
 }
 
 /// Positions of the values of a rule's keys, to which error messages refer; `None` if the key is
 /// missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RulePlaces {
+pub struct RuleKeyPositions {
     /// Position of the value of `record`.
-    pub record: Option<Place>,
+    pub record: Option<YamlPosition>,
     /// Position of the value of `alert`.
-    pub alert: Option<Place>,
+    pub alert: Option<YamlPosition>,
     /// Position of the value of `expr`.
-    pub expr: Option<Place>,
+    pub expr: Option<YamlPosition>,
 }
 
-impl RuleSettings {
+impl RuleDefinition {
     /// Returns the name of the alerts or of the recorded series.
     pub fn name(&self) -> &str {
         match self.alert.as_str() {
@@ -115,7 +115,7 @@ impl RuleSettings {
 /// Options for reading a rule file. The default accepts the keys, names and PromQL features of
 /// Prometheus.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ReadOptions {
+pub struct RuleFileOptions {
     /// True if unknown keys of groups and rules are ignored instead of rejected.
     pub ignores_unknown: bool,
     /// True if the additional group keys of Mimir's ruler are accepted.
@@ -129,25 +129,26 @@ pub struct ReadOptions {
 /// An error in a rule file, with the message of Prometheus and, where it has one, the position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct FileError(String);
+pub struct RuleParseError(String);
 
-impl FileError {
+impl RuleParseError {
     /// Creates an error whose message starts with the position `place`, in the form `line:column:
     /// `.
-    fn at(place: Place, message: impl fmt::Display) -> Self {
+    fn with_position(place: YamlPosition, message: impl fmt::Display) -> Self {
         Self(format!("{place}: {message}"))
     }
 }
 
 /// Parses and validates the text of a rule file. Returns all errors of the file, or the file if
 /// there are none.
-pub fn parse(text: &str, options: ReadOptions) -> Result<RuleFile, Vec<FileError>> {
-    let root = yaml::parse_as(text, Dialect::V3).map_err(|e| vec![FileError(e.to_string())])?;
+pub fn parse(text: &str, options: RuleFileOptions) -> Result<RuleFile, Vec<RuleParseError>> {
+    let root =
+        yaml::parse_as(text, YamlDialect::V3).map_err(|e| vec![RuleParseError(e.to_string())])?;
     let Some(root) = root else {
         return Ok(RuleFile::default());
     };
-    let mut reader = read::Reader::new(options);
-    let file = reader.file(&root);
+    let mut reader = read::RuleFileReader::new(options);
+    let file = reader.read_file(&root);
     let mut errors = reader.into_errors();
     if errors.is_empty() {
         errors = check::check(&file, options);

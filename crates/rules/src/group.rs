@@ -4,9 +4,9 @@
 //! (`rules/group.go`), so that a restart does not move them. Those of an aligned group depend only
 //! on its interval.
 
-use crate::dependencies::{Dependency, dependencies};
-use crate::file::{GroupSettings, RuleFile};
-use crate::instant::Instant;
+use crate::dependencies::{RuleDependency, compute_dependencies};
+use crate::file::{GroupDefinition, RuleFile};
+use crate::instant::RuleInstant;
 use crate::rule::Rule;
 use firn_promql::Features;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const LONG: u8 = 255;
 /// A group of parsed rules. Created from a validated file, immutable, and shared by the machine
 /// that evaluates it and the API that shows it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group {
+pub struct RuleGroup {
     /// Name of the group, unique in its file.
     pub name: String,
     /// Path of the rule file, which is part of the group's key and determines its grid.
@@ -36,13 +36,13 @@ pub struct Group {
     /// Rules in the order of the file.
     pub rules: Vec<Rule>,
     /// Dependencies of each rule on earlier rules, in the order of the rules.
-    pub dependencies: Vec<Vec<Dependency>>,
+    pub dependencies: Vec<Vec<RuleDependency>>,
 }
 
-impl Group {
+impl RuleGroup {
     /// Returns the groups of a validated file. Groups without an interval get `default_interval`.
     /// Fails if an expression cannot be parsed.
-    pub fn of_file(
+    pub fn from_file(
         path: &str,
         file: &RuleFile,
         default_interval: Duration,
@@ -56,7 +56,7 @@ impl Group {
 
     fn new(
         path: &str,
-        settings: &GroupSettings,
+        settings: &GroupDefinition,
         default_interval: Duration,
         features: Features,
     ) -> Result<Self, String> {
@@ -73,18 +73,21 @@ impl Group {
             interval: settings.interval.unwrap_or(default_interval),
             query_offset: settings.query_offset,
             limit: usize::try_from(settings.limit).unwrap_or(0),
-            dependencies: dependencies(&rules),
+            dependencies: compute_dependencies(&rules),
             rules,
         })
     }
 
     /// Returns the group without its alerting rules, for backfills. Dependencies are computed again
     /// for the remaining rules.
-    pub fn recording(&self) -> Self {
-        let rules = self.rules.iter().filter(|rule| rule.alerting().is_none());
+    pub fn recording_only(&self) -> Self {
+        let rules = self
+            .rules
+            .iter()
+            .filter(|rule| rule.alert_settings().is_none());
         let rules: Vec<Rule> = rules.cloned().collect();
         Self {
-            dependencies: dependencies(&rules),
+            dependencies: compute_dependencies(&rules),
             rules,
             ..self.clone()
         }
@@ -92,7 +95,7 @@ impl Group {
 
     /// Returns the file name that API responses contain. For a group that is edited through HTTP
     /// this is the namespace, by which Grafana's editor matches edited and running groups.
-    pub fn shown_file(&self) -> &str {
+    pub fn api_file_name(&self) -> &str {
         self.namespace.as_ref().unwrap_or(&self.file)
     }
 
@@ -103,7 +106,7 @@ impl Group {
     }
 
     /// Returns the newest instant of the grid that is not later than `now`.
-    pub fn instant_at(&self, now: Instant) -> Instant {
+    pub fn instant_at(&self, now: RuleInstant) -> RuleInstant {
         let interval = i64::try_from(self.interval.as_nanos()).unwrap_or(i64::MAX);
         let interval = interval.max(1);
         let offset = match self.is_aligned {
@@ -111,11 +114,11 @@ impl Group {
             false => (self.hash() % interval.unsigned_abs()) as i64,
         };
         let since = now.nanos().saturating_sub(offset).rem_euclid(interval);
-        Instant::from_nanos(now.nanos().saturating_sub(since))
+        RuleInstant::from_nanos(now.nanos().saturating_sub(since))
     }
 
     /// Returns the oldest instant of the grid that is not earlier than `time`.
-    pub fn instant_from(&self, time: Instant) -> Instant {
+    pub fn instant_from(&self, time: RuleInstant) -> RuleInstant {
         let before = self.instant_at(time);
         match before == time {
             true => before,
@@ -145,17 +148,17 @@ impl Group {
 mod tests {
     use super::*;
 
-    fn group(file: &str, name: &str, interval: Duration) -> Group {
+    fn group(file: &str, name: &str, interval: Duration) -> RuleGroup {
         let text = format!("groups: [{{name: {name}}}]");
-        let read = crate::file::parse(&text, crate::file::ReadOptions::default());
-        let groups = Group::of_file(file, &read.unwrap(), interval, Features::default());
+        let read = crate::file::parse(&text, crate::file::RuleFileOptions::default());
+        let groups = RuleGroup::from_file(file, &read.unwrap(), interval, Features::default());
         groups.unwrap().remove(0)
     }
 
     #[test]
     fn instants_lie_on_a_grid_that_follows_from_file_and_name() {
         let minute = Duration::from_secs(60);
-        let now = Instant::from_seconds(1_700_000_000);
+        let now = RuleInstant::from_seconds(1_700_000_000);
         let mut offsets = Vec::new();
         for (file, name) in [("a.yml", "x"), ("a.yml", "y"), (&"long/".repeat(60), "x")] {
             let group = group(file, name, minute);
@@ -170,7 +173,7 @@ mod tests {
         }
         offsets.dedup();
         assert_eq!(offsets.len(), 3, "groups are spread");
-        let aligned = Group {
+        let aligned = RuleGroup {
             is_aligned: true,
             ..group("a.yml", "x", minute)
         };

@@ -13,9 +13,9 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// A point in time, in nanoseconds since the Unix epoch. Evaluations and alerts use it; samples
 /// have milliseconds. Arithmetic saturates at the limits of 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instant(i64);
+pub struct RuleInstant(i64);
 
-impl Instant {
+impl RuleInstant {
     /// Creates an instant from nanoseconds since the epoch.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
@@ -57,7 +57,7 @@ impl Instant {
     }
 
     /// Returns whether at least `duration` elapsed between `earlier` and this instant.
-    pub fn is_since(self, earlier: Self, duration: Duration) -> bool {
+    pub fn has_elapsed_since(self, earlier: Self, duration: Duration) -> bool {
         self.0.saturating_sub(earlier.0) >= nanos(duration)
     }
 
@@ -79,19 +79,19 @@ mod tests {
 
     #[test]
     fn instant_before_the_epoch_rounds_down() {
-        let instant = Instant::from_nanos(-1);
+        let instant = RuleInstant::from_nanos(-1);
         assert_eq!((instant.ms(), instant.seconds()), (-1, -1));
-        let instant = Instant::from_nanos(1_999_999);
+        let instant = RuleInstant::from_nanos(1_999_999);
         assert_eq!((instant.ms(), instant.seconds()), (1, 0));
     }
 
     #[test]
     fn instant_at_the_ends_stops() {
-        let end = Instant::from_nanos(i64::MAX);
+        let end = RuleInstant::from_nanos(i64::MAX);
         assert_eq!(end.after(Duration::MAX), end);
-        let start = Instant::from_ms(i64::MIN);
+        let start = RuleInstant::from_ms(i64::MIN);
         assert_eq!(start.before(Duration::from_secs(1)), start);
-        assert!(end.is_since(start, Duration::MAX));
+        assert!(end.has_elapsed_since(start, Duration::MAX));
         assert_eq!(start.since(end), Duration::ZERO);
     }
 }

@@ -14,17 +14,17 @@
 //!
 //! Invariant: the state in memory equals the content of the file, so a record that could not be
 //! written has no effect. The file is at most a few times larger than its current content
-//! ([`Journal::save`] rewrites it). A start on arbitrary bytes does not panic and uses memory in
-//! proportion to the file.
+//! ([`RuleJournal::save`] rewrites it). A start on arbitrary bytes does not panic and uses memory
+//! in proportion to the file.
 
 mod codec;
 #[cfg(test)]
 mod tests;
 
-use crate::instant::Instant;
-use crate::machine::{Owed, SavedGroup};
-use codec::{Reader, Writer};
-use firn_model::env::{Disk, File, OpenMode};
+use crate::instant::RuleInstant;
+use crate::machine::{BackfillRange, SavedGroup};
+use codec::{JournalDecoder, JournalEncoder};
+use firn_model::env::{Disk, DiskFile, OpenMode};
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,21 +63,21 @@ const OWING_GROUP: u8 = 4;
 
 /// The newest state of a group, encoded. The journal keeps it in memory to detect changes and to
 /// rewrite the file.
-struct Kept {
-    instant: Instant,
-    owed: Option<Owed>,
+struct JournaledGroup {
+    instant: RuleInstant,
+    owed: Option<BackfillRange>,
     /// Encoded state of the group, without the instant and the unstored range.
     body: Vec<u8>,
 }
 
 /// The journal of all groups, opened for writing. One exists per data folder. Its methods block on
 /// the disk.
-pub struct Journal {
+pub struct RuleJournal {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    file: Arc<dyn File>,
+    file: Arc<dyn DiskFile>,
     bytes: u64,
-    groups: HashMap<String, Kept>,
+    groups: HashMap<String, JournaledGroup>,
     /// Total size of the encoded bodies of all groups, in bytes.
     says: usize,
     is_synced: bool,
@@ -86,7 +86,7 @@ pub struct Journal {
     is_doubtful: bool,
 }
 
-impl Journal {
+impl RuleJournal {
     /// Opens the journal in `dir` and reads its records; creates the folder if necessary. Returns
     /// an error for a file of another version. Damage loses the damaged record and all later ones.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path) -> io::Result<Self> {
@@ -113,8 +113,8 @@ impl Journal {
 
     /// Returns the saved state of a group; `None` if there is none.
     pub fn find(&self, file: &str, name: &str) -> Option<SavedGroup> {
-        let kept = self.groups.get(&key(file, name))?;
-        let group = codec::read_group(&mut Reader(&kept.body))?;
+        let kept = self.groups.get(&group_key(file, name))?;
+        let group = codec::read_group(&mut JournalDecoder(&kept.body))?;
         Some(SavedGroup {
             instant: kept.instant,
             owed: kept.owed,
@@ -124,22 +124,22 @@ impl Journal {
 
     /// Appends the current state of a group. After an error the previous state remains in effect.
     pub fn save(&mut self, group: &SavedGroup) -> io::Result<()> {
-        let key = key(&group.file, &group.name);
-        let mut body = Writer::default();
+        let key = group_key(&group.file, &group.name);
+        let mut body = JournalEncoder::default();
         codec::write_group(&mut body, group);
-        let kept = Kept {
+        let kept = JournaledGroup {
             instant: group.instant,
             owed: group.owed,
             body: body.0,
         };
-        let mut payload = Writer::default();
+        let mut payload = JournalEncoder::default();
         match self.groups.get(&key) {
             Some(before) if before.body == kept.body && before.owed == kept.owed => {
                 payload.0.push(WENT_ON);
-                payload.text(&key);
-                payload.number(kept.instant.nanos());
+                payload.write_text(&key);
+                payload.write_number(kept.instant.nanos());
             }
-            _ => write_kept(&mut payload, &kept),
+            _ => write_journaled_group(&mut payload, &kept),
         }
         self.append(&payload.0)?;
         self.says += kept.body.len();
@@ -154,8 +154,8 @@ impl Journal {
     pub fn retain(&mut self, keeps: impl Fn(&str) -> bool) -> io::Result<()> {
         let gone: Vec<String> = self.groups.keys().filter(|k| !keeps(k)).cloned().collect();
         for key in gone {
-            let mut payload = Writer(vec![GONE]);
-            payload.text(&key);
+            let mut payload = JournalEncoder(vec![GONE]);
+            payload.write_text(&key);
             self.append(&payload.0)?;
             if let Some(before) = self.groups.remove(&key) {
                 self.says -= before.body.len();
@@ -206,7 +206,7 @@ impl Journal {
     }
 }
 
-impl std::fmt::Debug for Journal {
+impl std::fmt::Debug for RuleJournal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Journal")
             .field("dir", &self.dir)
@@ -215,20 +215,20 @@ impl std::fmt::Debug for Journal {
     }
 }
 
-fn key(file: &str, name: &str) -> String {
+fn group_key(file: &str, name: &str) -> String {
     format!("{file};{name}")
 }
 
-fn write_kept(payload: &mut Writer, kept: &Kept) {
+fn write_journaled_group(payload: &mut JournalEncoder, kept: &JournaledGroup) {
     match kept.owed {
         None => payload.0.push(GROUP),
         Some(owed) => {
             payload.0.push(OWING_GROUP);
-            payload.number(owed.first.nanos());
-            payload.number(owed.last.nanos());
+            payload.write_number(owed.first.nanos());
+            payload.write_number(owed.last.nanos());
         }
     }
-    payload.number(kept.instant.nanos());
+    payload.write_number(kept.instant.nanos());
     payload.0.extend_from_slice(&kept.body);
 }
 
@@ -238,7 +238,7 @@ fn push_record(out: &mut Vec<u8>, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-fn read_all(file: &dyn File) -> io::Result<Vec<u8>> {
+fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     let length = file.len()?;
     if length > FILE_BYTES_MAX {
         return Err(io::Error::new(
@@ -253,7 +253,7 @@ fn read_all(file: &dyn File) -> io::Result<Vec<u8>> {
 }
 
 /// Applies all records up to the first incomplete one and returns the resulting groups.
-fn replay(bytes: &[u8]) -> io::Result<HashMap<String, Kept>> {
+fn replay(bytes: &[u8]) -> io::Result<HashMap<String, JournaledGroup>> {
     let mut groups = HashMap::new();
     let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
         // A crash leaves either no file or a complete header, because new files are renamed into
@@ -285,44 +285,44 @@ fn take_record<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
 
 /// Applies one record to the groups read so far. Returns `None` if the record is malformed, which
 /// ends the replay at this record.
-fn apply(payload: &[u8], groups: &mut HashMap<String, Kept>) -> Option<()> {
+fn apply(payload: &[u8], groups: &mut HashMap<String, JournaledGroup>) -> Option<()> {
     let (kind, rest) = payload.split_first()?;
-    let mut reader = Reader(rest);
+    let mut reader = JournalDecoder(rest);
     match *kind {
         GROUP => apply_group(None, &mut reader, groups)?,
         OWING_GROUP => {
-            let first = Instant::from_nanos(reader.number()?);
-            let last = Instant::from_nanos(reader.number()?);
-            apply_group(Some(Owed { first, last }), &mut reader, groups)?;
+            let first = RuleInstant::from_nanos(reader.read_number()?);
+            let last = RuleInstant::from_nanos(reader.read_number()?);
+            apply_group(Some(BackfillRange { first, last }), &mut reader, groups)?;
         }
         WENT_ON => {
-            let key = reader.text()?;
-            let instant = Instant::from_nanos(reader.number()?);
+            let key = reader.read_text()?;
+            let instant = RuleInstant::from_nanos(reader.read_number()?);
             // A record for an unknown group does not affect the other groups.
             if let Some(kept) = groups.get_mut(&key) {
                 kept.instant = instant;
             }
         }
-        GONE => drop(groups.remove(&reader.text()?)),
+        GONE => drop(groups.remove(&reader.read_text()?)),
         _ => return None,
     }
     Some(())
 }
 
 fn apply_group(
-    owed: Option<Owed>,
-    reader: &mut Reader<'_>,
-    groups: &mut HashMap<String, Kept>,
+    owed: Option<BackfillRange>,
+    reader: &mut JournalDecoder<'_>,
+    groups: &mut HashMap<String, JournaledGroup>,
 ) -> Option<()> {
-    let instant = Instant::from_nanos(reader.number()?);
+    let instant = RuleInstant::from_nanos(reader.read_number()?);
     let body = reader.0.to_vec();
     let group = codec::read_group(reader)?;
-    let kept = Kept {
+    let kept = JournaledGroup {
         instant,
         owed,
         body,
     };
-    groups.insert(key(&group.file, &group.name), kept);
+    groups.insert(group_key(&group.file, &group.name), kept);
     Some(())
 }
 
@@ -330,15 +330,15 @@ fn apply_group(
 fn write_new(
     disk: &dyn Disk,
     dir: &Path,
-    groups: &HashMap<String, Kept>,
-) -> io::Result<(Arc<dyn File>, u64)> {
+    groups: &HashMap<String, JournaledGroup>,
+) -> io::Result<(Arc<dyn DiskFile>, u64)> {
     let mut bytes = MAGIC.to_vec();
     let mut keys: Vec<&String> = groups.keys().collect();
     keys.sort();
     for key in keys {
         let kept = &groups[key];
-        let mut payload = Writer::default();
-        write_kept(&mut payload, kept);
+        let mut payload = JournalEncoder::default();
+        write_journaled_group(&mut payload, kept);
         push_record(&mut bytes, &payload.0);
     }
     let new = dir.join(NEW_NAME);

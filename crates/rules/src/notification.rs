@@ -5,17 +5,17 @@
 //!                                                          ^ if full: drops the oldest, counted
 //! ```
 //!
-//! An [`Outbox`] is a state machine: events in, batches to send out. It never blocks. Follows
-//! upstream's `notifier/sendloop.go` and `notifier/alert.go`.
+//! An [`NotificationOutbox`] is a state machine: events in, batches to send out. It never blocks.
+//! Follows upstream's `notifier/sendloop.go` and `notifier/alert.go`.
 
 mod body;
 mod outbox;
 
-pub use body::body;
-pub use outbox::{Event, Next, Outbox, OutboxCounts, OutboxLimits};
+pub use body::encode_notifications;
+pub use outbox::{NotificationOutbox, OutboxAction, OutboxCounts, OutboxEvent, OutboxLimits};
 
 use crate::alert::{Alert, Annotations};
-use crate::instant::Instant;
+use crate::instant::RuleInstant;
 use crate::template::url_query_escape;
 use firn_model::labels::{Labels, LabelsBuilder};
 use std::sync::Arc;
@@ -23,23 +23,23 @@ use std::sync::Arc;
 /// An alert in the form that Alertmanagers receive. Created from an alert that is due, and shared
 /// by the queues of all Alertmanagers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Notification {
+pub struct AlertNotification {
     /// Labels that identify the alert, after relabelling.
     pub labels: Labels,
     /// Annotations of the alert.
     pub annotations: Annotations,
     /// Time at which the alert started to fire; `None` if it never did.
-    pub starts_at: Option<Instant>,
+    pub starts_at: Option<RuleInstant>,
     /// Time of the resolution, or the time until which the alert remains valid without an update.
-    pub ends_at: Option<Instant>,
+    pub ends_at: Option<RuleInstant>,
     /// URL of a page that shows the expression of the rule.
     pub generator_url: Arc<str>,
 }
 
-impl Notification {
+impl AlertNotification {
     /// Creates the notification for the current state of `alert`. It ends at the resolution or, for
     /// an active alert, when it would become invalid.
-    pub fn of(alert: &Alert, generator_url: Arc<str>) -> Self {
+    pub fn from_alert(alert: &Alert, generator_url: Arc<str>) -> Self {
         Self {
             labels: alert.labels.clone(),
             annotations: alert.annotations.clone(),
@@ -50,7 +50,7 @@ impl Notification {
     }
 
     /// Returns the notification with other labels. Returns the same object if the labels are equal.
-    pub fn relabelled(self: Arc<Self>, labels: Labels) -> Arc<Self> {
+    pub fn with_labels(self: Arc<Self>, labels: Labels) -> Arc<Self> {
         match labels == self.labels {
             true => self,
             false => Arc::new(Self {
@@ -70,7 +70,7 @@ pub fn generator_url(external_url: &str, expression: &str) -> Arc<str> {
 
 /// Adds those of the `external` labels that `labels` does not contain, and returns a builder for
 /// relabelling.
-pub fn with_external(labels: &Labels, external: &Labels) -> LabelsBuilder {
+pub fn add_external_labels(labels: &Labels, external: &Labels) -> LabelsBuilder {
     let mut all = LabelsBuilder::from_labels(labels.as_ref());
     for (name, value) in external.iter() {
         if all.get(name).is_empty() {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn notification_of_an_alert_says_since_when_and_until_when() {
-        let at = |seconds| Some(Instant::from_seconds(seconds));
+        let at = |seconds| Some(RuleInstant::from_seconds(seconds));
         for (resolved, valid_until, ends) in [
             (None, None, None),
             (None, at(9), at(9)),
@@ -102,7 +102,7 @@ mod tests {
                 valid_until,
                 ..Alert::default()
             };
-            let sent = Notification::of(&alert, "u".into());
+            let sent = AlertNotification::from_alert(&alert, "u".into());
             assert_eq!((sent.starts_at, sent.ends_at), (at(3), ends));
         }
     }
@@ -120,7 +120,7 @@ mod tests {
         let own = labels(&[("alertname", "A"), ("region", "own")]);
         let external = labels(&[("region", "eu"), ("replica", "1")]);
         assert_eq!(
-            with_external(&own, &external).build(),
+            add_external_labels(&own, &external).build(),
             labels(&[("alertname", "A"), ("region", "own"), ("replica", "1")])
         );
     }

@@ -6,9 +6,9 @@
 //!
 //! Invariant: among the groups that are behind, the one with the oldest next instant never waits.
 
-use crate::dependencies::sources;
-use crate::group::Group;
-use crate::instant::Instant;
+use crate::dependencies::find_group_sources;
+use crate::group::RuleGroup;
+use crate::instant::RuleInstant;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,49 +16,51 @@ use std::time::Duration;
 /// Progress of all groups of a server, and the groups that each one reads. Shared by the machines
 /// of all groups; decides which of them may proceed.
 #[derive(Debug, Default)]
-pub struct Order {
-    members: HashMap<String, Member>,
+pub struct GroupOrder {
+    members: HashMap<String, GroupOrderMember>,
 }
 
 #[derive(Debug, Default)]
-struct Member {
+struct GroupOrderMember {
     /// Keys of the groups whose series this group reads, without the group itself.
     sources: Vec<String>,
     /// Progress of the group; `None` until it has started.
-    reached: Option<Reached>,
+    reached: Option<GroupProgress>,
 }
 
-/// Progress of a group, reported by its machine after each step through [`Order::reach`].
+/// Progress of a group, reported by its machine after each step through
+/// [`GroupOrder::set_progress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reached {
+pub struct GroupProgress {
     /// Oldest instant that is not fully evaluated.
-    pub instant: Instant,
+    pub instant: RuleInstant,
     /// Time until which other groups wait while this one catches up; `None` if they do not wait.
-    pub waited_for_until: Option<Instant>,
+    pub waited_for_until: Option<RuleInstant>,
     /// Oldest instant whose recorded samples the store was unable to write.
-    pub owed: Option<Instant>,
+    pub owed: Option<RuleInstant>,
     /// Query offset of the group: the time between its instants and the timestamps that it reads
     /// and records.
     pub query_offset: Duration,
 }
 
-impl Order {
+impl GroupOrder {
     /// Sets the current groups after a start or reload. Each group must report its progress with
-    /// [`Order::reach`].
-    pub fn take_over(&mut self, groups: &[Arc<Group>]) {
-        let sources = sources(groups);
+    /// [`GroupOrder::set_progress`].
+    pub fn set_groups(&mut self, groups: &[Arc<RuleGroup>]) {
+        let sources = find_group_sources(groups);
         let mut before = std::mem::take(&mut self.members);
         for (group, sources) in groups.iter().zip(sources) {
             let key = group.key();
             let reached = before.remove(&key).and_then(|member| member.reached);
             let sources = sources.into_iter().map(|i| groups[i].key()).collect();
-            self.members.insert(key, Member { sources, reached });
+            self.members
+                .insert(key, GroupOrderMember { sources, reached });
         }
     }
 
     /// Sets the progress of a group. Returns whether it changed, so that waiting groups must be
     /// checked.
-    pub fn reach(&mut self, key: &str, reached: Reached) -> bool {
+    pub fn set_progress(&mut self, key: &str, reached: GroupProgress) -> bool {
         let Some(member) = self.members.get_mut(key) else {
             return false;
         };
@@ -67,25 +69,25 @@ impl Order {
 
     /// Returns whether the groups that `key` reads have recorded all samples before `instant`, or
     /// no longer hold up other groups at `now`.
-    pub fn is_clear(&self, key: &str, instant: Instant, now: Instant) -> bool {
-        self.are_sources(key, |source, own| {
+    pub fn are_sources_complete(&self, key: &str, instant: RuleInstant, now: RuleInstant) -> bool {
+        self.all_sources(key, |source, own| {
             let is_waited_for = source.waited_for_until.is_some_and(|until| now <= until);
-            !is_waited_for || source.is_past(source.instant, instant, own)
+            !is_waited_for || source.is_complete_for(source.instant, instant, own)
         })
     }
 
     /// Returns whether the groups that `key` reads have also stored the samples before `instant`
     /// that the store was unable to write earlier.
-    pub fn is_made_up(&self, key: &str, instant: Instant) -> bool {
-        self.are_sources(key, |source, own| {
+    pub fn are_sources_backfilled(&self, key: &str, instant: RuleInstant) -> bool {
+        self.all_sources(key, |source, own| {
             let owed = source.owed.unwrap_or(source.instant);
-            source.is_past(owed, instant, own)
+            source.is_complete_for(owed, instant, own)
         })
     }
 
     /// Returns whether all groups that `key` reads have started and satisfy the condition. False if
     /// the group itself has not started.
-    fn are_sources(&self, key: &str, is_so: impl Fn(Reached, Reached) -> bool) -> bool {
+    fn all_sources(&self, key: &str, is_so: impl Fn(GroupProgress, GroupProgress) -> bool) -> bool {
         let Some(member) = self.members.get(key) else {
             return true;
         };
@@ -97,10 +99,10 @@ impl Order {
     }
 }
 
-impl Reached {
+impl GroupProgress {
     /// Returns whether samples that `reader` reads at `instant` are complete once this group has
     /// reached `at`. A reader with a greater query offset may run earlier.
-    fn is_past(self, at: Instant, instant: Instant, reader: Self) -> bool {
+    fn is_complete_for(self, at: RuleInstant, instant: RuleInstant, reader: Self) -> bool {
         match reader.query_offset.checked_sub(self.query_offset) {
             None | Some(Duration::ZERO) => instant <= at,
             Some(more) => instant < at.after(more),
@@ -111,7 +113,7 @@ impl Reached {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{ReadOptions, parse};
+    use crate::file::{RuleFileOptions, parse};
     use firn_promql::Features;
 
     /// Time, in seconds, until which other groups wait for each group of the tests.
@@ -119,7 +121,7 @@ mod tests {
 
     /// Creates groups `a`, `b`, … with rules written `name = expr`, alerting rules with the prefix
     /// `!`.
-    fn groups(groups: &[&[&str]]) -> Vec<Arc<Group>> {
+    fn groups(groups: &[&[&str]]) -> Vec<Arc<RuleGroup>> {
         let mut text = "groups:\n".to_owned();
         for (name, rules) in ('a'..).zip(groups) {
             text += &format!("- name: {name}\n  rules:\n");
@@ -131,40 +133,40 @@ mod tests {
                 };
             }
         }
-        let file = parse(&text, ReadOptions::default()).expect("the rules are sound");
-        let made = Group::of_file("f", &file, Duration::from_secs(1), Features::default());
+        let file = parse(&text, RuleFileOptions::default()).expect("the rules are sound");
+        let made = RuleGroup::from_file("f", &file, Duration::from_secs(1), Features::default());
         made.unwrap().into_iter().map(Arc::new).collect()
     }
 
     /// Creates an order of such groups with their progress in seconds: `3`, or `3-2` with a query
     /// offset of two seconds.
-    fn order(rules: &[&[&str]], reached: &[&str]) -> Order {
+    fn order(rules: &[&[&str]], reached: &[&str]) -> GroupOrder {
         let groups = groups(rules);
-        let mut order = Order::default();
-        order.take_over(&groups);
+        let mut order = GroupOrder::default();
+        order.set_groups(&groups);
         for (group, reached) in groups.iter().zip(reached) {
             let (instant, offset) = reached.split_once('-').unwrap_or((reached, "0"));
-            let reached = Reached {
-                instant: Instant::from_seconds(instant.parse().expect("a number")),
-                waited_for_until: Some(Instant::from_seconds(BEHIND_UNTIL)),
+            let reached = GroupProgress {
+                instant: RuleInstant::from_seconds(instant.parse().expect("a number")),
+                waited_for_until: Some(RuleInstant::from_seconds(BEHIND_UNTIL)),
                 owed: None,
                 query_offset: Duration::from_secs(offset.parse().expect("a number")),
             };
-            assert!(order.reach(&group.key(), reached));
-            assert!(!order.reach(&group.key(), reached));
+            assert!(order.set_progress(&group.key(), reached));
+            assert!(!order.set_progress(&group.key(), reached));
         }
         order
     }
 
     /// Returns the last instant in seconds, at most ten, that a group may evaluate at `now`.
-    fn last_at(order: &Order, group: char, now: i64) -> Option<i64> {
-        let (key, at) = (format!("f;{group}"), Instant::from_seconds);
-        let is_clear = |second: &i64| order.is_clear(&key, at(*second), at(now));
+    fn last_at(order: &GroupOrder, group: char, now: i64) -> Option<i64> {
+        let (key, at) = (format!("f;{group}"), RuleInstant::from_seconds);
+        let is_clear = |second: &i64| order.are_sources_complete(&key, at(*second), at(now));
         (0..=10).rev().find(is_clear)
     }
 
     /// Returns the same while other groups wait.
-    fn last(order: &Order, group: char) -> Option<i64> {
+    fn last(order: &GroupOrder, group: char) -> Option<i64> {
         last_at(order, group, BEHIND_UNTIL)
     }
 
@@ -209,17 +211,18 @@ mod tests {
     #[test]
     fn what_could_not_be_stored_is_made_in_order_and_holds_up_nothing_else() {
         let mut order = order(&[&["x = y"], &["z = x"]], &["9", "9"]);
-        let owing = Reached {
-            instant: Instant::from_seconds(9),
+        let owing = GroupProgress {
+            instant: RuleInstant::from_seconds(9),
             waited_for_until: None,
-            owed: Some(Instant::from_seconds(4)),
+            owed: Some(RuleInstant::from_seconds(4)),
             query_offset: Duration::ZERO,
         };
-        assert!(order.reach("f;a", owing));
+        assert!(order.set_progress("f;a", owing));
         assert_eq!(last(&order, 'b'), Some(10));
-        let is_made_up = |second| order.is_made_up("f;b", Instant::from_seconds(second));
+        let is_made_up =
+            |second| order.are_sources_backfilled("f;b", RuleInstant::from_seconds(second));
         assert!(is_made_up(4) && !is_made_up(5));
-        assert!(order.is_made_up("f;a", Instant::from_seconds(9)));
+        assert!(order.are_sources_backfilled("f;a", RuleInstant::from_seconds(9)));
     }
 
     #[test]
@@ -233,7 +236,7 @@ mod tests {
     fn group_that_is_gone_holds_up_no_other() {
         let mut order = order(&[&["z = x"], &["x = y"]], &["0", "3"]);
         assert_eq!(last(&order, 'a'), Some(3));
-        order.take_over(&groups(&[&["z = x"]]));
+        order.set_groups(&groups(&[&["z = x"]]));
         assert_eq!(last(&order, 'a'), Some(10));
     }
 }

@@ -9,14 +9,14 @@
 //! evaluation stores nothing: the caller provides queries and appends the result.
 
 use crate::alert::{ALERT_NAME, Annotations};
-use crate::file::{RuleSettings, Texts};
-use crate::instant::Instant;
-use crate::template::{self, AlertData, Limits, QueriedSample, SampleValue};
-use firn_model::cancel::Cancel;
+use crate::file::{RuleDefinition, Texts};
+use crate::instant::RuleInstant;
+use crate::template::{self, AlertData, QueriedSample, TemplateLimits, TemplateSampleValue};
+use firn_model::cancel::CancelToken;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::TimestampMs;
 use firn_promql::ast::Expr;
-use firn_promql::value::{PointValue, Value, VectorElement};
+use firn_promql::value::{QueryPointValue, QueryValue, VectorElement};
 use firn_promql::{Features, parser};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -108,20 +108,20 @@ impl RuleError {
 
 /// Runs the queries of an evaluation, implemented by the server. An error text becomes the last
 /// error of the rule.
-pub trait Queries {
+pub trait RuleQuerier {
     /// Evaluates the parsed expression of a rule as an instant query at the time `at`.
-    fn expr(&mut self, expr: &Expr, at: TimestampMs) -> Result<Value, String>;
+    fn query_expr(&mut self, expr: &Expr, at: TimestampMs) -> Result<QueryValue, String>;
 
     /// Evaluates the query text of a template at the time `at`.
-    fn text(&mut self, text: &str, at: TimestampMs) -> Result<Value, String>;
+    fn query_text(&mut self, text: &str, at: TimestampMs) -> Result<QueryValue, String>;
 
     /// Returns the token that cancels the evaluation. Implementations check it during queries.
-    fn cancel(&self) -> &Cancel;
+    fn cancel(&self) -> &CancelToken;
 }
 
 /// Settings of the server that are visible to templates: external labels and the external URL.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outside {
+pub struct TemplateServerSettings {
     /// Value of `global.external_labels`, available to templates as `$externalLabels`.
     pub external_labels: Labels,
     /// URL under which users access the server.
@@ -132,18 +132,18 @@ pub struct Outside {
 
 /// Time and settings of one evaluation of a rule. Created by the caller for each evaluation.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment<'a> {
+pub struct RuleEvalContext<'a> {
     /// Instant of the group's evaluation, from which the states of alerts are computed.
-    pub instant: Instant,
+    pub instant: RuleInstant,
     /// Time by which the query looks behind the instant.
     pub query_offset: Duration,
     /// Maximum number of series or alerts of the rule; zero means no limit.
     pub limit: usize,
     /// Settings of the server for templates.
-    pub outside: &'a Outside,
+    pub outside: &'a TemplateServerSettings,
 }
 
-impl Moment<'_> {
+impl RuleEvalContext<'_> {
     /// Returns the timestamp of the query and of the resulting samples.
     pub fn sample_time(&self) -> TimestampMs {
         self.instant.before(self.query_offset).ms()
@@ -152,26 +152,26 @@ impl Moment<'_> {
 
 /// Result of a rule evaluation, passed to the machine in [`crate::machine::Event::Answered`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum RuleResult {
     /// Samples of a recording rule, to be stored by the caller.
-    Samples(Vec<FoundSample>),
+    Samples(Vec<RecordedSample>),
     /// Alerts whose condition is true, with unique label sets.
-    Alerts(Vec<FoundAlert>),
+    Alerts(Vec<ActiveAlert>),
 }
 
-/// A sample that a recording rule produced. Its timestamp is [`Moment::sample_time`].
+/// A sample that a recording rule produced. Its timestamp is [`RuleEvalContext::sample_time`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct FoundSample {
+pub struct RecordedSample {
     /// Labels of the series, including the name of the rule.
     pub labels: Labels,
     /// Value of the sample: a float or a histogram.
-    pub value: PointValue,
+    pub value: QueryPointValue,
 }
 
 /// An alert whose condition is true at the instant of the evaluation. Input of
 /// [`crate::alerts::Alerts::advance`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct FoundAlert {
+pub struct ActiveAlert {
     /// Labels of the alert with expanded templates.
     pub labels: Labels,
     /// Annotations of the alert with expanded templates.
@@ -184,7 +184,7 @@ impl Rule {
     /// Creates the rule that `settings` describe, in a group with `group_labels`. Labels of the
     /// rule take precedence. Fails if the expression cannot be parsed.
     pub fn new(
-        settings: &RuleSettings,
+        settings: &RuleDefinition,
         group_labels: &Texts,
         features: Features,
     ) -> Result<Self, String> {
@@ -208,7 +208,7 @@ impl Rule {
     }
 
     /// Returns the settings of the alerts that the rule creates; `None` for a recording rule.
-    pub fn alerting(&self) -> Option<&AlertSettings> {
+    pub fn alert_settings(&self) -> Option<&AlertSettings> {
         match &self.kind {
             RuleKind::Alerting(settings) => Some(settings),
             RuleKind::Recording => None,
@@ -224,7 +224,7 @@ impl Rule {
     /// Returns all texts of the rule that are templates, labels before annotations; none for a
     /// recording rule.
     pub fn templates(&self) -> impl Iterator<Item = &str> {
-        let alerting = self.alerting();
+        let alerting = self.alert_settings();
         let labels = self.labels.values().filter(move |_| alerting.is_some());
         let annotations = alerting.into_iter().flat_map(|a| &a.annotations);
         labels
@@ -236,17 +236,17 @@ impl Rule {
     /// limit is exceeded, or two results have equal labels.
     pub fn evaluate(
         &self,
-        moment: &Moment<'_>,
-        queries: &mut dyn Queries,
-    ) -> Result<Found, RuleError> {
-        let value = queries.expr(&self.expr, moment.sample_time());
+        moment: &RuleEvalContext<'_>,
+        queries: &mut dyn RuleQuerier,
+    ) -> Result<RuleResult, RuleError> {
+        let value = queries.query_expr(&self.expr, moment.sample_time());
         let value = value.map_err(RuleError::Query)?;
-        let vector = vector_of(value)?;
+        let vector = vector_elements(value)?;
         match &self.kind {
-            RuleKind::Recording => self.record(vector, moment.limit).map(Found::Samples),
+            RuleKind::Recording => self.record(vector, moment.limit).map(RuleResult::Samples),
             RuleKind::Alerting(settings) => self
                 .find_alerts(settings, &vector, moment, queries)
-                .map(Found::Alerts),
+                .map(RuleResult::Alerts),
         }
     }
 
@@ -254,7 +254,7 @@ impl Rule {
         &self,
         vector: Vec<VectorElement>,
         limit: usize,
-    ) -> Result<Vec<FoundSample>, RuleError> {
+    ) -> Result<Vec<RecordedSample>, RuleError> {
         let mut samples = Vec::with_capacity(vector.len());
         for element in vector {
             let mut labels = LabelsBuilder::from_labels(element.labels.as_ref());
@@ -262,12 +262,12 @@ impl Rule {
             for (name, value) in &self.labels {
                 labels.set(name, value.as_bytes());
             }
-            samples.push(FoundSample {
+            samples.push(RecordedSample {
                 labels: labels.build(),
                 value: element.value,
             });
         }
-        if has_twins(&samples) {
+        if has_duplicate_labels(&samples) {
             return Err(RuleError::SameLabels { of: "rule" });
         }
         let (count, of) = (samples.len(), "series");
@@ -281,18 +281,18 @@ impl Rule {
         &self,
         settings: &AlertSettings,
         vector: &[VectorElement],
-        moment: &Moment<'_>,
-        queries: &mut dyn Queries,
-    ) -> Result<Vec<FoundAlert>, RuleError> {
+        moment: &RuleEvalContext<'_>,
+        queries: &mut dyn RuleQuerier,
+    ) -> Result<Vec<ActiveAlert>, RuleError> {
         let mut seen = HashSet::with_capacity(vector.len());
         let mut alerts = Vec::with_capacity(vector.len());
-        let limits = Limits {
+        let limits = TemplateLimits {
             cancel: queries.cancel().clone(),
-            ..Limits::default()
+            ..TemplateLimits::default()
         };
         for element in vector {
-            let mut expander = Expander {
-                data: self.data(element, moment),
+            let mut expander = AlertTemplateExpander {
+                data: self.template_data(element, moment),
                 queries,
                 limits: &limits,
             };
@@ -314,10 +314,10 @@ impl Rule {
                 return Err(RuleError::SameLabels { of: "alert" });
             }
             let value = match element.value {
-                PointValue::Float(value) => value,
-                PointValue::Histogram(_) => 0.0,
+                QueryPointValue::Float(value) => value,
+                QueryPointValue::Histogram(_) => 0.0,
             };
-            alerts.push(FoundAlert {
+            alerts.push(ActiveAlert {
                 labels,
                 annotations,
                 value,
@@ -326,7 +326,11 @@ impl Rule {
         Ok(alerts)
     }
 
-    fn data<'a>(&'a self, element: &'a VectorElement, moment: &Moment<'a>) -> AlertData<'a> {
+    fn template_data<'a>(
+        &'a self,
+        element: &'a VectorElement,
+        moment: &RuleEvalContext<'a>,
+    ) -> AlertData<'a> {
         AlertData {
             alert: &self.name,
             labels: &element.labels,
@@ -341,20 +345,20 @@ impl Rule {
 
 /// Expands the templates of one alert with its labels and value. A failed template yields an error
 /// text instead of failing the rule.
-struct Expander<'a, 'q> {
+struct AlertTemplateExpander<'a, 'q> {
     data: AlertData<'a>,
-    queries: &'q mut dyn Queries,
-    limits: &'q Limits,
+    queries: &'q mut dyn RuleQuerier,
+    limits: &'q TemplateLimits,
 }
 
-impl Expander<'_, '_> {
+impl AlertTemplateExpander<'_, '_> {
     /// Returns the expanded template or, if it fails, the error text that upstream shows instead.
     fn expand(&mut self, text: &str) -> String {
         if !text.contains("{{") {
             return text.to_owned();
         }
         let queries = &mut *self.queries;
-        let mut query = |text: &str, at: TimestampMs| samples_of(queries, text, at);
+        let mut query = |text: &str, at: TimestampMs| query_samples(queries, text, at);
         match template::expand(text, &self.data, &mut query, self.limits) {
             Ok(text) => text,
             Err(e) => template::error_text(&e),
@@ -364,12 +368,12 @@ impl Expander<'_, '_> {
 
 /// Runs the query of a template and returns its samples. A scalar result becomes one sample without
 /// labels.
-pub fn samples_of(
-    queries: &mut dyn Queries,
+pub fn query_samples(
+    queries: &mut dyn RuleQuerier,
     text: &str,
     at: TimestampMs,
 ) -> Result<Vec<QueriedSample>, String> {
-    let vector = vector_of(queries.text(text, at)?).map_err(|e| e.to_string())?;
+    let vector = vector_elements(queries.query_text(text, at)?).map_err(|e| e.to_string())?;
     let sample = |element: VectorElement| QueriedSample {
         value: sample_value(&element.value),
         labels: element.labels,
@@ -379,8 +383,8 @@ pub fn samples_of(
 
 /// Returns whether two series have the same labels. Sorted hashes are faster than a set of labels,
 /// which would copy them or follow a pointer for each.
-fn has_twins(samples: &[FoundSample]) -> bool {
-    let hash = |sample: &FoundSample| xxh64(sample.labels.as_bytes(), 0);
+fn has_duplicate_labels(samples: &[RecordedSample]) -> bool {
+    let hash = |sample: &RecordedSample| xxh64(sample.labels.as_bytes(), 0);
     let numbered = samples.iter().enumerate();
     let mut hashes: Vec<(u64, usize)> = numbered.map(|(i, s)| (hash(s), i)).collect();
     hashes.sort_unstable();
@@ -393,81 +397,83 @@ fn has_twins(samples: &[FoundSample]) -> bool {
     })
 }
 
-fn sample_value(value: &PointValue) -> SampleValue {
+fn sample_value(value: &QueryPointValue) -> TemplateSampleValue {
     match value {
-        PointValue::Float(value) => SampleValue::Float(*value),
-        PointValue::Histogram(histogram) => SampleValue::Histogram(histogram.clone()),
+        QueryPointValue::Float(value) => TemplateSampleValue::Float(*value),
+        QueryPointValue::Histogram(histogram) => TemplateSampleValue::Histogram(histogram.clone()),
     }
 }
 
 /// Returns the elements of a vector. A scalar becomes one element without labels.
-fn vector_of(value: Value) -> Result<Vec<VectorElement>, RuleError> {
+fn vector_elements(value: QueryValue) -> Result<Vec<VectorElement>, RuleError> {
     match value {
-        Value::Vector(vector) => Ok(vector),
-        Value::Scalar(time, value) => Ok(vec![VectorElement {
+        QueryValue::Vector(vector) => Ok(vector),
+        QueryValue::Scalar(time, value) => Ok(vec![VectorElement {
             labels: Labels::empty(),
             time,
-            value: PointValue::Float(value),
+            value: QueryPointValue::Float(value),
         }]),
-        Value::String(..) | Value::Matrix(_) => Err(RuleError::Shape),
+        QueryValue::String(..) | QueryValue::Matrix(_) => Err(RuleError::Shape),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{ReadOptions, parse};
-    use firn_model::cancel::Reason;
+    use crate::file::{RuleFileOptions, parse};
+    use firn_model::cancel::CancelReason;
 
     /// Answers every expression with the same series, and cancels the evaluation at the first
     /// template query.
     struct Given {
         labels: Vec<Labels>,
-        cancel: Cancel,
+        cancel: CancelToken,
         texts: usize,
     }
 
-    impl Queries for Given {
-        fn expr(&mut self, _: &Expr, time: TimestampMs) -> Result<Value, String> {
+    impl RuleQuerier for Given {
+        fn query_expr(&mut self, _: &Expr, time: TimestampMs) -> Result<QueryValue, String> {
             let element = |labels: &Labels| VectorElement {
                 labels: labels.clone(),
                 time,
-                value: PointValue::Float(1.0),
+                value: QueryPointValue::Float(1.0),
             };
-            Ok(Value::Vector(self.labels.iter().map(element).collect()))
+            Ok(QueryValue::Vector(
+                self.labels.iter().map(element).collect(),
+            ))
         }
 
-        fn text(&mut self, _: &str, time: TimestampMs) -> Result<Value, String> {
+        fn query_text(&mut self, _: &str, time: TimestampMs) -> Result<QueryValue, String> {
             self.texts += 1;
-            self.cancel.cancel(Reason::Timeout);
-            Ok(Value::Scalar(time, 1.0))
+            self.cancel.cancel(CancelReason::Timeout);
+            Ok(QueryValue::Scalar(time, 1.0))
         }
 
-        fn cancel(&self) -> &Cancel {
+        fn cancel(&self) -> &CancelToken {
             &self.cancel
         }
     }
 
     /// Evaluates a rule on series with these values of the label `i`. Returns the result and the
     /// number of template queries.
-    fn evaluate(rule: &str, found: &[&str]) -> (Result<Found, RuleError>, usize) {
+    fn evaluate(rule: &str, found: &[&str]) -> (Result<RuleResult, RuleError>, usize) {
         let file = parse(
             &format!("groups: [{{name: g, rules: [{rule}]}}]"),
-            ReadOptions::default(),
+            RuleFileOptions::default(),
         );
         let settings = &file.expect("the rule is sound").groups[0].rules[0];
         let rule = Rule::new(settings, &Texts::new(), Features::default());
         let labels = |i: &&str| Labels::from_pairs([("__name__", "x"), ("i", *i)]);
         let mut given = Given {
             labels: found.iter().map(labels).collect(),
-            cancel: Cancel::new(),
+            cancel: CancelToken::new(),
             texts: 0,
         };
-        let moment = Moment {
-            instant: Instant::from_seconds(1),
+        let moment = RuleEvalContext {
+            instant: RuleInstant::from_seconds(1),
             query_offset: Duration::ZERO,
             limit: 0,
-            outside: &Outside::default(),
+            outside: &TemplateServerSettings::default(),
         };
         let found = rule.expect("it parses").evaluate(&moment, &mut given);
         (found, given.texts)

@@ -16,8 +16,8 @@
 //! Invariant: instants are on the grid of the group and strictly increasing, unless the clock was
 //! set back by more than an interval.
 
-use crate::group::Group;
-use crate::instant::Instant;
+use crate::group::RuleGroup;
+use crate::instant::RuleInstant;
 use std::time::Duration;
 
 /// Maximum time for which other groups wait for one that is behind: a group with a query that never
@@ -26,7 +26,7 @@ const HOLD_MAX: Duration = Duration::from_secs(300);
 
 /// Settings for the catch-up on missed evaluations after a start or a delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CatchUp {
+pub struct CatchUpSettings {
     /// Value of `firn.rules.catch_up`: the maximum age of a missed instant that is still evaluated.
     pub span: Duration,
     /// Value of `firn.rules.catch_up_delay`: the time between a start and the first catch-up
@@ -37,42 +37,42 @@ pub struct CatchUp {
 /// The schedule of one group. Its methods take the current time as an argument, so that they are
 /// deterministic. The machine requests the next operation whenever it is idle.
 #[derive(Clone, Debug)]
-pub(crate) struct Schedule {
-    catch_up: CatchUp,
+pub(crate) struct GroupSchedule {
+    catch_up: CatchUpSettings,
     /// Next instant to be evaluated. It is always on the grid of the group.
-    next: Instant,
+    next: RuleInstant,
     /// Time before which no evaluation starts, because of the catch-up delay.
-    not_before: Instant,
+    not_before: RuleInstant,
     /// Number of instants before `next` that were skipped.
     missed: u64,
     /// Backlog of the group; `None` while it is on time.
-    backlog: Option<Backlog>,
+    backlog: Option<EvaluationBacklog>,
     /// True if the previous instant was evaluated in time.
     was_on_time: bool,
-    /// Instant for which [`Next::Hold`] was returned and that may not be cleared yet.
-    asked: Option<Instant>,
+    /// Instant for which [`ScheduledOperation::Hold`] was returned and that may not be cleared yet.
+    asked: Option<RuleInstant>,
     /// True if the hold was returned again for that instant: other groups delay this one.
     is_held: bool,
     /// Newest instant for which the input from other groups is complete.
-    cleared: Option<Instant>,
+    cleared: Option<RuleInstant>,
 }
 
 /// Instants that a group has to catch up on. Exists from the first late instant until the group is
 /// on time again.
 #[derive(Clone, Copy, Debug)]
-struct Backlog {
+struct EvaluationBacklog {
     /// Time at which the group fell behind.
-    began: Instant,
+    began: RuleInstant,
     /// End of the current round: instants due until then belong to it.
-    end: Instant,
+    end: RuleInstant,
     /// Lag of the group at the start of the round.
     length: Duration,
     /// True while each round was at most half as long as the one before.
     is_shrinking: bool,
 }
 
-impl Backlog {
-    fn new(now: Instant, length: Duration) -> Self {
+impl EvaluationBacklog {
+    fn new(now: RuleInstant, length: Duration) -> Self {
         Self {
             began: now,
             end: now,
@@ -83,7 +83,7 @@ impl Backlog {
 
     /// Continues with `instant`, at which the group lags by `length`. Starts a new round if the
     /// current one is complete.
-    fn go_on(&mut self, instant: Instant, length: Duration, now: Instant) {
+    fn advance_to(&mut self, instant: RuleInstant, length: Duration, now: RuleInstant) {
         if instant > self.end {
             self.is_shrinking &= length <= self.length / 2;
             (self.end, self.length) = (now, length);
@@ -91,18 +91,18 @@ impl Backlog {
     }
 }
 
-/// Next operation according to the schedule, returned by [`Schedule::next`].
+/// Next operation according to the schedule, returned by [`GroupSchedule::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum ScheduledOperation {
     /// Wait until this time, unless another event occurs before.
-    Wait(Instant),
-    /// Wait for [`Schedule::clear`] with this instant. A second request before that means that
-    /// other groups delay this one.
-    Hold(Instant),
+    Wait(RuleInstant),
+    /// Wait for [`GroupSchedule::mark_cleared`] with this instant. A second request before that
+    /// means that other groups delay this one.
+    Hold(RuleInstant),
     /// Evaluate the group.
     Evaluate {
         /// Instant of the evaluation.
-        instant: Instant,
+        instant: RuleInstant,
         /// True if the following instant is already due: this is a catch-up evaluation.
         is_late: bool,
         /// Number of instants before this one that are skipped.
@@ -110,14 +110,14 @@ pub(crate) enum Next {
     },
 }
 
-impl Schedule {
+impl GroupSchedule {
     /// Creates a schedule that starts at `now`. `due` is the next instant of an earlier schedule,
     /// possibly with another interval.
     pub(crate) fn new(
-        group: &Group,
-        catch_up: CatchUp,
-        due: Option<Instant>,
-        now: Instant,
+        group: &RuleGroup,
+        catch_up: CatchUpSettings,
+        due: Option<RuleInstant>,
+        now: RuleInstant,
     ) -> Self {
         let next = match due {
             Some(due) if due <= now => group.instant_from(due),
@@ -132,7 +132,8 @@ impl Schedule {
             next,
             not_before,
             missed: 0,
-            backlog: (next <= now).then(|| Backlog::new(not_before, not_before.since(next))),
+            backlog: (next <= now)
+                .then(|| EvaluationBacklog::new(not_before, not_before.since(next))),
             was_on_time: false,
             asked: None,
             is_held: false,
@@ -142,7 +143,7 @@ impl Schedule {
 
     /// Creates the successor of this schedule after the interval of the group changed at `now`,
     /// without catch-up delay.
-    pub(crate) fn moved(&self, group: &Group, now: Instant) -> Self {
+    pub(crate) fn with_interval(&self, group: &RuleGroup, now: RuleInstant) -> Self {
         Self {
             not_before: now,
             ..Self::new(group, self.catch_up, Some(self.next), now)
@@ -150,19 +151,19 @@ impl Schedule {
     }
 
     /// Returns the next instant to be evaluated, whether or not it is due.
-    pub(crate) fn upcoming(&self) -> Instant {
+    pub(crate) fn upcoming(&self) -> RuleInstant {
         self.next
     }
 
     /// Returns the time until which other groups wait for this one to catch up; `None` if they do
     /// not wait.
-    pub(crate) fn waited_for_until(&self) -> Option<Instant> {
+    pub(crate) fn waited_for_until(&self) -> Option<RuleInstant> {
         let backlog = self.backlog.filter(|backlog| backlog.is_shrinking)?;
         Some(backlog.began.after(HOLD_MAX))
     }
 
     /// Marks `instant` as cleared: its input from other groups is complete.
-    pub(crate) fn clear(&mut self, instant: Instant, now: Instant) {
+    pub(crate) fn mark_cleared(&mut self, instant: RuleInstant, now: RuleInstant) {
         self.cleared = self.cleared.max(Some(instant));
         if std::mem::take(&mut self.is_held)
             && let Some(backlog) = &mut self.backlog
@@ -174,12 +175,12 @@ impl Schedule {
     }
 
     /// Changes the settings for missed instants from now on. A running catch-up uses them as well.
-    pub(crate) fn set_catch_up(&mut self, catch_up: CatchUp) {
+    pub(crate) fn set_catch_up(&mut self, catch_up: CatchUpSettings) {
         self.catch_up = catch_up;
     }
 
     /// Returns the next operation at `now`. Must not be called during an evaluation.
-    pub(crate) fn next(&mut self, group: &Group, now: Instant) -> Next {
+    pub(crate) fn next(&mut self, group: &RuleGroup, now: RuleInstant) -> ScheduledOperation {
         let interval = group.interval;
         if self.next.since(now) > interval {
             // The clock was set back.
@@ -188,34 +189,35 @@ impl Schedule {
             (self.backlog, self.cleared) = (None, None);
         }
         if now < self.not_before {
-            return Next::Wait(self.next.max(self.not_before));
+            return ScheduledOperation::Wait(self.next.max(self.not_before));
         }
         if std::mem::take(&mut self.was_on_time) || now < self.next {
             self.backlog = None;
         }
         if now < self.next {
-            return Next::Wait(self.next);
+            return ScheduledOperation::Wait(self.next);
         }
-        self.skip(group, now);
+        self.skip_old_instants(group, now);
         let instant = self.next;
         let is_late = instant.after(interval) <= now;
         let length = now.since(instant);
         match &mut self.backlog {
-            Some(backlog) => backlog.go_on(instant, length, now),
-            None if is_late => self.backlog = Some(Backlog::new(now, length)),
+            Some(backlog) => backlog.advance_to(instant, length, now),
+            None if is_late => self.backlog = Some(EvaluationBacklog::new(now, length)),
             None => {}
         }
         if self.cleared < Some(instant) {
             if self.asked.replace(instant) == Some(instant) {
                 // The group falls behind while it waits.
                 self.is_held = true;
-                self.backlog.get_or_insert(Backlog::new(now, length));
+                self.backlog
+                    .get_or_insert(EvaluationBacklog::new(now, length));
             }
-            return Next::Hold(instant);
+            return ScheduledOperation::Hold(instant);
         }
         self.next = instant.after(interval);
         self.was_on_time = !is_late;
-        Next::Evaluate {
+        ScheduledOperation::Evaluate {
             instant,
             is_late,
             missed: std::mem::take(&mut self.missed),
@@ -223,8 +225,8 @@ impl Schedule {
     }
 
     /// Skips instants that are too old for the catch-up, and counts them.
-    fn skip(&mut self, group: &Group, now: Instant) {
-        let oldest = self.oldest(group, now);
+    fn skip_old_instants(&mut self, group: &RuleGroup, now: RuleInstant) {
+        let oldest = self.oldest_evaluated(group, now);
         let skipped = oldest.since(self.next).as_nanos() / group.interval.as_nanos().max(1);
         self.missed = self
             .missed
@@ -234,7 +236,7 @@ impl Schedule {
 
     /// Returns the oldest instant that is still evaluated. Earlier ones are skipped because they
     /// are too old.
-    fn oldest(&self, group: &Group, now: Instant) -> Instant {
+    fn oldest_evaluated(&self, group: &RuleGroup, now: RuleInstant) -> RuleInstant {
         let newest = group.instant_at(now);
         let oldest = group.instant_at(now.before(self.catch_up.span));
         let oldest = match self.catch_up.span.is_zero() {
@@ -250,14 +252,14 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{ReadOptions, parse};
+    use crate::file::{RuleFileOptions, parse};
     use firn_promql::Features;
 
     const INTERVAL: Duration = Duration::from_secs(10);
 
-    fn group() -> Group {
-        let file = parse("groups: [{name: g}]", ReadOptions::default()).unwrap();
-        let groups = Group::of_file("f", &file, INTERVAL, Features::default());
+    fn group() -> RuleGroup {
+        let file = parse("groups: [{name: g}]", RuleFileOptions::default()).unwrap();
+        let groups = RuleGroup::from_file("f", &file, INTERVAL, Features::default());
         groups.unwrap().remove(0)
     }
 
@@ -274,18 +276,18 @@ mod tests {
     /// `e2+`, `e5-3`, with the prefix `b` if other groups wait. Holds are cleared immediately.
     fn check(case: Case, times: &[u64], want: &[&str]) {
         let group = group();
-        let base = group.instant_at(Instant::from_seconds(1_700_000_000));
+        let base = group.instant_at(RuleInstant::from_seconds(1_700_000_000));
         let at = |seconds: u64| base.after(Duration::from_secs(seconds));
-        let catch_up = CatchUp {
+        let catch_up = CatchUpSettings {
             span: Duration::from_secs(case.span),
             delay: Duration::from_secs(case.delay),
         };
         let due = case.last.map(|n| base.after(INTERVAL * (n + 1)));
-        let mut schedule = Schedule::new(&group, catch_up, due, at(case.start));
+        let mut schedule = GroupSchedule::new(&group, catch_up, due, at(case.start));
         let mut show = |seconds: &u64| {
             let mut next = schedule.next(&group, at(*seconds));
-            if let Next::Hold(instant) = next {
-                schedule.clear(instant, at(*seconds));
+            if let ScheduledOperation::Hold(instant) = next {
+                schedule.mark_cleared(instant, at(*seconds));
                 next = schedule.next(&group, at(*seconds));
             }
             let behind = match schedule.waited_for_until() {
@@ -293,9 +295,11 @@ mod tests {
                 None => "",
             };
             match next {
-                Next::Wait(until) => format!("{behind}w{}", until.since(base).as_secs()),
-                Next::Hold(instant) => panic!("{instant:?} was cleared"),
-                Next::Evaluate {
+                ScheduledOperation::Wait(until) => {
+                    format!("{behind}w{}", until.since(base).as_secs())
+                }
+                ScheduledOperation::Hold(instant) => panic!("{instant:?} was cleared"),
+                ScheduledOperation::Evaluate {
                     instant,
                     is_late,
                     missed,
@@ -370,14 +374,14 @@ mod tests {
     #[test]
     fn schedule_that_is_held_is_waited_for_until_it_is_on_time_again() {
         let group = group();
-        let base = group.instant_at(Instant::from_seconds(1_700_000_000));
+        let base = group.instant_at(RuleInstant::from_seconds(1_700_000_000));
         let at = |seconds: u64| base.after(Duration::from_secs(seconds));
-        let catch_up = CatchUp {
+        let catch_up = CatchUpSettings {
             span: Duration::from_secs(3600),
             delay: Duration::ZERO,
         };
-        let mut schedule = Schedule::new(&group, catch_up, None, at(5));
-        let held = Next::Hold(at(10));
+        let mut schedule = GroupSchedule::new(&group, catch_up, None, at(5));
+        let held = ScheduledOperation::Hold(at(10));
         assert_eq!(schedule.next(&group, at(10)), held);
         assert_eq!(schedule.waited_for_until(), None);
         assert_eq!(schedule.next(&group, at(10)), held);
@@ -386,13 +390,16 @@ mod tests {
         // The progress is measured from the end of the hold.
         assert_eq!(schedule.next(&group, at(100)), held);
         for instant in 1..=10 {
-            schedule.clear(at(instant * 10), at(101));
+            schedule.mark_cleared(at(instant * 10), at(101));
             let next = schedule.next(&group, at(101));
-            let is_it = |i: Instant| i == at(instant * 10);
-            assert!(matches!(next, Next::Evaluate { instant, .. } if is_it(instant)));
+            let is_it = |i: RuleInstant| i == at(instant * 10);
+            assert!(matches!(next, ScheduledOperation::Evaluate { instant, .. } if is_it(instant)));
             assert_eq!(schedule.waited_for_until(), until);
         }
-        assert_eq!(schedule.next(&group, at(102)), Next::Wait(at(110)));
+        assert_eq!(
+            schedule.next(&group, at(102)),
+            ScheduledOperation::Wait(at(110))
+        );
         assert_eq!(schedule.waited_for_until(), None);
     }
 

@@ -12,7 +12,7 @@
 //! their positions, are identical to upstream's; `template/tests` replays answers recorded from it.
 //!
 //! Invariant: every template terminates. Steps, output, allocated bytes, queries and depth are
-//! bounded by [`Limits`]. Only the methods in `run/method.rs` are available.
+//! bounded by [`TemplateLimits`]. Only the methods in `run/method.rs` are available.
 
 mod escape;
 mod format;
@@ -30,15 +30,17 @@ mod time;
 mod tree;
 mod value;
 
-pub use input::{AlertData, Console, Limits, QueriedSample, QueryFn, SampleValue};
+pub use input::{
+    AlertData, ConsoleRequest, QueriedSample, QueryFn, TemplateLimits, TemplateSampleValue,
+};
 
 use firn_model::labels::Labels;
-use input::Around;
+use input::TemplateEnvironment;
 use parser::TemplateKind;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use tree::{Definitions, File, define_all};
-use value::{Bytes, Data, Value, strings};
+use tree::{Definitions, TemplateFile, define_all};
+use value::{Bytes, TemplateData, TemplateValue, labels_to_strings};
 
 /// Text before each alert template. It declares short names for the data of the alert. Positions in
 /// errors include it, as in upstream.
@@ -93,22 +95,22 @@ pub fn expand(
     text: &str,
     data: &AlertData<'_>,
     query: &mut QueryFn<'_>,
-    limits: &Limits,
+    limits: &TemplateLimits,
 ) -> Result<String, TemplateError> {
-    let name = name_of(data.alert);
+    let name = alert_template_name(data.alert);
     let mut definitions = Definitions::new();
-    read(TemplateKind::Alert, &name, PREAMBLE, text, &mut definitions).map_err(|message| {
-        TemplateError::Parse {
+    parse_into(TemplateKind::Alert, &name, PREAMBLE, text, &mut definitions).map_err(
+        |message| TemplateError::Parse {
             name: name.clone(),
             message,
-        }
-    })?;
-    let around = Around {
+        },
+    )?;
+    let around = TemplateEnvironment {
         external_url: data.external_url,
         path_prefix: data.path_prefix,
         time: data.time,
     };
-    let source = run::Source {
+    let source = run::ParsedTemplate {
         name: &name,
         definitions: &definitions,
         refused: &BTreeMap::new(),
@@ -122,14 +124,14 @@ pub fn expand(
 /// Renders a console page. Each value is escaped for its context in the HTML document. Returns
 /// bytes, which need not be valid UTF-8.
 pub fn expand_console(
-    console: &Console<'_>,
+    console: &ConsoleRequest<'_>,
     query: &mut QueryFn<'_>,
-    limits: &Limits,
+    limits: &TemplateLimits,
 ) -> Result<Vec<u8>, TemplateError> {
     let name = console_name(console.path);
     let mut read_definitions = Definitions::new();
     let mut read = |name: &str, preamble, text| {
-        read(
+        parse_into(
             TemplateKind::Console,
             name,
             preamble,
@@ -147,13 +149,13 @@ pub fn expand_console(
             message,
         })?;
     }
-    let around = Around {
+    let around = TemplateEnvironment {
         external_url: console.external_url,
         path_prefix: console.path_prefix,
         time: console.time,
     };
     let made = html::escape(&name, &read_definitions).and_then(|escaped| {
-        let source = run::Source {
+        let source = run::ParsedTemplate {
             name: &name,
             definitions: &escaped.definitions,
             refused: &escaped.refused,
@@ -173,14 +175,14 @@ pub fn error_text(error: &TemplateError) -> String {
 /// files. The error message contains the line.
 pub fn check(alert: &str, text: &str) -> Result<(), String> {
     let mut definitions = Definitions::new();
-    let name = name_of(alert);
-    read(TemplateKind::Alert, &name, PREAMBLE, text, &mut definitions)
+    let name = alert_template_name(alert);
+    parse_into(TemplateKind::Alert, &name, PREAMBLE, text, &mut definitions)
 }
 
 /// Escapes text for the query of a URL, like Go's `url.QueryEscape` and the template function
 /// `urlquery`.
 pub(crate) fn url_query_escape(text: &str) -> String {
-    String::from_utf8_lossy(&escape::url_query(text.as_bytes())).into_owned()
+    String::from_utf8_lossy(&escape::escape_url_query(text.as_bytes())).into_owned()
 }
 
 /// Returns the internal name of the template for a console page, which errors contain.
@@ -188,13 +190,13 @@ pub fn console_name(path: &str) -> String {
     format!("__console_{path}")
 }
 
-fn name_of(alert: &str) -> String {
+fn alert_template_name(alert: &str) -> String {
     format!("__alert_{alert}")
 }
 
 /// Parses a text after its preamble and adds its templates to `definitions`. The error is Go's
 /// message.
-fn read(
+fn parse_into(
     kind: TemplateKind,
     name: &str,
     preamble: &str,
@@ -204,24 +206,27 @@ fn read(
     let text = format!("{preamble}{text}");
     let bodies = parser::parse(kind, name, &text)?;
     let name = name.to_owned();
-    define_all(definitions, &Rc::new(File { name, text }), bodies);
+    define_all(definitions, &Rc::new(TemplateFile { name, text }), bodies);
     Ok(())
 }
 
-fn alert_data(data: &AlertData<'_>) -> Value {
-    let text = |text: &str| Value::string(text.as_bytes());
-    Value::Data(Rc::new(Data {
+fn alert_data(data: &AlertData<'_>) -> TemplateValue {
+    let text = |text: &str| TemplateValue::string(text.as_bytes());
+    TemplateValue::Data(Rc::new(TemplateData {
         type_name: ALERT_TYPE,
         fields: vec![
-            ("Labels", map_of(data.labels)),
-            ("ExternalLabels", map_of(data.external_labels)),
+            ("Labels", labels_to_map(data.labels)),
+            ("ExternalLabels", labels_to_map(data.external_labels)),
             ("ExternalURL", text(data.external_url)),
-            ("Value", Value::boxed(Value::from(&data.value))),
+            (
+                "Value",
+                TemplateValue::wrap_interface(TemplateValue::from(&data.value)),
+            ),
         ],
     }))
 }
 
-fn console_data(console: &Console<'_>) -> Value {
+fn console_data(console: &ConsoleRequest<'_>) -> TemplateValue {
     let mut lists: BTreeMap<Bytes, Vec<Bytes>> = BTreeMap::new();
     for (name, value) in console.params {
         let list = lists.entry(name.as_bytes().into()).or_default();
@@ -231,17 +236,17 @@ fn console_data(console: &Console<'_>) -> Value {
     let firsts = lists.iter().filter_map(first).collect();
     let all = lists.into_iter().map(|(name, list)| (name, list.into()));
     let path = console.path.trim_start_matches('/');
-    Value::Data(Rc::new(Data {
+    TemplateValue::Data(Rc::new(TemplateData {
         type_name: CONSOLE_TYPE,
         fields: vec![
-            ("RawParams", Value::Params(Rc::new(all.collect()))),
-            ("Params", Value::Strings(Rc::new(firsts))),
-            ("Path", Value::string(path.as_bytes())),
-            ("ExternalLabels", map_of(console.external_labels)),
+            ("RawParams", TemplateValue::Params(Rc::new(all.collect()))),
+            ("Params", TemplateValue::Strings(Rc::new(firsts))),
+            ("Path", TemplateValue::string(path.as_bytes())),
+            ("ExternalLabels", labels_to_map(console.external_labels)),
         ],
     }))
 }
 
-fn map_of(labels: &Labels) -> Value {
-    Value::Strings(strings(labels))
+fn labels_to_map(labels: &Labels) -> TemplateValue {
+    TemplateValue::Strings(labels_to_strings(labels))
 }

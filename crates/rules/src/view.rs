@@ -1,31 +1,31 @@
 //! Snapshots of groups and backfills for the HTTP API and for metrics.
 
 use crate::alert::{Alert, AlertState};
-use crate::group::Group;
-use crate::instant::Instant;
-use crate::machine::{Counts, Health, LastEvaluation, Machine};
+use crate::group::RuleGroup;
+use crate::instant::RuleInstant;
+use crate::machine::{GroupCounters, GroupMachine, LastGroupEvaluation, RuleHealth};
 use crate::rule::RuleError;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Snapshot of a group and its rules at a point in time, created by [`Machine::view`].
+/// Snapshot of a group and its rules at a point in time, created by [`GroupMachine::view`].
 #[derive(Clone, Debug)]
 pub struct GroupView {
     /// The group with its parsed rules, shared with the machine.
-    pub group: Arc<Group>,
+    pub group: Arc<RuleGroup>,
     /// Snapshots of the rules, in the order of the group, at the same point in time.
     pub rules: Vec<RuleView>,
     /// Timing of the newest evaluation, with empty fields before the first one.
-    pub last: LastEvaluation,
+    pub last: LastGroupEvaluation,
     /// Counters of the group.
-    pub counts: Counts,
+    pub counts: GroupCounters,
 }
 
 /// Snapshot of the state of one rule, with copies of its alerts if they were requested.
 #[derive(Clone, Debug)]
 pub struct RuleView {
     /// Outcome of the newest evaluation.
-    pub health: Health,
+    pub health: RuleHealth,
     /// Error of the newest evaluation; empty if it succeeded.
     pub last_error: String,
     /// Duration of the newest evaluation.
@@ -33,7 +33,7 @@ pub struct RuleView {
     /// Total duration of all evaluations by this process.
     pub took_in_all: Duration,
     /// Start of the newest evaluation by the clock; `None` before the first one.
-    pub evaluated: Option<Instant>,
+    pub evaluated: Option<RuleInstant>,
     /// Number of samples that the newest evaluation produced.
     pub samples: u64,
     /// Failures by reason, in the order of [`RuleError::REASONS`].
@@ -44,7 +44,7 @@ pub struct RuleView {
     pub alerts: Vec<Alert>,
 }
 
-impl Machine {
+impl GroupMachine {
     /// Returns a snapshot of the group. Copies active alerts only if `with_alerts` is set.
     pub fn view(&self, with_alerts: bool) -> GroupView {
         let rules = self.rules().iter().map(|state| RuleView {
@@ -64,7 +64,7 @@ impl Machine {
         GroupView {
             group: self.group().clone(),
             rules: rules.collect(),
-            last: self.last(),
+            last: self.last_evaluation(),
             counts: self.counts(),
         }
     }
@@ -79,9 +79,9 @@ pub struct BackfillRequest {
     /// Path of the rule file; empty if the name is unique.
     pub file: String,
     /// Start of the range; rounded up to the next instant of the grid.
-    pub start: Instant,
+    pub start: RuleInstant,
     /// End of the range; rounded down to an instant of the grid.
-    pub end: Instant,
+    pub end: RuleInstant,
 }
 
 /// Progress of a backfill that is running or ended recently, for the API.
@@ -129,7 +129,7 @@ pub enum BackfillError {
 
 /// Access to the rule groups of a server for the HTTP API and for metrics. Implemented by the
 /// component that runs the machines.
-pub trait Groups: Send + Sync {
+pub trait RuleGroups: Send + Sync {
     /// Returns snapshots of all groups, sorted by file and name. Copies alerts only if
     /// `with_alerts` is set.
     fn groups(&self, with_alerts: bool) -> Vec<GroupView>;
@@ -143,7 +143,7 @@ pub trait Groups: Send + Sync {
 }
 
 /// Implements a server without rules: there are no groups, and backfills fail.
-impl Groups for () {
+impl RuleGroups for () {
     fn groups(&self, _: bool) -> Vec<GroupView> {
         Vec::new()
     }

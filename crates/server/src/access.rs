@@ -24,9 +24,12 @@ mod restricted;
 mod rules;
 
 pub use axum::http::{HeaderName, HeaderValue};
-pub use hash::{COST_MAX, HashError, check as check_hash};
-pub use rules::{Grant, RateLimit, Reach, Rules, Scope, Scopes, User, token_digest};
+pub use hash::{BcryptHashError, COST_MAX, check as check_hash};
+pub use rules::{
+    AccessGrant, AccessRules, AccessScope, AccessScopeSet, RequestRateLimit, ResponseVisibility,
+    WebUser, token_digest,
+};
 
 pub(crate) use entry::{enter, too_many};
-pub(crate) use gate::Access;
-pub(crate) use restricted::Restricted;
+pub(crate) use gate::AccessGate;
+pub(crate) use restricted::RestrictedStore;

@@ -7,20 +7,20 @@
 //! Invariant: a handler that obtained a backend sees every acked sample. No lock is held across an
 //! await.
 
-use crate::access::{Access, Rules};
+use crate::access::{AccessGate, AccessRules};
 use crate::admission::active::ActiveQueries;
-use crate::admission::budgets::Budgets;
-use crate::admission::limits::Limits;
-use crate::admission::queries::{Queries, Unfinished};
-use crate::admission::question::Question;
-use crate::http::failure::{Cause, Failure};
+use crate::admission::budgets::RequestBudgets;
+use crate::admission::limits::ServerLimits;
+use crate::admission::queries::{QueryAbortReason, QueryRunner};
+use crate::admission::question::RequestedQuery;
+use crate::http::failure::{ApiFailure, FailureCause};
 use crate::metrics::ServerMetrics;
 use crate::notices::{Notice, Notices};
 use crate::parts::{AppParts, Backend};
 use axum::http::HeaderMap;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_model::tenant::TenantId;
 use firn_wire::exposition::{FamilySink, TextSink};
 use std::sync::Arc;
@@ -33,17 +33,17 @@ use tokio::time::Instant;
 /// The server. Created by the binary before the store is opened, and passed to [`crate::serve`].
 /// Cheap to clone; clones share the state.
 #[derive(Clone)]
-pub struct App(Arc<State>);
+pub struct ServerApp(Arc<ServerAppState>);
 
-/// The shared state of an [`App`]. Public only as the target of its `Deref`; the fields are visible
-/// in this crate.
-pub struct State {
+/// The shared state of an [`ServerApp`]. Public only as the target of its `Deref`; the fields are
+/// visible in this crate.
+pub struct ServerAppState {
     pub(crate) parts: AppParts,
     pub(crate) metrics: Arc<ServerMetrics>,
-    pub(crate) budgets: Budgets,
+    pub(crate) budgets: RequestBudgets,
     /// Authentication, authorization and rate limit of requests.
-    pub(crate) access: Access,
-    queries: Queries,
+    pub(crate) access: AccessGate,
+    queries: QueryRunner,
     /// Permits for concurrent decoding of writes on blocking threads.
     pub(crate) write_slots: Arc<Semaphore>,
     /// Conditions that need the operator's attention.
@@ -58,31 +58,31 @@ pub struct State {
     stopping: AtomicBool,
 }
 
-impl std::ops::Deref for App {
-    type Target = State;
+impl std::ops::Deref for ServerApp {
+    type Target = ServerAppState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &ServerAppState {
         &self.0
     }
 }
 
 /// Reason why there is no backend to process a request; both are answered with 503.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotReady {
+pub(crate) enum BackendNotReady {
     Starting,
     Stopping,
 }
 
-impl App {
+impl ServerApp {
     /// Creates a server that is starting: requests for data are answered with 503 until
-    /// [`App::open`] is called.
+    /// [`ServerApp::open`] is called.
     pub fn new(parts: AppParts) -> Self {
         let limits = &parts.limits;
         let metrics = Arc::new(ServerMetrics::default());
-        Self(Arc::new(State {
-            budgets: Budgets::new(&parts.memory, limits),
-            access: Access::new(&parts.env),
-            queries: Queries::new(
+        Self(Arc::new(ServerAppState {
+            budgets: RequestBudgets::new(&parts.memory, limits),
+            access: AccessGate::new(&parts.env),
+            queries: QueryRunner::new(
                 limits,
                 metrics.clone(),
                 parts.env.clock.clone(),
@@ -101,7 +101,7 @@ impl App {
     }
 
     /// Sets the access rules for further requests. Without rules, every client has full access.
-    pub fn set_rules(&self, rules: Arc<Rules>) {
+    pub fn set_rules(&self, rules: Arc<AccessRules>) {
         self.0.access.set(rules);
     }
 
@@ -152,27 +152,27 @@ impl App {
     }
 }
 
-impl State {
-    pub(crate) fn limits(&self) -> &Limits {
+impl ServerAppState {
+    pub(crate) fn limits(&self) -> &ServerLimits {
         &self.parts.limits
     }
 
     /// Returns the backend, or the reason why there is none at the moment.
-    pub(crate) fn backend(&self) -> Result<Arc<Backend>, NotReady> {
+    pub(crate) fn backend(&self) -> Result<Arc<Backend>, BackendNotReady> {
         if self.stopping.load(Ordering::Relaxed) {
-            return Err(NotReady::Stopping);
+            return Err(BackendNotReady::Stopping);
         }
-        self.backend.get().cloned().ok_or(NotReady::Starting)
+        self.backend.get().cloned().ok_or(BackendNotReady::Starting)
     }
 
     /// Collects the metrics of the server, the pipeline and all registered collectors.
-    pub(crate) fn collect(&self, sink: &mut dyn Sink) {
+    pub(crate) fn collect(&self, sink: &mut dyn MetricSink) {
         self.metrics.collect(sink);
         sink.metric(
             "firn_server_passwords_waiting",
             "Passwords waiting to be checked.",
             &[],
-            Value::Gauge(self.access.waiting() as f64),
+            MetricValue::Gauge(self.access.waiting() as f64),
         );
         if let Some(backend) = self.backend.get() {
             backend.pipeline.metrics().collect(sink);
@@ -190,41 +190,41 @@ impl State {
 
     /// Returns the tenant of a request: the anonymous one, or that in the header if multitenancy is
     /// enabled.
-    pub(crate) fn tenant(&self, headers: &HeaderMap) -> Result<TenantId, Failure> {
+    pub(crate) fn tenant(&self, headers: &HeaderMap) -> Result<TenantId, ApiFailure> {
         const TENANT_HEADER: &str = "x-scope-orgid";
         if !self.parts.multitenancy {
             return Ok(TenantId::anonymous());
         }
         let Some(id) = headers.get(TENANT_HEADER) else {
-            return Err(Failure::new(Cause::Unauthenticated, "no org id"));
+            return Err(ApiFailure::new(FailureCause::Unauthenticated, "no org id"));
         };
         let id = id
             .to_str()
-            .map_err(|_| Failure::bad_data("tenant id contains an unsupported character"))?;
-        TenantId::new(id).map_err(|e| Failure::new(Cause::Request(e.kind), e.message))
+            .map_err(|_| ApiFailure::bad_data("tenant id contains an unsupported character"))?;
+        TenantId::new(id).map_err(|e| ApiFailure::new(FailureCause::Request(e.kind), e.message))
     }
 
-    /// Runs `job`, which answers `question`, in the query queue; see [`Queries::run`].
+    /// Runs `job`, which answers `question`, in the query queue; see [`QueryRunner::run`].
     pub(crate) async fn compute<T: Send + 'static>(
         &self,
-        question: Question,
+        question: RequestedQuery,
         deadline: Instant,
-        job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
+        job: impl FnOnce(&CancelToken) -> Result<T, ApiFailure> + Send + 'static,
+    ) -> Result<T, ApiFailure> {
         let active = self.backend.get().map(|backend| backend.active.clone());
         let active = active.unwrap_or_else(ActiveQueries::none);
         self.queries.run(active, question, deadline, job).await?
     }
 
-    /// Runs a job like [`State::compute`], for queries that do not belong to a request. An error
-    /// contains the reason why there is no result.
+    /// Runs a job like [`ServerAppState::compute`], for queries that do not belong to a request. An
+    /// error contains the reason why there is no result.
     pub(crate) async fn run_queued<T: Send + 'static>(
         &self,
         active: ActiveQueries,
-        question: Question,
+        question: RequestedQuery,
         deadline: Instant,
-        job: impl FnOnce(&Cancel) -> T + Send + 'static,
-    ) -> Result<T, Unfinished> {
+        job: impl FnOnce(&CancelToken) -> T + Send + 'static,
+    ) -> Result<T, QueryAbortReason> {
         self.queries.run(active, question, deadline, job).await
     }
 }

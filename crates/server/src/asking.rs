@@ -3,13 +3,13 @@
 //!
 //! Invariant: the memory of query results stays reserved until the evaluation ends.
 
-use crate::engine::Engine;
-use crate::query_log::{Logged, Origin, QueryLog};
-use crate::query_stats::Timings;
-use crate::timed::Timed;
-use crate::traced::traced;
+use crate::engine::QueryEngine;
+use crate::query_log::{LoggedQuery, QueryLog, QueryOrigin};
+use crate::query_stats::QueryTimings;
+use crate::timed::TimedStore;
+use crate::traced::trace_store;
 use firn_model::budget::{Budget, Reservation};
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::env::Env;
 use firn_model::sample::TimestampMs;
 use firn_model::store::Select;
@@ -17,17 +17,17 @@ use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_model::trace::{SpanContext, TraceParent};
 use firn_promql::ast::Expr;
-use firn_promql::value::{QueryError, QueryResult, Value};
-use firn_promql::{Context, EvalTime, Options};
-use firn_rules::rule::Queries;
+use firn_promql::value::{PromqlError, QueryResult, QueryValue};
+use firn_promql::{EvalTime, Options, QueryContext};
+use firn_rules::rule::RuleQuerier;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Context in which the queries of one rule evaluation or console page run. Created when the
 /// evaluation has its turn in the queue.
-pub(crate) struct Asking<'a> {
+pub(crate) struct QuerySession<'a> {
     /// Query log and the origin to log; `None` if the log is off.
-    pub(crate) log: Option<(Arc<QueryLog>, Origin)>,
+    pub(crate) log: Option<(Arc<QueryLog>, QueryOrigin)>,
     /// Span of the evaluation, if it is traced and no other component creates spans for its
     /// queries.
     pub(crate) span: Option<SpanContext>,
@@ -35,7 +35,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) trace: Option<TraceParent>,
     /// Time that the evaluation waited in the queue.
     pub(crate) queue: Duration,
-    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) engine: Arc<dyn QueryEngine>,
     pub(crate) store: Arc<dyn Select>,
     /// The local store, the only one with states of alerts.
     pub(crate) local: Arc<dyn Select>,
@@ -43,31 +43,31 @@ pub(crate) struct Asking<'a> {
     pub(crate) tenant: &'a TenantId,
     pub(crate) options: Options,
     pub(crate) budget: Budget,
-    pub(crate) cancel: &'a Cancel,
+    pub(crate) cancel: &'a CancelToken,
     /// Memory of the results, reserved until the evaluation ends.
     pub(crate) held: Vec<Reservation>,
 }
 
-impl Asking<'_> {
+impl QuerySession<'_> {
     /// Runs a query and logs it. `text` provides the query for the log.
-    fn ask(
+    fn run_query(
         &mut self,
         text: impl FnOnce() -> String,
         at: TimestampMs,
         query: impl FnOnce(
-            &dyn Engine,
-            &Context<'_>,
+            &dyn QueryEngine,
+            &QueryContext<'_>,
             EvalTime,
             &Options,
-        ) -> Result<QueryResult, QueryError>,
-    ) -> Result<Value, String> {
+        ) -> Result<QueryResult, PromqlError>,
+    ) -> Result<QueryValue, String> {
         let (time, clock) = (EvalTime::Instant(at), self.env.clock.clone());
         let begun = clock.monotonic();
-        let mut span = SpanContext::begin_in(self.span.as_ref(), "promqlEval");
-        let store = traced(self.store.clone(), span.context().as_ref());
-        let store = Timed::new(&*store, clock.clone());
+        let mut span = SpanContext::begin_child_of(self.span.as_ref(), "promqlEval");
+        let store = trace_store(self.store.clone(), span.context().as_ref());
+        let store = TimedStore::new(&*store, clock.clone());
         let failed = Mutex::default();
-        let context = Context {
+        let context = QueryContext {
             store: &store,
             tenant: self.tenant,
             compute: &*self.env.compute,
@@ -77,17 +77,17 @@ impl Asking<'_> {
         };
         let answer = query(&*self.engine, &context, time, &self.options);
         if let Err(e) = &answer {
-            span.fail(e);
+            span.set_error(e);
         }
         if let Some((log, origin)) = &self.log {
-            let logged = Logged {
+            let logged = LoggedQuery {
                 query: text(),
                 time,
                 origin: origin.clone(),
                 trace: span.parent().or(self.trace),
                 by_step: false,
             };
-            let timings = Timings {
+            let timings = QueryTimings {
                 queue: self.queue,
                 run: clock.monotonic().saturating_sub(begun),
                 look_ups: store.spent(),
@@ -102,22 +102,22 @@ impl Asking<'_> {
     }
 }
 
-impl Queries for Asking<'_> {
-    fn expr(&mut self, expr: &Expr, at: TimestampMs) -> Result<Value, String> {
+impl RuleQuerier for QuerySession<'_> {
+    fn query_expr(&mut self, expr: &Expr, at: TimestampMs) -> Result<QueryValue, String> {
         let text = || expr.to_string();
-        self.ask(text, at, |engine, context, time, options| {
+        self.run_query(text, at, |engine, context, time, options| {
             engine.query_expr(context, expr, time, options)
         })
     }
 
-    fn text(&mut self, text: &str, at: TimestampMs) -> Result<Value, String> {
+    fn query_text(&mut self, text: &str, at: TimestampMs) -> Result<QueryValue, String> {
         let own = || text.to_owned();
-        self.ask(own, at, |engine, context, time, options| {
+        self.run_query(own, at, |engine, context, time, options| {
             engine.query(context, text, time, options)
         })
     }
 
-    fn cancel(&self) -> &Cancel {
+    fn cancel(&self) -> &CancelToken {
         self.cancel
     }
 }

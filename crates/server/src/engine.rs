@@ -4,35 +4,35 @@ use firn_model::budget::Reservation;
 use firn_model::matcher::Matcher;
 use firn_promql::ast::Expr;
 use firn_promql::printer::pretty;
-use firn_promql::value::{QueryError, QueryResult};
-use firn_promql::{Context, EvalTime, Features, Options, parser};
+use firn_promql::value::{PromqlError, QueryResult};
+use firn_promql::{EvalTime, Features, Options, QueryContext, parser};
 
 /// Parses and evaluates PromQL. Called on query threads; the methods may block and check for
 /// cancellation themselves.
-pub trait Engine: Send + Sync {
+pub trait QueryEngine: Send + Sync {
     /// Evaluates the query `text` at the instant or over the range `time`.
     fn query(
         &self,
-        context: &Context<'_>,
+        context: &QueryContext<'_>,
         text: &str,
         time: EvalTime,
         options: &Options,
-    ) -> Result<QueryResult, QueryError>;
+    ) -> Result<QueryResult, PromqlError>;
 
     /// Evaluates an expression that is already parsed, as rules do at each evaluation.
     fn query_expr(
         &self,
-        context: &Context<'_>,
+        context: &QueryContext<'_>,
         expr: &Expr,
         time: EvalTime,
         options: &Options,
-    ) -> Result<QueryResult, QueryError> {
+    ) -> Result<QueryResult, PromqlError> {
         firn_promql::query_expr(context, expr, time, options)
     }
 
     /// Parses a series selector, as in `match[]`, and returns its matchers. Here and in the
     /// following methods, the memory of the result is added to `memory`.
-    fn selector(&self, text: &str, memory: &mut Reservation) -> Result<Vec<Matcher>, QueryError>;
+    fn selector(&self, text: &str, memory: &mut Reservation) -> Result<Vec<Matcher>, PromqlError>;
 
     /// Parses an expression and returns the matchers of each of its selectors.
     fn selectors(
@@ -40,7 +40,7 @@ pub trait Engine: Send + Sync {
         text: &str,
         features: Features,
         memory: &mut Reservation,
-    ) -> Result<Vec<Vec<Matcher>>, QueryError> {
+    ) -> Result<Vec<Vec<Matcher>>, PromqlError> {
         parser::parse_selectors(text, features, memory)
     }
 
@@ -50,7 +50,7 @@ pub trait Engine: Send + Sync {
         text: &str,
         features: Features,
         memory: &mut Reservation,
-    ) -> Result<Expr, QueryError> {
+    ) -> Result<Expr, PromqlError> {
         parser::parse_within(text, features, memory)
     }
 
@@ -60,25 +60,25 @@ pub trait Engine: Send + Sync {
         text: &str,
         features: Features,
         memory: &mut Reservation,
-    ) -> Result<String, QueryError>;
+    ) -> Result<String, PromqlError>;
 }
 
 /// The PromQL engine of this process, which calls `firn_promql` directly.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Promql;
+pub struct PromqlEngine;
 
-impl Engine for Promql {
+impl QueryEngine for PromqlEngine {
     fn query(
         &self,
-        context: &Context<'_>,
+        context: &QueryContext<'_>,
         text: &str,
         time: EvalTime,
         options: &Options,
-    ) -> Result<QueryResult, QueryError> {
+    ) -> Result<QueryResult, PromqlError> {
         firn_promql::query(context, text, time, options)
     }
 
-    fn selector(&self, text: &str, memory: &mut Reservation) -> Result<Vec<Matcher>, QueryError> {
+    fn selector(&self, text: &str, memory: &mut Reservation) -> Result<Vec<Matcher>, PromqlError> {
         parser::parse_selector_within(text, memory)
     }
 
@@ -87,8 +87,8 @@ impl Engine for Promql {
         text: &str,
         features: Features,
         memory: &mut Reservation,
-    ) -> Result<String, QueryError> {
+    ) -> Result<String, PromqlError> {
         let expr = parser::parse_within(text, features, memory)?;
-        pretty(&expr, memory).map_err(|e| QueryError::Limited(e.message))
+        pretty(&expr, memory).map_err(|e| PromqlError::Limited(e.message))
     }
 }

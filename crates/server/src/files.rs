@@ -19,7 +19,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// Error of opening a file, with upstream's messages for console templates.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum OpenError {
+pub(crate) enum FileOpenError {
     /// The path is not a valid file path.
     #[error("http: invalid or unsafe file path")]
     Unsafe,
@@ -36,26 +36,26 @@ pub(crate) enum OpenError {
     },
 }
 
-impl OpenError {
+impl FileOpenError {
     /// Returns the kind of the error, from which the HTTP status is derived.
     pub(crate) fn kind(&self) -> io::ErrorKind {
         match self {
-            OpenError::Unsafe | OpenError::Below => io::ErrorKind::NotFound,
-            OpenError::System { error, .. } => error.kind(),
+            FileOpenError::Unsafe | FileOpenError::Below => io::ErrorKind::NotFound,
+            FileOpenError::System { error, .. } => error.kind(),
         }
     }
 }
 
 /// An existing file or folder with its metadata, found by [`find`]. The file is not opened yet.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundFile {
     pub(crate) path: PathBuf,
     pub(crate) metadata: Metadata,
 }
 
 /// Finds the file or folder at `path` below `folder`. The path must start with a slash.
-pub(crate) fn find(folder: &Path, path: &str) -> Result<Found, OpenError> {
-    let inside = clean(path).ok_or(OpenError::Unsafe)?;
+pub(crate) fn find(folder: &Path, path: &str) -> Result<FoundFile, FileOpenError> {
+    let inside = clean(path).ok_or(FileOpenError::Unsafe)?;
     let is_named = |part: &Component<'_>| *part != Component::CurDir;
     let mut whole: PathBuf = folder.components().filter(is_named).collect();
     if !inside.as_os_str().is_empty() {
@@ -65,12 +65,12 @@ pub(crate) fn find(folder: &Path, path: &str) -> Result<Found, OpenError> {
         whole.push(".");
     }
     match std::fs::metadata(&whole) {
-        Ok(metadata) => Ok(Found {
+        Ok(metadata) => Ok(FoundFile {
             path: whole,
             metadata,
         }),
-        Err(e) if e.kind() == io::ErrorKind::NotADirectory => Err(OpenError::Below),
-        Err(error) => Err(OpenError::System { path: whole, error }),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => Err(FileOpenError::Below),
+        Err(error) => Err(FileOpenError::System { path: whole, error }),
     }
 }
 
@@ -90,7 +90,7 @@ fn clean(path: &str) -> Option<PathBuf> {
     Some(parts.iter().collect())
 }
 
-impl Found {
+impl FoundFile {
     /// Opens the file for reading. Fails if it is not a regular file.
     pub(crate) fn open(&self) -> io::Result<File> {
         if !self.metadata.is_file() {

@@ -149,7 +149,7 @@ fn push_unsigned(out: &mut Vec<u8>, mut value: u64) {
 
 /// Use of exponents in formatted floats, which differs between samples and scalars in upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FloatForm {
+pub(crate) enum FloatNotation {
     /// Format of samples: with exponents below 1e-6 and from 1e21 on.
     Sample,
     /// Format of scalars in upstream: never with an exponent.
@@ -157,7 +157,7 @@ pub(crate) enum FloatForm {
 }
 
 /// Appends a float, without quotes, in Go's shortest form that parses to the same value.
-pub(crate) fn push_float(out: &mut Vec<u8>, value: f64, form: FloatForm) {
+pub(crate) fn push_float(out: &mut Vec<u8>, value: f64, form: FloatNotation) {
     /// All integers below this are exact, and their digits are the shortest form.
     const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
     if value.is_nan() {
@@ -173,7 +173,7 @@ pub(crate) fn push_float(out: &mut Vec<u8>, value: f64, form: FloatForm) {
     if magnitude < EXACT_INTEGER_MAX && magnitude.trunc() == magnitude {
         return push_unsigned(out, magnitude as u64);
     }
-    let exponential = form == FloatForm::Sample && !(1e-6..1e21).contains(&magnitude);
+    let exponential = form == FloatNotation::Sample && !(1e-6..1e21).contains(&magnitude);
     let mut buffer = zmij::Buffer::new();
     let text = buffer.format_finite(magnitude);
     if !exponential && !text.contains('e') {
@@ -309,14 +309,17 @@ mod tests {
             (f64::NEG_INFINITY, "-Inf"),
         ];
         for (value, want) in cases {
-            assert_eq!(text(|out| push_float(out, value, FloatForm::Sample)), want);
+            assert_eq!(
+                text(|out| push_float(out, value, FloatNotation::Sample)),
+                want
+            );
         }
         assert_eq!(
-            text(|out| push_float(out, 1e22, FloatForm::Plain)),
+            text(|out| push_float(out, 1e22, FloatNotation::Plain)),
             format!("1{:022}", 0)
         );
         assert_eq!(
-            text(|out| push_float(out, 2.5e-9, FloatForm::Plain)),
+            text(|out| push_float(out, 2.5e-9, FloatNotation::Plain)),
             "0.0000000025"
         );
     }
@@ -332,13 +335,13 @@ mod tests {
             if value.is_nan() {
                 continue;
             }
-            for form in [FloatForm::Sample, FloatForm::Plain] {
+            for form in [FloatNotation::Sample, FloatNotation::Plain] {
                 let written = text(|out| push_float(out, value, form));
                 let read: f64 = written.parse().unwrap();
                 assert_eq!(read.to_bits(), value.to_bits(), "{value:e} as {written}");
                 let has_exponent = written.contains('e');
                 let wants_exponent =
-                    form == FloatForm::Sample && !(1e-6..1e21).contains(&value.abs());
+                    form == FloatNotation::Sample && !(1e-6..1e21).contains(&value.abs());
                 assert_eq!(
                     has_exponent,
                     wants_exponent && value.is_finite(),

@@ -22,11 +22,11 @@
 //! Writes flow from [`axum`]'s body to [`firn_ingest::Pipeline`], look-ups and queries to
 //! [`firn_model::store::Select`] and [`engine::Engine`].
 //!
-//! Invariants: memory, threads and time stay within [`Limits`] for any client input; no lock is
-//! held across an await; errors are mapped to a status in one place; no blocking work runs on the
-//! async runtime, with one exception. A typical remote-write request is decoded and appended on the
-//! async thread that received it, including the creation of new series under the lock of the index;
-//! see [`firn_ingest::Pipeline::is_quick`] for the benefit.
+//! Invariants: memory, threads and time stay within [`ServerLimits`] for any client input; no lock
+//! is held across an await; errors are mapped to a status in one place; no blocking work runs on
+//! the async runtime, with one exception. A typical remote-write request is decoded and appended on
+//! the async thread that received it, including the creation of new series under the lock of the
+//! index; see [`firn_ingest::Pipeline::is_quick`] for the benefit.
 //!
 //! PromQL semantics and storage are not part of this crate: they belong to `promql` and to the
 //! store behind [`parts::Backend`]. The binary builds [`parts::AppParts`] and calls [`serve`].
@@ -52,18 +52,22 @@ mod timed;
 pub mod tls;
 mod traced;
 
-use http::connection::Site;
+use http::connection::ConnectionContext;
 
 pub use admission::active::ActiveQueries;
-pub use admission::limits::Limits;
-pub use app::{App, State};
-pub use http::accept::{Accept, Protocol};
+pub use admission::limits::ServerLimits;
+pub use app::{ServerApp, ServerAppState};
+pub use http::accept::{ConnectionSource, HttpProtocol};
 pub use routes::{documentation, router};
 
 /// Serves `app` to the connections of `source` until `shutdown` resolves. Then waits for current
 /// requests up to the grace period in the limits.
-pub async fn serve(source: impl Accept, app: App, shutdown: impl Future<Output = ()>) {
-    let site = Site {
+pub async fn serve(
+    source: impl ConnectionSource,
+    app: ServerApp,
+    shutdown: impl Future<Output = ()>,
+) {
+    let site = ConnectionContext {
         router: router(app.clone()),
         limits: app.limits().clone(),
         heads: app.budgets.heads.clone(),

@@ -1,13 +1,13 @@
 //! Metrics of the server: requests by endpoint, connections, queries and panics.
 
-use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
+use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, MetricSink, MetricValue};
 use std::array;
 use std::sync::Arc;
 
 /// Endpoints with separate metrics. The set is closed, so that clients cannot create series.
 /// Several routes may share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
+pub(crate) enum ServerEndpoint {
     Query,
     QueryRange,
     Exemplars,
@@ -32,56 +32,56 @@ pub(crate) enum Endpoint {
     Other,
 }
 
-impl Endpoint {
-    pub(crate) const ALL: [Endpoint; 22] = [
-        Endpoint::Query,
-        Endpoint::QueryRange,
-        Endpoint::Exemplars,
-        Endpoint::Series,
-        Endpoint::Labels,
-        Endpoint::LabelValues,
-        Endpoint::Write,
-        Endpoint::Otlp,
-        Endpoint::Import,
-        Endpoint::Read,
-        Endpoint::Federate,
-        Endpoint::Status,
-        Endpoint::Targets,
-        Endpoint::Rules,
-        Endpoint::FormatQuery,
-        Endpoint::ParseQuery,
-        Endpoint::Metrics,
-        Endpoint::Operations,
-        Endpoint::Page,
-        Endpoint::Consoles,
-        Endpoint::UserAssets,
-        Endpoint::Other,
+impl ServerEndpoint {
+    pub(crate) const ALL: [ServerEndpoint; 22] = [
+        ServerEndpoint::Query,
+        ServerEndpoint::QueryRange,
+        ServerEndpoint::Exemplars,
+        ServerEndpoint::Series,
+        ServerEndpoint::Labels,
+        ServerEndpoint::LabelValues,
+        ServerEndpoint::Write,
+        ServerEndpoint::Otlp,
+        ServerEndpoint::Import,
+        ServerEndpoint::Read,
+        ServerEndpoint::Federate,
+        ServerEndpoint::Status,
+        ServerEndpoint::Targets,
+        ServerEndpoint::Rules,
+        ServerEndpoint::FormatQuery,
+        ServerEndpoint::ParseQuery,
+        ServerEndpoint::Metrics,
+        ServerEndpoint::Operations,
+        ServerEndpoint::Page,
+        ServerEndpoint::Consoles,
+        ServerEndpoint::UserAssets,
+        ServerEndpoint::Other,
     ];
 
     pub(crate) fn label(self) -> &'static str {
         match self {
-            Endpoint::Query => "query",
-            Endpoint::QueryRange => "query_range",
-            Endpoint::Exemplars => "query_exemplars",
-            Endpoint::Series => "series",
-            Endpoint::Labels => "labels",
-            Endpoint::LabelValues => "label_values",
-            Endpoint::Write => "write",
-            Endpoint::Otlp => "otlp",
-            Endpoint::Import => "import",
-            Endpoint::Read => "read",
-            Endpoint::Federate => "federate",
-            Endpoint::Status => "status",
-            Endpoint::Targets => "targets",
-            Endpoint::Rules => "rules",
-            Endpoint::FormatQuery => "format_query",
-            Endpoint::ParseQuery => "parse_query",
-            Endpoint::Metrics => "metrics",
-            Endpoint::Operations => "operations",
-            Endpoint::Page => "page",
-            Endpoint::Consoles => "consoles",
-            Endpoint::UserAssets => "user_assets",
-            Endpoint::Other => "other",
+            ServerEndpoint::Query => "query",
+            ServerEndpoint::QueryRange => "query_range",
+            ServerEndpoint::Exemplars => "query_exemplars",
+            ServerEndpoint::Series => "series",
+            ServerEndpoint::Labels => "labels",
+            ServerEndpoint::LabelValues => "label_values",
+            ServerEndpoint::Write => "write",
+            ServerEndpoint::Otlp => "otlp",
+            ServerEndpoint::Import => "import",
+            ServerEndpoint::Read => "read",
+            ServerEndpoint::Federate => "federate",
+            ServerEndpoint::Status => "status",
+            ServerEndpoint::Targets => "targets",
+            ServerEndpoint::Rules => "rules",
+            ServerEndpoint::FormatQuery => "format_query",
+            ServerEndpoint::ParseQuery => "parse_query",
+            ServerEndpoint::Metrics => "metrics",
+            ServerEndpoint::Operations => "operations",
+            ServerEndpoint::Page => "page",
+            ServerEndpoint::Consoles => "consoles",
+            ServerEndpoint::UserAssets => "user_assets",
+            ServerEndpoint::Other => "other",
         }
     }
 }
@@ -136,7 +136,7 @@ impl Drop for InFlightGuard {
 /// All metrics of the server. One instance is shared by listeners, handlers and the query queue.
 #[derive(Debug)]
 pub(crate) struct ServerMetrics {
-    endpoints: [EndpointMetrics; Endpoint::ALL.len()],
+    endpoints: [EndpointMetrics; ServerEndpoint::ALL.len()],
     pub(crate) connections: InFlight,
     pub(crate) connections_total: Counter,
     pub(crate) accepts_failed: Counter,
@@ -170,18 +170,18 @@ impl Default for ServerMetrics {
 }
 
 impl ServerMetrics {
-    pub(crate) fn endpoint(&self, endpoint: Endpoint) -> &EndpointMetrics {
+    pub(crate) fn endpoint(&self, endpoint: ServerEndpoint) -> &EndpointMetrics {
         &self.endpoints[endpoint as usize]
     }
 
     fn each_endpoint<'a>(
         &'a self,
-        sink: &mut dyn Sink,
+        sink: &mut dyn MetricSink,
         name: &str,
         help: &str,
-        value: impl Fn(&'a EndpointMetrics) -> Value<'a>,
+        value: impl Fn(&'a EndpointMetrics) -> MetricValue<'a>,
     ) {
-        for endpoint in Endpoint::ALL {
+        for endpoint in ServerEndpoint::ALL {
             let labels = [("handler", endpoint.label())];
             sink.metric(name, help, &labels, value(self.endpoint(endpoint)));
         }
@@ -189,14 +189,14 @@ impl ServerMetrics {
 }
 
 impl Collect for ServerMetrics {
-    fn collect(&self, sink: &mut dyn Sink) {
-        for endpoint in Endpoint::ALL {
+    fn collect(&self, sink: &mut dyn MetricSink) {
+        for endpoint in ServerEndpoint::ALL {
             for (class, count) in CLASSES.iter().zip(&self.endpoint(endpoint).responses) {
                 sink.metric(
                     "firn_server_requests_total",
                     "HTTP requests answered.",
                     &[("code", class), ("handler", endpoint.label())],
-                    Value::Counter(count.get() as f64),
+                    MetricValue::Counter(count.get() as f64),
                 );
             }
         }
@@ -204,19 +204,19 @@ impl Collect for ServerMetrics {
             sink,
             "firn_server_request_duration_seconds",
             "Time from the end of a request's headers to the end of its response.",
-            |metrics| Value::Histogram(&metrics.duration),
+            |metrics| MetricValue::Histogram(&metrics.duration),
         );
         self.each_endpoint(
             sink,
             "firn_server_request_body_bytes_total",
             "Bytes of received request bodies, as transferred.",
-            |metrics| Value::Counter(metrics.request_bytes.get() as f64),
+            |metrics| MetricValue::Counter(metrics.request_bytes.get() as f64),
         );
         self.each_endpoint(
             sink,
             "firn_server_response_body_bytes_total",
             "Bytes of sent response bodies, as transferred.",
-            |metrics| Value::Counter(metrics.response_bytes.get() as f64),
+            |metrics| MetricValue::Counter(metrics.response_bytes.get() as f64),
         );
         self.collect_totals(sink);
     }
@@ -224,7 +224,7 @@ impl Collect for ServerMetrics {
 
 impl ServerMetrics {
     /// Collects the metrics that are not separated by endpoint: connections, queries and panics.
-    fn collect_totals(&self, sink: &mut dyn Sink) {
+    fn collect_totals(&self, sink: &mut dyn MetricSink) {
         let gauges: [(&str, &str, &InFlight); 4] = [
             (
                 "firn_server_connections",
@@ -248,7 +248,7 @@ impl ServerMetrics {
             ),
         ];
         for (name, help, gauge) in gauges {
-            sink.metric(name, help, &[], Value::Gauge(gauge.get()));
+            sink.metric(name, help, &[], MetricValue::Gauge(gauge.get()));
         }
         let counters = [
             (
@@ -288,7 +288,7 @@ impl ServerMetrics {
             ),
         ];
         for (name, help, counter) in counters {
-            sink.metric(name, help, &[], Value::Counter(counter.get() as f64));
+            sink.metric(name, help, &[], MetricValue::Counter(counter.get() as f64));
         }
     }
 }

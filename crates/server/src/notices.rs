@@ -38,7 +38,7 @@ impl Notice {
 
 /// A notice with the time at which it was last reported, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Noted {
+pub(crate) struct ActiveNotice {
     pub(crate) notice: Notice,
     pub(crate) since: TimestampMs,
     pub(crate) is_active: bool,
@@ -48,8 +48,8 @@ pub(crate) struct Noted {
 /// lock.
 pub(crate) struct Notices {
     clock: Arc<dyn Clock>,
-    active: Mutex<Vec<Noted>>,
-    changes: Sender<Noted>,
+    active: Mutex<Vec<ActiveNotice>>,
+    changes: Sender<ActiveNotice>,
 }
 
 impl Notices {
@@ -67,14 +67,14 @@ impl Notices {
     /// Sets whether `notice` is active, and notifies subscribers of the change.
     pub(crate) fn set(&self, notice: Notice, holds: bool) {
         let mut active = lock(&self.active);
-        let new = Noted {
+        let new = ActiveNotice {
             notice,
             since: self.clock.now_ms(),
             is_active: true,
         };
         let at = active.iter().position(|noted| noted.notice == notice);
         let noted = match (at, holds) {
-            (Some(at), false) => Noted {
+            (Some(at), false) => ActiveNotice {
                 is_active: false,
                 ..active.remove(at)
             },
@@ -94,13 +94,13 @@ impl Notices {
     }
 
     /// Returns the active notices, in the order in which they became active.
-    pub(crate) fn active(&self) -> Vec<Noted> {
+    pub(crate) fn active(&self) -> Vec<ActiveNotice> {
         lock(&self.active).clone()
     }
 
     /// Returns the active notices, and a receiver for all later changes, without a gap between the
     /// two.
-    pub(crate) fn follow(&self) -> (Vec<Noted>, Receiver<Noted>) {
+    pub(crate) fn subscribe(&self) -> (Vec<ActiveNotice>, Receiver<ActiveNotice>) {
         let active = lock(&self.active);
         (active.clone(), self.changes.subscribe())
     }
@@ -115,14 +115,14 @@ mod tests {
     fn notice_is_told_each_time_it_is_said_to_hold_and_once_when_it_ends() {
         let clock = Arc::new(SimClock::default());
         let notices = Notices::new(clock.clone());
-        let (first, mut changes) = notices.follow();
+        let (first, mut changes) = notices.subscribe();
         assert_eq!(first.len(), 1);
         clock.set_ms(5);
         for holds in [true, true, false, false] {
             notices.set(Notice::ConfigRefused, holds);
         }
         notices.set(Notice::Starting, false);
-        let told = |notice, since, is_active| Noted {
+        let told = |notice, since, is_active| ActiveNotice {
             notice,
             since,
             is_active,

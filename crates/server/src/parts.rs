@@ -4,29 +4,29 @@
 //! at the start, and [`Backend`] the parts that exist after the replay of the log.
 
 use crate::admission::active::ActiveQueries;
-use crate::admission::limits::Limits;
+use crate::admission::limits::ServerLimits;
 use firn_ingest::Pipeline;
-use firn_ingest::alertmanagers::Alertmanagers;
-use firn_ingest::scrape::Scraping;
+use firn_ingest::alertmanagers::DiscoveredAlertmanagers;
+use firn_ingest::scrape::ScrapeManager;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
-use firn_model::log::Replaying;
+use firn_model::log::LogReplayProgress;
 use firn_model::metrics::Collect;
 use firn_model::sample::TimestampMs;
-use firn_model::stats::{BlocksStats, StoreStats};
+use firn_model::stats::{BlockStoreStats, StoreStats};
 use firn_model::store::Select;
 use firn_model::trace::Tracer;
 use firn_promql::{Features, Options};
-use firn_rules::view::Groups;
-use firn_wire::remote_write::Version;
+use firn_rules::view::RuleGroups;
+use firn_wire::remote_write::RemoteWriteVersion;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::engine::Engine;
+use crate::engine::QueryEngine;
 use crate::query_log::QueryLog;
 
 /// Dependencies and settings that are available when the process starts. The binary builds one
@@ -35,19 +35,19 @@ pub struct AppParts {
     /// Clock, randomness, disk and compute threads of the process.
     pub env: Env,
     /// Limits of connections, requests and queries.
-    pub limits: Limits,
+    pub limits: ServerLimits,
     /// Memory budget of the process, from which bodies and queries reserve.
     pub memory: Budget,
     /// Creates spans for requests and rule evaluations.
     pub tracer: Arc<Tracer>,
-    /// Parses and evaluates queries; [`crate::engine::Promql`] except in tests.
-    pub engine: Arc<dyn Engine>,
+    /// Parses and evaluates queries; [`crate::engine::PromqlEngine`] except in tests.
+    pub engine: Arc<dyn QueryEngine>,
     /// Default options of query evaluation.
     pub query: QuerySettings,
     /// The query log: `global.query_log_file` of the running configuration.
     pub query_log: Arc<QueryLog>,
     /// Features of this binary for `/api/v1/features`, except those of PromQL and the API.
-    pub features: Vec<Feature>,
+    pub features: Vec<ServerFeature>,
     /// `global.external_labels` of the running configuration, which are added to federated and
     /// remotely read series.
     pub external_labels: Provider<Labels>,
@@ -69,7 +69,7 @@ pub struct AppParts {
     /// `--enable-feature=search-api`.
     pub search: Option<usize>,
     /// Progress of the log replay, for `/api/v1/status/walreplay`.
-    pub replaying: Arc<Replaying>,
+    pub replaying: Arc<LogReplayProgress>,
     /// Metrics of the process and of components that exist from the start.
     pub collectors: Vec<Arc<dyn Collect>>,
     /// Implementation of `/-/reload` and `/-/quit`; `None` without `--web.enable-lifecycle`.
@@ -79,7 +79,7 @@ pub struct AppParts {
     /// True if the server stores nothing, so that queries are rejected (`--agent`).
     pub is_agent: bool,
     /// Implementation of `/debug/pprof`; `None` if the binary has no profiler.
-    pub profiler: Option<Arc<dyn Profiler>>,
+    pub profiler: Option<Arc<dyn ProfileSource>>,
     /// Called periodically while a long query runs, to release memory if it is short. May block;
     /// never called on async threads.
     pub watch_memory: Provider<()>,
@@ -87,7 +87,7 @@ pub struct AppParts {
 
 /// A feature with the name that Prometheus uses for it, and its availability in this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Feature {
+pub struct ServerFeature {
     /// Category of the feature.
     pub category: &'static str,
     /// Name of the feature within its category.
@@ -111,11 +111,11 @@ pub struct Backend {
     /// Receives writes: validates, limits and appends samples.
     pub pipeline: Arc<Pipeline>,
     /// Scrape pools and their targets, for the API.
-    pub scraping: Arc<Scraping>,
+    pub scraping: Arc<ScrapeManager>,
     /// Rule groups and backfills, for the API.
-    pub rules: Arc<dyn Groups>,
+    pub rules: Arc<dyn RuleGroups>,
     /// Returns the Alertmanagers that receive notifications.
-    pub alertmanagers: Provider<Alertmanagers>,
+    pub alertmanagers: Provider<DiscoveredAlertmanagers>,
     /// Edits rule files through HTTP.
     pub rule_editor: Arc<dyn RuleEditor>,
     /// Records running queries, which are logged at the next start after a crash.
@@ -123,7 +123,7 @@ pub struct Backend {
     /// Returns statistics of the head. The argument is the number of lines per table.
     pub stats: Arc<dyn Fn(usize) -> StoreStats + Send + Sync>,
     /// Returns the blocks of the store, and the progress of cuts and compactions.
-    pub blocks: Provider<BlocksStats>,
+    pub blocks: Provider<BlockStoreStats>,
     /// Returns the reason why the store rejects writes after a disk failure. A full disk is
     /// temporary and not reported.
     pub write_fault: Provider<Option<String>>,
@@ -133,12 +133,12 @@ pub struct Backend {
     /// Metrics of the store. Those of the pipeline are collected separately.
     pub collectors: Vec<Arc<dyn Collect>>,
     /// External URL of the server, for links in console pages.
-    pub outside: OutsideUrl,
+    pub outside: ExternalUrl,
 }
 
 /// The external URL of the server, without a trailing slash. Links in console pages start with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OutsideUrl {
+pub struct ExternalUrl {
     /// The complete URL.
     pub url: String,
     /// Path of the URL.
@@ -217,7 +217,7 @@ pub struct WebSettings {
     /// responses.
     pub cors_origin: Option<regex::Regex>,
     /// Value of `--web.remote-write-receiver.accepted-protobuf-messages`.
-    pub write_versions: Vec<Version>,
+    pub write_versions: Vec<RemoteWriteVersion>,
     /// Value of `--web.page-title`: the title of the web UI.
     pub page_title: String,
     /// Value of `--web.user-assets`: the folder that is served at `/user`.
@@ -234,7 +234,7 @@ impl Default for WebSettings {
             route_prefix: String::new(),
             external_origin: None,
             cors_origin: None,
-            write_versions: Version::ALL.to_vec(),
+            write_versions: RemoteWriteVersion::ALL.to_vec(),
             page_title: "Firn".to_owned(),
             user_assets: None,
             console_templates: "consoles".into(),
@@ -306,7 +306,7 @@ pub type FinishProfile = Box<dyn FnOnce() -> Result<Vec<u8>, Error> + Send>;
 
 /// Profiler of the process, if the binary has one. All methods may block and are never called on
 /// async threads.
-pub trait Profiler: Send + Sync {
+pub trait ProfileSource: Send + Sync {
     /// Returns a profile of the allocated memory in pprof's format, compressed with gzip.
     fn heap(&self) -> Result<Vec<u8>, Error>;
 

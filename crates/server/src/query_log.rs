@@ -11,12 +11,12 @@
 //! of the evaluation, also if it is not sampled, and zero without a trace.
 
 use crate::parts::RuleGroupName;
-use crate::query_stats::{StatsDocument, Timings};
-use firn_model::metrics::{Collect, Counter, Sink, Value};
+use crate::query_stats::{QueryTimings, StatsDocument};
+use firn_model::metrics::{Collect, Counter, MetricSink, MetricValue};
 use firn_model::sample::TimestampMs;
 use firn_model::trace::TraceParent;
 use firn_promql::EvalTime;
-use firn_promql::value::{QueryError, QueryResult, SampleCounts};
+use firn_promql::value::{PromqlError, QueryResult, SampleCounts};
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -45,7 +45,7 @@ pub struct QueryLog {
 
 /// Origin of a query for the query log: an HTTP request or a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum QueryOrigin {
     /// A request to the HTTP API.
     Request {
         client: Option<IpAddr>,
@@ -59,10 +59,10 @@ pub(crate) enum Origin {
 /// Properties of a query that are logged, collected before its evaluation because the request is
 /// consumed by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Logged {
+pub(crate) struct LoggedQuery {
     pub(crate) query: String,
     pub(crate) time: EvalTime,
-    pub(crate) origin: Origin,
+    pub(crate) origin: QueryOrigin,
     /// Trace context of the query; `None` if it is not traced.
     pub(crate) trace: Option<TraceParent>,
     /// True if samples are counted per step.
@@ -70,11 +70,11 @@ pub(crate) struct Logged {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct QueryLogLine<'a> {
     time: String,
     level: &'a str,
     msg: &'a str,
-    params: Params<'a>,
+    params: QueryLogParams<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     stats: StatsDocument,
@@ -89,7 +89,7 @@ struct Line<'a> {
 }
 
 #[derive(Serialize)]
-struct Params<'a> {
+struct QueryLogParams<'a> {
     end: String,
     query: &'a str,
     start: String,
@@ -126,16 +126,16 @@ impl QueryLog {
     pub(crate) fn write_outcome(
         &self,
         now: TimestampMs,
-        logged: &Logged,
-        outcome: Result<&QueryResult, (&QueryError, &SampleCounts)>,
-        timings: &Timings,
+        logged: &LoggedQuery,
+        outcome: Result<&QueryResult, (&PromqlError, &SampleCounts)>,
+        timings: &QueryTimings,
     ) {
         match outcome {
             Ok(result) => {
                 let counts = result.counts.clone().unwrap_or_default();
                 self.write(now, logged, &counts, timings, None);
             }
-            Err((QueryError::Parse(_), _)) => {}
+            Err((PromqlError::Parse(_), _)) => {}
             Err((e, counts)) => self.write(now, logged, counts, timings, Some(e.to_string())),
         }
     }
@@ -144,13 +144,13 @@ impl QueryLog {
     pub(crate) fn write_unfinished(
         &self,
         now: TimestampMs,
-        logged: &Logged,
+        logged: &LoggedQuery,
         why: String,
         queue: Duration,
     ) {
-        let timings = Timings {
+        let timings = QueryTimings {
             queue,
-            ..Timings::default()
+            ..QueryTimings::default()
         };
         self.write(now, logged, &SampleCounts::default(), &timings, Some(why));
     }
@@ -158,12 +158,12 @@ impl QueryLog {
     fn write(
         &self,
         now: TimestampMs,
-        logged: &Logged,
+        logged: &LoggedQuery,
         counts: &SampleCounts,
-        timings: &Timings,
+        timings: &QueryTimings,
         error: Option<String>,
     ) {
-        let stats = StatsDocument::of(timings, counts, logged.time, logged.by_step);
+        let stats = StatsDocument::from_stats(timings, counts, logged.time, logged.by_step);
         let line = line(now, logged, stats, error);
         let Ok(mut bytes) = serde_json::to_vec(&line) else {
             return self.failures.inc();
@@ -180,16 +180,16 @@ impl QueryLog {
 
 fn line(
     now: TimestampMs,
-    logged: &Logged,
+    logged: &LoggedQuery,
     stats: StatsDocument,
     error: Option<String>,
-) -> Line<'_> {
+) -> QueryLogLine<'_> {
     let (start, end, step) = match logged.time {
         EvalTime::Instant(time) => (time, time, 0),
         EvalTime::Range { start, end, .. } => (start, end, logged.time.step_ms() / 1000),
     };
     let (request, rule_group) = match &logged.origin {
-        Origin::Request {
+        QueryOrigin::Request {
             client,
             method,
             path,
@@ -202,16 +202,16 @@ fn line(
             };
             (Some(request), None)
         }
-        Origin::Rule(group) => (None, Some(group)),
+        QueryOrigin::Rule(group) => (None, Some(group)),
     };
     let (trace, span) = logged.trace.map_or((0, 0), |at| (at.trace, at.span));
-    Line {
-        time: of_ms(now)
+    QueryLogLine {
+        time: datetime_from_ms(now)
             .and_then(|time| time.format(&Rfc3339).ok())
             .unwrap_or_default(),
         level: "INFO",
         msg: "promql query logged",
-        params: Params {
+        params: QueryLogParams {
             end: date(end),
             query: &logged.query,
             start: date(start),
@@ -226,30 +226,30 @@ fn line(
     }
 }
 
-fn of_ms(time: TimestampMs) -> Option<OffsetDateTime> {
+fn datetime_from_ms(time: TimestampMs) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(time) * 1_000_000).ok()
 }
 
 /// Formats a time parameter like Prometheus, in UTC. A time outside of the calendar is written in
 /// milliseconds.
 fn date(time: TimestampMs) -> String {
-    let text = of_ms(time).and_then(|time| time.format(&Iso8601::<MILLISECONDS>).ok());
+    let text = datetime_from_ms(time).and_then(|time| time.format(&Iso8601::<MILLISECONDS>).ok());
     text.unwrap_or_else(|| time.to_string())
 }
 
 impl Collect for QueryLog {
-    fn collect(&self, sink: &mut dyn Sink) {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         sink.metric(
             "firn_query_log_enabled",
             "1 while the query log is enabled.",
             &[],
-            Value::Gauge(f64::from(u8::from(self.is_on()))),
+            MetricValue::Gauge(f64::from(u8::from(self.is_on()))),
         );
         sink.metric(
             "firn_query_log_failures_total",
             "Queries that could not be written to the query log.",
             &[],
-            Value::Counter(self.failures.get() as f64),
+            MetricValue::Counter(self.failures.get() as f64),
         );
     }
 }
@@ -258,8 +258,8 @@ impl Collect for QueryLog {
 mod tests {
     use super::*;
 
-    fn logged(time: EvalTime, origin: Origin) -> Logged {
-        Logged {
+    fn logged(time: EvalTime, origin: QueryOrigin) -> LoggedQuery {
+        LoggedQuery {
             query: "\"<>\" + up".to_owned(),
             time,
             origin,
@@ -273,7 +273,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("q.log");
         let log = QueryLog::default();
-        let request = Origin::Request {
+        let request = QueryOrigin::Request {
             client: Some([127, 0, 0, 1].into()),
             method: "GET".to_owned(),
             path: "/api/v1/query_range".to_owned(),
@@ -283,7 +283,7 @@ mod tests {
             end: 1_700_000_060_000,
             step_ns: 2_500_000_000,
         };
-        let timings = Timings {
+        let timings = QueryTimings {
             queue: Duration::from_millis(1),
             run: Duration::from_millis(4),
             look_ups: Duration::from_millis(3),
@@ -304,15 +304,15 @@ mod tests {
             file: "r.yml".to_owned(),
             name: "g".to_owned(),
         };
-        let second = Logged {
+        let second = LoggedQuery {
             trace: TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"),
-            ..logged(EvalTime::Instant(i64::MAX), Origin::Rule(group))
+            ..logged(EvalTime::Instant(i64::MAX), QueryOrigin::Rule(group))
         };
-        let error = QueryError::Execution("no".to_owned());
-        log.write_outcome(0, &second, Err((&error, &counts)), &Timings::default());
+        let error = PromqlError::Execution("no".to_owned());
+        log.write_outcome(0, &second, Err((&error, &counts)), &QueryTimings::default());
         // A parse error is not logged.
-        let error = QueryError::Parse("no".to_owned());
-        log.write_outcome(0, &second, Err((&error, &counts)), &Timings::default());
+        let error = PromqlError::Parse("no".to_owned());
+        log.write_outcome(0, &second, Err((&error, &counts)), &QueryTimings::default());
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let expected = [

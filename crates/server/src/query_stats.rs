@@ -16,13 +16,13 @@ use std::time::Duration;
 
 /// Time that a query spent in the queue, in total, and in look-ups of series in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Timings {
+pub(crate) struct QueryTimings {
     pub(crate) queue: Duration,
     pub(crate) run: Duration,
     pub(crate) look_ups: Duration,
 }
 
-/// Serialized form of [`Timings`] with Prometheus's names, in seconds.
+/// Serialized form of [`QueryTimings`] with Prometheus's names, in seconds.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TimingsDocument {
@@ -45,22 +45,22 @@ pub(crate) struct StatsDocument {
 #[serde(rename_all = "camelCase")]
 struct SamplesDocument {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    total_queryable_samples_per_step: Vec<StepDocument>,
+    total_queryable_samples_per_step: Vec<StepSamplesDocument>,
     total_queryable_samples: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    samples_read_per_step: Vec<StepDocument>,
+    samples_read_per_step: Vec<StepSamplesDocument>,
     samples_read: u64,
     peak_samples: u64,
 }
 
 /// Time and number of samples of a step.
 #[derive(Serialize)]
-struct StepDocument(Seconds, u64);
+struct StepSamplesDocument(StatsSeconds, u64);
 
 /// A time that is serialized in seconds, as an integer if it has no fraction.
-struct Seconds(TimestampMs);
+struct StatsSeconds(TimestampMs);
 
-impl Serialize for Seconds {
+impl Serialize for StatsSeconds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 % 1000 {
             0 => serializer.serialize_i64(self.0 / 1000),
@@ -72,8 +72,8 @@ impl Serialize for Seconds {
 impl StatsDocument {
     /// Creates the statistics of a query over `time`. With `by_step`, includes the samples of each
     /// step.
-    pub(crate) fn of(
-        timings: &Timings,
+    pub(crate) fn from_stats(
+        timings: &QueryTimings,
         counts: &SampleCounts,
         time: EvalTime,
         by_step: bool,
@@ -85,7 +85,7 @@ impl StatsDocument {
             };
             let step = |(step, samples): (usize, &u64)| {
                 let at = start.saturating_add(step_ms.saturating_mul(step as i64));
-                StepDocument(Seconds(at), *samples)
+                StepSamplesDocument(StatsSeconds(at), *samples)
             };
             match by_step {
                 true => samples_at.iter().enumerate().map(step).collect(),
@@ -127,7 +127,7 @@ mod tests {
             read_at: vec![2, 2],
         };
         let time = EvalTime::range(1_700_000_000_000, 1_700_000_002_000, 1_500);
-        let document = StatsDocument::of(&Timings::default(), &counts, time, true);
+        let document = StatsDocument::from_stats(&QueryTimings::default(), &counts, time, true);
         let text = serde_json::to_string(&document.samples).unwrap();
         let expected = r#"{"totalQueryableSamplesPerStep":[[1700000000,2],[1700000001.5,3]],"#
             .to_owned()
@@ -135,7 +135,7 @@ mod tests {
             + r#""samplesReadPerStep":[[1700000000,2],[1700000001.5,2]],"#
             + r#""samplesRead":4,"peakSamples":6}"#;
         assert_eq!(text, expected);
-        let document = StatsDocument::of(&Timings::default(), &counts, time, false);
+        let document = StatsDocument::from_stats(&QueryTimings::default(), &counts, time, false);
         let text = serde_json::to_string(&document.samples).unwrap();
         assert!(!text.contains("PerStep"), "{text}");
     }

@@ -14,9 +14,9 @@ mod guard;
 mod route;
 mod table;
 
-use crate::app::App;
-use crate::http::failure::{Cause, Failure};
-use crate::metrics::Endpoint;
+use crate::app::ServerApp;
+use crate::http::failure::{ApiFailure, FailureCause};
+use crate::metrics::ServerEndpoint;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -27,7 +27,7 @@ use axum::routing::{MethodFilter, on};
 use firn_model::error::ErrorKind;
 use route::measure;
 use std::any::Any;
-use table::{SECTIONS, Section};
+use table::{RouteSection, SECTIONS};
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use documents::markdown as documentation;
@@ -37,7 +37,7 @@ const MIMIR_PREFIX: &str = "/prometheus";
 
 /// Returns the router of the whole server, including authentication, panic handling and the route
 /// prefix.
-pub fn router(app: App) -> Router {
+pub fn router(app: ServerApp) -> Router {
     let all = Router::new().merge(routes_of(|_| true)).nest(
         MIMIR_PREFIX,
         routes_of(|section| !section.prefix.is_empty()),
@@ -67,7 +67,7 @@ pub fn router(app: App) -> Router {
 
 /// Returns the routes of the sections that satisfy the condition, each under the prefix of its
 /// section.
-fn routes_of(is_wanted: impl Fn(&Section) -> bool) -> Router<App> {
+fn routes_of(is_wanted: impl Fn(&RouteSection) -> bool) -> Router<ServerApp> {
     let mut router = Router::new();
     for section in SECTIONS.iter().filter(|section| is_wanted(section)) {
         let mut routes = Router::new();
@@ -91,21 +91,21 @@ async fn redirect(target: String) -> Response {
     response
 }
 
-async fn not_found(State(app): State<App>) -> Response {
-    let cause = Cause::Request(ErrorKind::NotFound);
-    let failure = Failure::new(cause, "404 page not found");
-    measure(&app, Endpoint::Other, async { failure.into_plain() }).await
+async fn not_found(State(app): State<ServerApp>) -> Response {
+    let cause = FailureCause::Request(ErrorKind::NotFound);
+    let failure = ApiFailure::new(cause, "404 page not found");
+    measure(&app, ServerEndpoint::Other, async { failure.into_plain() }).await
 }
 
-async fn method_not_allowed(State(app): State<App>) -> Response {
+async fn method_not_allowed(State(app): State<ServerApp>) -> Response {
     let mut response = Response::new(Body::from("Method Not Allowed\n"));
     *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
     let text = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, text);
-    measure(&app, Endpoint::Other, async { response }).await
+    measure(&app, ServerEndpoint::Other, async { response }).await
 }
 
-fn panicked(app: &App, panic: Box<dyn Any + Send>) -> Response {
+fn panicked(app: &ServerApp, panic: Box<dyn Any + Send>) -> Response {
     let what = panic
         .downcast_ref::<String>()
         .map(String::as_str)
@@ -113,5 +113,5 @@ fn panicked(app: &App, panic: Box<dyn Any + Send>) -> Response {
         .unwrap_or("unknown");
     tracing::error!(panic = what, "request handler panicked");
     app.metrics.panics.inc();
-    Failure::internal("the request failed: see the log").into_json()
+    ApiFailure::internal("the request failed: see the log").into_json()
 }

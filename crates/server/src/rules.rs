@@ -4,14 +4,14 @@
 //! Invariant: an evaluation that did not get its turn in the queue is reported as such rather than
 //! as a failed query, so that it can be repeated during catch-up.
 
-use crate::admission::queries::Unfinished;
-use crate::admission::question::Question;
-use crate::admission::queue::Client;
-use crate::app::App;
-use crate::asking::Asking;
+use crate::admission::queries::QueryAbortReason;
+use crate::admission::question::RequestedQuery;
+use crate::admission::queue::QueueClient;
+use crate::app::ServerApp;
+use crate::asking::QuerySession;
 use crate::parts::RuleGroupName;
-use crate::query_log::Origin;
-use firn_model::cancel::Cancel;
+use crate::query_log::QueryOrigin;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
@@ -20,10 +20,10 @@ use firn_model::sample::{TimeRange, TimestampMs, is_stale};
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::SelectRequest;
 use firn_model::tenant::TenantId;
-use firn_model::trace::{Span, SpanContext, SpanKind};
+use firn_model::trace::{SpanContext, SpanKind, TraceSpan};
 use firn_promql::EvalTime;
-use firn_rules::alerts::KeptSince;
-use firn_rules::rule::Queries;
+use firn_rules::alerts::AlertStateSample;
+use firn_rules::rule::RuleQuerier;
 use tokio::time::Instant;
 
 /// Handler name of rule queries in the file of active queries.
@@ -43,7 +43,7 @@ pub enum RuleQueryError {
 /// Description of a rule query for the queue, the file of active queries and the query log. Built
 /// for each evaluation.
 #[derive(Clone, Debug)]
-pub struct RuleQuestion {
+pub struct RuleQueryInfo {
     /// Tenant whose data is queried.
     pub tenant: TenantId,
     /// Expression of the rule.
@@ -54,15 +54,15 @@ pub struct RuleQuestion {
     pub group: RuleGroupName,
 }
 
-impl App {
+impl ServerApp {
     /// Runs `work` in the query queue on a blocking thread, with access to queries. Also returns
     /// the span of the evaluation if it is traced, for operations that follow it.
     pub async fn run_rule<T: Send + 'static>(
         &self,
-        question: RuleQuestion,
-        work: impl FnOnce(&mut dyn Queries) -> T + Send + 'static,
+        question: RuleQueryInfo,
+        work: impl FnOnce(&mut dyn RuleQuerier) -> T + Send + 'static,
     ) -> Result<(T, Option<SpanContext>), RuleQueryError> {
-        let work = |asking: &mut Asking<'_>| (work(asking), asking.span.clone());
+        let work = |asking: &mut QuerySession<'_>| (work(asking), asking.span.clone());
         self.run_of_rule(&question, work).await
     }
 
@@ -70,10 +70,10 @@ impl App {
     /// that ended with a stale marker. Used to restore alerts.
     pub async fn kept_since(
         &self,
-        question: RuleQuestion,
+        question: RuleQueryInfo,
         matchers: Vec<Matcher>,
         range: TimeRange,
-    ) -> Result<Vec<KeptSince>, RuleQueryError> {
+    ) -> Result<Vec<AlertStateSample>, RuleQueryError> {
         let read = self.run_of_rule(&question, move |asking| {
             kept_since(asking, &matchers, range)
         });
@@ -82,8 +82,8 @@ impl App {
 
     async fn run_of_rule<T: Send + 'static>(
         &self,
-        question: &RuleQuestion,
-        work: impl FnOnce(&mut Asking<'_>) -> T + Send + 'static,
+        question: &RuleQueryInfo,
+        work: impl FnOnce(&mut QuerySession<'_>) -> T + Send + 'static,
     ) -> Result<T, RuleQueryError> {
         let later = |why: &str| RuleQueryError::Later(why.to_owned());
         let backend = self
@@ -93,17 +93,17 @@ impl App {
         let budget = self.budgets.query();
         let tenant = question.tenant.clone();
         let (engine, env) = (self.parts.engine.clone(), self.parts.env.clone());
-        let mut span = self.span_of(question);
+        let mut span = self.start_span(question);
         let context = span.context();
         let store = backend.store.clone();
         let local = backend.local.clone();
         let log = self.parts.query_log.clone();
         let log = log
             .is_on()
-            .then(|| (log, Origin::Rule(question.group.clone())));
+            .then(|| (log, QueryOrigin::Rule(question.group.clone())));
         let asked_at = env.clock.monotonic();
-        let job = move |cancel: &Cancel| {
-            let mut asking = Asking {
+        let job = move |cancel: &CancelToken| {
+            let mut asking = QuerySession {
                 log,
                 span: context,
                 trace: None,
@@ -121,42 +121,47 @@ impl App {
             work(&mut asking)
         };
         let time = EvalTime::Instant(question.time);
-        let asked = Question::new(
+        let asked = RequestedQuery::new(
             HANDLER,
             question.tenant.clone(),
-            Client::Rules,
+            QueueClient::Rules,
             std::iter::once(question.expression.as_str()),
             Some(time.into()),
         );
         let deadline = Instant::now() + self.limits().query_timeout;
         let outcome = self.run_queued(backend.active.clone(), asked, deadline, job);
         outcome.await.map_err(|e| {
-            span.fail(e);
+            span.set_error(e);
             match e {
-                Unfinished::Waiting | Unfinished::Refused(_) => {
+                QueryAbortReason::Waiting | QueryAbortReason::Refused(_) => {
                     RuleQueryError::Later(e.to_string())
                 }
-                Unfinished::Running | Unfinished::Panicked => RuleQueryError::Failed(e.to_string()),
+                QueryAbortReason::Running | QueryAbortReason::Panicked => {
+                    RuleQueryError::Failed(e.to_string())
+                }
             }
         })
     }
 
     /// Starts the span of a rule evaluation, with Prometheus's name and the group and expression as
     /// attributes.
-    fn span_of(&self, question: &RuleQuestion) -> Span {
+    fn start_span(&self, question: &RuleQueryInfo) -> TraceSpan {
         let name = || "rule".to_owned();
-        let mut span = self.parts.tracer.begin(name, SpanKind::Internal, None);
-        span.set("group", || question.group.name.as_str());
-        span.set("expression", || question.expression.as_str());
+        let mut span = self
+            .parts
+            .tracer
+            .start_trace(name, SpanKind::Internal, None);
+        span.set_attribute("group", || question.group.name.as_str());
+        span.set_attribute("expression", || question.expression.as_str());
         span
     }
 }
 
 fn kept_since(
-    asking: &Asking<'_>,
+    asking: &QuerySession<'_>,
     matchers: &[Matcher],
     range: TimeRange,
-) -> Result<Vec<KeptSince>, Error> {
+) -> Result<Vec<AlertStateSample>, Error> {
     let selection = asking.local.select(SelectRequest {
         tenant: asking.tenant,
         matchers,
@@ -164,7 +169,7 @@ fn kept_since(
         newest_only: true,
         cancel: asking.cancel,
         budget: &asking.budget,
-        series: &SeriesLimit::none(),
+        series: &SeriesLimit::unlimited(),
         span: None,
     })?;
     let mut batch = SeriesBatch::default();
@@ -173,7 +178,7 @@ fn kept_since(
         let series = batch.series(i);
         let (time, value) = (*series.times.last()?, *series.values.last()?);
         let labels: Labels = selection.labels(i);
-        (!is_stale(value)).then_some(KeptSince {
+        (!is_stale(value)).then_some(AlertStateSample {
             labels,
             time,
             value,

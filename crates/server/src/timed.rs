@@ -3,8 +3,8 @@
 
 use firn_model::env::Clock;
 use firn_model::error::Error;
-use firn_model::exemplar::FoundExemplars;
-use firn_model::losses::Losses;
+use firn_model::exemplar::SeriesExemplarResult;
+use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::MetadataBatch;
 use firn_model::sample::TimeRange;
 use firn_model::store::{ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection};
@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A store whose look-ups are measured, created for each query. Reads of samples are not measured.
-pub(crate) struct Timed<'s> {
+pub(crate) struct TimedStore<'s> {
     store: &'s dyn Select,
     clock: Arc<dyn Clock>,
     nanos: AtomicU64,
 }
 
-impl<'s> Timed<'s> {
+impl<'s> TimedStore<'s> {
     pub(crate) fn new(store: &'s dyn Select, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,
@@ -44,7 +44,7 @@ impl<'s> Timed<'s> {
     }
 }
 
-impl Select for Timed<'_> {
+impl Select for TimedStore<'_> {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.measure(|| self.store.select(request))
     }
@@ -61,7 +61,7 @@ impl Select for Timed<'_> {
         self.measure(|| self.store.label_values(name, request))
     }
 
-    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
+    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<SeriesExemplarResult>, Error> {
         self.measure(|| self.store.exemplars(request))
     }
 
@@ -69,11 +69,11 @@ impl Select for Timed<'_> {
         self.measure(|| self.store.metadata(request))
     }
 
-    fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
-        self.store.losses(tenant, range)
+    fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
+        self.store.loss_warnings(tenant, range)
     }
 
-    fn label_losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
-        self.store.label_losses(tenant, range)
+    fn label_loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
+        self.store.label_loss_warnings(tenant, range)
     }
 }

@@ -18,9 +18,12 @@ mod settings;
 
 pub use listener::{TlsConfigs, TlsListener};
 pub use rustls::server::ServerConfig;
-pub use settings::{Cipher, ClientAuth, Curve, TlsFiles, TlsSettings, TlsVersion};
+pub use settings::{
+    CipherSuite, ClientAuthPolicy, KeyExchangeCurve, ListenerTlsSettings, ServerTlsVersion,
+    TlsFileContents,
+};
 
-use firn_x509::key_pair::certified_key;
+use firn_x509::key_pair::parse_certified_key;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
@@ -46,19 +49,22 @@ pub enum TlsError {
 
 /// Builds the rustls configuration from the settings and the contents of the PEM files.
 pub fn server_config(
-    settings: &TlsSettings,
-    files: &TlsFiles,
+    settings: &ListenerTlsSettings,
+    files: &TlsFileContents,
 ) -> Result<Arc<ServerConfig>, TlsError> {
-    if files.client_ca.is_some() && settings.client_auth == ClientAuth::NoClientCert {
+    if files.client_ca.is_some() && settings.client_auth == ClientAuthPolicy::NoClientCert {
         return Err(TlsError::NoPolicy);
     }
     let provider = Arc::new(provider(settings)?);
-    let key = certified_key(&files.cert, &files.key).map_err(TlsError::KeyPair)?;
-    let versions: Vec<_> = [(TlsVersion::V13, &TLS13), (TlsVersion::V12, &TLS12)]
-        .into_iter()
-        .filter(|(version, _)| (settings.min_version..=settings.max_version).contains(version))
-        .map(|(_, version)| version)
-        .collect();
+    let key = parse_certified_key(&files.cert, &files.key).map_err(TlsError::KeyPair)?;
+    let versions: Vec<_> = [
+        (ServerTlsVersion::V13, &TLS13),
+        (ServerTlsVersion::V12, &TLS12),
+    ]
+    .into_iter()
+    .filter(|(version, _)| (settings.min_version..=settings.max_version).contains(version))
+    .map(|(_, version)| version)
+    .collect();
     let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)
         .map_err(|e| TlsError::NothingLeft(format!("no TLS version can be used: {e}")))?;
@@ -76,7 +82,7 @@ pub fn server_config(
 }
 
 /// Returns the ring provider, restricted to the configured cipher suites and curves.
-fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
+fn provider(settings: &ListenerTlsSettings) -> Result<CryptoProvider, TlsError> {
     let all = ring::default_provider();
     if settings.ciphers.is_empty() && settings.curves.is_empty() {
         return Ok(all);
@@ -85,12 +91,16 @@ fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
     if !settings.ciphers.is_empty() {
         // As in Go, the list applies to TLS 1.2 only and cannot remove suites of TLS 1.3.
         let v13 = all.cipher_suites.iter().filter(|s| s.tls13().is_some());
-        let listed = settings.ciphers.iter().filter_map(Cipher::suite);
+        let listed = settings.ciphers.iter().filter_map(CipherSuite::suite);
         let v12 = listed.filter(|suite| suite.tls13().is_none());
         provider.cipher_suites = v13.copied().chain(v12).collect();
     }
     if !settings.curves.is_empty() {
-        provider.kx_groups = settings.curves.iter().filter_map(Curve::group).collect();
+        provider.kx_groups = settings
+            .curves
+            .iter()
+            .filter_map(KeyExchangeCurve::group)
+            .collect();
         if provider.kx_groups.is_empty() {
             let why = "no supported curve in curve_preferences: CurveP256, CurveP384 and X25519 \
                  are supported";

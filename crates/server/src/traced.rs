@@ -4,19 +4,19 @@
 //! only forwards the trace context to other servers during remote reads.
 
 use firn_model::budget::Reservation;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::error::Error;
-use firn_model::exemplar::FoundExemplars;
+use firn_model::exemplar::SeriesExemplarResult;
 use firn_model::labels::Labels;
-use firn_model::losses::Losses;
+use firn_model::losses::DataLossWarnings;
 use firn_model::matcher::Matcher;
 use firn_model::metadata::MetadataBatch;
 use firn_model::sample::TimeRange;
 use firn_model::store::{ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
-use firn_model::trace::{Span, SpanContext};
+use firn_model::trace::{SpanContext, TraceSpan};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,22 +27,22 @@ const SELECT: &str = "querierSelect";
 /// Name of the span of all reads of a selection.
 const READ: &str = "querierRead";
 
-/// A store whose look-ups are child spans of one request. Created by [`traced`] for each request
-/// that is traced.
-pub(crate) struct Traced {
+/// A store whose look-ups are child spans of one request. Created by [`trace_store`] for each
+/// request that is traced.
+pub(crate) struct TracedStore {
     store: Arc<dyn Select>,
     parent: SpanContext,
 }
 
 /// Returns `store` with spans below `parent`, or unchanged if there is none.
-pub(crate) fn traced(store: Arc<dyn Select>, parent: Option<&SpanContext>) -> Arc<dyn Select> {
+pub(crate) fn trace_store(store: Arc<dyn Select>, parent: Option<&SpanContext>) -> Arc<dyn Select> {
     match parent.cloned() {
-        Some(parent) => Arc::new(Traced { store, parent }),
+        Some(parent) => Arc::new(TracedStore { store, parent }),
         None => store,
     }
 }
 
-impl Traced {
+impl TracedStore {
     fn look_up<T>(
         &self,
         name: &str,
@@ -51,9 +51,9 @@ impl Traced {
         len: impl FnOnce(&T) -> usize,
     ) -> Result<T, Error> {
         let mut span = self.parent.begin(name);
-        span.set("selector", || text_of(request.matchers));
-        span.set("start", || request.range.min);
-        span.set("end", || request.range.max);
+        span.set_attribute("selector", || text_of(request.matchers));
+        span.set_attribute("start", || request.range.min);
+        span.set_attribute("end", || request.range.max);
         let context = span.context();
         let request = SelectRequest {
             span: context.as_ref(),
@@ -61,17 +61,17 @@ impl Traced {
         };
         let found = find(&*self.store, request);
         match &found {
-            Ok(found) => span.set("found", || len(found)),
-            Err(e) => span.fail(e),
+            Ok(found) => span.set_attribute("found", || len(found)),
+            Err(e) => span.set_error(e),
         }
         found
     }
 
     fn selected(&self, found: Arc<dyn Selection>) -> Arc<dyn Selection> {
-        if !self.parent.is_kept() {
+        if !self.parent.is_recorded() {
             return found;
         }
-        let reading = Mutex::new(Span::default());
+        let reading = Mutex::new(TraceSpan::default());
         Arc::new(TracedSelection {
             found,
             parent: self.parent.clone(),
@@ -87,7 +87,7 @@ fn text_of(matchers: &[Matcher]) -> String {
     format!("{{{}}}", texts.join(","))
 }
 
-impl Select for Traced {
+impl Select for TracedStore {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         let found = self.look_up(SELECT, request, |s, r| s.select(r), |found| found.len());
         Ok(self.selected(found?))
@@ -109,7 +109,7 @@ impl Select for Traced {
         self.look_up("labelValues", request, find, Vec::len)
     }
 
-    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
+    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<SeriesExemplarResult>, Error> {
         let _span = self.parent.begin("exemplars");
         self.store.exemplars(request)
     }
@@ -119,12 +119,12 @@ impl Select for Traced {
         self.store.metadata(request)
     }
 
-    fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
-        self.store.losses(tenant, range)
+    fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
+        self.store.loss_warnings(tenant, range)
     }
 
-    fn label_losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
-        self.store.label_losses(tenant, range)
+    fn label_loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
+        self.store.label_loss_warnings(tenant, range)
     }
 }
 
@@ -134,7 +134,7 @@ struct TracedSelection {
     found: Arc<dyn Selection>,
     parent: SpanContext,
     /// Span that starts with the first read.
-    reading: Mutex<Span>,
+    reading: Mutex<TraceSpan>,
     series: AtomicUsize,
     samples: AtomicUsize,
 }
@@ -151,7 +151,7 @@ impl Selection for TracedSelection {
     fn label_column(
         &self,
         name: &str,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<LabelColumn, Error> {
         self.found.label_column(name, cancel, memory)
@@ -169,19 +169,19 @@ impl Selection for TracedSelection {
         self.series.fetch_add(count, Ordering::Relaxed);
         let samples = into.sample_count() - before;
         self.samples.fetch_add(samples, Ordering::Relaxed);
-        lock(&self.reading).reach();
+        lock(&self.reading).mark_end();
         Ok(())
     }
 
-    fn losses(&self) -> Losses {
-        self.found.losses()
+    fn loss_warnings(&self) -> DataLossWarnings {
+        self.found.loss_warnings()
     }
 }
 
 impl Drop for TracedSelection {
     fn drop(&mut self) {
         let mut reading = std::mem::take(&mut *lock(&self.reading));
-        reading.set("series", || self.series.load(Ordering::Relaxed));
-        reading.set("samples", || self.samples.load(Ordering::Relaxed));
+        reading.set_attribute("series", || self.series.load(Ordering::Relaxed));
+        reading.set_attribute("samples", || self.samples.load(Ordering::Relaxed));
     }
 }

@@ -210,7 +210,7 @@ async fn query_timeout_parameter_cancels_the_evaluation() {
     )
     .await;
     support::eventually("cancel", || {
-        *fixture.engine.reasons.lock().unwrap() == [firn_model::cancel::Reason::Timeout]
+        *fixture.engine.reasons.lock().unwrap() == [firn_model::cancel::CancelReason::Timeout]
     })
     .await;
 }

@@ -7,11 +7,11 @@
 mod support;
 
 use firn_model::batch::Batch;
-use firn_model::env::sim::{self, Sim};
+use firn_model::env::sim::{self, SimEnv};
 use firn_model::labels::Labels;
 use firn_model::store::{Append, AppendBounds};
 use firn_model::tenant::TenantId;
-use firn_server::engine::Promql;
+use firn_server::engine::PromqlEngine;
 use firn_storage::store::{Store, StoreOptions};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn uncut() -> StoreOptions {
 
 /// Creates a store with one segment of pages for each of two days and stops it. Returns the
 /// segments.
-fn two_days(sim: &Sim) -> Vec<PathBuf> {
+fn two_days(sim: &SimEnv) -> Vec<PathBuf> {
     for day in 0..2 {
         let store = Store::open(sim.env.clone(), uncut()).unwrap();
         let mut batch = Batch::default();
@@ -39,7 +39,7 @@ fn two_days(sim: &Sim) -> Vec<PathBuf> {
             let labels = Labels::from_pairs([("__name__", name)]);
             batch.push_series(labels.as_ref(), &samples);
         }
-        let bounds = AppendBounds::until(i64::MAX);
+        let bounds = AppendBounds::up_to(i64::MAX);
         let ticket = store.append(&TenantId::anonymous(), &batch, bounds);
         ticket.wait().unwrap();
         store.close().unwrap();
@@ -57,13 +57,13 @@ async fn body(fixture: &Fixture, path: &str) -> Value {
 
 #[tokio::test]
 async fn query_over_a_damaged_page_answers_with_a_warning_and_status_lists_it() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let segments = two_days(&sim);
     let mut bytes = sim.disk.contents(&segments[0]).unwrap();
     let page = bytes.windows(8).position(|w| w == b"FIRNPAGE").unwrap();
     bytes[page + 20] ^= 1;
     sim.disk.overwrite(&segments[0], &bytes);
-    let fixture = Fixture::starting(|parts| parts.engine = Arc::new(Promql));
+    let fixture = Fixture::starting(|parts| parts.engine = Arc::new(PromqlEngine));
     fixture.open_with(Store::open(sim.env.clone(), uncut()).unwrap());
 
     let tsdb = body(&fixture, "/api/v1/status/tsdb").await;

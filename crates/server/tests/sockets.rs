@@ -6,8 +6,8 @@
 
 mod support;
 
-use firn_model::cancel::Reason;
-use firn_server::Limits;
+use firn_model::cancel::CancelReason;
+use firn_server::ServerLimits;
 use firn_server::parts::AppParts;
 use firn_server::serve;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ struct Server {
 }
 
 impl Server {
-    async fn start(change: impl FnOnce(&mut Limits)) -> Self {
+    async fn start(change: impl FnOnce(&mut ServerLimits)) -> Self {
         Self::start_of(|parts| change(&mut parts.limits)).await
     }
 
@@ -335,7 +335,10 @@ async fn client_that_goes_away_cancels_its_query() {
         eventually("cancel", || !engine.reasons.lock().unwrap().is_empty()).await;
         let took = gone.elapsed();
         assert!(took < Duration::from_millis(100), "canceled after {took:?}");
-        assert_eq!(engine.reasons.lock().unwrap().pop(), Some(Reason::Canceled));
+        assert_eq!(
+            engine.reasons.lock().unwrap().pop(),
+            Some(CancelReason::Canceled)
+        );
         eventually("end", || {
             engine.blocked.load(std::sync::atomic::Ordering::SeqCst) == 0
         })
@@ -447,7 +450,7 @@ async fn stop_cuts_requests_that_do_not_end() {
     stopped.expect("the server ends").unwrap();
     assert_eq!(read_to_end(socket).await, "");
     eventually("cancel", || {
-        *engine.reasons.lock().unwrap() == [Reason::Canceled]
+        *engine.reasons.lock().unwrap() == [CancelReason::Canceled]
     })
     .await;
 }

@@ -7,7 +7,7 @@ mod support;
 
 use axum::body::Body;
 use axum::http::Request;
-use firn_wire::remote_write::Version;
+use firn_wire::remote_write::RemoteWriteVersion;
 use support::{Fixture, send};
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
@@ -135,7 +135,7 @@ async fn write_in_another_form_is_refused_as_unsupported() {
 
 #[tokio::test]
 async fn write_of_a_message_that_is_not_taken_is_refused() {
-    let only_v2 = Fixture::ready(|parts| parts.web.write_versions = vec![Version::V2]);
+    let only_v2 = Fixture::ready(|parts| parts.web.write_versions = vec![RemoteWriteVersion::V2]);
     let request = write(support::write_body(&["a"]), &[]);
     let reply = send(&only_v2, request).await;
     let text = "prometheus.WriteRequest protobuf message is not accepted by this server; \

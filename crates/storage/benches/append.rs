@@ -17,16 +17,16 @@ mod fleet;
 
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
 use firn_model::env::real;
 use firn_model::matcher::{MatchOp, Matcher};
-use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest, Ticket};
 use firn_model::tenant::TenantId;
-use firn_storage::store::{Sealing, Store, StoreOptions, SyncMode};
+use firn_storage::store::{SealingThread, Store, StoreOptions, StoreSyncMode};
 use fleet::{BATCH, Member, Request, fleet, peak_bytes, resident_bytes};
 use std::fmt::Display;
 use std::io::Write;
@@ -51,9 +51,15 @@ fn cpu() -> Duration {
 #[derive(Default)]
 struct Written(f64);
 
-impl Sink for Written {
-    fn metric(&mut self, name: &str, _help: &str, _labels: &[(&str, &str)], value: Value<'_>) {
-        if let Value::Counter(bytes) = value
+impl MetricSink for Written {
+    fn metric(
+        &mut self,
+        name: &str,
+        _help: &str,
+        _labels: &[(&str, &str)],
+        value: MetricValue<'_>,
+    ) {
+        if let MetricValue::Counter(bytes) = value
             && name.ends_with("_written_bytes_total")
         {
             line(name, bytes);
@@ -141,9 +147,9 @@ fn read_all(store: &Store, matcher: Option<&Matcher>) -> (Duration, Duration, us
         matchers: matcher.map_or(&[], std::slice::from_ref),
         range: TimeRange::ALL,
         newest_only: false,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget: &Budget::new("query", usize::MAX),
-        series: &SeriesLimit::none(),
+        series: &SeriesLimit::unlimited(),
         span: None,
     };
     let selection = store.select(request).expect("nothing cancels");
@@ -167,14 +173,14 @@ fn main() {
     let rounds = numbers.get(1).copied().unwrap_or(60);
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("append");
     let _ = std::fs::remove_dir_all(&dir);
-    let env = real::env().expect("threads can be started");
+    let env = real::system_env().expect("threads can be started");
     let said = |word: &str| std::env::args().any(|a| a == word);
     let options = StoreOptions {
-        sync: SyncMode::None,
+        sync: StoreSyncMode::None,
         is_jittered: !said("unjittered"),
         sealing: match said("with-writes") {
-            true => Sealing::WithWrites,
-            false => Sealing::Background,
+            true => SealingThread::WithWrites,
+            false => SealingThread::Background,
         },
         ..StoreOptions::new(&dir)
     };

@@ -16,9 +16,9 @@ mod fleet;
 
 use firn_model::env::{Env, real};
 use firn_model::sample::TimeRange;
-use firn_storage::block::{BlockId, BlockWriter, Source, block_order};
-use firn_storage::page::Columns;
-use firn_storage::store::{Store, StoreOptions, SyncMode};
+use firn_storage::block::{BlockId, BlockSpec, BlockWriter, compare_block_order};
+use firn_storage::page::SampleColumns;
+use firn_storage::store::{Store, StoreOptions, StoreSyncMode};
 use fleet::{Member, fleet, peak_bytes, resident_bytes, value};
 use std::io::Write;
 use std::path::Path;
@@ -40,7 +40,7 @@ const MERGES: usize = 2;
 
 fn options(dir: &Path) -> StoreOptions {
     StoreOptions {
-        sync: SyncMode::None,
+        sync: StoreSyncMode::None,
         ..StoreOptions::new(dir)
     }
 }
@@ -48,7 +48,7 @@ fn options(dir: &Path) -> StoreOptions {
 /// Writes the block that begins at `start`, with `samples` samples of each series.
 fn write(env: &Env, dir: &Path, series: &[(usize, &Member)], start: i64, samples: usize) {
     let id = BlockId::new(start + BLOCK_MS, 1);
-    let source = Source {
+    let source = BlockSpec {
         id,
         is_late: false,
         level: 1,
@@ -59,7 +59,7 @@ fn write(env: &Env, dir: &Path, series: &[(usize, &Member)], start: i64, samples
     let mut writer = BlockWriter::create(env, &folder, source).expect("the folder can be made");
     let interval = BLOCK_MS / samples as i64;
     let before = ((start - START_MS) / interval) as usize;
-    let mut columns = Columns::default();
+    let mut columns = SampleColumns::default();
     for (number, member) in series {
         columns.clear();
         let late = (number / 376 * 37) as i64 % interval;
@@ -74,13 +74,13 @@ fn write(env: &Env, dir: &Path, series: &[(usize, &Member)], start: i64, samples
 }
 
 fn fill(dir: &Path, pods: usize, samples: usize) {
-    let env = real::env().expect("threads can be started");
+    let env = real::system_env().expect("threads can be started");
     let store = Store::open(env.clone(), options(dir)).expect("the folder can be opened");
     store.close().expect("the folder can be written");
     drop(store);
     let fleet = fleet(pods);
     let mut series: Vec<(usize, &Member)> = fleet.iter().enumerate().collect();
-    series.sort_by(|a, b| block_order(a.1.labels.as_ref(), b.1.labels.as_ref()));
+    series.sort_by(|a, b| compare_block_order(a.1.labels.as_ref(), b.1.labels.as_ref()));
     for block in 0..BLOCKS {
         let start = START_MS + block as i64 * BLOCK_MS;
         write(&env, dir, &series, start, samples);
@@ -95,7 +95,7 @@ fn cpu() -> Duration {
 }
 
 fn compact(dir: &Path, samples: usize) {
-    let env = real::env().expect("threads can be started");
+    let env = real::system_env().expect("threads can be started");
     let store = Store::open(env, options(dir)).expect("the folder can be opened");
     let idle = resident_bytes();
     peak_bytes();

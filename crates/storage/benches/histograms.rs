@@ -10,12 +10,12 @@
 
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::env::real;
-use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 use firn_model::labels::Labels;
 use firn_model::sample::START_UNKNOWN;
 use firn_model::store::{Append, AppendBounds};
 use firn_model::tenant::TenantId;
-use firn_storage::store::{Store, StoreOptions, SyncMode};
+use firn_storage::store::{Store, StoreOptions, StoreSyncMode};
 use std::io::Write;
 use std::time::Duration;
 use tikv_jemalloc_ctl::thread::allocatedp;
@@ -39,7 +39,7 @@ fn histogram(series: usize, round: usize) -> Histogram {
     let counts: Vec<i64> = counts.collect();
     let before = |bucket: usize| bucket.checked_sub(1).map_or(0, |b| counts[b]);
     let deltas = (0..BUCKETS).map(|bucket| counts[bucket] - before(bucket));
-    let span = |offset| Span {
+    let span = |offset| BucketSpan {
         offset,
         length: BUCKETS as u32 / 2,
     };
@@ -51,7 +51,7 @@ fn histogram(series: usize, round: usize) -> Histogram {
         positive_spans: vec![span(-12), span(3)],
         negative_spans: Vec::new(),
         custom_values: Vec::new(),
-        counts: Counts::Integer {
+        counts: HistogramCounts::Integer {
             count: counts.iter().sum::<i64>() as u64,
             zero_count: 0,
             positive: deltas.collect(),
@@ -66,9 +66,9 @@ fn main() {
     let rounds = numbers.get(1).copied().unwrap_or(60).max(1);
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("histograms");
     let _ = std::fs::remove_dir_all(&dir);
-    let env = real::env().expect("threads can be started");
+    let env = real::system_env().expect("threads can be started");
     let options = StoreOptions {
-        sync: SyncMode::None,
+        sync: StoreSyncMode::None,
         ..StoreOptions::new(&dir)
     };
     let store = Store::open(env, options).expect("the folder can be opened");
@@ -88,7 +88,7 @@ fn main() {
                 });
                 batch.end_series();
             }
-            let bounds = AppendBounds::until(i64::MAX);
+            let bounds = AppendBounds::up_to(i64::MAX);
             let (began, before) = (cpu(), allocated.get());
             let ticket = store.append(&TenantId::anonymous(), &batch, bounds);
             // The first round creates the series.

@@ -21,8 +21,8 @@ mod fleet;
 
 use firn_model::env::{Clock, Env, real, sim};
 use firn_model::labels::Labels;
-use firn_model::log::{DurableLog, LogBatch, OnDurable, Position};
-use firn_storage::log::{LocalLog, LogMetrics, LogOptions, SyncMode};
+use firn_model::log::{DurableCallbacks, DurableLog, LogBatch, LogPosition};
+use firn_storage::log::{LocalLog, LogMetrics, LogOptions, LogSyncMode};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -60,7 +60,7 @@ impl Flight {
     }
 }
 
-fn run(env: &Env, dir: &Path, sync: SyncMode, in_flight: usize) {
+fn run(env: &Env, dir: &Path, sync: LogSyncMode, in_flight: usize) {
     env.disk.create_dir_all(dir).expect("create the folder");
     let options = LogOptions {
         sync,
@@ -103,7 +103,7 @@ fn append(log: &LocalLog, batch: &LogBatch, clock: Arc<dyn Clock>, flight: Arc<F
     let begun = clock.monotonic();
     log.append(
         batch.clone(),
-        OnDurable::new(move |outcome| {
+        DurableCallbacks::new(move |outcome| {
             outcome.expect("the disk is sound");
             flight.land(clock.monotonic() - begun);
         }),
@@ -113,24 +113,24 @@ fn append(log: &LocalLog, batch: &LogBatch, clock: Arc<dyn Clock>, flight: Arc<F
 /// Writes `batches` to a WAL in memory and reads them. Prints the cost of each of their `rows`
 /// rows.
 fn cost(batches: Vec<LogBatch>, rows: usize) {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let (dir, metrics) = (Path::new("wal"), Arc::new(LogMetrics::default()));
     sim.env.disk.create_dir_all(dir).expect("the disk is new");
     let options = LogOptions {
-        sync: SyncMode::None,
+        sync: LogSyncMode::None,
         ..LogOptions::default()
     };
     let log = LocalLog::open(&sim.env, dir, options, metrics.clone()).expect("open the log");
     let begun = Instant::now();
     for batch in batches {
-        let done = OnDurable::new(|outcome| {
+        let done = DurableCallbacks::new(|outcome| {
             outcome.expect("the disk is sound");
         });
         log.append(batch, done);
     }
     let written = begun.elapsed();
     let begun = Instant::now();
-    let mut tail = log.tail(Position(0));
+    let mut tail = log.read_from(LogPosition(0));
     while let Some(record) = tail.next().expect("the disk is sound") {
         record.expect("the disk is sound");
     }
@@ -158,9 +158,9 @@ fn main() {
     let Some(dir) = folder.map(PathBuf::from) else {
         return cost_of_batches();
     };
-    let env = real::env().expect("start the threads");
-    let interval = SyncMode::Interval(Duration::from_millis(200));
-    for sync in [SyncMode::Always, interval, SyncMode::None] {
+    let env = real::system_env().expect("start the threads");
+    let interval = LogSyncMode::Interval(Duration::from_millis(200));
+    for sync in [LogSyncMode::Always, interval, LogSyncMode::None] {
         for in_flight in [1, 16, 256] {
             run(&env, &dir, sync, in_flight);
         }

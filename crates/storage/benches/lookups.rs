@@ -16,16 +16,16 @@
 mod fleet;
 
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::env::real;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
-use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest, Selection};
 use firn_model::tenant::TenantId;
-use firn_storage::store::{Store, StoreOptions, SyncMode};
+use firn_storage::store::{Store, StoreOptions, StoreSyncMode};
 use fleet::{BATCH, Member, Request, fleet, peak_bytes, resident_bytes};
 use std::io::Write;
 use std::sync::Arc;
@@ -102,9 +102,9 @@ fn named_series(count: usize) -> Vec<Member> {
 fn filled(name: &str, members: &[Member]) -> Arc<Store> {
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&dir);
-    let env = real::env().expect("threads can be started");
+    let env = real::system_env().expect("threads can be started");
     let options = StoreOptions {
-        sync: SyncMode::None,
+        sync: StoreSyncMode::None,
         ..StoreOptions::new(&dir)
     };
     let before = resident_bytes();
@@ -148,9 +148,15 @@ impl Work {
     }
 }
 
-impl Sink for Work {
-    fn metric(&mut self, name: &str, _help: &str, _labels: &[(&str, &str)], value: Value<'_>) {
-        if let Value::Counter(count) = value {
+impl MetricSink for Work {
+    fn metric(
+        &mut self,
+        name: &str,
+        _help: &str,
+        _labels: &[(&str, &str)],
+        value: MetricValue<'_>,
+    ) {
+        if let MetricValue::Counter(count) = value {
             match name {
                 "firn_storage_lookup_postings_runs_total" => self.runs = count,
                 "firn_storage_lookup_values_total" => self.values = count,
@@ -210,9 +216,9 @@ fn select(store: &Store, matchers: &[Matcher]) -> Arc<dyn Selection> {
         matchers,
         range: TimeRange::ALL,
         newest_only: false,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget: &Budget::new("query", usize::MAX),
-        series: &SeriesLimit::none(),
+        series: &SeriesLimit::unlimited(),
         span: None,
     };
     store.select(request).expect("nothing cancels")

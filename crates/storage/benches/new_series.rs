@@ -13,7 +13,7 @@
 mod fleet;
 
 use firn_model::env::real;
-use firn_storage::store::{Store, StoreOptions, SyncMode};
+use firn_storage::store::{Store, StoreOptions, StoreSyncMode};
 use fleet::{BATCH, Member, Request, fleet, peak_bytes, resident_bytes};
 use std::io::Write;
 use std::sync::Arc;
@@ -78,9 +78,9 @@ fn main() {
     let senders = numbers.get(1).copied().unwrap_or(4).max(1);
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-series");
     let _ = std::fs::remove_dir_all(&dir);
-    let env = real::env().expect("threads can be started");
+    let env = real::system_env().expect("threads can be started");
     let options = StoreOptions {
-        sync: SyncMode::None,
+        sync: StoreSyncMode::None,
         ..StoreOptions::new(&dir)
     };
     let fleet = deal(fleet(pods), senders);

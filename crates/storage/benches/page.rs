@@ -13,11 +13,13 @@
 
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
-use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
-use firn_model::log::Position;
+use firn_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
+use firn_model::log::LogPosition;
 use firn_model::sample::TimeRange;
-use firn_storage::ids::Slot;
-use firn_storage::page::{Columns, Family, LogSpan, Page, PageBuilder, Scratch};
+use firn_storage::ids::SeriesSlot;
+use firn_storage::page::{
+    HistogramFamilyHash, LogSpan, PageBuilder, PageDecodeScratch, PageReader, SampleColumns,
+};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +40,7 @@ const READ_ROUNDS: usize = 60;
 /// A series: its family if it is a bucket, and either its values or its histograms.
 #[derive(Default)]
 struct Series {
-    family: Option<Family>,
+    family: Option<HistogramFamilyHash>,
     values: Vec<f64>,
     histograms: Vec<Arc<Histogram>>,
 }
@@ -137,7 +139,7 @@ fn series_of(class: &Class, seed: u64) -> Series {
         value
     });
     Series {
-        family: Some(Family(seed)),
+        family: Some(HistogramFamilyHash(seed)),
         values: values.collect(),
         ..Series::default()
     }
@@ -151,7 +153,7 @@ fn histogram(seed: u64) -> Vec<Series> {
     let mut totals = [0.0; BUCKETS];
     let mut series: Vec<Series> = (0..BUCKETS)
         .map(|_| Series {
-            family: Some(Family(seed)),
+            family: Some(HistogramFamilyHash(seed)),
             ..Series::default()
         })
         .collect();
@@ -184,13 +186,13 @@ fn native_histogram(seed: u64) -> Series {
             schema: 3,
             zero_threshold: 2.938735877055719e-39,
             sum,
-            counts: Counts::Integer {
+            counts: HistogramCounts::Integer {
                 count: buckets.iter().sum::<i64>() as u64,
                 zero_count: 0,
                 positive: deltas.collect(),
                 negative: Vec::new(),
             },
-            positive_spans: vec![Span {
+            positive_spans: vec![BucketSpan {
                 offset: -20,
                 length: BUCKETS as u32,
             }],
@@ -235,17 +237,20 @@ fn times() -> Vec<i64> {
 }
 
 /// Cuts every series into windows of `samples` samples.
-fn windows(series: &[Series], samples: usize) -> Vec<Vec<(Option<Family>, Columns)>> {
+fn windows(
+    series: &[Series],
+    samples: usize,
+) -> Vec<Vec<(Option<HistogramFamilyHash>, SampleColumns)>> {
     let times = times();
     let starts = (0..SAMPLES).step_by(samples);
     starts
         .map(|start| {
             let part = start..start + samples;
-            let columns = |s: &Series| Columns {
+            let columns = |s: &Series| SampleColumns {
                 times: times[part.clone()].to_vec(),
                 values: s.values[part.clone()].to_vec(),
                 histograms: histograms(s, part.clone()),
-                ..Columns::default()
+                ..SampleColumns::default()
             };
             series.iter().map(|s| (s.family, columns(s))).collect()
         })
@@ -274,15 +279,15 @@ fn best<T>(rounds: usize, samples: usize, mut work: impl FnMut() -> T) -> (f64, 
     (least.0, least.1.expect("there is a round"))
 }
 
-fn seal(windows: &[Vec<(Option<Family>, Columns)>]) -> Vec<Vec<u8>> {
+fn seal(windows: &[Vec<(Option<HistogramFamilyHash>, SampleColumns)>]) -> Vec<Vec<u8>> {
     let meta = LogSpan {
-        log_from: Position(1),
-        log_to: Position(2),
+        log_from: LogPosition(1),
+        log_to: LogPosition(2),
     };
     let sealed = windows.iter().map(|window| {
         let mut builder = PageBuilder::new(meta);
         for (slot, (family, columns)) in window.iter().enumerate() {
-            let pushed = builder.push(Slot(slot as u64), *family, columns);
+            let pushed = builder.push(SeriesSlot(slot as u64), *family, columns);
             pushed.expect("no series is too long");
         }
         builder.finish().expect("there are series")
@@ -291,15 +296,18 @@ fn seal(windows: &[Vec<(Option<Family>, Columns)>]) -> Vec<Vec<u8>> {
 }
 
 /// Reads the samples in the last part `of` each page's time range, for every series.
-fn read(pages: &[Page], of: f64) -> usize {
-    let (mut scratch, mut columns) = (Scratch::default(), Columns::default());
+fn read(pages: &[PageReader], of: f64) -> usize {
+    let (mut scratch, mut columns) = (PageDecodeScratch::default(), SampleColumns::default());
     let mut samples = 0;
     for page in pages {
         let whole = page.range();
         let span = ((whole.max - whole.min) as f64 * of) as i64;
         let range = TimeRange::new(whole.max - span, whole.max);
         for slot in 0..page.column_count() as u64 {
-            let column = page.find(Slot(slot)).expect("sound").expect("pushed");
+            let column = page
+                .find_column(SeriesSlot(slot))
+                .expect("sound")
+                .expect("pushed");
             columns.clear();
             let decoded = page.decode(&column, range, &mut scratch, &mut columns);
             decoded.expect("the page is sound");
@@ -316,8 +324,8 @@ fn report(out: &mut dyn Write, name: &str, series: &[Series]) -> std::io::Result
         let all = series.len() * SAMPLES;
         let (encode, sealed) = best(SEAL_ROUNDS, all, || seal(&windows));
         let bytes: usize = sealed.iter().map(Vec::len).sum();
-        let open = |bytes: &Vec<u8>| Page::open(bytes.as_slice().into()).expect("sound");
-        let pages: Vec<Page> = sealed.iter().map(open).collect();
+        let open = |bytes: &Vec<u8>| PageReader::open(bytes.as_slice().into()).expect("sound");
+        let pages: Vec<PageReader> = sealed.iter().map(open).collect();
         let (decode, _) = best(READ_ROUNDS, all, || read(&pages, 1.0));
         let part = read(&pages, 0.1);
         let (tenth, _) = best(READ_ROUNDS, part, || read(&pages, 0.1));

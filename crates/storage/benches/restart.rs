@@ -13,7 +13,7 @@
 mod fleet;
 
 use firn_model::env::real;
-use firn_storage::store::{Store, StoreOptions, SyncMode};
+use firn_storage::store::{Store, StoreOptions, StoreSyncMode};
 use fleet::{BATCH, Request, fleet, peak_bytes, resident_bytes};
 use std::io::Write;
 use std::path::Path;
@@ -28,14 +28,14 @@ const ROUNDS: usize = 3;
 
 fn options(dir: &Path) -> StoreOptions {
     StoreOptions {
-        sync: SyncMode::None,
+        sync: StoreSyncMode::None,
         ..StoreOptions::new(dir)
     }
 }
 
 /// Fills the store and ends like a killed process.
 fn fill(dir: &Path, pods: usize, rounds: usize) {
-    let env = real::env().expect("threads can be started");
+    let env = real::system_env().expect("threads can be started");
     let store = Store::open(env, options(dir)).expect("the folder can be opened");
     let fleet = fleet(pods);
     for round in 0..rounds {
@@ -57,7 +57,7 @@ fn cpu() -> Duration {
 
 /// Opens the store and prints the cost.
 fn open(dir: &Path) {
-    let env = real::env().expect("threads can be started");
+    let env = real::system_env().expect("threads can be started");
     peak_bytes();
     let (start, cpu_before) = (Instant::now(), cpu());
     let store = Store::open(env, options(dir)).expect("the folder can be opened");

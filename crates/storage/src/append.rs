@@ -26,40 +26,40 @@ mod series_budget;
 mod tests;
 
 use crate::failpoints;
-use crate::head::series::{Series, Value, Verdict, Window};
-use crate::head::shard::{Shard, WARM};
-use crate::head::watermark::Taken;
-use crate::ids::{Local, SeriesRef};
-use crate::index::{EPOCH_MS, Marker, epoch_of};
+use crate::head::series::{AppendVerdict, AppendWindow, MemSeries, SampleValueRef};
+use crate::head::shard::{HeadShard, WARM};
+use crate::head::watermark::SequenceGuard;
+use crate::ids::{SeriesRef, ShardLocalId};
+use crate::index::{EPOCH_MS, EpochLeafCache, epoch_from_time};
 use crate::maintenance::Maintenance;
-use crate::parts::Parts;
+use crate::parts::StoreParts;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, lock};
-use exemplars::Admitted;
-use firn_model::batch::{Batch, Source};
+use exemplars::AdmittedExemplars;
+use firn_model::batch::{Batch, BatchSource};
 use firn_model::error::Error;
-use firn_model::log::{LogBatch, OnDurable};
+use firn_model::log::{DurableCallbacks, LogBatch};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
-use firn_model::store::{AppendBounds, Appended, Ticket};
-use scratch::{Outcome, Scratch};
-use series_budget::SeriesBudget;
+use firn_model::store::{AppendBounds, AppendOutcome, Ticket};
+use scratch::{AppendScratch, FloatAppendOutcome};
+use series_budget::SeriesBudgetWindow;
 use std::sync::Arc;
 
 /// Appends batches: finds or creates their series, fills the head, and passes records to the log.
 /// Created by the store; one per store, used by all writers at once.
 pub(crate) struct Appender {
-    parts: Arc<Parts>,
+    parts: Arc<StoreParts>,
     maintenance: Arc<Maintenance>,
     /// Working memory of finished appends, reused by the next ones.
-    scratch: Mutex<Vec<Scratch>>,
-    budget: Mutex<SeriesBudget>,
+    scratch: Mutex<Vec<AppendScratch>>,
+    budget: Mutex<SeriesBudgetWindow>,
 }
 
 impl std::ops::Deref for Appender {
-    type Target = Parts;
+    type Target = StoreParts;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &StoreParts {
         &self.parts
     }
 }
@@ -67,7 +67,7 @@ impl std::ops::Deref for Appender {
 impl Appender {
     /// Returns an appender to the head and log in `parts`. `maintenance` is notified after each
     /// append, so that it can seal and flush.
-    pub(crate) fn new(parts: Arc<Parts>, maintenance: Arc<Maintenance>) -> Self {
+    pub(crate) fn new(parts: Arc<StoreParts>, maintenance: Arc<Maintenance>) -> Self {
         Self {
             parts,
             maintenance,
@@ -78,49 +78,53 @@ impl Appender {
 
     /// Returns the `top` jobs with the most rejected new series in the current window, each with
     /// its number of rejections.
-    pub(crate) fn offenders(&self, top: usize) -> Vec<(String, u64)> {
-        lock(&self.budget).offenders(top)
+    pub(crate) fn list_rejected_jobs(&self, top: usize) -> Vec<(String, u64)> {
+        lock(&self.budget).list_rejected_jobs(top)
     }
 
     /// Returns an error if a batch would be rejected now: the log accepts no records, or sealing
     /// lags too far behind.
-    pub(crate) fn admit(&self) -> Result<(), Error> {
-        self.log.admit()?;
-        self.admit_behind_sealing()
+    pub(crate) fn check_admission(&self) -> Result<(), Error> {
+        self.log.check_append()?;
+        self.check_sealing_lag()
     }
 
-    pub(crate) fn append_batch(&self, source: &mut dyn Source, bounds: AppendBounds) -> Ticket {
+    pub(crate) fn append_batch(
+        &self,
+        source: &mut dyn BatchSource,
+        bounds: AppendBounds,
+    ) -> Ticket {
         // The caller of a batch with a journal was admitted before it changed its state.
-        if source.batch().journal().is_none()
-            && let Err(e) = self.admit()
+        if source.batch().journal().is_empty()
+            && let Err(e) = self.check_admission()
         {
-            return Ticket::ready(Err(e));
+            return Ticket::resolved(Err(e));
         }
         if let Err(e) = self.read_foreign_keys(source) {
-            return Ticket::ready(Err(e));
+            return Ticket::resolved(Err(e));
         }
         let mut scratch = lock(&self.scratch).pop().unwrap_or_default();
         let window = self.window(bounds, || first_time(source.batch()));
         scratch.begin(self, source);
-        self.look_up(&mut scratch);
+        self.find_batch_series(&mut scratch);
         let ticket = match self.read_labels(&mut scratch, source) {
             Ok(()) => {
                 let batch = source.batch();
                 failpoints::turn();
                 self.create_missing(&mut scratch, batch, window);
                 failpoints::turn();
-                let taken = self.apply(&mut scratch, batch, window);
+                let taken = self.append_samples(&mut scratch, batch, window);
                 failpoints::turn();
                 let mut appended = scratch.fill_record(self, batch, taken.sequence);
-                let refusal = self.end_late(&mut scratch);
+                let refusal = self.finish_late_counts(&mut scratch);
                 self.metrics.appended_samples.add(appended.stored as u64);
                 let exemplars = self.admit_exemplars(&mut scratch, batch, window, &mut appended);
                 let record = std::mem::take(&mut scratch.record);
-                self.hand_to_log(taken, record, (appended, refusal), exemplars)
+                self.append_to_log(taken, record, (appended, refusal), exemplars)
             }
             Err(e) => {
-                self.leave(&scratch);
-                Ticket::ready(Err(e))
+                self.end_appending(&scratch);
+                Ticket::resolved(Err(e))
             }
         };
         let mut spare = lock(&self.scratch);
@@ -129,14 +133,14 @@ impl Appender {
             spare.push(scratch);
         }
         drop(spare);
-        self.maintenance.after_append();
+        self.maintenance.run_after_append();
         ticket
     }
 
     /// Reads all labels of the batch if its keys have another format than those of the store,
     /// because their fingerprints cannot match.
-    fn read_foreign_keys(&self, source: &mut dyn Source) -> Result<(), Error> {
-        if source.batch().has_keys_of(self.options.key_format) {
+    fn read_foreign_keys(&self, source: &mut dyn BatchSource) -> Result<(), Error> {
+        if source.batch().has_key_format(self.options.key_format) {
             return Ok(());
         }
         let all: Vec<u32> = (0..source.batch().series_count() as u32).collect();
@@ -146,16 +150,16 @@ impl Appender {
     /// Finds the series of the batch in the head, and counts the batch as appending in each shard
     /// it touches. Series that are not found keep the place `UNKNOWN`, and their labels will be
     /// read.
-    fn look_up(&self, scratch: &mut Scratch) {
+    fn find_batch_series(&self, scratch: &mut AppendScratch) {
         scratch.wanted.clear();
         for (number, shard) in self.shards.iter().enumerate() {
-            let group = scratch.group(number);
+            let group = scratch.shard_range(number);
             if group.is_empty() {
                 continue;
             }
             let mut shard = lock(shard);
             shard.appending += 1;
-            let (mut guess, mut warm) = (Local(0), 0);
+            let (mut guess, mut warm) = (ShardLocalId(0), 0);
             for i in group.clone() {
                 let at = scratch.grouped[i] as usize;
                 let found = shard.find(scratch.prints[at], guess);
@@ -166,13 +170,13 @@ impl Appender {
                     if i >= warm {
                         warm = group.end.min(i + 1 + WARM);
                         let next = &scratch.grouped[i + 1..warm];
-                        shard.warm(next.iter().map(|at| scratch.prints[*at as usize]));
+                        shard.prefetch_cells(next.iter().map(|at| scratch.prints[*at as usize]));
                     }
                     continue;
                 };
                 scratch.locals[at] = local;
                 // Batches of a target have a stable order, in which its series were created.
-                guess = Local(local.0 + 1);
+                guess = ShardLocalId(local.0 + 1);
                 scratch.slots[at] = series.slot;
                 if !series.has_newest() {
                     scratch.wanted.push(at as u32);
@@ -181,33 +185,39 @@ impl Appender {
         }
     }
 
-    /// Undoes the count of appending batches that [`Appender::look_up`] incremented in each shard.
-    fn leave(&self, scratch: &Scratch) {
+    /// Undoes the count of appending batches that [`Appender::find_batch_series`] incremented in
+    /// each shard.
+    fn end_appending(&self, scratch: &AppendScratch) {
         for (number, shard) in self.shards.iter().enumerate() {
-            if !scratch.group(number).is_empty() {
+            if !scratch.shard_range(number).is_empty() {
                 lock(shard).appending -= 1;
             }
         }
     }
 
     /// Appends the samples under one sequence number, which it returns.
-    fn apply(&self, scratch: &mut Scratch, batch: &Batch, mut window: Window) -> Taken {
+    fn append_samples(
+        &self,
+        scratch: &mut AppendScratch,
+        batch: &Batch,
+        mut window: AppendWindow,
+    ) -> SequenceGuard {
         let mut newest = i64::MIN;
-        let mut taken: Option<Taken> = None;
-        let mut held: Option<MutexGuard<'_, Shard>> = None;
+        let mut taken: Option<SequenceGuard> = None;
+        let mut held: Option<MutexGuard<'_, HeadShard>> = None;
         for (number, shard) in self.shards.iter().enumerate() {
             let mut shard = lock(shard);
             // Only now may the next batch enter the previous shard, so that it cannot overtake this
             // one.
             drop(held.take());
             // The number and the floor are read under the lock of the first shard: see
-            // `Parts::raise_floor`.
+            // `StoreParts::raise_in_order_min`.
             let begin = || {
                 window.min = window.min.max(self.floor.load(Ordering::Relaxed));
-                self.watermark.next()
+                self.watermark.begin_batch()
             };
             let sequence = taken.get_or_insert_with(begin).sequence;
-            let group = scratch.group(number);
+            let group = scratch.shard_range(number);
             if !group.is_empty() {
                 let late_bytes = shard.late.memory_bytes();
                 shard.appending -= 1;
@@ -220,7 +230,7 @@ impl Appender {
                         });
                     newest = newest.max(stored_to);
                 }
-                shard.end_batch(sequence, self.watermark.floor());
+                shard.end_batch(sequence, self.watermark.visible_to_all());
                 let grown = shard.late.memory_bytes() as i64 - late_bytes as i64;
                 if grown != 0 {
                     self.metrics.late_memory.add(grown);
@@ -239,26 +249,26 @@ impl Appender {
     #[inline]
     fn append_sole(
         &self,
-        shard: &mut Shard,
-        scratch: &mut Scratch,
+        shard: &mut HeadShard,
+        scratch: &mut AppendScratch,
         i: usize,
         batch: &Batch,
-        window: Window,
+        window: AppendWindow,
         sequence: u64,
     ) -> Option<TimestampMs> {
-        let (time, value) = batch.sole_float(i)?;
+        let (time, value) = batch.single_float(i)?;
         let local = scratch.locals[i];
         let series = shard.series_mut(local)?;
-        let before = EpochBefore::of(series);
+        let before = NewestSampleEpoch::from_series(series);
         let is_in_window = (window.min..=window.max).contains(&time);
         if before.is_none || time >= before.end || !is_in_window {
             return None;
         }
         let bytes = series.push_sole(time, value)?;
         series.last_sequence = sequence as u32;
-        scratch.floats[batch.offsets(i).0] = Outcome::stored(series);
+        scratch.floats[batch.offsets(i).0] = FloatAppendOutcome::from_stored(series);
         shard.chunk_bytes += bytes;
-        shard.note(local, 1);
+        shard.record_append(local, 1);
         Some(time)
     }
 
@@ -266,18 +276,18 @@ impl Appender {
     /// `i64::MIN` if no sample was stored in order.
     fn append_series(
         &self,
-        shard: &mut Shard,
-        scratch: &mut Scratch,
+        shard: &mut HeadShard,
+        scratch: &mut AppendScratch,
         i: usize,
         batch: &Batch,
-        window: Window,
+        window: AppendWindow,
         sequence: u64,
     ) -> TimestampMs {
         let samples = batch.series(i);
         let local = scratch.locals[i];
         let (floats, histograms) = batch.offsets(i);
         let Some(series) = shard.series_mut(local) else {
-            scratch.refuse_missing((floats, histograms), samples, window);
+            scratch.reject_missing((floats, histograms), samples, window);
             return i64::MIN;
         };
         let is_first = !series.has_newest();
@@ -286,23 +296,23 @@ impl Appender {
         let mut stored = 0;
         for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
             let start = samples.start_times.get(k).copied().unwrap_or(START_UNKNOWN);
-            let epoch = EpochBefore::of(series);
-            let verdict = series.append(window, *time, start, Value::Float(*value));
+            let epoch = NewestSampleEpoch::from_series(series);
+            let verdict = series.append(window, *time, start, SampleValueRef::Float(*value));
             scratch.floats[floats + k].verdict = verdict;
-            if verdict == Verdict::Stored {
+            if verdict == AppendVerdict::Stored {
                 stored += 1;
-                scratch.floats[floats + k] = Outcome::stored(series);
-                self.mark_if_new(&mut scratch.marker, series.slot, epoch, *time);
+                scratch.floats[floats + k] = FloatAppendOutcome::from_stored(series);
+                self.mark_new_epoch(&mut scratch.marker, series.slot, epoch, *time);
             }
         }
         for (k, sample) in samples.histograms.iter().enumerate() {
-            let epoch = EpochBefore::of(series);
-            let value = Value::Histogram(&sample.histogram);
+            let epoch = NewestSampleEpoch::from_series(series);
+            let value = SampleValueRef::Histogram(&sample.histogram);
             let verdict = series.append(window, sample.time, sample.start_time, value);
             scratch.histograms[histograms + k] = verdict;
-            if verdict == Verdict::Stored {
+            if verdict == AppendVerdict::Stored {
                 stored += 1;
-                self.mark_if_new(&mut scratch.marker, series.slot, epoch, sample.time);
+                self.mark_new_epoch(&mut scratch.marker, series.slot, epoch, sample.time);
             }
         }
         let newest = match stored {
@@ -315,7 +325,7 @@ impl Appender {
                 let newest = series.open.last_time();
                 let after_bytes = series.bytes_since(closed);
                 shard.chunk_bytes = shard.chunk_bytes + after_bytes - before_bytes;
-                shard.note(local, stored);
+                shard.record_append(local, stored);
                 newest
             }
         };
@@ -329,53 +339,54 @@ impl Appender {
     /// Records in the index that the series has a sample in the epoch of `time`, unless its
     /// previous sample is in the same epoch.
     #[inline]
-    fn mark_if_new(
+    fn mark_new_epoch(
         &self,
-        marker: &mut Marker,
+        marker: &mut EpochLeafCache,
         slot: SeriesRef,
-        before: EpochBefore,
+        before: NewestSampleEpoch,
         time: TimestampMs,
     ) {
         if time >= before.end || before.is_none {
-            self.index.mark_with(marker, slot, epoch_of(time));
+            self.index
+                .mark_sample_cached(marker, slot, epoch_from_time(time));
         }
     }
 
     /// Appends the record to the log. The returned ticket resolves when the record is durable and
     /// visible to readers.
-    fn hand_to_log(
+    fn append_to_log(
         &self,
-        taken: Taken,
+        taken: SequenceGuard,
         record: LogBatch,
-        (appended, refusal): (Appended, Option<Error>),
-        exemplars: Option<Box<Admitted>>,
+        (appended, refusal): (AppendOutcome, Option<Error>),
+        exemplars: Option<Box<AdmittedExemplars>>,
     ) -> Ticket {
         let (ticket, resolver) = Ticket::new();
         if let Some(refusal) = refusal {
-            resolver.refuse_early(refusal);
+            resolver.reject_early(refusal);
         }
         if record.is_empty() {
             taken.complete(None, resolver, appended);
             return ticket;
         }
-        let (early, watermark) = (resolver.early(), self.watermark.clone());
-        let mark = (!record.journal.is_none()).then_some(record.journal.mark);
+        let (early, watermark) = (resolver.early_rejecter(), self.watermark.clone());
+        let mark = (!record.journal.is_empty()).then_some(record.journal.mark);
         let journal = self.journal.clone();
-        let done = OnDurable::new(move |outcome| match outcome {
+        let done = DurableCallbacks::new(move |outcome| match outcome {
             Ok(position) => {
                 if let Some(exemplars) = exemplars {
-                    exemplars.keep(position);
+                    exemplars.store(position);
                 }
                 if let Some(mark) = mark {
-                    journal.note(mark, position);
+                    journal.register_record(mark, position);
                 }
                 taken.complete(Some(position), resolver, appended);
             }
             Err(e) => taken.fail(e, resolver),
         });
         let done = done.or_delayed(move |reason| {
-            watermark.delay(&reason);
-            early.refuse(reason);
+            watermark.record_delay(&reason);
+            early.reject(reason);
         });
         self.log.append(record, done);
         ticket
@@ -392,16 +403,16 @@ fn first_time(batch: &Batch) -> Option<TimestampMs> {
 
 /// End of the epoch that contains the newest sample of a series, read before the next append.
 #[derive(Clone, Copy)]
-struct EpochBefore {
+struct NewestSampleEpoch {
     end: TimestampMs,
     is_none: bool,
 }
 
-impl EpochBefore {
+impl NewestSampleEpoch {
     #[inline]
-    fn of(series: &Series) -> Self {
+    fn from_series(series: &MemSeries) -> Self {
         Self {
-            end: (epoch_of(series.open.last_time()) + 1).saturating_mul(EPOCH_MS),
+            end: (epoch_from_time(series.open.last_time()) + 1).saturating_mul(EPOCH_MS),
             is_none: !series.has_newest(),
         }
     }

@@ -25,10 +25,10 @@ pub(crate) mod plan;
 mod rebuilt;
 
 pub(crate) use list::{BlockEntry, BlockKind, BlockList, BlockSet};
-pub(crate) use rebuilt::list_of_folders;
+pub(crate) use rebuilt::rebuild_list;
 
 use crate::block::{Block, BlockCache, BlockId, remove_folder};
-use crate::damage::{self, Damage, DamageKind, Damages};
+use crate::damage::{self, Damage, DamageKind, DamageList};
 use crate::error::StorageError;
 use crate::sync::{Mutex, lock};
 use arc_swap::ArcSwap;
@@ -59,48 +59,51 @@ impl OpenBlock {
         let of_metric = matchers.iter().filter(|m| m.name() == METRIC_NAME);
         of_metric
             .filter_map(Matcher::literal_set)
-            .all(|names| names.iter().any(|name| shard.may_have(name)))
+            .all(|names| names.iter().any(|name| shard.may_contain_metric(name)))
     }
 }
 
 /// An immutable snapshot of the open blocks and the cut time. A query holds one view for as long as
 /// it reads.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct BlocksView {
     /// The blocks own the in-order samples before this time, in milliseconds.
     pub(crate) cut: TimestampMs,
     /// The blocks in order of precedence: of samples with the same series and time, the first wins.
     pub(crate) blocks: Vec<Arc<OpenBlock>>,
 }
 
-impl View {
+impl BlocksView {
     /// Returns the blocks that may contain samples in `range` of series that match.
-    pub(crate) fn matching<'a>(
+    pub(crate) fn find_matching<'a>(
         &'a self,
         range: TimeRange,
         matchers: &'a [Matcher],
     ) -> impl Iterator<Item = &'a Arc<OpenBlock>> {
-        let blocks = self.overlapping(range);
+        let blocks = self.find_overlapping(range);
         blocks.filter(|open| open.may_match(matchers))
     }
 
     /// Returns the blocks that may contain samples in `range`, in order of precedence.
-    pub(crate) fn overlapping(&self, range: TimeRange) -> impl Iterator<Item = &Arc<OpenBlock>> {
+    pub(crate) fn find_overlapping(
+        &self,
+        range: TimeRange,
+    ) -> impl Iterator<Item = &Arc<OpenBlock>> {
         let blocks = self.blocks.iter();
         blocks.filter(move |open| open.entry.range.overlaps(&range))
     }
 }
 
-/// The blocks of a store and their manifest. Readers take a `View` without locking; commits are
-/// serialized by a mutex.
+/// The blocks of a store and their manifest. Readers take a `BlocksView` without locking; commits
+/// are serialized by a mutex.
 pub(crate) struct Blocks {
     env: Env,
     dir: PathBuf,
     pub(crate) cache: Arc<BlockCache>,
-    damages: Arc<Damages>,
-    view: ArcSwap<View>,
+    damages: Arc<DamageList>,
+    view: ArcSwap<BlocksView>,
     /// State of the manifest, locked for the duration of a commit.
-    committing: Mutex<Committing>,
+    committing: Mutex<BlocksCommitState>,
     /// Total size of the blocks in the manifest, in bytes.
     pub(crate) bytes: Gauge,
     /// Number of blocks in the manifest.
@@ -112,14 +115,14 @@ pub(crate) struct Blocks {
 }
 
 /// The current manifest, and the folders and views that await cleanup.
-struct Committing {
+struct BlocksCommitState {
     list: BlockList,
     /// Blocks that are no longer in the manifest and whose folders still exist.
     left: Vec<Arc<OpenBlock>>,
     /// Folders of blocks that were removed from the manifest without being open.
     left_unopened: Vec<PathBuf>,
     /// Views older than the latest commit that readers may still hold.
-    before: Vec<Arc<View>>,
+    before: Vec<Arc<BlocksView>>,
     /// Blocks in which a merge found damage.
     apart: BTreeSet<BlockId>,
     /// True from a failed commit until the next successful one. The manifest of the failed commit
@@ -134,7 +137,7 @@ impl Blocks {
         env: &Env,
         dir: &Path,
         cache: Arc<BlockCache>,
-        damages: Arc<Damages>,
+        damages: Arc<DamageList>,
     ) -> Result<Self, StorageError> {
         let found = BlockList::read(&*env.disk, dir)?;
         // A previous process may have ended between the rename and its sync. The steps below rely
@@ -146,11 +149,11 @@ impl Blocks {
             dir: dir.to_path_buf(),
             cache,
             damages,
-            view: ArcSwap::from_pointee(View {
+            view: ArcSwap::from_pointee(BlocksView {
                 cut: i64::MIN,
                 blocks: Vec::new(),
             }),
-            committing: Mutex::new(Committing {
+            committing: Mutex::new(BlocksCommitState {
                 list: found.list,
                 left: Vec::new(),
                 left_unopened: Vec::new(),
@@ -167,16 +170,16 @@ impl Blocks {
         for damage in found.damages {
             blocks.damages.report(damage);
         }
-        is_damaged |= blocks.lacks_manifest()?;
+        is_damaged |= blocks.is_manifest_missing()?;
         if is_damaged {
-            blocks.take_what_is_there()?;
+            blocks.rebuild_manifest()?;
         }
-        blocks.open_all();
+        blocks.open_listed_blocks();
         // If a block cannot be read or the manifest was damaged, a folder that is not listed may
         // hold the only copy of some data, such as an input of an unreadable merged block.
         let is_all_there = blocks.view().blocks.len() == blocks.list().blocks.len();
         if !is_damaged && is_all_there {
-            blocks.remove_unnamed(&found.others)?;
+            blocks.remove_unlisted_folders(&found.others)?;
         }
         Ok(blocks)
     }
@@ -184,8 +187,9 @@ impl Blocks {
     /// Returns whether blocks exist but no manifest. The manifest must have been lost, because one
     /// is always written before the first block. Older versions wrote it with the first commit; for
     /// them, a block that was never committed may be used, too.
-    fn lacks_manifest(&self) -> Result<bool, StorageError> {
-        let lacks = self.list().version == 0 && !folders(&self.env, &self.dir)?.is_empty();
+    fn is_manifest_missing(&self) -> Result<bool, StorageError> {
+        let lacks =
+            self.list().version == 0 && !list_block_folders(&self.env, &self.dir)?.is_empty();
         if lacks {
             tracing::warn!("blocks exist but no manifest: using all complete blocks");
         }
@@ -193,7 +197,7 @@ impl Blocks {
     }
 
     /// Returns the current view, without waiting for a commit in progress.
-    pub(crate) fn view(&self) -> Arc<View> {
+    pub(crate) fn view(&self) -> Arc<BlocksView> {
         self.view.load_full()
     }
 
@@ -204,16 +208,16 @@ impl Blocks {
 
     /// Returns the manifest and the view of the same moment. The folders of the listed blocks are
     /// not removed while the view is held, except those of blocks that could not be opened.
-    pub(crate) fn list_and_view(&self) -> (BlockList, Arc<View>) {
+    pub(crate) fn list_and_view(&self) -> (BlockList, Arc<BlocksView>) {
         let committing = lock(&self.committing);
         (committing.list.clone(), self.view())
     }
 
     /// Creates a separate cache for a reader of whole blocks, which reports damage to the same
     /// registry.
-    pub(crate) fn cache_beside(&self, bytes_max: usize) -> Arc<BlockCache> {
+    pub(crate) fn new_separate_cache(&self, bytes_max: usize) -> Arc<BlockCache> {
         let cache = BlockCache::new(bytes_max);
-        Arc::new(cache.reporting_to(self.damages.clone()))
+        Arc::new(cache.with_damages(self.damages.clone()))
     }
 
     /// Returns the folder that contains all blocks.
@@ -222,26 +226,26 @@ impl Blocks {
     }
 
     /// Returns the folder of a block.
-    pub(crate) fn dir_of(&self, id: BlockId) -> PathBuf {
+    pub(crate) fn block_dir(&self, id: BlockId) -> PathBuf {
         self.dir.join(id.to_string())
     }
 
     /// Returns the folder for a new block. First ensures that a manifest exists, and that no
     /// manifest which a start could find lists the block. Returns an error while the outcome of a
     /// failed commit cannot be determined.
-    pub(crate) fn dir_to_write(&self, id: BlockId) -> Result<PathBuf, StorageError> {
+    pub(crate) fn prepare_block_dir(&self, id: BlockId) -> Result<PathBuf, StorageError> {
         let mut committing = lock(&self.committing);
         if committing.is_in_doubt || committing.list.version == 0 {
             let list = committing.list.clone();
-            committing.list = self.put(&mut committing, list)?;
+            committing.list = self.write_manifest(&mut committing, list)?;
         }
-        Ok(self.dir_of(id))
+        Ok(self.block_dir(id))
     }
 
     /// Writes `list` as the current manifest with the next version number and returns it.
-    fn put(
+    fn write_manifest(
         &self,
-        committing: &mut Committing,
+        committing: &mut BlocksCommitState,
         mut list: BlockList,
     ) -> Result<BlockList, StorageError> {
         list.version = committing.list.version + 1;
@@ -264,41 +268,45 @@ impl Blocks {
             let known = before.blocks.iter().find(|open| open.entry.id == entry.id);
             match known
                 .cloned()
-                .map_or_else(|| self.open_one(entry).map(Arc::new), Ok)
+                .map_or_else(|| self.open_block(entry).map(Arc::new), Ok)
             {
                 Ok(open) => blocks.push(open),
-                Err(_) if committing.list.names(entry.id) => {}
+                Err(_) if committing.list.contains(entry.id) => {}
                 Err(e) => return Err(e),
             }
         }
-        let list = self.put(&mut committing, list)?;
-        let gone = committing.list.blocks.iter().filter(|e| !list.names(e.id));
+        let list = self.write_manifest(&mut committing, list)?;
+        let gone = committing
+            .list
+            .blocks
+            .iter()
+            .filter(|e| !list.contains(e.id));
         let gone: Vec<BlockId> = gone.map(|entry| entry.id).collect();
         for id in gone {
             match before.blocks.iter().find(|open| open.entry.id == id) {
                 Some(open) => committing.left.push(open.clone()),
-                None => committing.left_unopened.push(self.dir_of(id)),
+                None => committing.left_unopened.push(self.block_dir(id)),
             }
         }
         let cut = list.cut;
         committing.list = list;
-        let Committing { list, apart, .. } = &mut *committing;
-        apart.retain(|id| list.names(*id));
-        self.measure(&committing);
-        self.view.store(Arc::new(View { cut, blocks }));
+        let BlocksCommitState { list, apart, .. } = &mut *committing;
+        apart.retain(|id| list.contains(*id));
+        self.update_gauges(&committing);
+        self.view.store(Arc::new(BlocksView { cut, blocks }));
         committing.before.push(before);
         Ok(())
     }
 
     /// Excludes a block with damaged bytes from merges; it can still be read.
-    pub(crate) fn keep_apart(&self, id: BlockId) {
+    pub(crate) fn exclude_from_merges(&self, id: BlockId) {
         let mut committing = lock(&self.committing);
         committing.apart.insert(id);
-        self.measure(&committing);
+        self.update_gauges(&committing);
     }
 
     /// Returns the manifest with all blocks that must not be merged marked as bad.
-    pub(crate) fn mergeable(&self) -> BlockList {
+    pub(crate) fn list_mergeable(&self) -> BlockList {
         let committing = lock(&self.committing);
         let mut list = committing.list.clone();
         for entry in &mut list.blocks {
@@ -308,7 +316,7 @@ impl Blocks {
     }
 
     /// Returns the oldest cut time of all views that may be held; no reader needs pages before it.
-    pub(crate) fn cut_of_all_readers(&self) -> TimestampMs {
+    pub(crate) fn oldest_reader_cut(&self) -> TimestampMs {
         let mut committing = lock(&self.committing);
         // One of the references is the one in this list.
         committing.before.retain(|view| Arc::strong_count(view) > 1);
@@ -320,7 +328,7 @@ impl Blocks {
     }
 
     /// Removes the folders of blocks that left the manifest and that no reader holds.
-    pub(crate) fn remove_left(&self) {
+    pub(crate) fn remove_dropped_folders(&self) {
         let mut committing = lock(&self.committing);
         committing.before.retain(|view| Arc::strong_count(view) > 1);
         let (held, free): (Vec<_>, Vec<_>) = std::mem::take(&mut committing.left)
@@ -332,7 +340,7 @@ impl Blocks {
         let free = free.into_iter().map(|open| open.dir.clone());
         for dir in free.chain(unopened) {
             let removed = remove_folder(&self.env, &dir);
-            if let Err(e) = removed.or_else(if_missing) {
+            if let Err(e) = removed.or_else(ignore_missing_folder) {
                 // The next start removes it, because the manifest does not list it.
                 tracing::error!(
                     error = %e,
@@ -342,8 +350,8 @@ impl Blocks {
         }
     }
 
-    fn open_one(&self, entry: &BlockEntry) -> Result<OpenBlock, StorageError> {
-        let dir = self.dir_of(entry.id);
+    fn open_block(&self, entry: &BlockEntry) -> Result<OpenBlock, StorageError> {
+        let dir = self.block_dir(entry.id);
         Ok(OpenBlock {
             entry: entry.clone(),
             block: Block::open(&self.env, &dir, &self.cache)?,
@@ -354,17 +362,18 @@ impl Blocks {
     /// Opens the blocks in the manifest. Damaged blocks are quarantined, and quarantined blocks
     /// that can be opened are released. Blocks that failed with a disk fault are reported and
     /// retried later.
-    fn open_all(&self) {
+    fn open_listed_blocks(&self) {
         let mut committing = lock(&self.committing);
         let mut blocks = Vec::new();
         let mut is_changed = false;
         for entry in &mut committing.list.blocks {
-            match self.open_one(entry) {
+            match self.open_block(entry) {
                 Ok(mut open) => {
                     if entry.is_bad {
                         tracing::info!(block = %entry.id, "block is intact again");
                         // The entry of a quarantined block may contain only its id.
-                        *entry = BlockEntry::of(open.block.meta(), entry.kind, entry.sequence);
+                        *entry =
+                            BlockEntry::from_meta(open.block.meta(), entry.kind, entry.sequence);
                         open.entry = entry.clone();
                         is_changed = true;
                     }
@@ -376,43 +385,44 @@ impl Blocks {
                     entry.is_bad |= !fault;
                     let damage = Damage {
                         samples: Some(entry.samples),
-                        ..damage::met(DamageKind::Blocks, &e).within(Some(entry.range))
+                        ..damage::damage_from_error(DamageKind::Blocks, &e)
+                            .with_time_range(Some(entry.range))
                     };
                     self.damages.report(damage);
                 }
             }
         }
         let cut = committing.list.cut;
-        self.view.store(Arc::new(View { cut, blocks }));
+        self.view.store(Arc::new(BlocksView { cut, blocks }));
         if is_changed {
             let list = committing.list.clone();
-            match self.put(&mut committing, list) {
+            match self.write_manifest(&mut committing, list) {
                 Ok(list) => committing.list = list,
                 Err(e) => tracing::error!(error = %e, "failed to record damaged blocks"),
             }
         }
-        self.measure(&committing);
+        self.update_gauges(&committing);
     }
 
     /// Builds a new manifest from all complete blocks, for a start without a readable one. Removes
     /// nothing.
-    fn take_what_is_there(&self) -> Result<(), StorageError> {
+    fn rebuild_manifest(&self) -> Result<(), StorageError> {
         let mut committing = lock(&self.committing);
         let version = committing.list.version;
-        let list = list_of_folders(&self.env, &self.dir, &self.cache, version)?;
-        committing.list = self.put(&mut committing, list)?;
+        let list = rebuild_list(&self.env, &self.dir, &self.cache, version)?;
+        committing.list = self.write_manifest(&mut committing, list)?;
         Ok(())
     }
 
     /// Removes the folders of blocks that are not in the manifest, and the manifests that are not
     /// in use.
-    fn remove_unnamed(&self, manifests: &[PathBuf]) -> Result<(), StorageError> {
+    fn remove_unlisted_folders(&self, manifests: &[PathBuf]) -> Result<(), StorageError> {
         let list = self.list();
-        for id in folders(&self.env, &self.dir)? {
-            if list.names(id) {
+        for id in list_block_folders(&self.env, &self.dir)? {
+            if list.contains(id) {
                 continue;
             }
-            match remove_folder(&self.env, &self.dir_of(id)) {
+            match remove_folder(&self.env, &self.block_dir(id)) {
                 Ok(()) => tracing::info!(
                     block = %id,
                     "removed a block that is not in the manifest"
@@ -431,7 +441,7 @@ impl Blocks {
         Ok(())
     }
 
-    fn measure(&self, committing: &Committing) {
+    fn update_gauges(&self, committing: &BlocksCommitState) {
         let list = &committing.list;
         let bytes: u64 = list.blocks.iter().map(|entry| entry.bytes).sum();
         self.bytes.set(bytes as i64);
@@ -443,7 +453,7 @@ impl Blocks {
 }
 
 /// Returns the ids of all folders in `dir` whose names are block ids.
-fn folders(env: &Env, dir: &Path) -> Result<Vec<BlockId>, StorageError> {
+fn list_block_folders(env: &Env, dir: &Path) -> Result<Vec<BlockId>, StorageError> {
     let names = env.disk.list(dir);
     let names = names.map_err(StorageError::io("list", dir))?;
     let ids = names.iter().filter_map(|name| name.to_str()?.parse().ok());
@@ -451,7 +461,7 @@ fn folders(env: &Env, dir: &Path) -> Result<Vec<BlockId>, StorageError> {
 }
 
 /// Ignores the error if the folder does not exist.
-fn if_missing(error: StorageError) -> Result<(), StorageError> {
+fn ignore_missing_folder(error: StorageError) -> Result<(), StorageError> {
     match &error {
         StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),

@@ -26,13 +26,13 @@ use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;
 use crate::file::header::SERIES_MAGIC;
-use crate::ids::Slot;
-use crate::manifest::KnownFile;
+use crate::ids::SeriesSlot;
+use crate::manifest::ManifestFileEntry;
 use firn_model::env::Env;
 use firn_model::label_code::LabelsEncoder;
 use firn_model::labels::LabelsRef;
-use firn_model::log::Position;
-use payload::{Deflater, Header, header_of};
+use firn_model::log::LogPosition;
+use payload::{CataloguePayloadHeader, PayloadDeflater, decode_header};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -63,28 +63,28 @@ pub(crate) struct Catalogue {
     env: Env,
     dir: PathBuf,
     /// `None` before the first write, and if the files found cannot be appended to.
-    files: Option<Pair>,
+    files: Option<CatalogueFilePair>,
     /// The files found at startup, until they are read.
     found: Vec<AppendOnlyFile>,
     /// True if only a complete rewrite is possible.
     needs_whole: bool,
     /// Number of the files that the next rewrite creates.
-    next: Position,
+    next: LogPosition,
     /// Number of series in the files, removed ones included.
     series: u64,
     /// All series with lower slots are in the catalogue.
-    end_slot: Slot,
-    trimmed: Position,
+    end_slot: SeriesSlot,
+    trimmed: LogPosition,
 }
 
 /// The file and its copy, which have the same contents.
-struct Pair {
+struct CatalogueFilePair {
     main: AppendOnlyFile,
     copy: AppendOnlyFile,
 }
 
-impl Pair {
-    fn begin(env: &Env, dir: &Path, number: Position) -> Result<Self, StorageError> {
+impl CatalogueFilePair {
+    fn begin(env: &Env, dir: &Path, number: LogPosition) -> Result<Self, StorageError> {
         Ok(Self {
             main: SERIES.begin(env, dir, number)?,
             copy: COPY.begin(env, dir, number)?,
@@ -111,13 +111,18 @@ impl Pair {
 pub(crate) type EachPayload<'a> = dyn FnMut(&[u8]) + 'a;
 
 /// Callback that passes series, in ascending order of slots, to the encoder of a write.
-pub(crate) type Fill<'a> = dyn FnMut(&mut SeriesEncoder<'_>) -> Result<(), StorageError> + 'a;
+pub(crate) type FillSeries<'a> =
+    dyn FnMut(&mut CatalogueSeriesEncoder<'_>) -> Result<(), StorageError> + 'a;
 
 impl Catalogue {
     /// Opens the newest catalogue in the existing folder `dir`, and removes the remains of an
     /// interrupted rewrite. The file with the number in `known` had at least that many durable
-    /// bytes. The contents are read with [`Catalogue::payloads`].
-    pub(crate) fn open(env: &Env, dir: &Path, known: KnownFile) -> Result<Self, StorageError> {
+    /// bytes. The contents are read with [`Catalogue::for_each_payload`].
+    pub(crate) fn open(
+        env: &Env,
+        dir: &Path,
+        known: ManifestFileEntry,
+    ) -> Result<Self, StorageError> {
         let main = SERIES.open_newest(env, dir, known)?;
         let copy = COPY.open_newest(env, dir, known)?;
         let mut catalogue = Self {
@@ -128,22 +133,22 @@ impl Catalogue {
             needs_whole: false,
             next: main.next.max(copy.next),
             series: 0,
-            end_slot: Slot(0),
-            trimmed: Position(0),
+            end_slot: SeriesSlot(0),
+            trimmed: LogPosition(0),
         };
         let mut headers = Vec::new();
-        catalogue.payloads(&mut |payload| headers.extend(header_of(payload)));
+        catalogue.for_each_payload(&mut |payload| headers.extend(decode_header(payload)));
         for header in headers {
-            catalogue.note(header);
+            catalogue.advance_to_header(header);
         }
         Ok(catalogue)
     }
 
     /// Calls `each` with every payload found at startup, in order. If the file is incomplete, also
     /// calls it with those of the copy.
-    pub(crate) fn payloads(&self, each: &mut EachPayload<'_>) {
+    pub(crate) fn for_each_payload(&self, each: &mut EachPayload<'_>) {
         for file in &self.found {
-            payloads_of(file, each);
+            read_file_payloads(file, each);
             if self.is_pair() {
                 return;
             }
@@ -162,16 +167,17 @@ impl Catalogue {
     /// Returns the damage of the files found at startup; `known` as in [`Catalogue::open`]. The
     /// copy of a file that is not in the manifest yet may be missing, because the copy is written
     /// second.
-    pub(crate) fn damages(&self, known: KnownFile) -> Vec<Damage> {
+    pub(crate) fn damages(&self, known: ManifestFileEntry) -> Vec<Damage> {
         if self.is_pair() {
             return Vec::new();
         }
         let newest = self.found.iter().map(AppendOnlyFile::first).max();
         let newest = newest.unwrap_or_default().max(known.number);
-        let held: BTreeSet<Position> = self.found.iter().flat_map(positions_of).collect();
+        let held: BTreeSet<LogPosition> =
+            self.found.iter().flat_map(list_payload_positions).collect();
         let last = self.found.iter().map(AppendOnlyFile::last).max();
         let all = newest.0..=last.unwrap_or_default().0;
-        let is_lost = self.found.is_empty() || all.clone().any(|p| !held.contains(&Position(p)));
+        let is_lost = self.found.is_empty() || all.clone().any(|p| !held.contains(&LogPosition(p)));
         let cost = match is_lost {
             true => "series without labels are lost with it",
             false => "the other copy of the file contains the missing data",
@@ -181,32 +187,32 @@ impl Catalogue {
             let path = kind.path(&self.dir, newest);
             let what = match self.found.iter().find(|file| file.path() == path) {
                 Some(file) if file.is_whole() => continue,
-                Some(file) => file.trouble(),
-                None if newest > known.number || newest == Position(0) => continue,
+                Some(file) => file.describe_damage(),
+                None if newest > known.number || newest == LogPosition(0) => continue,
                 None => "the file is missing".to_owned(),
             };
             let what = format!("{what}; {cost}");
-            damages.push(Damage::of_file(DamageKind::Catalogue, &path, what));
+            damages.push(Damage::for_file(DamageKind::Catalogue, &path, what));
         }
         damages
     }
 
     /// Completes startup after the files were read: a pair will be appended to, other files will be
     /// rewritten.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn complete_startup(&mut self) {
         let is_pair = self.is_pair();
         let mut found = std::mem::take(&mut self.found).into_iter();
         self.needs_whole = !is_pair && found.len() > 0;
         if let (true, Some(main), Some(copy)) = (is_pair, found.next(), found.next()) {
-            self.files = Some(Pair { main, copy });
+            self.files = Some(CatalogueFilePair { main, copy });
         }
     }
 
     /// Returns number and length of the files, if there are any.
-    pub(crate) fn place(&self) -> Option<KnownFile> {
+    pub(crate) fn manifest_entry(&self) -> Option<ManifestFileEntry> {
         let files = self.files.as_ref().map(|files| &files.main);
         let main = files.or_else(|| self.found.first().filter(|_| self.is_pair()))?;
-        Some(KnownFile {
+        Some(ManifestFileEntry {
             number: main.first(),
             bytes: main.durable_bytes(),
         })
@@ -224,27 +230,27 @@ impl Catalogue {
     /// Returns the bytes of the files on disk.
     pub(crate) fn bytes(&self) -> u64 {
         let found: u64 = self.found.iter().map(AppendOnlyFile::bytes).sum();
-        found + self.files.as_ref().map_or(0, Pair::bytes)
+        found + self.files.as_ref().map_or(0, CatalogueFilePair::bytes)
     }
 
     /// Sets the number of series that a reader found in the catalogue.
-    pub(crate) fn count(&mut self, series: u64) {
+    pub(crate) fn set_series_count(&mut self, series: u64) {
         self.series = series;
     }
 
     /// Advances covered position and end slot to those of a payload's header.
-    fn note(&mut self, header: Header) {
+    fn advance_to_header(&mut self, header: CataloguePayloadHeader) {
         self.end_slot = self.end_slot.max(header.next_slot);
         self.trimmed = self.trimmed.max(header.trimmed);
     }
 
     /// Returns the position up to which the log is covered.
-    pub(crate) fn trimmed(&self) -> Position {
+    pub(crate) fn trimmed(&self) -> LogPosition {
         self.trimmed
     }
 
     /// Returns the slot below which all series are in the catalogue.
-    pub(crate) fn end_slot(&self) -> Slot {
+    pub(crate) fn end_slot(&self) -> SeriesSlot {
         self.end_slot
     }
 
@@ -257,29 +263,32 @@ impl Catalogue {
     /// contents, and the files are rewritten. Returns the number of written bytes.
     pub(crate) fn write(
         &mut self,
-        header: Header,
+        header: CataloguePayloadHeader,
         is_whole: bool,
-        fill: &mut Fill<'_>,
+        fill: &mut FillSeries<'_>,
     ) -> Result<u64, StorageError> {
         // Taken out, because files whose write failed are not written again.
         let old = self.files.take();
         self.needs_whole |= old.is_some();
         let (mut files, old) = match old {
             Some(files) if !is_whole => (files, None),
-            old => (Pair::begin(&self.env, &self.dir, self.next)?, Some(old)),
+            old => (
+                CatalogueFilePair::begin(&self.env, &self.dir, self.next)?,
+                Some(old),
+            ),
         };
         let before = old.as_ref().map_or(files.bytes(), |_| 0);
-        let until_now = Header {
+        let until_now = CataloguePayloadHeader {
             trimmed: self.trimmed,
             next_slot: self.end_slot,
         };
-        let mut encoder = SeriesEncoder::new(until_now, &mut files);
+        let mut encoder = CatalogueSeriesEncoder::new(until_now, &mut files);
         fill(&mut encoder)?;
         let series = encoder.finish(header)?;
         files.sync()?;
         if let Some(old) = old {
-            SERIES.put_in_place(&self.env, &self.dir, &mut files.main)?;
-            COPY.put_in_place(&self.env, &self.dir, &mut files.copy)?;
+            SERIES.install_file(&self.env, &self.dir, &mut files.main)?;
+            COPY.install_file(&self.env, &self.dir, &mut files.copy)?;
             for file in old.iter().flat_map(|old| [&old.main, &old.copy]) {
                 append_only::remove(&self.env, file.path())?;
             }
@@ -290,7 +299,7 @@ impl Catalogue {
         self.files = Some(files);
         self.needs_whole = false;
         self.series += series;
-        self.note(header);
+        self.advance_to_header(header);
         Ok(bytes)
     }
 
@@ -302,60 +311,64 @@ impl Catalogue {
 }
 
 /// Calls `each` with the payloads of a file.
-fn payloads_of(file: &AppendOnlyFile, each: &mut EachPayload<'_>) {
-    file.each_frame(FrameKind::Series, &mut |scanner, offset, header| {
+fn read_file_payloads(file: &AppendOnlyFile, each: &mut EachPayload<'_>) {
+    file.for_each_frame(FrameKind::Series, &mut |scanner, offset, header| {
         each(scanner.payload(offset, header));
     });
 }
 
 /// Returns the positions of the payloads in a file.
-fn positions_of(file: &AppendOnlyFile) -> Vec<Position> {
+fn list_payload_positions(file: &AppendOnlyFile) -> Vec<LogPosition> {
     let mut positions = Vec::new();
-    file.each_frame(FrameKind::Series, &mut |_, _, header| {
+    file.for_each_frame(FrameKind::Series, &mut |_, _, header| {
         positions.push(header.position);
     });
     positions
 }
 
 /// Encodes series into payloads and writes them.
-pub(crate) struct SeriesEncoder<'a> {
-    files: &'a mut Pair,
+pub(crate) struct CatalogueSeriesEncoder<'a> {
+    files: &'a mut CatalogueFilePair,
     /// The header before this write. All payloads but the last contain it, because the end of a
     /// write may be torn off.
-    until_now: Header,
+    until_now: CataloguePayloadHeader,
     /// The series of the current payload.
     bytes: Vec<u8>,
     labels: LabelsEncoder,
-    deflater: Deflater,
-    last_slot: Slot,
+    deflater: PayloadDeflater,
+    last_slot: SeriesSlot,
     series: u64,
 }
 
-impl<'a> SeriesEncoder<'a> {
-    fn new(until_now: Header, files: &'a mut Pair) -> Self {
+impl<'a> CatalogueSeriesEncoder<'a> {
+    fn new(until_now: CataloguePayloadHeader, files: &'a mut CatalogueFilePair) -> Self {
         Self {
             files,
             until_now,
             bytes: Vec::new(),
             labels: LabelsEncoder::default(),
-            deflater: Deflater::default(),
-            last_slot: Slot(0),
+            deflater: PayloadDeflater::default(),
+            last_slot: SeriesSlot(0),
             series: 0,
         }
     }
 
     /// Writes the current payload and starts the next one.
-    fn write(&mut self, header: Header) -> Result<(), StorageError> {
+    fn write(&mut self, header: CataloguePayloadHeader) -> Result<(), StorageError> {
         self.files
             .append(&payload::write(header, &self.bytes, &mut self.deflater))?;
         self.bytes.clear();
         self.labels.clear();
-        self.last_slot = Slot(0);
+        self.last_slot = SeriesSlot(0);
         Ok(())
     }
 
     /// Adds a series. Slots must be in ascending order.
-    pub(crate) fn push(&mut self, slot: Slot, labels: LabelsRef<'_>) -> Result<(), StorageError> {
+    pub(crate) fn push(
+        &mut self,
+        slot: SeriesSlot,
+        labels: LabelsRef<'_>,
+    ) -> Result<(), StorageError> {
         let is_first = self.bytes.is_empty();
         assert!(is_first || self.last_slot < slot, "slots ascend");
         push_uvarint(&mut self.bytes, slot.0 - self.last_slot.0);
@@ -370,7 +383,7 @@ impl<'a> SeriesEncoder<'a> {
 
     /// Writes the last payload, which is always present because it contains the new header. Returns
     /// the number of series.
-    fn finish(mut self, header: Header) -> Result<u64, StorageError> {
+    fn finish(mut self, header: CataloguePayloadHeader) -> Result<u64, StorageError> {
         self.write(header)?;
         Ok(self.series)
     }
@@ -385,36 +398,36 @@ mod tests {
     #[test]
     fn catalogue_of_which_a_write_was_torn_says_what_held_before() {
         let dir = Path::new("series");
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         sim.env.disk.create_dir_all(dir).unwrap();
-        let header = |trimmed, next_slot| Header {
-            trimmed: Position(trimmed),
-            next_slot: Slot(next_slot),
+        let header = |trimmed, next_slot| CataloguePayloadHeader {
+            trimmed: LogPosition(trimmed),
+            next_slot: SeriesSlot(next_slot),
         };
-        let write = |catalogue: &mut Catalogue, header: Header, first: u64| {
+        let write = |catalogue: &mut Catalogue, header: CataloguePayloadHeader, first: u64| {
             let written = catalogue.write(header, false, &mut |encoder| {
                 for slot in first..header.next_slot.0 {
                     let labels = Labels::from_pairs([("a", format!("{slot}-{}", "x".repeat(999)))]);
-                    encoder.push(Slot(slot), labels.as_ref())?;
+                    encoder.push(SeriesSlot(slot), labels.as_ref())?;
                 }
                 Ok(())
             });
             written.unwrap();
         };
-        let open = || Catalogue::open(&sim.env, dir, KnownFile::default()).unwrap();
+        let open = || Catalogue::open(&sim.env, dir, ManifestFileEntry::default()).unwrap();
         let mut catalogue = open();
         write(&mut catalogue, header(7, 3), 0);
-        let whole = catalogue.place().unwrap().bytes;
+        let whole = catalogue.manifest_entry().unwrap().bytes;
         write(&mut catalogue, header(9, 1_000), 3);
         drop(catalogue);
         sim.disk.crash();
         let catalogue = open();
         let mut headers = Vec::new();
-        catalogue.payloads(&mut |payload| headers.push(header_of(payload).unwrap()));
+        catalogue.for_each_payload(&mut |payload| headers.push(decode_header(payload).unwrap()));
         assert!(headers.len() > 3, "{headers:?}");
         let (last, others) = headers.split_last().unwrap();
         assert_eq!(*last, header(9, 1_000));
         assert!(others.iter().all(|h| *h == header(7, 3)), "{headers:?}");
-        assert!(catalogue.place().unwrap().bytes > whole);
+        assert!(catalogue.manifest_entry().unwrap().bytes > whole);
     }
 }

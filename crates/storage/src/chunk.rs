@@ -25,7 +25,7 @@ mod tail;
 mod tests;
 
 pub(crate) use closed::{Chunk, ChunkView};
-pub use columns::{Columns, Sample};
-pub use duplicates::Duplicates;
-pub(crate) use known_times::TimesKnown;
-pub(crate) use open::{Newest, OpenChunk};
+pub use columns::{ChunkSample, SampleColumns};
+pub use duplicates::DuplicatePolicy;
+pub(crate) use known_times::DecodedTimesCache;
+pub(crate) use open::{NewestSampleValue, OpenChunk};

@@ -18,7 +18,7 @@ pub use firn_model::damage::{Damage, DamageKind};
 const LISTED_MAX: usize = 256;
 
 /// Converts the error of a read into a damage of this kind.
-pub(crate) fn met(kind: DamageKind, error: &StorageError) -> Damage {
+pub(crate) fn damage_from_error(kind: DamageKind, error: &StorageError) -> Damage {
     let (file, offset, what) = match error {
         StorageError::Damaged { path, offset, what } => (path.clone(), Some(*offset), what.clone()),
         StorageError::Io { path, .. } | StorageError::Undelivered { path, .. } => {
@@ -28,13 +28,13 @@ pub(crate) fn met(kind: DamageKind, error: &StorageError) -> Damage {
     };
     Damage {
         offset,
-        ..Damage::of_file(kind, &file, what)
+        ..Damage::for_file(kind, &file, what)
     }
 }
 
 /// A listed damage and how queries are informed of it.
 #[derive(Debug)]
-struct Listed {
+struct ListedDamage {
     damage: Damage,
     /// True if every read that lacks samples because of it reports it on its own.
     is_met: bool,
@@ -44,12 +44,12 @@ struct Listed {
 
 /// The damages found since the store was opened, shared by all readers.
 #[derive(Debug, Default)]
-pub(crate) struct Damages {
-    listed: Mutex<Vec<Listed>>,
+pub(crate) struct DamageList {
+    listed: Mutex<Vec<ListedDamage>>,
     counts: [Counter; DamageKind::ALL.len()],
 }
 
-impl Damages {
+impl DamageList {
     /// Logs, counts and lists `damage`. Returns false if it was already listed.
     pub(crate) fn report(&self, damage: Damage) -> bool {
         self.list_new(damage, false).is_none()
@@ -57,15 +57,15 @@ impl Damages {
 
     /// Like `report`, for damage found by a read: every read that lacks samples because of it finds
     /// it again and returns its own warning. Returns the damage as it was first reported.
-    pub(crate) fn report_met(&self, damage: Damage) -> Damage {
+    pub(crate) fn report_read_damage(&self, damage: Damage) -> Damage {
         let known = self.list_new(damage.clone(), true);
         known.unwrap_or(damage)
     }
 
-    /// Like `report_met`, for a lookup that may be unable to return a warning. The damage is
-    /// included in the result of [`Damages::touching_look_ups`] from now on.
-    pub(crate) fn report_met_in_look_up(&self, damage: Damage) -> Damage {
-        let damage = self.report_met(damage);
+    /// Like `report_read_damage`, for a lookup that may be unable to return a warning. The damage
+    /// is included in the result of [`DamageList::list_for_lookups`] from now on.
+    pub(crate) fn report_lookup_damage(&self, damage: Damage) -> Damage {
+        let damage = self.report_read_damage(damage);
         for listed in self.lock().iter_mut() {
             listed.is_of_look_up |= listed.damage == damage;
         }
@@ -75,7 +75,7 @@ impl Damages {
     /// Adds a damage to the list and logs it, or returns the listed damage if it is not new.
     fn list_new(&self, damage: Damage, is_met: bool) -> Option<Damage> {
         let mut listed = self.lock();
-        let is_it = |listed: &&Listed| {
+        let is_it = |listed: &&ListedDamage| {
             let known = &listed.damage;
             (known.kind, &known.file, known.offset) == (damage.kind, &damage.file, damage.offset)
                 && (damage.offset.is_some() || known.what == damage.what)
@@ -86,7 +86,7 @@ impl Damages {
         self.counts[damage.kind as usize].inc();
         if listed.len() < LISTED_MAX {
             let damage = damage.clone();
-            listed.push(Listed {
+            listed.push(ListedDamage {
                 damage,
                 is_met,
                 is_of_look_up: false,
@@ -114,18 +114,22 @@ impl Damages {
 
     /// Returns the listed damages that may affect samples of any series in `range`, without those
     /// that reads report on their own.
-    pub(crate) fn touching(&self, range: TimeRange) -> Vec<Damage> {
-        self.touching_of(range, |listed| !listed.is_met)
+    pub(crate) fn list_in_range(&self, range: TimeRange) -> Vec<Damage> {
+        self.list_matching(range, |listed| !listed.is_met)
     }
 
-    /// Returns the same damages as `touching`, plus those that lookups found.
-    pub(crate) fn touching_look_ups(&self, range: TimeRange) -> Vec<Damage> {
-        self.touching_of(range, |listed| !listed.is_met || listed.is_of_look_up)
+    /// Returns the same damages as `list_in_range`, plus those that lookups found.
+    pub(crate) fn list_for_lookups(&self, range: TimeRange) -> Vec<Damage> {
+        self.list_matching(range, |listed| !listed.is_met || listed.is_of_look_up)
     }
 
-    fn touching_of(&self, range: TimeRange, counts: impl Fn(&Listed) -> bool) -> Vec<Damage> {
+    fn list_matching(
+        &self,
+        range: TimeRange,
+        counts: impl Fn(&ListedDamage) -> bool,
+    ) -> Vec<Damage> {
         let listed = self.lock();
-        let touches = |listed: &&Listed| {
+        let touches = |listed: &&ListedDamage| {
             let lost = listed.damage.range.filter(|_| counts(listed));
             lost.is_some_and(|lost| lost.overlaps(&range))
         };
@@ -133,7 +137,7 @@ impl Damages {
         touching.map(|listed| listed.damage.clone()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Listed>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<ListedDamage>> {
         lock(&self.listed)
     }
 
@@ -160,7 +164,7 @@ mod tests {
 
     #[test]
     fn damage_met_again_counts_once() {
-        let damages = Damages::default();
+        let damages = DamageList::default();
         assert!(damages.report(damage(Some(24), None)));
         assert!(!damages.report(damage(Some(24), None)));
         assert!(damages.report(damage(Some(99), None)));
@@ -172,7 +176,7 @@ mod tests {
 
     #[test]
     fn damage_beyond_the_list_is_counted() {
-        let damages = Damages::default();
+        let damages = DamageList::default();
         for offset in 0..2 * LISTED_MAX as u64 {
             damages.report(damage(Some(offset), None));
         }
@@ -182,10 +186,10 @@ mod tests {
 
     #[test]
     fn damage_touches_the_ranges_that_it_overlaps() {
-        let damages = Damages::default();
+        let damages = DamageList::default();
         damages.report(damage(Some(1), Some((10, 20))));
         damages.report(damage(Some(2), None));
-        let touching = |min, max| damages.touching(TimeRange::new(min, max)).len();
+        let touching = |min, max| damages.list_in_range(TimeRange::new(min, max)).len();
         assert_eq!(
             [touching(0, 9), touching(20, 30), touching(21, 30)],
             [0, 1, 0]
@@ -194,16 +198,20 @@ mod tests {
 
     #[test]
     fn damage_that_a_read_met_is_listed_and_touches_nothing() {
-        let damages = Damages::default();
+        let damages = DamageList::default();
         let met = damage(Some(1), Some((10, 20)));
-        assert_eq!(damages.report_met(met.clone()), met);
+        assert_eq!(damages.report_read_damage(met.clone()), met);
         let other = Damage {
             what: "cannot be read".to_owned(),
             ..met.clone()
         };
-        assert_eq!(damages.report_met(other), met, "as it was met first");
+        assert_eq!(
+            damages.report_read_damage(other),
+            met,
+            "as it was met first"
+        );
         assert_eq!(damages.list(), [met]);
-        assert!(damages.touching(TimeRange::ALL).is_empty());
+        assert!(damages.list_in_range(TimeRange::ALL).is_empty());
         assert_eq!(damages.count(DamageKind::Pages), 1);
     }
 

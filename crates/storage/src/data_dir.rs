@@ -84,7 +84,7 @@ impl DataDir {
     /// process uses it, or if it contains other data or another format.
     pub fn open(env: &Env, root: &Path) -> Result<Self, StorageError> {
         let disk = &*env.disk;
-        let writable = |e| refused(root, "create folder", e);
+        let writable = |e| explain_io_error(root, "create folder", e);
         disk.create_dir_all(root).map_err(writable)?;
         let names = disk.list(root).map_err(StorageError::io("list", root))?;
         let is_ours = names.iter().any(|name| name.as_os_str() == FORMAT);
@@ -104,7 +104,7 @@ impl DataDir {
             // First, so that a folder of this format without a manifest is detected as damaged.
             Manifest::default().write(disk, root)?;
             write_format(disk, root, DATA_FORMAT)
-                .map_err(|e| refused(root, "write format of", e))?;
+                .map_err(|e| explain_io_error(root, "write format of", e))?;
         }
         let dir = Self {
             root: root.to_path_buf(),
@@ -113,7 +113,7 @@ impl DataDir {
         };
         for folder in dir.folders() {
             disk.create_dir_all(&folder)
-                .map_err(|e| refused(root, "create folder in", e))?;
+                .map_err(|e| explain_io_error(root, "create folder in", e))?;
         }
         Ok(dir)
     }
@@ -149,7 +149,7 @@ impl DataDir {
     pub(crate) fn upgrade(&mut self, env: &Env) -> Result<(), StorageError> {
         if !self.is_current() {
             write_format(&*env.disk, &self.root, DATA_FORMAT)
-                .map_err(|e| refused(&self.root, "write format of", e))?;
+                .map_err(|e| explain_io_error(&self.root, "write format of", e))?;
             self.format = DATA_FORMAT;
         }
         Ok(())
@@ -227,9 +227,9 @@ fn take_lock(disk: &dyn Disk, root: &Path) -> Result<Box<dyn DirLock>, StorageEr
     disk.lock(&root.join(LOCK)).map_err(|e| match e.kind() {
         io::ErrorKind::WouldBlock => StorageError::Locked {
             path: root.to_path_buf(),
-            owner: LockOwner::of(&e).map(|owner| owner.0),
+            owner: LockOwner::from_error(&e).map(|owner| owner.0),
         },
-        _ => refused(root, "lock folder", e),
+        _ => explain_io_error(root, "lock folder", e),
     })
 }
 
@@ -246,7 +246,7 @@ fn is_harmless(name: &Path) -> bool {
 
 /// Returns the error of a failed operation on the folder, with a clear message if the folder is not
 /// writable.
-fn refused(root: &Path, action: &'static str, source: io::Error) -> StorageError {
+fn explain_io_error(root: &Path, action: &'static str, source: io::Error) -> StorageError {
     match source.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             StorageError::NotWritable {
@@ -296,20 +296,20 @@ pub(crate) fn write_format(disk: &dyn Disk, root: &Path, format: u32) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::env::sim::{self, Sim};
+    use firn_model::env::sim::{self, SimEnv};
 
     const ROOT: &str = "var/firn";
 
     /// Opens the folder of `sim`, and compares the error with the expected one.
     #[track_caller]
-    fn check(sim: &Sim, expected: Result<(), &str>) {
+    fn check(sim: &SimEnv, expected: Result<(), &str>) {
         let opened = DataDir::open(&sim.env, Path::new(ROOT));
         let outcome = opened.map(|_| ()).map_err(|e| e.to_string());
         assert_eq!(outcome, expected.map_err(str::to_owned));
     }
 
-    fn with_file(name: &str, contents: &[u8]) -> Sim {
-        let sim = sim::env(1);
+    fn with_file(name: &str, contents: &[u8]) -> SimEnv {
+        let sim = sim::sim_env(1);
         sim.env.disk.create_dir_all(Path::new(ROOT)).unwrap();
         sim.disk.overwrite(&Path::new(ROOT).join(name), contents);
         sim
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn new_folder_is_laid_out_and_opens_again_after_a_crash() {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         check(&sim, Ok(()));
         sim.disk.crash();
         check(&sim, Ok(()));
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn new_folder_cut_off_by_power_loss_anywhere_opens_afterwards() {
         for changes in 0..14 {
-            let sim = sim::env(changes);
+            let sim = sim::sim_env(changes);
             sim.disk.power_off_after(changes);
             let _ = DataDir::open(&sim.env, Path::new(ROOT));
             sim.disk.crash();
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn folder_in_use_is_refused_until_its_owner_is_gone() {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         let owner = DataDir::open(&sim.env, Path::new(ROOT)).unwrap();
         check(
             &sim,
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn folder_that_is_read_only_is_refused() {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         sim.disk.set_read_only(true);
         check(
             &sim,
@@ -388,7 +388,7 @@ mod tests {
         check(&with_file("FORMAT", before), Ok(()));
         let golden = include_bytes!("../tests/fixtures/format-4/FORMAT");
         check(&with_file("FORMAT", golden), Ok(()));
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         check(&sim, Ok(()));
         let written = sim.disk.contents(&Path::new(ROOT).join(FORMAT));
         assert_eq!(written.as_deref(), Some(&golden[..]));

@@ -3,7 +3,7 @@
 //! These codes are the lowest layer of the storage crate. Chunks, pages, log records and the
 //! catalogue build their layouts from them; this module depends on none of those. An encoder
 //! appends to a [`sink::Sink`]. A decoder reads through a [`cursor::Cursor`], which checks every
-//! length: corrupt bytes cause a [`Malformed`] error, never a panic or a large allocation.
+//! length: corrupt bytes cause a [`DecodeError`] error, never a panic or a large allocation.
 //! `docs/format/chunk.md` describes the codes.
 
 pub(crate) mod bits;
@@ -23,11 +23,11 @@ pub(crate) use varint::{push_prefixed, push_uvarint, unzigzag, zigzag};
 /// Error of a decoder: the bytes are truncated or corrupt. The text names the first violated rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed bytes: {0}")]
-pub struct Malformed(pub(crate) &'static str);
+pub struct DecodeError(pub(crate) &'static str);
 
-impl Malformed {
+impl DecodeError {
     /// Converts the error of malformed label sets.
-    pub(crate) fn labels(MalformedLabels(what): MalformedLabels) -> Self {
+    pub(crate) fn from_labels(MalformedLabels(what): MalformedLabels) -> Self {
         Self(what)
     }
 }

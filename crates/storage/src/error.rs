@@ -3,7 +3,7 @@
 //! Messages contain the file, the offset or the limit, so that the operator can act.
 
 use firn_model::error::{Error, ErrorKind};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -183,9 +183,9 @@ pub enum StorageError {
         /// Path of the segment after whose end they are missing.
         path: PathBuf,
         /// Position of the first missing record.
-        from: Position,
+        from: LogPosition,
         /// Position of the last missing record.
-        to: Position,
+        to: LogPosition,
     },
 }
 
@@ -211,7 +211,7 @@ impl StorageError {
     }
 
     /// Returns whether the disk had no space.
-    pub(crate) fn is_no_room(&self) -> bool {
+    pub(crate) fn is_disk_full(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         match self {
             Self::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded),

@@ -15,28 +15,28 @@ mod code;
 mod file;
 mod ring;
 
-use crate::ids::Slot;
-pub(crate) use code::{ExemplarEncoder, each_exemplar, read_exemplars};
+use crate::ids::SeriesSlot;
+pub(crate) use code::{ExemplarEncoder, for_each_exemplar, read_exemplars};
 pub(crate) use file::{EXEMPLARS, ExemplarFile, count_payload};
-use ring::{Ring, Taken};
+use ring::{ExemplarAppendOutcome, ExemplarRing};
 
 use crate::damage::Damage;
 use crate::error::StorageError;
 use firn_model::exemplar::SeriesExemplars;
-use firn_model::log::Position;
-use firn_model::metrics::{Counter, Sink, Value};
+use firn_model::log::LogPosition;
+use firn_model::metrics::{Counter, MetricSink, MetricValue};
 use firn_model::sample::TimeRange;
-use firn_model::store::ExemplarRefusal;
+use firn_model::store::ExemplarRejection;
 use firn_model::sync::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// The exemplars of a store, with their counters. Shared by appends, queries and maintenance.
 #[derive(Debug, Default)]
-pub(crate) struct Exemplars {
+pub(crate) struct ExemplarStorage {
     /// True if exemplars are stored; checked before each append.
     is_on: AtomicBool,
-    ring: Mutex<Ring>,
+    ring: Mutex<ExemplarRing>,
     added: Counter,
     out_of_order: Counter,
     too_long: Counter,
@@ -45,7 +45,7 @@ pub(crate) struct Exemplars {
     written_bytes: Counter,
 }
 
-impl Exemplars {
+impl ExemplarStorage {
     /// Returns a store for up to `max` exemplars.
     pub(crate) fn new(max: usize) -> Self {
         let exemplars = Self::default();
@@ -65,7 +65,7 @@ impl Exemplars {
         self.is_on.load(Ordering::Acquire)
     }
 
-    fn ring(&self) -> MutexGuard<'_, Ring> {
+    fn ring(&self) -> MutexGuard<'_, ExemplarRing> {
         lock(&self.ring)
     }
 
@@ -74,22 +74,22 @@ impl Exemplars {
     pub(crate) fn admit(
         &self,
         offered: &SeriesExemplars,
-        mut refuse: impl FnMut(usize, ExemplarRefusal),
+        mut refuse: impl FnMut(usize, ExemplarRejection),
     ) -> SeriesExemplars {
         let mut admitted = SeriesExemplars::default();
         let ring = self.ring();
         for (place, (slot, exemplar)) in offered.iter().enumerate() {
             if exemplar.is_too_long() {
                 self.too_long.inc();
-                refuse(place, ExemplarRefusal::TooLong);
+                refuse(place, ExemplarRejection::TooLong);
                 continue;
             }
-            match ring.would_take(Slot(slot), &exemplar) {
-                Taken::Added => admitted.push(slot, exemplar),
-                Taken::Repeated => {}
-                Taken::OutOfOrder => {
+            match ring.check_append(SeriesSlot(slot), &exemplar) {
+                ExemplarAppendOutcome::Added => admitted.push(slot, exemplar),
+                ExemplarAppendOutcome::Repeated => {}
+                ExemplarAppendOutcome::OutOfOrder => {
                     self.out_of_order.inc();
-                    refuse(place, ExemplarRefusal::OutOfOrder);
+                    refuse(place, ExemplarRejection::OutOfOrder);
                 }
             }
         }
@@ -107,42 +107,42 @@ impl Exemplars {
     }
 
     /// Adds the exemplars of the frame at `position`, which is durable now.
-    pub(crate) fn add(&self, exemplars: &SeriesExemplars, position: Position) {
+    pub(crate) fn add(&self, exemplars: &SeriesExemplars, position: LogPosition) {
         let mut ring = self.ring();
         for (slot, exemplar) in exemplars.iter() {
-            match ring.add(Slot(slot), &exemplar) {
-                Taken::Added => self.added.inc(),
-                Taken::Repeated => {}
-                Taken::OutOfOrder => self.out_of_order.inc(),
+            match ring.add(SeriesSlot(slot), &exemplar) {
+                ExemplarAppendOutcome::Added => self.added.inc(),
+                ExemplarAppendOutcome::Repeated => {}
+                ExemplarAppendOutcome::OutOfOrder => self.out_of_order.inc(),
             }
         }
-        ring.note(position);
+        ring.set_position(position);
     }
 
     /// Fills the ring from its file. Returns the position after which the log has more exemplars.
-    pub(crate) fn load(&self, file: &ExemplarFile, report: &mut dyn FnMut(Damage)) -> Position {
+    pub(crate) fn load(&self, file: &ExemplarFile, report: &mut dyn FnMut(Damage)) -> LogPosition {
         let mut ring = self.ring();
-        file.read(&mut ring, report);
+        file.read_into_ring(&mut ring, report);
         ring.position()
     }
 
     /// Adds the exemplars of the log's frame at `position` during replay.
-    pub(crate) fn replay(&self, exemplars: &SeriesExemplars, position: Position) {
+    pub(crate) fn replay(&self, exemplars: &SeriesExemplars, position: LogPosition) {
         let mut ring = self.ring();
         for (slot, exemplar) in exemplars.iter() {
-            ring.add(Slot(slot), &exemplar);
+            ring.add(SeriesSlot(slot), &exemplar);
         }
-        ring.note(position);
+        ring.set_position(position);
     }
 
     /// Returns the highest slot of a series with exemplars.
-    pub(crate) fn last_slot(&self) -> Option<Slot> {
+    pub(crate) fn last_slot(&self) -> Option<SeriesSlot> {
         self.ring().slots().max()
     }
 
     /// Appends the exemplars that are not in the file yet, durably.
     pub(crate) fn write(&self, file: &mut ExemplarFile) -> Result<(), StorageError> {
-        let news = self.ring().news(file.has());
+        let news = self.ring().unwritten_since(file.first_unwritten());
         if let Some(news) = news {
             self.written_bytes.add(file.write(&news)?);
         }
@@ -150,8 +150,8 @@ impl Exemplars {
     }
 
     /// Returns the slots of the series with exemplars, in ascending order.
-    pub(crate) fn slots(&self) -> Vec<Slot> {
-        let mut slots: Vec<Slot> = self.ring().slots().collect();
+    pub(crate) fn slots(&self) -> Vec<SeriesSlot> {
+        let mut slots: Vec<SeriesSlot> = self.ring().slots().collect();
         slots.sort_unstable();
         slots
     }
@@ -162,9 +162,17 @@ impl Exemplars {
     }
 
     /// Adds the exemplars of `slot` in `range` to `into`, under the same number.
-    pub(crate) fn copy_series(&self, slot: Slot, range: TimeRange, into: &mut SeriesExemplars) {
+    pub(crate) fn copy_series(
+        &self,
+        slot: SeriesSlot,
+        range: TimeRange,
+        into: &mut SeriesExemplars,
+    ) {
         let ring = self.ring();
-        for exemplar in ring.of_series(slot).filter(|e| range.contains(e.time)) {
+        for exemplar in ring
+            .series_exemplars(slot)
+            .filter(|e| range.contains(e.time))
+        {
             into.push(slot.0, exemplar);
         }
     }
@@ -175,7 +183,7 @@ impl Exemplars {
     }
 
     /// Writes the metrics of exemplars to `sink`.
-    pub(crate) fn collect(&self, sink: &mut dyn Sink) {
+    pub(crate) fn collect(&self, sink: &mut dyn MetricSink) {
         let reasons = [
             ("out_of_order", &self.out_of_order),
             ("too_long", &self.too_long),
@@ -187,7 +195,7 @@ impl Exemplars {
                 "firn_storage_exemplars_refused_total",
                 "Rejected exemplars by reason, not including duplicates.",
                 &[("reason", reason)],
-                Value::Counter(count.get() as f64),
+                MetricValue::Counter(count.get() as f64),
             );
         }
         let ring = self.ring();
@@ -195,37 +203,37 @@ impl Exemplars {
             (
                 "firn_storage_exemplars_added_total",
                 "Exemplars accepted since the start.",
-                Value::Counter(self.added.get() as f64),
+                MetricValue::Counter(self.added.get() as f64),
             ),
             (
                 "firn_storage_exemplars_written_bytes_total",
                 "Bytes of exemplars written when the log was trimmed.",
-                Value::Counter(self.written_bytes.get() as f64),
+                MetricValue::Counter(self.written_bytes.get() as f64),
             ),
             (
                 "firn_storage_exemplars",
                 "Stored exemplars.",
-                Value::Gauge(ring.len() as f64),
+                MetricValue::Gauge(ring.len() as f64),
             ),
             (
                 "firn_storage_exemplars_max",
                 "Maximum number of stored exemplars.",
-                Value::Gauge(ring.max() as f64),
+                MetricValue::Gauge(ring.max() as f64),
             ),
             (
                 "firn_storage_exemplars_series",
                 "Series with stored exemplars.",
-                Value::Gauge(ring.slots().count() as f64),
+                MetricValue::Gauge(ring.slots().count() as f64),
             ),
             (
                 "firn_storage_exemplars_oldest_timestamp_seconds",
                 "Timestamp of the oldest exemplar in the buffer.",
-                Value::Gauge(ring.oldest_time().unwrap_or(0) as f64 / 1e3),
+                MetricValue::Gauge(ring.oldest_time().unwrap_or(0) as f64 / 1e3),
             ),
             (
                 "firn_storage_exemplars_memory_bytes",
                 "Memory of stored exemplars.",
-                Value::Gauge(ring.memory_bytes() as f64),
+                MetricValue::Gauge(ring.memory_bytes() as f64),
             ),
         ];
         drop(ring);

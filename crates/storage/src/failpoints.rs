@@ -1,8 +1,8 @@
 //! Failpoints for tests: deliberate flaws, injected faults, and turns of another thread between the
 //! steps of a job.
 //!
-//! A test proves only that it would detect a failure. Each [`Flaw`] therefore breaks one rule of
-//! the store, and a test must detect it. Outside of tests the functions are empty and their
+//! A test proves only that it would detect a failure. Each [`StoreFlaw`] therefore breaks one rule
+//! of the store, and a test must detect it. Outside of tests the functions are empty and their
 //! branches are removed.
 
 #[cfg(test)]
@@ -10,7 +10,7 @@ pub(crate) use switched::{faults, has, set_faults, turn, with_flaw, with_turns};
 
 /// A rule of the store that a test breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub(crate) enum StoreFlaw {
     /// Trims the log one position further than pages cover it.
     TrimsTooFar,
     /// Treats pages as durable without a sync.
@@ -89,7 +89,7 @@ pub(crate) enum Flaw {
 
 /// Faults that a test injects into a correct store.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Faults {
+pub(crate) struct InjectedFaults {
     /// Number of the series whose chunks cannot be decoded when they are sealed.
     pub(crate) malformed: Option<u32>,
     /// Size in bytes at which a page ends.
@@ -102,7 +102,7 @@ pub(crate) struct Faults {
     pub(crate) turns_eras: bool,
 }
 
-impl Faults {
+impl InjectedFaults {
     /// No faults: the code behaves as in production.
     pub(crate) const NONE: Self = Self {
         malformed: None,
@@ -116,14 +116,14 @@ impl Faults {
 /// Returns the injected faults: none outside of tests.
 #[cfg(not(test))]
 #[inline(always)]
-pub(crate) const fn faults() -> Faults {
-    Faults::NONE
+pub(crate) const fn faults() -> InjectedFaults {
+    InjectedFaults::NONE
 }
 
 /// Returns whether the flaw is switched on.
 #[cfg(not(test))]
 #[inline(always)]
-pub(crate) const fn has(_: Flaw) -> bool {
+pub(crate) const fn has(_: StoreFlaw) -> bool {
     false
 }
 
@@ -135,14 +135,14 @@ pub(crate) const fn turn() {}
 
 #[cfg(test)]
 mod switched {
-    use super::{Faults, Flaw};
+    use super::{InjectedFaults, StoreFlaw};
     use std::cell::{Cell, RefCell};
 
     type Turn = Box<dyn FnMut()>;
 
     thread_local! {
-        static FLAW: Cell<Option<Flaw>> = const { Cell::new(None) };
-        static FAULTS: Cell<Faults> = const { Cell::new(Faults::NONE) };
+        static FLAW: Cell<Option<StoreFlaw>> = const { Cell::new(None) };
+        static FAULTS: Cell<InjectedFaults> = const { Cell::new(InjectedFaults::NONE) };
         static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
     }
 
@@ -163,16 +163,16 @@ mod switched {
         }
     }
 
-    pub(crate) fn faults() -> Faults {
+    pub(crate) fn faults() -> InjectedFaults {
         FAULTS.get()
     }
 
     /// Injects faults from here on into this thread, which the test must own.
-    pub(crate) fn set_faults(faults: Faults) {
+    pub(crate) fn set_faults(faults: InjectedFaults) {
         FAULTS.set(faults);
     }
 
-    pub(crate) fn has(flaw: Flaw) -> bool {
+    pub(crate) fn has(flaw: StoreFlaw) -> bool {
         FLAW.get() == Some(flaw)
     }
 
@@ -184,7 +184,7 @@ mod switched {
     }
 
     /// Runs `test` on this thread with a flaw.
-    pub(crate) fn with_flaw<T>(flaw: Flaw, test: impl FnOnce() -> T) -> T {
+    pub(crate) fn with_flaw<T>(flaw: StoreFlaw, test: impl FnOnce() -> T) -> T {
         let _reset = Reset;
         FLAW.set(Some(flaw));
         test()

@@ -28,7 +28,7 @@ pub(crate) fn map<T: Send>(
 
 /// Calls `task` with number and series of each part on all compute threads. Returns the results in
 /// order, or the error of the first part that failed.
-pub(crate) fn in_parts<T: Send>(
+pub(crate) fn map_parts<T: Send>(
     compute: &dyn Compute,
     parts: &[&[SeriesRef]],
     task: impl Fn(usize, &[SeriesRef]) -> Result<T, Error> + Sync,

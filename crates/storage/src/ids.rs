@@ -8,7 +8,7 @@
 /// removed series is never attributed to another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
-pub struct Slot(pub u64);
+pub struct SeriesSlot(pub u64);
 
 /// Identifies a series in an open store: in index, head and queries. Numbers are assigned in order
 /// and never reused until the store is closed; [`crate::parts::numbers`] maps them to slots. Fields
@@ -25,7 +25,7 @@ impl SeriesRef {
 /// Place of a series within its shard. A number is reused after its series has left the shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
-pub(crate) struct Local(pub(crate) u32);
+pub(crate) struct ShardLocalId(pub(crate) u32);
 
 /// A group of neighbouring slots that are sealed together (see [`crate::sealed::group_of`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,7 +42,7 @@ pub(crate) struct TermId(pub(crate) u32);
 #[repr(transparent)]
 pub(crate) struct LabelId(pub(crate) u32);
 
-impl Local {
+impl ShardLocalId {
     /// Returns the index of the series in the arrays of its shard.
     #[inline]
     pub(crate) fn index(self) -> usize {

@@ -14,18 +14,18 @@
 mod buffer;
 
 pub use crate::block::BlockId;
-pub use crate::chunk::{Columns, Sample};
-pub use buffer::Buffer;
+pub use crate::chunk::{ChunkSample, SampleColumns};
+pub use buffer::ImportBuffer;
 
-use crate::block::{Block, BlockCache, BlockMeta, BlockWriter, Sayings, Source};
+use crate::block::{Block, BlockCache, BlockMeta, BlockSpec, BlockWriter, MetricMetadataSet};
 use crate::blocks::{BlockEntry, BlockKind, BlockList, Blocks};
-use crate::damage::Damages;
+use crate::damage::DamageList;
 use crate::data_dir::DataDir;
-use crate::failpoints::{self, Flaw};
+use crate::failpoints::{self, StoreFlaw};
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::metadata::MetadataBatch;
 use firn_model::sample::TimeRange;
 use std::path::Path;
@@ -36,16 +36,16 @@ const CACHE_BYTES: usize = 32 << 20;
 
 /// The blocks of a store as the target of imports.
 #[derive(Clone)]
-pub struct Target {
+pub struct ImportTarget {
     env: Env,
     blocks: Arc<Blocks>,
     /// Held to lock a folder that no server uses.
     _dir: Option<Arc<DataDir>>,
 }
 
-/// One import: a set of blocks that are committed together. Created by [`Target::begin`].
-pub struct Import {
-    target: Target,
+/// One import: a set of blocks that are committed together. Created by [`ImportTarget::begin`].
+pub struct BlockImport {
+    target: ImportTarget,
     /// Id of the original block, if the samples come from one: each written block names it as a
     /// source.
     origin: Option<BlockId>,
@@ -56,7 +56,7 @@ pub struct Import {
 
 /// Summary of one or several imports: the blocks and samples written to the blocks folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportSummary {
     /// Number of blocks with at least one sample.
     pub blocks: usize,
     /// Number of their series, counted once per block.
@@ -67,14 +67,14 @@ pub struct Imported {
     pub bytes: u64,
 }
 
-impl Target {
+impl ImportTarget {
     /// Returns the target for the data folder at `root`, which is created if it does not exist.
     /// Locks the folder, so it fails while a server uses it.
-    pub fn folder(env: &Env, root: &Path) -> Result<Self, Error> {
+    pub fn open_folder(env: &Env, root: &Path) -> Result<Self, Error> {
         let mut dir = DataDir::open(env, root)?;
         dir.upgrade(env)?;
         let cache = Arc::new(BlockCache::new(CACHE_BYTES));
-        let damages = Arc::new(Damages::default());
+        let damages = Arc::new(DamageList::default());
         let blocks = Blocks::open(env, &dir.blocks(), cache, damages)?;
         Ok(Self {
             env: env.clone(),
@@ -84,7 +84,7 @@ impl Target {
     }
 
     /// Returns the target for the blocks of a running store.
-    pub(crate) fn of(env: &Env, blocks: &Arc<Blocks>) -> Self {
+    pub(crate) fn from_blocks(env: &Env, blocks: &Arc<Blocks>) -> Self {
         Self {
             env: env.clone(),
             blocks: blocks.clone(),
@@ -94,7 +94,7 @@ impl Target {
 
     /// Returns whether a block with this id was imported or exists, so that a repeated import can
     /// skip it.
-    pub fn has(&self, id: BlockId) -> bool {
+    pub fn has_block(&self, id: BlockId) -> bool {
         let view = self.blocks.view();
         let mut metas = view.blocks.iter().map(|open| open.block.meta());
         metas.any(|meta| meta.id == id || meta.sources.contains(&id))
@@ -109,8 +109,8 @@ impl Target {
 
     /// Starts an import of samples that are not from an existing block. Nothing is visible before
     /// its commit.
-    pub fn begin(&self) -> Import {
-        Import {
+    pub fn begin(&self) -> BlockImport {
+        BlockImport {
             target: self.clone(),
             origin: None,
             written: Vec::new(),
@@ -118,42 +118,42 @@ impl Target {
         }
     }
 
-    /// Starts the import of the block with this id: after the commit, [`Target::has`] returns true
-    /// for it.
-    pub fn begin_of(&self, origin: BlockId) -> Import {
-        Import {
+    /// Starts the import of the block with this id: after the commit, [`ImportTarget::has_block`]
+    /// returns true for it.
+    pub fn begin_for_block(&self, origin: BlockId) -> BlockImport {
+        BlockImport {
             origin: Some(origin),
             ..self.begin()
         }
     }
 }
 
-impl Import {
+impl BlockImport {
     /// Sets the metadata of metrics: blocks that are written later store the metadata of their
     /// metrics.
-    pub fn know(&mut self, said: MetadataBatch) {
+    pub fn set_metadata(&mut self, said: MetadataBatch) {
         self.said = said;
     }
 
     /// Writes one block: `fill` adds its series in block order. A block without samples is dropped.
-    pub fn block(
+    pub fn write_block(
         &mut self,
         id: BlockId,
         range: Option<TimeRange>,
-        fill: impl FnOnce(&mut Series<'_>) -> Result<(), Error>,
+        fill: impl FnOnce(&mut ImportSeriesWriter<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut sources = vec![id];
         sources.extend(self.origin.filter(|origin| *origin != id));
-        let source = Source {
+        let source = BlockSpec {
             id,
             is_late: true,
             level: 1,
             sources,
             range,
         };
-        let Target { env, blocks, .. } = &self.target;
-        let mut writer = BlockWriter::create(env, &blocks.dir_to_write(id)?, source)?;
-        if let Err(e) = fill(&mut Series(&mut writer)) {
+        let ImportTarget { env, blocks, .. } = &self.target;
+        let mut writer = BlockWriter::create(env, &blocks.prepare_block_dir(id)?, source)?;
+        if let Err(e) = fill(&mut ImportSeriesWriter(&mut writer)) {
             let _ = writer.abandon();
             return Err(e);
         }
@@ -162,7 +162,7 @@ impl Import {
             return Ok(());
         }
         if let Some(range) = writer.sample_range() {
-            writer.say(&Sayings::at(range, &self.said))?;
+            writer.push_metadata(&MetricMetadataSet::from_batch(range, &self.said))?;
         }
         self.written.push(writer.finish()?);
         Ok(())
@@ -170,10 +170,10 @@ impl Import {
 
     /// Reads back every written byte and decodes every sample. Returns the first damage as an
     /// error, otherwise the summary.
-    pub fn verify(&self) -> Result<Imported, Error> {
-        let Target { env, blocks, .. } = &self.target;
+    pub fn verify(&self) -> Result<ImportSummary, Error> {
+        let ImportTarget { env, blocks, .. } = &self.target;
         for meta in &self.written {
-            let block = Block::open(env, &blocks.dir_of(meta.id), &blocks.cache)?;
+            let block = Block::open(env, &blocks.block_dir(meta.id), &blocks.cache)?;
             let mut damage = None;
             block.verify(&mut |fault| {
                 damage.get_or_insert(fault.error);
@@ -182,29 +182,29 @@ impl Import {
                 return Err(damage.into());
             }
         }
-        Ok(Imported::of(&self.written))
+        Ok(ImportSummary::from_written_blocks(&self.written))
     }
 
     /// Commits the written blocks: they are durable on return, and visible to every reader that
     /// begins later.
-    pub fn commit(self) -> Result<Imported, Error> {
+    pub fn commit(self) -> Result<ImportSummary, Error> {
         self.commit_as(|_| {})
     }
 
-    /// Like [`Import::commit`], for late samples of the log: afterwards all late samples up to
+    /// Like [`BlockImport::commit`], for late samples of the log: afterwards all late samples up to
     /// `position` are in blocks.
-    pub(crate) fn commit_through(self, position: Position) -> Result<Imported, Error> {
+    pub(crate) fn commit_late_through(self, position: LogPosition) -> Result<ImportSummary, Error> {
         self.commit_as(|list| list.late_through = list.late_through.max(position))
     }
 
     /// Commits the written blocks to the manifest together with another `change` of it.
-    fn commit_as(self, change: impl FnOnce(&mut BlockList)) -> Result<Imported, Error> {
+    fn commit_as(self, change: impl FnOnce(&mut BlockList)) -> Result<ImportSummary, Error> {
         let written = self.written;
         if written.is_empty() {
-            return Ok(Imported::default());
+            return Ok(ImportSummary::default());
         }
         let mut rest = &written[..];
-        if failpoints::has(Flaw::CommitsApart) {
+        if failpoints::has(StoreFlaw::CommitsApart) {
             self.target
                 .blocks
                 .commit(|list| add_late(list, &written[..1]))?;
@@ -215,19 +215,19 @@ impl Import {
             change(list);
             add_late(list, rest);
         })?;
-        Ok(Imported::of(&written))
+        Ok(ImportSummary::from_written_blocks(&written))
     }
 }
 
 fn add_late(list: &mut BlockList, written: &[BlockMeta]) {
     for meta in written {
-        let sequence = list.take_sequence();
-        list.add(BlockEntry::of(meta, BlockKind::Late, sequence));
+        let sequence = list.next_sequence();
+        list.add(BlockEntry::from_meta(meta, BlockKind::Late, sequence));
     }
 }
 
-impl Imported {
-    fn of(written: &[BlockMeta]) -> Self {
+impl ImportSummary {
+    fn from_written_blocks(written: &[BlockMeta]) -> Self {
         Self {
             blocks: written.len(),
             series: written.iter().map(|meta| u64::from(meta.series)).sum(),
@@ -246,17 +246,17 @@ impl Imported {
 }
 
 /// Receives the series of a block that is being written.
-pub struct Series<'a>(&'a mut BlockWriter);
+pub struct ImportSeriesWriter<'a>(&'a mut BlockWriter);
 
-impl Series<'_> {
+impl ImportSeriesWriter<'_> {
     /// Adds a series with its samples in ascending order of time. It must follow the previous
     /// series in block order (by metric name, then by labels).
-    pub fn push(&mut self, labels: LabelsRef<'_>, columns: &Columns) -> Result<(), Error> {
+    pub fn push(&mut self, labels: LabelsRef<'_>, columns: &SampleColumns) -> Result<(), Error> {
         Ok(self.0.push(labels, columns)?)
     }
 
     /// Adds samples to the last series, which must be later than its previous ones.
-    pub fn push_more(&mut self, columns: &Columns) -> Result<(), Error> {
+    pub fn extend_last_series(&mut self, columns: &SampleColumns) -> Result<(), Error> {
         Ok(self.0.push_more(columns)?)
     }
 

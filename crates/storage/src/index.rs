@@ -49,8 +49,8 @@ mod writer;
 
 pub(crate) use core::Index;
 pub(crate) use creation::SeriesCreation;
-pub(crate) use generation::Generation;
-pub(crate) use membership::{EPOCH_MS, Marker, epoch_of};
-pub(crate) use removal::Garbage;
-pub(crate) use runs::{Run, Runs};
-pub(crate) use series_table::{Place, SeriesCursor};
+pub(crate) use generation::ReaderGeneration;
+pub(crate) use membership::{EPOCH_MS, EpochLeafCache, epoch_from_time};
+pub(crate) use removal::IndexGarbage;
+pub(crate) use runs::{SlotRun, SlotRunSet};
+pub(crate) use series_table::{HeadSeriesPlace, SeriesCursor};

@@ -11,7 +11,7 @@ mod index;
 mod store;
 mod watermark;
 
-use crate::failpoints::{Flaw, with_flaw};
+use crate::failpoints::{StoreFlaw, with_flaw};
 use crate::seeds::seeds;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner};
@@ -26,7 +26,7 @@ const CHANGES: usize = 3;
 /// Runs `test` under `orders` fair interleavings, and as many in which one thread runs far ahead of
 /// the others (Burckhardt et al. 2010). Repeats this with each of `flaws`, which must fail.
 #[track_caller]
-fn check(orders: usize, flaws: &[Flaw], test: impl Fn() + Copy + Send + Sync + 'static) {
+fn check(orders: usize, flaws: &[StoreFlaw], test: impl Fn() + Copy + Send + Sync + 'static) {
     let seed = seeds(1).start;
     let run = || {
         explore(PctScheduler::new_from_seed(seed, CHANGES, orders), test);

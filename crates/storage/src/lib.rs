@@ -24,8 +24,8 @@
 //! - [`block::Block`] and [`block::BlockWriter`]: an immutable folder of samples with its own
 //!   index.
 //! - [`import::Target`]: writes samples of any age directly into blocks.
-//! - [`verify::verify`], [`repair::repair`], [`snapshot::take`] and [`listing::list`]: tools for a
-//!   data folder that no server uses; `listing` also works beside a running one.
+//! - [`verify::verify`], [`repair::repair`], [`snapshot::take`] and [`list_namespaces::list`]:
+//!   tools for a data folder that no server uses; `listing` also works beside a running one.
 //! - [`error::StorageError`] and [`damage::Damage`]: errors of a call, and damage found on disk.
 //!
 //! The modules have one order, in which each uses only earlier ones; `docs/ARCHITECTURE.md` lists
@@ -34,10 +34,10 @@
 //! # Guarantees
 //!
 //! Every later reader finds an acked batch, also after a restart and, with
-//! [`store::SyncMode::Always`], after a power loss. Readers see a batch in full or not at all.
-//! Damaged bytes cost only the samples in them: the loss is reported, affected queries return a
-//! warning, and everything else remains available. All time, randomness, threads and disk access
-//! come from [`firn_model::env::Env`], so a test can replay any crash from its seed.
+//! [`store::SyncMode::FixedFetchFactory`], after a power loss. Readers see a batch in full or not
+//! at all. Damaged bytes cost only the samples in them: the loss is reported, affected queries
+//! return a warning, and everything else remains available. All time, randomness, threads and disk
+//! access come from [`firn_model::env::Env`], so a test can replay any crash from its seed.
 //!
 //! # Not in this crate
 //!

@@ -5,7 +5,7 @@
 //! queued records, syncs once, calls the callbacks in order of position, and repeats until the
 //! queue is empty. Groups therefore grow under load, and an idle log costs nothing.
 //!
-//! Invariants: a callback receives `Ok` only after its record is as durable as [`SyncMode`]
+//! Invariants: a callback receives `Ok` only after its record is as durable as [`LogSyncMode`]
 //! promises; positions ascend by one, and no two acknowledged records have the same position; a
 //! segment is not written again after a failed write or sync, because a repeated sync may succeed
 //! although data was lost. Its records that are not durable yet are written again from memory, into
@@ -32,5 +32,5 @@ mod tests;
 pub use crate::file::frame::PAYLOAD_BYTES_MAX;
 pub use local::LocalLog;
 pub use metrics::LogMetrics;
-pub use options::{LogOptions, SyncMode};
-pub use segment::SegmentInfo;
+pub use options::{LogOptions, LogSyncMode};
+pub use segment::LogSegmentInfo;

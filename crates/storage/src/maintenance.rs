@@ -23,15 +23,15 @@ pub(crate) mod state;
 mod sweep;
 mod trim;
 
-use crate::parts::Parts;
-use crate::parts::options::{Sealing, SyncMode};
+use crate::parts::StoreParts;
+use crate::parts::options::{SealingThread, StoreSyncMode};
 use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use crate::sync::{Mutex, lock};
-use compaction::progress::Compaction;
-use firn_model::env::Work;
+use compaction::progress::CompactionState;
+use firn_model::env::JobKind;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::log::Position;
-use state::State;
+use firn_model::log::LogPosition;
+use state::MaintenanceState;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -39,31 +39,31 @@ use std::time::Duration;
 /// tick.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// The background work of a store. Created by the store, which calls [`Maintenance::tick`]; appends
-/// call [`Maintenance::after_append`].
+/// The background work of a store. Created by the store, which calls
+/// [`Maintenance::schedule_tick`]; appends call [`Maintenance::run_after_append`].
 pub(crate) struct Maintenance {
-    parts: Arc<Parts>,
+    parts: Arc<StoreParts>,
     /// Locked by the current tick.
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<MaintenanceState>,
     is_scheduled: AtomicBool,
     /// The newest sample time at the start of the last tick.
     began_at: AtomicI64,
-    compaction: Compaction,
+    compaction: CompactionState,
     me: Weak<Maintenance>,
 }
 
 impl std::ops::Deref for Maintenance {
-    type Target = Parts;
+    type Target = StoreParts;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &StoreParts {
         &self.parts
     }
 }
 
 /// Guard of the current tick. When it is dropped, also by a panic, the next tick may be scheduled.
-struct Scheduled(Arc<Maintenance>);
+struct TickGuard(Arc<Maintenance>);
 
-impl Drop for Scheduled {
+impl Drop for TickGuard {
     fn drop(&mut self) {
         self.0.is_scheduled.store(false, Ordering::Release);
     }
@@ -71,80 +71,80 @@ impl Drop for Scheduled {
 
 impl Maintenance {
     /// Returns the maintenance of `parts`. `state` is the state that replay restored.
-    pub(crate) fn new(parts: Arc<Parts>, state: State) -> Arc<Self> {
+    pub(crate) fn new(parts: Arc<StoreParts>, state: MaintenanceState) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             parts,
             state: Mutex::new(state),
             is_scheduled: AtomicBool::new(false),
             began_at: AtomicI64::new(i64::MIN),
-            compaction: Compaction::default(),
+            compaction: CompactionState::default(),
             me: me.clone(),
         })
     }
 
     /// Schedules a tick on the background thread. Has no effect if one is scheduled or running.
-    pub(crate) fn tick(&self) {
+    pub(crate) fn schedule_tick(&self) {
         let Some(me) = self.me.upgrade() else { return };
         // One tick at a time: a call during a tick has no effect, and the next tick does more.
         if self.is_scheduled.swap(true, Ordering::AcqRel) {
             return;
         }
-        let scheduled = Scheduled(me);
-        let job = move || scheduled.0.run_due();
-        self.env.compute.spawn(Work::Background, Box::new(job));
+        let scheduled = TickGuard(me);
+        let job = move || scheduled.0.run_tick();
+        self.env.compute.spawn(JobKind::Background, Box::new(job));
     }
 
     /// Performs or schedules the work that is due after an append, by data time.
-    pub(crate) fn after_append(&self) {
-        if self.options.sealing == Sealing::WithWrites {
+    pub(crate) fn run_after_append(&self) {
+        if self.options.sealing == SealingThread::WithWrites {
             self.seal_now();
         }
         let newest = self.newest.load(Ordering::Relaxed);
         let since = newest.saturating_sub(self.began_at.load(Ordering::Relaxed));
         if since >= self.options.tick_ms {
-            self.tick();
+            self.schedule_tick();
         }
     }
 
-    /// Seals all due groups on the calling thread, for [`Sealing::WithWrites`].
+    /// Seals all due groups on the calling thread, for [`SealingThread::WithWrites`].
     fn seal_now(&self) {
         let Some(newest) = self.newest() else { return };
         let mut state = lock(&self.state);
-        if !state.coverage.due(newest).is_empty() {
-            self.leave_mark(&mut state);
-            self.seal_due(&mut state);
+        if !state.coverage.list_due_groups(newest).is_empty() {
+            self.record_coverage_mark(&mut state);
+            self.seal_due_groups(&mut state);
             self.trim_log(&mut state);
         }
     }
 
     /// Runs one tick: all maintenance that is due now.
-    pub(super) fn run_due(&self) {
+    pub(super) fn run_tick(&self) {
         let mut state = lock(&self.state);
         let newest = self.newest.load(Ordering::Relaxed);
         self.began_at.store(newest, Ordering::Relaxed);
         let garbage = std::mem::take(&mut state.garbage);
         state.garbage = garbage
             .into_iter()
-            .filter_map(|g| self.index.sweep(g))
+            .filter_map(|g| self.index.free_garbage(g))
             .collect();
         self.log.tick();
-        if self.options.sync == SyncMode::Interval
+        if self.options.sync == StoreSyncMode::Interval
             && let Err(e) = self.log.sync()
         {
             tracing::error!(error = %e, "failed to sync the log");
         }
-        self.leave_mark(&mut state);
-        self.seal_due(&mut state);
-        self.flush_due(&mut state);
-        self.cut_share(&mut state);
+        self.record_coverage_mark(&mut state);
+        self.seal_due_groups(&mut state);
+        self.flush_late_if_due(&mut state);
+        self.run_cut_share(&mut state);
         self.drop_old_blocks();
         self.drop_old_pages(&mut state);
         self.trim_log(&mut state);
-        self.keep_to_size(&mut state);
-        self.keep_manifest(&mut state);
+        self.enforce_size_limit(&mut state);
+        self.update_manifest(&mut state);
         self.sweep_share(&mut state);
         drop(state);
-        self.compact_share();
+        self.schedule_compaction_share();
     }
 
     /// Shuts down cleanly. Afterwards the log accepts no records and every sample that was appended
@@ -155,32 +155,38 @@ impl Maintenance {
         let mut state = lock(&self.state);
         self.log.close()?;
         let last = self.log.positions().last;
-        if last > state.trimmed().min(state.coverage.covered()) {
+        if last
+            > state
+                .trimmed_position()
+                .min(state.coverage.covered_position())
+        {
             self.seal_all(&mut state, last)?;
             self.flush_late(&mut state)?;
             self.write_exemplars(&mut state)?;
-            let trimmed = last.min(self.needed_beside(&state));
+            let trimmed = last.min(self.other_trim_position(&state));
             self.write_catalogue(&mut state, trimmed)?;
         }
         state.segments.finish()?;
-        if state.trimmed() < last {
+        if state.trimmed_position() < last {
             self.write_manifest(&mut state)?;
-            return self.log.trim(state.trimmed().next());
+            return self.log.trim(state.trimmed_position().next());
         }
         self.write_last_manifest(&mut state)?;
         self.log.remove_all()
     }
 
     /// Seals all samples of the closed log up to its last record.
-    fn seal_all(&self, state: &mut State, last: Position) -> Result<(), Error> {
+    fn seal_all(&self, state: &mut MaintenanceState, last: LogPosition) -> Result<(), Error> {
         // Only samples that every reader may see can be sealed.
         self.watermark.wait_for_readers();
-        self.leave_mark(state);
-        let all = state.coverage.all(self.newest.load(Ordering::Acquire));
+        self.record_coverage_mark(state);
+        let all = state
+            .coverage
+            .list_all_groups(self.newest.load(Ordering::Acquire));
         loop {
             let before = self.metrics.sealed_samples.get();
-            self.seal(state, &all, 0)?;
-            if state.coverage.covered() >= last {
+            self.seal_groups(state, &all, 0)?;
+            if state.coverage.covered_position() >= last {
                 return Ok(());
             }
             // A column that is too long for one page is sealed in several passes.

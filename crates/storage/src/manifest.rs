@@ -15,8 +15,8 @@
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use firn_model::env::{Disk, OpenMode};
-use firn_model::fingerprint::Seed;
-use firn_model::log::Position;
+use firn_model::fingerprint::FingerprintSeed;
+use firn_model::log::LogPosition;
 use firn_model::sample::TimeRange;
 use std::fmt::Write;
 use std::io;
@@ -37,16 +37,16 @@ const BYTES_MAX: u64 = 64 << 20;
 /// The current file of a kind that has one file at a time, and its durable length. All zeros if
 /// there was none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KnownFile {
+pub(crate) struct ManifestFileEntry {
     /// Number in the file name.
-    pub(crate) number: Position,
+    pub(crate) number: LogPosition,
     /// Number of bytes that were durable.
     pub(crate) bytes: u64,
 }
 
-impl KnownFile {
+impl ManifestFileEntry {
     /// Returns the number of bytes that were durable in the file with this number.
-    pub(crate) fn durable_bytes(self, number: Position) -> u64 {
+    pub(crate) fn durable_bytes(self, number: LogPosition) -> u64 {
         match self.number == number {
             true => self.bytes,
             false => 0,
@@ -56,11 +56,11 @@ impl KnownFile {
 
 /// The entry of a segment of pages, from which a start detects missing and truncated files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SegmentEntry {
+pub(crate) struct PageSegmentEntry {
     /// Number in the file name.
-    pub(crate) number: Position,
+    pub(crate) number: LogPosition,
     /// Current state of the segment.
-    pub(crate) state: SegmentState,
+    pub(crate) state: PageSegmentState,
     /// Number of durable bytes; the length of the file once the segment is complete.
     pub(crate) bytes: u64,
     /// CRC-32C of the file, or `None` for an incomplete segment and for one whose writer did not
@@ -76,7 +76,7 @@ pub(crate) struct SegmentEntry {
 
 /// The state of a segment of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SegmentState {
+pub(crate) enum PageSegmentState {
     /// Pages are still appended to it.
     Growing,
     /// It ends with its page directory and does not change any more.
@@ -90,17 +90,17 @@ pub(crate) enum SegmentState {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// Position up to which pages and blocks cover the WAL.
-    pub(crate) trimmed: Position,
+    pub(crate) trimmed: LogPosition,
     /// Position up to which the WAL had been written.
-    pub(crate) logged: Position,
+    pub(crate) logged: LogPosition,
     /// Number of the newest WAL segment; zero if there was none.
-    pub(crate) log: Position,
-    pub(crate) catalogue: KnownFile,
-    pub(crate) exemplars: KnownFile,
+    pub(crate) log: LogPosition,
+    pub(crate) catalogue: ManifestFileEntry,
+    pub(crate) exemplars: ManifestFileEntry,
     /// Seed of the fingerprint keys. Without it, a start generates a new one.
-    pub(crate) seed: Option<Seed>,
+    pub(crate) seed: Option<FingerprintSeed>,
     /// The segments of pages, in ascending order of their numbers.
-    pub(crate) segments: Vec<SegmentEntry>,
+    pub(crate) segments: Vec<PageSegmentEntry>,
 }
 
 impl Manifest {
@@ -108,7 +108,7 @@ impl Manifest {
     /// unreadable; the caller then continues without a manifest.
     pub(crate) fn read(disk: &dyn Disk, root: &Path) -> Result<Option<Self>, Damage> {
         let path = root.join(NAME);
-        let damage = |what: String| Damage::of_file(DamageKind::Manifest, &path, what);
+        let damage = |what: String| Damage::for_file(DamageKind::Manifest, &path, what);
         let bytes = match read_file(disk, &path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -141,9 +141,9 @@ impl Manifest {
     }
 
     /// Returns the entry of a segment that is not lost.
-    pub(crate) fn segment(&self, number: Position) -> Option<&SegmentEntry> {
-        let is_it = |entry: &&SegmentEntry| entry.number == number;
-        let there = |entry: &&SegmentEntry| entry.state != SegmentState::Lost;
+    pub(crate) fn segment(&self, number: LogPosition) -> Option<&PageSegmentEntry> {
+        let is_it = |entry: &&PageSegmentEntry| entry.number == number;
+        let there = |entry: &&PageSegmentEntry| entry.state != PageSegmentState::Lost;
         self.segments.iter().filter(there).find(is_it)
     }
 
@@ -159,7 +159,7 @@ impl Manifest {
             self.exemplars.bytes,
         );
         // Writing to a string cannot fail.
-        if let Some(Seed([first, second])) = self.seed {
+        if let Some(FingerprintSeed([first, second])) = self.seed {
             let _ = writeln!(text, "seed {first:016x} {second:016x}");
         }
         for entry in &self.segments {
@@ -171,12 +171,12 @@ impl Manifest {
     }
 }
 
-impl SegmentEntry {
+impl PageSegmentEntry {
     fn line(&self) -> String {
         let name = match self.state {
-            SegmentState::Growing => "growing",
-            SegmentState::Complete => "pages",
-            SegmentState::Lost => "lost",
+            PageSegmentState::Growing => "growing",
+            PageSegmentState::Complete => "pages",
+            PageSegmentState::Lost => "lost",
         };
         let crc = self.crc.map_or("-".to_owned(), |crc| format!("{crc:08x}"));
         let samples = self.samples.map_or("-".to_owned(), |n| n.to_string());
@@ -220,37 +220,41 @@ fn parse(text: &str) -> Option<Manifest> {
         let name = words.next()?;
         let words: Vec<&str> = words.collect();
         match (name, words.as_slice()) {
-            ("trimmed", [at]) => manifest.trimmed = Position(at.parse().ok()?),
-            ("logged", [at]) => manifest.logged = Position(at.parse().ok()?),
-            ("log", [number]) => manifest.log = Position(number.parse().ok()?),
-            ("catalogue", [number, bytes]) => manifest.catalogue = known(number, bytes)?,
-            ("exemplars", [number, bytes]) => manifest.exemplars = known(number, bytes)?,
-            ("seed", [first, second]) => manifest.seed = Some(Seed([hex(first)?, hex(second)?])),
+            ("trimmed", [at]) => manifest.trimmed = LogPosition(at.parse().ok()?),
+            ("logged", [at]) => manifest.logged = LogPosition(at.parse().ok()?),
+            ("log", [number]) => manifest.log = LogPosition(number.parse().ok()?),
+            ("catalogue", [number, bytes]) => manifest.catalogue = parse_file_entry(number, bytes)?,
+            ("exemplars", [number, bytes]) => manifest.exemplars = parse_file_entry(number, bytes)?,
+            ("seed", [first, second]) => {
+                manifest.seed = Some(FingerprintSeed([parse_hex(first)?, parse_hex(second)?]))
+            }
             ("pages", words) => manifest
                 .segments
-                .push(segment(SegmentState::Complete, words)?),
+                .push(parse_segment_entry(PageSegmentState::Complete, words)?),
             ("growing", words) => manifest
                 .segments
-                .push(segment(SegmentState::Growing, words)?),
-            ("lost", words) => manifest.segments.push(segment(SegmentState::Lost, words)?),
+                .push(parse_segment_entry(PageSegmentState::Growing, words)?),
+            ("lost", words) => manifest
+                .segments
+                .push(parse_segment_entry(PageSegmentState::Lost, words)?),
             _ => return None,
         }
     }
     Some(manifest)
 }
 
-fn hex(word: &str) -> Option<u64> {
+fn parse_hex(word: &str) -> Option<u64> {
     u64::from_str_radix(word, 16).ok()
 }
 
-fn known(number: &str, bytes: &str) -> Option<KnownFile> {
-    Some(KnownFile {
-        number: Position(number.parse().ok()?),
+fn parse_file_entry(number: &str, bytes: &str) -> Option<ManifestFileEntry> {
+    Some(ManifestFileEntry {
+        number: LogPosition(number.parse().ok()?),
         bytes: bytes.parse().ok()?,
     })
 }
 
-fn segment(state: SegmentState, words: &[&str]) -> Option<SegmentEntry> {
+fn parse_segment_entry(state: PageSegmentState, words: &[&str]) -> Option<PageSegmentEntry> {
     let [number, bytes, crc, pages, samples, min, max] = words else {
         return None;
     };
@@ -258,8 +262,8 @@ fn segment(state: SegmentState, words: &[&str]) -> Option<SegmentEntry> {
         ("-", "-") => None,
         (min, max) => Some(TimeRange::new(min.parse().ok()?, max.parse().ok()?)),
     };
-    Some(SegmentEntry {
-        number: Position(number.parse().ok()?),
+    Some(PageSegmentEntry {
+        number: LogPosition(number.parse().ok()?),
         state,
         bytes: bytes.parse().ok()?,
         crc: match *crc {
@@ -281,29 +285,29 @@ mod tests {
     use firn_model::env::sim;
 
     fn manifest() -> Manifest {
-        let entry = |number, state, range| SegmentEntry {
-            number: Position(number),
+        let entry = |number, state, range| PageSegmentEntry {
+            number: LogPosition(number),
             state,
             bytes: 4_096,
-            crc: (state == SegmentState::Complete).then_some(0xbeef),
+            crc: (state == PageSegmentState::Complete).then_some(0xbeef),
             pages: 3,
             samples: (number != 2).then_some(77),
             range,
         };
         Manifest {
-            trimmed: Position(5),
-            logged: Position(9),
-            log: Position(8),
-            catalogue: KnownFile {
-                number: Position(1),
+            trimmed: LogPosition(5),
+            logged: LogPosition(9),
+            log: LogPosition(8),
+            catalogue: ManifestFileEntry {
+                number: LogPosition(1),
                 bytes: 300,
             },
-            exemplars: KnownFile::default(),
-            seed: Some(Seed([0xab, 7])),
+            exemplars: ManifestFileEntry::default(),
+            seed: Some(FingerprintSeed([0xab, 7])),
             segments: vec![
-                entry(1, SegmentState::Lost, Some(TimeRange::new(-7, 5))),
-                entry(2, SegmentState::Complete, Some(TimeRange::new(6, 8))),
-                entry(3, SegmentState::Growing, None),
+                entry(1, PageSegmentState::Lost, Some(TimeRange::new(-7, 5))),
+                entry(2, PageSegmentState::Complete, Some(TimeRange::new(6, 8))),
+                entry(3, PageSegmentState::Growing, None),
             ],
         }
     }
@@ -338,7 +342,7 @@ mod tests {
     #[test]
     fn manifest_is_replaced_whole_or_not_at_all() {
         for changes in 0..8 {
-            let sim = sim::env(changes);
+            let sim = sim::sim_env(changes);
             let (disk, root) = (&*sim.env.disk, Path::new("data"));
             disk.create_dir_all(root).unwrap();
             Manifest::default().write(disk, root).unwrap();

@@ -39,13 +39,13 @@ pub(crate) mod values;
 mod vector;
 
 pub use builder::{ColumnTooLong, PageBuilder};
-pub use directory::Column;
-pub use encoder::Family;
+pub use directory::ColumnEntry;
+pub use encoder::HistogramFamilyHash;
 pub use header::LogSpan;
-pub(crate) use header::sample_count;
+pub(crate) use header::peek_sample_count;
 pub use limits::{COLUMNS_MAX, HISTOGRAM_NUMBERS_MAX, SAMPLES_MAX};
-pub use reader::{Page, Scratch};
-pub use survey::Lost;
+pub use reader::{PageDecodeScratch, PageReader};
+pub use survey::LostColumns;
 
-pub use crate::chunk::Columns;
-pub use crate::encoding::Malformed;
+pub use crate::chunk::SampleColumns;
+pub use crate::encoding::DecodeError;

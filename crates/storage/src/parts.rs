@@ -13,15 +13,15 @@ pub(crate) mod options;
 pub(crate) mod retention;
 
 use crate::blocks::Blocks;
-use crate::damage::{Damage, Damages};
+use crate::damage::{Damage, DamageList};
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
-use crate::exemplars::Exemplars;
-use crate::head::shard::Shard;
+use crate::exemplars::ExemplarStorage;
+use crate::head::shard::HeadShard;
 use crate::head::watermark::Watermark;
-use crate::ids::{GroupId, Local};
-use crate::index::{Index, Place};
-use crate::sealed::Sealed;
+use crate::ids::{GroupId, ShardLocalId};
+use crate::index::{HeadSeriesPlace, Index};
+use crate::sealed::SealedPages;
 use crate::sync::atomic::{AtomicI64, Ordering};
 use crate::sync::{Mutex, lock};
 use firn_model::env::Env;
@@ -29,19 +29,19 @@ use firn_model::error::Error;
 use firn_model::fingerprint::{Fingerprint, SeriesHash};
 use firn_model::labels::LabelsRef;
 use firn_model::log::DurableLog;
-use firn_model::losses::Losses;
+use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::Gauge;
 use firn_model::sample::{TimeRange, TimestampMs};
-use journal::JournalKeeper;
+use journal::JournalTracker;
 use metrics::StoreMetrics;
-use numbers::Numbers;
+use numbers::SeriesNumbers;
 use options::StoreOptions;
-use retention::Retaining;
+use retention::RetentionState;
 use std::sync::{Arc, OnceLock};
 
 /// The shared parts of a store. Created by the store when it is opened.
-pub(crate) struct Parts {
+pub(crate) struct StoreParts {
     pub(crate) options: StoreOptions,
     pub(crate) env: Env,
     pub(crate) dir: DataDir,
@@ -51,37 +51,37 @@ pub(crate) struct Parts {
     pub(crate) hash: SeriesHash,
     pub(crate) index: Arc<Index>,
     /// Mapping between the numbers of series in memory and their slots on disk.
-    pub(crate) numbers: Arc<Numbers>,
-    pub(crate) shards: Box<[Mutex<Shard>]>,
+    pub(crate) numbers: Arc<SeriesNumbers>,
+    pub(crate) shards: Box<[Mutex<HeadShard>]>,
     pub(crate) watermark: Arc<Watermark>,
     /// The newest stored time, `i64::MIN` before the first sample.
     pub(crate) newest: AtomicI64,
     /// The out-of-order window in milliseconds, counted back from the newest time; 0 rejects late
     /// samples.
     pub(crate) late_window_ms: AtomicI64,
-    /// No sample before this time is appended in order. See [`Parts::raise_floor`].
+    /// No sample before this time is appended in order. See [`StoreParts::raise_in_order_min`].
     pub(crate) floor: AtomicI64,
     /// All samples of evicted series are before this time.
     pub(crate) evicted_to: AtomicI64,
-    pub(crate) sealed: Arc<Sealed>,
+    pub(crate) sealed: Arc<SealedPages>,
     pub(crate) blocks: Arc<Blocks>,
-    pub(crate) exemplars: Arc<Exemplars>,
-    pub(crate) retaining: Retaining,
+    pub(crate) exemplars: Arc<ExemplarStorage>,
+    pub(crate) retaining: RetentionState,
     /// Damage found since the store was opened.
-    pub(crate) damages: Arc<Damages>,
+    pub(crate) damages: Arc<DamageList>,
     /// Groups in which an evicted series was restored since the last mark.
     pub(crate) restored_groups: Mutex<Vec<GroupId>>,
     /// The journal that another component writes to the log.
-    pub(crate) journal: Arc<JournalKeeper>,
+    pub(crate) journal: Arc<JournalTracker>,
     /// Callback that returns the metadata of metrics.
-    pub(crate) learn_metadata: OnceLock<LearnMetadata>,
+    pub(crate) learn_metadata: OnceLock<MetadataSource>,
 }
 
 /// Callback that returns the current metadata (type, unit, help) of metrics, to be stored in
 /// blocks.
-pub type LearnMetadata = Box<dyn Fn() -> MetadataBatch + Send + Sync>;
+pub type MetadataSource = Box<dyn Fn() -> MetadataBatch + Send + Sync>;
 
-impl Parts {
+impl StoreParts {
     /// Returns the newest stored time, if there is a sample.
     pub(crate) fn newest(&self) -> Option<TimestampMs> {
         let newest = self.newest.load(Ordering::Relaxed);
@@ -106,7 +106,7 @@ impl Parts {
     /// Returns the fingerprint of a label set: the hash of its key in the format of the store.
     /// `key` is working memory.
     pub(crate) fn fingerprint_of(&self, labels: LabelsRef<'_>, key: &mut Vec<u8>) -> Fingerprint {
-        self.hash.of_labels(labels, key)
+        self.hash.hash_labels(labels, key)
     }
 
     /// Returns the shard of a fingerprint, from its high bits.
@@ -116,14 +116,15 @@ impl Parts {
     }
 
     /// Returns the place of a series as stored in the index.
-    pub(crate) fn place(&self, shard: usize, local: Local) -> Place {
-        Place(local.0 * self.shards.len() as u32 + shard as u32)
+    pub(crate) fn encode_place(&self, shard: usize, local: ShardLocalId) -> HeadSeriesPlace {
+        HeadSeriesPlace(local.0 * self.shards.len() as u32 + shard as u32)
     }
 
-    /// Returns the shard of a place and the number within it: the inverse of [`Parts::place`].
-    pub(crate) fn shard_and_local(&self, place: Place) -> (usize, Local) {
+    /// Returns the shard of a place and the number within it: the inverse of
+    /// [`StoreParts::encode_place`].
+    pub(crate) fn decode_place(&self, place: HeadSeriesPlace) -> (usize, ShardLocalId) {
         let shards = self.shards.len() as u32;
-        ((place.0 % shards) as usize, Local(place.0 / shards))
+        ((place.0 % shards) as usize, ShardLocalId(place.0 / shards))
     }
 
     /// Returns the number of series in the head.
@@ -168,7 +169,7 @@ impl Parts {
 
     /// Rejects a write if sealing lags too far behind. Without this limit, log and head would grow
     /// until disk or memory are full. The sender must retry.
-    pub(crate) fn admit_behind_sealing(&self) -> Result<(), Error> {
+    pub(crate) fn check_sealing_lag(&self) -> Result<(), Error> {
         let (bytes, limit) = (self.log.pressure().bytes, self.options.backlog_bytes_max);
         if bytes <= limit {
             return Ok(());
@@ -178,18 +179,18 @@ impl Parts {
     }
 
     /// Returns the reported losses of samples in `range`, of any series.
-    pub(crate) fn losses_in(&self, range: TimeRange) -> Losses {
-        warnings_of(self.damages.touching(range))
+    pub(crate) fn losses_in(&self, range: TimeRange) -> DataLossWarnings {
+        warnings_of(self.damages.list_in_range(range))
     }
 
     /// Returns the losses that may affect lookups of labels and exemplars in `range`.
-    pub(crate) fn look_up_losses_in(&self, range: TimeRange) -> Losses {
-        warnings_of(self.damages.touching_look_ups(range))
+    pub(crate) fn list_lookup_losses(&self, range: TimeRange) -> DataLossWarnings {
+        warnings_of(self.damages.list_for_lookups(range))
     }
 }
 
-fn warnings_of(damages: Vec<Damage>) -> Losses {
-    let losses = Losses::default();
+fn warnings_of(damages: Vec<Damage>) -> DataLossWarnings {
+    let losses = DataLossWarnings::default();
     for damage in damages {
         losses.add(&damage.warning());
     }

@@ -12,18 +12,18 @@ const LINE: usize = 64;
 
 /// Prefetches all cache lines of a value.
 #[inline(always)]
-pub(crate) fn value<T>(value: &T) {
-    lines(std::ptr::from_ref(value).cast(), size_of::<T>());
+pub(crate) fn prefetch_value<T>(value: &T) {
+    prefetch_lines(std::ptr::from_ref(value).cast(), size_of::<T>());
 }
 
 /// Prefetches all cache lines of a slice.
 #[inline(always)]
-pub(crate) fn bytes(bytes: &[u8]) {
-    lines(bytes.as_ptr(), bytes.len());
+pub(crate) fn prefetch_bytes(bytes: &[u8]) {
+    prefetch_lines(bytes.as_ptr(), bytes.len());
 }
 
 #[inline(always)]
-fn lines(start: *const u8, len: usize) {
+fn prefetch_lines(start: *const u8, len: usize) {
     let first = start.addr() % LINE;
     for line in 0..(first + len).div_ceil(LINE) {
         line_at(start.wrapping_add(line * LINE));

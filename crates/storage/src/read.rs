@@ -16,44 +16,44 @@ mod names;
 mod plain;
 mod union;
 
-use crate::blocks::View;
-use crate::chunk::{Columns, TimesKnown};
-use crate::failpoints::{self, Flaw};
-use crate::head::copies::Copied;
+use crate::blocks::BlocksView;
+use crate::chunk::{DecodedTimesCache, SampleColumns};
+use crate::failpoints::{self, StoreFlaw};
+use crate::head::copies::SeriesCopy;
 use crate::head::late::LateSeries;
-use crate::head::watermark::Reading;
+use crate::head::watermark::WatermarkReadGuard;
 use crate::ids::{GroupId, SeriesRef};
-use crate::index::{Generation, Index};
-use crate::page::Scratch;
-use crate::parts::Parts;
-use crate::parts::numbers::Numbers;
-use crate::sealed::Sealed;
-use crate::sealed::directory::{PageEntry, PageLists};
+use crate::index::{Index, ReaderGeneration};
+use crate::page::PageDecodeScratch;
+use crate::parts::StoreParts;
+use crate::parts::numbers::SeriesNumbers;
+use crate::sealed::SealedPages;
+use crate::sealed::directory::{PageLists, SealedPageEntry};
 use crate::sync::{Mutex, lock};
 use firn_model::budget::{Budget, Reservation};
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::env::Compute;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
-use firn_model::losses::Losses;
+use firn_model::losses::DataLossWarnings;
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{SelectRequest, Selection};
 use head_read::HeadCopies;
-use late::LateRule;
-use losses::Opened;
-use plain::TimesMade;
+use late::LateReadRule;
+use losses::GroupPageState;
+use plain::BatchTimes;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The selected series of head and pages, with their chunks and pages.
 struct HeadSelection {
     index: Arc<Index>,
-    numbers: Arc<Numbers>,
+    numbers: Arc<SeriesNumbers>,
     compute: Arc<dyn Compute>,
-    sealed: Arc<Sealed>,
+    sealed: Arc<SealedPages>,
     /// Held so that no series or term of the index is freed.
-    _generation: Arc<Generation>,
+    _generation: Arc<ReaderGeneration>,
     /// Time range for pages and for in-order samples of the head: begins at the cut time.
     range: TimeRange,
     /// Requested time range: late samples may be before the cut time.
@@ -63,39 +63,39 @@ struct HeadSelection {
     /// Copies of the candidate series in the head.
     head: HeadCopies,
     /// Visibility of late samples, and the rule for equal times.
-    late_rule: LateRule,
+    late_rule: LateReadRule,
     /// Candidate numbers of the series in `slots`, if some candidates turned out to have no
     /// samples.
     asked: Option<Vec<u32>>,
     /// The pages of each group of `slots`, in ascending order of groups.
     pages: PageLists,
-    /// Memory reservation of the query for `pages`.
+    /// Memory reservation of the query for `group_pages`.
     memory: Reservation,
     /// Budget from which reads reserve the pages that they hold.
     budget: Budget,
     /// Samples that reads could not return because of damage.
-    losses: Losses,
+    losses: DataLossWarnings,
     /// Working memory of finished reads, for reuse.
-    idle: Mutex<Vec<Memory>>,
+    idle: Mutex<Vec<SeriesReadScratch>>,
     /// Held so that pages whose samples are in newer blocks are not removed.
-    view: Option<Arc<View>>,
+    view: Option<Arc<BlocksView>>,
 }
 
 /// Working memory of a read, used for one series at a time.
 #[derive(Default)]
-struct Memory {
-    columns: Columns,
-    known: TimesKnown,
-    made: TimesMade,
-    page: Scratch,
+struct SeriesReadScratch {
+    columns: SampleColumns,
+    known: DecodedTimesCache,
+    made: BatchTimes,
+    page: PageDecodeScratch,
 }
 
 /// The pages of a group, which all its series share.
-struct OpenGroup<'a> {
+struct OpenPageGroup<'a> {
     group: Option<GroupId>,
-    entries: &'a [Arc<PageEntry>],
+    entries: &'a [Arc<SealedPageEntry>],
     /// One per entry; opened when a series needs it.
-    pages: Vec<Opened>,
+    pages: Vec<GroupPageState>,
     /// Memory reservation for the open pages.
     memory: Reservation,
     /// True if no other series of the group follows, so that its pages need not be kept open.
@@ -105,41 +105,41 @@ struct OpenGroup<'a> {
 }
 
 /// Executes queries on the parts of a store.
-pub(crate) struct Reader(pub(crate) Arc<Parts>);
+pub(crate) struct StoreReader(pub(crate) Arc<StoreParts>);
 
-impl std::ops::Deref for Reader {
-    type Target = Parts;
+impl std::ops::Deref for StoreReader {
+    type Target = StoreParts;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &StoreParts {
         &self.0
     }
 }
 
-impl Reader {
+impl StoreReader {
     /// Selects the series that match and have samples in the range, from head, pages and blocks.
     /// The selection holds everything that it reads.
     pub(crate) fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         let early = self.blocks.view();
-        let of_blocks = |view: &View| view.overlapping(request.range).next().is_some();
+        let of_blocks = |view: &BlocksView| view.find_overlapping(request.range).next().is_some();
         // Held until the view is taken, so that no block in it contains a sample that this reader
         // must not see.
-        let reading = self.watermark.read();
-        let asked = self.asked_of_head(request, of_blocks(&early));
+        let reading = self.watermark.begin_read();
+        let asked = self.build_head_request(request, of_blocks(&early));
         let mut head = self.select_in_head(asked, &reading)?;
         failpoints::turn();
         // Taken after the head was copied, so that the view contains the late samples that left the
         // head before. Pages that a cut frees remain as long as a view from before the cut.
-        let mut view = match failpoints::has(Flaw::ViewsBlocksFirst) {
+        let mut view = match failpoints::has(StoreFlaw::ViewsBlocksFirst) {
             true => early,
             false => self.blocks.view(),
         };
         if head.newest_only && of_blocks(&view) {
             // The first block in this range was added in the meantime.
-            head = self.select_in_head(self.asked_of_head(request, true), &reading)?;
+            head = self.select_in_head(self.build_head_request(request, true), &reading)?;
             view = self.blocks.view();
         }
         drop(reading);
-        head.begin_at(view.cut);
+        head.restrict_start(view.cut);
         if *request.tenant != self.options.tenant {
             return Ok(Arc::new(head));
         }
@@ -153,7 +153,11 @@ impl Reader {
 
     /// Returns the request for head and pages. If blocks overlap the range, more than the newest
     /// sample is needed, because a late sample in a block may have the time of an in-order sample.
-    fn asked_of_head<'a>(&self, request: SelectRequest<'a>, has_blocks: bool) -> SelectRequest<'a> {
+    fn build_head_request<'a>(
+        &self,
+        request: SelectRequest<'a>,
+        has_blocks: bool,
+    ) -> SelectRequest<'a> {
         SelectRequest {
             newest_only: request.newest_only && !has_blocks,
             ..request
@@ -165,7 +169,7 @@ impl Reader {
     fn select_in_head(
         &self,
         request: SelectRequest<'_>,
-        reading: &Reading<'_>,
+        reading: &WatermarkReadGuard<'_>,
     ) -> Result<HeadSelection, Error> {
         let generation = self.index.generation();
         let mut selection = HeadSelection {
@@ -179,12 +183,12 @@ impl Reader {
             newest_only: request.newest_only,
             slots: Vec::new(),
             head: HeadCopies::default(),
-            late_rule: LateRule::default(),
+            late_rule: LateReadRule::default(),
             asked: None,
             pages: Vec::new(),
-            memory: request.budget.hold(),
+            memory: request.budget.create_reservation(),
             budget: request.budget.clone(),
-            losses: Losses::default(),
+            losses: DataLossWarnings::default(),
             idle: Mutex::default(),
             view: None,
         };
@@ -195,35 +199,37 @@ impl Reader {
         let found = self
             .index
             .lookup(request.matchers, request.range, request.cancel)?;
-        request.series.count(found.len())?;
+        request.series.add_series(found.len())?;
         let slots: Vec<SeriesRef> = found.slots().collect();
-        let early = failpoints::has(Flaw::ReadsPagesFirst);
+        let early = failpoints::has(StoreFlaw::ReadsPagesFirst);
         let memory = &mut selection.memory;
-        let mut pages = || self.pages_of(&slots, request.range, memory);
+        let mut pages = || self.find_pages(&slots, request.range, memory);
         let too_early = if early { Some(pages()?) } else { None };
         failpoints::turn();
-        selection.late_rule = LateRule::new(reading.sequence, self.options.duplicates);
+        selection.late_rule = LateReadRule::new(reading.sequence, self.options.duplicates);
         selection.head = self.copy_head(&slots, request, reading.sequence)?;
         failpoints::turn();
         selection.pages = match too_early {
             Some(too_early) => too_early,
             None => pages()?,
         };
-        selection.keep_those_with_samples(slots);
+        selection.retain_sampled_series(slots);
         Ok(selection)
     }
 
     /// Returns the pages of the groups of `slots` that overlap `range`, in ascending order of
     /// groups.
-    fn pages_of(
+    fn find_pages(
         &self,
         slots: &[SeriesRef],
         range: TimeRange,
         memory: &mut Reservation,
     ) -> Result<PageLists, Error> {
-        let groups = slots.chunk_by(|a, b| Numbers::share_group(*a, *b));
+        let groups = slots.chunk_by(|a, b| SeriesNumbers::share_group(*a, *b));
         let groups = groups.map(|of_group| self.numbers.group_of(of_group[0]));
-        self.sealed.directory.overlapping(groups, range, memory)
+        self.sealed
+            .directory
+            .find_overlapping(groups, range, memory)
     }
 }
 
@@ -239,21 +245,21 @@ impl Selection for HeadSelection {
     fn label_column(
         &self,
         name: &str,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<LabelColumn, Error> {
         let compute = &*self.compute;
         self.index
-            .label_column(name, &self.slots, compute, cancel, memory)
+            .read_label_column(name, &self.slots, compute, cancel, memory)
     }
 
-    fn losses(&self) -> Losses {
+    fn loss_warnings(&self) -> DataLossWarnings {
         self.losses.clone()
     }
 
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
         let mut memory = lock(&self.idle).pop().unwrap_or_default();
-        let outcome = self.read_in(&mut memory, series, into);
+        let outcome = self.read_with_scratch(&mut memory, series, into);
         lock(&self.idle).push(memory);
         outcome
     }
@@ -262,46 +268,46 @@ impl Selection for HeadSelection {
 impl HeadSelection {
     /// Reads the samples of consecutive series of the selection into `into`, with this working
     /// memory.
-    fn read_in(
+    fn read_with_scratch(
         &self,
-        memory: &mut Memory,
+        memory: &mut SeriesReadScratch,
         series: Range<usize>,
         into: &mut SeriesBatch,
     ) -> Result<(), Error> {
-        let mut open = OpenGroup::new(self.budget.hold());
+        let mut open = OpenPageGroup::new(self.budget.create_reservation());
         for i in series.clone() {
             let slot = self.slots[i];
             let group = self.numbers.group_of(slot);
             if open.group != Some(group) {
-                open.turn_to(group, self.pages(slot));
+                open.switch_group(group, self.group_pages(slot));
                 open.is_mixed = self.sealed.returned.has(group);
-                memory.made.forget();
+                memory.made.reset();
             }
             let next = self.slots[..series.end].get(i + 1);
-            open.is_last = next.is_none_or(|next| !Numbers::share_group(slot, *next));
+            open.is_last = next.is_none_or(|next| !SeriesNumbers::share_group(slot, *next));
             let is_plain = !open.is_mixed
-                && self.late(i).is_none()
+                && self.late_copy(i).is_none()
                 && self.read_plain(i, &mut open, memory, into)?;
             if !is_plain {
-                memory.made.forget();
+                memory.made.reset();
                 self.merge_sources(i, &mut open, memory)?;
                 memory.columns.push_range(self.late_range, into);
             }
             if i == series.start {
                 // The other series usually resemble the first one.
-                into.make_room(series.len() - 1);
+                into.reserve_series(series.len() - 1);
             }
         }
         Ok(())
     }
 
     /// Restricts the selection to samples from `cut` on; blocks contain the earlier ones.
-    fn begin_at(&mut self, cut: TimestampMs) {
+    fn restrict_start(&mut self, cut: TimestampMs) {
         self.range.min = self.range.min.max(cut);
     }
 
     /// Keeps the series of `slots` with samples in head or pages.
-    fn keep_those_with_samples(&mut self, slots: Vec<SeriesRef>) {
+    fn retain_sampled_series(&mut self, slots: Vec<SeriesRef>) {
         let is_there =
             |(number, slot): &(usize, &SeriesRef)| self.head.has(*number) || self.has_page(**slot);
         let kept = slots.iter().enumerate().filter(is_there);
@@ -315,13 +321,13 @@ impl HeadSelection {
     }
 
     /// Returns the copy of a series' in-order samples in the head.
-    fn copy(&self, series: usize) -> Option<Copied<'_>> {
+    fn head_copy(&self, series: usize) -> Option<SeriesCopy<'_>> {
         self.head.get(self.number(series))
     }
 
     /// Returns the copy of a series' late samples in the head.
     #[inline]
-    fn late(&self, series: usize) -> Option<&LateSeries> {
+    fn late_copy(&self, series: usize) -> Option<&LateSeries> {
         self.head.late(self.number(series))
     }
 
@@ -333,7 +339,7 @@ impl HeadSelection {
     }
 
     /// Returns the pages of the group of `slot`.
-    fn pages(&self, slot: SeriesRef) -> &[Arc<PageEntry>] {
+    fn group_pages(&self, slot: SeriesRef) -> &[Arc<SealedPageEntry>] {
         let group = self.numbers.group_of(slot);
         match self.pages.binary_search_by_key(&group, |(g, _)| *g) {
             Ok(at) => &self.pages[at].1,
@@ -344,11 +350,13 @@ impl HeadSelection {
     /// Returns whether any listed page contains the series.
     fn has_page(&self, slot: SeriesRef) -> bool {
         let stored = self.numbers.slot(slot);
-        self.pages(slot).iter().any(|page| page.has(stored))
+        self.group_pages(slot)
+            .iter()
+            .any(|page| page.has_series(stored))
     }
 }
 
-impl<'a> OpenGroup<'a> {
+impl<'a> OpenPageGroup<'a> {
     /// Returns an empty group. Its pages will be reserved in `memory`.
     fn new(memory: Reservation) -> Self {
         Self {
@@ -362,11 +370,11 @@ impl<'a> OpenGroup<'a> {
     }
 
     /// Switches to another group and its pages, and releases the pages of the last one.
-    fn turn_to(&mut self, group: GroupId, entries: &'a [Arc<PageEntry>]) {
+    fn switch_group(&mut self, group: GroupId, entries: &'a [Arc<SealedPageEntry>]) {
         self.group = Some(group);
         self.entries = entries;
         self.pages.clear();
         self.memory.shrink_to(0);
-        self.pages.resize_with(entries.len(), || Opened::No);
+        self.pages.resize_with(entries.len(), || GroupPageState::No);
     }
 }

@@ -28,22 +28,22 @@ use crate::damage::DamageKind;
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
 use crate::exemplars::EXEMPLARS;
-use crate::manifest::{Manifest, SegmentEntry, SegmentState};
+use crate::manifest::{Manifest, PageSegmentEntry, PageSegmentState};
 use crate::sealed::segment::PAGES;
 use crate::store::{Store, StoreOptions};
-use crate::verify::slots::Slots;
-use crate::verify::{self, Report};
+use crate::verify::slots::SeriesSlotSet;
+use crate::verify::{self, VerifyReport};
 use firn_model::env::{Env, OpenMode};
 use firn_model::error::Error;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The result of a repair.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum RepairOutcome {
     /// Nothing was damaged.
-    Whole(Report),
+    Whole(VerifyReport),
     /// The operator declined the repair; nothing was changed.
     Declined,
     /// The damaged files were copied and replaced.
@@ -51,12 +51,12 @@ pub enum Outcome {
         /// Folder with the copies, at the same relative paths as in the data folder.
         set_aside: PathBuf,
         /// Result of the verification after the repair.
-        report: Report,
+        report: VerifyReport,
     },
 }
 
 /// The callback that decides from the result of the verification whether to repair the folder.
-pub type Confirm<'a> = dyn FnMut(&Report) -> bool + 'a;
+pub type RepairConfirmation<'a> = dyn FnMut(&VerifyReport) -> bool + 'a;
 
 /// Repairs the data folder at `root`, which no other process may use in the meantime. Copies the
 /// damaged files to the folder `name` in `set-aside`, with a number appended if that exists
@@ -65,12 +65,12 @@ pub fn repair(
     env: &Env,
     root: &Path,
     name: &str,
-    confirm: &mut Confirm<'_>,
-) -> Result<Outcome, Error> {
+    confirm: &mut RepairConfirmation<'_>,
+) -> Result<RepairOutcome, Error> {
     let dir = DataDir::hold(env, root)?;
     let (found, named) = verify::verify_held(env, &dir)?;
     if found.is_whole() {
-        return Ok(Outcome::Whole(found));
+        return Ok(RepairOutcome::Whole(found));
     }
     if let Some(finding) = found.findings.iter().find(|finding| finding.is_unreadable) {
         return Err(Error::from(StorageError::NotRepairable {
@@ -78,34 +78,34 @@ pub fn repair(
         }));
     }
     if !confirm(&found) {
-        return Ok(Outcome::Declined);
+        return Ok(RepairOutcome::Declined);
     }
     let mut broken = broken_files(&found);
-    let of_blocks = blocks::Plan::of(env, &dir, &found)?;
+    let of_blocks = blocks::BlockRepairPlan::plan_repair(env, &dir, &found)?;
     broken.extend(of_blocks.iter().flat_map(|plan| plan.files(env)));
     let set_aside = aside::copy(env, &dir, name, &broken)?;
     if let Some(plan) = of_blocks {
-        plan.carry_out(env)?;
+        plan.apply(env)?;
     }
     let rebuilt = rebuild_pages(env, &dir, &found, named.as_ref())?;
     rebuild_records(env, &dir, &found)?;
     drop(dir);
     seal_log(env, root, found.exemplars)?;
     let dir = DataDir::hold(env, root)?;
-    settle_manifest(env, &dir, rebuilt)?;
+    rebuild_manifest(env, &dir, rebuilt)?;
     let (report, _) = verify::verify_held(env, &dir)?;
-    Ok(Outcome::Repaired { set_aside, report })
+    Ok(RepairOutcome::Repaired { set_aside, report })
 }
 
 /// Returns the files that are damaged or missing.
-fn broken_files(found: &Report) -> BTreeSet<PathBuf> {
+fn broken_files(found: &VerifyReport) -> BTreeSet<PathBuf> {
     let files = found.findings.iter().map(|finding| &finding.damage.file);
     files.cloned().collect()
 }
 
 /// Rewrites the catalogue and the exemplars. Pages must be rewritten before them: a rewritten
 /// catalogue no longer reveals that series have lost their labels.
-fn rebuild_records(env: &Env, dir: &DataDir, found: &Report) -> Result<(), StorageError> {
+fn rebuild_records(env: &Env, dir: &DataDir, found: &VerifyReport) -> Result<(), StorageError> {
     let has = |kind| found.findings.iter().any(|f| f.damage.kind == kind);
     if has(DamageKind::Exemplars) {
         records::rewrite(env, &dir.exemplars(), &[EXEMPLARS], DamageKind::Exemplars)?;
@@ -121,12 +121,12 @@ fn rebuild_records(env: &Env, dir: &DataDir, found: &Report) -> Result<(), Stora
 fn rebuild_pages(
     env: &Env,
     dir: &DataDir,
-    found: &Report,
-    named: Option<&Slots>,
-) -> Result<Vec<SegmentEntry>, StorageError> {
+    found: &VerifyReport,
+    named: Option<&SeriesSlotSet>,
+) -> Result<Vec<PageSegmentEntry>, StorageError> {
     let manifest = Manifest::read(&*env.disk, dir.root()).ok().flatten();
     let mut manifest = manifest.unwrap_or_default();
-    let numbers: Vec<Position> = PAGES
+    let numbers: Vec<LogPosition> = PAGES
         .list(env, &dir.pages())?
         .into_iter()
         .filter(|number| {
@@ -158,24 +158,24 @@ fn rebuild_pages(
     Ok(entries)
 }
 
-fn name_as_lost(manifest: &mut Manifest, number: Position) {
-    let is_lost = |entry: &SegmentEntry| entry.state == SegmentState::Lost;
+fn name_as_lost(manifest: &mut Manifest, number: LogPosition) {
+    let is_lost = |entry: &PageSegmentEntry| entry.state == PageSegmentState::Lost;
     let mut of_number = manifest.segments.iter().filter(|e| e.number == number);
     if of_number.any(is_lost) {
         return;
     }
     let known = manifest.segment(number).cloned();
-    let known = known.unwrap_or(SegmentEntry {
+    let known = known.unwrap_or(PageSegmentEntry {
         number,
-        state: SegmentState::Lost,
+        state: PageSegmentState::Lost,
         bytes: 0,
         crc: None,
         pages: 0,
         samples: None,
         range: None,
     });
-    manifest.segments.push(SegmentEntry {
-        state: SegmentState::Lost,
+    manifest.segments.push(PageSegmentEntry {
+        state: PageSegmentState::Lost,
         crc: None,
         ..known
     });
@@ -194,19 +194,19 @@ fn seal_log(env: &Env, root: &Path, exemplars: u64) -> Result<(), Error> {
 }
 
 /// Updates the manifest to list exactly the files that exist.
-fn settle_manifest(
+fn rebuild_manifest(
     env: &Env,
     dir: &DataDir,
-    rebuilt: Vec<SegmentEntry>,
+    rebuilt: Vec<PageSegmentEntry>,
 ) -> Result<(), StorageError> {
     let read = Manifest::read(&*env.disk, dir.root()).ok().flatten();
     let mut manifest = read.unwrap_or_default();
     let there = PAGES.list(env, &dir.pages())?;
     manifest
         .segments
-        .retain(|entry| entry.state != SegmentState::Lost && there.contains(&entry.number));
+        .retain(|entry| entry.state != PageSegmentState::Lost && there.contains(&entry.number));
     for entry in rebuilt {
-        let is_it = |known: &&mut SegmentEntry| known.number == entry.number;
+        let is_it = |known: &&mut PageSegmentEntry| known.number == entry.number;
         if let Some(known) = manifest.segments.iter_mut().find(is_it) {
             *known = entry;
         }

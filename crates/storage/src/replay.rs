@@ -17,26 +17,26 @@ mod reading;
 mod series;
 mod shard_rows;
 
-use crate::catalogue::payload::{Inflater, Payload};
+use crate::catalogue::payload::{CataloguePayload, PayloadInflater};
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
-use crate::failpoints::{self, Flaw};
+use crate::failpoints::{self, StoreFlaw};
 use crate::fan_out::map;
-use crate::ids::{GroupId, SeriesRef, Slot};
-use crate::maintenance::state::State;
-use crate::parts::Parts;
-use crate::sealed::segment::Placed;
+use crate::ids::{GroupId, SeriesRef, SeriesSlot};
+use crate::maintenance::state::MaintenanceState;
+use crate::parts::StoreParts;
+use crate::sealed::segment::PageWithMeta;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, into_inner, lock};
 use firn_model::error::Error;
 use firn_model::fingerprint::Fingerprint;
 use firn_model::label_code::SeriesRecords;
-use firn_model::log::{CreatedSeries, LogBatch, Position};
+use firn_model::log::{CreatedSeries, LogBatch, LogPosition};
 use firn_model::sample::TimestampMs;
 use late::LateReplay;
-use reading::Reading;
-use series::{ReplaySeries, TermLists};
-use shard_rows::{Displaced, ShardRows};
+use reading::LogReplayReader;
+use series::{ReplaySeriesTable, SeriesTermLists};
+use shard_rows::{DisplacedSample, ShardRows};
 use std::collections::BTreeMap;
 
 /// Bytes of the catalogue that are processed together. Their decoded form adds to the peak memory
@@ -52,53 +52,57 @@ const GROUP_ROWS: usize = 32 << 10;
 const GROUP_BYTES: usize = 4 << 20;
 
 /// State of replay in addition to the head.
-struct Replay<'a> {
-    store: &'a Parts,
-    known: Mutex<ReplaySeries>,
-    terms: Mutex<TermLists>,
+struct ReplayState<'a> {
+    store: &'a StoreParts,
+    known: Mutex<ReplaySeriesTable>,
+    terms: Mutex<SeriesTermLists>,
     /// For each shard, in-order samples that were found after newer ones of their series.
-    displaced: Box<[Mutex<Vec<Displaced>>]>,
+    displaced: Box<[Mutex<Vec<DisplacedSample>>]>,
     late: LateReplay,
     /// All slots below this one were assigned; new series get higher ones.
     next_slot: AtomicU64,
     /// Memory of applied groups of rows, for reuse.
     spare_rows: Mutex<Vec<ShardRows>>,
     /// Idle decompressors of the catalogue.
-    inflaters: Mutex<Vec<Inflater>>,
+    inflaters: Mutex<Vec<PayloadInflater>>,
 }
 
 /// Slot and fingerprint of a series that was read.
 #[derive(Clone, Copy)]
-struct Read {
-    slot: Slot,
+struct ReplaySeriesKey {
+    slot: SeriesSlot,
     print: Fingerprint,
 }
 
 /// Series of a payload of the catalogue, or of a batch of the log.
-struct ReadSeries<'a> {
+struct ReplaySeriesBatch<'a> {
     /// The encoded series, for the differences between their labels.
     records: SeriesRecords<'a>,
-    series: Vec<Read>,
+    series: Vec<ReplaySeriesKey>,
 }
 
 /// State found at startup in addition to the catalogue, the exemplars and the log.
-pub(crate) struct FoundPages {
-    pub(crate) pages: Vec<Placed>,
+pub(crate) struct StartupPages {
+    pub(crate) pages: Vec<PageWithMeta>,
     /// True if all segments of `pages` exist and are undamaged. Otherwise, only samples that are
     /// found in a page are skipped in the log.
     pub(crate) is_whole: bool,
     /// Records that should be in the log and are missing.
     pub(crate) missing_log: Option<Damage>,
     /// Blocks contain the late samples of the log up to this position.
-    pub(crate) late_from: Position,
+    pub(crate) late_from: LogPosition,
 }
 
 /// Restores the contents of the empty `store` and the state of maintenance.
-pub(crate) fn replay(store: &Parts, state: &mut State, found: FoundPages) -> Result<(), Error> {
+pub(crate) fn replay(
+    store: &StoreParts,
+    state: &mut MaintenanceState,
+    found: StartupPages,
+) -> Result<(), Error> {
     let start = store.env.clock.monotonic();
-    let mut replay = Replay {
+    let mut replay = ReplayState {
         store,
-        known: Mutex::new(ReplaySeries::new(store.blocks.view().cut)),
+        known: Mutex::new(ReplaySeriesTable::new(store.blocks.view().cut)),
         terms: Mutex::default(),
         displaced: store.shards.iter().map(|_| Mutex::default()).collect(),
         late: LateReplay::new(found.late_from),
@@ -113,15 +117,15 @@ pub(crate) fn replay(store: &Parts, state: &mut State, found: FoundPages) -> Res
         store.damages.report(damage);
     });
     let from = match is_whole {
-        true => state.trimmed().next(),
+        true => state.trimmed_position().next(),
         // The oldest records, which would be trimmed next, may be the only copy of some samples.
         false => store.log.positions().first,
     };
     let log_records = replay.load_log(from, kept, found.missing_log)?;
-    replay.keep_slots_of_exemplars();
+    replay.reserve_exemplar_slots();
     replay.finish(state);
     let last = store.log.positions().last;
-    store.watermark.start_at(last, replay.late.newest());
+    store.watermark.initialize(last, replay.late.newest());
     tracing::info!(
         series = store.index.series_count(),
         pages = page_count,
@@ -137,25 +141,25 @@ pub(crate) fn replay(store: &Parts, state: &mut State, found: FoundPages) -> Res
     Ok(())
 }
 
-impl Replay<'_> {
+impl ReplayState<'_> {
     /// Reports a record that no version of the store wrote.
-    fn report(&self, what: &str) {
+    fn report_malformed_record(&self, what: &str) {
         self.store.metrics.damaged_records.inc();
         let dir = self.store.dir.root();
-        let damage = Damage::of_file(DamageKind::Log, dir, what.to_owned());
+        let damage = Damage::for_file(DamageKind::Log, dir, what.to_owned());
         self.store.damages.report(damage);
     }
 }
 
-impl Replay<'_> {
+impl ReplayState<'_> {
     /// Creates the series of the catalogue in the shards. Returns an error before their memory
     /// exceeds the limit.
-    fn load_catalogue(&self, state: &mut State) -> Result<(), Error> {
+    fn load_catalogue(&self, state: &mut MaintenanceState) -> Result<(), Error> {
         let mut payloads = Vec::new();
         let mut bytes = 0;
         let mut series = 0;
         let mut result = Ok(());
-        state.catalogue.payloads(&mut |payload| {
+        state.catalogue.for_each_payload(&mut |payload| {
             bytes += payload.len();
             payloads.push(payload.to_vec());
             if bytes >= CATALOGUE_BYTES && result.is_ok() {
@@ -167,8 +171,8 @@ impl Replay<'_> {
         result?;
         series += self.read_catalogue(&payloads);
         self.check_memory(series)?;
-        state.catalogue.count(series);
-        state.catalogue.settle();
+        state.catalogue.set_series_count(series);
+        state.catalogue.complete_startup();
         Ok(())
     }
 
@@ -193,7 +197,7 @@ impl Replay<'_> {
     fn read_catalogue(&self, payloads: &[Vec<u8>]) -> u64 {
         let compute = &*self.store.env.compute;
         let unpacked = map(compute, payloads.len(), |i| self.unpack(&payloads[i]));
-        let unpacked: Vec<Payload<'_>> = unpacked.into_iter().flatten().collect();
+        let unpacked: Vec<CataloguePayload<'_>> = unpacked.into_iter().flatten().collect();
         let read = map(compute, unpacked.len(), |i| {
             let next_slot = unpacked[i].header.next_slot;
             self.next_slot.fetch_max(next_slot.0, Ordering::Relaxed);
@@ -204,24 +208,29 @@ impl Replay<'_> {
     }
 
     /// Decompresses a payload of the catalogue. Reports an invalid one and returns `None`.
-    fn unpack<'a>(&self, payload: &'a [u8]) -> Option<Payload<'a>> {
+    fn unpack<'a>(&self, payload: &'a [u8]) -> Option<CataloguePayload<'a>> {
         let mut inflater = lock(&self.inflaters).pop().unwrap_or_default();
-        let unpacked = Payload::read(payload, &mut inflater);
+        let unpacked = CataloguePayload::read(payload, &mut inflater);
         lock(&self.inflaters).push(inflater);
-        unpacked.map_err(|e| self.report(&e.to_string())).ok()
+        unpacked
+            .map_err(|e| self.report_malformed_record(&e.to_string()))
+            .ok()
     }
 
     /// Applies the log from `from` on, and its exemplars after `kept`. Returns the number of
     /// records. While one group of records is applied, one thread reads the next one.
     fn load_log(
         &self,
-        from: Position,
-        kept: Position,
+        from: LogPosition,
+        kept: LogPosition,
         missing: Option<Damage>,
     ) -> Result<usize, Error> {
         let replaying = &self.store.options.replaying;
         replaying.begin(from, self.store.log.positions().last);
-        let reading = Mutex::new((Reading::new(self.store.log.tail(from)), Ok(Vec::new())));
+        let reading = Mutex::new((
+            LogReplayReader::new(self.store.log.read_from(from)),
+            Ok(Vec::new()),
+        ));
         let orphans = Mutex::new(ShardRows::default());
         let mut records = 0;
         let mut group = Vec::new();
@@ -240,20 +249,22 @@ impl Replay<'_> {
             records += group.len();
         }
         let (mut reading, _) = into_inner(reading);
-        missing.into_iter().for_each(|damage| reading.add(damage));
-        reading.end(&self.store.damages);
+        missing
+            .into_iter()
+            .for_each(|damage| reading.record_damage(damage));
+        reading.finish(&self.store.damages);
         let orphans = std::mem::take(&mut *lock(&orphans));
         self.apply_orphans(orphans);
         self.apply_displaced();
-        self.end_late();
+        self.apply_late_orphans();
         Ok(records)
     }
 
     /// Reads the batches of the next records; returns none at the end of the log.
     fn read_group(
         &self,
-        reading: &mut Reading<'_>,
-        kept: Position,
+        reading: &mut LogReplayReader<'_>,
+        kept: LogPosition,
     ) -> Result<Vec<LogBatch>, Error> {
         let (mut group, mut rows, mut bytes) = (Vec::new(), 0, 0);
         while rows < GROUP_ROWS && bytes < GROUP_BYTES {
@@ -263,58 +274,58 @@ impl Replay<'_> {
                         let exemplars = &record.batch.exemplars;
                         self.store.exemplars.replay(exemplars, record.position);
                     }
-                    reading.go_on(&record.batch, &self.store.damages);
-                    self.store.options.replaying.reach(record.position);
+                    reading.record_batch(&record.batch, &self.store.damages);
+                    self.store.options.replaying.advance_to(record.position);
                     let mut batch = record.batch;
-                    if !batch.journal.is_none() {
+                    if !batch.journal.is_empty() {
                         let journal = std::mem::take(&mut batch.journal);
                         self.store.journal.replay(journal, record.position);
                     }
                     rows += batch.floats.len() + batch.histograms.len() + batch.created.len();
                     bytes += batch.memory_bytes();
-                    self.late.leave(record.position, &mut batch);
+                    self.late.drop_rows_in_blocks(record.position, &mut batch);
                     group.push(batch);
                 }
-                Some(Err(damage)) => reading.meet(damage, group.last()),
+                Some(Err(damage)) => reading.record_log_damage(damage, group.last()),
                 None => break,
             }
         }
-        reading.remember(group.last());
+        reading.set_last_batch(group.last());
         Ok(group)
     }
 
     /// Reserves the slots of exemplars: a series created later must not inherit the exemplars of a
     /// series whose creation was never acked.
-    fn keep_slots_of_exemplars(&self) {
+    fn reserve_exemplar_slots(&self) {
         if let Some(slot) = self.store.exemplars.last_slot() {
-            self.note_slot(slot);
+            self.record_slot(slot);
         }
     }
 
     /// Records that a slot was assigned, so that no new series gets it.
-    fn note_slot(&self, slot: Slot) {
+    fn record_slot(&self, slot: SeriesSlot) {
         self.next_slot
             .fetch_max(slot.0.saturating_add(1), Ordering::Relaxed);
     }
 
     /// Reads the slots and fingerprints of series. Reports malformed records and returns those
     /// before them.
-    fn read_series<'a>(&self, records: SeriesRecords<'a>) -> ReadSeries<'a> {
+    fn read_series<'a>(&self, records: SeriesRecords<'a>) -> ReplaySeriesBatch<'a> {
         let mut series = Vec::new();
         let read = records
             .clone()
             .read(self.store.options.key_format, |slot, key| {
                 let print = self.store.hash.keys.fingerprint(key);
-                let slot = Slot(match failpoints::has(Flaw::HalvesSlots) {
+                let slot = SeriesSlot(match failpoints::has(StoreFlaw::HalvesSlots) {
                     true => u64::from(slot as u32),
                     false => slot,
                 });
-                series.push(Read { slot, print });
+                series.push(ReplaySeriesKey { slot, print });
             });
         if let Err(e) = read {
-            self.report(&e.to_string());
+            self.report_malformed_record(&e.to_string());
         }
-        ReadSeries { records, series }
+        ReplaySeriesBatch { records, series }
     }
 
     /// Applies consecutive records of the log: creates their series, and adds their samples to the
@@ -338,7 +349,7 @@ impl Replay<'_> {
         let parts: Vec<&[LogBatch]> = batches.chunks(part_len).collect();
         let known = lock(&self.known);
         for batch in batches.iter().filter(|batch| batch.has_late()) {
-            self.apply_late_of(batch, &known);
+            self.apply_late_batch(batch, &known);
         }
         let sort = |part: usize| self.sort_rows(parts[part], &known);
         let mut parts = map(compute, parts.len(), sort);
@@ -352,7 +363,7 @@ impl Replay<'_> {
     }
 
     /// Sorts the samples of batches by shard.
-    fn sort_rows(&self, batches: &[LogBatch], known: &ReplaySeries) -> ShardRows {
+    fn sort_rows(&self, batches: &[LogBatch], known: &ReplaySeriesTable) -> ShardRows {
         let mut rows = lock(&self.spare_rows).pop().unwrap_or_default();
         for batch in batches {
             rows.add(self.store, known, batch);
@@ -361,7 +372,7 @@ impl Replay<'_> {
         let newest = samples.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)));
         if let Some((slot, time)) = newest {
             // Also slots without a series: a series created later must not inherit their samples.
-            self.note_slot(Slot(slot));
+            self.record_slot(SeriesSlot(slot));
             self.store.newest.fetch_max(time, Ordering::Relaxed);
         }
         rows
@@ -394,7 +405,7 @@ impl Replay<'_> {
             let mut shard = lock(&store.shards[number]);
             let displaced = std::mem::take(&mut *lock(&self.displaced[number]));
             if let Err(e) = shard_rows::insert_displaced(store, &mut shard, displaced) {
-                self.report(&e.to_string());
+                self.report_malformed_record(&e.to_string());
             }
         });
     }
@@ -404,14 +415,14 @@ impl Replay<'_> {
         let (known, terms) = (lock(&self.known), lock(&self.terms));
         let mut creation = self.store.index.create_series();
         known.each_in_order(|slot, place| {
-            creation.skip_to(slot.0);
-            creation.place(slot, place, terms.of(slot));
+            creation.reserve_slots_below(slot.0);
+            creation.insert_series(slot, place, terms.series_terms(slot));
         });
-        creation.begin_new(first_new);
+        creation.begin_new_series(first_new);
     }
 
     /// Returns the oldest unsealed sample of every group that has one.
-    fn oldest_unsealed(&self) -> BTreeMap<GroupId, TimestampMs> {
+    fn find_oldest_unsealed(&self) -> BTreeMap<GroupId, TimestampMs> {
         let mut oldest: BTreeMap<GroupId, TimestampMs> = BTreeMap::new();
         let newest = self.store.newest.load(Ordering::Relaxed);
         for shard in &self.store.shards {
@@ -432,29 +443,32 @@ impl Replay<'_> {
     }
 
     /// Returns the slot of the next new series, which is higher than all assigned ones.
-    fn next_slot(&self) -> Slot {
+    fn next_slot(&self) -> SeriesSlot {
         let next = self.next_slot.load(Ordering::Relaxed);
         match failpoints::faults().turns_eras {
-            true => Slot(((next >> u32::BITS) + 1) << u32::BITS),
-            false => Slot(next),
+            true => SeriesSlot(((next >> u32::BITS) + 1) << u32::BITS),
+            false => SeriesSlot(next),
         }
     }
 
     /// Assigns numbers to the groups found, builds the index, and registers the unsealed samples of
     /// every group in the coverage.
-    fn finish(&self, state: &mut State) {
+    fn finish(&self, state: &mut MaintenanceState) {
         let groups = std::mem::take(&mut lock(&self.known).groups);
-        let first_new = self.store.numbers.settle(groups, self.next_slot());
+        let first_new = self
+            .store
+            .numbers
+            .complete_startup(groups, self.next_slot());
         let begun = self.store.numbers.group_of(first_new);
-        state.coverage.begin_new(begun);
+        state.coverage.begin_new_groups(begun);
         let oldest = Mutex::default();
         self.store.env.compute.for_each(2, &|task| match task {
             0 => self.build_index(first_new),
-            _ => *lock(&oldest) = self.oldest_unsealed(),
+            _ => *lock(&oldest) = self.find_oldest_unsealed(),
         });
         let start = self.store.log.positions().first.previous();
         for (group, oldest) in std::mem::take(&mut *lock(&oldest)) {
-            state.coverage.restore_at(group, oldest, start);
+            state.coverage.restore_group_at_start(group, oldest, start);
         }
     }
 }

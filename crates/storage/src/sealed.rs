@@ -28,4 +28,4 @@ mod tests;
 mod view;
 
 pub(crate) use group::{GROUP_SLOTS, group_of, place_in_group};
-pub(crate) use view::Sealed;
+pub(crate) use view::SealedPages;

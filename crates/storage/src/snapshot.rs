@@ -6,22 +6,22 @@
 //!   -> copies synced -> manifests -> folders synced -> FORMAT: from here on it is a snapshot
 //! ```
 //!
-//! [`Unfinished`] assembles a snapshot. The store selects the files while it runs, and [`take`]
-//! those of a folder that no process uses. Invariants: a server that runs on a snapshot writes to
-//! no file of the original; a folder without `FORMAT` is not a snapshot: no store opens it, and the
-//! next start removes it; the original is not changed.
+//! [`SnapshotBuilder`] assembles a snapshot. The store selects the files while it runs, and
+//! [`create_snapshot`] those of a folder that no process uses. Invariants: a server that runs on a
+//! snapshot writes to no file of the original; a folder without `FORMAT` is not a snapshot: no
+//! store opens it, and the next start removes it; the original is not changed.
 
 use crate::blocks::BlockList;
 use crate::catalogue::{COPY, SERIES};
 use crate::data_dir::{self, DataDir};
 use crate::error::StorageError;
 use crate::exemplars::EXEMPLARS;
-use crate::failpoints::{self, Flaw};
+use crate::failpoints::{self, StoreFlaw};
 use crate::file::append_only::FileKind;
 use crate::log::segment;
-use crate::manifest::{Manifest, SegmentState};
+use crate::manifest::{Manifest, PageSegmentState};
 use crate::sealed::segment::PAGES;
-use firn_model::env::{Env, File, OpenMode};
+use firn_model::env::{DiskFile, Env, OpenMode};
 use firn_model::error::{Error, ErrorKind};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -46,24 +46,24 @@ fn is_name(name: &str) -> bool {
 }
 
 /// A snapshot under construction. It is removed if it is dropped before it is finished.
-pub(crate) struct Unfinished<'a> {
+pub(crate) struct SnapshotBuilder<'a> {
     env: &'a Env,
     source: &'a DataDir,
     root: PathBuf,
     folders: BTreeSet<PathBuf>,
-    copies: Vec<Growing>,
+    copies: Vec<SnapshotFileCopy>,
     is_finished: bool,
 }
 
 /// A file that grows, held open, with its length when it was added.
-struct Growing {
-    file: Arc<dyn File>,
+struct SnapshotFileCopy {
+    file: Arc<dyn DiskFile>,
     from: PathBuf,
     to: PathBuf,
     bytes: u64,
 }
 
-impl<'a> Unfinished<'a> {
+impl<'a> SnapshotBuilder<'a> {
     /// Starts the snapshot `name` of `source`. Fails if the name is invalid or exists.
     pub(crate) fn begin(env: &'a Env, source: &'a DataDir, name: &str) -> Result<Self, Error> {
         if !is_name(name) {
@@ -84,19 +84,19 @@ impl<'a> Unfinished<'a> {
             is_finished: false,
         };
         for folder in source.folders() {
-            begun.folder(&folder)?;
+            begun.create_folder(&folder)?;
         }
         Ok(begun)
     }
 
     /// Returns the path in the snapshot for a path of the original.
-    fn place_of(&self, path: &Path) -> PathBuf {
+    fn snapshot_path(&self, path: &Path) -> PathBuf {
         let inside = path.strip_prefix(self.source.root()).unwrap_or(path);
         self.root.join(inside)
     }
 
-    fn folder(&mut self, of: &Path) -> Result<(), StorageError> {
-        let folder = self.place_of(of);
+    fn create_folder(&mut self, of: &Path) -> Result<(), StorageError> {
+        let folder = self.snapshot_path(of);
         let made = self.env.disk.create_dir_all(&folder);
         made.map_err(StorageError::io("create folder", &folder))?;
         self.folders.insert(folder);
@@ -105,7 +105,7 @@ impl<'a> Unfinished<'a> {
 
     /// Adds a file that never changes again, as a hard link.
     pub(crate) fn link(&mut self, path: &Path) -> Result<(), StorageError> {
-        let linked = self.env.disk.link(path, &self.place_of(path));
+        let linked = self.env.disk.link(path, &self.snapshot_path(path));
         linked.map_err(StorageError::io("link file", path))
     }
 
@@ -117,19 +117,19 @@ impl<'a> Unfinished<'a> {
         Ok(())
     }
 
-    /// Adds the first `bytes` of an open file, to be copied by [`Unfinished::finish`].
-    fn copy_open(&mut self, file: Arc<dyn File>, path: &Path, bytes: u64) {
-        self.copies.push(Growing {
+    /// Adds the first `bytes` of an open file, to be copied by [`SnapshotBuilder::finish`].
+    fn copy_open(&mut self, file: Arc<dyn DiskFile>, path: &Path, bytes: u64) {
+        self.copies.push(SnapshotFileCopy {
             file,
             from: path.to_path_buf(),
-            to: self.place_of(path),
+            to: self.snapshot_path(path),
             bytes,
         });
     }
 
     /// Adds the current contents of a file of another component, by its path in the folder. A file
     /// that does not exist is skipped.
-    pub(crate) fn take_along(&mut self, inside: &Path) -> Result<(), StorageError> {
+    pub(crate) fn copy_component_file(&mut self, inside: &Path) -> Result<(), StorageError> {
         let path = self.source.root().join(inside);
         let file = match self.env.disk.open(&path, OpenMode::Read) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -137,7 +137,7 @@ impl<'a> Unfinished<'a> {
         };
         let bytes = file.len().map_err(StorageError::io("open file", &path))?;
         if let Some(folder) = path.parent() {
-            self.folder(folder)?;
+            self.create_folder(folder)?;
         }
         self.copy_open(file, &path, bytes);
         Ok(())
@@ -151,7 +151,7 @@ impl<'a> Unfinished<'a> {
                 Err(_) if entry.is_bad => continue,
                 names => names.map_err(StorageError::io("list", &folder))?,
             };
-            self.folder(&folder)?;
+            self.create_folder(&folder)?;
             for name in names {
                 match self.link(&folder.join(name)) {
                     Err(_) if entry.is_bad => {}
@@ -177,7 +177,7 @@ impl<'a> Unfinished<'a> {
             growing.copy(self.env)?;
         }
         let disk = &*self.env.disk;
-        blocks.write(disk, &self.place_of(&self.source.blocks()))?;
+        blocks.write(disk, &self.snapshot_path(&self.source.blocks()))?;
         if let Some(manifest) = manifest {
             manifest.write(disk, &self.root)?;
         }
@@ -193,7 +193,7 @@ impl<'a> Unfinished<'a> {
     }
 }
 
-impl Growing {
+impl SnapshotFileCopy {
     fn copy(&self, env: &Env) -> Result<(), StorageError> {
         let writing = || StorageError::io("write copy", &self.to);
         let to = env
@@ -217,14 +217,14 @@ impl Growing {
                 .map_err(writing())?;
             offset += read as u64;
         }
-        if failpoints::has(Flaw::SkipsCopySync) {
+        if failpoints::has(StoreFlaw::SkipsCopySync) {
             return Ok(());
         }
         to.sync_data().map_err(writing())
     }
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for SnapshotBuilder<'_> {
     fn drop(&mut self) {
         if !self.is_finished
             && let Err(e) = remove_snapshot(self.env, &self.root)
@@ -281,7 +281,12 @@ fn remove_tree(env: &Env, root: &Path) -> Result<(), StorageError> {
 
 /// Creates the snapshot `name` of the data folder at `root`, which no process may use, with the
 /// files `beside` of other components. Returns its path.
-pub fn take(env: &Env, root: &Path, name: &str, beside: &[PathBuf]) -> Result<PathBuf, Error> {
+pub fn create_snapshot(
+    env: &Env,
+    root: &Path,
+    name: &str,
+    beside: &[PathBuf],
+) -> Result<PathBuf, Error> {
     let dir = DataDir::hold(env, root)?;
     let disk = &*env.disk;
     let manifest = Manifest::read(disk, root).ok().flatten();
@@ -289,9 +294,9 @@ pub fn take(env: &Env, root: &Path, name: &str, beside: &[PathBuf]) -> Result<Pa
         Ok(_) => BlockList::read(disk, &dir.blocks())?.list,
         Err(_) => BlockList::default(),
     };
-    let mut begun = Unfinished::begin(env, &dir, name)?;
+    let mut begun = SnapshotBuilder::begin(env, &dir, name)?;
     for inside in beside {
-        begun.take_along(inside)?;
+        begun.copy_component_file(inside)?;
     }
     begun.link_blocks(&blocks)?;
     for number in PAGES.list(env, &dir.pages())? {
@@ -299,7 +304,7 @@ pub fn take(env: &Env, root: &Path, name: &str, beside: &[PathBuf]) -> Result<Pa
             .as_ref()
             .and_then(|manifest| manifest.segment(number));
         let path = PAGES.path(&dir.pages(), number);
-        match known.is_some_and(|known| known.state == SegmentState::Complete) {
+        match known.is_some_and(|known| known.state == PageSegmentState::Complete) {
             true => begun.link(&path)?,
             false => copy_whole(&mut begun, &path)?,
         }
@@ -327,7 +332,7 @@ pub fn take(env: &Env, root: &Path, name: &str, beside: &[PathBuf]) -> Result<Pa
 }
 
 /// Adds a file that no process changes, in its current length.
-fn copy_whole(begun: &mut Unfinished<'_>, path: &Path) -> Result<(), StorageError> {
+fn copy_whole(begun: &mut SnapshotBuilder<'_>, path: &Path) -> Result<(), StorageError> {
     let file = begun.env.disk.open(path, OpenMode::Read);
     let bytes = file.and_then(|file| file.len());
     begun.copy(path, bytes.map_err(StorageError::io("open file", path))?)

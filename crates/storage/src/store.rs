@@ -19,42 +19,42 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use crate::chunk::Duplicates;
+pub use crate::chunk::DuplicatePolicy;
 pub use crate::parts::options::{
-    BACKLOG_BYTES_MAX, BlockMax, LATENESS_MAX_MS, NewSeriesBudget, RETENTION_MS, Sealing,
-    StoreOptions, SyncMode, WINDOW_MS,
+    BACKLOG_BYTES_MAX, BlockSizeLimit, LATENESS_MAX_MS, NewSeriesBudget, RETENTION_MS,
+    SealingThread, StoreOptions, StoreSyncMode, WINDOW_MS,
 };
-pub use crate::parts::retention::Retention;
+pub use crate::parts::retention::RetentionLimits;
 
 use crate::append::Appender;
 use crate::block::BlockCache;
 use crate::blocks::Blocks;
-use crate::damage::{Damage, Damages};
+use crate::damage::{Damage, DamageList};
 use crate::data_dir::DataDir;
-use crate::exemplars::Exemplars;
-use crate::import::Target;
+use crate::exemplars::ExemplarStorage;
+use crate::import::ImportTarget;
 use crate::index::Index;
 use crate::maintenance::Maintenance;
-use crate::maintenance::coverage::{Coverage, Windows};
-use crate::maintenance::state::State;
+use crate::maintenance::coverage::{Coverage, SealWindows};
+use crate::maintenance::state::MaintenanceState;
 use crate::parts::metrics::StoreMetrics;
-use crate::parts::retention::Retaining;
-use crate::parts::{LearnMetadata, Parts};
-use crate::read::Reader;
-use crate::replay::{FoundPages, replay};
-use crate::sealed::Sealed;
+use crate::parts::retention::RetentionState;
+use crate::parts::{MetadataSource, StoreParts};
+use crate::read::StoreReader;
+use crate::replay::{StartupPages, replay};
+use crate::sealed::SealedPages;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicI64;
-use files::Files;
-use firn_model::batch::{Batch, Source};
+use files::StoreFiles;
+use firn_model::batch::{Batch, BatchSource};
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::exemplar::FoundExemplars;
+use firn_model::exemplar::SeriesExemplarResult;
 use firn_model::fingerprint::SeriesHash;
 use firn_model::log::LogHealth;
-use firn_model::losses::Losses;
+use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::MetadataBatch;
-use firn_model::metrics::{Collect, Sink};
+use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{
     Append, AppendBounds, ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection,
@@ -70,9 +70,9 @@ const SHARDS_MAX: usize = 256;
 /// The local store of one tenant. Created by [`Store::open`] and shared by all writers, readers and
 /// the background thread.
 pub struct Store {
-    parts: Arc<Parts>,
+    parts: Arc<StoreParts>,
     pub(crate) appender: Appender,
-    reader: Reader,
+    reader: StoreReader,
     maintenance: Arc<Maintenance>,
 }
 
@@ -93,33 +93,33 @@ impl Store {
 
     /// Like [`Store::open`], with the folder of the options already locked by this process.
     pub fn open_in(dir: DataDir, env: Env, options: StoreOptions) -> Result<Arc<Store>, Error> {
-        let damages = Arc::new(Damages::default());
-        let files = Files::open(&env, dir, &options, &damages)?;
+        let damages = Arc::new(DamageList::default());
+        let files = StoreFiles::open(&env, dir, &options, &damages)?;
         let (found, log) = (files.found, files.log);
-        let windows = Windows {
+        let windows = SealWindows {
             window_ms: options.window_ms.max(1),
             is_jittered: options.is_jittered,
         };
         let coverage = Coverage::new(windows, log.positions().first.previous());
         let keys = files.keys;
         let shards = options.shards.clamp(1, SHARDS_MAX);
-        let sealed = Sealed::new(
+        let sealed = SealedPages::new(
             options.page_cache_bytes,
             found.segments.files().clone(),
             damages.clone(),
         );
-        let block_cache = BlockCache::new(options.page_cache_bytes).reporting_to(damages.clone());
+        let block_cache = BlockCache::new(options.page_cache_bytes).with_damages(damages.clone());
         let block_cache = Arc::new(block_cache);
         let blocks = Blocks::open(&env, &files.dir.blocks(), block_cache, damages.clone())?;
         let cut = blocks.view().cut;
-        let mut state = State::new(
+        let mut state = MaintenanceState::new(
             found.segments,
             files.catalogue,
             files.exemplars,
             coverage,
             files.manifest,
         );
-        let parts = Arc::new(Parts {
+        let parts = Arc::new(StoreParts {
             index: Arc::new(Index::new(keys.clone())),
             numbers: Arc::default(),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
@@ -139,14 +139,14 @@ impl Store {
             late_window_ms: AtomicI64::new(options.late_window_ms),
             floor: AtomicI64::new(cut),
             evicted_to: AtomicI64::new(i64::MIN),
-            exemplars: Arc::new(Exemplars::new(options.exemplars_max)),
-            retaining: Retaining::new(options.retention()),
+            exemplars: Arc::new(ExemplarStorage::new(options.exemplars_max)),
+            retaining: RetentionState::new(options.retention()),
             restored_groups: Mutex::default(),
             journal: Arc::default(),
             learn_metadata: OnceLock::new(),
             options,
         });
-        let found = FoundPages {
+        let found = StartupPages {
             pages: found.pages,
             is_whole: files.has_all_pages,
             missing_log: files.missing_log,
@@ -157,7 +157,7 @@ impl Store {
         maintenance.restore_floor();
         Ok(Arc::new(Store {
             appender: Appender::new(parts.clone(), maintenance.clone()),
-            reader: Reader(parts.clone()),
+            reader: StoreReader(parts.clone()),
             maintenance,
             parts,
         }))
@@ -167,7 +167,7 @@ impl Store {
     /// calls it after [`StoreOptions::tick_ms`] of data time, so that it keeps up with samples that
     /// arrive faster than real time.
     pub fn tick(&self) {
-        self.maintenance.tick();
+        self.maintenance.schedule_tick();
     }
 
     fn check_tenant(&self, tenant: &TenantId) -> Result<(), Error> {
@@ -198,8 +198,8 @@ impl Store {
     }
 
     /// Returns the target for imports of samples of any age.
-    pub fn imports(&self) -> Target {
-        Target::of(&self.parts.env, &self.parts.blocks)
+    pub fn import_target(&self) -> ImportTarget {
+        ImportTarget::from_blocks(&self.parts.env, &self.parts.blocks)
     }
 
     /// Sets the maximum number of exemplars, and drops the oldest ones above it.
@@ -208,7 +208,7 @@ impl Store {
     }
 
     /// Sets the source of metric metadata: a cut stores the metadata of its metrics in the block.
-    pub fn learn_metadata_by(&self, learn: LearnMetadata) {
+    pub fn set_metadata_source(&self, learn: MetadataSource) {
         // A process sets it only once.
         let _ = self.parts.learn_metadata.set(learn);
     }
@@ -228,9 +228,9 @@ impl Store {
     }
 
     /// Changes the retention limits. Data beyond them is deleted soon after; no data is rewritten.
-    pub fn set_retention(&self, retention: Retention) {
+    pub fn set_retention(&self, retention: RetentionLimits) {
         self.parts.retaining.set(retention);
-        self.maintenance.tick();
+        self.maintenance.schedule_tick();
     }
 
     /// Returns the memory of the store in bytes as of the last sweep: chunks, index, tables,
@@ -258,7 +258,7 @@ impl Store {
 
 /// Writes the metrics of the store and its log.
 impl Collect for Store {
-    fn collect(&self, sink: &mut dyn Sink) {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         self.parts.collect(sink);
     }
 }
@@ -271,18 +271,18 @@ impl Append for Store {
     fn append_from(
         &self,
         tenant: &TenantId,
-        source: &mut dyn Source,
+        source: &mut dyn BatchSource,
         bounds: AppendBounds,
     ) -> Ticket {
         match self.check_tenant(tenant) {
             Ok(()) => self.appender.append_batch(source, bounds),
-            Err(e) => Ticket::ready(Err(e)),
+            Err(e) => Ticket::resolved(Err(e)),
         }
     }
 
-    fn admit(&self, tenant: &TenantId) -> Result<(), Error> {
+    fn check_append(&self, tenant: &TenantId) -> Result<(), Error> {
         self.check_tenant(tenant)?;
-        self.appender.admit()
+        self.appender.check_admission()
     }
 
     fn first_sample_times(
@@ -298,20 +298,21 @@ impl Append for Store {
         self.parts.log.begin_unit()
     }
 
-    fn hashing(&self) -> Option<SeriesHash> {
+    fn series_hash(&self) -> Option<SeriesHash> {
         Some(self.parts.hash.clone())
     }
 
-    fn write_held(&self) {
-        self.parts.log.write_held();
+    fn write_held_record(&self) {
+        self.parts.log.write_held_records();
     }
 
-    fn takes_exemplars(&self) -> bool {
+    fn can_store_exemplars(&self) -> bool {
         self.parts.exemplars.is_on()
     }
 
     fn may_wait(&self) -> bool {
-        self.parts.options.sealing == Sealing::WithWrites || self.parts.log.pressure().is_crowded
+        self.parts.options.sealing == SealingThread::WithWrites
+            || self.parts.log.pressure().is_crowded
     }
 }
 
@@ -320,10 +321,10 @@ impl Select for Store {
         self.reader.select(request)
     }
 
-    fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
+    fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
         match *tenant == self.parts.options.tenant {
-            true => self.parts.look_up_losses_in(range),
-            false => Losses::default(),
+            true => self.parts.list_lookup_losses(range),
+            false => DataLossWarnings::default(),
         }
     }
 
@@ -335,7 +336,7 @@ impl Select for Store {
         self.reader.label_values(name, request)
     }
 
-    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
+    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<SeriesExemplarResult>, Error> {
         self.reader.select_exemplars(request)
     }
 

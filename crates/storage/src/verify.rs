@@ -23,25 +23,25 @@ pub(crate) mod slots;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use finding::{Finding, Remark, Report};
+pub use finding::{VerifyFinding, VerifyRemark, VerifyReport};
 
 use crate::damage::DamageKind;
 use crate::data_dir::DataDir;
 use crate::error::{StorageError, is_disk_fault};
 use crate::fan_out::map;
-use crate::log::SegmentInfo;
+use crate::log::LogSegmentInfo;
 use crate::log::segment;
-use crate::manifest::{self, Manifest, SegmentState};
+use crate::manifest::{self, Manifest, PageSegmentState};
 use crate::sealed::segment::PAGES;
-use finding::Part;
+use finding::VerifyPart;
 use firn_model::env::{Env, OpenMode};
-use firn_model::log::Position;
-use slots::Slots;
+use firn_model::log::LogPosition;
+use slots::SeriesSlotSet;
 use std::io::ErrorKind;
 use std::path::Path;
 
 /// Verifies the data folder at `root`, which no other process may use in the meantime.
-pub fn verify(env: &Env, root: &Path) -> Result<Report, StorageError> {
+pub fn verify(env: &Env, root: &Path) -> Result<VerifyReport, StorageError> {
     let dir = DataDir::hold(env, root)?;
     Ok(verify_held(env, &dir)?.0)
 }
@@ -51,8 +51,8 @@ pub fn verify(env: &Env, root: &Path) -> Result<Report, StorageError> {
 pub(crate) fn verify_held(
     env: &Env,
     dir: &DataDir,
-) -> Result<(Report, Option<Slots>), StorageError> {
-    let mut all = Part::default();
+) -> Result<(VerifyReport, Option<SeriesSlotSet>), StorageError> {
+    let mut all = VerifyPart::default();
     let manifest = read_manifest(env, dir, &mut all);
     names::check(env, dir, &mut all)?;
     let said = catalogue::read_catalogue(env, dir, &manifest, &mut all)?;
@@ -62,42 +62,42 @@ pub(crate) fn verify_held(
     let segments = log_segments(env, dir)?;
     let trimmed = said.trimmed.max(manifest.trimmed);
     read_log(env, dir, &segments, (trimmed, manifest.logged), &mut all)?;
-    look_in_log(env, &segments, &mut all)?;
+    count_lost_in_log(env, &segments, &mut all)?;
     all.report.series = all.read.len();
     // Pages may contain samples of removed series, which the catalogue need not list.
     if !said.is_lost || all.read.len_without(&all.named) == 0 {
         return Ok((all.report, None));
     }
     let named = std::mem::take(&mut all.named);
-    find_nameless(env, dir, &manifest, &named, &mut all)?;
+    report_unlabelled_series(env, dir, &manifest, &named, &mut all)?;
     Ok((all.report, Some(named)))
 }
 
 /// Reports the series whose labels are lost, and the segments that contain samples of them.
-fn find_nameless(
+fn report_unlabelled_series(
     env: &Env,
     dir: &DataDir,
     manifest: &Manifest,
-    named: &Slots,
-    all: &mut Part,
+    named: &SeriesSlotSet,
+    all: &mut VerifyPart,
 ) -> Result<(), StorageError> {
     let nameless = all.read.len_without(named);
     let what = format!("the labels of {nameless} series with samples are lost");
-    let mut finding = Finding::new(DamageKind::Catalogue, &dir.series(), None, what);
+    let mut finding = VerifyFinding::new(DamageKind::Catalogue, &dir.series(), None, what);
     finding.series = Some(nameless);
-    all.find(finding);
+    all.add_finding(finding);
     let folder = dir.pages();
-    let numbers = none_if_missing(PAGES.list(env, &folder))?;
+    let numbers = default_if_missing(PAGES.list(env, &folder))?;
     let read = |i: usize| {
         let known = manifest.segment(numbers[i]);
         nameless::find(env, &folder, numbers[i], known, named)
     };
-    read_all(env, numbers.len(), &read, &mut |finding| {
+    read_parallel(env, numbers.len(), &read, &mut |finding| {
         all.report.findings.extend(finding);
     })
 }
 
-fn read_manifest(env: &Env, dir: &DataDir, part: &mut Part) -> Manifest {
+fn read_manifest(env: &Env, dir: &DataDir, part: &mut VerifyPart) -> Manifest {
     let path = dir.root().join(manifest::NAME);
     let size = env.disk.open(&path, OpenMode::Read).and_then(|f| f.len());
     part.count_file(size.unwrap_or(0));
@@ -107,12 +107,12 @@ fn read_manifest(env: &Env, dir: &DataDir, part: &mut Part) -> Manifest {
         Ok(None) => "the file is missing; other missing files cannot be detected".to_owned(),
         Err(damage) => damage.what,
     };
-    part.find(Finding::new(DamageKind::Manifest, &path, None, what));
+    part.add_finding(VerifyFinding::new(DamageKind::Manifest, &path, None, what));
     Manifest::default()
 }
 
 /// Replaces the error for a missing folder by an empty list.
-pub(crate) fn none_if_missing<T: Default>(
+pub(crate) fn default_if_missing<T: Default>(
     listed: Result<T, StorageError>,
 ) -> Result<T, StorageError> {
     match listed {
@@ -125,7 +125,7 @@ pub(crate) fn none_if_missing<T: Default>(
 
 /// Calls `read` for `count` items on the compute threads, and passes the results to `take` in
 /// order.
-fn read_all<T: Send>(
+fn read_parallel<T: Send>(
     env: &Env,
     count: usize,
     read: &(dyn Fn(usize) -> Result<T, StorageError> + Sync),
@@ -139,30 +139,30 @@ fn read_pages(
     env: &Env,
     dir: &DataDir,
     manifest: &Manifest,
-    all: &mut Part,
+    all: &mut VerifyPart,
 ) -> Result<(), StorageError> {
     let folder = dir.pages();
-    let numbers = none_if_missing(PAGES.list(env, &folder))?;
+    let numbers = default_if_missing(PAGES.list(env, &folder))?;
     for entry in &manifest.segments {
         let what = match entry.state {
-            SegmentState::Lost => "a part of it was lost earlier, according to the manifest",
+            PageSegmentState::Lost => "a part of it was lost earlier, according to the manifest",
             _ if numbers.contains(&entry.number) || entry.pages == 0 => continue,
             _ => "the file is missing",
         };
         let path = PAGES.path(&folder, entry.number);
-        let finding = Finding::new(DamageKind::Pages, &path, None, what.to_owned());
-        all.find(finding.costs(entry.samples, entry.range));
+        let finding = VerifyFinding::new(DamageKind::Pages, &path, None, what.to_owned());
+        all.add_finding(finding.with_loss(entry.samples, entry.range));
     }
     let read = |i: usize| pages::read(env, &folder, numbers[i], manifest.segment(numbers[i]));
-    read_all(env, numbers.len(), &read, &mut |part| all.add(part))
+    read_parallel(env, numbers.len(), &read, &mut |part| all.add(part))
 }
 
 /// Returns the WAL segments as the WAL itself lists them at start.
-pub(crate) fn log_segments(env: &Env, dir: &DataDir) -> Result<Vec<SegmentInfo>, StorageError> {
+pub(crate) fn log_segments(env: &Env, dir: &DataDir) -> Result<Vec<LogSegmentInfo>, StorageError> {
     let folder = dir.wal();
-    let firsts = none_if_missing(segment::list(&*env.disk, &folder))?;
+    let firsts = default_if_missing(segment::list(&*env.disk, &folder))?;
     let nexts = firsts.iter().skip(1).map(|next| Some(*next)).chain([None]);
-    let info = |(first, next): (&Position, Option<Position>)| {
+    let info = |(first, next): (&LogPosition, Option<LogPosition>)| {
         let path = folder.join(segment::file_name(*first));
         let opened = env.disk.open(&path, OpenMode::Read);
         let bytes = match opened.and_then(|file| file.len()) {
@@ -171,7 +171,7 @@ pub(crate) fn log_segments(env: &Env, dir: &DataDir) -> Result<Vec<SegmentInfo>,
             Err(e) if is_disk_fault(&e) => 0,
             Err(e) => return Err(StorageError::io("open segment", &path)(e)),
         };
-        Ok(SegmentInfo {
+        Ok(LogSegmentInfo {
             path,
             first: *first,
             next,
@@ -184,22 +184,22 @@ pub(crate) fn log_segments(env: &Env, dir: &DataDir) -> Result<Vec<SegmentInfo>,
 fn read_log(
     env: &Env,
     dir: &DataDir,
-    segments: &[SegmentInfo],
-    (trimmed, logged): (Position, Position),
-    all: &mut Part,
+    segments: &[LogSegmentInfo],
+    (trimmed, logged): (LogPosition, LogPosition),
+    all: &mut VerifyPart,
 ) -> Result<(), StorageError> {
     let mut last = trimmed;
     let read = |i: usize| log::read(env, &segments[i], trimmed);
-    let missing = |from: Position, to: Position, all: &mut Part| {
+    let missing = |from: LogPosition, to: LogPosition, all: &mut VerifyPart| {
         if from <= to {
             let what = format!("records {} to {} are missing", from.0, to.0);
-            all.find(Finding::new(DamageKind::Log, &dir.wal(), None, what));
+            all.add_finding(VerifyFinding::new(DamageKind::Log, &dir.wal(), None, what));
         }
     };
     // The first position of a segment follows positions that were all assigned.
     let first = segments.first().map(|segment| segment.first.previous());
     missing(trimmed.next(), first.unwrap_or(logged), all);
-    read_all(env, segments.len(), &read, &mut |segment| {
+    read_parallel(env, segments.len(), &read, &mut |segment| {
         last = last.max(segment.last);
         all.add(segment.part);
     })?;
@@ -210,8 +210,12 @@ fn read_log(
 }
 
 /// Counts the samples in the WAL that pages have lost.
-fn look_in_log(env: &Env, segments: &[SegmentInfo], all: &mut Part) -> Result<(), StorageError> {
-    let mut wanted = log::Wanted::new();
+fn count_lost_in_log(
+    env: &Env,
+    segments: &[LogSegmentInfo],
+    all: &mut VerifyPart,
+) -> Result<(), StorageError> {
+    let mut wanted = log::WantedLogSamples::new();
     for lost in std::mem::take(&mut all.lost) {
         let of_slot = wanted.entry(lost.slot).or_default();
         of_slot.push((lost.range, lost.finding));
@@ -221,7 +225,7 @@ fn look_in_log(env: &Env, segments: &[SegmentInfo], all: &mut Part) -> Result<()
     }
     let count = |i: usize| log::count(env, &segments[i], &wanted);
     let findings = &mut all.report.findings;
-    read_all(env, segments.len(), &count, &mut |counts| {
+    read_parallel(env, segments.len(), &count, &mut |counts| {
         for (finding, count) in counts {
             findings[finding].in_log += count;
         }

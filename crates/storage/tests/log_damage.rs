@@ -8,8 +8,8 @@
 mod payload;
 mod seeds;
 
-use firn_model::env::sim::{self, Sim, SimRng};
-use firn_model::log::{DurableLog, OnDurable, Position};
+use firn_model::env::sim::{self, SimEnv, SimRng};
+use firn_model::log::{DurableCallbacks, DurableLog, LogPosition};
 use firn_storage::log::{LocalLog, LogMetrics, LogOptions};
 use payload::{batch_of, bytes_of};
 use std::collections::BTreeMap;
@@ -19,9 +19,9 @@ use std::sync::Arc;
 const DIR: &str = "wal";
 const RECORDS: u64 = 40;
 
-type Records = BTreeMap<Position, Vec<u8>>;
+type Records = BTreeMap<LogPosition, Vec<u8>>;
 
-fn open(sim: &Sim) -> LocalLog {
+fn open(sim: &SimEnv) -> LocalLog {
     let options = LogOptions {
         segment_bytes: 1_500,
         ..LogOptions::default()
@@ -31,19 +31,22 @@ fn open(sim: &Sim) -> LocalLog {
 }
 
 /// Returns a closed WAL, its records and the paths of its segments.
-fn written(rng: &SimRng) -> (Sim, Records, Vec<PathBuf>) {
-    let sim = sim::env(0);
+fn written(rng: &SimRng) -> (SimEnv, Records, Vec<PathBuf>) {
+    let sim = sim::sim_env(0);
     let disk = &sim.env.disk;
     disk.create_dir_all(Path::new(DIR))
         .expect("the disk is new");
     let log = open(&sim);
     let mut records = Records::new();
     for number in 1..=RECORDS {
-        let bytes = rng.below(200);
-        let payload: Vec<u8> = (0..bytes).map(|_| rng.below(256) as u8).collect();
+        let bytes = rng.next_below(200);
+        let payload: Vec<u8> = (0..bytes).map(|_| rng.next_below(256) as u8).collect();
         let batch = batch_of(&payload);
-        records.insert(Position(number), payload);
-        log.append(batch, OnDurable::new(|outcome| assert!(outcome.is_ok())));
+        records.insert(LogPosition(number), payload);
+        log.append(
+            batch,
+            DurableCallbacks::new(|outcome| assert!(outcome.is_ok())),
+        );
     }
     log.close().expect("the disk is sound");
     let segments = log.segments().into_iter().map(|s| s.path).collect();
@@ -52,17 +55,17 @@ fn written(rng: &SimRng) -> (Sim, Records, Vec<PathBuf>) {
 }
 
 fn flip_a_bit(rng: &SimRng, bytes: &mut [u8]) {
-    let at = rng.below(bytes.len() as u64) as usize;
-    bytes[at] ^= 1 << rng.below(8);
+    let at = rng.next_below(bytes.len() as u64) as usize;
+    bytes[at] ^= 1 << rng.next_below(8);
 }
 
 fn mutate(rng: &SimRng, bytes: &mut Vec<u8>) {
     let len = bytes.len() as u64;
-    let start = rng.below(len) as usize;
-    let end = (start + rng.below(300) as usize).min(bytes.len());
+    let start = rng.next_below(len) as usize;
+    let end = (start + rng.next_below(300) as usize).min(bytes.len());
     let stretch = bytes[start..end].to_vec();
-    let at = rng.below(len) as usize;
-    match rng.below(6) {
+    let at = rng.next_below(len) as usize;
+    match rng.next_below(6) {
         0 => flip_a_bit(rng, bytes),
         1 => bytes[start..end].fill(0),
         2 => bytes.truncate(start),
@@ -83,7 +86,7 @@ fn mutate(rng: &SimRng, bytes: &mut Vec<u8>) {
 fn read(log: &LocalLog) -> (Records, usize) {
     let mut records = Records::new();
     let mut errors = 0;
-    let mut tail = log.tail(Position(0));
+    let mut tail = log.read_from(LogPosition(0));
     while let Some(item) = tail.next().expect("every segment can be opened") {
         match item {
             Ok(record) => {
@@ -108,9 +111,9 @@ fn log_with_random_damage_yields_only_what_was_written() {
     for seed in seeds::seeds(500) {
         let rng = SimRng::new(seed);
         let (sim, mut records, segments) = written(&rng);
-        for _ in 0..=rng.below(3) {
-            let path = &segments[rng.below(segments.len() as u64) as usize];
-            let other = &segments[rng.below(segments.len() as u64) as usize];
+        for _ in 0..=rng.next_below(3) {
+            let path = &segments[rng.next_below(segments.len() as u64) as usize];
+            let other = &segments[rng.next_below(segments.len() as u64) as usize];
             let contents = |path| sim.disk.contents(path).filter(|bytes| !bytes.is_empty());
             let Some(mut bytes) = contents(path) else {
                 continue;
@@ -128,7 +131,7 @@ fn log_with_random_damage_yields_only_what_was_written() {
         let payload = b"appended after the damage";
         log.append(
             batch_of(payload),
-            OnDurable::new(|outcome| assert!(outcome.is_ok())),
+            DurableCallbacks::new(|outcome| assert!(outcome.is_ok())),
         );
         records.insert(log.positions().last, payload.to_vec());
         sim.disk.crash();
@@ -141,7 +144,7 @@ fn closed_segment_with_a_flipped_bit_loses_at_most_a_record_and_says_so() {
     for seed in seeds::seeds(500) {
         let rng = SimRng::new(seed);
         let (sim, records, segments) = written(&rng);
-        let path = &segments[rng.below(segments.len() as u64 - 1) as usize];
+        let path = &segments[rng.next_below(segments.len() as u64 - 1) as usize];
         let mut bytes = sim.disk.contents(path).expect("a segment of the log");
         flip_a_bit(&rng, &mut bytes);
         sim.disk.overwrite(path, &bytes);

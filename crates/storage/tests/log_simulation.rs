@@ -11,9 +11,11 @@ mod payload;
 mod seeds;
 
 use firn_model::env::Compute;
-use firn_model::env::sim::{self, Deferred, Inline, Operation, Sim, SimRng};
-use firn_model::log::{DurableLog, OnDurable, Position};
-use firn_storage::log::{LocalLog, LogMetrics, LogOptions, SyncMode};
+use firn_model::env::sim::{
+    self, DeferredCompute, InlineCompute, SimDiskOperation, SimEnv, SimRng,
+};
+use firn_model::log::{DurableCallbacks, DurableLog, LogPosition};
+use firn_storage::log::{LocalLog, LogMetrics, LogOptions, LogSyncMode};
 use payload::{batch_of, bytes_of};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,45 +26,45 @@ const DIR: &str = "data/wal";
 const STEPS: u64 = 60;
 
 /// Outcomes in the order of their callbacks: the block, and its position if it is durable.
-type Answers = Arc<Mutex<Vec<(u64, Option<Position>)>>>;
+type Answers = Arc<Mutex<Vec<(u64, Option<LogPosition>)>>>;
 
 /// The state of one random history.
 struct History {
     rng: SimRng,
-    sim: Sim,
-    deferred: Option<Arc<Deferred>>,
+    sim: SimEnv,
+    deferred: Option<Arc<DeferredCompute>>,
     options: LogOptions,
     log: Option<LocalLog>,
     payloads: BTreeMap<u64, Vec<u8>>,
     answers: Answers,
     /// Acknowledged records that a power failure loses unless a sync follows.
-    acked: BTreeMap<Position, u64>,
+    acked: BTreeMap<LogPosition, u64>,
     /// Records that must exist after every restart.
-    promised: BTreeMap<Position, u64>,
-    trimmed_to: Position,
+    promised: BTreeMap<LogPosition, u64>,
+    trimmed_to: LogPosition,
 }
 
 impl History {
     fn new(seed: u64) -> Self {
         let rng = SimRng::new(seed);
-        let deferred = rng.one_in(2).then(|| Arc::new(Deferred::default()));
+        let deferred = rng.one_in(2).then(|| Arc::new(DeferredCompute::default()));
         let compute: Arc<dyn Compute> = match &deferred {
             Some(deferred) => deferred.clone(),
-            None => Arc::new(Inline),
+            None => Arc::new(InlineCompute),
         };
-        let sim = sim::env_with(seed, compute);
+        let sim = sim::sim_env_with(seed, compute);
         sim.env
             .disk
             .create_dir_all(Path::new(DIR))
             .expect("the disk is new");
-        let sync = match rng.below(4) {
-            0 => SyncMode::Interval(Duration::from_millis(200)),
-            1 => SyncMode::None,
-            _ => SyncMode::Always,
+        let sync = match rng.next_below(4) {
+            0 => LogSyncMode::Interval(Duration::from_millis(200)),
+            1 => LogSyncMode::None,
+            _ => LogSyncMode::Always,
         };
         let options = LogOptions {
             sync,
-            segment_bytes: 200 + rng.below(6000),
+            segment_bytes: 200 + rng.next_below(6000),
             ..LogOptions::default()
         };
         Self {
@@ -75,7 +77,7 @@ impl History {
             answers: Answers::default(),
             acked: BTreeMap::new(),
             promised: BTreeMap::new(),
-            trimmed_to: Position(0),
+            trimmed_to: LogPosition(0),
         }
     }
 
@@ -90,13 +92,13 @@ impl History {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        match self.rng.below(40) {
+        match self.rng.next_below(40) {
             0..20 => self.append(),
             20..26 => self.run_jobs(),
             26..28 => self.sim.clock.advance_ms(150),
             28..30 => self.sync(),
             30..32 => self.trim(),
-            32 => self.sim.disk.power_off_after(self.rng.below(12)),
+            32 => self.sim.disk.power_off_after(self.rng.next_below(12)),
             33 => self.fail_an_operation(),
             34 => {
                 self.run_jobs();
@@ -128,17 +130,19 @@ impl History {
     }
 
     fn append(&mut self) {
-        for _ in 0..=self.rng.below(4) {
+        for _ in 0..=self.rng.next_below(4) {
             let id = self.payloads.len() as u64;
-            let filler = self.rng.below(if self.rng.one_in(10) { 3000 } else { 90 });
+            let filler = self
+                .rng
+                .next_below(if self.rng.one_in(10) { 3000 } else { 90 });
             let mut payload = id.to_le_bytes().to_vec();
-            payload.extend((0..filler).map(|_| self.rng.below(256) as u8));
+            payload.extend((0..filler).map(|_| self.rng.next_below(256) as u8));
             let batch = batch_of(&payload);
             self.payloads.insert(id, payload);
             let answers = self.answers.clone();
             self.log().append(
                 batch,
-                OnDurable::new(move |outcome| {
+                DurableCallbacks::new(move |outcome| {
                     let mut answers = answers.lock().expect("no callback panics");
                     answers.push((id, outcome.ok()));
                 }),
@@ -161,19 +165,19 @@ impl History {
 
     fn trim(&mut self) {
         let newest = self.promised.keys().last().copied().unwrap_or_default();
-        let to = Position(self.rng.below(newest.0 + 1));
+        let to = LogPosition(self.rng.next_below(newest.0 + 1));
         self.trimmed_to = self.trimmed_to.max(to);
         // A failed trim may have removed some segments, which is equivalent to a shorter trim.
         let _ = self.log().trim(to);
     }
 
     fn fail_an_operation(&self) {
-        let operation = match self.rng.below(3) {
-            0 => Operation::Read,
-            1 => Operation::Write,
-            _ => Operation::Sync,
+        let operation = match self.rng.next_below(3) {
+            0 => SimDiskOperation::Read,
+            1 => SimDiskOperation::Write,
+            _ => SimDiskOperation::Sync,
         };
-        self.sim.disk.fail_after(operation, self.rng.below(4));
+        self.sim.disk.fail_after(operation, self.rng.next_below(4));
     }
 
     /// Kills the process. Acknowledged records survive in every sync mode.
@@ -191,7 +195,7 @@ impl History {
     }
 
     fn lose_power(&mut self) {
-        if self.options.sync == SyncMode::Always {
+        if self.options.sync == LogSyncMode::Always {
             self.promised.append(&mut self.acked);
         }
         self.acked.clear();
@@ -211,7 +215,7 @@ impl History {
     }
 
     fn take_answers(&mut self) -> Result<(), String> {
-        let mut newest = Position(0);
+        let mut newest = LogPosition(0);
         for (id, position) in self.answers.lock().expect("no callback panics").drain(..) {
             let Some(position) = position else { continue };
             if position <= newest {
@@ -263,10 +267,10 @@ impl History {
     }
 }
 
-fn read_all(log: &LocalLog) -> Result<BTreeMap<Position, Vec<u8>>, String> {
+fn read_all(log: &LocalLog) -> Result<BTreeMap<LogPosition, Vec<u8>>, String> {
     let mut held = BTreeMap::new();
     let mut trouble = None;
-    let mut tail = log.tail(Position(0));
+    let mut tail = log.read_from(LogPosition(0));
     while let Some(item) = tail.next().map_err(|e| e.to_string())? {
         match item {
             Ok(record) => {

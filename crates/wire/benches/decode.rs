@@ -16,9 +16,11 @@
 
 use firn_model::batch::Batch;
 use firn_model::labels::Labels;
-use firn_model::metadata::{Metadata, MetadataBatch, MetricType};
+use firn_model::metadata::{MetadataBatch, MetricMetadata, MetricType};
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Decoder, Reader, Version, encode, encode_interned};
+use firn_wire::remote_write::{
+    RemoteWriteDecoder, RemoteWriteOptions, RemoteWriteVersion, encode, encode_interned,
+};
 use std::io::Write;
 use std::time::Instant;
 
@@ -77,15 +79,15 @@ fn prepared(file: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
 
 /// Encodes the same requests in version 2.0, with a type and a help text for each metric.
 fn interned_of(bodies: &[&[u8]]) -> std::io::Result<Vec<Vec<u8>>> {
-    let mut decoder = Decoder::new(WireLimits::default());
+    let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
     let mut interned = Vec::new();
     for body in bodies {
-        let decoded = decoder.decode(Reader::default(), body);
+        let decoded = decoder.decode(RemoteWriteOptions::default(), body);
         let decoded = decoded.map_err(std::io::Error::other)?;
         let mut metadata = MetadataBatch::default();
         for series in decoded.batch.iter() {
             let name = String::from_utf8_lossy(series.labels.get("__name__"));
-            metadata.push(Metadata {
+            metadata.push(MetricMetadata {
                 name: &name,
                 kind: MetricType::Counter,
                 help: &format!("The help of {name}, which is a sentence."),
@@ -125,9 +127,9 @@ fn main() -> std::io::Result<()> {
         _ => (vec![&made[..]], SERIES),
     };
     let load = (&bodies[..], samples);
-    let mut decoder = Decoder::new(WireLimits::default());
+    let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
     let (mut message, mut message_bytes) = (Vec::new(), 0);
-    let v1 = Reader::default();
+    let v1 = RemoteWriteOptions::default();
     let unread = best(load, |body| {
         let decoded = decoder.decode_within(v1, body, None);
         decoded.map(drop).map_err(std::io::Error::other)
@@ -138,8 +140,8 @@ fn main() -> std::io::Result<()> {
     })?;
     let interned = interned_of(&bodies)?;
     let interned: Vec<&[u8]> = interned.iter().map(Vec::as_slice).collect();
-    let v2 = Reader {
-        version: Version::V2,
+    let v2 = RemoteWriteOptions {
+        version: RemoteWriteVersion::V2,
         ..v1
     };
     let interned_unread = best((&interned, samples), |body| {

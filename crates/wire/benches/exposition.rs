@@ -5,7 +5,10 @@
 //! each. Prints nanoseconds for each sample, the best of many rounds, because slower rounds are
 //! caused by other load on the machine.
 
-use firn_wire::exposition::{Event, Format, LabelPairs, ParseError, Parser, Switches, Value};
+use firn_wire::exposition::{
+    ExpositionEvent, ExpositionFormat, ExpositionParser, ExpositionValue, LabelPairs, ParseError,
+    ParserSwitches,
+};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::Instant;
@@ -100,12 +103,12 @@ fn protobuf() -> Vec<u8> {
 
 /// Parses the body and returns the sum of its values; `keys` are those of the previous body.
 fn read(
-    format: Format,
+    format: ExpositionFormat,
     page: &[u8],
     keys: Option<&[Vec<u8>]>,
     pairs: &mut LabelPairs,
 ) -> Result<f64, ParseError> {
-    let mut parser = Parser::new(format, page, Switches::default());
+    let mut parser = ExpositionParser::new(format, page, ParserSwitches::default());
     let (mut sum, mut at) = (0.0, 0);
     loop {
         let expected = keys
@@ -114,9 +117,9 @@ fn read(
         if !parser.advance_expecting(expected)? {
             return Ok(sum);
         }
-        if let Event::Sample(sample) = parser.event() {
+        if let ExpositionEvent::Sample(sample) = parser.event() {
             at += 1;
-            if let Value::Float(value) = sample.value {
+            if let ExpositionValue::Float(value) = sample.value {
                 sum += value;
             }
             if !sample.is_expected {
@@ -126,11 +129,11 @@ fn read(
     }
 }
 
-fn keys(format: Format, page: &[u8]) -> Result<Vec<Vec<u8>>, ParseError> {
-    let mut parser = Parser::new(format, page, Switches::default());
+fn keys(format: ExpositionFormat, page: &[u8]) -> Result<Vec<Vec<u8>>, ParseError> {
+    let mut parser = ExpositionParser::new(format, page, ParserSwitches::default());
     let mut keys = Vec::new();
     while parser.advance()? {
-        if let Event::Sample(sample) = parser.event() {
+        if let ExpositionEvent::Sample(sample) = parser.event() {
             keys.push(sample.key.to_vec());
         }
     }
@@ -151,9 +154,17 @@ fn best(mut work: impl FnMut() -> Result<f64, ParseError>) -> std::io::Result<f6
 
 fn main() -> std::io::Result<()> {
     let pages = [
-        ("text 0.0.4", Format::Text, text(false).into_bytes()),
-        ("OpenMetrics", Format::OpenMetrics, text(true).into_bytes()),
-        ("protocol buffers", Format::Protobuf, protobuf()),
+        (
+            "text 0.0.4",
+            ExpositionFormat::Text,
+            text(false).into_bytes(),
+        ),
+        (
+            "OpenMetrics",
+            ExpositionFormat::OpenMetrics,
+            text(true).into_bytes(),
+        ),
+        ("protocol buffers", ExpositionFormat::Protobuf, protobuf()),
     ];
     let mut out = std::io::stdout();
     let mut pairs = LabelPairs::default();

@@ -6,7 +6,9 @@
 //! server.
 
 use firn_wire::WireLimits;
-use firn_wire::otlp::{Decoder, Deltas, Reader, Translation, to_protobuf};
+use firn_wire::otlp::{
+    OtlpDecodeOptions, OtlpDecoder, OtlpDeltaMode, OtlpTranslation, to_protobuf,
+};
 use std::io::Write;
 use std::time::Instant;
 
@@ -78,8 +80,8 @@ fn best(mut work: impl FnMut() -> std::io::Result<()>) -> std::io::Result<f64> {
 }
 
 fn main() -> std::io::Result<()> {
-    let translation = Translation::default();
-    let reader = Reader {
+    let translation = OtlpTranslation::default();
+    let reader = OtlpDecodeOptions {
         translation: &translation,
         keeps_exemplars: true,
         labels_types: false,
@@ -103,9 +105,9 @@ fn main() -> std::io::Result<()> {
         let json = request(kind, values);
         let mut message = Vec::new();
         to_protobuf(json.as_bytes(), bytes_max, &mut message).map_err(std::io::Error::other)?;
-        let mut decoder = Decoder::new(WireLimits::default());
+        let mut decoder = OtlpDecoder::new(WireLimits::default());
         let protobuf = best(|| {
-            let read = decoder.decode_within((&reader, Deltas::Refuse), &message, None);
+            let read = decoder.decode_within((&reader, OtlpDeltaMode::Refuse), &message, None);
             let decoded = read.map_err(std::io::Error::other)?;
             std::hint::black_box(decoded.points.batch.series_count());
             Ok(())

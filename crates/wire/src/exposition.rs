@@ -1,8 +1,8 @@
 //! The exposition formats: parsers for scraped bodies, and sinks that write Firn's own metrics.
 //!
-//! [`Format`] picks the format of a body from its content type, [`accept_header`] builds the header
-//! that requests formats from a target, and [`Parser`] pulls samples and metadata out of a body.
-//! [`TextSink`] and [`FamilySink`] write the metrics of this process.
+//! [`ExpositionFormat`] picks the format of a body from its content type, [`accept_header`] builds
+//! the header that requests formats from a target, and [`ExpositionParser`] pulls samples and
+//! metadata out of a body. [`TextSink`] and [`FamilySink`] write the metrics of this process.
 //!
 //! ```text
 //! let format = Format::of_content_type(header, fallback)?.format;
@@ -23,7 +23,7 @@
 //! the same error texts. The first error ends the parse, because a target that wrote half a line
 //! may have lost other lines too.
 //!
-//! [`Pieces`] parses a text of any length that arrives in parts.
+//! [`ExpositionPieceParser`] parses a text of any length that arrives in parts.
 //!
 //! Invariant: a parser allocates no more than a small multiple of the size of its body. Keys of
 //! series are comparable within one format only: a caller that caches keys must drop them when the
@@ -52,53 +52,57 @@ mod tests;
 mod text;
 
 pub use error::ParseError;
-pub use event::{Event, Field, Metadata, Sample, Value};
+pub use event::{
+    ExpositionEvent, ExpositionMetadata, ExpositionSample, ExpositionValue, FamilyMetadataField,
+};
 pub use families::{FAMILIES_CONTENT_TYPE, FamilySink};
-pub use format::{Chosen, Escaping, Format, ScrapeProtocol, accept_header};
+pub use format::{
+    ChosenFormat, ExpositionFormat, ScrapeNameEscaping, ScrapeProtocol, accept_header,
+};
 pub use pairs::LabelPairs;
-pub use pieces::{PieceLimits, Pieces};
+pub use pieces::{ExpositionPieceParser, PieceLimits};
 pub use sink::{CONTENT_TYPE, TextSink};
-pub use switches::Switches;
+pub use switches::ParserSwitches;
 
-use event::{Entry, Place};
-use firn_model::exemplar::Exemplars;
+use event::{ExpositionEntryKind, ExpositionPosition};
+use firn_model::exemplar::SampleExemplars;
 use firn_model::metadata::MetricType;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
-use source::Source;
+use source::FormatParser;
 
 /// Parses one body from its beginning to its end and yields its samples and metadata as events.
 /// Created for each scrape; the parsed labels borrow nothing from it, while events borrow until the
 /// next call of `advance`.
 #[derive(Debug)]
-pub struct Parser<'t> {
-    source: Source<'t>,
-    switches: Switches,
-    entry: Entry,
+pub struct ExpositionParser<'t> {
+    source: FormatParser<'t>,
+    switches: ParserSwitches,
+    entry: ExpositionEntryKind,
     start: Option<TimestampMs>,
 }
 
-impl<'t> Parser<'t> {
+impl<'t> ExpositionParser<'t> {
     /// Returns a parser at the start of `body`, before its first event.
-    pub fn new(format: Format, body: &'t [u8], switches: Switches) -> Self {
+    pub fn new(format: ExpositionFormat, body: &'t [u8], switches: ParserSwitches) -> Self {
         Self {
-            source: Source::new(format, body, switches),
+            source: FormatParser::new(format, body, switches),
             switches,
-            entry: Entry::Metadata,
+            entry: ExpositionEntryKind::Metadata,
             start: None,
         }
     }
 
     /// Returns a parser of `text`, which continues another text whose last `# TYPE` line declared
     /// `kind`.
-    fn resuming(format: Format, text: &'t [u8], kind: MetricType) -> Self {
-        let mut parser = Self::new(format, text, Switches::default());
+    fn new_resumed(format: ExpositionFormat, text: &'t [u8], kind: MetricType) -> Self {
+        let mut parser = Self::new(format, text, ParserSwitches::default());
         parser.source.resume(kind);
         parser
     }
 
     /// Returns the position of the parser in the text, so that a caller can parse the rest later.
-    fn place(&self) -> Place {
-        self.source.place()
+    fn position(&self) -> ExpositionPosition {
+        self.source.position()
     }
 
     /// Moves to the next event; returns false at the end of the body. After an error the parser
@@ -107,19 +111,20 @@ impl<'t> Parser<'t> {
         self.advance_expecting(b"")
     }
 
-    /// Moves to the next event like [`Parser::advance`]. If that is a sample of the series `key`,
-    /// which a parser of the same format and switches returned earlier, its labels are not parsed.
+    /// Moves to the next event like [`ExpositionParser::advance`]. If that is a sample of the
+    /// series `key`, which a parser of the same format and switches returned earlier, its labels
+    /// are not parsed.
     #[inline]
     pub fn advance_expecting(&mut self, key: &[u8]) -> Result<bool, ParseError> {
         let entry = loop {
             match self.source.advance(key)? {
-                Some(Entry::Comment) => {}
+                Some(ExpositionEntryKind::Comment) => {}
                 Some(entry) => break entry,
                 None => return Ok(false),
             }
         };
         self.entry = entry;
-        if self.switches.start_times && entry == Entry::Sample {
+        if self.switches.start_times && entry == ExpositionEntryKind::Sample {
             self.start = Some(self.source.start()).filter(|start| *start != START_UNKNOWN);
         }
         Ok(true)
@@ -128,13 +133,15 @@ impl<'t> Parser<'t> {
     /// Returns the event at which the last call of `advance` stopped; must be called only after it
     /// has returned true.
     #[inline]
-    pub fn event(&self) -> Event<'_> {
+    pub fn event(&self) -> ExpositionEvent<'_> {
         match self.entry {
-            Entry::Sample => Event::Sample(Sample {
+            ExpositionEntryKind::Sample => ExpositionEvent::Sample(ExpositionSample {
                 start: self.start,
                 ..self.source.sample()
             }),
-            Entry::Metadata | Entry::Comment => Event::Metadata(self.source.metadata()),
+            ExpositionEntryKind::Metadata | ExpositionEntryKind::Comment => {
+                ExpositionEvent::Metadata(self.source.metadata())
+            }
         }
     }
 
@@ -146,7 +153,7 @@ impl<'t> Parser<'t> {
 
     /// Replaces `out` with the exemplars of the current sample. Exemplars with a label name that is
     /// not UTF-8 are left out, and so are exemplars of a histogram without a timestamp.
-    pub fn exemplars(&self, out: &mut Exemplars) {
+    pub fn exemplars(&self, out: &mut SampleExemplars) {
         out.clear();
         self.source.exemplars(out);
     }

@@ -12,7 +12,7 @@
 //! reads such messages.
 
 use crate::protobuf::{WireType, put_bytes, put_integer, put_key, put_varint, to_zigzag};
-use firn_model::histogram::Span;
+use firn_model::histogram::BucketSpan;
 
 /// The media type of delimited families, each of which is preceded by its length.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.google.protobuf; \
@@ -58,10 +58,10 @@ pub(crate) mod field {
     pub(crate) const SPAN_LENGTH: u32 = 2;
 }
 
-/// The type of a family, with the numbers of `io.prometheus.client.MetricType`. Summaries are
-/// missing, because neither writer produces them.
+/// The type of a family, with the numbers of `io.prometheus.client.ProtobufMetricType`. Summaries
+/// are missing, because neither writer produces them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MetricType {
+pub(crate) enum ProtobufMetricType {
     Counter = 0,
     Gauge = 1,
     Untyped = 3,
@@ -70,17 +70,17 @@ pub(crate) enum MetricType {
 }
 
 /// An unfinished family, to which the writers add metrics; empty at first and after
-/// [`Family::finish`]. Reused for all families of a body.
+/// [`ProtobufFamilyEncoder::finish`]. Reused for all families of a body.
 #[derive(Debug, Default)]
-pub(crate) struct Family {
+pub(crate) struct ProtobufFamilyEncoder {
     message: Vec<u8>,
     /// Working memory for a message within a metric.
     part: Vec<u8>,
 }
 
-impl Family {
+impl ProtobufFamilyEncoder {
     /// Starts a family and discards an unfinished one. An empty help text is left out.
-    pub(crate) fn begin(&mut self, name: &str, help: &str, metric_type: MetricType) {
+    pub(crate) fn begin(&mut self, name: &str, help: &str, metric_type: ProtobufMetricType) {
         self.message.clear();
         put_bytes(&mut self.message, field::FAMILY_NAME, name.as_bytes());
         if !help.is_empty() {
@@ -90,7 +90,7 @@ impl Family {
     }
 
     /// Appends a label to the unfinished metric `metric`, whose bytes belong to the caller until
-    /// [`Family::push`].
+    /// [`ProtobufFamilyEncoder::push`].
     pub(crate) fn put_label(&mut self, metric: &mut Vec<u8>, name: &str, value: &[u8]) {
         self.part.clear();
         put_bytes(&mut self.part, field::LABEL_NAME, name.as_bytes());
@@ -127,7 +127,7 @@ pub(crate) fn put_set_integer(out: &mut Vec<u8>, number: u32, value: u64) {
 }
 
 /// Writes the spans of native buckets as one `BucketSpan` message each, not packed.
-pub(crate) fn put_spans(out: &mut Vec<u8>, number: u32, spans: &[Span]) {
+pub(crate) fn put_spans(out: &mut Vec<u8>, number: u32, spans: &[BucketSpan]) {
     let mut part = Vec::new();
     for span in spans {
         part.clear();

@@ -15,13 +15,13 @@ mod name;
 mod protobuf;
 mod text;
 
-pub use accept::{Format, NameEscaping};
+pub use accept::{FederationFormat, NameEscaping};
 
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::TimestampMs;
-use name::escaped;
-use protobuf::Family;
+use name::escape_name;
+use protobuf::FederatedProtobufFamily;
 
 /// The label whose value is the metric name.
 const NAME: &str = "__name__";
@@ -38,27 +38,27 @@ pub enum FederatedValue<'a> {
 /// The kind of a family, which selects its `# TYPE` line. Gauge histograms form separate families.
 /// Consecutive samples of another kind start a new family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FederatedFamilyKind {
     Untyped,
     Histogram,
     GaugeHistogram,
 }
 
-impl Kind {
-    fn of(value: FederatedValue<'_>) -> Self {
+impl FederatedFamilyKind {
+    fn from_value(value: FederatedValue<'_>) -> Self {
         match value {
-            FederatedValue::Float(_) => Kind::Untyped,
+            FederatedValue::Float(_) => FederatedFamilyKind::Untyped,
             FederatedValue::Histogram(h) if h.reset_hint == ResetHint::Gauge => {
-                Kind::GaugeHistogram
+                FederatedFamilyKind::GaugeHistogram
             }
-            FederatedValue::Histogram(_) => Kind::Histogram,
+            FederatedValue::Histogram(_) => FederatedFamilyKind::Histogram,
         }
     }
 }
 
 /// A sample with its labels in the form in which they are written: escaped, with external labels,
 /// and without the name.
-struct Written<'a> {
+struct FederatedSample<'a> {
     /// All labels except for the metric name.
     labels: &'a [(String, Vec<u8>)],
     value: FederatedValue<'a>,
@@ -68,21 +68,21 @@ struct Written<'a> {
 /// Groups the samples of a federation response into families and writes them in one format. Samples
 /// must arrive grouped by name; the response can be sent in parts while it grows.
 #[derive(Debug)]
-pub struct Families {
-    format: Format,
+pub struct FederationWriter {
+    format: FederationFormat,
     external: Vec<(String, Vec<u8>)>,
     /// Name and kind of the unfinished family.
-    open: Option<(Vec<u8>, Kind)>,
+    open: Option<(Vec<u8>, FederatedFamilyKind)>,
     /// The unfinished family in the protobuf format, which is written as a whole.
-    family: Family,
+    family: FederatedProtobufFamily,
     labels: Vec<(String, Vec<u8>)>,
 }
 
-impl Families {
+impl FederationWriter {
     /// Returns a writer for this format. Each series gets the `external` labels that it does not
     /// have itself. Series without `instance` get an empty one, so that the scraping server does
     /// not add its own.
-    pub fn new(format: Format, external: &Labels) -> Self {
+    pub fn new(format: FederationFormat, external: &Labels) -> Self {
         let pairs = external.iter();
         let mut all: Vec<_> = pairs.map(|(n, v)| (n.to_owned(), v.to_vec())).collect();
         if external.get("instance").is_empty() {
@@ -93,14 +93,14 @@ impl Families {
             format,
             external: all,
             open: None,
-            family: Family::default(),
+            family: FederatedProtobufFamily::default(),
             labels: Vec::new(),
         }
     }
 
     /// Returns whether the format can represent such a value; in text, that excludes exponential
     /// histograms.
-    fn takes(&self, value: FederatedValue<'_>) -> bool {
+    fn can_represent(&self, value: FederatedValue<'_>) -> bool {
         match value {
             FederatedValue::Float(_) => true,
             FederatedValue::Histogram(h) => self.format.is_protobuf() || h.has_custom_buckets(),
@@ -117,33 +117,33 @@ impl Families {
         value: FederatedValue<'_>,
     ) {
         let name = labels.iter().find(|(name, _)| *name == NAME);
-        let Some((_, name)) = name.filter(|_| self.takes(value)) else {
+        let Some((_, name)) = name.filter(|_| self.can_represent(value)) else {
             return;
         };
-        let kind = Kind::of(value);
-        let is_open = |(open, of): &(Vec<u8>, Kind)| open == name && *of == kind;
+        let kind = FederatedFamilyKind::from_value(value);
+        let is_open = |(open, of): &(Vec<u8>, FederatedFamilyKind)| open == name && *of == kind;
         if !self.open.as_ref().is_some_and(is_open) {
             self.begin(out, name, kind);
         }
         self.set_labels(labels);
-        let written = Written {
+        let written = FederatedSample {
             labels: &self.labels,
             value,
             time,
         };
         let name = String::from_utf8_lossy(name);
-        let name = escaped(&name, self.format.escaping());
+        let name = escape_name(&name, self.format.escaping());
         match self.format.is_protobuf() {
             true => self.family.push(&written),
             false => text::push(out, &name, &written),
         }
     }
 
-    fn begin(&mut self, out: &mut Vec<u8>, name: &[u8], kind: Kind) {
+    fn begin(&mut self, out: &mut Vec<u8>, name: &[u8], kind: FederatedFamilyKind) {
         self.finish(out);
         self.open = Some((name.to_vec(), kind));
         let name = String::from_utf8_lossy(name);
-        let name = escaped(&name, self.format.escaping());
+        let name = escape_name(&name, self.format.escaping());
         match self.format.is_protobuf() {
             true => self.family.begin(&name, kind),
             false => text::begin(out, &name, kind),
@@ -154,13 +154,13 @@ impl Families {
         let escaping = self.format.escaping();
         self.labels.clear();
         for (name, value) in labels.iter().filter(|(name, _)| *name != NAME) {
-            let name = escaped(name, escaping).into_owned();
+            let name = escape_name(name, escaping).into_owned();
             self.labels.push((name, value.to_vec()));
         }
         for (name, value) in &self.external {
             let is_there = labels.iter().any(|(known, _)| known == name);
             if !is_there {
-                let name = escaped(name, escaping).into_owned();
+                let name = escape_name(name, escaping).into_owned();
                 self.labels.push((name, value.clone()));
             }
         }

@@ -36,26 +36,29 @@ mod translation;
 mod trouble;
 mod value;
 
-pub use answer::{Answer, Format};
+pub use answer::{OtlpEncoding, OtlpResponse};
 pub use json::to_protobuf;
-pub use point::{Buckets, ExplicitPoint, ExponentialPoint, Number, NumberPoint, Times};
-pub use stream::Stream;
-pub use translation::{Promotion, Strategy, Translation};
+pub use point::{
+    ExplicitHistogramPoint, ExponentialBuckets, ExponentialHistogramPoint, NumberPoint,
+    PointNumber, PointTimes,
+};
+pub use stream::OtlpStreamId;
+pub use translation::{AttributePromotion, OtlpTranslation, TranslationStrategy};
 
 use crate::error::WireError;
 use crate::limits::WireLimits;
-use crate::remote_write::{Counts, Decoded, Offence};
+use crate::remote_write::{DecodedWriteRequest, SeriesRejection, WriteRejectionCounts};
 use firn_model::batch::Batch;
 use firn_model::budget::Reservation;
 use firn_model::metadata::MetadataBatch;
-use request::Walk;
+use request::OtlpRequestDecoder;
 
 /// Options for decoding requests, which the configuration and feature flags determine. A decoder
 /// can be used with different options for each request.
 #[derive(Clone, Copy, Debug)]
-pub struct Reader<'t> {
+pub struct OtlpDecodeOptions<'t> {
     /// How metric names and attributes become series names and labels.
-    pub translation: &'t Translation,
+    pub translation: &'t OtlpTranslation,
     /// True if exemplars are decoded; otherwise they are only counted.
     pub keeps_exemplars: bool,
     /// True if type and unit become labels (`type-and-unit-labels`).
@@ -66,35 +69,47 @@ pub struct Reader<'t> {
 
 /// The treatment of points with delta temporality, which feature flags select. By default they are
 /// rejected, as in upstream.
-pub enum Deltas<'d> {
+pub enum OtlpDeltaMode<'d> {
     /// Reject delta points.
     Refuse,
     /// Store delta points unchanged (`otlp-native-delta-ingestion`).
     Keep,
     /// Accumulate delta points to cumulative ones (`otlp-deltatocumulative`).
-    Accumulate(&'d mut dyn Accumulate),
+    Accumulate(&'d mut dyn AccumulateDeltas),
 }
 
-impl Deltas<'_> {
-    fn accumulate(&self) -> bool {
-        matches!(self, Deltas::Accumulate(_))
+impl OtlpDeltaMode<'_> {
+    fn is_accumulating(&self) -> bool {
+        matches!(self, OtlpDeltaMode::Accumulate(_))
     }
 }
 
 /// Accumulates delta points: replaces each by the cumulative point of its stream, or rejects it
 /// with the reason. Implemented by the ingest crate, which keeps the streams between requests.
-pub trait Accumulate {
+pub trait AccumulateDeltas {
     /// Replaces a float or integer point by the sum of its stream. Returns the reason if the point
     /// must be rejected.
-    fn number(&mut self, stream: Stream, point: &mut NumberPoint) -> Result<(), Offence>;
+    fn accumulate_number(
+        &mut self,
+        stream: OtlpStreamId,
+        point: &mut NumberPoint,
+    ) -> Result<(), SeriesRejection>;
 
     /// Replaces a point of a histogram with explicit bounds by the sum of its stream. Returns the
     /// reason if the point must be rejected.
-    fn explicit(&mut self, stream: Stream, point: &mut ExplicitPoint) -> Result<(), Offence>;
+    fn accumulate_explicit(
+        &mut self,
+        stream: OtlpStreamId,
+        point: &mut ExplicitHistogramPoint,
+    ) -> Result<(), SeriesRejection>;
 
     /// Replaces a point of an exponential histogram by the sum of its stream, which may have a
     /// coarser scale.
-    fn exponential(&mut self, stream: Stream, point: &mut ExponentialPoint) -> Result<(), Offence>;
+    fn accumulate_exponential(
+        &mut self,
+        stream: OtlpStreamId,
+        point: &mut ExponentialHistogramPoint,
+    ) -> Result<(), SeriesRejection>;
 }
 
 /// A decoded request, which borrows the memory of its decoder. The two parts are stored separately,
@@ -102,15 +117,15 @@ pub trait Accumulate {
 #[derive(Debug)]
 pub struct DecodedOtlp<'d> {
     /// The samples of the data points, and the metadata of the request.
-    pub points: Decoded<'d>,
+    pub points: DecodedWriteRequest<'d>,
     /// The samples of `target_info`, derived from the resources of the points.
-    pub target_info: Decoded<'d>,
+    pub target_info: DecodedWriteRequest<'d>,
 }
 
 /// Decodes one request after another and reuses the memory of the previous one. Each decoder serves
 /// one request at a time; the pipeline keeps several.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct OtlpDecoder {
     limits: WireLimits,
     batch: Batch,
     target_info: Batch,
@@ -118,7 +133,7 @@ pub struct Decoder {
     made: Vec<u8>,
 }
 
-impl Decoder {
+impl OtlpDecoder {
     /// Returns a decoder with these limits, which has not allocated memory yet.
     pub fn new(limits: WireLimits) -> Self {
         Self {
@@ -128,12 +143,12 @@ impl Decoder {
     }
 
     /// Decodes a protobuf request and leaves labels undecoded, like
-    /// [`crate::remote_write::Decoder::decode_within`]. The memory for samples and labels is
+    /// [`crate::remote_write::OtlpDecoder::decode_within`]. The memory for samples and labels is
     /// reserved in `memory` before it is allocated; the caller reserves the memory of the message.
     /// Fails if the message as a whole is malformed or exceeds a limit.
     pub fn decode_within<'a>(
         &mut self,
-        (reader, deltas): (&Reader<'a>, Deltas<'a>),
+        (reader, deltas): (&OtlpDecodeOptions<'a>, OtlpDeltaMode<'a>),
         message: &[u8],
         memory: Option<&mut Reservation>,
     ) -> Result<DecodedOtlp<'_>, WireError> {
@@ -142,7 +157,7 @@ impl Decoder {
         self.metadata.clear();
         let into = (&mut self.batch, &mut self.target_info, &mut self.metadata);
         let made = std::mem::take(&mut self.made);
-        let mut walk = Walk::new((reader, deltas), &self.limits, into, made, memory);
+        let mut walk = OtlpRequestDecoder::new((reader, deltas), &self.limits, into, made, memory);
         let read = walk.read(message);
         let (made, counts) = walk.finish();
         self.made = made;
@@ -152,8 +167,13 @@ impl Decoder {
         let info_bytes = self.target_info.message_bytes();
         let target_info = (&mut self.target_info, &self.metadata);
         Ok(DecodedOtlp {
-            points: Decoded::of_keys(points, counts, log_bytes, &self.limits),
-            target_info: Decoded::of_keys(target_info, Counts::default(), info_bytes, &self.limits),
+            points: DecodedWriteRequest::from_keys(points, counts, log_bytes, &self.limits),
+            target_info: DecodedWriteRequest::from_keys(
+                target_info,
+                WriteRejectionCounts::default(),
+                info_bytes,
+                &self.limits,
+            ),
         })
     }
 

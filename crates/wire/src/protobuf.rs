@@ -1,12 +1,13 @@
 //! The protobuf wire format: a cursor over untrusted bytes, and functions that append fields.
 //!
-//! The cursor returns slices of its input and never copies. Decoders loop over [`Cursor::field`]
-//! and skip unknown fields, so that they accept messages of newer senders.
+//! The cursor returns slices of its input and never copies. Decoders loop over
+//! [`ProtobufCursor::read_field`] and skip unknown fields, so that they accept messages of newer
+//! senders.
 
 use crate::error::WireError;
 
-/// Largest nesting depth of groups that [`Cursor::skip`] accepts. No Prometheus message has a
-/// group.
+/// Largest nesting depth of groups that [`ProtobufCursor::skip`] accepts. No Prometheus message has
+/// a group.
 const GROUP_DEPTH_MAX: usize = 16;
 
 /// The encoding of a field's value, which the key of the field contains. Unknown fields are skipped
@@ -36,11 +37,11 @@ fn malformed<T>(what: &'static str) -> Read<T> {
 /// Reads the fields of one message in order, without copying. Methods fail with
 /// [`WireError::Protobuf`] if the message ends too early.
 #[derive(Clone, Debug)]
-pub(crate) struct Cursor<'m> {
+pub(crate) struct ProtobufCursor<'m> {
     rest: &'m [u8],
 }
 
-impl<'m> Cursor<'m> {
+impl<'m> ProtobufCursor<'m> {
     /// Returns a cursor at the start of `message`, which must contain complete fields only.
     pub fn new(message: &'m [u8]) -> Self {
         Self { rest: message }
@@ -53,11 +54,11 @@ impl<'m> Cursor<'m> {
 
     /// Reads the number and wire type of the next field; returns `None` at the end of the message.
     #[inline]
-    pub fn field(&mut self) -> Read<Option<(u32, WireType)>> {
+    pub fn read_field(&mut self) -> Read<Option<(u32, WireType)>> {
         if self.rest.is_empty() {
             return Ok(None);
         }
-        let key = self.varint()?;
+        let key = self.read_varint()?;
         let number = match u32::try_from(key >> 3) {
             Ok(number) if number > 0 => number,
             _ => return malformed("illegal field number"),
@@ -76,15 +77,15 @@ impl<'m> Cursor<'m> {
 
     /// Reads a variable-length integer; fails if it is cut off or has more than 64 bits.
     #[inline]
-    pub fn varint(&mut self) -> Read<u64> {
+    pub fn read_varint(&mut self) -> Read<u64> {
         if let [byte @ 0..0x80, rest @ ..] = self.rest {
             self.rest = rest;
             return Ok(u64::from(*byte));
         }
-        self.long_varint()
+        self.read_long_varint()
     }
 
-    fn long_varint(&mut self) -> Read<u64> {
+    fn read_long_varint(&mut self) -> Read<u64> {
         let mut value = 0u64;
         for (i, byte) in self.rest.iter().take(10).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * i);
@@ -101,7 +102,7 @@ impl<'m> Cursor<'m> {
 
     /// Reads eight bytes as an unsigned little-endian integer. Fails if the message is shorter.
     #[inline]
-    pub fn fixed64(&mut self) -> Read<u64> {
+    pub fn read_fixed64(&mut self) -> Read<u64> {
         match self.rest.split_first_chunk::<8>() {
             Some((bytes, rest)) => {
                 self.rest = rest;
@@ -114,14 +115,14 @@ impl<'m> Cursor<'m> {
     /// Reads eight bytes as a little-endian float, whose bits are preserved. Fails if the message
     /// is shorter.
     #[inline]
-    pub fn double(&mut self) -> Read<f64> {
-        self.fixed64().map(f64::from_bits)
+    pub fn read_double(&mut self) -> Read<f64> {
+        self.read_fixed64().map(f64::from_bits)
     }
 
     /// Reads the length and the bytes of a length-delimited field; fails if the message is shorter.
     #[inline]
-    pub fn bytes(&mut self) -> Read<&'m [u8]> {
-        let length = self.varint()?;
+    pub fn read_bytes(&mut self) -> Read<&'m [u8]> {
+        let length = self.read_varint()?;
         let split = usize::try_from(length)
             .ok()
             .and_then(|length| self.rest.split_at_checked(length));
@@ -141,9 +142,9 @@ impl<'m> Cursor<'m> {
         let mut wire_type = wire_type;
         loop {
             match wire_type {
-                WireType::Varint => drop(self.varint()?),
-                WireType::Fixed64 => drop(self.double()?),
-                WireType::Bytes => drop(self.bytes()?),
+                WireType::Varint => drop(self.read_varint()?),
+                WireType::Fixed64 => drop(self.read_double()?),
+                WireType::Bytes => drop(self.read_bytes()?),
                 WireType::Fixed32 => match self.rest.get(4..) {
                     Some(rest) => self.rest = rest,
                     None => return malformed("unexpected end of message"),
@@ -158,7 +159,7 @@ impl<'m> Cursor<'m> {
             if depth == 0 {
                 return Ok(());
             }
-            match self.field()? {
+            match self.read_field()? {
                 Some((_, next)) => wire_type = next,
                 None => return malformed("unexpected end of message"),
             }
@@ -168,7 +169,7 @@ impl<'m> Cursor<'m> {
 
 /// Fails unless a known field has the wire type of its declared type.
 #[inline]
-pub(crate) fn expect(wire_type: WireType, wanted: WireType) -> Read<()> {
+pub(crate) fn expect_wire_type(wire_type: WireType, wanted: WireType) -> Read<()> {
     if wire_type != wanted {
         return malformed("wrong wire type for a known field");
     }

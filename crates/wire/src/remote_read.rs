@@ -15,10 +15,10 @@ mod question;
 mod reply;
 mod request;
 
-pub use answer::{ChunkFrames, SampleMessage};
-pub use question::Question;
-pub use reply::{FrameReader, ReadSeries, Sample, decode_samples};
-pub use request::{ReadQuery, ReadRequest, ResponseType, decode};
+pub use answer::{ChunkedResponseBuilder, SamplesResponseBuilder};
+pub use question::OutgoingReadRequest;
+pub use reply::{ChunkFrameReader, ReadSample, RemoteReadSeries, decode_samples};
+pub use request::{ReadQuery, ReadRequest, ReadResponseType, decode};
 
 #[cfg(test)]
 mod tests;

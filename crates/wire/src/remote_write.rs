@@ -8,8 +8,9 @@
 //!
 //! A sender repeats the labels of its series in every request, and the store finds a series by the
 //! encoded bytes of its labels. Therefore the labels at the start of a series remain undecoded, and
-//! [`Decoded`] decodes only those that the store requests: in the steady state none, which saves
-//! half of the cost of decoding. Labels at other positions in a series are decoded at once.
+//! [`DecodedWriteRequest`] decodes only those that the store requests: in the steady state none,
+//! which saves half of the cost of decoding. Labels at other positions in a series are decoded at
+//! once.
 //!
 //! A series with invalid labels is rejected and reported, and the others are decoded: the receiver
 //! decides about the response. Semantics are those of the receiver in Prometheus 3.14
@@ -37,40 +38,40 @@ mod seams;
 mod tests;
 mod zeros;
 
-pub(crate) use charges::{Charges, EXEMPLAR_BYTES, SAMPLE_BYTES, SERIES_BYTES};
-pub use contents::Contents;
+pub(crate) use charges::{EXEMPLAR_BYTES, RequestMemoryAccount, SAMPLE_BYTES, SERIES_BYTES};
+pub use contents::WriteRequestContents;
 pub use encode::{encode, encode_histogram, encode_metadata, encode_range};
-pub use extend::Extra;
+pub use extend::ExtraLabels;
 pub use histogram::decode as decode_histogram;
-pub(crate) use histogram::fit as fit_histogram;
+pub(crate) use histogram::reduce_resolution as fit_histogram;
 pub(crate) use interned::KEY_COPIES;
 pub use interned::encode_interned;
 pub use keys::KEY_FORMAT;
 pub(crate) use keys::{begin_label, push_begun_label, push_label};
 pub(crate) use labels::name_and_value;
-pub use labels::{Offence, push_checked};
+pub use labels::{SeriesRejection, push_checked};
 pub(crate) use metadata::push as push_metadata;
-pub use refusal::{Refusal, Refusals, Refused};
-pub(crate) use request::Counts;
+pub use refusal::{RejectedSeries, WriteRejectionReason, WriteRejections};
+pub(crate) use request::WriteRejectionCounts;
 pub(crate) use sample::read as read_sample;
-pub use seams::{Joined, Seams, since};
-pub use zeros::Zeros;
+pub use seams::{MergedBody, MergedRequestBounds, encode_since};
+pub use zeros::ZeroSampleGenerator;
 
 use crate::error::WireError;
 use crate::limits::WireLimits;
 use crate::snappy;
-use firn_model::batch::{Batch, Reading, Source};
+use firn_model::batch::{Batch, BatchSource, LabelDecodeOutcome};
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
 use firn_model::metadata::MetadataBatch;
-use interned::{Interned, Symbols};
+use interned::{InternedRequestDecoder, WriteRequestSymbols};
 use request::Request;
 
 /// A version of the protocol, which a sender selects by the name of the message in the content
 /// type. Version 1.0 is the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Version {
+pub enum RemoteWriteVersion {
     /// Version 1.0: `prometheus.WriteRequest`.
     #[default]
     V1,
@@ -78,27 +79,27 @@ pub enum Version {
     V2,
 }
 
-impl Version {
+impl RemoteWriteVersion {
     /// Both versions, in the order of their numbers.
-    pub const ALL: [Version; 2] = [Version::V1, Version::V2];
+    pub const ALL: [RemoteWriteVersion; 2] = [RemoteWriteVersion::V1, RemoteWriteVersion::V2];
 
     /// Returns the full name of the protobuf message, as in content types and the configuration.
-    pub fn message(self) -> &'static str {
+    pub fn message_name(self) -> &'static str {
         match self {
-            Version::V1 => "prometheus.WriteRequest",
-            Version::V2 => "io.prometheus.write.v2.Request",
+            RemoteWriteVersion::V1 => "prometheus.WriteRequest",
+            RemoteWriteVersion::V2 => "io.prometheus.write.v2.Request",
         }
     }
 
     /// Returns the version whose message has this full name, or `None` for an unknown one.
-    pub fn of_message(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.message() == name)
+    pub fn from_message_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.message_name() == name)
     }
 
     /// Returns the message names of `versions` as a comma-separated list, for headers and error
     /// texts.
-    pub fn messages(versions: &[Version]) -> String {
-        let names: Vec<&str> = versions.iter().map(|it| it.message()).collect();
+    pub fn join_message_names(versions: &[RemoteWriteVersion]) -> String {
+        let names: Vec<&str> = versions.iter().map(|it| it.message_name()).collect();
         names.join(", ")
     }
 }
@@ -106,9 +107,9 @@ impl Version {
 /// Options for decoding requests, which the request headers and feature flags determine. A decoder
 /// can be used with different options for each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reader {
+pub struct RemoteWriteOptions {
     /// Version of the request, from its content type.
-    pub version: Version,
+    pub version: RemoteWriteVersion,
     /// True if exemplars of version 1.0 are decoded; otherwise they are only counted. Those of 2.0
     /// are always decoded, because the response reports how many were stored.
     pub keeps_exemplars: bool,
@@ -119,29 +120,30 @@ pub struct Reader {
 /// Decodes one request after another and reuses the memory of the previous one. Each decoder serves
 /// one request at a time; the pipeline keeps several.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct RemoteWriteDecoder {
     limits: WireLimits,
     batch: Batch,
     metadata: MetadataBatch,
     /// The message of a version 2.0 request; the batch contains only the keys derived from it.
     interned: Vec<u8>,
-    symbols: Symbols,
+    symbols: WriteRequestSymbols,
 }
 
-/// A decoded request: a [`Source`] of samples whose labels are decoded on demand. Borrows the
-/// memory of its decoder, and ends with [`Decoded::finish`].
+/// A decoded request: a [`BatchSource`] of samples whose labels are decoded on demand. Borrows the
+/// memory of its decoder, and ends with [`DecodedWriteRequest::finish`].
 #[derive(Debug)]
-pub struct Decoded<'d> {
+pub struct DecodedWriteRequest<'d> {
     /// The series that are valid as far as they were decoded, each with at least one sample or
     /// exemplar.
     pub batch: &'d mut Batch,
     /// Series that were rejected so far, by reason.
-    pub refused: Refusals,
+    pub refused: WriteRejections,
     /// Invalid exemplars of valid series, by reason.
-    pub refused_exemplars: Refusals,
+    pub refused_exemplars: WriteRejections,
     /// Number of exemplars whose series was rejected after they were decoded.
     pub lost_exemplars: usize,
-    /// Number of exemplars that were not decoded because of [`Reader::keeps_exemplars`].
+    /// Number of exemplars that were not decoded because of
+    /// [`RemoteWriteOptions::keeps_exemplars`].
     pub exemplar_count: usize,
     /// Metric metadata in the request, without repetitions of the same metadata.
     pub metadata: &'d MetadataBatch,
@@ -161,7 +163,7 @@ pub fn message_bytes(body: &[u8], limits: &WireLimits) -> Result<usize, WireErro
     snappy::declared_bytes(body, limits.message_bytes_max)
 }
 
-impl Decoder {
+impl RemoteWriteDecoder {
     /// Returns a decoder with these limits, which has not allocated memory yet.
     pub fn new(limits: WireLimits) -> Self {
         Self {
@@ -172,7 +174,11 @@ impl Decoder {
 
     /// Decodes a request with all labels. Fails if the message as a whole is malformed or exceeds a
     /// limit.
-    pub fn decode(&mut self, reader: Reader, body: &[u8]) -> Result<Decoded<'_>, WireError> {
+    pub fn decode(
+        &mut self,
+        reader: RemoteWriteOptions,
+        body: &[u8],
+    ) -> Result<DecodedWriteRequest<'_>, WireError> {
         let mut decoded = self.decode_within(reader, body, None)?;
         for series in 0..decoded.batch.series_count() {
             decoded.read(series)?;
@@ -185,26 +191,31 @@ impl Decoder {
     /// the labels, which need no more than the message.
     pub fn decode_within(
         &mut self,
-        reader: Reader,
+        reader: RemoteWriteOptions,
         body: &[u8],
         memory: Option<&mut Reservation>,
-    ) -> Result<Decoded<'_>, WireError> {
+    ) -> Result<DecodedWriteRequest<'_>, WireError> {
         self.batch.clear();
         self.metadata.clear();
         let (counts, log_bytes) = match reader.version {
-            Version::V1 => self.read_plain(reader, body, memory),
-            Version::V2 => self.read_interned(reader, body, memory),
+            RemoteWriteVersion::V1 => self.read_plain(reader, body, memory),
+            RemoteWriteVersion::V2 => self.read_interned(reader, body, memory),
         }?;
         let into = (&mut self.batch, &self.metadata);
-        Ok(Decoded::of_keys(into, counts, log_bytes, &self.limits))
+        Ok(DecodedWriteRequest::from_keys(
+            into,
+            counts,
+            log_bytes,
+            &self.limits,
+        ))
     }
 
     fn read_plain(
         &mut self,
-        reader: Reader,
+        reader: RemoteWriteOptions,
         body: &[u8],
         memory: Option<&mut Reservation>,
-    ) -> Result<(Counts, usize), WireError> {
+    ) -> Result<(WriteRejectionCounts, usize), WireError> {
         let mut message = self.batch.take_message();
         let unpacked = snappy::decompress(body, self.limits.message_bytes_max, &mut message);
         let read = unpacked.and_then(|()| {
@@ -220,15 +231,16 @@ impl Decoder {
 
     fn read_interned(
         &mut self,
-        reader: Reader,
+        reader: RemoteWriteOptions,
         body: &[u8],
         memory: Option<&mut Reservation>,
-    ) -> Result<(Counts, usize), WireError> {
+    ) -> Result<(WriteRejectionCounts, usize), WireError> {
         let message = &mut self.interned;
         snappy::decompress(body, self.limits.message_bytes_max, message)?;
         let into = (&mut self.batch, &mut self.metadata);
         let symbols = &mut self.symbols;
-        let mut request = Interned::new(&self.limits, into, symbols, memory, reader.labels_types);
+        let mut request =
+            InternedRequestDecoder::new(&self.limits, into, symbols, memory, reader.labels_types);
         let read = request.read(message);
         let (keys, key_bytes, counts) = request.finish();
         self.batch.put_message(keys, KEY_FORMAT);
@@ -244,11 +256,11 @@ impl Decoder {
     }
 }
 
-impl<'d> Decoded<'d> {
+impl<'d> DecodedWriteRequest<'d> {
     /// Wraps the result of a walk: series whose keys have the format [`KEY_FORMAT`], in the batch.
-    pub(crate) fn of_keys(
+    pub(crate) fn from_keys(
         (batch, metadata): (&'d mut Batch, &'d MetadataBatch),
-        counts: Counts,
+        counts: WriteRejectionCounts,
         log_bytes: usize,
         limits: &'d WireLimits,
     ) -> Self {
@@ -269,7 +281,7 @@ impl<'d> Decoded<'d> {
 
     /// Returns the rejected series after all requested labels were decoded. Fails if one of them
     /// has shown that the message as a whole is malformed.
-    pub fn finish(self) -> Result<Refusals, WireError> {
+    pub fn finish(self) -> Result<WriteRejections, WireError> {
         match self.failure {
             None => Ok(self.refused),
             Some(failure) => Err(failure),
@@ -285,15 +297,15 @@ impl<'d> Decoded<'d> {
         let mut is_refused = false;
         self.batch.read_key(series, |key, beyond, arena| {
             let start = arena.len();
-            match plain::copy(key, beyond, limits, arena) {
-                Some(copied) if copied.is_key => return Ok(Reading::StandsByKey),
+            match plain::copy_labels(key, beyond, limits, arena) {
+                Some(copied) if copied.is_key => return Ok(LabelDecodeOutcome::StandsByKey),
                 Some(_) => {}
                 None => {
-                    if let Err(offence) = labels::careful(key, limits, arena)? {
+                    if let Err(offence) = labels::decode_labels(key, limits, arena)? {
                         let at = key_bytes - beyond.len();
                         is_refused = true;
                         refused.add(at, offence.refusal, sample_count, || offence.message);
-                        return Ok(Reading::Refused);
+                        return Ok(LabelDecodeOutcome::Refused);
                     }
                 }
             }
@@ -301,19 +313,19 @@ impl<'d> Decoded<'d> {
             format_key.clear();
             KEY_FORMAT.push_key(format_key, labels);
             Ok(match **format_key == *key {
-                true => Reading::StandsByKey,
-                false => Reading::Stands,
+                true => LabelDecodeOutcome::StandsByKey,
+                false => LabelDecodeOutcome::Stands,
             })
         })?;
         if is_refused {
             let exemplars = self.batch.exemplars();
-            self.lost_exemplars += exemplars.of_series(series as u64).count();
+            self.lost_exemplars += exemplars.iter_series(series as u64).count();
         }
         Ok(())
     }
 }
 
-impl Source for Decoded<'_> {
+impl BatchSource for DecodedWriteRequest<'_> {
     fn batch(&self) -> &Batch {
         self.batch
     }
@@ -328,8 +340,8 @@ impl Source for Decoded<'_> {
         Ok(())
     }
 
-    fn take_out(&mut self, series: &[u32]) -> Option<Batch> {
-        self.batch.take_out(series);
+    fn remove_series(&mut self, series: &[u32]) -> Option<Batch> {
+        self.batch.remove_series(series);
         None
     }
 }

@@ -36,7 +36,7 @@ const WINDOW_BYTES: usize = 1 + MOVE_BYTES + 1;
 const HEADER_BYTES_MAX: usize = 5;
 
 /// Length and high offset bits of a copy, indexed by its tag.
-const COPIES: [Copy; 256] = copies();
+const COPIES: [SnappyCopy; 256] = copies_by_tag();
 
 /// Mask for the two bytes after a tag that selects those of the offset, indexed by the kind of the
 /// element.
@@ -44,22 +44,22 @@ const OFFSET_MASKS: [u32; 4] = [0, 0xff, 0xffff, 0];
 
 /// The fields of a copy that its tag contains; the rest of the offset follows the tag.
 #[derive(Clone, Copy)]
-struct Copy {
+struct SnappyCopy {
     length: u8,
     /// The high bits of the offset.
     offset: u16,
 }
 
-const fn copies() -> [Copy; 256] {
+const fn copies_by_tag() -> [SnappyCopy; 256] {
     // Marks tags that are not copies: the length exceeds every offset.
-    let mut copies = [Copy {
+    let mut copies = [SnappyCopy {
         length: u8::MAX,
         offset: 0,
     }; 256];
     let mut tag = 0;
     while tag < 256 {
         if tag & 3 == 1 {
-            copies[tag] = Copy {
+            copies[tag] = SnappyCopy {
                 length: 4 + (tag >> 2 & 7) as u8,
                 offset: (tag as u16 >> 5) << 8,
             };
@@ -81,12 +81,12 @@ pub fn declared_bytes(body: &[u8], limit: usize) -> Result<usize, WireError> {
 pub fn decompress(body: &[u8], limit: usize, message: &mut Vec<u8>) -> Result<(), WireError> {
     let (bytes, elements) = read_header(body, limit)?;
     message.resize(bytes, 0);
-    let mut unpacking = Unpacking {
+    let mut unpacking = SnappyDecompressor {
         from: elements,
         to: message,
         written: 0,
     };
-    unpacking.run().ok_or(WireError::SnappyCorrupt)
+    unpacking.decode_all().ok_or(WireError::SnappyCorrupt)
 }
 
 /// Compresses `message` to one block with the `snap` crate. Panics beyond 4 GiB, which is more than
@@ -100,7 +100,7 @@ pub fn compress(message: &[u8]) -> Vec<u8> {
 /// Concatenates the messages of `bodies` to one block without decompressing them, which is possible
 /// because copies have relative offsets. Fails if a header is invalid or the messages together
 /// exceed `limit`; the elements after the headers are not validated.
-pub fn join<'b>(
+pub fn join_blocks<'b>(
     bodies: impl Iterator<Item = &'b [u8]> + Clone,
     limit: usize,
 ) -> Result<Vec<u8>, WireError> {
@@ -128,9 +128,9 @@ pub fn block_bytes(body: &[u8], limit: usize) -> Result<(usize, usize), WireErro
     read_header(body, limit).map(|(declared, elements)| (declared, elements.len()))
 }
 
-/// Splits `joined` into the blocks that [`join`] concatenated, given their [`block_bytes`]. Fails
-/// if the sizes do not match; the elements after the headers are not validated.
-pub fn part(
+/// Splits `joined` into the blocks that [`join_blocks`] concatenated, given their [`block_bytes`].
+/// Fails if the sizes do not match; the elements after the headers are not validated.
+pub fn split_joined(
     joined: &[u8],
     blocks: impl Iterator<Item = (usize, usize)>,
 ) -> Result<Vec<Vec<u8>>, WireError> {
@@ -174,24 +174,24 @@ fn read_header(body: &[u8], limit: usize) -> Result<(usize, &[u8]), WireError> {
 
 /// The state of decompressing one block into a buffer of the declared size. Methods return `None`
 /// if the block is corrupt.
-struct Unpacking<'b, 'm> {
+struct SnappyDecompressor<'b, 'm> {
     from: &'b [u8],
     to: &'m mut [u8],
     written: usize,
 }
 
-impl Unpacking<'_, '_> {
-    fn run(&mut self) -> Option<()> {
+impl SnappyDecompressor<'_, '_> {
+    fn decode_all(&mut self) -> Option<()> {
         while !self.from.is_empty() {
-            self.quick_elements();
-            self.element()?;
+            self.decode_quick_elements();
+            self.decode_element()?;
         }
         (self.written == self.to.len()).then_some(())
     }
 
     /// Decodes short literals and copies that do not overlap their output, up to the first other
     /// element or one near the end of a buffer. Leaves at least one byte of input.
-    fn quick_elements(&mut self) {
+    fn decode_quick_elements(&mut self) {
         let (mut from, to) = (self.from, &mut *self.to);
         // The header limits the size to 32 bits.
         let Ok(mut written) = u32::try_from(self.written) else {
@@ -215,7 +215,7 @@ impl Unpacking<'_, '_> {
                 continue;
             }
             let next = select_unpredictable(kind == 1, window[2], window[3]);
-            let Copy { length, offset } = COPIES[usize::from(tag)];
+            let SnappyCopy { length, offset } = COPIES[usize::from(tag)];
             let low = u16::from_le_bytes([window[1], window[2]]);
             let offset = u32::from(offset) + (u32::from(low) & OFFSET_MASKS[kind]);
             if offset < u32::from(length) || offset > written {
@@ -238,7 +238,7 @@ impl Unpacking<'_, '_> {
     }
 
     /// Decodes one element of any kind, with all bounds checked. Returns `None` if it is corrupt.
-    fn element(&mut self) -> Option<()> {
+    fn decode_element(&mut self) -> Option<()> {
         let [tag, rest @ ..] = self.from else {
             return None;
         };
@@ -246,30 +246,30 @@ impl Unpacking<'_, '_> {
         match tag & 3 {
             0 => {
                 self.from = rest;
-                self.literal(length)
+                self.write_literal(length)
             }
             1 => {
                 let [low, rest @ ..] = rest else { return None };
                 self.from = rest;
                 let offset = usize::from(tag >> 5) << 8 | usize::from(*low);
-                self.copy(4 + usize::from(tag >> 2 & 7), offset)
+                self.write_copy(4 + usize::from(tag >> 2 & 7), offset)
             }
             2 => {
                 let (offset, rest) = rest.split_first_chunk()?;
                 self.from = rest;
-                self.copy(length, usize::from(u16::from_le_bytes(*offset)))
+                self.write_copy(length, usize::from(u16::from_le_bytes(*offset)))
             }
             _ => {
                 let (offset, rest) = rest.split_first_chunk()?;
                 self.from = rest;
-                self.copy(length, u32::from_le_bytes(*offset) as usize)
+                self.write_copy(length, u32::from_le_bytes(*offset) as usize)
             }
         }
     }
 
     /// Writes the `length` bytes after the tag; lengths above 60 mean that the length is in
     /// separate bytes.
-    fn literal(&mut self, length: usize) -> Option<()> {
+    fn write_literal(&mut self, length: usize) -> Option<()> {
         let mut length = length;
         if let Some(bytes @ 1..) = length.checked_sub(SHORT_LITERAL_BYTES) {
             let (digits, rest) = self.from.split_at_checked(bytes)?;
@@ -287,7 +287,7 @@ impl Unpacking<'_, '_> {
 
     /// Copies `length` bytes from `offset` bytes before the end of the output. The source may
     /// overlap the destination.
-    fn copy(&mut self, length: usize, offset: usize) -> Option<()> {
+    fn write_copy(&mut self, length: usize, offset: usize) -> Option<()> {
         let start = self.written.checked_sub(offset)?;
         let end = self.written + length;
         if offset == 0 || end > self.to.len() {
@@ -331,11 +331,11 @@ mod tests {
     /// Returns a text with repetitions at short and long distances, in pieces of all lengths.
     fn random_message(random: &SimRng) -> Vec<u8> {
         let mut message = Vec::new();
-        for _ in 0..random.below(60) {
-            let at = random.below(message.len() as u64 + 1) as usize;
-            let length = random.below(1 << random.below(9)) as usize;
-            match random.below(4) {
-                0 => message.extend((0..length).map(|_| random.below(256) as u8)),
+        for _ in 0..random.next_below(60) {
+            let at = random.next_below(message.len() as u64 + 1) as usize;
+            let length = random.next_below(1 << random.next_below(9)) as usize;
+            match random.next_below(4) {
+                0 => message.extend((0..length).map(|_| random.next_below(256) as u8)),
                 1 => message.extend(std::iter::repeat_n(at as u8, length)),
                 _ => {
                     let end = message.len().min(at + length);
@@ -362,22 +362,22 @@ mod tests {
     fn join_of_random_messages_unpacks_to_all_of_them() {
         for seed in 1..=500 {
             let random = SimRng::new(seed);
-            let messages: Vec<_> = (0..random.below(6))
+            let messages: Vec<_> = (0..random.next_below(6))
                 .map(|_| random_message(&random))
                 .collect();
             let bodies: Vec<_> = messages.iter().map(|message| compress(message)).collect();
             let bodies = bodies.iter().map(Vec::as_slice);
             let whole = messages.concat();
-            let joined = join(bodies.clone(), whole.len()).expect("as long as it may be");
+            let joined = join_blocks(bodies.clone(), whole.len()).expect("as long as it may be");
             check(&joined, &format!("seed {seed}"));
             let mut got = Vec::new();
             assert_eq!(decompress(&joined, LIMIT, &mut got), Ok(()), "seed {seed}");
             assert_eq!(got, whole, "seed {seed}");
             if let Some(less) = whole.len().checked_sub(1) {
-                assert!(join(bodies, less).is_err(), "seed {seed}");
+                assert!(join_blocks(bodies, less).is_err(), "seed {seed}");
             }
         }
-        assert!(join([&b"\xff"[..]].into_iter(), LIMIT).is_err());
+        assert!(join_blocks([&b"\xff"[..]].into_iter(), LIMIT).is_err());
     }
 
     #[test]
@@ -385,12 +385,12 @@ mod tests {
         for seed in 1..=20_000 {
             let random = SimRng::new(seed);
             let mut body = compress(&random_message(&random));
-            for _ in 0..1 + random.below(4) {
-                let at = random.below(body.len() as u64) as usize;
-                match random.below(3) {
+            for _ in 0..1 + random.next_below(4) {
+                let at = random.next_below(body.len() as u64) as usize;
+                match random.next_below(3) {
                     0 => body.truncate(at.max(1)),
-                    1 => body.insert(at, random.below(256) as u8),
-                    _ => body[at] = random.below(256) as u8,
+                    1 => body.insert(at, random.next_below(256) as u8),
+                    _ => body[at] = random.next_below(256) as u8,
                 }
             }
             check(&body, &format!("seed {seed}"));

@@ -8,7 +8,7 @@
 //! memory is bounded by the message and the limits below, and nothing panics.
 
 use crate::error::WireError;
-use crate::protobuf::{Cursor, WireType, expect};
+use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
 
 /// Largest number of symbols of a version 2.0 message, at 16 bytes each. A request of 2,000 series
 /// has about 20,000.
@@ -34,7 +34,7 @@ mod field {
 
 /// The message type of a body, known from the content type of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum WriteMessageType {
     /// Version 1.0: `prometheus.WriteRequest`.
     V1,
     /// Version 2.0: `io.prometheus.write.v2.Request`.
@@ -43,7 +43,7 @@ pub enum Message {
 
 /// The result of removing series from a message. An unchanged message is forwarded without a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Thinned {
+pub enum ThinnedMessage {
     /// No series was removed: the original message can be forwarded.
     Whole,
     /// The message without the removed series, not compressed.
@@ -58,7 +58,7 @@ pub type Pair<'m> = (&'m [u8], &'m [u8]);
 /// The contents of a version 2.0 message, in the numbers that its receiver must report to the
 /// sender. They become the headers of its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct WriteMessageCounts {
     /// Number of float samples, including staleness markers.
     pub samples: u64,
     /// Number of native histograms, with integer or float counts.
@@ -71,38 +71,38 @@ pub struct Counts {
 /// the message, sorted or not, and may reorder them. Metadata is kept.
 pub fn thin<'m>(
     message: &'m [u8],
-    kind: Message,
+    kind: WriteMessageType,
     mut keeps: impl FnMut(&mut [Pair<'m>]) -> bool,
-) -> Result<Thinned, WireError> {
+) -> Result<ThinnedMessage, WireError> {
     let symbols = match kind {
-        Message::V1 => Vec::new(),
-        Message::V2 => symbols(message)?,
+        WriteMessageType::V1 => Vec::new(),
+        WriteMessageType::V2 => read_symbols(message)?,
     };
     let mut part = Vec::new();
     let mut copied = 0;
     let (mut kept, mut has_metadata) = (0u64, false);
     let mut pairs = Vec::new();
-    let mut cursor = Cursor::new(message);
+    let mut cursor = ProtobufCursor::new(message);
     loop {
         let start = message.len() - cursor.rest().len();
-        let Some((number, wire_type)) = cursor.field()? else {
+        let Some((number, wire_type)) = cursor.read_field()? else {
             break;
         };
         let is_series = match kind {
-            Message::V1 => number == field::V1_SERIES,
-            Message::V2 => number == field::V2_SERIES,
+            WriteMessageType::V1 => number == field::V1_SERIES,
+            WriteMessageType::V2 => number == field::V2_SERIES,
         };
         if !is_series {
-            has_metadata |= kind == Message::V1 && number == field::V1_METADATA;
+            has_metadata |= kind == WriteMessageType::V1 && number == field::V1_METADATA;
             cursor.skip(wire_type)?;
             continue;
         }
-        expect(wire_type, WireType::Bytes)?;
-        let series = cursor.bytes()?;
+        expect_wire_type(wire_type, WireType::Bytes)?;
+        let series = cursor.read_bytes()?;
         pairs.clear();
         match kind {
-            Message::V1 => read_labels(series, &mut pairs)?,
-            Message::V2 => read_references(series, &symbols, &mut pairs)?,
+            WriteMessageType::V1 => read_labels(series, &mut pairs)?,
+            WriteMessageType::V2 => read_references(series, &symbols, &mut pairs)?,
         }
         if keeps(&mut pairs) {
             kept += 1;
@@ -112,28 +112,28 @@ pub fn thin<'m>(
         copied = message.len() - cursor.rest().len();
     }
     if copied == 0 {
-        return Ok(Thinned::Whole);
+        return Ok(ThinnedMessage::Whole);
     }
     if kept == 0 && !has_metadata {
-        return Ok(Thinned::Nothing);
+        return Ok(ThinnedMessage::Nothing);
     }
     part.extend_from_slice(message.get(copied..).unwrap_or_default());
-    Ok(Thinned::Part(part))
+    Ok(ThinnedMessage::Part(part))
 }
 
 /// Counts the contents of a version 2.0 message without decoding its samples; fails if it is
 /// malformed.
-pub fn count(message: &[u8]) -> Result<Counts, WireError> {
-    let mut counts = Counts::default();
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+pub fn count_message(message: &[u8]) -> Result<WriteMessageCounts, WireError> {
+    let mut counts = WriteMessageCounts::default();
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         if number != field::V2_SERIES {
             cursor.skip(wire_type)?;
             continue;
         }
-        expect(wire_type, WireType::Bytes)?;
-        let mut series = Cursor::new(cursor.bytes()?);
-        while let Some((number, wire_type)) = series.field()? {
+        expect_wire_type(wire_type, WireType::Bytes)?;
+        let mut series = ProtobufCursor::new(cursor.read_bytes()?);
+        while let Some((number, wire_type)) = series.read_field()? {
             match number {
                 field::V2_SAMPLE => counts.samples += 1,
                 field::V2_HISTOGRAM => counts.histograms += 1,
@@ -148,19 +148,19 @@ pub fn count(message: &[u8]) -> Result<Counts, WireError> {
 
 /// Returns the symbols of a version 2.0 message; they may follow the series that refer to them.
 /// Fails beyond [`SYMBOLS_MAX`].
-fn symbols(message: &[u8]) -> Result<Vec<&[u8]>, WireError> {
+fn read_symbols(message: &[u8]) -> Result<Vec<&[u8]>, WireError> {
     let mut symbols = Vec::new();
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         if number != field::V2_SYMBOL {
             cursor.skip(wire_type)?;
             continue;
         }
-        expect(wire_type, WireType::Bytes)?;
+        expect_wire_type(wire_type, WireType::Bytes)?;
         if symbols.len() == SYMBOLS_MAX {
             return Err(WireError::Protobuf("too many symbols"));
         }
-        symbols.push(cursor.bytes()?);
+        symbols.push(cursor.read_bytes()?);
     }
     Ok(symbols)
 }
@@ -174,20 +174,20 @@ fn push<'m>(pairs: &mut Vec<Pair<'m>>, pair: Pair<'m>) -> Result<(), WireError> 
 }
 
 fn read_labels<'m>(series: &'m [u8], pairs: &mut Vec<Pair<'m>>) -> Result<(), WireError> {
-    let mut cursor = Cursor::new(series);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(series);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         if number != field::LABELS {
             cursor.skip(wire_type)?;
             continue;
         }
-        expect(wire_type, WireType::Bytes)?;
-        let mut label = Cursor::new(cursor.bytes()?);
+        expect_wire_type(wire_type, WireType::Bytes)?;
+        let mut label = ProtobufCursor::new(cursor.read_bytes()?);
         let mut pair: Pair<'m> = (b"", b"");
-        while let Some((number, wire_type)) = label.field()? {
+        while let Some((number, wire_type)) = label.read_field()? {
             match number {
                 field::LABEL_NAME | field::LABEL_VALUE => {
-                    expect(wire_type, WireType::Bytes)?;
-                    let text = label.bytes()?;
+                    expect_wire_type(wire_type, WireType::Bytes)?;
+                    let text = label.read_bytes()?;
                     match number {
                         field::LABEL_NAME => pair.0 = text,
                         _ => pair.1 = text,
@@ -220,14 +220,14 @@ fn read_references<'m>(
         }
         Ok(())
     };
-    let mut cursor = Cursor::new(series);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(series);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match (number, wire_type) {
-            (field::LABELS, WireType::Varint) => take(cursor.varint()?)?,
+            (field::LABELS, WireType::Varint) => take(cursor.read_varint()?)?,
             (field::LABELS, WireType::Bytes) => {
-                let mut packed = Cursor::new(cursor.bytes()?);
+                let mut packed = ProtobufCursor::new(cursor.read_bytes()?);
                 while !packed.rest().is_empty() {
-                    take(packed.varint()?)?;
+                    take(packed.read_varint()?)?;
                 }
             }
             _ => cursor.skip(wire_type)?,
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    fn check(message: &[u8], kind: Message, wanted: &[&str], expected: Thinned) {
+    fn check(message: &[u8], kind: WriteMessageType, wanted: &[&str], expected: ThinnedMessage) {
         let keeps = |pairs: &mut [Pair<'_>]| {
             assert_eq!(pairs.len(), 1);
             assert_eq!(pairs[0].0, b"__name__");
@@ -307,55 +307,85 @@ mod tests {
     #[test]
     fn thinned_message_keeps_what_is_wanted_byte_for_byte() {
         let all = v1(&["a", "b", "c"], true);
-        check(&all, Message::V1, &["a", "b", "c"], Thinned::Whole);
-        check(&all, Message::V1, &["b"], Thinned::Part(v1(&["b"], true)));
         check(
             &all,
-            Message::V1,
-            &["a", "c"],
-            Thinned::Part(v1(&["a", "c"], true)),
+            WriteMessageType::V1,
+            &["a", "b", "c"],
+            ThinnedMessage::Whole,
         );
-        check(&all, Message::V1, &[], Thinned::Part(v1(&[], true)));
-        check(&v1(&["a"], false), Message::V1, &[], Thinned::Nothing);
-        check(&v1(&[], true), Message::V1, &[], Thinned::Whole);
+        check(
+            &all,
+            WriteMessageType::V1,
+            &["b"],
+            ThinnedMessage::Part(v1(&["b"], true)),
+        );
+        check(
+            &all,
+            WriteMessageType::V1,
+            &["a", "c"],
+            ThinnedMessage::Part(v1(&["a", "c"], true)),
+        );
+        check(
+            &all,
+            WriteMessageType::V1,
+            &[],
+            ThinnedMessage::Part(v1(&[], true)),
+        );
+        check(
+            &v1(&["a"], false),
+            WriteMessageType::V1,
+            &[],
+            ThinnedMessage::Nothing,
+        );
+        check(
+            &v1(&[], true),
+            WriteMessageType::V1,
+            &[],
+            ThinnedMessage::Whole,
+        );
     }
 
     #[test]
     fn thinned_message_of_2_0_keeps_its_symbols_wherever_they_stand() {
         for (first, packed) in [(true, true), (true, false), (false, true), (false, false)] {
             let all = v2(&["a", "b"], first, packed);
-            check(&all, Message::V2, &["a", "b"], Thinned::Whole);
-            check(&all, Message::V2, &[], Thinned::Nothing);
-            let Ok(Thinned::Part(part)) =
-                thin(&all, Message::V2, |pairs| pairs[0].1 == b"b".as_slice())
-            else {
+            check(
+                &all,
+                WriteMessageType::V2,
+                &["a", "b"],
+                ThinnedMessage::Whole,
+            );
+            check(&all, WriteMessageType::V2, &[], ThinnedMessage::Nothing);
+            let Ok(ThinnedMessage::Part(part)) = thin(&all, WriteMessageType::V2, |pairs| {
+                pairs[0].1 == b"b".as_slice()
+            }) else {
                 panic!("a part is left of {all:?}");
             };
-            check(&part, Message::V2, &["b"], Thinned::Whole);
-            let one = Counts {
+            check(&part, WriteMessageType::V2, &["b"], ThinnedMessage::Whole);
+            let one = WriteMessageCounts {
                 samples: 2,
                 histograms: 0,
                 exemplars: 1,
             };
-            assert_eq!(count(&part), Ok(one));
+            assert_eq!(count_message(&part), Ok(one));
         }
     }
 
     #[test]
     fn message_cut_anywhere_is_an_error_or_whole_and_never_panics() {
         for (kind, message) in [
-            (Message::V1, v1(&["aa", "bb"], true)),
-            (Message::V2, v2(&["aa", "bb"], true, true)),
-            (Message::V2, v2(&["aa", "bb"], false, false)),
+            (WriteMessageType::V1, v1(&["aa", "bb"], true)),
+            (WriteMessageType::V2, v2(&["aa", "bb"], true, true)),
+            (WriteMessageType::V2, v2(&["aa", "bb"], false, false)),
         ] {
             for cut in 0..message.len() {
                 // Some cuts are between two fields and leave a valid message.
                 let _ = thin(&message[..cut], kind, |_| false);
-                let _ = count(&message[..cut]);
+                let _ = count_message(&message[..cut]);
             }
         }
         let mut beyond = Vec::new();
         put_bytes(&mut beyond, 5, b"\x0a\x02\x07\x08");
-        assert!(thin(&beyond, Message::V2, |_| true).is_err());
+        assert!(thin(&beyond, WriteMessageType::V2, |_| true).is_err());
     }
 }

@@ -4,7 +4,7 @@
 //! of the OpenTelemetry protocol, `PROTOCOL-HTTP2.md` of gRPC for the frame.
 
 use crate::protobuf::{WireType, put_bytes, put_integer, put_key, put_varint};
-use firn_model::trace::{Attribute, FinishedSpan, SpanKind};
+use firn_model::trace::{FinishedSpan, SpanAttribute, SpanKind};
 
 /// Field numbers of the messages.
 mod field {
@@ -42,11 +42,11 @@ const ERROR: u64 = 2;
 pub fn encode(name: &str, version: &str, spans: &[FinishedSpan]) -> Vec<u8> {
     let mut resource = Vec::new();
     for (key, value) in [("service.name", name), ("service.version", version)] {
-        let value = Attribute::from(value);
+        let value = SpanAttribute::from(value);
         put_bytes(
             &mut resource,
             field::RESOURCE_ATTRIBUTES,
-            &pair(key, &value),
+            &encode_attribute(key, &value),
         );
     }
     let mut scope = Vec::new();
@@ -95,7 +95,7 @@ fn encode_span(span: &FinishedSpan) -> Vec<u8> {
         out.extend_from_slice(&time_ns.to_le_bytes());
     }
     for (key, value) in &span.attributes {
-        put_bytes(&mut out, field::ATTRIBUTES, &pair(key, value));
+        put_bytes(&mut out, field::ATTRIBUTES, &encode_attribute(key, value));
     }
     if let Some(error) = &span.error {
         let mut status = Vec::new();
@@ -106,11 +106,11 @@ fn encode_span(span: &FinishedSpan) -> Vec<u8> {
     out
 }
 
-fn pair(key: &str, value: &Attribute) -> Vec<u8> {
+fn encode_attribute(key: &str, value: &SpanAttribute) -> Vec<u8> {
     let mut of_value = Vec::new();
     match value {
-        Attribute::Text(text) => put_bytes(&mut of_value, field::TEXT, text.as_bytes()),
-        Attribute::Integer(number) => {
+        SpanAttribute::Text(text) => put_bytes(&mut of_value, field::TEXT, text.as_bytes()),
+        SpanAttribute::Integer(number) => {
             // Zero is written too, because an absent field would mean no value.
             put_key(&mut of_value, field::INTEGER, WireType::Varint);
             put_varint(&mut of_value, *number as u64);
@@ -125,17 +125,17 @@ fn pair(key: &str, value: &Attribute) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protobuf::Cursor;
+    use crate::protobuf::ProtobufCursor;
 
     /// Returns the message at this path of field numbers.
     fn at<'m>(message: &'m [u8], path: &[u32]) -> &'m [u8] {
         let Some((wanted, rest)) = path.split_first() else {
             return message;
         };
-        let mut cursor = Cursor::new(message);
-        while let Some((number, wire_type)) = cursor.field().unwrap() {
+        let mut cursor = ProtobufCursor::new(message);
+        while let Some((number, wire_type)) = cursor.read_field().unwrap() {
             match number == *wanted {
-                true => return at(cursor.bytes().unwrap(), rest),
+                true => return at(cursor.read_bytes().unwrap(), rest),
                 false => cursor.skip(wire_type).unwrap(),
             }
         }

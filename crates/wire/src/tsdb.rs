@@ -9,8 +9,8 @@
 //! the last three together, as Prometheus replays them at its start     HeadReader
 //! ```
 //!
-//! Input is read through [`Ranges`], which the caller implements for files, and output goes to a
-//! [`BlockFolder`]. Files have names that the caller chooses; errors contain them with the offset
+//! Input is read through [`ReadRanges`], which the caller implements for files, and output goes to
+//! a [`BlockFolder`]. Files have names that the caller chooses; errors contain them with the offset
 //! of the damage.
 //!
 //! Invariant: no input makes this module panic or allocate more than the size of the file
@@ -40,21 +40,26 @@ mod tombstones;
 mod ulid;
 mod wal;
 
-pub use block::{BlockReader, BlockSeries};
-pub use block_writer::{BlockOptions, BlockWriter};
-pub use chunk::{BuiltChunk, ChunkBuilder, Encoding, Kind, ResetHeader, Samples, StartTimes};
-pub use error::{Malformed, TsdbError};
+pub use block::{TsdbBlockReader, TsdbBlockSeries};
+pub use block_writer::{TsdbBlockOptions, TsdbBlockWriter};
+pub use chunk::{
+    BuiltChunk, ChunkBuilder, ChunkStartTimes, ResetHeader, TsdbChunkEncoding, TsdbChunkSamples,
+    TsdbSampleKind,
+};
+pub use error::{MalformedTsdbBytes, TsdbError};
 pub use folder::{BlockFile, BlockFolder};
 pub use head::{
     HeadExemplar, HeadFiles, HeadMetadata, HeadOptions, HeadReader, HeadReport, HeadSeries,
 };
 pub use head_chunks::{HeadChunk, HeadChunkFile, HeadChunks};
 pub use index::{ChunkMeta, ChunkRef, IndexReader, IndexSeries};
-pub use intervals::Intervals;
-pub use meta::{BlockMeta, BlockParent, BlockStats, Compaction, HINT_OUT_OF_ORDER};
-pub use ranges::{File, Ranges};
-pub use sample::{Sample, Value};
-pub use segment::Segments;
+pub use intervals::DeletedIntervals;
+pub use meta::{
+    BlockParent, HINT_OUT_OF_ORDER, TsdbBlockCompaction, TsdbBlockMeta, TsdbBlockStats,
+};
+pub use ranges::{NamedRangeFile, ReadRanges};
+pub use sample::{TsdbSample, TsdbSampleValue};
+pub use segment::ChunkSegments;
 pub use tombstones::Tombstones;
-pub use ulid::{NoUlid, Ulid};
-pub use wal::{Entries, Entry, Tail, WalReader};
+pub use ulid::{InvalidUlid, Ulid};
+pub use wal::{WalEntries, WalEntry, WalReader, WalTailPolicy};

@@ -34,7 +34,7 @@ pub const ZSTD_BLOCK_BYTES_MAX: usize = 128 << 10;
 
 /// The compression of a request body, as declared in its `Content-Encoding` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packing {
+pub enum ContentEncoding {
     /// No compression: the body is copied.
     None,
     /// Gzip members, one after another.
@@ -43,13 +43,13 @@ pub enum Packing {
     Zstd,
 }
 
-impl Packing {
+impl ContentEncoding {
     /// Returns the compression for a `Content-Encoding` header; `None` if it is not supported.
-    pub fn of_content_encoding(header: &str) -> Option<Self> {
+    pub fn from_header(header: &str) -> Option<Self> {
         match header.trim().to_ascii_lowercase().as_str() {
-            "" | "identity" => Some(Packing::None),
-            "gzip" | "x-gzip" => Some(Packing::Gzip),
-            "zstd" => Some(Packing::Zstd),
+            "" | "identity" => Some(ContentEncoding::None),
+            "gzip" | "x-gzip" => Some(ContentEncoding::Gzip),
+            "zstd" => Some(ContentEncoding::Zstd),
             _ => None,
         }
     }
@@ -58,51 +58,51 @@ impl Packing {
     /// the limit of the output. `window_bytes_max` is the largest accepted window of zstd.
     pub fn memory_bytes(self, window_bytes_max: usize) -> usize {
         match self {
-            Packing::None => 0,
-            Packing::Gzip => 64 << 10,
+            ContentEncoding::None => 0,
+            ContentEncoding::Gzip => 64 << 10,
             // The window, the block that is appended to it, and both in the output at the end.
-            Packing::Zstd => 2 * (window_bytes_max + 2 * ZSTD_BLOCK_BYTES_MAX),
+            ContentEncoding::Zstd => 2 * (window_bytes_max + 2 * ZSTD_BLOCK_BYTES_MAX),
         }
     }
 }
 
 /// Decompresses one body that arrives in parts. Limits the output of each call, so that a small
 /// body cannot expand to unlimited memory.
-pub struct Unpacker(State);
+pub struct BodyDecompressor(BodyDecompressorState);
 
-enum State {
+enum BodyDecompressorState {
     Plain,
     /// Decoder of the current member; `None` between two members.
     Gzip(Option<Box<Decompress>>),
-    Zstd(Box<Zstd>),
+    Zstd(Box<ZstdDecompressor>),
 }
 
-struct Zstd {
+struct ZstdDecompressor {
     decoder: FrameDecoder,
     is_in_frame: bool,
 }
 
-impl std::fmt::Debug for Unpacker {
+impl std::fmt::Debug for BodyDecompressor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self.0 {
-            State::Plain => "Unpacker(plain)",
-            State::Gzip(_) => "Unpacker(gzip)",
-            State::Zstd(_) => "Unpacker(zstd)",
+            BodyDecompressorState::Plain => "Unpacker(plain)",
+            BodyDecompressorState::Gzip(_) => "Unpacker(gzip)",
+            BodyDecompressorState::Zstd(_) => "Unpacker(zstd)",
         })
     }
 }
 
-impl Unpacker {
+impl BodyDecompressor {
     /// Returns a decoder at the beginning of a body that rejects larger zstd windows than
     /// `window_bytes_max`.
-    pub fn new(packing: Packing, window_bytes_max: usize) -> Self {
+    pub fn new(packing: ContentEncoding, window_bytes_max: usize) -> Self {
         Self(match packing {
-            Packing::None => State::Plain,
-            Packing::Gzip => State::Gzip(None),
-            Packing::Zstd => {
+            ContentEncoding::None => BodyDecompressorState::Plain,
+            ContentEncoding::Gzip => BodyDecompressorState::Gzip(None),
+            ContentEncoding::Zstd => {
                 let mut decoder = FrameDecoder::new();
                 decoder.set_max_window_size(window_bytes_max as u64);
-                State::Zstd(Box::new(Zstd {
+                BodyDecompressorState::Zstd(Box::new(ZstdDecompressor {
                     decoder,
                     is_in_frame: false,
                 }))
@@ -112,7 +112,7 @@ impl Unpacker {
 
     /// Decompresses until `out` contains `bytes_max` bytes or more input is needed; returns the
     /// number of consumed bytes. `is_all` means that `input` contains the end of the body.
-    pub fn unpack(
+    pub fn decompress(
         &mut self,
         input: &[u8],
         is_all: bool,
@@ -120,13 +120,15 @@ impl Unpacker {
         bytes_max: usize,
     ) -> Result<usize, Error> {
         match &mut self.0 {
-            State::Plain => {
+            BodyDecompressorState::Plain => {
                 let taken = input.len().min(bytes_max.saturating_sub(out.len()));
                 out.extend_from_slice(&input[..taken]);
                 Ok(taken)
             }
-            State::Gzip(member) => unpack_gzip(member, input, is_all, out, bytes_max),
-            State::Zstd(zstd) => zstd.unpack(input, is_all, out, bytes_max),
+            BodyDecompressorState::Gzip(member) => {
+                decompress_gzip(member, input, is_all, out, bytes_max)
+            }
+            BodyDecompressorState::Zstd(zstd) => zstd.decompress(input, is_all, out, bytes_max),
         }
     }
 }
@@ -135,7 +137,7 @@ fn corrupt(packing: &str, what: &str) -> Error {
     Error::new(ErrorKind::Invalid, format!("{packing}: {what}"))
 }
 
-fn unpack_gzip(
+fn decompress_gzip(
     member: &mut Option<Box<Decompress>>,
     input: &[u8],
     is_all: bool,
@@ -173,8 +175,8 @@ fn unpack_gzip(
     Ok(taken)
 }
 
-impl Zstd {
-    fn unpack(
+impl ZstdDecompressor {
+    fn decompress(
         &mut self,
         input: &[u8],
         is_all: bool,
@@ -185,8 +187,8 @@ impl Zstd {
         while out.len() < bytes_max {
             let rest = &input[taken..];
             let read = match self.is_in_frame {
-                true => self.block(rest, is_all, out)?,
-                false => self.begin(rest, is_all)?,
+                true => self.decompress_block(rest, is_all, out)?,
+                false => self.read_frame_header(rest, is_all)?,
             };
             match read {
                 0 if rest.is_empty() && !self.is_in_frame => break,
@@ -200,7 +202,7 @@ impl Zstd {
 
     /// Reads a frame header, or skips a frame without data; returns 0 if more input is needed.
     /// Fails if the header is invalid or its window too large.
-    fn begin(&mut self, input: &[u8], is_all: bool) -> Result<usize, Error> {
+    fn read_frame_header(&mut self, input: &[u8], is_all: bool) -> Result<usize, Error> {
         if input.is_empty() || input.len() < ZSTD_HEADER_BYTES_MAX && !is_all {
             return Ok(0);
         }
@@ -229,7 +231,12 @@ impl Zstd {
 
     /// Decompresses one block if it is complete; returns 0 if more input is needed. Fails if the
     /// block is invalid.
-    fn block(&mut self, input: &[u8], is_all: bool, out: &mut Vec<u8>) -> Result<usize, Error> {
+    fn decompress_block(
+        &mut self,
+        input: &[u8],
+        is_all: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, Error> {
         let Some(&[a, b, c]) = input.first_chunk::<ZSTD_BLOCK_HEADER_BYTES>() else {
             return Ok(0);
         };
@@ -284,8 +291,13 @@ mod tests {
     }
 
     /// Decompresses a body that arrives `step` bytes at a time, and checks the bounds of each call.
-    fn unpack(packing: Packing, body: &[u8], step: usize, max: usize) -> Result<Vec<u8>, Error> {
-        let mut unpacker = Unpacker::new(packing, WINDOW);
+    fn unpack(
+        packing: ContentEncoding,
+        body: &[u8],
+        step: usize,
+        max: usize,
+    ) -> Result<Vec<u8>, Error> {
+        let mut unpacker = BodyDecompressor::new(packing, WINDOW);
         let (mut all, mut input) = (Vec::new(), Vec::new());
         let mut parts = body.chunks(step).peekable();
         loop {
@@ -294,7 +306,7 @@ mod tests {
             input.extend_from_slice(part.unwrap_or_default());
             loop {
                 let mut out = Vec::new();
-                let taken = unpacker.unpack(&input, is_all, &mut out, max)?;
+                let taken = unpacker.decompress(&input, is_all, &mut out, max)?;
                 assert!(out.len() < max + WINDOW);
                 input.drain(..taken);
                 if taken == 0 && out.is_empty() {
@@ -315,10 +327,10 @@ mod tests {
         for i in 0..4_000u32 {
             text.extend_from_slice(format!("m{{i=\"{}\"}} {i}\n", i.wrapping_mul(77)).as_bytes());
         }
-        let packers: [(Packing, Pack); 3] = [
-            (Packing::None, plain),
-            (Packing::Gzip, gzip),
-            (Packing::Zstd, zstd),
+        let packers: [(ContentEncoding, Pack); 3] = [
+            (ContentEncoding::None, plain),
+            (ContentEncoding::Gzip, gzip),
+            (ContentEncoding::Zstd, zstd),
         ];
         for (packing, pack) in packers {
             // Two concatenated streams, one of them empty.
@@ -337,7 +349,10 @@ mod tests {
     #[test]
     fn body_that_is_torn_or_damaged_is_an_error() {
         let text: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
-        for (packing, body) in [(Packing::Gzip, gzip(&text)), (Packing::Zstd, zstd(&text))] {
+        for (packing, body) in [
+            (ContentEncoding::Gzip, gzip(&text)),
+            (ContentEncoding::Zstd, zstd(&text)),
+        ] {
             for cut in [1, 5, body.len() / 2, body.len() - 5] {
                 let e = unpack(packing, &body[..cut], 100, 1 << 20).unwrap_err();
                 assert_eq!(e.kind, ErrorKind::Invalid, "{packing:?} at {cut}");
@@ -350,7 +365,10 @@ mod tests {
     #[test]
     fn body_with_any_flipped_bit_ends_and_stays_within_its_bounds() {
         let text = b"m{instance=\"a\"} 1 1700000000000\n".repeat(40);
-        for (packing, body) in [(Packing::Gzip, gzip(&text)), (Packing::Zstd, zstd(&text))] {
+        for (packing, body) in [
+            (ContentEncoding::Gzip, gzip(&text)),
+            (ContentEncoding::Zstd, zstd(&text)),
+        ] {
             for bit in 0..body.len() * 8 {
                 let mut flipped = body.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);
@@ -364,10 +382,13 @@ mod tests {
     #[test]
     fn bomb_is_unpacked_a_step_at_a_time() {
         let zeros = vec![0; 64 << 20];
-        for (packing, body) in [(Packing::Gzip, gzip(&zeros)), (Packing::Zstd, zstd(&zeros))] {
-            let mut unpacker = Unpacker::new(packing, WINDOW);
+        for (packing, body) in [
+            (ContentEncoding::Gzip, gzip(&zeros)),
+            (ContentEncoding::Zstd, zstd(&zeros)),
+        ] {
+            let mut unpacker = BodyDecompressor::new(packing, WINDOW);
             let mut out = Vec::new();
-            let taken = unpacker.unpack(&body, true, &mut out, 1 << 20).unwrap();
+            let taken = unpacker.decompress(&body, true, &mut out, 1 << 20).unwrap();
             assert!(taken < body.len(), "{packing:?}");
             assert!(out.len() >= 1 << 20, "{packing:?}: {}", out.len());
             assert!(out.len() <= WINDOW + (2 << 20));

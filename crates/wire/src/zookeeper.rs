@@ -40,7 +40,7 @@ pub const NO_NODE: i32 = -101;
 /// The part of a node that a request reads, and that its watch observes. Watching both needs two
 /// requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ZookeeperNodePart {
     /// The data of the node, as bytes.
     Data,
     /// The names of its child nodes, without their paths.
@@ -48,61 +48,62 @@ pub enum Wanted {
 }
 
 /// Encodes the connect request for a session with a timeout of `patience_ms` milliseconds.
-pub fn greeting(patience_ms: i32) -> Vec<u8> {
+pub fn encode_connect_request(patience_ms: i32) -> Vec<u8> {
     let mut out = Vec::new();
     put_int(&mut out, 0);
     out.extend(0i64.to_be_bytes());
     put_int(&mut out, patience_ms);
     out.extend(0i64.to_be_bytes());
     put_bytes(&mut out, &[0; 16]);
-    framed(&out)
+    add_length_prefix(&out)
 }
 
 /// Encodes a request that reads the node at `path` and sets a watch for its next change.
-pub fn request(number: i32, wanted: Wanted, path: &str) -> Vec<u8> {
+pub fn encode_read_request(number: i32, wanted: ZookeeperNodePart, path: &str) -> Vec<u8> {
     let mut out = Vec::new();
     put_int(&mut out, number);
     put_int(
         &mut out,
         match wanted {
-            Wanted::Data => GET_DATA,
-            Wanted::Children => GET_CHILDREN,
+            ZookeeperNodePart::Data => GET_DATA,
+            ZookeeperNodePart::Children => GET_CHILDREN,
         },
     );
     put_bytes(&mut out, path.as_bytes());
     out.push(1);
-    framed(&out)
+    add_length_prefix(&out)
 }
 
 /// Encodes a ping, which keeps the session alive and which the server answers.
-pub fn ping() -> Vec<u8> {
+pub fn encode_ping() -> Vec<u8> {
     let mut out = Vec::new();
     put_int(&mut out, OF_PING);
     put_int(&mut out, PING);
-    framed(&out)
+    add_length_prefix(&out)
 }
 
 /// Collects received bytes, whatever the pieces in which they arrive, and splits them into frames.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct ZookeeperFrameBuffer {
     incoming: Vec<u8>,
 }
 
-impl Frames {
-    /// Returns the buffer to which the caller appends received bytes before [`Frames::take`].
-    pub fn space(&mut self) -> &mut Vec<u8> {
+impl ZookeeperFrameBuffer {
+    /// Returns the buffer to which the caller appends received bytes before
+    /// [`ZookeeperFrameBuffer::take`].
+    pub fn buffer_mut(&mut self) -> &mut Vec<u8> {
         &mut self.incoming
     }
 
     /// Removes and returns the next frame if it is complete. Fails with [`ErrorKind::Invalid`] if
     /// it is too long.
-    pub fn take(&mut self) -> Result<Option<Vec<u8>>, Error> {
+    pub fn take_frame(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let Some((length, rest)) = self.incoming.split_first_chunk::<4>() else {
             return Ok(None);
         };
         let length = u32::from_be_bytes(*length) as usize;
         if length > FRAME_BYTES_MAX {
-            return Err(wrong(format!(
+            return Err(invalid_error(format!(
                 "frame is too long: {length} bytes, limit {FRAME_BYTES_MAX}"
             )));
         }
@@ -117,7 +118,7 @@ impl Frames {
 
 /// The content of a frame that the server sent after the connect response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said<'f> {
+pub enum ZookeeperMessage<'f> {
     /// The response to a ping, which proves that the session is alive.
     Alive,
     /// An event: the node at this path changed.
@@ -125,13 +126,13 @@ pub enum Said<'f> {
     /// An event: the session changed to this state, which ends it.
     State(i32),
     /// A reply to a request, successful or not.
-    Reply(Reply<'f>),
+    Reply(ZookeeperReply<'f>),
 }
 
 /// A reply to a request, identified by the number of the request. Its body is decoded by
 /// the caller, because its type follows from the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply<'f> {
+pub struct ZookeeperReply<'f> {
     /// Number of the request that it answers.
     pub number: i32,
     /// Error code; zero if the request succeeded.
@@ -139,20 +140,20 @@ pub struct Reply<'f> {
     body: &'f [u8],
 }
 
-impl<'f> Said<'f> {
+impl<'f> ZookeeperMessage<'f> {
     /// Decodes a frame after the response to the connect request. Fails with [`ErrorKind::Invalid`]
     /// if it is malformed.
-    pub fn read(frame: &'f [u8]) -> Result<Self, Error> {
-        let mut fields = Fields(frame);
-        let number = fields.int()?;
-        let (_zxid, error) = (fields.take(8)?, fields.int()?);
+    pub fn decode(frame: &'f [u8]) -> Result<Self, Error> {
+        let mut fields = ZookeeperFrameFields(frame);
+        let number = fields.read_int()?;
+        let (_zxid, error) = (fields.take_bytes(8)?, fields.read_int()?);
         Ok(match number {
-            OF_PING => Said::Alive,
-            OF_EVENT => match (fields.int()?, fields.int()?) {
-                (ABOUT_SESSION, state) => Said::State(state),
-                _ => Said::Changed(text(fields.bytes()?)),
+            OF_PING => ZookeeperMessage::Alive,
+            OF_EVENT => match (fields.read_int()?, fields.read_int()?) {
+                (ABOUT_SESSION, state) => ZookeeperMessage::State(state),
+                _ => ZookeeperMessage::Changed(text(fields.read_bytes()?)),
             },
-            number => Said::Reply(Reply {
+            number => ZookeeperMessage::Reply(ZookeeperReply {
                 number,
                 error,
                 body: fields.0,
@@ -161,35 +162,35 @@ impl<'f> Said<'f> {
     }
 }
 
-impl Reply<'_> {
+impl ZookeeperReply<'_> {
     /// Returns the data of a node. Fails with [`ErrorKind::Invalid`] if the body is malformed.
-    pub fn data(&self) -> Result<Vec<u8>, Error> {
-        Ok(Fields(self.body).bytes()?.to_vec())
+    pub fn decode_data(&self) -> Result<Vec<u8>, Error> {
+        Ok(ZookeeperFrameFields(self.body).read_bytes()?.to_vec())
     }
 
     /// Returns the names of the child nodes. Fails with [`ErrorKind::Invalid`] if the body is
     /// malformed.
-    pub fn children(&self) -> Result<Vec<String>, Error> {
-        let mut fields = Fields(self.body);
-        let count = usize::try_from(fields.int()?).unwrap_or(0);
+    pub fn decode_children(&self) -> Result<Vec<String>, Error> {
+        let mut fields = ZookeeperFrameFields(self.body);
+        let count = usize::try_from(fields.read_int()?).unwrap_or(0);
         if count > CHILDREN_MAX {
             let what = format!("too many children: {count}, limit {CHILDREN_MAX}");
-            return Err(wrong(what));
+            return Err(invalid_error(what));
         }
-        let names = (0..count).map(|_| Ok(text(fields.bytes()?)));
+        let names = (0..count).map(|_| Ok(text(fields.read_bytes()?)));
         names.collect()
     }
 }
 
 /// Returns the session timeout in milliseconds that the first frame grants; `None` if the server
 /// refuses the session. Fails with [`ErrorKind::Invalid`] if the frame is malformed.
-pub fn granted_ms(frame: &[u8]) -> Result<Option<u64>, Error> {
-    let mut fields = Fields(frame);
-    let (_version, granted) = (fields.int()?, fields.int()?);
+pub fn decode_session_timeout_ms(frame: &[u8]) -> Result<Option<u64>, Error> {
+    let mut fields = ZookeeperFrameFields(frame);
+    let (_version, granted) = (fields.read_int()?, fields.read_int()?);
     Ok(u64::try_from(granted).ok().filter(|ms| *ms > 0))
 }
 
-fn wrong(what: String) -> Error {
+fn invalid_error(what: String) -> Error {
     Error::new(ErrorKind::Invalid, what)
 }
 
@@ -197,7 +198,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn framed(body: &[u8]) -> Vec<u8> {
+fn add_length_prefix(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(4 + body.len());
     put_bytes(&mut out, body);
     out
@@ -214,27 +215,27 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// The unread fields of a frame, whose lengths are validated as they are read.
-struct Fields<'f>(&'f [u8]);
+struct ZookeeperFrameFields<'f>(&'f [u8]);
 
-impl<'f> Fields<'f> {
-    fn take(&mut self, bytes: usize) -> Result<&'f [u8], Error> {
+impl<'f> ZookeeperFrameFields<'f> {
+    fn take_bytes(&mut self, bytes: usize) -> Result<&'f [u8], Error> {
         let (field, rest) = self
             .0
             .split_at_checked(bytes)
-            .ok_or_else(|| wrong("frame ends within a field".to_owned()))?;
+            .ok_or_else(|| invalid_error("frame ends within a field".to_owned()))?;
         self.0 = rest;
         Ok(field)
     }
 
-    fn int(&mut self) -> Result<i32, Error> {
-        let field = self.take(4)?.first_chunk();
+    fn read_int(&mut self) -> Result<i32, Error> {
+        let field = self.take_bytes(4)?.first_chunk();
         Ok(field.map_or(0, |bytes| i32::from_be_bytes(*bytes)))
     }
 
     /// Reads a field that is preceded by its length; a length of -1 means that it is absent.
-    fn bytes(&mut self) -> Result<&'f [u8], Error> {
-        let length = usize::try_from(self.int()?).unwrap_or(0);
-        self.take(length)
+    fn read_bytes(&mut self) -> Result<&'f [u8], Error> {
+        let length = usize::try_from(self.read_int()?).unwrap_or(0);
+        self.take_bytes(length)
     }
 }
 
@@ -243,7 +244,7 @@ mod tests {
     use super::*;
 
     fn frame(parts: &[&[u8]]) -> Vec<u8> {
-        framed(&parts.concat())
+        add_length_prefix(&parts.concat())
     }
 
     #[test]
@@ -259,40 +260,43 @@ mod tests {
         ]
         .concat();
         for piece in [1, 3, stream.len()] {
-            let (mut frames, mut said) = (Frames::default(), Vec::new());
+            let (mut frames, mut said) = (ZookeeperFrameBuffer::default(), Vec::new());
             for bytes in stream.chunks(piece) {
-                frames.space().extend_from_slice(bytes);
-                while let Some(frame) = frames.take().unwrap() {
-                    said.push(match Said::read(&frame).unwrap() {
-                        Said::Alive => "alive".to_owned(),
-                        Said::Changed(path) => path,
-                        Said::State(state) => state.to_string(),
-                        Said::Reply(reply) if reply.number == 1 => {
-                            format!("{:?}", reply.children().unwrap())
+                frames.buffer_mut().extend_from_slice(bytes);
+                while let Some(frame) = frames.take_frame().unwrap() {
+                    said.push(match ZookeeperMessage::decode(&frame).unwrap() {
+                        ZookeeperMessage::Alive => "alive".to_owned(),
+                        ZookeeperMessage::Changed(path) => path,
+                        ZookeeperMessage::State(state) => state.to_string(),
+                        ZookeeperMessage::Reply(reply) if reply.number == 1 => {
+                            format!("{:?}", reply.decode_children().unwrap())
                         }
-                        Said::Reply(reply) => text(&reply.data().unwrap()),
+                        ZookeeperMessage::Reply(reply) => text(&reply.decode_data().unwrap()),
                     });
                 }
             }
             assert_eq!(said, ["alive", "/a", "-112", "[\"x\", \"\"]", "abc"]);
         }
-        let mut frames = Frames::default();
-        frames.space().extend([0x7f, 0, 0, 0]);
-        assert!(frames.take().is_err());
+        let mut frames = ZookeeperFrameBuffer::default();
+        frames.buffer_mut().extend([0x7f, 0, 0, 0]);
+        assert!(frames.take_frame().is_err());
     }
 
     #[test]
     fn frame_that_says_more_than_it_has_is_an_error() {
         let many = [&[0; 3][..], &[9], &[0; 12], &i32::MAX.to_be_bytes()].concat();
-        let Said::Reply(reply) = Said::read(&many).unwrap() else {
+        let ZookeeperMessage::Reply(reply) = ZookeeperMessage::decode(&many).unwrap() else {
             panic!("no reply");
         };
-        assert!(reply.children().is_err() && reply.data().is_err());
+        assert!(reply.decode_children().is_err() && reply.decode_data().is_err());
         for end in 0..16 {
-            assert!(Said::read(&many[..end]).is_err(), "{end}");
+            assert!(ZookeeperMessage::decode(&many[..end]).is_err(), "{end}");
         }
-        assert_eq!(granted_ms(&[0, 0, 0, 0, 0, 0, 1, 0]), Ok(Some(256)));
-        assert_eq!(granted_ms(&[0; 8]), Ok(None));
-        assert!(granted_ms(&[0; 7]).is_err());
+        assert_eq!(
+            decode_session_timeout_ms(&[0, 0, 0, 0, 0, 0, 1, 0]),
+            Ok(Some(256))
+        );
+        assert_eq!(decode_session_timeout_ms(&[0; 8]), Ok(None));
+        assert!(decode_session_timeout_ms(&[0; 7]).is_err());
     }
 }

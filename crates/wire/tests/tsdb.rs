@@ -16,12 +16,13 @@
 //! ```
 
 use firn_model::error::Error;
-use firn_model::histogram::{Counts, Histogram, Span, bucket_indexes};
+use firn_model::histogram::{BucketSpan, Histogram, HistogramCounts, bucket_indexes};
 use firn_model::labels::{Labels, LabelsRef};
 use firn_wire::tsdb::{
-    BlockFile, BlockFolder, BlockMeta, BlockOptions, BlockReader, BlockWriter, ChunkBuilder, File,
-    HeadChunkFile, HeadFiles, HeadOptions, HeadReader, IndexReader, Sample, Samples, Segments,
-    StartTimes, Tombstones, Ulid, Value,
+    BlockFile, BlockFolder, ChunkBuilder, ChunkSegments, ChunkStartTimes, HeadChunkFile, HeadFiles,
+    HeadOptions, HeadReader, IndexReader, NamedRangeFile, Tombstones, TsdbBlockMeta,
+    TsdbBlockOptions, TsdbBlockReader, TsdbBlockWriter, TsdbChunkSamples, TsdbSample,
+    TsdbSampleValue, Ulid,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -30,7 +31,7 @@ use std::path::{Path, PathBuf};
 type Bytes = Vec<u8>;
 
 /// Samples by timestamp, by the labels of their series.
-type All = BTreeMap<Labels, BTreeMap<i64, Sample>>;
+type All = BTreeMap<Labels, BTreeMap<i64, TsdbSample>>;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -47,13 +48,13 @@ fn list(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-fn open(path: &Path) -> File<Bytes> {
+fn open(path: &Path) -> NamedRangeFile<Bytes> {
     let bytes = std::fs::read(path).expect("the file is there");
-    File::new(path.display().to_string(), bytes)
+    NamedRangeFile::new(path.display().to_string(), bytes)
 }
 
 /// Returns the files of a folder with the numbers in their names, without subfolders.
-fn numbered(folder: &Path) -> Vec<(u32, File<Bytes>)> {
+fn numbered(folder: &Path) -> Vec<(u32, NamedRangeFile<Bytes>)> {
     let files = list(folder).into_iter().filter(|path| path.is_file());
     let number = |path: &PathBuf| path.file_name()?.to_str()?.parse().ok();
     files
@@ -61,30 +62,30 @@ fn numbered(folder: &Path) -> Vec<(u32, File<Bytes>)> {
         .collect()
 }
 
-fn files(folder: &Path) -> Vec<File<Bytes>> {
+fn files(folder: &Path) -> Vec<NamedRangeFile<Bytes>> {
     numbered(folder).into_iter().map(|(_, file)| file).collect()
 }
 
 /// Returns the blocks of a data folder.
-fn blocks(folder: &Path) -> Vec<(BlockMeta, PathBuf)> {
+fn blocks(folder: &Path) -> Vec<(TsdbBlockMeta, PathBuf)> {
     let folders = list(folder).into_iter();
     let folders = folders.filter(|path| path.join("meta.json").exists());
     folders
         .map(|path| {
             let bytes = std::fs::read(path.join("meta.json")).expect("it is there");
-            let meta = BlockMeta::read("meta.json", &bytes).expect("it is sound");
+            let meta = TsdbBlockMeta::read("meta.json", &bytes).expect("it is sound");
             assert_eq!(meta.write(), bytes, "written as Prometheus writes it");
             (meta, path)
         })
         .collect()
 }
 
-fn block(path: &Path) -> BlockReader<Bytes> {
+fn block(path: &Path) -> TsdbBlockReader<Bytes> {
     let index = IndexReader::open(open(&path.join("index"))).expect("it is sound");
-    let segments = Segments::open(files(&path.join("chunks"))).expect("they are sound");
+    let segments = ChunkSegments::open(files(&path.join("chunks"))).expect("they are sound");
     let stones = std::fs::read(path.join("tombstones")).expect("it is there");
     let stones = Tombstones::read("tombstones", &stones).expect("they are sound");
-    BlockReader::new(index, segments, Some(stones))
+    TsdbBlockReader::new(index, segments, Some(stones))
 }
 
 fn add_block(all: &mut All, path: &Path) {
@@ -97,7 +98,11 @@ fn add_block(all: &mut All, path: &Path) {
     }
 }
 
-fn head(folder: &Path, blocks: &[(BlockMeta, PathBuf)], memory_bytes: usize) -> HeadReader<Bytes> {
+fn head(
+    folder: &Path,
+    blocks: &[(TsdbBlockMeta, PathBuf)],
+    memory_bytes: usize,
+) -> HeadReader<Bytes> {
     let wal = folder.join("wal");
     let is_checkpoint = |path: &PathBuf| path.is_dir();
     let checkpoint = list(&wal).into_iter().rfind(is_checkpoint);
@@ -162,7 +167,7 @@ fn told(labels: LabelsRef<'_>) -> String {
 }
 
 fn side<T: Copy + PartialEq + Default>(
-    spans: &[Span],
+    spans: &[BucketSpan],
     counts: impl Iterator<Item = T>,
     word: impl Fn(T) -> String,
 ) -> String {
@@ -185,13 +190,13 @@ fn histogram_told(histogram: &Histogram) -> (char, String) {
     let sum = bits(histogram.sum);
     let spans = (&histogram.positive_spans, &histogram.negative_spans);
     match &histogram.counts {
-        Counts::Integer {
+        HistogramCounts::Integer {
             count,
             zero_count,
             positive,
             negative,
         } => {
-            let side = |spans: &[Span], deltas: &[i64]| {
+            let side = |spans: &[BucketSpan], deltas: &[i64]| {
                 let mut count = 0;
                 let counts = deltas.iter().map(|delta| {
                     count += delta;
@@ -203,7 +208,7 @@ fn histogram_told(histogram: &Histogram) -> (char, String) {
             let counts = format!("{count} {zero_count} {sum}");
             ('h', format!("{shape} {counts} P{p} N{n} C{bounds}"))
         }
-        Counts::Float {
+        HistogramCounts::Float {
             count,
             zero_count,
             positive,
@@ -225,8 +230,8 @@ fn lines(all: &All) -> Vec<String> {
         lines.extend(samples.values().map(|sample| {
             let times = format!("{} {}", sample.time, sample.start_time);
             match &sample.value {
-                Value::Float(value) => format!("f {times} {:x}", value.to_bits()),
-                Value::Histogram(histogram) => {
+                TsdbSampleValue::Float(value) => format!("f {times} {:x}", value.to_bits()),
+                TsdbSampleValue::Histogram(histogram) => {
                     let (kind, rest) = histogram_told(histogram);
                     format!("{kind} {times} {rest}")
                 }
@@ -277,9 +282,9 @@ fn stats_of_blocks_are_those_of_their_series() {
                 series_count += 1;
                 for chunk in series.chunks().to_vec() {
                     let (encoding, data) = series.chunk(chunk).expect("it is sound");
-                    let read = Samples::new(encoding, data).expect("it is sound");
+                    let read = TsdbChunkSamples::new(encoding, data).expect("it is sound");
                     chunk_count += 1;
-                    samples += u64::from(read.left());
+                    samples += u64::from(read.remaining());
                 }
             }
             let stats = meta.stats;
@@ -293,11 +298,11 @@ fn stats_of_blocks_are_those_of_their_series() {
 
 /// Builds a chunk from the floats of a chunk; returns `None` if they do not form one chunk of the
 /// same encoding.
-fn written_anew(samples: Samples<'_>, starts: StartTimes) -> Option<Bytes> {
+fn written_anew(samples: TsdbChunkSamples<'_>, starts: ChunkStartTimes) -> Option<Bytes> {
     let mut builder = ChunkBuilder::new(starts);
     for sample in samples {
         let sample = sample.expect("it is sound");
-        let Value::Float(value) = sample.value else {
+        let TsdbSampleValue::Float(value) = sample.value else {
             return None;
         };
         let closed = builder.push_float(sample.time, sample.start_time, value);
@@ -311,19 +316,22 @@ fn written_anew(samples: Samples<'_>, starts: StartTimes) -> Option<Bytes> {
 
 #[test]
 fn float_chunks_of_prometheus_written_anew_are_the_same_bytes() {
-    for (name, starts) in [("plain", StartTimes::Drop), ("starts", StartTimes::Keep)] {
+    for (name, starts) in [
+        ("plain", ChunkStartTimes::Drop),
+        ("starts", ChunkStartTimes::Keep),
+    ] {
         let mut same = 0;
         for (_, path) in blocks(&folder(name)) {
             let mut block = block(&path);
             while let Some(mut series) = block.next_series().expect("it is sound") {
                 for chunk in series.chunks().to_vec() {
                     let (encoding, data) = series.chunk(chunk).expect("it is sound");
-                    let samples = Samples::new(encoding, data).expect("it is sound");
+                    let samples = TsdbChunkSamples::new(encoding, data).expect("it is sound");
                     let has_start = samples
                         .clone()
                         .next()
                         .is_some_and(|sample| sample.expect("it is sound").start_time != 0);
-                    if starts == StartTimes::Keep && !has_start {
+                    if starts == ChunkStartTimes::Keep && !has_start {
                         continue;
                     }
                     if let Some(written) = written_anew(samples, starts) {
@@ -354,22 +362,24 @@ impl BlockFolder for Folder {
     }
 }
 
-fn write(all: &All, start_times: StartTimes) -> Folder {
+fn write(all: &All, start_times: ChunkStartTimes) -> Folder {
     let times = || all.values().flat_map(|samples| samples.keys());
     let (min, max) = (times().min(), times().max());
     let (min, max) = min.zip(max).expect("there are samples");
-    let options = BlockOptions {
+    let options = TsdbBlockOptions {
         start_times,
-        ..BlockOptions::new(Ulid(1), *min, max + 1)
+        ..TsdbBlockOptions::new(Ulid(1), *min, max + 1)
     };
-    let mut writer = BlockWriter::new(Folder::default(), options);
+    let mut writer = TsdbBlockWriter::new(Folder::default(), options);
     for (labels, samples) in all {
         writer.start_series(labels.as_ref()).expect("in order");
         for sample in samples.values() {
             let (time, start) = (sample.time, sample.start_time);
             let pushed = match &sample.value {
-                Value::Float(value) => writer.push_float(time, start, *value),
-                Value::Histogram(histogram) => writer.push_histogram(time, start, histogram),
+                TsdbSampleValue::Float(value) => writer.push_float(time, start, *value),
+                TsdbSampleValue::Histogram(histogram) => {
+                    writer.push_histogram(time, start, histogram)
+                }
             };
             pushed.expect("in order");
         }
@@ -379,15 +389,18 @@ fn write(all: &All, start_times: StartTimes) -> Folder {
 
 #[test]
 fn folders_of_prometheus_written_as_one_block_read_the_same() {
-    for (name, starts) in [("plain", StartTimes::Drop), ("starts", StartTimes::Keep)] {
+    for (name, starts) in [
+        ("plain", ChunkStartTimes::Drop),
+        ("starts", ChunkStartTimes::Keep),
+    ] {
         let (all, _) = read(name, 1 << 30);
         let mut folder = write(&all, starts);
         let mut file = |file| folder.0.remove(&file).expect("it was written");
-        let index = File::new("index", file(BlockFile::Index));
-        let chunks = File::new("chunks", file(BlockFile::Chunks(1)));
+        let index = NamedRangeFile::new("index", file(BlockFile::Index));
+        let chunks = NamedRangeFile::new("chunks", file(BlockFile::Chunks(1)));
         let index = IndexReader::open(index).expect("it is sound");
-        let segments = Segments::open(vec![chunks]).expect("it is sound");
-        let mut block = BlockReader::new(index, segments, None);
+        let segments = ChunkSegments::open(vec![chunks]).expect("it is sound");
+        let mut block = TsdbBlockReader::new(index, segments, None);
         let mut found = All::new();
         while let Some(mut series) = block.next_series().expect("it is sound") {
             let samples = found.entry(series.labels().to_owned()).or_default();

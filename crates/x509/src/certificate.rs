@@ -3,10 +3,10 @@
 //! Invariant: each parsed field is valid by itself: strings match their alphabet, and extensions
 //! are unique. Certificates that Go cannot parse return [`MalformedCertificate`] with Go's text.
 
-use super::der::{self, BitString, Der, INTEGER, OID, SEQUENCE, SET};
-use super::extensions::Extensions;
+use super::der::{self, BitString, DerReader, INTEGER, OID, SEQUENCE, SET};
+use super::extensions::CertificateExtensions;
 use super::key::{PublicKey, SignatureKind};
-use super::validity::Validity;
+use super::validity::CertificateValidity;
 
 /// Highest valid certificate version.
 const VERSION_MAX: i64 = 3;
@@ -36,17 +36,17 @@ pub struct X509Certificate {
     /// Version of the certificate, from 1 to 3.
     pub(crate) version: i64,
     pub(crate) issuer: Vec<u8>,
-    pub(crate) subject: DistinguishedSubject,
-    pub(crate) validity: Validity,
+    pub(crate) subject: CertificateSubject,
+    pub(crate) validity: CertificateValidity,
     /// The encoded public key with its algorithm (`SubjectPublicKeyInfo`).
     pub(crate) key_info: Vec<u8>,
     pub(crate) key: PublicKey,
-    pub(crate) extensions: Extensions,
+    pub(crate) extensions: CertificateExtensions,
 }
 
 /// The encoded subject, and the parts of it that appear in error texts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DistinguishedSubject {
+pub(crate) struct CertificateSubject {
     pub raw: Vec<u8>,
     pub common_name: String,
     pub organization: Option<String>,
@@ -55,15 +55,17 @@ pub(crate) struct DistinguishedSubject {
 impl X509Certificate {
     /// Parses a certificate in DER. Trailing bytes are an error.
     pub fn parse(bytes: &[u8]) -> Result<Self, MalformedCertificate> {
-        let mut outer = Der::new(bytes);
-        let whole = outer.whole(SEQUENCE);
+        let mut outer = DerReader::new(bytes);
+        let whole = outer.read_whole(SEQUENCE);
         let whole = whole.ok_or("malformed certificate")?;
-        let mut body = Der::new(whole.content);
-        let to_be_signed = body.whole(SEQUENCE);
+        let mut body = DerReader::new(whole.content);
+        let to_be_signed = body.read_whole(SEQUENCE);
         let to_be_signed = to_be_signed.ok_or("malformed tbs certificate")?;
-        let mut fields = Der::new(to_be_signed.content);
-        let version = version(&mut fields)?;
-        let serial = fields.integer(INTEGER).ok_or("malformed serial number")?;
+        let mut fields = DerReader::new(to_be_signed.content);
+        let version = parse_version(&mut fields)?;
+        let serial = fields
+            .read_integer(INTEGER)
+            .ok_or("malformed serial number")?;
         if serial.first().is_some_and(|b| *b >= 0x80) {
             return Err("negative serial number".into());
         }
@@ -75,16 +77,16 @@ impl X509Certificate {
         if inner != named {
             return Err("inner and outer signature algorithm identifiers don't match".into());
         }
-        let signature_kind = SignatureKind::read(AlgorithmId::read(Der::new(inner))?);
-        let issuer = subject(&mut fields)?;
+        let signature_kind = SignatureKind::read(AlgorithmIdentifier::read(DerReader::new(inner))?);
+        let issuer = parse_subject(&mut fields)?;
         let validity = fields.open(SEQUENCE).ok_or("malformed validity")?;
-        let validity = Validity::read(validity)?;
-        let subject = subject(&mut fields)?;
-        let key_info = fields.whole(SEQUENCE);
+        let validity = CertificateValidity::read(validity)?;
+        let subject = parse_subject(&mut fields)?;
+        let key_info = fields.read_whole(SEQUENCE);
         let key_info = key_info.ok_or("malformed spki")?;
-        let key = key(Der::new(key_info.content))?;
-        let extensions = extensions(version, &mut fields)?;
-        let signature = body.bits().ok_or("malformed signature")?;
+        let key = parse_key(DerReader::new(key_info.content))?;
+        let extensions = parse_extensions(version, &mut fields)?;
+        let signature = body.read_bits().ok_or("malformed signature")?;
         if !outer.is_empty() {
             return Err("trailing data".into());
         }
@@ -120,28 +122,30 @@ impl X509Certificate {
 
 /// Identifier of an algorithm with its encoded parameters, which are empty if missing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AlgorithmId<'d> {
+pub(crate) struct AlgorithmIdentifier<'d> {
     pub oid: &'d [u8],
     pub parameters: &'d [u8],
 }
 
-impl<'d> AlgorithmId<'d> {
-    pub(crate) fn read(mut der: Der<'d>) -> Result<Self, &'static str> {
-        let oid = der.oid().ok_or("malformed OID")?;
+impl<'d> AlgorithmIdentifier<'d> {
+    pub(crate) fn read(mut der: DerReader<'d>) -> Result<Self, &'static str> {
+        let oid = der.read_oid().ok_or("malformed OID")?;
         let parameters = match der.is_empty() {
             true => &[][..],
-            false => der.any().ok_or("malformed parameters")?.whole,
+            false => der.read_any().ok_or("malformed parameters")?.whole,
         };
         Ok(Self { oid, parameters })
     }
 }
 
-fn version(fields: &mut Der<'_>) -> Result<i64, MalformedCertificate> {
-    let given = fields.optional(der::nested(0)).ok_or("malformed version")?;
+fn parse_version(fields: &mut DerReader<'_>) -> Result<i64, MalformedCertificate> {
+    let given = fields
+        .read_optional(der::constructed_tag(0))
+        .ok_or("malformed version")?;
     let Some(mut given) = given else {
         return Ok(1);
     };
-    let version = given.small_integer(INTEGER).filter(|v| *v >= 0);
+    let version = given.read_small_integer(INTEGER).filter(|v| *v >= 0);
     match version.filter(|_| given.is_empty()) {
         Some(version) if version < VERSION_MAX => Ok(version + 1),
         Some(_) => Err("invalid version".into()),
@@ -150,24 +154,24 @@ fn version(fields: &mut Der<'_>) -> Result<i64, MalformedCertificate> {
 }
 
 /// Parses a distinguished name. Keeps its encoding, common name and first organization.
-fn subject(fields: &mut Der<'_>) -> Result<DistinguishedSubject, MalformedCertificate> {
-    let whole = fields.whole(SEQUENCE);
+fn parse_subject(fields: &mut DerReader<'_>) -> Result<CertificateSubject, MalformedCertificate> {
+    let whole = fields.read_whole(SEQUENCE);
     let whole = whole.ok_or("malformed issuer")?;
-    let mut subject = DistinguishedSubject {
+    let mut subject = CertificateSubject {
         raw: whole.whole.to_vec(),
         ..Default::default()
     };
-    let mut parts = Der::new(whole.content);
+    let mut parts = DerReader::new(whole.content);
     while !parts.is_empty() {
         let mut set = parts.open(SET).ok_or("invalid RDNSequence")?;
         while !set.is_empty() {
             let attribute = set.open(SEQUENCE);
             let mut attribute = attribute.ok_or("invalid RDNSequence: invalid attribute")?;
-            let kind = attribute.oid();
+            let kind = attribute.read_oid();
             let kind = kind.ok_or("invalid RDNSequence: invalid attribute type")?;
-            let value = attribute.any();
+            let value = attribute.read_any();
             let value = value.ok_or("invalid RDNSequence: invalid attribute value")?;
-            let text = text(value.tag, value.content).map_err(|e| {
+            let text = decode_text(value.tag, value.content).map_err(|e| {
                 MalformedCertificate(format!("invalid RDNSequence: invalid attribute value: {e}"))
             })?;
             match kind {
@@ -184,7 +188,7 @@ fn subject(fields: &mut Der<'_>) -> Result<DistinguishedSubject, MalformedCertif
 
 /// Decodes a string of an ASN.1 type. Fails if it contains characters outside of the type's
 /// alphabet.
-fn text(tag: u8, bytes: &[u8]) -> Result<String, &'static str> {
+fn decode_text(tag: u8, bytes: &[u8]) -> Result<String, &'static str> {
     let ascii = |is_allowed: fn(&u8) -> bool, refused| match bytes.iter().all(is_allowed) {
         true => Ok(String::from_utf8_lossy(bytes).into_owned()),
         false => Err(refused),
@@ -201,7 +205,7 @@ fn text(tag: u8, bytes: &[u8]) -> Result<String, &'static str> {
             Ok(text) => Ok(text.to_owned()),
             Err(_) => Err("invalid UTF-8 string"),
         },
-        0x1e => two_byte_text(bytes).ok_or("invalid BMPString"),
+        0x1e => decode_two_byte_text(bytes).ok_or("invalid BMPString"),
         _ => Err("unsupported string type"),
     }
 }
@@ -214,7 +218,7 @@ fn is_printable(byte: &u8) -> bool {
 
 /// Decodes a BMPString: two bytes per character, without surrogates and noncharacters. A
 /// terminating zero is removed.
-fn two_byte_text(bytes: &[u8]) -> Option<String> {
+fn decode_two_byte_text(bytes: &[u8]) -> Option<String> {
     let (units, rest) = bytes.as_chunks::<2>();
     if !rest.is_empty() {
         return None;
@@ -228,58 +232,61 @@ fn two_byte_text(bytes: &[u8]) -> Option<String> {
     units.map(one).collect()
 }
 
-fn key(mut der: Der<'_>) -> Result<PublicKey, MalformedCertificate> {
+fn parse_key(mut der: DerReader<'_>) -> Result<PublicKey, MalformedCertificate> {
     let algorithm = der.open(SEQUENCE);
     let algorithm = algorithm.ok_or("malformed public key algorithm identifier")?;
-    let algorithm = AlgorithmId::read(algorithm)?;
-    let bits: BitString<'_> = der.bits().ok_or("malformed subjectPublicKey")?;
+    let algorithm = AlgorithmIdentifier::read(algorithm)?;
+    let bits: BitString<'_> = der.read_bits().ok_or("malformed subjectPublicKey")?;
     Ok(PublicKey::read(algorithm, &bits.right_aligned())?)
 }
 
 /// Parses the extensions, which only version 3 has. In version 1, anything may follow.
-fn extensions(version: i64, fields: &mut Der<'_>) -> Result<Extensions, MalformedCertificate> {
+fn parse_extensions(
+    version: i64,
+    fields: &mut DerReader<'_>,
+) -> Result<CertificateExtensions, MalformedCertificate> {
     if version == 1 {
-        return Ok(Extensions::default());
+        return Ok(CertificateExtensions::default());
     }
-    let skipped = fields.optional(der::context(1));
+    let skipped = fields.read_optional(der::context_tag(1));
     skipped.ok_or("malformed issuerUniqueID")?;
-    let skipped = fields.optional(der::context(2));
+    let skipped = fields.read_optional(der::context_tag(2));
     skipped.ok_or("malformed subjectUniqueID")?;
     if version < VERSION_MAX {
-        return Ok(Extensions::default());
+        return Ok(CertificateExtensions::default());
     }
-    let given = fields.optional(der::nested(3));
+    let given = fields.read_optional(der::constructed_tag(3));
     let Some(mut given) = given.ok_or("malformed extensions")? else {
-        return Ok(Extensions::default());
+        return Ok(CertificateExtensions::default());
     };
     let mut all = given.open(SEQUENCE).ok_or("malformed extensions")?;
-    let mut found: Vec<Extension<'_>> = Vec::new();
+    let mut found: Vec<CertificateExtension<'_>> = Vec::new();
     while !all.is_empty() {
         let one = all.open(SEQUENCE).ok_or("malformed extension")?;
-        let one = Extension::read(one)?;
+        let one = CertificateExtension::read(one)?;
         if found.iter().any(|known| known.oid == one.oid) {
-            let oid = dotted(one.oid);
+            let oid = format_oid(one.oid);
             let why = format!("certificate contains duplicate extension with OID \"{oid}\"");
             return Err(MalformedCertificate(why));
         }
         found.push(one);
     }
-    Extensions::read(&found)
+    CertificateExtensions::read(&found)
 }
 
 /// An extension with its object identifier, criticality and undecoded value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extension<'d> {
+pub(crate) struct CertificateExtension<'d> {
     pub oid: &'d [u8],
     pub is_critical: bool,
     pub value: &'d [u8],
 }
 
-impl<'d> Extension<'d> {
-    fn read(mut der: Der<'d>) -> Result<Self, &'static str> {
-        let oid = der.oid().ok_or("malformed extension OID field")?;
+impl<'d> CertificateExtension<'d> {
+    fn read(mut der: DerReader<'d>) -> Result<Self, &'static str> {
+        let oid = der.read_oid().ok_or("malformed extension OID field")?;
         let is_critical = match der.has(der::BOOLEAN) {
-            true => der.boolean(),
+            true => der.read_boolean(),
             false => Some(false),
         };
         let is_critical = is_critical.ok_or("malformed extension critical field")?;
@@ -294,7 +301,7 @@ impl<'d> Extension<'d> {
 }
 
 /// Formats an object identifier in dotted notation, such as `2.5.29.17`.
-pub(crate) fn dotted(oid: &[u8]) -> String {
+pub(crate) fn format_oid(oid: &[u8]) -> String {
     let mut arcs = Vec::new();
     let mut arc = 0u64;
     for byte in oid {
@@ -312,6 +319,6 @@ pub(crate) fn dotted(oid: &[u8]) -> String {
 }
 
 /// Reads an object identifier without checking its arcs, as Go does at these places.
-pub(crate) fn raw_oid<'d>(der: &mut Der<'d>) -> Option<&'d [u8]> {
+pub(crate) fn read_raw_oid<'d>(der: &mut DerReader<'d>) -> Option<&'d [u8]> {
     der.read(OID)
 }

@@ -4,8 +4,8 @@
 
 use super::X509Certificate;
 use super::certificate::MalformedCertificate;
-use super::der::{self, Der, SEQUENCE};
-use super::extensions::{AlternativeNames, ascii, ip};
+use super::der::{self, DerReader, SEQUENCE};
+use super::extensions::{AlternativeNames, decode_ascii, decode_ip};
 use super::uri;
 use std::fmt;
 use std::net::IpAddr;
@@ -13,12 +13,12 @@ use std::net::IpAddr;
 /// Permitted and excluded subtrees in the certificate of one CA.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameConstraints {
-    permitted: Subtrees,
-    excluded: Subtrees,
+    permitted: NameSubtrees,
+    excluded: NameSubtrees,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Subtrees {
+struct NameSubtrees {
     dns: Vec<String>,
     emails: Vec<String>,
     uris: Vec<String>,
@@ -34,7 +34,7 @@ struct IpNetwork {
 
 /// A parsed mail address, with its quotes and escapes resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mailbox {
+struct MailAddress {
     local: String,
     /// Domain in lower case.
     domain: String,
@@ -54,24 +54,28 @@ impl ComparisonBudget {
 
 impl NameConstraints {
     /// Parses the extension. Also returns whether all of its constraints are of supported kinds.
-    pub(crate) fn read(mut value: Der<'_>) -> Result<(Self, bool), MalformedCertificate> {
+    pub(crate) fn read(mut value: DerReader<'_>) -> Result<(Self, bool), MalformedCertificate> {
         const MALFORMED: &str = "invalid NameConstraints extension";
         let mut fields = value.open(SEQUENCE).filter(|_| value.is_empty());
         let fields = fields.as_mut().ok_or(MALFORMED)?;
-        let permitted = fields.optional(der::nested(0)).ok_or(MALFORMED)?;
-        let excluded = fields.optional(der::nested(1)).ok_or(MALFORMED)?;
+        let permitted = fields
+            .read_optional(der::constructed_tag(0))
+            .ok_or(MALFORMED)?;
+        let excluded = fields
+            .read_optional(der::constructed_tag(1))
+            .ok_or(MALFORMED)?;
         if !fields.is_empty() {
             return Err(MALFORMED.into());
         }
         let (permitted, excluded) = (
-            permitted.unwrap_or(Der::new(&[])),
-            excluded.unwrap_or(Der::new(&[])),
+            permitted.unwrap_or(DerReader::new(&[])),
+            excluded.unwrap_or(DerReader::new(&[])),
         );
         if permitted.is_empty() && excluded.is_empty() {
             return Err("empty name constraints extension".into());
         }
-        let (permitted, are_known) = Subtrees::read(permitted)?;
-        let (excluded, are_excluded_known) = Subtrees::read(excluded)?;
+        let (permitted, are_known) = NameSubtrees::read(permitted)?;
+        let (excluded, are_excluded_known) = NameSubtrees::read(excluded)?;
         let constraints = Self {
             permitted,
             excluded,
@@ -80,12 +84,12 @@ impl NameConstraints {
     }
 }
 
-impl Subtrees {
-    fn read(mut all: Der<'_>) -> Result<(Self, bool), MalformedCertificate> {
+impl NameSubtrees {
+    fn read(mut all: DerReader<'_>) -> Result<(Self, bool), MalformedCertificate> {
         let mut found = Self::default();
         let mut are_known = true;
         while !all.is_empty() {
-            let base = all.open(SEQUENCE).and_then(|mut one| one.any());
+            let base = all.open(SEQUENCE).and_then(|mut one| one.read_any());
             let base = base.ok_or("invalid NameConstraints extension")?;
             are_known &= found.add(base.tag, base.content)?;
         }
@@ -94,11 +98,11 @@ impl Subtrees {
 
     /// Adds a subtree with the tag of its kind. Returns whether that kind is supported.
     fn add(&mut self, tag: u8, content: &[u8]) -> Result<bool, MalformedCertificate> {
-        const EMAIL: u8 = der::context(1);
-        const DNS: u8 = der::context(2);
-        const URI: u8 = der::context(6);
-        const IP: u8 = der::context(7);
-        let text = || ascii(content).ok_or("invalid constraint value: invalid IA5String");
+        const EMAIL: u8 = der::context_tag(1);
+        const DNS: u8 = der::context_tag(2);
+        const URI: u8 = der::context_tag(6);
+        const IP: u8 = der::context_tag(7);
+        let text = || decode_ascii(content).ok_or("invalid constraint value: invalid IA5String");
         let failed = |kind: &str, text: &str| {
             MalformedCertificate(format!("failed to parse {kind} constraint {text:?}"))
         };
@@ -113,7 +117,7 @@ impl Subtrees {
             EMAIL => {
                 let text = text()?;
                 let is_valid = match text.contains('@') {
-                    true => Mailbox::parse(&text).is_some(),
+                    true => MailAddress::parse(&text).is_some(),
                     false => uri::is_domain(&text, true),
                 };
                 if !is_valid {
@@ -138,7 +142,7 @@ impl Subtrees {
 impl IpNetwork {
     fn read(content: &[u8]) -> Result<Self, MalformedCertificate> {
         let (address, mask) = content.split_at(content.len() / 2);
-        let (Some(address), Some(mask)) = (ip(address), ip(mask)) else {
+        let (Some(address), Some(mask)) = (decode_ip(address), decode_ip(mask)) else {
             let bytes = content.len();
             let why = format!("IP constraint contained value of length {bytes}");
             return Err(MalformedCertificate(why));
@@ -188,7 +192,7 @@ pub(crate) fn check_constraints(
         if next.is_none() || certificate.extensions.raw_names.is_none() {
             continue;
         }
-        let names = Subjects::of(&certificate.extensions.names)?;
+        let names = ConstrainedNames::from_names(&certificate.extensions.names)?;
         while let Some(constraints) = next {
             names.check(constraints, budget)?;
             next = above.next();
@@ -198,18 +202,19 @@ pub(crate) fn check_constraints(
 }
 
 /// Names of a certificate in the form in which they are compared with constraints.
-struct Subjects<'n> {
+struct ConstrainedNames<'n> {
     names: &'n AlternativeNames,
     /// Hosts of the URIs, in the same order.
     hosts: Vec<String>,
-    mailboxes: Vec<Mailbox>,
+    mailboxes: Vec<MailAddress>,
 }
 
-impl<'n> Subjects<'n> {
-    fn of(names: &'n AlternativeNames) -> Result<Self, String> {
+impl<'n> ConstrainedNames<'n> {
+    fn from_names(names: &'n AlternativeNames) -> Result<Self, String> {
         let hosts = names.uris.iter().map(|uri| constrained_host(uri));
-        let mailbox =
-            |text: &String| Mailbox::parse(text).ok_or(format!("cannot parse rfc822Name {text:?}"));
+        let mailbox = |text: &String| {
+            MailAddress::parse(text).ok_or(format!("cannot parse rfc822Name {text:?}"))
+        };
         Ok(Self {
             names,
             hosts: hosts.collect::<Result<_, _>>()?,
@@ -224,23 +229,23 @@ impl<'n> Subjects<'n> {
     ) -> Result<(), String> {
         let (permitted, excluded) = (&constraints.permitted, &constraints.excluded);
         let same = |network: &IpNetwork, ip: &IpAddr, _| network.contains(*ip);
-        let mut ips = KindConstraints::new("IP address", &permitted.ips, &excluded.ips, budget);
+        let mut ips = NameKindConstraints::new("IP address", &permitted.ips, &excluded.ips, budget);
         for ip in &self.names.ips {
             ips.check(ip, &ip.to_string(), same)?;
         }
-        let mut dns = KindConstraints::new("DNS name", &permitted.dns, &excluded.dns, budget);
+        let mut dns = NameKindConstraints::new("DNS name", &permitted.dns, &excluded.dns, budget);
         for name in &self.names.dns {
             if !uri::is_domain(name, false) {
                 return Err(format!("cannot parse dnsName {name:?}"));
             }
             dns.check(name, name, is_host_within)?;
         }
-        let mut uris = KindConstraints::new("URI", &permitted.uris, &excluded.uris, budget);
+        let mut uris = NameKindConstraints::new("URI", &permitted.uris, &excluded.uris, budget);
         for (host, uri) in self.hosts.iter().zip(&self.names.uris) {
             uris.check(host, uri, is_host_within)?;
         }
         let (kind, lists) = ("email address", (&permitted.emails, &excluded.emails));
-        let mut emails = KindConstraints::new(kind, lists.0, lists.1, budget);
+        let mut emails = NameKindConstraints::new(kind, lists.0, lists.1, budget);
         for (mailbox, text) in self.mailboxes.iter().zip(&self.names.emails) {
             if !uri::is_domain(&mailbox.domain, false) {
                 return Err(format!("cannot parse rfc822Name {text:?}"));
@@ -252,14 +257,14 @@ impl<'n> Subjects<'n> {
 }
 
 /// Constraints of one kind in both lists, with the budget for comparisons.
-struct KindConstraints<'c, C> {
+struct NameKindConstraints<'c, C> {
     title: &'static str,
     permitted: &'c [C],
     excluded: &'c [C],
     budget: &'c mut ComparisonBudget,
 }
 
-impl<'c, C: fmt::Display> KindConstraints<'c, C> {
+impl<'c, C: fmt::Display> NameKindConstraints<'c, C> {
     fn new(
         title: &'static str,
         permitted: &'c [C],
@@ -328,16 +333,16 @@ fn is_host_within(constraint: &String, host: &String, is_exclusion: bool) -> boo
         && parent(host).is_some_and(|above| parent(constraint) == Some(above))
 }
 
-fn is_mailbox_within(constraint: &String, mailbox: &Mailbox, is_exclusion: bool) -> bool {
+fn is_mailbox_within(constraint: &String, mailbox: &MailAddress, is_exclusion: bool) -> bool {
     match constraint.contains('@') {
-        true => Mailbox::parse(constraint).as_ref() == Some(mailbox),
+        true => MailAddress::parse(constraint).as_ref() == Some(mailbox),
         false => is_host_within(constraint, &mailbox.domain, is_exclusion),
     }
 }
 
 /// Returns the host of a URI. Fails unless it is a name, which constraints require.
 fn constrained_host(uri: &str) -> Result<String, String> {
-    let host = uri::host(uri).unwrap_or_default();
+    let host = uri::parse_host(uri).unwrap_or_default();
     if host.is_empty() {
         let why = "cannot be matched against constraints";
         return Err(format!("URI with empty host ({uri:?}) {why}"));
@@ -360,13 +365,13 @@ fn constrained_host(uri: &str) -> Result<String, String> {
     }
 }
 
-impl Mailbox {
+impl MailAddress {
     /// Parses a mail address as defined by RFC 2821. The domain may contain all visible ASCII
     /// characters.
     fn parse(text: &str) -> Option<Self> {
         let (local, rest) = match text.strip_prefix('"') {
-            Some(quoted) => quoted_local(quoted)?,
-            None => plain_local(text)?,
+            Some(quoted) => parse_quoted_local(quoted)?,
+            None => parse_plain_local(text)?,
         };
         let domain = rest.strip_prefix('@')?;
         uri::is_domain(domain, false).then(|| Self {
@@ -377,7 +382,7 @@ impl Mailbox {
 }
 
 /// Returns the unescaped text up to the closing quote, and the rest after it.
-fn quoted_local(text: &str) -> Option<(String, &str)> {
+fn parse_quoted_local(text: &str) -> Option<(String, &str)> {
     let mut local = String::new();
     let mut chars = text.char_indices();
     loop {
@@ -398,7 +403,7 @@ fn quoted_local(text: &str) -> Option<(String, &str)> {
 }
 
 /// Returns the words that are separated by dots, and the rest after them.
-fn plain_local(text: &str) -> Option<(String, &str)> {
+fn parse_plain_local(text: &str) -> Option<(String, &str)> {
     const MARKS: &str = "!#$%&'*+-/=?^_`{|}~.";
     let mut local = String::new();
     let mut rest = text;
@@ -463,7 +468,7 @@ mod tests {
             ("\"a", None),
             ("a b@c", None),
         ] {
-            let found = Mailbox::parse(text).map(|m| (m.local, m.domain));
+            let found = MailAddress::parse(text).map(|m| (m.local, m.domain));
             let expected = expected.map(|(local, domain)| (local.to_owned(), domain.to_owned()));
             assert_eq!(found, expected, "{text}");
         }
@@ -480,7 +485,7 @@ mod tests {
             ),
         ] {
             let mut budget = ComparisonBudget(rest);
-            let mut kind = KindConstraints::new("DNS name", &permitted, &[], &mut budget);
+            let mut kind = NameKindConstraints::new("DNS name", &permitted, &[], &mut budget);
             let found = kind.check(&name, &name, is_host_within);
             assert_eq!(found, expected.map_err(str::to_owned), "{rest}");
         }

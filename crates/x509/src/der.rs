@@ -18,18 +18,18 @@ pub(crate) const SET: u8 = 0x31;
 const HIGH_TAG: u8 = 0x1f;
 
 /// Returns the context-specific tag `number` for a primitive value.
-pub(crate) const fn context(number: u8) -> u8 {
+pub(crate) const fn context_tag(number: u8) -> u8 {
     0x80 | number
 }
 
 /// Returns the context-specific tag `number` for a constructed value.
-pub(crate) const fn nested(number: u8) -> u8 {
+pub(crate) const fn constructed_tag(number: u8) -> u8 {
     0xa0 | number
 }
 
 /// Reader of DER data, which holds the part that has not been read yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Der<'d>(&'d [u8]);
+pub(crate) struct DerReader<'d>(&'d [u8]);
 
 /// One element: a tag with its content, borrowed from the input.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct BitString<'d> {
     unused_bits: u8,
 }
 
-impl<'d> Der<'d> {
+impl<'d> DerReader<'d> {
     pub(crate) fn new(bytes: &'d [u8]) -> Self {
         Self(bytes)
     }
@@ -62,7 +62,7 @@ impl<'d> Der<'d> {
     }
 
     /// Reads the next element, whatever its tag. Returns `None` if it is malformed or missing.
-    pub(crate) fn any(&mut self) -> Option<DerElement<'d>> {
+    pub(crate) fn read_any(&mut self) -> Option<DerElement<'d>> {
         let (tag, first) = (*self.0.first()?, *self.0.get(1)?);
         if tag & HIGH_TAG == HIGH_TAG {
             return None;
@@ -95,7 +95,7 @@ impl<'d> Der<'d> {
 
     /// Reads the content of the next element, which must have this tag.
     pub(crate) fn read(&mut self, tag: u8) -> Option<&'d [u8]> {
-        self.whole(tag).map(|element| element.content)
+        self.read_whole(tag).map(|element| element.content)
     }
 
     /// Reads the next element, which must have this tag, and returns a reader of its content.
@@ -104,19 +104,19 @@ impl<'d> Der<'d> {
     }
 
     /// Reads the complete next element, which must have this tag.
-    pub(crate) fn whole(&mut self, tag: u8) -> Option<DerElement<'d>> {
-        self.any().filter(|element| element.tag == tag)
+    pub(crate) fn read_whole(&mut self, tag: u8) -> Option<DerElement<'d>> {
+        self.read_any().filter(|element| element.tag == tag)
     }
 
     /// Reads the next element if it has this tag. The outer `None` means that it is malformed.
-    pub(crate) fn optional(&mut self, tag: u8) -> Option<Option<Self>> {
+    pub(crate) fn read_optional(&mut self, tag: u8) -> Option<Option<Self>> {
         match self.has(tag) {
             true => self.open(tag).map(Some),
             false => Some(None),
         }
     }
 
-    pub(crate) fn boolean(&mut self) -> Option<bool> {
+    pub(crate) fn read_boolean(&mut self) -> Option<bool> {
         match self.read(BOOLEAN)? {
             [0] => Some(false),
             [0xff] => Some(true),
@@ -125,7 +125,7 @@ impl<'d> Der<'d> {
     }
 
     /// Reads an integer with this tag. Returns its bytes in two's complement.
-    pub(crate) fn integer(&mut self, tag: u8) -> Option<&'d [u8]> {
+    pub(crate) fn read_integer(&mut self, tag: u8) -> Option<&'d [u8]> {
         let bytes = self.read(tag)?;
         match bytes {
             [] | [0, 0..0x80, ..] | [0xff, 0x80..=0xff, ..] => None,
@@ -134,8 +134,8 @@ impl<'d> Der<'d> {
     }
 
     /// Reads an integer with this tag that fits into `i64`.
-    pub(crate) fn small_integer(&mut self, tag: u8) -> Option<i64> {
-        let bytes = self.integer(tag)?;
+    pub(crate) fn read_small_integer(&mut self, tag: u8) -> Option<i64> {
+        let bytes = self.read_integer(tag)?;
         let is_negative = *bytes.first()? >= 0x80;
         let mut wide = [if is_negative { 0xff } else { 0 }; size_of::<i64>()];
         let start = wide.len().checked_sub(bytes.len())?;
@@ -144,15 +144,15 @@ impl<'d> Der<'d> {
     }
 
     /// Reads a positive integer. Returns its bytes without leading zeros.
-    pub(crate) fn positive(&mut self) -> Option<&'d [u8]> {
-        match self.integer(INTEGER)? {
+    pub(crate) fn read_positive_integer(&mut self) -> Option<&'d [u8]> {
+        match self.read_integer(INTEGER)? {
             [0] | [0x80..=0xff, ..] => None,
             [0, rest @ ..] => Some(rest),
             bytes => Some(bytes),
         }
     }
 
-    pub(crate) fn bits(&mut self) -> Option<BitString<'d>> {
+    pub(crate) fn read_bits(&mut self) -> Option<BitString<'d>> {
         let (unused_bits, bytes) = self.read(BIT_STRING)?.split_first()?;
         let last = bytes.last().copied().unwrap_or(0);
         let fits = *unused_bits < 8 && (*unused_bits == 0 || !bytes.is_empty());
@@ -164,7 +164,7 @@ impl<'d> Der<'d> {
 
     /// Reads the bytes of an object identifier. Its arcs are below 2³¹, and its encoding is unique,
     /// so identifiers can be compared as bytes.
-    pub(crate) fn oid(&mut self) -> Option<&'d [u8]> {
+    pub(crate) fn read_oid(&mut self) -> Option<&'d [u8]> {
         let bytes = self.read(OID)?;
         let mut rest = bytes;
         let mut is_first = true;

@@ -5,10 +5,10 @@
 //! parsed, with RSA keys of at most [`RSA_BITS_MAX`] bits, and must prove possession of the key of
 //! the first certificate.
 
-use super::key::{EllipticCurve, Hash, PublicKey, SignatureKind};
+use super::key::{EllipticCurve, PublicKey, Sha2Hash, SignatureKind};
 use super::{
-    CertificatePool, CertificateRefused, MalformedCertificate, Purpose, Trust, X509Certificate,
-    verify,
+    CertificatePool, CertificatePurpose, CertificateRejection, CertificateTrust,
+    MalformedCertificate, X509Certificate, verify,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -35,7 +35,7 @@ pub const SCHEMES: [SignatureScheme; 10] = [
 
 /// Why a peer's certificates are rejected, with the error text of Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PeerRefused {
+pub enum PeerRejection {
     /// A certificate of a server cannot be parsed.
     #[error("tls: failed to parse certificate from server: {0}")]
     MalformedOfServer(MalformedCertificate),
@@ -44,20 +44,20 @@ pub enum PeerRefused {
     MalformedOfClient(MalformedCertificate),
     /// An RSA key exceeds [`RSA_BITS_MAX`] bits.
     #[error("tls: {0} sent certificate containing RSA key larger than {RSA_BITS_MAX} bits")]
-    LargeKey(Purpose),
+    LargeKey(CertificatePurpose),
     /// The key of the first certificate cannot sign handshakes.
     #[error("tls: {0}'s certificate contains an unsupported type of public key: {1}")]
-    UselessKey(Purpose, &'static str),
+    UselessKey(CertificatePurpose, &'static str),
     /// The certificate is not trusted, for the contained reason.
     #[error("tls: failed to verify certificate: {0}")]
-    Untrusted(#[from] CertificateRefused),
+    Untrusted(#[from] CertificateRejection),
     /// The signature of the handshake is invalid for the first certificate's key.
     #[error("tls: invalid signature by the peer's certificate: {0}")]
     WrongSignature(String),
 }
 
-impl From<PeerRefused> for Error {
-    fn from(why: PeerRefused) -> Self {
+impl From<PeerRejection> for Error {
+    fn from(why: PeerRejection) -> Self {
         let why = OtherError(Arc::new(why));
         Self::InvalidCertificate(CertificateError::Other(why))
     }
@@ -82,7 +82,7 @@ pub fn certificate_reason(error: &(dyn std::error::Error + 'static)) -> Option<S
 /// Parsed certificates that a peer sent in a handshake: the leaf and possible intermediates.
 #[derive(Clone, Debug)]
 pub struct PeerCertificates {
-    purpose: Purpose,
+    purpose: CertificatePurpose,
     leaf: X509Certificate,
     intermediates: CertificatePool,
 }
@@ -90,21 +90,21 @@ pub struct PeerCertificates {
 impl PeerCertificates {
     /// Parses the certificates of a server or client and checks the sizes of their keys.
     pub fn read(
-        purpose: Purpose,
+        purpose: CertificatePurpose,
         leaf: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-    ) -> Result<Self, PeerRefused> {
+    ) -> Result<Self, PeerRejection> {
         let malformed = match purpose {
-            Purpose::Server => PeerRefused::MalformedOfServer,
-            Purpose::Client => PeerRefused::MalformedOfClient,
+            CertificatePurpose::Server => PeerRejection::MalformedOfServer,
+            CertificatePurpose::Client => PeerRejection::MalformedOfClient,
         };
         let peer = Self {
             purpose,
             leaf: X509Certificate::parse(leaf).map_err(malformed)?,
-            intermediates: CertificatePool::of_der(intermediates).map_err(malformed)?,
+            intermediates: CertificatePool::from_der(intermediates).map_err(malformed)?,
         };
         match peer.has_large_key() {
-            true => Err(PeerRefused::LargeKey(purpose)),
+            true => Err(PeerRejection::LargeKey(purpose)),
             false => Ok(peer),
         }
     }
@@ -121,8 +121,8 @@ impl PeerCertificates {
         roots: &CertificatePool,
         host: Option<&str>,
         now: UnixTime,
-    ) -> Result<(), CertificateRefused> {
-        let trust = Trust {
+    ) -> Result<(), CertificateRejection> {
+        let trust = CertificateTrust {
             roots,
             intermediates: &self.intermediates,
             host,
@@ -133,10 +133,10 @@ impl PeerCertificates {
     }
 
     /// Checks that the key of the first certificate can sign handshakes.
-    pub fn check_key(&self) -> Result<(), PeerRefused> {
+    pub fn check_key(&self) -> Result<(), PeerRejection> {
         match &self.leaf.key {
-            PublicKey::Useless(kind) => Err(PeerRefused::UselessKey(self.purpose, kind)),
-            PublicKey::Unknown => Err(PeerRefused::UselessKey(self.purpose, "<nil>")),
+            PublicKey::Useless(kind) => Err(PeerRejection::UselessKey(self.purpose, kind)),
+            PublicKey::Unknown => Err(PeerRejection::UselessKey(self.purpose, "<nil>")),
             _ => Ok(()),
         }
     }
@@ -149,7 +149,7 @@ impl PeerCertificates {
 
 /// Server certificate verifier of a TLS client, by the rules of Go instead of webpki.
 #[derive(Debug)]
-pub struct ServerCheck {
+pub struct ServerCertificateVerifier {
     /// Trusted certificates; `None` if any certificate is accepted.
     pub roots: Option<Arc<CertificatePool>>,
     /// Name that the certificate must be valid for, instead of the host that the client connects
@@ -157,7 +157,7 @@ pub struct ServerCheck {
     pub server_name: Option<String>,
 }
 
-impl ServerCertVerifier for ServerCheck {
+impl ServerCertVerifier for ServerCertificateVerifier {
     fn verify_server_cert(
         &self,
         leaf: &CertificateDer<'_>,
@@ -166,14 +166,14 @@ impl ServerCertVerifier for ServerCheck {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let peer = PeerCertificates::read(Purpose::Server, leaf, intermediates)?;
+        let peer = PeerCertificates::read(CertificatePurpose::Server, leaf, intermediates)?;
         if let Some(roots) = &self.roots {
             let host = match &self.server_name {
                 Some(name) => name.clone(),
                 None => name.to_str().into_owned(),
             };
             let checked = peer.check(roots, Some(&host), now);
-            checked.map_err(PeerRefused::from)?;
+            checked.map_err(PeerRejection::from)?;
         }
         peer.check_key()?;
         Ok(ServerCertVerified::assertion())
@@ -227,7 +227,7 @@ fn check_signature(
     signature: &DigitallySignedStruct,
     is_tls13: bool,
 ) -> Result<HandshakeSignatureValid, Error> {
-    let refused = |why: String| Error::from(PeerRefused::WrongSignature(why));
+    let refused = |why: String| Error::from(PeerRejection::WrongSignature(why));
     let certificate = X509Certificate::parse(certificate).map_err(|e| refused(e.to_string()))?;
     let scheme = signature.scheme;
     let unsupported = || refused(format!("unsupported algorithm {scheme:?}"));
@@ -251,15 +251,21 @@ fn check_signature(
 fn scheme_parts(scheme: SignatureScheme) -> Option<(SignatureKind, Option<EllipticCurve>)> {
     use SignatureKind::{Ecdsa, Ed25519, Rsa, RsaPss};
     Some(match scheme {
-        SignatureScheme::RSA_PSS_SHA256 => (RsaPss(Hash::Sha256), None),
-        SignatureScheme::RSA_PSS_SHA384 => (RsaPss(Hash::Sha384), None),
-        SignatureScheme::RSA_PSS_SHA512 => (RsaPss(Hash::Sha512), None),
-        SignatureScheme::RSA_PKCS1_SHA256 => (Rsa(Hash::Sha256), None),
-        SignatureScheme::RSA_PKCS1_SHA384 => (Rsa(Hash::Sha384), None),
-        SignatureScheme::RSA_PKCS1_SHA512 => (Rsa(Hash::Sha512), None),
-        SignatureScheme::ECDSA_NISTP256_SHA256 => (Ecdsa(Hash::Sha256), Some(EllipticCurve::P256)),
-        SignatureScheme::ECDSA_NISTP384_SHA384 => (Ecdsa(Hash::Sha384), Some(EllipticCurve::P384)),
-        SignatureScheme::ECDSA_NISTP521_SHA512 => (Ecdsa(Hash::Sha512), Some(EllipticCurve::P521)),
+        SignatureScheme::RSA_PSS_SHA256 => (RsaPss(Sha2Hash::Sha256), None),
+        SignatureScheme::RSA_PSS_SHA384 => (RsaPss(Sha2Hash::Sha384), None),
+        SignatureScheme::RSA_PSS_SHA512 => (RsaPss(Sha2Hash::Sha512), None),
+        SignatureScheme::RSA_PKCS1_SHA256 => (Rsa(Sha2Hash::Sha256), None),
+        SignatureScheme::RSA_PKCS1_SHA384 => (Rsa(Sha2Hash::Sha384), None),
+        SignatureScheme::RSA_PKCS1_SHA512 => (Rsa(Sha2Hash::Sha512), None),
+        SignatureScheme::ECDSA_NISTP256_SHA256 => {
+            (Ecdsa(Sha2Hash::Sha256), Some(EllipticCurve::P256))
+        }
+        SignatureScheme::ECDSA_NISTP384_SHA384 => {
+            (Ecdsa(Sha2Hash::Sha384), Some(EllipticCurve::P384))
+        }
+        SignatureScheme::ECDSA_NISTP521_SHA512 => {
+            (Ecdsa(Sha2Hash::Sha512), Some(EllipticCurve::P521))
+        }
         SignatureScheme::ED25519 => (Ed25519, None),
         _ => return None,
     })

@@ -2,7 +2,7 @@
 //! alternative names are used, not the common name.
 
 use super::X509Certificate;
-use super::verify::CertificateRefused;
+use super::verify::CertificateRejection;
 use std::fmt::Display;
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ const LISTED_MAX: usize = 100;
 pub(crate) fn check_host(
     certificate: &X509Certificate,
     host: &str,
-) -> Result<(), CertificateRefused> {
+) -> Result<(), CertificateRejection> {
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
     let bare = bare.filter(|inner| !inner.is_empty()).unwrap_or(host);
     let names = &certificate.extensions.names;
@@ -22,13 +22,13 @@ pub(crate) fn check_host(
         let same = |ip: &IpAddr| ip.to_canonical() == address.to_canonical();
         return match names.ips.iter().any(same) {
             true => Ok(()),
-            false => Err(refused_address(&names.ips, bare)),
+            false => Err(address_rejection(&names.ips, bare)),
         };
     }
     let wanted = host.to_ascii_lowercase();
     match names.dns.iter().any(|name| matches(name, &wanted)) {
         true => Ok(()),
-        false => Err(refused_name(certificate, host)),
+        false => Err(name_rejection(certificate, host)),
     }
 }
 
@@ -75,34 +75,36 @@ fn is_label(label: &str) -> bool {
     !label.is_empty() && !label.starts_with('-') && label.bytes().all(is_allowed)
 }
 
-fn refused_address(valid: &[IpAddr], wanted: &str) -> CertificateRefused {
+fn address_rejection(valid: &[IpAddr], wanted: &str) -> CertificateRejection {
     if valid.is_empty() {
         let why = "because it doesn't contain any IP SANs";
-        return CertificateRefused::Host(format!("cannot validate certificate for {wanted} {why}"));
+        return CertificateRejection::Host(format!(
+            "cannot validate certificate for {wanted} {why}"
+        ));
     }
-    refused(valid, "IP SANs", wanted)
+    host_rejection(valid, "IP SANs", wanted)
 }
 
-fn refused_name(certificate: &X509Certificate, wanted: &str) -> CertificateRefused {
+fn name_rejection(certificate: &X509Certificate, wanted: &str) -> CertificateRejection {
     let common_name = &certificate.subject.common_name;
     let has_names = certificate.extensions.raw_names.is_some();
     if !has_names && matches_labels(common_name, &wanted.to_ascii_lowercase()) {
         let why = "certificate relies on legacy Common Name field, use SANs instead";
-        return CertificateRefused::Host(why.to_owned());
+        return CertificateRejection::Host(why.to_owned());
     }
-    refused(&certificate.extensions.names.dns, "names", wanted)
+    host_rejection(&certificate.extensions.names.dns, "names", wanted)
 }
 
-fn refused(valid: &[impl Display], kind: &str, wanted: &str) -> CertificateRefused {
+fn host_rejection(valid: &[impl Display], kind: &str, wanted: &str) -> CertificateRejection {
     if valid.len() >= LISTED_MAX {
         let count = valid.len();
-        return CertificateRefused::Host(format!(
+        return CertificateRejection::Host(format!(
             "certificate is valid for {count} {kind}, but none matched {wanted}"
         ));
     }
     let listed: Vec<_> = valid.iter().map(ToString::to_string).collect();
     let listed = listed.join(", ");
-    CertificateRefused::Host(match listed.is_empty() {
+    CertificateRejection::Host(match listed.is_empty() {
         true => {
             format!("certificate is not valid for any names, but wanted to match {wanted}")
         }

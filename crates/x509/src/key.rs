@@ -4,8 +4,8 @@
 //! P-521, and ECDSA with SHA-512. Invariant: a signature is verified only with an algorithm of the
 //! key's kind, and hashes older than SHA-256 are rejected, as in Go.
 
-use super::certificate::AlgorithmId;
-use super::der::{self, Der, INTEGER, SEQUENCE};
+use super::certificate::AlgorithmIdentifier;
+use super::der::{self, DerReader, INTEGER, SEQUENCE};
 use p256::ecdsa::signature::hazmat::PrehashVerifier;
 use ring::digest;
 use ring::signature::{self as by_ring, UnparsedPublicKey, VerificationAlgorithm};
@@ -40,7 +40,7 @@ const RSA_BITS_OF_RING: std::ops::RangeInclusive<usize> = 2048..=8192;
 
 /// A hash function of the SHA-2 family, the only ones that signatures may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hash {
+pub(crate) enum Sha2Hash {
     Sha256,
     Sha384,
     Sha512,
@@ -49,9 +49,9 @@ pub(crate) enum Hash {
 /// Algorithm of a signature, including its hash, as named in certificates and handshakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignatureKind {
-    Rsa(Hash),
-    RsaPss(Hash),
-    Ecdsa(Hash),
+    Rsa(Sha2Hash),
+    RsaPss(Sha2Hash),
+    Ecdsa(Sha2Hash),
     Ed25519,
     /// An algorithm with a broken hash, by its name in Go.
     Insecure(&'static str),
@@ -86,7 +86,7 @@ pub(crate) struct RsaKey {
 
 /// Why a signature is rejected, with the error text of Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SignatureRefused {
+pub(crate) enum SignatureRejection {
     #[error("x509: cannot verify signature: insecure algorithm {0}")]
     Insecure(&'static str),
     #[error("x509: cannot verify signature: algorithm unimplemented")]
@@ -106,8 +106,8 @@ pub(crate) enum SignatureRefused {
     Wrong(&'static str),
 }
 
-impl Hash {
-    fn of(self, message: &[u8]) -> digest::Digest {
+impl Sha2Hash {
+    fn digest(self, message: &[u8]) -> digest::Digest {
         let algorithm = match self {
             Self::Sha256 => &digest::SHA256,
             Self::Sha384 => &digest::SHA384,
@@ -116,8 +116,8 @@ impl Hash {
         digest::digest(algorithm, message)
     }
 
-    fn read(der: Der<'_>) -> Option<Self> {
-        let id = AlgorithmId::read(der).ok()?;
+    fn read(der: DerReader<'_>) -> Option<Self> {
+        let id = AlgorithmIdentifier::read(der).ok()?;
         let has_parameters = !id.parameters.is_empty() && id.parameters != NULL;
         match id.oid.strip_prefix(SHA2)? {
             [1] if !has_parameters => Some(Self::Sha256),
@@ -138,7 +138,7 @@ impl Hash {
 }
 
 impl SignatureKind {
-    pub(crate) fn read(id: AlgorithmId<'_>) -> Self {
+    pub(crate) fn read(id: AlgorithmIdentifier<'_>) -> Self {
         if id.oid == ED25519 && id.parameters.is_empty() {
             return Self::Ed25519;
         }
@@ -146,17 +146,19 @@ impl SignatureKind {
             return match number {
                 4 => Self::Insecure("MD5-RSA"),
                 5 => Self::Insecure("SHA1-RSA"),
-                10 => pss_hash(Der::new(id.parameters)).map_or(Self::Unsupported, Self::RsaPss),
-                11 => Self::Rsa(Hash::Sha256),
-                12 => Self::Rsa(Hash::Sha384),
-                13 => Self::Rsa(Hash::Sha512),
+                10 => {
+                    pss_hash(DerReader::new(id.parameters)).map_or(Self::Unsupported, Self::RsaPss)
+                }
+                11 => Self::Rsa(Sha2Hash::Sha256),
+                12 => Self::Rsa(Sha2Hash::Sha384),
+                13 => Self::Rsa(Sha2Hash::Sha512),
                 _ => Self::Unsupported,
             };
         }
         match id.oid.strip_prefix(ECDSA_SHA2) {
-            Some([2]) => return Self::Ecdsa(Hash::Sha256),
-            Some([3]) => return Self::Ecdsa(Hash::Sha384),
-            Some([4]) => return Self::Ecdsa(Hash::Sha512),
+            Some([2]) => return Self::Ecdsa(Sha2Hash::Sha256),
+            Some([3]) => return Self::Ecdsa(Sha2Hash::Sha384),
+            Some([4]) => return Self::Ecdsa(Sha2Hash::Sha512),
             _ => {}
         }
         match id.oid {
@@ -170,17 +172,19 @@ impl SignatureKind {
 
 /// Parses the parameters of RSASSA-PSS. Returns their hash if it is used everywhere and the salt
 /// has the same size.
-fn pss_hash(mut parameters: Der<'_>) -> Option<Hash> {
+fn pss_hash(mut parameters: DerReader<'_>) -> Option<Sha2Hash> {
     let mut fields = parameters.open(SEQUENCE)?;
-    let mut hash = fields.open(der::nested(0))?;
-    let hash = Hash::read(hash.open(SEQUENCE)?)?;
-    let mut mask = fields.open(der::nested(1))?;
-    let mask = AlgorithmId::read(mask.open(SEQUENCE)?).ok()?;
-    let mask_hash = Hash::read(Der::new(mask.parameters).open(SEQUENCE)?)?;
+    let mut hash = fields.open(der::constructed_tag(0))?;
+    let hash = Sha2Hash::read(hash.open(SEQUENCE)?)?;
+    let mut mask = fields.open(der::constructed_tag(1))?;
+    let mask = AlgorithmIdentifier::read(mask.open(SEQUENCE)?).ok()?;
+    let mask_hash = Sha2Hash::read(DerReader::new(mask.parameters).open(SEQUENCE)?)?;
     let is_mask = mask.oid.strip_prefix(PKCS1) == Some(&[8]);
-    let salt_bytes = fields.open(der::nested(2))?.small_integer(INTEGER)?;
-    let trailer = match fields.optional(der::nested(3))? {
-        Some(mut trailer) => trailer.small_integer(INTEGER)?,
+    let salt_bytes = fields
+        .open(der::constructed_tag(2))?
+        .read_small_integer(INTEGER)?;
+    let trailer = match fields.read_optional(der::constructed_tag(3))? {
+        Some(mut trailer) => trailer.read_small_integer(INTEGER)?,
         None => 1,
     };
     let is_salt = usize::try_from(salt_bytes) == Ok(hash.bytes());
@@ -188,7 +192,7 @@ fn pss_hash(mut parameters: Der<'_>) -> Option<Hash> {
 }
 
 impl EllipticCurve {
-    fn named(oid: &[u8]) -> Option<Self> {
+    fn from_oid(oid: &[u8]) -> Option<Self> {
         Some(match oid {
             P256 => Self::P256,
             P384 => Self::P384,
@@ -206,12 +210,12 @@ impl EllipticCurve {
     }
 
     /// Returns the algorithm of ring, or `None` if ring does not support the combination.
-    fn ring_algorithm(self, hash: Hash) -> Option<&'static dyn VerificationAlgorithm> {
+    fn ring_algorithm(self, hash: Sha2Hash) -> Option<&'static dyn VerificationAlgorithm> {
         Some(match (self, hash) {
-            (Self::P256, Hash::Sha256) => &by_ring::ECDSA_P256_SHA256_ASN1,
-            (Self::P256, Hash::Sha384) => &by_ring::ECDSA_P256_SHA384_ASN1,
-            (Self::P384, Hash::Sha256) => &by_ring::ECDSA_P384_SHA256_ASN1,
-            (Self::P384, Hash::Sha384) => &by_ring::ECDSA_P384_SHA384_ASN1,
+            (Self::P256, Sha2Hash::Sha256) => &by_ring::ECDSA_P256_SHA256_ASN1,
+            (Self::P256, Sha2Hash::Sha384) => &by_ring::ECDSA_P256_SHA384_ASN1,
+            (Self::P384, Sha2Hash::Sha256) => &by_ring::ECDSA_P384_SHA256_ASN1,
+            (Self::P384, Sha2Hash::Sha384) => &by_ring::ECDSA_P384_SHA384_ASN1,
             _ => return None,
         })
     }
@@ -219,19 +223,22 @@ impl EllipticCurve {
 
 impl PublicKey {
     /// Parses a public key. Keys of supported kinds must be well-formed; others are unknown.
-    pub(crate) fn read(algorithm: AlgorithmId<'_>, bytes: &[u8]) -> Result<Self, &'static str> {
+    pub(crate) fn read(
+        algorithm: AlgorithmIdentifier<'_>,
+        bytes: &[u8],
+    ) -> Result<Self, &'static str> {
         let has_parameters = !algorithm.parameters.is_empty();
         let oid = algorithm.oid;
         match oid {
             _ if oid.strip_prefix(PKCS1) == Some(&[1]) => match algorithm.parameters {
-                NULL => RsaKey::read(Der::new(bytes)).map(Self::Rsa),
+                NULL => RsaKey::read(DerReader::new(bytes)).map(Self::Rsa),
                 _ => Err("RSA key missing NULL parameters"),
             },
-            ECDSA => ecdsa_key(Der::new(algorithm.parameters), bytes),
+            ECDSA => parse_ecdsa_key(DerReader::new(algorithm.parameters), bytes),
             ED25519 if has_parameters => Err("Ed25519 key encoded with illegal parameters"),
             ED25519 if bytes.len() != 32 => Err("wrong Ed25519 public key size"),
             ED25519 => Ok(Self::Ed25519(bytes.to_vec())),
-            DSA => dsa_key(Der::new(algorithm.parameters), Der::new(bytes)),
+            DSA => check_dsa_key(DerReader::new(algorithm.parameters), DerReader::new(bytes)),
             _ => Ok(Self::Unknown),
         }
     }
@@ -255,18 +262,18 @@ impl PublicKey {
         kind: SignatureKind,
         message: &[u8],
         signature: &[u8],
-    ) -> Result<(), SignatureRefused> {
+    ) -> Result<(), SignatureRejection> {
         match (kind, self) {
-            (SignatureKind::Insecure(name), _) => Err(SignatureRefused::Insecure(name)),
+            (SignatureKind::Insecure(name), _) => Err(SignatureRejection::Insecure(name)),
             (SignatureKind::Unsupported, _) | (_, Self::Useless(_) | Self::Unknown) => {
-                Err(SignatureRefused::Unsupported)
+                Err(SignatureRejection::Unsupported)
             }
             (SignatureKind::Rsa(hash), Self::Rsa(key)) => key.check_pkcs1(hash, message, signature),
             (SignatureKind::RsaPss(hash), Self::Rsa(key)) => {
                 key.check_pss(hash, message, signature)
             }
             (SignatureKind::Ecdsa(hash), Self::Ecdsa(curve, point)) => {
-                let key = EcdsaCheck {
+                let key = EcdsaVerifier {
                     curve: *curve,
                     hash,
                     point,
@@ -276,43 +283,50 @@ impl PublicKey {
             (SignatureKind::Ed25519, Self::Ed25519(key)) => {
                 let key = UnparsedPublicKey::new(&by_ring::ED25519, key);
                 let checked = key.verify(message, signature);
-                checked.map_err(|_| SignatureRefused::Wrong("x509: Ed25519 verification failure"))
+                checked.map_err(|_| SignatureRejection::Wrong("x509: Ed25519 verification failure"))
             }
-            _ => Err(SignatureRefused::OtherKind),
+            _ => Err(SignatureRejection::OtherKind),
         }
     }
 }
 
-fn ecdsa_key(mut parameters: Der<'_>, point: &[u8]) -> Result<PublicKey, &'static str> {
+fn parse_ecdsa_key(mut parameters: DerReader<'_>, point: &[u8]) -> Result<PublicKey, &'static str> {
     const UNCOMPRESSED: u8 = 4;
-    let oid = parameters.oid().ok_or("invalid ECDSA parameters")?;
+    let oid = parameters.read_oid().ok_or("invalid ECDSA parameters")?;
     if oid == P224 {
         return Ok(PublicKey::Useless("ECDSA P-224, use P-256"));
     }
-    let curve = EllipticCurve::named(oid).ok_or("unsupported elliptic curve")?;
+    let curve = EllipticCurve::from_oid(oid).ok_or("unsupported elliptic curve")?;
     match point.first() == Some(&UNCOMPRESSED) && curve.has_point(point) {
         true => Ok(PublicKey::Ecdsa(curve, point.to_vec())),
         false => Err("invalid ECDSA public key"),
     }
 }
 
-fn dsa_key(mut parameters: Der<'_>, mut key: Der<'_>) -> Result<PublicKey, &'static str> {
+fn check_dsa_key(
+    mut parameters: DerReader<'_>,
+    mut key: DerReader<'_>,
+) -> Result<PublicKey, &'static str> {
     let mut read = || {
         let mut fields = parameters.open(SEQUENCE)?;
-        fields.positive()?;
-        fields.positive()?;
-        fields.positive()?;
-        key.positive()
+        fields.read_positive_integer()?;
+        fields.read_positive_integer()?;
+        fields.read_positive_integer()?;
+        key.read_positive_integer()
     };
     read().ok_or("invalid DSA public key")?;
     Ok(PublicKey::Useless("DSA"))
 }
 
 impl RsaKey {
-    fn read(mut der: Der<'_>) -> Result<Self, &'static str> {
+    fn read(mut der: DerReader<'_>) -> Result<Self, &'static str> {
         let mut fields = der.open(SEQUENCE).ok_or("invalid RSA public key")?;
-        let modulus = fields.positive().ok_or("invalid RSA modulus")?;
-        let exponent = fields.positive().filter(|e| e.len() <= size_of::<u64>());
+        let modulus = fields
+            .read_positive_integer()
+            .ok_or("invalid RSA modulus")?;
+        let exponent = fields
+            .read_positive_integer()
+            .filter(|e| e.len() <= size_of::<u64>());
         let exponent = exponent.filter(|e| e.len() < 8 || e.first() < Some(&0x80));
         Ok(Self {
             modulus: modulus.to_vec(),
@@ -329,68 +343,68 @@ impl RsaKey {
     }
 
     /// Checks the key for sizes and exponents that Go rejects.
-    fn check_size(&self) -> Result<(), SignatureRefused> {
+    fn check_size(&self) -> Result<(), SignatureRejection> {
         const EXPONENT_BYTES_MAX: usize = 4;
         let is_odd = |bytes: &[u8]| bytes.last().is_some_and(|last| last % 2 == 1);
         let bits = self.bits();
         if bits < RSA_BITS_MIN {
-            return Err(SignatureRefused::SmallKey(bits));
+            return Err(SignatureRejection::SmallKey(bits));
         }
         if bits > RSA_BITS_MAX {
-            return Err(SignatureRefused::LargeKey(bits));
+            return Err(SignatureRejection::LargeKey(bits));
         }
         let exponent = &self.exponent;
         let is_large = exponent.len() > EXPONENT_BYTES_MAX
             || exponent.len() == EXPONENT_BYTES_MAX && exponent.first() >= Some(&0x80);
         match is_odd(&self.modulus) && is_odd(exponent) && *exponent != [1] && !is_large {
             true => Ok(()),
-            false => Err(SignatureRefused::BadKey),
+            false => Err(SignatureRejection::BadKey),
         }
     }
 
     fn check_pkcs1(
         &self,
-        hash: Hash,
+        hash: Sha2Hash,
         message: &[u8],
         signature: &[u8],
-    ) -> Result<(), SignatureRefused> {
+    ) -> Result<(), SignatureRejection> {
         self.check_size()?;
         let algorithm = match hash {
-            Hash::Sha256 => &by_ring::RSA_PKCS1_2048_8192_SHA256,
-            Hash::Sha384 => &by_ring::RSA_PKCS1_2048_8192_SHA384,
-            Hash::Sha512 => &by_ring::RSA_PKCS1_2048_8192_SHA512,
+            Sha2Hash::Sha256 => &by_ring::RSA_PKCS1_2048_8192_SHA256,
+            Sha2Hash::Sha384 => &by_ring::RSA_PKCS1_2048_8192_SHA384,
+            Sha2Hash::Sha512 => &by_ring::RSA_PKCS1_2048_8192_SHA512,
         };
         if RSA_BITS_OF_RING.contains(&self.bits()) {
             return self.check_by_ring(algorithm, message, signature);
         }
         let scheme = match hash {
-            Hash::Sha256 => Pkcs1v15Sign::new::<Sha256>(),
-            Hash::Sha384 => Pkcs1v15Sign::new::<Sha384>(),
-            Hash::Sha512 => Pkcs1v15Sign::new::<Sha512>(),
+            Sha2Hash::Sha256 => Pkcs1v15Sign::new::<Sha256>(),
+            Sha2Hash::Sha384 => Pkcs1v15Sign::new::<Sha384>(),
+            Sha2Hash::Sha512 => Pkcs1v15Sign::new::<Sha512>(),
         };
-        self.check_hashed(scheme, &hash.of(message), signature)
+        self.check_hashed(scheme, &hash.digest(message), signature)
     }
 
     fn check_pss(
         &self,
-        hash: Hash,
+        hash: Sha2Hash,
         message: &[u8],
         signature: &[u8],
-    ) -> Result<(), SignatureRefused> {
+    ) -> Result<(), SignatureRejection> {
         self.check_size()?;
         let algorithm = match hash {
-            Hash::Sha256 => &by_ring::RSA_PSS_2048_8192_SHA256,
-            Hash::Sha384 => &by_ring::RSA_PSS_2048_8192_SHA384,
-            Hash::Sha512 => &by_ring::RSA_PSS_2048_8192_SHA512,
+            Sha2Hash::Sha256 => &by_ring::RSA_PSS_2048_8192_SHA256,
+            Sha2Hash::Sha384 => &by_ring::RSA_PSS_2048_8192_SHA384,
+            Sha2Hash::Sha512 => &by_ring::RSA_PSS_2048_8192_SHA512,
         };
         if RSA_BITS_OF_RING.contains(&self.bits()) {
             return self.check_by_ring(algorithm, message, signature);
         }
-        let hashed = hash.of(message);
+        let hashed = hash.digest(message);
         match hash {
-            Hash::Sha256 => self.check_hashed(Pss::<Sha256>::new(), &hashed, signature),
-            Hash::Sha384 => self.check_hashed(Pss::<Sha384>::new(), &hashed, signature),
-            Hash::Sha512 => self.check_hashed(Pss::<Sha512>::new(), &hashed, signature),
+            Sha2Hash::Sha256 => self.check_hashed(Pss::<Sha256>::new(), &hashed, signature),
+            Sha2Hash::Sha384 => self.check_hashed(Pss::<Sha384>::new(), &hashed, signature),
+            Sha2Hash::Sha512 => self.check_hashed(Pss::<Sha512>::new(), &hashed, signature),
         }
     }
 
@@ -399,13 +413,13 @@ impl RsaKey {
         algorithm: &'static by_ring::RsaParameters,
         message: &[u8],
         signature: &[u8],
-    ) -> Result<(), SignatureRefused> {
+    ) -> Result<(), SignatureRejection> {
         let key = by_ring::RsaPublicKeyComponents {
             n: &self.modulus,
             e: &self.exponent,
         };
         let checked = key.verify(algorithm, message, signature);
-        checked.map_err(|_| SignatureRefused::Wrong("crypto/rsa: verification error"))
+        checked.map_err(|_| SignatureRejection::Wrong("crypto/rsa: verification error"))
     }
 
     /// Verifies a signature with RustCrypto, for key sizes that ring does not support.
@@ -414,35 +428,35 @@ impl RsaKey {
         scheme: impl rsa::traits::SignatureScheme,
         hashed: &digest::Digest,
         signature: &[u8],
-    ) -> Result<(), SignatureRefused> {
+    ) -> Result<(), SignatureRejection> {
         let modulus = BoxedUint::from_be_slice_vartime(&self.modulus);
         let exponent = BoxedUint::from_be_slice_vartime(&self.exponent);
         let key = RsaPublic::new_with_size_limits(modulus, exponent, RSA_BITS_MIN..=RSA_BITS_MAX);
-        let key = key.map_err(|_| SignatureRefused::BadKey)?;
+        let key = key.map_err(|_| SignatureRejection::BadKey)?;
         let checked = key.verify(scheme, hashed.as_ref(), signature);
-        checked.map_err(|_| SignatureRefused::Wrong("crypto/rsa: verification error"))
+        checked.map_err(|_| SignatureRejection::Wrong("crypto/rsa: verification error"))
     }
 }
 
 /// An ECDSA verification with the curve and point of the key, and a hash.
-struct EcdsaCheck<'k> {
+struct EcdsaVerifier<'k> {
     curve: EllipticCurve,
-    hash: Hash,
+    hash: Sha2Hash,
     point: &'k [u8],
 }
 
-impl EcdsaCheck<'_> {
-    fn check(&self, message: &[u8], signature: &[u8]) -> Result<(), SignatureRefused> {
+impl EcdsaVerifier<'_> {
+    fn check(&self, message: &[u8], signature: &[u8]) -> Result<(), SignatureRejection> {
         let is_right = match self.curve.ring_algorithm(self.hash) {
             Some(algorithm) => {
                 let key = UnparsedPublicKey::new(algorithm, self.point);
                 key.verify(message, signature).is_ok()
             }
-            None => self.is_right(self.hash.of(message).as_ref(), signature),
+            None => self.is_right(self.hash.digest(message).as_ref(), signature),
         };
-        is_right
-            .then_some(())
-            .ok_or(SignatureRefused::Wrong("x509: ECDSA verification failure"))
+        is_right.then_some(()).ok_or(SignatureRejection::Wrong(
+            "x509: ECDSA verification failure",
+        ))
     }
 
     fn is_right(&self, hash: &[u8], signature: &[u8]) -> bool {

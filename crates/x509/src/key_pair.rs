@@ -5,18 +5,18 @@
 use super::X509Certificate;
 use super::key::PublicKey;
 use super::pem::PemBlocks;
-use super::signers::signing_key;
+use super::signers::parse_signing_key;
 use rustls::SignatureAlgorithm;
 use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 
 /// Parses a certificate chain and the private key of its first certificate. Fails with Go's text.
-pub fn certified_key(certificate_pem: &[u8], key_pem: &[u8]) -> Result<CertifiedKey, String> {
-    let chain = chain(certificate_pem)?;
-    let key = private_key(key_pem)?;
+pub fn parse_certified_key(certificate_pem: &[u8], key_pem: &[u8]) -> Result<CertifiedKey, String> {
+    let chain = parse_chain(certificate_pem)?;
+    let key = find_private_key(key_pem)?;
     let leaf = chain.first().map_or(&[][..], AsRef::as_ref);
     let leaf = X509Certificate::parse(leaf).map_err(|e| e.to_string())?;
-    let key = signing_key(&key)?;
+    let key = parse_signing_key(&key)?;
     let kind = match &leaf.key {
         PublicKey::Rsa(_) => SignatureAlgorithm::RSA,
         PublicKey::Ecdsa(..) => SignatureAlgorithm::ECDSA,
@@ -34,7 +34,7 @@ pub fn certified_key(certificate_pem: &[u8], key_pem: &[u8]) -> Result<Certified
     }
 }
 
-fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+fn parse_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let (mut chain, mut skipped) = (Vec::new(), Vec::new());
     for block in PemBlocks(pem) {
         match block.label.as_str() {
@@ -61,7 +61,7 @@ fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 }
 
 /// Returns the first private key in DER. Skips blocks before it, such as `EC PARAMETERS`.
-fn private_key(pem: &[u8]) -> Result<Vec<u8>, String> {
+fn find_private_key(pem: &[u8]) -> Result<Vec<u8>, String> {
     let mut skipped = Vec::new();
     for block in PemBlocks(pem) {
         if block.label == "PRIVATE KEY" || block.label.ends_with(" PRIVATE KEY") {

@@ -35,4 +35,4 @@ pub mod verify;
 pub use certificate::{MalformedCertificate, X509Certificate};
 pub use extensions::AlternativeNames;
 pub use pool::CertificatePool;
-pub use verify::{CertificateRefused, Purpose, Trust, verify};
+pub use verify::{CertificatePurpose, CertificateRejection, CertificateTrust, verify};

@@ -38,9 +38,9 @@ impl Iterator for PemBlocks<'_> {
             let end = find(self.0, END)?;
             let (before, after) = self.0.split_at(end);
             let after = after.get(END.len()..)?;
-            let block = block(before, after);
+            let block = decode_block(before, after);
             self.0 = match block {
-                Some(_) => line(after).1,
+                Some(_) => split_line(after).1,
                 None => after,
             };
             if block.is_some() {
@@ -52,20 +52,20 @@ impl Iterator for PemBlocks<'_> {
 
 /// Decodes the block that begins last in `before`. `after` is the text after the `-----END `
 /// marker.
-fn block(before: &[u8], after: &[u8]) -> Option<PemBlock> {
+fn decode_block(before: &[u8], after: &[u8]) -> Option<PemBlock> {
     let begin = before.windows(BEGIN.len()).rposition(|w| w == BEGIN)?;
     if begin > 0 && before.get(begin - 1) != Some(&b'\n') {
         return None;
     }
-    let (first, mut body) = line(before.get(begin + BEGIN.len()..)?);
+    let (first, mut body) = split_line(before.get(begin + BEGIN.len()..)?);
     let label = first.strip_suffix(DASHES)?;
-    let trailer = line(after).0;
+    let trailer = split_line(after).0;
     if trailer.strip_suffix(DASHES)? != label {
         return None;
     }
     let mut has_headers = false;
     loop {
-        let (header, rest) = line(body);
+        let (header, rest) = split_line(body);
         if !header.contains(&b':') {
             break;
         }
@@ -82,7 +82,7 @@ fn block(before: &[u8], after: &[u8]) -> Option<PemBlock> {
 }
 
 /// Splits off the first line, without its line end and trailing spaces.
-fn line(text: &[u8]) -> (&[u8], &[u8]) {
+fn split_line(text: &[u8]) -> (&[u8], &[u8]) {
     let (line, rest) = match text.iter().position(|b| *b == b'\n') {
         Some(end) => {
             let line = text.get(..end).unwrap_or_default();

@@ -25,7 +25,7 @@ struct PolicyGraph<'c> {
 
 /// Number of further certificates after which an explicit policy is required, and mappings and
 /// `anyPolicy` are prohibited.
-struct Counters {
+struct PolicyCounters {
     explicit: i64,
     mapping: i64,
     any: i64,
@@ -40,7 +40,7 @@ pub(crate) fn are_policies_valid(chain: &[&X509Certificate]) -> bool {
         return true;
     };
     let count = i64::try_from(below.len()).unwrap_or(i64::MAX - 1);
-    let mut counters = Counters {
+    let mut counters = PolicyCounters {
         explicit: count + 1,
         mapping: count + 1,
         any: count + 1,
@@ -74,7 +74,7 @@ fn is_self_issued(certificate: &X509Certificate) -> bool {
     certificate.issuer == certificate.subject.raw
 }
 
-impl Counters {
+impl PolicyCounters {
     fn pass(&mut self, certificate: &X509Certificate) {
         let extensions = &certificate.extensions;
         if !is_self_issued(certificate) {

@@ -18,14 +18,14 @@ pub struct CertificatePool {
 impl CertificatePool {
     /// Parses the certificates in a PEM text. As in Go, blocks of other kinds, blocks with headers
     /// and malformed certificates are skipped.
-    pub fn of_pem(text: &[u8]) -> Self {
+    pub fn from_pem(text: &[u8]) -> Self {
         let blocks = PemBlocks(text);
         let blocks = blocks.filter(|b| b.label == "CERTIFICATE" && !b.has_headers);
-        Self::of_parsable(blocks.map(|block| block.der))
+        Self::from_parsable_der(blocks.map(|block| block.der))
     }
 
     /// Parses certificates in DER and skips malformed ones, as Go does for the roots of the system.
-    pub fn of_parsable(all: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
+    pub fn from_parsable_der(all: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let mut pool = Self::default();
         for der in all {
             if let Ok(certificate) = X509Certificate::parse(der.as_ref()) {
@@ -36,7 +36,7 @@ impl CertificatePool {
     }
 
     /// Parses certificates in DER. Fails if one of them is malformed.
-    pub fn of_der(
+    pub fn from_der(
         all: impl IntoIterator<Item = impl AsRef<[u8]>>,
     ) -> Result<Self, MalformedCertificate> {
         let mut pool = Self::default();
@@ -82,7 +82,7 @@ impl CertificatePool {
 
     /// Returns the certificates that may have signed `child`, that is, those whose subject is its
     /// issuer. Certificates with a matching key identifier precede the others.
-    pub(crate) fn parents_of(&self, child: &X509Certificate) -> Vec<&X509Certificate> {
+    pub(crate) fn find_parents(&self, child: &X509Certificate) -> Vec<&X509Certificate> {
         let indexes = self.by_subject.get(&child.issuer);
         let indexes = indexes.map(Vec::as_slice).unwrap_or_default();
         let mut parents: Vec<_> = indexes

@@ -31,7 +31,7 @@ const RSA_SCHEMES: [(SignatureScheme, usize); 6] = [
 const RSA_BITS_MIN: usize = 1024;
 
 /// Parses a private key in DER, as PKCS #1, PKCS #8 or SEC 1.
-pub(crate) fn signing_key(der: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
+pub(crate) fn parse_signing_key(der: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
     let forms = [
         PrivateKeyDer::from(PrivatePkcs1KeyDer::from(der)),
         PrivateKeyDer::from(PrivatePkcs8KeyDer::from(der)),
@@ -40,7 +40,7 @@ pub(crate) fn signing_key(der: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
     if let Some(key) = forms.iter().find_map(|form| any_supported_type(form).ok()) {
         return Ok(key);
     }
-    if let Some(key) = ecdsa_key(der) {
+    if let Some(key) = parse_ecdsa_key(der) {
         return Ok(key);
     }
     let rsa = PrivateKey::from_pkcs1_der(der).or_else(|_| PrivateKey::from_pkcs8_der(der));
@@ -51,7 +51,7 @@ pub(crate) fn signing_key(der: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
 }
 
 /// Parses a P-521 key, or a key of another curve without its public half, which ring requires.
-fn ecdsa_key(der: &[u8]) -> Option<Arc<dyn SigningKey>> {
+fn parse_ecdsa_key(der: &[u8]) -> Option<Arc<dyn SigningKey>> {
     let p521 = p521::SecretKey::from_pkcs8_der(der);
     if let Ok(key) = p521.or_else(|_| p521::SecretKey::from_sec1_der(der)) {
         let public = key.public_key().to_public_key_der().ok()?;
@@ -73,11 +73,14 @@ fn ecdsa_key(der: &[u8]) -> Option<Arc<dyn SigningKey>> {
 }
 
 /// Returns the first scheme in the peer's list that is also in `own`.
-fn preferred(own: &[SignatureScheme], offered: &[SignatureScheme]) -> Option<SignatureScheme> {
+fn preferred_scheme(
+    own: &[SignatureScheme],
+    offered: &[SignatureScheme],
+) -> Option<SignatureScheme> {
     offered.iter().copied().find(|scheme| own.contains(scheme))
 }
 
-fn failed(_: impl std::fmt::Display) -> Error {
+fn signing_error(_: impl std::fmt::Display) -> Error {
     Error::General("signing failed".to_owned())
 }
 
@@ -90,7 +93,7 @@ struct P521SigningKey {
 
 impl SigningKey for P521SigningKey {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
-        preferred(&[SignatureScheme::ECDSA_NISTP521_SHA512], offered)?;
+        preferred_scheme(&[SignatureScheme::ECDSA_NISTP521_SHA512], offered)?;
         Some(Box::new(P521Signer(self.key.clone())))
     }
 
@@ -109,7 +112,8 @@ struct P521Signer(Arc<p521::ecdsa::SigningKey>);
 impl Signer for P521Signer {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
         let hash = Sha512::digest(message);
-        let signature: p521::ecdsa::Signature = self.0.sign_prehash(&hash).map_err(failed)?;
+        let signature: p521::ecdsa::Signature =
+            self.0.sign_prehash(&hash).map_err(signing_error)?;
         Ok(signature.to_der().as_bytes().to_vec())
     }
 
@@ -149,7 +153,7 @@ impl RsaSigningKey {
 
 impl SigningKey for RsaSigningKey {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
-        let scheme = preferred(&self.schemes, offered)?;
+        let scheme = preferred_scheme(&self.schemes, offered)?;
         let key = self.key.clone();
         Some(Box::new(RsaSigner { key, scheme }))
     }
@@ -170,14 +174,14 @@ struct RsaSigner {
 }
 
 impl RsaSigner {
-    fn signed(
+    fn sign_padded(
         &self,
         padding: impl rsa::traits::SignatureScheme,
         hash: &[u8],
     ) -> Result<Vec<u8>, Error> {
         let mut random = SystemRandomness(SystemRandom::new());
         let signature = self.key.sign_with_rng(&mut random, padding, hash);
-        signature.map_err(failed)
+        signature.map_err(signing_error)
     }
 }
 
@@ -186,16 +190,16 @@ impl Signer for RsaSigner {
         let (sha256, sha384) = (Sha256::digest(message), Sha384::digest(message));
         let sha512 = Sha512::digest(message);
         match self.scheme {
-            SignatureScheme::RSA_PSS_SHA256 => self.signed(Pss::<Sha256>::new(), &sha256),
-            SignatureScheme::RSA_PSS_SHA384 => self.signed(Pss::<Sha384>::new(), &sha384),
-            SignatureScheme::RSA_PSS_SHA512 => self.signed(Pss::<Sha512>::new(), &sha512),
+            SignatureScheme::RSA_PSS_SHA256 => self.sign_padded(Pss::<Sha256>::new(), &sha256),
+            SignatureScheme::RSA_PSS_SHA384 => self.sign_padded(Pss::<Sha384>::new(), &sha384),
+            SignatureScheme::RSA_PSS_SHA512 => self.sign_padded(Pss::<Sha512>::new(), &sha512),
             SignatureScheme::RSA_PKCS1_SHA256 => {
-                self.signed(Pkcs1v15Sign::new::<Sha256>(), &sha256)
+                self.sign_padded(Pkcs1v15Sign::new::<Sha256>(), &sha256)
             }
             SignatureScheme::RSA_PKCS1_SHA384 => {
-                self.signed(Pkcs1v15Sign::new::<Sha384>(), &sha384)
+                self.sign_padded(Pkcs1v15Sign::new::<Sha384>(), &sha384)
             }
-            _ => self.signed(Pkcs1v15Sign::new::<Sha512>(), &sha512),
+            _ => self.sign_padded(Pkcs1v15Sign::new::<Sha512>(), &sha512),
         }
     }
 
@@ -210,25 +214,25 @@ struct SystemRandomness(SystemRandom);
 /// Error for a system that provides no random numbers.
 #[derive(Debug, thiserror::Error)]
 #[error("no randomness from the system")]
-struct NoRandomness;
+struct RandomnessError;
 
 impl TryRng for SystemRandomness {
-    type Error = NoRandomness;
+    type Error = RandomnessError;
 
-    fn try_next_u32(&mut self) -> Result<u32, NoRandomness> {
+    fn try_next_u32(&mut self) -> Result<u32, RandomnessError> {
         let mut bytes = [0; 4];
         self.try_fill_bytes(&mut bytes)?;
         Ok(u32::from_le_bytes(bytes))
     }
 
-    fn try_next_u64(&mut self) -> Result<u64, NoRandomness> {
+    fn try_next_u64(&mut self) -> Result<u64, RandomnessError> {
         let mut bytes = [0; 8];
         self.try_fill_bytes(&mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), NoRandomness> {
-        self.0.fill(bytes).map_err(|_| NoRandomness)
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), RandomnessError> {
+        self.0.fill(bytes).map_err(|_| RandomnessError)
     }
 }
 

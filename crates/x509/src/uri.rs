@@ -11,12 +11,12 @@ const USER_MARKS: &[u8] = b"-._:~!$&'()*+,;=%@";
 
 /// Returns the host of a URI including its port, or an empty text if it has none. Returns `None` if
 /// Go cannot parse the URI.
-pub(crate) fn host(uri: &str) -> Option<String> {
+pub(crate) fn parse_host(uri: &str) -> Option<String> {
     let (rest, fragment) = uri.split_once('#').unwrap_or((uri, ""));
     if rest.bytes().any(|b| b.is_ascii_control()) || !are_escapes_whole(fragment) {
         return None;
     }
-    let (scheme, rest) = scheme(rest)?;
+    let (scheme, rest) = split_scheme(rest)?;
     let rest = rest.split_once('?').map_or(rest, |(path, _)| path);
     if !rest.starts_with('/') {
         let segment = rest.split('/').next().unwrap_or(rest);
@@ -40,7 +40,7 @@ pub(crate) fn host(uri: &str) -> Option<String> {
 }
 
 /// Splits off the scheme, which is empty if there is none. Returns `None` if it is malformed.
-fn scheme(uri: &str) -> Option<(&str, &str)> {
+fn split_scheme(uri: &str) -> Option<(&str, &str)> {
     let end = uri.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c));
     let starts = uri.starts_with(|c: char| c.is_ascii_alphabetic());
     match end {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     fn check(uri: &str, expected: Option<&str>) {
-        assert_eq!(host(uri).as_deref(), expected, "{uri}");
+        assert_eq!(parse_host(uri).as_deref(), expected, "{uri}");
     }
 
     #[test]

@@ -1,26 +1,26 @@
 //! Validity period of a certificate, in seconds since 1970.
 
-use super::der::{Der, GENERALIZED_TIME, UTC_TIME};
+use super::der::{DerReader, GENERALIZED_TIME, UTC_TIME};
 use time::{Date, Month, UtcOffset};
 
 /// First and last second of the validity period, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Validity {
+pub(crate) struct CertificateValidity {
     pub not_before: i64,
     pub not_after: i64,
 }
 
-impl Validity {
-    pub(crate) fn read(mut der: Der<'_>) -> Result<Self, &'static str> {
+impl CertificateValidity {
+    pub(crate) fn read(mut der: DerReader<'_>) -> Result<Self, &'static str> {
         Ok(Self {
-            not_before: instant(&mut der)?,
-            not_after: instant(&mut der)?,
+            not_before: read_time(&mut der)?,
+            not_after: read_time(&mut der)?,
         })
     }
 }
 
 /// Formats a time in Unix seconds for error texts, such as `2024-01-02T03:04:05Z`.
-pub(crate) fn rfc3339(seconds: i64) -> String {
+pub(crate) fn format_rfc3339(seconds: i64) -> String {
     let Ok(at) = time::OffsetDateTime::from_unix_timestamp(seconds) else {
         return seconds.to_string();
     };
@@ -31,58 +31,58 @@ pub(crate) fn rfc3339(seconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-fn instant(der: &mut Der<'_>) -> Result<i64, &'static str> {
+fn read_time(der: &mut DerReader<'_>) -> Result<i64, &'static str> {
     if der.has(UTC_TIME) {
         let text = der.read(UTC_TIME);
-        return text.and_then(utc_time).ok_or("malformed UTCTime");
+        return text.and_then(parse_utc_time).ok_or("malformed UTCTime");
     }
     if der.has(GENERALIZED_TIME) {
         let text = der.read(GENERALIZED_TIME);
         return text
-            .and_then(generalized_time)
+            .and_then(parse_generalized_time)
             .ok_or("malformed GeneralizedTime");
     }
     Err("unsupported time format")
 }
 
 /// Parses a UTCTime, whose two-digit year is in 1950 to 2049. Seconds may be missing.
-fn utc_time(text: &[u8]) -> Option<i64> {
+fn parse_utc_time(text: &[u8]) -> Option<i64> {
     let (year, rest) = text.split_at_checked(2)?;
-    let year = digits(year)?;
+    let year = parse_digits(year)?;
     let century = if year < 50 { 2000 } else { 1900 };
-    let with_seconds = |rest: &[u8]| after_year(century + year, rest, true);
-    with_seconds(rest).or_else(|| after_year(century + year, rest, false))
+    let with_seconds = |rest: &[u8]| parse_after_year(century + year, rest, true);
+    with_seconds(rest).or_else(|| parse_after_year(century + year, rest, false))
 }
 
-fn generalized_time(text: &[u8]) -> Option<i64> {
+fn parse_generalized_time(text: &[u8]) -> Option<i64> {
     let (year, rest) = text.split_at_checked(4)?;
-    after_year(digits(year)?, rest, true)
+    parse_after_year(parse_digits(year)?, rest, true)
 }
 
-fn after_year(year: u32, text: &[u8], has_seconds: bool) -> Option<i64> {
+fn parse_after_year(year: u32, text: &[u8], has_seconds: bool) -> Option<i64> {
     let mut rest = text;
     let mut two = || {
         let (field, after) = rest.split_at_checked(2)?;
         rest = after;
-        digits(field).and_then(|n| u8::try_from(n).ok())
+        parse_digits(field).and_then(|n| u8::try_from(n).ok())
     };
     let (month, day, hour, minute) = (two()?, two()?, two()?, two()?);
     let second = if has_seconds { two()? } else { 0 };
     let month = Month::try_from(month).ok()?;
     let date = Date::from_calendar_date(i32::try_from(year).ok()?, month, day).ok()?;
     let local = date.with_hms(hour, minute, second).ok()?;
-    Some(local.assume_offset(offset(rest)?).unix_timestamp())
+    Some(local.assume_offset(parse_offset(rest)?).unix_timestamp())
 }
 
 /// Parses `Z`, or an offset from UTC in hours and minutes, which must not be zero.
-fn offset(text: &[u8]) -> Option<UtcOffset> {
+fn parse_offset(text: &[u8]) -> Option<UtcOffset> {
     const HOURS_MAX: u32 = 24;
     if text == b"Z" {
         return Some(UtcOffset::UTC);
     }
     let (sign, clock) = text.split_first()?;
     let (hours, minutes) = clock.split_at_checked(2)?;
-    let (hours, minutes) = (digits(hours)?, digits(minutes)?);
+    let (hours, minutes) = (parse_digits(hours)?, parse_digits(minutes)?);
     let is_whole = clock.len() == 4 && hours <= HOURS_MAX && minutes < 60;
     let seconds = i32::try_from(hours * 3600 + minutes * 60).ok()?;
     if !is_whole || seconds == 0 {
@@ -96,7 +96,7 @@ fn offset(text: &[u8]) -> Option<UtcOffset> {
     UtcOffset::from_whole_seconds(seconds).ok()
 }
 
-fn digits(text: &[u8]) -> Option<u32> {
+fn parse_digits(text: &[u8]) -> Option<u32> {
     let all = text.iter().all(u8::is_ascii_digit) && !text.is_empty();
     let value = || text.iter().fold(0, |sum, c| sum * 10 + u32::from(c - b'0'));
     all.then(value)
@@ -109,7 +109,7 @@ mod tests {
     fn check(tag: u8, text: &str, expected: Option<i64>) {
         let mut der = vec![tag, u8::try_from(text.len()).unwrap()];
         der.extend(text.bytes());
-        let found = instant(&mut Der::new(&der)).ok();
+        let found = read_time(&mut DerReader::new(&der)).ok();
         assert_eq!(found, expected, "{text}");
     }
 
@@ -142,6 +142,6 @@ mod tests {
 
     #[test]
     fn instant_reads_as_text() {
-        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
+        assert_eq!(format_rfc3339(0), "1970-01-01T00:00:00Z");
     }
 }

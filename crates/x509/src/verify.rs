@@ -1,5 +1,5 @@
 //! Verification of a certificate: builds chains from it to a trusted certificate, in the order and
-//! by the rules of Go's `Certificate.Verify`.
+//! by the rules of Go's `AzureClientCertificate.Verify`.
 //!
 //! Invariant: a certificate is accepted if and only if Go accepts it, within [`CHECKS_MAX`]
 //! candidates and [`COMPARISONS_MAX`] name comparisons.
@@ -7,7 +7,7 @@
 use super::constraints::{ComparisonBudget, check_constraints};
 use super::host::check_host;
 use super::policies::are_policies_valid;
-use super::validity::rfc3339;
+use super::validity::format_rfc3339;
 use super::{CertificatePool, X509Certificate};
 use std::fmt;
 
@@ -19,14 +19,14 @@ pub const COMPARISONS_MAX: usize = 1_000_000;
 
 /// Use of a certificate: the TLS side that presents it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum CertificatePurpose {
     /// Certificate that a TLS server presents to clients.
     Server,
     /// Certificate that a TLS client presents to a server.
     Client,
 }
 
-impl fmt::Display for Purpose {
+impl fmt::Display for CertificatePurpose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Server => "server",
@@ -37,7 +37,7 @@ impl fmt::Display for Purpose {
 
 /// Conditions under which a certificate is trusted: roots, intermediates, host, use and time.
 #[derive(Clone, Copy, Debug)]
-pub struct Trust<'a> {
+pub struct CertificateTrust<'a> {
     /// Certificates that end a chain. A leaf in this set is a complete chain.
     pub roots: &'a CertificatePool,
     /// Further certificates that the peer sent, in any order.
@@ -45,14 +45,14 @@ pub struct Trust<'a> {
     /// Name or address that the leaf must be valid for, if any.
     pub host: Option<&'a str>,
     /// Use that the extended key usages of the whole chain must permit.
-    pub purpose: Purpose,
+    pub purpose: CertificatePurpose,
     /// Current time in seconds since 1970.
     pub now: i64,
 }
 
 /// Why a certificate is rejected, with the error text of Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CertificateRefused {
+pub enum CertificateRejection {
     /// The certificate is not valid for the host.
     #[error("x509: {0}")]
     Host(String),
@@ -88,15 +88,18 @@ pub enum CertificateRefused {
 }
 
 /// Verifies `leaf` under the conditions in `trust`. Returns the error that Go returns.
-pub fn verify(leaf: &X509Certificate, trust: &Trust<'_>) -> Result<(), CertificateRefused> {
-    check_valid(leaf, ChainPlace::Leaf, trust.now)?;
+pub fn verify(
+    leaf: &X509Certificate,
+    trust: &CertificateTrust<'_>,
+) -> Result<(), CertificateRejection> {
+    check_valid(leaf, ChainPosition::Leaf, trust.now)?;
     if let Some(host) = trust.host.filter(|host| !host.is_empty()) {
         check_host(leaf, host)?;
     }
     let mut search = ChainSearch {
         trust,
         checks: 0,
-        chains: Rejections::default(),
+        chains: ChainRejections::default(),
         budget: ComparisonBudget(COMPARISONS_MAX),
     };
     let mut chain = vec![leaf];
@@ -104,12 +107,18 @@ pub fn verify(leaf: &X509Certificate, trust: &Trust<'_>) -> Result<(), Certifica
         true => search.accepts(&chain).then_some(()).ok_or(None),
         false => search.extend(&mut chain),
     };
-    found.map_err(|why| search.chains.refused().or(why).unwrap_or(unknown(None)))
+    found.map_err(|why| {
+        search
+            .chains
+            .rejection()
+            .or(why)
+            .unwrap_or(unknown_authority(None))
+    })
 }
 
 /// Position of a certificate in a chain, which determines the constraints that apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ChainPlace {
+enum ChainPosition {
     Leaf,
     /// Intermediate CA, with the number of intermediates below it.
     Intermediate(u64),
@@ -119,31 +128,31 @@ enum ChainPlace {
 
 fn check_valid(
     certificate: &X509Certificate,
-    place: ChainPlace,
+    place: ChainPosition,
     now: i64,
-) -> Result<(), CertificateRefused> {
+) -> Result<(), CertificateRejection> {
     let (validity, extensions) = (&certificate.validity, &certificate.extensions);
     if extensions.has_unknown_critical {
-        return Err(CertificateRefused::UnknownExtension);
+        return Err(CertificateRejection::UnknownExtension);
     }
     let (limit, side) = match now < validity.not_before {
         true => (validity.not_before, "before"),
         false => (validity.not_after, "after"),
     };
     if now < validity.not_before || now > validity.not_after {
-        let (now, limit) = (rfc3339(now), rfc3339(limit));
-        return Err(CertificateRefused::Expired(format!(
+        let (now, limit) = (format_rfc3339(now), format_rfc3339(limit));
+        return Err(CertificateRejection::Expired(format!(
             "current time {now} is {side} {limit}"
         )));
     }
     let is_ca = extensions.basic.is_some_and(|basic| basic.is_ca);
     let path_length_max = extensions.basic.and_then(|basic| basic.path_length_max);
     match place {
-        ChainPlace::Intermediate(_) if !is_ca => Err(CertificateRefused::NotAuthority),
-        ChainPlace::Intermediate(below) | ChainPlace::Root(below)
+        ChainPosition::Intermediate(_) if !is_ca => Err(CertificateRejection::NotAuthority),
+        ChainPosition::Intermediate(below) | ChainPosition::Root(below)
             if path_length_max.is_some_and(|max| below > max) =>
         {
-            Err(CertificateRefused::TooManyIntermediates)
+            Err(CertificateRejection::TooManyIntermediates)
         }
         _ => Ok(()),
     }
@@ -151,25 +160,25 @@ fn check_valid(
 
 /// Counts and reasons of complete chains that were found but rejected.
 #[derive(Debug, Default)]
-struct Rejections {
+struct ChainRejections {
     by_usage: usize,
     by_policies: usize,
     /// Error text of the first name that was not permitted.
     by_name: Option<String>,
 }
 
-impl Rejections {
-    fn refused(&self) -> Option<CertificateRefused> {
+impl ChainRejections {
+    fn rejection(&self) -> Option<CertificateRejection> {
         if let Some(name) = &self.by_name {
-            return Some(CertificateRefused::NotForName(name.clone()));
+            return Some(CertificateRejection::NotForName(name.clone()));
         }
         let (usage, policies) = (self.by_usage, self.by_policies);
         let policies_text = format!("{policies} candidate chains with invalid policies");
         match (usage, policies) {
             (0, 0) => None,
-            (_, 0) => Some(CertificateRefused::IncompatibleUsage),
-            (0, _) => Some(CertificateRefused::NoValidChains(policies_text)),
-            _ => Some(CertificateRefused::NoValidChains(format!(
+            (_, 0) => Some(CertificateRejection::IncompatibleUsage),
+            (0, _) => Some(CertificateRejection::NoValidChains(policies_text)),
+            _ => Some(CertificateRejection::NoValidChains(format!(
                 "{usage} candidate chains with incompatible key usage, {policies_text}"
             ))),
         }
@@ -178,9 +187,9 @@ impl Rejections {
 
 /// Depth-first search for a valid chain, with the limits of one verification.
 struct ChainSearch<'a, 't> {
-    trust: &'t Trust<'a>,
+    trust: &'t CertificateTrust<'a>,
     checks: usize,
-    chains: Rejections,
+    chains: ChainRejections,
     budget: ComparisonBudget,
 }
 
@@ -193,23 +202,23 @@ impl<'a> ChainSearch<'a, '_> {
     fn extend(
         &mut self,
         chain: &mut Vec<&'a X509Certificate>,
-    ) -> Result<(), Option<CertificateRefused>> {
+    ) -> Result<(), Option<CertificateRejection>> {
         let Some(child) = chain.last().copied() else {
             return Err(None);
         };
         let below = u64::try_from(chain.len() - 1).unwrap_or(u64::MAX);
         let trust = self.trust;
-        let roots = trust.roots.parents_of(child).into_iter();
-        let roots = roots.map(|parent| (ChainPlace::Root(below), parent));
-        let others = trust.intermediates.parents_of(child).into_iter();
-        let others = others.map(|parent| (ChainPlace::Intermediate(below), parent));
+        let roots = trust.roots.find_parents(child).into_iter();
+        let roots = roots.map(|parent| (ChainPosition::Root(below), parent));
+        let others = trust.intermediates.find_parents(child).into_iter();
+        let others = others.map(|parent| (ChainPosition::Intermediate(below), parent));
         let mut hint = None;
         let mut last = None;
         let mut has_chains = false;
         for (place, parent) in roots.chain(others) {
             self.checks += 1;
             if self.checks > CHECKS_MAX {
-                last = Some(CertificateRefused::TooManyChecks);
+                last = Some(CertificateRejection::TooManyChecks);
                 break;
             }
             if let Err(why) = check_signer(child, parent, chain) {
@@ -223,7 +232,7 @@ impl<'a> ChainSearch<'a, '_> {
             }
             chain.push(parent);
             let found = match place {
-                ChainPlace::Root(_) => self.accepts(chain).then_some(()).ok_or(None),
+                ChainPosition::Root(_) => self.accepts(chain).then_some(()).ok_or(None),
                 _ => self.extend(chain),
             };
             chain.pop();
@@ -232,13 +241,13 @@ impl<'a> ChainSearch<'a, '_> {
                 Err(None) => has_chains = true,
                 Err(why) => last = why,
             }
-            if last == Some(CertificateRefused::TooManyChecks) {
+            if last == Some(CertificateRejection::TooManyChecks) {
                 break;
             }
         }
         match has_chains {
             true => Err(None),
-            false => Err(last.or_else(|| Some(unknown(hint)))),
+            false => Err(last.or_else(|| Some(unknown_authority(hint)))),
         }
     }
 
@@ -308,19 +317,19 @@ fn is_in_chain(candidate: &X509Certificate, chain: &[&X509Certificate]) -> bool 
     false
 }
 
-fn allows(certificate: &X509Certificate, purpose: Purpose) -> bool {
+fn allows(certificate: &X509Certificate, purpose: CertificatePurpose) -> bool {
     let Some(usages) = certificate.extensions.usages else {
         return true;
     };
     let is_named = match purpose {
-        Purpose::Server => usages.has_server,
-        Purpose::Client => usages.has_client,
+        CertificatePurpose::Server => usages.has_server,
+        CertificatePurpose::Client => usages.has_client,
     };
     usages.has_any || is_named
 }
 
-fn unknown(hint: Hint<'_>) -> CertificateRefused {
-    CertificateRefused::UnknownAuthority(match hint {
+fn unknown_authority(hint: Hint<'_>) -> CertificateRejection {
+    CertificateRejection::UnknownAuthority(match hint {
         None => String::new(),
         Some((parent, why)) => format!(
             " (possibly because of {why:?} while trying to verify candidate authority certificate \

@@ -2,11 +2,11 @@
 //! server and as client, and both sides verify the signatures.
 
 use firn_x509::handshake::{
-    PeerCertificates, SCHEMES, ServerCheck, certificate_reason, check_tls12_signature,
-    check_tls13_signature,
+    PeerCertificates, SCHEMES, ServerCertificateVerifier, certificate_reason,
+    check_tls12_signature, check_tls13_signature,
 };
-use firn_x509::key_pair::certified_key;
-use firn_x509::{CertificatePool, Purpose};
+use firn_x509::key_pair::parse_certified_key;
+use firn_x509::{CertificatePool, CertificatePurpose};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -35,7 +35,7 @@ impl ClientCertVerifier for AnyClient {
         others: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        PeerCertificates::read(Purpose::Client, leaf, others)?.check_key()?;
+        PeerCertificates::read(CertificatePurpose::Client, leaf, others)?.check_key()?;
         Ok(ClientCertVerified::assertion())
     }
 
@@ -66,7 +66,7 @@ impl ClientCertVerifier for AnyClient {
 fn shake(
     version: &'static SupportedProtocolVersion,
     pair: CertifiedKey,
-    check: ServerCheck,
+    check: ServerCertificateVerifier,
 ) -> Result<(), Error> {
     let pair = Arc::new(SingleCertAndKey::from(pair));
     let provider = Arc::new(ring::default_provider());
@@ -95,8 +95,8 @@ fn shake(
     Ok(())
 }
 
-fn any_server() -> ServerCheck {
-    ServerCheck {
+fn any_server() -> ServerCertificateVerifier {
+    ServerCertificateVerifier {
         roots: None,
         server_name: None,
     }
@@ -121,7 +121,7 @@ fn every_kind_of_key_signs_handshakes() {
     assert!(pairs.len() > 15, "{}", pairs.len());
     for [name, cert, key] in pairs {
         for version in [&TLS12, &TLS13] {
-            let pair = certified_key(cert.as_bytes(), key.as_bytes()).expect("a pair");
+            let pair = parse_certified_key(cert.as_bytes(), key.as_bytes()).expect("a pair");
             let shaken = shake(version, pair, any_server());
             assert_eq!(shaken, Ok(()), "{name} {version:?}");
         }
@@ -131,11 +131,11 @@ fn every_kind_of_key_signs_handshakes() {
 #[test]
 fn refusal_is_reported_with_its_text() {
     let [_, cert, key] = valid_pairs().swap_remove(0);
-    let check = ServerCheck {
-        roots: Some(Arc::new(CertificatePool::of_pem(cert.as_bytes()))),
+    let check = ServerCertificateVerifier {
+        roots: Some(Arc::new(CertificatePool::from_pem(cert.as_bytes()))),
         server_name: Some("other".to_owned()),
     };
-    let pair = certified_key(cert.as_bytes(), key.as_bytes()).expect("a pair");
+    let pair = parse_certified_key(cert.as_bytes(), key.as_bytes()).expect("a pair");
     let error = shake(&TLS13, pair, check).expect_err("another name");
     let nested = std::io::Error::other(std::io::Error::other(error));
     let reason = certificate_reason(&nested).expect("a reason");
@@ -152,7 +152,7 @@ fn signature_by_another_key_is_refused() {
             .iter()
             .find(|[name, ..]| name == wanted)
             .expect(wanted);
-        certified_key(cert.as_bytes(), key.as_bytes()).expect("a pair")
+        parse_certified_key(cert.as_bytes(), key.as_bytes()).expect("a pair")
     };
     for (shown, signing) in [
         ("P-256, PKCS #8", "P-384, PKCS #8"),

@@ -11,8 +11,8 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use firn_x509::handshake::PeerCertificates;
-use firn_x509::key_pair::certified_key;
-use firn_x509::{CertificatePool, Purpose};
+use firn_x509::key_pair::parse_certified_key;
+use firn_x509::{CertificatePool, CertificatePurpose};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use serde_json::Value;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn text<'v>(case: &'v Value, key: &str) -> &'v str {
 
 fn chain_verdict(case: &Value) -> Result<(), String> {
     let is_judged = case["insecure"] != true;
-    let roots = CertificatePool::of_pem(text(case, "ca").as_bytes());
+    let roots = CertificatePool::from_pem(text(case, "ca").as_bytes());
     if is_judged && roots.is_empty() {
         return Err("unable to use specified CA cert".to_owned());
     }
@@ -37,8 +37,8 @@ fn chain_verdict(case: &Value) -> Result<(), String> {
     let chain: Vec<_> = chain.collect();
     let (leaf, others) = chain.split_first().expect("a leaf");
     let (purpose, host) = match text(case, "purpose") {
-        "client" => (Purpose::Client, None),
-        _ => (Purpose::Server, Some(text(case, "host"))),
+        "client" => (CertificatePurpose::Client, None),
+        _ => (CertificatePurpose::Server, Some(text(case, "host"))),
     };
     let peer = PeerCertificates::read(purpose, leaf, others).map_err(|e| e.to_string())?;
     if is_judged {
@@ -50,7 +50,7 @@ fn chain_verdict(case: &Value) -> Result<(), String> {
 
 fn pair_verdict(case: &Value) -> Result<(), String> {
     let (cert, key) = (text(case, "cert"), text(case, "key"));
-    certified_key(cert.as_bytes(), key.as_bytes()).map(drop)
+    parse_certified_key(cert.as_bytes(), key.as_bytes()).map(drop)
 }
 
 /// Fails with all lines whose result differs. Go's texts may continue with details.

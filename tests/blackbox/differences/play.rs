@@ -5,7 +5,7 @@ use crate::harness::server::{DEADLINE, wait_for};
 use crate::harness::write::{Series, body};
 use crate::now_ms;
 use crate::raw::{Ask, Reply};
-use firn_mirror::target::{Target, expose};
+use firn_mirror::target::{ExpositionServer, expose};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -144,7 +144,7 @@ impl Block {
     }
 
     /// Starts a target, if the block has one.
-    fn target(&self) -> Option<Target> {
+    fn target(&self) -> Option<ExpositionServer> {
         let mut text = String::new();
         for (_, step) in &self.steps {
             if let Step::Scrape(line) = step {
@@ -153,7 +153,7 @@ impl Block {
         }
         let answer = move |_: &_, stream: &mut _| expose(stream, &text);
         self.scrapes()
-            .then(|| Target::start("127.0.0.1:0", answer).unwrap())
+            .then(|| ExpositionServer::start("127.0.0.1:0", answer).unwrap())
     }
 
     /// Returns whether there is nothing to play.

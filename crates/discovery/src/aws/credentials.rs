@@ -8,16 +8,16 @@
 //! Credentials are cached for five minutes, which is shorter than the minimum lifetime of temporary
 //! credentials.
 
-use super::request::{add_signature, endpoint, failed};
+use super::request::{default_endpoint, sign_post, wrap_failure};
 use super::settings::AwsSettings;
-use super::sign::Scope;
-use crate::api::{Api, header_value, wrong};
+use super::sign::SigV4Scope;
+use crate::api::{ApiClient, invalid_response_error, parse_header_value};
 use crate::environment::Variables;
 use crate::json;
-use crate::once::ask_once;
+use crate::once::send_once;
 use crate::xml;
 use firn_http_client::form_encode;
-use firn_http_client::named_files::read_text_aside;
+use firn_http_client::named_files::read_text_async;
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use http_body_util::Empty;
@@ -51,7 +51,7 @@ const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 
 /// AWS access keys, with a session token if they are temporary.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(in super::super) struct Credentials {
+pub(in super::super) struct AwsCredentials {
     pub(in super::super) access_key: String,
     pub(in super::super) secret_key: String,
     /// Session token, which is sent with requests that use temporary credentials; empty for
@@ -60,25 +60,25 @@ pub(in super::super) struct Credentials {
 }
 
 /// Resolves credentials from the provider chain and caches them for [`LIFE_MS`].
-pub(super) struct Chain {
+pub(super) struct AwsCredentialChain {
     settings: AwsSettings,
     variables: Variables,
     clock: Arc<dyn Clock>,
     /// Cached credentials, with the time (in milliseconds) at which they were resolved.
-    held: Option<(Credentials, i64)>,
+    held: Option<(AwsCredentials, i64)>,
 }
 
 /// Credentials in the JSON format of the container endpoint and the instance metadata service.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Answered {
+struct AwsCredentialResponse {
     access_key_id: String,
     secret_access_key: String,
     token: String,
 }
 
-impl From<Answered> for Credentials {
-    fn from(answered: Answered) -> Self {
+impl From<AwsCredentialResponse> for AwsCredentials {
+    fn from(answered: AwsCredentialResponse) -> Self {
         Self {
             access_key: answered.access_key_id,
             secret_key: answered.secret_access_key,
@@ -87,7 +87,7 @@ impl From<Answered> for Credentials {
     }
 }
 
-impl Chain {
+impl AwsCredentialChain {
     pub(super) fn new(settings: &AwsSettings, variables: Variables, clock: Arc<dyn Clock>) -> Self {
         Self {
             settings: settings.clone(),
@@ -98,77 +98,82 @@ impl Chain {
     }
 
     /// Drops the cached credentials, so that the next request resolves them again.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear_cache(&mut self) {
         self.held = None;
     }
 
     /// Returns the credentials that sign the next request, from the cache if they are recent
     /// enough.
-    pub(super) async fn credentials(
+    pub(super) async fn get_credentials(
         &mut self,
-        api: &Api,
+        api: &ApiClient,
         region: &str,
-    ) -> Result<Credentials, Error> {
+    ) -> Result<AwsCredentials, Error> {
         let now_ms = self.clock.now_ms();
         if let Some((held, since)) = &self.held
             && now_ms - since < LIFE_MS
         {
             return Ok(held.clone());
         }
-        let own = self.own(api, region).await?;
+        let own = self.resolve_own_credentials(api, region).await?;
         let keys = match self.settings.role_arn.is_empty() {
             true => own,
-            false => self.assume(api, region, &own).await?,
+            false => self.assume_role(api, region, &own).await?,
         };
         self.held = Some((keys.clone(), now_ms));
         Ok(keys)
     }
 
-    async fn own(&self, api: &Api, region: &str) -> Result<Credentials, Error> {
+    async fn resolve_own_credentials(
+        &self,
+        api: &ApiClient,
+        region: &str,
+    ) -> Result<AwsCredentials, Error> {
         let s = &self.settings;
         if !s.access_key.is_empty() && !s.secret_key.is_empty() {
-            return Ok(Credentials {
+            return Ok(AwsCredentials {
                 access_key: s.access_key.clone(),
                 secret_key: s.secret_key.clone(),
                 session: String::new(),
             });
         }
         if s.profile.is_empty()
-            && let Some(keys) = self.of_environment()
+            && let Some(keys) = self.read_environment()
         {
             return Ok(keys);
         }
-        if let Some(keys) = self.of_files().await {
+        if let Some(keys) = self.read_files().await {
             return Ok(keys);
         }
         if let (Some(file), Some(role)) = (
-            self.variable("AWS_WEB_IDENTITY_TOKEN_FILE"),
-            self.variable("AWS_ROLE_ARN"),
+            self.read_variable("AWS_WEB_IDENTITY_TOKEN_FILE"),
+            self.read_variable("AWS_ROLE_ARN"),
         ) {
-            return self.of_workload(api, region, &file, &role).await;
+            return self.assume_workload_role(api, region, &file, &role).await;
         }
-        match self.of_container(api).await? {
+        match self.fetch_from_container(api).await? {
             Some(keys) => Ok(keys),
-            None => self.of_machine(api).await,
+            None => self.fetch_from_instance(api).await,
         }
     }
 
-    fn variable(&self, name: &str) -> Option<String> {
+    fn read_variable(&self, name: &str) -> Option<String> {
         (self.variables)(name).filter(|value| !value.is_empty())
     }
 
-    fn of_environment(&self) -> Option<Credentials> {
-        Some(Credentials {
-            access_key: self.variable("AWS_ACCESS_KEY_ID")?,
-            secret_key: self.variable("AWS_SECRET_ACCESS_KEY")?,
-            session: self.variable("AWS_SESSION_TOKEN").unwrap_or_default(),
+    fn read_environment(&self) -> Option<AwsCredentials> {
+        Some(AwsCredentials {
+            access_key: self.read_variable("AWS_ACCESS_KEY_ID")?,
+            secret_key: self.read_variable("AWS_SECRET_ACCESS_KEY")?,
+            session: self.read_variable("AWS_SESSION_TOKEN").unwrap_or_default(),
         })
     }
 
-    /// Reads a setting of the selected profile from the user's `credentials` and `config` files.
-    async fn profile(&self, key: &str) -> Option<String> {
+    /// Reads a setting of the selected profile from the user's `credentials` and `config`
+    /// files.
+    async fn read_profile_key(&self, key: &str) -> Option<String> {
         let name = match self.settings.profile.as_str() {
-            "" => self.variable("AWS_PROFILE"),
+            "" => self.read_variable("AWS_PROFILE"),
             name => Some(name.to_owned()),
         };
         let name = name.unwrap_or_else(|| "default".into());
@@ -176,14 +181,14 @@ impl Chain {
             ("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
             ("AWS_CONFIG_FILE", "config"),
         ] {
-            let path = match self.variable(variable) {
+            let path = match self.read_variable(variable) {
                 Some(path) => PathBuf::from(path),
-                None => PathBuf::from(self.variable("HOME")?)
+                None => PathBuf::from(self.read_variable("HOME")?)
                     .join(".aws")
                     .join(file),
             };
-            let text = read_text_aside(&path).await.unwrap_or_default();
-            let value = value_in(&text, &name, key);
+            let text = read_text_async(&path).await.unwrap_or_default();
+            let value = find_ini_value(&text, &name, key);
             if value.is_some() {
                 return value;
             }
@@ -191,54 +196,60 @@ impl Chain {
         None
     }
 
-    async fn of_files(&self) -> Option<Credentials> {
-        Some(Credentials {
-            access_key: self.profile("aws_access_key_id").await?,
-            secret_key: self.profile("aws_secret_access_key").await?,
-            session: self.profile("aws_session_token").await.unwrap_or_default(),
+    async fn read_files(&self) -> Option<AwsCredentials> {
+        Some(AwsCredentials {
+            access_key: self.read_profile_key("aws_access_key_id").await?,
+            secret_key: self.read_profile_key("aws_secret_access_key").await?,
+            session: self
+                .read_profile_key("aws_session_token")
+                .await
+                .unwrap_or_default(),
         })
     }
 
-    fn sts(&self, region: &str) -> String {
-        let known = self.variable("AWS_ENDPOINT_URL_STS");
-        known.unwrap_or_else(|| endpoint("sts", region))
+    fn sts_endpoint(&self, region: &str) -> String {
+        let known = self.read_variable("AWS_ENDPOINT_URL_STS");
+        known.unwrap_or_else(|| default_endpoint("sts", region))
     }
 
     /// Exchanges a web identity token for credentials (`AssumeRoleWithWebIdentity`). This request
     /// is not signed.
-    async fn of_workload(
+    async fn assume_workload_role(
         &self,
-        api: &Api,
+        api: &ApiClient,
         region: &str,
         file: &str,
         role: &str,
-    ) -> Result<Credentials, Error> {
-        let token = read_text_aside(Path::new(file)).await;
-        let token = token.map_err(|e| wrong(format!("{file}: {e}")))?;
-        let body = form(&[
+    ) -> Result<AwsCredentials, Error> {
+        let token = read_text_async(Path::new(file)).await;
+        let token = token.map_err(|e| invalid_response_error(format!("{file}: {e}")))?;
+        let body = encode_form(&[
             ("Action", "AssumeRoleWithWebIdentity"),
             ("Version", "2011-06-15"),
             ("RoleArn", role),
             ("RoleSessionName", "firn"),
             ("WebIdentityToken", token.trim()),
         ]);
-        let url = format!("{}/", self.sts(region));
+        let url = format!("{}/", self.sts_endpoint(region));
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(FORM))]);
-        let answer = api.post(&url, &headers, body.into()).await?.good();
-        keys_in(
+        let answer = api
+            .post(&url, &headers, body.into())
+            .await?
+            .require_success();
+        parse_sts_credentials(
             answer
-                .map_err(|e| failed("cannot assume role", &e))?
+                .map_err(|e| wrap_failure("cannot assume role", &e))?
                 .text()?,
         )
     }
 
     /// Exchanges `keys` for temporary credentials of the role in the config (`AssumeRole`).
-    async fn assume(
+    async fn assume_role(
         &self,
-        api: &Api,
+        api: &ApiClient,
         region: &str,
-        keys: &Credentials,
-    ) -> Result<Credentials, Error> {
+        keys: &AwsCredentials,
+    ) -> Result<AwsCredentials, Error> {
         let s = &self.settings;
         let mut pairs = vec![
             ("Action", "AssumeRole"),
@@ -249,58 +260,63 @@ impl Chain {
         if !s.external_id.is_empty() {
             pairs.push(("ExternalId", &s.external_id));
         }
-        let (base, body) = (self.sts(region), form(&pairs));
+        let (base, body) = (self.sts_endpoint(region), encode_form(&pairs));
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(FORM))]);
-        let scope = Scope {
+        let scope = SigV4Scope {
             region,
             service: "sts",
             now_ms: self.clock.now_ms(),
         };
-        add_signature(&mut headers, &base, &body, keys, &scope)?;
+        sign_post(&mut headers, &base, &body, keys, &scope)?;
         let answer = api.post(&format!("{base}/"), &headers, body.into()).await?;
         let answer = answer
-            .good()
-            .map_err(|e| failed("cannot assume role", &e))?;
-        keys_in(answer.text()?)
+            .require_success()
+            .map_err(|e| wrap_failure("cannot assume role", &e))?;
+        parse_sts_credentials(answer.text()?)
     }
 
     /// Returns the credentials of the container in which this process runs, or `None` if the
     /// environment names no container endpoint.
-    async fn of_container(&self, api: &Api) -> Result<Option<Credentials>, Error> {
-        let path = self.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-        let full = self.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    async fn fetch_from_container(&self, api: &ApiClient) -> Result<Option<AwsCredentials>, Error> {
+        let path = self.read_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+        let full = self.read_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
         let Some(url) = path.map(|path| format!("{CONTAINER}{path}")).or(full) else {
             return Ok(None);
         };
         let mut headers = HeaderMap::new();
-        let mut token = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-        if let Some(file) = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") {
-            let read = read_text_aside(Path::new(&file)).await;
-            token = Some(read.map_err(|e| wrong(format!("{file}: {e}")))?);
+        let mut token = self.read_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+        if let Some(file) = self.read_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") {
+            let read = read_text_async(Path::new(&file)).await;
+            token = Some(read.map_err(|e| invalid_response_error(format!("{file}: {e}")))?);
         }
         if let Some(token) = token {
-            headers.insert(AUTHORIZATION, header_value(token.trim())?);
+            headers.insert(AUTHORIZATION, parse_header_value(token.trim())?);
         }
-        let answered: Answered = api.get(&url, &headers).await?.good()?.json().await?;
+        let answered: AwsCredentialResponse = api
+            .get(&url, &headers)
+            .await?
+            .require_success()?
+            .decode_json()
+            .await?;
         Ok(Some(answered.into()))
     }
 
     /// Returns the credentials of the IAM role of this instance, from the instance metadata
     /// service.
-    async fn of_machine(&self, api: &Api) -> Result<Credentials, Error> {
+    async fn fetch_from_instance(&self, api: &ApiClient) -> Result<AwsCredentials, Error> {
         let path = "/latest/meta-data/iam/security-credentials/";
         let asked = async {
-            let role = self.metadata(api, path).await?;
+            let role = self.get_metadata(api, path).await?;
             let text = self
-                .metadata(api, &format!("{path}{}", role.trim()))
+                .get_metadata(api, &format!("{path}{}", role.trim()))
                 .await?;
-            let answered: Answered = json::from_slice(text.as_bytes())
-                .map_err(|e| wrong(format!("cannot read the answer: {e}")))?;
+            let answered: AwsCredentialResponse = json::from_slice(text.as_bytes())
+                .map_err(|e| invalid_response_error(format!("cannot read the answer: {e}")))?;
             Ok(answered.into())
         };
-        let keys: Result<Credentials, Error> = asked.await;
+        let keys: Result<AwsCredentials, Error> = asked.await;
         keys.map_err(|e| {
-            failed(
+            wrap_failure(
                 "no credentials in config, environment, files or machine",
                 &e,
             )
@@ -308,51 +324,60 @@ impl Chain {
     }
 
     /// Reads `path` from the instance metadata service, with a session token (IMDSv2).
-    async fn metadata(&self, api: &Api, path: &str) -> Result<String, Error> {
+    async fn get_metadata(&self, api: &ApiClient, path: &str) -> Result<String, Error> {
         let base = self
-            .variable("AWS_EC2_METADATA_SERVICE_ENDPOINT")
+            .read_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT")
             .unwrap_or_else(|| METADATA.into());
         let base = base.trim_end_matches('/');
         let asked = async {
-            let token = session_token(base).await?;
+            let token = request_session_token(base).await?;
             let mut headers = HeaderMap::new();
-            headers.insert("x-aws-ec2-metadata-token", header_value(&token)?);
-            let answer = api.get(&format!("{base}{path}"), &headers).await?.good()?;
+            headers.insert("x-aws-ec2-metadata-token", parse_header_value(&token)?);
+            let answer = api
+                .get(&format!("{base}{path}"), &headers)
+                .await?
+                .require_success()?;
             Ok(answer.text()?.to_owned())
         };
         let answer = timeout(METADATA_TIMEOUT, asked).await;
-        answer.unwrap_or_else(|_| Err(wrong("no answer from the metadata of this machine")))
+        answer.unwrap_or_else(|_| {
+            Err(invalid_response_error(
+                "no answer from the metadata of this machine",
+            ))
+        })
     }
 
     /// Returns the region from the settings, the environment, the profile files or the instance
     /// metadata, whichever has it first.
-    pub(super) async fn region(&self, api: &Api) -> Result<String, Error> {
+    pub(super) async fn resolve_region(&self, api: &ApiClient) -> Result<String, Error> {
         let named = match self.settings.region.as_str() {
             "" => self
-                .variable("AWS_REGION")
-                .or_else(|| self.variable("AWS_DEFAULT_REGION")),
+                .read_variable("AWS_REGION")
+                .or_else(|| self.read_variable("AWS_DEFAULT_REGION")),
             region => Some(region.to_owned()),
         };
         if let Some(region) = named {
             return Ok(region);
         }
-        if let Some(region) = self.profile("region").await {
+        if let Some(region) = self.read_profile_key("region").await {
             return Ok(region);
         }
         let asked = self
-            .metadata(api, "/latest/meta-data/placement/region")
+            .get_metadata(api, "/latest/meta-data/placement/region")
             .await;
         asked.map_err(|e| {
-            let why = failed("failed to get region from IMDS", &e);
-            failed("could not determine AWS region", &why)
+            let why = wrap_failure("failed to get region from IMDS", &e);
+            wrap_failure("could not determine AWS region", &why)
         })
     }
 }
 
 /// Requests a session token of the instance metadata service. It needs a PUT request, which the
 /// shared HTTP client does not support.
-async fn session_token(base: &str) -> Result<String, Error> {
-    let uri: Uri = base.parse().map_err(|e| wrong(format!("{base:?}: {e}")))?;
+async fn request_session_token(base: &str) -> Result<String, Error> {
+    let uri: Uri = base
+        .parse()
+        .map_err(|e| invalid_response_error(format!("{base:?}: {e}")))?;
     let host = uri.host().unwrap_or_default();
     let port = uri.port_u16().unwrap_or(80);
     let stream = TcpStream::connect((host, port)).await;
@@ -361,19 +386,21 @@ async fn session_token(base: &str) -> Result<String, Error> {
         .header(HOST, host)
         .header("x-aws-ec2-metadata-token-ttl-seconds", "300")
         .body(Empty::<Bytes>::new())
-        .map_err(|e| wrong(e.to_string()))?;
-    let answer = ask_once(stream, request, BYTES_MAX).await?.good()?;
+        .map_err(|e| invalid_response_error(e.to_string()))?;
+    let answer = send_once(stream, request, BYTES_MAX)
+        .await?
+        .require_success()?;
     Ok(answer.text()?.trim().to_owned())
 }
 
 /// Extracts the credentials from the XML response of the security token service.
-fn keys_in(answer: &str) -> Result<Credentials, Error> {
+fn parse_sts_credentials(answer: &str) -> Result<AwsCredentials, Error> {
     let document = xml::parse(answer)?;
     let mut nodes = document.descendants();
     let found = nodes.find(|node| node.tag_name().name() == "Credentials");
-    let keys = found.ok_or_else(|| wrong("no credentials in the answer"))?;
-    let text = |name| xml::text(keys, name).to_owned();
-    Ok(Credentials {
+    let keys = found.ok_or_else(|| invalid_response_error("no credentials in the answer"))?;
+    let text = |name| xml::child_text(keys, name).to_owned();
+    Ok(AwsCredentials {
         access_key: text("AccessKeyId"),
         secret_key: text("SecretAccessKey"),
         session: text("SessionToken"),
@@ -381,7 +408,7 @@ fn keys_in(answer: &str) -> Result<Credentials, Error> {
 }
 
 /// Encodes parameters as an HTML form body (`application/x-www-form-urlencoded`).
-pub(super) fn form(pairs: &[(&str, &str)]) -> String {
+pub(super) fn encode_form(pairs: &[(&str, &str)]) -> String {
     let coded = pairs
         .iter()
         .map(|(name, value)| format!("{name}={}", form_encode(value)));
@@ -389,7 +416,7 @@ pub(super) fn form(pairs: &[(&str, &str)]) -> String {
 }
 
 /// Returns the value of `key` in the section of `profile` in the text of an INI file.
-fn value_in(text: &str, profile: &str, key: &str) -> Option<String> {
+fn find_ini_value(text: &str, profile: &str, key: &str) -> Option<String> {
     let mut is_inside = false;
     for line in text.lines().map(str::trim) {
         if let Some(section) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {

@@ -4,18 +4,18 @@
 //! clusters -> services and tasks -> their EC2 instances and network interfaces -> targets
 //! ```
 
-use super::service::Service;
-use super::session::{Session, Tag};
+use super::service::AwsServiceClient;
+use super::session::{AwsSession, AwsTag};
 use super::settings::AwsSettings;
-use crate::api::wrong;
+use crate::api::invalid_response_error;
 use crate::discover::Refresh;
-use crate::environment::{Variables, of_process};
-use crate::group::Group;
+use crate::environment::{Variables, process_environment};
+use crate::group::TargetGroup;
 use crate::json::answers;
-use crate::meta::{Meta, host_port, sanitize};
-use crate::pages::Pages;
-use crate::side_by_side::side_by_side;
-use crate::xml::{child, items, parse, text};
+use crate::meta::{MetaLabels, join_host_port, sanitize};
+use crate::pages::ApiPageCursor;
+use crate::side_by_side::run_concurrently;
+use crate::xml::{child_text, find_child, list_items, parse};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use serde::de::DeserializeOwned;
@@ -39,48 +39,48 @@ const SERVICES_MAX: usize = 10;
 const TASKS_MAX: usize = 100;
 
 /// Discovery of ECS tasks; each refresh reads all configured clusters.
-pub(in super::super) struct Ecs {
-    service: Service,
+pub(in super::super) struct EcsDiscovery {
+    service: AwsServiceClient,
     variables: Variables,
 }
 
 answers! {
     #[serde(rename_all = "camelCase")]
-    struct Names {
+    struct EcsArnPage {
         #[serde(alias = "clusterArns", alias = "serviceArns", alias = "taskArns")]
         names: Vec<String>,
         next_token: String,
     }
 
-    struct Clusters {
-        clusters: Vec<Cluster>,
+    struct EcsClusterList {
+        clusters: Vec<EcsCluster>,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Cluster {
+    struct EcsCluster {
         cluster_arn: String,
         cluster_name: String,
-        tags: Vec<Tag>,
+        tags: Vec<AwsTag>,
     }
 
-    struct Services {
-        services: Vec<TaskService>,
+    struct EcsServiceList {
+        services: Vec<EcsService>,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct TaskService {
+    struct EcsService {
         service_arn: String,
         service_name: String,
         status: String,
-        tags: Vec<Tag>,
+        tags: Vec<AwsTag>,
     }
 
-    struct Tasks {
-        tasks: Vec<Task>,
+    struct EcsTaskList {
+        tasks: Vec<EcsTask>,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Task {
+    struct EcsTask {
         task_arn: String,
         task_definition_arn: String,
         group: String,
@@ -92,28 +92,28 @@ answers! {
         platform_family: String,
         platform_version: String,
         container_instance_arn: String,
-        attachments: Vec<Attachment>,
-        tags: Vec<Tag>,
+        attachments: Vec<EcsAttachment>,
+        tags: Vec<AwsTag>,
     }
 
-    struct Attachment {
+    struct EcsAttachment {
         #[serde(rename = "type")]
         kind: String,
-        details: Vec<Detail>,
+        details: Vec<EcsAttachmentDetail>,
     }
 
-    struct Detail {
+    struct EcsAttachmentDetail {
         name: String,
         value: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct ContainerInstances {
-        container_instances: Vec<ContainerInstance>,
+    struct EcsContainerInstanceList {
+        container_instances: Vec<EcsContainerInstance>,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct ContainerInstance {
+    struct EcsContainerInstance {
         container_instance_arn: String,
         ec2_instance_id: String,
     }
@@ -121,7 +121,7 @@ answers! {
 
 /// An EC2 instance on which tasks run, reduced to the fields that become labels.
 #[derive(Default)]
-struct Machine {
+struct EcsHost {
     private_ip: String,
     public_ip: String,
     subnet: String,
@@ -131,102 +131,113 @@ struct Machine {
 
 /// Everything except the tasks that the targets of one cluster are built from.
 #[derive(Default)]
-struct Parts {
-    cluster: Cluster,
+struct EcsClusterDetails {
+    cluster: EcsCluster,
     region: String,
     /// Services by service name, which is the suffix of a task's group.
-    services: BTreeMap<String, TaskService>,
+    services: BTreeMap<String, EcsService>,
     /// EC2 instance ids by the ARN of the container instance that runs on them.
     instances: BTreeMap<String, String>,
     /// EC2 instances that run tasks, by instance id.
-    machines: BTreeMap<String, Machine>,
+    machines: BTreeMap<String, EcsHost>,
     /// Public IP addresses by the id of their network interface.
     public_ips: BTreeMap<String, String>,
 }
 
-impl Ecs {
+impl EcsDiscovery {
     pub(in super::super) fn new(
         settings: &AwsSettings,
         bytes_max: u64,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let variables = of_process();
-        Self::with(settings, bytes_max, clock, variables)
+        let variables = process_environment();
+        Self::with_variables(settings, bytes_max, clock, variables)
     }
 
     /// Creates a discovery like [`Self::new`] that reads environment variables from `variables`.
-    pub(super) fn with(
+    pub(super) fn with_variables(
         settings: &AwsSettings,
         bytes_max: u64,
         clock: Arc<dyn Clock>,
         variables: Variables,
     ) -> Self {
         Self {
-            service: Service::new("ecs", settings, bytes_max, clock, variables.clone()),
+            service: AwsServiceClient::new("ecs", settings, bytes_max, clock, variables.clone()),
             variables,
         }
     }
 
-    async fn targets(&mut self) -> Result<Vec<Group>, Error> {
-        let ecs = self.service.session().await?;
-        let ec2 = ecs.of_service("ec2", &self.variables);
+    async fn fetch_targets(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let ecs = self.service.open_session().await?;
+        let ec2 = ecs.for_service("ec2", &self.variables);
         let s = &self.service.settings;
         let clusters = match s.clusters.is_empty() {
-            true => names(&ecs, "ListClusters", &json!({})).await?,
+            true => list_arns(&ecs, "ListClusters", &json!({})).await?,
             false => s.clusters.clone(),
         };
         let limit = s.concurrency;
         let (base, batches) = (json!({"include": ["TAGS"]}), ("clusters", CLUSTERS_MAX));
-        let clusters: Vec<Clusters> =
-            batched(&ecs, "DescribeClusters", base, batches, &clusters, limit).await?;
+        let clusters: Vec<EcsClusterList> =
+            describe_batched(&ecs, "DescribeClusters", base, batches, &clusters, limit).await?;
         let clusters = clusters.into_iter().flat_map(|page| page.clusters);
         let port = s.port;
         let mut groups = Vec::new();
         for cluster in clusters.filter(|cluster| !cluster.cluster_arn.is_empty()) {
             let arn = cluster.cluster_arn.clone();
-            let tasks = names(&ecs, "ListTasks", &json!({"cluster": arn})).await?;
+            let tasks = list_arns(&ecs, "ListTasks", &json!({"cluster": arn})).await?;
             if tasks.is_empty() {
                 continue;
             }
             // Upstream continues without the tasks of a cluster that fails. Here the refresh fails,
             // so that all previous targets remain.
-            let found = of_cluster(&ecs, &ec2, cluster, tasks, limit).await;
-            let (parts, tasks) = found.map_err(|e| wrong(format!("cluster {arn}: {e}")))?;
-            groups.extend(tasks.iter().filter_map(|task| task.target(&parts, port)));
+            let found = fetch_cluster(&ecs, &ec2, cluster, tasks, limit).await;
+            let (parts, tasks) =
+                found.map_err(|e| invalid_response_error(format!("cluster {arn}: {e}")))?;
+            groups.extend(
+                tasks
+                    .iter()
+                    .filter_map(|task| task.build_target(&parts, port)),
+            );
         }
         Ok(groups)
     }
 }
 
 /// Returns the ARNs from all pages of a `List…` operation.
-async fn names(session: &Session, operation: &str, body: &Value) -> Result<Vec<String>, Error> {
+async fn list_arns(
+    session: &AwsSession,
+    operation: &str,
+    body: &Value,
+) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
-    let mut pages = Pages::from("");
-    while let Some(token) = pages.turn()? {
+    let mut pages = ApiPageCursor::from("");
+    while let Some(token) = pages.next_position()? {
         let mut body = body.clone();
         body["maxResults"] = 100.into();
         if !token.is_empty() {
             body["nextToken"] = token.into();
         }
-        let page: Names = describe(session.clone(), operation, body).await?;
+        let page: EcsArnPage = describe_objects(session.clone(), operation, body).await?;
         all.extend(page.names);
-        pages.follow(Some(page.next_token));
+        pages.set_next(Some(page.next_token));
     }
     Ok(all)
 }
 
-async fn describe<T>(session: Session, operation: &str, body: Value) -> Result<T, Error>
+async fn describe_objects<T>(session: AwsSession, operation: &str, body: Value) -> Result<T, Error>
 where
     T: DeserializeOwned + Send + 'static,
 {
-    let answer = session.json(&format!("{TARGET}.{operation}"), &body).await;
-    answer.map_err(|e| wrong(format!("request {operation} failed: {e}")))
+    let answer = session
+        .call_json_api(&format!("{TARGET}.{operation}"), &body)
+        .await;
+    answer.map_err(|e| invalid_response_error(format!("request {operation} failed: {e}")))
 }
 
-/// Describes `names` in batches of at most `names_max`, which are passed under `key` of the request
-/// body. Up to `limit` requests run concurrently.
-async fn batched<T>(
-    session: &Session,
+/// Describes `names` in batches of at most `names_max`, which are passed under `key` of the
+/// request body. Up to `limit` requests run concurrently.
+async fn describe_batched<T>(
+    session: &AwsSession,
     operation: &'static str,
     base: Value,
     (key, names_max): (&str, usize),
@@ -244,50 +255,51 @@ where
     }
     let asked = bodies
         .into_iter()
-        .map(|body| describe(session.clone(), operation, body));
-    side_by_side(limit, asked).await
+        .map(|body| describe_objects(session.clone(), operation, body));
+    run_concurrently(limit, asked).await
 }
 
 /// Reads the services, tasks and instances of a cluster. Returns its described tasks with the data
 /// that their targets are built from.
-async fn of_cluster(
-    ecs: &Session,
-    ec2: &Session,
-    cluster: Cluster,
+async fn fetch_cluster(
+    ecs: &AwsSession,
+    ec2: &AwsSession,
+    cluster: EcsCluster,
     tasks: Vec<String>,
     limit: usize,
-) -> Result<(Parts, Vec<Task>), Error> {
+) -> Result<(EcsClusterDetails, Vec<EcsTask>), Error> {
     let arn = cluster.cluster_arn.clone();
-    let services = names(ecs, "ListServices", &json!({"cluster": arn})).await?;
+    let services = list_arns(ecs, "ListServices", &json!({"cluster": arn})).await?;
     let tagged = json!({"cluster": arn, "include": ["TAGS"]});
     let batches = ("services", SERVICES_MAX);
     let operation = "DescribeServices";
-    let services: Vec<Services> =
-        batched(ecs, operation, tagged.clone(), batches, &services, limit).await?;
+    let services: Vec<EcsServiceList> =
+        describe_batched(ecs, operation, tagged.clone(), batches, &services, limit).await?;
     let services = services.into_iter().flat_map(|page| page.services);
     let batches = ("tasks", TASKS_MAX);
-    let tasks: Vec<Tasks> = batched(ecs, "DescribeTasks", tagged, batches, &tasks, limit).await?;
-    let tasks: Vec<Task> = tasks.into_iter().flat_map(|page| page.tasks).collect();
+    let tasks: Vec<EcsTaskList> =
+        describe_batched(ecs, "DescribeTasks", tagged, batches, &tasks, limit).await?;
+    let tasks: Vec<EcsTask> = tasks.into_iter().flat_map(|page| page.tasks).collect();
     let hosts = tasks.iter().map(|task| task.container_instance_arn.clone());
     let hosts: BTreeSet<String> = hosts.filter(|arn| !arn.is_empty()).collect();
     let hosts: Vec<String> = hosts.into_iter().collect();
     let batches = ("containerInstances", TASKS_MAX);
     let base = json!({"cluster": arn});
     let operation = "DescribeContainerInstances";
-    let instances: Vec<ContainerInstances> =
-        batched(ecs, operation, base, batches, &hosts, limit).await?;
+    let instances: Vec<EcsContainerInstanceList> =
+        describe_batched(ecs, operation, base, batches, &hosts, limit).await?;
     let instances: BTreeMap<String, String> = instances
         .into_iter()
         .flat_map(|page| page.container_instances)
         .map(|one| (one.container_instance_arn, one.ec2_instance_id))
         .collect();
-    let parts = Parts {
+    let parts = EcsClusterDetails {
         region: ecs.region.clone(),
         services: services
             .map(|one| (one.service_name.clone(), one))
             .collect(),
-        machines: machines(ec2, &instances).await?,
-        public_ips: public_ips(ec2, &tasks).await?,
+        machines: fetch_hosts(ec2, &instances).await?,
+        public_ips: fetch_public_ips(ec2, &tasks).await?,
         instances,
         cluster,
     };
@@ -297,7 +309,7 @@ async fn of_cluster(
 /// Calls an EC2 operation for `ids` and returns the XML of all response pages. Sends no request if
 /// `ids` is empty.
 async fn describe_ec2(
-    ec2: &Session,
+    ec2: &AwsSession,
     action: &str,
     parameter: &str,
     ids: &BTreeSet<&str>,
@@ -310,42 +322,43 @@ async fn describe_ec2(
         .zip(ids)
         .map(|(i, id)| (format!("{parameter}.{i}"), *id))
         .collect();
-    let mut pages = Pages::from("");
-    while let Some(token) = pages.turn()? {
+    let mut pages = ApiPageCursor::from("");
+    while let Some(token) = pages.next_position()? {
         let mut pairs = vec![("Action", action), ("Version", EC2_VERSION)];
         pairs.extend(named.iter().map(|(name, id)| (name.as_str(), *id)));
         if !token.is_empty() {
             pairs.push(("NextToken", &token));
         }
-        let answer = ec2.query(&pairs).await;
-        let answer = answer.map_err(|e| wrong(format!("request {action} failed: {e}")))?;
-        let next = text(parse(&answer)?.root_element(), "nextToken").to_owned();
-        pages.follow(Some(next));
+        let answer = ec2.call_query_api(&pairs).await;
+        let answer =
+            answer.map_err(|e| invalid_response_error(format!("request {action} failed: {e}")))?;
+        let next = child_text(parse(&answer)?.root_element(), "nextToken").to_owned();
+        pages.set_next(Some(next));
         answers.push(answer);
     }
     Ok(answers)
 }
 
-async fn machines(
-    ec2: &Session,
+async fn fetch_hosts(
+    ec2: &AwsSession,
     instances: &BTreeMap<String, String>,
-) -> Result<BTreeMap<String, Machine>, Error> {
+) -> Result<BTreeMap<String, EcsHost>, Error> {
     let ids = instances.values().map(String::as_str).collect();
     let answers = describe_ec2(ec2, "DescribeInstances", "InstanceId", &ids).await?;
     let mut machines = BTreeMap::new();
     for answer in &answers {
         let document = parse(answer)?;
-        for reservation in items(document.root_element(), "reservationSet") {
-            for instance in items(reservation, "instancesSet") {
-                let of = |name| text(instance, name).to_owned();
+        for reservation in list_items(document.root_element(), "reservationSet") {
+            for instance in list_items(reservation, "instancesSet") {
+                let of = |name| child_text(instance, name).to_owned();
                 if of("privateIpAddress").is_empty() {
                     continue;
                 }
-                let tags = items(instance, "tagSet");
+                let tags = list_items(instance, "tagSet");
                 let tags = tags
                     .iter()
-                    .map(|tag| (text(*tag, "key"), text(*tag, "value")));
-                let machine = Machine {
+                    .map(|tag| (child_text(*tag, "key"), child_text(*tag, "value")));
+                let machine = EcsHost {
                     private_ip: of("privateIpAddress"),
                     public_ip: of("ipAddress"),
                     subnet: of("subnetId"),
@@ -359,20 +372,23 @@ async fn machines(
     Ok(machines)
 }
 
-async fn public_ips(ec2: &Session, tasks: &[Task]) -> Result<BTreeMap<String, String>, Error> {
-    let interfaces = tasks.iter().filter_map(Task::interface);
-    let ids = interfaces.map(|one| one.detail("networkInterfaceId"));
+async fn fetch_public_ips(
+    ec2: &AwsSession,
+    tasks: &[EcsTask],
+) -> Result<BTreeMap<String, String>, Error> {
+    let interfaces = tasks.iter().filter_map(EcsTask::find_interface);
+    let ids = interfaces.map(|one| one.find_detail("networkInterfaceId"));
     let ids: BTreeSet<&str> = ids.filter(|id| !id.is_empty()).collect();
     let parameter = "NetworkInterfaceId";
     let answers = describe_ec2(ec2, "DescribeNetworkInterfaces", parameter, &ids).await?;
     let mut found = BTreeMap::new();
     for answer in &answers {
         let document = parse(answer)?;
-        for interface in items(document.root_element(), "networkInterfaceSet") {
-            let association = child(interface, "association");
-            let ip = association.map_or("", |association| text(association, "publicIp"));
+        for interface in list_items(document.root_element(), "networkInterfaceSet") {
+            let association = find_child(interface, "association");
+            let ip = association.map_or("", |association| child_text(association, "publicIp"));
             if !ip.is_empty() {
-                let id = text(interface, "networkInterfaceId");
+                let id = child_text(interface, "networkInterfaceId");
                 found.insert(id.to_owned(), ip.to_owned());
             }
         }
@@ -380,15 +396,15 @@ async fn public_ips(ec2: &Session, tasks: &[Task]) -> Result<BTreeMap<String, St
     Ok(found)
 }
 
-impl Attachment {
+impl EcsAttachment {
     /// Returns the value of the detail `name`, or an empty string if there is none.
-    fn detail(&self, name: &str) -> &str {
+    fn find_detail(&self, name: &str) -> &str {
         let found = self.details.iter().find(|detail| detail.name == name);
         found.map_or("", |detail| &detail.value)
     }
 }
 
-fn set_tags(meta: &mut Meta, prefix: &str, tags: &[Tag]) {
+fn set_tags(meta: &mut MetaLabels, prefix: &str, tags: &[AwsTag]) {
     for tag in tags {
         if let (Some(key), Some(value)) = (&tag.key, &tag.value) {
             meta.set(&format!("{prefix}{}", sanitize(key)), value);
@@ -396,26 +412,26 @@ fn set_tags(meta: &mut Meta, prefix: &str, tags: &[Tag]) {
     }
 }
 
-impl Task {
+impl EcsTask {
     /// Returns the network interface attachment of a task with an address of its own (`awsvpc`
     /// mode).
-    fn interface(&self) -> Option<&Attachment> {
+    fn find_interface(&self) -> Option<&EcsAttachment> {
         self.attachments.iter().find(|one| one.kind == INTERFACE)
     }
 
     /// Builds the target of a task. Returns `None` if the task has no IP address.
-    fn target(&self, parts: &Parts, port: i64) -> Option<Group> {
+    fn build_target(&self, parts: &EcsClusterDetails, port: i64) -> Option<TargetGroup> {
         let host = &self.container_instance_arn;
         let id = parts.instances.get(host).filter(|_| !host.is_empty());
         let machine = id.and_then(|id| parts.machines.get(id));
-        let nowhere = Machine::default();
+        let nowhere = EcsHost::default();
         let on = machine.unwrap_or(&nowhere);
-        let (mode, ip, subnet, public) = match self.interface() {
+        let (mode, ip, subnet, public) = match self.find_interface() {
             Some(own) => {
-                let public = parts.public_ips.get(own.detail("networkInterfaceId"));
+                let public = parts.public_ips.get(own.find_detail("networkInterfaceId"));
                 let public = public.map_or("", String::as_str);
-                let ip = own.detail("privateIPv4Address");
-                ("awsvpc", ip, own.detail("subnetId"), public)
+                let ip = own.find_detail("privateIPv4Address");
+                ("awsvpc", ip, own.find_detail("subnetId"), public)
             }
             None => (
                 "bridge",
@@ -427,7 +443,7 @@ impl Task {
         if ip.is_empty() {
             return None;
         }
-        let mut meta = Meta::new("ecs");
+        let mut meta = MetaLabels::new("ecs");
         meta.set_all([
             ("ip_address", ip),
             ("region", &parts.region),
@@ -462,11 +478,11 @@ impl Task {
         }
         set_tags(&mut meta, "tag_task_", &self.tags);
         meta.set_each("tag_ec2_", &on.tags);
-        Some(meta.at(host_port(ip, port)))
+        Some(meta.into_target(join_host_port(ip, port)))
     }
 }
 
-impl Refresh for Ecs {
+impl Refresh for EcsDiscovery {
     fn interval(&self) -> Duration {
         self.service.settings.refresh
     }
@@ -475,8 +491,8 @@ impl Refresh for Ecs {
         format!("ecs {}", self.service.settings.region)
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        let targets = self.targets().await;
-        self.service.learn(targets)
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let targets = self.fetch_targets().await;
+        self.service.check_refresh(targets)
     }
 }

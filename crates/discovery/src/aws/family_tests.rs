@@ -3,23 +3,25 @@
 use super::tests::settings;
 use super::*;
 use crate::environment::Variables;
-use crate::stub::{Asked, Followed, Reply, Stub};
+use crate::stub::{ManualRefresh, StubRequest, StubResponse, StubServer};
 use firn_model::env::sim::SimClock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Starts a stub that responds with `answer` while `status` is 200, and with the bare status
 /// otherwise.
-async fn stub<F>(status: &Arc<AtomicU16>, answer: F) -> Stub
+async fn stub<F>(status: &Arc<AtomicU16>, answer: F) -> StubServer
 where
-    F: Fn(&Asked) -> Option<String> + Clone + Send + Sync + 'static,
+    F: Fn(&StubRequest) -> Option<String> + Clone + Send + Sync + 'static,
 {
     let status = status.clone();
-    Stub::start(move |asked: Asked| {
+    StubServer::start(move |asked: StubRequest| {
         let reply = match (status.load(Ordering::Relaxed), answer(&asked)) {
-            (200, Some(text)) => Reply::of(200, &text),
-            (200, None) => Reply::of(400, &format!("{} {}", asked.path, asked.body)),
-            (status, _) => Reply::of(status, "no"),
+            (200, Some(text)) => StubResponse::with_status(200, &text),
+            (200, None) => {
+                StubResponse::with_status(400, &format!("{} {}", asked.path, asked.body))
+            }
+            (status, _) => StubResponse::with_status(status, "no"),
         };
         async move { reply }
     })
@@ -27,20 +29,20 @@ where
 }
 
 /// Checks that the targets remain while the service returns errors.
-async fn stays(followed: &mut Followed, status: &AtomicU16, want: &[String]) {
+async fn stays(followed: &mut ManualRefresh, status: &AtomicU16, want: &[String]) {
     for code in [400, 503, 200] {
         status.store(code, Ordering::Relaxed);
-        assert_eq!(followed.next().await, want, "{code}");
+        assert_eq!(followed.refresh_targets().await, want, "{code}");
     }
 }
 
-fn operation(asked: &Asked) -> String {
+fn operation(asked: &StubRequest) -> String {
     let target = asked.headers.get("x-amz-target");
     let target = target.map_or("", |target| target.to_str().unwrap());
     target.rsplit('.').next().unwrap_or_default().to_owned()
 }
 
-fn ecs(asked: &Asked) -> Option<String> {
+fn ecs(asked: &StubRequest) -> Option<String> {
     let text = match operation(asked).as_str() {
         "ListClusters" if asked.body.contains("more") => r#"{"clusterArns": ["c2"]}"#,
         "ListClusters" => r#"{"clusterArns": ["c1"], "nextToken": "more"}"#,
@@ -96,9 +98,9 @@ async fn ecs_tasks_become_targets() {
     let variables: Variables =
         Arc::new(move |name| (name == "AWS_ENDPOINT_URL_EC2").then(|| url.clone()));
     let clock = Arc::new(SimClock::default());
-    let ecs = Ecs::with(&settings(&stub.url), 1 << 20, clock, variables);
-    let mut tasks = Followed::new(ecs);
-    let got = tasks.next().await;
+    let ecs = EcsDiscovery::with_variables(&settings(&stub.url), 1 << 20, clock, variables);
+    let mut tasks = ManualRefresh::new(ecs);
+    let got = tasks.refresh_targets().await;
     assert_eq!(
         got,
         [
@@ -118,8 +120,8 @@ async fn ecs_tasks_become_targets() {
         ]
     );
     stays(&mut tasks, &status, &got).await;
-    let asked = stub.asked();
-    let of = |asked: &Asked| asked.headers["authorization"].to_str().unwrap().to_owned();
+    let asked = stub.received_requests();
+    let of = |asked: &StubRequest| asked.headers["authorization"].to_str().unwrap().to_owned();
     assert!(of(&asked[0]).contains("/eu-1/ecs/aws4_request"));
     let ec2 = asked
         .iter()
@@ -128,7 +130,7 @@ async fn ecs_tasks_become_targets() {
     assert!(of(ec2).contains("/eu-1/ec2/aws4_request"));
 }
 
-fn msk(asked: &Asked) -> Option<String> {
+fn msk(asked: &StubRequest) -> Option<String> {
     let cluster = r#"{"clusterArn": "arn:c/1", "clusterName": "k", "clusterType": "PROVISIONED",
       "currentVersion": "K1", "state": "ACTIVE", "tags": {"a-b": "c"}, "provisioned": {
         "currentBrokerSoftwareInfo": {"kafkaVersion": "3.6.0", "configurationArn": "conf",
@@ -162,8 +164,12 @@ async fn msk_nodes_become_targets() {
     let status = Arc::new(AtomicU16::new(200));
     let stub = stub(&status, msk).await;
     let clock = Arc::new(SimClock::default());
-    let mut nodes = Followed::new(Msk::new(&settings(&stub.url), 1 << 20, clock.clone()));
-    let got = nodes.next().await;
+    let mut nodes = ManualRefresh::new(MskDiscovery::new(
+        &settings(&stub.url),
+        1 << 20,
+        clock.clone(),
+    ));
+    let got = nodes.refresh_targets().await;
     let common = "msk_cluster_arn=arn:c/1 msk_cluster_configuration_arn=conf \
                   msk_cluster_configuration_revision=2 msk_cluster_jmx_exporter_enabled=true \
                   msk_cluster_kafka_version=3.6.0 msk_cluster_name=k msk_cluster_state=ACTIVE \
@@ -187,11 +193,11 @@ async fn msk_nodes_become_targets() {
         clusters: vec!["arn:c/1".into(), "other".into()],
         ..settings(&stub.url)
     };
-    let mut nodes = Followed::new(Msk::new(&named, 1 << 20, clock));
-    assert_eq!(nodes.next().await, got);
+    let mut nodes = ManualRefresh::new(MskDiscovery::new(&named, 1 << 20, clock));
+    assert_eq!(nodes.refresh_targets().await, got);
 }
 
-fn rds(asked: &Asked) -> Option<String> {
+fn rds(asked: &StubRequest) -> Option<String> {
     let cluster = "<DBCluster><DBClusterArn>arn:c</DBClusterArn><DBClusterIdentifier>c\
                    </DBClusterIdentifier><ClusterCreateTime>2024-01-02T03:04:05.678Z\
                    </ClusterCreateTime><MultiAZ>true</MultiAZ><Port>3306</Port><DBClusterMembers>\
@@ -236,8 +242,12 @@ async fn rds_instances_become_targets() {
     let status = Arc::new(AtomicU16::new(200));
     let stub = stub(&status, rds).await;
     let clock = Arc::new(SimClock::default());
-    let mut instances = Followed::new(Rds::new(&settings(&stub.url), 1 << 20, clock.clone()));
-    let got = instances.next().await;
+    let mut instances = ManualRefresh::new(RdsDiscovery::new(
+        &settings(&stub.url),
+        1 << 20,
+        clock.clone(),
+    ));
+    let got = instances.refresh_targets().await;
     let cluster = "rds_cluster_arn=arn:c rds_cluster_cluster_create_time=2024-01-02T03:04:05Z \
                    rds_cluster_identifier=c rds_cluster_multi_az=true rds_cluster_port=3306 \
                    rds_cluster_tag_a_b=c";
@@ -259,11 +269,11 @@ async fn rds_instances_become_targets() {
         clusters: vec!["c".into()],
         ..settings(&stub.url)
     };
-    let mut instances = Followed::new(Rds::new(&named, 1 << 20, clock));
-    assert_eq!(instances.next().await, got);
+    let mut instances = ManualRefresh::new(RdsDiscovery::new(&named, 1 << 20, clock));
+    assert_eq!(instances.refresh_targets().await, got);
 }
 
-fn elasticache(asked: &Asked) -> Option<String> {
+fn elasticache(asked: &StubRequest) -> Option<String> {
     let of = |action: &str, inner: &str| {
         format!("<{action}Response><{action}Result>{inner}</{action}Result></{action}Response>")
     };
@@ -317,9 +327,9 @@ async fn elasticache_caches_and_nodes_become_targets() {
     let status = Arc::new(AtomicU16::new(200));
     let stub = stub(&status, elasticache).await;
     let clock = Arc::new(SimClock::default());
-    let caches = ElastiCache::new(&settings(&stub.url), 1 << 20, clock.clone());
-    let mut caches = Followed::new(caches);
-    let got = caches.next().await;
+    let caches = ElastiCacheDiscovery::new(&settings(&stub.url), 1 << 20, clock.clone());
+    let mut caches = ManualRefresh::new(caches);
+    let got = caches.refresh_targets().await;
     // Upstream puts no separator between these prefixes and the rest of the label name.
     let of_limit = "elasticache_serverless_cache_cache_usage_limit_data_storage";
     let of_logs = "elasticache_cache_cluster_log_delivery_configuration";
@@ -363,6 +373,6 @@ async fn elasticache_caches_and_nodes_become_targets() {
         ],
         ..settings(&stub.url)
     };
-    let mut caches = Followed::new(ElastiCache::new(&named, 1 << 20, clock));
-    assert_eq!(caches.next().await, got);
+    let mut caches = ManualRefresh::new(ElastiCacheDiscovery::new(&named, 1 << 20, clock));
+    assert_eq!(caches.refresh_targets().await, got);
 }

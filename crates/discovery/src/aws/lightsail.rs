@@ -1,12 +1,12 @@
 //! Discovery of Lightsail instances, with the labels of Prometheus's `lightsail_sd_configs`.
 
-use super::request::failed;
-use super::service::Service;
+use super::request::wrap_failure;
+use super::service::AwsServiceClient;
 use super::settings::AwsSettings;
 use crate::discover::Refresh;
-use crate::environment::of_process;
-use crate::group::{Group, or_default};
-use crate::meta::{Meta, host_port, sanitize, surrounded};
+use crate::environment::process_environment;
+use crate::group::{TargetGroup, or_default};
+use crate::meta::{MetaLabels, join_host_port, join_surrounded, sanitize};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use serde::Deserialize;
@@ -18,24 +18,24 @@ use std::time::Duration;
 const OPERATION: &str = "Lightsail_20161128.GetInstances";
 
 /// Discovery of Lightsail instances; each refresh lists all instances of the region.
-pub(in super::super) struct Lightsail {
-    service: Service,
+pub(in super::super) struct LightsailDiscovery {
+    service: AwsServiceClient,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Answer {
+struct LightsailInstanceList {
     #[serde(deserialize_with = "or_default")]
-    instances: Vec<Instance>,
+    instances: Vec<LightsailInstance>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Instance {
+struct LightsailInstance {
     name: String,
     support_code: String,
     #[serde(deserialize_with = "or_default")]
-    location: Location,
+    location: LightsailLocation,
     blueprint_id: String,
     bundle_id: String,
     private_ip_address: String,
@@ -43,58 +43,59 @@ struct Instance {
     #[serde(deserialize_with = "or_default")]
     ipv6_addresses: Vec<String>,
     #[serde(deserialize_with = "or_default")]
-    state: State,
+    state: LightsailState,
     #[serde(deserialize_with = "or_default")]
-    tags: Vec<Tag>,
+    tags: Vec<LightsailTag>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Location {
+struct LightsailLocation {
     availability_zone: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct State {
+struct LightsailState {
     name: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Tag {
+struct LightsailTag {
     key: String,
     value: String,
 }
 
-impl Lightsail {
+impl LightsailDiscovery {
     pub(in super::super) fn new(
         settings: &AwsSettings,
         bytes_max: u64,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let variables = of_process();
+        let variables = process_environment();
         Self {
-            service: Service::new("lightsail", settings, bytes_max, clock, variables),
+            service: AwsServiceClient::new("lightsail", settings, bytes_max, clock, variables),
         }
     }
 }
 
-impl Lightsail {
-    async fn targets(&mut self) -> Result<Vec<Group>, Error> {
-        let session = self.service.session().await?;
-        let answer = session.json(OPERATION, &json!({})).await;
-        let answer: Answer = answer.map_err(|e| failed("could not get instances", &e))?;
+impl LightsailDiscovery {
+    async fn fetch_targets(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let session = self.service.open_session().await?;
+        let answer = session.call_json_api(OPERATION, &json!({})).await;
+        let answer: LightsailInstanceList =
+            answer.map_err(|e| wrap_failure("could not get instances", &e))?;
         let port = self.service.settings.port;
         let instances = answer.instances.iter();
         Ok(instances
             .filter(|instance| !instance.private_ip_address.is_empty())
-            .map(|instance| instance.target(&session.region, port))
+            .map(|instance| instance.build_target(&session.region, port))
             .collect())
     }
 }
 
-impl Refresh for Lightsail {
+impl Refresh for LightsailDiscovery {
     fn interval(&self) -> Duration {
         self.service.settings.refresh
     }
@@ -103,15 +104,15 @@ impl Refresh for Lightsail {
         format!("lightsail {}", self.service.settings.region)
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        let targets = self.targets().await;
-        self.service.learn(targets)
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let targets = self.fetch_targets().await;
+        self.service.check_refresh(targets)
     }
 }
 
-impl Instance {
-    fn target(&self, region: &str, port: i64) -> Group {
-        let mut meta = Meta::new("lightsail");
+impl LightsailInstance {
+    fn build_target(&self, region: &str, port: i64) -> TargetGroup {
+        let mut meta = MetaLabels::new("lightsail");
         for (name, value) in [
             ("private_ip", self.private_ip_address.as_str()),
             ("public_ip", &self.public_ip_address),
@@ -126,11 +127,11 @@ impl Instance {
             meta.set(name, value);
         }
         if !self.ipv6_addresses.is_empty() {
-            meta.set("ipv6_addresses", surrounded(&self.ipv6_addresses, ","));
+            meta.set("ipv6_addresses", join_surrounded(&self.ipv6_addresses, ","));
         }
         for tag in &self.tags {
             meta.set(&format!("tag_{}", sanitize(&tag.key)), &tag.value);
         }
-        meta.at(host_port(&self.private_ip_address, port))
+        meta.into_target(join_host_port(&self.private_ip_address, port))
     }
 }

@@ -4,17 +4,17 @@
 //! clusters: all, or those in the config -> nodes of each -> one target per endpoint
 //! ```
 
-use super::service::Service;
-use super::session::Session;
+use super::service::AwsServiceClient;
+use super::session::AwsSession;
 use super::settings::AwsSettings;
-use crate::api::wrong;
+use crate::api::invalid_response_error;
 use crate::discover::Refresh;
-use crate::environment::of_process;
-use crate::group::Group;
+use crate::environment::process_environment;
+use crate::group::TargetGroup;
 use crate::json::answers;
-use crate::meta::{Meta, host_port};
-use crate::pages::Pages;
-use crate::side_by_side::side_by_side;
+use crate::meta::{MetaLabels, join_host_port};
+use crate::pages::ApiPageCursor;
+use crate::side_by_side::run_concurrently;
 use firn_http_client::form_encode;
 use firn_model::env::Clock;
 use firn_model::error::Error;
@@ -28,79 +28,79 @@ use tracing::warn;
 const PROVISIONED: &str = "PROVISIONED";
 
 /// Discovery of MSK brokers and controllers; each refresh lists clusters and their nodes.
-pub(in super::super) struct Msk {
-    service: Service,
+pub(in super::super) struct MskDiscovery {
+    service: AwsServiceClient,
 }
 
 answers! {
     #[serde(rename_all = "camelCase")]
-    struct Clusters {
-        cluster_info_list: Vec<Cluster>,
+    struct MskClusterPage {
+        cluster_info_list: Vec<MskCluster>,
         next_token: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct OneCluster {
-        cluster_info: Cluster,
+    struct MskClusterResponse {
+        cluster_info: MskCluster,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Cluster {
+    struct MskCluster {
         cluster_arn: String,
         cluster_name: String,
         cluster_type: String,
         current_version: String,
         state: String,
         tags: BTreeMap<String, String>,
-        provisioned: Provisioned,
+        provisioned: MskProvisioned,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Provisioned {
-        current_broker_software_info: Software,
-        open_monitoring: Monitoring,
+    struct MskProvisioned {
+        current_broker_software_info: MskBrokerSoftware,
+        open_monitoring: MskOpenMonitoring,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Software {
+    struct MskBrokerSoftware {
         kafka_version: String,
         configuration_arn: String,
         configuration_revision: Option<i64>,
     }
 
-    struct Monitoring {
-        prometheus: Exporters,
+    struct MskOpenMonitoring {
+        prometheus: MskExporters,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Exporters {
-        jmx_exporter: Option<Exporter>,
-        node_exporter: Option<Exporter>,
+    struct MskExporters {
+        jmx_exporter: Option<MskExporter>,
+        node_exporter: Option<MskExporter>,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Exporter {
+    struct MskExporter {
         enabled_in_broker: bool,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Nodes {
-        node_info_list: Vec<Node>,
+    struct MskNodePage {
+        node_info_list: Vec<MskNode>,
         next_token: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Node {
+    struct MskNode {
         #[serde(rename = "nodeARN")]
         node_arn: String,
         added_to_cluster_time: String,
         instance_type: String,
-        broker_node_info: Option<Broker>,
-        controller_node_info: Option<Controller>,
+        broker_node_info: Option<MskBroker>,
+        controller_node_info: Option<MskController>,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Broker {
+    struct MskBroker {
         #[serde(rename = "attachedENIId")]
         attached_eni: String,
         broker_id: f64,
@@ -109,96 +109,101 @@ answers! {
         endpoints: Vec<String>,
     }
 
-    struct Controller {
+    struct MskController {
         endpoints: Vec<String>,
     }
 }
 
 /// One page of a paginated list: its entries, and the token of the next page.
-trait Page: DeserializeOwned + Send + 'static {
+trait MskPage: DeserializeOwned + Send + 'static {
     type Entry: Send;
 
-    fn take(self) -> (Vec<Self::Entry>, String);
+    fn into_entries(self) -> (Vec<Self::Entry>, String);
 }
 
-impl Page for Clusters {
-    type Entry = Cluster;
+impl MskPage for MskClusterPage {
+    type Entry = MskCluster;
 
-    fn take(self) -> (Vec<Cluster>, String) {
+    fn into_entries(self) -> (Vec<MskCluster>, String) {
         (self.cluster_info_list, self.next_token)
     }
 }
 
-impl Page for Nodes {
-    type Entry = Node;
+impl MskPage for MskNodePage {
+    type Entry = MskNode;
 
-    fn take(self) -> (Vec<Node>, String) {
+    fn into_entries(self) -> (Vec<MskNode>, String) {
         (self.node_info_list, self.next_token)
     }
 }
 
 /// Returns the entries of all pages of a list. `path` must end in a query parameter, to which the
 /// page token is appended.
-async fn list<P: Page>(session: &Session, path: &str) -> Result<Vec<P::Entry>, Error> {
+async fn list_entries<P: MskPage>(
+    session: &AwsSession,
+    path: &str,
+) -> Result<Vec<P::Entry>, Error> {
     let mut entries = Vec::new();
-    let mut pages = Pages::from("");
-    while let Some(token) = pages.turn()? {
+    let mut pages = ApiPageCursor::from("");
+    while let Some(token) = pages.next_position()? {
         let next = match token.as_str() {
             "" => String::new(),
             token => format!("&nextToken={}", form_encode(token)),
         };
-        let page: P = session.get(&format!("{path}{next}")).await?;
-        let (found, next) = page.take();
+        let page: P = session.get_json(&format!("{path}{next}")).await?;
+        let (found, next) = page.into_entries();
         entries.extend(found);
-        pages.follow(Some(next));
+        pages.set_next(Some(next));
     }
     Ok(entries)
 }
 
-impl Msk {
+impl MskDiscovery {
     pub(in super::super) fn new(
         settings: &AwsSettings,
         bytes_max: u64,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let variables = of_process();
+        let variables = process_environment();
         Self {
-            service: Service::new("kafka", settings, bytes_max, clock, variables),
+            service: AwsServiceClient::new("kafka", settings, bytes_max, clock, variables),
         }
     }
 
-    async fn targets(&mut self) -> Result<Vec<Group>, Error> {
-        let session = self.service.session().await?;
+    async fn fetch_targets(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let session = self.service.open_session().await?;
         let s = &self.service.settings;
         let clusters = match s.clusters.is_empty() {
             true => {
                 let path =
                     format!("/api/v2/clusters?clusterTypeFilter={PROVISIONED}&maxResults=100");
-                let clusters = list::<Clusters>(&session, &path).await;
-                clusters.map_err(|e| wrong(format!("could not list clusters: {e}")))?
+                let clusters = list_entries::<MskClusterPage>(&session, &path).await;
+                clusters
+                    .map_err(|e| invalid_response_error(format!("could not list clusters: {e}")))?
             }
             false => {
                 let named = s.clusters.iter().cloned();
-                let asked = named.map(|arn| one_cluster(session.clone(), arn));
-                let found = side_by_side(s.concurrency, asked).await?;
+                let asked = named.map(|arn| describe_cluster(session.clone(), arn));
+                let found = run_concurrently(s.concurrency, asked).await?;
                 found.into_iter().flatten().collect()
             }
         };
         let port = s.port;
         let asked = clusters
             .into_iter()
-            .map(|cluster| of_cluster(session.clone(), cluster, port));
-        let groups = side_by_side(s.concurrency, asked).await?;
+            .map(|cluster| fetch_cluster_targets(session.clone(), cluster, port));
+        let groups = run_concurrently(s.concurrency, asked).await?;
         Ok(groups.into_iter().flatten().collect())
     }
 }
 
 /// Describes the cluster `arn`. Returns `None`, with a warning, if the cluster is not provisioned
 /// and therefore has no brokers.
-async fn one_cluster(session: Session, arn: String) -> Result<Option<Cluster>, Error> {
+async fn describe_cluster(session: AwsSession, arn: String) -> Result<Option<MskCluster>, Error> {
     let path = format!("/api/v2/clusters/{}", form_encode(&arn));
-    let answer: Result<OneCluster, Error> = session.get(&path).await;
-    let answer = answer.map_err(|e| wrong(format!("could not describe cluster {arn}: {e}")))?;
+    let answer: Result<MskClusterResponse, Error> = session.get_json(&path).await;
+    let answer = answer
+        .map_err(|e| invalid_response_error(format!("could not describe cluster {arn}: {e}")))?;
     let cluster = answer.cluster_info;
     if cluster.cluster_type != PROVISIONED {
         warn!(
@@ -211,20 +216,26 @@ async fn one_cluster(session: Session, arn: String) -> Result<Option<Cluster>, E
     Ok(Some(cluster))
 }
 
-async fn of_cluster(session: Session, cluster: Cluster, port: i64) -> Result<Vec<Group>, Error> {
+async fn fetch_cluster_targets(
+    session: AwsSession,
+    cluster: MskCluster,
+    port: i64,
+) -> Result<Vec<TargetGroup>, Error> {
     let arn = &cluster.cluster_arn;
     let path = format!("/v1/clusters/{}/nodes?maxResults=100", form_encode(arn));
-    let nodes = list::<Nodes>(&session, &path).await;
-    let nodes = nodes.map_err(|e| wrong(format!("could not list nodes for cluster {arn}: {e}")))?;
+    let nodes = list_entries::<MskNodePage>(&session, &path).await;
+    let nodes = nodes.map_err(|e| {
+        invalid_response_error(format!("could not list nodes for cluster {arn}: {e}"))
+    })?;
     Ok(nodes
         .iter()
-        .flat_map(|node| node.targets(&cluster, port))
+        .flat_map(|node| node.build_targets(&cluster, port))
         .collect())
 }
 
-impl Node {
-    fn targets(&self, cluster: &Cluster, port: i64) -> Vec<Group> {
-        let mut meta = cluster.meta();
+impl MskNode {
+    fn build_targets(&self, cluster: &MskCluster, port: i64) -> Vec<TargetGroup> {
+        let mut meta = cluster.build_meta_labels();
         meta.set("node_arn", &self.node_arn);
         meta.set("node_added_time", &self.added_to_cluster_time);
         meta.set("node_instance_type", &self.instance_type);
@@ -251,15 +262,15 @@ impl Node {
             .map(|(i, endpoint)| {
                 let mut meta = meta.clone();
                 meta.set(index, i.to_string());
-                meta.at(host_port(endpoint, port))
+                meta.into_target(join_host_port(endpoint, port))
             })
             .collect()
     }
 }
 
-impl Cluster {
-    fn meta(&self) -> Meta {
-        let mut meta = Meta::new("msk");
+impl MskCluster {
+    fn build_meta_labels(&self) -> MetaLabels {
+        let mut meta = MetaLabels::new("msk");
         let software = &self.provisioned.current_broker_software_info;
         meta.set_all([
             ("cluster_name", self.cluster_name.as_str()),
@@ -283,7 +294,7 @@ impl Cluster {
     }
 }
 
-impl Refresh for Msk {
+impl Refresh for MskDiscovery {
     fn interval(&self) -> Duration {
         self.service.settings.refresh
     }
@@ -292,8 +303,8 @@ impl Refresh for Msk {
         format!("msk {}", self.service.settings.region)
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        let targets = self.targets().await;
-        self.service.learn(targets)
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let targets = self.fetch_targets().await;
+        self.service.check_refresh(targets)
     }
 }

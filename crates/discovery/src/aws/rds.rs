@@ -4,18 +4,18 @@
 //! clusters: all, or those in the config -> instances of each -> targets
 //! ```
 
-use super::service::Service;
-use super::session::Session;
+use super::service::AwsServiceClient;
+use super::session::AwsSession;
 use super::settings::AwsSettings;
-use super::texts::{Row, Shown::Plain, Shown::Time, set_rows, set_tags};
-use crate::api::wrong;
+use super::texts::{Row, XmlTextFormat::Plain, XmlTextFormat::Time, set_rows, set_tags};
+use crate::api::invalid_response_error;
 use crate::discover::Refresh;
-use crate::environment::of_process;
-use crate::group::Group;
-use crate::meta::{Meta, host_port};
-use crate::pages::Pages;
-use crate::side_by_side::side_by_side;
-use crate::xml::{child, children, parse, text};
+use crate::environment::process_environment;
+use crate::group::TargetGroup;
+use crate::meta::{MetaLabels, join_host_port};
+use crate::pages::ApiPageCursor;
+use crate::side_by_side::run_concurrently;
+use crate::xml::{child_text, find_child, find_children, parse};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use roxmltree::Node;
@@ -332,53 +332,53 @@ const INSTANCE: &[Row] = &[
 ];
 
 /// Discovery of RDS instances; each refresh lists clusters and their instances.
-pub(in super::super) struct Rds {
-    service: Service,
+pub(in super::super) struct RdsDiscovery {
+    service: AwsServiceClient,
 }
 
-impl Rds {
+impl RdsDiscovery {
     pub(in super::super) fn new(
         settings: &AwsSettings,
         bytes_max: u64,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let variables = of_process();
+        let variables = process_environment();
         Self {
-            service: Service::new("rds", settings, bytes_max, clock, variables),
+            service: AwsServiceClient::new("rds", settings, bytes_max, clock, variables),
         }
     }
 
-    async fn targets(&mut self) -> Result<Vec<Group>, Error> {
-        let session = self.service.session().await?;
+    async fn fetch_targets(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let session = self.service.open_session().await?;
         let s = &self.service.settings;
         let clusters = match s.clusters.is_empty() {
             true => {
-                let pages = list(&session, "DescribeDBClusters", &[]).await;
+                let pages = list_pages(&session, "DescribeDBClusters", &[]).await;
                 let what = "error describing all DB clusters";
-                vec![pages.map_err(|e| wrong(format!("{what}: {e}")))?]
+                vec![pages.map_err(|e| invalid_response_error(format!("{what}: {e}")))?]
             }
             false => {
                 let named = s.clusters.iter().cloned();
-                let asked = named.map(|cluster| one_cluster(session.clone(), cluster));
-                side_by_side(s.concurrency, asked).await?
+                let asked = named.map(|cluster| describe_cluster(session.clone(), cluster));
+                run_concurrently(s.concurrency, asked).await?
             }
         };
         let mut groups = Vec::new();
         for page in clusters.iter().flatten() {
             let document = parse(page)?;
-            for cluster in entries(document.root_element(), "DBClusters", "DBCluster") {
-                groups.extend(self.of_cluster(&session, cluster).await?);
+            for cluster in find_entries(document.root_element(), "DBClusters", "DBCluster") {
+                groups.extend(self.fetch_cluster_targets(&session, cluster).await?);
             }
         }
         Ok(groups)
     }
 
-    async fn of_cluster(
+    async fn fetch_cluster_targets(
         &self,
-        session: &Session,
+        session: &AwsSession,
         cluster: Node<'_, '_>,
-    ) -> Result<Vec<Group>, Error> {
-        let arn = text(cluster, "DBClusterArn");
+    ) -> Result<Vec<TargetGroup>, Error> {
+        let arn = child_text(cluster, "DBClusterArn");
         let mut filters = vec![
             (
                 "Filters.Filter.1.Name".to_owned(),
@@ -393,9 +393,9 @@ impl Rds {
                 filters.push((format!("{name}.Values.Value.{j}"), value.clone()));
             }
         }
-        let pages = list(session, "DescribeDBInstances", &filters).await;
+        let pages = list_pages(session, "DescribeDBInstances", &filters).await;
         let pages = pages.map_err(|e| {
-            wrong(format!(
+            invalid_response_error(format!(
                 "error describing DB instances: failed to describe DB instances for cluster ARN \
                  {arn}: {e}"
             ))
@@ -403,9 +403,9 @@ impl Rds {
         let mut groups = Vec::new();
         for page in &pages {
             let document = parse(page)?;
-            let instances = entries(document.root_element(), "DBInstances", "DBInstance");
+            let instances = find_entries(document.root_element(), "DBInstances", "DBInstance");
             for instance in instances {
-                groups.push(target(cluster, instance, self.service.settings.port));
+                groups.push(build_target(cluster, instance, self.service.settings.port));
             }
         }
         Ok(groups)
@@ -413,14 +413,14 @@ impl Rds {
 }
 
 /// Returns the XML of all pages of a list operation, filtered by the parameters `narrowed`.
-async fn list(
-    session: &Session,
+async fn list_pages(
+    session: &AwsSession,
     action: &str,
     narrowed: &[(String, String)],
 ) -> Result<Vec<String>, Error> {
     let mut answers = Vec::new();
-    let mut pages = Pages::from("");
-    while let Some(marker) = pages.turn()? {
+    let mut pages = ApiPageCursor::from("");
+    while let Some(marker) = pages.next_position()? {
         let mut pairs = vec![
             ("Action", action),
             ("Version", VERSION),
@@ -430,67 +430,67 @@ async fn list(
             pairs.push(("Marker", &marker));
         }
         pairs.extend(narrowed.iter().map(|(n, v)| (n.as_str(), v.as_str())));
-        let answer = session.query(&pairs).await?;
+        let answer = session.call_query_api(&pairs).await?;
         let next = {
             let document = parse(&answer)?;
-            let result = child(document.root_element(), &format!("{action}Result"));
+            let result = find_child(document.root_element(), &format!("{action}Result"));
             result
-                .map_or("", |result| text(result, "Marker"))
+                .map_or("", |result| child_text(result, "Marker"))
                 .to_owned()
         };
-        pages.follow(Some(next));
+        pages.set_next(Some(next));
         answers.push(answer);
     }
     Ok(answers)
 }
 
-async fn one_cluster(session: Session, cluster: String) -> Result<Vec<String>, Error> {
+async fn describe_cluster(session: AwsSession, cluster: String) -> Result<Vec<String>, Error> {
     let narrowed = [("DBClusterIdentifier".to_owned(), cluster.clone())];
-    let pages = list(&session, "DescribeDBClusters", &narrowed).await;
+    let pages = list_pages(&session, "DescribeDBClusters", &narrowed).await;
     pages.map_err(|e| {
-        wrong(format!(
+        invalid_response_error(format!(
             "error describing DB clusters: failed to describe DB cluster {cluster}: {e}"
         ))
     })
 }
 
 /// Returns the elements called `entry` in the list called `list` of a `Describe…` response.
-fn entries<'a, 'i>(root: Node<'a, 'i>, list: &str, entry: &'static str) -> Vec<Node<'a, 'i>> {
-    let result = child(root, &format!("Describe{list}Result"));
-    let list = result.and_then(|result| child(result, list));
-    list.map_or(Vec::new(), |list| children(list, entry).collect())
+fn find_entries<'a, 'i>(root: Node<'a, 'i>, list: &str, entry: &'static str) -> Vec<Node<'a, 'i>> {
+    let result = find_child(root, &format!("Describe{list}Result"));
+    let list = result.and_then(|result| find_child(result, list));
+    list.map_or(Vec::new(), |list| find_children(list, entry).collect())
 }
 
-fn target(cluster: Node<'_, '_>, instance: Node<'_, '_>, port: i64) -> Group {
-    let mut meta = Meta::new("rds");
+fn build_target(cluster: Node<'_, '_>, instance: Node<'_, '_>, port: i64) -> TargetGroup {
+    let mut meta = MetaLabels::new("rds");
     set_rows(&mut meta, "cluster_", cluster, CLUSTER);
     set_tags(&mut meta, "cluster_tag_", cluster);
     set_rows(&mut meta, "instance_", instance, INSTANCE);
     set_tags(&mut meta, "instance_tag_", instance);
-    let members = child(cluster, "DBClusterMembers");
+    let members = find_child(cluster, "DBClusterMembers");
     let members = members
         .into_iter()
-        .flat_map(|list| children(list, "DBClusterMember"))
+        .flat_map(|list| find_children(list, "DBClusterMember"))
         .map(|one| {
             (
-                text(one, "DBInstanceIdentifier"),
-                text(one, "IsClusterWriter"),
+                child_text(one, "DBInstanceIdentifier"),
+                child_text(one, "IsClusterWriter"),
             )
         });
     let writers: BTreeMap<&str, &str> = members.collect();
-    if let Some(is_writer) = writers.get(text(instance, "DBInstanceIdentifier")) {
+    if let Some(is_writer) = writers.get(child_text(instance, "DBInstanceIdentifier")) {
         meta.set("instance_is_cluster_writer", *is_writer);
     }
-    let endpoint = child(instance, "Endpoint").filter(|e| !text(*e, "Port").is_empty());
-    match endpoint.map(|endpoint| text(endpoint, "Address")) {
+    let endpoint = find_child(instance, "Endpoint").filter(|e| !child_text(*e, "Port").is_empty());
+    match endpoint.map(|endpoint| child_text(endpoint, "Address")) {
         // The target is kept without an address, so that it appears among the dropped targets with
         // its labels.
-        None | Some("") => meta.at(""),
-        Some(address) => meta.at(host_port(address, port)),
+        None | Some("") => meta.into_target(""),
+        Some(address) => meta.into_target(join_host_port(address, port)),
     }
 }
 
-impl Refresh for Rds {
+impl Refresh for RdsDiscovery {
     fn interval(&self) -> Duration {
         self.service.settings.refresh
     }
@@ -499,8 +499,8 @@ impl Refresh for Rds {
         format!("rds {}", self.service.settings.region)
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        let targets = self.targets().await;
-        self.service.learn(targets)
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let targets = self.fetch_targets().await;
+        self.service.check_refresh(targets)
     }
 }

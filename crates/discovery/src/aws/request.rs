@@ -1,19 +1,19 @@
 //! Signing and endpoints of requests, common to all AWS services.
 
-use super::credentials::Credentials;
-use super::sign::{Request, Scope, Signed};
-use crate::api::{header_value, wrong};
+use super::credentials::AwsCredentials;
+use super::sign::{Request, SigV4Headers, SigV4Scope};
+use crate::api::{invalid_response_error, parse_header_value};
 use firn_model::error::Error;
 use hyper::Uri;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName};
 
 /// Adds the date and the signature of a POST request with `body` to `headers`.
-pub(in super::super) fn add_signature(
+pub(in super::super) fn sign_post(
     headers: &mut HeaderMap,
     url: &str,
     body: &str,
-    credentials: &Credentials,
-    scope: &Scope<'_>,
+    credentials: &AwsCredentials,
+    scope: &SigV4Scope<'_>,
 ) -> Result<(), Error> {
     let post = Request {
         method: "POST",
@@ -21,15 +21,15 @@ pub(in super::super) fn add_signature(
         query: "",
         body: body.as_bytes(),
     };
-    sign(headers, url, post, credentials, scope)
+    sign_request(headers, url, post, credentials, scope)
 }
 
-/// Adds the date and the signature of a GET request to `headers`, like [`add_signature`] for POST.
-pub(super) fn add_signature_of_get(
+/// Adds the date and the signature of a GET request to `headers`, like [`sign_post`] for POST.
+pub(super) fn sign_get(
     headers: &mut HeaderMap,
     url: &str,
-    credentials: &Credentials,
-    scope: &Scope<'_>,
+    credentials: &AwsCredentials,
+    scope: &SigV4Scope<'_>,
 ) -> Result<(), Error> {
     let get = Request {
         method: "GET",
@@ -37,18 +37,20 @@ pub(super) fn add_signature_of_get(
         query: "",
         body: b"",
     };
-    sign(headers, url, get, credentials, scope)
+    sign_request(headers, url, get, credentials, scope)
 }
 
 /// Signs a request with the path and query of `url`, and adds the signature to `headers`.
-fn sign(
+fn sign_request(
     headers: &mut HeaderMap,
     url: &str,
     request: Request<'_>,
-    credentials: &Credentials,
-    scope: &Scope<'_>,
+    credentials: &AwsCredentials,
+    scope: &SigV4Scope<'_>,
 ) -> Result<(), Error> {
-    let uri: Uri = url.parse().map_err(|e| wrong(format!("{url:?}: {e}")))?;
+    let uri: Uri = url
+        .parse()
+        .map_err(|e| invalid_response_error(format!("{url:?}: {e}")))?;
     let host = uri.authority().map_or("", |authority| authority.as_str());
     let mut signing: Vec<(String, String)> = vec![("host".into(), host.into())];
     for (name, value) in headers.iter() {
@@ -60,21 +62,21 @@ fn sign(
         query: uri.query().unwrap_or_default(),
         ..request
     };
-    let signed = Signed::new(&request, signing, credentials, scope);
-    headers.insert(AUTHORIZATION, header_value(&signed.authorization)?);
+    let signed = SigV4Headers::new(&request, signing, credentials, scope);
+    headers.insert(AUTHORIZATION, parse_header_value(&signed.authorization)?);
     for (name, value) in signed.added {
-        headers.insert(HeaderName::from_static(name), header_value(&value)?);
+        headers.insert(HeaderName::from_static(name), parse_header_value(&value)?);
     }
     Ok(())
 }
 
 /// Returns the default endpoint URL of a service in a region.
-pub(super) fn endpoint(service: &str, region: &str) -> String {
+pub(super) fn default_endpoint(service: &str, region: &str) -> String {
     let ending = if region.starts_with("cn-") { ".cn" } else { "" };
     format!("https://{service}.{region}.amazonaws.com{ending}")
 }
 
 /// Wraps an error with a description of the operation that failed.
-pub(super) fn failed(what: &str, error: &Error) -> Error {
-    wrong(format!("{what}: {error}"))
+pub(super) fn wrap_failure(what: &str, error: &Error) -> Error {
+    invalid_response_error(format!("{what}: {error}"))
 }

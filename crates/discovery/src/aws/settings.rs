@@ -1,6 +1,6 @@
 //! Configuration of the AWS discoveries.
 
-use crate::docker::Filter;
+use crate::docker::DockerFilter;
 use firn_http_client::HttpSettings;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct AwsSettings {
     /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
     /// The `filters` key (EC2 and RDS only): filters that the API applies to instances.
-    pub filters: Vec<Filter>,
+    pub filters: Vec<DockerFilter>,
     /// The `clusters` key (ECS, ElastiCache, MSK and RDS): ARNs to discover; empty for all
     /// clusters.
     pub clusters: Vec<String>,

@@ -1,7 +1,7 @@
 //! AWS Signature Version 4: an HMAC over a request that proves possession of the secret key and
 //! protects the request against changes.
 
-use super::credentials::Credentials;
+use super::credentials::AwsCredentials;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ring::digest::{SHA256, digest};
 use ring::hmac;
@@ -10,14 +10,14 @@ use time::OffsetDateTime;
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
 /// Region, service and time for which a signature is valid.
-pub(in super::super) struct Scope<'s> {
+pub(in super::super) struct SigV4Scope<'s> {
     pub(in super::super) region: &'s str,
     pub(in super::super) service: &'s str,
     pub(in super::super) now_ms: i64,
 }
 
 /// Result of signing: the headers that must be added to a request to authenticate it.
-pub(super) struct Signed {
+pub(super) struct SigV4Headers {
     /// Value of the `Authorization` header.
     pub(super) authorization: String,
     /// Further headers to add; they are covered by the signature.
@@ -34,16 +34,16 @@ pub(super) struct Request<'r> {
     pub(super) body: &'r [u8],
 }
 
-impl Signed {
+impl SigV4Headers {
     /// Signs a request with the given headers, which must include `host`. Header names must be
     /// lower case.
     pub(super) fn new(
         request: &Request<'_>,
         mut headers: Vec<(String, String)>,
-        credentials: &Credentials,
-        scope: &Scope<'_>,
+        credentials: &AwsCredentials,
+        scope: &SigV4Scope<'_>,
     ) -> Self {
-        let time = time_text(scope.now_ms);
+        let time = format_time(scope.now_ms);
         let mut added = vec![("x-amz-date", time.clone())];
         if !credentials.session.is_empty() {
             added.push(("x-amz-security-token", credentials.session.clone()));
@@ -59,21 +59,24 @@ impl Signed {
         let request = format!(
             "{}\n{}\n{}\n{}\n{names}\n{}",
             request.method,
-            path_text(request.path),
-            query_text(request.query),
+            encode_path(request.path),
+            canonical_query(request.query),
             lines.concat(),
-            hex(digest(&SHA256, request.body).as_ref())
+            encode_hex(digest(&SHA256, request.body).as_ref())
         );
         let date = time.get(..8).unwrap_or_default();
         let (region, service) = (scope.region, scope.service);
         let place = format!("{date}/{region}/{service}/aws4_request");
-        let request = hex(digest(&SHA256, request.as_bytes()).as_ref());
+        let request = encode_hex(digest(&SHA256, request.as_bytes()).as_ref());
         let text = format!("{ALGORITHM}\n{time}\n{place}\n{request}");
         let mut key = format!("AWS4{}", credentials.secret_key).into_bytes();
         for part in [date, region, service, "aws4_request"] {
-            key = mac(&key, part);
+            key = compute_hmac(&key, part);
         }
-        let (id, signature) = (&credentials.access_key, hex(&mac(&key, &text)));
+        let (id, signature) = (
+            &credentials.access_key,
+            encode_hex(&compute_hmac(&key, &text)),
+        );
         Self {
             authorization: format!(
                 "{ALGORITHM} Credential={id}/{place}, SignedHeaders={names}, Signature={signature}"
@@ -92,7 +95,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'~');
 
-fn path_text(path: &str) -> String {
+fn encode_path(path: &str) -> String {
     match path {
         "" => "/".to_owned(),
         path => utf8_percent_encode(path, PATH).to_string(),
@@ -100,7 +103,7 @@ fn path_text(path: &str) -> String {
 }
 
 /// Returns the query parameters in canonical form: sorted, with an empty value where there is none.
-fn query_text(query: &str) -> String {
+fn canonical_query(query: &str) -> String {
     let parts = query.split('&').filter(|part| !part.is_empty());
     let mut parts: Vec<String> = parts
         .map(|part| match part.contains('=') {
@@ -112,17 +115,17 @@ fn query_text(query: &str) -> String {
     parts.join("&")
 }
 
-fn mac(key: &[u8], text: &str) -> Vec<u8> {
+fn compute_hmac(key: &[u8], text: &str) -> Vec<u8> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn encode_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Formats a time in the compact format of signatures, such as `20150830T123600Z`.
-fn time_text(now_ms: i64) -> String {
+fn format_time(now_ms: i64) -> String {
     let seconds = now_ms.div_euclid(1000);
     let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let (year, month, day) = at.to_calendar_date();
@@ -139,12 +142,12 @@ mod tests {
 
     #[test]
     fn signature_is_that_of_the_example_in_the_documentation() {
-        let credentials = Credentials {
+        let credentials = AwsCredentials {
             access_key: "AKIDEXAMPLE".into(),
             secret_key: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY".into(),
             session: String::new(),
         };
-        let scope = Scope {
+        let scope = SigV4Scope {
             region: "us-east-1",
             service: "iam",
             now_ms: 1_440_938_160_000,
@@ -163,7 +166,7 @@ mod tests {
             query: "Version=2010-05-08&Action=ListUsers",
             body: b"",
         };
-        let signed = Signed::new(&request, headers, &credentials, &scope);
+        let signed = SigV4Headers::new(&request, headers, &credentials, &scope);
         assert_eq!(
             signed.authorization,
             "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/iam/aws4_request, \

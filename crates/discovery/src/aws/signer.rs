@@ -1,12 +1,12 @@
 //! Request signing for the `sigv4` key, used by clients outside of this crate to call services
 //! behind AWS authentication.
 
-use super::credentials::{Chain, Credentials};
+use super::credentials::{AwsCredentialChain, AwsCredentials};
 use super::settings::AwsSettings;
-use super::sign::{Request, Scope, Signed};
-use crate::api::{Api, header_value};
-use crate::environment::of_process;
-use firn_http_client::{Sign, Signing, ToSign};
+use super::sign::{Request, SigV4Headers, SigV4Scope};
+use crate::api::{ApiClient, parse_header_value};
+use crate::environment::process_environment;
+use firn_http_client::{RequestSigner, Signing, UnsignedRequest};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::HeaderMap;
@@ -28,7 +28,7 @@ pub struct SigV4Settings {
 
 impl SigV4Settings {
     /// Creates the signer that these settings describe, for use by an HTTP client.
-    pub fn signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn Sign> {
+    pub fn build_signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn RequestSigner> {
         Arc::new(AwsSigner::new(&self.keys, &self.service, clock))
     }
 }
@@ -36,14 +36,14 @@ impl SigV4Settings {
 /// Signs requests with credentials from the settings, the environment or the instance metadata.
 struct AwsSigner {
     service: String,
-    api: Api,
+    api: ApiClient,
     clock: Arc<dyn Clock>,
     /// Locked while credentials are resolved, so that concurrent requests resolve them only once.
-    keys: Mutex<Keys>,
+    keys: Mutex<SigV4Keys>,
 }
 
-struct Keys {
-    chain: Chain,
+struct SigV4Keys {
+    chain: AwsCredentialChain,
     /// Region, cached after it has been resolved once.
     region: Option<String>,
 }
@@ -51,38 +51,38 @@ struct Keys {
 impl AwsSigner {
     /// Creates a signer for `service`, with the region and credential sources of `settings`.
     fn new(settings: &AwsSettings, service: &str, clock: Arc<dyn Clock>) -> Self {
-        let variables = of_process();
+        let variables = process_environment();
         Self {
             service: service.to_owned(),
-            api: Api::new(&settings.client, BYTES_MAX),
-            keys: Mutex::new(Keys {
-                chain: Chain::new(settings, variables, clock.clone()),
+            api: ApiClient::new(&settings.client, BYTES_MAX),
+            keys: Mutex::new(SigV4Keys {
+                chain: AwsCredentialChain::new(settings, variables, clock.clone()),
                 region: None,
             }),
             clock,
         }
     }
 
-    async fn keys(&self) -> Result<(String, Credentials), Error> {
+    async fn resolve_keys(&self) -> Result<(String, AwsCredentials), Error> {
         let mut keys = self.keys.lock().await;
         let region = match &keys.region {
             Some(region) => region.clone(),
-            None => keys.chain.region(&self.api).await?,
+            None => keys.chain.resolve_region(&self.api).await?,
         };
         keys.region = Some(region.clone());
-        let credentials = keys.chain.credentials(&self.api, &region).await?;
+        let credentials = keys.chain.get_credentials(&self.api, &region).await?;
         Ok((region, credentials))
     }
 
-    async fn headers(&self, request: ToSign<'_>) -> Result<HeaderMap, Error> {
-        let (region, credentials) = self.keys().await?;
+    async fn sign_headers(&self, request: UnsignedRequest<'_>) -> Result<HeaderMap, Error> {
+        let (region, credentials) = self.resolve_keys().await?;
         let authority = request.uri.authority().map_or("", |a| a.as_str());
         let mut signing = vec![(HOST.as_str().to_owned(), authority.to_owned())];
         if let Some(kind) = request.headers.get(CONTENT_TYPE) {
             let kind = kind.to_str().unwrap_or_default().to_owned();
             signing.push((CONTENT_TYPE.as_str().to_owned(), kind));
         }
-        let scope = Scope {
+        let scope = SigV4Scope {
             region: &region,
             service: &self.service,
             now_ms: self.clock.now_ms(),
@@ -93,19 +93,19 @@ impl AwsSigner {
             query: request.uri.query().unwrap_or_default(),
             body: request.body,
         };
-        let signed = Signed::new(&whole, signing, &credentials, &scope);
+        let signed = SigV4Headers::new(&whole, signing, &credentials, &scope);
         let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, header_value(&signed.authorization)?);
+        headers.insert(AUTHORIZATION, parse_header_value(&signed.authorization)?);
         for (name, value) in signed.added {
-            headers.insert(HeaderName::from_static(name), header_value(&value)?);
+            headers.insert(HeaderName::from_static(name), parse_header_value(&value)?);
         }
         Ok(headers)
     }
 }
 
-impl Sign for AwsSigner {
-    fn sign<'a>(&'a self, request: ToSign<'a>) -> Signing<'a> {
-        Box::pin(self.headers(request))
+impl RequestSigner for AwsSigner {
+    fn sign<'a>(&'a self, request: UnsignedRequest<'a>) -> Signing<'a> {
+        Box::pin(self.sign_headers(request))
     }
 }
 
@@ -136,13 +136,13 @@ mod tests {
             refresh: Duration::ZERO,
             client: HttpSettings::default(),
         };
-        let signer = AwsSigner::new(&settings, "aps", sim::env(1).env.clock.clone());
+        let signer = AwsSigner::new(&settings, "aps", sim::sim_env(1).env.clock.clone());
         let uri = Uri::from_static("https://a.example/workspaces/ws-1/api/v1/remote_write");
         let kind = HeaderValue::from_static("application/x-protobuf");
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);
         let of = async |body: &'static [u8]| {
             let body = Bytes::from_static(body);
-            let signed = signer.sign(ToSign {
+            let signed = signer.sign(UnsignedRequest {
                 method: &Method::POST,
                 uri: &uri,
                 headers: &headers,

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::discover::Refresh;
-use crate::docker::Filter;
+use crate::docker::DockerFilter;
 use crate::environment::Variables;
-use crate::stub::{Asked, Reply, Stub, shown};
+use crate::stub::{StubRequest, StubResponse, StubServer, format_targets};
 use firn_http_client::HttpSettings;
 use firn_model::env::sim::SimClock;
 use std::collections::BTreeMap;
@@ -44,26 +44,26 @@ const KEYS: &str = r#"<R><AssumeRoleResult><Credentials><AccessKeyId>ROLE</Acces
 <SecretAccessKey>k</SecretAccessKey><SessionToken>sess</SessionToken></Credentials>
 </AssumeRoleResult></R>"#;
 
-async fn answer(asked: Asked) -> Reply {
+async fn answer(asked: StubRequest) -> StubResponse {
     let body = asked.body.as_str();
     if asked.path.starts_with("/latest/api/token") {
-        return Reply::of(200, "imds");
+        return StubResponse::with_status(200, "imds");
     }
     if asked.path.ends_with("/security-credentials/") {
-        return Reply::of(200, "role-1");
+        return StubResponse::with_status(200, "role-1");
     }
     if asked.path.ends_with("/security-credentials/role-1") {
         let keys = r#"{"AccessKeyId": "MACHINE", "SecretAccessKey": "k", "Token": "t"}"#;
-        return Reply::of(200, keys);
+        return StubResponse::with_status(200, keys);
     }
-    Reply::of(
+    StubResponse::with_status(
         200,
         match body {
             _ if body.starts_with("Action=AssumeRole") => KEYS,
             _ if body.starts_with("Action=DescribeAvailabilityZones") => ZONES,
             _ if body.contains("NextToken=more%2B") => SECOND,
             _ if body.starts_with("Action=DescribeInstances") => FIRST,
-            _ => return Reply::of(400, "<Response>what?</Response>"),
+            _ => return StubResponse::with_status(400, "<Response>what?</Response>"),
         },
     )
 }
@@ -78,7 +78,7 @@ pub(super) fn settings(endpoint: &str) -> AwsSettings {
         role_arn: String::new(),
         external_id: String::new(),
         port: 80,
-        filters: vec![Filter {
+        filters: vec![DockerFilter {
             name: "tag:a".into(),
             values: vec!["b".into(), "c".into()],
         }],
@@ -89,19 +89,19 @@ pub(super) fn settings(endpoint: &str) -> AwsSettings {
     }
 }
 
-fn ec2(settings: &AwsSettings, variables: &[(&str, &str)]) -> Ec2 {
+fn ec2(settings: &AwsSettings, variables: &[(&str, &str)]) -> Ec2Discovery {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     let variables: BTreeMap<String, String> = variables.iter().map(owned).collect();
     let read: Variables = Arc::new(move |name| variables.get(name).cloned());
-    Ec2::with(settings, 1 << 20, Arc::new(SimClock::default()), read)
+    Ec2Discovery::with_variables(settings, 1 << 20, Arc::new(SimClock::default()), read)
 }
 
 #[tokio::test]
 async fn instances_of_all_pages_become_targets() {
-    let stub = Stub::start(answer).await;
+    let stub = StubServer::start(answer).await;
     let mut ec2 = ec2(&settings(&stub.url), &[]);
     assert_eq!(
-        shown(&ec2.refresh().await.unwrap()),
+        format_targets(&ec2.refresh().await.unwrap()),
         [
             "10.0.0.1:80 ec2_ami=ami-1 ec2_architecture=x86_64 ec2_availability_zone=eu-1a \
              ec2_availability_zone_id=az1 ec2_default_ipv6_address=fd00::1 ec2_instance_id=i-1 \
@@ -115,7 +115,7 @@ async fn instances_of_all_pages_become_targets() {
              ec2_private_ip=10.0.0.3 ec2_region=eu-1",
         ]
     );
-    let asked = stub.asked();
+    let asked = stub.received_requests();
     let bodies: Vec<&str> = asked.iter().map(|a| a.body.as_str()).collect();
     let list = "Action=DescribeInstances&Version=2016-11-15&Filter.1.Name=tag%3Aa&\
                 Filter.1.Value.1=b&Filter.1.Value.2=c";
@@ -133,7 +133,7 @@ async fn instances_of_all_pages_become_targets() {
 
 #[tokio::test]
 async fn keys_come_from_where_the_sdk_looks_in_its_order() {
-    let stub = Stub::start(answer).await;
+    let stub = StubServer::start(answer).await;
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("credentials");
     let text = "[default]\naws_access_key_id = FILE\naws_secret_access_key = k\n\
@@ -185,12 +185,16 @@ async fn keys_come_from_where_the_sdk_looks_in_its_order() {
         (&role, sts.to_vec(), "ROLE/19700101/eu-1"),
     ] {
         ec2(settings, &variables).refresh().await.unwrap();
-        let last = stub.asked().pop().unwrap();
+        let last = stub.received_requests().pop().unwrap();
         let signature = last.headers["authorization"].to_str().unwrap();
         let want = format!("AWS4-HMAC-SHA256 Credential={want}/ec2/aws4_request");
         assert!(signature.starts_with(&want), "{signature}");
     }
-    let bodies: Vec<String> = stub.asked().into_iter().map(|asked| asked.body).collect();
+    let bodies: Vec<String> = stub
+        .received_requests()
+        .into_iter()
+        .map(|asked| asked.body)
+        .collect();
     let assumed = "Action=AssumeRole&Version=2011-06-15&RoleArn=arn%3Ax&RoleSessionName=firn&\
                    ExternalId=e";
     assert!(bodies.iter().any(|body| body == assumed));
@@ -203,9 +207,9 @@ async fn keys_come_from_where_the_sdk_looks_in_its_order() {
 
 #[tokio::test]
 async fn answer_of_failure_says_why() {
-    let stub = Stub::start(|_| async {
+    let stub = StubServer::start(|_| async {
         let body = "<Response><Errors><Error><Code>AuthFailure</Code></Error></Errors></Response>";
-        Reply::of(401, body)
+        StubResponse::with_status(401, body)
     })
     .await;
     let e = ec2(&settings(&stub.url), &[]).refresh().await.unwrap_err();
@@ -216,19 +220,19 @@ async fn answer_of_failure_says_why() {
 
 #[tokio::test]
 async fn lightsail_instances_become_targets() {
-    let stub = Stub::start(|_| async {
+    let stub = StubServer::start(|_| async {
         let body = r#"{"instances": [{"name": "l1", "supportCode": "sc", "blueprintId": "deb",
           "bundleId": "nano", "location": {"availabilityZone": "eu-1a"},
           "privateIpAddress": "10.0.0.1", "publicIpAddress": "1.2.3.4",
           "ipv6Addresses": ["fd00::1"], "state": {"code": 16, "name": "running"},
           "tags": [{"key": "a-b", "value": "c"}]}, {"name": "no address"}]}"#;
-        Reply::of(200, body)
+        StubResponse::with_status(200, body)
     })
     .await;
     let clock = Arc::new(SimClock::default());
-    let mut lightsail = Lightsail::new(&settings(&stub.url), 1 << 20, clock);
+    let mut lightsail = LightsailDiscovery::new(&settings(&stub.url), 1 << 20, clock);
     assert_eq!(
-        shown(&lightsail.refresh().await.unwrap()),
+        format_targets(&lightsail.refresh().await.unwrap()),
         [
             "10.0.0.1:80 lightsail_availability_zone=eu-1a lightsail_blueprint_id=deb \
           lightsail_bundle_id=nano lightsail_instance_name=l1 lightsail_instance_state=running \
@@ -237,7 +241,7 @@ async fn lightsail_instances_become_targets() {
           lightsail_tag_a_b=c"
         ]
     );
-    let asked = &stub.asked()[0];
+    let asked = &stub.received_requests()[0];
     assert_eq!(
         asked.headers["x-amz-target"],
         "Lightsail_20161128.GetInstances"

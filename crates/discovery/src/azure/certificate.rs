@@ -9,7 +9,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use firn_http_client::{Block, key_of_der, signed};
+use firn_http_client::{PrivateKeyBlock, key_of_der, sign_jwt};
 use p12_keystore::Pkcs12Archive;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -22,58 +22,59 @@ const STATEMENT_SECONDS: i64 = 600;
 
 /// An RSA private key with its certificate and the remaining certificates of the file, which
 /// usually are its chain.
-pub(super) struct Certificate {
+pub(super) struct AzureClientCertificate {
     key: RsaKeyPair,
     /// Certificates in DER. The first one belongs to the key.
     chain: Vec<Vec<u8>>,
 }
 
-impl std::fmt::Debug for Certificate {
+impl std::fmt::Debug for AzureClientCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Certificate").finish_non_exhaustive()
     }
 }
 
-impl Certificate {
+impl AzureClientCertificate {
     /// Reads certificates and exactly one RSA key from `data`. The format is PEM if there is no
     /// password and `data` contains a PEM block, otherwise PKCS #12.
-    pub(super) fn read(data: &[u8], password: &str) -> Result<Self, String> {
+    pub(super) fn parse_certificate(data: &[u8], password: &str) -> Result<Self, String> {
         let blocks = match password.is_empty() {
-            true => Block::all_of(data).unwrap_or_default(),
+            true => PrivateKeyBlock::parse_all(data).unwrap_or_default(),
             false => Vec::new(),
         };
         match blocks.is_empty() {
-            true => Self::of_pkcs12(data, password),
-            false => Self::of_blocks(&blocks),
+            true => Self::from_pkcs12(data, password),
+            false => Self::from_pem_blocks(&blocks),
         }
     }
 
-    fn of_blocks(blocks: &[Block]) -> Result<Self, String> {
+    fn from_pem_blocks(blocks: &[PrivateKeyBlock]) -> Result<Self, String> {
         let certs = blocks.iter().filter(|block| block.label == "CERTIFICATE");
         let certs = certs.map(|block| block.der.clone()).collect();
-        let is_key =
-            |block: &&Block| block.label == "PRIVATE KEY" || block.label == "RSA PRIVATE KEY";
-        let keys: Vec<&Block> = blocks.iter().filter(is_key).collect();
+        let is_key = |block: &&PrivateKeyBlock| {
+            block.label == "PRIVATE KEY" || block.label == "RSA PRIVATE KEY"
+        };
+        let keys: Vec<&PrivateKeyBlock> = blocks.iter().filter(is_key).collect();
         match keys[..] {
             [] => Err("found no private key".to_owned()),
-            [key] => Self::of(key.key("")?, certs),
+            [key] => Self::from_key_and_chain(key.decode_key("")?, certs),
             _ => Err("certData contains multiple private keys".to_owned()),
         }
     }
 
-    fn of_pkcs12(data: &[u8], password: &str) -> Result<Self, String> {
+    fn from_pkcs12(data: &[u8], password: &str) -> Result<Self, String> {
         let archive = Pkcs12Archive::from_pkcs12(data, password).map_err(|e| e.to_string())?;
         let certs = archive.certs.iter().map(|bag| bag.cert.as_der().to_vec());
         match &archive.keys[..] {
             [] => Err("found no private key".to_owned()),
-            [bag] => Self::of(key_of_der(bag.key.as_der())?, certs.collect()),
+            [bag] => Self::from_key_and_chain(key_of_der(bag.key.as_der())?, certs.collect()),
             _ => Err("certData contains multiple private keys".to_owned()),
         }
     }
 
     /// Pairs the key with its certificate, which is moved to the front of the chain. Fails if no
     /// certificate matches the key.
-    fn of(key: RsaKeyPair, mut chain: Vec<Vec<u8>>) -> Result<Self, String> {
+    fn from_key_and_chain(key: RsaKeyPair, mut chain: Vec<Vec<u8>>) -> Result<Self, String> {
         if chain.is_empty() {
             return Err("found no certificate".to_owned());
         }
@@ -91,7 +92,7 @@ impl Certificate {
 
     /// Returns a signed assertion with which `client` requests a token at `audience`. `now` is in
     /// Unix seconds; with `sends_chain` the header contains the whole certificate chain.
-    pub(super) fn statement(
+    pub(super) fn sign_assertion(
         &self,
         client: &str,
         audience: &str,
@@ -109,16 +110,16 @@ impl Certificate {
             "aud": audience,
             "exp": now + STATEMENT_SECONDS,
             "iss": client,
-            "jti": unique()?,
+            "jti": random_uuid()?,
             "nbf": now,
             "sub": client,
         });
-        signed(&head, &claims, &self.key, &RSA_PSS_SHA256)
+        sign_jwt(&head, &claims, &self.key, &RSA_PSS_SHA256)
     }
 }
 
 /// Returns a random UUID (RFC 9562, version 4), which makes each assertion unique.
-fn unique() -> Result<String, String> {
+fn random_uuid() -> Result<String, String> {
     let mut bytes = [0; 16];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| "the operating system provides no random numbers".to_owned())?;
@@ -145,7 +146,10 @@ mod tests {
     fn certificate_is_found_in_pem_and_pkcs12_and_what_is_missing_is_told() {
         let whole = format!("{OTHER}{LEAF}\n{KEY}");
         let (two_keys, alone) = (format!("{whole}{KEY}"), format!("{OTHER}{KEY}"));
-        let leaf = Block::all_of(LEAF.as_bytes()).unwrap().remove(0).der;
+        let leaf = PrivateKeyBlock::parse_all(LEAF.as_bytes())
+            .unwrap()
+            .remove(0)
+            .der;
         for (data, password, want) in [
             (whole.as_bytes(), "", Ok(2)),
             (MODERN, "secret", Ok(2)),
@@ -158,7 +162,10 @@ mod tests {
             (whole.as_bytes(), "secret", Err("")),
             (b"", "", Err("")),
         ] {
-            match (Certificate::read(data, password), want) {
+            match (
+                AzureClientCertificate::parse_certificate(data, password),
+                want,
+            ) {
                 (Ok(read), Ok(count)) => {
                     assert_eq!((&read.chain[0], read.chain.len()), (&leaf, count));
                 }
@@ -171,9 +178,9 @@ mod tests {
     #[test]
     fn statement_is_signed_by_the_key_of_the_certificate_that_it_names() {
         let whole = format!("{OTHER}{LEAF}{KEY}");
-        let certificate = Certificate::read(whole.as_bytes(), "").unwrap();
+        let certificate = AzureClientCertificate::parse_certificate(whole.as_bytes(), "").unwrap();
         for sends_chain in [false, true] {
-            let statement = certificate.statement("c", "https://a/token", 1_000, sends_chain);
+            let statement = certificate.sign_assertion("c", "https://a/token", 1_000, sends_chain);
             let statement = statement.unwrap();
             let parts: Vec<&str> = statement.split('.').collect();
             let bytes = |at: usize| BASE64_URL_SAFE_NO_PAD.decode(parts[at]).unwrap();

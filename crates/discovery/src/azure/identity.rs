@@ -1,12 +1,12 @@
 //! Access tokens of Microsoft Entra ID, from a client secret, a certificate, a managed identity or
 //! a workload identity.
 
-use super::super::tokens::{Issuer, Token, Tokens};
-use super::certificate::Certificate;
-use crate::api::{Api, header_value, wrong};
-use crate::environment::{Variables, of_process};
-use firn_http_client::named_files::read_aside;
-use firn_http_client::{HttpSettings, Secret, Sign, form_encode, reveal};
+use super::super::tokens::{AccessTokenCache, AccessTokenIssuer, IssuedToken};
+use super::certificate::AzureClientCertificate;
+use crate::api::{ApiClient, invalid_response_error, parse_header_value};
+use crate::environment::{Variables, process_environment};
+use firn_http_client::named_files::read_async;
+use firn_http_client::{HttpSettings, RequestSigner, Secret, form_encode, reveal};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -110,19 +110,20 @@ pub struct AzureAdSettings {
 impl AzureAdSettings {
     /// Creates the signer that these settings describe. It adds an access token to each request and
     /// refreshes it before it expires.
-    pub fn signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn Sign> {
+    pub fn build_signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn RequestSigner> {
         let scope = match self.scope.as_str() {
             "" => self.cloud.metrics_scope(),
             scope => scope,
         };
-        let account = Account::new(self.cloud, &self.identity, scope, &HttpSettings::default());
-        Arc::new(Tokens::new(account, clock))
+        let account =
+            AzureTokenIssuer::new(self.cloud, &self.identity, scope, &HttpSettings::default());
+        Arc::new(AccessTokenCache::new(account, clock))
     }
 }
 
 impl AzureCloud {
     /// Returns the base URL of the authority that issues tokens in this cloud.
-    fn authority(self) -> &'static str {
+    fn authority_url(self) -> &'static str {
         match self {
             Self::Public => "https://login.microsoftonline.com",
             Self::Government => "https://login.microsoftonline.us",
@@ -139,16 +140,16 @@ impl AzureCloud {
     }
 }
 
-/// Issuer of access tokens for one identity and one scope, used through [`Tokens`].
-pub(super) struct Account {
+/// Issuer of access tokens for one identity and one scope, used through [`AccessTokenCache`].
+pub(super) struct AzureTokenIssuer {
     pub(super) authority: String,
     identity: AzureIdentity,
     scope: String,
-    api: Api,
+    api: ApiClient,
     pub(super) variables: Variables,
 }
 
-impl Account {
+impl AzureTokenIssuer {
     /// Creates an account whose tokens are valid for `scope`. Requests use the HTTP settings
     /// `client`.
     pub(super) fn new(
@@ -158,25 +159,25 @@ impl Account {
         client: &HttpSettings,
     ) -> Self {
         Self {
-            authority: cloud.authority().to_owned(),
+            authority: cloud.authority_url().to_owned(),
             identity: identity.clone(),
             scope: scope.to_owned(),
-            api: Api::new(client, BYTES_MAX),
-            variables: of_process(),
+            api: ApiClient::new(client, BYTES_MAX),
+            variables: process_environment(),
         }
     }
 
-    fn variable(&self, name: &str) -> Option<String> {
+    fn read_variable(&self, name: &str) -> Option<String> {
         (self.variables)(name).filter(|value| !value.is_empty())
     }
 
     /// Returns the configured value, or the environment variable `name` if the value is empty.
     /// Fails if both are empty.
-    fn either(&self, value: &str, name: &str) -> Result<String, Error> {
+    fn value_or_variable(&self, value: &str, name: &str) -> Result<String, Error> {
         match value {
             "" => self
-                .variable(name)
-                .ok_or_else(|| wrong(format!("no {name} in the environment"))),
+                .read_variable(name)
+                .ok_or_else(|| invalid_response_error(format!("no {name} in the environment"))),
             value => Ok(value.to_owned()),
         }
     }
@@ -187,12 +188,12 @@ impl Account {
 
     /// Requests a token from the authority. `proof` contains the form parameters that authenticate
     /// the client.
-    async fn buy(
+    async fn request_token(
         &self,
         tenant: &str,
         client: &str,
         proof: &[(&str, &str)],
-    ) -> Result<Token, Error> {
+    ) -> Result<IssuedToken, Error> {
         let url = self.token_url(tenant);
         let mut pairs = vec![
             ("client_id", client),
@@ -207,21 +208,23 @@ impl Account {
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, form)]);
         let answer = self.api.post(&url, &headers, body.join("&").into()).await?;
-        Token::read(answer).await
+        IssuedToken::read_response(answer).await
     }
 
     /// Requests a token with an assertion that a certificate signs. The files are read every time,
     /// so that replaced certificates take effect.
-    async fn of_certificate(
+    async fn request_certificate_token(
         &self,
         (tenant, client): (&str, &str),
         files: (&PathBuf, Option<&PathBuf>),
         (password, sends_chain): (&Secret, bool),
         now_ms: i64,
-    ) -> Result<Token, Error> {
+    ) -> Result<IssuedToken, Error> {
         let read = async |path: &PathBuf, what| {
-            let read = read_aside(path).await;
-            read.map_err(|e| wrong(format!("failed to read {what} {}: {e}", path.display())))
+            let read = read_async(path).await;
+            read.map_err(|e| {
+                invalid_response_error(format!("failed to read {what} {}: {e}", path.display()))
+            })
         };
         let mut data = read(files.0, "certificate file").await?;
         if let Some(key) = files.1 {
@@ -229,58 +232,60 @@ impl Account {
             data.extend(read(key, "private key file").await?);
         }
         let password = reveal(password, "certificate password").await?;
-        let parsed = Certificate::read(&data, &password);
-        let parsed = parsed.map_err(|e| wrong(format!("failed to parse certificate data: {e}")))?;
+        let parsed = AzureClientCertificate::parse_certificate(&data, &password);
+        let parsed = parsed.map_err(|e| {
+            invalid_response_error(format!("failed to parse certificate data: {e}"))
+        })?;
         let audience = self.token_url(tenant);
-        let statement = parsed.statement(client, &audience, now_ms / 1000, sends_chain);
-        let statement = statement.map_err(wrong)?;
+        let statement = parsed.sign_assertion(client, &audience, now_ms / 1000, sends_chain);
+        let statement = statement.map_err(invalid_response_error)?;
         let proof = [
             ("client_assertion", statement.as_str()),
             ("client_assertion_type", JWT_BEARER),
         ];
-        self.buy(tenant, client, &proof).await
+        self.request_token(tenant, client, &proof).await
     }
 
-    async fn of_workload(
+    async fn request_workload_token(
         &self,
         tenant: &str,
         client: &str,
         file: Option<PathBuf>,
-    ) -> Result<Token, Error> {
+    ) -> Result<IssuedToken, Error> {
         let named = || {
-            self.variable("AZURE_FEDERATED_TOKEN_FILE")
+            self.read_variable("AZURE_FEDERATED_TOKEN_FILE")
                 .map(PathBuf::from)
         };
         let file = file.or_else(named).unwrap_or_else(|| WORKLOAD_TOKEN.into());
         let statement = reveal(&Secret::File(file), "token of the workload").await?;
-        let tenant = self.either(tenant, "AZURE_TENANT_ID")?;
-        let client = self.either(client, "AZURE_CLIENT_ID")?;
+        let tenant = self.value_or_variable(tenant, "AZURE_TENANT_ID")?;
+        let client = self.value_or_variable(client, "AZURE_CLIENT_ID")?;
         let proof = [
             ("client_assertion", statement.as_str()),
             ("client_assertion_type", JWT_BEARER),
         ];
-        self.buy(&tenant, &client, &proof).await
+        self.request_token(&tenant, &client, &proof).await
     }
 
     /// Requests a token from the managed identity endpoint of this machine or of the service in
     /// which this process runs.
-    async fn of_machine(&self, client: &str) -> Result<Token, Error> {
+    async fn request_managed_token(&self, client: &str) -> Result<IssuedToken, Error> {
         let resource = self.scope.strip_suffix("/.default").unwrap_or(&self.scope);
         let service = (
-            self.variable("IDENTITY_ENDPOINT"),
-            self.variable("IDENTITY_HEADER"),
+            self.read_variable("IDENTITY_ENDPOINT"),
+            self.read_variable("IDENTITY_HEADER"),
         );
         let mut headers = HeaderMap::new();
         let (base, version) = match service {
             (Some(url), Some(secret)) => {
                 let name = HeaderName::from_static("x-identity-header");
-                headers.insert(name, header_value(&secret)?);
+                headers.insert(name, parse_header_value(&secret)?);
                 (url, "2019-08-01")
             }
             _ => {
                 let name = HeaderName::from_static("metadata");
                 headers.insert(name, HeaderValue::from_static("true"));
-                let host = self.variable("AZURE_POD_IDENTITY_AUTHORITY_HOST");
+                let host = self.read_variable("AZURE_POD_IDENTITY_AUTHORITY_HOST");
                 let host = host.unwrap_or_else(|| MACHINE.into());
                 let host = host.trim_end_matches('/');
                 (
@@ -294,49 +299,51 @@ impl Account {
         if !client.is_empty() {
             url += &format!("&client_id={}", form_encode(client));
         }
-        let asked = async { Token::read(self.api.get(&url, &headers).await?).await };
+        let asked = async { IssuedToken::read_response(self.api.get(&url, &headers).await?).await };
         let token = timeout(MACHINE_TIMEOUT, asked).await;
-        let token = token.unwrap_or_else(|_| Err(wrong("no answer")));
-        token.map_err(|e| wrong(format!("cannot get the token of this machine: {e}")))
+        let token = token.unwrap_or_else(|_| Err(invalid_response_error("no answer")));
+        token.map_err(|e| {
+            invalid_response_error(format!("cannot get the token of this machine: {e}"))
+        })
     }
 
-    async fn of_sdk(&self, tenant: &str, now_ms: i64) -> Result<Token, Error> {
+    async fn request_sdk_token(&self, tenant: &str, now_ms: i64) -> Result<IssuedToken, Error> {
         if let (Some(secret), Some(client)) = (
-            self.variable("AZURE_CLIENT_SECRET"),
-            self.variable("AZURE_CLIENT_ID"),
+            self.read_variable("AZURE_CLIENT_SECRET"),
+            self.read_variable("AZURE_CLIENT_ID"),
         ) {
             // The environment takes precedence over the config, as in the library that upstream
             // uses.
-            let named = self.variable("AZURE_TENANT_ID");
+            let named = self.read_variable("AZURE_TENANT_ID");
             let tenant = named.unwrap_or_else(|| tenant.to_owned());
             let proof = [("client_secret", secret.as_str())];
-            return self.buy(&tenant, &client, &proof).await;
+            return self.request_token(&tenant, &client, &proof).await;
         }
         if let (Some(file), Some(client)) = (
-            self.variable("AZURE_CLIENT_CERTIFICATE_PATH"),
-            self.variable("AZURE_CLIENT_ID"),
+            self.read_variable("AZURE_CLIENT_CERTIFICATE_PATH"),
+            self.read_variable("AZURE_CLIENT_ID"),
         ) {
-            let named = self.variable("AZURE_TENANT_ID");
+            let named = self.read_variable("AZURE_TENANT_ID");
             let tenant = named.unwrap_or_else(|| tenant.to_owned());
-            let password = self.variable("AZURE_CLIENT_CERTIFICATE_PASSWORD");
+            let password = self.read_variable("AZURE_CLIENT_CERTIFICATE_PASSWORD");
             let password = Secret::Inline(password.unwrap_or_default());
-            let sends_chain = self.variable("AZURE_CLIENT_SEND_CERTIFICATE_CHAIN");
+            let sends_chain = self.read_variable("AZURE_CLIENT_SEND_CERTIFICATE_CHAIN");
             let sends_chain = sends_chain.is_some_and(|value| value == "1" || value == "true");
             let (who, file) = ((tenant.as_str(), client.as_str()), PathBuf::from(file));
             return self
-                .of_certificate(who, (&file, None), (&password, sends_chain), now_ms)
+                .request_certificate_token(who, (&file, None), (&password, sends_chain), now_ms)
                 .await;
         }
-        if self.variable("AZURE_FEDERATED_TOKEN_FILE").is_some() {
-            return self.of_workload(tenant, "", None).await;
+        if self.read_variable("AZURE_FEDERATED_TOKEN_FILE").is_some() {
+            return self.request_workload_token(tenant, "", None).await;
         }
-        let client = self.variable("AZURE_CLIENT_ID").unwrap_or_default();
-        self.of_machine(&client).await
+        let client = self.read_variable("AZURE_CLIENT_ID").unwrap_or_default();
+        self.request_managed_token(&client).await
     }
 }
 
-impl Issuer for Account {
-    async fn issue(&self, now_ms: i64) -> Result<Token, Error> {
+impl AccessTokenIssuer for AzureTokenIssuer {
+    async fn issue_token(&self, now_ms: i64) -> Result<IssuedToken, Error> {
         let token = match &self.identity {
             AzureIdentity::Secret {
                 tenant,
@@ -345,7 +352,7 @@ impl Issuer for Account {
             } => {
                 let secret = reveal(secret, "client secret").await?;
                 let proof = [("client_secret", secret.as_str())];
-                self.buy(tenant, client, &proof).await
+                self.request_token(tenant, client, &proof).await
             }
             AzureIdentity::Certificate {
                 tenant,
@@ -357,17 +364,20 @@ impl Issuer for Account {
             } => {
                 let files = (file, key_file.as_ref());
                 let how = (password, *sends_chain);
-                self.of_certificate((tenant, client), files, how, now_ms)
+                self.request_certificate_token((tenant, client), files, how, now_ms)
                     .await
             }
-            AzureIdentity::Managed { client } => self.of_machine(client).await,
+            AzureIdentity::Managed { client } => self.request_managed_token(client).await,
             AzureIdentity::Workload {
                 tenant,
                 client,
                 file,
-            } => self.of_workload(tenant, client, file.clone()).await,
-            AzureIdentity::Sdk { tenant } => self.of_sdk(tenant, now_ms).await,
+            } => {
+                self.request_workload_token(tenant, client, file.clone())
+                    .await
+            }
+            AzureIdentity::Sdk { tenant } => self.request_sdk_token(tenant, now_ms).await,
         };
-        token.map_err(|e| wrong(format!("Failed to get access token: {e}")))
+        token.map_err(|e| invalid_response_error(format!("Failed to get access token: {e}")))
     }
 }

@@ -6,14 +6,14 @@
 //!
 //! Network interfaces are cached for 10 to 13 refresh intervals, as in upstream.
 
-use super::super::tokens::Tokens;
-use super::identity::{Account, AzureCloud, AzureIdentity};
-use crate::api::{Api, wrong};
+use super::super::tokens::AccessTokenCache;
+use super::identity::{AzureCloud, AzureIdentity, AzureTokenIssuer};
+use crate::api::{ApiClient, invalid_response_error};
 use crate::discover::Refresh;
-use crate::group::Group;
+use crate::group::TargetGroup;
 use crate::json::answers;
-use crate::meta::{Meta, host_port, sanitize};
-use crate::side_by_side::side_by_side;
+use crate::meta::{MetaLabels, join_host_port, sanitize};
+use crate::side_by_side::run_concurrently;
 use firn_http_client::HttpSettings;
 use firn_model::env::Clock;
 use firn_model::error::Error;
@@ -61,158 +61,159 @@ pub struct AzureSettings {
 }
 
 /// Discovery of Azure virtual machines; each refresh lists all machines and scale sets.
-pub(in super::super) struct Machines {
+pub(in super::super) struct AzureDiscovery {
     settings: AzureSettings,
-    api: Arc<Api>,
+    api: Arc<ApiClient>,
     /// API endpoint and access tokens, or the error in the settings that every refresh returns.
-    access: Result<Access, Error>,
+    access: Result<AzureApiAccess, Error>,
     clock: Arc<dyn Clock>,
     /// Cached network interfaces by id, each with its expiry time in milliseconds.
-    kept: BTreeMap<String, (Interface, i64)>,
+    kept: BTreeMap<String, (AzureInterface, i64)>,
 }
 
-struct Access {
+struct AzureApiAccess {
     endpoint: String,
-    tokens: Tokens<Account>,
+    tokens: AccessTokenCache<AzureTokenIssuer>,
 }
 
 #[derive(serde::Deserialize)]
 #[serde(bound = "T: DeserializeOwned")]
-struct Page<T> {
+struct AzurePage<T> {
     value: Vec<T>,
     #[serde(rename = "nextLink")]
     next: Option<String>,
 }
 
 answers! {
-    struct ScaleSet {
+    struct AzureScaleSet {
         id: String,
         name: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Machine {
+    struct AzureVm {
         id: String,
         name: String,
         location: String,
         tags: BTreeMap<String, String>,
         instance_id: String,
-        properties: MachineProperties,
+        properties: AzureVmProperties,
         /// Name of the scale set that the machine belongs to; empty if it belongs to none.
         #[serde(skip)]
         scale_set: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct MachineProperties {
-        storage_profile: StorageProfile,
-        network_profile: NetworkProfile,
-        os_profile: OsProfile,
-        hardware_profile: HardwareProfile,
+    struct AzureVmProperties {
+        storage_profile: AzureStorageProfile,
+        network_profile: AzureNetworkProfile,
+        os_profile: AzureOsProfile,
+        hardware_profile: AzureHardwareProfile,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct StorageProfile {
-        os_disk: OsDisk,
+    struct AzureStorageProfile {
+        os_disk: AzureOsDisk,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct OsDisk {
+    struct AzureOsDisk {
         os_type: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct NetworkProfile {
-        network_interfaces: Vec<Reference>,
+    struct AzureNetworkProfile {
+        network_interfaces: Vec<AzureResourceRef>,
     }
 
-    struct Reference {
+    struct AzureResourceRef {
         id: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct OsProfile {
+    struct AzureOsProfile {
         computer_name: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct HardwareProfile {
+    struct AzureHardwareProfile {
         vm_size: String,
     }
 
-    struct Interface {
-        properties: Option<InterfaceProperties>,
+    struct AzureInterface {
+        properties: Option<AzureInterfaceProperties>,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct InterfaceProperties {
+    struct AzureInterfaceProperties {
         /// Whether this is the machine's primary interface. Missing if the machine is switched off.
         primary: Option<bool>,
-        ip_configurations: Vec<IpConfiguration>,
+        ip_configurations: Vec<AzureIpConfiguration>,
     }
 
-    struct IpConfiguration {
-        properties: IpProperties,
+    struct AzureIpConfiguration {
+        properties: AzureIpProperties,
     }
 
-    struct IpProperties {
+    struct AzureIpProperties {
         #[serde(rename = "privateIPAddress")]
         private: Option<String>,
         #[serde(rename = "publicIPAddress")]
-        public: PublicIp,
+        public: AzurePublicIp,
     }
 
-    struct PublicIp {
-        properties: PublicIpProperties,
+    struct AzurePublicIp {
+        properties: AzurePublicIpProperties,
     }
 
-    struct PublicIpProperties {
+    struct AzurePublicIpProperties {
         #[serde(rename = "ipAddress")]
         address: String,
     }
 }
 
-impl Machines {
+impl AzureDiscovery {
     pub(in super::super) fn new(
         settings: &AzureSettings,
         bytes_max: u64,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let access = cloud(&settings.environment).map(|(cloud, endpoint, audience)| {
+        let access = find_cloud(&settings.environment).map(|(cloud, endpoint, audience)| {
             let scope = format!("{audience}/.default");
-            let account = Account::new(cloud, &settings.identity, &scope, &settings.client);
+            let account =
+                AzureTokenIssuer::new(cloud, &settings.identity, &scope, &settings.client);
             (endpoint.to_owned(), account)
         });
-        Self::with(access, settings, bytes_max, clock)
+        Self::with_access(access, settings, bytes_max, clock)
     }
 
     /// Creates a discovery like [`Self::new`] that uses the given API endpoint and account.
-    pub(super) fn with(
-        access: Result<(String, Account), Error>,
+    pub(super) fn with_access(
+        access: Result<(String, AzureTokenIssuer), Error>,
         settings: &AzureSettings,
         bytes_max: u64,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             settings: settings.clone(),
-            api: Arc::new(Api::new(&settings.client, bytes_max)),
-            access: access.map(|(endpoint, account)| Access {
+            api: Arc::new(ApiClient::new(&settings.client, bytes_max)),
+            access: access.map(|(endpoint, account)| AzureApiAccess {
                 endpoint,
-                tokens: Tokens::new(account, clock.clone()),
+                tokens: AccessTokenCache::new(account, clock.clone()),
             }),
             clock,
             kept: BTreeMap::new(),
         }
     }
 
-    fn access(&self) -> Result<&Access, Error> {
+    fn resolve_access(&self) -> Result<&AzureApiAccess, Error> {
         let access = self.access.as_ref();
-        access.map_err(|e| wrong(format!("could not create Azure client: {e}")))
+        access.map_err(|e| invalid_response_error(format!("could not create Azure client: {e}")))
     }
 
-    async fn headers(&self) -> Result<HeaderMap, Error> {
+    async fn authorization_headers(&self) -> Result<HeaderMap, Error> {
         let json = HeaderValue::from_static("application/json");
-        let token = self.access()?.tokens.header().await?;
+        let token = self.resolve_access()?.tokens.authorization_header().await?;
         Ok(HeaderMap::from_iter([
             (ACCEPT, json),
             (AUTHORIZATION, token),
@@ -220,53 +221,52 @@ impl Machines {
     }
 
     /// Returns all pages of a list of the compute API. `path` is relative to the subscription.
-    async fn list<T>(&self, path: &str) -> Result<Vec<T>, Error>
+    async fn fetch_list<T>(&self, path: &str) -> Result<Vec<T>, Error>
     where
         T: DeserializeOwned + Send + 'static,
     {
-        let endpoint = &self.access()?.endpoint;
+        let endpoint = &self.resolve_access()?.endpoint;
         let subscription = &self.settings.subscription;
         let url = format!("{endpoint}/subscriptions/{subscription}{path}?api-version={COMPUTE}");
-        let next = |page: &Page<T>, _| page.next.clone();
-        let headers = self.headers().await?;
-        let pages = self.api.pages(&url, &headers, next).await?;
+        let next = |page: &AzurePage<T>, _| page.next.clone();
+        let headers = self.authorization_headers().await?;
+        let pages = self.api.get_pages(&url, &headers, next).await?;
         Ok(pages.into_iter().flat_map(|page| page.value).collect())
     }
 
     /// Returns all machines: first those outside of scale sets, then those of each scale set.
-    async fn machines(&self) -> Result<Vec<Machine>, Error> {
+    async fn fetch_machines(&self) -> Result<Vec<AzureVm>, Error> {
         let group = match self.settings.resource_group.as_str() {
             "" => String::new(),
             group => format!("/resourceGroups/{group}"),
         };
         let path = |what| format!("{group}/providers/Microsoft.Compute/{what}");
-        let machines = self.list::<Machine>(&path("virtualMachines")).await;
-        let mut machines =
-            machines.map_err(|e| wrong(format!("could not get virtual machines: {e}")))?;
+        let machines = self.fetch_list::<AzureVm>(&path("virtualMachines")).await;
+        let mut machines = machines
+            .map_err(|e| invalid_response_error(format!("could not get virtual machines: {e}")))?;
         let sets = self
-            .list::<ScaleSet>(&path("virtualMachineScaleSets"))
+            .fetch_list::<AzureScaleSet>(&path("virtualMachineScaleSets"))
             .await;
-        let sets =
-            sets.map_err(|e| wrong(format!("could not get virtual machine scale sets: {e}")))?;
+        let sets = sets.map_err(|e| {
+            invalid_response_error(format!("could not get virtual machine scale sets: {e}"))
+        })?;
         for set in sets {
-            let found = self.machines_of(&set).await;
-            machines.extend(
-                found.map_err(|e| {
-                    wrong(format!("could not get virtual machine scale set vms: {e}"))
-                })?,
-            );
+            let found = self.fetch_scale_set_machines(&set).await;
+            machines.extend(found.map_err(|e| {
+                invalid_response_error(format!("could not get virtual machine scale set vms: {e}"))
+            })?);
         }
         Ok(machines)
     }
 
-    async fn machines_of(&self, set: &ScaleSet) -> Result<Vec<Machine>, Error> {
+    async fn fetch_scale_set_machines(&self, set: &AzureScaleSet) -> Result<Vec<AzureVm>, Error> {
         let path = format!(
             "/resourceGroups/{}/providers/Microsoft.Compute/virtualMachineScaleSets/{}/\
              virtualMachines",
-            resource_group(&set.id)?,
+            parse_resource_group(&set.id)?,
             set.name
         );
-        let mut machines = self.list::<Machine>(&path).await?;
+        let mut machines = self.fetch_list::<AzureVm>(&path).await?;
         for machine in &mut machines {
             machine.scale_set.clone_from(&set.name);
         }
@@ -274,10 +274,10 @@ impl Machines {
     }
 
     /// Returns the URL of a network interface of a machine, which depends on its scale set.
-    fn interface_url(&self, machine: &Machine, id: &str) -> Result<String, Error> {
-        let endpoint = &self.access()?.endpoint;
+    fn build_interface_url(&self, machine: &AzureVm, id: &str) -> Result<String, Error> {
+        let endpoint = &self.resolve_access()?.endpoint;
         let subscription = &self.settings.subscription;
-        let group = resource_group(id)?;
+        let group = parse_resource_group(id)?;
         let name = id.rsplit('/').next().unwrap_or_default();
         let (provider, version) = match machine.scale_set.as_str() {
             "" => ("Microsoft.Network".to_owned(), NETWORK),
@@ -296,28 +296,28 @@ impl Machines {
         ))
     }
 
-    /// Requests the interfaces of `machines` that are not cached. Interfaces that do not exist are
-    /// logged and not cached.
-    async fn fetch(&mut self, machines: &[Machine]) -> Result<(), Error> {
+    /// Requests the interfaces of `machines` that are not cached. Interfaces that do not
+    /// exist are logged and not cached.
+    async fn fetch_interfaces(&mut self, machines: &[AzureVm]) -> Result<(), Error> {
         let now_ms = self.clock.now_ms();
         self.kept.retain(|_, (_, end_ms)| now_ms < *end_ms);
-        let headers = self.headers().await?;
+        let headers = self.authorization_headers().await?;
         let mut asking = Vec::new();
         for machine in machines {
-            for Reference { id } in &machine.properties.network_profile.network_interfaces {
+            for AzureResourceRef { id } in &machine.properties.network_profile.network_interfaces {
                 if !self.kept.contains_key(id) {
-                    let url = self.interface_url(machine, id)?;
+                    let url = self.build_interface_url(machine, id)?;
                     let (api, headers, id) = (self.api.clone(), headers.clone(), id.clone());
                     asking.push(async move { Ok((id, interface(&api, &url, &headers).await?)) });
                 }
             }
         }
-        for (id, interface) in side_by_side(SIDE_BY_SIDE, asking).await? {
+        for (id, interface) in run_concurrently(SIDE_BY_SIDE, asking).await? {
             let Some(interface) = interface else {
                 warn!(interface = id, "network interface does not exist");
                 continue;
             };
-            let end_ms = self.end_ms(&id);
+            let end_ms = self.cache_expiry_ms(&id);
             self.kept.insert(id, (interface, end_ms));
         }
         Ok(())
@@ -325,20 +325,22 @@ impl Machines {
 
     /// Returns the expiry time of an interface cached now: 10 to 13 refresh intervals ahead,
     /// depending on a hash of its id, so that not all interfaces expire at once.
-    fn end_ms(&self, id: &str) -> i64 {
+    fn cache_expiry_ms(&self, id: &str) -> i64 {
         let refresh_ms = self.settings.refresh.as_millis() as u64;
         let spread = xxhash_rust::xxh3::xxh3_64(id.as_bytes());
         let life_ms = refresh_ms * 10 + spread.checked_rem(refresh_ms * 3).unwrap_or(0);
         self.clock.now_ms().saturating_add(life_ms as i64)
     }
 
-    async fn targets(&mut self) -> Result<Vec<Group>, Error> {
-        let machines = self.machines().await?;
-        let failed = |e: Error| wrong(format!("unable to complete Azure service discovery: {e}"));
-        self.fetch(&machines).await.map_err(failed)?;
+    async fn build_targets(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let machines = self.fetch_machines().await?;
+        let failed = |e: Error| {
+            invalid_response_error(format!("unable to complete Azure service discovery: {e}"))
+        };
+        self.fetch_interfaces(&machines).await.map_err(failed)?;
         let mut groups = Vec::new();
         for machine in &machines {
-            groups.extend(self.target(machine).map_err(failed)?);
+            groups.extend(self.build_target(machine).map_err(failed)?);
         }
         // The targets of this refresh may need more interfaces than the cache may keep.
         while self.kept.len() > KEPT_MAX {
@@ -349,9 +351,9 @@ impl Machines {
 
     /// Builds the target of a machine. Returns `None` if the machine has no primary interface or is
     /// switched off.
-    fn target(&self, machine: &Machine) -> Result<Option<Group>, Error> {
-        let mut meta = self.meta(machine)?;
-        for Reference { id } in &machine.properties.network_profile.network_interfaces {
+    fn build_target(&self, machine: &AzureVm) -> Result<Option<TargetGroup>, Error> {
+        let mut meta = self.build_meta_labels(machine)?;
+        for AzureResourceRef { id } in &machine.properties.network_profile.network_interfaces {
             let Some((interface, _)) = self.kept.get(id) else {
                 return Ok(None);
             };
@@ -368,20 +370,22 @@ impl Machines {
             };
             let Some(private) = &ip.properties.private else {
                 let name = &machine.name;
-                return Err(wrong(format!("unable to find a private IP for VM {name}")));
+                return Err(invalid_response_error(format!(
+                    "unable to find a private IP for VM {name}"
+                )));
             };
             meta.set("public_ip", &ip.properties.public.properties.address);
             meta.set("private_ip", private);
             return Ok(Some(
                 self.with_ids(meta)
-                    .at(host_port(private, self.settings.port)),
+                    .into_target(join_host_port(private, self.settings.port)),
             ));
         }
         Ok(None)
     }
 
-    fn meta(&self, machine: &Machine) -> Result<Meta, Error> {
-        let mut meta = Meta::new("azure_machine");
+    fn build_meta_labels(&self, machine: &AzureVm) -> Result<MetaLabels, Error> {
+        let mut meta = MetaLabels::new("azure_machine");
         let p = &machine.properties;
         meta.set_all([
             ("id", machine.id.as_str()),
@@ -389,7 +393,7 @@ impl Machines {
             ("computer_name", &p.os_profile.computer_name),
             ("os_type", &p.storage_profile.os_disk.os_type),
             ("location", &machine.location),
-            ("resource_group", resource_group(&machine.id)?),
+            ("resource_group", parse_resource_group(&machine.id)?),
             ("size", &p.hardware_profile.vm_size),
             ("scale_set", &machine.scale_set),
         ]);
@@ -399,8 +403,8 @@ impl Machines {
         Ok(meta)
     }
 
-    fn with_ids(&self, mut meta: Meta) -> Meta {
-        let mut ids = Meta::new("azure");
+    fn with_ids(&self, mut meta: MetaLabels) -> MetaLabels {
+        let mut ids = MetaLabels::new("azure");
         ids.set("subscription_id", &self.settings.subscription);
         ids.set("tenant_id", &self.settings.tenant);
         meta.merge(&ids);
@@ -408,22 +412,26 @@ impl Machines {
     }
 }
 
-async fn interface(api: &Api, url: &str, headers: &HeaderMap) -> Result<Option<Interface>, Error> {
+async fn interface(
+    api: &ApiClient,
+    url: &str,
+    headers: &HeaderMap,
+) -> Result<Option<AzureInterface>, Error> {
     let answer = api.get(url, headers).await?;
     if answer.status == StatusCode::NOT_FOUND {
         return Ok(None);
     }
-    let interface = async { answer.good()?.json().await };
-    let interface: Result<Interface, Error> = interface.await;
+    let interface = async { answer.require_success()?.decode_json().await };
+    let interface: Result<AzureInterface, Error> = interface.await;
     let failed = |e| {
-        wrong(format!(
+        invalid_response_error(format!(
             "failed to retrieve Interface {url} with error: {e}"
         ))
     };
     interface.map(Some).map_err(failed)
 }
 
-impl Refresh for Machines {
+impl Refresh for AzureDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -432,14 +440,14 @@ impl Refresh for Machines {
         format!("azure {}", self.settings.subscription)
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        let targets = self.targets().await;
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        let targets = self.build_targets().await;
         if targets.is_err()
             && let Ok(access) = &self.access
         {
             // The failure may be caused by an invalid token, so the next refresh requests a new
             // one.
-            access.tokens.forget().await;
+            access.tokens.clear_cache().await;
         }
         targets
     }
@@ -447,7 +455,7 @@ impl Refresh for Machines {
 
 /// Returns the cloud of an environment name, with the endpoint of its API and the audience of
 /// tokens.
-fn cloud(name: &str) -> Result<(AzureCloud, &'static str, &'static str), Error> {
+fn find_cloud(name: &str) -> Result<(AzureCloud, &'static str, &'static str), Error> {
     Ok(match name.to_ascii_uppercase().as_str() {
         "AZURECHINACLOUD" => (
             AzureCloud::China,
@@ -465,7 +473,7 @@ fn cloud(name: &str) -> Result<(AzureCloud, &'static str, &'static str), Error> 
             "https://management.core.usgovcloudapi.net/",
         ),
         _ => {
-            return Err(wrong(format!(
+            return Err(invalid_response_error(format!(
                 "there is no cloud configuration matching the name {name:?}"
             )));
         }
@@ -473,12 +481,12 @@ fn cloud(name: &str) -> Result<(AzureCloud, &'static str, &'static str), Error> 
 }
 
 /// Extracts the name of the resource group from a resource id. Fails if the id contains none.
-fn resource_group(id: &str) -> Result<&str, Error> {
+fn parse_resource_group(id: &str) -> Result<&str, Error> {
     let mut parts = id.split('/');
     let found = parts.find(|part| part.eq_ignore_ascii_case("resourceGroups"));
     let group = found.and_then(|_| parts.next()).unwrap_or_default();
     match group {
-        "" => Err(wrong(format!("invalid ID '{id}'"))),
+        "" => Err(invalid_response_error(format!("invalid ID '{id}'"))),
         group => Ok(group),
     }
 }

@@ -1,8 +1,10 @@
 //! Tests of Azure discovery and authentication against stub servers that follow Microsoft's
 //! documentation.
 
-use super::super::stub::{Answers, Asked, Followed, Reply, Stub, shown};
-use super::identity::Account;
+use super::super::stub::{
+    ManualRefresh, StubRequest, StubResponse, StubRoutes, StubServer, format_targets,
+};
+use super::identity::AzureTokenIssuer;
 use super::*;
 use crate::discover::Refresh;
 use firn_http_client::{HttpSettings, Secret};
@@ -82,18 +84,18 @@ fn machines(
     identity: AzureIdentity,
     variables: &[(&'static str, String)],
     clock: Arc<SimClock>,
-) -> Machines {
+) -> AzureDiscovery {
     let settings = settings(identity);
     let scope = "https://management.core.windows.net//.default";
     let client = HttpSettings::default();
-    let mut account = Account::new(AzureCloud::Public, &settings.identity, scope, &client);
+    let mut account = AzureTokenIssuer::new(AzureCloud::Public, &settings.identity, scope, &client);
     account.authority = url.to_owned();
     let variables = variables.to_vec();
     account.variables = Arc::new(move |name| {
         let found = variables.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| value.clone())
     });
-    Machines::with(Ok((url.to_owned(), account)), &settings, 1 << 20, clock)
+    AzureDiscovery::with_access(Ok((url.to_owned(), account)), &settings, 1 << 20, clock)
 }
 
 #[tokio::test]
@@ -102,7 +104,7 @@ async fn azure_machines_become_targets_and_their_interfaces_are_kept() {
                   "name": "set"}]}"#;
     let off = r#"{"properties": {"ipConfigurations": []}}"#;
     let of_set = INTERFACE.replace("10.0.0.4", "10.0.0.7");
-    let answers = Answers::start(&[
+    let answers = StubRoutes::start(&[
         (
             "/t/oauth2/v2.0/token",
             r#"{"access_token": "tok", "expires_in": 86400}"#,
@@ -115,9 +117,9 @@ async fn azure_machines_become_targets_and_their_interfaces_are_kept() {
         (NIC_OF_SET, &of_set),
     ])
     .await;
-    answers.set(MACHINES, 200, ONE);
+    answers.set_response(MACHINES, 200, ONE);
     let clock = Arc::new(SimClock::default());
-    let mut machines = Followed::new(machines(answers.url(), by_secret(), &[], clock.clone()));
+    let mut machines = ManualRefresh::new(machines(answers.url(), by_secret(), &[], clock.clone()));
     let want = [
         "10.0.0.4:80 azure_machine_computer_name=host1 azure_machine_id=/subscriptions/s/\
          resourceGroups/RG/providers/Microsoft.Compute/virtualMachines/vm1 \
@@ -132,51 +134,58 @@ async fn azure_machines_become_targets_and_their_interfaces_are_kept() {
          azure_machine_resource_group=RG2 azure_machine_scale_set=set azure_subscription_id=s \
          azure_tenant_id=t",
     ];
-    assert_eq!(machines.next().await, want);
-    let token = &answers.stub.asked()[0];
+    assert_eq!(machines.refresh_targets().await, want);
+    let token = &answers.stub.received_requests()[0];
     assert_eq!(
         token.body,
         "client_id=c&grant_type=client_credentials\
          &scope=https%3A%2F%2Fmanagement.core.windows.net%2F%2F.default&client_secret=sec"
     );
     assert_eq!(
-        answers.stub.asked()[1].headers["authorization"],
+        answers.stub.received_requests()[1].headers["authorization"],
         "Bearer tok"
     );
-    machines.stays_while(&answers, MACHINES).await;
-    machines.stays_while(&answers, SETS).await;
-    machines.stays_while(&answers, OF_SET).await;
-    let count = |path: &str| answers.stub.paths().iter().filter(|p| *p == path).count();
+    machines.check_targets_kept(&answers, MACHINES).await;
+    machines.check_targets_kept(&answers, SETS).await;
+    machines.check_targets_kept(&answers, OF_SET).await;
+    let count = |path: &str| {
+        answers
+            .stub
+            .received_paths()
+            .iter()
+            .filter(|p| *p == path)
+            .count()
+    };
     assert_eq!((count(NIC), count(NIC_OFF)), (1, 1), "they are kept");
     clock.advance_ms(13 * 300_000);
-    answers.set(NIC, 500, "");
+    answers.set_response(NIC, 500, "");
     assert_eq!(
-        machines.next().await,
+        machines.refresh_targets().await,
         want,
         "an interface that cannot be asked for"
     );
     assert_eq!(count(NIC), 2);
-    answers.set(NIC, 404, "");
+    answers.set_response(NIC, 404, "");
     assert_eq!(
-        machines.next().await,
+        machines.refresh_targets().await,
         want[1..],
         "a machine without interface"
     );
-    answers.set(SETS, 200, r#"{"value": []}"#);
-    assert_eq!(machines.next().await, [""; 0]);
+    answers.set_response(SETS, 200, r#"{"value": []}"#);
+    assert_eq!(machines.refresh_targets().await, [""; 0]);
 }
 
 #[tokio::test]
 async fn tokens_are_bought_as_the_settings_and_the_environment_say() {
-    let stub = Stub::start(|asked: Asked| async move {
+    let stub = StubServer::start(|asked: StubRequest| async move {
         match asked.path.split('?').next().unwrap() {
             "/t/oauth2/v2.0/token" | "/env/oauth2/v2.0/token" => {
-                Reply::of(200, r#"{"access_token": "t", "expires_in": 3600}"#)
+                StubResponse::with_status(200, r#"{"access_token": "t", "expires_in": 3600}"#)
             }
             "/metadata/identity/oauth2/token" | "/service" => {
-                Reply::of(200, r#"{"access_token": "t", "expires_in": "3600"}"#)
+                StubResponse::with_status(200, r#"{"access_token": "t", "expires_in": "3600"}"#)
             }
-            _ => Reply::of(200, r#"{"value": []}"#),
+            _ => StubResponse::with_status(200, r#"{"value": []}"#),
         }
     })
     .await;
@@ -270,11 +279,11 @@ async fn tokens_are_bought_as_the_settings_and_the_environment_say() {
         ),
         (sdk(), &of_environment, text("/t/oauth2/v2.0/token"), signed),
     ] {
-        let before = stub.asked().len();
+        let before = stub.received_requests().len();
         let clock = Arc::new(SimClock::default());
         let mut machines = machines(&stub.url, identity.clone(), environment, clock);
-        assert_eq!(shown(&machines.refresh().await.unwrap()), [""; 0]);
-        let asked = &stub.asked()[before];
+        assert_eq!(format_targets(&machines.refresh().await.unwrap()), [""; 0]);
+        let asked = &stub.received_requests()[before];
         assert_eq!(asked.path, path, "{identity:?}");
         assert!(asked.body.contains(body), "{identity:?} {}", asked.body);
     }
@@ -287,7 +296,7 @@ async fn environment_that_there_is_not_is_named() {
         ..settings(by_secret())
     };
     let clock = Arc::new(SimClock::default());
-    let mut machines = Machines::new(&settings, 1 << 20, clock);
+    let mut machines = AzureDiscovery::new(&settings, 1 << 20, clock);
     let e = machines.refresh().await.unwrap_err();
     let want = "there is no cloud configuration matching the name \"Moon\"";
     assert!(e.message.ends_with(want), "{e}");

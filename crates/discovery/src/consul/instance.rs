@@ -1,7 +1,7 @@
 //! Service instances in Consul's health responses, and their conversion to targets.
 
-use crate::group::{Group, or_default};
-use crate::meta::{Meta, host_port, surrounded};
+use crate::group::{TargetGroup, or_default};
+use crate::meta::{MetaLabels, join_host_port, join_surrounded};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ const SERVICE_MAINTENANCE: &str = "_service_maintenance:";
 /// An entry of the response of `/v1/health/service/NAME`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-pub(super) struct Instance {
-    node: Node,
-    service: Service,
+pub(super) struct ConsulInstance {
+    node: ConsulNode,
+    service: ConsulService,
     #[serde(deserialize_with = "or_default")]
-    checks: Vec<Check>,
+    checks: Vec<ConsulCheck>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Node {
+struct ConsulNode {
     node: String,
     address: String,
     #[serde(deserialize_with = "or_default")]
@@ -34,7 +34,7 @@ struct Node {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Service {
+struct ConsulService {
     #[serde(rename = "ID")]
     id: String,
     address: String,
@@ -49,35 +49,35 @@ struct Service {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Check {
+struct ConsulCheck {
     #[serde(rename = "CheckID")]
     id: String,
     status: String,
 }
 
 /// Label values and settings that all instances of a service share.
-pub(super) struct Tagging<'s> {
+pub(super) struct ConsulServiceContext<'s> {
     pub(super) service: &'s str,
     pub(super) datacenter: &'s str,
     pub(super) separator: &'s str,
 }
 
-impl Instance {
+impl ConsulInstance {
     /// Builds the target of this instance, with the labels of its node, service and checks.
-    pub(super) fn target(&self, tagging: &Tagging<'_>) -> Group {
+    pub(super) fn build_target(&self, tagging: &ConsulServiceContext<'_>) -> TargetGroup {
         let (node, service) = (&self.node, &self.service);
-        let mut meta = Meta::new("consul");
+        let mut meta = MetaLabels::new("consul");
         meta.set("service", tagging.service);
         meta.set("dc", tagging.datacenter);
         meta.set("address", &node.address);
         meta.set("node", &node.node);
         meta.set("namespace", &service.namespace);
         meta.set("partition", &service.partition);
-        meta.set("tags", surrounded(&service.tags, tagging.separator));
+        meta.set("tags", join_surrounded(&service.tags, tagging.separator));
         meta.set("service_address", &service.address);
         meta.set("service_port", service.port.to_string());
         meta.set("service_id", &service.id);
-        meta.set("health", self.health());
+        meta.set("health", self.worst_status());
         meta.set_each("metadata_", &node.meta);
         meta.set_each("service_metadata_", &service.meta);
         meta.set_each("tagged_address_", &node.tagged_addresses);
@@ -87,12 +87,12 @@ impl Instance {
             true => &node.address,
             false => &service.address,
         };
-        meta.at(host_port(host, service.port))
+        meta.into_target(join_host_port(host, service.port))
     }
 
     /// Returns the worst status of all checks, or an empty string if a check has an unknown status.
-    fn health(&self) -> &'static str {
-        let mut ranks = self.checks.iter().map(Check::rank);
+    fn worst_status(&self) -> &'static str {
+        let mut ranks = self.checks.iter().map(ConsulCheck::status_rank);
         match ranks.try_fold(0, |worst: u8, rank| Some(worst.max(rank?))) {
             None => "",
             Some(0) => "passing",
@@ -103,8 +103,8 @@ impl Instance {
     }
 }
 
-impl Check {
-    fn rank(&self) -> Option<u8> {
+impl ConsulCheck {
+    fn status_rank(&self) -> Option<u8> {
         if self.id == NODE_MAINTENANCE || self.id.starts_with(SERVICE_MAINTENANCE) {
             return Some(3);
         }

@@ -1,7 +1,7 @@
 //! Tests against a Consul stub whose catalog changes and which blocks queries.
 
 use super::*;
-use crate::stub::{Asked, Reply, Seen, Stub, until};
+use crate::stub::{StubRequest, StubResponse, StubServer, TargetListReceiver, wait_until};
 use tokio::sync::watch;
 
 /// State of the stub: its index, and the service names with their instances in JSON.
@@ -37,9 +37,9 @@ const DB_TARGET: &str = "10.0.0.3:1 consul_address=10.0.0.3 consul_dc=dc1 consul
                          consul_service=db consul_service_id=db-1 consul_service_port=1 \
                          consul_tags=,,";
 
-async fn answer(asked: Asked, mut state: watch::Receiver<State>) -> Reply {
+async fn answer(asked: StubRequest, mut state: watch::Receiver<State>) -> StubResponse {
     if asked.path == "/v1/agent/self" {
-        return Reply::of(200, r#"{"Config": {"Datacenter": "dc1"}}"#);
+        return StubResponse::with_status(200, r#"{"Config": {"Datacenter": "dc1"}}"#);
     }
     let known = asked.path.split_once("index=").map_or(0, |(_, rest)| {
         let digits = rest.split('&').next().unwrap();
@@ -50,7 +50,7 @@ async fn answer(asked: Asked, mut state: watch::Receiver<State>) -> Reply {
         .await;
     let (index, services) = newer.unwrap().clone();
     if index == 0 {
-        return Reply::of(500, "no leader");
+        return StubResponse::with_status(500, "no leader");
     }
     let body = match asked.path.strip_prefix("/v1/health/service/") {
         Some(rest) => {
@@ -66,7 +66,7 @@ async fn answer(asked: Asked, mut state: watch::Receiver<State>) -> Reply {
             )
         }
     };
-    Reply::of(200, &body).with("x-consul-index", &index.to_string())
+    StubResponse::with_status(200, &body).with_header("x-consul-index", &index.to_string())
 }
 
 fn settings(server: &str) -> ConsulSettings {
@@ -74,7 +74,7 @@ fn settings(server: &str) -> ConsulSettings {
         server: server.to_owned(),
         scheme: "http".into(),
         path_prefix: String::new(),
-        token: Token("s3cret".into()),
+        token: ConsulToken("s3cret".into()),
         datacenter: String::new(),
         namespace: String::new(),
         partition: String::new(),
@@ -90,22 +90,22 @@ fn settings(server: &str) -> ConsulSettings {
     }
 }
 
-fn watched(settings: &ConsulSettings) -> Seen {
-    let seen = Seen::new();
-    let timing = Timing {
+fn watched(settings: &ConsulSettings) -> TargetListReceiver {
+    let seen = TargetListReceiver::new();
+    let timing = WatchTiming {
         pause: Duration::from_millis(1),
         // Long enough that the first list is complete, even on a slow machine.
         first: Duration::from_secs(60),
         retry: Duration::from_millis(1),
     };
-    let watch = Watch::paced(settings, 1 << 20, seen.to.clone(), timing);
+    let watch = ConsulDiscovery::with_timing(settings, 1 << 20, seen.to.clone(), timing);
     tokio::spawn(watch.run(seen.to.clone()));
     seen
 }
 
-async fn consul(first: State) -> (watch::Sender<State>, Stub) {
+async fn consul(first: State) -> (watch::Sender<State>, StubServer) {
     let (sender, state) = watch::channel(first);
-    let stub = Stub::start(move |asked| answer(asked, state.clone())).await;
+    let stub = StubServer::start(move |asked| answer(asked, state.clone())).await;
     (sender, stub)
 }
 
@@ -113,28 +113,28 @@ async fn consul(first: State) -> (watch::Sender<State>, Stub) {
 async fn services_come_change_and_go_and_stay_while_consul_fails() {
     let (state, stub) = consul((3, vec![("web", WEB)])).await;
     let seen = watched(&settings(&stub.url));
-    assert_eq!(seen.next().await, WEB_TARGETS);
+    assert_eq!(seen.next_targets().await, WEB_TARGETS);
 
     state.send_replace((4, vec![("web", WEB), ("db", DB)]));
-    let mut lines = seen.next().await;
+    let mut lines = seen.next_targets().await;
     while lines.len() < 3 {
-        lines = seen.next().await;
+        lines = seen.next_targets().await;
     }
     assert_eq!(lines[0], DB_TARGET);
     assert_eq!(lines[1..], WEB_TARGETS);
 
     state.send_replace((0, vec![]));
-    until(|| seen.to.failures.get() > 3).await;
+    wait_until(|| seen.to.failures.get() > 3).await;
     assert_eq!(seen.to.targets.get(), 3);
 
     state.send_replace((9, vec![("db", DB)]));
-    let mut lines = seen.next().await;
+    let mut lines = seen.next_targets().await;
     while lines.len() > 1 {
-        lines = seen.next().await;
+        lines = seen.next_targets().await;
     }
     assert_eq!(lines, [DB_TARGET]);
     assert!(
-        stub.asked()
+        stub.received_requests()
             .iter()
             .all(|asked| asked.headers["x-consul-token"] == "s3cret")
     );
@@ -155,9 +155,9 @@ async fn queries_carry_what_the_settings_say() {
         health_filter: "y".into(),
         ..settings(&stub.url)
     });
-    assert_eq!(seen.next().await.len(), 2);
+    assert_eq!(seen.next_targets().await.len(), 2);
     let common = "wait=120000ms";
-    let paths = stub.paths();
+    let paths = stub.received_paths();
     assert_eq!(
         paths[0],
         format!(
@@ -191,6 +191,6 @@ fn server_says_where_consul_is() {
             path_prefix: prefix.into(),
             ..settings(server)
         };
-        assert_eq!(base(&settings), want);
+        assert_eq!(build_base_url(&settings), want);
     }
 }

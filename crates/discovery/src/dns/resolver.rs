@@ -12,8 +12,8 @@
 //! Invariant: a name is reported as non-existent only if every candidate name was denied by a
 //! server.
 
-use super::RecordType;
-use crate::api::wrong;
+use super::DnsRecordType;
+use crate::api::invalid_response_error;
 use firn_model::error::Error;
 use ring::rand::{SecureRandom, SystemRandom};
 use simple_dns::rdata::{OPT, RData};
@@ -37,7 +37,7 @@ const DATAGRAM_BYTES_MAX: usize = 65_535;
 
 /// The parts of a DNS record that a target needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub(super) enum DnsRecord {
     Address(IpAddr),
     /// Host, with a trailing dot, and port.
     Srv(String, u16),
@@ -47,7 +47,7 @@ pub(super) enum Record {
 
 /// Resolves names with the servers of a `resolv.conf` file, which is read for each lookup.
 #[derive(Debug)]
-pub(super) struct Resolver {
+pub(super) struct DnsResolver {
     resolv_conf: PathBuf,
     port: u16,
 }
@@ -61,15 +61,15 @@ struct Config {
 }
 
 /// Response of one server to a query, reduced to the cases that the resolver distinguishes.
-enum Reply {
-    Records(Vec<Record>),
+enum DnsReply {
+    Records(Vec<DnsRecord>),
     NoSuchName,
     /// The server returned an error code, so that another server may have an answer.
     Refused(RCODE),
     Truncated,
 }
 
-impl Resolver {
+impl DnsResolver {
     /// Creates a resolver that queries the servers in the file `resolv_conf` at `port`.
     pub(super) fn new(resolv_conf: PathBuf, port: u16) -> Self {
         Self { resolv_conf, port }
@@ -77,15 +77,19 @@ impl Resolver {
 
     /// Returns the records of `name`; empty if the name does not exist. Fails if server errors
     /// leave that uncertain.
-    pub(super) async fn look_up(&self, name: &str, kind: RecordType) -> Result<Vec<Record>, Error> {
+    pub(super) async fn look_up_records(
+        &self,
+        name: &str,
+        kind: DnsRecordType,
+    ) -> Result<Vec<DnsRecord>, Error> {
         let text = tokio::fs::read_to_string(&self.resolv_conf)
             .await
-            .map_err(|e| wrong(format!("could not load resolv.conf: {e}")))?;
-        let config = Config::parse(&text);
+            .map_err(|e| invalid_response_error(format!("could not load resolv.conf: {e}")))?;
+        let config = Config::parse_resolv_conf(&text);
         let mut all_denied = true;
-        for candidate in config.names(name) {
-            match self.ask_any(&config, &candidate, kind).await {
-                Some(Reply::Records(records)) => return Ok(records),
+        for candidate in config.candidate_names(name) {
+            match self.query_servers(&config, &candidate, kind).await {
+                Some(DnsReply::Records(records)) => return Ok(records),
                 Some(_) => {}
                 // A later candidate name may still have an answer.
                 None => all_denied = false,
@@ -93,7 +97,7 @@ impl Resolver {
         }
         match all_denied {
             true => Ok(Vec::new()),
-            false => Err(wrong(format!(
+            false => Err(invalid_response_error(format!(
                 "could not resolve {name:?}: all servers responded with errors to at least one \
                  search domain"
             ))),
@@ -102,21 +106,26 @@ impl Resolver {
 
     /// Queries the servers in turn for `name`. Returns the first complete answer or denial, or
     /// `None` if every server fails.
-    async fn ask_any(&self, config: &Config, name: &str, kind: RecordType) -> Option<Reply> {
+    async fn query_servers(
+        &self,
+        config: &Config,
+        name: &str,
+        kind: DnsRecordType,
+    ) -> Option<DnsReply> {
         for server in &config.servers {
             let answer = match server.parse() {
                 Ok(address) => {
-                    self.ask(SocketAddr::new(address, self.port), name, kind)
+                    self.query_server(SocketAddr::new(address, self.port), name, kind)
                         .await
                 }
                 Err(_) => Err(format!("not an address: {server:?}")),
             };
             match answer {
-                Ok(reply @ (Reply::Records(_) | Reply::NoSuchName)) => return Some(reply),
-                Ok(Reply::Refused(code)) => {
+                Ok(reply @ (DnsReply::Records(_) | DnsReply::NoSuchName)) => return Some(reply),
+                Ok(DnsReply::Refused(code)) => {
                     warn!(server, name, code = ?code, "DNS server returned an error");
                 }
-                Ok(Reply::Truncated) => {
+                Ok(DnsReply::Truncated) => {
                     warn!(server, name, "DNS response is too large for a message");
                 }
                 Err(e) => warn!(server, name, error = e, "DNS query failed"),
@@ -125,16 +134,21 @@ impl Resolver {
         None
     }
 
-    async fn ask(&self, server: SocketAddr, name: &str, kind: RecordType) -> Result<Reply, String> {
-        match ask_by_udp(server, name, kind).await? {
-            Reply::Truncated => ask_by_tcp(server, name, kind).await,
+    async fn query_server(
+        &self,
+        server: SocketAddr,
+        name: &str,
+        kind: DnsRecordType,
+    ) -> Result<DnsReply, String> {
+        match query_by_udp(server, name, kind).await? {
+            DnsReply::Truncated => query_by_tcp(server, name, kind).await,
             reply => Ok(reply),
         }
     }
 }
 
 impl Config {
-    fn parse(text: &str) -> Self {
+    fn parse_resolv_conf(text: &str) -> Self {
         let mut config = Self {
             servers: Vec::new(),
             search: Vec::new(),
@@ -165,11 +179,14 @@ impl Config {
     }
 
     /// Returns the fully qualified names to try for `name`, in order.
-    fn names(&self, name: &str) -> Vec<String> {
+    fn candidate_names(&self, name: &str) -> Vec<String> {
         if name.ends_with('.') {
             return vec![name.to_owned()];
         }
-        let searched = self.search.iter().map(|domain| rooted(name, domain));
+        let searched = self
+            .search
+            .iter()
+            .map(|domain| add_trailing_dot(name, domain));
         let plain = format!("{name}.");
         match name.split('.').count() > self.dots_min {
             true => std::iter::once(plain).chain(searched).collect(),
@@ -178,29 +195,33 @@ impl Config {
     }
 }
 
-fn rooted(name: &str, domain: &str) -> String {
+fn add_trailing_dot(name: &str, domain: &str) -> String {
     match domain.trim_end_matches('.') {
         "" => format!("{name}."),
         domain => format!("{name}.{domain}."),
     }
 }
 
-async fn in_time<T>(step: impl Future<Output = std::io::Result<T>>) -> Result<T, String> {
+async fn with_timeout<T>(step: impl Future<Output = std::io::Result<T>>) -> Result<T, String> {
     match timeout(TIMEOUT, step).await {
         Ok(done) => done.map_err(|e| e.to_string()),
         Err(_) => Err("i/o timeout".into()),
     }
 }
 
-async fn ask_by_udp(server: SocketAddr, name: &str, kind: RecordType) -> Result<Reply, String> {
+async fn query_by_udp(
+    server: SocketAddr,
+    name: &str,
+    kind: DnsRecordType,
+) -> Result<DnsReply, String> {
     let local: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let (id, message) = question(name, kind, true)?;
-    let socket = in_time(UdpSocket::bind((local, 0))).await?;
-    in_time(socket.connect(server)).await?;
-    in_time(socket.send(&message)).await?;
+    let (id, message) = encode_query(name, kind, true)?;
+    let socket = with_timeout(UdpSocket::bind((local, 0))).await?;
+    with_timeout(socket.connect(server)).await?;
+    with_timeout(socket.send(&message)).await?;
     let mut bytes = vec![0; DATAGRAM_BYTES_MAX];
     let answered = async {
         loop {
@@ -212,31 +233,35 @@ async fn ask_by_udp(server: SocketAddr, name: &str, kind: RecordType) -> Result<
             }
         }
     };
-    let count = in_time(answered).await?;
-    read(&bytes[..count])
+    let count = with_timeout(answered).await?;
+    decode_reply(&bytes[..count])
 }
 
-async fn ask_by_tcp(server: SocketAddr, name: &str, kind: RecordType) -> Result<Reply, String> {
-    let (id, message) = question(name, kind, false)?;
+async fn query_by_tcp(
+    server: SocketAddr,
+    name: &str,
+    kind: DnsRecordType,
+) -> Result<DnsReply, String> {
+    let (id, message) = encode_query(name, kind, false)?;
     let length = u16::try_from(message.len()).map_err(|e| e.to_string())?;
-    let mut stream = in_time(TcpStream::connect(server)).await?;
+    let mut stream = with_timeout(TcpStream::connect(server)).await?;
     let framed = [&length.to_be_bytes(), &message[..]].concat();
-    in_time(stream.write_all(&framed)).await?;
+    with_timeout(stream.write_all(&framed)).await?;
     let answered = async {
         let count = stream.read_u16().await?;
         let mut bytes = vec![0; usize::from(count)];
         stream.read_exact(&mut bytes).await?;
         Ok(bytes)
     };
-    let bytes = in_time(answered).await?;
+    let bytes = with_timeout(answered).await?;
     match bytes.starts_with(&id.to_be_bytes()) {
-        true => read(&bytes),
+        true => decode_reply(&bytes),
         false => Err("the answer is to another question".into()),
     }
 }
 
 /// Encodes a query with a random id. `is_long` allows UDP responses of more than 512 bytes.
-fn question(name: &str, kind: RecordType, is_long: bool) -> Result<(u16, Vec<u8>), String> {
+fn encode_query(name: &str, kind: DnsRecordType, is_long: bool) -> Result<(u16, Vec<u8>), String> {
     let mut number = [0; 2];
     let filled = SystemRandom::new().fill(&mut number);
     filled.map_err(|_| "no random numbers".to_owned())?;
@@ -246,7 +271,7 @@ fn question(name: &str, kind: RecordType, is_long: bool) -> Result<(u16, Vec<u8>
     let plain = name.trim_end_matches('.');
     let question = Question::new(
         Name::new(plain).map_err(|e| format!("{name:?}: {e}"))?,
-        QTYPE::TYPE(type_of(kind)),
+        QTYPE::TYPE(qtype_of_record(kind)),
         QCLASS::CLASS(CLASS::IN),
         false,
     );
@@ -262,39 +287,43 @@ fn question(name: &str, kind: RecordType, is_long: bool) -> Result<(u16, Vec<u8>
     Ok((id, bytes))
 }
 
-fn type_of(kind: RecordType) -> TYPE {
+fn qtype_of_record(kind: DnsRecordType) -> TYPE {
     match kind {
-        RecordType::A => TYPE::A,
-        RecordType::Aaaa => TYPE::AAAA,
-        RecordType::Mx => TYPE::MX,
-        RecordType::Ns => TYPE::NS,
-        RecordType::Srv => TYPE::SRV,
+        DnsRecordType::A => TYPE::A,
+        DnsRecordType::Aaaa => TYPE::AAAA,
+        DnsRecordType::Mx => TYPE::MX,
+        DnsRecordType::Ns => TYPE::NS,
+        DnsRecordType::Srv => TYPE::SRV,
     }
 }
 
-fn read(bytes: &[u8]) -> Result<Reply, String> {
+fn decode_reply(bytes: &[u8]) -> Result<DnsReply, String> {
     let packet = Packet::parse(bytes).map_err(|e| format!("cannot read the answer: {e}"))?;
     if packet.has_flags(PacketFlag::TRUNCATION) {
-        return Ok(Reply::Truncated);
+        return Ok(DnsReply::Truncated);
     }
     Ok(match packet.rcode() {
         RCODE::NoError => {
             let records = packet.answers.iter();
-            Reply::Records(records.filter_map(|record| used(&record.rdata)).collect())
+            DnsReply::Records(
+                records
+                    .filter_map(|record| extract_record(&record.rdata))
+                    .collect(),
+            )
         }
-        RCODE::NameError => Reply::NoSuchName,
-        code => Reply::Refused(code),
+        RCODE::NameError => DnsReply::NoSuchName,
+        code => DnsReply::Refused(code),
     })
 }
 
 /// Returns the used parts of a record. CNAME records, which precede the answer, are skipped.
-fn used(data: &RData<'_>) -> Option<Record> {
+fn extract_record(data: &RData<'_>) -> Option<DnsRecord> {
     Some(match data {
-        RData::A(a) => Record::Address(Ipv4Addr::from(a.address).into()),
-        RData::AAAA(aaaa) => Record::Address(Ipv6Addr::from(aaaa.address).into()),
-        RData::SRV(srv) => Record::Srv(format!("{}.", srv.target), srv.port),
-        RData::MX(mx) => Record::Mx(format!("{}.", mx.exchange)),
-        RData::NS(ns) => Record::Ns(format!("{}.", ns.0)),
+        RData::A(a) => DnsRecord::Address(Ipv4Addr::from(a.address).into()),
+        RData::AAAA(aaaa) => DnsRecord::Address(Ipv6Addr::from(aaaa.address).into()),
+        RData::SRV(srv) => DnsRecord::Srv(format!("{}.", srv.target), srv.port),
+        RData::MX(mx) => DnsRecord::Mx(format!("{}.", mx.exchange)),
+        RData::NS(ns) => DnsRecord::Ns(format!("{}.", ns.0)),
         RData::CNAME(_) => return None,
         other => {
             warn!(
@@ -312,8 +341,8 @@ mod tests {
 
     #[test]
     fn names_follow_search_domains_and_dots() {
-        let config = |text| Config::parse(text);
-        let names = |text, name| config(text).names(name);
+        let config = |text| Config::parse_resolv_conf(text);
+        let names = |text, name| config(text).candidate_names(name);
         let text = "# x\n;y\nnameserver 1.1.1.1\nnameserver ::1\nsearch a.b c.\n";
         assert_eq!(config(text).servers, ["1.1.1.1", "::1"]);
         assert_eq!(names(text, "web"), ["web.a.b.", "web.c.", "web."]);

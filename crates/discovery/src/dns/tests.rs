@@ -1,8 +1,8 @@
 //! Tests of DNS discovery against servers on the loopback that answer over UDP and TCP.
 
-use super::resolver::Resolver;
+use super::resolver::DnsResolver;
 use super::*;
-use crate::stub::{Seen, shown};
+use crate::stub::{TargetListReceiver, format_targets};
 use simple_dns::rdata::{A, AAAA, CNAME, MX, NS, RData, SRV};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QTYPE, RCODE, ResourceRecord, TYPE};
 use std::sync::Mutex;
@@ -55,7 +55,13 @@ impl Server {
     }
 
     /// Creates a discovery of `names` with a `resolv.conf` that contains a search domain.
-    fn names(&self, dir: &std::path::Path, names: &[&str], kind: RecordType, port: i64) -> Names {
+    fn names(
+        &self,
+        dir: &std::path::Path,
+        names: &[&str],
+        kind: DnsRecordType,
+        port: i64,
+    ) -> DnsDiscovery {
         let path = dir.join("resolv.conf");
         // No server answers at the first address.
         let text = "nameserver 127.9.9.9\nnameserver 127.0.0.1\nsearch example\n";
@@ -66,7 +72,11 @@ impl Server {
             port,
             refresh: Duration::from_secs(30),
         };
-        Names::by(Resolver::new(path, self.port), settings, Seen::new().to)
+        DnsDiscovery::with_resolver(
+            DnsResolver::new(path, self.port),
+            settings,
+            TargetListReceiver::new().to,
+        )
     }
 }
 
@@ -130,30 +140,30 @@ async fn records_of_each_type_become_targets() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start().await;
     for (name, kind, port, want) in [
-        ("web", RecordType::A, 80, "10.0.0.1:80 dns_name=web"),
-        ("web", RecordType::Aaaa, 80, "[::1]:80 dns_name=web"),
+        ("web", DnsRecordType::A, 80, "10.0.0.1:80 dns_name=web"),
+        ("web", DnsRecordType::Aaaa, 80, "[::1]:80 dns_name=web"),
         (
             "web.example",
-            RecordType::Mx,
+            DnsRecordType::Mx,
             25,
             "mx.example:25 dns_mx_record_target=mx.example. dns_name=web.example",
         ),
         (
             "web.example.",
-            RecordType::Ns,
+            DnsRecordType::Ns,
             53,
             "ns.example:53 dns_name=web.example. dns_ns_record_target=ns.example.",
         ),
         (
             "many",
-            RecordType::Srv,
+            DnsRecordType::Srv,
             0,
             "a.example:9100 dns_name=many dns_srv_record_port=9100 \
              dns_srv_record_target=a.example.",
         ),
     ] {
         let mut names = server.names(dir.path(), &[name], kind, port);
-        assert_eq!(shown(&names.refresh().await.unwrap()), [want]);
+        assert_eq!(format_targets(&names.refresh().await.unwrap()), [want]);
     }
     let asked = server.asked.lock().unwrap().clone();
     let last = &asked[asked.len() - 2..];
@@ -164,19 +174,19 @@ async fn records_of_each_type_become_targets() {
 async fn name_that_fails_keeps_its_targets_and_one_that_is_gone_has_none() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start().await;
-    let mut names = server.names(dir.path(), &["web", "gone"], RecordType::A, 1);
+    let mut names = server.names(dir.path(), &["web", "gone"], DnsRecordType::A, 1);
     server.is_broken.store(true, Ordering::SeqCst);
     let e = names.refresh().await.unwrap_err();
     assert_eq!(e.message, "no name could be resolved");
 
     server.is_broken.store(false, Ordering::SeqCst);
     let want = ["10.0.0.1:1 dns_name=web"];
-    assert_eq!(shown(&names.refresh().await.unwrap()), want);
+    assert_eq!(format_targets(&names.refresh().await.unwrap()), want);
 
     server.is_broken.store(true, Ordering::SeqCst);
-    assert_eq!(shown(&names.refresh().await.unwrap()), want);
+    assert_eq!(format_targets(&names.refresh().await.unwrap()), want);
     assert_eq!(names.to.failures.get(), 2);
 
     std::fs::remove_file(dir.path().join("resolv.conf")).unwrap();
-    assert_eq!(shown(&names.refresh().await.unwrap()), want);
+    assert_eq!(format_targets(&names.refresh().await.unwrap()), want);
 }

@@ -1,11 +1,11 @@
 //! Discovery of Docker containers, with one target per network and exposed TCP port.
 
 use super::DockerSettings;
-use super::daemon::Daemon;
-use crate::api::wrong;
+use super::daemon::DockerClient;
+use crate::api::invalid_response_error;
 use crate::discover::Refresh;
-use crate::group::{Group, or_default};
-use crate::meta::{Meta, host_port};
+use crate::group::{TargetGroup, or_default};
+use crate::meta::{MetaLabels, join_host_port};
 use firn_model::error::Error;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -14,42 +14,42 @@ use std::time::Duration;
 
 /// Discovery of the containers of one Docker engine; each refresh lists containers and networks.
 #[derive(Debug)]
-pub(in super::super) struct Containers {
+pub(in super::super) struct DockerDiscovery {
     settings: DockerSettings,
-    daemon: Daemon,
+    daemon: DockerClient,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Container {
+struct DockerContainer {
     id: String,
     #[serde(deserialize_with = "or_default")]
     names: Vec<String>,
     #[serde(deserialize_with = "or_default")]
     labels: BTreeMap<String, String>,
     #[serde(deserialize_with = "or_default")]
-    ports: Vec<Port>,
-    host_config: HostConfig,
+    ports: Vec<DockerPort>,
+    host_config: DockerHostConfig,
     #[serde(deserialize_with = "or_default")]
-    network_settings: NetworkSettings,
+    network_settings: DockerNetworkSettings,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct HostConfig {
+struct DockerHostConfig {
     network_mode: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct NetworkSettings {
+struct DockerNetworkSettings {
     #[serde(deserialize_with = "or_default")]
-    networks: BTreeMap<String, Option<Endpoint>>,
+    networks: BTreeMap<String, Option<DockerEndpoint>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Endpoint {
+struct DockerEndpoint {
     #[serde(rename = "NetworkID")]
     network_id: String,
     #[serde(rename = "IPAddress")]
@@ -60,7 +60,7 @@ struct Endpoint {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Port {
+struct DockerPort {
     #[serde(rename = "IP")]
     ip: String,
     private_port: u16,
@@ -69,16 +69,16 @@ struct Port {
     kind: String,
 }
 
-impl Containers {
+impl DockerDiscovery {
     pub(in super::super) fn new(settings: &DockerSettings, bytes_max: u64) -> Self {
         Self {
-            daemon: Daemon::new(&settings.host, &settings.client, bytes_max),
+            daemon: DockerClient::new(&settings.host, &settings.client, bytes_max),
             settings: settings.clone(),
         }
     }
 }
 
-impl Refresh for Containers {
+impl Refresh for DockerDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -87,37 +87,39 @@ impl Refresh for Containers {
         self.settings.host.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let filters = &self.settings.filters;
-        let listed = self.daemon.list("/containers/json", filters).await;
-        let containers: Vec<Container> =
-            listed.map_err(|e| wrong(format!("error while listing containers: {e}")))?;
-        let known = self.daemon.networks("docker").await;
-        let networks =
-            known.map_err(|e| wrong(format!("error while computing network labels: {e}")))?;
-        Ok(targets(&self.settings, &containers, &networks))
+        let listed = self.daemon.get_list("/containers/json", filters).await;
+        let containers: Vec<DockerContainer> = listed
+            .map_err(|e| invalid_response_error(format!("error while listing containers: {e}")))?;
+        let known = self.daemon.get_network_labels("docker").await;
+        let networks = known.map_err(|e| {
+            invalid_response_error(format!("error while computing network labels: {e}"))
+        })?;
+        Ok(build_targets(&self.settings, &containers, &networks))
     }
 }
 
-fn targets(
+fn build_targets(
     settings: &DockerSettings,
-    containers: &[Container],
-    networks: &BTreeMap<String, Meta>,
-) -> Vec<Group> {
-    let by_id: BTreeMap<&str, &Container> = containers.iter().map(|c| (c.id.as_str(), c)).collect();
+    containers: &[DockerContainer],
+    networks: &BTreeMap<String, MetaLabels>,
+) -> Vec<TargetGroup> {
+    let by_id: BTreeMap<&str, &DockerContainer> =
+        containers.iter().map(|c| (c.id.as_str(), c)).collect();
     let mut groups = Vec::new();
     for container in containers {
-        let Some(common) = container.meta() else {
+        let Some(common) = container.build_meta_labels() else {
             continue;
         };
-        let of_all = container.endpoints(&by_id);
+        let of_all = container.find_endpoints(&by_id);
         let count = match settings.match_first_network {
             true => 1,
             false => of_all.len(),
         };
         for endpoint in of_all.into_iter().take(count) {
             let mut meta = common.clone();
-            let ip = endpoint.address();
+            let ip = endpoint.preferred_address();
             meta.set("network_ip", &ip);
             if let Some(network) = networks.get(&endpoint.network_id) {
                 meta.merge(network);
@@ -125,13 +127,13 @@ fn targets(
             let mut has_port = false;
             for port in container.ports.iter().filter(|port| port.kind == "tcp") {
                 has_port = true;
-                groups.push(port.target(meta.clone(), &ip));
+                groups.push(port.build_target(meta.clone(), &ip));
             }
             if !has_port {
                 let is_host = container.host_config.network_mode == "host";
-                groups.push(meta.at(match is_host {
+                groups.push(meta.into_target(match is_host {
                     true => settings.host_networking_host.clone(),
-                    false => host_port(&ip, settings.port),
+                    false => join_host_port(&ip, settings.port),
                 }));
             }
         }
@@ -139,10 +141,10 @@ fn targets(
     groups
 }
 
-impl Container {
+impl DockerContainer {
     /// Returns the labels that all targets of the container share, or `None` if it has no name.
-    fn meta(&self) -> Option<Meta> {
-        let mut meta = Meta::new("docker");
+    fn build_meta_labels(&self) -> Option<MetaLabels> {
+        let mut meta = MetaLabels::new("docker");
         meta.set("container_id", &self.id);
         meta.set("container_name", self.names.first()?);
         meta.set("container_network_mode", &self.host_config.network_mode);
@@ -151,7 +153,10 @@ impl Container {
     }
 
     /// Returns the container's networks, or those of the container whose network it shares.
-    fn endpoints<'c>(&'c self, by_id: &BTreeMap<&str, &'c Container>) -> Vec<&'c Endpoint> {
+    fn find_endpoints<'c>(
+        &'c self,
+        by_id: &BTreeMap<&str, &'c DockerContainer>,
+    ) -> Vec<&'c DockerEndpoint> {
         let mut owner = self;
         // Each step leads to another container, unless the containers form a cycle.
         for _ in 0..by_id.len() {
@@ -169,9 +174,9 @@ impl Container {
     }
 }
 
-impl Endpoint {
+impl DockerEndpoint {
     /// Returns the IPv4 address, or else the IPv6 address; empty if there is neither.
-    fn address(&self) -> String {
+    fn preferred_address(&self) -> String {
         let parsed = [&self.ip, &self.ipv6]
             .into_iter()
             .find_map(|ip| ip.parse::<IpAddr>().ok());
@@ -179,13 +184,13 @@ impl Endpoint {
     }
 }
 
-impl Port {
-    fn target(&self, mut meta: Meta, ip: &str) -> Group {
+impl DockerPort {
+    fn build_target(&self, mut meta: MetaLabels, ip: &str) -> TargetGroup {
         meta.set("port_private", self.private_port.to_string());
         if self.public_port > 0 {
             meta.set("port_public", self.public_port.to_string());
             meta.set("port_public_ip", &self.ip);
         }
-        meta.at(host_port(ip, self.private_port))
+        meta.into_target(join_host_port(ip, self.private_port))
     }
 }

@@ -1,10 +1,10 @@
 //! Client of a Docker engine over HTTP or a Unix socket, and the labels of its networks.
 
-use super::Filter;
-use crate::api::{Answer, Api, wrong};
+use super::DockerFilter;
+use crate::api::{ApiClient, ApiResponse, invalid_response_error};
 use crate::group::or_default;
-use crate::meta::Meta;
-use crate::once::ask_once;
+use crate::meta::MetaLabels;
+use crate::once::send_once;
 use firn_http_client::{HttpSettings, USER_AGENT, form_encode};
 use firn_model::error::Error;
 use http_body_util::Empty;
@@ -19,38 +19,38 @@ use tokio::net::UnixStream;
 
 /// A Docker engine, reached at the `host` address of the config.
 #[derive(Debug)]
-pub(super) struct Daemon {
-    place: Place,
+pub(super) struct DockerClient {
+    place: DockerHost,
     host: String,
     bytes_max: u64,
 }
 
 #[derive(Debug)]
-enum Place {
+enum DockerHost {
     Http {
         base: String,
-        api: Box<Api>,
+        api: Box<ApiClient>,
     },
     Unix(PathBuf),
     /// The `host` address has an unsupported scheme; every request fails.
     Nowhere,
 }
 
-impl Daemon {
+impl DockerClient {
     /// Creates a client for the engine at `host`. The settings `client` apply only to `http` and
     /// `https` addresses, as in upstream.
     pub(super) fn new(host: &str, client: &HttpSettings, bytes_max: u64) -> Self {
         let place = match host.split_once("://") {
-            Some(("unix", path)) => Place::Unix(PathBuf::from(path)),
-            Some(("http" | "https", _)) => Place::Http {
+            Some(("unix", path)) => DockerHost::Unix(PathBuf::from(path)),
+            Some(("http" | "https", _)) => DockerHost::Http {
                 base: host.trim_end_matches('/').to_owned(),
-                api: Box::new(Api::new(client, bytes_max)),
+                api: Box::new(ApiClient::new(client, bytes_max)),
             },
-            Some(("tcp", rest)) => Place::Http {
+            Some(("tcp", rest)) => DockerHost::Http {
                 base: format!("http://{}", rest.trim_end_matches('/')),
-                api: Box::new(Api::new(&HttpSettings::default(), bytes_max)),
+                api: Box::new(ApiClient::new(&HttpSettings::default(), bytes_max)),
             },
-            _ => Place::Nowhere,
+            _ => DockerHost::Nowhere,
         };
         Self {
             place,
@@ -60,39 +60,45 @@ impl Daemon {
     }
 
     /// Returns the list at `path`, restricted by `filters`. A response of `null` is an empty list.
-    pub(super) async fn list<T>(&self, path: &str, filters: &[Filter]) -> Result<Vec<T>, Error>
+    pub(super) async fn get_list<T>(
+        &self,
+        path: &str,
+        filters: &[DockerFilter],
+    ) -> Result<Vec<T>, Error>
     where
         T: DeserializeOwned + Send + 'static,
     {
         let path = match filters.is_empty() {
             true => path.to_owned(),
-            false => format!("{path}?filters={}", form_encode(&written(filters))),
+            false => format!("{path}?filters={}", form_encode(&encode_filters(filters))),
         };
         let answer = match &self.place {
-            Place::Http { base, api } => {
+            DockerHost::Http { base, api } => {
                 api.get(&format!("{base}{path}"), &HeaderMap::new()).await?
             }
-            Place::Unix(socket) => {
-                let asked = ask_socket(socket, &path, self.bytes_max).await;
-                asked.map_err(|e| wrong(format!("{}: {e}", self.host)))?
+            DockerHost::Unix(socket) => {
+                let asked = send_to_socket(socket, &path, self.bytes_max).await;
+                asked.map_err(|e| invalid_response_error(format!("{}: {e}", self.host)))?
             }
-            Place::Nowhere => {
+            DockerHost::Nowhere => {
                 let host = &self.host;
-                return Err(wrong(format!("unable to parse docker host {host:?}")));
+                return Err(invalid_response_error(format!(
+                    "unable to parse docker host {host:?}"
+                )));
             }
         };
-        let list: Option<Vec<T>> = answer.good()?.json().await?;
+        let list: Option<Vec<T>> = answer.require_success()?.decode_json().await?;
         Ok(list.unwrap_or_default())
     }
 
     /// Returns the labels of all networks, by network id; label names begin with `prefix`.
-    pub(super) async fn networks(
+    pub(super) async fn get_network_labels(
         &self,
         prefix: &'static str,
-    ) -> Result<BTreeMap<String, Meta>, Error> {
-        let networks: Vec<Network> = self.list("/networks", &[]).await?;
+    ) -> Result<BTreeMap<String, MetaLabels>, Error> {
+        let networks: Vec<DockerNetwork> = self.get_list("/networks", &[]).await?;
         let labels = networks.into_iter().map(|network| {
-            let mut meta = Meta::new(prefix);
+            let mut meta = MetaLabels::new(prefix);
             meta.set("network_id", &network.id);
             meta.set("network_name", network.name);
             meta.set("network_scope", network.scope);
@@ -107,7 +113,7 @@ impl Daemon {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Network {
+struct DockerNetwork {
     id: String,
     name: String,
     scope: String,
@@ -118,7 +124,7 @@ struct Network {
 }
 
 /// Encodes filters in Docker's JSON format: `{"name": {"value": true}}`.
-fn written(filters: &[Filter]) -> String {
+fn encode_filters(filters: &[DockerFilter]) -> String {
     let mut map: BTreeMap<&str, BTreeMap<&str, bool>> = BTreeMap::new();
     for filter in filters {
         let values = map.entry(&filter.name).or_default();
@@ -127,13 +133,17 @@ fn written(filters: &[Filter]) -> String {
     serde_json::json!(map).to_string()
 }
 
-async fn ask_socket(socket: &PathBuf, path: &str, bytes_max: u64) -> Result<Answer, Error> {
+async fn send_to_socket(
+    socket: &PathBuf,
+    path: &str,
+    bytes_max: u64,
+) -> Result<ApiResponse, Error> {
     let stream = UnixStream::connect(socket).await;
     let stream = stream.map_err(|e| Error::unavailable(e.to_string()))?;
     let request = Request::get(path)
         .header(HOST, "docker")
         .header(AGENT, USER_AGENT)
         .body(Empty::<Bytes>::new())
-        .map_err(|e| wrong(e.to_string()))?;
-    ask_once(stream, request, bytes_max).await
+        .map_err(|e| invalid_response_error(e.to_string()))?;
+    send_once(stream, request, bytes_max).await
 }

@@ -1,11 +1,11 @@
 //! Discovery of the nodes, services and tasks of a Docker swarm.
 
-use super::daemon::Daemon;
+use super::daemon::DockerClient;
 use super::{SwarmRole, SwarmSettings};
-use crate::api::wrong;
+use crate::api::invalid_response_error;
 use crate::discover::Refresh;
-use crate::group::{Group, or_default};
-use crate::meta::{Meta, host_port};
+use crate::group::{TargetGroup, or_default};
+use crate::meta::{MetaLabels, join_host_port};
 use firn_model::error::Error;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -17,27 +17,27 @@ const PREFIX: &str = "dockerswarm";
 
 /// Discovery of the objects of one role in a Docker swarm.
 #[derive(Debug)]
-pub(in super::super) struct Swarm {
+pub(in super::super) struct SwarmDiscovery {
     settings: SwarmSettings,
-    daemon: Daemon,
+    daemon: DockerClient,
 }
 
 type Labels = BTreeMap<String, String>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Node {
+struct SwarmNode {
     #[serde(rename = "ID")]
     id: String,
-    spec: NodeSpec,
-    description: Description,
-    status: NodeStatus,
-    manager_status: Option<ManagerStatus>,
+    spec: SwarmNodeSpec,
+    description: SwarmNodeDescription,
+    status: SwarmNodeStatus,
+    manager_status: Option<SwarmManagerStatus>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct NodeSpec {
+struct SwarmNodeSpec {
     role: String,
     availability: String,
     #[serde(deserialize_with = "or_default")]
@@ -46,15 +46,15 @@ struct NodeSpec {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Description {
+struct SwarmNodeDescription {
     hostname: String,
-    platform: Platform,
-    engine: Engine,
+    platform: SwarmPlatform,
+    engine: SwarmEngine,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Platform {
+struct SwarmPlatform {
     #[serde(rename = "Architecture")]
     architecture: String,
     #[serde(rename = "OS")]
@@ -63,20 +63,20 @@ struct Platform {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Engine {
+struct SwarmEngine {
     engine_version: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct NodeStatus {
+struct SwarmNodeStatus {
     state: String,
     addr: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct ManagerStatus {
+struct SwarmManagerStatus {
     leader: bool,
     reachability: String,
     addr: String,
@@ -84,40 +84,40 @@ struct ManagerStatus {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Service {
+struct SwarmService {
     #[serde(rename = "ID")]
     id: String,
-    spec: ServiceSpec,
-    endpoint: ServiceEndpoint,
-    update_status: Option<State>,
+    spec: SwarmServiceSpec,
+    endpoint: SwarmServiceEndpoint,
+    update_status: Option<SwarmUpdateStatus>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct ServiceSpec {
+struct SwarmServiceSpec {
     name: String,
     #[serde(deserialize_with = "or_default")]
     labels: Labels,
-    task_template: TaskSpec,
-    mode: Mode,
+    task_template: SwarmTaskSpec,
+    mode: SwarmServiceMode,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Mode {
+struct SwarmServiceMode {
     global: Option<serde::de::IgnoredAny>,
     replicated: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct TaskSpec {
-    container_spec: Option<ContainerSpec>,
+struct SwarmTaskSpec {
+    container_spec: Option<SwarmContainerSpec>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct ContainerSpec {
+struct SwarmContainerSpec {
     image: String,
     hostname: String,
     #[serde(deserialize_with = "or_default")]
@@ -126,16 +126,16 @@ struct ContainerSpec {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct ServiceEndpoint {
+struct SwarmServiceEndpoint {
     #[serde(deserialize_with = "or_default")]
-    ports: Vec<Port>,
+    ports: Vec<SwarmPort>,
     #[serde(rename = "VirtualIPs", deserialize_with = "or_default")]
-    virtual_ips: Vec<VirtualIp>,
+    virtual_ips: Vec<SwarmVirtualIp>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct VirtualIp {
+struct SwarmVirtualIp {
     #[serde(rename = "NetworkID")]
     network_id: String,
     #[serde(rename = "Addr")]
@@ -144,7 +144,7 @@ struct VirtualIp {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Port {
+struct SwarmPort {
     name: String,
     protocol: String,
     published_port: u32,
@@ -153,13 +153,13 @@ struct Port {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct State {
+struct SwarmUpdateStatus {
     state: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Task {
+struct SwarmTask {
     #[serde(rename = "ID")]
     id: String,
     #[serde(rename = "ServiceID")]
@@ -168,62 +168,65 @@ struct Task {
     node_id: String,
     slot: i64,
     desired_state: String,
-    spec: TaskSpec,
-    status: TaskStatus,
+    spec: SwarmTaskSpec,
+    status: SwarmTaskStatus,
     #[serde(deserialize_with = "or_default")]
-    networks_attachments: Vec<Attachment>,
+    networks_attachments: Vec<SwarmNetworkAttachment>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct TaskStatus {
+struct SwarmTaskStatus {
     state: String,
-    container_status: Option<ContainerStatus>,
+    container_status: Option<SwarmContainerStatus>,
     #[serde(deserialize_with = "or_default")]
-    port_status: PortStatus,
+    port_status: SwarmPortStatus,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct ContainerStatus {
+struct SwarmContainerStatus {
     #[serde(rename = "ContainerID")]
     id: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct PortStatus {
+struct SwarmPortStatus {
     #[serde(deserialize_with = "or_default")]
-    ports: Vec<Port>,
+    ports: Vec<SwarmPort>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Attachment {
-    network: AttachedNetwork,
+struct SwarmNetworkAttachment {
+    network: SwarmAttachedNetwork,
     #[serde(deserialize_with = "or_default")]
     addresses: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct AttachedNetwork {
+struct SwarmAttachedNetwork {
     #[serde(rename = "ID")]
     id: String,
 }
 
-impl Swarm {
+impl SwarmDiscovery {
     pub(in super::super) fn new(settings: &SwarmSettings, bytes_max: u64) -> Self {
         Self {
-            daemon: Daemon::new(&settings.host, &settings.client, bytes_max),
+            daemon: DockerClient::new(&settings.host, &settings.client, bytes_max),
             settings: settings.clone(),
         }
     }
 
-    async fn nodes(&self) -> Result<Vec<Group>, Error> {
-        let nodes: Vec<Node> = self.daemon.list("/nodes", &self.settings.filters).await?;
+    async fn fetch_node_targets(&self) -> Result<Vec<TargetGroup>, Error> {
+        let nodes: Vec<SwarmNode> = self
+            .daemon
+            .get_list("/nodes", &self.settings.filters)
+            .await?;
         let targets = nodes.iter().map(|node| {
-            let mut meta = node.meta();
+            let mut meta = node.build_meta_labels();
             let version = &node.description.engine.engine_version;
             meta.set("node_engine_version", version);
             if let Some(manager) = &node.manager_status {
@@ -231,18 +234,18 @@ impl Swarm {
                 meta.set("node_manager_reachability", &manager.reachability);
                 meta.set("node_manager_address", &manager.addr);
             }
-            meta.at(host_port(&node.status.addr, self.settings.port))
+            meta.into_target(join_host_port(&node.status.addr, self.settings.port))
         });
         Ok(targets.collect())
     }
 
-    async fn services(&self) -> Result<Vec<Group>, Error> {
+    async fn fetch_service_targets(&self) -> Result<Vec<TargetGroup>, Error> {
         let filters = &self.settings.filters;
-        let services: Vec<Service> = self.daemon.list("/services", filters).await?;
-        let networks = self.daemon.networks(PREFIX).await?;
+        let services: Vec<SwarmService> = self.daemon.get_list("/services", filters).await?;
+        let networks = self.daemon.get_network_labels(PREFIX).await?;
         let mut groups = Vec::new();
         for service in &services {
-            let mut common = service.meta();
+            let mut common = service.build_meta_labels();
             if let Some(container) = &service.spec.task_template.container_spec {
                 common.set("service_task_container_hostname", &container.hostname);
                 common.set("service_task_container_image", &container.image);
@@ -251,50 +254,53 @@ impl Swarm {
                 common.set("service_updating_status", &update.state);
             }
             for virtual_ip in &service.endpoint.virtual_ips {
-                let ip = ip_of(&virtual_ip.addr)?;
+                let ip = strip_prefix_length(&virtual_ip.addr)?;
                 let mut meta = common.clone();
                 if let Some(network) = networks.get(&virtual_ip.network_id) {
                     meta.merge(network);
                 }
                 let before = groups.len();
-                for port in tcp(&service.endpoint.ports) {
+                for port in filter_tcp_ports(&service.endpoint.ports) {
                     let mut meta = meta.clone();
                     meta.set("service_endpoint_port_name", &port.name);
                     meta.set("service_endpoint_port_publish_mode", &port.publish_mode);
-                    groups.push(meta.at(host_port(&ip, port.published_port)));
+                    groups.push(meta.into_target(join_host_port(&ip, port.published_port)));
                 }
                 if groups.len() == before {
-                    groups.push(meta.at(host_port(&ip, self.settings.port)));
+                    groups.push(meta.into_target(join_host_port(&ip, self.settings.port)));
                 }
             }
         }
         Ok(groups)
     }
 
-    async fn tasks(&self) -> Result<Vec<Group>, Error> {
-        let tasks: Vec<Task> = self.daemon.list("/tasks", &self.settings.filters).await?;
-        let services: Vec<Service> = self.daemon.list("/services", &[]).await?;
-        let services: BTreeMap<&str, &Service> =
+    async fn fetch_task_targets(&self) -> Result<Vec<TargetGroup>, Error> {
+        let tasks: Vec<SwarmTask> = self
+            .daemon
+            .get_list("/tasks", &self.settings.filters)
+            .await?;
+        let services: Vec<SwarmService> = self.daemon.get_list("/services", &[]).await?;
+        let services: BTreeMap<&str, &SwarmService> =
             services.iter().map(|s| (s.id.as_str(), s)).collect();
-        let nodes: Vec<Node> = self.daemon.list("/nodes", &[]).await?;
-        let nodes: BTreeMap<&str, &Node> = nodes.iter().map(|n| (n.id.as_str(), n)).collect();
-        let networks = self.daemon.networks(PREFIX).await?;
+        let nodes: Vec<SwarmNode> = self.daemon.get_list("/nodes", &[]).await?;
+        let nodes: BTreeMap<&str, &SwarmNode> = nodes.iter().map(|n| (n.id.as_str(), n)).collect();
+        let networks = self.daemon.get_network_labels(PREFIX).await?;
         let mut groups = Vec::new();
         for task in &tasks {
             let service = services.get(task.service_id.as_str());
             let node = nodes.get(task.node_id.as_str());
-            let mut common = task.meta();
+            let mut common = task.build_meta_labels();
             if let Some(service) = service {
-                common.merge(&service.meta());
+                common.merge(&service.build_meta_labels());
             }
             if let Some(node) = node {
-                common.merge(&node.meta());
+                common.merge(&node.build_meta_labels());
             }
             let host = node.map_or("", |node| &node.status.addr);
-            for port in tcp(&task.status.port_status.ports) {
+            for port in filter_tcp_ports(&task.status.port_status.ports) {
                 let mut meta = common.clone();
                 meta.set("task_port_publish_mode", &port.publish_mode);
-                groups.push(meta.at(host_port(host, port.published_port)));
+                groups.push(meta.into_target(join_host_port(host, port.published_port)));
             }
             let ports = service.map_or(&[][..], |service| &service.endpoint.ports);
             for attachment in &task.networks_attachments {
@@ -303,7 +309,12 @@ impl Swarm {
                     meta.merge(network);
                 }
                 for address in &attachment.addresses {
-                    self.attached(&ip_of(address)?, ports, &meta, &mut groups);
+                    self.push_network_targets(
+                        &strip_prefix_length(address)?,
+                        ports,
+                        &meta,
+                        &mut groups,
+                    );
                 }
             }
         }
@@ -312,20 +323,29 @@ impl Swarm {
 
     /// Appends the targets of a task in one network: one per published TCP port, or one with the
     /// configured port.
-    fn attached(&self, ip: &str, ports: &[Port], meta: &Meta, groups: &mut Vec<Group>) {
+    fn push_network_targets(
+        &self,
+        ip: &str,
+        ports: &[SwarmPort],
+        meta: &MetaLabels,
+        groups: &mut Vec<TargetGroup>,
+    ) {
         let before = groups.len();
-        for port in tcp(ports) {
+        for port in filter_tcp_ports(ports) {
             let mut meta = meta.clone();
             meta.set("task_port_publish_mode", &port.publish_mode);
-            groups.push(meta.at(host_port(ip, port.published_port)));
+            groups.push(meta.into_target(join_host_port(ip, port.published_port)));
         }
         if groups.len() == before {
-            groups.push(meta.clone().at(host_port(ip, self.settings.port)));
+            groups.push(
+                meta.clone()
+                    .into_target(join_host_port(ip, self.settings.port)),
+            );
         }
     }
 }
 
-impl Refresh for Swarm {
+impl Refresh for SwarmDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -334,19 +354,19 @@ impl Refresh for Swarm {
         self.settings.host.clone()
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let listed = match self.settings.role {
-            SwarmRole::Nodes => self.nodes().await,
-            SwarmRole::Services => self.services().await,
-            SwarmRole::Tasks => self.tasks().await,
+            SwarmRole::Nodes => self.fetch_node_targets().await,
+            SwarmRole::Services => self.fetch_service_targets().await,
+            SwarmRole::Tasks => self.fetch_task_targets().await,
         };
-        listed.map_err(|e| wrong(format!("error while listing the swarm: {e}")))
+        listed.map_err(|e| invalid_response_error(format!("error while listing the swarm: {e}")))
     }
 }
 
-impl Node {
-    fn meta(&self) -> Meta {
-        let mut meta = Meta::new(PREFIX);
+impl SwarmNode {
+    fn build_meta_labels(&self) -> MetaLabels {
+        let mut meta = MetaLabels::new(PREFIX);
         meta.set("node_id", &self.id);
         meta.set("node_role", &self.spec.role);
         meta.set("node_address", &self.status.addr);
@@ -361,9 +381,9 @@ impl Node {
     }
 }
 
-impl Service {
-    fn meta(&self) -> Meta {
-        let mut meta = Meta::new(PREFIX);
+impl SwarmService {
+    fn build_meta_labels(&self) -> MetaLabels {
+        let mut meta = MetaLabels::new(PREFIX);
         meta.set("service_id", &self.id);
         meta.set("service_name", &self.spec.name);
         let mode = match &self.spec.mode {
@@ -377,9 +397,9 @@ impl Service {
     }
 }
 
-impl Task {
-    fn meta(&self) -> Meta {
-        let mut meta = Meta::new(PREFIX);
+impl SwarmTask {
+    fn build_meta_labels(&self) -> MetaLabels {
+        let mut meta = MetaLabels::new(PREFIX);
         meta.set("task_id", &self.id);
         meta.set("task_desired_state", &self.desired_state);
         meta.set("task_state", &self.status.state);
@@ -394,15 +414,17 @@ impl Task {
     }
 }
 
-fn tcp(ports: &[Port]) -> impl Iterator<Item = &Port> {
+fn filter_tcp_ports(ports: &[SwarmPort]) -> impl Iterator<Item = &SwarmPort> {
     ports.iter().filter(|port| port.protocol == "tcp")
 }
 
 /// Returns the address part of a prefix such as `10.0.0.3/24`.
-fn ip_of(prefix: &str) -> Result<String, Error> {
+fn strip_prefix_length(prefix: &str) -> Result<String, Error> {
     let ip = prefix.split_once('/').map(|(ip, _)| ip);
     match ip.and_then(|ip| ip.parse::<IpAddr>().ok()) {
         Some(ip) => Ok(ip.to_string()),
-        None => Err(wrong(format!("error while parsing address {prefix:?}"))),
+        None => Err(invalid_response_error(format!(
+            "error while parsing address {prefix:?}"
+        ))),
     }
 }

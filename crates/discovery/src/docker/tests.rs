@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::discover::Refresh;
-use crate::stub::{Asked, Reply, Stub, shown};
+use crate::stub::{StubRequest, StubResponse, StubServer, format_targets};
 
 const NETWORKS: &str = r#"[{"Name": "web", "Id": "net1", "Scope": "local", "Internal": false,
   "Ingress": false, "Labels": {"team.name": "x"}},
@@ -48,15 +48,15 @@ const TASKS: &str = r#"[{"ID": "t1", "ServiceID": "s1", "NodeID": "n1", "Slot": 
     "PortStatus": {"Ports": [{"Protocol": "tcp", "PublishedPort": 9, "PublishMode": "host"}]}},
   "NetworksAttachments": [{"Network": {"ID": "net1"}, "Addresses": ["10.0.1.9/24"]}]}]"#;
 
-async fn answer(asked: Asked) -> Reply {
+async fn answer(asked: StubRequest) -> StubResponse {
     let path = asked.path.split('?').next().unwrap();
     match path {
-        "/networks" => Reply::of(200, NETWORKS),
-        "/containers/json" => Reply::of(200, CONTAINERS),
-        "/nodes" => Reply::of(200, NODES),
-        "/services" => Reply::of(200, SERVICES),
-        "/tasks" => Reply::of(200, TASKS),
-        _ => Reply::of(404, r#"{"message": "page not found"}"#),
+        "/networks" => StubResponse::with_status(200, NETWORKS),
+        "/containers/json" => StubResponse::with_status(200, CONTAINERS),
+        "/nodes" => StubResponse::with_status(200, NODES),
+        "/services" => StubResponse::with_status(200, SERVICES),
+        "/tasks" => StubResponse::with_status(200, TASKS),
+        _ => StubResponse::with_status(404, r#"{"message": "page not found"}"#),
     }
 }
 
@@ -64,7 +64,7 @@ fn settings(host: &str) -> DockerSettings {
     DockerSettings {
         host: host.to_owned(),
         port: 80,
-        filters: vec![Filter {
+        filters: vec![DockerFilter {
             name: "status".into(),
             values: vec!["running".into(), "paused".into()],
         }],
@@ -84,9 +84,9 @@ const WEB_NETWORK: &str = "docker_network_id=net1 docker_network_ingress=false \
 async fn containers_become_targets_by_network_and_port() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("docker.sock");
-    let stub = Stub::start_unix(&socket, answer).await;
+    let stub = StubServer::start_unix(&socket, answer).await;
     let host = format!("unix://{}", socket.display());
-    let mut containers = Containers::new(&settings(&host), 1 << 20);
+    let mut containers = DockerDiscovery::new(&settings(&host), 1 << 20);
     let web = format!(
         "172.17.0.2:80 docker_container_id=c1 docker_container_label_com_x_y=z \
          docker_container_name=/web docker_container_network_mode=web {WEB_NETWORK} \
@@ -99,9 +99,9 @@ async fn containers_become_targets_by_network_and_port() {
     let on_host = "localhost docker_container_id=c3 docker_container_name=/host \
                    docker_container_network_mode=host";
     let want = [web.as_str(), &side, on_host];
-    assert_eq!(shown(&containers.refresh().await.unwrap()), want);
+    assert_eq!(format_targets(&containers.refresh().await.unwrap()), want);
     assert_eq!(
-        stub.paths(),
+        stub.received_paths(),
         [
             "/containers/json?filters=%7B%22status%22%3A%7B%22paused%22%3Atrue%2C%22running%22%3A\
              true%7D%7D",
@@ -109,12 +109,12 @@ async fn containers_become_targets_by_network_and_port() {
         ]
     );
 
-    let stub = Stub::start(answer).await;
+    let stub = StubServer::start(answer).await;
     let all = DockerSettings {
         match_first_network: false,
         ..settings(&stub.url)
     };
-    let lines = shown(&Containers::new(&all, 1 << 20).refresh().await.unwrap());
+    let lines = format_targets(&DockerDiscovery::new(&all, 1 << 20).refresh().await.unwrap());
     let addresses: Vec<&str> = lines.iter().map(|l| l.split(' ').next().unwrap()).collect();
     let want = [
         "172.17.0.2:80",
@@ -128,7 +128,7 @@ async fn containers_become_targets_by_network_and_port() {
 
 #[tokio::test]
 async fn swarm_roles_become_targets() {
-    let stub = Stub::start(answer).await;
+    let stub = StubServer::start(answer).await;
     let node = "dockerswarm_node_address=10.0.0.1 dockerswarm_node_availability=active";
     let more = "dockerswarm_node_hostname=h1 dockerswarm_node_id=n1 dockerswarm_node_label_zone=a";
     let platform = "dockerswarm_node_platform_architecture=x86_64 \
@@ -186,7 +186,7 @@ async fn swarm_roles_become_targets() {
             ],
         ),
     ] {
-        let mut swarm = Swarm::new(
+        let mut swarm = SwarmDiscovery::new(
             &SwarmSettings {
                 host: stub.url.replace("http://", "tcp://"),
                 role,
@@ -197,7 +197,11 @@ async fn swarm_roles_become_targets() {
             },
             1 << 20,
         );
-        assert_eq!(shown(&swarm.refresh().await.unwrap()), want, "{role:?}");
+        assert_eq!(
+            format_targets(&swarm.refresh().await.unwrap()),
+            want,
+            "{role:?}"
+        );
     }
 }
 
@@ -214,11 +218,11 @@ async fn engine_that_fails_says_so() {
             "error while listing containers: unable to parse docker host \"npipe://x\"",
         ),
     ] {
-        let mut containers = Containers::new(&settings(host), 1 << 20);
+        let mut containers = DockerDiscovery::new(&settings(host), 1 << 20);
         assert_eq!(containers.refresh().await.unwrap_err().message, want);
     }
-    let stub = Stub::start(|_| async { Reply::of(503, "starting\n") }).await;
-    let mut containers = Containers::new(&settings(&stub.url), 1 << 20);
+    let stub = StubServer::start(|_| async { StubResponse::with_status(503, "starting\n") }).await;
+    let mut containers = DockerDiscovery::new(&settings(&stub.url), 1 << 20);
     let e = containers.refresh().await.unwrap_err().message;
     let want = "error while listing containers: server returned HTTP status 503 Service \
                 Unavailable: starting";

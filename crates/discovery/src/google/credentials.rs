@@ -1,11 +1,11 @@
 //! Google access tokens, from a service account key, user credentials or the metadata server.
 
-use super::super::tokens::{Issuer, Token, Tokens};
-use crate::api::{Api, wrong};
-use crate::environment::{Variables, of_process};
+use super::super::tokens::{AccessTokenCache, AccessTokenIssuer, IssuedToken};
+use crate::api::{ApiClient, invalid_response_error};
+use crate::environment::{Variables, process_environment};
 use crate::json::{self, answers};
-use firn_http_client::named_files::read_aside;
-use firn_http_client::{HttpSettings, Sign, SigningAlgorithm, form_encode, sign_claims};
+use firn_http_client::named_files::read_async;
+use firn_http_client::{HttpSettings, RequestSigner, SigningAlgorithm, form_encode, sign_claims};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -50,23 +50,23 @@ pub struct GoogleIamSettings {
 impl GoogleIamSettings {
     /// Creates the signer that these settings describe. It adds an access token to each request and
     /// refreshes it before it expires.
-    pub fn signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn Sign> {
-        let account = Account::new(WRITE_METRICS, self.credentials_file.clone());
-        Arc::new(Tokens::new(account, clock))
+    pub fn build_signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn RequestSigner> {
+        let account = GoogleAccount::new(WRITE_METRICS, self.credentials_file.clone());
+        Arc::new(AccessTokenCache::new(account, clock))
     }
 }
 
 /// Requests access tokens for a service account, a user or the machine.
-pub(super) struct Account {
+pub(super) struct GoogleAccount {
     scope: &'static str,
     /// Credentials file from the config; it takes precedence over the environment.
     file: Option<PathBuf>,
-    api: Api,
+    api: ApiClient,
     variables: Variables,
 }
 
 answers! {
-    struct Credentials {
+    struct GoogleCredentials {
         #[serde(rename = "type")]
         kind: String,
         client_email: String,
@@ -79,50 +79,58 @@ answers! {
     }
 }
 
-impl Account {
+impl GoogleAccount {
     /// Creates an account whose tokens are valid for `scope`. `file` replaces the credentials of
     /// the environment.
     pub(super) fn new(scope: &'static str, file: Option<PathBuf>) -> Self {
-        let variables = of_process();
-        Self::with(scope, file, variables)
+        let variables = process_environment();
+        Self::with_variables(scope, file, variables)
     }
 
     /// Creates an account like [`Self::new`] that reads environment variables from `variables`.
-    pub(super) fn with(scope: &'static str, file: Option<PathBuf>, variables: Variables) -> Self {
+    pub(super) fn with_variables(
+        scope: &'static str,
+        file: Option<PathBuf>,
+        variables: Variables,
+    ) -> Self {
         Self {
             scope,
             file,
-            api: Api::new(&HttpSettings::default(), BYTES_MAX),
+            api: ApiClient::new(&HttpSettings::default(), BYTES_MAX),
             variables,
         }
     }
 
-    fn variable(&self, name: &str) -> Option<String> {
+    fn read_variable(&self, name: &str) -> Option<String> {
         (self.variables)(name).filter(|value| !value.is_empty())
     }
 
     /// Reads the credentials file of the config, of the environment or of the user's home folder.
     /// Returns `None` if there is none.
-    async fn credentials(&self) -> Result<Option<Credentials>, Error> {
+    async fn find_credentials(&self) -> Result<Option<GoogleCredentials>, Error> {
         let named = self.file.clone();
         let variable = || {
-            self.variable("GOOGLE_APPLICATION_CREDENTIALS")
+            self.read_variable("GOOGLE_APPLICATION_CREDENTIALS")
                 .map(PathBuf::from)
         };
         if let Some(path) = named.or_else(variable) {
-            return read(&path).await.map(Some);
+            return read_credentials_file(&path).await.map(Some);
         }
-        let Some(home) = self.variable("HOME") else {
+        let Some(home) = self.read_variable("HOME") else {
             return Ok(None);
         };
         let usual = Path::new(&home).join(".config/gcloud/application_default_credentials.json");
         match tokio::fs::try_exists(&usual).await {
-            Ok(true) => read(&usual).await.map(Some),
+            Ok(true) => read_credentials_file(&usual).await.map(Some),
             _ => Ok(None),
         }
     }
 
-    async fn buy(&self, credentials: &Credentials, pairs: &[(&str, &str)]) -> Result<Token, Error> {
+    async fn request_token(
+        &self,
+        credentials: &GoogleCredentials,
+        pairs: &[(&str, &str)],
+    ) -> Result<IssuedToken, Error> {
         let url = match credentials.token_uri.as_str() {
             "" => TOKENS,
             url => url,
@@ -134,14 +142,14 @@ impl Account {
             .map(|(name, value)| format!("{name}={}", form_encode(value)))
             .collect();
         let answer = self.api.post(url, &headers, body.join("&").into()).await?;
-        Token::read(answer).await
+        IssuedToken::read_response(answer).await
     }
 
-    async fn of_service_account(
+    async fn request_service_account_token(
         &self,
-        credentials: &Credentials,
+        credentials: &GoogleCredentials,
         now_ms: i64,
-    ) -> Result<Token, Error> {
+    ) -> Result<IssuedToken, Error> {
         let now = now_ms.div_euclid(1000);
         let audience = match credentials.token_uri.as_str() {
             "" => TOKENS,
@@ -156,26 +164,29 @@ impl Account {
         });
         let (key, id) = (&credentials.private_key, &credentials.private_key_id);
         let statement = sign_claims(&claims, key.as_bytes(), id, SigningAlgorithm::Rs256);
-        let statement = statement.map_err(wrong)?;
+        let statement = statement.map_err(invalid_response_error)?;
         let pairs = [
             ("assertion", statement.as_str()),
             ("grant_type", JWT_BEARER),
         ];
-        self.buy(credentials, &pairs).await
+        self.request_token(credentials, &pairs).await
     }
 
-    async fn of_user(&self, credentials: &Credentials) -> Result<Token, Error> {
+    async fn request_user_token(
+        &self,
+        credentials: &GoogleCredentials,
+    ) -> Result<IssuedToken, Error> {
         let pairs = [
             ("client_id", credentials.client_id.as_str()),
             ("client_secret", &credentials.client_secret),
             ("grant_type", "refresh_token"),
             ("refresh_token", &credentials.refresh_token),
         ];
-        self.buy(credentials, &pairs).await
+        self.request_token(credentials, &pairs).await
     }
 
-    async fn of_machine(&self) -> Result<Token, Error> {
-        let host = self.variable("GCE_METADATA_HOST");
+    async fn request_machine_token(&self) -> Result<IssuedToken, Error> {
+        let host = self.read_variable("GCE_METADATA_HOST");
         let host = host.unwrap_or_else(|| METADATA.into());
         let url = format!(
             "http://{host}/computeMetadata/v1/instance/service-accounts/default/token?scopes={}",
@@ -183,11 +194,11 @@ impl Account {
         );
         let google = HeaderValue::from_static("Google");
         let headers = HeaderMap::from_iter([(FLAVOR, google)]);
-        let asked = async { Token::read(self.api.get(&url, &headers).await?).await };
+        let asked = async { IssuedToken::read_response(self.api.get(&url, &headers).await?).await };
         let token = timeout(METADATA_TIMEOUT, asked).await;
-        let token = token.unwrap_or_else(|_| Err(wrong("no answer")));
+        let token = token.unwrap_or_else(|_| Err(invalid_response_error("no answer")));
         token.map_err(|e| {
-            wrong(format!(
+            invalid_response_error(format!(
                 "google: could not find default credentials in config, environment, files or \
                  machine: {e}"
             ))
@@ -195,22 +206,25 @@ impl Account {
     }
 }
 
-async fn read(path: &Path) -> Result<Credentials, Error> {
-    let failed = |e: String| wrong(format!("{}: {e}", path.display()));
-    let bytes = read_aside(path).await;
+async fn read_credentials_file(path: &Path) -> Result<GoogleCredentials, Error> {
+    let failed = |e: String| invalid_response_error(format!("{}: {e}", path.display()));
+    let bytes = read_async(path).await;
     let bytes = bytes.map_err(|e| failed(e.to_string()))?;
     json::from_slice(&bytes).map_err(failed)
 }
 
-impl Issuer for Account {
-    async fn issue(&self, now_ms: i64) -> Result<Token, Error> {
-        let Some(credentials) = self.credentials().await? else {
-            return self.of_machine().await;
+impl AccessTokenIssuer for GoogleAccount {
+    async fn issue_token(&self, now_ms: i64) -> Result<IssuedToken, Error> {
+        let Some(credentials) = self.find_credentials().await? else {
+            return self.request_machine_token().await;
         };
         match credentials.kind.as_str() {
-            "service_account" => self.of_service_account(&credentials, now_ms).await,
-            "authorized_user" if self.file.is_none() => self.of_user(&credentials).await,
-            kind => Err(wrong(format!(
+            "service_account" => {
+                self.request_service_account_token(&credentials, now_ms)
+                    .await
+            }
+            "authorized_user" if self.file.is_none() => self.request_user_token(&credentials).await,
+            kind => Err(invalid_response_error(format!(
                 "credentials of the type {kind:?} are not spoken: service_account and, of a user, \
                  authorized_user are"
             ))),

@@ -1,12 +1,12 @@
 //! Discovery of Google Compute Engine instances, with the labels of Prometheus's `gce_sd_configs`.
 
-use super::super::tokens::Tokens;
-use super::credentials::Account;
-use crate::api::{Api, wrong};
+use super::super::tokens::AccessTokenCache;
+use super::credentials::GoogleAccount;
+use crate::api::{ApiClient, invalid_response_error};
 use crate::discover::Refresh;
-use crate::group::Group;
+use crate::group::TargetGroup;
 use crate::json::answers;
-use crate::meta::{Meta, sanitize};
+use crate::meta::{MetaLabels, sanitize};
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::env::Clock;
 use firn_model::error::Error;
@@ -42,99 +42,100 @@ pub struct GceSettings {
 }
 
 /// Discovery of Compute Engine instances; each refresh lists all pages of one zone.
-pub(in super::super) struct Instances {
+pub(in super::super) struct GceDiscovery {
     settings: GceSettings,
-    api: Api,
+    api: ApiClient,
     endpoint: String,
-    tokens: Tokens<Account>,
+    tokens: AccessTokenCache<GoogleAccount>,
 }
 
 answers! {
     #[serde(rename_all = "camelCase")]
-    struct Page {
-        items: Vec<Instance>,
+    struct GceInstancePage {
+        items: Vec<GceInstance>,
         next_page_token: String,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Instance {
+    struct GceInstance {
         id: String,
         name: String,
         status: String,
         zone: String,
         machine_type: String,
-        network_interfaces: Vec<Interface>,
-        tags: Tags,
-        metadata: Metadata,
+        network_interfaces: Vec<GceInterface>,
+        tags: GceTags,
+        metadata: GceMetadata,
         labels: BTreeMap<String, String>,
     }
 
     #[serde(rename_all = "camelCase")]
-    struct Interface {
+    struct GceInterface {
         name: String,
         network: String,
         subnetwork: String,
         #[serde(rename = "networkIP")]
         network_ip: String,
-        access_configs: Vec<AccessConfig>,
+        access_configs: Vec<GceAccessConfig>,
     }
 
-    struct AccessConfig {
+    struct GceAccessConfig {
         #[serde(rename = "type")]
         kind: String,
         #[serde(rename = "natIP")]
         nat_ip: String,
     }
 
-    struct Tags {
+    struct GceTags {
         items: Vec<String>,
     }
 
-    struct Metadata {
-        items: Vec<Entry>,
+    struct GceMetadata {
+        items: Vec<GceMetadataItem>,
     }
 
-    struct Entry {
+    struct GceMetadataItem {
         key: String,
         value: Option<String>,
     }
 }
 
-impl Instances {
+impl GceDiscovery {
     pub(in super::super) fn new(
         settings: &GceSettings,
         bytes_max: u64,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self::at(
+        Self::with_endpoint(
             ENDPOINT,
             settings,
             bytes_max,
-            Account::new(SCOPE, None),
+            GoogleAccount::new(SCOPE, None),
             clock,
         )
     }
 
     /// Creates a discovery like [`Self::new`] that uses the API at `endpoint`, with access tokens
     /// of `account`.
-    pub(super) fn at(
+    pub(super) fn with_endpoint(
         endpoint: &str,
         settings: &GceSettings,
         bytes_max: u64,
-        account: Account,
+        account: GoogleAccount,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             settings: settings.clone(),
-            api: Api::new(&HttpSettings::default(), bytes_max),
+            api: ApiClient::new(&HttpSettings::default(), bytes_max),
             endpoint: endpoint.to_owned(),
-            tokens: Tokens::new(account, clock),
+            tokens: AccessTokenCache::new(account, clock),
         }
     }
 
-    async fn pages(&self) -> Result<Vec<Page>, Error> {
+    async fn fetch_pages(&self) -> Result<Vec<GceInstancePage>, Error> {
         let s = &self.settings;
-        let headers = HeaderMap::from_iter([(AUTHORIZATION, self.tokens.header().await?)]);
+        let headers =
+            HeaderMap::from_iter([(AUTHORIZATION, self.tokens.authorization_header().await?)]);
         let mut first = format!(
             "{}/compute/v1/projects/{}/zones/{}/instances?alt=json&prettyPrint=false",
             self.endpoint,
@@ -144,15 +145,15 @@ impl Instances {
         if !s.filter.is_empty() {
             first += &format!("&filter={}", form_encode(&s.filter));
         }
-        let next = |page: &Page, _| {
+        let next = |page: &GceInstancePage, _| {
             let token = &page.next_page_token;
             (!token.is_empty()).then(|| format!("{first}&pageToken={}", form_encode(token)))
         };
-        self.api.pages(&first, &headers, next).await
+        self.api.get_pages(&first, &headers, next).await
     }
 }
 
-impl Refresh for Instances {
+impl Refresh for GceDiscovery {
     fn interval(&self) -> Duration {
         self.settings.refresh
     }
@@ -161,19 +162,19 @@ impl Refresh for Instances {
         format!("gce {} {}", self.settings.project, self.settings.zone)
     }
 
-    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        match self.pages().await {
+    async fn refresh(&mut self) -> Result<Vec<TargetGroup>, Error> {
+        match self.fetch_pages().await {
             Ok(pages) => {
                 let instances = pages.iter().flat_map(|page| &page.items);
                 Ok(instances
-                    .filter_map(|one| one.target(&self.settings))
+                    .filter_map(|one| one.build_target(&self.settings))
                     .collect())
             }
             Err(e) => {
                 // The failure may be caused by an invalid token, so the next refresh requests a new
                 // one.
-                self.tokens.forget().await;
-                Err(wrong(format!(
+                self.tokens.clear_cache().await;
+                Err(invalid_response_error(format!(
                     "error retrieving refresh targets from gce: {e}"
                 )))
             }
@@ -181,11 +182,11 @@ impl Refresh for Instances {
     }
 }
 
-impl Instance {
+impl GceInstance {
     /// Builds the target of an instance. Returns `None` if the instance has no network interface.
-    fn target(&self, settings: &GceSettings) -> Option<Group> {
+    fn build_target(&self, settings: &GceSettings) -> Option<TargetGroup> {
         let first = self.network_interfaces.first()?;
-        let mut meta = Meta::new("gce");
+        let mut meta = MetaLabels::new("gce");
         meta.set_all([
             ("project", settings.project.as_str()),
             ("zone", &self.zone),
@@ -212,6 +213,6 @@ impl Instance {
         if let Some(access) = access.filter(|access| access.kind == NAT) {
             meta.set("public_ip", &access.nat_ip);
         }
-        Some(meta.at(format!("{}:{}", first.network_ip, settings.port)))
+        Some(meta.into_target(format!("{}:{}", first.network_ip, settings.port)))
     }
 }

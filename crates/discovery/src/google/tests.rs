@@ -2,8 +2,10 @@
 //! Google's documentation.
 
 use super::super::discover::Refresh;
-use super::super::stub::{Answers, Asked, Followed, Reply, Stub, shown};
-use super::credentials::Account;
+use super::super::stub::{
+    ManualRefresh, StubRequest, StubResponse, StubRoutes, StubServer, format_targets,
+};
+use super::credentials::GoogleAccount;
 use super::*;
 use crate::environment::Variables;
 use firn_model::env::sim::SimClock;
@@ -49,7 +51,7 @@ fn variables(pairs: &[(&'static str, String)]) -> Variables {
 async fn gce_instances_become_targets() {
     let token = r#"{"access_token": "tok", "expires_in": 3599, "token_type": "Bearer"}"#;
     let rest = r#"{"items": [{"id": "3", "networkInterfaces": [{"networkIP": "10.0.0.3"}]}]}"#;
-    let answers = Answers::start(&[
+    let answers = StubRoutes::start(&[
         (TOKEN, token),
         (LIST, INSTANCES),
         (&format!("{LIST}&pageToken=n%3D"), rest),
@@ -57,10 +59,11 @@ async fn gce_instances_become_targets() {
     .await;
     let host = answers.url().trim_start_matches("http://").to_owned();
     let machine = variables(&[("GCE_METADATA_HOST", host)]);
-    let account = Account::with(SCOPE, None, machine);
+    let account = GoogleAccount::with_variables(SCOPE, None, machine);
     let clock = Arc::new(SimClock::default());
-    let instances = gce::Instances::at(answers.url(), &settings(), 1 << 20, account, clock);
-    let mut instances = Followed::new(instances);
+    let instances =
+        gce::GceDiscovery::with_endpoint(answers.url(), &settings(), 1 << 20, account, clock);
+    let mut instances = ManualRefresh::new(instances);
     let want = [
         "10.128.0.2:80 gce_instance_id=4611686018427387905 gce_instance_name=one \
          gce_instance_status=RUNNING gce_interface_ipv4_nic0=10.128.0.2 \
@@ -72,23 +75,25 @@ async fn gce_instances_become_targets() {
         "10.0.0.3:80 gce_instance_id=3 gce_interface_ipv4_=10.0.0.3 gce_private_ip=10.0.0.3 \
          gce_project=p",
     ];
-    assert_eq!(instances.next().await, want);
-    assert_eq!(instances.next().await, want);
-    let asked = answers.stub.asked();
+    assert_eq!(instances.refresh_targets().await, want);
+    assert_eq!(instances.refresh_targets().await, want);
+    let asked = answers.stub.received_requests();
     assert_eq!(asked.iter().filter(|a| a.path == TOKEN).count(), 1);
     assert_eq!(asked[0].headers["metadata-flavor"], "Google");
     assert_eq!(asked[1].headers["authorization"], "Bearer tok");
-    instances.stays_while(&answers, LIST).await;
-    answers.set(LIST, 200, "{}");
-    assert_eq!(instances.next().await, [""; 0]);
+    instances.check_targets_kept(&answers, LIST).await;
+    answers.set_response(LIST, 200, "{}");
+    assert_eq!(instances.refresh_targets().await, [""; 0]);
 }
 
 #[tokio::test]
 async fn tokens_are_bought_with_the_credentials_that_there_are() {
-    let stub = Stub::start(|asked: Asked| async move {
+    let stub = StubServer::start(|asked: StubRequest| async move {
         match asked.path.as_str() {
-            "/token" => Reply::of(200, r#"{"access_token": "t", "expires_in": 3600}"#),
-            _ => Reply::of(200, "{}"),
+            "/token" => {
+                StubResponse::with_status(200, r#"{"access_token": "t", "expires_in": 3600}"#)
+            }
+            _ => StubResponse::with_status(200, "{}"),
         }
     })
     .await;
@@ -135,13 +140,14 @@ async fn tokens_are_bought_with_the_credentials_that_there_are() {
             Err(none),
         ),
     ] {
-        let account = Account::with(SCOPE, file, variables(&environment));
+        let account = GoogleAccount::with_variables(SCOPE, file, variables(&environment));
         let clock = Arc::new(SimClock::default());
-        let mut source = gce::Instances::at(&stub.url, &settings(), 1 << 20, account, clock);
+        let mut source =
+            gce::GceDiscovery::with_endpoint(&stub.url, &settings(), 1 << 20, account, clock);
         match (source.refresh().await, want) {
             (Ok(groups), Ok(want)) => {
-                assert!(shown(&groups).is_empty());
-                let asked = stub.asked();
+                assert!(format_targets(&groups).is_empty());
+                let asked = stub.received_requests();
                 let bought = asked.iter().rfind(|asked| asked.path == "/token").unwrap();
                 assert!(bought.body.starts_with(want), "{}", bought.body);
             }

@@ -5,7 +5,7 @@
 //! - `null` is the zero value of every type.
 //! - Numbers and strings are not converted to each other.
 
-use super::text::Json;
+use super::text::JsonTree;
 use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer, StringDeserializer};
 use serde::de::{Deserializer, Error, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
@@ -13,23 +13,23 @@ use std::fmt;
 
 /// A value does not have the expected type; contains the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mismatch(String);
+pub(super) struct JsonTypeError(String);
 
-impl fmt::Display for Mismatch {
+impl fmt::Display for JsonTypeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Mismatch {}
+impl std::error::Error for JsonTypeError {}
 
-impl Error for Mismatch {
+impl Error for JsonTypeError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Mismatch(message.to_string())
+        JsonTypeError(message.to_string())
     }
 }
 
-impl IntoDeserializer<'_, Mismatch> for Json {
+impl IntoDeserializer<'_, JsonTypeError> for JsonTree {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -37,26 +37,26 @@ impl IntoDeserializer<'_, Mismatch> for Json {
     }
 }
 
-impl Json {
-    fn mismatch(&self, expected: &dyn serde::de::Expected) -> Mismatch {
+impl JsonTree {
+    fn type_mismatch_error(&self, expected: &dyn serde::de::Expected) -> JsonTypeError {
         let found = match self {
-            Json::Null => Unexpected::Unit,
-            Json::Bool(is_on) => Unexpected::Bool(*is_on),
-            Json::Number(digits) => {
-                return Mismatch(format!(
+            JsonTree::Null => Unexpected::Unit,
+            JsonTree::Bool(is_on) => Unexpected::Bool(*is_on),
+            JsonTree::Number(digits) => {
+                return JsonTypeError(format!(
                     "invalid value: number {digits}, expected {expected}"
                 ));
             }
-            Json::Text(text) => Unexpected::Str(text),
-            Json::List(_) => Unexpected::Seq,
-            Json::Object(_) => Unexpected::Map,
+            JsonTree::Text(text) => Unexpected::Str(text),
+            JsonTree::List(_) => Unexpected::Seq,
+            JsonTree::Object(_) => Unexpected::Map,
         };
-        Mismatch::invalid_type(found, expected)
+        JsonTypeError::invalid_type(found, expected)
     }
 
-    fn visit_number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
-        let Json::Number(digits) = &self else {
-            return Err(self.mismatch(&visitor));
+    fn visit_number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonTypeError> {
+        let JsonTree::Number(digits) = &self else {
+            return Err(self.type_mismatch_error(&visitor));
         };
         if let Ok(number) = digits.parse::<i64>() {
             return visitor.visit_i64(number);
@@ -66,7 +66,7 @@ impl Json {
         }
         match digits.parse::<f64>() {
             Ok(number) if number.is_finite() => visitor.visit_f64(number),
-            _ => Err(self.mismatch(&visitor)),
+            _ => Err(self.type_mismatch_error(&visitor)),
         }
     }
 }
@@ -74,57 +74,59 @@ impl Json {
 /// Generates the `Deserializer` methods of the integer and float types.
 macro_rules! deserialize_numbers {
     ($($method:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonTypeError> {
             match self {
-                Json::Null => visitor.visit_u64(0),
+                JsonTree::Null => visitor.visit_u64(0),
                 value => value.visit_number(visitor),
             }
         }
     )*};
 }
 
-impl<'de> Deserializer<'de> for Json {
-    type Error = Mismatch;
+impl<'de> Deserializer<'de> for JsonTree {
+    type Error = JsonTypeError;
 
     deserialize_numbers! {
         deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8
         deserialize_u16 deserialize_u32 deserialize_u64 deserialize_f32 deserialize_f64
     }
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonTypeError> {
         match self {
-            Json::Null => visitor.visit_unit(),
-            Json::Bool(is_on) => visitor.visit_bool(is_on),
-            Json::Number(_) => self.visit_number(visitor),
-            Json::Text(text) => visitor.visit_string(text),
-            Json::List(items) => visitor.visit_seq(SeqDeserializer::new(items.into_iter())),
-            Json::Object(entries) => visitor.visit_map(MapDeserializer::new(entries.into_iter())),
+            JsonTree::Null => visitor.visit_unit(),
+            JsonTree::Bool(is_on) => visitor.visit_bool(is_on),
+            JsonTree::Number(_) => self.visit_number(visitor),
+            JsonTree::Text(text) => visitor.visit_string(text),
+            JsonTree::List(items) => visitor.visit_seq(SeqDeserializer::new(items.into_iter())),
+            JsonTree::Object(entries) => {
+                visitor.visit_map(MapDeserializer::new(entries.into_iter()))
+            }
         }
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonTypeError> {
         match self {
-            Json::Null => visitor.visit_bool(false),
-            Json::Bool(is_on) => visitor.visit_bool(is_on),
-            value => Err(value.mismatch(&visitor)),
+            JsonTree::Null => visitor.visit_bool(false),
+            JsonTree::Bool(is_on) => visitor.visit_bool(is_on),
+            value => Err(value.type_mismatch_error(&visitor)),
         }
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonTypeError> {
         match self {
-            Json::Null => visitor.visit_str(""),
-            Json::Text(text) => visitor.visit_string(text),
-            value => Err(value.mismatch(&visitor)),
+            JsonTree::Null => visitor.visit_str(""),
+            JsonTree::Text(text) => visitor.visit_string(text),
+            value => Err(value.type_mismatch_error(&visitor)),
         }
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonTypeError> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonTypeError> {
         match self {
-            Json::Null => visitor.visit_none(),
+            JsonTree::Null => visitor.visit_none(),
             value => visitor.visit_some(value),
         }
     }
@@ -133,23 +135,23 @@ impl<'de> Deserializer<'de> for Json {
         self,
         _name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Mismatch> {
+    ) -> Result<V::Value, JsonTypeError> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonTypeError> {
         match self {
-            Json::Null => Json::List(Vec::new()).deserialize_any(visitor),
-            Json::List(_) => self.deserialize_any(visitor),
-            value => Err(value.mismatch(&visitor)),
+            JsonTree::Null => JsonTree::List(Vec::new()).deserialize_any(visitor),
+            JsonTree::List(_) => self.deserialize_any(visitor),
+            value => Err(value.type_mismatch_error(&visitor)),
         }
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonTypeError> {
         match self {
-            Json::Null => Json::Object(Vec::new()).deserialize_any(visitor),
-            Json::Object(_) => self.deserialize_any(visitor),
-            value => Err(value.mismatch(&visitor)),
+            JsonTree::Null => JsonTree::Object(Vec::new()).deserialize_any(visitor),
+            JsonTree::Object(_) => self.deserialize_any(visitor),
+            value => Err(value.type_mismatch_error(&visitor)),
         }
     }
 
@@ -158,10 +160,10 @@ impl<'de> Deserializer<'de> for Json {
         _name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Mismatch> {
+    ) -> Result<V::Value, JsonTypeError> {
         match self {
-            Json::Object(entries) => {
-                Json::Object(by_field(entries, fields)).deserialize_any(visitor)
+            JsonTree::Object(entries) => {
+                JsonTree::Object(rename_to_fields(entries, fields)).deserialize_any(visitor)
             }
             value => value.deserialize_map(visitor),
         }
@@ -172,21 +174,24 @@ impl<'de> Deserializer<'de> for Json {
         _name: &'static str,
         _variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Mismatch> {
+    ) -> Result<V::Value, JsonTypeError> {
         match self {
-            Json::Text(text) => {
-                let name: StringDeserializer<Mismatch> = text.into_deserializer();
+            JsonTree::Text(text) => {
+                let name: StringDeserializer<JsonTypeError> = text.into_deserializer();
                 visitor.visit_enum(name)
             }
-            Json::Null => {
-                let name: StrDeserializer<'_, Mismatch> = "".into_deserializer();
+            JsonTree::Null => {
+                let name: StrDeserializer<'_, JsonTypeError> = "".into_deserializer();
                 visitor.visit_enum(name)
             }
-            value => Err(value.mismatch(&visitor)),
+            value => Err(value.type_mismatch_error(&visitor)),
         }
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(
+        self,
+        visitor: V,
+    ) -> Result<V::Value, JsonTypeError> {
         visitor.visit_unit()
     }
 
@@ -197,12 +202,12 @@ impl<'de> Deserializer<'de> for Json {
 
 /// Renames entries to the fields that their keys match, and merges duplicates, so that each field
 /// occurs once.
-fn by_field(entries: Vec<(String, Json)>, fields: &[&str]) -> Vec<(String, Json)> {
-    let mut found: Vec<(String, Json)> = Vec::new();
+fn rename_to_fields(entries: Vec<(String, JsonTree)>, fields: &[&str]) -> Vec<(String, JsonTree)> {
+    let mut found: Vec<(String, JsonTree)> = Vec::new();
     for (key, value) in entries {
-        let name = field_of(&key, fields).map_or(key, str::to_owned);
+        let name = find_field(&key, fields).map_or(key, str::to_owned);
         match found.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, earlier)) => replace(earlier, value),
+            Some((_, earlier)) => replace_value(earlier, value),
             None => found.push((name, value)),
         }
     }
@@ -210,7 +215,7 @@ fn by_field(entries: Vec<(String, Json)>, fields: &[&str]) -> Vec<(String, Json)
 }
 
 /// Returns the field that a key matches, or `None` for an unknown key.
-fn field_of<'f>(key: &str, fields: &[&'f str]) -> Option<&'f str> {
+fn find_field<'f>(key: &str, fields: &[&'f str]) -> Option<&'f str> {
     let exact = fields.iter().find(|name| **name == key);
     let folded = || fields.iter().find(|name| is_equal_folded(name, key));
     exact.or_else(folded).copied()
@@ -225,10 +230,10 @@ fn is_equal_folded(one: &str, other: &str) -> bool {
 
 /// Overwrites an earlier value with the value of a duplicate key. Objects are merged, and `null`
 /// does not overwrite scalars.
-fn replace(earlier: &mut Json, value: Json) {
+fn replace_value(earlier: &mut JsonTree, value: JsonTree) {
     match (earlier, value) {
-        (Json::Object(entries), Json::Object(more)) => entries.extend(more),
-        (Json::Bool(_) | Json::Number(_) | Json::Text(_), Json::Null) => {}
+        (JsonTree::Object(entries), JsonTree::Object(more)) => entries.extend(more),
+        (JsonTree::Bool(_) | JsonTree::Number(_) | JsonTree::Text(_), JsonTree::Null) => {}
         (earlier, value) => *earlier = value,
     }
 }

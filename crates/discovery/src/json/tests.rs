@@ -1,7 +1,7 @@
 //! Tests of JSON texts with the results that Go returns for them.
 
 use super::*;
-use crate::group::{Group, read_json_groups};
+use crate::group::{TargetGroup, read_json_groups};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ fn check<T: std::fmt::Debug + PartialEq>(
 
 #[test]
 fn groups_are_those_of_go() {
-    let shown = |group: &Group| {
+    let shown = |group: &TargetGroup| {
         let labels = group
             .labels
             .iter()

@@ -14,98 +14,98 @@ const DEPTH_MAX: usize = 500;
 
 /// A JSON value that owns its contents and preserves the order of keys.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Json {
+pub(super) enum JsonTree {
     Null,
     Bool(bool),
     /// The digits of a number, as written in the text.
     Number(String),
     Text(String),
-    List(Vec<Json>),
+    List(Vec<JsonTree>),
     /// Keys and values in the order of the text, including duplicate keys.
-    Object(Vec<(String, Json)>),
+    Object(Vec<(String, JsonTree)>),
 }
 
 /// A syntax error, with the offset of the byte at which it was detected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Malformed {
+pub(super) struct JsonSyntaxError {
     offset: usize,
     problem: &'static str,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for JsonSyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at offset {}", self.problem, self.offset)
     }
 }
 
 /// Parses bytes that contain exactly one JSON value, optionally surrounded by white space.
-pub(super) fn parse(bytes: &[u8]) -> Result<Json, Malformed> {
-    let mut reader = Reader {
+pub(super) fn parse(bytes: &[u8]) -> Result<JsonTree, JsonSyntaxError> {
+    let mut reader = JsonTextReader {
         bytes,
         offset: 0,
         depth: 0,
     };
-    let value = reader.value()?;
-    match reader.next_sign() {
+    let value = reader.parse_value()?;
+    match reader.peek_after_space() {
         None => Ok(value),
-        Some(_) => Err(reader.malformed("invalid character after top-level value")),
+        Some(_) => Err(reader.syntax_error("invalid character after top-level value")),
     }
 }
 
-struct Reader<'b> {
+struct JsonTextReader<'b> {
     bytes: &'b [u8],
     offset: usize,
     depth: usize,
 }
 
-impl Reader<'_> {
-    fn malformed(&self, problem: &'static str) -> Malformed {
-        Malformed {
+impl JsonTextReader<'_> {
+    fn syntax_error(&self, problem: &'static str) -> JsonSyntaxError {
+        JsonSyntaxError {
             offset: self.offset,
             problem,
         }
     }
 
     /// Returns an error at the current byte, or "unexpected end" at the end of the text.
-    fn unexpected(&self, problem: &'static str) -> Malformed {
-        match self.byte() {
-            None => self.malformed("unexpected end of JSON input"),
-            Some(_) => self.malformed(problem),
+    fn unexpected_byte_error(&self, problem: &'static str) -> JsonSyntaxError {
+        match self.peek_byte() {
+            None => self.syntax_error("unexpected end of JSON input"),
+            Some(_) => self.syntax_error(problem),
         }
     }
 
-    fn byte(&self) -> Option<u8> {
+    fn peek_byte(&self) -> Option<u8> {
         self.bytes.get(self.offset).copied()
     }
 
     /// Skips white space and returns the next byte without consuming it.
-    fn next_sign(&mut self) -> Option<u8> {
-        while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.byte() {
+    fn peek_after_space(&mut self) -> Option<u8> {
+        while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.peek_byte() {
             self.offset += 1;
         }
-        self.byte()
+        self.peek_byte()
     }
 
-    fn value(&mut self) -> Result<Json, Malformed> {
-        match self.next_sign() {
-            Some(b'{') => self.nested(Self::object),
-            Some(b'[') => self.nested(Self::list),
-            Some(b'"') => Ok(Json::Text(self.text()?)),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.word("true", Json::Bool(true)),
-            Some(b'f') => self.word("false", Json::Bool(false)),
-            Some(b'n') => self.word("null", Json::Null),
-            _ => Err(self.unexpected("invalid character, expected a value")),
+    fn parse_value(&mut self) -> Result<JsonTree, JsonSyntaxError> {
+        match self.peek_after_space() {
+            Some(b'{') => self.parse_nested(Self::parse_object),
+            Some(b'[') => self.parse_nested(Self::parse_list),
+            Some(b'"') => Ok(JsonTree::Text(self.parse_text()?)),
+            Some(b'-' | b'0'..=b'9') => self.parse_number(),
+            Some(b't') => self.parse_literal("true", JsonTree::Bool(true)),
+            Some(b'f') => self.parse_literal("false", JsonTree::Bool(false)),
+            Some(b'n') => self.parse_literal("null", JsonTree::Null),
+            _ => Err(self.unexpected_byte_error("invalid character, expected a value")),
         }
     }
 
-    fn nested(
+    fn parse_nested(
         &mut self,
-        read: impl Fn(&mut Self) -> Result<Json, Malformed>,
-    ) -> Result<Json, Malformed> {
+        read: impl Fn(&mut Self) -> Result<JsonTree, JsonSyntaxError>,
+    ) -> Result<JsonTree, JsonSyntaxError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(self.malformed("exceeded max depth of 500"));
+            return Err(self.syntax_error("exceeded max depth of 500"));
         }
         self.offset += 1;
         let value = read(self)?;
@@ -113,101 +113,103 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn word(&mut self, word: &str, value: Json) -> Result<Json, Malformed> {
+    fn parse_literal(&mut self, word: &str, value: JsonTree) -> Result<JsonTree, JsonSyntaxError> {
         if !self.bytes[self.offset..].starts_with(word.as_bytes()) {
-            return Err(self.malformed("invalid character in literal"));
+            return Err(self.syntax_error("invalid character in literal"));
         }
         self.offset += word.len();
         Ok(value)
     }
 
     /// Consumes a comma or `end`. Returns whether it was a comma, so that another item follows.
-    fn goes_on(&mut self, end: u8) -> Result<bool, Malformed> {
-        let sign = self.next_sign();
+    fn consume_separator(&mut self, end: u8) -> Result<bool, JsonSyntaxError> {
+        let sign = self.peek_after_space();
         if sign != Some(b',') && sign != Some(end) {
-            return Err(self.unexpected("invalid character, expected a comma or the end"));
+            return Err(
+                self.unexpected_byte_error("invalid character, expected a comma or the end")
+            );
         }
         self.offset += 1;
         Ok(sign == Some(b','))
     }
 
-    fn list(&mut self) -> Result<Json, Malformed> {
+    fn parse_list(&mut self) -> Result<JsonTree, JsonSyntaxError> {
         let mut items = Vec::new();
-        if self.next_sign() == Some(b']') {
+        if self.peek_after_space() == Some(b']') {
             self.offset += 1;
-            return Ok(Json::List(items));
+            return Ok(JsonTree::List(items));
         }
         loop {
-            items.push(self.value()?);
-            if !self.goes_on(b']')? {
-                return Ok(Json::List(items));
+            items.push(self.parse_value()?);
+            if !self.consume_separator(b']')? {
+                return Ok(JsonTree::List(items));
             }
         }
     }
 
-    fn object(&mut self) -> Result<Json, Malformed> {
+    fn parse_object(&mut self) -> Result<JsonTree, JsonSyntaxError> {
         let mut entries = Vec::new();
-        if self.next_sign() == Some(b'}') {
+        if self.peek_after_space() == Some(b'}') {
             self.offset += 1;
-            return Ok(Json::Object(entries));
+            return Ok(JsonTree::Object(entries));
         }
         loop {
-            if self.next_sign() != Some(b'"') {
-                return Err(self.unexpected("invalid character, expected a key"));
+            if self.peek_after_space() != Some(b'"') {
+                return Err(self.unexpected_byte_error("invalid character, expected a key"));
             }
-            let key = self.text()?;
-            if self.next_sign() != Some(b':') {
-                return Err(self.unexpected("invalid character after object key"));
+            let key = self.parse_text()?;
+            if self.peek_after_space() != Some(b':') {
+                return Err(self.unexpected_byte_error("invalid character after object key"));
             }
             self.offset += 1;
-            entries.push((key, self.value()?));
-            if !self.goes_on(b'}')? {
-                return Ok(Json::Object(entries));
+            entries.push((key, self.parse_value()?));
+            if !self.consume_separator(b'}')? {
+                return Ok(JsonTree::Object(entries));
             }
         }
     }
 
-    fn number(&mut self) -> Result<Json, Malformed> {
+    fn parse_number(&mut self) -> Result<JsonTree, JsonSyntaxError> {
         let start = self.offset;
-        if self.byte() == Some(b'-') {
+        if self.peek_byte() == Some(b'-') {
             self.offset += 1;
         }
-        match self.byte() {
+        match self.peek_byte() {
             Some(b'0') => self.offset += 1,
-            _ => self.digits()?,
+            _ => self.skip_digits()?,
         }
-        if self.byte() == Some(b'.') {
+        if self.peek_byte() == Some(b'.') {
             self.offset += 1;
-            self.digits()?;
+            self.skip_digits()?;
         }
-        if let Some(b'e' | b'E') = self.byte() {
+        if let Some(b'e' | b'E') = self.peek_byte() {
             self.offset += 1;
-            if let Some(b'+' | b'-') = self.byte() {
+            if let Some(b'+' | b'-') = self.peek_byte() {
                 self.offset += 1;
             }
-            self.digits()?;
+            self.skip_digits()?;
         }
         let digits = String::from_utf8_lossy(&self.bytes[start..self.offset]);
-        Ok(Json::Number(digits.into_owned()))
+        Ok(JsonTree::Number(digits.into_owned()))
     }
 
-    fn digits(&mut self) -> Result<(), Malformed> {
+    fn skip_digits(&mut self) -> Result<(), JsonSyntaxError> {
         let start = self.offset;
-        while self.byte().is_some_and(|b| b.is_ascii_digit()) {
+        while self.peek_byte().is_some_and(|b| b.is_ascii_digit()) {
             self.offset += 1;
         }
         match self.offset > start {
             true => Ok(()),
-            false => Err(self.unexpected("invalid character in numeric literal")),
+            false => Err(self.unexpected_byte_error("invalid character in numeric literal")),
         }
     }
 
-    fn text(&mut self) -> Result<String, Malformed> {
+    fn parse_text(&mut self) -> Result<String, JsonSyntaxError> {
         self.offset += 1;
         let mut text = String::new();
         let mut start = self.offset;
         loop {
-            match self.byte() {
+            match self.peek_byte() {
                 Some(b'"') => {
                     push_repaired(&self.bytes[start..self.offset], &mut text);
                     self.offset += 1;
@@ -216,19 +218,19 @@ impl Reader<'_> {
                 Some(b'\\') => {
                     push_repaired(&self.bytes[start..self.offset], &mut text);
                     self.offset += 1;
-                    text.push(self.escape()?);
+                    text.push(self.parse_escape()?);
                     start = self.offset;
                 }
                 None | Some(..b' ') => {
-                    return Err(self.unexpected("invalid character in string literal"));
+                    return Err(self.unexpected_byte_error("invalid character in string literal"));
                 }
                 Some(_) => self.offset += 1,
             }
         }
     }
 
-    fn escape(&mut self) -> Result<char, Malformed> {
-        let c = match self.byte() {
+    fn parse_escape(&mut self) -> Result<char, JsonSyntaxError> {
+        let c = match self.peek_byte() {
             Some(c @ (b'"' | b'\\' | b'/')) => char::from(c),
             Some(b'b') => '\u{8}',
             Some(b'f') => '\u{c}',
@@ -237,21 +239,25 @@ impl Reader<'_> {
             Some(b't') => '\t',
             Some(b'u') => {
                 self.offset += 1;
-                return self.numbered_character();
+                return self.parse_unicode_escape();
             }
-            _ => return Err(self.unexpected("invalid character in string escape code")),
+            _ => return Err(self.unexpected_byte_error("invalid character in string escape code")),
         };
         self.offset += 1;
         Ok(c)
     }
 
-    fn numbered_character(&mut self) -> Result<char, Malformed> {
-        let Some(unit) = self.unit(self.offset) else {
-            return Err(self.unexpected("invalid character in \\u hexadecimal character escape"));
+    fn parse_unicode_escape(&mut self) -> Result<char, JsonSyntaxError> {
+        let Some(unit) = self.decode_utf16_unit(self.offset) else {
+            return Err(
+                self.unexpected_byte_error("invalid character in \\u hexadecimal character escape")
+            );
         };
         self.offset += 4;
         let is_escape = self.bytes[self.offset..].starts_with(b"\\u");
-        let second = is_escape.then(|| self.unit(self.offset + 2)).flatten();
+        let second = is_escape
+            .then(|| self.decode_utf16_unit(self.offset + 2))
+            .flatten();
         let pair = [unit, second.unwrap_or_default()];
         // A surrogate pair is one character. An unpaired surrogate becomes U+FFFD.
         match char::decode_utf16(pair).next() {
@@ -264,7 +270,7 @@ impl Reader<'_> {
     }
 
     /// Decodes the four hexadecimal digits at `offset` as a UTF-16 code unit.
-    fn unit(&self, offset: usize) -> Option<u16> {
+    fn decode_utf16_unit(&self, offset: usize) -> Option<u16> {
         let digits = self.bytes.get(offset..offset + 4)?;
         let digits = str::from_utf8(digits).ok()?;
         let is_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());

@@ -2,13 +2,15 @@
 //! the service account of the pod in which this process runs.
 
 use super::settings::KubernetesSettings;
-use crate::api::{Api, wrong};
+use crate::api::{ApiClient, invalid_response_error};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use firn_http_client::named_files;
-use firn_http_client::{Auth, ExecSettings, HttpSettings, ProxySettings, Secret, TlsSettings};
+use firn_http_client::{
+    AuthMethod, ClientTlsSettings, ExecSettings, HttpSettings, ProxySettings, Secret,
+};
 use firn_model::error::Error;
-use firn_model::yaml::{self, Node};
+use firn_model::yaml::{self, YamlNode};
 use std::path::{Path, PathBuf};
 
 /// Folder in which a pod finds its token, CA certificate and namespace.
@@ -16,27 +18,30 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// A connection to the API of a cluster, shared by its reflectors.
 #[derive(Debug)]
-pub(super) struct Cluster {
+pub(super) struct KubernetesCluster {
     /// Base URL of the API.
     pub(super) base: String,
-    pub(super) api: Api,
+    pub(super) api: ApiClient,
     /// Namespaces to watch. A single empty name means all namespaces.
     pub(super) namespaces: Vec<String>,
 }
 
-impl Cluster {
+impl KubernetesCluster {
     /// Determines the address, credentials and namespaces from `settings`. Reads files, so it may
     /// block.
-    pub(super) fn find(settings: &KubernetesSettings, bytes_max: u64) -> Result<Self, Error> {
+    pub(super) fn find_cluster(
+        settings: &KubernetesSettings,
+        bytes_max: u64,
+    ) -> Result<Self, Error> {
         let mut namespaces = settings.namespaces.clone();
         let (base, client) = match (&settings.kubeconfig, &settings.api_server) {
-            (Some(path), _) => of_kubeconfig(path)?,
+            (Some(path), _) => read_kubeconfig(path)?,
             (None, Some(server)) => (server.clone(), settings.client.clone()),
             (None, None) => {
                 if settings.own_namespace {
-                    namespaces.push(own_namespace()?);
+                    namespaces.push(read_own_namespace()?);
                 }
-                of_pod()?
+                read_pod_access()?
             }
         };
         if namespaces.is_empty() {
@@ -44,30 +49,32 @@ impl Cluster {
         }
         Ok(Self {
             base: base.trim_end_matches('/').to_owned(),
-            api: Api::new(&client, bytes_max),
+            api: ApiClient::new(&client, bytes_max),
             namespaces,
         })
     }
 }
 
-fn own_namespace() -> Result<String, Error> {
+fn read_own_namespace() -> Result<String, Error> {
     let path = Path::new(SERVICE_ACCOUNT).join("namespace");
     match named_files::read_text(&path) {
-        Ok(name) if name.is_empty() => Err(wrong("could not read own namespace name (empty file)")),
+        Ok(name) if name.is_empty() => Err(invalid_response_error(
+            "could not read own namespace name (empty file)",
+        )),
         Ok(name) => Ok(name),
-        Err(e) => Err(wrong(format!(
+        Err(e) => Err(invalid_response_error(format!(
             "could not determine the pod's namespace: {e}"
         ))),
     }
 }
 
 /// Returns the API address and client settings for a process in a pod.
-fn of_pod() -> Result<(String, HttpSettings), Error> {
+fn read_pod_access() -> Result<(String, HttpSettings), Error> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let host = variable("KUBERNETES_SERVICE_HOST");
     let port = variable("KUBERNETES_SERVICE_PORT");
     let (Some(host), Some(port)) = (host, port) else {
-        return Err(wrong(
+        return Err(invalid_response_error(
             "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and \
              KUBERNETES_SERVICE_PORT must be defined",
         ));
@@ -79,13 +86,13 @@ fn of_pod() -> Result<(String, HttpSettings), Error> {
     };
     let file = |name: &str| Some(Secret::File(Path::new(SERVICE_ACCOUNT).join(name)));
     let client = HttpSettings {
-        auth: Auth::Credentials {
+        auth: AuthMethod::Credentials {
             scheme: "Bearer".into(),
             credentials: file("token"),
         },
-        tls: TlsSettings {
+        tls: ClientTlsSettings {
             ca: file("ca.crt"),
-            ..TlsSettings::default()
+            ..ClientTlsSettings::default()
         },
         ..HttpSettings::default()
     };
@@ -93,37 +100,42 @@ fn of_pod() -> Result<(String, HttpSettings), Error> {
 }
 
 /// Returns the API address and client settings of the current context in a kubeconfig.
-fn of_kubeconfig(path: &Path) -> Result<(String, HttpSettings), Error> {
+fn read_kubeconfig(path: &Path) -> Result<(String, HttpSettings), Error> {
     let shown = path.display();
-    let text = named_files::read_text(path).map_err(|e| wrong(format!("{shown}: {e}")))?;
-    let read = yaml::parse(&text).map_err(|e| wrong(format!("{shown}:{e}")))?;
-    let root = read.ok_or_else(|| wrong(format!("{shown}: the file is empty")))?;
-    let missing = |what: &str| wrong(format!("{shown}: no {what}"));
-    let context = text_of(&root, "current-context").unwrap_or_default();
-    let context =
-        named(&root, "contexts", context, "context").ok_or_else(|| missing("current context"))?;
+    let text = named_files::read_text(path)
+        .map_err(|e| invalid_response_error(format!("{shown}: {e}")))?;
+    let read = yaml::parse(&text).map_err(|e| invalid_response_error(format!("{shown}:{e}")))?;
+    let root = read.ok_or_else(|| invalid_response_error(format!("{shown}: the file is empty")))?;
+    let missing = |what: &str| invalid_response_error(format!("{shown}: no {what}"));
+    let context = non_empty_text(&root, "current-context").unwrap_or_default();
+    let context = find_named_section(&root, "contexts", context, "context")
+        .ok_or_else(|| missing("current context"))?;
     let of = |list: &str, key: &str| {
-        let name = text_of(context, key).unwrap_or_default();
-        named(&root, list, name, key)
+        let name = non_empty_text(context, key).unwrap_or_default();
+        find_named_section(&root, list, name, key)
     };
     let cluster = of("clusters", "cluster").ok_or_else(|| missing("cluster of that context"))?;
-    let server = text_of(cluster, "server").ok_or_else(|| missing("server of that cluster"))?;
+    let server =
+        non_empty_text(cluster, "server").ok_or_else(|| missing("server of that cluster"))?;
     let dir = path.parent().unwrap_or(Path::new(""));
     let user = of("users", "user");
     let client = HttpSettings {
-        auth: user.map_or(Ok(Auth::None), |user| auth(user, dir))?,
-        tls: TlsSettings {
-            ca: secret(cluster, "certificate-authority", dir)?,
-            cert: user.map_or(Ok(None), |user| secret(user, "client-certificate", dir))?,
-            key: user.map_or(Ok(None), |user| secret(user, "client-key", dir))?,
-            server_name: text_of(cluster, "tls-server-name")
+        auth: user.map_or(Ok(AuthMethod::None), |user| parse_auth(user, dir))?,
+        tls: ClientTlsSettings {
+            ca: read_secret(cluster, "certificate-authority", dir)?,
+            cert: user.map_or(Ok(None), |user| {
+                read_secret(user, "client-certificate", dir)
+            })?,
+            key: user.map_or(Ok(None), |user| read_secret(user, "client-key", dir))?,
+            server_name: non_empty_text(cluster, "tls-server-name")
                 .unwrap_or_default()
                 .to_owned(),
-            insecure_skip_verify: text_of(cluster, "insecure-skip-tls-verify") == Some("true"),
-            ..TlsSettings::default()
+            insecure_skip_verify: non_empty_text(cluster, "insecure-skip-tls-verify")
+                == Some("true"),
+            ..ClientTlsSettings::default()
         },
         proxy: ProxySettings {
-            url: text_of(cluster, "proxy-url").map(str::to_owned),
+            url: non_empty_text(cluster, "proxy-url").map(str::to_owned),
             ..ProxySettings::default()
         },
         ..HttpSettings::default()
@@ -132,52 +144,60 @@ fn of_kubeconfig(path: &Path) -> Result<(String, HttpSettings), Error> {
 }
 
 /// Returns the section `key` of the list entry called `name`.
-fn named<'n>(root: &'n Node, list: &str, name: &str, key: &str) -> Option<&'n Node> {
+fn find_named_section<'n>(
+    root: &'n YamlNode,
+    list: &str,
+    name: &str,
+    key: &str,
+) -> Option<&'n YamlNode> {
     let entries = root.get(list)?.items();
-    let entry = entries.iter().find(|e| text_of(e, "name") == Some(name))?;
+    let entry = entries
+        .iter()
+        .find(|e| non_empty_text(e, "name") == Some(name))?;
     entry.get(key)
 }
 
-fn text_of<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
+fn non_empty_text<'n>(node: &'n YamlNode, key: &str) -> Option<&'n str> {
     let text = node.get(key)?.text()?;
     (!text.is_empty()).then_some(text)
 }
 
 /// Returns the secret in `KEY-data` (base64), or else a reference to the file in `KEY`, relative to
 /// `dir`.
-fn secret(node: &Node, key: &str, dir: &Path) -> Result<Option<Secret>, Error> {
+fn read_secret(node: &YamlNode, key: &str, dir: &Path) -> Result<Option<Secret>, Error> {
     let data = format!("{key}-data");
-    let Some(coded) = text_of(node, &data) else {
-        return Ok(text_of(node, key).map(|path| Secret::File(dir.join(path))));
+    let Some(coded) = non_empty_text(node, &data) else {
+        return Ok(non_empty_text(node, key).map(|path| Secret::File(dir.join(path))));
     };
     let bytes = BASE64_STANDARD
         .decode(coded)
-        .map_err(|e| wrong(format!("{data}: {e}")))?;
-    let text = String::from_utf8(bytes).map_err(|_| wrong(format!("{data}: not PEM")))?;
+        .map_err(|e| invalid_response_error(format!("{data}: {e}")))?;
+    let text =
+        String::from_utf8(bytes).map_err(|_| invalid_response_error(format!("{data}: not PEM")))?;
     Ok(Some(Secret::Inline(text)))
 }
 
-fn auth(user: &Node, dir: &Path) -> Result<Auth, Error> {
+fn parse_auth(user: &YamlNode, dir: &Path) -> Result<AuthMethod, Error> {
     let section = |key: &str| user.get(key).filter(|section| !section.is_null());
     if section("auth-provider").is_some() {
-        return Err(wrong(
+        return Err(invalid_response_error(
             "users with auth-provider in a kubeconfig are not supported: use exec",
         ));
     }
     if let Some(program) = section("exec") {
-        return exec(program, dir).map(|settings| Auth::Exec(Box::new(settings)));
+        return parse_exec(program, dir).map(|settings| AuthMethod::Exec(Box::new(settings)));
     }
-    let inline = |key: &str| text_of(user, key).map(|text| Secret::Inline(text.to_owned()));
-    let file = text_of(user, "tokenFile").map(|path| Secret::File(dir.join(path)));
+    let inline = |key: &str| non_empty_text(user, key).map(|text| Secret::Inline(text.to_owned()));
+    let file = non_empty_text(user, "tokenFile").map(|path| Secret::File(dir.join(path)));
     if let Some(token) = file.or_else(|| inline("token")) {
-        return Ok(Auth::Credentials {
+        return Ok(AuthMethod::Credentials {
             scheme: "Bearer".into(),
             credentials: Some(token),
         });
     }
     Ok(match inline("username") {
-        None => Auth::None,
-        username => Auth::Basic {
+        None => AuthMethod::None,
+        username => AuthMethod::Basic {
             username,
             password: inline("password"),
         },
@@ -186,17 +206,18 @@ fn auth(user: &Node, dir: &Path) -> Result<Auth, Error> {
 
 /// Reads the `exec` section. A command that contains a slash is relative to the folder of the
 /// kubeconfig.
-fn exec(program: &Node, dir: &Path) -> Result<ExecSettings, Error> {
-    let command = text_of(program, "command");
-    let command = command.ok_or_else(|| wrong("exec in a kubeconfig has no command"))?;
+fn parse_exec(program: &YamlNode, dir: &Path) -> Result<ExecSettings, Error> {
+    let command = non_empty_text(program, "command");
+    let command =
+        command.ok_or_else(|| invalid_response_error("exec in a kubeconfig has no command"))?;
     let texts = |key: &str| {
         program
             .get(key)
             .map(|list| list.items())
             .unwrap_or_default()
     };
-    let variable = |entry: &Node| {
-        let text = |key: &str| text_of(entry, key).unwrap_or_default().to_owned();
+    let variable = |entry: &YamlNode| {
+        let text = |key: &str| non_empty_text(entry, key).unwrap_or_default().to_owned();
         (text("name"), text("value"))
     };
     Ok(ExecSettings {
@@ -209,10 +230,10 @@ fn exec(program: &Node, dir: &Path) -> Result<ExecSettings, Error> {
             .map(|arg| arg.text().unwrap_or_default().to_owned())
             .collect(),
         env: texts("env").iter().map(variable).collect(),
-        api_version: text_of(program, "apiVersion")
+        api_version: non_empty_text(program, "apiVersion")
             .unwrap_or_default()
             .to_owned(),
-        install_hint: text_of(program, "installHint").map(str::to_owned),
+        install_hint: non_empty_text(program, "installHint").map(str::to_owned),
     })
 }
 
@@ -241,11 +262,11 @@ users:
 - {name: u, user: {client-certificate: c.pem, client-key: k.pem, token: t}}
 ";
         std::fs::write(&path, text).unwrap();
-        let (server, client) = of_kubeconfig(&path).unwrap();
+        let (server, client) = read_kubeconfig(&path).unwrap();
         assert_eq!(server, "https://k8s:6443");
         assert_eq!(
             client.auth,
-            Auth::Credentials {
+            AuthMethod::Credentials {
                 scheme: "Bearer".into(),
                 credentials: Some(Secret::Inline("t".into())),
             }
@@ -257,7 +278,7 @@ users:
         assert_eq!(client.tls.server_name, "n");
 
         std::fs::write(&path, text.replace("user: u", "user: exec")).unwrap();
-        let (_, client) = of_kubeconfig(&path).unwrap();
+        let (_, client) = read_kubeconfig(&path).unwrap();
         let program = ExecSettings {
             command: dir.path().join("./login"),
             args: vec!["a".into(), "b".into()],
@@ -265,11 +286,11 @@ users:
             api_version: "client.authentication.k8s.io/v1".into(),
             install_hint: Some("buy one".into()),
         };
-        assert_eq!(client.auth, Auth::Exec(Box::new(program)));
+        assert_eq!(client.auth, AuthMethod::Exec(Box::new(program)));
 
         let refused = |text: String, want: &str| {
             std::fs::write(&path, text).unwrap();
-            let e = of_kubeconfig(&path).unwrap_err().message;
+            let e = read_kubeconfig(&path).unwrap_err().message;
             assert!(e.ends_with(want), "{e}");
         };
         let gone = "users with auth-provider in a kubeconfig are not supported: use exec";

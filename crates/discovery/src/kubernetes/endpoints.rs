@@ -1,52 +1,58 @@
 //! Targets of endpoints and endpoint slices, with the labels of their services, pods and nodes.
 
-use super::labels::{in_namespace, none, set_object, set_service};
+use super::labels::{new_in_namespace, new_meta_labels, set_object, set_service};
 use super::objects::{
-    Endpoint, EndpointAddress, EndpointPort, EndpointSlice, Endpoints, Node, ObjectRef, Pod,
-    Service, ServicePort,
+    EndpointAddress, EndpointPort, EndpointSlice, KubernetesEndpoint, KubernetesEndpoints,
+    KubernetesNode, KubernetesPod, KubernetesService, ObjectRef, ServicePort,
 };
-use super::pods::{self, Owners, set_container, set_port};
-use super::store::Held;
-use crate::group::Group;
-use crate::meta::{Meta, host_port, sanitize};
+use super::pods::{self, PodOwners, set_container, set_port};
+use super::store::KubernetesStoreGuard;
+use crate::group::TargetGroup;
+use crate::meta::{MetaLabels, join_host_port, sanitize};
 use tracing::warn;
 
 /// Label with which a slice names its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// Annotation of an `Endpoints` object that was truncated because of too many addresses.
+/// Annotation of an `KubernetesEndpoints` object that was truncated because of too many addresses.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 
 /// Stores with the objects that endpoints refer to, locked while targets are built.
-pub(super) struct Around<'s> {
-    pub(super) services: Held<'s, Service>,
-    pub(super) pods: Held<'s, Pod>,
+pub(super) struct EndpointRelatedObjects<'s> {
+    pub(super) services: KubernetesStoreGuard<'s, KubernetesService>,
+    pub(super) pods: KubernetesStoreGuard<'s, KubernetesPod>,
     /// Nodes, present only if the labels of nodes are attached to targets.
-    pub(super) nodes: Option<Held<'s, Node>>,
-    pub(super) owners: Owners<'s>,
+    pub(super) nodes: Option<KubernetesStoreGuard<'s, KubernetesNode>>,
+    pub(super) owners: PodOwners<'s>,
 }
 
 /// Pods that endpoints refer to, each with its ports that already have a target.
-type Seen<'p> = Vec<(&'p Pod, Vec<i64>)>;
+type Seen<'p> = Vec<(&'p KubernetesPod, Vec<i64>)>;
 
-impl Around<'_> {
+impl EndpointRelatedObjects<'_> {
     /// Returns the pod that the target reference of an endpoint names.
-    fn pod(&self, reference: Option<&ObjectRef>) -> Option<&Pod> {
+    fn find_pod(&self, reference: Option<&ObjectRef>) -> Option<&KubernetesPod> {
         let reference = reference.filter(|reference| reference.kind == "Pod")?;
         let key = format!("{}/{}", reference.namespace, reference.name);
         self.pods.get(&key)
     }
 
-    fn set_node(&self, meta: &mut Meta, name: Option<&str>) {
+    fn add_node_labels(&self, meta: &mut MetaLabels, name: Option<&str>) {
         if let (Some(nodes), Some(name)) = (&self.nodes, name) {
-            meta.merge(&pods::node_labels(nodes, name));
+            meta.merge(&pods::find_node_labels(nodes, name));
         }
     }
 
     /// Adds the labels of a pod, and of the container that exposes `port`.
-    fn set_pod(&self, meta: &mut Meta, pod: &Pod, port: Option<i64>, protocol: Option<&str>) {
+    fn add_pod_labels(
+        &self,
+        meta: &mut MetaLabels,
+        pod: &KubernetesPod,
+        port: Option<i64>,
+        protocol: Option<&str>,
+    ) {
         meta.merge(&self.owners.labels(pod));
-        for (container, is_init) in pods::containers(pod) {
+        for (container, is_init) in pods::list_containers(pod) {
             let found = container
                 .ports
                 .iter()
@@ -58,14 +64,19 @@ impl Around<'_> {
         }
     }
 
-    fn other_ports(&self, seen: &Seen<'_>, common: &Meta, groups: &mut Vec<Group>) {
+    fn push_other_ports(
+        &self,
+        seen: &Seen<'_>,
+        common: &MetaLabels,
+        groups: &mut Vec<TargetGroup>,
+    ) {
         for (pod, ports) in seen {
-            pods::other_ports(pod, ports, &self.owners, common, groups);
+            pods::push_other_ports(pod, ports, &self.owners, common, groups);
         }
     }
 }
 
-fn note<'p>(seen: &mut Seen<'p>, pod: &'p Pod, port: Option<i64>) {
+fn note_pod_port<'p>(seen: &mut Seen<'p>, pod: &'p KubernetesPod, port: Option<i64>) {
     let known = seen.iter_mut().find(|(known, _)| std::ptr::eq(*known, pod));
     match known {
         Some((_, ports)) => ports.extend(port),
@@ -73,23 +84,23 @@ fn note<'p>(seen: &mut Seen<'p>, pod: &'p Pod, port: Option<i64>) {
     }
 }
 
-/// Appends the targets of an `Endpoints` object. `more` contains labels of its namespace.
-pub(super) fn endpoints(
-    endpoints: &Endpoints,
-    around: &Around<'_>,
-    more: &Meta,
-    groups: &mut Vec<Group>,
+/// Appends the targets of an `KubernetesEndpoints` object. `more` contains labels of its namespace.
+pub(super) fn push_endpoints_targets(
+    endpoints: &KubernetesEndpoints,
+    around: &EndpointRelatedObjects<'_>,
+    more: &MetaLabels,
+    groups: &mut Vec<TargetGroup>,
 ) {
     let metadata = &endpoints.metadata;
-    let mut common = in_namespace(&metadata.namespace);
-    if let Some(service) = around.services.get(&metadata.key()) {
+    let mut common = new_in_namespace(&metadata.namespace);
+    if let Some(service) = around.services.get(&metadata.object_key()) {
         set_service(&mut common, service);
     }
     set_object(&mut common, "endpoints", metadata);
     common.merge(more);
     if metadata.annotations.contains_key(OVER_CAPACITY) {
         warn!(
-            endpoints = metadata.key(),
+            endpoints = metadata.object_key(),
             "too many endpoints for one object, use \"role: endpointslice\" instead"
         );
     }
@@ -101,23 +112,23 @@ pub(super) fn endpoints(
             for (address, ready) in ready.chain(others) {
                 let mut meta = common.clone();
                 meta.set("endpoint_ready", ready);
-                set_address(&mut meta, address, port, around);
-                if let Some(pod) = around.pod(address.target_ref.as_ref()) {
-                    around.set_pod(&mut meta, pod, Some(port.port), Some(&port.protocol));
-                    note(&mut seen, pod, Some(port.port));
+                set_address_labels(&mut meta, address, port, around);
+                if let Some(pod) = around.find_pod(address.target_ref.as_ref()) {
+                    around.add_pod_labels(&mut meta, pod, Some(port.port), Some(&port.protocol));
+                    note_pod_port(&mut seen, pod, Some(port.port));
                 }
-                groups.push(meta.at(host_port(&address.ip, port.port)));
+                groups.push(meta.into_target(join_host_port(&address.ip, port.port)));
             }
         }
     }
-    around.other_ports(&seen, &common, groups);
+    around.push_other_ports(&seen, &common, groups);
 }
 
-fn set_address(
-    meta: &mut Meta,
+fn set_address_labels(
+    meta: &mut MetaLabels,
     address: &EndpointAddress,
     port: &ServicePort,
-    around: &Around<'_>,
+    around: &EndpointRelatedObjects<'_>,
 ) {
     meta.set("endpoint_port_name", &port.name);
     meta.set("endpoint_port_protocol", &port.protocol);
@@ -129,18 +140,18 @@ fn set_address(
     let node = address.node_name.as_deref();
     meta.set("endpoint_node_name", node.unwrap_or_default());
     let of_target = address.target_ref.as_ref().filter(|t| t.kind == "Node");
-    around.set_node(meta, node.or(of_target.map(|target| target.name.as_str())));
+    around.add_node_labels(meta, node.or(of_target.map(|target| target.name.as_str())));
 }
 
 /// Appends the targets of an endpoint slice. `more` contains labels of its namespace.
-pub(super) fn slice(
+pub(super) fn push_slice_targets(
     slice: &EndpointSlice,
-    around: &Around<'_>,
-    more: &Meta,
-    groups: &mut Vec<Group>,
+    around: &EndpointRelatedObjects<'_>,
+    more: &MetaLabels,
+    groups: &mut Vec<TargetGroup>,
 ) {
     let metadata = &slice.metadata;
-    let mut common = in_namespace(&metadata.namespace);
+    let mut common = new_in_namespace(&metadata.namespace);
     common.set("endpointslice_address_type", &slice.address_type);
     set_object(&mut common, "endpointslice", metadata);
     let name = metadata.labels.get(SERVICE_NAME);
@@ -161,38 +172,38 @@ pub(super) fn slice(
         for port in &slice.ports {
             for address in &endpoint.addresses {
                 let mut meta = common.clone();
-                meta.merge(&endpoint_labels(endpoint, port));
+                meta.merge(&build_endpoint_labels(endpoint, port));
                 let target = endpoint.target_ref.as_ref();
                 let node = match target.filter(|target| target.kind == "Node") {
                     Some(target) => Some(target.name.as_str()),
                     None => endpoint.node_name.as_deref(),
                 };
-                around.set_node(&mut meta, node);
-                if let Some(pod) = around.pod(target) {
-                    around.set_pod(&mut meta, pod, port.port, None);
-                    note(&mut seen, pod, port.port);
+                around.add_node_labels(&mut meta, node);
+                if let Some(pod) = around.find_pod(target) {
+                    around.add_pod_labels(&mut meta, pod, port.port, None);
+                    note_pod_port(&mut seen, pod, port.port);
                 }
-                groups.push(meta.at(match port.port {
-                    Some(port) => host_port(address, port),
+                groups.push(meta.into_target(match port.port {
+                    Some(port) => join_host_port(address, port),
                     None => address.clone(),
                 }));
             }
         }
     }
-    around.other_ports(&seen, &common, groups);
+    around.push_other_ports(&seen, &common, groups);
 }
 
 /// Returns whether a slice has the secondary address family of a dual-stack service. The slice of
 /// the primary family contains the same endpoints.
-fn is_second_family(service: &Service, slice: &EndpointSlice) -> bool {
+fn is_second_family(service: &KubernetesService, slice: &EndpointSlice) -> bool {
     let policy = service.spec.ip_family_policy.as_deref();
     let is_dual = matches!(policy, Some("PreferDualStack" | "RequireDualStack"));
     let first = service.spec.ip_families.first();
     is_dual && first.is_some_and(|first| *first != slice.address_type)
 }
 
-fn endpoint_labels(endpoint: &Endpoint, port: &EndpointPort) -> Meta {
-    let mut meta = none();
+fn build_endpoint_labels(endpoint: &KubernetesEndpoint, port: &EndpointPort) -> MetaLabels {
+    let mut meta = new_meta_labels();
     let conditions = &endpoint.conditions;
     let flag = |flag: Option<bool>| flag.map(|flag| flag.to_string());
     for (name, value) in [

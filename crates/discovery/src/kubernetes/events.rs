@@ -3,9 +3,9 @@
 //! Invariant: the resulting store does not depend on how the bytes are split. A malformed line ends
 //! the watch, and the store keeps the effects of all lines before it.
 
-use super::objects::{ObjectMeta, Resource};
-use super::store::Store;
-use crate::api::wrong;
+use super::objects::{KubernetesResource, ObjectMeta};
+use super::store::KubernetesStore;
+use crate::api::invalid_response_error;
 use firn_model::error::{Error, ErrorKind};
 use serde::Deserialize;
 
@@ -16,91 +16,94 @@ pub(super) const EVENT_BYTES_MAX: usize = 16 << 20;
 pub(super) const GONE: u16 = 410;
 
 /// Applies the events of one watch to a part of a store.
-pub(super) struct Events<'s, T> {
-    store: &'s Store<T>,
+pub(super) struct KubernetesEventApplier<'s, T> {
+    store: &'s KubernetesStore<T>,
     part: usize,
     /// Beginning of a line whose end has not arrived yet.
     held: Vec<u8>,
 }
 
 #[derive(Deserialize)]
-struct Kind {
+struct KubernetesEventKind {
     #[serde(rename = "type")]
     kind: String,
 }
 
 #[derive(Deserialize)]
-struct Event<T> {
+struct KubernetesEvent<T> {
     object: T,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Bookmark {
+struct KubernetesBookmark {
     metadata: ObjectMeta,
 }
 
 /// Status object in an error event, such as an expired resource version.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Status {
+struct KubernetesStatus {
     code: u16,
     message: String,
 }
 
-impl<'s, T: Resource> Events<'s, T> {
+impl<'s, T: KubernetesResource> KubernetesEventApplier<'s, T> {
     /// Creates a decoder at the beginning of a stream. Events change the part `part` of `store`.
-    pub(super) fn new(store: &'s Store<T>, part: usize) -> Self {
+    pub(super) fn new(store: &'s KubernetesStore<T>, part: usize) -> Self {
         let held = Vec::new();
         Self { store, part, held }
     }
 
     /// Applies the events in the next bytes of the stream and updates `version` to that of the last
     /// event. Returns [`ErrorKind::NotFound`] if the watched version is too old.
-    pub(super) fn take(&mut self, data: &[u8], version: &mut String) -> Result<(), Error> {
+    pub(super) fn apply_bytes(&mut self, data: &[u8], version: &mut String) -> Result<(), Error> {
         // The buffered bytes contain no line end, so only the new bytes are searched.
         let mut rest = data;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            self.hold(&rest[..end])?;
+            self.buffer_bytes(&rest[..end])?;
             rest = &rest[end + 1..];
             let line = std::mem::take(&mut self.held);
-            self.apply(&line, version)?;
+            self.apply_event(&line, version)?;
         }
-        self.hold(rest)
+        self.buffer_bytes(rest)
     }
 
-    fn hold(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    fn buffer_bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.held.extend_from_slice(bytes);
         match self.held.len() > EVENT_BYTES_MAX {
-            true => Err(wrong(format!(
+            true => Err(invalid_response_error(format!(
                 "event is too long: limit {EVENT_BYTES_MAX} bytes"
             ))),
             false => Ok(()),
         }
     }
 
-    fn apply(&self, line: &[u8], version: &mut String) -> Result<(), Error> {
+    fn apply_event(&self, line: &[u8], version: &mut String) -> Result<(), Error> {
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
-        let kind: Kind = read(line)?;
+        let kind: KubernetesEventKind = decode_event(line)?;
         match kind.kind.as_str() {
             "ADDED" | "MODIFIED" => {
-                let Event { object } = read::<Event<T>>(line)?;
+                let KubernetesEvent { object } = decode_event::<KubernetesEvent<T>>(line)?;
                 version.clone_from(&object.metadata().resource_version);
-                self.store.set(self.part, object);
+                self.store.set_object(self.part, object);
             }
             "DELETED" => {
-                let Event { object } = read::<Event<T>>(line)?;
+                let KubernetesEvent { object } = decode_event::<KubernetesEvent<T>>(line)?;
                 version.clone_from(&object.metadata().resource_version);
-                self.store.remove(self.part, &object.metadata().key());
+                self.store
+                    .remove_object(self.part, &object.metadata().object_key());
             }
             "BOOKMARK" => {
-                let Event { object } = read::<Event<Bookmark>>(line)?;
+                let KubernetesEvent { object } =
+                    decode_event::<KubernetesEvent<KubernetesBookmark>>(line)?;
                 *version = object.metadata.resource_version;
             }
             "ERROR" => {
-                let Event { object } = read::<Event<Status>>(line)?;
+                let KubernetesEvent { object } =
+                    decode_event::<KubernetesEvent<KubernetesStatus>>(line)?;
                 let kind = match object.code {
                     GONE => ErrorKind::NotFound,
                     _ => ErrorKind::Unavailable,
@@ -108,23 +111,26 @@ impl<'s, T: Resource> Events<'s, T> {
                 return Err(Error::new(kind, object.message));
             }
             other => {
-                return Err(wrong(format!("unknown kind of event: {other:?}")));
+                return Err(invalid_response_error(format!(
+                    "unknown kind of event: {other:?}"
+                )));
             }
         }
         Ok(())
     }
 }
 
-fn read<'l, V: Deserialize<'l>>(line: &'l [u8]) -> Result<V, Error> {
-    serde_json::from_slice(line).map_err(|e| wrong(format!("cannot read an event: {e}")))
+fn decode_event<'l, V: Deserialize<'l>>(line: &'l [u8]) -> Result<V, Error> {
+    serde_json::from_slice(line)
+        .map_err(|e| invalid_response_error(format!("cannot read an event: {e}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::objects::{Node, Pod, Service};
+    use crate::kubernetes::objects::{KubernetesNode, KubernetesPod, KubernetesService};
     use crate::kubernetes::roles;
-    use crate::stub::damage;
+    use crate::stub::damage_bytes;
     use firn_model::env::sim::SimRng;
     use std::sync::Arc;
     use tokio::sync::Notify;
@@ -153,21 +159,21 @@ mod tests {
 
     /// Feeds `bytes` to a decoder in pieces. Returns the resulting store contents, version and
     /// outcome as text.
-    fn watched<T: Resource + std::fmt::Debug>(
+    fn watched<T: KubernetesResource + std::fmt::Debug>(
         bytes: &[u8],
         mut piece: impl FnMut() -> usize,
         targets: fn(&T) -> String,
     ) -> String {
-        let store = Store::<T>::new(Arc::new(Notify::new()));
-        let mut events = Events::new(&store, store.add_part());
+        let store = KubernetesStore::<T>::new(Arc::new(Notify::new()));
+        let mut events = KubernetesEventApplier::new(&store, store.add_part());
         let (mut version, mut rest) = (String::new(), bytes);
         let mut end = Ok(());
         while !rest.is_empty() && end.is_ok() {
             let (data, behind) = rest.split_at(piece().clamp(1, rest.len()));
             rest = behind;
-            end = events.take(data, &mut version);
+            end = events.apply_bytes(data, &mut version);
         }
-        let held = store.hold();
+        let held = store.lock_for_reading();
         let all: Vec<String> = held
             .iter()
             .map(|o| format!("{o:?} {}", targets(o)))
@@ -182,15 +188,19 @@ mod tests {
     #[track_caller]
     fn check(bytes: &[u8], seed: u64) {
         let rng = SimRng::new(seed);
-        let piece = || 1 + rng.below(64) as usize;
+        let piece = || 1 + rng.next_below(64) as usize;
         let whole = || bytes.len();
-        let node = |node: &Node| format!("{:?}", roles::node(node));
-        let ports = |one: &Service| {
+        let node = |node: &KubernetesNode| format!("{:?}", roles::build_node_target(node));
+        let ports = |one: &KubernetesService| {
             let mut groups = Vec::new();
-            roles::service(one, &crate::meta::Meta::new("kubernetes"), &mut groups);
+            roles::push_service_targets(
+                one,
+                &crate::meta::MetaLabels::new("kubernetes"),
+                &mut groups,
+            );
             format!("{groups:?}")
         };
-        let pod = |pod: &Pod| pod.metadata.key();
+        let pod = |pod: &KubernetesPod| pod.metadata.object_key();
         let text = String::from_utf8_lossy(bytes);
         assert_eq!(
             watched(bytes, piece, node),
@@ -216,8 +226,8 @@ mod tests {
         for seed in 0..2_000 {
             let rng = SimRng::new(seed);
             let mut bytes = STREAM.as_bytes().to_vec();
-            for _ in 0..=rng.below(4) {
-                damage(&mut bytes, &parts, &rng);
+            for _ in 0..=rng.next_below(4) {
+                damage_bytes(&mut bytes, &parts, &rng);
             }
             check(&bytes, seed);
         }
@@ -225,7 +235,11 @@ mod tests {
 
     #[test]
     fn watch_that_is_too_old_says_so_behind_what_came_before() {
-        let found = watched(STREAM.as_bytes(), || 7, |pod: &Pod| pod.metadata.key());
+        let found = watched(
+            STREAM.as_bytes(),
+            || 7,
+            |pod: &KubernetesPod| pod.metadata.object_key(),
+        );
         assert!(
             found.ends_with(r#""9" Err((NotFound, "too old"))"#),
             "{found}"

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(super) type Map = BTreeMap<String, String>;
 
 /// A kind of object that can be listed and watched.
-pub(super) trait Resource: DeserializeOwned + Send + 'static {
+pub(super) trait KubernetesResource: DeserializeOwned + Send + 'static {
     /// URL path of the API group.
     const GROUP: &'static str;
     /// Plural name of the kind in URL paths.
@@ -22,7 +22,7 @@ pub(super) trait Resource: DeserializeOwned + Send + 'static {
 
 macro_rules! resource {
     ($kind:ty, $group:literal, $plural:literal $(, $is_namespaced:literal)?) => {
-        impl Resource for $kind {
+        impl KubernetesResource for $kind {
             const GROUP: &'static str = $group;
             const PLURAL: &'static str = $plural;
             $(const IS_NAMESPACED: bool = $is_namespaced;)?
@@ -34,15 +34,15 @@ macro_rules! resource {
     };
 }
 
-resource!(Pod, "/api/v1", "pods");
-resource!(Node, "/api/v1", "nodes", false);
-resource!(Namespace, "/api/v1", "namespaces", false);
-resource!(Service, "/api/v1", "services");
-resource!(Endpoints, "/api/v1", "endpoints");
+resource!(KubernetesPod, "/api/v1", "pods");
+resource!(KubernetesNode, "/api/v1", "nodes", false);
+resource!(KubernetesNamespace, "/api/v1", "namespaces", false);
+resource!(KubernetesService, "/api/v1", "services");
+resource!(KubernetesEndpoints, "/api/v1", "endpoints");
 resource!(EndpointSlice, "/apis/discovery.k8s.io/v1", "endpointslices");
 resource!(Ingress, "/apis/networking.k8s.io/v1", "ingresses");
 resource!(ReplicaSet, "/apis/apps/v1", "replicasets");
-resource!(Job, "/apis/batch/v1", "jobs");
+resource!(KubernetesJob, "/apis/batch/v1", "jobs");
 
 /// Metadata that objects of every kind have.
 #[derive(Debug, Default, Deserialize)]
@@ -57,12 +57,12 @@ pub(super) struct ObjectMeta {
     #[serde(deserialize_with = "or_default")]
     pub(super) annotations: Map,
     #[serde(deserialize_with = "or_default")]
-    pub(super) owner_references: Vec<Owner>,
+    pub(super) owner_references: Vec<KubernetesOwnerRef>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Owner {
+pub(super) struct KubernetesOwnerRef {
     pub(super) kind: String,
     pub(super) name: String,
     pub(super) controller: Option<bool>,
@@ -71,7 +71,7 @@ pub(super) struct Owner {
 impl ObjectMeta {
     /// Returns the key that is unique among objects of one kind: `namespace/name`, or `name`
     /// without a namespace.
-    pub(super) fn key(&self) -> String {
+    pub(super) fn object_key(&self) -> String {
         match self.namespace.as_str() {
             "" => self.name.clone(),
             namespace => format!("{namespace}/{}", self.name),
@@ -79,7 +79,7 @@ impl ObjectMeta {
     }
 
     /// Returns the owner that manages this object, such as the replica set of a pod.
-    pub(super) fn controller(&self) -> Option<&Owner> {
+    pub(super) fn find_controller(&self) -> Option<&KubernetesOwnerRef> {
         let mut owners = self.owner_references.iter();
         owners.find(|owner| owner.controller == Some(true))
     }
@@ -87,7 +87,7 @@ impl ObjectMeta {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Namespace {
+pub(super) struct KubernetesNamespace {
     pub(super) metadata: ObjectMeta,
 }
 
@@ -99,30 +99,30 @@ pub(super) struct ReplicaSet {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Job {
+pub(super) struct KubernetesJob {
     pub(super) metadata: ObjectMeta,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Node {
+pub(super) struct KubernetesNode {
     pub(super) metadata: ObjectMeta,
-    pub(super) spec: NodeSpec,
-    pub(super) status: NodeStatus,
+    pub(super) spec: KubernetesNodeSpec,
+    pub(super) status: KubernetesNodeStatus,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct NodeSpec {
+pub(super) struct KubernetesNodeSpec {
     #[serde(rename = "providerID")]
     pub(super) provider_id: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct NodeStatus {
+pub(super) struct KubernetesNodeStatus {
     #[serde(deserialize_with = "or_default")]
-    pub(super) conditions: Vec<Condition>,
+    pub(super) conditions: Vec<KubernetesCondition>,
     #[serde(deserialize_with = "or_default")]
     pub(super) addresses: Vec<NodeAddress>,
     pub(super) daemon_endpoints: DaemonEndpoints,
@@ -130,7 +130,7 @@ pub(super) struct NodeStatus {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Condition {
+pub(super) struct KubernetesCondition {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) status: String,
@@ -158,7 +158,7 @@ pub(super) struct DaemonEndpoint {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Pod {
+pub(super) struct KubernetesPod {
     pub(super) metadata: ObjectMeta,
     pub(super) spec: PodSpec,
     pub(super) status: PodStatus,
@@ -169,14 +169,14 @@ pub(super) struct Pod {
 pub(super) struct PodSpec {
     pub(super) node_name: String,
     #[serde(deserialize_with = "or_default")]
-    pub(super) containers: Vec<Container>,
+    pub(super) containers: Vec<KubernetesContainer>,
     #[serde(deserialize_with = "or_default")]
-    pub(super) init_containers: Vec<Container>,
+    pub(super) init_containers: Vec<KubernetesContainer>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Container {
+pub(super) struct KubernetesContainer {
     pub(super) name: String,
     pub(super) image: String,
     #[serde(deserialize_with = "or_default")]
@@ -200,16 +200,16 @@ pub(super) struct PodStatus {
     pub(super) host_ip: String,
     pub(super) phase: String,
     #[serde(deserialize_with = "or_default")]
-    pub(super) conditions: Vec<Condition>,
+    pub(super) conditions: Vec<KubernetesCondition>,
     #[serde(deserialize_with = "or_default")]
-    pub(super) container_statuses: Vec<ContainerStatus>,
+    pub(super) container_statuses: Vec<KubernetesContainerStatus>,
     #[serde(deserialize_with = "or_default")]
-    pub(super) init_container_statuses: Vec<ContainerStatus>,
+    pub(super) init_container_statuses: Vec<KubernetesContainerStatus>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ContainerStatus {
+pub(super) struct KubernetesContainerStatus {
     pub(super) name: String,
     #[serde(rename = "containerID")]
     pub(super) container_id: String,
@@ -217,14 +217,14 @@ pub(super) struct ContainerStatus {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Service {
+pub(super) struct KubernetesService {
     pub(super) metadata: ObjectMeta,
-    pub(super) spec: ServiceSpec,
+    pub(super) spec: KubernetesServiceSpec,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct ServiceSpec {
+pub(super) struct KubernetesServiceSpec {
     #[serde(deserialize_with = "or_default")]
     pub(super) ports: Vec<ServicePort>,
     #[serde(rename = "type")]
@@ -249,15 +249,15 @@ pub(super) struct ServicePort {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Endpoints {
+pub(super) struct KubernetesEndpoints {
     pub(super) metadata: ObjectMeta,
     #[serde(deserialize_with = "or_default")]
-    pub(super) subsets: Vec<Subset>,
+    pub(super) subsets: Vec<EndpointSubset>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Subset {
+pub(super) struct EndpointSubset {
     #[serde(deserialize_with = "or_default")]
     pub(super) addresses: Vec<EndpointAddress>,
     #[serde(deserialize_with = "or_default")]
@@ -289,14 +289,14 @@ pub(super) struct EndpointSlice {
     pub(super) metadata: ObjectMeta,
     pub(super) address_type: String,
     #[serde(deserialize_with = "or_default")]
-    pub(super) endpoints: Vec<Endpoint>,
+    pub(super) endpoints: Vec<KubernetesEndpoint>,
     #[serde(deserialize_with = "or_default")]
     pub(super) ports: Vec<EndpointPort>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Endpoint {
+pub(super) struct KubernetesEndpoint {
     #[serde(deserialize_with = "or_default")]
     pub(super) addresses: Vec<String>,
     pub(super) conditions: EndpointConditions,

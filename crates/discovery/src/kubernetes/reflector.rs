@@ -9,13 +9,13 @@
 //!
 //! Invariant: only responses of the API change the store; failures remove nothing from it.
 
-use super::access::Cluster;
-use super::events::{EVENT_BYTES_MAX, Events, GONE};
-use super::objects::Resource;
-use super::store::Store;
-use crate::api::{Answer, wrong};
+use super::access::KubernetesCluster;
+use super::events::{EVENT_BYTES_MAX, GONE, KubernetesEventApplier};
+use super::objects::KubernetesResource;
+use super::store::KubernetesStore;
+use crate::api::{ApiResponse, invalid_response_error};
 use crate::group::or_default;
-use crate::published::Published;
+use crate::published::PublishedTargets;
 use firn_http_client::form_encode;
 use firn_model::error::{Error, ErrorKind};
 use http_body_util::BodyExt;
@@ -39,52 +39,52 @@ const PAGE: &str = "500";
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// Task that keeps a part of a store in sync with the objects of one kind in one namespace.
-pub(super) struct Reflector<T> {
-    pub(super) cluster: Arc<Cluster>,
+pub(super) struct KubernetesReflector<T> {
+    pub(super) cluster: Arc<KubernetesCluster>,
     /// Namespace to watch; empty for all namespaces.
     pub(super) namespace: String,
     pub(super) label: String,
     pub(super) field: String,
-    pub(super) store: Arc<Store<T>>,
+    pub(super) store: Arc<KubernetesStore<T>>,
     pub(super) part: usize,
-    pub(super) to: Arc<Published>,
+    pub(super) to: Arc<PublishedTargets>,
     /// Pause after the first failure; each further failure doubles it.
     pub(super) retry: Duration,
 }
 
 #[derive(Deserialize)]
 #[serde(bound = "T: serde::de::DeserializeOwned")]
-struct List<T> {
+struct KubernetesList<T> {
     #[serde(default)]
-    metadata: ListMeta,
+    metadata: KubernetesListMeta,
     #[serde(default, deserialize_with = "or_default")]
     items: Vec<T>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct ListMeta {
+struct KubernetesListMeta {
     resource_version: String,
     /// Token of the next page; empty on the last page.
     #[serde(rename = "continue")]
     next: String,
 }
 
-impl<T: Resource> Reflector<T> {
+impl<T: KubernetesResource> KubernetesReflector<T> {
     /// Lists and watches until the future is dropped. Failures are logged, counted and retried.
     pub(super) async fn run(self) {
         let mut pause = self.retry;
         // Version 0 allows the API to answer the first list from its cache, which may be stale.
         let mut version = "0".to_owned();
         loop {
-            match self.list(&version).await {
+            match self.list_objects(&version).await {
                 Ok(newest) => {
                     pause = self.retry;
-                    self.watch(newest).await;
+                    self.watch_objects(newest).await;
                     version = String::new();
                 }
                 Err(e) => {
-                    self.failed("list", &e);
+                    self.report_failure("list", &e);
                     sleep(pause).await;
                     pause = (pause * 2).min(RETRY_MAX);
                 }
@@ -95,29 +95,31 @@ impl<T: Resource> Reflector<T> {
     /// Lists the objects, replaces the part of the store, and returns the version of the list. A
     /// list that exceeds the size limit is requested again in pages. The API can serve whole lists
     /// from its cache, but reads pages from its database.
-    async fn list(&self, version: &str) -> Result<String, Error> {
-        let (items, version) = match self.page(&[("resourceVersion", version)]).await {
+    async fn list_objects(&self, version: &str) -> Result<String, Error> {
+        let (items, version) = match self.get_list_page(&[("resourceVersion", version)]).await {
             Ok(list) => (list.items, list.metadata.resource_version),
-            Err(e) if e.kind == ErrorKind::Limited => self.pages().await?,
+            Err(e) if e.kind == ErrorKind::Limited => self.list_pages().await?,
             Err(e) => return Err(e),
         };
-        self.store.replace(self.part, items);
+        self.store.replace_part(self.part, items);
         Ok(version)
     }
 
-    async fn page(&self, parameters: &[(&str, &str)]) -> Result<List<T>, Error> {
-        let url = self.url(parameters);
-        let asked = timeout(GRACE, self.cluster.api.json(&url)).await;
-        asked.map_err(|_| wrong("no answer"))?
+    async fn get_list_page(&self, parameters: &[(&str, &str)]) -> Result<KubernetesList<T>, Error> {
+        let url = self.build_url(parameters);
+        let asked = timeout(GRACE, self.cluster.api.get_json(&url)).await;
+        asked.map_err(|_| invalid_response_error("no answer"))?
     }
 
     /// Requests the list page by page. Returns all objects and the version of the list.
-    async fn pages(&self) -> Result<(Vec<T>, String), Error> {
+    async fn list_pages(&self) -> Result<(Vec<T>, String), Error> {
         let (mut items, mut next) = (Vec::new(), String::new());
         loop {
-            let list = self.page(&[("limit", PAGE), ("continue", &next)]).await?;
+            let list = self
+                .get_list_page(&[("limit", PAGE), ("continue", &next)])
+                .await?;
             items.extend(list.items);
-            let ListMeta {
+            let KubernetesListMeta {
                 resource_version,
                 next: behind,
             } = list.metadata;
@@ -125,7 +127,9 @@ impl<T: Resource> Reflector<T> {
                 return Ok((items, resource_version));
             }
             if behind == next {
-                return Err(wrong("a page of the list refers to itself"));
+                return Err(invalid_response_error(
+                    "a page of the list refers to itself",
+                ));
             }
             next = behind;
         }
@@ -133,7 +137,7 @@ impl<T: Resource> Reflector<T> {
 
     /// Watches from `version` on. Returns when a new list is necessary because the version is too
     /// old.
-    async fn watch(&self, mut version: String) {
+    async fn watch_objects(&self, mut version: String) {
         let mut pause = self.retry;
         loop {
             let (before, begun) = (version.clone(), Instant::now());
@@ -143,7 +147,8 @@ impl<T: Resource> Reflector<T> {
             if version != before || begun.elapsed() >= RETRY_MAX {
                 pause = self.retry;
             }
-            match watched.unwrap_or_else(|_| Err(wrong("the watch does not end"))) {
+            match watched.unwrap_or_else(|_| Err(invalid_response_error("the watch does not end")))
+            {
                 // The server ended the watch at the requested time.
                 Ok(()) if version != before => continue,
                 Ok(()) => {}
@@ -151,7 +156,7 @@ impl<T: Resource> Reflector<T> {
                     debug!(kind = T::PLURAL, error = %e, "listing Kubernetes objects again");
                     return;
                 }
-                Err(e) => self.failed("watch", &e),
+                Err(e) => self.report_failure("watch", &e),
             }
             sleep(pause).await;
             pause = (pause * 2).min(RETRY_MAX);
@@ -162,17 +167,24 @@ impl<T: Resource> Reflector<T> {
     /// is too old.
     async fn watch_once(&self, version: &mut String) -> Result<(), Error> {
         let seconds = WATCH_SECONDS.to_string();
-        let url = self.url(&[
+        let url = self.build_url(&[
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
             ("resourceVersion", version),
             ("timeoutSeconds", &seconds),
         ]);
-        let mut response = self.cluster.api.open(&url, &HeaderMap::new()).await?;
+        let mut response = self
+            .cluster
+            .api
+            .open_stream(&url, &HeaderMap::new())
+            .await?;
         if !response.status().is_success() {
             let code = response.status().as_u16();
-            let error = match Answer::read(response, EVENT_BYTES_MAX as u64).await?.good() {
-                Ok(_) => wrong("not an answer"),
+            let error = match ApiResponse::read_response(response, EVENT_BYTES_MAX as u64)
+                .await?
+                .require_success()
+            {
+                Ok(_) => invalid_response_error("not an answer"),
                 Err(e) => e,
             };
             return Err(match code {
@@ -180,17 +192,17 @@ impl<T: Resource> Reflector<T> {
                 _ => error,
             });
         }
-        let mut events = Events::new(&self.store, self.part);
+        let mut events = KubernetesEventApplier::new(&self.store, self.part);
         while let Some(frame) = response.frame().await {
             let frame = frame.map_err(|e| Error::unavailable(e.to_string()))?;
             if let Ok(data) = frame.into_data() {
-                events.take(&data, version)?;
+                events.apply_bytes(&data, version)?;
             }
         }
         Ok(())
     }
 
-    fn url(&self, parameters: &[(&str, &str)]) -> String {
+    fn build_url(&self, parameters: &[(&str, &str)]) -> String {
         let namespace = match self.namespace.as_str() {
             "" => String::new(),
             _ if !T::IS_NAMESPACED => String::new(),
@@ -211,7 +223,7 @@ impl<T: Resource> Reflector<T> {
         format!("{base}{group}{namespace}/{plural}{mark}{}", pairs.join("&"))
     }
 
-    fn failed(&self, what: &str, error: &Error) {
+    fn report_failure(&self, what: &str, error: &Error) {
         self.to.failures.inc();
         let namespace = &self.namespace;
         warn!(

@@ -1,9 +1,9 @@
-//! Targets of the roles `node`, `service` and `ingress`.
+//! Targets of the roles `node`, `push_service_targets` and `push_ingress_targets`.
 
-use super::labels::{in_namespace, none, set_object, set_service};
-use super::objects::{Ingress, IngressRule, Node, Service};
-use crate::group::Group;
-use crate::meta::{Meta, host_port, sanitize};
+use super::labels::{new_in_namespace, new_meta_labels, set_object, set_service};
+use super::objects::{Ingress, IngressRule, KubernetesNode, KubernetesService};
+use crate::group::TargetGroup;
+use crate::meta::{MetaLabels, join_host_port, sanitize};
 use std::collections::BTreeMap;
 use tracing::warn;
 
@@ -18,8 +18,8 @@ const ADDRESSES: [&str; 6] = [
 ];
 
 /// Builds the target of a node's kubelet. Returns `None` if the node has no address.
-pub(super) fn node(node: &Node) -> Option<Group> {
-    let mut meta = none();
+pub(super) fn build_node_target(node: &KubernetesNode) -> Option<TargetGroup> {
+    let mut meta = new_meta_labels();
     meta.set("node_provider_id", &node.spec.provider_id);
     for condition in &node.status.conditions {
         let name = sanitize(&condition.kind.to_lowercase());
@@ -40,12 +40,16 @@ pub(super) fn node(node: &Node) -> Option<Group> {
         return None;
     };
     let port = node.status.daemon_endpoints.kubelet_endpoint.port;
-    Some(meta.at(host_port(address, port)))
+    Some(meta.into_target(join_host_port(address, port)))
 }
 
 /// Appends a target for each port of a service. `more` contains labels of its namespace.
-pub(super) fn service(service: &Service, more: &Meta, groups: &mut Vec<Group>) {
-    let mut common = none();
+pub(super) fn push_service_targets(
+    service: &KubernetesService,
+    more: &MetaLabels,
+    groups: &mut Vec<TargetGroup>,
+) {
+    let mut common = new_meta_labels();
     set_service(&mut common, service);
     common.merge(more);
     let spec = &service.spec;
@@ -64,13 +68,17 @@ pub(super) fn service(service: &Service, more: &Meta, groups: &mut Vec<Group>) {
         meta.set("service_port_number", port.port.to_string());
         meta.set("service_port_protocol", &port.protocol);
         let host = format!("{name}.{namespace}.svc");
-        groups.push(meta.at(host_port(&host, port.port)));
+        groups.push(meta.into_target(join_host_port(&host, port.port)));
     }
 }
 
 /// Appends a target for each path of an ingress. `more` contains labels of its namespace.
-pub(super) fn ingress(ingress: &Ingress, more: &Meta, groups: &mut Vec<Group>) {
-    let mut common = in_namespace(&ingress.metadata.namespace);
+pub(super) fn push_ingress_targets(
+    ingress: &Ingress,
+    more: &MetaLabels,
+    groups: &mut Vec<TargetGroup>,
+) {
+    let mut common = new_in_namespace(&ingress.metadata.namespace);
     let spec = &ingress.spec;
     common.set(
         "ingress_class_name",
@@ -80,21 +88,21 @@ pub(super) fn ingress(ingress: &Ingress, more: &Meta, groups: &mut Vec<Group>) {
     common.merge(more);
     for rule in &spec.rules {
         let mut patterns = spec.tls.iter().flat_map(|tls| &tls.hosts);
-        let scheme = match patterns.any(|pattern| is_host_of(pattern, &rule.host)) {
+        let scheme = match patterns.any(|pattern| matches_host(pattern, &rule.host)) {
             true => "https",
             false => "http",
         };
-        for path in paths(rule) {
+        for path in list_paths(rule) {
             let mut meta = common.clone();
             meta.set("ingress_scheme", scheme);
             meta.set("ingress_host", &rule.host);
             meta.set("ingress_path", path);
-            groups.push(meta.at(rule.host.as_str()));
+            groups.push(meta.into_target(rule.host.as_str()));
         }
     }
 }
 
-fn paths(rule: &IngressRule) -> Vec<&str> {
+fn list_paths(rule: &IngressRule) -> Vec<&str> {
     let Some(http) = &rule.http else {
         return vec!["/"];
     };
@@ -105,7 +113,7 @@ fn paths(rule: &IngressRule) -> Vec<&str> {
 }
 
 /// Returns whether a host matches a pattern such as `*.example.org`.
-fn is_host_of(pattern: &str, host: &str) -> bool {
+fn matches_host(pattern: &str, host: &str) -> bool {
     if pattern == host {
         return true;
     }

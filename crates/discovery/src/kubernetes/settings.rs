@@ -22,7 +22,7 @@ pub enum KubernetesRole {
 
 /// An entry of `selectors`, which restricts the watched objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selector {
+pub struct KubernetesSelector {
     /// The `role` key: kind of object that the selector restricts.
     pub role: KubernetesRole,
     /// The `label` key: label selector in the syntax of Kubernetes; empty for none.
@@ -33,7 +33,7 @@ pub struct Selector {
 
 /// The `attach_metadata` key: related objects whose names or labels are added to targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Attached {
+pub struct KubernetesAttachMetadata {
     /// The `node` key: add the labels and annotations of the pod's node.
     pub node: bool,
     /// The `namespace` key: add the labels and annotations of the namespace.
@@ -62,9 +62,9 @@ pub struct KubernetesSettings {
     /// The `namespaces.own_namespace` key: also watch the namespace of the pod in which Firn runs.
     pub own_namespace: bool,
     /// The `selectors` key: label and field selectors that restrict the watched objects.
-    pub selectors: Vec<Selector>,
+    pub selectors: Vec<KubernetesSelector>,
     /// The `attach_metadata` key: related objects that contribute labels to targets.
-    pub attached: Attached,
+    pub attached: KubernetesAttachMetadata,
     /// Settings of the HTTP client, used only together with `api_server`.
     pub client: HttpSettings,
 }

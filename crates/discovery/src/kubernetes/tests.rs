@@ -1,7 +1,7 @@
 //! Tests against a cluster stub whose objects change and whose watches end or expire.
 
 use super::*;
-use crate::stub::{Asked, Reply, Seen, Stub, until};
+use crate::stub::{StubRequest, StubResponse, StubServer, TargetListReceiver, wait_until};
 use firn_http_client::HttpSettings;
 use hyper::body::Bytes;
 use std::collections::BTreeMap;
@@ -32,25 +32,28 @@ impl Cluster {
         self.lists.lock().unwrap().insert(path, list);
     }
 
-    fn answer(&self, asked: &Asked) -> Reply {
+    fn answer(&self, asked: &StubRequest) -> StubResponse {
         if *self.is_broken.lock().unwrap() {
-            return Reply::of(500, r#"{"kind": "Status", "message": "etcd is away"}"#);
+            return StubResponse::with_status(
+                500,
+                r#"{"kind": "Status", "message": "etcd is away"}"#,
+            );
         }
         let (path, query) = asked.path.split_once('?').unwrap_or((&asked.path, ""));
         if query.contains("watch=true") {
-            let (sender, reply) = Reply::open(200);
+            let (sender, reply) = StubResponse::open_stream(200);
             self.watches.lock().unwrap().insert(path.to_owned(), sender);
             return reply;
         }
         match self.lists.lock().unwrap().get(path) {
-            Some(list) => Reply::of(200, list),
-            None => Reply::of(403, r#"{"kind": "Status", "message": "forbidden"}"#),
+            Some(list) => StubResponse::with_status(200, list),
+            None => StubResponse::with_status(403, r#"{"kind": "Status", "message": "forbidden"}"#),
         }
     }
 
-    async fn start(&self) -> Stub {
+    async fn start(&self) -> StubServer {
         let cluster = self.clone();
-        Stub::start(move |asked| {
+        StubServer::start(move |asked| {
             let cluster = cluster.clone();
             async move { cluster.answer(&asked) }
         })
@@ -59,7 +62,7 @@ impl Cluster {
 
     /// Sends an event to the watch of `path`, after waiting for it to open.
     async fn tell(&self, path: &str, kind: &str, object: &str) {
-        until(|| self.watches.lock().unwrap().contains_key(path)).await;
+        wait_until(|| self.watches.lock().unwrap().contains_key(path)).await;
         let line = format!(
             "{{\"type\": \"{kind}\", \"object\": {}}}\n",
             one_line(object)
@@ -74,7 +77,7 @@ impl Cluster {
 
     /// Ends the stream of the watch of `path`.
     async fn end(&self, path: &str) {
-        until(|| self.watches.lock().unwrap().contains_key(path)).await;
+        wait_until(|| self.watches.lock().unwrap().contains_key(path)).await;
         self.watches.lock().unwrap().remove(path);
     }
 }
@@ -91,17 +94,17 @@ fn settings(server: &str, role: KubernetesRole) -> KubernetesSettings {
         namespaces: Vec::new(),
         own_namespace: false,
         selectors: Vec::new(),
-        attached: Attached::default(),
+        attached: KubernetesAttachMetadata::default(),
         client: HttpSettings::default(),
     }
 }
 
-fn watched(settings: &KubernetesSettings) -> Seen {
-    let seen = Seen::new();
-    let watch = Watch {
+fn watched(settings: &KubernetesSettings) -> TargetListReceiver {
+    let seen = TargetListReceiver::new();
+    let watch = KubernetesDiscovery {
         settings: settings.clone(),
         bytes_max: 1 << 20,
-        timing: Timing {
+        timing: WatchTiming {
             pause: Duration::from_millis(1),
             // Long enough that the first list is complete, even on a slow machine.
             first: Duration::from_secs(60),
@@ -184,22 +187,22 @@ async fn pods_come_change_and_go_over_watches_that_end_expire_and_fail() {
     let cluster = Cluster::of(&[(PODS, POD)]);
     let stub = cluster.start().await;
     let seen = watched(&settings(&stub.url, KubernetesRole::Pod));
-    assert_eq!(seen.next().await, pod_lines());
+    assert_eq!(seen.next_targets().await, pod_lines());
 
     let other = POD
         .replace("web-1", "web-2")
         .replace("\"4\"", "\"6\"")
         .replace("10.1.0.5", "10.1.0.6");
     cluster.tell(PODS, "ADDED", &other).await;
-    assert_eq!(seen.next().await.len(), 8);
+    assert_eq!(seen.next_targets().await.len(), 8);
     let bookmark = r#"{"metadata": {"resourceVersion": "9"}}"#;
     cluster.tell(PODS, "BOOKMARK", bookmark).await;
     // The next watch starts at the bookmark, and the objects are not listed again.
     cluster.end(PODS).await;
     cluster.tell(PODS, "DELETED", &other).await;
-    assert_eq!(seen.next().await, pod_lines());
+    assert_eq!(seen.next_targets().await, pod_lines());
     let versions: Vec<String> = stub
-        .paths()
+        .received_paths()
         .iter()
         .filter_map(|path| path.split_once("resourceVersion="))
         .map(|(_, rest)| rest.split('&').next().unwrap().to_owned())
@@ -210,22 +213,22 @@ async fn pods_come_change_and_go_over_watches_that_end_expire_and_fail() {
     cluster.set(PODS, 20, &format!("{POD}, {other}"));
     let expired = r#"{"kind": "Status", "code": 410, "reason": "Expired", "message": "old"}"#;
     cluster.tell(PODS, "ERROR", expired).await;
-    assert_eq!(seen.next().await.len(), 8);
+    assert_eq!(seen.next_targets().await.len(), 8);
     assert_eq!(seen.to.failures.get(), 0);
 
     // Targets remain while the API fails.
     *cluster.is_broken.lock().unwrap() = true;
     cluster.end(PODS).await;
-    until(|| seen.to.failures.get() > 2).await;
+    wait_until(|| seen.to.failures.get() > 2).await;
     assert_eq!(seen.to.targets.get(), 8);
     *cluster.is_broken.lock().unwrap() = false;
     let moved = other.replace("10.1.0.6", "");
     cluster.tell(PODS, "MODIFIED", &moved).await;
-    assert_eq!(seen.next().await, pod_lines());
+    assert_eq!(seen.next_targets().await, pod_lines());
 }
 
 /// Returns the page that `query` requests of a list of five pods, with two pods per page.
-fn page(query: &str) -> Reply {
+fn page(query: &str) -> StubResponse {
     let token = query
         .split('&')
         .find_map(|p| p.strip_prefix("continue=at-"));
@@ -240,7 +243,7 @@ fn page(query: &str) -> Reply {
         5 => String::new(),
         end => format!("at-{end}"),
     };
-    Reply::of(
+    StubResponse::with_status(
         200,
         &format!(
             r#"{{"metadata": {{"resourceVersion": "5", "continue": "{next}"}}, "items": [{}]}}"#,
@@ -252,20 +255,20 @@ fn page(query: &str) -> Reply {
 #[tokio::test]
 async fn list_that_is_too_long_for_an_answer_is_read_in_pages() {
     let cluster = Cluster::default();
-    let stub = Stub::start(move |asked| {
+    let stub = StubServer::start(move |asked| {
         let cluster = cluster.clone();
         async move {
             let query = asked.path.split_once('?').map_or("", |(_, query)| query);
             match query {
                 _ if query.contains("watch=true") => cluster.answer(&asked),
                 _ if query.contains("limit=500") => page(query),
-                _ => Reply::of(200, &" ".repeat(2 << 20)),
+                _ => StubResponse::with_status(200, &" ".repeat(2 << 20)),
             }
         }
     })
     .await;
     let seen = watched(&settings(&stub.url, KubernetesRole::Pod));
-    assert_eq!(seen.next().await.len(), 5 * pod_lines().len());
+    assert_eq!(seen.next_targets().await.len(), 5 * pod_lines().len());
     assert_eq!(seen.to.failures.get(), 0);
 }
 
@@ -375,7 +378,7 @@ async fn nodes_services_and_ingresses_become_targets() {
         ),
     ] {
         let seen = watched(&settings(&stub.url, role));
-        assert_eq!(seen.next().await, want, "{role:?}");
+        assert_eq!(seen.next_targets().await, want, "{role:?}");
     }
 }
 
@@ -389,20 +392,20 @@ fn label<'l>(line: &'l str, name: &str) -> Option<&'l str> {
 async fn endpoints_and_slices_lead_to_pods_nodes_and_services() {
     let stub = all().start().await;
     for role in [KubernetesRole::Endpoints, KubernetesRole::EndpointSlice] {
-        let attached = Attached {
+        let attached = KubernetesAttachMetadata {
             node: true,
             namespace: true,
             deployment: true,
-            ..Attached::default()
+            ..KubernetesAttachMetadata::default()
         };
         let seen = watched(&KubernetesSettings {
             attached,
             ..settings(&stub.url, role)
         });
         // Owners of owners may be listed later than the other objects.
-        let mut lines = seen.next().await;
+        let mut lines = seen.next_targets().await;
         while label(&lines[0], "pod_deployment_name").is_none() {
-            lines = seen.next().await;
+            lines = seen.next_targets().await;
         }
         let addresses: Vec<&str> = lines.iter().map(|l| l.split(' ').next().unwrap()).collect();
         let is_slice = role == KubernetesRole::EndpointSlice;
@@ -462,25 +465,25 @@ async fn namespaces_and_selectors_narrow_what_is_asked() {
     let stub = cluster.start().await;
     let seen = watched(&KubernetesSettings {
         namespaces: vec!["a".into(), "b".into()],
-        selectors: vec![Selector {
+        selectors: vec![KubernetesSelector {
             role: KubernetesRole::Pod,
             label: "app in (x)".into(),
             field: "spec.nodeName=n1".into(),
         }],
-        attached: Attached {
+        attached: KubernetesAttachMetadata {
             node: true,
-            ..Attached::default()
+            ..KubernetesAttachMetadata::default()
         },
         ..settings(&stub.url, KubernetesRole::Pod)
     });
     // The store does not contain the node of the pod, so the pod has no target.
-    assert_eq!(seen.next().await, Vec::<String>::new());
+    assert_eq!(seen.next_targets().await, Vec::<String>::new());
     let selected = "fieldSelector=spec.nodeName%3Dn1&labelSelector=app+in+%28x%29";
     for path in [
         format!("/api/v1/namespaces/a/pods?resourceVersion=0&{selected}"),
         format!("/api/v1/namespaces/b/pods?resourceVersion=0&{selected}"),
         "/api/v1/nodes?resourceVersion=0".to_owned(),
     ] {
-        assert!(stub.paths().contains(&path), "{path}");
+        assert!(stub.received_paths().contains(&path), "{path}");
     }
 }

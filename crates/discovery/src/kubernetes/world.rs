@@ -1,20 +1,21 @@
 //! All stores of a cluster that a role needs, and the targets that are built from them.
 
-use super::access::Cluster;
-use super::endpoints::{Around, endpoints, slice};
-use super::labels::{none, set_maps};
+use super::access::KubernetesCluster;
+use super::endpoints::{EndpointRelatedObjects, push_endpoints_targets, push_slice_targets};
+use super::labels::{new_meta_labels, set_maps};
 use super::objects::{
-    EndpointSlice, Endpoints, Ingress, Job, Namespace, Node, Pod, ReplicaSet, Resource, Service,
+    EndpointSlice, Ingress, KubernetesEndpoints, KubernetesJob, KubernetesNamespace,
+    KubernetesNode, KubernetesPod, KubernetesResource, KubernetesService, ReplicaSet,
 };
-use super::pods::{self, Owners, node_labels};
-use super::reflector::Reflector;
+use super::pods::{self, PodOwners, find_node_labels};
+use super::reflector::KubernetesReflector;
 use super::roles;
 use super::settings::{KubernetesRole, KubernetesSettings};
-use super::store::{Held, Store};
+use super::store::{KubernetesStore, KubernetesStoreGuard};
 use crate::discover::BoxFuture;
-use crate::group::Group;
-use crate::meta::Meta;
-use crate::published::Published;
+use crate::group::TargetGroup;
+use crate::meta::MetaLabels;
+use crate::published::PublishedTargets;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -22,32 +23,36 @@ use tokio::task::JoinSet;
 
 /// Stores of a cluster's objects, one per kind. Stores of kinds that the role does not need remain
 /// empty.
-pub(super) struct World {
+pub(super) struct KubernetesObjectStores {
     settings: KubernetesSettings,
-    pods: Arc<Store<Pod>>,
-    nodes: Arc<Store<Node>>,
-    namespaces: Arc<Store<Namespace>>,
-    services: Arc<Store<Service>>,
-    endpoints: Arc<Store<Endpoints>>,
-    slices: Arc<Store<EndpointSlice>>,
-    ingresses: Arc<Store<Ingress>>,
-    replica_sets: Arc<Store<ReplicaSet>>,
-    jobs: Arc<Store<Job>>,
+    pods: Arc<KubernetesStore<KubernetesPod>>,
+    nodes: Arc<KubernetesStore<KubernetesNode>>,
+    namespaces: Arc<KubernetesStore<KubernetesNamespace>>,
+    services: Arc<KubernetesStore<KubernetesService>>,
+    endpoints: Arc<KubernetesStore<KubernetesEndpoints>>,
+    slices: Arc<KubernetesStore<EndpointSlice>>,
+    ingresses: Arc<KubernetesStore<Ingress>>,
+    replica_sets: Arc<KubernetesStore<ReplicaSet>>,
+    jobs: Arc<KubernetesStore<KubernetesJob>>,
 }
 
 /// Parameters that are common to the reflectors of a cluster while they are started.
-struct Reflecting<'w> {
+struct ReflectorStarter<'w> {
     settings: &'w KubernetesSettings,
-    cluster: &'w Arc<Cluster>,
-    to: &'w Arc<Published>,
+    cluster: &'w Arc<KubernetesCluster>,
+    to: &'w Arc<PublishedTargets>,
     retry: Duration,
     tasks: &'w mut JoinSet<()>,
 }
 
-impl Reflecting<'_> {
+impl ReflectorStarter<'_> {
     /// Starts a reflector for a kind in each watched namespace. The selector of `role`, if any,
     /// restricts the objects.
-    fn follow<T: Resource>(&mut self, store: &Arc<Store<T>>, role: Option<KubernetesRole>) {
+    fn start_reflectors<T: KubernetesResource>(
+        &mut self,
+        store: &Arc<KubernetesStore<T>>,
+        role: Option<KubernetesRole>,
+    ) {
         let everywhere = [String::new()];
         let namespaces = match T::IS_NAMESPACED {
             true => &self.cluster.namespaces[..],
@@ -58,7 +63,7 @@ impl Reflecting<'_> {
             .iter()
             .find(|selector| Some(selector.role) == role);
         for namespace in namespaces {
-            let reflector = Reflector {
+            let reflector = KubernetesReflector {
                 cluster: self.cluster.clone(),
                 namespace: namespace.clone(),
                 label: selector.map_or(String::new(), |s| s.label.clone()),
@@ -74,32 +79,32 @@ impl Reflecting<'_> {
     }
 }
 
-impl World {
+impl KubernetesObjectStores {
     /// Creates empty stores. Each change of a store notifies `changed`.
     pub(super) fn new(settings: &KubernetesSettings, changed: Arc<Notify>) -> Self {
         Self {
             settings: settings.clone(),
-            pods: Arc::new(Store::new(changed.clone())),
-            nodes: Arc::new(Store::new(changed.clone())),
-            namespaces: Arc::new(Store::new(changed.clone())),
-            services: Arc::new(Store::new(changed.clone())),
-            endpoints: Arc::new(Store::new(changed.clone())),
-            slices: Arc::new(Store::new(changed.clone())),
-            ingresses: Arc::new(Store::new(changed.clone())),
-            replica_sets: Arc::new(Store::new(changed.clone())),
-            jobs: Arc::new(Store::new(changed)),
+            pods: Arc::new(KubernetesStore::new(changed.clone())),
+            nodes: Arc::new(KubernetesStore::new(changed.clone())),
+            namespaces: Arc::new(KubernetesStore::new(changed.clone())),
+            services: Arc::new(KubernetesStore::new(changed.clone())),
+            endpoints: Arc::new(KubernetesStore::new(changed.clone())),
+            slices: Arc::new(KubernetesStore::new(changed.clone())),
+            ingresses: Arc::new(KubernetesStore::new(changed.clone())),
+            replica_sets: Arc::new(KubernetesStore::new(changed.clone())),
+            jobs: Arc::new(KubernetesStore::new(changed)),
         }
     }
 
     /// Starts the reflectors of all kinds that the role needs, as tasks in `tasks`.
-    pub(super) fn reflect(
+    pub(super) fn start_all_reflectors(
         &self,
-        cluster: &Arc<Cluster>,
-        to: &Arc<Published>,
+        cluster: &Arc<KubernetesCluster>,
+        to: &Arc<PublishedTargets>,
         retry: Duration,
         tasks: &mut JoinSet<()>,
     ) {
-        let mut reflecting = Reflecting {
+        let mut reflecting = ReflectorStarter {
             settings: &self.settings,
             cluster,
             to,
@@ -110,38 +115,38 @@ impl World {
         let attached = self.settings.attached;
         match role {
             KubernetesRole::Node => {
-                reflecting.follow(&self.nodes, Some(role));
+                reflecting.start_reflectors(&self.nodes, Some(role));
                 return;
             }
-            KubernetesRole::Pod => reflecting.follow(&self.pods, Some(role)),
-            KubernetesRole::Service => reflecting.follow(&self.services, Some(role)),
-            KubernetesRole::Ingress => reflecting.follow(&self.ingresses, Some(role)),
-            KubernetesRole::Endpoints => reflecting.follow(&self.endpoints, Some(role)),
-            KubernetesRole::EndpointSlice => reflecting.follow(&self.slices, Some(role)),
+            KubernetesRole::Pod => reflecting.start_reflectors(&self.pods, Some(role)),
+            KubernetesRole::Service => reflecting.start_reflectors(&self.services, Some(role)),
+            KubernetesRole::Ingress => reflecting.start_reflectors(&self.ingresses, Some(role)),
+            KubernetesRole::Endpoints => reflecting.start_reflectors(&self.endpoints, Some(role)),
+            KubernetesRole::EndpointSlice => reflecting.start_reflectors(&self.slices, Some(role)),
         }
         if attached.namespace {
-            reflecting.follow(&self.namespaces, None);
+            reflecting.start_reflectors(&self.namespaces, None);
         }
-        let leads_to_pods = self.leads_to_pods();
+        let leads_to_pods = self.needs_pods();
         if leads_to_pods {
-            reflecting.follow(&self.services, Some(KubernetesRole::Service));
-            reflecting.follow(&self.pods, Some(KubernetesRole::Pod));
+            reflecting.start_reflectors(&self.services, Some(KubernetesRole::Service));
+            reflecting.start_reflectors(&self.pods, Some(KubernetesRole::Pod));
         }
         if !leads_to_pods && role != KubernetesRole::Pod {
             return;
         }
         if attached.node {
-            reflecting.follow(&self.nodes, Some(KubernetesRole::Node));
+            reflecting.start_reflectors(&self.nodes, Some(KubernetesRole::Node));
         }
         if attached.deployment {
-            reflecting.follow(&self.replica_sets, None);
+            reflecting.start_reflectors(&self.replica_sets, None);
         }
         if attached.job || attached.cronjob {
-            reflecting.follow(&self.jobs, None);
+            reflecting.start_reflectors(&self.jobs, None);
         }
     }
 
-    fn leads_to_pods(&self) -> bool {
+    fn needs_pods(&self) -> bool {
         let role = self.settings.role;
         matches!(
             role,
@@ -167,46 +172,56 @@ impl World {
     }
 
     /// Builds the targets of the role from the current objects.
-    pub(super) fn groups(&self) -> Vec<Group> {
+    pub(super) fn build_groups(&self) -> Vec<TargetGroup> {
         let mut groups = Vec::new();
-        let namespaces = self.namespaces.hold();
-        let more = |namespace: &str| namespace_labels(&namespaces, namespace);
+        let namespaces = self.namespaces.lock_for_reading();
+        let more = |namespace: &str| find_namespace_labels(&namespaces, namespace);
         match self.settings.role {
             KubernetesRole::Node => {
-                groups.extend(self.nodes.hold().iter().filter_map(roles::node));
+                groups.extend(
+                    self.nodes
+                        .lock_for_reading()
+                        .iter()
+                        .filter_map(roles::build_node_target),
+                );
             }
-            KubernetesRole::Pod => self.pods(&more, &mut groups),
+            KubernetesRole::Pod => self.build_pod_groups(&more, &mut groups),
             KubernetesRole::Service => {
-                for service in self.services.hold().iter() {
+                for service in self.services.lock_for_reading().iter() {
                     let more = more(&service.metadata.namespace);
-                    roles::service(service, &more, &mut groups);
+                    roles::push_service_targets(service, &more, &mut groups);
                 }
             }
             KubernetesRole::Ingress => {
-                for ingress in self.ingresses.hold().iter() {
+                for ingress in self.ingresses.lock_for_reading().iter() {
                     let more = more(&ingress.metadata.namespace);
-                    roles::ingress(ingress, &more, &mut groups);
+                    roles::push_ingress_targets(ingress, &more, &mut groups);
                 }
             }
             KubernetesRole::Endpoints => {
-                let around = self.around();
-                for one in self.endpoints.hold().iter() {
-                    endpoints(one, &around, &more(&one.metadata.namespace), &mut groups);
+                let around = self.lock_related_objects();
+                for one in self.endpoints.lock_for_reading().iter() {
+                    push_endpoints_targets(
+                        one,
+                        &around,
+                        &more(&one.metadata.namespace),
+                        &mut groups,
+                    );
                 }
             }
             KubernetesRole::EndpointSlice => {
-                let around = self.around();
-                for one in self.slices.hold().iter() {
-                    slice(one, &around, &more(&one.metadata.namespace), &mut groups);
+                let around = self.lock_related_objects();
+                for one in self.slices.lock_for_reading().iter() {
+                    push_slice_targets(one, &around, &more(&one.metadata.namespace), &mut groups);
                 }
             }
         }
         groups
     }
 
-    fn pods(&self, more: &impl Fn(&str) -> Meta, groups: &mut Vec<Group>) {
-        let (nodes, owners) = (self.nodes.hold(), self.owners());
-        for pod in self.pods.hold().iter() {
+    fn build_pod_groups(&self, more: &impl Fn(&str) -> MetaLabels, groups: &mut Vec<TargetGroup>) {
+        let (nodes, owners) = (self.nodes.lock_for_reading(), self.lock_owners());
+        for pod in self.pods.lock_for_reading().iter() {
             if pod.status.pod_ip.is_empty() {
                 continue;
             }
@@ -217,33 +232,36 @@ impl World {
                 if nodes.get(name).is_none() {
                     continue;
                 }
-                more.merge(&node_labels(&nodes, name));
+                more.merge(&find_node_labels(&nodes, name));
             }
-            pods::targets(pod, &owners, &more, groups);
+            pods::push_pod_targets(pod, &owners, &more, groups);
         }
     }
 
-    fn owners(&self) -> Owners<'_> {
-        Owners {
+    fn lock_owners(&self) -> PodOwners<'_> {
+        PodOwners {
             attached: self.settings.attached,
-            replica_sets: self.replica_sets.hold(),
-            jobs: self.jobs.hold(),
+            replica_sets: self.replica_sets.lock_for_reading(),
+            jobs: self.jobs.lock_for_reading(),
         }
     }
 
-    fn around(&self) -> Around<'_> {
+    fn lock_related_objects(&self) -> EndpointRelatedObjects<'_> {
         let has_nodes = self.settings.attached.node;
-        Around {
-            services: self.services.hold(),
-            pods: self.pods.hold(),
-            nodes: has_nodes.then(|| self.nodes.hold()),
-            owners: self.owners(),
+        EndpointRelatedObjects {
+            services: self.services.lock_for_reading(),
+            pods: self.pods.lock_for_reading(),
+            nodes: has_nodes.then(|| self.nodes.lock_for_reading()),
+            owners: self.lock_owners(),
         }
     }
 }
 
-fn namespace_labels(namespaces: &Held<'_, Namespace>, name: &str) -> Meta {
-    let mut meta = none();
+fn find_namespace_labels(
+    namespaces: &KubernetesStoreGuard<'_, KubernetesNamespace>,
+    name: &str,
+) -> MetaLabels {
+    let mut meta = new_meta_labels();
     if let Some(namespace) = namespaces.get(name) {
         set_maps(&mut meta, "namespace", &namespace.metadata);
     }

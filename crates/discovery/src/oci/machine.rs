@@ -12,13 +12,13 @@
 //! The protocol follows Oracle's SDK for Go, which upstream uses. The SDK generates a session key
 //! for each token; here the token is bound to the key of the certificate.
 
-use super::signer::{date, signature_header};
-use crate::api::{Api, header_value, wrong};
-use crate::environment::{Variables, of_process};
+use super::signer::{build_signature_header, format_date};
+use crate::api::{ApiClient, invalid_response_error, parse_header_value};
+use crate::environment::{Variables, process_environment};
 use crate::json::{self, answers};
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
-use firn_http_client::{Block, HttpSettings, key_of_pem};
+use firn_http_client::{HttpSettings, PrivateKeyBlock, key_of_pem};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};
@@ -54,16 +54,16 @@ const TENANT: &str = "opc-tenant:";
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Requests session tokens for this machine and caches them; see the module documentation.
-pub(super) struct Machine {
-    api: Api,
+pub(super) struct OciInstancePrincipal {
+    api: ApiClient,
     clock: Arc<dyn Clock>,
     variables: Variables,
     /// Cached session. Locked while a token is requested, so that concurrent requests share one.
-    held: Mutex<Option<Arc<Session>>>,
+    held: Mutex<Option<Arc<OciSession>>>,
 }
 
 /// Token and key that sign requests until the token expires.
-pub(super) struct Session {
+pub(super) struct OciSession {
     /// Id of the tenancy that the machine belongs to.
     pub(super) tenancy: String,
     /// Key id of the signature, which contains the token.
@@ -74,17 +74,17 @@ pub(super) struct Session {
 }
 
 answers! {
-    struct Granted {
+    struct OciTokenResponse {
         token: String,
     }
 
-    struct Claims {
+    struct OciTokenClaims {
         exp: f64,
     }
 }
 
 /// The instance certificate of the machine, with its private key.
-struct Leaf {
+struct OciInstanceCertificate {
     certificate: Vec<u8>,
     tenancy: String,
     /// Public key in DER (`SubjectPublicKeyInfo`), as contained in the certificate.
@@ -92,20 +92,20 @@ struct Leaf {
     key: RsaKeyPair,
 }
 
-impl Machine {
+impl OciInstancePrincipal {
     pub(super) fn new(settings: &HttpSettings, clock: Arc<dyn Clock>) -> Self {
-        Self::with(settings, clock, of_process())
+        Self::with_variables(settings, clock, process_environment())
     }
 
     /// Creates a machine identity like [`Self::new`] that reads environment variables from
     /// `variables`.
-    pub(super) fn with(
+    pub(super) fn with_variables(
         settings: &HttpSettings,
         clock: Arc<dyn Clock>,
         variables: Variables,
     ) -> Self {
         Self {
-            api: Api::new(settings, BYTES_MAX),
+            api: ApiClient::new(settings, BYTES_MAX),
             clock,
             variables,
             held: Mutex::default(),
@@ -113,24 +113,24 @@ impl Machine {
     }
 
     /// Returns the current session; begins a new one if there is none or it is about to expire.
-    pub(super) async fn session(&self) -> Result<Arc<Session>, Error> {
+    pub(super) async fn current_session(&self) -> Result<Arc<OciSession>, Error> {
         let now_ms = self.clock.now_ms();
         let mut held = self.held.lock().await;
         if let Some(session) = held.as_ref().filter(|session| now_ms < session.end_ms) {
             return Ok(session.clone());
         }
-        let session = Arc::new(self.begin(now_ms).await?);
+        let session = Arc::new(self.begin_session(now_ms).await?);
         *held = Some(session.clone());
         Ok(session)
     }
 
-    async fn begin(&self, now_ms: i64) -> Result<Session, Error> {
-        let region = self.metadata("/instance/region").await?;
-        let leaf = self.metadata("/identity/cert.pem").await?;
-        let key = self.metadata("/identity/key.pem").await?;
-        let intermediate = self.metadata("/identity/intermediate.pem").await?;
-        let leaf = Leaf::read(&leaf, &key)?;
-        let intermediate = certificate_of(&intermediate)?;
+    async fn begin_session(&self, now_ms: i64) -> Result<OciSession, Error> {
+        let region = self.get_metadata("/instance/region").await?;
+        let leaf = self.get_metadata("/identity/cert.pem").await?;
+        let key = self.get_metadata("/identity/key.pem").await?;
+        let intermediate = self.get_metadata("/identity/intermediate.pem").await?;
+        let leaf = OciInstanceCertificate::from_pem(&leaf, &key)?;
+        let intermediate = first_certificate(&intermediate)?;
         let encode = |bytes: &[u8]| BASE64_STANDARD.encode(bytes);
         let body = json!({
             "certificate": encode(&leaf.certificate),
@@ -138,9 +138,11 @@ impl Machine {
             "intermediateCertificates": [encode(&intermediate)],
             "fingerprintAlgorithm": "SHA256",
         });
-        let token = self.token(&region, &leaf, body.to_string(), now_ms).await?;
-        let life_ms = end_ms(&token)? - now_ms;
-        Ok(Session {
+        let token = self
+            .request_token(&region, &leaf, body.to_string(), now_ms)
+            .await?;
+        let life_ms = token_expiry_ms(&token)? - now_ms;
+        Ok(OciSession {
             // A token with a short lifetime is used for half of it.
             end_ms: now_ms + (life_ms - MARGIN_MS).max(life_ms / 2),
             key_id: format!("ST${token}"),
@@ -149,37 +151,37 @@ impl Machine {
         })
     }
 
-    fn variable(&self, name: &str) -> Option<String> {
+    fn read_variable(&self, name: &str) -> Option<String> {
         (self.variables)(name).filter(|value| !value.is_empty())
     }
 
     /// Reads `path` from the metadata service. Fails if it does not respond in time.
-    async fn metadata(&self, path: &str) -> Result<String, Error> {
-        let base = self.variable(METADATA_VARIABLE);
+    async fn get_metadata(&self, path: &str) -> Result<String, Error> {
+        let base = self.read_variable(METADATA_VARIABLE);
         let url = format!("{}{path}", base.as_deref().unwrap_or(METADATA));
         let oracle = HeaderValue::from_static("Bearer Oracle");
         let headers = HeaderMap::from_iter([(AUTHORIZATION, oracle)]);
         let asked = timeout(METADATA_TIMEOUT, self.api.get(&url, &headers)).await;
-        let answer = asked.map_err(|_| wrong(format!("{url}: no answer")))?;
-        let told = |e| wrong(format!("{url}: {e}"));
-        let answer = answer.and_then(super::super::api::Answer::good);
+        let answer = asked.map_err(|_| invalid_response_error(format!("{url}: no answer")))?;
+        let told = |e| invalid_response_error(format!("{url}: {e}"));
+        let answer = answer.and_then(super::super::api::ApiResponse::require_success);
         Ok(answer.map_err(told)?.text()?.to_owned())
     }
 
     /// Requests a token from the auth service. `body` contains the certificates of the machine.
-    async fn token(
+    async fn request_token(
         &self,
         region: &str,
-        leaf: &Leaf,
+        leaf: &OciInstanceCertificate,
         body: String,
         now_ms: i64,
     ) -> Result<String, Error> {
-        let base = self.variable(AUTH_VARIABLE).unwrap_or_else(|| {
-            let (region, domain) = super::realms::region_of(region.trim());
+        let base = self.read_variable(AUTH_VARIABLE).unwrap_or_else(|| {
+            let (region, domain) = super::realms::resolve_region(region.trim());
             format!("https://auth.{region}.{domain}")
         });
         let url = format!("{base}{TOKENS}");
-        let (date, sum) = (date(now_ms)?, digest(&SHA256, body.as_bytes()));
+        let (date, sum) = (format_date(now_ms)?, digest(&SHA256, body.as_bytes()));
         let (length, sum) = (body.len(), BASE64_STANDARD.encode(sum));
         let text = format!(
             "date: {date}\n(request-target): post {TOKENS}\ncontent-length: {length}\n\
@@ -191,27 +193,31 @@ impl Machine {
         let print = print.collect::<Vec<String>>().join(":");
         let key_id = format!("{}/fed-x509-sha256/{print}", leaf.tenancy);
         let headers = HeaderMap::from_iter([
-            (DATE, header_value(&date)?),
+            (DATE, parse_header_value(&date)?),
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
             (
                 HeaderName::from_static("x-content-sha256"),
-                header_value(&sum)?,
+                parse_header_value(&sum)?,
             ),
             (
                 AUTHORIZATION,
-                signature_header(&key_id, names, &text, &leaf.key)?,
+                build_signature_header(&key_id, names, &text, &leaf.key)?,
             ),
         ]);
-        let answer = self.api.post(&url, &headers, body.into()).await?.good()?;
-        let granted: Granted = answer.json().await?;
+        let answer = self
+            .api
+            .post(&url, &headers, body.into())
+            .await?
+            .require_success()?;
+        let granted: OciTokenResponse = answer.decode_json().await?;
         Ok(granted.token)
     }
 }
 
-impl Leaf {
-    fn read(certificate: &str, key: &str) -> Result<Self, Error> {
-        let der = certificate_of(certificate)?;
-        let unread = |e: String| wrong(format!("the machine's certificate: {e}"));
+impl OciInstanceCertificate {
+    fn from_pem(certificate: &str, key: &str) -> Result<Self, Error> {
+        let der = first_certificate(certificate)?;
+        let unread = |e: String| invalid_response_error(format!("the machine's certificate: {e}"));
         let (_, parsed) = parse_x509_certificate(&der).map_err(|e| unread(e.to_string()))?;
         let tenancy = parsed.subject().iter_attributes().find_map(|name| {
             let tenancy = name.as_str().ok()?.strip_prefix(TENANT)?;
@@ -229,25 +235,27 @@ impl Leaf {
 }
 
 /// Returns the first certificate in a PEM text, in DER.
-fn certificate_of(pem: &str) -> Result<Vec<u8>, Error> {
-    let blocks = Block::all_of(pem.as_bytes()).map_err(wrong)?;
+fn first_certificate(pem: &str) -> Result<Vec<u8>, Error> {
+    let blocks = PrivateKeyBlock::parse_all(pem.as_bytes()).map_err(invalid_response_error)?;
     let mut blocks = blocks.into_iter();
     let found = blocks.find(|block| block.label == "CERTIFICATE");
     Ok(found
-        .ok_or_else(|| wrong("no certificate in the answer"))?
+        .ok_or_else(|| invalid_response_error("no certificate in the answer"))?
         .der)
 }
 
 /// Returns the expiry time of a token in milliseconds, from its `exp` claim.
-fn end_ms(token: &str) -> Result<i64, Error> {
+fn token_expiry_ms(token: &str) -> Result<i64, Error> {
     let parts: Vec<&str> = token.split('.').collect();
     let [_, claims, _] = parts[..] else {
-        return Err(wrong("the token is no statement in three parts"));
+        return Err(invalid_response_error(
+            "the token is no statement in three parts",
+        ));
     };
     let claims = BASE64_URL_SAFE_NO_PAD.decode(claims.trim_end_matches('='));
-    let claims = claims.map_err(|e| wrong(format!("the token: {e}")))?;
-    let claims: Claims =
-        json::from_slice(&claims).map_err(|e| wrong(format!("the claims of the token: {e}")))?;
+    let claims = claims.map_err(|e| invalid_response_error(format!("the token: {e}")))?;
+    let claims: OciTokenClaims = json::from_slice(&claims)
+        .map_err(|e| invalid_response_error(format!("the claims of the token: {e}")))?;
     // The clamp keeps an arbitrary value far from the limits of the type.
     Ok((claims.exp * 1000.0).clamp(0.0, 1e15) as i64)
 }

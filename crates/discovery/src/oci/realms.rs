@@ -137,7 +137,7 @@ const REALMS: &[(&str, &[&str])] = &[
 ];
 
 /// Returns the full name and the domain of a region, which may be given by its short name.
-pub(super) fn region_of(name: &str) -> (String, &'static str) {
+pub(super) fn resolve_region(name: &str) -> (String, &'static str) {
     let name = name.to_lowercase();
     let known = SHORT.iter().find(|(short, _)| *short == name);
     let region = known.map_or(name, |(_, region)| (*region).to_owned());

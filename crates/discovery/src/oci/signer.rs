@@ -4,12 +4,14 @@
 //! sends only a few requests per minute.
 
 use super::OciSettings;
-use super::machine::Machine;
-use crate::api::{header_value, wrong};
+use super::machine::OciInstancePrincipal;
+use crate::api::{invalid_response_error, parse_header_value};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use firn_http_client::named_files::read_aside;
-use firn_http_client::{Secret, Sign, Signing, ToSign, key_of_pem, reveal, signature};
+use firn_http_client::named_files::read_async;
+use firn_http_client::{
+    RequestSigner, Secret, Signing, UnsignedRequest, key_of_pem, reveal, sign_rsa,
+};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::HeaderMap;
@@ -21,12 +23,12 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
 /// The identity with which requests are signed: a user from the config, or this machine.
-enum Identity {
-    User(User),
-    Machine(Box<Machine>),
+enum OciIdentity {
+    User(OciUser),
+    Machine(Box<OciInstancePrincipal>),
 }
 
-struct User {
+struct OciUser {
     tenancy: String,
     key_id: String,
     key_file: PathBuf,
@@ -34,19 +36,19 @@ struct User {
 }
 
 /// Signs requests to Oracle's API with the identity in the settings.
-pub(super) struct Signer {
-    identity: Identity,
+pub(super) struct OciSigner {
+    identity: OciIdentity,
     clock: Arc<dyn Clock>,
 }
 
-impl Signer {
+impl OciSigner {
     pub(super) fn new(settings: &OciSettings, clock: Arc<dyn Clock>) -> Self {
         if settings.is_machine {
-            let machine = Machine::new(&settings.client, clock.clone());
-            return Self::of_machine(machine, clock);
+            let machine = OciInstancePrincipal::new(&settings.client, clock.clone());
+            return Self::for_instance_principal(machine, clock);
         }
         let (tenancy, user) = (&settings.tenancy, &settings.user);
-        let identity = Identity::User(User {
+        let identity = OciIdentity::User(OciUser {
             tenancy: tenancy.clone(),
             key_id: format!("{tenancy}/{user}/{}", settings.fingerprint),
             key_file: settings.key_file.clone(),
@@ -56,23 +58,26 @@ impl Signer {
     }
 
     /// Creates a signer that authenticates as `machine`.
-    pub(super) fn of_machine(machine: Machine, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn for_instance_principal(
+        machine: OciInstancePrincipal,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
-            identity: Identity::Machine(Box::new(machine)),
+            identity: OciIdentity::Machine(Box::new(machine)),
             clock,
         }
     }
 
     /// Returns the id of the tenancy to which the identity belongs.
-    pub(super) async fn tenancy(&self) -> Result<String, Error> {
+    pub(super) async fn find_tenancy(&self) -> Result<String, Error> {
         match &self.identity {
-            Identity::User(user) => Ok(user.tenancy.clone()),
-            Identity::Machine(machine) => Ok(machine.session().await?.tenancy.clone()),
+            OciIdentity::User(user) => Ok(user.tenancy.clone()),
+            OciIdentity::Machine(machine) => Ok(machine.current_session().await?.tenancy.clone()),
         }
     }
 
-    async fn headers(&self, request: ToSign<'_>) -> Result<HeaderMap, Error> {
-        let date = date(self.clock.now_ms())?;
+    async fn sign_headers(&self, request: UnsignedRequest<'_>) -> Result<HeaderMap, Error> {
+        let date = format_date(self.clock.now_ms())?;
         let uri = request.uri;
         let host = uri.authority().map_or("", |host| host.as_str());
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
@@ -80,61 +85,63 @@ impl Signer {
         let text = format!("date: {date}\n(request-target): {method} {target}\nhost: {host}");
         let names = "date (request-target) host";
         let value = match &self.identity {
-            Identity::User(user) => {
-                signature_header(&user.key_id, names, &text, &user.key().await?)?
+            OciIdentity::User(user) => {
+                build_signature_header(&user.key_id, names, &text, &user.load_key().await?)?
             }
-            Identity::Machine(machine) => {
-                let session = machine.session().await?;
-                signature_header(&session.key_id, names, &text, &session.key)?
+            OciIdentity::Machine(machine) => {
+                let session = machine.current_session().await?;
+                build_signature_header(&session.key_id, names, &text, &session.key)?
             }
         };
-        let all = [(DATE, header_value(&date)?), (AUTHORIZATION, value)];
+        let all = [(DATE, parse_header_value(&date)?), (AUTHORIZATION, value)];
         Ok(HeaderMap::from_iter(all))
     }
 }
 
-impl User {
-    async fn key(&self) -> Result<RsaKeyPair, Error> {
+impl OciUser {
+    async fn load_key(&self) -> Result<RsaKeyPair, Error> {
         let file = self.key_file.display();
-        let pem = read_aside(&self.key_file).await;
-        let pem = pem.map_err(|e| wrong(format!("reading OCI key file {file}: {e}")))?;
+        let pem = read_async(&self.key_file).await;
+        let pem =
+            pem.map_err(|e| invalid_response_error(format!("reading OCI key file {file}: {e}")))?;
         let passphrase = match &self.passphrase {
             Some(secret) => reveal(secret, "OCI key passphrase").await?,
             None => String::new(),
         };
-        key_of_pem(&pem, &passphrase).map_err(|e| wrong(format!("{file}: {e}")))
+        key_of_pem(&pem, &passphrase).map_err(|e| invalid_response_error(format!("{file}: {e}")))
     }
 }
 
-/// Builds the `Authorization` header with a signature of `text` by `key`. `names` lists the signed
-/// headers, and `key_id` identifies the key to the server.
-pub(super) fn signature_header(
+/// Builds the `Authorization` header with a signature of `text` by `key`. `names` lists the
+/// signed headers, and `key_id` identifies the key to the server.
+pub(super) fn build_signature_header(
     key_id: &str,
     names: &str,
     text: &str,
     key: &RsaKeyPair,
 ) -> Result<HeaderValue, Error> {
-    let signed = signature(text.as_bytes(), key, &RSA_PKCS1_SHA256).map_err(wrong)?;
+    let signed =
+        sign_rsa(text.as_bytes(), key, &RSA_PKCS1_SHA256).map_err(invalid_response_error)?;
     let signed = BASE64_STANDARD.encode(signed);
-    let mut value = header_value(&format!(
+    let mut value = parse_header_value(&format!(
         "Signature version=\"1\",headers=\"{names}\",keyId=\"{key_id}\",\
          algorithm=\"rsa-sha256\",signature=\"{signed}\""
     ))
-    .map_err(|_| wrong("the name of the key is not fit for a header"))?;
+    .map_err(|_| invalid_response_error("the name of the key is not fit for a header"))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
 /// Formats a time in the date format of HTTP headers, such as `Thu, 01 Jan 1970 00:00:00 GMT`.
-pub(super) fn date(now_ms: i64) -> Result<String, Error> {
+pub(super) fn format_date(now_ms: i64) -> Result<String, Error> {
     let time = OffsetDateTime::from_unix_timestamp(now_ms.div_euclid(1000));
     let text = time.ok().and_then(|time| time.format(&Rfc2822).ok());
-    let text = text.ok_or_else(|| wrong(format!("no date: {now_ms}")))?;
+    let text = text.ok_or_else(|| invalid_response_error(format!("no date: {now_ms}")))?;
     Ok(text.replace("+0000", "GMT"))
 }
 
-impl Sign for Signer {
-    fn sign<'a>(&'a self, request: ToSign<'a>) -> Signing<'a> {
-        Box::pin(self.headers(request))
+impl RequestSigner for OciSigner {
+    fn sign<'a>(&'a self, request: UnsignedRequest<'a>) -> Signing<'a> {
+        Box::pin(self.sign_headers(request))
     }
 }

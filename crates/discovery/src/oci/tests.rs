@@ -1,6 +1,6 @@
 //! Tests of OCI discovery against stub services that follow Oracle's documentation.
 
-use super::super::stub::{Answers, Followed};
+use super::super::stub::{ManualRefresh, StubRoutes};
 use super::*;
 use firn_model::env::sim::SimClock;
 use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
@@ -30,8 +30,8 @@ const CARD: &str = r#"{"id": "v2", "isPrimary": true, "privateIp": "10.0.0.2",
   "publicIp": "203.0.113.1", "hostnameLabel": "web", "ipv6Addresses": ["2001:db8::2",
   "2001:db8::1"]}"#;
 
-async fn oracle() -> Answers {
-    Answers::start(&[
+async fn oracle() -> StubRoutes {
+    StubRoutes::start(&[
         (
             ROOT,
             r#"[{"id": "c1", "lifecycleState": "ACTIVE"}, {"id": "c2"}]"#,
@@ -64,15 +64,20 @@ fn settings() -> OciSettings {
     }
 }
 
-fn instances(answers: &Answers, settings: &OciSettings) -> Followed {
-    let endpoints = Endpoints {
+fn instances(answers: &StubRoutes, settings: &OciSettings) -> ManualRefresh {
+    let endpoints = OciEndpoints {
         identity: answers.url().to_owned(),
         compute: answers.url().to_owned(),
     };
     let clock = Arc::new(SimClock::default());
     clock.advance_ms(784_111_777_000);
-    let signer = Signer::new(settings, clock);
-    Followed::new(Instances::at(endpoints, settings, 1 << 20, signer))
+    let signer = OciSigner::new(settings, clock);
+    ManualRefresh::new(OciDiscovery::with_endpoints(
+        endpoints,
+        settings,
+        1 << 20,
+        signer,
+    ))
 }
 
 const TARGET: &str = "10.0.0.2:9100 oci_availability_domain=Uocm:PHX-AD-1 oci_compartment_id=c1 \
@@ -87,32 +92,35 @@ const TARGET: &str = "10.0.0.2:9100 oci_availability_domain=Uocm:PHX-AD-1 oci_co
 async fn instances_of_all_compartments_become_targets_by_their_primary_card() {
     let answers = oracle().await;
     let mut oracle = instances(&answers, &settings());
-    assert_eq!(oracle.next().await, [TARGET]);
+    assert_eq!(oracle.refresh_targets().await, [TARGET]);
     // Compartments below one that cannot be listed are left out; its own instances are not.
-    answers.set(BELOW, 404, "{}");
-    assert_eq!(oracle.next().await, [TARGET]);
-    oracle.stays_while(&answers, OF_ONE).await;
+    answers.set_response(BELOW, 404, "{}");
+    assert_eq!(oracle.refresh_targets().await, [TARGET]);
+    oracle.check_targets_kept(&answers, OF_ONE).await;
     let card = r#"{"isPrimary": true, "ipv6Addresses": ["2001:db8::1"]}"#;
-    answers.set("/20160918/vnics/v2", 200, card);
-    let told = oracle.next().await.remove(0);
+    answers.set_response("/20160918/vnics/v2", 200, card);
+    let told = oracle.refresh_targets().await.remove(0);
     assert!(told.starts_with("[2001:db8::1]:9100 "), "{told}");
-    answers.set("/20160918/vnics/v2", 500, "");
-    assert_eq!(oracle.next().await, [""; 0]);
+    answers.set_response("/20160918/vnics/v2", 500, "");
+    assert_eq!(oracle.refresh_targets().await, [""; 0]);
     let named = OciSettings {
         compartments: vec!["c1".into()],
         ..settings()
     };
-    let before = answers.stub.paths().len();
-    answers.set("/20160918/vnics/v2", 200, CARD);
-    assert_eq!(instances(&answers, &named).next().await, [TARGET]);
-    assert_eq!(answers.stub.paths()[before], OF_ONE);
+    let before = answers.stub.received_paths().len();
+    answers.set_response("/20160918/vnics/v2", 200, CARD);
+    assert_eq!(
+        instances(&answers, &named).refresh_targets().await,
+        [TARGET]
+    );
+    assert_eq!(answers.stub.received_paths()[before], OF_ONE);
 }
 
 #[tokio::test]
 async fn requests_are_signed_by_the_key_that_the_passphrase_opens() {
     let answers = oracle().await;
-    instances(&answers, &settings()).next().await;
-    let asked = answers.stub.asked().remove(0);
+    instances(&answers, &settings()).refresh_targets().await;
+    let asked = answers.stub.received_requests().remove(0);
     let date = asked.headers["date"].to_str().unwrap();
     assert_eq!(date, "Sun, 06 Nov 1994 08:49:37 GMT");
     let value = asked.headers["authorization"].to_str().unwrap();
@@ -144,13 +152,13 @@ async fn wrong_key_is_told() {
             compartments: vec!["c1".into()],
             ..settings()
         };
-        let endpoints = Endpoints {
+        let endpoints = OciEndpoints {
             identity: String::new(),
             compute: answers.url().to_owned(),
         };
         let clock = Arc::new(SimClock::default());
-        let signer = Signer::new(&settings, clock);
-        let mut instances = Instances::at(endpoints, &settings, 1 << 20, signer);
+        let signer = OciSigner::new(&settings, clock);
+        let mut instances = OciDiscovery::with_endpoints(endpoints, &settings, 1 << 20, signer);
         let told = instances.refresh().await.unwrap_err().to_string();
         assert!(told.contains(why), "{told}");
     }
@@ -164,30 +172,30 @@ fn region_has_its_realms_domain() {
         ("us-langley-1", "us-langley-1", "oraclegovcloud.com"),
         ("xx-new-1", "xx-new-1", "oraclecloud.com"),
     ] {
-        assert_eq!(realms::region_of(name), (region.to_owned(), domain));
+        assert_eq!(realms::resolve_region(name), (region.to_owned(), domain));
     }
 }
 
 /// Starts stubs of a machine's metadata service and the auth service. The key belongs to the
 /// certificate, and tokens expire after an hour.
-async fn machine() -> Answers {
+async fn machine() -> StubRoutes {
     use base64::Engine;
     let encode = |text: &str| base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(text);
     let token = format!("{}.{}.x", encode("{}"), encode(r#"{"exp": 784115377}"#));
     let answers = oracle().await;
     let leaf = include_str!("leaf.pem");
-    answers.set("/opc/instance/region", 200, "phx");
-    answers.set("/opc/identity/cert.pem", 200, leaf);
-    answers.set("/opc/identity/intermediate.pem", 200, leaf);
+    answers.set_response("/opc/instance/region", 200, "phx");
+    answers.set_response("/opc/identity/cert.pem", 200, leaf);
+    answers.set_response("/opc/identity/intermediate.pem", 200, leaf);
     let key = include_str!("../../../http_client/src/tests/keys/pkcs1.pem");
-    answers.set("/opc/identity/key.pem", 200, key);
+    answers.set_response("/opc/identity/key.pem", 200, key);
     let granted = format!("{{\"token\": \"{token}\"}}");
-    answers.set("/v1/x509", 200, &granted);
+    answers.set_response("/v1/x509", 200, &granted);
     answers
 }
 
 /// Creates a discovery that authenticates as the machine of `answers`, with its clock.
-fn of_machine(answers: &Answers) -> (Instances, Arc<SimClock>) {
+fn of_machine(answers: &StubRoutes) -> (OciDiscovery, Arc<SimClock>) {
     let url = answers.url().to_owned();
     let variables = move |name: &str| match name {
         "OCI_METADATA_BASE_URL" => Some(format!("{url}/opc")),
@@ -202,13 +210,20 @@ fn of_machine(answers: &Answers) -> (Instances, Arc<SimClock>) {
         compartments: vec!["c1".into()],
         ..settings()
     };
-    let machine = machine::Machine::with(&settings.client, clock.clone(), Arc::new(variables));
-    let signer = Signer::of_machine(machine, clock.clone());
-    let endpoints = Endpoints {
+    let machine = machine::OciInstancePrincipal::with_variables(
+        &settings.client,
+        clock.clone(),
+        Arc::new(variables),
+    );
+    let signer = OciSigner::for_instance_principal(machine, clock.clone());
+    let endpoints = OciEndpoints {
         identity: answers.url().to_owned(),
         compute: answers.url().to_owned(),
     };
-    (Instances::at(endpoints, &settings, 1 << 20, signer), clock)
+    (
+        OciDiscovery::with_endpoints(endpoints, &settings, 1 << 20, signer),
+        clock,
+    )
 }
 
 #[tokio::test]
@@ -217,7 +232,7 @@ async fn machine_asks_with_a_token_that_its_certificate_buys() {
     let (mut instances, clock) = of_machine(&answers);
     let groups = instances.refresh().await.unwrap();
     assert_eq!(groups.len(), 1);
-    let asked = answers.stub.asked();
+    let asked = answers.stub.received_requests();
     let bought = asked.iter().find(|asked| asked.path == "/v1/x509").unwrap();
     let body: Value = serde_json::from_str(&bought.body).unwrap();
     assert_eq!(body["fingerprintAlgorithm"], "SHA256");
@@ -253,8 +268,8 @@ async fn machine_asks_with_a_token_that_its_certificate_buys() {
     let said = listed.headers["authorization"].to_str().unwrap();
     assert!(said.contains("keyId=\"ST$e30."), "{said}");
     // One token is enough until shortly before it expires.
-    let bought = |answers: &Answers| {
-        let paths = answers.stub.paths();
+    let bought = |answers: &StubRoutes| {
+        let paths = answers.stub.received_paths();
         paths.iter().filter(|path| *path == "/v1/x509").count()
     };
     clock.advance_ms(54 * 60_000);
@@ -278,13 +293,13 @@ async fn machine_that_cannot_say_who_it_is_finds_nothing_and_says_why() {
         ("/v1/x509", "{}", "three parts"),
     ] {
         let answers = machine().await;
-        answers.set(path, 200, answer);
+        answers.set_response(path, 200, answer);
         let (mut instances, _) = of_machine(&answers);
         let told = instances.refresh().await.unwrap_err().to_string();
         assert!(told.contains(why), "{path}: {told}");
     }
     let answers = machine().await;
-    answers.set("/opc/identity/key.pem", 404, "");
+    answers.set_response("/opc/identity/key.pem", 404, "");
     let (mut instances, _) = of_machine(&answers);
     let told = instances.refresh().await.unwrap_err().to_string();
     assert!(told.contains("/opc/identity/key.pem: "), "{told}");

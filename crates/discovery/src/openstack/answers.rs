@@ -1,26 +1,26 @@
 //! Responses of OpenStack's services, and the targets that are built from them.
 
-use crate::group::Group;
+use crate::group::TargetGroup;
 use crate::json::answers;
-use crate::meta::{Meta, host_port, sanitize};
+use crate::meta::{MetaLabels, join_host_port, sanitize};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use tracing::warn;
 
 answers! {
-    pub(super) struct Link {
+    pub(super) struct OpenStackLink {
         rel: String,
         href: String,
     }
 
-    pub(super) struct Hypervisors {
-        hypervisors: Vec<Hypervisor>,
+    pub(super) struct OpenStackHypervisorPage {
+        hypervisors: Vec<OpenStackHypervisor>,
         #[serde(rename = "hypervisors_links")]
-        links: Vec<Link>,
+        links: Vec<OpenStackLink>,
     }
 
-    pub(super) struct Hypervisor {
+    pub(super) struct OpenStackHypervisor {
         id: Value,
         hypervisor_hostname: String,
         host_ip: String,
@@ -29,36 +29,36 @@ answers! {
         hypervisor_type: String,
     }
 
-    pub(super) struct Ports {
-        ports: Vec<Port>,
+    pub(super) struct OpenStackPortPage {
+        ports: Vec<OpenStackPort>,
         #[serde(rename = "ports_links")]
-        links: Vec<Link>,
+        links: Vec<OpenStackLink>,
     }
 
-    pub(super) struct Port {
+    pub(super) struct OpenStackPort {
         pub(super) id: String,
         pub(super) device_id: String,
     }
 
-    pub(super) struct FloatingIps {
-        floatingips: Vec<FloatingIp>,
+    pub(super) struct OpenStackFloatingIpPage {
+        floatingips: Vec<OpenStackFloatingIp>,
         #[serde(rename = "floatingips_links")]
-        links: Vec<Link>,
+        links: Vec<OpenStackLink>,
     }
 
-    pub(super) struct FloatingIp {
+    pub(super) struct OpenStackFloatingIp {
         pub(super) port_id: String,
         pub(super) fixed_ip_address: String,
         pub(super) floating_ip_address: String,
     }
 
-    pub(super) struct Servers {
-        servers: Vec<Server>,
+    pub(super) struct OpenStackServerPage {
+        servers: Vec<OpenStackServer>,
         #[serde(rename = "servers_links")]
-        links: Vec<Link>,
+        links: Vec<OpenStackLink>,
     }
 
-    pub(super) struct Server {
+    pub(super) struct OpenStackServer {
         id: String,
         status: String,
         name: String,
@@ -71,13 +71,13 @@ answers! {
         addresses: BTreeMap<String, Value>,
     }
 
-    pub(super) struct LoadBalancers {
-        loadbalancers: Vec<LoadBalancer>,
+    pub(super) struct OpenStackLoadBalancerPage {
+        loadbalancers: Vec<OpenStackLoadBalancer>,
         #[serde(rename = "loadbalancers_links")]
-        links: Vec<Link>,
+        links: Vec<OpenStackLink>,
     }
 
-    pub(super) struct LoadBalancer {
+    pub(super) struct OpenStackLoadBalancer {
         pub(super) id: String,
         name: String,
         operating_status: String,
@@ -90,25 +90,25 @@ answers! {
         tags: Vec<String>,
     }
 
-    pub(super) struct Listeners {
-        listeners: Vec<Listener>,
+    pub(super) struct OpenStackListenerPage {
+        listeners: Vec<OpenStackListener>,
         #[serde(rename = "listeners_links")]
-        links: Vec<Link>,
+        links: Vec<OpenStackLink>,
     }
 
-    pub(super) struct Listener {
+    pub(super) struct OpenStackListener {
         pub(super) protocol: String,
         pub(super) protocol_port: i64,
-        pub(super) loadbalancers: Vec<BalancerId>,
+        pub(super) loadbalancers: Vec<OpenStackLoadBalancerId>,
     }
 
-    pub(super) struct BalancerId {
+    pub(super) struct OpenStackLoadBalancerId {
         pub(super) id: String,
     }
 }
 
 /// One page of a paginated list: its entries, and a link to the next page.
-pub(super) trait Page: DeserializeOwned + Send + 'static {
+pub(super) trait OpenStackPage: DeserializeOwned + Send + 'static {
     type Entry: Send;
 
     /// Returns the URL of the next page, or `None` on the last page.
@@ -119,7 +119,7 @@ pub(super) trait Page: DeserializeOwned + Send + 'static {
 
 macro_rules! page {
     ($page:ident, $field:ident, $entry:ident) => {
-        impl Page for $page {
+        impl OpenStackPage for $page {
             type Entry = $entry;
 
             fn next(&self) -> Option<String> {
@@ -136,34 +136,38 @@ macro_rules! page {
     };
 }
 
-page!(Hypervisors, hypervisors, Hypervisor);
-page!(Ports, ports, Port);
-page!(FloatingIps, floatingips, FloatingIp);
-page!(Servers, servers, Server);
-page!(LoadBalancers, loadbalancers, LoadBalancer);
-page!(Listeners, listeners, Listener);
+page!(OpenStackHypervisorPage, hypervisors, OpenStackHypervisor);
+page!(OpenStackPortPage, ports, OpenStackPort);
+page!(OpenStackFloatingIpPage, floatingips, OpenStackFloatingIp);
+page!(OpenStackServerPage, servers, OpenStackServer);
+page!(
+    OpenStackLoadBalancerPage,
+    loadbalancers,
+    OpenStackLoadBalancer
+);
+page!(OpenStackListenerPage, listeners, OpenStackListener);
 
 /// Floating IP addresses of instances, from which the label `public_ip` is set.
 #[derive(Default)]
-pub(super) struct ServerMaps {
+pub(super) struct OpenStackFloatingIpMap {
     /// Floating addresses by instance id and fixed address.
     floating: BTreeMap<(String, String), String>,
     /// All floating addresses, which do not become targets themselves.
     present: BTreeSet<String>,
 }
 
-impl ServerMaps {
+impl OpenStackFloatingIpMap {
     /// Adds the floating address `ip` of an instance.
-    pub(super) fn add(&mut self, instance: String, ip: FloatingIp) {
+    pub(super) fn add_floating_ip(&mut self, instance: String, ip: OpenStackFloatingIp) {
         self.present.insert(ip.floating_ip_address.clone());
         self.floating
             .insert((instance, ip.fixed_ip_address), ip.floating_ip_address);
     }
 }
 
-impl Hypervisor {
-    pub(super) fn target(&self, port: i64) -> Group {
-        let mut meta = Meta::new("openstack_hypervisor");
+impl OpenStackHypervisor {
+    pub(super) fn build_target(&self, port: i64) -> TargetGroup {
+        let mut meta = MetaLabels::new("openstack_hypervisor");
         // The id is a number before API version 2.53 and a UUID since.
         let id = match &self.id {
             Value::String(id) => id.clone(),
@@ -178,13 +182,17 @@ impl Hypervisor {
             ("state", &self.state),
             ("type", &self.hypervisor_type),
         ]);
-        meta.at(host_port(&self.host_ip, port))
+        meta.into_target(join_host_port(&self.host_ip, port))
     }
 }
 
-impl Server {
+impl OpenStackServer {
     /// Returns a target for each address of the instance, except floating addresses.
-    pub(super) fn targets(&self, maps: &ServerMaps, port: i64) -> Vec<Group> {
+    pub(super) fn build_targets(
+        &self,
+        maps: &OpenStackFloatingIpMap,
+        port: i64,
+    ) -> Vec<TargetGroup> {
         // The field `original_name` exists since API version 2.47.
         let flavor = ["original_name", "id"].iter();
         let Some(flavor) = flavor.filter_map(|key| self.flavor[key].as_str()).next() else {
@@ -194,7 +202,7 @@ impl Server {
             );
             return Vec::new();
         };
-        let mut common = Meta::new("openstack");
+        let mut common = MetaLabels::new("openstack");
         common.set_all([
             ("instance_id", self.id.as_str()),
             ("instance_status", &self.status),
@@ -221,16 +229,16 @@ impl Server {
                 if let Some(floating) = maps.floating.get(&key) {
                     meta.set("public_ip", floating);
                 }
-                targets.push(meta.at(host_port(address, port)));
+                targets.push(meta.into_target(join_host_port(address, port)));
             }
         }
         targets
     }
 }
 
-impl LoadBalancer {
-    pub(super) fn target(&self, floating: Option<&str>, port: i64) -> Group {
-        let mut meta = Meta::new("openstack");
+impl OpenStackLoadBalancer {
+    pub(super) fn build_target(&self, floating: Option<&str>, port: i64) -> TargetGroup {
+        let mut meta = MetaLabels::new("openstack");
         meta.set_all([
             ("loadbalancer_id", self.id.as_str()),
             ("loadbalancer_name", &self.name),
@@ -246,6 +254,6 @@ impl LoadBalancer {
             ("loadbalancer_tags", &self.tags.join(",")),
             ("loadbalancer_floating_ip", floating.unwrap_or("")),
         ]);
-        meta.at(host_port(&self.vip_address, port))
+        meta.into_target(join_host_port(&self.vip_address, port))
     }
 }

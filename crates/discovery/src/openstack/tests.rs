@@ -1,7 +1,7 @@
 //! Tests of OpenStack discovery against stub services that follow OpenStack's documentation.
 
 use super::*;
-use crate::stub::{Asked, Reply, Stub, shown};
+use crate::stub::{StubRequest, StubResponse, StubServer, format_targets};
 use std::sync::Arc;
 use std::sync::Mutex;
 
@@ -56,13 +56,15 @@ const VERSIONS: &str = r#"{"versions": {"values": [
  {"id": "v2.0", "status": "deprecated", "links": [{"rel": "self", "href": "$URL/id/v2.0/"}]},
  {"id": "v3.14", "status": "stable", "links": [{"rel": "self", "href": "$URL/id/v3"}]}]}}"#;
 
-async fn answer(asked: Asked) -> Reply {
+async fn answer(asked: StubRequest) -> StubResponse {
     let url = format!("http://{}", asked.headers["host"].to_str().unwrap());
-    let of = |text: &str| Reply::of(200, &text.replace("$URL", &url));
+    let of = |text: &str| StubResponse::with_status(200, &text.replace("$URL", &url));
     match asked.path.as_str() {
-        "/id/" => Reply::of(300, &VERSIONS.replace("$URL", &url)),
-        "/id/v3/auth/tokens" => of(CATALOG).with("x-subject-token", "tok"),
-        _ if asked.headers.get("x-auth-token").is_none_or(|t| t != "tok") => Reply::of(401, ""),
+        "/id/" => StubResponse::with_status(300, &VERSIONS.replace("$URL", &url)),
+        "/id/v3/auth/tokens" => of(CATALOG).with_header("x-subject-token", "tok"),
+        _ if asked.headers.get("x-auth-token").is_none_or(|t| t != "tok") => {
+            StubResponse::with_status(401, "")
+        }
         "/compute/os-hypervisors/detail" => of(HYPERVISORS),
         "/compute/os-hypervisors/detail?marker=1" => of(HYPERVISORS_REST),
         "/network/v2.0/ports" => of(PORTS),
@@ -70,7 +72,7 @@ async fn answer(asked: Asked) -> Reply {
         "/compute/servers/detail?all_tenants=true" => of(SERVERS),
         "/lb/v2.0/lbaas/loadbalancers" => of(BALANCERS),
         "/lb/v2.0/lbaas/listeners" => of(LISTENERS),
-        _ => Reply::of(404, ""),
+        _ => StubResponse::with_status(404, ""),
     }
 }
 
@@ -100,14 +102,14 @@ fn settings(endpoint: &str, role: OpenStackRole) -> OpenStackSettings {
 }
 
 async fn lines(settings: &OpenStackSettings) -> Result<Vec<String>, String> {
-    let mut resources = Resources::with(settings, 1 << 20, Arc::new(|_| None));
+    let mut resources = OpenStackDiscovery::with_variables(settings, 1 << 20, Arc::new(|_| None));
     let groups = resources.refresh().await.map_err(|e| e.message)?;
-    Ok(shown(&groups))
+    Ok(format_targets(&groups))
 }
 
 #[tokio::test]
 async fn resources_of_each_role_become_targets() {
-    let stub = Stub::start(answer).await;
+    let stub = StubServer::start(answer).await;
     let of = async |role| lines(&settings(&format!("{}/id/v3", stub.url), role)).await;
     assert_eq!(
         of(OpenStackRole::Hypervisor).await.unwrap(),
@@ -149,7 +151,7 @@ async fn resources_of_each_role_become_targets() {
              openstack_project_id=t"
         ]
     );
-    let body: serde_json::Value = serde_json::from_str(&stub.asked()[0].body).unwrap();
+    let body: serde_json::Value = serde_json::from_str(&stub.received_requests()[0].body).unwrap();
     let domain = serde_json::json!({"name": "Default"});
     assert_eq!(
         body,
@@ -163,7 +165,7 @@ async fn resources_of_each_role_become_targets() {
 
 #[tokio::test]
 async fn credentials_come_from_config_or_environment_in_each_form() {
-    let stub = Stub::start(answer).await;
+    let stub = StubServer::start(answer).await;
     let bodies = Arc::new(Mutex::new(Vec::new()));
     let ask = async |credentials: OpenStackCredentials, variables: Vec<(&'static str, String)>| {
         let settings = OpenStackSettings {
@@ -174,9 +176,9 @@ async fn credentials_come_from_config_or_environment_in_each_form() {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| value.clone())
         });
-        let mut resources = Resources::with(&settings, 1 << 20, read);
+        let mut resources = OpenStackDiscovery::with_variables(&settings, 1 << 20, read);
         let answer = resources.refresh().await.map_err(|e| e.message);
-        let asked = stub.asked();
+        let asked = stub.received_requests();
         let tokens = asked.iter().rfind(|a| a.path.ends_with("/auth/tokens"));
         bodies
             .lock()
@@ -243,7 +245,7 @@ async fn credentials_come_from_config_or_environment_in_each_form() {
 
 #[tokio::test]
 async fn service_that_is_not_in_the_region_or_refuses_is_named() {
-    let stub = Stub::start(answer).await;
+    let stub = StubServer::start(answer).await;
     let settings = settings(&format!("{}/id/v3", stub.url), OpenStackRole::Hypervisor);
     let elsewhere = OpenStackSettings {
         region: "r9".into(),

@@ -1,7 +1,7 @@
 //! Tests against a ZooKeeper stub that stores nodes, answers requests and reports changes like a
 //! real server.
 
-use super::super::stub::{damage, shown};
+use super::super::stub::{damage_bytes, format_targets};
 use super::*;
 use firn_model::env::sim::{SimClock, SimRng};
 use std::collections::BTreeSet;
@@ -201,7 +201,7 @@ impl Server {
 
 /// A running discovery and its published list.
 struct Running {
-    to: Arc<Published>,
+    to: Arc<PublishedTargets>,
     changed: Arc<Notify>,
     task: JoinHandle<()>,
 }
@@ -214,11 +214,11 @@ impl Running {
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
             timeout: Duration::from_secs(10),
         };
-        let mut watch = Watch::new(&settings, bytes_max);
+        let mut watch = ZookeeperDiscovery::new(&settings, bytes_max);
         watch.retry = Duration::from_millis(20);
         let changed = Arc::new(Notify::new());
         let clock = Arc::new(SimClock::default());
-        let to = Arc::new(Published::new(changed.clone(), clock));
+        let to = Arc::new(PublishedTargets::new(changed.clone(), clock));
         let task = tokio::spawn(watch.run(to.clone()));
         Self { to, changed, task }
     }
@@ -228,7 +228,7 @@ impl Running {
         let shows = async {
             loop {
                 let groups = self.to.groups().unwrap_or_default();
-                if shown(&groups) == want {
+                if format_targets(&groups) == want {
                     return;
                 }
                 self.changed.notified().await;
@@ -236,7 +236,7 @@ impl Running {
         };
         if timeout(PATIENCE, shows).await.is_err() {
             let groups = self.to.groups().unwrap_or_default();
-            assert_eq!(shown(&groups), want);
+            assert_eq!(format_targets(&groups), want);
         }
     }
 
@@ -369,10 +369,10 @@ fn member_that_is_damaged_is_one_target_or_none() {
             (ZookeeperMember::Nerve, nerve),
         ] {
             let mut bytes = whole.as_bytes().to_vec();
-            for _ in 0..rng.below(4) {
-                damage(&mut bytes, &parts, &rng);
+            for _ in 0..rng.next_below(4) {
+                damage_bytes(&mut bytes, &parts, &rng);
             }
-            let Some(group) = kind.read("/a/b", &bytes) else {
+            let Some(group) = kind.decode_member("/a/b", &bytes) else {
                 continue;
             };
             let context = format!("seed {seed}: {}", String::from_utf8_lossy(&bytes));

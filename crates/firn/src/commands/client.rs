@@ -5,8 +5,10 @@
 
 use crate::settings::config;
 use clap::{Arg, ArgMatches, value_parser};
-use firn_http_client::{Auth, BodyLimit, HttpClient, HttpSettings, Secret, form_encode, read_body};
-use firn_ingest::forward::without_user;
+use firn_http_client::{
+    AuthMethod, BodyLimit, HttpClient, HttpSettings, Secret, form_encode, read_body,
+};
+use firn_ingest::forward::split_user_info;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{StatusCode, Uri};
 use std::path::{Path, PathBuf};
@@ -24,7 +26,7 @@ pub(super) type Params<'a> = Vec<(&'a str, String)>;
 
 /// Error of a request that got no response from the server, or that could not be sent.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unanswered {
+pub(super) enum CommandClientError {
     /// The command line or the HTTP config file is invalid.
     #[error("{0}")]
     Settings(String),
@@ -52,7 +54,7 @@ pub(super) fn http_config_of(matches: &ArgMatches) -> Option<&PathBuf> {
 
 /// Client for the requests of a subcommand to one server, with its own runtime. Requests block the
 /// thread.
-pub(super) struct Client {
+pub(super) struct CommandClient {
     runtime: Runtime,
     client: HttpClient,
     base: String,
@@ -61,7 +63,7 @@ pub(super) struct Client {
 }
 
 /// Complete response of a server, with any status. The caller interprets status and body.
-pub(super) struct Answer {
+pub(super) struct CommandResponse {
     /// URL of the request, for error messages.
     pub(super) url: String,
     /// HTTP status of the response.
@@ -70,19 +72,19 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-impl Client {
+impl CommandClient {
     /// Creates a client of `server` that sends `headers` with every request.
     pub(super) fn new(
         server: &str,
         http_config: Option<&Path>,
         headers: &[(String, String)],
-    ) -> Result<Self, Unanswered> {
-        let wrong = Unanswered::Settings;
+    ) -> Result<Self, CommandClientError> {
+        let wrong = CommandClientError::Settings;
         let scheme = match server.contains("://") {
             true => "",
             false => "http://",
         };
-        let (base, user) = without_user(&format!("{scheme}{server}"));
+        let (base, user) = split_user_info(&format!("{scheme}{server}"));
         let mut settings = match http_config {
             None => HttpSettings::default(),
             Some(_) if user.is_some() => {
@@ -96,7 +98,7 @@ impl Client {
                 .map_err(|e| wrong(format!("Failed to load HTTP config file: {e}")))?,
         };
         if let Some((user, password)) = user {
-            settings.auth = Auth::Basic {
+            settings.auth = AuthMethod::Basic {
                 username: Some(Secret::Inline(user)),
                 password: Some(Secret::Inline(password)),
             };
@@ -125,18 +127,26 @@ impl Client {
     }
 
     /// Sends a GET request for `path`, with `params` in the URL.
-    pub(super) fn get(&self, path: &str, params: &Params<'_>) -> Result<Answer, Unanswered> {
+    pub(super) fn get(
+        &self,
+        path: &str,
+        params: &Params<'_>,
+    ) -> Result<CommandResponse, CommandClientError> {
         let query = match params.is_empty() {
             true => String::new(),
             false => format!("?{}", encode(params)),
         };
-        self.ask(&format!("{path}{query}"), &[], None)
+        self.send_request(&format!("{path}{query}"), &[], None)
     }
 
     /// Sends a POST request for `path`, with `params` as a form.
-    pub(super) fn post_form(&self, path: &str, params: &Params<'_>) -> Result<Answer, Unanswered> {
+    pub(super) fn post_form(
+        &self,
+        path: &str,
+        params: &Params<'_>,
+    ) -> Result<CommandResponse, CommandClientError> {
         let form = [(CONTENT_TYPE, "application/x-www-form-urlencoded")];
-        self.ask(path, &form, Some(encode(params).into_bytes()))
+        self.send_request(path, &form, Some(encode(params).into_bytes()))
     }
 
     /// Sends a POST request with `body` and `headers`. The headers of the client take precedence
@@ -146,20 +156,20 @@ impl Client {
         path: &str,
         headers: &[(HeaderName, &'static str)],
         body: Vec<u8>,
-    ) -> Result<Answer, Unanswered> {
-        self.ask(path, headers, Some(body))
+    ) -> Result<CommandResponse, CommandClientError> {
+        self.send_request(path, headers, Some(body))
     }
 
-    fn ask(
+    fn send_request(
         &self,
         path: &str,
         added: &[(HeaderName, &'static str)],
         body: Option<Vec<u8>>,
-    ) -> Result<Answer, Unanswered> {
+    ) -> Result<CommandResponse, CommandClientError> {
         let url = format!("{}{path}", self.base);
         let uri: Uri = url
             .parse()
-            .map_err(|e| Unanswered::Settings(format!("parse {url:?}: {e}")))?;
+            .map_err(|e| CommandClientError::Settings(format!("parse {url:?}: {e}")))?;
         let mut headers = self.headers.clone();
         for (name, value) in added {
             if !headers.contains_key(name) {
@@ -172,14 +182,14 @@ impl Client {
                 Some(body) => self.client.post(&uri, &headers, body.into()).await?,
             };
             let status = response.status();
-            let body = read_body(response, BodyLimit::bytes(ANSWER_BYTES_MAX)).await?;
+            let body = read_body(response, BodyLimit::from_bytes_max(ANSWER_BYTES_MAX)).await?;
             Ok::<_, firn_model::error::Error>((status, body.bytes))
         };
         let limited = async { tokio::time::timeout(self.timeout, asked).await };
         match self.runtime.block_on(limited) {
-            Ok(Ok((status, body))) => Ok(Answer { url, status, body }),
-            Ok(Err(e)) => Err(Unanswered::Transport(e.message)),
-            Err(_) => Err(Unanswered::Transport(format!(
+            Ok(Ok((status, body))) => Ok(CommandResponse { url, status, body }),
+            Ok(Err(e)) => Err(CommandClientError::Transport(e.message)),
+            Err(_) => Err(CommandClientError::Transport(format!(
                 "{url}: no answer within {} s",
                 self.timeout.as_secs()
             ))),

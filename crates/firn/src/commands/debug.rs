@@ -4,7 +4,7 @@
 //! A profile that the server does not have is reported and left out: Firn has no execution trace.
 
 use super::arguments::NOT_UNDERSTOOD;
-use super::client::{Answer, Client};
+use super::client::{CommandClient, CommandResponse};
 use crate::console;
 use clap::{Arg, ArgMatches, Command};
 use flate2::Compression;
@@ -82,7 +82,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 fn collect(server: &str, parts: &[(&str, &str)]) -> Result<(), String> {
-    let client = Client::new(server, None, &[]).map_err(|e| e.to_string())?;
+    let client = CommandClient::new(server, None, &[]).map_err(|e| e.to_string())?;
     let file = File::create(ARCHIVE);
     let file = file.map_err(|e| format!("error creating archive {ARCHIVE:?}: {e}"))?;
     let mut archive = GzEncoder::new(file, Compression::default());
@@ -108,7 +108,7 @@ fn collect(server: &str, parts: &[(&str, &str)]) -> Result<(), String> {
 }
 
 /// Returns the body of the response. Profiles are sent compressed and stored uncompressed.
-fn unpacked(answer: Answer) -> Result<Vec<u8>, std::io::Error> {
+fn unpacked(answer: CommandResponse) -> Result<Vec<u8>, std::io::Error> {
     if !answer.body.starts_with(&[0x1f, 0x8b]) {
         return Ok(answer.body);
     }

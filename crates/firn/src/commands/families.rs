@@ -17,27 +17,27 @@ pub(super) type LabelMap = BTreeMap<String, String>;
 
 /// A metric family of a text: type, help and all metrics of one name.
 #[derive(Debug, Default)]
-pub(super) struct Family {
+pub(super) struct TextFamily {
     /// Type of the metrics, or unknown if the text has no type line.
     pub(super) kind: MetricType,
     /// Help text, or `None` if the text has no help line.
     pub(super) help: Option<String>,
     /// Metrics in the order of the text. Each has one sample, except for histograms and summaries.
-    pub(super) metrics: Vec<Metric>,
+    pub(super) metrics: Vec<TextMetric>,
 }
 
 /// A metric of a family: its labels, and one or more samples, which differ in suffix or bucket.
 #[derive(Debug)]
-pub(super) struct Metric {
+pub(super) struct TextMetric {
     /// Labels of the metric, without `le` or `quantile`.
     pub(super) labels: LabelMap,
     /// Samples of the metric, in the order of the text.
-    pub(super) samples: Vec<Sample>,
+    pub(super) samples: Vec<TextSample>,
 }
 
 /// A sample of a metric, parsed from one line of the text.
 #[derive(Debug)]
-pub(super) struct Sample {
+pub(super) struct TextSample {
     /// Name of the sample in the text, including a suffix.
     pub(super) name: String,
     /// Label `le` or `quantile` of a part of a histogram or summary.
@@ -49,4 +49,4 @@ pub(super) struct Sample {
 }
 
 /// Families of a text, sorted by name.
-pub(super) type Families = BTreeMap<String, Family>;
+pub(super) type Families = BTreeMap<String, TextFamily>;

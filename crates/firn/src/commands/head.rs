@@ -3,7 +3,7 @@
 use firn_model::batch::Batch;
 use firn_model::env::sim;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::store::{Append, AppendBounds, Appended, Select};
+use firn_model::store::{Append, AppendBounds, AppendOutcome, Select};
 use firn_model::tenant::TenantId;
 use firn_promql::script::ScriptStore;
 use firn_storage::store::{Store, StoreOptions};
@@ -17,12 +17,12 @@ const FOREVER_MS: i64 = i64::MAX / 4;
 const SEED: u64 = 1;
 
 /// A store in a simulated environment, for one test or script. Nothing is written to a real disk.
-pub(super) struct Head {
+pub(super) struct TestHead {
     store: Arc<Store>,
     tenant: TenantId,
 }
 
-impl Head {
+impl TestHead {
     /// Opens an empty head in a simulated environment of its own.
     pub(super) fn open() -> Result<Self, Error> {
         let options = StoreOptions {
@@ -32,28 +32,28 @@ impl Head {
             ..StoreOptions::new("/data")
         };
         Ok(Self {
-            store: Store::open(sim::env(SEED).env, options)?,
+            store: Store::open(sim::sim_env(SEED).env, options)?,
             tenant: TenantId::anonymous(),
         })
     }
 }
 
-impl Head {
+impl TestHead {
     /// Appends the acceptable samples of `batch` and returns the outcome.
-    pub(super) fn offer(&self, batch: &Batch) -> Result<Appended, Error> {
-        let bounds = AppendBounds::until(i64::MAX);
+    pub(super) fn append_batch(&self, batch: &Batch) -> Result<AppendOutcome, Error> {
+        let bounds = AppendBounds::up_to(i64::MAX);
         self.store.append(&self.tenant, batch, bounds).wait()
     }
 }
 
-impl ScriptStore for Head {
+impl ScriptStore for TestHead {
     fn clear(&mut self) -> Result<(), Error> {
         *self = Self::open()?;
         Ok(())
     }
 
     fn append(&mut self, batch: &Batch) -> Result<(), Error> {
-        let appended = self.offer(batch)?;
+        let appended = self.append_batch(batch)?;
         match appended.rejected.first() {
             None => Ok(()),
             Some(first) => Err(Error::new(

@@ -2,7 +2,7 @@
 
 use super::arguments::texts;
 use crate::console;
-use crate::serve::mirror::{MirrorLine, Source, run as run_mirror};
+use crate::serve::mirror::{MirrorArguments, MirrorTargetSource, run as run_mirror};
 use crate::settings::{LogFormat, listen_address};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use std::path::PathBuf;
@@ -87,15 +87,15 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-fn line(matches: &ArgMatches) -> MirrorLine {
+fn line(matches: &ArgMatches) -> MirrorArguments {
     let path = |id: &str| matches.get_one::<PathBuf>(id).cloned();
     let text = |id: &str| matches.get_one::<String>(id).map_or("", String::as_str);
-    MirrorLine {
+    MirrorArguments {
         listen: texts(matches, "listen"),
         data_dir: path("data").unwrap_or_default(),
         source: match path("config") {
-            Some(file) => Source::File(file),
-            None => Source::Urls(texts(matches, "target")),
+            Some(file) => MirrorTargetSource::File(file),
+            None => MirrorTargetSource::Urls(texts(matches, "target")),
         },
         web_config: path("web.config.file"),
         log_level: match text("log.level") {

@@ -86,7 +86,7 @@ fn edit(matches: &ArgMatches, change: impl FnOnce(&mut Expr)) -> Result<String, 
     let parsed = parse(text(matches, "query"), features(matches));
     let mut expr = parsed.map_err(|e| e.to_string())?;
     change(&mut expr);
-    let mut memory = Budget::new("expression", usize::MAX).hold();
+    let mut memory = Budget::new("expression", usize::MAX).create_reservation();
     pretty(&expr, &mut memory).map_err(|e| e.message)
 }
 

@@ -5,13 +5,13 @@
 //! Arguments, texts and exit codes are those of promtool.
 
 use super::arguments::{NOT_UNDERSTOOD, texts};
-use super::client::{Client, http_config, http_config_of};
+use super::client::{CommandClient, http_config, http_config_of};
 use super::families::{self, Families, LabelMap};
 use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::batch::Batch;
 use firn_model::labels::Labels;
-use firn_model::metadata::{Metadata, MetadataBatch};
+use firn_model::metadata::{MetadataBatch, MetricMetadata};
 use firn_model::names::NameScheme;
 use firn_model::sample::TimestampMs;
 use firn_model::units::parse_duration;
@@ -93,7 +93,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     let Some((_, matches)) = matches.subcommand() else {
         return ExitCode::from(NOT_UNDERSTOOD);
     };
-    let push = match Push::of(matches) {
+    let push = match PushArguments::from_matches(matches) {
         Ok(push) => push,
         Err(e) => {
             console::err(&e);
@@ -129,15 +129,15 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 /// Receiver, protocol version and added labels of a push, from the command line.
-struct Push {
-    client: Client,
+struct PushArguments {
+    client: CommandClient,
     path: String,
     is_v2: bool,
     labels: LabelMap,
 }
 
-impl Push {
-    fn of(matches: &ArgMatches) -> Result<Self, String> {
+impl PushArguments {
+    fn from_matches(matches: &ArgMatches) -> Result<Self, String> {
         let text = |id| matches.get_one::<String>(id).map_or("", String::as_str);
         let pairs = |id| -> Result<Vec<(String, String)>, String> {
             let split = |text: String| match text.split_once(['=', ':']) {
@@ -157,7 +157,7 @@ impl Push {
             }
         };
         let file = http_config_of(matches).map(PathBuf::as_path);
-        let client = Client::new(text("url"), file, &pairs("header")?);
+        let client = CommandClient::new(text("url"), file, &pairs("header")?);
         let timeout = matches.get_one::<Duration>("timeout").copied();
         Ok(Self {
             client: client
@@ -235,7 +235,7 @@ impl Push {
 fn metadata_of(families: &Families) -> MetadataBatch {
     let mut all = MetadataBatch::default();
     for (name, family) in families {
-        all.push(Metadata {
+        all.push(MetricMetadata {
             name,
             kind: family.kind,
             help: family.help.as_deref().unwrap_or_default(),

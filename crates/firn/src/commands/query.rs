@@ -9,7 +9,7 @@ mod client;
 mod print;
 
 use super::arguments::{NOT_UNDERSTOOD, texts};
-use super::client::{Client, Params, Unanswered, http_config, http_config_of};
+use super::client::{CommandClient, CommandClientError, Params, http_config, http_config_of};
 use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use client::ApiError;
@@ -29,7 +29,7 @@ const FAR_SECONDS: f64 = 9999.0 * 3600.0;
 
 /// Why a query was not answered.
 #[derive(Debug, thiserror::Error)]
-enum QueryError {
+enum QueryCommandError {
     #[error("{0}\n\nFor more information, try 'firn query --help'.")]
     Usage(String),
     #[error("error parsing {what}: cannot parse {text:?} to a valid timestamp")]
@@ -39,7 +39,7 @@ enum QueryError {
     #[error("query error: {0}")]
     Api(#[from] ApiError),
     #[error(transparent)]
-    Client(#[from] Unanswered),
+    Client(#[from] CommandClientError),
     #[error("{0}")]
     Other(String),
 }
@@ -165,7 +165,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
         Err(e) => {
             console::err(&e.to_string());
             ExitCode::from(match e {
-                QueryError::Usage(_) => NOT_UNDERSTOOD,
+                QueryCommandError::Usage(_) => NOT_UNDERSTOOD,
                 _ => 1,
             })
         }
@@ -173,18 +173,18 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 /// The arguments of a query.
-struct Arguments {
+struct QueryArguments {
     time: Option<String>,
     start: Option<String>,
     end: Option<String>,
     step: Option<Duration>,
     matchers: Vec<String>,
-    client: Client,
+    client: CommandClient,
     is_json: bool,
 }
 
-impl Arguments {
-    fn of(matches: &ArgMatches) -> Result<Self, QueryError> {
+impl QueryArguments {
+    fn from_matches(matches: &ArgMatches) -> Result<Self, QueryCommandError> {
         // Not every kind of query has every argument.
         let text = |id| matches.try_get_one::<String>(id).ok().flatten().cloned();
         let step = text("step").map(|step| parse_duration(&step)).transpose();
@@ -193,7 +193,7 @@ impl Arguments {
             time: text("time"),
             start: text("start"),
             end: text("end"),
-            step: step.map_err(|e| QueryError::Usage(e.to_string()))?,
+            step: step.map_err(|e| QueryCommandError::Usage(e.to_string()))?,
             matchers: matchers.into_iter().flatten().cloned().collect(),
             client: client_of(matches, &text("server").unwrap_or_default())?,
             is_json: text("format").as_deref() == Some("json"),
@@ -202,13 +202,13 @@ impl Arguments {
 }
 
 /// The client that a command line asks for.
-fn client_of(matches: &ArgMatches, server: &str) -> Result<Client, QueryError> {
+fn client_of(matches: &ArgMatches, server: &str) -> Result<CommandClient, QueryCommandError> {
     let file = http_config_of(matches).map(std::path::PathBuf::as_path);
     let headers = match matches.try_contains_id("header") {
-        Ok(_) => headers(matches).map_err(QueryError::Usage)?,
+        Ok(_) => headers(matches).map_err(QueryCommandError::Usage)?,
         Err(_) => Vec::new(),
     };
-    Ok(Client::new(server, file, &headers)?)
+    Ok(CommandClient::new(server, file, &headers)?)
 }
 
 fn headers(matches: &ArgMatches) -> Result<Vec<(String, String)>, String> {
@@ -219,38 +219,38 @@ fn headers(matches: &ArgMatches) -> Result<Vec<(String, String)>, String> {
     texts(matches, "header").into_iter().map(split).collect()
 }
 
-fn answer(kind: &str, matches: &ArgMatches) -> Result<String, QueryError> {
+fn answer(kind: &str, matches: &ArgMatches) -> Result<String, QueryCommandError> {
     if kind == "analyze" {
         let server = matches.get_one::<String>("server");
         let client = client_of(matches, server.map_or("", String::as_str))?;
         return analyze::analyze(&client, matches);
     }
-    let a = Arguments::of(matches)?;
+    let a = QueryArguments::from_matches(matches)?;
     let text = |id| matches.get_one::<String>(id).map_or("", String::as_str);
     match kind {
         "instant" => instant(&a, text("expr")),
         "range" => range(&a, text("expr")),
         "series" if a.matchers.is_empty() => {
             let why = "required flag --match not provided";
-            Err(QueryError::Usage(why.to_owned()))
+            Err(QueryCommandError::Usage(why.to_owned()))
         }
         "series" => series(&a),
         _ => labels(&a, text("name")),
     }
 }
 
-fn instant(a: &Arguments, expr: &str) -> Result<String, QueryError> {
+fn instant(a: &QueryArguments, expr: &str) -> Result<String, QueryCommandError> {
     let time = seconds(a.time.as_deref(), "evaluation time")?.unwrap_or_else(now);
     let params: Params<'_> = vec![("query", expr.to_owned()), ("time", time.to_string())];
     let data = client::post(&a.client, "/api/v1/query", &params)?;
     Ok(print::value(&data, a.is_json))
 }
 
-fn range(a: &Arguments, expr: &str) -> Result<String, QueryError> {
+fn range(a: &QueryArguments, expr: &str) -> Result<String, QueryCommandError> {
     let end = seconds(a.end.as_deref(), "end time")?.unwrap_or_else(now);
     let start = seconds(a.start.as_deref(), "start time")?.unwrap_or(end - RANGE_SECONDS);
     if start >= end {
-        return Err(QueryError::Order);
+        return Err(QueryCommandError::Order);
     }
     // 250 steps, but none shorter than a second: a screen has no room for more.
     let step = match a.step {
@@ -267,20 +267,20 @@ fn range(a: &Arguments, expr: &str) -> Result<String, QueryError> {
     Ok(print::value(&data, a.is_json))
 }
 
-fn series(a: &Arguments) -> Result<String, QueryError> {
+fn series(a: &QueryArguments) -> Result<String, QueryCommandError> {
     let params = look_up_params(a)?;
     let data = client::post(&a.client, "/api/v1/series", &params)?;
     Ok(print::series(&data, a.is_json))
 }
 
-fn labels(a: &Arguments, name: &str) -> Result<String, QueryError> {
+fn labels(a: &QueryArguments, name: &str) -> Result<String, QueryCommandError> {
     let params = look_up_params(a)?;
     let path = format!("/api/v1/{}", label_values(name));
     let data = client::get(&a.client, &path, &params)?;
     Ok(print::label_values(&data, a.is_json))
 }
 
-fn look_up_params(a: &Arguments) -> Result<Params<'static>, QueryError> {
+fn look_up_params(a: &QueryArguments) -> Result<Params<'static>, QueryCommandError> {
     let start = seconds(a.start.as_deref(), "start time")?.unwrap_or_else(|| now() - FAR_SECONDS);
     let end = seconds(a.end.as_deref(), "end time")?.unwrap_or_else(|| now() + FAR_SECONDS);
     let mut params: Params<'_> = vec![("start", start.to_string()), ("end", end.to_string())];
@@ -289,7 +289,7 @@ fn look_up_params(a: &Arguments) -> Result<Params<'static>, QueryError> {
 }
 
 /// Seconds since the epoch of a time argument, if there is one and it is not empty.
-fn seconds(text: Option<&str>, what: &'static str) -> Result<Option<f64>, QueryError> {
+fn seconds(text: Option<&str>, what: &'static str) -> Result<Option<f64>, QueryCommandError> {
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
@@ -300,7 +300,7 @@ fn seconds(text: Option<&str>, what: &'static str) -> Result<Option<f64>, QueryE
     }
     match parse_rfc3339(text) {
         Some(nanos) => Ok(Some(nanos as f64 / 1e9)),
-        None => Err(QueryError::Time {
+        None => Err(QueryCommandError::Time {
             what,
             text: text.to_owned(),
         }),

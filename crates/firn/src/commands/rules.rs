@@ -13,7 +13,7 @@ use crate::console;
 use clap::{Arg, ArgMatches, value_parser};
 use firn_http_client::named_files;
 use firn_model::names::NameScheme;
-use firn_rules::file::{ReadOptions, RuleFile, parse};
+use firn_rules::file::{RuleFile, RuleFileOptions, parse};
 use std::path::{Path, PathBuf};
 
 /// The exit code of a file with mistakes, or of a test that fails.
@@ -55,8 +55,8 @@ fn existing_files(matches: &ArgMatches) -> Result<Vec<PathBuf>, u8> {
 }
 
 /// How rule files are read.
-fn read_options(matches: &ArgMatches) -> ReadOptions {
-    ReadOptions {
+fn read_options(matches: &ArgMatches) -> RuleFileOptions {
+    RuleFileOptions {
         ignores_unknown: matches.get_flag("ignore-unknown-fields"),
         is_of_ruler: false,
         names: NameScheme::Utf8,
@@ -65,7 +65,7 @@ fn read_options(matches: &ArgMatches) -> ReadOptions {
 }
 
 /// Reads a rule file; the errors name it.
-fn read_rules(file: &Path, options: ReadOptions) -> Result<RuleFile, Vec<String>> {
+fn read_rules(file: &Path, options: RuleFileOptions) -> Result<RuleFile, Vec<String>> {
     let name = file.display();
     let text = named_files::read_any_text(file);
     let text = text.map_err(|e| vec![format!("{name}: open {name}: {e}")])?;

@@ -6,12 +6,12 @@
 //! scripts.
 
 use super::arguments::{files, paths_of};
-use super::head::Head;
+use super::head::TestHead;
 use super::rules;
 use crate::console;
 use clap::{ArgMatches, Command};
 use firn_model::env::sim;
-use firn_promql::script::{self, Failure, FileReport, ScriptReport};
+use firn_promql::script::{self, ScriptFailure, ScriptFileReport, ScriptReport};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -45,21 +45,21 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     ExitCode::from(u8::from(!report.is_success()))
 }
 
-fn run_file(file: &Path) -> FileReport {
+fn run_file(file: &Path) -> ScriptFileReport {
     let name = file.to_string_lossy();
     let world = std::fs::read_to_string(file)
         .map_err(|e| e.to_string())
-        .and_then(|text| Ok((text, Head::open().map_err(|e| e.message)?)));
+        .and_then(|text| Ok((text, TestHead::open().map_err(|e| e.message)?)));
     match world {
-        Ok((text, mut head)) => script::run(&name, &text, &mut head, &sim::Inline),
-        Err(why) => FileReport {
+        Ok((text, mut head)) => script::run(&name, &text, &mut head, &sim::InlineCompute),
+        Err(why) => ScriptFileReport {
             name: name.into_owned(),
-            broken: vec![Failure {
+            broken: vec![ScriptFailure {
                 line: 1,
                 text: "open".into(),
                 why,
             }],
-            ..FileReport::default()
+            ..ScriptFileReport::default()
         },
     }
 }

@@ -10,8 +10,8 @@ use crate::process::logs;
 use crate::settings::LogFormat;
 use crate::settings::config::{self, read_groups};
 use clap::{Arg, ArgMatches, Command, value_parser};
-use firn_discovery::{Discovery, DiscoveryMetrics, Group, Lent, Owner};
-use firn_ingest::scrape::{CheckedTarget, JobSettings, check_target};
+use firn_discovery::{Discovery, DiscoveryContext, DiscoveryMetrics, DiscoveryOwner, TargetGroup};
+use firn_ingest::scrape::{CheckedTarget, ScrapeJobSettings, check_target};
 use firn_model::env::{Clock, real};
 use firn_model::labels::Labels;
 use firn_model::units::parse_duration;
@@ -80,7 +80,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 fn check(file: &Path, name: &str, timeout: Duration) -> Result<String, String> {
-    let features = config::JobFeatures::of_names(&[]);
+    let features = config::JobFeatures::from_names(&[]);
     let config = config::load(file, features).map_err(|e| format!("Cannot load config {e}"))?;
     let Some(job) = config.jobs.iter().find(|job| job.name == name) else {
         let mut message = format!("Job {name} not found. Select one of:");
@@ -91,7 +91,7 @@ fn check(file: &Path, name: &str, timeout: Duration) -> Result<String, String> {
     };
     logs::start(Level::WARN, LogFormat::default());
     let unable = |e: std::io::Error| format!("Could not create new discoverer {e}");
-    let clock = real::env().map_err(unable)?.clock;
+    let clock = real::system_env().map_err(unable)?.clock;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -108,20 +108,24 @@ fn check(file: &Path, name: &str, timeout: Duration) -> Result<String, String> {
             }
         }
     }
-    let results: Vec<Value> = results.iter().map(shown).collect();
+    let results: Vec<Value> = results.iter().map(format_target).collect();
     serde_json::to_string_pretty(&results)
         .map_err(|e| format!("Could not marshal result json: {e}"))
 }
 
 /// Returns the lists of all discoveries of a job that are complete within the timeout.
-async fn find(job: &JobSettings, timeout: Duration, clock: Arc<dyn Clock>) -> Vec<Arc<Vec<Group>>> {
-    let lent = Lent {
+async fn find(
+    job: &ScrapeJobSettings,
+    timeout: Duration,
+    clock: Arc<dyn Clock>,
+) -> Vec<Arc<Vec<TargetGroup>>> {
+    let lent = DiscoveryContext {
         read_yaml: read_groups,
         bytes_max: LIST_BYTES_MAX,
         clock,
         metrics: DiscoveryMetrics::default(),
     };
-    let owner = Owner {
+    let owner = DiscoveryOwner {
         purpose: "scrape",
         config: job.name.clone(),
     };
@@ -142,7 +146,7 @@ async fn find(job: &JobSettings, timeout: Duration, clock: Arc<dyn Clock>) -> Ve
     discoveries.iter().filter_map(Discovery::groups).collect()
 }
 
-fn shown(result: &CheckedTarget) -> Value {
+fn format_target(result: &CheckedTarget) -> Value {
     let mut shown = json!({
         "discoveredLabels": map(&result.discovered),
         "labels": map(&result.labels),

@@ -29,7 +29,7 @@ use crate::file_time::{file_time, snapshot_name};
 use crate::serve::store_settings;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::env::{Env, real};
-use firn_storage::repair::{self, Outcome};
+use firn_storage::repair::{self, RepairOutcome};
 use firn_storage::{listing, snapshot, verify};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -103,8 +103,8 @@ pub fn command() -> Command {
             transfer::import_command(),
             transfer::export_command(),
             transfer::create_command(),
-            transfer::dump_command(dump::Form::Plain),
-            transfer::dump_command(dump::Form::OpenMetrics),
+            transfer::dump_command(dump::DumpFormat::Plain),
+            transfer::dump_command(dump::DumpFormat::OpenMetrics),
             bench::command(),
         ])
 }
@@ -124,7 +124,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     let Some((command, matches)) = matches.subcommand() else {
         return cannot("missing subcommand");
     };
-    let env = match real::env() {
+    let env = match real::system_env() {
         Ok(env) => env,
         Err(e) => return cannot(&format!("start threads: {e}")),
     };
@@ -132,7 +132,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
         "import" => return transfer::run_import(&env, matches),
         "export" => return transfer::run_export(&env, matches),
         "create-blocks-from" => return transfer::run_create(&env, matches),
-        "dump" => return transfer::run_dump(&env, matches, dump::Form::Plain),
+        "dump" => return transfer::run_dump(&env, matches, dump::DumpFormat::Plain),
         "analyze" => return transfer::finish(analyze::run(&env, matches).map(|text| (text, true))),
         "bench" => {
             let Some((_, matches)) = matches.subcommand() else {
@@ -140,7 +140,9 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
             };
             return transfer::finish(bench::run(&env, matches).map(|()| (String::new(), true)));
         }
-        "dump-openmetrics" => return transfer::run_dump(&env, matches, dump::Form::OpenMetrics),
+        "dump-openmetrics" => {
+            return transfer::run_dump(&env, matches, dump::DumpFormat::OpenMetrics);
+        }
         _ => {}
     }
     let Some(folder) = matches.get_one::<PathBuf>("dir") else {
@@ -170,11 +172,11 @@ fn run_list(env: &Env, folder: &Path, for_people: bool) -> ExitCode {
 }
 
 fn run_snapshot(env: &Env, folder: &Path) -> ExitCode {
-    let taken = snapshot::take(
+    let taken = snapshot::create_snapshot(
         &watched::watched(env, folder),
         folder,
         &snapshot_name(env),
-        &store_settings::files_beside(),
+        &store_settings::list_snapshot_files(),
     );
     match taken {
         Ok(place) => {
@@ -207,18 +209,18 @@ fn run_repair(env: &Env, folder: &Path, is_confirmed: bool) -> ExitCode {
     let name = file_time(env.clock.now_ms());
     let outcome = repair::repair(env, folder, &name, &mut |found| {
         console::out(&print::text(folder, found, took()));
-        is_confirmed || ask()
+        is_confirmed || confirm()
     });
     match outcome {
-        Ok(Outcome::Whole(report)) => {
+        Ok(RepairOutcome::Whole(report)) => {
             console::out(&print::text(folder, &report, took()));
             ExitCode::SUCCESS
         }
-        Ok(Outcome::Declined) => {
+        Ok(RepairOutcome::Declined) => {
             console::out("nothing was changed\n");
             ExitCode::FAILURE
         }
-        Ok(Outcome::Repaired { set_aside, report }) => {
+        Ok(RepairOutcome::Repaired { set_aside, report }) => {
             console::out(&format!("set aside in {}\n", set_aside.display()));
             console::out(&print::text(folder, &report, took()));
             ExitCode::from(u8::from(!report.is_whole()))
@@ -228,7 +230,7 @@ fn run_repair(env: &Env, folder: &Path, is_confirmed: bool) -> ExitCode {
 }
 
 /// Asks the user for confirmation on the terminal. Returns false if there is no terminal.
-fn ask() -> bool {
+fn confirm() -> bool {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
         console::err(

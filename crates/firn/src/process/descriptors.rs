@@ -34,7 +34,7 @@ pub struct Descriptors {
 
 impl Descriptors {
     /// Divides `limit` between the parts. Each part gets at least one descriptor.
-    pub fn of(limit: usize) -> Self {
+    pub fn divide_limit(limit: usize) -> Self {
         let parts = |count: usize| limit * count / PARTS;
         Self {
             limit,
@@ -54,7 +54,7 @@ impl Descriptors {
             limit.current = limit.maximum;
             setrlimit(Resource::Nofile, limit)?;
         }
-        Ok((Self::of(wanted), before))
+        Ok((Self::divide_limit(wanted), before))
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn descriptors_of_any_limit_leave_enough_for_storage() {
         for limit in [64, 256, 1024, 20_000, UNLIMITED as usize] {
-            let all = Descriptors::of(limit);
+            let all = Descriptors::divide_limit(limit);
             let outside = all.connections + all.fetches * PER_FETCH;
             assert!(outside <= limit * 36 / 64, "{all:?}");
             assert!(all.connections >= 16 && all.fetches >= 8, "{all:?}");

@@ -30,16 +30,16 @@ pub fn start(level: Level, format: LogFormat) {
     let filter = Targets::new()
         .with_default(LevelFilter::WARN)
         .with_target("firn", level);
-    let lines = Lines { format }.with_filter(filter);
+    let lines = LogLineLayer { format }.with_filter(filter);
     // Fails only if a subscriber is already installed; that one is used then.
     let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 
-struct Lines {
+struct LogLineLayer {
     format: LogFormat,
 }
 
-impl<S: Subscriber> Layer<S> for Lines {
+impl<S: Subscriber> Layer<S> for LogLineLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let now = OffsetDateTime::now_utc();
         let line = print(event, now, self.format);
@@ -50,63 +50,65 @@ impl<S: Subscriber> Layer<S> for Lines {
 
 fn print(event: &Event<'_>, now: OffsetDateTime, format: LogFormat) -> String {
     let metadata = event.metadata();
-    let mut fields = Fields::default();
+    let mut fields = LogEventFields::default();
     event.record(&mut fields);
     let time = now.format(TIME).unwrap_or_default();
-    let mut line = Line::new(format);
+    let mut line = LogLineBuilder::new(format);
     line.text("time", &time);
     line.text("level", metadata.level().as_str());
     line.text("target", metadata.target());
     line.text("msg", &fields.message);
     for (name, value) in &fields.others {
         match value {
-            FieldValue::Text(text) => line.text(name, text),
-            FieldValue::Literal(literal) => line.literal(name, literal),
+            LogFieldValue::Text(text) => line.text(name, text),
+            LogFieldValue::Literal(literal) => line.literal(name, literal),
         }
     }
     line.end()
 }
 
-enum FieldValue {
+enum LogFieldValue {
     Text(String),
     /// A number or a boolean, written without quotes in JSON.
     Literal(String),
 }
 
 #[derive(Default)]
-struct Fields {
+struct LogEventFields {
     message: String,
-    others: Vec<(&'static str, FieldValue)>,
+    others: Vec<(&'static str, LogFieldValue)>,
 }
 
-impl Fields {
-    fn push(&mut self, field: &Field, value: FieldValue) {
+impl LogEventFields {
+    fn push(&mut self, field: &Field, value: LogFieldValue) {
         match (field.name(), value) {
-            ("message", FieldValue::Text(text) | FieldValue::Literal(text)) => self.message = text,
+            ("message", LogFieldValue::Text(text) | LogFieldValue::Literal(text)) => {
+                self.message = text
+            }
             (name, value) => self.others.push((name, value)),
         }
     }
 }
 
-impl Visit for Fields {
+impl Visit for LogEventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.push(field, FieldValue::Text(format!("{value:?}")));
+        self.push(field, LogFieldValue::Text(format!("{value:?}")));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.push(field, FieldValue::Text(value.to_owned()));
+        self.push(field, LogFieldValue::Text(value.to_owned()));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.push(field, FieldValue::Literal(value.to_string()));
+        self.push(field, LogFieldValue::Literal(value.to_string()));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.push(field, FieldValue::Literal(value.to_string()));
+        self.push(field, LogFieldValue::Literal(value.to_string()));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.push(field, FieldValue::Literal(value.to_string()));
+        self.push(field, LogFieldValue::Literal(value.to_string()));
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
@@ -114,21 +116,21 @@ impl Visit for Fields {
         self.push(
             field,
             if value.is_finite() {
-                FieldValue::Literal(text)
+                LogFieldValue::Literal(text)
             } else {
-                FieldValue::Text(text)
+                LogFieldValue::Text(text)
             },
         );
     }
 }
 
 /// A log line that is being built, field by field, in one of both formats.
-struct Line {
+struct LogLineBuilder {
     format: LogFormat,
     out: String,
 }
 
-impl Line {
+impl LogLineBuilder {
     fn new(format: LogFormat) -> Self {
         let out = match format {
             LogFormat::Logfmt => String::new(),

@@ -5,26 +5,26 @@
 //! read are omitted.
 
 use firn_model::budget::Budget;
-use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use std::fs;
 
 /// Collector of process metrics, which reads `/proc` at each collection, and of the use of the
 /// memory budget.
 #[derive(Debug)]
-pub struct Process {
+pub struct ProcessCollector {
     /// Budget of `firn.memory_limit`, with its limit and its current use.
     memory: Budget,
 }
 
-impl Process {
+impl ProcessCollector {
     /// Creates the collector for the running process. `memory` is the budget of all its memory.
     pub fn new(memory: Budget) -> Self {
         Self { memory }
     }
 }
 
-impl Collect for Process {
-    fn collect(&self, sink: &mut dyn Sink) {
+impl Collect for ProcessCollector {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         sink.metric(
             "firn_build_info",
             "Version of Firn, and the version of Prometheus that it is compatible with.",
@@ -32,22 +32,22 @@ impl Collect for Process {
                 ("prometheus_version", crate::version::PROMETHEUS_VERSION),
                 ("version", env!("CARGO_PKG_VERSION")),
             ],
-            Value::Gauge(1.0),
+            MetricValue::Gauge(1.0),
         );
         sink.metric(
             "firn_memory_limit_bytes",
             "Memory limit for ingestion, queries and caches together.",
             &[],
-            Value::Gauge(self.memory.limit_bytes() as f64),
+            MetricValue::Gauge(self.memory.limit_bytes() as f64),
         );
         sink.metric(
             "firn_memory_used_bytes",
             "Accounted memory: the process at its start, the head as of its last sweep, and the \
              memory of running writes and queries. Compare it with the resident size.",
             &[],
-            Value::Gauge(self.memory.used_bytes() as f64),
+            MetricValue::Gauge(self.memory.used_bytes() as f64),
         );
-        if let Some(stat) = Stat::read() {
+        if let Some(stat) = ProcStat::read() {
             stat.collect(sink);
         }
         if let Ok(fds) = fs::read_dir("/proc/self/fd") {
@@ -57,7 +57,7 @@ impl Collect for Process {
                 "process_open_fds",
                 "Number of open file descriptors.",
                 &[],
-                Value::Gauge(open as f64),
+                MetricValue::Gauge(open as f64),
             );
         }
         if let Some(max) = max_fds() {
@@ -65,7 +65,7 @@ impl Collect for Process {
                 "process_max_fds",
                 "Maximum number of open file descriptors.",
                 &[],
-                Value::Gauge(max),
+                MetricValue::Gauge(max),
             );
         }
     }
@@ -74,7 +74,7 @@ impl Collect for Process {
 /// The fields of `/proc/self/stat` that the metrics use, in the units of the kernel: clock ticks
 /// and pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Stat {
+struct ProcStat {
     cpu_ticks: u64,
     threads: u64,
     start_ticks: u64,
@@ -82,7 +82,7 @@ struct Stat {
     resident_pages: u64,
 }
 
-impl Stat {
+impl ProcStat {
     fn read() -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/self/stat").ok()?)
     }
@@ -102,38 +102,38 @@ impl Stat {
         })
     }
 
-    fn collect(&self, sink: &mut dyn Sink) {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         let ticks_per_second = rustix::param::clock_ticks_per_second() as f64;
         sink.metric(
             "process_cpu_seconds_total",
             "Total user and system CPU time spent in seconds.",
             &[],
-            Value::Counter(self.cpu_ticks as f64 / ticks_per_second),
+            MetricValue::Counter(self.cpu_ticks as f64 / ticks_per_second),
         );
         sink.metric(
             "process_resident_memory_bytes",
             "Resident memory size in bytes.",
             &[],
-            Value::Gauge(self.resident_pages as f64 * rustix::param::page_size() as f64),
+            MetricValue::Gauge(self.resident_pages as f64 * rustix::param::page_size() as f64),
         );
         sink.metric(
             "process_virtual_memory_bytes",
             "Virtual memory size in bytes.",
             &[],
-            Value::Gauge(self.virtual_bytes as f64),
+            MetricValue::Gauge(self.virtual_bytes as f64),
         );
         sink.metric(
             "process_threads",
             "Number of threads.",
             &[],
-            Value::Gauge(self.threads as f64),
+            MetricValue::Gauge(self.threads as f64),
         );
         if let Some(boot) = boot_seconds() {
             sink.metric(
                 "process_start_time_seconds",
                 "Start time of the process since unix epoch in seconds.",
                 &[],
-                Value::Gauge(boot + self.start_ticks as f64 / ticks_per_second),
+                MetricValue::Gauge(boot + self.start_ticks as f64 / ticks_per_second),
             );
         }
     }
@@ -141,13 +141,13 @@ impl Stat {
 
 /// Returns the resident memory of the process in bytes, or 0 if the kernel does not report it.
 pub fn resident_bytes() -> usize {
-    let pages = Stat::read().map_or(0, |stat| stat.resident_pages as usize);
+    let pages = ProcStat::read().map_or(0, |stat| stat.resident_pages as usize);
     pages * rustix::param::page_size()
 }
 
 /// Returns the number of threads of the process, or 0 if the kernel does not report it.
 pub fn thread_count() -> u64 {
-    Stat::read().map_or(0, |stat| stat.threads)
+    ProcStat::read().map_or(0, |stat| stat.threads)
 }
 
 /// Returns the boot time of the machine in seconds since the epoch.
@@ -175,10 +175,10 @@ mod tests {
     #[derive(Default)]
     struct Names(Vec<String>);
 
-    impl Sink for Names {
-        fn metric(&mut self, name: &str, help: &str, _: &[(&str, &str)], value: Value<'_>) {
+    impl MetricSink for Names {
+        fn metric(&mut self, name: &str, help: &str, _: &[(&str, &str)], value: MetricValue<'_>) {
             assert!(!help.is_empty(), "{name}");
-            if let Value::Counter(v) | Value::Gauge(v) = value {
+            if let MetricValue::Counter(v) | MetricValue::Gauge(v) = value {
                 assert!(v.is_finite() && v >= 0.0, "{name}");
             }
             self.0.push(name.to_owned());
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn process_collect_on_linux_gives_every_metric() {
         let mut names = Names::default();
-        Process::new(Budget::new("process", 1)).collect(&mut names);
+        ProcessCollector::new(Budget::new("process", 1)).collect(&mut names);
         assert_eq!(
             names.0,
             [
@@ -209,14 +209,14 @@ mod tests {
     #[test]
     fn stat_parse_reads_fields_behind_a_strange_command() {
         let text = "7 (a) b) S 1 7 7 0 -1 4194560 9 0 0 0 15 5 0 0 20 0 3 0 900 4096 12 1844";
-        let want = Stat {
+        let want = ProcStat {
             cpu_ticks: 20,
             threads: 3,
             start_ticks: 900,
             virtual_bytes: 4096,
             resident_pages: 12,
         };
-        assert_eq!(Stat::parse(text), Some(want));
-        assert_eq!(Stat::parse("7 (a) S 1"), None);
+        assert_eq!(ProcStat::parse(text), Some(want));
+        assert_eq!(ProcStat::parse("7 (a) S 1"), None);
     }
 }

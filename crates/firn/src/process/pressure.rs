@@ -25,12 +25,12 @@ const KEPT_MS: isize = 10_000;
 /// Tracks whether the process is near its memory limit, and sets the decay time of the allocator
 /// accordingly.
 #[derive(Debug)]
-pub struct Pressure {
+pub struct MemoryPressure {
     limit_bytes: usize,
     is_high: AtomicBool,
 }
 
-impl Pressure {
+impl MemoryPressure {
     /// Creates a tracker in the state without pressure, for a process that may use `limit_bytes`.
     pub fn new(limit_bytes: usize) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Pressure {
 
     /// Compares the resident memory with the limit, and changes the allocator's decay time if the
     /// state changed.
-    pub fn look(&self) {
+    pub fn update_decay_time(&self) {
         let was_high = self.is_high.load(Ordering::Relaxed);
         let is_high = self.is_high_at(metrics::resident_bytes(), was_high);
         if is_high != was_high && self.is_high.swap(is_high, Ordering::Relaxed) == was_high {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn pressure_begins_above_three_quarters_and_ends_below_half() {
-        let pressure = Pressure::new(1000);
+        let pressure = MemoryPressure::new(1000);
         for (resident, was_high, is_high) in [
             (750, false, false),
             (751, false, true),
@@ -95,14 +95,14 @@ mod tests {
     #[test]
     fn pages_kept_follow_the_pressure_in_every_arena() {
         let kept = || -> isize { b"arena.0.dirty_decay_ms\0"[..].name().read().unwrap() };
-        let pressure = Pressure::new(0);
-        pressure.look();
+        let pressure = MemoryPressure::new(0);
+        pressure.update_decay_time();
         assert_eq!(kept(), 0);
-        let pressure = Pressure {
+        let pressure = MemoryPressure {
             limit_bytes: usize::MAX,
             ..pressure
         };
-        pressure.look();
+        pressure.update_decay_time();
         assert_eq!(kept(), KEPT_MS);
     }
 }

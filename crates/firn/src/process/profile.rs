@@ -8,9 +8,9 @@
 
 mod encode;
 
-use encode::{ProfileBuilder, Timing};
+use encode::{ProfileBuilder, ProfileTiming};
 use firn_model::error::{Error, ErrorKind};
-use firn_server::parts::{FinishProfile, Profiler};
+use firn_server::parts::{FinishProfile, ProfileSource};
 use nix::sys::signal::{Signal, raise};
 use pprof::{ProfilerGuard, ProfilerGuardBuilder, Report};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ const CPU_HZ: i32 = 99;
 #[derive(Debug)]
 pub struct ProcessProfiler;
 
-impl Profiler for ProcessProfiler {
+impl ProfileSource for ProcessProfiler {
     fn heap(&self) -> Result<Vec<u8>, Error> {
         let Some(control) = jemalloc_pprof::PROF_CTL.as_ref() else {
             return Err(Error::new(
@@ -88,7 +88,7 @@ fn threads() -> std::io::Result<BTreeMap<String, i64>> {
 /// types.
 fn table(types: &[(&str, &str)], values: &BTreeMap<String, i64>) -> Vec<u8> {
     let mut profile = ProfileBuilder::new(types);
-    profile.set_timing(Timing {
+    profile.set_timing(ProfileTiming {
         start: SystemTime::now(),
         duration: Duration::ZERO,
         period: 1,
@@ -107,7 +107,7 @@ fn cpu_profile(report: &Report) -> Vec<u8> {
     let mut profile = ProfileBuilder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
     let timing = &report.timing;
     let period = 1_000_000_000 / i64::from(timing.frequency);
-    profile.set_timing(Timing {
+    profile.set_timing(ProfileTiming {
         start: timing.start_time,
         duration: timing.duration,
         period,

@@ -1,6 +1,6 @@
 //! URL of the web page, which is logged and printed once the server is ready.
 
-use super::locks::Locks;
+use super::locks::WebConfigHolder;
 use crate::console;
 use firn_server::parts::WebSettings;
 use std::io::IsTerminal;
@@ -8,16 +8,16 @@ use std::net::SocketAddr;
 use tracing::info;
 
 /// The part of the page's URL that flags determine before the listening address is resolved.
-pub enum Page {
+pub enum ExternalUrlSource {
     /// The complete URL, from `--web.external-url` with a host.
     Whole(String),
     /// Only the path; scheme and host follow from the listening address.
     Path(String),
 }
 
-impl Page {
+impl ExternalUrlSource {
     /// Returns `external_url` if it contains a host, else the prefix of all routes.
-    pub fn of(web: &WebSettings, external_url: &str) -> Self {
+    pub fn from_external_url(web: &WebSettings, external_url: &str) -> Self {
         match web.external_origin {
             Some(_) => Self::Whole(external_url.trim_end_matches('/').to_owned()),
             None => Self::Path(web.route_prefix.clone()),
@@ -26,7 +26,7 @@ impl Page {
 
     /// Returns the URL of the page at a server that listens on `address`, or an empty string if
     /// both are unknown.
-    pub fn url(self, locks: &Locks, address: Option<SocketAddr>) -> String {
+    pub fn url(self, locks: &WebConfigHolder, address: Option<SocketAddr>) -> String {
         match (self, address) {
             (Self::Whole(url), _) => url,
             (Self::Path(_), None) => String::new(),

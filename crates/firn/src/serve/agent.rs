@@ -6,26 +6,28 @@
 
 use firn_model::batch::Batch;
 use firn_model::sample::TimestampMs;
-use firn_model::store::{Append, AppendBounds, Appended, Rejected, Rejection, Ticket};
+use firn_model::store::{
+    Append, AppendBounds, AppendOutcome, RejectedSamples, SampleRejection, Ticket,
+};
 use firn_model::tenant::TenantId;
 
 /// Accepts every batch and stores nothing. Samples too far in the future are rejected like in a
 /// store, and are not forwarded.
-pub struct Unstored;
+pub struct DiscardingStore;
 
-impl Append for Unstored {
+impl Append for DiscardingStore {
     fn append(&self, _: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket {
-        let mut appended = Appended {
+        let mut appended = AppendOutcome {
             stored: batch.sample_count(),
-            ..Appended::default()
+            ..AppendOutcome::default()
         };
-        let mut refused: Option<Rejected> = None;
+        let mut refused: Option<RejectedSamples> = None;
         for series in batch.iter() {
             appended.stored_histograms += series.histograms.len();
             let mut refuse = |time: TimestampMs| {
                 appended.stored -= 1;
-                let refused = refused.get_or_insert_with(|| Rejected {
-                    rejection: Rejection::TooFarInFuture,
+                let refused = refused.get_or_insert_with(|| RejectedSamples {
+                    rejection: SampleRejection::TooFarInFuture,
                     count: 0,
                     first_labels: series.labels.to_owned(),
                     first_time: time,
@@ -44,14 +46,14 @@ impl Append for Unstored {
             }
         }
         appended.rejected.extend(refused);
-        Ticket::ready(Ok(appended))
+        Ticket::resolved(Ok(appended))
     }
 
     fn may_wait(&self) -> bool {
         false
     }
 
-    fn takes_exemplars(&self) -> bool {
+    fn can_store_exemplars(&self) -> bool {
         true
     }
 }
@@ -70,8 +72,8 @@ mod tests {
             &[(5, 1.0), (11, 1.0), (10, 1.0), (12, 1.0)],
         );
         let tenant = TenantId::anonymous();
-        let taken = Unstored
-            .append(&tenant, &batch, AppendBounds::until(10))
+        let taken = DiscardingStore
+            .append(&tenant, &batch, AppendBounds::up_to(10))
             .wait();
         let taken = taken.unwrap();
         let [refused] = &taken.rejected[..] else {
@@ -81,6 +83,6 @@ mod tests {
             (taken.stored, refused.count, refused.first_time),
             (2, 2, 11)
         );
-        assert_eq!(refused.rejection, Rejection::TooFarInFuture);
+        assert_eq!(refused.rejection, SampleRejection::TooFarInFuture);
     }
 }

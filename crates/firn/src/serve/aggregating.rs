@@ -5,11 +5,11 @@
 
 use crate::settings::config::Config;
 use firn_ingest::Pipeline;
-use firn_ingest::aggregation::{AggregationSpec, Kind, KindOf, Start};
+use firn_ingest::aggregation::{AggregatedMetricKind, AggregationInputs, AggregationSpec, KindOf};
 use firn_ingest::metadata::PushedMetadata;
-use firn_ingest::scrape::Scraping;
+use firn_ingest::scrape::ScrapeManager;
 use firn_model::env::Env;
-use firn_model::fingerprint::Seed;
+use firn_model::fingerprint::FingerprintSeed;
 use firn_model::tenant::TenantId;
 use firn_storage::store::Store;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,15 +17,15 @@ use std::time::Duration;
 use tracing::{error, info};
 
 /// Applies the configuration of aggregation: the active one and the one that is wanted.
-pub struct Aggregating {
+pub struct AggregationConfigurator {
     pipeline: Arc<Pipeline>,
     env: Env,
     lookback_ms: i64,
     sources_max: usize,
-    state: Mutex<State>,
+    state: Mutex<AggregationConfigState>,
 }
 
-struct State {
+struct AggregationConfigState {
     applied: Option<AggregationSpec>,
     wanted: AggregationSpec,
     /// Journal of the state from the store, until it is restored.
@@ -34,10 +34,10 @@ struct State {
     is_waiting: bool,
     /// Scrape targets, whose metadata determines the types of metrics. Weak, because they hold the
     /// pipeline.
-    scraping: Weak<Scraping>,
+    scraping: Weak<ScrapeManager>,
 }
 
-impl Aggregating {
+impl AggregationConfigurator {
     /// Creates the applier without any aggregation. `sources_max` is the maximum number of source
     /// series of a state.
     pub fn new(
@@ -52,7 +52,7 @@ impl Aggregating {
             env,
             lookback_ms: i64::try_from(lookback.as_millis()).unwrap_or(i64::MAX),
             sources_max,
-            state: Mutex::new(State {
+            state: Mutex::new(AggregationConfigState {
                 applied: None,
                 wanted: AggregationSpec::default(),
                 journal: store.take_journal(),
@@ -64,13 +64,13 @@ impl Aggregating {
 
     /// Sets the targets whose metadata determines the type of a metric. Pushed metadata is used for
     /// other metrics.
-    pub fn ask(&self, scraping: &Arc<Scraping>) {
+    pub fn set_targets(&self, scraping: &Arc<ScrapeManager>) {
         self.with(|state| state.scraping = Arc::downgrade(scraping));
     }
 
     /// Applies the aggregation of `config`, or keeps it to retry if the WAL does not accept it. May
     /// wait for the WAL.
-    pub fn follow(&self, config: &Config) {
+    pub fn apply_config(&self, config: &Config) {
         let mut wanted = config.aggregation.clone();
         for group in &mut wanted.groups {
             group.lookback_ms = self.lookback_ms;
@@ -85,13 +85,13 @@ impl Aggregating {
             if state.applied.as_ref() == Some(&state.wanted) {
                 return;
             }
-            let start = Start {
-                seed: Seed::draw(&*self.env.rng),
+            let start = AggregationInputs {
+                seed: FingerprintSeed::generate(&*self.env.rng),
                 sources_max: self.sources_max,
                 kind_of: kind_of(state.scraping.clone(), self.pipeline.metadata().clone()),
                 journal: &state.journal,
             };
-            match self.pipeline.aggregate_by(&state.wanted, start) {
+            match self.pipeline.configure_aggregation(&state.wanted, start) {
                 Ok(()) => {
                     let groups = state.wanted.groups.len();
                     if groups > 0 || state.applied.is_some() {
@@ -113,7 +113,7 @@ impl Aggregating {
         });
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut AggregationConfigState) -> T) -> T {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -127,14 +127,14 @@ pub fn finish(pipeline: &Pipeline) {
 }
 
 /// Returns a function for the type of a metric: from the metadata of targets, else of pushes.
-fn kind_of(scraping: Weak<Scraping>, pushed: Arc<PushedMetadata>) -> KindOf {
+fn kind_of(scraping: Weak<ScrapeManager>, pushed: Arc<PushedMetadata>) -> KindOf {
     Arc::new(move |name| {
         let name = str::from_utf8(name).ok()?;
-        let of_targets = scraping.upgrade()?.type_of(name);
-        let of_pushes = || pushed.type_of(&TenantId::anonymous(), name);
+        let of_targets = scraping.upgrade()?.type_of_metric(name);
+        let of_pushes = || pushed.type_of_metric(&TenantId::anonymous(), name);
         match of_targets.or_else(of_pushes)? {
-            "counter" => Some(Kind::Counter),
-            "gauge" => Some(Kind::Gauge),
+            "counter" => Some(AggregatedMetricKind::Counter),
+            "gauge" => Some(AggregatedMetricKind::Gauge),
             _ => None,
         }
     })

@@ -2,7 +2,7 @@
 
 use crate::file_time;
 use firn_ingest::Pipeline;
-use firn_ingest::scrape::Scraping;
+use firn_ingest::scrape::ScrapeManager;
 use firn_model::env::Env;
 use firn_model::log::LogHealth;
 use firn_server::ActiveQueries;
@@ -11,16 +11,16 @@ use firn_storage::store::Store;
 use std::sync::Arc;
 
 use super::notify::Notifier;
-use super::reading::Reading;
+use super::reading::RemoteReadStore;
 use super::rule_folder::RuleFolder;
-use super::rules::Rules;
-use super::running::Running;
-use super::sending::Sending;
-use super::spans::Spans;
+use super::rules::RuleManager;
+use super::running::ActiveConfig;
+use super::sending::RemoteWriteManager;
+use super::spans::SpanExportManager;
 
 /// Parts of the running server that a [`Backend`] is built from, created after the store was
 /// opened.
-pub struct Parts {
+pub struct BackendParts {
     /// Clock, disk and randomness of the process.
     pub env: Env,
     /// The open store, for statistics, snapshots and metrics of the data.
@@ -28,25 +28,25 @@ pub struct Parts {
     /// Pipeline through which pushes and imports write to the store.
     pub pipeline: Arc<Pipeline>,
     /// Scrape targets and their states, for the API and for metrics.
-    pub scraping: Arc<Scraping>,
+    pub scraping: Arc<ScrapeManager>,
     /// Running rule groups with their alerts, for the API and for metrics.
-    pub rules: Arc<Rules>,
+    pub rules: Arc<RuleManager>,
     /// Sender of alerts, for the list of Alertmanagers and for metrics.
     pub notifier: Arc<Notifier>,
     /// Reader of the local store and of remote servers, for queries.
-    pub reading: Arc<Reading>,
+    pub reading: Arc<RemoteReadStore>,
     /// Exporter of spans, for its metrics.
-    pub spans: Arc<Spans>,
+    pub spans: Arc<SpanExportManager>,
     /// Remote write, for its metrics.
-    pub sending: Arc<Sending>,
+    pub sending: Arc<RemoteWriteManager>,
     /// The active configuration, which names the folder of editable rules.
-    pub running: Arc<Running>,
+    pub running: Arc<ActiveConfig>,
     /// List of queries that are running now.
     pub active: ActiveQueries,
 }
 
 /// Builds the backend of the HTTP handlers from these parts.
-pub fn backend(parts: Parts) -> Backend {
+pub fn backend(parts: BackendParts) -> Backend {
     let (figures, log) = (parts.store.clone(), parts.store.clone());
     let blocks = parts.store.clone();
     let (env, kept) = (parts.env, parts.store.clone());
@@ -72,7 +72,7 @@ pub fn backend(parts: Parts) -> Backend {
             parts.sending,
             parts.reading.clone(),
             parts.spans,
-            parts.pipeline.aggregation(),
+            parts.pipeline.aggregation_metrics(),
         ],
         alertmanagers: Arc::new(move || notifier.alertmanagers()),
         rule_editor: Arc::new(RuleFolder::new(parts.running)),

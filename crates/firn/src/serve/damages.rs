@@ -1,17 +1,17 @@
 //! Number of damages found by the store, read from its metrics so that both report the same number.
 
-use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
 
 /// Name of the counter of damages that the store exports.
 const METRIC: &str = "firn_storage_damages_total";
 
 /// Metrics sink that sums one counter over all its label values and ignores other metrics.
 #[derive(Default)]
-struct Sum(f64);
+struct CounterSum(f64);
 
-impl Sink for Sum {
-    fn metric(&mut self, name: &str, _: &str, _: &[(&str, &str)], value: Value<'_>) {
-        if let (METRIC, Value::Counter(count)) = (name, value) {
+impl MetricSink for CounterSum {
+    fn metric(&mut self, name: &str, _: &str, _: &[(&str, &str)], value: MetricValue<'_>) {
+        if let (METRIC, MetricValue::Counter(count)) = (name, value) {
             self.0 += count;
         }
     }
@@ -19,7 +19,7 @@ impl Sink for Sum {
 
 /// Returns the number of damaged regions that `store` found since it was opened.
 pub fn count(store: &dyn Collect) -> u64 {
-    let mut sum = Sum::default();
+    let mut sum = CounterSum::default();
     store.collect(&mut sum);
     sum.0 as u64
 }
@@ -31,10 +31,15 @@ mod tests {
     struct Damaged;
 
     impl Collect for Damaged {
-        fn collect(&self, sink: &mut dyn Sink) {
-            sink.metric("firn_storage_wal_segments", "x", &[], Value::Gauge(7.0));
-            sink.metric(METRIC, "x", &[("kind", "log")], Value::Counter(3.0));
-            sink.metric(METRIC, "x", &[("kind", "pages")], Value::Counter(1.0));
+        fn collect(&self, sink: &mut dyn MetricSink) {
+            sink.metric(
+                "firn_storage_wal_segments",
+                "x",
+                &[],
+                MetricValue::Gauge(7.0),
+            );
+            sink.metric(METRIC, "x", &[("kind", "log")], MetricValue::Counter(3.0));
+            sink.metric(METRIC, "x", &[("kind", "pages")], MetricValue::Counter(1.0));
         }
     }
 

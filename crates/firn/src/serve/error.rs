@@ -1,10 +1,10 @@
 //! Errors of starting and stopping a server.
 
 use super::listen::ListenError;
-use super::parts::PartsError;
+use super::parts::AppPartsError;
 use super::running::QueryLogError;
 use crate::settings::config::ConfigError;
-use crate::settings::retention::UnknownSize;
+use crate::settings::retention::UnknownDiskSize;
 use crate::settings::web_config::WebConfigError;
 use firn_model::error::Error;
 use firn_storage::error::StorageError;
@@ -22,13 +22,13 @@ pub enum ServeError {
     Locks(#[from] WebConfigError),
     /// A flag has a value that the parts of the server reject.
     #[error(transparent)]
-    Parts(#[from] PartsError),
+    Parts(#[from] AppPartsError),
     /// A listening address is invalid or cannot be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The retention is a share of the disk, whose size is unknown.
     #[error(transparent)]
-    Retention(#[from] UnknownSize),
+    Retention(#[from] UnknownDiskSize),
     /// The threads of the asynchronous runtime cannot be started.
     #[error("start threads: {0}")]
     Threads(std::io::Error),

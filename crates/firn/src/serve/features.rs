@@ -3,7 +3,7 @@
 
 use crate::settings::Settings;
 use crate::settings::config::discoveries;
-use firn_server::parts::Feature;
+use firn_server::parts::ServerFeature;
 
 /// Names of the template functions of Prometheus, all of which Firn implements.
 const TEMPLATES: [&str; 29] = [
@@ -71,8 +71,8 @@ const SWITCHED: [(&str, &str, &str); 6] = [
 ];
 
 /// Returns the features of a server with these settings, enabled or not, for `/api/v1/features`.
-pub fn features(settings: &Settings) -> Vec<Feature> {
-    let on = |category, name| Feature {
+pub fn features(settings: &Settings) -> Vec<ServerFeature> {
+    let on = |category, name| ServerFeature {
         category,
         name,
         is_on: true,
@@ -81,12 +81,12 @@ pub fn features(settings: &Settings) -> Vec<Feature> {
     let templates = TEMPLATES
         .iter()
         .map(|name| on("templating_functions", name));
-    let discoveries = discoveries().map(|(name, is_on)| Feature {
+    let discoveries = discoveries().map(|(name, is_on)| ServerFeature {
         category: "service_discovery_providers",
         name,
         is_on,
     });
-    let switched = SWITCHED.iter().map(|(category, name, flag)| Feature {
+    let switched = SWITCHED.iter().map(|(category, name, flag)| ServerFeature {
         category,
         name,
         is_on: settings.features.iter().any(|known| known == flag),
@@ -98,11 +98,11 @@ pub fn features(settings: &Settings) -> Vec<Feature> {
         .find(|known| *known == "st-synthesis");
     let made = made.map(|_| on("scrape", "st-synthesis"));
     let modes = [
-        ("auto_reload_config", settings.reloads_by_itself()),
+        ("auto_reload_config", settings.has_auto_reload()),
         ("agent_mode", settings.is_agent),
         ("server_mode", !settings.is_agent),
     ];
-    let modes = modes.into_iter().map(|(name, is_on)| Feature {
+    let modes = modes.into_iter().map(|(name, is_on)| ServerFeature {
         category: "prometheus",
         name,
         is_on,

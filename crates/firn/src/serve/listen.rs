@@ -1,7 +1,7 @@
 //! Sockets of the server: binds the addresses of `--listen` and runs the tasks that serve them.
 
-use super::locks::{Locks, guarded};
-use firn_server::App;
+use super::locks::{WebConfigHolder, wrap_server};
+use firn_server::ServerApp;
 use firn_server::tls::TlsListener;
 use std::io;
 use std::net::SocketAddr;
@@ -18,14 +18,14 @@ const BACKLOG: u32 = 1024;
 /// Error of binding a listening address, which ends the start. Its text contains the address and,
 /// where there is any, advice for the user.
 #[derive(Debug, thiserror::Error)]
-#[error("listen on {address}: {}{}", error, remedy(error))]
+#[error("listen on {address}: {}{}", error, describe_remedy(error))]
 pub struct ListenError {
     address: String,
     error: io::Error,
 }
 
 /// Returns advice for a user whose address cannot be bound.
-fn remedy(error: &io::Error) -> &'static str {
+fn describe_remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
             "; stop the process that listens there, or choose another address with --listen \
@@ -44,19 +44,19 @@ fn remedy(error: &io::Error) -> &'static str {
 /// Protection of the listening addresses by TLS and authentication, which determines the warnings
 /// at the start.
 #[derive(Clone, Copy, Debug)]
-pub struct Locked {
+pub struct ListenerProtection {
     /// True if connections use TLS.
     pub has_tls: bool,
     /// True if requests need credentials, or connections a client certificate.
     pub asks_for_credentials: bool,
 }
 
-impl Locked {
+impl ListenerProtection {
     /// Returns the protection that is configured in `locks` now.
-    pub fn by(locks: &Locks) -> Self {
+    pub fn from_web_config(locks: &WebConfigHolder) -> Self {
         Self {
             has_tls: locks.has_tls(),
-            asks_for_credentials: locks.asks_for_credentials(),
+            asks_for_credentials: locks.requires_credentials(),
         }
     }
 }
@@ -65,7 +65,7 @@ impl Locked {
 /// protection.
 pub async fn bind_all(
     addresses: &[String],
-    locked: Locked,
+    locked: ListenerProtection,
 ) -> Result<Vec<TcpListener>, ListenError> {
     let mut listeners = Vec::with_capacity(addresses.len());
     for address in addresses {
@@ -84,7 +84,7 @@ pub async fn bind_all(
     Ok(listeners)
 }
 
-fn warn_of_exposure(address: SocketAddr, locked: Locked) {
+fn warn_of_exposure(address: SocketAddr, locked: ListenerProtection) {
     match (locked.has_tls, locked.asks_for_credentials) {
         (true, true) => {}
         (false, false) => warn!(
@@ -105,24 +105,24 @@ fn warn_of_exposure(address: SocketAddr, locked: Locked) {
     }
 }
 
-/// Tasks that serve the listening sockets, one per address. They run until [`Servers::stop`] is
-/// called.
-pub struct Servers {
+/// Tasks that serve the listening sockets, one per address. They run until
+/// [`HttpServerTasks::stop`] is called.
+pub struct HttpServerTasks {
     tasks: JoinSet<()>,
     stopping: watch::Sender<bool>,
     /// The first bound address, or `None` if the system does not report it.
     pub first: Option<SocketAddr>,
 }
 
-impl Servers {
+impl HttpServerTasks {
     /// Binds all addresses and serves `app` on them, with the TLS of `locks`.
     pub async fn start(
         addresses: &[String],
-        locks: &Arc<Locks>,
-        app: &App,
+        locks: &Arc<WebConfigHolder>,
+        app: &ServerApp,
     ) -> Result<Self, ListenError> {
-        let listeners = bind_all(addresses, Locked::by(locks)).await?;
-        let handshakes = locks.handshakes(&guarded(app));
+        let listeners = bind_all(addresses, ListenerProtection::from_web_config(locks)).await?;
+        let handshakes = locks.handshakes(&wrap_server(app));
         let stopping = watch::Sender::new(false);
         let first = listeners
             .first()

@@ -15,10 +15,10 @@ use crate::settings::config::{AccessSettings, Config, TokenSource, checked_diges
 use crate::settings::web_config::{self, TlsInput, WebConfig, WebConfigError};
 use firn_http_client::named_files;
 use firn_model::env::Clock;
-use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_model::sync::lock;
-use firn_server::App;
-use firn_server::access::{Grant, Rules, User};
+use firn_server::ServerApp;
+use firn_server::access::{AccessGrant, AccessRules, WebUser};
 use firn_server::tls::{ServerConfig, TlsConfigs};
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -36,19 +36,19 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 const SETTLED_AFTER_MS: i64 = 2_000;
 
 /// A server whose access rules can be replaced while it runs: the main server or a mirror.
-pub trait Guarded: Send + Sync {
+pub trait AccessControlled: Send + Sync {
     /// Replaces the access rules. Requests that begin afterwards use the new ones.
-    fn set_rules(&self, rules: Arc<Rules>);
+    fn set_rules(&self, rules: Arc<AccessRules>);
 }
 
-impl Guarded for App {
-    fn set_rules(&self, rules: Arc<Rules>) {
-        App::set_rules(self, rules);
+impl AccessControlled for ServerApp {
+    fn set_rules(&self, rules: Arc<AccessRules>) {
+        ServerApp::set_rules(self, rules);
     }
 }
 
-/// Wraps a server as a [`Guarded`] trait object, for [`Locks::follow`].
-pub fn guarded<T: Guarded + Clone + 'static>(server: &T) -> Arc<dyn Guarded> {
+/// Wraps a server as a [`AccessControlled`] trait object, for [`WebConfigHolder::follow_config`].
+pub fn wrap_server<T: AccessControlled + Clone + 'static>(server: &T) -> Arc<dyn AccessControlled> {
     Arc::new(server.clone())
 }
 
@@ -57,45 +57,45 @@ pub type ConfigNow = Box<dyn Fn() -> Arc<Config> + Send + Sync>;
 
 /// TLS configuration and access rules, which follow their files. Created at the start of a server
 /// and shared by all its listeners.
-pub struct Locks {
+pub struct WebConfigHolder {
     file: Option<PathBuf>,
     config: ConfigNow,
     clock: Arc<dyn Clock>,
-    kept: Mutex<Kept>,
+    kept: Mutex<ActiveWebConfig>,
 }
 
 /// The TLS configuration and rules that are active now, with the state of the files they were read
 /// from.
-struct Kept {
+struct ActiveWebConfig {
     /// Configuration whose access section is active, to detect a reload.
     config: Arc<Config>,
-    seen: Vec<Seen>,
+    seen: Vec<FileVersion>,
     web: Option<WebConfig>,
     tls: Option<(TlsInput, Arc<ServerConfig>)>,
-    rules: Arc<Rules>,
+    rules: Arc<AccessRules>,
     /// Error that prevents the newest files from being applied, logged once.
     trouble: Option<String>,
 }
 
 /// A file with its state before it was read, to detect later changes.
 #[derive(Clone, PartialEq)]
-struct Seen {
+struct FileVersion {
     path: PathBuf,
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
     /// True if a later change would have a different modification time.
     is_settled: bool,
 }
 
 /// Metadata of a file that changes with its content. Times are seconds and nanoseconds.
 #[derive(Clone, Copy, PartialEq)]
-struct Stamp {
+struct FileStamp {
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-impl Locks {
+impl WebConfigHolder {
     /// Reads the web config and all files with tokens and certificates. An error prevents the start
     /// of the server.
     pub fn open(
@@ -107,7 +107,7 @@ impl Locks {
         let mut seen = Vec::new();
         let web = match file {
             Some(file) => {
-                seen.push(Seen::of(file, &*clock));
+                seen.push(FileVersion::read_version(file, &*clock));
                 Some(web_config::read(file)?)
             }
             None => None,
@@ -120,16 +120,23 @@ impl Locks {
         }
         let tls = match web.as_ref().and_then(|web| web.tls.as_ref()) {
             Some(section) => {
-                seen.extend(section.files().iter().map(|file| Seen::of(file, &*clock)));
+                seen.extend(
+                    section
+                        .files()
+                        .iter()
+                        .map(|file| FileVersion::read_version(file, &*clock)),
+                );
                 let input = section.load()?;
                 let config = input.server_config()?;
                 Some((input, config))
             }
             None => None,
         };
-        seen.extend(token_files(&config.access).map(|file| Seen::of(file, &*clock)));
+        seen.extend(
+            token_files(&config.access).map(|file| FileVersion::read_version(file, &*clock)),
+        );
         let rules = Arc::new(rules(web.as_ref(), &config.access)?);
-        let kept = Mutex::new(Kept {
+        let kept = Mutex::new(ActiveWebConfig {
             config,
             seen,
             web,
@@ -151,17 +158,17 @@ impl Locks {
     }
 
     /// Returns whether requests need credentials, or connections a client certificate.
-    pub fn asks_for_credentials(&self) -> bool {
+    pub fn requires_credentials(&self) -> bool {
         let kept = lock(&self.kept);
         let of_clients = kept
             .tls
             .as_ref()
-            .is_some_and(|(input, _)| input.asks_clients());
+            .is_some_and(|(input, _)| input.requires_client_certificate());
         !kept.rules.is_open() || of_clients
     }
 
     /// Applies the rules to `locked`, and starts to follow the files and the config.
-    pub fn follow(self: &Arc<Self>, locked: &Arc<dyn Guarded>) {
+    pub fn follow_config(self: &Arc<Self>, locked: &Arc<dyn AccessControlled>) {
         locked.set_rules(lock(&self.kept).rules.clone());
         let (locks, locked) = (self.clone(), locked.clone());
         tokio::spawn(async move {
@@ -169,7 +176,7 @@ impl Locks {
             loop {
                 looks.tick().await;
                 let (locks, locked) = (locks.clone(), locked.clone());
-                let looked = spawn_blocking(move || locks.look(&*locked));
+                let looked = spawn_blocking(move || locks.apply_changed_files(&*locked));
                 if let Err(e) = looked.await {
                     error!(error = %e, "failed to check the web config for changes");
                 }
@@ -179,11 +186,11 @@ impl Locks {
 
     /// Returns a function with the TLS configuration of the next handshake, from the files at that
     /// time. `None` without TLS.
-    pub fn handshakes(self: &Arc<Self>, locked: &Arc<dyn Guarded>) -> Option<TlsConfigs> {
+    pub fn handshakes(self: &Arc<Self>, locked: &Arc<dyn AccessControlled>) -> Option<TlsConfigs> {
         let first = lock(&self.kept).tls.as_ref()?.1.clone();
         let (locks, locked) = (self.clone(), locked.clone());
         Some(Arc::new(move || {
-            locks.look(&*locked);
+            locks.apply_changed_files(&*locked);
             let kept = lock(&locks.kept);
             let now = kept.tls.as_ref().map(|(_, config)| config.clone());
             now.unwrap_or_else(|| first.clone())
@@ -191,11 +198,11 @@ impl Locks {
     }
 
     /// Applies changed files. Handshakes that begin during the check wait for it.
-    fn look(&self, locked: &dyn Guarded) {
+    fn apply_changed_files(&self, locked: &dyn AccessControlled) {
         let mut kept = lock(&self.kept);
         let config = (self.config)();
         let is_same_config = Arc::ptr_eq(&config, &kept.config);
-        let is_same = |seen: &Seen| seen.is_settled && stamp(&seen.path) == seen.stamp;
+        let is_same = |seen: &FileVersion| seen.is_settled && stamp(&seen.path) == seen.stamp;
         if is_same_config && kept.seen.iter().all(is_same) {
             return;
         }
@@ -227,10 +234,14 @@ impl Locks {
 
     /// Reads the web config and its certificates again. Returns the state of all files before they
     /// were read.
-    fn read_again(&self, kept: &mut Kept, troubles: &mut Vec<String>) -> Vec<Seen> {
+    fn read_again(
+        &self,
+        kept: &mut ActiveWebConfig,
+        troubles: &mut Vec<String>,
+    ) -> Vec<FileVersion> {
         let mut seen = Vec::new();
         if let Some(file) = &self.file {
-            seen.push(Seen::of(file, &*self.clock));
+            seen.push(FileVersion::read_version(file, &*self.clock));
             match web_config::read(file) {
                 Ok(web) if web.tls.is_some() == kept.tls.is_some() => kept.web = Some(web),
                 Ok(_) => troubles.push("TLS is switched on or off with a start only".into()),
@@ -239,8 +250,12 @@ impl Locks {
         }
         if let Some(section) = kept.web.as_ref().and_then(|web| web.tls.as_ref()) {
             let files = section.files();
-            seen.extend(files.iter().map(|file| Seen::of(file, &*self.clock)));
-            match renewed(section.load(), kept.tls.as_ref().map(|(input, _)| input)) {
+            seen.extend(
+                files
+                    .iter()
+                    .map(|file| FileVersion::read_version(file, &*self.clock)),
+            );
+            match build_changed_tls(section.load(), kept.tls.as_ref().map(|(input, _)| input)) {
                 Ok(None) => {}
                 Ok(Some(tls)) => {
                     kept.tls = Some(tls);
@@ -250,14 +265,14 @@ impl Locks {
             }
         }
         let tokens = token_files(&kept.config.access);
-        seen.extend(tokens.map(|file| Seen::of(file, &*self.clock)));
+        seen.extend(tokens.map(|file| FileVersion::read_version(file, &*self.clock)));
         seen
     }
 }
 
 /// Returns the TLS configuration if the loaded input differs from `known`. An unchanged
 /// configuration stays in use, with the sessions that clients resume.
-fn renewed(
+fn build_changed_tls(
     loaded: Result<TlsInput, WebConfigError>,
     known: Option<&TlsInput>,
 ) -> Result<Option<(TlsInput, Arc<ServerConfig>)>, WebConfigError> {
@@ -281,17 +296,17 @@ fn token_files(access: &AccessSettings) -> impl Iterator<Item = &Path> {
 }
 
 /// Builds the access rules from the web config and the access section.
-fn rules(web: Option<&WebConfig>, access: &AccessSettings) -> Result<Rules, WebConfigError> {
-    let mut rules = Rules::default();
+fn rules(web: Option<&WebConfig>, access: &AccessSettings) -> Result<AccessRules, WebConfigError> {
+    let mut rules = AccessRules::default();
     if let Some(web) = web {
         rules.headers = web.headers.clone();
         rules.rate_limit = web.rate_limit;
         for (name, hash) in &web.users {
             let granted = access.users.iter().find(|(user, _)| user == name);
-            let whole = || Arc::new(Grant::whole(format!("user {name:?}")));
+            let whole = || Arc::new(AccessGrant::whole(format!("user {name:?}")));
             let grant = granted.map_or_else(whole, |(_, grant)| grant.clone());
             let hash = hash.clone();
-            rules.users.insert(name.clone(), User { hash, grant });
+            rules.users.insert(name.clone(), WebUser { hash, grant });
         }
     }
     for (name, _) in &access.users {
@@ -305,7 +320,7 @@ fn rules(web: Option<&WebConfig>, access: &AccessSettings) -> Result<Rules, WebC
     Ok(rules)
 }
 
-fn tokens(access: &AccessSettings) -> Result<HashMap<[u8; 32], Arc<Grant>>, WebConfigError> {
+fn tokens(access: &AccessSettings) -> Result<HashMap<[u8; 32], Arc<AccessGrant>>, WebConfigError> {
     let mut tokens = HashMap::new();
     for token in &access.tokens {
         let name = &token.grant.name;
@@ -325,8 +340,8 @@ fn tokens(access: &AccessSettings) -> Result<HashMap<[u8; 32], Arc<Grant>>, WebC
     Ok(tokens)
 }
 
-impl Seen {
-    fn of(path: &Path, clock: &dyn Clock) -> Self {
+impl FileVersion {
+    fn read_version(path: &Path, clock: &dyn Clock) -> Self {
         let stamp = stamp(path);
         let newest_ms = stamp.map_or(0, |s| s.modified.0.max(s.changed.0).saturating_mul(1000));
         Self {
@@ -338,9 +353,9 @@ impl Seen {
 }
 
 /// Returns the current metadata of the file, or `None` if it does not exist.
-fn stamp(path: &Path) -> Option<Stamp> {
+fn stamp(path: &Path) -> Option<FileStamp> {
     let metadata = std::fs::metadata(path).ok()?;
-    Some(Stamp {
+    Some(FileStamp {
         inode: metadata.ino(),
         bytes: metadata.len(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),
@@ -348,14 +363,14 @@ fn stamp(path: &Path) -> Option<Stamp> {
     })
 }
 
-impl Collect for Locks {
-    fn collect(&self, sink: &mut dyn Sink) {
+impl Collect for WebConfigHolder {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         let is_sound = lock(&self.kept).trouble.is_none();
         sink.metric(
             "firn_access_last_reload_successful",
             "1 if the last reload of users, tokens and certificates was successful.",
             &[],
-            Value::Gauge(f64::from(u8::from(is_sound))),
+            MetricValue::Gauge(f64::from(u8::from(is_sound))),
         );
     }
 }

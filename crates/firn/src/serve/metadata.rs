@@ -1,11 +1,11 @@
 //! Metric metadata. Metadata from pushes is stored in the data folder, and the server works without
 //! that file. Blocks store the metadata of their metrics when they are cut.
 
-use super::sending::Sending;
+use super::sending::RemoteWriteManager;
 use firn_ingest::Pipeline;
 use firn_ingest::metadata::FILE_NAME;
-use firn_ingest::scrape::Scraping;
-use firn_ingest::sending::Known;
+use firn_ingest::scrape::ScrapeManager;
+use firn_ingest::sending::RemoteWriteMetadata;
 use firn_model::env::Env;
 use firn_model::metadata::MetadataBatch;
 use firn_model::tenant::TenantId;
@@ -26,7 +26,9 @@ pub fn pushed_file() -> PathBuf {
 /// this process.
 pub fn open(pipeline: &Pipeline, env: &Env, data_dir: &Path) {
     let (disk, now) = (env.disk.clone(), env.clock.now_ms());
-    let opened = pipeline.metadata().open(disk, &data_dir.join(FOLDER), now);
+    let opened = pipeline
+        .metadata()
+        .open_file(disk, &data_dir.join(FOLDER), now);
     if let Err(e) = opened {
         warn!(error = %e, "pushed metadata is not stored: delete its file to start over");
     }
@@ -34,37 +36,49 @@ pub fn open(pipeline: &Pipeline, env: &Env, data_dir: &Path) {
 
 /// Stores changed metadata if it is due, or at once if `is_last`, after all writes have ended. May
 /// block.
-pub fn keep(pipeline: &Pipeline, is_last: bool) {
-    if let Err(e) = pipeline.keep_metadata(is_last) {
+pub fn store_if_due(pipeline: &Pipeline, is_last: bool) {
+    if let Err(e) = pipeline.write_metadata(is_last) {
         warn!(error = %e, "failed to store pushed metadata");
     }
 }
 
 /// Returns the metadata of all metrics: from targets, else from pushes. Iterates over all targets.
-pub fn known(pipeline: Option<&Pipeline>, scraping: &Scraping) -> Known {
-    let mut known = Known::default();
-    for target in scraping.views().iter().flat_map(|view| view.active()) {
+pub fn collect_metadata(
+    pipeline: Option<&Pipeline>,
+    scraping: &ScrapeManager,
+) -> RemoteWriteMetadata {
+    let mut known = RemoteWriteMetadata::default();
+    for target in scraping
+        .pool_views()
+        .iter()
+        .flat_map(|view| view.active_targets())
+    {
         target
             .status
-            .each_metadata(|name, said| known.add(name, said));
+            .for_each_metadata(|name, said| known.add_family(name, said));
     }
     if let Some(pipeline) = pipeline {
         let (tenant, pushed) = (TenantId::anonymous(), pipeline.metadata());
-        pushed.each(&tenant, |name, said| known.add(name, said));
+        pushed.for_each_family(&tenant, |name, said| known.add_family(name, said));
     }
     known
 }
 
 /// Connects the sources of metadata with the receivers of `sending` and with the store, which
 /// writes it to blocks.
-pub fn teach(store: &Store, sending: &Sending, pipeline: &Arc<Pipeline>, scraping: &Arc<Scraping>) {
+pub fn set_metadata_sources(
+    store: &Store,
+    sending: &RemoteWriteManager,
+    pipeline: &Arc<Pipeline>,
+    scraping: &Arc<ScrapeManager>,
+) {
     sending.learn_from(pipeline, scraping);
     // Weak references, because both sources hold the store.
     let (pipeline, scraping) = (Arc::downgrade(pipeline), Arc::downgrade(scraping));
-    store.learn_metadata_by(Box::new(move || {
+    store.set_metadata_source(Box::new(move || {
         let mut batch = MetadataBatch::default();
         if let Some(scraping) = scraping.upgrade() {
-            let known = known(pipeline.upgrade().as_deref(), &scraping);
+            let known = collect_metadata(pipeline.upgrade().as_deref(), &scraping);
             known.iter().for_each(|said| batch.push(said));
         }
         batch

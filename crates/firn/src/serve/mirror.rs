@@ -8,33 +8,35 @@
 //! Invariant: whatever keeps it from starting is one line on standard error and exit code 1; a
 //! config that cannot be read later changes nothing but the metric that says so.
 
-use super::listen::{ListenError, Locked, bind_all};
-use super::locks::{Guarded, Locks, guarded};
+use super::listen::{ListenError, ListenerProtection, bind_all};
+use super::locks::{AccessControlled, WebConfigHolder, wrap_server};
 use super::running::collect_reload;
-use super::signals::{Signals, Wish};
+use super::signals::{SignalEvent, Signals};
 use crate::process::descriptors::Descriptors;
-use crate::process::metrics::Process;
+use crate::process::metrics::ProcessCollector;
 use crate::process::{logs, memory, runtime};
 use crate::settings::LogFormat;
-use crate::settings::config::mirror::{MirrorTarget, load, of_urls};
+use crate::settings::config::mirror::{MirrorTarget, load, targets_from_urls};
 use crate::settings::config::{Config, ConfigError};
 use crate::settings::web_config::WebConfigError;
 use firn_http_client::HttpSettings;
 use firn_ingest::IngestLimits;
-use firn_ingest::forward::Forward;
+use firn_ingest::forward::ForwardClient;
 use firn_mirror::tee::{
-    Answer, Counts, Deliver, Delivering, Manner, Mirror, PASSED_HEADERS, Posting, TargetSettings,
-    Write,
+    Delivering, DeliveryMode, DeliveryTransport, Mirror, PASSED_HEADERS, PostAttempt,
+    ReceivedWrite, TargetResponse, TargetSettings, WriteMessageCounts,
 };
 use firn_model::budget::Budget;
 use firn_model::env::{Clock, real};
 use firn_model::error::Error;
-use firn_model::metrics::{Collect, Sink};
-use firn_model::shares::Shares;
+use firn_model::metrics::{Collect, MetricSink};
+use firn_model::shares::BudgetShares;
 use firn_model::sync::lock;
-use firn_server::Limits;
-use firn_server::access::Rules;
-use firn_server::reflector::{PassedBody, Passing, Reflector, ReflectorParts, Taking};
+use firn_server::ServerLimits;
+use firn_server::access::AccessRules;
+use firn_server::reflector::{
+    BodyReceiver, ForwardedBody, MirrorServer, MirrorServerParts, Taking,
+};
 use firn_server::tls::{TlsConfigs, TlsListener};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -45,13 +47,13 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tracing::{Level, error, info, warn};
 
 /// What the command line says.
-pub struct MirrorLine {
+pub struct MirrorArguments {
     /// `host:port`, one or more.
     pub listen: Vec<String>,
     /// Where bodies wait.
     pub data_dir: PathBuf,
     /// Where they go.
-    pub source: Source,
+    pub source: MirrorTargetSource,
     /// TLS and users of senders.
     pub web_config: Option<PathBuf>,
     /// The least severe level that is logged.
@@ -62,7 +64,7 @@ pub struct MirrorLine {
 
 /// Where targets are named.
 #[derive(Clone)]
-pub enum Source {
+pub enum MirrorTargetSource {
     /// In a config.
     File(PathBuf),
     /// On the command line.
@@ -71,7 +73,7 @@ pub enum Source {
 
 /// Why the mirror did not start.
 #[derive(Debug, thiserror::Error)]
-pub enum MirrorError {
+pub enum MirrorStartError {
     /// The config cannot be used.
     #[error("load config {0}")]
     Config(#[from] ConfigError),
@@ -99,28 +101,30 @@ pub enum MirrorError {
 }
 
 /// Runs `firn mirror` until a signal ends it.
-pub fn run(line: &MirrorLine) -> Result<(), MirrorError> {
+pub fn run(line: &MirrorArguments) -> Result<(), MirrorStartError> {
     let targets = read(&line.source)?;
     logs::start(line.log_level, line.log_format);
-    runtime::run(serve(line, targets)).map_err(MirrorError::Threads)?
+    runtime::run(serve(line, targets)).map_err(MirrorStartError::Threads)?
 }
 
-fn read(source: &Source) -> Result<Vec<TargetSettings>, MirrorError> {
+fn read(source: &MirrorTargetSource) -> Result<Vec<TargetSettings>, MirrorStartError> {
     let targets = match source {
-        Source::File(file) => load(file)?,
-        Source::Urls(urls) => of_urls(urls).map_err(MirrorError::Target)?,
+        MirrorTargetSource::File(file) => load(file)?,
+        MirrorTargetSource::Urls(urls) => {
+            targets_from_urls(urls).map_err(MirrorStartError::Target)?
+        }
     };
     targets.into_iter().map(settings).collect()
 }
 
 /// What the mirror is told of a target.
-fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorError> {
+fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorStartError> {
     // Most redirects make a GET of a POST, and its 200 would confirm a body that no receiver got.
     let http = HttpSettings {
         follow_redirects: false,
         ..target.http
     };
-    let forward = Forward::new(&target.url, http).map_err(MirrorError::Target)?;
+    let forward = ForwardClient::new(&target.url, http).map_err(MirrorStartError::Target)?;
     Ok(TargetSettings {
         key: target.key,
         label: target.label,
@@ -132,20 +136,20 @@ fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorError> {
         timeout: target.timeout,
         backoff_min: target.backoff.0,
         backoff_max: target.backoff.1,
-        manner: Manner::Patient,
-        deliver: Arc::new(Client(forward)),
+        manner: DeliveryMode::Patient,
+        deliver: Arc::new(MirrorTransport(forward)),
     })
 }
 
 /// The client of one receiver.
-pub struct Client(pub Forward);
+pub struct MirrorTransport(pub ForwardClient);
 
-impl Deliver for Client {
-    fn post(&self, posting: Posting) -> Delivering<'_> {
+impl DeliveryTransport for MirrorTransport {
+    fn post(&self, posting: PostAttempt) -> Delivering<'_> {
         Box::pin(async move {
-            let answer = self.0.post(posting.headers, posting.body).await;
+            let answer = self.0.post_body(posting.headers, posting.body).await;
             let answer = answer.map_err(|e| e.message)?;
-            Ok(Answer {
+            Ok(TargetResponse {
                 status: answer.status,
                 retry_after: answer.retry_after,
                 location: answer.location,
@@ -157,26 +161,30 @@ impl Deliver for Client {
 }
 
 /// The mirror as its server sees it.
-struct Receiver(Arc<Mirror>);
+struct MirrorReceiver(Arc<Mirror>);
 
-impl Passing for Receiver {
-    fn take(&self, passed: PassedBody) -> Taking {
+impl BodyReceiver for MirrorReceiver {
+    fn store_body(&self, passed: ForwardedBody) -> Taking {
         let mirror = self.0.clone();
-        let write = Write {
+        let write = ReceivedWrite {
             headers: passed.headers,
             contents: None,
             body: passed.body,
         };
         Box::pin(async move {
-            let counts = mirror.take(write).await?;
-            Ok(counts.map(written).into_iter().flatten().collect())
+            let counts = mirror.store_body(write).await?;
+            Ok(counts
+                .map(parse_written_counts)
+                .into_iter()
+                .flatten()
+                .collect())
         })
     }
 }
 
 /// What a receiver of remote write 2.0 says that it has written. Prometheus takes an answer
 /// without it for a loss.
-fn written(counts: Counts) -> [(&'static str, u64); 3] {
+fn parse_written_counts(counts: WriteMessageCounts) -> [(&'static str, u64); 3] {
     [
         ("x-prometheus-remote-write-samples-written", counts.samples),
         (
@@ -190,26 +198,26 @@ fn written(counts: Counts) -> [(&'static str, u64); 3] {
     ]
 }
 
-impl Guarded for Reflector {
-    fn set_rules(&self, rules: Arc<Rules>) {
-        Reflector::set_rules(self, rules);
+impl AccessControlled for MirrorServer {
+    fn set_rules(&self, rules: Arc<AccessRules>) {
+        MirrorServer::set_rules(self, rules);
     }
 }
 
 /// Reads the targets again.
-struct Reloading {
-    source: Source,
+struct MirrorReloader {
+    source: MirrorTargetSource,
     mirror: Arc<Mirror>,
     clock: Arc<dyn Clock>,
     /// Whether the newest config was taken over, and when one was. Held while one is read.
     state: Mutex<(bool, i64)>,
 }
 
-impl Reloading {
+impl MirrorReloader {
     /// May block, and must be called inside the runtime.
     fn reload(&self) -> Result<(), String> {
         let mut state = lock(&self.state);
-        if matches!(self.source, Source::Urls(_)) {
+        if matches!(self.source, MirrorTargetSource::Urls(_)) {
             info!("no config file to reload");
             return Ok(());
         }
@@ -230,27 +238,43 @@ impl Reloading {
     }
 }
 
-impl Collect for Reloading {
-    fn collect(&self, sink: &mut dyn Sink) {
+impl Collect for MirrorReloader {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         collect_reload(sink, *lock(&self.state));
     }
 }
 
 /// TLS and users of the web config. The config of targets has no section about access: a user may
 /// do all.
-fn open_locks(line: &MirrorLine, clock: Arc<dyn Clock>) -> Result<Locks, WebConfigError> {
+fn open_locks(
+    line: &MirrorArguments,
+    clock: Arc<dyn Clock>,
+) -> Result<WebConfigHolder, WebConfigError> {
     let config = Arc::new(Config::default());
     let web = line.web_config.as_deref();
-    Locks::open(web, Box::new(move || config.clone()), clock)
+    WebConfigHolder::open(web, Box::new(move || config.clone()), clock)
 }
 
-async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), MirrorError> {
-    let mut signals = Signals::new().map_err(MirrorError::Signals)?;
-    let (descriptors, _) = Descriptors::raise().map_err(MirrorError::Descriptors)?;
-    let env = real::env().map_err(MirrorError::Threads)?;
+/// Returns the limits of the server: those of its shares of memory, with no more connections than
+/// the process has descriptors for.
+fn server_limits(shares: &BudgetShares, descriptors: &Descriptors) -> ServerLimits {
+    let limits = ServerLimits::from_shares(shares);
+    ServerLimits {
+        connections_max: descriptors.connections.min(limits.connections_max),
+        ..limits
+    }
+}
+
+async fn serve(
+    line: &MirrorArguments,
+    targets: Vec<TargetSettings>,
+) -> Result<(), MirrorStartError> {
+    let mut signals = Signals::new().map_err(MirrorStartError::Signals)?;
+    let (descriptors, _) = Descriptors::raise().map_err(MirrorStartError::Descriptors)?;
+    let env = real::system_env().map_err(MirrorStartError::Threads)?;
     let limit_bytes = memory::limit_bytes(Config::default().memory_limit);
-    let shares = Shares::of(usize::try_from(limit_bytes).unwrap_or(usize::MAX));
-    let wire = IngestLimits::of(&shares).wire;
+    let shares = BudgetShares::from_limit(usize::try_from(limit_bytes).unwrap_or(usize::MAX));
+    let wire = IngestLimits::from_write_share(&shares).wire;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         data = %line.data_dir.display(),
@@ -259,32 +283,27 @@ async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), Mi
         "starting mirror"
     );
     let mirror = Mirror::open(env.clone(), &line.data_dir, wire.message_bytes_max);
-    let mirror = Arc::new(mirror.map_err(MirrorError::Open)?);
+    let mirror = Arc::new(mirror.map_err(MirrorStartError::Open)?);
     let locks = Arc::new(open_locks(line, env.clock.clone())?);
-    let listeners = bind_all(&line.listen, Locked::by(&locks)).await?;
+    let listeners = bind_all(&line.listen, ListenerProtection::from_web_config(&locks)).await?;
     mirror.apply(targets);
-    let keeping = tokio::spawn(mirror.clone().keep());
-    let reloading = Arc::new(Reloading {
+    let keeping = tokio::spawn(mirror.clone().store_cursors_periodically());
+    let reloading = Arc::new(MirrorReloader {
         source: line.source.clone(),
         mirror: mirror.clone(),
         clock: env.clock.clone(),
         state: Mutex::new((true, env.clock.now_ms())),
     });
     let memory = Budget::new("process", shares.limit);
-    let parts = ReflectorParts {
-        limits: Limits {
-            connections_max: descriptors
-                .connections
-                .min(Limits::of(&shares).connections_max),
-            ..Limits::of(&shares)
-        },
-        bodies: memory.share("bodies", shares.writes),
+    let parts = MirrorServerParts {
+        limits: server_limits(&shares, &descriptors),
+        bodies: memory.create_share("bodies", shares.writes),
         body_bytes_max: wire.body_bytes_max,
-        heads: memory.share("request heads", shares.heads),
+        heads: memory.create_share("request heads", shares.heads),
         passed_headers: &PASSED_HEADERS,
-        passing: Arc::new(Receiver(mirror.clone())),
+        passing: Arc::new(MirrorReceiver(mirror.clone())),
         collectors: vec![
-            Arc::new(Process::new(memory)),
+            Arc::new(ProcessCollector::new(memory)),
             reloading.clone(),
             mirror.clone(),
             locks.clone(),
@@ -295,10 +314,10 @@ async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), Mi
         },
         env: env.clone(),
     };
-    let reflector = Reflector::new(parts);
-    locks.follow(&guarded(&reflector));
-    let handshakes = locks.handshakes(&guarded(&reflector));
-    let servers = Sockets::start(listeners, &reflector, handshakes);
+    let reflector = MirrorServer::new(parts);
+    locks.follow_config(&wrap_server(&reflector));
+    let handshakes = locks.handshakes(&wrap_server(&reflector));
+    let servers = MirrorServerTasks::start(listeners, &reflector, handshakes);
     info!("ready");
     run_until_stopped(&mut signals, &reloading).await;
     info!("stop");
@@ -314,8 +333,8 @@ async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), Mi
     Ok(())
 }
 
-async fn run_until_stopped(signals: &mut Signals, reloading: &Arc<Reloading>) {
-    while signals.next().await == Wish::Reload {
+async fn run_until_stopped(signals: &mut Signals, reloading: &Arc<MirrorReloader>) {
+    while signals.next().await == SignalEvent::Reload {
         let reloading = reloading.clone();
         // What is wrong with the file is logged where it is found.
         let _ = spawn_blocking(move || reloading.reload()).await;
@@ -323,15 +342,15 @@ async fn run_until_stopped(signals: &mut Signals, reloading: &Arc<Reloading>) {
 }
 
 /// The tasks that serve the sockets.
-struct Sockets {
+struct MirrorServerTasks {
     tasks: JoinSet<()>,
     stopping: watch::Sender<bool>,
 }
 
-impl Sockets {
+impl MirrorServerTasks {
     fn start(
         listeners: Vec<TcpListener>,
-        reflector: &Reflector,
+        reflector: &MirrorServer,
         handshakes: Option<TlsConfigs>,
     ) -> Self {
         let stopping = watch::Sender::new(false);

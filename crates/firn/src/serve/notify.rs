@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Invariant: [`Notifier::send`] never waits. Each Alertmanager has its own outbox
-//! ([`firn_rules::notification::Outbox`]), so that a hanging one does not delay the others. A set
-//! with unchanged settings continues across a reload, including its queues.
+//! ([`firn_rules::notification::NotificationOutbox`]), so that a hanging one does not delay the
+//! others. A set with unchanged settings continues across a reload, including its queues.
 
 mod metrics;
 mod sender;
@@ -17,15 +17,17 @@ mod tests;
 
 use crate::settings::Settings;
 use crate::settings::config::AlertingSettings;
-use firn_discovery::Lent;
-use firn_http_client::Places;
-use firn_ingest::alertmanagers::Alertmanagers;
-use firn_ingest::relabel::{self, Rule};
+use firn_discovery::DiscoveryContext;
+use firn_http_client::ConnectionSlots;
+use firn_ingest::alertmanagers::DiscoveredAlertmanagers;
+use firn_ingest::relabel::{self, RelabelRule};
 use firn_model::labels::Labels;
 use firn_model::sync::lock;
 use firn_rules::alert::Alert;
-use firn_rules::notification::{Notification, OutboxLimits, generator_url, with_external};
-use set::Set;
+use firn_rules::notification::{
+    AlertNotification, OutboxLimits, add_external_labels, generator_url,
+};
+use set::AlertmanagerSet;
 use std::sync::{Arc, Mutex};
 use tokio::task::JoinSet;
 
@@ -42,7 +44,7 @@ pub struct NotifierFlags {
 
 impl NotifierFlags {
     /// Returns the notification settings of a command line.
-    pub fn of(settings: &Settings) -> Self {
+    pub fn from_command_line(settings: &Settings) -> Self {
         Self {
             outbox: OutboxLimits {
                 capacity: settings.notifications_queued_max,
@@ -60,23 +62,23 @@ pub struct NotifierSettings {
     /// URL under which users reach this server.
     pub external_url: String,
     /// Limit of open connections, shared with other clients.
-    pub places: Places,
+    pub places: ConnectionSlots,
     /// Clock, disk and metrics for discoveries.
-    pub lent: Lent,
+    pub lent: DiscoveryContext,
 }
 
 /// Settings from the active configuration.
 #[derive(Default)]
-struct Configured {
+struct NotifierConfig {
     external_labels: Labels,
-    relabel: Arc<Vec<Rule>>,
-    sets: Vec<Set>,
+    relabel: Arc<Vec<RelabelRule>>,
+    sets: Vec<AlertmanagerSet>,
 }
 
 /// Sends alerts to all configured Alertmanagers.
 pub struct Notifier {
     settings: Arc<NotifierSettings>,
-    configured: Mutex<Configured>,
+    configured: Mutex<NotifierConfig>,
     /// Tasks of running senders, including those that are ending.
     tasks: Arc<Mutex<JoinSet<()>>>,
 }
@@ -101,11 +103,16 @@ impl Notifier {
             let known = old.iter().position(|set| set.settings() == settings);
             let set = match known {
                 Some(at) => old.swap_remove(at),
-                None => Set::start(place, settings.clone(), &self.settings, self.tasks.clone()),
+                None => AlertmanagerSet::start(
+                    place,
+                    settings.clone(),
+                    &self.settings,
+                    self.tasks.clone(),
+                ),
             };
             configured.sets.push(set);
         }
-        old.into_iter().for_each(Set::stop);
+        old.into_iter().for_each(AlertmanagerSet::stop);
     }
 
     /// Queues the alerts of a rule with `expression` for every Alertmanager.
@@ -115,20 +122,20 @@ impl Notifier {
             return;
         }
         let url = generator_url(&self.settings.external_url, expression);
-        let notifications: Vec<Arc<Notification>> = alerts
+        let notifications: Vec<Arc<AlertNotification>> = alerts
             .iter()
-            .map(|alert| Arc::new(Notification::of(alert, url.clone())))
+            .map(|alert| Arc::new(AlertNotification::from_alert(alert, url.clone())))
             .collect();
         let external = &configured.external_labels;
-        let notifications = relabelled(&configured.relabel, external, &notifications);
+        let notifications = relabel_notifications(&configured.relabel, external, &notifications);
         for set in &configured.sets {
             set.send(&notifications);
         }
     }
 
     /// Returns the discovered Alertmanagers, in the order of the configuration.
-    pub fn alertmanagers(&self) -> Alertmanagers {
-        let mut all = Alertmanagers::default();
+    pub fn alertmanagers(&self) -> DiscoveredAlertmanagers {
+        let mut all = DiscoveredAlertmanagers::default();
         for set in &lock(&self.configured).sets {
             let found = set.found();
             all.active.extend(found.active);
@@ -140,7 +147,7 @@ impl Notifier {
     /// Stops all senders. Queued notifications are sent first if the flags require it.
     pub async fn stop(&self) {
         let sets = std::mem::take(&mut lock(&self.configured).sets);
-        sets.into_iter().for_each(Set::stop);
+        sets.into_iter().for_each(AlertmanagerSet::stop);
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         while tasks.join_next().await.is_some() {}
     }
@@ -148,16 +155,16 @@ impl Notifier {
 
 /// Applies external labels and relabeling. Returns the notifications that remain, with their new
 /// labels.
-fn relabelled(
-    rules: &[Rule],
+fn relabel_notifications(
+    rules: &[RelabelRule],
     external_labels: &Labels,
-    notifications: &[Arc<Notification>],
-) -> Vec<Arc<Notification>> {
+    notifications: &[Arc<AlertNotification>],
+) -> Vec<Arc<AlertNotification>> {
     let mut kept = Vec::with_capacity(notifications.len());
     for notification in notifications {
-        let mut labels = with_external(&notification.labels, external_labels);
-        if relabel::apply(rules, &mut labels) {
-            kept.push(notification.clone().relabelled(labels.build()));
+        let mut labels = add_external_labels(&notification.labels, external_labels);
+        if relabel::apply_rules(rules, &mut labels) {
+            kept.push(notification.clone().with_labels(labels.build()));
         }
     }
     kept

@@ -1,26 +1,26 @@
 //! Builds the parts of the server from flags and config.
 
-use super::locks::Locks;
-use super::running::Running;
+use super::locks::WebConfigHolder;
+use super::running::ActiveConfig;
 use super::{damages, features};
 use crate::process::host;
-use crate::process::metrics::{self, Process};
-use crate::process::pressure::Pressure;
+use crate::process::metrics::{self, ProcessCollector};
+use crate::process::pressure::MemoryPressure;
 use crate::process::profile::ProcessProfiler;
 use crate::settings::AUTO_RELOAD;
 use crate::settings::Settings;
 use crate::settings::config::JobFeatures;
 use crate::settings::flags::CommandLine;
-use crate::settings::retention::Retention;
+use crate::settings::retention::RetentionSettings;
 use crate::version;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
-use firn_model::log::Replaying;
+use firn_model::log::LogReplayProgress;
 use firn_model::sample::TimestampMs;
-use firn_model::shares::Shares;
+use firn_model::shares::BudgetShares;
 use firn_model::trace::Tracer;
-use firn_server::Limits;
-use firn_server::engine::Promql;
+use firn_server::ServerLimits;
+use firn_server::engine::PromqlEngine;
 use firn_server::parts::{AppParts, Lifecycle, Provider, QuerySettings, RuntimeInfo, WebSettings};
 use firn_storage::store::Store;
 use std::sync::{Arc, OnceLock};
@@ -30,7 +30,7 @@ use tracing::{info, warn};
 /// Error in the settings that prevents the server from being built. It is printed at the start and
 /// ends the process.
 #[derive(Debug, thiserror::Error)]
-pub enum PartsError {
+pub enum AppPartsError {
     /// The value of `--web.cors.origin` is not a valid regular expression.
     #[error("flag --web.cors.origin: {0}")]
     Cors(#[from] regex::Error),
@@ -46,15 +46,15 @@ pub enum PartsError {
 }
 
 /// Inputs of [`build`], created by the start of the server before its sockets are open.
-pub struct Sources<'a> {
+pub struct AppPartsInputs<'a> {
     /// The parsed command line, with the settings of the server.
     pub line: &'a CommandLine,
     /// Maximum number of client connections, from the limit of descriptors.
     pub connections_max: usize,
     /// Holder of the active configuration. Parts read it at each use, so that reloads take effect.
-    pub running: Arc<Running>,
+    pub running: Arc<ActiveConfig>,
     /// TLS configuration and access rules, which the server enforces.
-    pub locks: Arc<Locks>,
+    pub locks: Arc<WebConfigHolder>,
     /// Clock, disk, randomness and threads of the process, passed on to the parts.
     pub env: Env,
     /// Tracer that starts the spans of requests and queries.
@@ -62,11 +62,11 @@ pub struct Sources<'a> {
     /// Budget of all memory of the process, which the parts divide into shares.
     pub memory: Budget,
     /// Memory pressure of the process, checked while queries run.
-    pub pressure: Arc<Pressure>,
+    pub pressure: Arc<MemoryPressure>,
     /// Provider of the retention in the active configuration, for the status API.
-    pub retention: Provider<Retention>,
+    pub retention: Provider<RetentionSettings>,
     /// Progress of the WAL replay, which the API reports during the start.
-    pub replaying: Arc<Replaying>,
+    pub replaying: Arc<LogReplayProgress>,
     /// The store, empty during the start and set once it is open.
     pub store: Arc<OnceLock<Arc<Store>>>,
     /// Channel for HTTP requests to `/-/quit`, which end the process.
@@ -74,8 +74,8 @@ pub struct Sources<'a> {
 }
 
 /// Builds the parts of the server. Fails if flags are invalid or exclude each other.
-pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
-    let Sources {
+pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
+    let AppPartsInputs {
         line,
         connections_max,
         running,
@@ -92,7 +92,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
     let settings = &line.settings;
     let has = |name: &str| has_feature(settings, name);
     if has("otlp-deltatocumulative") && has("otlp-native-delta-ingestion") {
-        return Err(PartsError::Deltas);
+        return Err(AppPartsError::Deltas);
     }
     warn_of_features(&settings.features);
     let config = running.config();
@@ -103,7 +103,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
     Ok(AppParts {
         limits: limits(settings, connections_max, memory.limit_bytes()),
         tracer,
-        engine: Arc::new(Promql),
+        engine: Arc::new(PromqlEngine),
         query: query_settings(settings, &running),
         query_log: running.query_log(),
         features: features::features(settings),
@@ -122,7 +122,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         search: has(SEARCH).then_some(settings.search_limit_max),
         replaying,
         collectors: vec![
-            Arc::new(Process::new(memory.clone())),
+            Arc::new(ProcessCollector::new(memory.clone())),
             running.query_log(),
             running,
             locks,
@@ -134,7 +134,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         is_admin_enabled: settings.enable_admin_api,
         is_agent: settings.is_agent,
         profiler: Some(Arc::new(ProcessProfiler)),
-        watch_memory: Arc::new(move || pressure.look()),
+        watch_memory: Arc::new(move || pressure.update_decay_time()),
         env,
         memory,
     })
@@ -144,10 +144,10 @@ fn has_feature(settings: &Settings, name: &str) -> bool {
     settings.features.iter().any(|known| known == name)
 }
 
-fn query_settings(settings: &Settings, running: &Arc<Running>) -> QuerySettings {
+fn query_settings(settings: &Settings, running: &Arc<ActiveConfig>) -> QuerySettings {
     let (series, interval) = (running.clone(), running.clone());
     QuerySettings {
-        features: JobFeatures::of(settings).language,
+        features: JobFeatures::from_command_line(settings).language,
         per_step_stats: has_feature(settings, PER_STEP_STATS),
         lookback_ms: settings.lookback.as_millis() as i64,
         samples_max: settings.query_samples_max,
@@ -158,8 +158,8 @@ fn query_settings(settings: &Settings, running: &Arc<Running>) -> QuerySettings 
     }
 }
 
-fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> Limits {
-    Limits {
+fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> ServerLimits {
+    ServerLimits {
         connections_max: settings.connections_max.min(connections_max),
         // Zero means no limit, as upstream.
         idle_max: Some(settings.read_timeout).filter(|timeout| !timeout.is_zero()),
@@ -168,12 +168,12 @@ fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> L
         // Zero means no limit, as upstream.
         notice_listeners_max: settings.notice_listeners_max,
         reads_max: match settings.remote_reads_max {
-            0 => Limits::READS_UNLIMITED,
+            0 => ServerLimits::READS_UNLIMITED,
             reads => reads,
         },
         read_samples_max: settings.remote_read_samples_max,
         read_frame_bytes_max: settings.remote_read_frame_bytes,
-        ..Limits::of(&Shares::of(memory_bytes))
+        ..ServerLimits::from_shares(&BudgetShares::from_limit(memory_bytes))
     }
 }
 
@@ -224,14 +224,14 @@ fn warn_of_features(names: &[String]) {
     }
 }
 
-fn web_settings(settings: &Settings) -> Result<WebSettings, PartsError> {
+fn web_settings(settings: &Settings) -> Result<WebSettings, AppPartsError> {
     let url = &settings.external_url;
     let (origin, path) = match url.as_str() {
         "" => (None, ""),
         path if path.starts_with('/') => (None, without_query(path)),
         url => {
             let (origin, path) =
-                split_url(url).ok_or_else(|| PartsError::ExternalUrl(url.to_owned()))?;
+                split_url(url).ok_or_else(|| AppPartsError::ExternalUrl(url.to_owned()))?;
             (Some(origin.to_owned()), path)
         }
     };
@@ -277,10 +277,10 @@ fn without_query(path: &str) -> &str {
 }
 
 fn runtime_info(
-    running: Arc<Running>,
+    running: Arc<ActiveConfig>,
     env: &Env,
     memory: &Budget,
-    retention: Provider<Retention>,
+    retention: Provider<RetentionSettings>,
     store: Arc<OnceLock<Arc<Store>>>,
 ) -> Provider<RuntimeInfo> {
     let start_time: TimestampMs = env.clock.now_ms();

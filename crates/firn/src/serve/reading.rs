@@ -13,26 +13,26 @@
 mod joined;
 
 use crate::settings::config::Config;
-use crate::settings::config::remote_read::RemoteRead;
-use firn_ingest::remote_read::{Reader, collect};
+use crate::settings::config::remote_read::RemoteReadServerSettings;
+use firn_ingest::remote_read::{RemoteReadClient, collect};
 use firn_model::budget::Reservation;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::exemplar::FoundExemplars;
+use firn_model::exemplar::SeriesExemplarResult;
 use firn_model::labels::{Labels, LabelsBuilder};
-use firn_model::losses::Losses;
+use firn_model::losses::DataLossWarnings;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::metadata::MetadataBatch;
-use firn_model::metrics::{Collect, Sink};
+use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_model::trace::SpanContext;
-use firn_wire::remote_read::{Question, ReadSeries};
+use firn_wire::remote_read::{OutgoingReadRequest, RemoteReadSeries};
 use futures_util::future::join_all;
-use joined::Joined;
+use joined::JoinedSelection;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -56,26 +56,26 @@ const NO_LABELS: &str = "remote_read: label names and values are those of this s
 type Since = Box<dyn Fn() -> Option<TimestampMs> + Send + Sync>;
 
 /// One remote server, with its reader and the values derived from the global configuration.
-struct Server {
-    settings: RemoteRead,
+struct RemoteReadServer {
+    settings: RemoteReadServerSettings,
     /// External labels that are added to matchers and removed from the server's series. Empty if
     /// `filter_external_labels` is false.
     external: Labels,
-    reader: Arc<Reader>,
+    reader: Arc<RemoteReadClient>,
 }
 
 /// A store that reads from the local store and from the configured servers. See the module.
-pub struct Reading {
+pub struct RemoteReadStore {
     local: Arc<dyn Select>,
     since: Since,
     clock: Arc<dyn Clock>,
-    servers: Mutex<Arc<[Server]>>,
+    servers: Mutex<Arc<[RemoteReadServer]>>,
     runtime: Handle,
 }
 
 /// The request to one server: its part of the time range, and the matchers with external labels.
-struct Asked<'s> {
-    server: &'s Server,
+struct RemoteReadQuery<'s> {
+    server: &'s RemoteReadServer,
     range: TimeRange,
     matchers: Vec<Matcher>,
     /// Names of external labels whose matchers were added to those of the query.
@@ -84,16 +84,16 @@ struct Asked<'s> {
 
 /// Responses of all servers to one request, with the memory reserved for them.
 #[derive(Default)]
-struct Answers {
-    series: Vec<ReadSeries>,
+struct RemoteReadResponses {
+    series: Vec<RemoteReadSeries>,
     memory: Vec<Reservation>,
     /// Error messages of servers that failed, which become warnings of the answer.
     failures: Vec<String>,
 }
 
-impl Reading {
-    /// Creates a store that reads only `local` until [`Reading::follow`] adds servers. `since`
-    /// returns the start of the local data. Must be called inside the runtime.
+impl RemoteReadStore {
+    /// Creates a store that reads only `local` until [`RemoteReadStore::apply_config`] adds
+    /// servers. `since` returns the start of the local data. Must be called inside the runtime.
     pub fn new(local: Arc<dyn Select>, since: Since, clock: Arc<dyn Clock>) -> Self {
         Self {
             local,
@@ -105,15 +105,15 @@ impl Reading {
     }
 
     /// Applies the servers of `config`. Servers with unchanged settings keep their connections.
-    pub fn follow(&self, config: &Config) {
+    pub fn apply_config(&self, config: &Config) {
         let before = self.servers();
-        let server = |settings: &RemoteRead| {
+        let server = |settings: &RemoteReadServerSettings| {
             let known = before.iter().find(|known| known.settings == *settings);
             let reader = match known {
                 Some(known) => known.reader.clone(),
-                None => Arc::new(Reader::new(settings.reader.clone())?),
+                None => Arc::new(RemoteReadClient::new(settings.reader.clone())?),
             };
-            Ok(Server {
+            Ok(RemoteReadServer {
                 external: match settings.filters_external_labels {
                     true => config.external_labels.clone(),
                     false => Labels::empty(),
@@ -122,20 +122,21 @@ impl Reading {
                 reader,
             })
         };
-        let servers: Result<Vec<Server>, String> = config.remote_read.iter().map(server).collect();
+        let servers: Result<Vec<RemoteReadServer>, String> =
+            config.remote_read.iter().map(server).collect();
         match servers {
             Ok(servers) => *lock(&self.servers) = servers.into(),
             Err(e) => error!(error = %e, "reads from remote servers are disabled"),
         }
     }
 
-    fn servers(&self) -> Arc<[Server]> {
+    fn servers(&self) -> Arc<[RemoteReadServer]> {
         lock(&self.servers).clone()
     }
 
     /// Returns the part of `range` that is read from `server`, or `None` if the local store has all
     /// of it.
-    fn range_of(&self, server: &Server, range: TimeRange) -> Option<TimeRange> {
+    fn remote_range(&self, server: &RemoteReadServer, range: TimeRange) -> Option<TimeRange> {
         if server.settings.reads_recent {
             return Some(range);
         }
@@ -146,14 +147,18 @@ impl Reading {
     }
 
     /// Returns the request to each server whose required matchers and time range apply.
-    fn asked<'s>(&self, servers: &'s [Server], request: &SelectRequest<'_>) -> Vec<Asked<'s>> {
+    fn build_queries<'s>(
+        &self,
+        servers: &'s [RemoteReadServer],
+        request: &SelectRequest<'_>,
+    ) -> Vec<RemoteReadQuery<'s>> {
         let concerned = servers
             .iter()
-            .filter(|server| server.settings.takes(request.matchers));
+            .filter(|server| server.settings.accepts_selector(request.matchers));
         let asked = concerned.filter_map(|server| {
-            let range = self.range_of(server, request.range)?;
+            let range = self.remote_range(server, request.range)?;
             let (matchers, added) = with_external(request.matchers, &server.external);
-            Some(Asked {
+            Some(RemoteReadQuery {
                 server,
                 range,
                 matchers,
@@ -173,33 +178,37 @@ impl Reading {
             false => self.local.select(request),
         };
         let servers = self.servers();
-        let asked = self.asked(&servers, &request);
+        let asked = self.build_queries(&servers, &request);
         if asked.is_empty() {
             return of_store(request);
         }
-        let answers = self.ask(&asked, &request, is_about_series)?;
+        let answers = self.query_servers(&asked, &request, is_about_series)?;
         let local = of_store(request)?;
         for failure in &answers.failures {
-            local.losses().add(&format!("remote_read: {failure}"));
+            local
+                .loss_warnings()
+                .add(&format!("remote_read: {failure}"));
         }
         if answers.series.is_empty() {
             return Ok(local);
         }
-        let joined = Joined::new(local, answers.series, answers.memory, request.cancel)?;
-        request.series.count(joined.series_beside_local())?;
+        let joined = JoinedSelection::new(local, answers.series, answers.memory, request.cancel)?;
+        request
+            .series
+            .add_series(joined.count_remote_only_series())?;
         Ok(Arc::new(joined))
     }
 
     /// Queries all servers at once, and blocks the thread of the query until all have responded.
-    fn ask(
+    fn query_servers(
         &self,
-        asked: &[Asked<'_>],
+        asked: &[RemoteReadQuery<'_>],
         request: &SelectRequest<'_>,
         is_about_series: bool,
-    ) -> Result<Answers, Error> {
+    ) -> Result<RemoteReadResponses, Error> {
         let all = asked.iter().map(|asked| async move {
-            let mut memory = request.budget.hold();
-            let question = Question {
+            let mut memory = request.budget.create_reservation();
+            let question = OutgoingReadRequest {
                 range: asked.range,
                 matchers: &asked.matchers,
                 is_about_series,
@@ -214,11 +223,11 @@ impl Reading {
                 error = ended(request.cancel) => Err(error),
             }
         })?;
-        let mut answers = Answers::default();
+        let mut answers = RemoteReadResponses::default();
         for ((read, memory), asked) in outcomes.into_iter().zip(asked) {
             match read {
                 Ok(series) => {
-                    answers.series.extend(without(series, &asked.added));
+                    answers.series.extend(remove_labels(series, &asked.added));
                     answers.memory.push(memory);
                 }
                 Err(e) if e.kind == ErrorKind::Limited => return Err(e),
@@ -230,16 +239,16 @@ impl Reading {
 
     async fn read(
         &self,
-        asked: &Asked<'_>,
-        question: Question<'_>,
+        asked: &RemoteReadQuery<'_>,
+        question: OutgoingReadRequest<'_>,
         (tenant, span): (&TenantId, Option<&SpanContext>),
         memory: &mut Reservation,
-    ) -> Result<Vec<ReadSeries>, Error> {
-        let Server {
+    ) -> Result<Vec<RemoteReadSeries>, Error> {
+        let RemoteReadServer {
             settings, reader, ..
         } = asked.server;
         let header = (*tenant != TenantId::anonymous()).then(|| (TENANT_HEADER, tenant.as_str()));
-        let read = reader.read(question, (header, span), &*self.clock, memory);
+        let read = reader.read_series(question, (header, span), &*self.clock, memory);
         match timeout(settings.timeout, read).await {
             Ok(read) => read,
             Err(_) => Err(Error::unavailable(format!(
@@ -251,7 +260,7 @@ impl Reading {
 }
 
 /// Polls `cancel`, and resolves with its error once the query is cancelled.
-async fn ended(cancel: &Cancel) -> Error {
+async fn ended(cancel: &CancelToken) -> Error {
     loop {
         if let Err(e) = cancel.check() {
             return e;
@@ -279,7 +288,7 @@ fn with_external(matchers: &[Matcher], external: &Labels) -> (Vec<Matcher>, Vec<
 }
 
 /// Removes the labels with these names from the series. Does nothing if there are no names.
-fn without(mut series: Vec<ReadSeries>, names: &[String]) -> Vec<ReadSeries> {
+fn remove_labels(mut series: Vec<RemoteReadSeries>, names: &[String]) -> Vec<RemoteReadSeries> {
     if names.is_empty() {
         return series;
     }
@@ -291,7 +300,7 @@ fn without(mut series: Vec<ReadSeries>, names: &[String]) -> Vec<ReadSeries> {
     series
 }
 
-impl Select for Reading {
+impl Select for RemoteReadStore {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.look_up(request, false)
     }
@@ -308,7 +317,7 @@ impl Select for Reading {
         self.local.label_values(name, request)
     }
 
-    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
+    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<SeriesExemplarResult>, Error> {
         self.local.exemplars(request)
     }
 
@@ -316,16 +325,16 @@ impl Select for Reading {
         self.local.metadata(request)
     }
 
-    fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
-        self.local.losses(tenant, range)
+    fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
+        self.local.loss_warnings(tenant, range)
     }
 
-    fn label_losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
-        let losses = self.local.label_losses(tenant, range);
+    fn label_loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
+        let losses = self.local.label_loss_warnings(tenant, range);
         let servers = self.servers();
         if servers
             .iter()
-            .any(|server| self.range_of(server, range).is_some())
+            .any(|server| self.remote_range(server, range).is_some())
         {
             losses.add(NO_LABELS);
         }
@@ -333,10 +342,11 @@ impl Select for Reading {
     }
 }
 
-impl Collect for Reading {
-    fn collect(&self, sink: &mut dyn Sink) {
+impl Collect for RemoteReadStore {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         let servers = self.servers();
-        let readers: Vec<Arc<Reader>> = servers.iter().map(|s| s.reader.clone()).collect();
+        let readers: Vec<Arc<RemoteReadClient>> =
+            servers.iter().map(|s| s.reader.clone()).collect();
         collect(&readers, sink);
     }
 }

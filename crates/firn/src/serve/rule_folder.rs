@@ -4,12 +4,12 @@
 //! made one at a time. After an edit the config is reloaded, so that the rules are evaluated at
 //! once.
 
-use super::running::Running;
+use super::running::ActiveConfig;
 use firn_http_client::named_files;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sync::lock;
-use firn_rules::editing::{self, EditError};
-use firn_rules::file::ReadOptions;
+use firn_rules::editing::{self, RuleEditError};
+use firn_rules::file::RuleFileOptions;
 use firn_server::parts::RuleEditor;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ const NAMESPACES_MAX: usize = 10_000;
 /// Edits the rule files in the folder of the active configuration, for the ruler API. Requests fail
 /// if the config has no such folder.
 pub struct RuleFolder {
-    running: Arc<Running>,
+    running: Arc<ActiveConfig>,
     /// Held during an edit, so that edits are made one at a time.
     editing: Mutex<()>,
 }
@@ -31,7 +31,7 @@ pub struct RuleFolder {
 impl RuleFolder {
     /// Creates an editor for the folder in the active configuration of `running`, which is looked
     /// up at each request.
-    pub fn new(running: Arc<Running>) -> Self {
+    pub fn new(running: Arc<ActiveConfig>) -> Self {
         Self {
             running,
             editing: Mutex::default(),
@@ -45,9 +45,9 @@ impl RuleFolder {
         })
     }
 
-    fn options(&self) -> ReadOptions {
+    fn options(&self) -> RuleFileOptions {
         let config = self.running.config();
-        ReadOptions {
+        RuleFileOptions {
             ignores_unknown: false,
             is_of_ruler: true,
             names: config.names,
@@ -77,20 +77,20 @@ impl RuleEditor for RuleFolder {
         if files.is_empty() {
             return Ok("{}\n".to_owned());
         }
-        editing::listing(&files).map_err(refused)
+        editing::list_namespaces(&files).map_err(refused)
     }
 
     fn group(&self, namespace: &str, group: &str) -> Result<String, Error> {
         let text = read(&self.folder()?, namespace)?;
-        let text = text.ok_or_else(|| refused(EditError::NoGroup))?;
-        editing::group_text(namespace, &text, group).map_err(refused)
+        let text = text.ok_or_else(|| refused(RuleEditError::NoGroup))?;
+        editing::format_group(namespace, &text, group).map_err(refused)
     }
 
     fn put(&self, namespace: &str, body: &str) -> Result<(), Error> {
         let folder = self.folder()?;
         let _alone = lock(&self.editing);
         let before = read(&folder, namespace)?;
-        let text = editing::with_group(namespace, before.as_deref(), body, self.options());
+        let text = editing::set_group(namespace, before.as_deref(), body, self.options());
         write(&folder, namespace, &text.map_err(refused)?)?;
         self.take_over()
     }
@@ -100,11 +100,11 @@ impl RuleEditor for RuleFolder {
         let _alone = lock(&self.editing);
         let text = read(&folder, namespace)?;
         let left = match (text, group) {
-            (None, Some(_)) => return Err(refused(EditError::NoGroup)),
-            (None, None) => return Err(refused(EditError::NoNamespace)),
+            (None, Some(_)) => return Err(refused(RuleEditError::NoGroup)),
+            (None, None) => return Err(refused(RuleEditError::NoNamespace)),
             (Some(_), None) => None,
             (Some(text), Some(group)) => {
-                editing::without_group(namespace, &text, group).map_err(refused)?
+                editing::remove_group(namespace, &text, group).map_err(refused)?
             }
         };
         match left {
@@ -115,11 +115,11 @@ impl RuleEditor for RuleFolder {
     }
 }
 
-fn refused(error: EditError) -> Error {
+fn refused(error: RuleEditError) -> Error {
     let kind = match &error {
-        EditError::Invalid(_) => ErrorKind::Invalid,
-        EditError::NoGroup | EditError::NoNamespace => ErrorKind::NotFound,
-        EditError::Spoilt { .. } => ErrorKind::Corrupt,
+        RuleEditError::Invalid(_) => ErrorKind::Invalid,
+        RuleEditError::NoGroup | RuleEditError::NoNamespace => ErrorKind::NotFound,
+        RuleEditError::Spoilt { .. } => ErrorKind::Corrupt,
     };
     Error::new(kind, error.to_string())
 }
@@ -156,7 +156,10 @@ fn read_all(folder: &Path) -> Result<Vec<(String, String)>, Error> {
     let mut files = Vec::new();
     for entry in entries {
         let entry = entry.map_err(|e| failed("read", folder, &e))?;
-        let namespace = entry.file_name().to_str().and_then(editing::namespace_of);
+        let namespace = entry
+            .file_name()
+            .to_str()
+            .and_then(editing::namespace_from_file_name);
         let Some(namespace) = namespace else {
             continue;
         };

@@ -18,25 +18,25 @@ mod under_way;
 use crate::process::host;
 use crate::settings::Settings;
 use crate::settings::config::Config;
-use backfill::Backfills;
+use backfill::BackfillManager;
 use firn_ingest::{InstantAge, Pipeline};
 use firn_model::env::Env;
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_rules::alert::Alert;
 use firn_rules::alerts::RestoreSettings;
-use firn_rules::group::Group;
-use firn_rules::instant::Instant;
-use firn_rules::journal::{self, Journal};
-use firn_rules::machine::{Machine, MachineSettings};
-use firn_rules::rule::Outside;
-use firn_rules::schedule::CatchUp;
-use firn_rules::view::{BackfillError, BackfillRequest, BackfillView, GroupView, Groups};
-use firn_server::App;
-use firn_server::parts::OutsideUrl;
+use firn_rules::group::RuleGroup;
+use firn_rules::instant::RuleInstant;
+use firn_rules::journal::{self, RuleJournal};
+use firn_rules::machine::{GroupMachine, GroupMachineSettings};
+use firn_rules::rule::TemplateServerSettings;
+use firn_rules::schedule::CatchUpSettings;
+use firn_rules::view::{BackfillError, BackfillRequest, BackfillView, GroupView, RuleGroups};
+use firn_server::ServerApp;
+use firn_server::parts::ExternalUrl;
 use metrics::RuleMetrics;
-use progress::Progress;
-use runner::Runner;
+use progress::RuleGroupOrder;
+use runner::RuleGroupRunner;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -75,7 +75,7 @@ pub struct RuleFlags {
 
 impl RuleFlags {
     /// Returns the settings of rules on a command line.
-    pub fn of(settings: &Settings) -> Self {
+    pub fn from_command_line(settings: &Settings) -> Self {
         Self {
             restore: RestoreSettings {
                 outage_tolerance: settings.alert_outage_tolerance,
@@ -99,9 +99,9 @@ pub fn external_url(flag: &str, port: u16) -> String {
 
 /// Parts of the server that rule groups use, passed in by the start of the server before any group
 /// runs.
-pub struct Surroundings {
+pub struct RuleDependencies {
     /// Server that evaluates the queries of rules, through its query queue.
-    pub app: App,
+    pub app: ServerApp,
     /// Pipeline that stores the samples of rules.
     pub pipeline: Arc<Pipeline>,
     /// Clock, and the disk for the state of the groups.
@@ -113,39 +113,39 @@ pub struct Surroundings {
 }
 
 /// State shared by all groups and backfills of a server, created when the rules are opened.
-struct Shared {
-    around: Surroundings,
+struct RuleManagerState {
+    around: RuleDependencies,
     flags: RuleFlags,
     tenant: TenantId,
     /// Persistent state of the groups, or `None` if it cannot be stored.
-    journal: Option<Arc<Mutex<Journal>>>,
+    journal: Option<Arc<Mutex<RuleJournal>>>,
     /// Permits for evaluating a rule concurrently with another one of its group.
     extra: Semaphore,
     /// Permits for entering the query queue, as many as the server evaluates queries concurrently.
     turns: Semaphore,
-    outside: Mutex<Arc<Outside>>,
+    outside: Mutex<Arc<TemplateServerSettings>>,
     metrics: RuleMetrics,
-    progress: Progress,
-    backfills: Backfills,
+    progress: RuleGroupOrder,
+    backfills: BackfillManager,
 }
 
-impl Shared {
-    fn now(&self) -> Instant {
-        Instant::from_ms(self.around.env.clock.now_ms())
+impl RuleManagerState {
+    fn now(&self) -> RuleInstant {
+        RuleInstant::from_ms(self.around.env.clock.now_ms())
     }
 
-    fn outside(&self) -> Arc<Outside> {
+    fn outside(&self) -> Arc<TemplateServerSettings> {
         lock(&self.outside).clone()
     }
 }
 
-/// The running rule groups of a server. Follows the configuration from [`Rules::follow`] until
-/// [`Rules::stop`].
-pub struct Rules {
-    shared: Arc<Shared>,
-    running: Mutex<BTreeMap<String, Runner>>,
+/// The running rule groups of a server. Follows the configuration from
+/// [`RuleManager::follow_config`] until [`RuleManager::stop`].
+pub struct RuleManager {
+    shared: Arc<RuleManagerState>,
+    running: Mutex<BTreeMap<String, RuleGroupRunner>>,
     /// Settings of the active configuration, or `None` before the first one.
-    settings: Mutex<Option<MachineSettings>>,
+    settings: Mutex<Option<GroupMachineSettings>>,
     /// Task that applies new configurations, until the rules are stopped.
     following: Mutex<Option<JoinHandle<()>>>,
 }
@@ -155,13 +155,13 @@ pub fn state_file() -> PathBuf {
     Path::new(FOLDER).join(journal::NAME)
 }
 
-impl Rules {
-    /// Opens the state of the groups in `data_dir`. No group runs before [`Rules::follow`]. If the
-    /// state cannot be opened, rules run without it.
-    pub async fn open(around: Surroundings, flags: RuleFlags, data_dir: &Path) -> Self {
+impl RuleManager {
+    /// Opens the state of the groups in `data_dir`. No group runs before
+    /// [`RuleManager::follow_config`]. If the state cannot be opened, rules run without it.
+    pub async fn open(around: RuleDependencies, flags: RuleFlags, data_dir: &Path) -> Self {
         let (disk, dir) = (around.env.disk.clone(), data_dir.join(FOLDER));
         let shown = dir.display().to_string();
-        let opened = spawn_blocking(move || Journal::open(disk, &dir)).await;
+        let opened = spawn_blocking(move || RuleJournal::open(disk, &dir)).await;
         let journal = match opened {
             Ok(Ok(journal)) => Some(Arc::new(Mutex::new(journal))),
             Ok(Err(e)) => {
@@ -170,15 +170,15 @@ impl Rules {
             }
             Err(_) => None,
         };
-        let shared = Shared {
+        let shared = RuleManagerState {
             tenant: TenantId::anonymous(),
             journal,
             extra: Semaphore::new(flags.evaluations_max),
             turns: Semaphore::new(flags.queries_max.max(1)),
             outside: Mutex::default(),
             metrics: RuleMetrics::default(),
-            progress: Progress::default(),
-            backfills: Backfills::default(),
+            progress: RuleGroupOrder::default(),
+            backfills: BackfillManager::default(),
             around,
             flags,
         };
@@ -192,7 +192,7 @@ impl Rules {
 
     /// Applies the groups of the active configuration and then, in a task, those of each new one in
     /// order.
-    pub async fn follow(self: &Arc<Self>, mut configs: watch::Receiver<Arc<Config>>) {
+    pub async fn follow_config(self: &Arc<Self>, mut configs: watch::Receiver<Arc<Config>>) {
         let first = configs.borrow_and_update().clone();
         self.apply(&first).await;
         let rules = self.clone();
@@ -206,16 +206,16 @@ impl Rules {
     }
 
     /// Returns the external URL of the server, in the form that templates use.
-    pub fn outside_url(&self) -> OutsideUrl {
+    pub fn outside_url(&self) -> ExternalUrl {
         let url = self.shared.around.external_url.clone();
         let path = path_of(&url).to_owned();
-        OutsideUrl { url, path }
+        ExternalUrl { url, path }
     }
 
     /// Applies the groups of `config`. All groups that must end are notified at once, and are
     /// listed by the API until they have ended.
     async fn apply(&self, config: &Config) {
-        *lock(&self.shared.outside) = Arc::new(Outside {
+        *lock(&self.shared.outside) = Arc::new(TemplateServerSettings {
             external_labels: config.external_labels.clone(),
             external_url: self.shared.around.external_url.clone(),
             path_prefix: path_of(&self.shared.around.external_url).to_owned(),
@@ -234,7 +234,7 @@ impl Rules {
                 }
                 None => {
                     let machine = self.machine(group.clone(), settings, is_first);
-                    let runner = Runner::start(self.shared.clone(), machine);
+                    let runner = RuleGroupRunner::start(self.shared.clone(), machine);
                     running.insert(group.key(), runner);
                 }
             }
@@ -249,7 +249,7 @@ impl Rules {
         // These tasks only wait and cannot fail.
         while let Some(Ok((machine, next))) = ending.join_next().await {
             match next {
-                Some(group) => self.go_on(&machine, group, settings),
+                Some(group) => self.restart_group(&machine, group, settings),
                 None => self.end(&machine),
             }
         }
@@ -261,16 +261,21 @@ impl Rules {
     }
 
     /// Starts a changed group in place of the ended one, with its state.
-    fn go_on(&self, ended: &Mutex<Machine>, group: Arc<Group>, settings: MachineSettings) {
-        let changed = lock(ended).changed(group.clone(), settings, self.shared.now());
-        let runner = Runner::start(self.shared.clone(), changed);
+    fn restart_group(
+        &self,
+        ended: &Mutex<GroupMachine>,
+        group: Arc<RuleGroup>,
+        settings: GroupMachineSettings,
+    ) {
+        let changed = lock(ended).start_successor(group.clone(), settings, self.shared.now());
+        let runner = RuleGroupRunner::start(self.shared.clone(), changed);
         lock(&self.running).insert(group.key(), runner);
     }
 
-    fn settings(&self, config: &Config) -> MachineSettings {
+    fn settings(&self, config: &Config) -> GroupMachineSettings {
         let flags = &self.shared.flags;
-        MachineSettings {
-            catch_up: CatchUp {
+        GroupMachineSettings {
+            catch_up: CatchUpSettings {
                 span: config.rules.catch_up,
                 delay: config.rules.catch_up_delay,
             },
@@ -283,21 +288,26 @@ impl Rules {
 
     /// Creates the machine of a new group. If `is_first`, the group starts with the process and
     /// restores its stored state.
-    fn machine(&self, group: Arc<Group>, settings: MachineSettings, is_first: bool) -> Machine {
+    fn machine(
+        &self,
+        group: Arc<RuleGroup>,
+        settings: GroupMachineSettings,
+        is_first: bool,
+    ) -> GroupMachine {
         let now = self.shared.now();
         if !is_first {
-            return Machine::added(group, settings, now);
+            return GroupMachine::start_added(group, settings, now);
         }
         let saved = match &self.shared.journal {
             None => None,
             Some(journal) => lock(journal).find(&group.file, &group.name),
         };
-        Machine::start(group, settings, saved, now)
+        GroupMachine::start(group, settings, saved, now)
     }
 
     /// Removes an ended group that is no longer configured, and ends its series after some
     /// intervals.
-    fn end(&self, ended: &Mutex<Machine>) {
+    fn end(&self, ended: &Mutex<GroupMachine>) {
         let shared = self.shared.clone();
         let (batch, group) = {
             let machine = lock(ended);
@@ -344,7 +354,7 @@ impl Rules {
                 let _ = following.await;
             }
             let mut running = std::mem::take(&mut *lock(&self.running));
-            let stopping: Vec<_> = running.values_mut().map(Runner::stop).collect();
+            let stopping: Vec<_> = running.values_mut().map(RuleGroupRunner::stop).collect();
             for group in stopping {
                 group.ended().await;
             }
@@ -371,9 +381,12 @@ fn path_of(url: &str) -> &str {
     path.trim_end_matches('/')
 }
 
-impl Groups for Rules {
+impl RuleGroups for RuleManager {
     fn groups(&self, with_alerts: bool) -> Vec<GroupView> {
-        let running: Vec<_> = lock(&self.running).values().map(Runner::machine).collect();
+        let running: Vec<_> = lock(&self.running)
+            .values()
+            .map(RuleGroupRunner::machine)
+            .collect();
         let views = running.iter();
         let mut views: Vec<GroupView> = views.map(|m| lock(m).view(with_alerts)).collect();
         views.sort_by(|a, b| {
@@ -386,10 +399,13 @@ impl Groups for Rules {
     fn backfill(&self, request: BackfillRequest) -> Result<BackfillView, BackfillError> {
         let group = {
             let running = lock(&self.running);
-            let mut found = running.values().map(Runner::group).filter(|group| {
-                let files = ["", &group.file, group.shown_file()];
-                group.name == request.group && files.contains(&request.file.as_str())
-            });
+            let mut found = running
+                .values()
+                .map(RuleGroupRunner::group)
+                .filter(|group| {
+                    let files = ["", &group.file, group.api_file_name()];
+                    group.name == request.group && files.contains(&request.file.as_str())
+                });
             match (found.next(), found.next()) {
                 (Some(group), None) => group.clone(),
                 (None, _) => return Err(BackfillError::NoGroup(request.group)),

@@ -5,9 +5,9 @@
 
 use crate::settings::config::{self, Config, JobFeatures};
 use firn_model::env::Clock;
-use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_model::sample::TimestampMs;
-use firn_server::App;
+use firn_server::ServerApp;
 use firn_server::query_log::QueryLog;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -16,13 +16,13 @@ use tracing::{debug, error, info, warn};
 
 /// Holder of the active configuration. It reloads the file on request, and other parts subscribe to
 /// the changes.
-pub struct Running {
+pub struct ActiveConfig {
     file: Option<PathBuf>,
     features: JobFeatures,
     clock: Arc<dyn Clock>,
     config: watch::Sender<Arc<Config>>,
-    state: Mutex<State>,
-    app: OnceLock<App>,
+    state: Mutex<ActiveConfigState>,
+    app: OnceLock<ServerApp>,
     /// Held while the file is read and applied, so that the version read last is the active one.
     reloading: Mutex<()>,
     query_log: Arc<QueryLog>,
@@ -37,14 +37,14 @@ pub struct QueryLogError {
     source: std::io::Error,
 }
 
-struct State {
+struct ActiveConfigState {
     /// Hash of the configuration files at the last check, or `None` before the first one.
     fingerprint: Option<u64>,
     is_newest_good: bool,
     taken_over: TimestampMs,
 }
 
-impl Running {
+impl ActiveConfig {
     /// Creates the holder with `config`, which was read from `file` under `features`.
     pub fn new(
         file: Option<PathBuf>,
@@ -52,7 +52,7 @@ impl Running {
         config: Config,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let state = Mutex::new(State {
+        let state = Mutex::new(ActiveConfigState {
             fingerprint: None,
             is_newest_good: true,
             taken_over: clock.now_ms(),
@@ -69,7 +69,8 @@ impl Running {
         }
     }
 
-    /// Like [`Running::new`], but also opens the query log that the configuration names. May block.
+    /// Like [`ActiveConfig::new`], but also opens the query log that the configuration names. May
+    /// block.
     pub fn start(
         file: Option<PathBuf>,
         features: JobFeatures,
@@ -141,20 +142,20 @@ impl Running {
         match opened {
             Ok(config) => {
                 self.take_over(config);
-                self.tell(true);
+                self.report_reload(true);
                 Ok(())
             }
             Err(e) => {
                 self.with(|state| state.is_newest_good = false);
-                self.tell(false);
+                self.report_reload(false);
                 error!(error = %e, "failed to reload the config: keeping the previous one");
                 Err(e)
             }
         }
     }
 
-    /// Like [`Running::reload`], but only if a configuration file changed since the last call. The
-    /// first call only records the current files. May block.
+    /// Like [`ActiveConfig::reload`], but only if a configuration file changed since the last call.
+    /// The first call only records the current files. May block.
     pub fn reload_if_changed(&self) {
         let Some(file) = &self.file else { return };
         let now = match config::fingerprint(file) {
@@ -171,12 +172,12 @@ impl Running {
     }
 
     /// Sets the server that is notified of the outcome of each reload.
-    pub fn tell_of_reloads(&self, app: &App) {
+    pub fn tell_of_reloads(&self, app: &ServerApp) {
         // A process has one server.
         let _ = self.app.set(app.clone());
     }
 
-    fn tell(&self, is_good: bool) {
+    fn report_reload(&self, is_good: bool) {
         if let Some(app) = self.app.get() {
             app.note_reload(is_good);
         }
@@ -186,7 +187,7 @@ impl Running {
         for key in &config.ignored {
             warn_of_ignored(key);
         }
-        for key in self.config().fixed_differences(&config) {
+        for key in self.config().list_restart_keys(&config) {
             warn!(key, "config key takes effect at the next start only");
         }
         let now = self.clock.now_ms();
@@ -198,7 +199,7 @@ impl Running {
         info!("config reloaded");
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut ActiveConfigState) -> T) -> T {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -208,25 +209,28 @@ pub fn warn_of_ignored(key: &str) {
     warn!(key, "config key has no effect in Firn");
 }
 
-impl Collect for Running {
-    fn collect(&self, sink: &mut dyn Sink) {
+impl Collect for ActiveConfig {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         collect_reload(sink, self.last_reload());
     }
 }
 
 /// Writes the metrics of the last reload: whether it succeeded, and the time of the last success.
-pub fn collect_reload(sink: &mut dyn Sink, (is_newest_good, taken_over): (bool, TimestampMs)) {
+pub fn collect_reload(
+    sink: &mut dyn MetricSink,
+    (is_newest_good, taken_over): (bool, TimestampMs),
+) {
     sink.metric(
         "firn_config_last_reload_successful",
         "1 if the last reload of the configuration was successful.",
         &[],
-        Value::Gauge(f64::from(u8::from(is_newest_good))),
+        MetricValue::Gauge(f64::from(u8::from(is_newest_good))),
     );
     sink.metric(
         "firn_config_last_reload_success_timestamp_seconds",
         "Time of the last successful reload of the configuration.",
         &[],
-        Value::Gauge(taken_over as f64 / 1000.0),
+        MetricValue::Gauge(taken_over as f64 / 1000.0),
     );
 }
 
@@ -245,7 +249,7 @@ mod tests {
         let clock = Arc::new(SimClock::default());
         let features = JobFeatures::default();
         let config = config::load(&file, features).unwrap();
-        let running = Running::new(Some(file.clone()), features, config, clock.clone());
+        let running = ActiveConfig::new(Some(file.clone()), features, config, clock.clone());
         let interval = || running.config().evaluation_interval;
         assert_eq!(interval(), Duration::from_secs(10));
         clock.set_ms(7);

@@ -2,22 +2,22 @@
 
 use crate::process::host;
 use crate::settings::config::Config;
-use firn_http_client::Body;
-use firn_ingest::scrape::{Fetch, Fetching, Scraping};
-use firn_model::trace::Span;
-use firn_server::App;
+use firn_http_client::DecodedBody;
+use firn_ingest::scrape::{Fetch, Fetching, ScrapeManager};
+use firn_model::trace::TraceSpan;
+use firn_server::ServerApp;
 use firn_wire::exposition::CONTENT_TYPE;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// Fetches Firn's own `/metrics` response in the process, without a socket, for a server without
 /// config.
-struct Itself(App);
+struct SelfScrapeFetcher(ServerApp);
 
-impl Fetch for Itself {
-    fn fetch<'f>(&'f self, _: &'f Span) -> Fetching<'f> {
+impl Fetch for SelfScrapeFetcher {
+    fn start_fetch<'f>(&'f self, _: &'f TraceSpan) -> Fetching<'f> {
         Box::pin(async {
-            Ok(Body {
+            Ok(DecodedBody {
                 bytes: self.0.exposition(false).await?,
                 content_type: CONTENT_TYPE.to_owned(),
                 memory: None,
@@ -27,14 +27,14 @@ impl Fetch for Itself {
 }
 
 /// Starts scraping `app` as the only target, with the address `localhost:port` in its labels.
-pub fn start_itself(scraping: &Scraping, app: &App, port: u16) {
+pub fn start_itself(scraping: &ScrapeManager, app: &ServerApp, port: u16) {
     let address = format!("localhost:{port}");
-    scraping.scrape_itself(&address, Arc::new(Itself(app.clone())));
+    scraping.scrape_itself(&address, Arc::new(SelfScrapeFetcher(app.clone())));
 }
 
 /// Applies the scrape jobs of `config`: starts new ones, and stops those that were removed.
-pub fn apply(scraping: &Scraping, config: &Config) {
-    scraping.apply(&config.jobs, seed(config));
+pub fn apply(scraping: &ScrapeManager, config: &Config) {
+    scraping.apply_config(&config.jobs, seed(config));
 }
 
 /// Returns the seed of scrape offsets. It differs between servers that scrape the same targets: as

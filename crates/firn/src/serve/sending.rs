@@ -17,23 +17,25 @@ mod said;
 
 use super::metadata;
 use crate::settings::config::Config;
-use crate::settings::config::remote_write::RemoteWrite;
-use client::Client;
+use crate::settings::config::remote_write::RemoteWriteSettings;
+use client::RemoteWriteClient;
 use firn_ingest::Pipeline;
-use firn_ingest::forward::Forward;
-use firn_ingest::scrape::Scraping;
-use firn_ingest::sending::{KeptRequest, Outgoing, SendOn};
-use firn_mirror::tee::{Manner, Mirror, Tally, TargetSettings, Write};
+use firn_ingest::forward::ForwardClient;
+use firn_ingest::scrape::ScrapeManager;
+use firn_ingest::sending::{KeptRequest, OutgoingSettings, ReceiverQueue};
+use firn_mirror::tee::{
+    DeliveryMode, Mirror, ReceivedWrite, RequestContentCounters, TargetSettings,
+};
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::metrics::{Counter, Gauge};
-use firn_model::store::{Appended, Ticket};
+use firn_model::store::{AppendOutcome, Ticket};
 use firn_model::sync::lock;
 use firn_model::trace::Tracer;
 use firn_wire::WireLimits;
-use preparing::Preparing;
+use preparing::ReceiverRequestBuilder;
 use request::write;
-use said::{Said, Telling};
+use said::{MetadataSenderTask, SentMetadataTable};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -52,12 +54,12 @@ const OPEN_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Remote write: the active receivers and their queue. Created at the start of a server; batches of
 /// the pipeline pass through it.
-pub struct Sending {
+pub struct RemoteWriteManager {
     env: Env,
     tracer: Arc<Tracer>,
     dir: PathBuf,
     limits: WireLimits,
-    duty: Duty,
+    duty: SendingMode,
     queue: OnceLock<Arc<Mirror>>,
     /// Whether a receiver is configured. Read for each batch without a lock.
     is_on: AtomicBool,
@@ -66,23 +68,23 @@ pub struct Sending {
     /// Time of the newest queued sample, in milliseconds since the epoch.
     newest: Gauge,
     /// Samples, exemplars and histograms that were offered to the queue.
-    came: Tally,
+    came: RequestContentCounters,
     /// Error that prevents the queue from being opened; `None` if it is open or not needed.
     fault: Mutex<Option<String>>,
     open_failures: Counter,
     /// Requests that were not queued because the queue is not open.
     unkept: Counter,
     /// Metric metadata for receivers, with counters of its requests.
-    said: Arc<Said>,
-    following: Mutex<Following>,
+    said: Arc<SentMetadataTable>,
+    following: Mutex<RemoteWriteTasks>,
     /// The active receivers, in the order of the config.
-    receivers: Mutex<Arc<Vec<RemoteWrite>>>,
+    receivers: Mutex<Arc<Vec<RemoteWriteSettings>>>,
     runtime: Handle,
 }
 
 /// Requirements on sending that depend on the mode of the server, and a callback for changes of its
 /// state.
-pub struct Duty {
+pub struct SendingMode {
     /// True for an agent, which stores samples nowhere else and must not lose any.
     pub is_agent: bool,
     /// Called with false while samples cannot be forwarded although they should be, and with true
@@ -93,7 +95,7 @@ pub struct Duty {
 /// Tasks of the active configuration. Locked while a configuration is applied, which waits for the
 /// disk.
 #[derive(Default)]
-struct Following {
+struct RemoteWriteTasks {
     /// Task that stores cursors periodically.
     keeping: Option<JoinHandle<()>>,
     /// Tasks that send metadata, one per receiver that gets it.
@@ -104,14 +106,14 @@ struct Following {
     count: u64,
 }
 
-impl Sending {
+impl RemoteWriteManager {
     /// Creates the sender without receivers. `data_dir` is the data folder. Must be called inside
     /// the runtime.
     pub fn new(
         (env, tracer): (Env, Arc<Tracer>),
         data_dir: &std::path::Path,
         limits: WireLimits,
-        duty: Duty,
+        duty: SendingMode,
     ) -> Self {
         Self {
             env,
@@ -123,7 +125,7 @@ impl Sending {
             is_on: AtomicBool::new(false),
             request_samples: AtomicUsize::new(usize::MAX),
             newest: Gauge::default(),
-            came: Tally::default(),
+            came: RequestContentCounters::default(),
             fault: Mutex::default(),
             open_failures: Counter::default(),
             unkept: Counter::default(),
@@ -135,17 +137,17 @@ impl Sending {
     }
 
     /// Sets the sources of metadata: the targets of `scraping` and the pushes to `pipeline`.
-    pub fn learn_from(&self, pipeline: &Arc<Pipeline>, scraping: &Arc<Scraping>) {
+    pub fn learn_from(&self, pipeline: &Arc<Pipeline>, scraping: &Arc<ScrapeManager>) {
         // The pipeline holds `self`.
         let (pipeline, scraping) = (Arc::downgrade(pipeline), scraping.clone());
         self.said.learn_by(Box::new(move || {
-            metadata::known(pipeline.upgrade().as_deref(), &scraping)
+            metadata::collect_metadata(pipeline.upgrade().as_deref(), &scraping)
         }));
     }
 
     /// Applies the receivers of `config`. If that fails, returns the error and retries in the
     /// background until it succeeds or another configuration is applied. May block.
-    pub fn follow(self: &Arc<Self>, config: &Arc<Config>) -> Result<(), String> {
+    pub fn apply_config(self: &Arc<Self>, config: &Arc<Config>) -> Result<(), String> {
         let mut following = lock(&self.following);
         following.count += 1;
         if let Some(retrying) = following.retrying.take() {
@@ -192,7 +194,7 @@ impl Sending {
         }
     }
 
-    fn take_over(&self, following: &mut Following, config: &Config) -> Result<(), String> {
+    fn take_over(&self, following: &mut RemoteWriteTasks, config: &Config) -> Result<(), String> {
         let is_wanted = !config.remote_write.is_empty();
         if !is_wanted && self.queue.get().is_none() {
             self.is_on.store(false, Ordering::Relaxed);
@@ -222,7 +224,7 @@ impl Sending {
         self.request_samples
             .store(samples.max(1), Ordering::Relaxed);
         let receivers = settings.len();
-        self.tell(&config.remote_write, &settings, &mut following.telling);
+        self.start_metadata_tasks(&config.remote_write, &settings, &mut following.telling);
         queue.apply(settings);
         queue.store_cursors();
         *lock(&self.receivers) = Arc::new(config.remote_write.clone());
@@ -235,14 +237,17 @@ impl Sending {
         (self.duty.tell)(why.is_none());
     }
 
-    fn open(&self, following: &mut Following) -> Result<Arc<Mirror>, String> {
+    fn open(&self, following: &mut RemoteWriteTasks) -> Result<Arc<Mirror>, String> {
         if let Some(queue) = self.queue.get() {
             return Ok(queue.clone());
         }
         let opened = Mirror::open(self.env.clone(), &self.dir, self.limits.message_bytes_max);
         let queue = opened.map_err(|e| format!("open the queue of remote_write: {}", e.message))?;
         let queue = Arc::new(queue);
-        following.keeping = Some(self.runtime.spawn(queue.clone().keep()));
+        following.keeping = Some(
+            self.runtime
+                .spawn(queue.clone().store_cursors_periodically()),
+        );
         Ok(self.queue.get_or_init(|| queue).clone())
     }
 
@@ -267,9 +272,9 @@ impl Sending {
     }
 
     /// Starts a metadata task for each receiver that is configured to get metadata.
-    fn tell(
+    fn start_metadata_tasks(
         &self,
-        receivers: &[RemoteWrite],
+        receivers: &[RemoteWriteSettings],
         settings: &[TargetSettings],
         telling: &mut Vec<JoinHandle<()>>,
     ) {
@@ -278,9 +283,9 @@ impl Sending {
             let Some(metadata) = receiver.metadata else {
                 continue;
             };
-            let telling_one = Telling {
+            let telling_one = MetadataSenderTask {
                 said: self.said.clone(),
-                tally: self.said.tally_of(&receiver.key),
+                tally: self.said.counters_for(&receiver.key),
                 metadata,
                 settings: settings.clone(),
                 version: receiver.version,
@@ -290,15 +295,19 @@ impl Sending {
         }
     }
 
-    fn settings(&self, receiver: &RemoteWrite, config: &Config) -> Result<TargetSettings, String> {
+    fn settings(
+        &self,
+        receiver: &RemoteWriteSettings,
+        config: &Config,
+    ) -> Result<TargetSettings, String> {
         Ok(TargetSettings {
             key: receiver.key.clone(),
             label: receiver.label.clone(),
             queue_bytes_max: config.sending_queue_bytes,
             queue_age_max: None,
             sample_age_max: receiver.age_max,
-            prepare: Arc::new(Preparing {
-                outgoing: Outgoing {
+            prepare: Arc::new(ReceiverRequestBuilder {
+                outgoing: OutgoingSettings {
                     external_labels: config.external_labels.clone(),
                     relabel: receiver.relabel.clone(),
                     sends_histograms: receiver.sends_histograms,
@@ -314,8 +323,8 @@ impl Sending {
             timeout: receiver.timeout,
             backoff_min: receiver.backoff.0,
             backoff_max: receiver.backoff.1,
-            manner: Manner::Sender,
-            deliver: Arc::new(Client {
+            manner: DeliveryMode::Sender,
+            deliver: Arc::new(RemoteWriteClient {
                 forward: self.forward(receiver)?,
                 tracer: self.tracer.clone(),
                 name: receiver.label.clone(),
@@ -324,9 +333,9 @@ impl Sending {
         })
     }
 
-    fn forward(&self, receiver: &RemoteWrite) -> Result<Forward, String> {
-        let forward = Forward::new(&receiver.url, receiver.http.clone())?;
-        Ok(forward.signed_by(receiver.signer(self.env.clock.clone())))
+    fn forward(&self, receiver: &RemoteWriteSettings) -> Result<ForwardClient, String> {
+        let forward = ForwardClient::new(&receiver.url, receiver.http.clone())?;
+        Ok(forward.with_signer(receiver.signer(self.env.clock.clone())))
     }
 
     /// Handles a request while the queue is not open: an agent rejects it, a server ignores and
@@ -334,10 +343,10 @@ impl Sending {
     fn pass_over(&self) -> Ticket {
         self.unkept.inc();
         if !self.duty.is_agent {
-            return Ticket::ready(Ok(Appended::default()));
+            return Ticket::resolved(Ok(AppendOutcome::default()));
         }
         let why = lock(&self.fault).clone().unwrap_or_default();
-        Ticket::ready(Err(Error::unavailable(why)))
+        Ticket::resolved(Err(Error::unavailable(why)))
     }
 
     /// Waits for running requests and stores the cursors of the receivers.
@@ -358,7 +367,7 @@ impl Sending {
     }
 }
 
-impl SendOn for Sending {
+impl ReceiverQueue for RemoteWriteManager {
     fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
@@ -367,20 +376,20 @@ impl SendOn for Sending {
         self.request_samples.load(Ordering::Relaxed)
     }
 
-    fn keep(&self, request: KeptRequest) -> Ticket {
+    fn keep_request(&self, request: KeptRequest) -> Ticket {
         self.came.add(request.contents);
-        self.newest.raise(request.contents.newest);
+        self.newest.set_max(request.contents.newest);
         let Some(queue) = self.queue.get() else {
             return self.pass_over();
         };
         let (ticket, resolver) = Ticket::new();
         queue.append(
-            Write {
+            ReceivedWrite {
                 contents: request.is_sound.then_some(request.contents),
                 ..write(request.version, request.body.into())
             },
             move |outcome| {
-                let outcome = outcome.map(|()| Appended::default());
+                let outcome = outcome.map(|()| AppendOutcome::default());
                 resolver.resolve(outcome.map_err(Error::unavailable));
             },
         );

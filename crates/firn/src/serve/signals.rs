@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Action requested by a signal or by a lifecycle endpoint, which the main loop of the server
 /// performs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum SignalEvent {
     /// Stop cleanly: drain requests and close the store.
     Stop,
     /// Reload the config and the files that it names.
@@ -32,16 +32,16 @@ impl Signals {
     }
 
     /// Waits for the next signal. Cancel safe: no signal is lost if the future is dropped.
-    pub async fn next(&mut self) -> Wish {
+    pub async fn next(&mut self) -> SignalEvent {
         tokio::select! {
-            _ = self.terminate.recv() => Wish::Stop,
-            _ = self.interrupt.recv() => Wish::Stop,
-            _ = self.hangup.recv() => Wish::Reload,
+            _ = self.terminate.recv() => SignalEvent::Stop,
+            _ = self.interrupt.recv() => SignalEvent::Stop,
+            _ = self.hangup.recv() => SignalEvent::Reload,
         }
     }
 
     /// Waits for the next signal to stop and ignores requests to reload.
     pub async fn stop(&mut self) {
-        while self.next().await != Wish::Stop {}
+        while self.next().await != SignalEvent::Stop {}
     }
 }

@@ -4,9 +4,9 @@
 //! bounded, and each request is retried for at most a minute.
 
 use crate::settings::config::Config;
-use crate::settings::config::tracing::Tracing;
+use crate::settings::config::tracing::TracingSettings;
 use firn_ingest::span_export::SpanExporter;
-use firn_model::metrics::{Collect, Counter, Sink, Value};
+use firn_model::metrics::{Collect, Counter, MetricSink, MetricValue};
 use firn_model::sync::lock;
 use firn_model::trace::{FinishedSpan, Tracer};
 use std::sync::{Arc, Mutex};
@@ -41,30 +41,30 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Numbers of spans that were exported, and of those whose export failed, since the start of the
 /// process.
 #[derive(Debug, Default)]
-struct Counts {
+struct SpanExportCounts {
     exported: Counter,
     failed: Counter,
 }
 
 /// Exporter of finished spans to a collector, which follows the config. Created at the start;
 /// without a collector it discards spans.
-pub struct Spans {
+pub struct SpanExportManager {
     tracer: Arc<Tracer>,
-    counts: Arc<Counts>,
-    following: Mutex<Following>,
+    counts: Arc<SpanExportCounts>,
+    following: Mutex<SpanExportState>,
     runtime: Handle,
 }
 
 #[derive(Default)]
-struct Following {
-    tracing: Option<Tracing>,
+struct SpanExportState {
+    tracing: Option<TracingSettings>,
     exporter: Option<Arc<SpanExporter>>,
     task: Option<JoinHandle<()>>,
 }
 
-impl Spans {
-    /// Creates an exporter that discards the spans of `tracer` until [`Spans::follow`] sets a
-    /// collector. Must be called inside the runtime.
+impl SpanExportManager {
+    /// Creates an exporter that discards the spans of `tracer` until
+    /// [`SpanExportManager::apply_config`] sets a collector. Must be called inside the runtime.
     pub fn new(tracer: Arc<Tracer>) -> Self {
         Self {
             tracer,
@@ -81,14 +81,14 @@ impl Spans {
 
     /// Applies the sampling and the collector of `config`, if they changed. Spans that wait for the
     /// old collector are still sent to it.
-    pub fn follow(&self, config: &Config) {
+    pub fn apply_config(&self, config: &Config) {
         let mut following = lock(&self.following);
         if following.tracing == config.tracing {
             return;
         }
         self.end(&mut following);
         following.tracing.clone_from(&config.tracing);
-        let Some(Tracing {
+        let Some(TracingSettings {
             collector,
             fraction,
         }) = &config.tracing
@@ -116,11 +116,11 @@ impl Spans {
 
     /// Ends the export task. Waiting spans are sent to the old collector in the background, for a
     /// limited time. Returns that task, if there is one.
-    fn end(&self, following: &mut Following) -> Option<JoinHandle<()>> {
+    fn end(&self, following: &mut SpanExportState) -> Option<JoinHandle<()>> {
         let task = following.task.take()?;
         task.abort();
         let exporter = following.exporter.take()?;
-        let (spans, counts) = (self.tracer.take(), self.counts.clone());
+        let (spans, counts) = (self.tracer.take_finished(), self.counts.clone());
         Some(self.runtime.spawn(async move {
             let last = send(&exporter, &spans, &counts, &[]);
             // Spans that are not sent in time are lost, like those of a process that ends.
@@ -138,16 +138,20 @@ impl Spans {
     }
 }
 
-async fn keep_exporting(tracer: Arc<Tracer>, exporter: Arc<SpanExporter>, counts: Arc<Counts>) {
+async fn keep_exporting(
+    tracer: Arc<Tracer>,
+    exporter: Arc<SpanExporter>,
+    counts: Arc<SpanExportCounts>,
+) {
     let mut looks = 0;
     let mut look = interval(LOOK);
     loop {
         look.tick().await;
         looks += 1;
-        let waiting = tracer.waiting();
+        let waiting = tracer.finished_count();
         if waiting >= REQUEST_SPANS || waiting > 0 && looks >= LOOKS_MAX {
             looks = 0;
-            send(&exporter, &tracer.take(), &counts, &PAUSES).await;
+            send(&exporter, &tracer.take_finished(), &counts, &PAUSES).await;
         }
     }
 }
@@ -157,13 +161,13 @@ async fn keep_exporting(tracer: Arc<Tracer>, exporter: Arc<SpanExporter>, counts
 async fn send(
     exporter: &SpanExporter,
     spans: &[FinishedSpan],
-    counts: &Counts,
+    counts: &SpanExportCounts,
     pauses: &[Duration],
 ) {
     for spans in spans.chunks(REQUEST_SPANS) {
         let mut pauses = pauses.iter();
         let outcome = loop {
-            match exporter.export(VERSION, spans).await {
+            match exporter.export_spans(VERSION, spans).await {
                 Err(e) if e.may_repeat => match pauses.next() {
                     Some(pause) => sleep(*pause).await,
                     None => break Err(e.why),
@@ -182,8 +186,8 @@ async fn send(
     }
 }
 
-impl Collect for Spans {
-    fn collect(&self, sink: &mut dyn Sink) {
+impl Collect for SpanExportManager {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         for (outcome, count) in [
             ("dropped", &self.tracer.dropped),
             ("exported", &self.counts.exported),
@@ -193,7 +197,7 @@ impl Collect for Spans {
                 "firn_spans_total",
                 "Spans by outcome: exported, failed, or dropped because the queue was full.",
                 &[("outcome", outcome)],
-                Value::Counter(count.get() as f64),
+                MetricValue::Counter(count.get() as f64),
             );
         }
     }

@@ -3,8 +3,8 @@
 use crate::serve::{metadata, rules};
 use crate::settings::Settings;
 use crate::settings::config::{Config, WalSync};
-use firn_model::shares::Shares;
-use firn_storage::store::{self, NewSeriesBudget, Sealing, StoreOptions, SyncMode};
+use firn_model::shares::BudgetShares;
+use firn_storage::store::{self, NewSeriesBudget, SealingThread, StoreOptions, StoreSyncMode};
 use firn_wire::remote_write::KEY_FORMAT;
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ const LOG_SEGMENT_BYTES_MIN: usize = 1 << 20;
 
 /// Returns the files of the data folder that a snapshot contains in addition to those of the store,
 /// relative to the data folder.
-pub fn files_beside() -> Vec<PathBuf> {
+pub fn list_snapshot_files() -> Vec<PathBuf> {
     vec![rules::state_file(), metadata::pushed_file()]
 }
 
@@ -33,23 +33,23 @@ pub fn files_beside() -> Vec<PathBuf> {
 pub fn store_options(
     settings: &Settings,
     config: &Config,
-    retention: store::Retention,
-    shares: &Shares,
+    retention: store::RetentionLimits,
+    shares: &BudgetShares,
 ) -> StoreOptions {
     let defaults = StoreOptions::new(&settings.data_dir);
     StoreOptions {
         key_format: KEY_FORMAT,
         sync: match config.wal_sync {
-            WalSync::Always => SyncMode::Always,
-            WalSync::Interval => SyncMode::Interval,
-            WalSync::None => SyncMode::None,
+            WalSync::Always => StoreSyncMode::Always,
+            WalSync::Interval => StoreSyncMode::Interval,
+            WalSync::None => StoreSyncMode::None,
         },
         retention_ms: retention.time_ms,
         retention_bytes: retention.bytes,
         retention_percent: retention.percent,
         late_window_ms: late_window_ms(config),
         duplicates: config.duplicates,
-        beside: files_beside(),
+        beside: list_snapshot_files(),
         series_max: shares.head / SERIES_BYTES,
         head_bytes_max: shares.head,
         memory_max: shares.limit,
@@ -68,8 +68,8 @@ pub fn store_options(
         page_cache_bytes: defaults.page_cache_bytes.min(shares.pages),
         is_jittered: config.is_sealing_jittered,
         sealing: match config.seals_in_background {
-            true => Sealing::Background,
-            false => Sealing::WithWrites,
+            true => SealingThread::Background,
+            false => SealingThread::WithWrites,
         },
         ..defaults
     }

@@ -36,30 +36,30 @@ pub use alerting::AlertingSettings;
 pub use discovery::providers as discoveries;
 pub use features::JobFeatures;
 pub use fingerprint::fingerprint;
-pub use rule_files::{RuleFileError, RuleTimes};
+pub use rule_files::{MissedEvaluationSettings, RuleFileError};
 pub use sources::read_groups;
 
-use crate::settings::retention::Retention;
+use crate::settings::retention::RetentionSettings;
 use firn_http_client::HttpSettings;
-use firn_http_client::named_files::{self, BadPattern};
+use firn_http_client::named_files::{self, GlobSyntaxError};
 use firn_ingest::aggregation::AggregationSpec;
-use firn_ingest::scrape::JobSettings;
+use firn_ingest::scrape::ScrapeJobSettings;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
 use firn_model::units::{format_size, parse_duration, parse_size};
-use firn_model::yaml::{self, Node, YamlError};
-use firn_rules::editing::namespace_of;
-use firn_rules::group::Group;
-use firn_storage::store::Duplicates;
-use firn_wire::otlp::Translation;
-use global::Global;
-use remote_read::RemoteRead;
-use remote_write::RemoteWrite;
-use schema::{Findings, Key, Shape, walk};
+use firn_model::yaml::{self, YamlError, YamlNode};
+use firn_rules::editing::namespace_from_file_name;
+use firn_rules::group::RuleGroup;
+use firn_storage::store::DuplicatePolicy;
+use firn_wire::otlp::OtlpTranslation;
+use global::GlobalSettings;
+use remote_read::RemoteReadServerSettings;
+use remote_write::RemoteWriteSettings;
+use schema::{ConfigFindings, ConfigKey, ConfigValueShape, walk};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::Tracing;
+use tracing::TracingSettings;
 
 /// Default of `firn.memory_limit`. The rest is for the page cache, which serves writes of the WAL
 /// and reads of blocks, and for other processes.
@@ -98,7 +98,7 @@ pub enum MemoryLimit {
 
 /// Limits of new series per hour of data time. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NewSeries {
+pub struct NewSeriesLimits {
     /// `firn.new_series_limit`: limit of all jobs and senders together.
     pub all: Option<usize>,
     /// `firn.new_series_per_job_limit`: limit of each job separately, by the label `job`.
@@ -114,12 +114,12 @@ pub struct Config {
     /// `global.evaluation_interval`: interval of rule groups and step of subqueries that set none.
     pub evaluation_interval: Duration,
     /// `storage.tsdb.retention`, which replaces the flags if the section is set.
-    pub retention: Option<Retention>,
+    pub retention: Option<RetentionSettings>,
     /// `storage.tsdb.out_of_order_time_window`: maximum lateness of accepted samples behind the
     /// newest one. Zero accepts no late samples.
     pub late_window: Duration,
     /// `firn.duplicates`: sample that wins if several have the same timestamp.
-    pub duplicates: Duplicates,
+    pub duplicates: DuplicatePolicy,
     /// `storage.exemplars.max_exemplars`: number of exemplars kept in memory.
     pub exemplars_max: usize,
     /// `firn.wal_sync`: point in time at which an acknowledged write is durable.
@@ -127,7 +127,7 @@ pub struct Config {
     /// `firn.memory_limit`: maximum memory of the process, applied at the start.
     pub memory_limit: MemoryLimit,
     /// Limits of new series per hour, for all and per job.
-    pub new_series: NewSeries,
+    pub new_series: NewSeriesLimits,
     /// `firn.query_series_limit`: maximum series of a query. `None` is no limit, as in Prometheus:
     /// a query that Prometheus evaluates must not fail in Firn only because of its number of
     /// series. The limits of memory and samples apply in addition.
@@ -143,7 +143,7 @@ pub struct Config {
     /// `global.rule_query_offset`: time that the instants of rule queries are moved back.
     pub rule_query_offset: Duration,
     /// Settings for the evaluation of rule instants that were missed.
-    pub rules: RuleTimes,
+    pub rules: MissedEvaluationSettings,
     /// `firn.rules.folder`: folder of rule files that can be edited over HTTP.
     pub rule_folder: Option<PathBuf>,
     /// Files that match `rule_files`, and those in the folder of editable rules.
@@ -153,25 +153,25 @@ pub struct Config {
     /// Whether `rule_files` has any entry, even if no file matches.
     pub names_rule_files: bool,
     /// `tracing`: collector and sampling of spans, or `None` without tracing.
-    pub tracing: Option<Tracing>,
+    pub tracing: Option<TracingSettings>,
     /// `remote_read`: servers that are queried in addition to the store.
-    pub remote_read: Vec<RemoteRead>,
+    pub remote_read: Vec<RemoteReadServerSettings>,
     /// Rule groups of the rule files, if the files were read.
-    pub rule_groups: Vec<Arc<Group>>,
+    pub rule_groups: Vec<Arc<RuleGroup>>,
     /// `firn.access`: bearer tokens, and the permissions of users in the web config.
     pub access: AccessSettings,
     /// `firn.aggregation`: groups and rules of stream aggregation, validated to be streamable.
     pub aggregation: AggregationSpec,
     /// Scrape jobs, including those of `scrape_config_files`, with unique names.
-    pub jobs: Vec<Arc<JobSettings>>,
+    pub jobs: Vec<Arc<ScrapeJobSettings>>,
     /// `global.external_labels`, with the values of environment variables substituted.
     pub external_labels: Labels,
     /// `alerting`: Alertmanagers, and the relabeling of alerts for all of them.
     pub alerting: AlertingSettings,
     /// `remote_write`: receivers that stored samples are forwarded to, in the order of the config.
-    pub remote_write: Vec<RemoteWrite>,
+    pub remote_write: Vec<RemoteWriteSettings>,
     /// `otlp`: translation of OpenTelemetry metrics into series.
-    pub otlp: Translation,
+    pub otlp: OtlpTranslation,
     /// `firn.sending_queue_bytes`: maximum bytes that wait for a receiver of `remote_write`.
     pub sending_queue_bytes: u64,
     /// Paths of keys that are set but have no effect.
@@ -195,7 +195,7 @@ pub enum ConfigError {
     #[error("{0}")]
     Rules(String),
     /// A pattern of `scrape_config_files` is invalid. Contains the pattern.
-    #[error("error retrieving scrape config files for {0:?}: {why}", why = BadPattern)]
+    #[error("error retrieving scrape config files for {0:?}: {why}", why = GlobSyntaxError)]
     JobFiles(String),
     /// A receiver of `remote_write` or a server of `remote_read` has an invalid address.
     #[error("{0}")]
@@ -226,10 +226,10 @@ pub fn load_alone(path: &Path, features: JobFeatures) -> Result<Config, ConfigEr
     parse_file(path, features).map(|parsed| parsed.config)
 }
 
-fn parse_file(path: &Path, features: JobFeatures) -> Result<Parsed, ConfigError> {
+fn parse_file(path: &Path, features: JobFeatures) -> Result<ParsedConfig, ConfigError> {
     let text = read_file(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
-    parse(&text, dir, features).map_err(at_file(path))
+    parse(&text, dir, features).map_err(with_file_path(path))
 }
 
 /// Returns the text of a settings file, which may be a pipe.
@@ -252,16 +252,21 @@ pub fn load_http(path: &Path) -> Result<HttpSettings, ConfigError> {
     let read = || match yaml::parse(&text)? {
         None => Ok(HttpSettings::default()),
         Some(root) => {
-            let shape = Shape::Section(&[keys::HTTP_CLIENT, keys::PROXY]);
-            walk(&mut root.clone(), &shape, "", &mut Findings::default())?;
+            let shape = ConfigValueShape::Section(&[keys::HTTP_CLIENT, keys::PROXY]);
+            walk(
+                &mut root.clone(),
+                &shape,
+                "",
+                &mut ConfigFindings::default(),
+            )?;
             http::http(&root, dir)
         }
     };
-    read().map_err(at_file(path))
+    read().map_err(with_file_path(path))
 }
 
 /// Returns a function that adds the path of the file to an error.
-fn at_file(path: &Path) -> impl Fn(YamlError) -> ConfigError {
+fn with_file_path(path: &Path) -> impl Fn(YamlError) -> ConfigError {
     let file = path.display().to_string();
     move |error| ConfigError::Content {
         file: file.clone(),
@@ -283,16 +288,20 @@ pub fn load_with_rules(path: &Path, features: JobFeatures) -> Result<Config, Con
 }
 
 /// Adds the jobs of the scrape config files that match `pattern` to the config.
-fn add_job_files(pattern: &Path, global: &Global, config: &mut Config) -> Result<(), ConfigError> {
+fn add_job_files(
+    pattern: &Path,
+    global: &GlobalSettings,
+    config: &mut Config,
+) -> Result<(), ConfigError> {
     let found = named_files::find(pattern);
-    let found = found.map_err(|BadPattern| {
+    let found = found.map_err(|GlobSyntaxError| {
         let shown = rule_files::clean(pattern).display().to_string();
         ConfigError::JobFiles(shown)
     })?;
     for path in found {
         let text = named_files::read_text(&path).map_err(unreadable(&path))?;
         let dir = path.parent().unwrap_or(Path::new(""));
-        parse_jobs(&text, global, dir, config).map_err(at_file(&path))?;
+        parse_jobs(&text, global, dir, config).map_err(with_file_path(&path))?;
     }
     Ok(())
 }
@@ -300,14 +309,14 @@ fn add_job_files(pattern: &Path, global: &Global, config: &mut Config) -> Result
 /// Adds the jobs of one scrape config file. Their names must be unique in the config.
 fn parse_jobs(
     text: &str,
-    global: &Global,
+    global: &GlobalSettings,
     dir: &Path,
     config: &mut Config,
 ) -> Result<(), YamlError> {
     let Some(root) = yaml::parse(text)? else {
         return Ok(());
     };
-    let mut findings = Findings::default();
+    let mut findings = ConfigFindings::default();
     walk(&mut root.clone(), &keys::JOB_FILE, "", &mut findings)?;
     for job in jobs::jobs(&root, global, dir)? {
         if config.jobs.iter().any(|known| known.name == job.name) {
@@ -333,21 +342,21 @@ impl Default for Config {
             evaluation_interval: global::INTERVAL,
             retention: None,
             late_window: LATE_WINDOW,
-            duplicates: Duplicates::KeepFirst,
+            duplicates: DuplicatePolicy::KeepFirst,
             exemplars_max: EXEMPLARS_MAX,
             remote_write: Vec::new(),
-            otlp: Translation::default(),
+            otlp: OtlpTranslation::default(),
             sending_queue_bytes: SENDING_QUEUE_BYTES,
             wal_sync: WalSync::Always,
             memory_limit: MEMORY_SHARE,
-            new_series: NewSeries::default(),
+            new_series: NewSeriesLimits::default(),
             query_series_max: None,
             is_sealing_jittered: true,
             seals_in_background: true,
             is_multitenant: false,
             names: NameScheme::default(),
             rule_query_offset: Duration::ZERO,
-            rules: RuleTimes::default(),
+            rules: MissedEvaluationSettings::default(),
             rule_folder: None,
             rule_files: Vec::new(),
             rule_files_wrong: Vec::new(),
@@ -378,7 +387,7 @@ scrape_configs:
 impl Config {
     /// Returns the config of a server without a config file: Firn scrapes itself.
     pub fn built_in() -> Config {
-        let features = JobFeatures::of_names(&[]);
+        let features = JobFeatures::from_names(&[]);
         let parsed = parse(BUILT_IN, Path::new(""), features).unwrap_or_default();
         Config {
             text: parsed.config.text,
@@ -387,7 +396,7 @@ impl Config {
     }
 
     /// Returns a section of the config that upstream rejects in agent mode, if there is one.
-    pub fn field_against_agent(&self) -> Option<&'static str> {
+    pub fn find_agent_conflict(&self) -> Option<&'static str> {
         let alerting = &self.alerting;
         if !alerting.relabel.is_empty() || !alerting.alertmanagers.is_empty() {
             Some("alerting")
@@ -405,11 +414,11 @@ impl Config {
     pub fn namespace_of(&self, file: &Path) -> Option<String> {
         let is_in = |folder: &PathBuf| file.parent() == Some(folder);
         self.rule_folder.as_ref().filter(|folder| is_in(folder))?;
-        namespace_of(file.file_name()?.to_str()?)
+        namespace_from_file_name(file.file_name()?.to_str()?)
     }
 
     /// Returns the keys whose values differ in `newer` but cannot change while the process runs.
-    pub fn fixed_differences(&self, newer: &Config) -> Vec<&'static str> {
+    pub fn list_restart_keys(&self, newer: &Config) -> Vec<&'static str> {
         let differences = [
             ("firn.wal_sync", self.wal_sync != newer.wal_sync),
             ("firn.memory_limit", self.memory_limit != newer.memory_limit),
@@ -442,33 +451,33 @@ impl Config {
 
 /// A parsed config, and the values needed to read the scrape config files that it names.
 #[derive(Default)]
-struct Parsed {
+struct ParsedConfig {
     config: Config,
-    global: Global,
+    global: GlobalSettings,
     /// Patterns of `scrape_config_files`, relative to the folder of the config.
     job_files: Vec<PathBuf>,
 }
 
 /// Validates the text of a config in the folder `dir`. An empty text is a config without settings.
-fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlError> {
-    let around = printed::Around {
+fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<ParsedConfig, YamlError> {
+    let around = printed::ConfigPrintContext {
         dir,
         retention_time: features.retention.0,
         retention_size: features.retention.1,
         late_window: LATE_WINDOW,
-        asks_protobuf: features.start_times.are_read(),
+        asks_protobuf: features.start_times.are_parsed(),
         extra_metrics: features.extra_metrics,
     };
     let Some(root) = yaml::parse(text)? else {
-        let mut parsed = Parsed::default();
-        parsed.config.text = printed::of_nothing(&around);
+        let mut parsed = ParsedConfig::default();
+        parsed.config.text = printed::print_empty_config(&around);
         return Ok(parsed);
     };
-    let mut findings = Findings::default();
+    let mut findings = ConfigFindings::default();
     // `walk` redacts secrets in the printed copy. The readers below need the secrets.
     let mut shown = root.clone();
     walk(&mut shown, &keys::CONFIG, "", &mut findings)?;
-    let global = Global::read(&root, dir, features)?;
+    let global = GlobalSettings::read(&root, dir, features)?;
     let mut config = Config {
         ignored: findings.ignored,
         text: printed::printed(&shown, &around),
@@ -493,7 +502,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     read_firn(&root, &mut config)?;
     if let Some(firn) = root.get("firn") {
         config.access = access::access(firn, dir, config.is_multitenant)?;
-        let defaults = aggregation::Defaults {
+        let defaults = aggregation::AggregationDefaults {
             interval: config.evaluation_interval,
             delay: global.interval,
         };
@@ -502,7 +511,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     if features.is_agent {
         refuse_in_agents(&root, &config)?;
     }
-    Ok(Parsed {
+    Ok(ParsedConfig {
         config,
         job_files: job_files(&root, dir)?,
         global,
@@ -510,8 +519,8 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
 }
 
 /// Rejects sections that need a store, which an agent does not have.
-fn refuse_in_agents(root: &Node, config: &Config) -> Result<(), YamlError> {
-    if let Some(field) = config.field_against_agent() {
+fn refuse_in_agents(root: &YamlNode, config: &Config) -> Result<(), YamlError> {
+    if let Some(field) = config.find_agent_conflict() {
         let node = root.get(field).unwrap_or(root);
         return Err(node.error(format!("field {field} is not allowed in agent mode")));
     }
@@ -523,8 +532,10 @@ fn refuse_in_agents(root: &Node, config: &Config) -> Result<(), YamlError> {
 }
 
 /// Returns the patterns of `scrape_config_files`, or an error for an invalid one.
-fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
-    let list = root.get("scrape_config_files").map_or(&[][..], Node::items);
+fn job_files(root: &YamlNode, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
+    let list = root
+        .get("scrape_config_files")
+        .map_or(&[][..], YamlNode::items);
     let mut patterns = Vec::with_capacity(list.len());
     for item in list {
         let pattern = item.text().unwrap_or_default();
@@ -544,10 +555,10 @@ pub fn documentation() -> String {
 }
 
 /// Returns the section of a documented key, or the sections of the keys in it.
-fn sections_of(path: &str, key: &Key) -> Vec<String> {
+fn sections_of(path: &str, key: &ConfigKey) -> Vec<String> {
     let path = format!("{path}.{}", key.name);
     match key.shape {
-        Shape::Section(groups) if key.help.is_empty() => {
+        ConfigValueShape::Section(groups) if key.help.is_empty() => {
             let keys = groups.iter().copied().flatten();
             keys.flat_map(|key| sections_of(&path, key)).collect()
         }
@@ -564,7 +575,7 @@ fn sections_of(path: &str, key: &Key) -> Vec<String> {
     }
 }
 
-fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
+fn read_storage(root: &YamlNode, config: &mut Config) -> Result<(), YamlError> {
     let storage = root.get("storage");
     if let Some(exemplars) = storage.and_then(|s| s.get("exemplars"))
         && !exemplars.is_null()
@@ -603,7 +614,7 @@ fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
             "'storage.tsdb.retention.percentage' must be in the range [0, 100], got {percentage}"
         )));
     }
-    config.retention = Some(Retention {
+    config.retention = Some(RetentionSettings {
         time: read::duration(retention, "time"),
         size: read::size(retention, "size"),
         percentage: percentage.filter(|percentage| *percentage > 0.0),
@@ -611,7 +622,7 @@ fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
     Ok(())
 }
 
-fn check_encoding(section: &Node) -> Result<(), YamlError> {
+fn check_encoding(section: &YamlNode) -> Result<(), YamlError> {
     match read::text(section, "floats") {
         None | Some("" | "xor" | "xor2") => Ok(()),
         Some(other) => Err(section.error(format!(
@@ -621,19 +632,19 @@ fn check_encoding(section: &Node) -> Result<(), YamlError> {
     }
 }
 
-fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
+fn read_firn(root: &YamlNode, config: &mut Config) -> Result<(), YamlError> {
     let Some(firn) = root.get("firn") else {
         return Ok(());
     };
-    config.wal_sync = match firn.get("wal_sync").and_then(Node::text) {
+    config.wal_sync = match firn.get("wal_sync").and_then(YamlNode::text) {
         Some("interval") => WalSync::Interval,
         Some("none") => WalSync::None,
         _ => WalSync::Always,
     };
-    config.duplicates = match firn.get("duplicates").and_then(Node::text) {
-        Some("keep-last") => Duplicates::KeepLast,
-        Some("max") => Duplicates::Max,
-        _ => Duplicates::KeepFirst,
+    config.duplicates = match firn.get("duplicates").and_then(YamlNode::text) {
+        Some("keep-last") => DuplicatePolicy::KeepLast,
+        Some("max") => DuplicatePolicy::Max,
+        _ => DuplicatePolicy::KeepFirst,
     };
     let switch = |key, default| read::flag(firn, key).unwrap_or(default);
     config.is_multitenant = switch("multitenancy", false);
@@ -643,7 +654,7 @@ fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
         let limit = read::count(firn, key);
         limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX))
     };
-    config.new_series = NewSeries {
+    config.new_series = NewSeriesLimits {
         all: limit("new_series_limit"),
         of_job: limit("new_series_per_job_limit"),
     };

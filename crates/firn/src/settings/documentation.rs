@@ -2,17 +2,17 @@
 //! `firn serve --write-documentation`, and `docs/api.md` from the table of routes, by
 //! `--write-documentation=api`.
 
-use super::flags::Page;
+use super::flags::GeneratedPage;
 use super::{config, flags};
 
 /// Maximum number of characters of a line of prose in Markdown files.
 const LINE_CHARACTERS: usize = 110;
 
 /// Returns a whole page of the documentation as Markdown.
-pub fn page(page: Page) -> String {
+pub fn page(page: GeneratedPage) -> String {
     let text = match page {
-        Page::Settings => settings(),
-        Page::Api => firn_server::documentation(),
+        GeneratedPage::Settings => settings(),
+        GeneratedPage::Api => firn_server::documentation(),
     };
     wrapped(&text)
 }
@@ -90,7 +90,7 @@ fn wrap(line: &str, out: &mut String) {
 mod tests {
     use super::*;
 
-    fn check(name: &str, how: &str, kind: Page) {
+    fn check(name: &str, how: &str, kind: GeneratedPage) {
         let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/");
         let stored = std::fs::read_to_string(format!("{docs}{name}")).unwrap_or_default();
         assert!(
@@ -103,12 +103,12 @@ mod tests {
 
     #[test]
     fn settings_page_in_docs_equals_the_tables() {
-        check("settings.md", "", Page::Settings);
+        check("settings.md", "", GeneratedPage::Settings);
     }
 
     #[test]
     fn api_page_in_docs_equals_the_table() {
-        check("api.md", "=api", Page::Api);
+        check("api.md", "=api", GeneratedPage::Api);
     }
 
     #[test]

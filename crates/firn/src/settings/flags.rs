@@ -32,7 +32,7 @@ pub type Apply = fn(&mut Settings, &str) -> Result<(), String>;
 
 /// What becomes of a flag.
 #[derive(Clone, Copy, Debug)]
-pub enum Effect {
+pub enum FlagEffect {
     /// It sets something.
     Sets(Apply),
     /// It is accepted and changes nothing.
@@ -51,7 +51,7 @@ pub struct Flag {
     /// The value when the flag is not given; empty if there is none.
     pub default: &'static str,
     /// What becomes of it.
-    pub effect: Effect,
+    pub effect: FlagEffect,
     /// What it is for.
     pub help: &'static str,
 }
@@ -75,14 +75,14 @@ pub enum Request {
     /// To print the help, which is this text.
     Help(String),
     /// A page of the documentation as Markdown.
-    Documentation(Page),
+    Documentation(GeneratedPage),
     /// To print the version.
     Version,
 }
 
 /// A page that is made from the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Page {
+pub enum GeneratedPage {
     /// `docs/settings.md`
     Settings,
     /// `docs/api.md`
@@ -130,7 +130,7 @@ pub enum FlagError {
 
 impl FlagError {
     /// What to try instead, if that can be guessed.
-    pub fn hint(&self) -> Option<String> {
+    pub fn suggest_alternative(&self) -> Option<String> {
         match self {
             Self::Unknown { similar, .. } => {
                 let similar = similar.as_ref()?;
@@ -153,7 +153,7 @@ fn is_config(word: &str) -> bool {
 }
 
 /// The command line that was probably meant by flags of `firn serve` without the command.
-pub fn without_command(args: &[OsString]) -> Option<String> {
+pub fn suggest_serve_command(args: &[OsString]) -> Option<String> {
     let words: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
     let first = words.first()?.strip_prefix("--")?;
     let name = first.split('=').next().unwrap_or(first);
@@ -200,7 +200,7 @@ pub fn command() -> Command {
 fn named(flag: &'static Flag) -> Arg {
     let arg = Arg::new(flag.name)
         .help(flag.help)
-        .hide(matches!(flag.effect, Effect::Ignored));
+        .hide(matches!(flag.effect, FlagEffect::Ignored));
     match flag.alias {
         Some(alias) => arg.long(alias).visible_alias(flag.name),
         None => arg.long(flag.name),
@@ -242,21 +242,21 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request, FlagEr
         Err(e) if e.kind() == ErrorKind::DisplayHelp => {
             return Ok(Request::Help(e.render().to_string()));
         }
-        Err(e) => return Err(refused(&e)),
+        Err(e) => return Err(convert_parser_error(&e)),
     };
     if matches.get_flag(VERSION) {
         return Ok(Request::Version);
     }
     match matches.get_one::<String>(DOCUMENTATION).map(String::as_str) {
         None => {}
-        Some(API_PAGE) => return Ok(Request::Documentation(Page::Api)),
-        Some(_) => return Ok(Request::Documentation(Page::Settings)),
+        Some(API_PAGE) => return Ok(Request::Documentation(GeneratedPage::Api)),
+        Some(_) => return Ok(Request::Documentation(GeneratedPage::Settings)),
     }
-    Ok(Request::Run(Box::new(settle(&matches)?)))
+    Ok(Request::Run(Box::new(apply_flags(&matches)?)))
 }
 
 /// The parser's error in our words.
-fn refused(error: &clap::Error) -> FlagError {
+fn convert_parser_error(error: &clap::Error) -> FlagError {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,
@@ -283,7 +283,7 @@ fn find(name: &str) -> Option<&'static Flag> {
 }
 
 /// The values that were given to a flag, in their order.
-fn given(matches: &ArgMatches, flag: &'static Flag) -> Vec<String> {
+fn collect_values(matches: &ArgMatches, flag: &'static Flag) -> Vec<String> {
     let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
     if flag.value.is_some() {
         let values = matches.get_many::<OsString>(flag.name);
@@ -301,7 +301,7 @@ fn given(matches: &ArgMatches, flag: &'static Flag) -> Vec<String> {
 
 /// Applies defaults, then what was given. A flag given twice is applied twice: lists grow, the last
 /// of single values wins.
-fn settle(matches: &ArgMatches) -> Result<CommandLine, FlagError> {
+fn apply_flags(matches: &ArgMatches) -> Result<CommandLine, FlagError> {
     let mut line = CommandLine {
         settings: Settings::default(),
         values: Vec::new(),
@@ -309,15 +309,15 @@ fn settle(matches: &ArgMatches) -> Result<CommandLine, FlagError> {
     };
     check_modes(matches)?;
     for flag in FLAGS {
-        let mut values = given(matches, flag);
+        let mut values = collect_values(matches, flag);
         if values.is_empty() {
             if !flag.default.is_empty() {
                 values.push(flag.default.to_owned());
             }
-        } else if let Effect::Ignored = flag.effect {
+        } else if let FlagEffect::Ignored = flag.effect {
             line.ignored.push(flag.name);
         }
-        if let Effect::Sets(apply) = flag.effect {
+        if let FlagEffect::Sets(apply) = flag.effect {
             for value in &values {
                 apply(&mut line.settings, value).map_err(|why| FlagError::BadValue {
                     name: flag.name,
@@ -335,9 +335,11 @@ fn settle(matches: &ArgMatches) -> Result<CommandLine, FlagError> {
 
 /// Refuses flags that say nothing of what runs: a server, or an agent.
 fn check_modes(matches: &ArgMatches) -> Result<(), FlagError> {
-    let is_given = |flag: &&'static Flag| !given(matches, flag).is_empty();
+    let is_given = |flag: &&'static Flag| !collect_values(matches, flag).is_empty();
     let switch = FLAGS.iter().find(|flag| flag.name == AGENT);
-    let values = switch.map(|flag| given(matches, flag)).unwrap_or_default();
+    let values = switch
+        .map(|flag| collect_values(matches, flag))
+        .unwrap_or_default();
     let is_agent = values.last().is_some_and(|value| value == "true");
     let wrong = FLAGS.iter().filter(is_given).filter(|flag| match is_agent {
         true => is_of_servers(flag.name),
@@ -371,8 +373,8 @@ pub fn documentation() -> String {
     let mut ignored = String::new();
     for flag in FLAGS {
         match flag.effect {
-            Effect::Ignored => ignored += &format!("- `--{}`\n", flag.name),
-            Effect::Sets(_) => {
+            FlagEffect::Ignored => ignored += &format!("- `--{}`\n", flag.name),
+            FlagEffect::Sets(_) => {
                 let default = match flag.default {
                     "" => String::new(),
                     text => format!(" (default: `{text}`)"),

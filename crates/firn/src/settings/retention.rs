@@ -19,7 +19,7 @@ pub const DEFAULT: Duration = Duration::from_millis(RETENTION_MS.unsigned_abs())
 /// Limits of the stored data by age and size. `None` is no limit; without any limit, samples are
 /// kept forever.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Retention {
+pub struct RetentionSettings {
     /// Maximum age of stored samples; never zero.
     pub time: Option<Duration>,
     /// Maximum size of the stored data in bytes; never zero.
@@ -36,26 +36,26 @@ pub struct Retention {
     "storage.tsdb.retention.percentage: cannot determine the total size of the file system of \
      {folder}: {why}; set storage.tsdb.retention.size instead of {percentage}%"
 )]
-pub struct UnknownSize {
+pub struct UnknownDiskSize {
     folder: String,
     why: String,
     percentage: f64,
 }
 
 /// Returns the retention time and the size in bytes from flags.
-pub fn of_flags(settings: &Settings) -> (Option<Duration>, Option<u64>) {
+pub fn limits_from_flags(settings: &Settings) -> (Option<Duration>, Option<u64>) {
     let time = settings.retention_time.filter(|time| !time.is_zero());
     let size = settings.retention_size.filter(|size| *size > 0);
     (time.or((size.is_none()).then_some(DEFAULT)), size)
 }
 
-impl Retention {
+impl RetentionSettings {
     /// Returns the retention of a server. A section `retention` in the config replaces all flags.
-    pub fn of(line: &CommandLine, of_config: Option<Self>) -> Self {
+    pub fn resolve_retention(line: &CommandLine, of_config: Option<Self>) -> Self {
         if let Some(retention) = of_config {
             return retention;
         }
-        let (time, size) = of_flags(&line.settings);
+        let (time, size) = limits_from_flags(&line.settings);
         Self {
             time,
             size,
@@ -78,7 +78,7 @@ impl Retention {
 
     /// Fails if the retention needs the size of the file system of `folder` and it is unknown. If
     /// the folder does not exist yet, its nearest existing ancestor is checked.
-    pub fn check_disk(self, disk: &dyn Disk, folder: &Path) -> Result<(), UnknownSize> {
+    pub fn check_disk(self, disk: &dyn Disk, folder: &Path) -> Result<(), UnknownDiskSize> {
         let Some(percentage) = self.percentage else {
             return Ok(());
         };
@@ -89,7 +89,7 @@ impl Retention {
             Ok(_) => return Ok(()),
             Err(e) => e.to_string(),
         };
-        Err(UnknownSize {
+        Err(UnknownDiskSize {
             folder: folder.display().to_string(),
             why,
             percentage,
@@ -97,9 +97,9 @@ impl Retention {
     }
 
     /// Converts the retention into the limits that the store enforces.
-    pub fn limits(self) -> store::Retention {
+    pub fn limits(self) -> store::RetentionLimits {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-        store::Retention {
+        store::RetentionLimits {
             time_ms: self.time.map_or(i64::MAX, millis),
             bytes: self.size,
             percent: self.percentage,
@@ -108,7 +108,7 @@ impl Retention {
 }
 
 /// Formats the retention like upstream: empty if there is no limit.
-impl fmt::Display for Retention {
+impl fmt::Display for RetentionSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limits = [
             self.time.map(format_duration),
@@ -127,7 +127,7 @@ mod tests {
     use crate::settings::flags::{self, Request};
     use firn_model::env::sim;
 
-    fn of(flags: &[&str], retention: &str) -> Retention {
+    fn of(flags: &[&str], retention: &str) -> RetentionSettings {
         let args = flags.iter().map(|flag| format!("--storage.tsdb.{flag}"));
         let Ok(Request::Run(line)) = flags::parse(args.map(Into::into)) else {
             panic!("flags are not understood: {flags:?}");
@@ -139,7 +139,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let config = config::load(file.path(), config::JobFeatures::default()).unwrap();
-        Retention::of(&line, config.retention)
+        RetentionSettings::resolve_retention(&line, config.retention)
     }
 
     #[track_caller]
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn percentage_of_a_disk_without_a_size_is_refused() {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         let here = Path::new(".");
         let percentage = of(&[], "{percentage: 80}");
         assert!(percentage.check_disk(&*sim.env.disk, here).is_ok());

@@ -12,10 +12,10 @@ mod tls;
 pub use tls::{TlsInput, TlsSection};
 
 use firn_http_client::named_files;
-use firn_model::yaml::{self, Node};
-use firn_server::access::{HashError, HeaderName, HeaderValue, RateLimit, check_hash};
+use firn_model::yaml::{self, YamlNode};
+use firn_server::access::{BcryptHashError, HeaderName, HeaderValue, RequestRateLimit, check_hash};
 use std::path::Path;
-use strict::Strict;
+use strict::StrictValueReader;
 
 /// Headers that may be set, with the values that they may have; none is any.
 const HEADERS: [(&str, &[&str]); 5] = [
@@ -47,7 +47,7 @@ pub struct WebConfig {
     /// `basic_auth_users`: names and hashes.
     pub users: Vec<(String, String)>,
     /// `rate_limit`
-    pub rate_limit: Option<RateLimit>,
+    pub rate_limit: Option<RequestRateLimit>,
     /// What is set and cannot be followed.
     pub warnings: Vec<String>,
 }
@@ -77,10 +77,10 @@ pub fn check(file: &Path) -> Result<WebConfig, WebConfigError> {
 fn parse(text: &str, dir: &Path) -> Result<WebConfig, String> {
     let root =
         yaml::parse(text).map_err(|e| format!("yaml: line {}: {}", e.place.line, e.message))?;
-    let mut strict = Strict::default();
+    let mut strict = StrictValueReader::default();
     let mut warnings = Vec::new();
     let mut tls = None;
-    let mut http = Http::default();
+    let mut http = HttpServerSection::default();
     let (mut users, mut rate) = (Vec::new(), None);
     let fields = [
         "tls_server_config",
@@ -101,7 +101,7 @@ fn parse(text: &str, dir: &Path) -> Result<WebConfig, String> {
     for (name, hash) in &users {
         // The toolkit does not say whose it is.
         check_hash(hash).map_err(|e| match e {
-            HashError::CostTooHigh(_) => format!("user {name:?}: {e}"),
+            BcryptHashError::CostTooHigh(_) => format!("user {name:?}: {e}"),
             e => e.to_string(),
         })?;
     }
@@ -116,12 +116,12 @@ fn parse(text: &str, dir: &Path) -> Result<WebConfig, String> {
 }
 
 /// `http_server_config`
-struct Http {
+struct HttpServerSection {
     http2: bool,
     headers: Vec<(String, String)>,
 }
 
-impl Default for Http {
+impl Default for HttpServerSection {
     fn default() -> Self {
         Self {
             http2: true,
@@ -130,8 +130,8 @@ impl Default for Http {
     }
 }
 
-fn read_http(node: &Node, strict: &mut Strict) -> Http {
-    let mut http = Http::default();
+fn read_http(node: &YamlNode, strict: &mut StrictValueReader) -> HttpServerSection {
+    let mut http = HttpServerSection::default();
     for (key, node) in strict.fields(Some(node), "web.HTTPConfig", &["http2", "headers"]) {
         match key {
             "http2" => http.http2 = strict.flag(node).unwrap_or(true),
@@ -141,7 +141,7 @@ fn read_http(node: &Node, strict: &mut Strict) -> Http {
     http
 }
 
-fn read_rate(node: &Node, strict: &mut Strict) -> Option<RateLimit> {
+fn read_rate(node: &YamlNode, strict: &mut StrictValueReader) -> Option<RequestRateLimit> {
     let (mut interval, mut burst) = (None, 0);
     for (key, node) in strict.fields(Some(node), "web.RateLimiterConfig", &["burst", "interval"]) {
         match key {
@@ -151,7 +151,7 @@ fn read_rate(node: &Node, strict: &mut Strict) -> Option<RateLimit> {
     }
     // No interval is no limit; less than no burst is none.
     let interval = interval.filter(|interval| !interval.is_zero())?;
-    Some(RateLimit {
+    Some(RequestRateLimit {
         interval,
         burst: u64::try_from(burst).unwrap_or(0),
     })

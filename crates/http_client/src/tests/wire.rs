@@ -42,7 +42,7 @@ async fn verdict(client: &HttpClient, url: &str) -> (String, String) {
         Err(e) => return ("error".into(), e.message),
     };
     let status = response.status().as_u16();
-    match read_body(response, BodyLimit::bytes(100_000)).await {
+    match read_body(response, BodyLimit::from_bytes_max(100_000)).await {
         Err(e) => ("error".into(), e.message),
         Ok(body) if body.bytes.len() > 60 => {
             let count = body.bytes.len();
@@ -89,7 +89,9 @@ async fn reuse(method: &Method, headers: &HeaderMap, last: &'static [u8]) -> (bo
         _ => client.post(&uri, headers, "body".into()).await,
     };
     let is_answered = match answer {
-        Ok(response) => read_body(response, BodyLimit::bytes(1000)).await.is_ok(),
+        Ok(response) => read_body(response, BodyLimit::from_bytes_max(1000))
+            .await
+            .is_ok(),
         Err(_) => false,
     };
     (is_answered, server.heads().len())
@@ -134,7 +136,7 @@ async fn response_may_come_before_the_whole_request_is_sent() {
     let (uri, headers) = (uri.parse().unwrap(), HeaderMap::new());
     let response = client.post(&uri, &headers, body).await.unwrap();
     assert_eq!(response.status(), 413);
-    let read = read_body(response, BodyLimit::bytes(100)).await;
+    let read = read_body(response, BodyLimit::from_bytes_max(100)).await;
     assert_eq!(read.unwrap().bytes, b"no\n");
 }
 
@@ -162,9 +164,9 @@ async fn tls_may_end_without_close_notify_between_records_only() {
         (KEPT, 0, Ok("m 1\n")),
     ] {
         let address = unclosed(answer, cut_bytes).await;
-        let client = with_tls(TlsSettings {
+        let client = with_tls(ClientTlsSettings {
             insecure_skip_verify: true,
-            ..TlsSettings::default()
+            ..ClientTlsSettings::default()
         });
         let got = ask(&client, &format!("https://{address}/")).await;
         match want {

@@ -18,7 +18,7 @@ const FREE: u32 = u32::MAX;
 /// A source as seen by one rule: the series, its latest value, and the output that it contributes
 /// to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct SourceEntry {
     /// Fingerprint that identifies the series.
     pub(super) print: Fingerprint,
     /// Timestamp of its value: for a counter the newest sample, for a gauge the newest of the
@@ -32,11 +32,11 @@ pub(super) struct Entry {
     pub(super) waiting: u16,
     /// Generation of the configuration under which it was resolved.
     pub(super) generation: u8,
-    /// Bit set of [`Entry::HAS_NEXT`], [`Entry::DROPS`] and [`Entry::IS_BEHIND`].
+    /// Bit set of [`SourceEntry::HAS_NEXT`], [`SourceEntry::DROPS`] and [`SourceEntry::IS_BEHIND`].
     pub(super) flags: u8,
 }
 
-impl Entry {
+impl SourceEntry {
     /// The source has a further entry after this one.
     pub(super) const HAS_NEXT: u8 = 1;
     /// The rule drops the samples of the source.
@@ -59,12 +59,12 @@ impl Entry {
 
     /// Returns whether any of the bits in `flag` is set.
     #[inline]
-    pub(super) fn has(&self, flag: u8) -> bool {
+    pub(super) fn has_flag(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
     /// Sets or clears a flag.
-    pub(super) fn set(&mut self, flag: u8, is_set: bool) {
+    pub(super) fn set_flag(&mut self, flag: u8, is_set: bool) {
         match is_set {
             true => self.flags |= flag,
             false => self.flags &= !flag,
@@ -74,14 +74,14 @@ impl Entry {
 
 /// A part of the table with a fixed capacity, so that entries never move.
 #[derive(Debug)]
-struct Leaf {
-    entries: Vec<Entry>,
+struct SourceEntryLeaf {
+    entries: Vec<SourceEntry>,
     /// For each entry, the reference of the entry in any lane that followed it in the previous
     /// batch; that one may be removed.
     followers: Box<[u32; LEAF]>,
 }
 
-impl Leaf {
+impl SourceEntryLeaf {
     fn new() -> Self {
         Self {
             entries: Vec::with_capacity(LEAF),
@@ -92,13 +92,13 @@ impl Leaf {
 
 /// The table of a lane's entries. Numbers of removed entries are reused.
 #[derive(Debug, Default)]
-pub(super) struct Entries {
-    leaves: Vec<Leaf>,
+pub(super) struct SourceEntryTable {
+    leaves: Vec<SourceEntryLeaf>,
     free: Vec<u32>,
     count: usize,
 }
 
-impl Entries {
+impl SourceEntryTable {
     /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.count
@@ -106,14 +106,14 @@ impl Entries {
 
     /// Returns the memory of the table in bytes, including unused entries.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.leaves.len() * LEAF * (size_of::<Entry>() + size_of::<u32>())
-            + self.leaves.capacity() * size_of::<Leaf>()
+        self.leaves.len() * LEAF * (size_of::<SourceEntry>() + size_of::<u32>())
+            + self.leaves.capacity() * size_of::<SourceEntryLeaf>()
             + self.free.capacity() * size_of::<u32>()
     }
 
     /// Returns the entry with the number `at`, unless it is free.
     #[inline]
-    pub(super) fn get(&self, at: u32) -> Option<&Entry> {
+    pub(super) fn get(&self, at: u32) -> Option<&SourceEntry> {
         let leaf = self.leaves.get(at as usize / LEAF)?;
         let entry = leaf.entries.get(at as usize % LEAF);
         entry.filter(|entry| entry.output != FREE)
@@ -122,13 +122,13 @@ impl Entries {
     /// Reads the first and last field of the entry `at`, so that the processor loads both of its
     /// cache lines.
     #[inline]
-    pub(super) fn touch(&self, at: u32) -> u64 {
+    pub(super) fn prefetch(&self, at: u32) -> u64 {
         let entry = self.get(at);
         entry.map_or(0, |entry| entry.print.low ^ u64::from(entry.flags))
     }
 
-    /// Returns the reference stored by [`Entries::set_follower`] for the entry `at`; zero before
-    /// that.
+    /// Returns the reference stored by [`SourceEntryTable::set_follower`] for the entry `at`; zero
+    /// before that.
     #[inline]
     pub(super) fn follower(&self, at: u32) -> u32 {
         let leaf = self.leaves.get(at as usize / LEAF);
@@ -144,34 +144,34 @@ impl Entries {
 
     /// Returns the fingerprint at number `at`, even if the entry was removed.
     #[inline]
-    pub(super) fn print(&self, at: u32) -> Fingerprint {
+    pub(super) fn fingerprint_at(&self, at: u32) -> Fingerprint {
         let leaf = self.leaves.get(at as usize / LEAF);
         let entry = leaf.and_then(|leaf| leaf.entries.get(at as usize % LEAF));
         entry.map_or(Fingerprint::default(), |entry| entry.print)
     }
 
-    /// Returns the entry for modification; see [`Entries::get`].
+    /// Returns the entry for modification; see [`SourceEntryTable::get`].
     #[inline]
-    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut SourceEntry> {
         let leaf = self.leaves.get_mut(at as usize / LEAF)?;
         let entry = leaf.entries.get_mut(at as usize % LEAF);
         entry.filter(|entry| entry.output != FREE)
     }
 
     /// Returns the number that the next entry will get; `None` if the table is full.
-    pub(super) fn next(&self) -> Option<u32> {
-        let end = self.end() as usize;
+    pub(super) fn next_number(&self) -> Option<u32> {
+        let end = self.end_number() as usize;
         let grown = (end < ENTRIES_MAX).then_some(end as u32);
         self.free.last().copied().or(grown)
     }
 
     /// Stores `entry` at the number `at`, which must be free. The table grows if necessary.
-    pub(super) fn insert(&mut self, at: u32, entry: Entry) {
-        while self.end() <= at {
-            if self.end() < at {
-                self.free.push(self.end());
+    pub(super) fn insert(&mut self, at: u32, entry: SourceEntry) {
+        while self.end_number() <= at {
+            if self.end_number() < at {
+                self.free.push(self.end_number());
             }
-            self.push(Entry::new(Fingerprint::default(), FREE));
+            self.push_entry(SourceEntry::new(Fingerprint::default(), FREE));
         }
         if self.free.last() == Some(&at) {
             self.free.pop();
@@ -184,7 +184,7 @@ impl Entries {
     }
 
     /// Removes an entry and returns it; its number becomes free for another source.
-    pub(super) fn remove(&mut self, at: u32) -> Option<Entry> {
+    pub(super) fn remove(&mut self, at: u32) -> Option<SourceEntry> {
         let entry = self.get_mut(at)?;
         let removed = *entry;
         entry.output = FREE;
@@ -194,7 +194,7 @@ impl Entries {
     }
 
     /// Iterates over all entries with their numbers, ascending. Free numbers are skipped.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &SourceEntry)> {
         let all = self
             .leaves
             .iter()
@@ -204,8 +204,8 @@ impl Entries {
             .map(|(at, entry)| (at as u32, entry))
     }
 
-    /// Iterates over all entries for modification; see [`Entries::iter`].
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Entry)> {
+    /// Iterates over all entries for modification; see [`SourceEntryTable::iter`].
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut SourceEntry)> {
         let all = self.leaves.iter_mut().flat_map(|leaf| &mut leaf.entries);
         let all = all.enumerate();
         all.filter(|(_, entry)| entry.output != FREE)
@@ -213,15 +213,15 @@ impl Entries {
     }
 
     /// Returns the greatest number ever used plus one.
-    fn end(&self) -> u32 {
+    fn end_number(&self) -> u32 {
         let last = self.leaves.last().map_or(0, |leaf| leaf.entries.len());
         (self.leaves.len().saturating_sub(1) * LEAF + last) as u32
     }
 
-    fn push(&mut self, entry: Entry) {
-        let is_full = |leaf: &Leaf| leaf.entries.len() == LEAF;
+    fn push_entry(&mut self, entry: SourceEntry) {
+        let is_full = |leaf: &SourceEntryLeaf| leaf.entries.len() == LEAF;
         if self.leaves.last().is_none_or(is_full) {
-            self.leaves.push(Leaf::new());
+            self.leaves.push(SourceEntryLeaf::new());
         }
         if let Some(leaf) = self.leaves.last_mut() {
             leaf.entries.push(entry);
@@ -239,10 +239,10 @@ mod tests {
 
     #[test]
     fn entries_keep_their_numbers_and_free_ones_are_given_again() {
-        let mut entries = Entries::default();
+        let mut entries = SourceEntryTable::default();
         for number in 0..600 {
-            assert_eq!(entries.next(), Some(number));
-            entries.insert(number, Entry::new(print(number.into()), 1));
+            assert_eq!(entries.next_number(), Some(number));
+            entries.insert(number, SourceEntry::new(print(number.into()), 1));
         }
         for number in [5, 599, 300] {
             assert_eq!(entries.remove(number).unwrap().print.low, u64::from(number));
@@ -250,24 +250,24 @@ mod tests {
         }
         assert_eq!(entries.len(), 597);
         assert_eq!(entries.iter().count(), 597);
-        assert_eq!(entries.next(), Some(300));
-        entries.insert(5, Entry::new(print(7), 1));
+        assert_eq!(entries.next_number(), Some(300));
+        entries.insert(5, SourceEntry::new(print(7), 1));
         assert_eq!(entries.get(5).unwrap().print, print(7));
-        assert_eq!(entries.next(), Some(300));
-        assert_eq!(size_of::<Entry>(), 40);
+        assert_eq!(entries.next_number(), Some(300));
+        assert_eq!(size_of::<SourceEntry>(), 40);
     }
 
     #[test]
     fn entries_inserted_out_of_order_leave_the_places_between_free() {
-        let mut entries = Entries::default();
+        let mut entries = SourceEntryTable::default();
         for number in [3, 1] {
-            entries.insert(number, Entry::new(Fingerprint::default(), 0));
+            entries.insert(number, SourceEntry::new(Fingerprint::default(), 0));
         }
         let numbers: Vec<u32> = entries.iter().map(|(at, _)| at).collect();
         assert_eq!(numbers, [1, 3]);
         for number in [2, 0, 4] {
-            assert_eq!(entries.next(), Some(number));
-            entries.insert(number, Entry::new(Fingerprint::default(), 0));
+            assert_eq!(entries.next_number(), Some(number));
+            entries.insert(number, SourceEntry::new(Fingerprint::default(), 0));
         }
         assert_eq!(entries.len(), 5);
     }

@@ -6,7 +6,7 @@ pub(super) use switched::{has, with_flaw};
 
 /// A rule of aggregation to violate; each flaw must be detected by some test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flaw {
+pub(super) enum AggregationFlaw {
     /// A repeated sample counts again.
     CountsRepeated,
     /// Increments of a written interval are lost.
@@ -34,7 +34,7 @@ pub(super) enum Flaw {
 }
 
 #[cfg(test)]
-impl Flaw {
+impl AggregationFlaw {
     /// The flaws of the state machine.
     pub(super) const ALL: [Self; 10] = [
         Self::CountsRepeated,
@@ -53,17 +53,17 @@ impl Flaw {
 /// Returns whether the flaw is switched on.
 #[cfg(not(test))]
 #[inline(always)]
-pub(super) const fn has(_: Flaw) -> bool {
+pub(super) const fn has(_: AggregationFlaw) -> bool {
     false
 }
 
 #[cfg(test)]
 mod switched {
-    use super::Flaw;
+    use super::AggregationFlaw;
     use std::cell::Cell;
 
     thread_local! {
-        static FLAW: Cell<Option<Flaw>> = const { Cell::new(None) };
+        static FLAW: Cell<Option<AggregationFlaw>> = const { Cell::new(None) };
     }
 
     /// Switches the flaw off at the end of a test, even after a panic.
@@ -75,12 +75,15 @@ mod switched {
         }
     }
 
-    pub(in crate::aggregation) fn has(flaw: Flaw) -> bool {
+    pub(in crate::aggregation) fn has(flaw: AggregationFlaw) -> bool {
         FLAW.get() == Some(flaw)
     }
 
     /// Runs `test` on this thread with the flaw switched on.
-    pub(in crate::aggregation) fn with_flaw<T>(flaw: Flaw, test: impl FnOnce() -> T) -> T {
+    pub(in crate::aggregation) fn with_flaw<T>(
+        flaw: AggregationFlaw,
+        test: impl FnOnce() -> T,
+    ) -> T {
         let _reset = Reset;
         FLAW.set(Some(flaw));
         test()

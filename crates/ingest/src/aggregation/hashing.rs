@@ -11,8 +11,8 @@
 //!      | 3 | seed 16 bytes       NH
 //! ```
 
-use super::code::{Malformed, Reader};
-use firn_model::fingerprint::{Fingerprint, HashKeys, HashKind, Seed};
+use super::code::{AggregationJournalError, AggregationJournalReader};
+use firn_model::fingerprint::{Fingerprint, FingerprintSeed, HashKeys, HashKind};
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -22,17 +22,17 @@ const NH: u8 = 3;
 
 /// The hash function of a state with its keys, which is written to every journal record.
 #[derive(Clone, Debug)]
-pub(super) enum Hashing {
+pub(super) enum SourceHashing {
     /// Hash keys that the store has or had too.
     Keys(Arc<HashKeys>),
     /// A secret that only the state has.
     Xxh3(u64),
 }
 
-impl Hashing {
+impl SourceHashing {
     /// Returns the fingerprint of the series with this key, which identifies its source.
     #[inline]
-    pub(super) fn print(&self, key: &[u8]) -> Fingerprint {
+    pub(super) fn fingerprint_of_key(&self, key: &[u8]) -> Fingerprint {
         match self {
             Self::Keys(keys) => keys.fingerprint(key),
             Self::Xxh3(secret) => {
@@ -46,7 +46,7 @@ impl Hashing {
     }
 
     /// Returns the hash keys, unless the state has a secret of its own.
-    pub(super) fn keys(&self) -> Option<&HashKeys> {
+    pub(super) fn hash_keys(&self) -> Option<&HashKeys> {
         match self {
             Self::Keys(keys) => Some(keys),
             Self::Xxh3(_) => None,
@@ -54,7 +54,7 @@ impl Hashing {
     }
 
     /// Appends the encoded hash function to a journal record.
-    pub(super) fn push(&self, out: &mut Vec<u8>) {
+    pub(super) fn push_encoded(&self, out: &mut Vec<u8>) {
         let keys = match self {
             Self::Keys(keys) => keys,
             Self::Xxh3(secret) => {
@@ -71,25 +71,28 @@ impl Hashing {
         }
     }
 
-    /// Reads a hash function that [`Hashing::push`] wrote; returns `None` if it equals this one.
-    /// Fails for an unknown hash function.
-    pub(super) fn read_other(&self, reader: &mut Reader<'_>) -> Result<Option<Self>, Malformed> {
-        let kind = match reader.byte()? {
+    /// Reads a hash function that [`SourceHashing::push_encoded`] wrote; returns `None` if it
+    /// equals this one. Fails for an unknown hash function.
+    pub(super) fn read_if_different(
+        &self,
+        reader: &mut AggregationJournalReader<'_>,
+    ) -> Result<Option<Self>, AggregationJournalError> {
+        let kind = match reader.read_byte()? {
             XXH3 => {
-                let secret = u64::from_le_bytes(reader.array()?);
+                let secret = u64::from_le_bytes(reader.read_array()?);
                 let is_own = matches!(self, Self::Xxh3(own) if *own == secret);
                 return Ok((!is_own).then_some(Self::Xxh3(secret)));
             }
             AES => HashKind::Aes,
             NH => HashKind::Nh,
-            _ => return Err(Malformed("version")),
+            _ => return Err(AggregationJournalError("version")),
         };
-        let mut word = || Ok(u64::from_le_bytes(reader.array()?));
-        let seed = Seed([word()?, word()?]);
+        let mut word = || Ok(u64::from_le_bytes(reader.read_array()?));
+        let seed = FingerprintSeed([word()?, word()?]);
         let is_own = |keys: &HashKeys| keys.kind() == kind && keys.seed() == seed;
-        match self.keys().is_some_and(is_own) {
+        match self.hash_keys().is_some_and(is_own) {
             true => Ok(None),
-            false => Ok(Some(Self::Keys(Arc::new(HashKeys::of(kind, seed))))),
+            false => Ok(Some(Self::Keys(Arc::new(HashKeys::from_seed(kind, seed))))),
         }
     }
 }

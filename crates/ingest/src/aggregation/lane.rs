@@ -14,29 +14,29 @@ mod flush;
 mod native;
 mod snapshot;
 
-use super::entries::{Entries, Entry};
-use super::failpoints::{self, Flaw};
-use super::ops::Ops;
-use super::output::{Form, Output};
-use super::spec::{GroupSpec, Kind};
+use super::entries::{SourceEntry, SourceEntryTable};
+use super::failpoints::{self, AggregationFlaw};
+use super::ops::LaneOps;
+use super::output::{AggregationOutput, OutputSampleType};
+use super::spec::{AggregatedMetricKind, AggregationGroupSpec};
 use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, is_stale};
-use native::Natives;
+use native::LaneHistograms;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-pub(super) use flush::Results;
+pub(super) use flush::FlushResults;
 
 /// The time parameters of a group, in milliseconds. A change of them moves open intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Params {
+pub(super) struct LaneParams {
     pub(super) interval_ms: i64,
     pub(super) lookback_ms: i64,
 }
 
-impl Params {
+impl LaneParams {
     /// Returns the parameters of `group`, each at least 1.
-    pub(super) fn of(group: &GroupSpec) -> Self {
+    pub(super) fn from_group(group: &AggregationGroupSpec) -> Self {
         Self {
             interval_ms: group.interval_ms.max(1),
             lookback_ms: group.lookback_ms.max(1),
@@ -46,21 +46,21 @@ impl Params {
     /// Returns the end of the interval that contains `time`, or `next` if that is later; `next`
     /// must be the end of an interval.
     #[inline]
-    fn end_from(&self, time: i64, next: i64) -> i64 {
+    fn interval_end_from(&self, time: i64, next: i64) -> i64 {
         // Nearly all samples are in the first two open intervals, and the division takes as long as
         // all other work for a sample.
         let second = next.saturating_add(self.interval_ms);
         match time {
             _ if time <= next => next,
             _ if time <= second => second,
-            _ => self.end_of(time),
+            _ => self.interval_end(time),
         }
     }
 
     /// Returns the end of the interval that contains `time`; an end belongs to the interval before
     /// it.
     #[inline]
-    pub(super) fn end_of(&self, time: i64) -> i64 {
+    pub(super) fn interval_end(&self, time: i64) -> i64 {
         match time.rem_euclid(self.interval_ms) {
             0 => time,
             behind => time.saturating_add(self.interval_ms - behind),
@@ -70,7 +70,7 @@ impl Params {
 
 /// A float sample of a source, of which staleness markers are a special value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sample {
+pub(super) struct SourceSample {
     pub(super) time: i64,
     /// Start timestamp, or [`START_UNKNOWN`].
     pub(super) start: i64,
@@ -79,7 +79,7 @@ pub(super) struct Sample {
 
 /// The outcome of adding a sample, which metrics count for each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SampleVerdict {
     /// The sample counts in its result.
     Counted,
     /// The sample is not newer than the newest one of its source.
@@ -93,14 +93,14 @@ pub(super) enum Verdict {
     Mixed,
 }
 
-impl Verdict {
+impl SampleVerdict {
     /// Number of verdicts.
     pub(super) const COUNT: usize = 5;
 }
 
 /// A gauge sample whose interval is still open, so that it has no effect yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Waiting {
+struct WaitingGaugeSample {
     entry: u32,
     time: i64,
     value: f64,
@@ -109,31 +109,31 @@ struct Waiting {
 /// The state of a lane: sources, outputs, and samples of open intervals. It is written to the
 /// journal as a snapshot once in each round.
 #[derive(Debug)]
-pub(super) struct Lane {
-    pub(super) params: Params,
+pub(super) struct AggregationLane {
+    pub(super) params: LaneParams,
     /// End of the newest written interval; `i64::MIN` before the first.
     pub(super) written: i64,
-    pub(super) entries: Entries,
+    pub(super) entries: SourceEntryTable,
     /// Lower bound for the newest timestamps of all sources.
     oldest: i64,
-    outputs: Vec<Option<Output>>,
+    outputs: Vec<Option<AggregationOutput>>,
     by_result: HashMap<(u64, Labels), u32>,
-    open: BTreeMap<i64, Vec<Waiting>>,
-    natives: Natives,
+    open: BTreeMap<i64, Vec<WaitingGaugeSample>>,
+    natives: LaneHistograms,
 }
 
-impl Lane {
+impl AggregationLane {
     /// Returns a lane without sources whose intervals up to `written` are written.
-    pub(super) fn new(params: Params, written: i64) -> Self {
+    pub(super) fn new(params: LaneParams, written: i64) -> Self {
         Self {
             params,
             written,
-            entries: Entries::default(),
+            entries: SourceEntryTable::default(),
             oldest: i64::MIN,
             outputs: Vec::new(),
             by_result: HashMap::new(),
             open: BTreeMap::new(),
-            natives: Natives::default(),
+            natives: LaneHistograms::default(),
         }
     }
 
@@ -149,13 +149,13 @@ impl Lane {
 
     /// Returns the output with the number `at`. Returns `None` if the number is free.
     #[inline]
-    pub(super) fn output(&self, at: u32) -> Option<&Output> {
+    pub(super) fn output(&self, at: u32) -> Option<&AggregationOutput> {
         self.outputs.get(at as usize)?.as_ref()
     }
 
     /// Returns the sample type of the result that the source `at` contributes to. Returns `None` if
     /// the source does not exist.
-    pub(super) fn form_of(&self, at: u32) -> Option<&Form> {
+    pub(super) fn output_type_of_source(&self, at: u32) -> Option<&OutputSampleType> {
         let entry = self.entries.get(at)?;
         self.output(entry.output).map(|output| &output.form)
     }
@@ -167,14 +167,14 @@ impl Lane {
     }
 
     /// Returns the number that the next output will get.
-    pub(super) fn next_output(&self) -> u32 {
+    pub(super) fn next_output_number(&self) -> u32 {
         let free = self.outputs.iter().position(Option::is_none);
         free.unwrap_or(self.outputs.len()) as u32
     }
 
     /// Stores an output at the number `at`, which must be free, and makes it findable by its
     /// labels.
-    pub(super) fn put_output(&mut self, at: u32, output: Output) {
+    pub(super) fn put_output(&mut self, at: u32, output: AggregationOutput) {
         let at_index = at as usize;
         if self.outputs.len() <= at_index {
             self.outputs.resize_with(at_index + 1, || None);
@@ -185,7 +185,7 @@ impl Lane {
     }
 
     /// Sets the index of an output's rule in the current configuration.
-    pub(super) fn set_index(&mut self, at: u32, index: usize) {
+    pub(super) fn set_rule_index(&mut self, at: u32, index: usize) {
         if let Some(Some(output)) = self.outputs.get_mut(at as usize) {
             output.index = index;
         }
@@ -193,17 +193,17 @@ impl Lane {
 
     /// Creates a source of output `output` at the number `at`; does nothing if the output does not
     /// exist.
-    pub(super) fn create(&mut self, at: u32, print: Fingerprint, output: u32) {
+    pub(super) fn create_source(&mut self, at: u32, print: Fingerprint, output: u32) {
         if let Some(Some(of)) = self.outputs.get_mut(output as usize) {
             of.entries += 1;
             // The new source has no sample yet.
             self.oldest = i64::MIN;
-            self.entries.insert(at, Entry::new(print, output));
+            self.entries.insert(at, SourceEntry::new(print, output));
         }
     }
 
     /// Removes a source and its waiting samples.
-    pub(super) fn remove(&mut self, at: u32) {
+    pub(super) fn remove_source(&mut self, at: u32) {
         if let Some(entry) = self.entries.remove(at)
             && let Some(Some(output)) = self.outputs.get_mut(entry.output as usize)
         {
@@ -214,14 +214,16 @@ impl Lane {
 
     /// Drops the data of removed sources. Scans the waiting samples once, and only if one of the
     /// sources has any: most are removed because they fell silent.
-    fn forget_samples(&mut self, removed: &[(u32, Entry)]) {
-        removed.iter().for_each(|(at, _)| self.natives.remove(*at));
+    fn forget_samples(&mut self, removed: &[(u32, SourceEntry)]) {
+        removed
+            .iter()
+            .for_each(|(at, _)| self.natives.remove_newest(*at));
         let waits = removed.iter().filter(|(_, entry)| entry.waiting > 0);
         let waits: HashSet<u32> = waits.map(|(at, _)| *at).collect();
         if waits.is_empty() {
             return;
         }
-        self.natives.forget_open(&waits);
+        self.natives.forget_waiting(&waits);
         for waiting in self.open.values_mut() {
             waiting.retain(|waiting| !waits.contains(&waiting.entry));
         }
@@ -229,65 +231,70 @@ impl Lane {
 
     /// Adds a sample of the source `at`, and appends the change to `ops`.
     #[inline]
-    pub(super) fn take(&mut self, at: u32, sample: &Sample, ops: &mut Ops) -> Verdict {
+    pub(super) fn add_sample(
+        &mut self,
+        at: u32,
+        sample: &SourceSample,
+        ops: &mut LaneOps,
+    ) -> SampleVerdict {
         let Some(entry) = self.entries.get_mut(at) else {
-            return Verdict::Repeated;
+            return SampleVerdict::Repeated;
         };
         let Some(Some(output)) = self.outputs.get_mut(entry.output as usize) else {
-            return Verdict::Repeated;
+            return SampleVerdict::Repeated;
         };
-        if !output.form.takes_floats() {
-            return Verdict::Mixed;
+        if !output.form.accepts_floats() {
+            return SampleVerdict::Mixed;
         }
         let at_hand = (self.params, self.written);
-        if let Some(verdict) = refusal(entry, output.kind, sample.time, at_hand) {
+        if let Some(verdict) = check_ignored(entry, output.kind, sample.time, at_hand) {
             return verdict;
         }
         ops.push_sample(at, entry.value, sample);
-        if output.kind == Kind::Gauge || is_stale(sample.value) {
-            return self.apply(at, sample);
+        if output.kind == AggregatedMetricKind::Gauge || is_stale(sample.value) {
+            return self.apply_sample(at, sample);
         }
-        count(entry, output, sample, at_hand);
-        Verdict::Counted
+        count_increment(entry, output, sample, at_hand);
+        SampleVerdict::Counted
     }
 
-    /// Applies a sample that [`Lane::take`] has accepted.
-    pub(super) fn apply(&mut self, at: u32, sample: &Sample) -> Verdict {
+    /// Applies a sample that [`AggregationLane::add_sample`] has accepted.
+    pub(super) fn apply_sample(&mut self, at: u32, sample: &SourceSample) -> SampleVerdict {
         let Some(entry) = self.entries.get_mut(at) else {
-            return Verdict::Repeated;
+            return SampleVerdict::Repeated;
         };
         let Some(Some(output)) = self.outputs.get_mut(entry.output as usize) else {
-            return Verdict::Repeated;
+            return SampleVerdict::Repeated;
         };
-        if output.kind == Kind::Gauge {
+        if output.kind == AggregatedMetricKind::Gauge {
             entry.waiting = entry.waiting.saturating_add(1);
-            let waiting = Waiting {
+            let waiting = WaitingGaugeSample {
                 entry: at,
                 time: sample.time,
                 value: sample.value,
             };
-            let end = self.params.end_of(sample.time);
+            let end = self.params.interval_end(sample.time);
             self.open.entry(end).or_default().push(waiting);
-            return Verdict::Counted;
+            return SampleVerdict::Counted;
         }
         if !is_stale(sample.value) {
-            count(entry, output, sample, (self.params, self.written));
-            return Verdict::Counted;
+            count_increment(entry, output, sample, (self.params, self.written));
+            return SampleVerdict::Counted;
         }
         let output = entry.output;
-        self.end(at, output, sample.time)
+        self.end_source(at, output, sample.time)
     }
 
     /// Applies a staleness marker at `time` of the source `at`, a counter of output `output`.
-    fn end(&mut self, at: u32, output: u32, time: i64) -> Verdict {
-        if failpoints::has(Flaw::GoesOnAfterEnd) {
-            return Verdict::Counted;
+    fn end_source(&mut self, at: u32, output: u32, time: i64) -> SampleVerdict {
+        if failpoints::has(AggregationFlaw::GoesOnAfterEnd) {
+            return SampleVerdict::Counted;
         }
-        self.remove(at);
+        self.remove_source(at);
         if let Some(Some(output)) = self.outputs.get_mut(output as usize) {
             output.end_source(time);
         }
-        Verdict::Ended
+        SampleVerdict::Ended
     }
 
     /// Applies the parameters and rules of `group`, which contains this lane. Returns the sources
@@ -295,11 +302,11 @@ impl Lane {
     /// results.
     pub(super) fn configure(
         &mut self,
-        group: &GroupSpec,
-        ends: &mut dyn FnMut(&Output, i64),
-    ) -> Vec<(u32, Entry)> {
+        group: &AggregationGroupSpec,
+        ends: &mut dyn FnMut(&AggregationOutput, i64),
+    ) -> Vec<(u32, SourceEntry)> {
         let known: HashMap<u64, usize> = (group.rules.iter().enumerate())
-            .map(|(index, rule)| (rule.identity(), index))
+            .map(|(index, rule)| (rule.identity_hash(), index))
             .collect();
         let end = self.written.saturating_add(self.params.interval_ms);
         for place in &mut self.outputs {
@@ -309,8 +316,8 @@ impl Lane {
                     output.index = *index;
                     // A state written by a version that did not count histogram series lacks this
                     // form.
-                    if group.rules[*index].op.counts_series() {
-                        output.form = Form::Any;
+                    if group.rules[*index].op.ignores_values() {
+                        output.form = OutputSampleType::Any;
                     }
                 }
                 None => {
@@ -323,9 +330,9 @@ impl Lane {
             }
         }
         let outputs = &self.outputs;
-        let is_orphan = |entry: &Entry| outputs[entry.output as usize].is_none();
+        let is_orphan = |entry: &SourceEntry| outputs[entry.output as usize].is_none();
         let all = self.entries.iter().map(|(at, entry)| (at, *entry));
-        let orphans: Vec<(u32, Entry)> = all.filter(|(_, entry)| is_orphan(entry)).collect();
+        let orphans: Vec<(u32, SourceEntry)> = all.filter(|(_, entry)| is_orphan(entry)).collect();
         for (at, _) in &orphans {
             self.entries.remove(*at);
         }
@@ -333,45 +340,48 @@ impl Lane {
         for (_, entry) in self.entries.iter_mut() {
             let output = self.outputs[entry.output as usize].as_ref();
             let drops = output.is_some_and(|output| group.rules[output.index].drops);
-            entry.set(Entry::DROPS, drops);
+            entry.set_flag(SourceEntry::DROPS, drops);
         }
-        self.set_params(Params::of(group));
+        self.set_params(LaneParams::from_group(group));
         orphans
     }
 
     /// Applies other parameters: open intervals are moved to the resulting ends.
-    fn set_params(&mut self, params: Params) {
+    fn set_params(&mut self, params: LaneParams) {
         let before = std::mem::replace(&mut self.params, params);
         if before.interval_ms == params.interval_ms || self.written == i64::MIN {
             return;
         }
-        self.written = params.end_of(self.written);
+        self.written = params.interval_end(self.written);
         let next = self.written.saturating_add(params.interval_ms);
         for output in self.outputs.iter_mut().flatten() {
             for (end, sum) in std::mem::take(&mut output.pending) {
-                output.pending.push((params.end_of(end).max(next), sum));
+                output
+                    .pending
+                    .push((params.interval_end(end).max(next), sum));
             }
-            if let Form::Native(total) = &mut output.form {
+            if let OutputSampleType::Native(total) = &mut output.form {
                 for (end, _) in &mut total.pending {
-                    *end = params.end_of(*end).max(next);
+                    *end = params.interval_end(*end).max(next);
                 }
             }
             for (from, _) in &mut output.spans {
-                *from = params.end_of(*from).max(next);
+                *from = params.interval_end(*from).max(next);
             }
         }
         for waiting in std::mem::take(&mut self.open).into_values().flatten() {
-            let end = params.end_of(waiting.time).max(next);
+            let end = params.interval_end(waiting.time).max(next);
             self.open.entry(end).or_default().push(waiting);
         }
-        self.natives.move_ends(|time| params.end_of(time).max(next));
+        self.natives
+            .move_waiting(|time| params.interval_end(time).max(next));
     }
 
     /// Removes all sources, because some are incomplete; the totals continue.
     pub(super) fn forget_sources(&mut self) {
-        self.entries = Entries::default();
+        self.entries = SourceEntryTable::default();
         self.open.clear();
-        self.natives = Natives::default();
+        self.natives = LaneHistograms::default();
         for output in self.outputs.iter_mut().flatten() {
             output.entries = 0;
         }
@@ -379,12 +389,16 @@ impl Lane {
 
     /// Returns an estimate of the memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        let outputs = self.outputs.iter().flatten().map(Output::memory_bytes);
+        let outputs = self
+            .outputs
+            .iter()
+            .flatten()
+            .map(AggregationOutput::memory_bytes);
         let waiting = self.open.values().map(Vec::capacity).sum::<usize>();
         self.entries.memory_bytes()
             + outputs.sum::<usize>()
             + self.by_result.capacity() * size_of::<((u64, Labels), u32)>()
-            + waiting * size_of::<Waiting>()
+            + waiting * size_of::<WaitingGaugeSample>()
             + self.natives.memory_bytes()
     }
 }
@@ -392,36 +406,37 @@ impl Lane {
 /// Returns why a sample must be ignored in a lane that has written up to `written`; `None` if it
 /// counts.
 #[inline]
-fn refusal(
-    entry: &Entry,
-    kind: Kind,
+fn check_ignored(
+    entry: &SourceEntry,
+    kind: AggregatedMetricKind,
     time: i64,
-    (params, written): (Params, i64),
-) -> Option<Verdict> {
-    if time <= entry.time && !failpoints::has(Flaw::CountsRepeated) {
-        return Some(Verdict::Repeated);
+    (params, written): (LaneParams, i64),
+) -> Option<SampleVerdict> {
+    if time <= entry.time && !failpoints::has(AggregationFlaw::CountsRepeated) {
+        return Some(SampleVerdict::Repeated);
     }
-    let is_late = || params.end_of(time) <= written;
+    let is_late = || params.interval_end(time) <= written;
     let is_full = || entry.waiting == u16::MAX;
-    (kind == Kind::Gauge && (is_late() || is_full())).then_some(Verdict::Late)
+    (kind == AggregatedMetricKind::Gauge && (is_late() || is_full())).then_some(SampleVerdict::Late)
 }
 
 /// Counts a counter sample that is newer than the previous one of its source, in a lane that has
 /// written up to `written`.
 #[inline]
-fn count(
-    entry: &mut Entry,
-    output: &mut Output,
-    sample: &Sample,
-    (params, written): (Params, i64),
+fn count_increment(
+    entry: &mut SourceEntry,
+    output: &mut AggregationOutput,
+    sample: &SourceSample,
+    (params, written): (LaneParams, i64),
 ) {
-    let increment = increment(entry, sample, params.lookback_ms);
+    let increment = compute_increase(entry, sample, params.lookback_ms);
     (entry.time, entry.value) = (sample.time, sample.value);
     let next = written.saturating_add(params.interval_ms);
-    let is_lost = failpoints::has(Flaw::LosesLate) && params.end_of(sample.time) < next;
+    let is_lost =
+        failpoints::has(AggregationFlaw::LosesLate) && params.interval_end(sample.time) < next;
     let increment = if is_lost { 0.0 } else { increment };
-    let end = params.end_from(sample.time, next);
-    output.count(sample.time, end, increment, params.lookback_ms);
+    let end = params.interval_end_from(sample.time, next);
+    output.add_increment(sample.time, end, increment, params.lookback_ms);
 }
 
 /// Returns the increase of a counter with a sample that is newer than the previous one. Like
@@ -429,10 +444,11 @@ fn count(
 /// timestamp is later than the previous sample. A first sample counts only if its start is recent
 /// enough that an earlier sample would be remembered.
 #[inline]
-fn increment(entry: &Entry, sample: &Sample, lookback_ms: i64) -> f64 {
+fn compute_increase(entry: &SourceEntry, sample: &SourceSample, lookback_ms: i64) -> f64 {
     let has_start = sample.start != START_UNKNOWN && sample.start <= sample.time;
     let remembered = sample.time.saturating_sub(lookback_ms);
-    let is_forgotten = entry.time <= remembered && !failpoints::has(Flaw::RemembersSilent);
+    let is_forgotten =
+        entry.time <= remembered && !failpoints::has(AggregationFlaw::RemembersSilent);
     let is_first = is_forgotten || entry.time == i64::MIN;
     let increment = match is_first {
         true if has_start && sample.start > remembered => sample.value,

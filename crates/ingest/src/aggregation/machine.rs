@@ -20,22 +20,24 @@ mod resolve;
 mod round;
 mod sources;
 
-use super::entries::Entry;
-use super::hashing::Hashing;
-use super::lane::{Lane, Params, Results, Sample, Verdict};
-use super::metrics::{GroupCounts, Sizes};
+use super::entries::SourceEntry;
+use super::hashing::SourceHashing;
+use super::lane::{AggregationLane, FlushResults, LaneParams, SampleVerdict, SourceSample};
+use super::metrics::{AggregationGroupCounts, AggregationGroupSizes};
 use super::native::stale_histogram;
-use super::ops::Ops;
-use super::output::{Form, Output};
-use super::spec::{AggregationSpec, GroupSpec, Kind, RuleSpec};
-use firn_model::batch::{Batch, HistogramSample, Source};
+use super::ops::LaneOps;
+use super::output::{AggregationOutput, OutputSampleType};
+use super::spec::{
+    AggregatedMetricKind, AggregationGroupSpec, AggregationRuleSpec, AggregationSpec,
+};
+use firn_model::batch::{Batch, BatchSource, HistogramSample};
 use firn_model::error::Error;
 use firn_model::fingerprint::Fingerprint;
-use firn_model::log::Journal;
+use firn_model::log::JournalRecord;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale, stale_nan};
-use look_up::{Found, LookUp};
-use round::Round;
-use sources::{Reference, Sources};
+use look_up::{SourceLookup, SourceLookupResult};
+use round::SnapshotRound;
+use sources::{SourceRef, SourceTable};
 use std::sync::Arc;
 
 /// Number of lanes in a group, which write their results one after another.
@@ -53,110 +55,117 @@ const ENDS_MAX: usize = 3_600;
 
 /// Returns the kind of a metric, if its metadata is known. Provided by the server, which searches
 /// pushed and scraped metadata.
-pub type KindOf = Arc<dyn Fn(&[u8]) -> Option<Kind> + Send + Sync>;
+pub type KindOf = Arc<dyn Fn(&[u8]) -> Option<AggregatedMetricKind> + Send + Sync>;
 
 /// A configured group, with the position of its lanes and its counters.
 #[derive(Debug)]
-struct Group {
-    spec: GroupSpec,
+struct AggregationGroup {
+    spec: AggregationGroupSpec,
     /// Identities of its rules, in the order of the rules.
     identities: Vec<u64>,
     /// Index of its first lane; the others follow it.
     base: usize,
-    counts: Arc<GroupCounts>,
+    counts: Arc<AggregationGroupCounts>,
 }
 
 /// A lane with its group, and its changes that are not in the journal yet. Lanes of removed groups
 /// leave a free position.
 #[derive(Debug)]
-struct Slot {
+struct LaneSlot {
     group: String,
     /// Number of the lane in its group.
     number: usize,
-    lane: Lane,
-    ops: Ops,
+    lane: AggregationLane,
+    ops: LaneOps,
     /// During a replay: true if changes before its next snapshot are missing.
     is_lost: bool,
     /// Verdicts that were not added to the metrics yet.
-    verdicts: [u64; Verdict::COUNT],
+    verdicts: [u64; SampleVerdict::COUNT],
 }
 
-impl Slot {
+impl LaneSlot {
     /// Returns lane `number` of the group.
-    fn new(group: &str, number: usize, lane: Lane) -> Self {
+    fn new(group: &str, number: usize, lane: AggregationLane) -> Self {
         Self {
             group: group.to_owned(),
             number,
             lane,
-            ops: Ops::default(),
+            ops: LaneOps::default(),
             is_lost: false,
-            verdicts: [0; Verdict::COUNT],
+            verdicts: [0; SampleVerdict::COUNT],
         }
     }
 
     /// Adds a sample of the source `at`, converted to the sample type of its result.
     #[inline]
-    fn take(&mut self, at: u32, sample: AnySample<'_>) -> Verdict {
+    fn add_sample(&mut self, at: u32, sample: SourceSampleRef<'_>) -> SampleVerdict {
         match sample {
-            AnySample::Float(sample) if is_stale(sample.value) => self.take_end(at, &sample),
-            AnySample::Float(sample) => self.lane.take(at, &sample, &mut self.ops),
-            AnySample::Histogram(sample) => self.take_histogram(at, sample),
+            SourceSampleRef::Float(sample) if is_stale(sample.value) => {
+                self.end_source(at, &sample)
+            }
+            SourceSampleRef::Float(sample) => self.lane.add_sample(at, &sample, &mut self.ops),
+            SourceSampleRef::Histogram(sample) => self.add_histogram(at, sample),
         }
     }
 
     /// Ends the source `at`. The marker is a float, whatever the type of the samples.
-    fn take_end(&mut self, at: u32, sample: &Sample) -> Verdict {
-        if !matches!(self.lane.form_of(at), Some(Form::Native(_))) {
-            return self.lane.take(at, sample, &mut self.ops);
+    fn end_source(&mut self, at: u32, sample: &SourceSample) -> SampleVerdict {
+        if !matches!(
+            self.lane.output_type_of_source(at),
+            Some(OutputSampleType::Native(_))
+        ) {
+            return self.lane.add_sample(at, sample, &mut self.ops);
         }
         let end = HistogramSample {
             time: sample.time,
             start_time: START_UNKNOWN,
             histogram: stale_histogram(),
         };
-        self.lane.take_histogram(at, &end, &mut self.ops)
+        self.lane.add_histogram(at, &end, &mut self.ops)
     }
 
     /// Adds a histogram of the source `at`, converted to the sample type of its result.
-    fn take_histogram(&mut self, at: u32, sample: &HistogramSample) -> Verdict {
+    fn add_histogram(&mut self, at: u32, sample: &HistogramSample) -> SampleVerdict {
         let is_stale = sample.histogram.is_stale();
         if !is_stale && sample.histogram.validate().is_err() {
             // The store rejects the sample and reports the reason.
-            return Verdict::Mixed;
+            return SampleVerdict::Mixed;
         }
-        let presence = Sample {
+        let presence = SourceSample {
             time: sample.time,
             start: START_UNKNOWN,
             value: if is_stale { stale_nan() } else { 0.0 },
         };
-        match self.lane.form_of(at) {
-            Some(Form::Native(_)) => self.lane.take_histogram(at, sample, &mut self.ops),
-            Some(Form::Any) => self.lane.take(at, &presence, &mut self.ops),
-            Some(Form::Float) if is_stale => self.lane.take(at, &presence, &mut self.ops),
-            Some(Form::Float) => Verdict::Mixed,
-            None => Verdict::Repeated,
+        match self.lane.output_type_of_source(at) {
+            Some(OutputSampleType::Native(_)) => self.lane.add_histogram(at, sample, &mut self.ops),
+            Some(OutputSampleType::Any) => self.lane.add_sample(at, &presence, &mut self.ops),
+            Some(OutputSampleType::Float) if is_stale => {
+                self.lane.add_sample(at, &presence, &mut self.ops)
+            }
+            Some(OutputSampleType::Float) => SampleVerdict::Mixed,
+            None => SampleVerdict::Repeated,
         }
     }
 
     /// Creates a source at the number `at` with the properties of `entry`.
-    fn create(&mut self, at: u32, entry: Entry) {
+    fn create_source(&mut self, at: u32, entry: SourceEntry) {
         self.ops.push_create(at, entry.print, entry.output);
-        self.lane.create(at, entry.print, entry.output);
+        self.lane.create_source(at, entry.print, entry.output);
         if let Some(created) = self.lane.entries.get_mut(at) {
             created.generation = entry.generation;
-            created.set(Entry::DROPS, entry.has(Entry::DROPS));
+            created.set_flag(SourceEntry::DROPS, entry.has_flag(SourceEntry::DROPS));
         }
     }
 }
 
 /// A sample of a batch, of either type, as its source is fed with it.
 #[derive(Clone, Copy, Debug)]
-enum AnySample<'a> {
-    Float(Sample),
+enum SourceSampleRef<'a> {
+    Float(SourceSample),
     Histogram(&'a HistogramSample),
 }
 
-impl AnySample<'_> {
+impl SourceSampleRef<'_> {
     fn is_stale(self) -> bool {
         match self {
             Self::Float(sample) => is_stale(sample.value),
@@ -167,7 +176,7 @@ impl AnySample<'_> {
 
 /// The result of aggregating a batch, which the caller stores in one step.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct AggregatedBatch {
     /// Indexes of the series that must not be stored, ascending.
     pub(super) dropped: Vec<u32>,
     /// Number of samples of those series.
@@ -175,18 +184,18 @@ pub(super) struct Taken {
     /// Results that are due, with the end of their interval as timestamp.
     pub(super) results: Batch,
     /// Journal record to be logged with the results; may be empty.
-    pub(super) journal: Journal,
+    pub(super) journal: JournalRecord,
 }
 
 /// The state of aggregation, with all groups and lanes. The caller serializes all calls by a lock.
-pub(super) struct Machine {
-    groups: Vec<Group>,
-    lanes: Vec<Option<Slot>>,
-    sources: Sources,
-    look_up: LookUp,
+pub(super) struct AggregationState {
+    groups: Vec<AggregationGroup>,
+    lanes: Vec<Option<LaneSlot>>,
+    sources: SourceTable,
+    look_up: SourceLookup,
     /// Sources that ended in the current batch, with the indexes of their lanes.
-    ended: Vec<(usize, Entry)>,
-    round: Round,
+    ended: Vec<(usize, SourceEntry)>,
+    round: SnapshotRound,
     /// Largest number of sources in all groups together.
     sources_max: usize,
     /// Newest timestamp of any sample; `i64::MIN` before the first.
@@ -196,17 +205,17 @@ pub(super) struct Machine {
     kind_of: KindOf,
 }
 
-impl Machine {
+impl AggregationState {
     /// Returns a machine without state that hashes keys with `hashing` and accepts at most
     /// `sources_max` sources.
-    pub(super) fn new(hashing: Hashing, sources_max: usize, kind_of: KindOf) -> Self {
+    pub(super) fn new(hashing: SourceHashing, sources_max: usize, kind_of: KindOf) -> Self {
         Self {
             groups: Vec::new(),
             lanes: Vec::new(),
-            sources: Sources::default(),
-            look_up: LookUp::new(hashing),
+            sources: SourceTable::default(),
+            look_up: SourceLookup::new(hashing),
             ended: Vec::new(),
-            round: Round::default(),
+            round: SnapshotRound::default(),
             sources_max,
             data_time: i64::MIN,
             sequence: 0,
@@ -215,15 +224,15 @@ impl Machine {
     }
 
     /// Returns whether no group is configured.
-    pub(super) fn is_off(&self) -> bool {
+    pub(super) fn has_no_groups(&self) -> bool {
         self.groups.is_empty()
     }
 
     /// Applies a configuration and returns the staleness markers of the results that end. The
-    /// caller must log the whole state ([`Machine::whole`]) before the next batch.
+    /// caller must log the whole state ([`AggregationState::whole`]) before the next batch.
     pub(super) fn configure(&mut self, spec: &AggregationSpec) -> Batch {
         let mut ends = Batch::default();
-        let mut push_end = |output: &Output, end: i64| {
+        let mut push_end = |output: &AggregationOutput, end: i64| {
             let labels = output.labels.as_bytes();
             ends.label_bytes().extend_from_slice(labels);
             ends.push_float(end, stale_nan());
@@ -234,39 +243,43 @@ impl Machine {
         for (place, slot) in self.lanes.iter_mut().enumerate() {
             let Some(lane) = slot else { continue };
             let group = spec.groups.iter().find(|group| group.name == lane.group);
-            let nothing = gone_group(&lane.lane);
+            let nothing = removed_group_spec(&lane.lane);
             let orphans = lane
                 .lane
                 .configure(group.unwrap_or(&nothing), &mut push_end);
             let orphans = orphans.into_iter();
-            gone.extend(orphans.map(|(at, entry)| (Reference::new(place, at), entry.print)));
+            gone.extend(orphans.map(|(at, entry)| (SourceRef::new(place, at), entry.print)));
         }
         for (reference, print) in gone {
-            self.sources.unlink(&mut self.lanes, reference, print);
+            self.sources.unlink_entry(&mut self.lanes, reference, print);
         }
         for slot in &mut self.lanes {
-            let is_known = |slot: &mut Slot| spec.groups.iter().any(|g| g.name == slot.group);
+            let is_known = |slot: &mut LaneSlot| spec.groups.iter().any(|g| g.name == slot.group);
             slot.take_if(|slot| !is_known(slot));
         }
         for group in &spec.groups {
             let known = before.iter().find(|known| known.spec.name == group.name);
             let counts = known.map(|known| known.counts.clone()).unwrap_or_default();
-            let base = self.lanes_of(group);
-            self.groups.push(Group {
-                identities: group.rules.iter().map(RuleSpec::identity).collect(),
+            let base = self.reserve_lanes(group);
+            self.groups.push(AggregationGroup {
+                identities: group
+                    .rules
+                    .iter()
+                    .map(AggregationRuleSpec::identity_hash)
+                    .collect(),
                 spec: group.clone(),
                 base,
                 counts,
             });
         }
-        self.look_up.configure(spec);
+        self.look_up.apply_rules(spec);
         ends
     }
 
     /// Returns the index of the first lane of `group`: its existing lanes, or new ones at a free
     /// position.
-    fn lanes_of(&mut self, group: &GroupSpec) -> usize {
-        let is_own = |slot: &Option<Slot>| slot.as_ref().is_some_and(|s| s.group == group.name);
+    fn reserve_lanes(&mut self, group: &AggregationGroupSpec) -> usize {
+        let is_own = |slot: &Option<LaneSlot>| slot.as_ref().is_some_and(|s| s.group == group.name);
         let known = self.lanes.iter().position(is_own);
         let base = match known {
             Some(place) => place / LANES * LANES,
@@ -281,8 +294,8 @@ impl Machine {
         }
         for number in 0..LANES {
             self.lanes[base + number].get_or_insert_with(|| {
-                let lane = Lane::new(Params::of(group), i64::MIN);
-                Slot::new(&group.name, number, lane)
+                let lane = AggregationLane::new(LaneParams::from_group(group), i64::MIN);
+                LaneSlot::new(&group.name, number, lane)
             });
         }
         base
@@ -290,15 +303,15 @@ impl Machine {
 
     /// Aggregates the samples of `source` up to `time_max`. If it fails, because the source is
     /// invalid, the state is unchanged.
-    pub(super) fn take(
+    pub(super) fn aggregate_batch(
         &mut self,
-        source: &mut dyn Source,
+        source: &mut dyn BatchSource,
         time_max: TimestampMs,
-    ) -> Result<Taken, Error> {
-        self.find_all(source, time_max)?;
+    ) -> Result<AggregatedBatch, Error> {
+        self.look_up_all(source, time_max)?;
         self.ended.clear();
         let batch = source.batch();
-        let mut taken = Taken::default();
+        let mut taken = AggregatedBatch::default();
         if self.look_up.oldest > self.look_up.newest {
             // The batch has no sample that the store would accept.
             return Ok(taken);
@@ -307,53 +320,54 @@ impl Machine {
             // The interval of the oldest sample has not ended.
             self.data_time = self.look_up.oldest.saturating_sub(1);
         }
-        self.begin_lanes();
+        self.start_lanes();
         for i in 0..batch.series_count() {
-            if self.take_series(batch, i, time_max) && is_taken_whole(batch, i, time_max) {
+            if self.aggregate_series(batch, i, time_max) && is_fully_aggregated(batch, i, time_max)
+            {
                 taken.dropped.push(i as u32);
                 let samples = batch.series(i);
                 taken.dropped_samples += samples.times.len() + samples.histograms.len();
             }
         }
         self.data_time = self.data_time.max(self.look_up.newest);
-        self.look_up.advance(self.data_time);
+        self.look_up.advance_time(self.data_time);
         self.flush_due(&mut taken.results);
-        self.count();
-        taken.journal = self.record();
+        self.count_verdicts();
+        taken.journal = self.take_journal();
         Ok(taken)
     }
 
     /// Aggregates series `i`. Returns true if its raw samples must not be stored; incompatible
     /// samples are stored.
     #[inline]
-    fn take_series(&mut self, batch: &Batch, i: usize, time_max: TimestampMs) -> bool {
+    fn aggregate_series(&mut self, batch: &Batch, i: usize, time_max: TimestampMs) -> bool {
         let first = match self.look_up.found[i] {
-            Found::Passes => return false,
-            Found::Known(first) => first,
-            Found::Unknown => match self.resolve(batch, i, time_max) {
+            SourceLookupResult::Passes => return false,
+            SourceLookupResult::Known(first) => first,
+            SourceLookupResult::Unknown => match self.resolve_series(batch, i, time_max) {
                 (Some(first), _) => first,
                 (None, drops) => return drops,
             },
         };
         let print = self.look_up.prints[i];
-        if let Some(drops) = self.take_sole(batch, i, time_max, (first, print)) {
+        if let Some(drops) = self.aggregate_single_float(batch, i, time_max, (first, print)) {
             return drops;
         }
         let (mut drops, mut fits) = (false, true);
         let mut next = Some(first);
         while let Some(reference) = next {
-            let (place, at) = reference.split();
+            let (place, at) = reference.lane_and_entry();
             let slot = self.lanes[place].as_ref();
             let entry = slot.and_then(|slot| slot.lane.entries.get(at)).copied();
             let Some(entry) = entry.filter(|entry| entry.print == print) else {
-                return (self.take_ended(batch, i, time_max, print) || drops) && fits;
+                return (self.aggregate_ended_series(batch, i, time_max, print) || drops) && fits;
             };
-            next = match entry.has(Entry::HAS_NEXT) {
-                true => self.sources.behind(reference),
+            next = match entry.has_flag(SourceEntry::HAS_NEXT) {
+                true => self.sources.next_of_source(reference),
                 false => None,
             };
-            drops |= entry.has(Entry::DROPS);
-            fits &= self.take_samples(batch, i, time_max, (place, Some(at)), entry);
+            drops |= entry.has_flag(SourceEntry::DROPS);
+            fits &= self.add_series_samples(batch, i, time_max, (place, Some(at)), entry);
         }
         drops && fits
     }
@@ -361,32 +375,32 @@ impl Machine {
     /// Fast path for a series with one float and one entry, as nearly all are: returns whether its
     /// raw sample must not be stored, or `None`, without changes, for any other series.
     #[inline]
-    fn take_sole(
+    fn aggregate_single_float(
         &mut self,
         batch: &Batch,
         i: usize,
         time_max: TimestampMs,
-        (reference, print): (Reference, Fingerprint),
+        (reference, print): (SourceRef, Fingerprint),
     ) -> Option<bool> {
-        let (time, value) = batch.sole_float(i)?;
-        let (place, at) = reference.split();
+        let (time, value) = batch.single_float(i)?;
+        let (place, at) = reference.lane_and_entry();
         let slot = self.lanes[place].as_mut()?;
         let entry = slot.lane.entries.get(at)?;
-        let is_other = entry.print != print || entry.has(Entry::HAS_NEXT);
+        let is_other = entry.print != print || entry.has_flag(SourceEntry::HAS_NEXT);
         if is_other || time > time_max || is_stale(value) {
             return None;
         }
-        let drops = entry.has(Entry::DROPS);
+        let drops = entry.has_flag(SourceEntry::DROPS);
         let start = START_UNKNOWN;
-        let sample = Sample { time, start, value };
-        let verdict = slot.lane.take(at, &sample, &mut slot.ops);
+        let sample = SourceSample { time, start, value };
+        let verdict = slot.lane.add_sample(at, &sample, &mut slot.ops);
         slot.verdicts[verdict as usize] += 1;
-        Some(drops && verdict != Verdict::Mixed)
+        Some(drops && verdict != SampleVerdict::Mixed)
     }
 
     /// Aggregates series `i`, whose source ended with an earlier series of the same batch.
     #[cold]
-    fn take_ended(
+    fn aggregate_ended_series(
         &mut self,
         batch: &Batch,
         i: usize,
@@ -394,33 +408,35 @@ impl Machine {
         print: Fingerprint,
     ) -> bool {
         let ended = self.ended.iter().filter(|(_, entry)| entry.print == print);
-        let ended: Vec<(usize, Entry)> = ended.copied().collect();
+        let ended: Vec<(usize, SourceEntry)> = ended.copied().collect();
         let mut fits = true;
         for (place, entry) in &ended {
-            fits &= self.take_samples(batch, i, time_max, (*place, None), *entry);
+            fits &= self.add_series_samples(batch, i, time_max, (*place, None), *entry);
         }
-        fits && ended.iter().any(|(_, entry)| entry.has(Entry::DROPS))
+        fits && ended
+            .iter()
+            .any(|(_, entry)| entry.has_flag(SourceEntry::DROPS))
     }
 
     /// Adds the samples of series `i` to one of its entries; returns whether all of them are
     /// compatible with its result.
     #[inline]
-    fn take_samples(
+    fn add_series_samples(
         &mut self,
         batch: &Batch,
         i: usize,
         time_max: TimestampMs,
         (place, mut at): (usize, Option<u32>),
-        entry: Entry,
+        entry: SourceEntry,
     ) -> bool {
         let mut fits = true;
         let mut take = |time, start, value| {
             if time <= time_max {
-                let sample = AnySample::Float(Sample { time, start, value });
-                fits &= self.take_sample(place, &mut at, entry, sample);
+                let sample = SourceSampleRef::Float(SourceSample { time, start, value });
+                fits &= self.add_sample_to_entry(place, &mut at, entry, sample);
             }
         };
-        if let Some((time, value)) = batch.sole_float(i) {
+        if let Some((time, value)) = batch.single_float(i) {
             take(time, START_UNKNOWN, value);
             return fits;
         }
@@ -431,8 +447,8 @@ impl Machine {
         }
         for sample in samples.histograms {
             if sample.time <= time_max {
-                let sample = AnySample::Histogram(sample);
-                fits &= self.take_sample(place, &mut at, entry, sample);
+                let sample = SourceSampleRef::Histogram(sample);
+                fits &= self.add_sample_to_entry(place, &mut at, entry, sample);
             }
         }
         fits
@@ -442,58 +458,62 @@ impl Machine {
     /// since, creates a new one. Updates `at` to the number of the source, or `None` if the sample
     /// ended it. Returns whether the sample is compatible with its result.
     #[inline]
-    fn take_sample(
+    fn add_sample_to_entry(
         &mut self,
         place: usize,
         at: &mut Option<u32>,
-        entry: Entry,
-        sample: AnySample<'_>,
+        entry: SourceEntry,
+        sample: SourceSampleRef<'_>,
     ) -> bool {
         if at.is_none() && !sample.is_stale() {
-            *at = self.create_again(place, entry);
+            *at = self.recreate_source(place, entry);
         }
         let (Some(number), Some(slot)) = (*at, self.lanes[place].as_mut()) else {
             return true;
         };
-        let verdict = slot.take(number, sample);
+        let verdict = slot.add_sample(number, sample);
         slot.verdicts[verdict as usize] += 1;
-        if verdict == Verdict::Ended {
+        if verdict == SampleVerdict::Ended {
             self.ended.push((place, entry));
-            let reference = Reference::new(place, number);
-            self.sources.unlink(&mut self.lanes, reference, entry.print);
+            let reference = SourceRef::new(place, number);
+            self.sources
+                .unlink_entry(&mut self.lanes, reference, entry.print);
             *at = None;
         }
-        verdict != Verdict::Mixed
+        verdict != SampleVerdict::Mixed
     }
 
     /// Creates a source like `entry`, which has ended; returns `None` if the lane is full.
     #[cold]
-    fn create_again(&mut self, place: usize, entry: Entry) -> Option<u32> {
+    fn recreate_source(&mut self, place: usize, entry: SourceEntry) -> Option<u32> {
         let slot = self.lanes[place].as_mut()?;
-        let at = slot.lane.entries.next()?;
-        slot.create(at, entry);
-        let reference = Reference::new(place, at);
-        self.sources.link(&mut self.lanes, reference, entry.print);
+        let at = slot.lane.entries.next_number()?;
+        slot.create_source(at, entry);
+        let reference = SourceRef::new(place, at);
+        self.sources
+            .link_entry(&mut self.lanes, reference, entry.print);
         Some(at)
     }
 
     /// Adds the verdicts of a batch to the metrics of their groups.
-    fn count(&mut self) {
+    fn count_verdicts(&mut self) {
         for group in &self.groups {
             for slot in self.lanes[group.base..][..LANES].iter_mut().flatten() {
-                group.counts.add(std::mem::take(&mut slot.verdicts));
+                group
+                    .counts
+                    .add_verdicts(std::mem::take(&mut slot.verdicts));
             }
         }
     }
 
     /// Starts lanes without written intervals at the newest interval that has ended.
-    fn begin_lanes(&mut self) {
+    fn start_lanes(&mut self) {
         for group in &self.groups {
             for slot in self.lanes[group.base..][..LANES].iter_mut().flatten() {
                 if slot.lane.written == i64::MIN {
-                    let end = newest_end(&group.spec, self.data_time, group.spec.delay_ms);
+                    let end = newest_interval_end(&group.spec, self.data_time, group.spec.delay_ms);
                     slot.ops.push_skip(end);
-                    slot.lane.skip_to(end);
+                    slot.lane.skip_intervals(end);
                 }
             }
         }
@@ -511,25 +531,25 @@ impl Machine {
                     continue;
                 };
                 let early = spread * number as i64 / LANES as i64;
-                let due = newest_end(spec, self.data_time, spec.delay_ms - early);
+                let due = newest_interval_end(spec, self.data_time, spec.delay_ms - early);
                 for _ in 0..ENDS_MAX {
                     if slot.lane.written >= due || results.sample_count() >= RESULTS_MAX {
                         break;
                     }
                     if slot.lane.is_idle() {
                         slot.ops.push_skip(due);
-                        slot.lane.skip_to(due);
+                        slot.lane.skip_intervals(due);
                         break;
                     }
                     let end = slot.lane.written.saturating_add(spec.interval_ms);
                     slot.ops.push_flush(end);
                     let before = results.sample_count();
-                    let wanted = Results {
+                    let wanted = FlushResults {
                         rules: &spec.rules,
                         batch: results,
                     };
-                    for (at, entry) in slot.lane.flush(end, Some(wanted)) {
-                        gone.push((Reference::new(place, at), entry.print));
+                    for (at, entry) in slot.lane.flush_interval(end, Some(wanted)) {
+                        gone.push((SourceRef::new(place, at), entry.print));
                     }
                     let written = results.sample_count() - before;
                     group.counts.results.add(written as u64);
@@ -537,14 +557,16 @@ impl Machine {
             }
         }
         for (reference, print) in gone {
-            self.sources.unlink(&mut self.lanes, reference, print);
+            self.sources.unlink_entry(&mut self.lanes, reference, print);
         }
     }
 
     /// Returns the groups with their counters and the size of their state.
-    pub(super) fn sizes(&self) -> Vec<(String, Arc<GroupCounts>, Sizes)> {
-        let of_group = |group: &Group| {
-            let mut sizes = Sizes::default();
+    pub(super) fn group_sizes(
+        &self,
+    ) -> Vec<(String, Arc<AggregationGroupCounts>, AggregationGroupSizes)> {
+        let of_group = |group: &AggregationGroup| {
+            let mut sizes = AggregationGroupSizes::default();
             for slot in self.lanes[group.base..][..LANES].iter().flatten() {
                 sizes.sources += slot.lane.entries.len();
                 sizes.outputs += slot.lane.output_count();
@@ -559,7 +581,7 @@ impl Machine {
 
     /// Returns the state without caches, for tests that compare states.
     #[cfg(test)]
-    pub(super) fn state(&self) -> Vec<u8> {
+    pub(super) fn state_for_tests(&self) -> Vec<u8> {
         let mut state = Vec::new();
         for slot in self.lanes.iter().flatten() {
             slot.lane.encode(&mut state);
@@ -571,8 +593,8 @@ impl Machine {
 /// Returns whether all samples of series `i` were aggregated. A series with samples after
 /// `time_max` is stored, whether or not the rule drops its series.
 #[inline]
-fn is_taken_whole(batch: &Batch, i: usize, time_max: TimestampMs) -> bool {
-    match batch.sole_float(i) {
+fn is_fully_aggregated(batch: &Batch, i: usize, time_max: TimestampMs) -> bool {
+    match batch.single_float(i) {
         Some((time, _)) => time <= time_max,
         None => {
             let samples = batch.series(i);
@@ -584,15 +606,15 @@ fn is_taken_whole(batch: &Batch, i: usize, time_max: TimestampMs) -> bool {
 }
 
 /// Returns the end of the newest interval that ended at least `for_ms` before `time`.
-fn newest_end(spec: &GroupSpec, time: TimestampMs, for_ms: i64) -> TimestampMs {
+fn newest_interval_end(spec: &AggregationGroupSpec, time: TimestampMs, for_ms: i64) -> TimestampMs {
     let over = time.saturating_sub(for_ms.max(0));
     let interval_ms = spec.interval_ms.max(1);
     over.saturating_sub(over.rem_euclid(interval_ms))
 }
 
 /// Returns a group without rules that has the parameters of `lane`.
-fn gone_group(lane: &Lane) -> GroupSpec {
-    GroupSpec {
+fn removed_group_spec(lane: &AggregationLane) -> AggregationGroupSpec {
+    AggregationGroupSpec {
         name: String::new(),
         interval_ms: lane.params.interval_ms,
         delay_ms: 0,

@@ -1,12 +1,12 @@
 //! Metrics of aggregation, one set for each group.
 
-use super::lane::Verdict;
-use firn_model::metrics::{Counter, Sink, Value};
+use super::lane::SampleVerdict;
+use firn_model::metrics::{Counter, MetricSink, MetricValue};
 use std::sync::Arc;
 
 /// The counters of one group, which survive a reload of the configuration.
 #[derive(Debug, Default)]
-pub(super) struct GroupCounts {
+pub(super) struct AggregationGroupCounts {
     pub(super) samples: Counter,
     pub(super) repeated: Counter,
     pub(super) late: Counter,
@@ -17,15 +17,15 @@ pub(super) struct GroupCounts {
     pub(super) histogram_sources: Counter,
 }
 
-impl GroupCounts {
+impl AggregationGroupCounts {
     /// Adds the number of samples with each verdict.
-    pub(super) fn add(&self, verdicts: [u64; Verdict::COUNT]) {
+    pub(super) fn add_verdicts(&self, verdicts: [u64; SampleVerdict::COUNT]) {
         let counters = [
-            (Verdict::Counted, &self.samples),
-            (Verdict::Repeated, &self.repeated),
-            (Verdict::Late, &self.late),
-            (Verdict::Ended, &self.ended),
-            (Verdict::Mixed, &self.mixed),
+            (SampleVerdict::Counted, &self.samples),
+            (SampleVerdict::Repeated, &self.repeated),
+            (SampleVerdict::Late, &self.late),
+            (SampleVerdict::Ended, &self.ended),
+            (SampleVerdict::Mixed, &self.mixed),
         ];
         for (verdict, counter) in counters {
             let count = verdicts[verdict as usize];
@@ -38,23 +38,23 @@ impl GroupCounts {
 
 /// The size of a group's state, computed when metrics are collected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sizes {
+pub(super) struct AggregationGroupSizes {
     pub(super) sources: usize,
     pub(super) outputs: usize,
     pub(super) bytes: usize,
 }
 
 /// A group with its name, counters and size.
-pub(super) type GroupMetrics = (String, Arc<GroupCounts>, Sizes);
+pub(super) type GroupMetrics = (String, Arc<AggregationGroupCounts>, AggregationGroupSizes);
 
 /// Writes the metrics of all groups to `sink`.
-pub(super) fn collect(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
+pub(super) fn collect(sink: &mut dyn MetricSink, groups: &[GroupMetrics]) {
     collect_counts(sink, groups);
     collect_sizes(sink, groups);
 }
 
-fn collect_counts(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
-    type Count = fn(&GroupCounts) -> &Counter;
+fn collect_counts(sink: &mut dyn MetricSink, groups: &[GroupMetrics]) {
+    type Count = fn(&AggregationGroupCounts) -> &Counter;
     let counts: [(&str, &str, Count); 8] = [
         (
             "firn_aggregation_samples_total",
@@ -102,14 +102,14 @@ fn collect_counts(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
     ];
     for (name, help, count) in counts {
         for (group, counts, _) in groups {
-            let value = Value::Counter(count(counts).get() as f64);
+            let value = MetricValue::Counter(count(counts).get() as f64);
             sink.metric(name, help, &[("group", group)], value);
         }
     }
 }
 
-fn collect_sizes(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
-    type Size = fn(&Sizes) -> usize;
+fn collect_sizes(sink: &mut dyn MetricSink, groups: &[GroupMetrics]) {
+    type Size = fn(&AggregationGroupSizes) -> usize;
     let sizes: [(&str, &str, Size); 3] = [
         (
             "firn_aggregation_sources",
@@ -127,7 +127,7 @@ fn collect_sizes(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
     ];
     for (name, help, size) in sizes {
         for (group, _, of_group) in groups {
-            let value = Value::Gauge(size(of_group) as f64);
+            let value = MetricValue::Gauge(size(of_group) as f64);
             sink.metric(name, help, &[("group", group)], value);
         }
     }

@@ -1,52 +1,54 @@
 //! Aggregates native histograms: the increase of a source, and the sums of results.
 //!
 //! Counts of integer histograms add up exactly; the sum of observations uses Kahan summation.
-//! Invariant: all histograms in an [`Observations`] have the same kind of buckets, exponential or
-//! custom; callers must check [`Observations::takes`] first.
+//! Invariant: all histograms in an [`ObservationSum`] have the same kind of buckets, exponential or
+//! custom; callers must check [`ObservationSum::takes`] first.
 
-use super::code::{Malformed, Reader, push_bytes, push_float, push_signed};
-use super::failpoints::{self, Flaw};
-use firn_model::batch::HistogramSample;
-use firn_model::histogram::float::{Accumulator, FloatHistogram, Of};
-use firn_model::histogram::{
-    Counts, EXPONENTIAL_SCHEMA_MAX, EXPONENTIAL_SCHEMA_MIN, Histogram, ResetHint,
+use super::code::{
+    AggregationJournalError, AggregationJournalReader, push_bytes, push_float, push_signed,
 };
-use firn_model::kahan::Kahan;
+use super::failpoints::{self, AggregationFlaw};
+use firn_model::batch::HistogramSample;
+use firn_model::histogram::float::{FloatHistogram, HistogramAccumulator, HistogramAggregate};
+use firn_model::histogram::{
+    EXPONENTIAL_SCHEMA_MAX, EXPONENTIAL_SCHEMA_MIN, Histogram, HistogramCounts, ResetHint,
+};
+use firn_model::kahan::KahanSum;
 use firn_model::labels::push_uvarint;
 use firn_model::sample::{START_UNKNOWN, stale_nan};
 use firn_wire::remote_write::{decode_histogram, encode_histogram};
 
 /// The sum of many histograms with the same kind of buckets, in the coarsest of their schemas.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Observations {
+pub(super) struct ObservationSum {
     /// Buckets and counts; its field `sum` is not used.
     buckets: FloatHistogram,
-    sum: Kahan,
+    sum: KahanSum,
 }
 
-impl Observations {
+impl ObservationSum {
     /// Returns an empty sum with the kind of buckets of `histogram`.
-    pub(super) fn none_like(histogram: &Histogram) -> Self {
+    pub(super) fn empty_like(histogram: &Histogram) -> Self {
         Self {
             buckets: FloatHistogram::empty_like(&FloatHistogram::from(histogram)),
-            sum: Kahan::default(),
+            sum: KahanSum::default(),
         }
     }
 
     /// Returns whether `histogram` has the same kind of buckets.
-    pub(super) fn takes(&self, histogram: &Histogram) -> bool {
+    pub(super) fn has_same_buckets(&self, histogram: &Histogram) -> bool {
         self.buckets.is_custom() == histogram.has_custom_buckets()
     }
 
     /// Adds another sum; ignores one with the other kind of buckets.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(super) fn add_sum(&mut self, other: &Self) {
         if self.buckets.add(&other.buckets).is_ok() {
             self.sum = self.sum.merge(other.sum);
         }
     }
 
     /// Returns the sum as the histogram of a sample.
-    pub(super) fn value(&self) -> Histogram {
+    pub(super) fn to_histogram(&self) -> Histogram {
         let mut histogram = self.buckets.clone();
         histogram.compact();
         histogram.hint = ResetHint::Unknown;
@@ -66,10 +68,12 @@ impl Observations {
         push_float(out, self.sum.lost);
     }
 
-    /// Reads a sum that [`Observations::encode`] wrote. Fails if it is malformed.
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    /// Reads a sum that [`ObservationSum::encode`] wrote. Fails if it is malformed.
+    pub(super) fn decode(
+        reader: &mut AggregationJournalReader<'_>,
+    ) -> Result<Self, AggregationJournalError> {
         let buckets = FloatHistogram::from(&read_histogram(reader)?.histogram);
-        let sum = Kahan::new(reader.float()?, reader.float()?);
+        let sum = KahanSum::new(reader.read_float()?, reader.read_float()?);
         Ok(Self { buckets, sum })
     }
 }
@@ -77,53 +81,58 @@ impl Observations {
 /// The total of a counter of histograms, with increments that wait for the end of their interval.
 /// Part of an output.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct NativeTotal {
+pub(super) struct HistogramCounterTotal {
     /// The total; `None` before the first source.
-    total: Option<Observations>,
+    total: Option<ObservationSum>,
     /// Increments of intervals that are not written yet, by the end of the interval.
-    pub(super) pending: Vec<(i64, Observations)>,
+    pub(super) pending: Vec<(i64, ObservationSum)>,
 }
 
-impl NativeTotal {
+impl HistogramCounterTotal {
     /// Returns whether `histogram` is compatible with the total.
-    pub(super) fn takes(&self, histogram: &Histogram) -> bool {
+    pub(super) fn is_compatible(&self, histogram: &Histogram) -> bool {
         let total = self.total.as_ref();
-        total.is_none_or(|total| total.takes(histogram))
+        total.is_none_or(|total| total.has_same_buckets(histogram))
     }
 
     /// Adds an increment to the interval that ends at `end`. `like` is the histogram that caused
     /// it.
-    pub(super) fn count(&mut self, end: i64, like: &Histogram, increment: Option<FloatHistogram>) {
+    pub(super) fn add_increment(
+        &mut self,
+        end: i64,
+        like: &Histogram,
+        increment: Option<FloatHistogram>,
+    ) {
         self.total
-            .get_or_insert_with(|| Observations::none_like(like));
+            .get_or_insert_with(|| ObservationSum::empty_like(like));
         let Some(mut buckets) = increment.filter(|grown| grown.count != 0.0 || grown.sum != 0.0)
         else {
             return;
         };
         // A total with NaN or infinity would never recover.
         let sum = match buckets.sum.is_finite() {
-            true => Kahan::new(buckets.sum, 0.0),
-            false => Kahan::default(),
+            true => KahanSum::new(buckets.sum, 0.0),
+            false => KahanSum::default(),
         };
         buckets.sum = 0.0;
-        let grown = Observations { buckets, sum };
+        let grown = ObservationSum { buckets, sum };
         let mut known = self.pending.iter_mut().rev();
         match known.find(|(known, _)| *known == end) {
-            Some((_, pending)) => pending.add(&grown),
+            Some((_, pending)) => pending.add_sum(&grown),
             None => self.pending.push((end, grown)),
         }
     }
 
     /// Moves the increments of intervals up to `end` into the total; returns whether there were
     /// any.
-    pub(super) fn settle(&mut self, end: i64) -> bool {
+    pub(super) fn settle_increments(&mut self, end: i64) -> bool {
         let before = self.pending.len();
         let total = &mut self.total;
         self.pending.retain(|(until, grown)| {
             if *until <= end
                 && let Some(total) = total
             {
-                total.add(grown);
+                total.add_sum(grown);
             }
             *until > end
         });
@@ -131,15 +140,15 @@ impl NativeTotal {
     }
 
     /// Returns the total as the histogram of a sample. Returns `None` before the first source.
-    pub(super) fn value(&self) -> Option<Histogram> {
-        self.total.as_ref().map(Observations::value)
+    pub(super) fn to_histogram(&self) -> Option<Histogram> {
+        self.total.as_ref().map(ObservationSum::to_histogram)
     }
 
     /// Returns the memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let pending = self.pending.iter().map(|(_, grown)| grown);
         let all = self.total.iter().chain(pending);
-        size_of::<Self>() + all.map(Observations::memory_bytes).sum::<usize>()
+        size_of::<Self>() + all.map(ObservationSum::memory_bytes).sum::<usize>()
     }
 
     /// Appends the encoded state.
@@ -148,10 +157,11 @@ impl NativeTotal {
         if let Some(total) = &self.total {
             total.encode(out);
         }
-        let pending: &[(i64, Observations)] = match failpoints::has(Flaw::ForgetsPending) {
-            true => &[],
-            false => &self.pending,
-        };
+        let pending: &[(i64, ObservationSum)] =
+            match failpoints::has(AggregationFlaw::ForgetsPending) {
+                true => &[],
+                false => &self.pending,
+            };
         push_uvarint(out, pending.len() as u64);
         for (end, grown) in pending {
             push_signed(out, *end);
@@ -159,15 +169,17 @@ impl NativeTotal {
         }
     }
 
-    /// Reads the state that [`NativeTotal::encode`] wrote. Fails if it is malformed.
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let total = match reader.unsigned()? {
+    /// Reads the state that [`HistogramCounterTotal::encode`] wrote. Fails if it is malformed.
+    pub(super) fn decode(
+        reader: &mut AggregationJournalReader<'_>,
+    ) -> Result<Self, AggregationJournalError> {
+        let total = match reader.read_unsigned()? {
             0 => None,
-            _ => Some(Observations::decode(reader)?),
+            _ => Some(ObservationSum::decode(reader)?),
         };
         let mut pending = Vec::new();
-        for _ in 0..reader.unsigned()? {
-            pending.push((reader.signed()?, Observations::decode(reader)?));
+        for _ in 0..reader.read_unsigned()? {
+            pending.push((reader.read_signed()?, ObservationSum::decode(reader)?));
         }
         Ok(Self { total, pending })
     }
@@ -176,7 +188,7 @@ impl NativeTotal {
 /// Returns the increase of a source with a sample that is newer than `newest`, its previous one.
 /// Like the float counters of [`super::lane`]: after a reset the counter restarted at zero, and so
 /// it did before a first sample whose start timestamp is after `remembered_since`.
-pub(super) fn growth(
+pub(super) fn compute_increase(
     newest: Option<(i64, &Histogram)>,
     sample: &HistogramSample,
     remembered_since: i64,
@@ -199,18 +211,18 @@ pub(super) fn growth(
 /// The aggregation of the histograms of many gauges at one instant: a sum, a mean, or the newest
 /// one.
 #[derive(Clone, Debug)]
-pub(super) struct NativeFold {
-    of: Option<Of>,
-    accumulator: Option<Accumulator>,
+pub(super) struct HistogramFold {
+    of: Option<HistogramAggregate>,
+    accumulator: Option<HistogramAccumulator>,
     /// Newest histogram, for the operator `last`.
     newest: Option<(i64, Histogram)>,
     /// True if exponential and custom buckets were mixed: there is no result, as in a query.
     is_mixed: bool,
 }
 
-impl NativeFold {
+impl HistogramFold {
     /// Returns an empty sum or mean; with `None`, the newest histogram becomes the result.
-    pub(super) fn new(of: Option<Of>) -> Self {
+    pub(super) fn new(of: Option<HistogramAggregate>) -> Self {
         Self {
             of,
             accumulator: None,
@@ -220,7 +232,7 @@ impl NativeFold {
     }
 
     /// Adds a histogram with its timestamp.
-    pub(super) fn add(&mut self, time: i64, histogram: &Histogram) {
+    pub(super) fn add_histogram(&mut self, time: i64, histogram: &Histogram) {
         let Some(of) = self.of else {
             if self
                 .newest
@@ -234,7 +246,7 @@ impl NativeFold {
         let histogram = FloatHistogram::from(histogram);
         match &mut self.accumulator {
             Some(accumulator) => self.is_mixed |= accumulator.add(&histogram).is_err(),
-            None => self.accumulator = Some(Accumulator::of(of, histogram)),
+            None => self.accumulator = Some(HistogramAccumulator::new(of, histogram)),
         }
     }
 
@@ -259,7 +271,7 @@ pub(super) fn stale_histogram() -> Histogram {
         schema: 0,
         zero_threshold: 0.0,
         sum: stale_nan(),
-        counts: Counts::Integer {
+        counts: HistogramCounts::Integer {
             count: 0,
             zero_count: 0,
             positive: Vec::new(),
@@ -280,14 +292,17 @@ pub(super) fn push_histogram(out: &mut Vec<u8>, time: i64, histogram: &Histogram
 
 /// Reads a histogram that [`push_histogram`] wrote, without a start timestamp. Fails if its schema
 /// is unknown.
-pub(super) fn read_histogram(reader: &mut Reader<'_>) -> Result<HistogramSample, Malformed> {
-    let sample = decode_histogram(reader.bytes()?).map_err(|_| Malformed("histogram"))?;
+pub(super) fn read_histogram(
+    reader: &mut AggregationJournalReader<'_>,
+) -> Result<HistogramSample, AggregationJournalError> {
+    let sample =
+        decode_histogram(reader.read_bytes()?).map_err(|_| AggregationJournalError("histogram"))?;
     let exponential = EXPONENTIAL_SCHEMA_MIN..=EXPONENTIAL_SCHEMA_MAX;
     let is_known = |histogram: &Histogram| {
         histogram.has_custom_buckets() || exponential.contains(&histogram.schema)
     };
     match is_known(&sample.histogram) {
         true => Ok(sample),
-        false => Err(Malformed("schema of a histogram")),
+        false => Err(AggregationJournalError("schema of a histogram")),
     }
 }

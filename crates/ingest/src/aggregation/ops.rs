@@ -11,14 +11,14 @@
 //! ```
 
 use super::code::{
-    Malformed, Reader, after_step, push_bytes, push_float, push_print, push_signed, whole_step,
-    zigzag,
+    AggregationJournalError, AggregationJournalReader, add_exact_step, encode_zigzag,
+    exact_difference, push_bytes, push_fingerprint, push_float, push_signed,
 };
 use super::entries::ENTRIES_MAX;
-use super::failpoints::{self, Flaw};
-use super::lane::{Lane, Sample};
+use super::failpoints::{self, AggregationFlaw};
+use super::lane::{AggregationLane, SourceSample};
 use super::native::{push_histogram, read_histogram};
-use super::output::{Output, read_kind, read_labels};
+use super::output::{AggregationOutput, read_kind, read_labels};
 use firn_model::batch::HistogramSample;
 use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::push_uvarint;
@@ -47,13 +47,13 @@ const HISTOGRAM: u8 = 5;
 /// The encoded operations on one lane since the last record, with the state of the difference
 /// encoding.
 #[derive(Debug, Default)]
-pub(super) struct Ops {
+pub(super) struct LaneOps {
     pub(super) bytes: Vec<u8>,
     entry: u32,
     time: i64,
 }
 
-impl Ops {
+impl LaneOps {
     /// Removes all operations but keeps the allocated memory.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
@@ -62,10 +62,10 @@ impl Ops {
 
     /// Appends a sample of the source `at`, whose previous value is `base`.
     #[inline]
-    pub(super) fn push_sample(&mut self, at: u32, base: f64, sample: &Sample) {
-        let distance = zigzag(i64::from(at) - i64::from(self.entry)) * 4;
+    pub(super) fn push_sample(&mut self, at: u32, base: f64, sample: &SourceSample) {
+        let distance = encode_zigzag(i64::from(at) - i64::from(self.entry)) * 4;
         self.entry = at;
-        let step = whole_step(base, sample.value);
+        let step = exact_difference(base, sample.value);
         if let Some(step) = step
             && sample.time == self.time
             && sample.start == START_UNKNOWN
@@ -97,7 +97,7 @@ impl Ops {
 
     /// Appends a histogram of the source `at`, in the encoding of remote write.
     pub(super) fn push_histogram(&mut self, at: u32, sample: &HistogramSample) {
-        self.push_other(HISTOGRAM);
+        self.push_other_code(HISTOGRAM);
         push_uvarint(&mut self.bytes, u64::from(at));
         let has_start = sample.start_time != START_UNKNOWN;
         self.bytes.push(u8::from(has_start));
@@ -109,44 +109,44 @@ impl Ops {
 
     /// Appends the creation of a source with its fingerprint and output.
     pub(super) fn push_create(&mut self, at: u32, print: Fingerprint, output: u32) {
-        self.push_other(CREATE);
+        self.push_other_code(CREATE);
         push_uvarint(&mut self.bytes, u64::from(at));
-        push_print(&mut self.bytes, print);
+        push_fingerprint(&mut self.bytes, print);
         push_uvarint(&mut self.bytes, u64::from(output));
     }
 
     /// Appends the removal of a source that no rule matches any more.
     pub(super) fn push_remove(&mut self, at: u32) {
-        self.push_other(REMOVE);
+        self.push_other_code(REMOVE);
         push_uvarint(&mut self.bytes, u64::from(at));
     }
 
     /// Appends the creation of an output, whose first interval ends at `end`.
-    pub(super) fn push_output(&mut self, at: u32, output: &Output, end: i64) {
-        self.push_other(OUTPUT);
+    pub(super) fn push_output(&mut self, at: u32, output: &AggregationOutput, end: i64) {
+        self.push_other_code(OUTPUT);
         push_uvarint(&mut self.bytes, u64::from(at));
         self.bytes.extend_from_slice(&output.rule.to_le_bytes());
-        self.bytes.push(output.code());
+        self.bytes.push(output.journal_code());
         push_bytes(&mut self.bytes, output.labels.as_bytes());
         push_signed(&mut self.bytes, end);
     }
 
     /// Appends the end of an interval, at which results are written.
     pub(super) fn push_flush(&mut self, end: i64) {
-        if failpoints::has(Flaw::ForgetsFlush) {
+        if failpoints::has(AggregationFlaw::ForgetsFlush) {
             return;
         }
-        self.push_other(FLUSH);
+        self.push_other_code(FLUSH);
         push_signed(&mut self.bytes, end);
     }
 
     /// Appends a skip of intervals without results.
     pub(super) fn push_skip(&mut self, end: i64) {
-        self.push_other(SKIP);
+        self.push_other_code(SKIP);
         push_signed(&mut self.bytes, end);
     }
 
-    fn push_other(&mut self, code: u8) {
+    fn push_other_code(&mut self, code: u8) {
         push_uvarint(&mut self.bytes, OTHER);
         self.bytes.push(code);
     }
@@ -154,81 +154,92 @@ impl Ops {
 
 /// Applies the operations in `bytes` to `lane`. Sources that do not exist are ignored: the record
 /// with their creation was damaged.
-pub(super) fn replay(lane: &mut Lane, bytes: &[u8]) -> Result<(), Malformed> {
-    let mut reader = Reader(bytes);
+pub(super) fn replay_ops(
+    lane: &mut AggregationLane,
+    bytes: &[u8],
+) -> Result<(), AggregationJournalError> {
+    let mut reader = AggregationJournalReader(bytes);
     let (mut entry, mut time) = (0i64, 0i64);
     while !reader.is_empty() {
-        let head = reader.unsigned()?;
+        let head = reader.read_unsigned()?;
         if head == OTHER {
-            replay_other(lane, &mut reader)?;
+            replay_other_op(lane, &mut reader)?;
             continue;
         }
         let distance = head / 4;
         entry = entry.wrapping_add((distance >> 1) as i64 ^ -((distance & 1) as i64));
-        let at = u32::try_from(entry).map_err(|_| Malformed("number of a source"))?;
+        let at = u32::try_from(entry).map_err(|_| AggregationJournalError("number of a source"))?;
         let flags = match head % 4 {
             SHORT => 0,
-            LONG => reader.byte()?,
-            _ => return Err(Malformed("form of an operation")),
+            LONG => reader.read_byte()?,
+            _ => return Err(AggregationJournalError("form of an operation")),
         };
         if flags & HAS_TIME != 0 {
-            time = time.wrapping_add(reader.signed()?);
+            time = time.wrapping_add(reader.read_signed()?);
         }
         let base = lane.entries.get(at).map_or(0.0, |entry| entry.value);
         let value = match flags & HAS_FLOAT != 0 {
-            true => reader.float()?,
-            false => after_step(base, reader.signed()?)?,
+            true => reader.read_float()?,
+            false => add_exact_step(base, reader.read_signed()?)?,
         };
         let start = match flags & HAS_START != 0 {
-            true => time.wrapping_add(reader.signed()?),
+            true => time.wrapping_add(reader.read_signed()?),
             false => START_UNKNOWN,
         };
-        lane.apply(at, &Sample { time, start, value });
+        lane.apply_sample(at, &SourceSample { time, start, value });
     }
     Ok(())
 }
 
-fn replay_other(lane: &mut Lane, reader: &mut Reader<'_>) -> Result<(), Malformed> {
-    match reader.byte()? {
+fn replay_other_op(
+    lane: &mut AggregationLane,
+    reader: &mut AggregationJournalReader<'_>,
+) -> Result<(), AggregationJournalError> {
+    match reader.read_byte()? {
         CREATE => {
-            let at = place(reader)?;
-            let print = reader.print()?;
-            lane.create(at, print, reader.small()?);
+            let at = read_entry_number(reader)?;
+            let print = reader.read_fingerprint()?;
+            lane.create_source(at, print, reader.read_small()?);
         }
-        REMOVE => lane.remove(reader.small()?),
+        REMOVE => lane.remove_source(reader.read_small()?),
         OUTPUT => {
-            let at = place(reader)?;
-            let rule = u64::from_le_bytes(reader.array()?);
+            let at = read_entry_number(reader)?;
+            let rule = u64::from_le_bytes(reader.read_array()?);
             let (what, labels) = (read_kind(reader)?, read_labels(reader)?);
-            let end = reader.signed()?;
+            let end = reader.read_signed()?;
             let interval_ms = lane.params.interval_ms;
-            lane.put_output(at, Output::new(rule, what, labels, end, interval_ms));
+            lane.put_output(
+                at,
+                AggregationOutput::new(rule, what, labels, end, interval_ms),
+            );
         }
-        FLUSH => drop(lane.flush(reader.signed()?, None)),
+        FLUSH => drop(lane.flush_interval(reader.read_signed()?, None)),
         HISTOGRAM => {
-            let at = reader.small()?;
-            let start = match reader.byte()? {
+            let at = reader.read_small()?;
+            let start = match reader.read_byte()? {
                 0 => START_UNKNOWN,
-                _ => reader.signed()?,
+                _ => reader.read_signed()?,
             };
             let mut sample = read_histogram(reader)?;
             sample.start_time = start;
             lane.apply_histogram(at, &sample);
         }
         SKIP => match lane.is_idle() {
-            true => lane.skip_to(reader.signed()?),
-            false => return Err(Malformed("results were passed over")),
+            true => lane.skip_intervals(reader.read_signed()?),
+            false => return Err(AggregationJournalError("results were passed over")),
         },
-        _ => return Err(Malformed("code of an operation")),
+        _ => return Err(AggregationJournalError("code of an operation")),
     }
     Ok(())
 }
 
 /// Reads a number that is below the limit of entries in a lane. Fails for any other number.
-fn place(reader: &mut Reader<'_>) -> Result<u32, Malformed> {
-    let at = reader.small()?;
+fn read_entry_number(
+    reader: &mut AggregationJournalReader<'_>,
+) -> Result<u32, AggregationJournalError> {
+    let at = reader.read_small()?;
     match (at as usize) < ENTRIES_MAX {
         true => Ok(at),
-        false => Err(Malformed("number of a source")),
+        false => Err(AggregationJournalError("number of a source")),
     }
 }

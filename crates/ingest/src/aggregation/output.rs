@@ -7,11 +7,13 @@
 //! Increments wait in the interval of their sample, or in the next one that is not written yet, so
 //! that the total is exact whatever the order of arrival.
 
-use super::code::{Malformed, Reader, push_bytes, push_float, push_signed};
-use super::failpoints::{self, Flaw};
-use super::native::NativeTotal;
-use super::spec::Kind;
-use firn_model::kahan::Kahan;
+use super::code::{
+    AggregationJournalError, AggregationJournalReader, push_bytes, push_float, push_signed,
+};
+use super::failpoints::{self, AggregationFlaw};
+use super::native::HistogramCounterTotal;
+use super::spec::AggregatedMetricKind;
+use firn_model::kahan::KahanSum;
 use firn_model::labels::{Labels, LabelsRef, is_canonical, push_uvarint};
 
 /// A period in which a counter has a source: results are written from the first timestamp to before
@@ -20,28 +22,28 @@ type Span = (i64, i64);
 
 /// The sample type of a result's sources, which the first source determines.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Form {
+pub(super) enum OutputSampleType {
     /// Floats, as most sources have.
     Float,
     /// Native histograms, with the total if the result is a counter.
-    Native(Box<NativeTotal>),
+    Native(Box<HistogramCounterTotal>),
     /// Floats or histograms, of which only the presence counts.
     Any,
 }
 
-impl Form {
+impl OutputSampleType {
     /// Returns whether floats are accepted as samples of the sources.
-    pub(super) fn takes_floats(&self) -> bool {
+    pub(super) fn accepts_floats(&self) -> bool {
         !matches!(self, Self::Native(_))
     }
 
     /// Returns whether histograms are accepted as samples of the sources.
-    pub(super) fn takes_histograms(&self) -> bool {
+    pub(super) fn accepts_histograms(&self) -> bool {
         !matches!(self, Self::Float)
     }
 
     /// Returns the code of the form, which the journal combines with that of the kind.
-    fn code(&self) -> u8 {
+    fn journal_code(&self) -> u8 {
         match self {
             Self::Float => 0,
             Self::Native(_) => 1,
@@ -53,23 +55,23 @@ impl Form {
 /// The state of one result series, which exists as long as it has sources, pending increments, or a
 /// written result.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Output {
+pub(super) struct AggregationOutput {
     /// Identity of its rule, which survives a reload.
     pub(super) rule: u64,
     /// Index of its rule in the configured group.
     pub(super) index: usize,
     /// Counter or gauge, which decides about pending increments.
-    pub(super) kind: Kind,
+    pub(super) kind: AggregatedMetricKind,
     /// Sample type of its sources.
-    pub(super) form: Form,
+    pub(super) form: OutputSampleType,
     /// Labels of the result, including the metric name.
     pub(super) labels: Labels,
     /// Timestamp at which the total was zero, written as the start timestamp.
     pub(super) start: i64,
     /// Sum of the increments in written intervals.
-    pub(super) total: Kahan,
+    pub(super) total: KahanSum,
     /// Increments of intervals that are not written yet, by the end of the interval.
-    pub(super) pending: Vec<(i64, Kahan)>,
+    pub(super) pending: Vec<(i64, KahanSum)>,
     /// Periods in which a counter has a source, as far as they are not written.
     pub(super) spans: Vec<Span>,
     /// Timestamp of the newest sample, for a counter.
@@ -80,11 +82,11 @@ pub(super) struct Output {
     pub(super) is_written: bool,
 }
 
-impl Output {
+impl AggregationOutput {
     /// Returns an output whose first interval ends at `end`.
     pub(super) fn new(
         rule: u64,
-        (kind, form): (Kind, Form),
+        (kind, form): (AggregatedMetricKind, OutputSampleType),
         labels: Labels,
         end: i64,
         interval_ms: i64,
@@ -96,7 +98,7 @@ impl Output {
             form,
             labels,
             start: end.saturating_sub(interval_ms),
-            total: Kahan::default(),
+            total: KahanSum::default(),
             pending: Vec::new(),
             spans: Vec::new(),
             newest: i64::MIN,
@@ -107,7 +109,7 @@ impl Output {
 
     /// Counts an increment of a sample at `time` in the interval that ends at `end`.
     #[inline]
-    pub(super) fn count(&mut self, time: i64, end: i64, increment: f64, lookback_ms: i64) {
+    pub(super) fn add_increment(&mut self, time: i64, end: i64, increment: f64, lookback_ms: i64) {
         let silent_from = self.newest.saturating_add(lookback_ms);
         match self.spans.last_mut() {
             Some((from, i64::MAX)) if time < silent_from => {
@@ -129,7 +131,7 @@ impl Output {
         let mut known = self.pending.iter_mut().rev();
         match known.find(|(known, _)| *known == end) {
             Some((_, sum)) => *sum = sum.plus(increment),
-            None => self.pending.push((end, Kahan::new(increment, 0.0))),
+            None => self.pending.push((end, KahanSum::new(increment, 0.0))),
         }
     }
 
@@ -143,7 +145,7 @@ impl Output {
     }
 
     /// Returns whether a counter has a source at `end`. Removes periods that have ended by then.
-    pub(super) fn has_source(&mut self, end: i64, lookback_ms: i64) -> bool {
+    pub(super) fn has_source_at(&mut self, end: i64, lookback_ms: i64) -> bool {
         let silent_from = self.newest.saturating_add(lookback_ms);
         self.spans
             .retain(|(_, until)| silent_from.min(*until) > end);
@@ -152,7 +154,7 @@ impl Output {
 
     /// Moves the increments of intervals up to `end` into the total; returns whether there were
     /// any.
-    pub(super) fn settle(&mut self, end: i64) -> bool {
+    pub(super) fn settle_increments(&mut self, end: i64) -> bool {
         let before = self.pending.len();
         let total = &mut self.total;
         self.pending.retain(|(until, sum)| {
@@ -163,19 +165,20 @@ impl Output {
         });
         let has_grown = self.pending.len() < before;
         match &mut self.form {
-            Form::Native(total) => total.settle(end) || has_grown,
-            Form::Float | Form::Any => has_grown,
+            OutputSampleType::Native(total) => total.settle_increments(end) || has_grown,
+            OutputSampleType::Float | OutputSampleType::Any => has_grown,
         }
     }
 
     /// Returns whether increments wait for the end of their interval.
     fn has_pending(&self) -> bool {
-        let is_native = matches!(&self.form, Form::Native(total) if !total.pending.is_empty());
+        let is_native =
+            matches!(&self.form, OutputSampleType::Native(total) if !total.pending.is_empty());
         is_native || !self.pending.is_empty()
     }
 
     /// Returns whether the output will never be written again and can be removed.
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_removable(&self) -> bool {
         let has_more = self.has_pending() || !self.spans.is_empty();
         self.entries == 0 && !self.is_written && !has_more
     }
@@ -183,20 +186,20 @@ impl Output {
     /// Returns the memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let native = match &self.form {
-            Form::Native(total) => total.memory_bytes(),
-            Form::Float | Form::Any => 0,
+            OutputSampleType::Native(total) => total.memory_bytes(),
+            OutputSampleType::Float | OutputSampleType::Any => 0,
         };
         size_of::<Self>()
             + native
             + self.labels.as_bytes().len()
-            + self.pending.capacity() * size_of::<(i64, Kahan)>()
+            + self.pending.capacity() * size_of::<(i64, KahanSum)>()
             + self.spans.capacity() * size_of::<Span>()
     }
 
     /// Appends the encoded state.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.rule.to_le_bytes());
-        out.push(self.code());
+        out.push(self.journal_code());
         push_bytes(out, self.labels.as_bytes());
         push_signed(out, self.start);
         push_signed(out, self.newest);
@@ -207,7 +210,7 @@ impl Output {
             push_signed(out, *from);
             push_signed(out, *until);
         }
-        let pending: &[(i64, Kahan)] = match failpoints::has(Flaw::ForgetsPending) {
+        let pending: &[(i64, KahanSum)] = match failpoints::has(AggregationFlaw::ForgetsPending) {
             true => &[],
             false => &self.pending,
         };
@@ -216,34 +219,36 @@ impl Output {
             push_signed(out, *end);
             push_sum(out, *sum);
         }
-        if let Form::Native(total) = &self.form {
+        if let OutputSampleType::Native(total) = &self.form {
             total.encode(out);
         }
     }
 
     /// Returns the journal code for kind and form.
-    pub(super) fn code(&self) -> u8 {
-        self.kind as u8 | self.form.code() << 1
+    pub(super) fn journal_code(&self) -> u8 {
+        self.kind as u8 | self.form.journal_code() << 1
     }
 
-    /// Reads the state that [`Output::encode`] wrote. Fails if it is malformed.
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let rule = u64::from_le_bytes(reader.array()?);
+    /// Reads the state that [`AggregationOutput::encode`] wrote. Fails if it is malformed.
+    pub(super) fn decode(
+        reader: &mut AggregationJournalReader<'_>,
+    ) -> Result<Self, AggregationJournalError> {
+        let rule = u64::from_le_bytes(reader.read_array()?);
         let (kind, mut form) = read_kind(reader)?;
         let labels = read_labels(reader)?;
-        let (start, newest) = (reader.signed()?, reader.signed()?);
-        let is_written = reader.byte()? != 0;
+        let (start, newest) = (reader.read_signed()?, reader.read_signed()?);
+        let is_written = reader.read_byte()? != 0;
         let total = read_sum(reader)?;
         let mut spans = Vec::new();
-        for _ in 0..reader.unsigned()? {
-            spans.push((reader.signed()?, reader.signed()?));
+        for _ in 0..reader.read_unsigned()? {
+            spans.push((reader.read_signed()?, reader.read_signed()?));
         }
         let mut pending = Vec::new();
-        for _ in 0..reader.unsigned()? {
-            pending.push((reader.signed()?, read_sum(reader)?));
+        for _ in 0..reader.read_unsigned()? {
+            pending.push((reader.read_signed()?, read_sum(reader)?));
         }
-        if let Form::Native(total) = &mut form {
-            **total = NativeTotal::decode(reader)?;
+        if let OutputSampleType::Native(total) = &mut form {
+            **total = HistogramCounterTotal::decode(reader)?;
         }
         Ok(Self {
             rule,
@@ -262,36 +267,42 @@ impl Output {
     }
 }
 
-/// Reads the kind of a result and the sample type of its sources from an [`Output::code`]; a total
-/// starts empty.
-pub(super) fn read_kind(reader: &mut Reader<'_>) -> Result<(Kind, Form), Malformed> {
-    let code = reader.byte()?;
+/// Reads the kind of a result and the sample type of its sources from an
+/// [`AggregationOutput::journal_code`]; a total starts empty.
+pub(super) fn read_kind(
+    reader: &mut AggregationJournalReader<'_>,
+) -> Result<(AggregatedMetricKind, OutputSampleType), AggregationJournalError> {
+    let code = reader.read_byte()?;
     let kind = match code & 1 {
-        0 => Kind::Counter,
-        _ => Kind::Gauge,
+        0 => AggregatedMetricKind::Counter,
+        _ => AggregatedMetricKind::Gauge,
     };
     match code >> 1 {
-        0 => Ok((kind, Form::Float)),
-        1 => Ok((kind, Form::Native(Box::default()))),
-        2 => Ok((kind, Form::Any)),
-        _ => Err(Malformed("kind of an output")),
+        0 => Ok((kind, OutputSampleType::Float)),
+        1 => Ok((kind, OutputSampleType::Native(Box::default()))),
+        2 => Ok((kind, OutputSampleType::Any)),
+        _ => Err(AggregationJournalError("kind of an output")),
     }
 }
 
 /// Reads labels, which must be in canonical form. Fails if they are not.
-pub(super) fn read_labels(reader: &mut Reader<'_>) -> Result<Labels, Malformed> {
-    let bytes = reader.bytes()?;
+pub(super) fn read_labels(
+    reader: &mut AggregationJournalReader<'_>,
+) -> Result<Labels, AggregationJournalError> {
+    let bytes = reader.read_bytes()?;
     match is_canonical(bytes) {
         true => Ok(LabelsRef::from_canonical(bytes).to_owned()),
-        false => Err(Malformed("labels")),
+        false => Err(AggregationJournalError("labels")),
     }
 }
 
-fn push_sum(out: &mut Vec<u8>, sum: Kahan) {
+fn push_sum(out: &mut Vec<u8>, sum: KahanSum) {
     push_float(out, sum.sum);
     push_float(out, sum.lost);
 }
 
-fn read_sum(reader: &mut Reader<'_>) -> Result<Kahan, Malformed> {
-    Ok(Kahan::new(reader.float()?, reader.float()?))
+fn read_sum(
+    reader: &mut AggregationJournalReader<'_>,
+) -> Result<KahanSum, AggregationJournalError> {
+    Ok(KahanSum::new(reader.read_float()?, reader.read_float()?))
 }

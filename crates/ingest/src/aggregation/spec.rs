@@ -1,10 +1,10 @@
 //! The aggregation rules as plain data, which the settings derive from the expressions in the
 //! configuration.
 //!
-//! Invariant: two rules with equal [`RuleSpec::identity`] produce equal series with equal values,
-//! so that the state of one can be continued by the other after a reload.
+//! Invariant: two rules with equal [`AggregationRuleSpec::identity_hash`] produce equal series with
+//! equal values, so that the state of one can be continued by the other after a reload.
 
-use firn_model::histogram::float::Of;
+use firn_model::histogram::float::HistogramAggregate;
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::labels::{Labels, LabelsBuilder, LabelsRef, METRIC_NAME};
 use firn_model::matcher::{MatchOp, Matcher};
@@ -22,13 +22,13 @@ const COUNTER_ENDINGS: [&[u8]; 4] = [b"_total", b"_bucket", b"_count", b"_sum"];
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AggregationSpec {
     /// The groups, with distinct names.
-    pub groups: Vec<GroupSpec>,
+    pub groups: Vec<AggregationGroupSpec>,
 }
 
 /// Rules with common time parameters, whose results are written together and whose lanes are
 /// separate.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GroupSpec {
+pub struct AggregationGroupSpec {
     /// Name of the group, which identifies its state.
     pub name: String,
     /// Length of an interval in milliseconds; greater than zero.
@@ -38,12 +38,12 @@ pub struct GroupSpec {
     /// Time in milliseconds for which a silent source still counts; greater than zero.
     pub lookback_ms: i64,
     /// Rules of the group, with distinct results.
-    pub rules: Arc<[RuleSpec]>,
+    pub rules: Arc<[AggregationRuleSpec]>,
 }
 
 /// The aggregation operator of a rule, with the semantics of PromQL. Its parameter is a constant.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Op {
+pub enum AggregationOp {
     /// The sum; the sum of counters is a counter.
     Sum,
     /// The minimum of the newest values.
@@ -66,23 +66,23 @@ pub enum Op {
     Quantile(f64),
 }
 
-impl Op {
+impl AggregationOp {
     /// Returns whether only the presence of sources matters, and not their values.
-    pub(super) fn counts_series(self) -> bool {
+    pub(super) fn ignores_values(self) -> bool {
         matches!(self, Self::Count | Self::Group)
     }
 
     /// Returns whether native histograms can be sources; the other operators ignore them, as in a
     /// query.
-    pub(super) fn takes_natives(self) -> bool {
-        matches!(self, Self::Sum | Self::Avg | Self::Last) || self.counts_series()
+    pub(super) fn accepts_histograms(self) -> bool {
+        matches!(self, Self::Sum | Self::Avg | Self::Last) || self.ignores_values()
     }
 
     /// Returns the aggregation of gauge histograms: `None` for the newest one.
-    pub(super) fn of_natives(self) -> Option<Of> {
+    pub(super) fn histogram_fold(self) -> Option<HistogramAggregate> {
         match self {
-            Self::Sum => Some(Of::Sum),
-            Self::Avg => Some(Of::Mean),
+            Self::Sum => Some(HistogramAggregate::Sum),
+            Self::Avg => Some(HistogramAggregate::Mean),
             _ => None,
         }
     }
@@ -90,7 +90,7 @@ impl Op {
 
 /// The labels of a source that its result keeps, like `by` and `without` in PromQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Grouping {
+pub enum AggregationGrouping {
     /// Only these labels, without the metric name.
     By(Vec<String>),
     /// All labels except for these and the metric name.
@@ -99,7 +99,7 @@ pub enum Grouping {
 
 /// The kind of a metric, which decides how its samples are aggregated by the operator `sum`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum AggregatedMetricKind {
     /// A counter, of which the increases are added.
     Counter,
     /// A gauge, of which the newest value is used.
@@ -108,15 +108,15 @@ pub enum Kind {
 
 /// An aggregation rule, compiled from its expression by the settings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RuleSpec {
+pub struct AggregationRuleSpec {
     /// Metric name of the results.
     pub record: String,
     /// The expression in its printed form, which identifies operator, grouping and matchers.
     pub expr: String,
     /// Aggregation operator, with its parameter.
-    pub op: Op,
+    pub op: AggregationOp,
     /// Labels that the result keeps.
-    pub grouping: Grouping,
+    pub grouping: AggregationGrouping,
     /// Matchers, all of which a source must satisfy.
     pub matchers: Vec<Matcher>,
     /// Labels to add to the results, sorted by name.
@@ -124,13 +124,13 @@ pub struct RuleSpec {
     /// True if the raw samples of the sources are not stored.
     pub drops: bool,
     /// Kind of the sources, if the configuration sets it.
-    pub kind: Option<Kind>,
+    pub kind: Option<AggregatedMetricKind>,
 }
 
-impl RuleSpec {
+impl AggregationRuleSpec {
     /// Returns the hash that identifies the rule in stored state. It covers all fields except for
     /// `drops`.
-    pub fn identity(&self) -> u64 {
+    pub fn identity_hash(&self) -> u64 {
         let mut hash = Xxh3::new();
         let labels = self.labels.iter().flat_map(|(name, value)| [name, value]);
         for text in [&self.record, &self.expr].into_iter().chain(labels) {
@@ -151,17 +151,17 @@ impl RuleSpec {
     }
 
     /// Returns whether the series with `labels` is a source.
-    pub(super) fn takes(&self, labels: LabelsRef<'_>) -> bool {
+    pub(super) fn matches_source(&self, labels: LabelsRef<'_>) -> bool {
         let matches = |matcher: &Matcher| matcher.matches(labels.get(matcher.name()));
         self.matchers.iter().all(matches)
     }
 
     /// Returns the labels of the result to which the source with `labels` contributes.
-    pub(super) fn result_of(&self, labels: LabelsRef<'_>) -> Labels {
+    pub(super) fn result_labels(&self, labels: LabelsRef<'_>) -> Labels {
         let mut result = LabelsBuilder::from_labels(labels);
         match &self.grouping {
-            Grouping::By(names) => result.retain(|name| names.iter().any(|n| n == name)),
-            Grouping::Without(names) => {
+            AggregationGrouping::By(names) => result.retain(|name| names.iter().any(|n| n == name)),
+            AggregationGrouping::Without(names) => {
                 result.retain(|name| name != METRIC_NAME && names.iter().all(|n| n != name))
             }
         };
@@ -174,26 +174,32 @@ impl RuleSpec {
 
     /// Returns the kind of sources with native histograms, such as `histogram`: that of the
     /// configuration, or else derived from the reset hint.
-    pub(super) fn kind_of_natives(&self, histogram: &Histogram) -> Kind {
-        if self.op != Op::Sum {
-            return Kind::Gauge;
+    pub(super) fn kind_of_histogram_source(&self, histogram: &Histogram) -> AggregatedMetricKind {
+        if self.op != AggregationOp::Sum {
+            return AggregatedMetricKind::Gauge;
         }
         let by_hint = match histogram.reset_hint {
-            ResetHint::Gauge => Kind::Gauge,
-            ResetHint::Unknown | ResetHint::Reset | ResetHint::NotReset => Kind::Counter,
+            ResetHint::Gauge => AggregatedMetricKind::Gauge,
+            ResetHint::Unknown | ResetHint::Reset | ResetHint::NotReset => {
+                AggregatedMetricKind::Counter
+            }
         };
         self.kind.unwrap_or(by_hint)
     }
 
     /// Returns the kind of the source named `name`: that of the configuration, or else of the
     /// metadata, or else derived from the suffix of the name.
-    pub(super) fn kind_of(&self, name: &[u8], metadata: Option<Kind>) -> Kind {
-        if self.op != Op::Sum {
-            return Kind::Gauge;
+    pub(super) fn kind_of_source(
+        &self,
+        name: &[u8],
+        metadata: Option<AggregatedMetricKind>,
+    ) -> AggregatedMetricKind {
+        if self.op != AggregationOp::Sum {
+            return AggregatedMetricKind::Gauge;
         }
         let by_name = || match COUNTER_ENDINGS.iter().any(|end| name.ends_with(end)) {
-            true => Kind::Counter,
-            false => Kind::Gauge,
+            true => AggregatedMetricKind::Counter,
+            false => AggregatedMetricKind::Gauge,
         };
         self.kind.or(metadata).unwrap_or_else(by_name)
     }

@@ -5,12 +5,15 @@ mod journal;
 mod natives;
 mod simulation;
 
-use super::failpoints::{Flaw, with_flaw};
-use super::hashing::Hashing;
-use super::machine::Machine;
-use super::spec::{AggregationSpec, GroupSpec, Grouping, Kind, Op, RuleSpec};
+use super::failpoints::{AggregationFlaw, with_flaw};
+use super::hashing::SourceHashing;
+use super::machine::AggregationState;
+use super::spec::{
+    AggregatedMetricKind, AggregationGroupSpec, AggregationGrouping, AggregationOp,
+    AggregationRuleSpec, AggregationSpec,
+};
 use firn_model::batch::{Batch, HistogramSample};
-use firn_model::fingerprint::{HashKeys, HashKind, Seed};
+use firn_model::fingerprint::{FingerprintSeed, HashKeys, HashKind};
 use firn_model::histogram::ResetHint;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
@@ -24,12 +27,12 @@ const STALE: f64 = -12345.0;
 /// A sample of a scene: pod, second, value.
 type Step = (&'static str, i64, f64);
 
-fn rule(op: Op, name: &str) -> RuleSpec {
-    RuleSpec {
+fn rule(op: AggregationOp, name: &str) -> AggregationRuleSpec {
+    AggregationRuleSpec {
         record: "job:x".into(),
         expr: format!("{op:?} of {name}"),
         op,
-        grouping: Grouping::By(vec!["job".into()]),
+        grouping: AggregationGrouping::By(vec!["job".into()]),
         matchers: vec![Matcher::new("__name__", MatchOp::Equal, name.as_bytes()).unwrap()],
         labels: vec![("by".into(), "rule".into())],
         drops: false,
@@ -38,9 +41,9 @@ fn rule(op: Op, name: &str) -> RuleSpec {
 }
 
 /// Returns a group with intervals of ten seconds that are written at once, and a look-back of 25 s.
-fn group(rules: &[RuleSpec]) -> AggregationSpec {
+fn group(rules: &[AggregationRuleSpec]) -> AggregationSpec {
     AggregationSpec {
-        groups: vec![GroupSpec {
+        groups: vec![AggregationGroupSpec {
             name: "g".into(),
             interval_ms: 10_000,
             delay_ms: 0,
@@ -51,13 +54,13 @@ fn group(rules: &[RuleSpec]) -> AggregationSpec {
 }
 
 /// Returns the fastest hash function, with keys derived from `seed`.
-fn hashing(seed: u64) -> Hashing {
-    let keys = HashKeys::of(HashKind::fastest(), Seed([seed, 0]));
-    Hashing::Keys(Arc::new(keys))
+fn hashing(seed: u64) -> SourceHashing {
+    let keys = HashKeys::from_seed(HashKind::fastest(), FingerprintSeed([seed, 0]));
+    SourceHashing::Keys(Arc::new(keys))
 }
 
-fn machine(spec: &AggregationSpec) -> Machine {
-    let mut machine = Machine::new(hashing(7), usize::MAX, Arc::new(|_| None));
+fn machine(spec: &AggregationSpec) -> AggregationState {
+    let mut machine = AggregationState::new(hashing(7), usize::MAX, Arc::new(|_| None));
     machine.configure(spec);
     machine
 }
@@ -113,12 +116,18 @@ fn read(results: &Batch, into: &mut BTreeMap<String, Vec<(i64, f64)>>) {
 }
 
 /// Compares the results of the rule, for floats and for histograms with equal counts.
-fn check(rule: &RuleSpec, metric: &str, steps: &[Step], until: i64, expected: &[(i64, f64)]) {
+fn check(
+    rule: &AggregationRuleSpec,
+    metric: &str,
+    steps: &[Step],
+    until: i64,
+    expected: &[(i64, f64)],
+) {
     check_as(rule, metric, steps, until, expected, batch);
-    if rule.op.takes_natives() {
-        let hint = match rule.kind_of(metric.as_bytes(), None) {
-            Kind::Counter => ResetHint::Unknown,
-            Kind::Gauge => ResetHint::Gauge,
+    if rule.op.accepts_histograms() {
+        let hint = match rule.kind_of_source(metric.as_bytes(), None) {
+            AggregatedMetricKind::Counter => ResetHint::Unknown,
+            AggregatedMetricKind::Gauge => ResetHint::Gauge,
         };
         let make =
             |metric: &str, steps: &[(&str, i64, f64, i64)]| native_batch(metric, steps, hint);
@@ -128,7 +137,7 @@ fn check(rule: &RuleSpec, metric: &str, steps: &[Step], until: i64, expected: &[
 
 /// Processes each step as a batch of its own, then advances data time.
 fn check_as(
-    rule: &RuleSpec,
+    rule: &AggregationRuleSpec,
     metric: &str,
     steps: &[Step],
     until: i64,
@@ -142,7 +151,7 @@ fn check_as(
         .iter()
         .map(|(pod, second, value)| make(metric, &[(*pod, *second, *value, START_UNKNOWN)]));
     for batch in steps.chain([self::batch("clock", &clock)]) {
-        let taken = machine.take(&mut &batch, i64::MAX).unwrap();
+        let taken = machine.aggregate_batch(&mut &batch, i64::MAX).unwrap();
         assert!(taken.dropped.is_empty());
         read(&taken.results, &mut results);
     }
@@ -155,8 +164,8 @@ fn check_as(
 /// Returns the increase of the totals of two rules from ten pods. The second rule is added after
 /// the order of the pods was learned.
 fn growth_of_two_rules() -> Vec<f64> {
-    let one = rule(Op::Sum, "a_total");
-    let other = RuleSpec {
+    let one = rule(AggregationOp::Sum, "a_total");
+    let other = AggregationRuleSpec {
         record: "job:y".into(),
         ..one.clone()
     };
@@ -173,7 +182,7 @@ fn growth_of_two_rules() -> Vec<f64> {
             .iter()
             .map(|(pod, second, value)| (pod.as_str(), *second, *value, START_UNKNOWN))
             .collect();
-        let taken = machine.take(&mut &batch("a_total", &steps), i64::MAX);
+        let taken = machine.aggregate_batch(&mut &batch("a_total", &steps), i64::MAX);
         read(&taken.unwrap().results, &mut results);
     }
     let rows = results.values().filter(|row| row.len() > 1);
@@ -185,12 +194,15 @@ fn source_of_two_rules_counts_in_both_while_its_series_come_in_one_order() {
     let expected = growth_of_two_rules();
     assert_eq!(expected.len(), 2, "{expected:?}");
     assert!(expected.iter().all(|grown| *grown >= 20.0), "{expected:?}");
-    assert_ne!(with_flaw(Flaw::BeginsBehind, growth_of_two_rules), expected);
+    assert_ne!(
+        with_flaw(AggregationFlaw::BeginsBehind, growth_of_two_rules),
+        expected
+    );
 }
 
 #[test]
 fn sum_of_counters_counts_increments_from_the_second_sample_on() {
-    let sum = rule(Op::Sum, "a_total");
+    let sum = rule(AggregationOp::Sum, "a_total");
     let check = |steps: &[Step], until, expected: &[(i64, f64)]| {
         check(&sum, "a_total", steps, until, expected);
     };
@@ -281,7 +293,7 @@ fn sum_of_counters_counts_increments_from_the_second_sample_on() {
 
 #[test]
 fn sum_of_counters_with_start_timestamps_counts_since_then() {
-    let sum = rule(Op::Sum, "a_total");
+    let sum = rule(AggregationOp::Sum, "a_total");
     for (steps, until, expected) in [
         // The first sample counts if it started within the look-back.
         (&[("x", 30, 9.0, 10)][..], 30, &[(30, 9.0)][..]),
@@ -307,7 +319,7 @@ fn sum_of_counters_with_start_timestamps_counts_since_then() {
             let mut results = BTreeMap::new();
             let clock = batch("clock", &[("c", until, 0.0, START_UNKNOWN)]);
             for batch in steps.iter().map(make).chain([clock]) {
-                let taken = machine.take(&mut &batch, i64::MAX).unwrap();
+                let taken = machine.aggregate_batch(&mut &batch, i64::MAX).unwrap();
                 read(&taken.results, &mut results);
             }
             let found: Vec<_> = results.into_values().flatten().collect();
@@ -318,11 +330,14 @@ fn sum_of_counters_with_start_timestamps_counts_since_then() {
 
 #[test]
 fn result_of_a_counter_says_since_when_it_counts() {
-    let mut machine = machine(&group(&[rule(Op::Sum, "a_total")]));
+    let mut machine = machine(&group(&[rule(AggregationOp::Sum, "a_total")]));
     let mut starts = Vec::new();
     for second in [15, 25, 35] {
         let batch = batch("a_total", &[("x", second, second as f64, START_UNKNOWN)]);
-        let results = machine.take(&mut &batch, i64::MAX).unwrap().results;
+        let results = machine
+            .aggregate_batch(&mut &batch, i64::MAX)
+            .unwrap()
+            .results;
         starts.extend(
             results
                 .iter()
@@ -344,15 +359,15 @@ fn gauges_give_what_the_batch_rule_gives_at_the_end_of_each_interval() {
         ("x", 33, STALE),
     ];
     for (op, expected) in [
-        (Op::Sum, [7.0, 9.0, 10.0, 2.0]),
-        (Op::Min, [1.0, 1.0, 2.0, 2.0]),
-        (Op::Max, [6.0, 8.0, 8.0, 2.0]),
-        (Op::Avg, [3.5, 4.5, 5.0, 2.0]),
-        (Op::Count, [2.0, 2.0, 2.0, 1.0]),
-        (Op::Group, [1.0; 4]),
-        (Op::Last, [6.0, 8.0, 2.0, 2.0]),
-        (Op::Stdvar, [6.25, 12.25, 9.0, 0.0]),
-        (Op::Quantile(0.5), [3.5, 4.5, 5.0, 2.0]),
+        (AggregationOp::Sum, [7.0, 9.0, 10.0, 2.0]),
+        (AggregationOp::Min, [1.0, 1.0, 2.0, 2.0]),
+        (AggregationOp::Max, [6.0, 8.0, 8.0, 2.0]),
+        (AggregationOp::Avg, [3.5, 4.5, 5.0, 2.0]),
+        (AggregationOp::Count, [2.0, 2.0, 2.0, 1.0]),
+        (AggregationOp::Group, [1.0; 4]),
+        (AggregationOp::Last, [6.0, 8.0, 2.0, 2.0]),
+        (AggregationOp::Stdvar, [6.25, 12.25, 9.0, 0.0]),
+        (AggregationOp::Quantile(0.5), [3.5, 4.5, 5.0, 2.0]),
     ] {
         let ends = [10, 20, 30, 40];
         let mut expected: Vec<_> = ends.into_iter().zip(expected).collect();
@@ -363,16 +378,19 @@ fn gauges_give_what_the_batch_rule_gives_at_the_end_of_each_interval() {
 
 #[test]
 fn late_sample_of_a_gauge_is_dropped_and_counted_and_a_repeated_one_is_not() {
-    let mut machine = machine(&group(&[rule(Op::Sum, "g")]));
+    let mut machine = machine(&group(&[rule(AggregationOp::Sum, "g")]));
     let mut results = BTreeMap::new();
     for (pod, second, value) in [("x", 5, 1.0), ("x", 21, 2.0), ("y", 9, 7.0), ("x", 5, 1.0)] {
         let batch = batch("g", &[(pod, second, value, START_UNKNOWN)]);
         read(
-            &machine.take(&mut &batch, i64::MAX).unwrap().results,
+            &machine
+                .aggregate_batch(&mut &batch, i64::MAX)
+                .unwrap()
+                .results,
             &mut results,
         );
     }
-    let (_, counts, sizes) = machine.sizes().pop().unwrap();
+    let (_, counts, sizes) = machine.group_sizes().pop().unwrap();
     assert_eq!((counts.late.get(), counts.repeated.get()), (1, 1));
     assert_eq!(sizes.outputs, 1);
     let results: Vec<_> = results.into_values().flatten().collect();
@@ -381,45 +399,53 @@ fn late_sample_of_a_gauge_is_dropped_and_counted_and_a_repeated_one_is_not() {
 
 #[test]
 fn kind_of_a_sum_is_as_the_rule_says_then_metadata_then_the_name() {
-    let known: fn(&[u8]) -> Option<Kind> = |name| match name {
-        b"gauge_total" => Some(Kind::Gauge),
-        b"count" => Some(Kind::Counter),
+    let known: fn(&[u8]) -> Option<AggregatedMetricKind> = |name| match name {
+        b"gauge_total" => Some(AggregatedMetricKind::Gauge),
+        b"count" => Some(AggregatedMetricKind::Counter),
         _ => None,
     };
     for (name, kind, expected) in [
-        ("a_total", None, Kind::Counter),
-        ("a_bucket", None, Kind::Counter),
-        ("a_count", None, Kind::Counter),
-        ("a_sum", None, Kind::Counter),
-        ("a", None, Kind::Gauge),
-        ("gauge_total", None, Kind::Gauge),
-        ("count", None, Kind::Counter),
-        ("count", Some(Kind::Gauge), Kind::Gauge),
-        ("a", Some(Kind::Counter), Kind::Counter),
+        ("a_total", None, AggregatedMetricKind::Counter),
+        ("a_bucket", None, AggregatedMetricKind::Counter),
+        ("a_count", None, AggregatedMetricKind::Counter),
+        ("a_sum", None, AggregatedMetricKind::Counter),
+        ("a", None, AggregatedMetricKind::Gauge),
+        ("gauge_total", None, AggregatedMetricKind::Gauge),
+        ("count", None, AggregatedMetricKind::Counter),
+        (
+            "count",
+            Some(AggregatedMetricKind::Gauge),
+            AggregatedMetricKind::Gauge,
+        ),
+        (
+            "a",
+            Some(AggregatedMetricKind::Counter),
+            AggregatedMetricKind::Counter,
+        ),
     ] {
-        let spec = RuleSpec {
+        let spec = AggregationRuleSpec {
             kind,
-            ..rule(Op::Sum, name)
+            ..rule(AggregationOp::Sum, name)
         };
-        let found = spec.kind_of(name.as_bytes(), known(name.as_bytes()));
+        let found = spec.kind_of_source(name.as_bytes(), known(name.as_bytes()));
         assert_eq!(found, expected, "{name} {kind:?}");
     }
     assert_eq!(
-        rule(Op::Max, "a_total").kind_of(b"a_total", None),
-        Kind::Gauge
+        rule(AggregationOp::Max, "a_total").kind_of_source(b"a_total", None),
+        AggregatedMetricKind::Gauge
     );
 }
 
 #[test]
 fn sources_of_a_dropping_rule_are_named_markers_included_and_others_are_not() {
-    let dropping = RuleSpec {
+    let dropping = AggregationRuleSpec {
         drops: true,
-        ..rule(Op::Sum, "a_total")
+        ..rule(AggregationOp::Sum, "a_total")
     };
     let mut machine = machine(&group(&[
         dropping,
-        rule(Op::Count, "a_total"),
-        rule(Op::Sum, "b"),
+        rule(AggregationOp::Count, "a_total"),
+        rule(AggregationOp::Sum, "b"),
     ]));
     for value in [1.0, 2.0, STALE, STALE] {
         let mut all = batch("b", &[("x", 5, value, START_UNKNOWN)]);
@@ -428,7 +454,7 @@ fn sources_of_a_dropping_rule_are_named_markers_included_and_others_are_not() {
             let value = if value == STALE { stale_nan() } else { value };
             all.push_series(labels.as_ref(), &[(5_000, value)]);
         }
-        let taken = machine.take(&mut &all, i64::MAX).unwrap();
+        let taken = machine.aggregate_batch(&mut &all, i64::MAX).unwrap();
         assert_eq!(taken.dropped, [1, 2]);
         assert_eq!(taken.dropped_samples, 2);
     }
@@ -436,11 +462,11 @@ fn sources_of_a_dropping_rule_are_named_markers_included_and_others_are_not() {
 
 #[test]
 fn samples_of_the_future_change_nothing() {
-    let mut machine = machine(&group(&[rule(Op::Sum, "g")]));
+    let mut machine = machine(&group(&[rule(AggregationOp::Sum, "g")]));
     let mut journal = |second, time_max| {
         let batch = batch("g", &[("x", second, 1.0, START_UNKNOWN)]);
         machine
-            .take(&mut &batch, time_max)
+            .aggregate_batch(&mut &batch, time_max)
             .unwrap()
             .results
             .sample_count()
@@ -453,7 +479,7 @@ fn samples_of_the_future_change_nothing() {
 
 #[test]
 fn results_are_written_before_the_delay_is_over_in_parts() {
-    let mut spec = group(&[rule(Op::Sum, "g")]);
+    let mut spec = group(&[rule(AggregationOp::Sum, "g")]);
     spec.groups[0].delay_ms = 8_000;
     let mut machine = machine(&spec);
     let mut written = BTreeMap::new();
@@ -464,7 +490,10 @@ fn results_are_written_before_the_delay_is_over_in_parts() {
             let labels = Labels::from_pairs([("__name__", "g"), ("job", job.as_str())]);
             all.push_series(labels.as_ref(), &[(tenth * 100, 1.0)]);
         }
-        let results = machine.take(&mut &all, i64::MAX).unwrap().results;
+        let results = machine
+            .aggregate_batch(&mut &all, i64::MAX)
+            .unwrap()
+            .results;
         let behind = results.iter().map(|series| tenth * 100 - series.times[0]);
         for behind in behind {
             *written.entry(behind).or_insert(0) += 1;
@@ -483,25 +512,31 @@ fn results_are_written_before_the_delay_is_over_in_parts() {
 
 #[test]
 fn reload_keeps_totals_of_rules_that_stay_and_ends_results_of_others() {
-    let (kept, gone) = (rule(Op::Sum, "a_total"), rule(Op::Count, "a_total"));
-    let gone = RuleSpec {
+    let (kept, gone) = (
+        rule(AggregationOp::Sum, "a_total"),
+        rule(AggregationOp::Count, "a_total"),
+    );
+    let gone = AggregationRuleSpec {
         record: "gone".into(),
         ..gone
     };
     let mut machine = machine(&group(&[gone, kept.clone()]));
     let mut results = BTreeMap::new();
-    let mut feed = |machine: &mut Machine, second, value| {
+    let mut feed = |machine: &mut AggregationState, second, value| {
         let batch = batch("a_total", &[("x", second, value, START_UNKNOWN)]);
         read(
-            &machine.take(&mut &batch, i64::MAX).unwrap().results,
+            &machine
+                .aggregate_batch(&mut &batch, i64::MAX)
+                .unwrap()
+                .results,
             &mut results,
         );
     };
     feed(&mut machine, 5, 1.0);
     feed(&mut machine, 15, 4.0);
-    let new = RuleSpec {
+    let new = AggregationRuleSpec {
         record: "new".into(),
-        ..rule(Op::Max, "a_total")
+        ..rule(AggregationOp::Max, "a_total")
     };
     let mut ends = BTreeMap::new();
     read(&machine.configure(&group(&[kept, new])), &mut ends);
@@ -516,45 +551,49 @@ fn reload_keeps_totals_of_rules_that_stay_and_ends_results_of_others() {
     let mut ends = BTreeMap::new();
     read(&machine.configure(&AggregationSpec::default()), &mut ends);
     assert_eq!(ends.len(), 2);
-    assert!(machine.is_off());
+    assert!(machine.has_no_groups());
 }
 
 #[test]
 fn labels_of_results_are_those_of_the_batch_rule() {
     let source = Labels::from_pairs([("__name__", "m"), ("a", "1"), ("b", "2"), ("c", "3")]);
-    let base = RuleSpec {
+    let base = AggregationRuleSpec {
         labels: Vec::new(),
-        ..rule(Op::Sum, "m")
+        ..rule(AggregationOp::Sum, "m")
     };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     for (grouping, labels, expected) in [
         (
-            Grouping::By(names(&["a", "z"])),
+            AggregationGrouping::By(names(&["a", "z"])),
             vec![],
             r#"{__name__="job:x", a="1"}"#,
         ),
-        (Grouping::By(names(&[])), vec![], r#"{__name__="job:x"}"#),
         (
-            Grouping::By(names(&["__name__"])),
+            AggregationGrouping::By(names(&[])),
             vec![],
             r#"{__name__="job:x"}"#,
         ),
         (
-            Grouping::Without(names(&["a"])),
+            AggregationGrouping::By(names(&["__name__"])),
+            vec![],
+            r#"{__name__="job:x"}"#,
+        ),
+        (
+            AggregationGrouping::Without(names(&["a"])),
             vec![],
             r#"{__name__="job:x", b="2", c="3"}"#,
         ),
         (
-            Grouping::By(names(&["a", "b"])),
+            AggregationGrouping::By(names(&["a", "b"])),
             vec![("a".into(), "9".into()), ("b".into(), String::new())],
             r#"{__name__="job:x", a="9"}"#,
         ),
     ] {
-        let rule = RuleSpec {
+        let rule = AggregationRuleSpec {
             grouping,
             labels,
             ..base.clone()
         };
-        assert_eq!(rule.result_of(source.as_ref()).to_string(), expected);
+        assert_eq!(rule.result_labels(source.as_ref()).to_string(), expected);
     }
 }

@@ -4,18 +4,21 @@
 //! buckets on each side, as in the collector. Totals therefore stay small, however wide the range
 //! of values is.
 
-use super::sum_of_known;
-use firn_wire::otlp::{Buckets, ExponentialPoint};
+use super::add_known_sums;
+use firn_wire::otlp::{ExponentialBuckets, ExponentialHistogramPoint};
 
 /// Largest number of buckets on one side.
 const BUCKETS_MAX: i64 = 160;
 
 /// Adds `new` to `total`, which may get a coarser scale and a wider zero bucket.
-pub(super) fn add(total: &mut ExponentialPoint, mut new: ExponentialPoint) {
+pub(super) fn add_histogram(
+    total: &mut ExponentialHistogramPoint,
+    mut new: ExponentialHistogramPoint,
+) {
     let coarser = total.scale.min(new.scale);
     coarsen_to(total, coarser);
     coarsen_to(&mut new, coarser);
-    let fits = |a: &Buckets, b: &Buckets| scale_that_fits(coarser, a, b);
+    let fits = |a: &ExponentialBuckets, b: &ExponentialBuckets| find_common_scale(coarser, a, b);
     let scale = fits(&total.positive, &new.positive).min(fits(&total.negative, &new.negative));
     coarsen_to(total, scale);
     coarsen_to(&mut new, scale);
@@ -25,16 +28,16 @@ pub(super) fn add(total: &mut ExponentialPoint, mut new: ExponentialPoint) {
     } else if of_new < of_total {
         widen_zero(&mut new, of_total);
     }
-    merge(&mut total.positive, &new.positive);
-    merge(&mut total.negative, &new.negative);
+    merge_buckets(&mut total.positive, &new.positive);
+    merge_buckets(&mut total.negative, &new.negative);
     total.count = total.count.wrapping_add(new.count);
     total.zero_count = total.zero_count.wrapping_add(new.zero_count);
-    total.sum = sum_of_known(total.sum, new.sum);
+    total.sum = add_known_sums(total.sum, new.sum);
     total.times.time = new.times.time;
 }
 
 /// Reduces a histogram to `scale`, if it is finer. The counts of merged buckets are added.
-fn coarsen_to(point: &mut ExponentialPoint, scale: i32) {
+fn coarsen_to(point: &mut ExponentialHistogramPoint, scale: i32) {
     let shift = i64::from(point.scale) - i64::from(scale);
     if shift > 0 {
         coarsen(&mut point.positive, shift);
@@ -44,7 +47,7 @@ fn coarsen_to(point: &mut ExponentialPoint, scale: i32) {
 }
 
 /// Merges groups of 2^`shift` buckets into one each, aligned at bucket 0.
-fn coarsen(buckets: &mut Buckets, shift: i64) {
+fn coarsen(buckets: &mut ExponentialBuckets, shift: i64) {
     let shift = shift.min(62) as u32;
     let first = i64::from(buckets.offset);
     let offset = first >> shift;
@@ -57,14 +60,14 @@ fn coarsen(buckets: &mut Buckets, shift: i64) {
             None => merged.push(*count),
         }
     }
-    *buckets = Buckets {
+    *buckets = ExponentialBuckets {
         offset: offset as i32,
         counts: merged,
     };
 }
 
 /// Returns the number of the first bucket that is not empty, and the number after the last one.
-fn occupied(buckets: &Buckets) -> Option<(i64, i64)> {
+fn occupied_range(buckets: &ExponentialBuckets) -> Option<(i64, i64)> {
     let place = |at: usize| i64::from(buckets.offset) + at as i64;
     let first = buckets.counts.iter().position(|count| *count > 0)?;
     let last = buckets.counts.iter().rposition(|count| *count > 0)?;
@@ -72,8 +75,8 @@ fn occupied(buckets: &Buckets) -> Option<(i64, i64)> {
 }
 
 /// Returns the range of buckets that covers both. Returns `None` if both are empty.
-fn occupied_by_both(a: &Buckets, b: &Buckets) -> Option<(i64, i64)> {
-    match (occupied(a), occupied(b)) {
+fn joint_occupied_range(a: &ExponentialBuckets, b: &ExponentialBuckets) -> Option<(i64, i64)> {
+    match (occupied_range(a), occupied_range(b)) {
         (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
         (one, other) => one.or(other),
     }
@@ -81,8 +84,8 @@ fn occupied_by_both(a: &Buckets, b: &Buckets) -> Option<(i64, i64)> {
 
 /// Returns the finest scale, at most `scale`, at which both together have at most [`BUCKETS_MAX`]
 /// buckets.
-fn scale_that_fits(scale: i32, a: &Buckets, b: &Buckets) -> i32 {
-    let Some((mut lower, mut upper)) = occupied_by_both(a, b) else {
+fn find_common_scale(scale: i32, a: &ExponentialBuckets, b: &ExponentialBuckets) -> i32 {
+    let Some((mut lower, mut upper)) = joint_occupied_range(a, b) else {
         return scale;
     };
     let mut scale = scale;
@@ -94,7 +97,7 @@ fn scale_that_fits(scale: i32, a: &Buckets, b: &Buckets) -> i32 {
     scale
 }
 
-fn merge(total: &mut Buckets, new: &Buckets) {
+fn merge_buckets(total: &mut ExponentialBuckets, new: &ExponentialBuckets) {
     if new.counts.is_empty() {
         return;
     }
@@ -102,8 +105,8 @@ fn merge(total: &mut Buckets, new: &Buckets) {
         total.clone_from(new);
         return;
     }
-    let Some((lower, upper)) = occupied_by_both(total, new) else {
-        *total = Buckets::default();
+    let Some((lower, upper)) = joint_occupied_range(total, new) else {
+        *total = ExponentialBuckets::default();
         return;
     };
     let mut counts = vec![0u64; (upper - lower) as usize];
@@ -115,18 +118,18 @@ fn merge(total: &mut Buckets, new: &Buckets) {
             }
         }
     }
-    *total = Buckets {
+    *total = ExponentialBuckets {
         offset: lower.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32,
         counts,
     };
 }
 
 /// Moves all buckets that are completely within `width` of zero to the zero count.
-fn widen_zero(point: &mut ExponentialPoint, width: f64) {
+fn widen_zero(point: &mut ExponentialHistogramPoint, width: f64) {
     if !(width.is_finite() && width >= f64::MIN_POSITIVE) {
         return;
     }
-    let last = bucket_of(width, point.scale);
+    let last = bucket_index(width, point.scale);
     let mut moved = 0u64;
     for side in [&mut point.positive, &mut point.negative] {
         let within = last + 1 - i64::from(side.offset);
@@ -141,7 +144,7 @@ fn widen_zero(point: &mut ExponentialPoint, width: f64) {
 }
 
 /// Returns the number of the bucket that contains `value`, which must be a positive normal number.
-fn bucket_of(value: f64, scale: i32) -> i64 {
+fn bucket_index(value: f64, scale: i32) -> i64 {
     const FRACTION_BITS: u32 = 52;
     let bits = value.to_bits();
     let exponent = (bits >> FRACTION_BITS) as i64 - 1023;

@@ -2,7 +2,10 @@
 
 use super::*;
 use firn_model::env::sim;
-use firn_wire::otlp::{Buckets, Decoder, Deltas as Mode, Reader, Translation, to_protobuf};
+use firn_wire::otlp::{
+    ExponentialBuckets, OtlpDecodeOptions, OtlpDecoder, OtlpDeltaMode as Mode, OtlpTranslation,
+    to_protobuf,
+};
 
 /// Returns a request with a delta sum of the service `service`, with points (start, time, value).
 fn sums(service: &str, points: &[(u64, u64, i64)]) -> String {
@@ -23,9 +26,9 @@ fn sums(service: &str, points: &[(u64, u64, i64)]) -> String {
 }
 
 /// Decodes a request and compares the accumulated values and the reasons of rejections.
-fn check(deltas: &Deltas, json: &str, want: &[f64], refused: &[Refusal]) {
-    let translation = Translation::default();
-    let reader = Reader {
+fn check(deltas: &DeltaStreams, json: &str, want: &[f64], refused: &[WriteRejectionReason]) {
+    let translation = OtlpTranslation::default();
+    let reader = OtlpDecodeOptions {
         translation: &translation,
         keeps_exemplars: false,
         labels_types: false,
@@ -33,9 +36,9 @@ fn check(deltas: &Deltas, json: &str, want: &[f64], refused: &[Refusal]) {
     };
     let mut message = Vec::new();
     to_protobuf(json.as_bytes(), 1 << 20, &mut message).unwrap();
-    let mut decoder = Decoder::default();
+    let mut decoder = OtlpDecoder::default();
     let tenant = TenantId::anonymous();
-    let mut adding = deltas.of(&tenant);
+    let mut adding = deltas.accumulator_for(&tenant);
     let mode = Mode::Accumulate(&mut adding);
     let decoded = decoder
         .decode_within((&reader, mode), &message, None)
@@ -45,14 +48,14 @@ fn check(deltas: &Deltas, json: &str, want: &[f64], refused: &[Refusal]) {
         .flat_map(|i| decoded.batch.series(i).values.to_vec())
         .collect();
     assert_eq!(got, want, "{json}");
-    let reasons: Vec<Refusal> = decoded.refused.iter().map(|r| r.refusal).collect();
+    let reasons: Vec<WriteRejectionReason> = decoded.refused.iter().map(|r| r.refusal).collect();
     assert_eq!(reasons, refused, "{json}");
 }
 
 #[test]
 fn deltas_add_up_by_stream_and_a_repeated_one_is_not_added_again() {
-    let sim = sim::env(1);
-    let deltas = Deltas::new(sim.env.clock.clone(), 1 << 20);
+    let sim = sim::sim_env(1);
+    let deltas = DeltaStreams::new(sim.env.clock.clone(), 1 << 20);
     check(&deltas, &sums("a", &[(1, 10, 5)]), &[5.0], &[]);
     check(
         &deltas,
@@ -64,7 +67,7 @@ fn deltas_add_up_by_stream_and_a_repeated_one_is_not_added_again() {
     check(&deltas, &sums("b", &[(1, 10, 3)]), &[3.0], &[]);
     // The response was lost, and the sender retries.
     check(&deltas, &sums("a", &[(20, 30, 1)]), &[8.0], &[]);
-    let late = [Refusal::DeltaOutOfOrder];
+    let late = [WriteRejectionReason::DeltaOutOfOrder];
     check(&deltas, &sums("a", &[(20, 30, 2)]), &[], &late);
     check(
         &deltas,
@@ -76,21 +79,21 @@ fn deltas_add_up_by_stream_and_a_repeated_one_is_not_added_again() {
         &deltas,
         &sums("a", &[(0, 50, 2)]),
         &[],
-        &[Refusal::DeltaOlderStart],
+        &[WriteRejectionReason::DeltaOlderStart],
     );
 }
 
 #[test]
 fn silent_stream_begins_anew_and_one_without_room_is_refused() {
-    let sim = sim::env(1);
-    let deltas = Deltas::new(sim.env.clock.clone(), 2 * STREAM_BYTES);
+    let sim = sim::sim_env(1);
+    let deltas = DeltaStreams::new(sim.env.clock.clone(), 2 * STREAM_BYTES);
     check(&deltas, &sums("a", &[(1, 10, 5)]), &[5.0], &[]);
     check(&deltas, &sums("b", &[(1, 10, 5)]), &[5.0], &[]);
     check(
         &deltas,
         &sums("c", &[(1, 10, 5)]),
         &[],
-        &[Refusal::DeltaLimit],
+        &[WriteRejectionReason::DeltaLimit],
     );
     assert_eq!(deltas.memory_bytes(), 2 * STREAM_BYTES);
     sim.clock.advance_ms(4 * 60_000);
@@ -103,16 +106,16 @@ fn silent_stream_begins_anew_and_one_without_room_is_refused() {
     assert_eq!(deltas.memory_bytes(), STREAM_BYTES);
 }
 
-fn exponential(scale: i32, offset: i32, counts: &[u64]) -> ExponentialPoint {
-    ExponentialPoint {
+fn exponential(scale: i32, offset: i32, counts: &[u64]) -> ExponentialHistogramPoint {
+    ExponentialHistogramPoint {
         count: counts.iter().sum(),
         sum: Some(1.0),
         scale,
-        positive: Buckets {
+        positive: ExponentialBuckets {
             offset,
             counts: counts.to_vec(),
         },
-        ..ExponentialPoint::default()
+        ..ExponentialHistogramPoint::default()
     }
 }
 
@@ -149,7 +152,7 @@ fn exponential_deltas_add_up_in_the_coarser_resolution() {
         }),
     ] {
         let mut sum = total.clone();
-        super::exponential::add(&mut sum, new.clone());
+        super::exponential::add_histogram(&mut sum, new.clone());
         let got = (sum.scale, sum.positive.offset, sum.positive.counts);
         assert_eq!(got, (scale, offset, counts), "{total:?} and {new:?}");
         assert_eq!((sum.count, sum.sum), (total.count + new.count, Some(2.0)));
@@ -161,7 +164,7 @@ fn exponential_delta_of_a_wider_zero_moves_buckets_into_it() {
     let mut total = exponential(0, -1, &[1, 2, 3]);
     let mut new = exponential(0, 1, &[4]);
     new.zero_threshold = 2.0;
-    super::exponential::add(&mut total, new);
+    super::exponential::add_histogram(&mut total, new);
     // (0.5, 1] and (1, 2] are now in the zero bucket.
     assert_eq!(total.zero_count, 3);
     assert_eq!(
@@ -179,8 +182,8 @@ fn exponential_deltas_of_any_numbers_take_few_buckets() {
         (-5_000_000, 5_000_000),
     ] {
         let mut total = exponential(i32::MAX, a, &[1]);
-        super::exponential::add(&mut total, exponential(i32::MIN + 64, b, &[1]));
-        super::exponential::add(&mut total, exponential(20, b, &[1]));
+        super::exponential::add_histogram(&mut total, exponential(i32::MIN + 64, b, &[1]));
+        super::exponential::add_histogram(&mut total, exponential(20, b, &[1]));
         assert!(
             total.positive.counts.len() < 200,
             "{}",

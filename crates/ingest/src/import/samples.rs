@@ -2,43 +2,43 @@
 //!
 //! Consecutive samples of one series form one series of the batch, whose labels are decoded once.
 
-use super::{ImportSettings, drop_one};
+use super::{ImportSettings, add_dropped_sample};
 use crate::exemplars;
-use crate::outcome::{DropReason, Dropped};
+use crate::outcome::{DropReason, DroppedSamples};
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::error::Error;
-use firn_model::exemplar::Exemplars;
+use firn_model::exemplar::SampleExemplars;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
-use firn_model::store::Rejected;
+use firn_model::store::RejectedSamples;
 use firn_wire::WireLimits;
-use firn_wire::exposition::{Event, LabelPairs, Parser, Value};
-use firn_wire::remote_write::{Refusal, push_checked};
+use firn_wire::exposition::{ExpositionEvent, ExpositionParser, ExpositionValue, LabelPairs};
+use firn_wire::remote_write::{WriteRejectionReason, push_checked};
 
 /// The batch of the current piece, with the settings of the import. Reused for all pieces.
-pub(super) struct Samples {
+pub(super) struct ImportBatch {
     limits: WireLimits,
     default_time: TimestampMs,
     extra_labels: Vec<(String, String)>,
     keeps_exemplars: bool,
-    exemplars: Exemplars,
+    exemplars: SampleExemplars,
     ignored_exemplars: u64,
     pairs: LabelPairs,
     batch: Batch,
     /// Line number of each float in the batch.
     lines: Vec<u64>,
     /// The current series, if there is one: whether it is valid, or the reason why not.
-    series: Option<Result<(), Refusal>>,
-    refused: Vec<Dropped>,
+    series: Option<Result<(), WriteRejectionReason>>,
+    refused: Vec<DroppedSamples>,
 }
 
-impl Samples {
+impl ImportBatch {
     pub(super) fn new(settings: ImportSettings, limits: WireLimits, keeps_exemplars: bool) -> Self {
         Self {
             limits,
             default_time: settings.default_time,
             extra_labels: settings.extra_labels,
             keeps_exemplars,
-            exemplars: Exemplars::default(),
+            exemplars: SampleExemplars::default(),
             ignored_exemplars: 0,
             pairs: LabelPairs::default(),
             batch: Batch::default(),
@@ -54,21 +54,21 @@ impl Samples {
     }
 
     /// Removes the samples of the previous piece.
-    pub(super) fn clear(&mut self) {
+    pub(super) fn clear_samples(&mut self) {
         self.batch.clear();
         self.lines.clear();
         self.series = None;
     }
 
     /// Finishes the batch by ending its last series.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end_batch(&mut self) {
         if self.series.take() == Some(Ok(())) {
             self.batch.end_series();
         }
     }
 
     /// Removes and returns the rejected samples.
-    pub(super) fn take_refused(&mut self) -> Vec<Dropped> {
+    pub(super) fn take_refused(&mut self) -> Vec<DroppedSamples> {
         std::mem::take(&mut self.refused)
     }
 
@@ -79,7 +79,7 @@ impl Samples {
 
     /// Returns the line of the first sample that the store rejected, for the error text. Returns
     /// `None` if it was not a float.
-    pub(super) fn line_of(&self, rejected: &Rejected) -> Option<u64> {
+    pub(super) fn line_of_rejection(&self, rejected: &RejectedSamples) -> Option<u64> {
         (0..self.batch.series_count()).find_map(|i| {
             let series = self.batch.series(i);
             if series.labels != rejected.first_labels.as_ref() {
@@ -93,8 +93,12 @@ impl Samples {
 
     /// Adds the current sample of the parser, which is in this line. Fails if the labels cannot be
     /// parsed or a histogram is invalid; samples with invalid labels are only counted.
-    pub(super) fn take(&mut self, parser: &Parser<'_>, line: u64) -> Result<(), Error> {
-        let Event::Sample(sample) = parser.event() else {
+    pub(super) fn add_current_sample(
+        &mut self,
+        parser: &ExpositionParser<'_>,
+        line: u64,
+    ) -> Result<(), Error> {
+        let ExpositionEvent::Sample(sample) = parser.event() else {
             return Ok(());
         };
         let is_same = sample.is_expected && self.series.is_some();
@@ -105,22 +109,22 @@ impl Samples {
         if let Err(refusal) = stands {
             // The first sample of the series was counted with the error text.
             if is_same {
-                drop_one(&mut self.refused, DropReason::Refused(refusal), String::new);
+                add_dropped_sample(&mut self.refused, DropReason::Refused(refusal), String::new);
             }
             return Ok(());
         }
         let time = sample.time.unwrap_or(self.default_time);
         parser.exemplars(&mut self.exemplars);
         match self.keeps_exemplars {
-            true => exemplars::push(&self.exemplars, &sample, time, &mut self.batch),
+            true => exemplars::push_exemplars(&self.exemplars, &sample, time, &mut self.batch),
             false => self.ignored_exemplars += self.exemplars.iter().count() as u64,
         }
         match sample.value {
-            Value::Float(value) => {
+            ExpositionValue::Float(value) => {
                 self.lines.push(line);
                 self.batch.push_float(time, value);
             }
-            Value::Histogram(histogram) => {
+            ExpositionValue::Histogram(histogram) => {
                 histogram.validate()?;
                 self.batch.push_histogram(HistogramSample {
                     time,
@@ -136,10 +140,10 @@ impl Samples {
     /// is valid; fails if its labels cannot be parsed.
     fn begin_series(
         &mut self,
-        parser: &Parser<'_>,
+        parser: &ExpositionParser<'_>,
         line: u64,
-    ) -> Result<Result<(), Refusal>, Error> {
-        self.end();
+    ) -> Result<Result<(), WriteRejectionReason>, Error> {
+        self.end_batch();
         parser.labels(&mut self.pairs)?;
         let extra = &self.extra_labels;
         let is_own = |name: &[u8]| extra.iter().all(|(label, _)| label.as_bytes() != name);
@@ -150,7 +154,7 @@ impl Samples {
         let stands = pushed.map_err(|offence| {
             let reason = DropReason::Refused(offence.refusal);
             let message = || format!("line {line}: {}", offence.message);
-            drop_one(&mut self.refused, reason, message);
+            add_dropped_sample(&mut self.refused, reason, message);
             offence.refusal
         });
         self.series = Some(stands);

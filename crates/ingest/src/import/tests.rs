@@ -5,8 +5,8 @@ use crate::limits::IngestLimits;
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::env::sim::SimClock;
-use firn_model::shares::Shares;
-use firn_model::store::{AppendBounds, Rejected, Rejection, TakeLate};
+use firn_model::shares::BudgetShares;
+use firn_model::store::{AppendBounds, LateSamplePolicy, RejectedSamples, SampleRejection};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write;
@@ -26,15 +26,15 @@ struct Keeping {
 
 impl Append for Keeping {
     fn append(&self, _: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket {
-        assert_eq!(bounds.late, TakeLate::OfAnyAge);
+        assert_eq!(bounds.late, LateSamplePolicy::OfAnyAge);
         assert_eq!(bounds.in_order_min, NOW - 3_600_000);
         assert_eq!(bounds.time_max, NOW + 600_000);
         let mut refusals = self.refusals.lock().unwrap();
         if *refusals > 0 {
             *refusals -= 1;
-            return Ticket::ready(Err(Error::unavailable("the disk is full")));
+            return Ticket::resolved(Err(Error::unavailable("the disk is full")));
         }
-        let mut appended = Appended::default();
+        let mut appended = AppendOutcome::default();
         let mut samples = self.samples.lock().unwrap();
         for series in batch.iter() {
             for (time, value) in series.times.iter().zip(series.values) {
@@ -45,8 +45,8 @@ impl Append for Keeping {
                 }
                 match appended.rejected.first_mut() {
                     Some(first) => first.count += 1,
-                    None => appended.rejected.push(Rejected {
-                        rejection: Rejection::TooFarInFuture,
+                    None => appended.rejected.push(RejectedSamples {
+                        rejection: SampleRejection::TooFarInFuture,
                         count: 1,
                         first_labels: series.labels.to_owned(),
                         first_time: *time,
@@ -56,19 +56,19 @@ impl Append for Keeping {
         }
         self.batches.lock().unwrap().push(batch.sample_count());
         *self.exemplars.lock().unwrap() += batch.exemplars().iter().count();
-        Ticket::ready(Ok(appended))
+        Ticket::resolved(Ok(appended))
     }
 
-    fn takes_exemplars(&self) -> bool {
+    fn can_store_exemplars(&self) -> bool {
         true
     }
 }
 
-fn settings(format: Format) -> ImportSettings {
+fn settings(format: ExpositionFormat) -> ImportSettings {
     ImportSettings {
         format,
         is_format_stated: true,
-        packing: Packing::None,
+        packing: ContentEncoding::None,
         default_time: 77,
         extra_labels: Vec::new(),
     }
@@ -77,7 +77,7 @@ fn settings(format: Format) -> ImportSettings {
 fn pipeline(store: &Arc<Keeping>, mib: usize) -> Arc<Pipeline> {
     let clock = Arc::new(SimClock::default());
     clock.set_ms(NOW);
-    let limits = IngestLimits::of(&Shares::of(mib << 20));
+    let limits = IngestLimits::from_write_share(&BudgetShares::from_limit(mib << 20));
     let memory = Budget::new("process", mib << 20);
     Arc::new(Pipeline::new(store.clone(), clock, limits, &memory))
 }
@@ -90,18 +90,18 @@ fn import(
     step: usize,
 ) -> Result<WriteOutcome, Error> {
     let pipeline = pipeline(store, 1024);
-    let mut import = Import::begin(pipeline, TenantId::anonymous(), None, settings);
+    let mut import = TextImport::begin_import(pipeline, TenantId::anonymous(), None, settings);
     let mut parts = body.chunks(step);
     let end = loop {
-        match import.advance() {
-            Ok(Step::Done) => break Ok(()),
-            Ok(Step::NeedsInput) => match parts.next() {
-                Some(part) => import.push(part),
-                None => import.end(),
+        match import.advance_piece() {
+            Ok(ImportStep::Done) => break Ok(()),
+            Ok(ImportStep::NeedsInput) => match parts.next() {
+                Some(part) => import.push_input(part),
+                None => import.end_input(),
             },
-            Ok(Step::Sent(ticket)) => match ticket.wait() {
-                Ok(appended) => import.settle(appended),
-                Err(e) => break Err(import.said_of_rest(e)),
+            Ok(ImportStep::Sent(ticket)) => match ticket.wait() {
+                Ok(appended) => import.record_stored_piece(appended),
+                Err(e) => break Err(import.append_stored_counts(e)),
             },
             Err(e) => break Err(e),
         }
@@ -117,7 +117,7 @@ fn check(settings: ImportSettings, text: &str, wanted: &[&str]) {
         let outcome = outcome.expect("the text is sound");
         assert_eq!(*store.samples.lock().unwrap(), wanted, "{step} at a time");
         assert_eq!(outcome.stored_count, wanted.len());
-        assert_eq!(outcome.complaint(), None);
+        assert_eq!(outcome.error_text(), None);
     }
 }
 
@@ -126,7 +126,7 @@ fn check(settings: ImportSettings, text: &str, wanted: &[&str]) {
 fn check_refused(settings: ImportSettings, text: &str, wanted: &str, stored: usize) {
     let store = Arc::new(Keeping::default());
     let said = match import(&store, settings, text.as_bytes(), 4096) {
-        Ok(outcome) => outcome.complaint().unwrap_or_default(),
+        Ok(outcome) => outcome.error_text().unwrap_or_default(),
         Err(e) => e.message,
     };
     assert_eq!(said, wanted);
@@ -142,7 +142,7 @@ fn text_of_both_formats_is_stored_with_its_own_units_of_time() {
         "{__name__=\"up\", a=\"b\"} 3@77",
         "{__name__=\"up\"} 4@77",
     ];
-    check(settings(Format::Text), text, &wanted);
+    check(settings(ExpositionFormat::Text), text, &wanted);
     let text = "# TYPE h histogram\nh_bucket{le=\"1\"} 1 1.5\nh_bucket{le=\"1.0\"} 2 2\nh_count \
          3\n# EOF\n";
     let wanted = [
@@ -150,9 +150,9 @@ fn text_of_both_formats_is_stored_with_its_own_units_of_time() {
         "{__name__=\"h_bucket\", le=\"1.0\"} 2@2000",
         "{__name__=\"h_count\"} 3@77",
     ];
-    check(settings(Format::OpenMetrics), text, &wanted);
-    check(settings(Format::Text), "", &[]);
-    check(settings(Format::OpenMetrics), "# EOF\n", &[]);
+    check(settings(ExpositionFormat::OpenMetrics), text, &wanted);
+    check(settings(ExpositionFormat::Text), "", &[]);
+    check(settings(ExpositionFormat::OpenMetrics), "# EOF\n", &[]);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn extra_labels_take_the_place_of_those_of_the_text() {
             .iter()
             .map(|(n, v)| (n.to_string(), v.to_string()))
             .collect(),
-        ..settings(Format::Text)
+        ..settings(ExpositionFormat::Text)
     };
     let text = "up{job=\"x\",z=\"1\"} 1 1\nup 2 2\n";
     check(
@@ -182,7 +182,7 @@ fn extra_labels_take_the_place_of_those_of_the_text() {
 
 #[test]
 fn text_with_an_error_says_its_line_and_what_is_stored() {
-    let text = settings(Format::Text);
+    let text = settings(ExpositionFormat::Text);
     let cases = [
         (
             "up 1 1\nup x\n",
@@ -206,7 +206,8 @@ fn text_with_an_error_says_its_line_and_what_is_stored() {
     for (body, wanted, stored) in cases {
         let wanted = wanted.replace(
             "label_duplicate",
-            DropReason::Refused(firn_wire::remote_write::Refusal::DuplicateLabel).as_str(),
+            DropReason::Refused(firn_wire::remote_write::WriteRejectionReason::DuplicateLabel)
+                .as_str(),
         );
         check_refused(text.clone(), body, &wanted, stored);
     }
@@ -217,7 +218,12 @@ fn text_with_an_error_says_its_line_and_what_is_stored() {
     let said = format!("{OTHER_FORMAT}; nothing was stored");
     check_refused(unstated, "up 1 1\n# EOF\n", &said, 0);
     let ended = "line 2: data does not end with # EOF; nothing was stored";
-    check_refused(settings(Format::OpenMetrics), "up 1 1\n", ended, 0);
+    check_refused(
+        settings(ExpositionFormat::OpenMetrics),
+        "up 1 1\n",
+        ended,
+        0,
+    );
 }
 
 #[test]
@@ -229,12 +235,15 @@ fn long_text_is_stored_piece_by_piece_up_to_its_error() {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(text.as_bytes()).unwrap();
     let packed = encoder.finish().unwrap();
-    let bodies = [(Packing::None, text.into_bytes()), (Packing::Gzip, packed)];
+    let bodies = [
+        (ContentEncoding::None, text.into_bytes()),
+        (ContentEncoding::Gzip, packed),
+    ];
     for (packing, body) in bodies {
         let store = Arc::new(Keeping::default());
         let settings = ImportSettings {
             packing,
-            ..settings(Format::Text)
+            ..settings(ExpositionFormat::Text)
         };
         let e = import(&store, settings, &body, 16 << 10).unwrap_err();
         assert!(e.message.starts_with("line 200001: expected "), "{e}");
@@ -253,18 +262,18 @@ fn piece_that_could_not_be_stored_is_sent_again_as_it_was() {
         ..Keeping::default()
     });
     let pipeline = pipeline(&store, 1024);
-    let settings = settings(Format::Text);
-    let mut import = Import::begin(pipeline, TenantId::anonymous(), None, settings);
-    import.push(b"a 1 1\nb 2 2 \n");
-    import.end();
-    let Ok(Step::Sent(ticket)) = import.advance() else {
+    let settings = settings(ExpositionFormat::Text);
+    let mut import = TextImport::begin_import(pipeline, TenantId::anonymous(), None, settings);
+    import.push_input(b"a 1 1\nb 2 2 \n");
+    import.end_input();
+    let Ok(ImportStep::Sent(ticket)) = import.advance_piece() else {
         panic!("a piece is sent");
     };
     ticket.wait().unwrap_err();
-    import.send_again().wait().unwrap_err();
-    let appended = import.send_again().wait().unwrap();
-    import.settle(appended);
-    assert!(matches!(import.advance(), Ok(Step::Done)));
+    import.send_piece().wait().unwrap_err();
+    let appended = import.send_piece().wait().unwrap();
+    import.record_stored_piece(appended);
+    assert!(matches!(import.advance_piece(), Ok(ImportStep::Done)));
     assert_eq!(import.finish(Ok(())).unwrap().stored_count, 2);
     assert_eq!(store.samples.lock().unwrap().len(), 2);
 }
@@ -273,6 +282,12 @@ fn piece_that_could_not_be_stored_is_sent_again_as_it_was() {
 fn exemplars_come_with_their_samples() {
     let store = Arc::new(Keeping::default());
     let text = "# TYPE c counter\nc_total 1 1 # {id=\"a\"} 1 0.5\nc_total 2 2\n# EOF\n";
-    import(&store, settings(Format::OpenMetrics), text.as_bytes(), 100).unwrap();
+    import(
+        &store,
+        settings(ExpositionFormat::OpenMetrics),
+        text.as_bytes(),
+        100,
+    )
+    .unwrap();
     assert_eq!(*store.exemplars.lock().unwrap(), 1);
 }

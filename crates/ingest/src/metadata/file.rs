@@ -10,8 +10,8 @@
 //! than the size of the file.
 
 use super::FILE_NAME;
-use firn_model::env::{Disk, File, OpenMode};
-use firn_model::metadata::{Metadata, MetricType};
+use firn_model::env::{Disk, DiskFile, OpenMode};
+use firn_model::metadata::{MetricMetadata, MetricType};
 use firn_model::sample::TimestampMs;
 use firn_model::tenant::TenantId;
 use std::io;
@@ -37,7 +37,7 @@ pub(super) struct MetadataFile {
 
 impl MetadataFile {
     /// Opens the folder of the file, and creates it if it does not exist.
-    pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path) -> io::Result<Self> {
+    pub(super) fn open_folder(disk: Arc<dyn Disk>, dir: &Path) -> io::Result<Self> {
         disk.create_dir_all(dir)?;
         Ok(Self {
             disk,
@@ -48,7 +48,10 @@ impl MetadataFile {
 
     /// Calls `take` with each entry of the file; does nothing if the file does not exist. Fails if
     /// the file is damaged.
-    pub(super) fn read(&self, take: &mut dyn FnMut(&TenantId, Metadata<'_>)) -> io::Result<()> {
+    pub(super) fn read_entries(
+        &self,
+        take: &mut dyn FnMut(&TenantId, MetricMetadata<'_>),
+    ) -> io::Result<()> {
         let file = match self.disk.open(&self.dir.join(FILE_NAME), OpenMode::Read) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -64,7 +67,7 @@ impl MetadataFile {
 
     /// Replaces the content of the file by `bytes`; the new content is durable on return. If it
     /// fails, the file has the old or the new content.
-    pub(super) fn write(&mut self, bytes: &[u8], now: TimestampMs) -> io::Result<()> {
+    pub(super) fn replace_content(&mut self, bytes: &[u8], now: TimestampMs) -> io::Result<()> {
         // A failed write is also retried only after the pause.
         self.written = now;
         let new = self.dir.join(NEW_NAME);
@@ -89,7 +92,9 @@ impl std::fmt::Debug for MetadataFile {
 }
 
 /// Encodes the content of the file, with magic, number of entries and checksum.
-pub(super) fn encode<'a>(entries: impl Iterator<Item = (&'a TenantId, Metadata<'a>)>) -> Vec<u8> {
+pub(super) fn encode<'a>(
+    entries: impl Iterator<Item = (&'a TenantId, MetricMetadata<'a>)>,
+) -> Vec<u8> {
     let mut body = Vec::new();
     let mut count = 0u32;
     for (tenant, said) in entries {
@@ -111,7 +116,7 @@ pub(super) fn encode<'a>(entries: impl Iterator<Item = (&'a TenantId, Metadata<'
 /// damaged.
 pub(super) fn decode(
     bytes: &[u8],
-    take: &mut dyn FnMut(&TenantId, Metadata<'_>),
+    take: &mut dyn FnMut(&TenantId, MetricMetadata<'_>),
 ) -> io::Result<()> {
     let damaged = |what: &str| {
         let message = format!("file of pushed metadata is damaged: {what}");
@@ -127,21 +132,21 @@ pub(super) fn decode(
         return Err(damaged("its checksum does not match"));
     }
     for _ in 0..count {
-        let entry = entry(&mut body).ok_or_else(|| damaged("an entry cannot be read"))?;
+        let entry = decode_entry(&mut body).ok_or_else(|| damaged("an entry cannot be read"))?;
         take(&entry.0, entry.1);
     }
     Ok(())
 }
 
-fn entry<'a>(body: &mut &'a [u8]) -> Option<(TenantId, Metadata<'a>)> {
-    let tenant = TenantId::new(text(body)?).ok()?;
+fn decode_entry<'a>(body: &mut &'a [u8]) -> Option<(TenantId, MetricMetadata<'a>)> {
+    let tenant = TenantId::new(decode_text(body)?).ok()?;
     let (number, rest) = body.split_first()?;
     *body = rest;
-    let said = Metadata {
-        kind: MetricType::of_number(*number)?,
-        name: text(body)?,
-        help: text(body)?,
-        unit: text(body)?,
+    let said = MetricMetadata {
+        kind: MetricType::from_number(*number)?,
+        name: decode_text(body)?,
+        help: decode_text(body)?,
+        unit: decode_text(body)?,
     };
     Some((tenant, said))
 }
@@ -151,7 +156,7 @@ fn push_text(body: &mut Vec<u8>, text: &str) {
     body.extend_from_slice(text.as_bytes());
 }
 
-fn text<'a>(body: &mut &'a [u8]) -> Option<&'a str> {
+fn decode_text<'a>(body: &mut &'a [u8]) -> Option<&'a str> {
     let (length, rest) = body.split_first_chunk::<4>()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
     let (text, rest) = rest.split_at_checked(length)?;
@@ -159,7 +164,7 @@ fn text<'a>(body: &mut &'a [u8]) -> Option<&'a str> {
     std::str::from_utf8(text).ok()
 }
 
-fn read_all(file: &dyn File) -> io::Result<Vec<u8>> {
+fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     let length = file.len()?;
     if length > FILE_BYTES_MAX {
         return Err(io::Error::new(

@@ -8,7 +8,7 @@ use firn_model::env::sim::SimRng;
 fn batch(said: &[(&str, MetricType, &str, &str)]) -> MetadataBatch {
     let mut batch = MetadataBatch::default();
     for (name, kind, help, unit) in said {
-        batch.push(Metadata {
+        batch.push(MetricMetadata {
             name,
             kind: *kind,
             help,
@@ -19,7 +19,7 @@ fn batch(said: &[(&str, MetricType, &str, &str)]) -> MetadataBatch {
 }
 
 fn known(metadata: &PushedMetadata, name: &str) -> Option<(&'static str, String, String)> {
-    let found = metadata.find(&TenantId::anonymous(), name)?;
+    let found = metadata.find_family(&TenantId::anonymous(), name)?;
     Some((found.kind, found.help, found.unit))
 }
 
@@ -35,7 +35,10 @@ fn pushed_metadata_is_the_newest_of_the_family() {
         ("g_bucket", MetricType::Gauge, "G.", ""),
         ("_sum", MetricType::Summary, "", ""),
     ]);
-    assert_eq!(metadata.note(&tenant, Names::Series, &first, 1), 0);
+    assert_eq!(
+        metadata.record_metadata(&tenant, MetadataNameKind::Series, &first, 1),
+        0
+    );
     let is = |kind, help: &str, unit: &str| Some((kind, help.to_owned(), unit.to_owned()));
     assert_eq!(known(&metadata, "a_total"), is("counter", "A.", ""));
     assert_eq!(known(&metadata, "h"), is("histogram", "H.", "seconds"));
@@ -44,14 +47,14 @@ fn pushed_metadata_is_the_newest_of_the_family() {
     assert_eq!(known(&metadata, "_sum"), is("summary", "", ""));
     assert_eq!(metadata.len(), 5);
     let second = batch(&[("h_count", MetricType::Histogram, "A family.", "")]);
-    metadata.note(&tenant, Names::Families, &second, 2);
+    metadata.record_metadata(&tenant, MetadataNameKind::Families, &second, 2);
     assert_eq!(
         known(&metadata, "h_count"),
         is("histogram", "A family.", "")
     );
     let other = TenantId::new("other").unwrap();
     let third = batch(&[("a_total", MetricType::Gauge, "B.", "")]);
-    metadata.note(&other, Names::Series, &third, 2);
+    metadata.record_metadata(&other, MetadataNameKind::Series, &third, 2);
     assert_eq!(known(&metadata, "a_total"), is("counter", "A.", ""));
 }
 
@@ -62,37 +65,37 @@ fn metadata_that_was_written_is_there_after_a_crash() {
     let tenant = TenantId::anonymous();
     let open = || {
         let metadata = PushedMetadata::default();
-        metadata.open(disk.clone(), dir, 5).unwrap();
+        metadata.open_file(disk.clone(), dir, 5).unwrap();
         metadata
     };
     let metadata = open();
-    metadata.note(
+    metadata.record_metadata(
         &tenant,
-        Names::Series,
+        MetadataNameKind::Series,
         &batch(&[("a", MetricType::Gauge, "A.", "bytes")]),
         10,
     );
-    metadata.tick(20).unwrap();
-    metadata.note(
+    metadata.write_if_due(20).unwrap();
+    metadata.record_metadata(
         &tenant,
-        Names::Series,
+        MetadataNameKind::Series,
         &batch(&[("b", MetricType::Info, "B.", "")]),
         30,
     );
     // Too soon after the first write.
-    metadata.tick(40).unwrap();
+    metadata.write_if_due(40).unwrap();
     drop(metadata);
     disk.crash();
     let metadata = open();
     assert_eq!(metadata.len(), 1);
     assert_eq!(known(&metadata, "a").unwrap().1, "A.");
-    metadata.note(
+    metadata.record_metadata(
         &tenant,
-        Names::Series,
+        MetadataNameKind::Series,
         &batch(&[("b", MetricType::Info, "B.", "")]),
         30,
     );
-    metadata.finish(50).unwrap();
+    metadata.write_last(50).unwrap();
     disk.crash();
     assert_eq!(open().len(), 2);
 }
@@ -118,10 +121,10 @@ fn file_of_any_bytes_is_read_or_refused() {
     for seed in 0..2_000 {
         let random = SimRng::new(seed);
         let mut bytes = whole.clone();
-        let at = random.below(bytes.len() as u64) as usize;
-        match random.below(2) {
+        let at = random.next_below(bytes.len() as u64) as usize;
+        match random.next_below(2) {
             0 => bytes.truncate(at),
-            _ => bytes[at] ^= 1 << random.below(8),
+            _ => bytes[at] ^= 1 << random.next_below(8),
         }
         assert!(read(&bytes).is_err(), "seed {seed}");
     }
@@ -140,13 +143,16 @@ fn full_table_lets_go_of_what_nothing_was_said_of_for_a_day() {
             .collect();
         batch(&said)
     };
-    assert_eq!(metadata.note(&tenant, Names::Families, &of(&names), 0), 5);
+    assert_eq!(
+        metadata.record_metadata(&tenant, MetadataNameKind::Families, &of(&names), 0),
+        5
+    );
     let day = KEPT.as_millis() as i64;
     // Pushed again just now: it is kept.
-    metadata.note(&tenant, Names::Families, &of(&names[..1]), day);
+    metadata.record_metadata(&tenant, MetadataNameKind::Families, &of(&names[..1]), day);
     let late = names[15..].to_vec();
     assert_eq!(
-        metadata.note(&tenant, Names::Families, &of(&late), day + 1),
+        metadata.record_metadata(&tenant, MetadataNameKind::Families, &of(&late), day + 1),
         0
     );
     assert_eq!(metadata.len(), 6);

@@ -2,31 +2,37 @@
 //!
 //! Results reserve memory and are counted like other batches, but are not aggregated again.
 
-use super::ledger::BatchEntry;
-use super::room::Admission;
-use super::{Pipeline, Sender};
-use crate::aggregation::{AggregationSpec, Passed, Printed, Start};
-use firn_model::batch::{Batch, Source};
+use super::ledger::PendingBatchEntry;
+use super::room::WriteAdmission;
+use super::{Pipeline, SampleSender};
+use crate::aggregation::{
+    AggregationInputs, AggregationReceipt, AggregationSpec, FingerprintedSource,
+};
+use firn_model::batch::{Batch, BatchSource};
 use firn_model::error::Error;
 use firn_model::metrics::Collect;
 use firn_model::store::{Append, AppendBounds, Ticket};
 use firn_model::tenant::TenantId;
 use std::sync::Arc;
 
-/// Calls [`Append::write_held`] when it is dropped, so that the log writes the held journal of a
-/// batch after the batch was appended, or given up.
-struct Held<'a>(&'a dyn Append);
+/// Calls [`Append::write_held_record`] when it is dropped, so that the log writes the held journal
+/// of a batch after the batch was appended, or given up.
+struct HeldJournalGuard<'a>(&'a dyn Append);
 
-impl Drop for Held<'_> {
+impl Drop for HeldJournalGuard<'_> {
     fn drop(&mut self) {
-        self.0.write_held();
+        self.0.write_held_record();
     }
 }
 
 impl Pipeline {
     /// Applies the aggregation rules in `spec`; `start` contains the initial state if there is none
     /// yet. Blocks until the new state is durable.
-    pub fn aggregate_by(&self, spec: &AggregationSpec, start: Start<'_>) -> Result<(), Error> {
+    pub fn configure_aggregation(
+        &self,
+        spec: &AggregationSpec,
+        start: AggregationInputs<'_>,
+    ) -> Result<(), Error> {
         let hand = &mut |results: &Batch| self.store_results(results);
         self.aggregation.configure(spec, start, &*self.store, hand)
     }
@@ -35,11 +41,11 @@ impl Pipeline {
     /// short. Blocks until it is durable. The caller must call this after all writes have ended.
     pub fn finish_aggregation(&self) -> Result<(), Error> {
         let hand = &mut |results: &Batch| self.store_results(results);
-        self.aggregation.finish(&*self.store, hand)
+        self.aggregation.write_snapshot(&*self.store, hand)
     }
 
     /// Returns the metrics of aggregation, for the exposition of this process.
-    pub fn aggregation(&self) -> Arc<dyn Collect> {
+    pub fn aggregation_metrics(&self) -> Arc<dyn Collect> {
         self.aggregation.clone()
     }
 
@@ -49,20 +55,20 @@ impl Pipeline {
     }
 
     /// Aggregates the samples of `source`, and passes those that are not dropped to the store.
-    pub(super) fn aggregate(
+    pub(super) fn aggregate_samples(
         &self,
         tenant: &TenantId,
-        source: &mut dyn Source,
-        mut entry: BatchEntry,
+        source: &mut dyn BatchSource,
+        mut entry: PendingBatchEntry,
         bounds: AppendBounds,
     ) -> Ticket {
-        let _held = Held(&*self.store);
-        let mut source = Printed::new(source, self.store.hashing());
+        let _held = HeldJournalGuard(&*self.store);
+        let mut source = FingerprintedSource::new(source, self.store.series_hash());
         let hand = &mut |results: &Batch| self.store_results(results);
-        let passed = self
-            .aggregation
-            .pass(&mut source, entry.time_max, &*self.store, hand);
-        let Passed {
+        let passed =
+            self.aggregation
+                .aggregate_batch(&mut source, entry.time_max, &*self.store, hand);
+        let AggregationReceipt {
             dropped,
             dropped_samples,
             ticket,
@@ -70,12 +76,12 @@ impl Pipeline {
             Ok(passed) => passed,
             Err(e) => {
                 let outcome = Err(e);
-                self.ledger.close(entry, &outcome);
-                return Ticket::ready(outcome);
+                self.ledger.close_entry(entry, &outcome);
+                return Ticket::resolved(outcome);
             }
         };
         let settle = |stored: Ticket| match ticket {
-            Some(ticket) => stored.joined(ticket, dropped_samples),
+            Some(ticket) => stored.join_with(ticket, dropped_samples),
             None => stored,
         };
         if !dropped.is_empty() {
@@ -83,25 +89,28 @@ impl Pipeline {
             entry.body = None;
         }
         match dropped.is_empty() {
-            true => self.store(tenant, &mut source, entry, bounds, settle),
-            false => match source.take_out(&dropped) {
-                Some(rest) => self.store(tenant, &mut &rest, entry, bounds, settle),
-                None => self.store(tenant, &mut source, entry, bounds, settle),
+            true => self.store_samples(tenant, &mut source, entry, bounds, settle),
+            false => match source.remove_series(&dropped) {
+                Some(rest) => self.store_samples(tenant, &mut &rest, entry, bounds, settle),
+                None => self.store_samples(tenant, &mut source, entry, bounds, settle),
             },
         }
     }
 
     /// Passes results, with the journal, to the store.
     fn store_results(&self, mut results: &Batch) -> Ticket {
-        let entry = BatchEntry {
-            sender: Some(Sender::Aggregation),
-            room: Some(Admission::of_batch(&self.room, results.memory_bytes())),
+        let entry = PendingBatchEntry {
+            sender: Some(SampleSender::Aggregation),
+            room: Some(WriteAdmission::count_batch(
+                &self.room,
+                results.memory_bytes(),
+            )),
             time_max: i64::MAX,
             started: self.ledger.clock.monotonic(),
             body: None,
         };
-        let bounds = AppendBounds::until(i64::MAX);
+        let bounds = AppendBounds::up_to(i64::MAX);
         let tenant = TenantId::anonymous();
-        self.store(&tenant, &mut results, entry, bounds, |ticket| ticket)
+        self.store_samples(&tenant, &mut results, entry, bounds, |ticket| ticket)
     }
 }

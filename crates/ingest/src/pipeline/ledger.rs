@@ -1,34 +1,34 @@
 //! Counts the outcome of all samples in one place, whatever their origin.
 
-use super::room::Admission;
-use crate::discards::Discards;
+use super::room::WriteAdmission;
+use crate::discards::DiscardStatistics;
 use crate::metrics::Metrics;
-use crate::outcome::Dropped;
-use crate::refusals::{Refusals, Sender};
+use crate::outcome::DroppedSamples;
+use crate::refusals::{RejectionLog, SampleSender};
 use crate::sending::KeptRequest;
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
-use firn_model::store::Appended;
+use firn_model::store::AppendOutcome;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The metrics of a pipeline, the log lines about rejected samples, and their statistics. Shared by
 /// all batches in flight.
-pub(super) struct Ledger {
+pub(super) struct WriteLedger {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) refusals: Refusals,
-    pub(super) discards: Discards,
+    pub(super) refusals: RejectionLog,
+    pub(super) discards: DiscardStatistics,
 }
 
 /// A batch that was passed to the store and is not durable yet. Closed exactly once, when its
 /// ticket resolves.
-pub(super) struct BatchEntry {
+pub(super) struct PendingBatchEntry {
     /// Sender, named in log lines about rejected samples; `None` if rejections are not logged.
-    pub(super) sender: Option<Sender>,
+    pub(super) sender: Option<SampleSender>,
     /// Memory reservation of a batch that this process created; a push holds its own.
-    pub(super) room: Option<Admission>,
+    pub(super) room: Option<WriteAdmission>,
     /// Newest timestamp that the store may accept.
     pub(super) time_max: TimestampMs,
     /// Monotonic time at which the batch was passed to the store.
@@ -37,9 +37,13 @@ pub(super) struct BatchEntry {
     pub(super) body: Option<KeptRequest>,
 }
 
-impl Ledger {
+impl WriteLedger {
     /// Counts the outcome of a batch and releases its memory reservation.
-    pub(super) fn close(&self, entry: BatchEntry, outcome: &Result<Appended, Error>) {
+    pub(super) fn close_entry(
+        &self,
+        entry: PendingBatchEntry,
+        outcome: &Result<AppendOutcome, Error>,
+    ) {
         drop(entry.room);
         // An invalid batch did not reach the log.
         if !matches!(outcome, Err(e) if e.kind == ErrorKind::Invalid) {
@@ -49,7 +53,8 @@ impl Ledger {
         if let Ok(appended) = outcome {
             self.metrics.samples_stored.add(appended.stored as u64);
             if let Some(sender) = &entry.sender {
-                let rejected: Vec<Dropped> = appended.rejected.iter().map(Dropped::from).collect();
+                let rejected: Vec<DroppedSamples> =
+                    appended.rejected.iter().map(DroppedSamples::from).collect();
                 self.count_dropped(sender, &rejected, entry.time_max);
             }
         }
@@ -58,8 +63,8 @@ impl Ledger {
     /// Counts and logs dropped samples; `time_max` is the newest timestamp that was accepted.
     pub(super) fn count_dropped(
         &self,
-        sender: &Sender,
-        dropped: &[Dropped],
+        sender: &SampleSender,
+        dropped: &[DroppedSamples],
         time_max: TimestampMs,
     ) {
         if dropped.is_empty() {
@@ -70,8 +75,8 @@ impl Ledger {
             self.metrics.count_dropped(dropped.reason, count);
         }
         let now = self.clock.monotonic();
-        self.refusals.note(sender, dropped, time_max, now);
+        self.refusals.record_dropped(sender, dropped, time_max, now);
         let now_ms = self.clock.now_ms();
-        self.discards.note(sender, dropped, now_ms);
+        self.discards.record_dropped(sender, dropped, now_ms);
     }
 }

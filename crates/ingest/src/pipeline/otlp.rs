@@ -7,23 +7,25 @@
 //! Invariant: as for remote write, memory is reserved before it is allocated. The reservation for a
 //! compressed body uses the size at its end, and grows if the output turns out to be larger.
 
-use super::ledger::BatchEntry;
+use super::ledger::PendingBatchEntry;
 use super::push::PendingWrite;
-use super::room::Admission;
-use super::{Pipeline, Sender};
+use super::room::WriteAdmission;
+use super::{Pipeline, SampleSender};
 use crate::deltas;
 use crate::limits::WORK_MESSAGES;
-use crate::metadata::Names;
-use crate::outcome::{Decoding, Dropped, DroppedExemplars};
+use crate::metadata::MetadataNameKind;
+use crate::outcome::{DecodeOutcome, DroppedExemplars, DroppedSamples};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::store::{Append, AppendBounds};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
-use firn_model::trace::{Span, SpanContext};
+use firn_model::trace::{SpanContext, TraceSpan};
 use firn_wire::WireError;
-use firn_wire::otlp::{self, Decoder, Deltas, Format, Reader, Translation};
-use firn_wire::remote_write::Decoded;
-use firn_wire::unpack::{Packing, Unpacker};
+use firn_wire::otlp::{
+    self, OtlpDecodeOptions, OtlpDecoder, OtlpDeltaMode, OtlpEncoding, OtlpTranslation,
+};
+use firn_wire::remote_write::DecodedWriteRequest;
+use firn_wire::unpack::{BodyDecompressor, ContentEncoding};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -61,16 +63,16 @@ pub struct OtlpOrigin {
     /// Address of the sender, if the request arrived over a socket.
     pub address: Option<IpAddr>,
     /// Encoding of the message, protobuf or JSON.
-    pub format: Format,
+    pub format: OtlpEncoding,
     /// Compression of the body: none or gzip.
-    pub packing: Packing,
+    pub packing: ContentEncoding,
 }
 
 /// Settings for decoding OTLP. The translation changes with the configuration, the others are fixed
 /// at the start.
 #[derive(Debug)]
 pub(super) struct OtlpSettings {
-    translation: RwLock<Arc<Translation>>,
+    translation: RwLock<Arc<OtlpTranslation>>,
     mode: DeltaMode,
     info_step: Duration,
 }
@@ -89,7 +91,7 @@ impl Pipeline {
     /// Sets the treatment of delta points, and the distance of `target_info` samples to half the
     /// `lookback` of queries; zero means upstream's default look-back.
     #[must_use]
-    pub fn taking_otlp(mut self, mode: DeltaMode, lookback: Duration) -> Self {
+    pub fn with_otlp_settings(mut self, mode: DeltaMode, lookback: Duration) -> Self {
         self.otlp.mode = mode;
         self.otlp.info_step = match lookback.is_zero() {
             true => LOOKBACK / 2,
@@ -100,7 +102,7 @@ impl Pipeline {
 
     /// Decodes OTLP with `translation` from now on. Requests that are already being decoded keep
     /// the previous translation.
-    pub fn translate_by(&self, translation: Translation) {
+    pub fn set_translation(&self, translation: OtlpTranslation) {
         let known = &self.otlp.translation;
         *known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(translation);
     }
@@ -114,43 +116,43 @@ impl Pipeline {
     /// [`Pipeline::admit`], and if the declared uncompressed size exceeds the limit.
     pub async fn prepare_otlp(
         &self,
-        admission: &mut Admission,
+        admission: &mut WriteAdmission,
         origin: OtlpOrigin,
         body: &[u8],
     ) -> Result<(), Error> {
-        let outcome = match self.declared_bytes(origin, body) {
-            Ok(bytes) => admission.wait_to_prepare(bytes).await,
+        let outcome = match self.declared_body_bytes(origin, body) {
+            Ok(bytes) => admission.wait_for_message(bytes).await,
             Err(e) => Err(e),
         };
-        self.count_refused(&outcome);
+        self.count_failed_request(&outcome);
         outcome
     }
 
-    /// Returns whether [`Pipeline::otlp`] will take at most about a millisecond for `body` without
-    /// waiting for a disk, so that it may run on an async worker.
-    pub fn is_quick_otlp(&self, origin: OtlpOrigin, body: &[u8]) -> bool {
+    /// Returns whether [`Pipeline::write_otlp`] will take at most about a millisecond for `body`
+    /// without waiting for a disk, so that it may run on an async worker.
+    pub fn is_otlp_quick(&self, origin: OtlpOrigin, body: &[u8]) -> bool {
         let limit = match origin.format {
-            Format::Protobuf => QUICK_MESSAGE_BYTES_MAX,
-            Format::Json => QUICK_JSON_BYTES_MAX,
+            OtlpEncoding::Protobuf => QUICK_MESSAGE_BYTES_MAX,
+            OtlpEncoding::Json => QUICK_JSON_BYTES_MAX,
         };
-        let bytes = self.declared_bytes(origin, body);
+        let bytes = self.declared_body_bytes(origin, body);
         bytes.is_ok_and(|bytes| bytes <= limit) && !self.store.may_wait()
     }
 
     /// Decodes an OTLP body and passes its samples to the store. Computes on the calling thread;
     /// the returned future resolves when the samples are durable. Both steps become parts of
     /// `span`.
-    pub fn otlp(
+    pub fn write_otlp(
         &self,
         tenant: &TenantId,
         origin: OtlpOrigin,
         body: &[u8],
-        admission: Admission,
+        admission: WriteAdmission,
         span: Option<&SpanContext>,
     ) -> Result<PendingWrite, Error> {
         self.ledger.metrics.body_bytes.add(body.len() as u64);
         let pending = self.decode_otlp(tenant, origin, (body, span), admission);
-        self.count_refused(&pending);
+        self.count_failed_request(&pending);
         pending
     }
 
@@ -159,12 +161,12 @@ impl Pipeline {
         tenant: &TenantId,
         origin: OtlpOrigin,
         (body, span): (&[u8], Option<&SpanContext>),
-        mut admission: Admission,
+        mut admission: WriteAdmission,
     ) -> Result<PendingWrite, Error> {
-        let decode = SpanContext::begin_in(span, super::push::DECODE);
+        let decode = SpanContext::begin_child_of(span, super::push::DECODE);
         let started = self.ledger.clock.monotonic();
-        admission.prepare(self.declared_bytes(origin, body)?)?;
-        let message = self.message(origin, body, &mut admission)?;
+        admission.reserve_message(self.declared_body_bytes(origin, body)?)?;
+        let message = self.decompress_message(origin, body, &mut admission)?;
         let mut decoder = self.take_otlp_decoder();
         let write = self.append_otlp(
             (tenant, origin, started),
@@ -176,34 +178,34 @@ impl Pipeline {
         Ok(write)
     }
 
-    /// Decodes `message`, stores its metadata, and passes its samples to the store. Fails if the
-    /// message as a whole is invalid or memory is exhausted.
+    /// Decodes `message`, stores its metadata, and passes its samples to the store.
+    /// Fails if the message as a whole is invalid or memory is exhausted.
     fn append_otlp(
         &self,
         (tenant, origin, started): (&TenantId, OtlpOrigin, Duration),
         message: &[u8],
-        (decoder, mut admission): (&mut Decoder, Admission),
-        (decode, span): (Span, Option<&SpanContext>),
+        (decoder, mut admission): (&mut OtlpDecoder, WriteAdmission),
+        (decode, span): (TraceSpan, Option<&SpanContext>),
     ) -> Result<PendingWrite, Error> {
-        let sender = Sender::Push {
+        let sender = SampleSender::Push {
             tenant: tenant.clone(),
             address: origin.address,
         };
         let translation = self.otlp.translation.read();
         let translation = translation.unwrap_or_else(PoisonError::into_inner).clone();
-        let reader = Reader {
+        let reader = OtlpDecodeOptions {
             translation: &translation,
-            keeps_exemplars: self.takes_exemplars(),
+            keeps_exemplars: self.can_store_exemplars(),
             labels_types: self.labels_types,
             info_step_ns: self.otlp.info_step.as_nanos() as u64,
         };
-        let mut adding: deltas::Adding<'_>;
+        let mut adding: deltas::DeltaRequestAccumulator<'_>;
         let deltas = match self.otlp.mode {
-            DeltaMode::Refuse => Deltas::Refuse,
-            DeltaMode::Keep => Deltas::Keep,
+            DeltaMode::Refuse => OtlpDeltaMode::Refuse,
+            DeltaMode::Keep => OtlpDeltaMode::Keep,
             DeltaMode::Accumulate => {
-                adding = self.deltas.of(tenant);
-                Deltas::Accumulate(&mut adding)
+                adding = self.deltas.accumulator_for(tenant);
+                OtlpDeltaMode::Accumulate(&mut adding)
             }
         };
         let memory = admission.work.as_mut();
@@ -213,16 +215,17 @@ impl Pipeline {
         // Stored before the samples are aggregated, which depends on the metric type.
         let now = self.ledger.clock.now_ms();
         let known = &self.metadata;
-        let unkept = known.note(tenant, Names::Families, decoded.metadata, now);
+        let unkept =
+            known.record_metadata(tenant, MetadataNameKind::Families, decoded.metadata, now);
         drop(decode);
         let decoded_at = self.ledger.clock.monotonic();
-        let bounds = self.bounds_of(Some(&sender));
+        let bounds = self.append_bounds_for(Some(&sender));
         let time_max = bounds.time_max;
-        let entry = entry_of_request(&sender, bounds, decoded_at);
-        let append = SpanContext::begin_in(span, super::push::APPEND);
+        let entry = request_entry(&sender, bounds, decoded_at);
+        let append = SpanContext::begin_child_of(span, super::push::APPEND);
         self.append_zeros(tenant, decoded.batch, &mut admission)?;
         self.append_target_info(tenant, &mut target_info, &sender);
-        let ticket = self.hand_over(tenant, &mut decoded, entry, bounds);
+        let ticket = self.aggregate_and_store(tenant, &mut decoded, entry, bounds);
         drop(append);
         let metrics = &self.ledger.metrics;
         let took = decoded_at.saturating_sub(started);
@@ -230,14 +233,14 @@ impl Pipeline {
         metrics.message_bytes.add(message.len() as u64);
         metrics.exemplars_ignored.add(decoded.exemplar_count as u64);
         metrics.metadata_ignored.add(unkept as u64);
-        admission.keep_for_log(decoded.log_bytes + target_info.log_bytes);
+        admission.shrink_to_log_block(decoded.log_bytes + target_info.log_bytes);
         let refused_exemplars = decoded.refused_exemplars.iter();
-        let decoding = Decoding {
+        let decoding = DecodeOutcome {
             exemplars: exemplars - decoded.lost_exemplars,
             dropped_exemplars: refused_exemplars.map(DroppedExemplars::from).collect(),
             // Senders repeat exemplars, whose rejections are not reported, as in upstream.
             tells_exemplars: false,
-            dropped: decoded.finish()?.iter().map(Dropped::from).collect(),
+            dropped: decoded.finish()?.iter().map(DroppedSamples::from).collect(),
         };
         let from = (sender, time_max);
         Ok(PendingWrite::new(ticket, decoding, from, admission, self))
@@ -246,49 +249,54 @@ impl Pipeline {
     /// Passes the `target_info` samples to the store. Rejected ones are counted and logged but not
     /// reported to the sender, who did not send them. They are durable when the points are, which
     /// follow them in the log.
-    fn append_target_info(&self, tenant: &TenantId, samples: &mut Decoded<'_>, sender: &Sender) {
+    fn append_target_info(
+        &self,
+        tenant: &TenantId,
+        samples: &mut DecodedWriteRequest<'_>,
+        sender: &SampleSender,
+    ) {
         if samples.batch.series_count() == 0 {
             return;
         }
-        let bounds = self.bounds_of(Some(sender));
-        let entry = entry_of_request(sender, bounds, self.ledger.clock.monotonic());
-        drop(self.hand_over(tenant, samples, entry, bounds));
+        let bounds = self.append_bounds_for(Some(sender));
+        let entry = request_entry(sender, bounds, self.ledger.clock.monotonic());
+        drop(self.aggregate_and_store(tenant, samples, entry, bounds));
     }
 
     /// Returns the uncompressed size that `body` declares, in bytes; fails if it exceeds the limit.
-    fn declared_bytes(&self, origin: OtlpOrigin, body: &[u8]) -> Result<usize, Error> {
+    fn declared_body_bytes(&self, origin: OtlpOrigin, body: &[u8]) -> Result<usize, Error> {
         let declared = match (origin.packing, body.last_chunk::<4>()) {
             // A gzip member ends with its uncompressed length.
-            (Packing::Gzip, Some(end)) => u32::from_le_bytes(*end) as usize,
+            (ContentEncoding::Gzip, Some(end)) => u32::from_le_bytes(*end) as usize,
             _ => body.len(),
         };
         let limit = self.limits.wire.message_bytes_max;
         match declared > limit {
-            true => Err(too_large(declared, limit)),
+            true => Err(too_large_error(declared, limit)),
             false => Ok(declared),
         }
     }
 
     /// Returns the request in protobuf, in memory that `admission` has reserved. Fails if the body
     /// is invalid or exceeds a limit.
-    fn message<'b>(
+    fn decompress_message<'b>(
         &self,
         origin: OtlpOrigin,
         body: &'b [u8],
-        admission: &mut Admission,
+        admission: &mut WriteAdmission,
     ) -> Result<Cow<'b, [u8]>, Error> {
         let limit = self.limits.wire.message_bytes_max;
         let unpacked = match origin.packing {
-            Packing::None => Cow::Borrowed(body),
+            ContentEncoding::None => Cow::Borrowed(body),
             packing => {
-                let declared = self.declared_bytes(origin, body)?;
-                Cow::Owned(unpack((packing, body), (declared, limit), admission)?)
+                let declared = self.declared_body_bytes(origin, body)?;
+                Cow::Owned(unpack_body((packing, body), (declared, limit), admission)?)
             }
         };
         match origin.format {
-            Format::Protobuf => Ok(unpacked),
+            OtlpEncoding::Protobuf => Ok(unpacked),
             // A JSON field has at least two bytes, and becomes at most nine here.
-            Format::Json => {
+            OtlpEncoding::Json => {
                 let mut message = Vec::new();
                 otlp::to_protobuf(&unpacked, limit, &mut message)?;
                 Ok(Cow::Owned(message))
@@ -296,13 +304,13 @@ impl Pipeline {
         }
     }
 
-    fn take_otlp_decoder(&self) -> Decoder {
+    fn take_otlp_decoder(&self) -> OtlpDecoder {
         let spare = lock(&self.spare_otlp_decoders).pop();
-        spare.unwrap_or_else(|| Decoder::new(self.limits.wire))
+        spare.unwrap_or_else(|| OtlpDecoder::new(self.limits.wire))
     }
 
     /// Keeps a decoder for later requests, if the decoders of remote write leave space for it.
-    fn put_otlp_decoder(&self, decoder: Decoder) {
+    fn put_otlp_decoder(&self, decoder: OtlpDecoder) {
         let limits = self.limits.spare;
         let others = lock(&self.spare_decoders).len();
         let mut spare = lock(&self.spare_otlp_decoders);
@@ -315,8 +323,12 @@ impl Pipeline {
 
 /// Returns the ledger entry of a request's batch, which holds its own memory reservation. Forwarded
 /// batches are encoded again as remote write 1.0.
-fn entry_of_request(sender: &Sender, bounds: AppendBounds, started: Duration) -> BatchEntry {
-    BatchEntry {
+fn request_entry(
+    sender: &SampleSender,
+    bounds: AppendBounds,
+    started: Duration,
+) -> PendingBatchEntry {
+    PendingBatchEntry {
         sender: Some(sender.clone()),
         room: None,
         time_max: bounds.time_max,
@@ -325,32 +337,32 @@ fn entry_of_request(sender: &Sender, bounds: AppendBounds, started: Duration) ->
     }
 }
 
-fn too_large(bytes: usize, limit: usize) -> Error {
+fn too_large_error(bytes: usize, limit: usize) -> Error {
     let bytes = bytes as u64;
     WireError::MessageTooLarge { bytes, limit }.into()
 }
 
 /// Decompresses a body to at most `limit` bytes, of which `declared` are reserved already. Fails if
 /// the body is invalid or longer.
-fn unpack(
-    (packing, body): (Packing, &[u8]),
+fn unpack_body(
+    (packing, body): (ContentEncoding, &[u8]),
     (declared, limit): (usize, usize),
-    admission: &mut Admission,
+    admission: &mut WriteAdmission,
 ) -> Result<Vec<u8>, Error> {
     if body.is_empty() {
         let message = "gzip: the body is empty";
         return Err(Error::new(ErrorKind::Invalid, message.to_owned()));
     }
-    let mut unpacker = Unpacker::new(packing, 0);
+    let mut unpacker = BodyDecompressor::new(packing, 0);
     let (mut out, mut taken, mut room) = (Vec::new(), 0, declared);
     loop {
         let rest = body.get(taken..).unwrap_or_default();
-        taken += unpacker.unpack(rest, true, &mut out, room + 1)?;
+        taken += unpacker.decompress(rest, true, &mut out, room + 1)?;
         if out.len() <= room {
             return Ok(out);
         }
         if room == limit {
-            return Err(too_large(out.len(), limit));
+            return Err(too_large_error(out.len(), limit));
         }
         // There are several members, or the declared length was too small.
         let more = GROW_BYTES.max(room).min(limit - room);

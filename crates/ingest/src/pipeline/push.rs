@@ -3,19 +3,22 @@
 //! Invariant: a body is admitted before it gets here, and memory for its message is reserved before
 //! it is decompressed.
 
-use super::ledger::{BatchEntry, Ledger};
-use super::room::Admission;
-use super::{Pipeline, Sender};
-use crate::metadata::Names;
-use crate::outcome::{Decoding, Dropped, DroppedExemplars, WriteOutcome};
+use super::ledger::{PendingBatchEntry, WriteLedger};
+use super::room::WriteAdmission;
+use super::{Pipeline, SampleSender};
+use crate::metadata::MetadataNameKind;
+use crate::outcome::{DecodeOutcome, DroppedExemplars, DroppedSamples, WriteOutcome};
 use crate::sending::KeptRequest;
 use firn_model::error::Error;
 use firn_model::sample::TimestampMs;
-use firn_model::store::{Append, Appended, Ticket};
+use firn_model::store::{Append, AppendOutcome, Ticket};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_model::trace::SpanContext;
-use firn_wire::remote_write::{self, Contents, Decoded, Decoder, Reader, Version};
+use firn_wire::remote_write::{
+    self, DecodedWriteRequest, RemoteWriteDecoder, RemoteWriteOptions, RemoteWriteVersion,
+    WriteRequestContents,
+};
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -38,23 +41,23 @@ const QUICK_INTERNED_BYTES_MAX: usize = QUICK_MESSAGE_BYTES_MAX / 4;
 /// Origin and version of a push, known from the connection and the request headers. They decide
 /// about decoding and log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct PushOrigin {
     /// Address of the sender, if the request arrived over a socket.
     pub address: Option<IpAddr>,
     /// Version of remote write, from the content type.
-    pub version: Version,
+    pub version: RemoteWriteVersion,
 }
 
 impl Pipeline {
-    /// Returns whether [`Pipeline::remote_write`] will take well below a millisecond for `body`
+    /// Returns whether [`Pipeline::write_remote`] will take well below a millisecond for `body`
     /// without waiting for a disk, so that it may run on an async worker. Switching to another
     /// thread and back costs a push of 2,000 samples a tenth more CPU time: 0.99 instead of 0.90 s
     /// for 1.9 million samples over four connections (medians of six runs each on two busy cores),
     /// without a difference in latency.
-    pub fn is_quick(&self, version: Version, body: &[u8]) -> bool {
+    pub fn is_quick(&self, version: RemoteWriteVersion, body: &[u8]) -> bool {
         let limit = match version {
-            Version::V1 => QUICK_MESSAGE_BYTES_MAX,
-            Version::V2 => QUICK_INTERNED_BYTES_MAX,
+            RemoteWriteVersion::V1 => QUICK_MESSAGE_BYTES_MAX,
+            RemoteWriteVersion::V2 => QUICK_INTERNED_BYTES_MAX,
         };
         let bytes = remote_write::message_bytes(body, &self.limits.wire);
         bytes.is_ok_and(|bytes| bytes <= limit) && !self.store.may_wait()
@@ -62,70 +65,72 @@ impl Pipeline {
 
     /// Decodes a remote-write body and passes its samples to the store. Computes on the calling
     /// thread; the returned future resolves when the samples are durable. Reserves memory if
-    /// [`Pipeline::prepare`] has not done so, and releases it when they are. Both steps become
-    /// parts of `span`.
-    pub fn remote_write(
+    /// [`Pipeline::reserve_message`] has not done so, and releases it when they are. Both steps
+    /// become parts of `span`.
+    pub fn write_remote(
         &self,
         tenant: &TenantId,
-        origin: Origin,
+        origin: PushOrigin,
         body: &[u8],
-        admission: Admission,
+        admission: WriteAdmission,
         span: Option<&SpanContext>,
     ) -> Result<PendingWrite, Error> {
         self.ledger.metrics.body_bytes.add(body.len() as u64);
-        let sender = Sender::Push {
+        let sender = SampleSender::Push {
             tenant: tenant.clone(),
             address: origin.address,
         };
         let push = (sender, origin.version);
         let pending = self.decode_and_append(tenant, push, (body, span), admission);
-        self.count_refused(&pending);
+        self.count_failed_request(&pending);
         pending
     }
 
     fn decode_and_append(
         &self,
         tenant: &TenantId,
-        (sender, version): (Sender, Version),
+        (sender, version): (SampleSender, RemoteWriteVersion),
         (body, span): (&[u8], Option<&SpanContext>),
-        mut admission: Admission,
+        mut admission: WriteAdmission,
     ) -> Result<PendingWrite, Error> {
-        let decode = SpanContext::begin_in(span, DECODE);
+        let decode = SpanContext::begin_child_of(span, DECODE);
         let started = self.ledger.clock.monotonic();
         let message_bytes = remote_write::message_bytes(body, &self.limits.wire)?;
-        admission.prepare(message_bytes)?;
+        admission.reserve_message(message_bytes)?;
         let mut decoder = self.take_decoder();
-        let reader = Reader {
+        let reader = RemoteWriteOptions {
             version,
-            keeps_exemplars: self.takes_exemplars(),
+            keeps_exemplars: self.can_store_exemplars(),
             labels_types: self.labels_types,
         };
         let mut decoded = decoder.decode_within(reader, body, admission.work.as_mut())?;
         let exemplars = decoded.batch.exemplars().len();
         let names = match version {
-            Version::V1 => Names::Families,
-            Version::V2 => Names::Series,
+            RemoteWriteVersion::V1 => MetadataNameKind::Families,
+            RemoteWriteVersion::V2 => MetadataNameKind::Series,
         };
         // Stored before the samples are aggregated, which depends on the metric type.
         let now = self.ledger.clock.now_ms();
-        let unkept = self.metadata.note(tenant, names, decoded.metadata, now);
+        let unkept = self
+            .metadata
+            .record_metadata(tenant, names, decoded.metadata, now);
         drop(decode);
         let decoded_at = self.ledger.clock.monotonic();
-        let bounds = self.bounds_of(Some(&sender));
+        let bounds = self.append_bounds_for(Some(&sender));
         let time_max = bounds.time_max;
-        let entry = BatchEntry {
+        let entry = PendingBatchEntry {
             sender: Some(sender.clone()),
             // The request holds its own reservation.
             room: None,
             time_max,
             started: decoded_at,
             body: self
-                .sends_on(tenant)
-                .then(|| kept_request(version, body, &decoded)),
+                .is_forwarded(tenant)
+                .then(|| build_kept_request(version, body, &decoded)),
         };
-        let append = SpanContext::begin_in(span, APPEND);
+        let append = SpanContext::begin_child_of(span, APPEND);
         self.append_zeros(tenant, decoded.batch, &mut admission)?;
-        let ticket = self.hand_over(tenant, &mut decoded, entry, bounds);
+        let ticket = self.aggregate_and_store(tenant, &mut decoded, entry, bounds);
         drop(append);
         let decoding = decoded_at.saturating_sub(started);
         let metrics = &self.ledger.metrics;
@@ -134,27 +139,27 @@ impl Pipeline {
         metrics.exemplars_ignored.add(decoded.exemplar_count as u64);
         metrics.metadata_ignored.add(unkept as u64);
         let log_bytes = decoded.log_bytes;
-        let tells_exemplars = version == Version::V2;
+        let tells_exemplars = version == RemoteWriteVersion::V2;
         let refused_exemplars = decoded.refused_exemplars.iter();
-        let mut decoding = Decoding {
+        let mut decoding = DecodeOutcome {
             dropped: Vec::new(),
             exemplars: exemplars - decoded.lost_exemplars,
             dropped_exemplars: refused_exemplars.map(DroppedExemplars::from).collect(),
             tells_exemplars,
         };
-        decoding.dropped = decoded.finish()?.iter().map(Dropped::from).collect();
+        decoding.dropped = decoded.finish()?.iter().map(DroppedSamples::from).collect();
         self.put_decoder(decoder);
-        admission.keep_for_log(log_bytes);
+        admission.shrink_to_log_block(log_bytes);
         let from = (sender, time_max);
         Ok(PendingWrite::new(ticket, decoding, from, admission, self))
     }
 
-    fn take_decoder(&self) -> Decoder {
+    fn take_decoder(&self) -> RemoteWriteDecoder {
         let spare = lock(&self.spare_decoders).pop();
-        spare.unwrap_or_else(|| Decoder::new(self.limits.wire))
+        spare.unwrap_or_else(|| RemoteWriteDecoder::new(self.limits.wire))
     }
 
-    fn put_decoder(&self, decoder: Decoder) {
+    fn put_decoder(&self, decoder: RemoteWriteDecoder) {
         let mut spare = lock(&self.spare_decoders);
         let limits = self.limits.spare;
         if spare.len() < limits.decoders && decoder.memory_bytes() <= limits.decoder_bytes {
@@ -164,9 +169,13 @@ impl Pipeline {
 }
 
 /// Returns a push in the form in which it is queued for receivers, before its labels are decoded.
-fn kept_request(version: Version, body: &[u8], decoded: &Decoded<'_>) -> KeptRequest {
+fn build_kept_request(
+    version: RemoteWriteVersion,
+    body: &[u8],
+    decoded: &DecodedWriteRequest<'_>,
+) -> KeptRequest {
     let batch = &*decoded.batch;
-    let mut contents = Contents::of(batch, 0..batch.series_count());
+    let mut contents = WriteRequestContents::from_batch(batch, 0..batch.series_count());
     contents.exemplars += decoded.exemplar_count as u64;
     contents.metadata = decoded.metadata.len() as u64;
     KeptRequest {
@@ -183,21 +192,21 @@ fn kept_request(version: Version, body: &[u8], decoded: &Decoded<'_>) -> KeptReq
 pub struct PendingWrite {
     ticket: Ticket,
     /// Result of decoding, with the samples that did not reach the store.
-    decoding: Decoding,
-    sender: Sender,
+    decoding: DecodeOutcome,
+    sender: SampleSender,
     time_max: TimestampMs,
     /// Memory reservation of the log record until it is durable.
-    admission: Option<Admission>,
-    ledger: Arc<Ledger>,
+    admission: Option<WriteAdmission>,
+    ledger: Arc<WriteLedger>,
 }
 
 impl PendingWrite {
     /// Returns the pending state of a push for which the store returned `ticket`.
     pub(super) fn new(
         ticket: Ticket,
-        decoding: Decoding,
-        (sender, time_max): (Sender, TimestampMs),
-        admission: Admission,
+        decoding: DecodeOutcome,
+        (sender, time_max): (SampleSender, TimestampMs),
+        admission: WriteAdmission,
         pipeline: &Pipeline,
     ) -> Self {
         Self {
@@ -214,18 +223,21 @@ impl PendingWrite {
     pub fn wait(mut self) -> Result<WriteOutcome, Error> {
         let (resolved, _) = Ticket::new();
         let appended = std::mem::replace(&mut self.ticket, resolved).wait();
-        self.settle(appended)
+        self.record_outcome(appended)
     }
 
-    fn settle(&mut self, appended: Result<Appended, Error>) -> Result<WriteOutcome, Error> {
+    fn record_outcome(
+        &mut self,
+        appended: Result<AppendOutcome, Error>,
+    ) -> Result<WriteOutcome, Error> {
         self.admission = None;
         let metrics = &self.ledger.metrics;
         let appended = appended.inspect_err(|_| metrics.requests_failed.inc())?;
         let decoding = std::mem::take(&mut self.decoding);
         self.ledger
             .count_dropped(&self.sender, &decoding.dropped, self.time_max);
-        let outcome = WriteOutcome::of_push(decoding, &appended);
-        match outcome.is_whole() {
+        let outcome = WriteOutcome::from_push(decoding, &appended);
+        match outcome.is_complete() {
             true => metrics.requests_stored.inc(),
             false => metrics.requests_partial.inc(),
         }
@@ -238,7 +250,7 @@ impl Future for PendingWrite {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let appended = ready!(Pin::new(&mut self.ticket).poll(cx));
-        Poll::Ready(self.settle(appended))
+        Poll::Ready(self.record_outcome(appended))
     }
 }
 

@@ -35,7 +35,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// The memory budgets of requests in flight, which are parts of the process's budget. All requests
 /// of a process share them.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct WriteMemoryBudgets {
     pub(super) all: Budget,
     bodies: Budget,
     large: Budget,
@@ -48,17 +48,17 @@ pub(super) struct Room {
     given_back: Notify,
 }
 
-impl Room {
+impl WriteMemoryBudgets {
     /// Splits the budgets for requests from `memory`, with separate parts for bodies and large
     /// requests.
     pub(super) fn new(memory: &Budget, in_flight_bytes: usize, body_bytes_max: usize) -> Arc<Self> {
-        let all = memory.share("requests in flight", in_flight_bytes);
+        let all = memory.create_share("requests in flight", in_flight_bytes);
         let large_bytes = large_bytes_max(in_flight_bytes);
-        let large = all.child("large requests in flight", large_bytes);
+        let large = all.create_child("large requests in flight", large_bytes);
         let ordinary = (in_flight_bytes - large_bytes) / (WORK_MESSAGES + 1);
         Arc::new(Self {
-            bodies: all.child("bodies in flight", in_flight_bytes / 2),
-            large_bodies: large.child(
+            bodies: all.create_child("bodies in flight", in_flight_bytes / 2),
+            large_bodies: large.create_child(
                 "large bodies in flight",
                 large_bodies_bytes_max(large_bytes),
             ),
@@ -71,7 +71,7 @@ impl Room {
     }
 
     /// Returns the budget for a body of this size.
-    fn of_body(&self, bytes: usize) -> &Budget {
+    fn budget_for_body(&self, bytes: usize) -> &Budget {
         match bytes > ORDINARY_BODY_BYTES_MAX.min(self.bodies.limit_bytes() / 4) {
             true => &self.large_bodies,
             false => &self.bodies,
@@ -79,7 +79,7 @@ impl Room {
     }
 
     /// Returns the budget for the processing of a message of this size.
-    fn of_message(&self, bytes: usize) -> &Budget {
+    fn budget_for_message(&self, bytes: usize) -> &Budget {
         match bytes > self.ordinary_message_bytes_max {
             true => &self.large,
             false => &self.all,
@@ -88,12 +88,12 @@ impl Room {
 
     /// Reserves from `budget`, waiting for released memory if necessary. Fails if the wait takes
     /// too long or the size never fits.
-    async fn wait_for(&self, budget: &Budget, bytes: usize) -> Result<Reservation, Error> {
+    async fn reserve_waiting(&self, budget: &Budget, bytes: usize) -> Result<Reservation, Error> {
         let deadline = Instant::now() + WAIT_MAX;
         loop {
             // Registers before the check, so that memory released in between is not missed.
             let given_back = self.given_back.notified();
-            let refusal = match reserve(budget, bytes) {
+            let refusal = match try_reserve(budget, bytes) {
                 Err(e) if e.kind == ErrorKind::Unavailable => e,
                 outcome => return outcome,
             };
@@ -105,7 +105,7 @@ impl Room {
 }
 
 /// Reserves, or returns whether the size is unavailable at the moment or always.
-fn reserve(budget: &Budget, bytes: usize) -> Result<Reservation, Error> {
+fn try_reserve(budget: &Budget, bytes: usize) -> Result<Reservation, Error> {
     budget.reserve(bytes).map_err(|e| {
         let kind = match bytes > budget.limit_bytes() {
             true => ErrorKind::Limited,
@@ -118,31 +118,36 @@ fn reserve(budget: &Budget, bytes: usize) -> Result<Reservation, Error> {
 /// The memory reservation of one request, which is released when it is dropped. Every step of a
 /// request that allocates requires it.
 #[derive(Debug)]
-pub struct Admission {
-    room: Arc<Room>,
+pub struct WriteAdmission {
+    room: Arc<WriteMemoryBudgets>,
     body: Reservation,
     /// Reservation for everything except for the body, once its size is known.
     pub(super) work: Option<Reservation>,
 }
 
-impl Admission {
+impl WriteAdmission {
     /// Reserves memory for a body of `bytes`, waiting for it if necessary. Fails like
     /// `Pipeline::admit`, which calls it.
-    pub(super) async fn wait(room: &Arc<Room>, bytes: usize) -> Result<Self, Error> {
-        check_body(bytes, room.body_bytes_max)?;
+    pub(super) async fn wait_for_body(
+        room: &Arc<WriteMemoryBudgets>,
+        bytes: usize,
+    ) -> Result<Self, Error> {
+        check_body_size(bytes, room.body_bytes_max)?;
         Ok(Self {
-            body: room.wait_for(room.of_body(bytes), bytes).await?,
+            body: room
+                .reserve_waiting(room.budget_for_body(bytes), bytes)
+                .await?,
             room: room.clone(),
             work: None,
         })
     }
 
     /// Counts the memory of a batch of `bytes` that is allocated already; this never fails.
-    pub(super) fn of_batch(room: &Arc<Room>, bytes: usize) -> Self {
-        let mut work = room.all.hold();
+    pub(super) fn count_batch(room: &Arc<WriteMemoryBudgets>, bytes: usize) -> Self {
+        let mut work = room.all.create_reservation();
         work.set(bytes);
         Self {
-            body: room.bodies.hold(),
+            body: room.bodies.create_reservation(),
             room: room.clone(),
             work: Some(work),
         }
@@ -150,42 +155,45 @@ impl Admission {
 
     /// Extends the reservation to a body that turned out to have `bytes` in total. Fails without
     /// waiting if the memory is not available.
-    pub fn cover(&mut self, bytes: usize) -> Result<(), Error> {
+    pub fn extend_to_body(&mut self, bytes: usize) -> Result<(), Error> {
         let held = self.body.bytes();
         if bytes <= held {
             return Ok(());
         }
-        check_body(bytes, self.room.body_bytes_max)?;
-        let (before, now) = (self.room.of_body(held), self.room.of_body(bytes));
+        check_body_size(bytes, self.room.body_bytes_max)?;
+        let (before, now) = (
+            self.room.budget_for_body(held),
+            self.room.budget_for_body(bytes),
+        );
         if std::ptr::eq(before, now) {
-            return self.body.grow(bytes - held).map_err(turned_away);
+            return self.body.grow(bytes - held).map_err(unavailable_error);
         }
-        self.body = reserve(now, bytes)?;
+        self.body = try_reserve(now, bytes)?;
         Ok(())
     }
 
     /// Reserves memory for processing a message of `bytes`; fails if it is not available now.
-    pub(super) fn prepare(&mut self, bytes: usize) -> Result<(), Error> {
+    pub(super) fn reserve_message(&mut self, bytes: usize) -> Result<(), Error> {
         if self.work.is_none() {
             let needed = bytes.saturating_mul(WORK_MESSAGES);
-            self.work = Some(reserve(self.room.of_message(bytes), needed)?);
+            self.work = Some(try_reserve(self.room.budget_for_message(bytes), needed)?);
         }
         Ok(())
     }
 
     /// Reserves memory for processing a message of `bytes`, waiting for it if necessary. Fails like
-    /// [`Admission::wait`].
-    pub(super) async fn wait_to_prepare(&mut self, bytes: usize) -> Result<(), Error> {
+    /// [`WriteAdmission::wait_for_body`].
+    pub(super) async fn wait_for_message(&mut self, bytes: usize) -> Result<(), Error> {
         if self.work.is_none() {
             let needed = bytes.saturating_mul(WORK_MESSAGES);
-            let budget = self.room.of_message(bytes);
-            self.work = Some(self.room.wait_for(budget, needed).await?);
+            let budget = self.room.budget_for_message(bytes);
+            self.work = Some(self.room.reserve_waiting(budget, needed).await?);
         }
         Ok(())
     }
 
     /// Reduces the reservation to the memory of a log block until it is durable.
-    pub(super) fn keep_for_log(&mut self, message_bytes: usize) {
+    pub(super) fn shrink_to_log_block(&mut self, message_bytes: usize) {
         self.body.shrink_to(0);
         if let Some(work) = &mut self.work {
             work.shrink_to(message_bytes.saturating_mul(2));
@@ -194,7 +202,7 @@ impl Admission {
     }
 }
 
-impl Drop for Admission {
+impl Drop for WriteAdmission {
     fn drop(&mut self) {
         self.body.shrink_to(0);
         self.work = None;
@@ -202,7 +210,7 @@ impl Drop for Admission {
     }
 }
 
-fn check_body(bytes: usize, limit: usize) -> Result<(), Error> {
+fn check_body_size(bytes: usize, limit: usize) -> Result<(), Error> {
     if bytes > limit {
         let message = format!("body too large: {bytes} bytes, limit {limit}");
         return Err(Error::new(ErrorKind::Limited, message));
@@ -210,6 +218,6 @@ fn check_body(bytes: usize, limit: usize) -> Result<(), Error> {
     Ok(())
 }
 
-fn turned_away(error: Error) -> Error {
+fn unavailable_error(error: Error) -> Error {
     Error::new(ErrorKind::Unavailable, error.message)
 }

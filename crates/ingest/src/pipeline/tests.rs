@@ -4,11 +4,11 @@
 use super::*;
 use firn_model::env::sim::SimClock;
 use firn_model::labels::Labels;
-use firn_model::metrics::{Collect, Sink, Value};
-use firn_model::shares::Shares;
-use firn_model::store::{Appended, Rejected, Rejection, TicketResolver};
-use firn_wire::otlp::Format;
-use firn_wire::unpack::Packing;
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
+use firn_model::shares::BudgetShares;
+use firn_model::store::{AppendOutcome, RejectedSamples, SampleRejection, TicketResolver};
+use firn_wire::otlp::OtlpEncoding;
+use firn_wire::unpack::ContentEncoding;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::future::Future;
@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 
 /// Returns the same result for every batch and records the newest allowed timestamp.
 struct Answering {
-    answer: Result<Appended, Error>,
+    answer: Result<AppendOutcome, Error>,
     time_max: Mutex<i64>,
 }
 
@@ -30,7 +30,7 @@ impl Append for Answering {
             let rejected: usize = appended.rejected.iter().map(|r| r.count).sum();
             appended.stored = batch.sample_count() - rejected;
         }
-        Ticket::ready(answer)
+        Ticket::resolved(answer)
     }
 }
 
@@ -47,25 +47,25 @@ impl Append for Keeping {
 }
 
 /// Returns the pipeline of a process with `mib` MiB of memory.
-fn pipeline(answer: Result<Appended, Error>, mib: usize) -> Pipeline {
+fn pipeline(answer: Result<AppendOutcome, Error>, mib: usize) -> Pipeline {
     let store = Answering {
         answer,
         time_max: Mutex::default(),
     };
     let clock = Arc::new(SimClock::default());
     clock.set_ms(1_000);
-    let limits = IngestLimits::of(&Shares::of(mib << 20));
+    let limits = IngestLimits::from_write_share(&BudgetShares::from_limit(mib << 20));
     let memory = Budget::new("process", mib << 20);
     Pipeline::new(Arc::new(store), clock, limits, &memory)
 }
 
 /// Sends a request and waits as long as necessary at each step.
 async fn write(pipeline: &Pipeline, body: &[u8]) -> Result<PendingWrite, Error> {
-    let mut admission = pipeline.admit(body.len()).await?;
-    pipeline.prepare(&mut admission, body).await?;
-    pipeline.remote_write(
+    let mut admission = pipeline.admit_body(body.len()).await?;
+    pipeline.prepare_body(&mut admission, body).await?;
+    pipeline.write_remote(
         &TenantId::anonymous(),
-        Origin::default(),
+        PushOrigin::default(),
         body,
         admission,
         None,
@@ -88,17 +88,19 @@ fn body(series: usize) -> Vec<u8> {
 async fn push_otlp(
     pipeline: &Pipeline,
     body: &[u8],
-    packing: Packing,
+    packing: ContentEncoding,
 ) -> Result<WriteOutcome, Error> {
     let origin = OtlpOrigin {
         address: None,
-        format: Format::Json,
+        format: OtlpEncoding::Json,
         packing,
     };
-    let mut admission = pipeline.admit(body.len()).await?;
+    let mut admission = pipeline.admit_body(body.len()).await?;
     pipeline.prepare_otlp(&mut admission, origin, body).await?;
     let tenant = TenantId::anonymous();
-    pipeline.otlp(&tenant, origin, body, admission, None)?.await
+    pipeline
+        .write_otlp(&tenant, origin, body, admission, None)?
+        .await
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -116,38 +118,44 @@ const OTLP: &str = r#"{"resourceMetrics":[{"resource":{"attributes":[
 
 #[tokio::test]
 async fn otlp_is_stored_but_for_what_cannot_stand_and_told_apart_from_nothing() {
-    let pipeline = pipeline(Ok(Appended::default()), 64);
-    let outcome = push_otlp(&pipeline, OTLP.as_bytes(), Packing::None).await;
+    let pipeline = pipeline(Ok(AppendOutcome::default()), 64);
+    let outcome = push_otlp(&pipeline, OTLP.as_bytes(), ContentEncoding::None).await;
     let outcome = outcome.unwrap();
     assert_eq!(outcome.stored_count, 1);
     assert!(!outcome.is_refused());
-    let complaint = outcome.complaint().unwrap();
+    let complaint = outcome.error_text().unwrap();
     let want = "invalid temporality and type combination for metric \"d\"; \
                 1 of 2 samples dropped: 1 temporality";
     assert_eq!(complaint, want);
     let said = pipeline
         .metadata()
-        .find(&TenantId::anonymous(), "g")
+        .find_family(&TenantId::anonymous(), "g")
         .unwrap();
     assert_eq!((said.kind, &*said.help), ("gauge", "G."));
     let only_deltas = OTLP.replace(r#""gauge":{"#, r#""sum":{"aggregationTemporality":1,"#);
-    let outcome = push_otlp(&pipeline, only_deltas.as_bytes(), Packing::None).await;
+    let outcome = push_otlp(&pipeline, only_deltas.as_bytes(), ContentEncoding::None).await;
     assert!(outcome.unwrap().is_refused());
-    let nothing = push_otlp(&pipeline, b"{}", Packing::None).await.unwrap();
-    assert!(!nothing.is_refused() && nothing.is_whole());
+    let nothing = push_otlp(&pipeline, b"{}", ContentEncoding::None)
+        .await
+        .unwrap();
+    assert!(!nothing.is_refused() && nothing.is_complete());
 }
 
 #[tokio::test]
 async fn otlp_packed_is_unpacked_within_its_limits_whatever_its_end_says() {
-    let pipeline = pipeline(Ok(Appended::default()), 64);
+    let pipeline = pipeline(Ok(AppendOutcome::default()), 64);
     let limit = pipeline.limits().wire.message_bytes_max;
     let whole = gzip(OTLP.as_bytes());
-    let outcome = push_otlp(&pipeline, &whole, Packing::Gzip).await.unwrap();
+    let outcome = push_otlp(&pipeline, &whole, ContentEncoding::Gzip)
+        .await
+        .unwrap();
     assert_eq!(outcome.stored_count, 1);
     // Two members: the length at the end covers only the second one.
     let (head, tail) = OTLP.split_at(30);
     let members = [gzip(head.as_bytes()), gzip(tail.as_bytes())].concat();
-    let outcome = push_otlp(&pipeline, &members, Packing::Gzip).await.unwrap();
+    let outcome = push_otlp(&pipeline, &members, ContentEncoding::Gzip)
+        .await
+        .unwrap();
     assert_eq!(outcome.stored_count, 1);
     let bomb = gzip(&vec![b' '; limit + 1]);
     let hidden = [bomb.clone(), gzip(b"{}")].concat();
@@ -158,7 +166,7 @@ async fn otlp_packed_is_unpacked_within_its_limits_whatever_its_end_says() {
         (whole[..40].to_vec(), ErrorKind::Limited),
         (b"no gzip\0\0\0\0".to_vec(), ErrorKind::Invalid),
     ] {
-        let e = push_otlp(&pipeline, &body, Packing::Gzip)
+        let e = push_otlp(&pipeline, &body, ContentEncoding::Gzip)
             .await
             .unwrap_err();
         assert_eq!(e.kind, kind, "{} bytes: {e}", body.len());
@@ -168,11 +176,11 @@ async fn otlp_packed_is_unpacked_within_its_limits_whatever_its_end_says() {
 
 fn counts(pipeline: &Pipeline) -> Vec<String> {
     struct Nonzero(Vec<String>);
-    impl Sink for Nonzero {
-        fn metric(&mut self, name: &str, _: &str, labels: &[(&str, &str)], value: Value<'_>) {
+    impl MetricSink for Nonzero {
+        fn metric(&mut self, name: &str, _: &str, labels: &[(&str, &str)], value: MetricValue<'_>) {
             let name = name.trim_start_matches("firn_ingest_");
             let relevant = ["requests_total", "samples_total", "samples_dropped_total"];
-            if let Value::Counter(count @ 1.0..) = value
+            if let MetricValue::Counter(count @ 1.0..) = value
                 && relevant.contains(&name)
             {
                 let label = labels.first().map_or("", |(_, value)| value);
@@ -187,26 +195,26 @@ fn counts(pipeline: &Pipeline) -> Vec<String> {
 
 #[tokio::test]
 async fn remote_write_partly_stored_tells_the_first_offender_and_the_counts() {
-    let rejected = |rejection, count| Rejected {
+    let rejected = |rejection, count| RejectedSamples {
         rejection,
         count,
         first_labels: Labels::from_pairs([("__name__", "m")]),
         first_time: 5,
     };
-    let answer = Appended {
+    let answer = AppendOutcome {
         stored: 0,
         rejected: vec![
-            rejected(Rejection::OutOfOrder, 2),
-            rejected(Rejection::TooFarInFuture, 1),
+            rejected(SampleRejection::OutOfOrder, 2),
+            rejected(SampleRejection::TooFarInFuture, 1),
         ],
-        ..Appended::default()
+        ..AppendOutcome::default()
     };
     let pipeline = pipeline(Ok(answer), 1024);
     let pending = write(&pipeline, &body(10)).await.unwrap();
     let outcome = pending.wait().unwrap();
     assert_eq!((outcome.stored_count, outcome.dropped_count()), (6, 4));
     assert_eq!(
-        outcome.complaint().unwrap(),
+        outcome.error_text().unwrap(),
         "invalid metric name or labels, got {a=\"0\"}; 4 of 10 samples dropped: \
          1 metric_name, 2 out_of_order, 1 too_far_in_future"
     );
@@ -226,20 +234,20 @@ async fn remote_write_partly_stored_tells_the_first_offender_and_the_counts() {
 
 #[tokio::test]
 async fn remote_write_wholly_stored_resolves_as_a_future_too() {
-    let pipeline = pipeline(Ok(Appended::default()), 1024);
+    let pipeline = pipeline(Ok(AppendOutcome::default()), 1024);
     let request = remote_write::encode(&Batch::default());
     let mut pending = write(&pipeline, &request).await.unwrap();
     let mut context = Context::from_waker(Waker::noop());
     let Poll::Ready(outcome) = Pin::new(&mut pending).poll(&mut context) else {
         panic!("the store answered at once");
     };
-    assert_eq!(outcome.unwrap().complaint(), None);
+    assert_eq!(outcome.unwrap().error_text(), None);
     assert_eq!(counts(&pipeline), ["requests_total stored 1"]);
 }
 
 #[tokio::test]
 async fn remote_write_of_several_samples_a_series_stores_them_all_once() {
-    let pipeline = pipeline(Ok(Appended::default()), 1024);
+    let pipeline = pipeline(Ok(AppendOutcome::default()), 1024);
     let labels = Labels::from_pairs([("__name__", "m")]);
     let mut batch = Batch::default();
     // Only the last sample has a timestamp in the usual range.
@@ -280,7 +288,7 @@ fn declaring(bytes: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn remote_write_malformed_or_too_large_is_told_apart() {
-    let pipeline = pipeline(Ok(Appended::default()), 64);
+    let pipeline = pipeline(Ok(AppendOutcome::default()), 64);
     let e = write(&pipeline, b"\x05abc").await.unwrap_err();
     assert_eq!(
         (e.kind, &e.message[..]),
@@ -296,33 +304,36 @@ async fn remote_write_malformed_or_too_large_is_told_apart() {
 
 #[tokio::test(start_paused = true)]
 async fn admit_bounds_one_body_and_all_bodies() {
-    let pipeline = pipeline(Ok(Appended::default()), 512);
+    let pipeline = pipeline(Ok(AppendOutcome::default()), 512);
     let limit = pipeline.limits().wire.body_bytes_max;
-    let e = pipeline.admit(33 << 20).await.unwrap_err();
+    let e = pipeline.admit_body(33 << 20).await.unwrap_err();
     assert_eq!(e.kind, ErrorKind::Limited);
     let text = format!("body too large: 34603008 bytes, limit {limit}");
     assert_eq!(e.message, text);
-    let mut first = pipeline.admit(0).await.unwrap();
-    first.cover(limit).unwrap();
-    assert_eq!(first.cover(limit + 1).unwrap_err().kind, ErrorKind::Limited);
+    let mut first = pipeline.admit_body(0).await.unwrap();
+    first.extend_to_body(limit).unwrap();
+    assert_eq!(
+        first.extend_to_body(limit + 1).unwrap_err().kind,
+        ErrorKind::Limited
+    );
     // The paused clock advances at once when all tasks wait.
-    let e = pipeline.admit(2 << 20).await.unwrap_err();
+    let e = pipeline.admit_body(2 << 20).await.unwrap_err();
     assert_eq!(e.kind, ErrorKind::Unavailable);
     let text = "large bodies in flight memory limit reached: ";
     assert!(e.message.starts_with(text), "{e}");
     assert_eq!(counts(&pipeline), ["requests_total turned_away 1"]);
     drop(first);
-    assert!(pipeline.admit(limit).await.is_ok());
+    assert!(pipeline.admit_body(limit).await.is_ok());
 }
 
 #[tokio::test]
 async fn admit_waits_until_room_is_given_back() {
-    let pipeline = Arc::new(pipeline(Ok(Appended::default()), 512));
+    let pipeline = Arc::new(pipeline(Ok(AppendOutcome::default()), 512));
     let limit = pipeline.limits().wire.body_bytes_max;
-    let first = pipeline.admit(limit).await.unwrap();
+    let first = pipeline.admit_body(limit).await.unwrap();
     let waiting = tokio::spawn({
         let pipeline = pipeline.clone();
-        async move { pipeline.admit(limit).await.map(drop) }
+        async move { pipeline.admit_body(limit).await.map(drop) }
     });
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
@@ -333,25 +344,25 @@ async fn admit_waits_until_room_is_given_back() {
 #[tokio::test(start_paused = true)]
 async fn large_requests_of_any_number_leave_room_for_ordinary_ones() {
     for mib in [77, 154, 307, 1024, 16 << 10] {
-        let pipeline = pipeline(Ok(Appended::default()), mib);
+        let pipeline = pipeline(Ok(AppendOutcome::default()), mib);
         let limits = pipeline.limits();
         let mut large = Vec::new();
         for _ in 0..1_000 {
-            let Ok(mut admission) = pipeline.admit(limits.wire.body_bytes_max).await else {
+            let Ok(mut admission) = pipeline.admit_body(limits.wire.body_bytes_max).await else {
                 break;
             };
             let message = declaring(limits.wire.message_bytes_max);
             // Whether it succeeded or not, the body holds its reservation.
-            let _ = pipeline.prepare(&mut admission, &message).await;
+            let _ = pipeline.prepare_body(&mut admission, &message).await;
             large.push(admission);
         }
         assert!(!large.is_empty(), "{mib} MiB");
         let mut ordinary = Vec::new();
         for _ in 0..2 {
             // The size of a request of 2,000 samples from Prometheus.
-            let mut admission = pipeline.admit(100 << 10).await.unwrap();
+            let mut admission = pipeline.admit_body(100 << 10).await.unwrap();
             let message = declaring(200 << 10);
-            let prepared = pipeline.prepare(&mut admission, &message).await;
+            let prepared = pipeline.prepare_body(&mut admission, &message).await;
             assert_eq!(prepared, Ok(()), "{mib} MiB");
             ordinary.push(admission);
         }
@@ -361,7 +372,7 @@ async fn large_requests_of_any_number_leave_room_for_ordinary_ones() {
 
 #[tokio::test]
 async fn remote_write_holds_room_until_it_is_durable() {
-    let pipeline = pipeline(Ok(Appended::default()), 512);
+    let pipeline = pipeline(Ok(AppendOutcome::default()), 512);
     let pending = write(&pipeline, &body(100)).await.unwrap();
     let in_flight = pipeline.metrics().in_flight.clone();
     assert!(in_flight.used_bytes() > 0);
@@ -372,38 +383,39 @@ async fn remote_write_holds_room_until_it_is_durable() {
 #[test]
 fn append_accepts_ten_minutes_ahead_of_the_clock() {
     let store = Arc::new(Answering {
-        answer: Ok(Appended::default()),
+        answer: Ok(AppendOutcome::default()),
         time_max: Mutex::default(),
     });
     let clock = Arc::new(SimClock::default());
     clock.set_ms(1_000);
     let memory = Budget::new("process", 1 << 30);
-    let limits = IngestLimits::of(&Shares::of(1 << 30));
+    let limits = IngestLimits::from_write_share(&BudgetShares::from_limit(1 << 30));
     let pipeline = Pipeline::new(store.clone(), clock, limits, &memory);
     let tenant = TenantId::anonymous();
-    let ticket = pipeline.append_of(&tenant, Sender::Job("j".into()), &Batch::default());
-    assert_eq!(ticket.wait().unwrap(), Appended::default());
+    let ticket =
+        pipeline.append_from_sender(&tenant, SampleSender::Job("j".into()), &Batch::default());
+    assert_eq!(ticket.wait().unwrap(), AppendOutcome::default());
     assert_eq!(*store.time_max.lock().unwrap(), 601_000);
     for (asked, holds) in [(500, 500), (i64::MAX, 601_000)] {
-        let bounds = AppendBounds::until(asked);
+        let bounds = AppendBounds::up_to(asked);
         let ticket = pipeline.append(&tenant, &Batch::default(), bounds);
-        assert_eq!(ticket.wait().unwrap(), Appended::default());
+        assert_eq!(ticket.wait().unwrap(), AppendOutcome::default());
         assert_eq!(*store.time_max.lock().unwrap(), holds);
     }
 }
 
 #[tokio::test]
 async fn batch_appended_through_the_trait_is_counted_as_a_push_is() {
-    let rejected = Rejected {
-        rejection: Rejection::OutOfOrder,
+    let rejected = RejectedSamples {
+        rejection: SampleRejection::OutOfOrder,
         count: 2,
         first_labels: Labels::from_pairs([("__name__", "m")]),
         first_time: 5,
     };
-    let answer = Appended {
+    let answer = AppendOutcome {
         stored: 0,
         rejected: vec![rejected],
-        ..Appended::default()
+        ..AppendOutcome::default()
     };
     let mut batch = Batch::default();
     for i in 0..10 {
@@ -415,7 +427,7 @@ async fn batch_appended_through_the_trait_is_counted_as_a_push_is() {
     assert_eq!(pending.wait().unwrap().stored_count, 8);
     let appended = pipeline(Ok(answer), 1024);
     let door: &dyn Append = &appended;
-    let bounds = AppendBounds::until(i64::MAX);
+    let bounds = AppendBounds::up_to(i64::MAX);
     // The ticket is dropped, but the batch is counted nevertheless.
     drop(door.append(&TenantId::anonymous(), &batch, bounds));
     let samples = ["samples_total  8", "samples_dropped_total out_of_order 2"];
@@ -432,7 +444,7 @@ async fn batch_appended_through_the_trait_is_counted_as_a_push_is() {
 fn batch_of_this_process_holds_room_until_it_is_durable() {
     let store = Arc::new(Keeping::default());
     let memory = Budget::new("process", 1 << 30);
-    let limits = IngestLimits::of(&Shares::of(1 << 30));
+    let limits = IngestLimits::from_write_share(&BudgetShares::from_limit(1 << 30));
     let clock = Arc::new(SimClock::default());
     let pipeline = Pipeline::new(store.clone(), clock, limits, &memory);
     let in_flight = pipeline.metrics().in_flight.clone();
@@ -440,34 +452,34 @@ fn batch_of_this_process_holds_room_until_it_is_durable() {
     let labels = Labels::from_pairs([("__name__", "m")]);
     batch.push_series(labels.as_ref(), &[(5, 1.0)]);
     let tenant = TenantId::anonymous();
-    let bounds = AppendBounds::until(i64::MAX);
+    let bounds = AppendBounds::up_to(i64::MAX);
     let doors: [&dyn Fn(); 3] = [
         &|| drop(pipeline.append(&tenant, &batch, bounds)),
-        &|| drop(pipeline.append_of(&tenant, Sender::Job("j".into()), &batch)),
+        &|| drop(pipeline.append_from_sender(&tenant, SampleSender::Job("j".into()), &batch)),
         &|| pipeline.append_optional(&tenant, &mut &batch),
     ];
     for door in doors {
         door();
         assert_eq!(in_flight.used_bytes(), batch.memory_bytes());
         let resolver = store.0.lock().unwrap().take().unwrap();
-        resolver.resolve(Ok(Appended::default()));
+        resolver.resolve(Ok(AppendOutcome::default()));
         assert_eq!(in_flight.used_bytes(), 0);
     }
 }
 
 #[test]
 fn optional_batch_counts_what_is_stored_and_not_what_is_refused() {
-    let rejected = Rejected {
-        rejection: Rejection::OutOfOrder,
+    let rejected = RejectedSamples {
+        rejection: SampleRejection::OutOfOrder,
         count: 2,
         first_labels: Labels::from_pairs([("__name__", "m")]),
         first_time: 5,
     };
     let pipeline = pipeline(
-        Ok(Appended {
+        Ok(AppendOutcome {
             stored: 0,
             rejected: vec![rejected],
-            ..Appended::default()
+            ..AppendOutcome::default()
         }),
         1024,
     );

@@ -5,7 +5,7 @@ use std::fmt;
 /// The action of a relabelling rule. In the descriptions, "value" is the joined value of the source
 /// labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Action {
+pub enum RelabelAction {
     /// Writes the target label from the groups of the match.
     #[default]
     Replace,
@@ -31,41 +31,41 @@ pub enum Action {
     Uppercase,
 }
 
-impl Action {
+impl RelabelAction {
     /// All actions.
-    pub const ALL: [Action; 11] = [
-        Action::Replace,
-        Action::Keep,
-        Action::Drop,
-        Action::KeepEqual,
-        Action::DropEqual,
-        Action::HashMod,
-        Action::LabelMap,
-        Action::LabelDrop,
-        Action::LabelKeep,
-        Action::Lowercase,
-        Action::Uppercase,
+    pub const ALL: [RelabelAction; 11] = [
+        RelabelAction::Replace,
+        RelabelAction::Keep,
+        RelabelAction::Drop,
+        RelabelAction::KeepEqual,
+        RelabelAction::DropEqual,
+        RelabelAction::HashMod,
+        RelabelAction::LabelMap,
+        RelabelAction::LabelDrop,
+        RelabelAction::LabelKeep,
+        RelabelAction::Lowercase,
+        RelabelAction::Uppercase,
     ];
 
     /// Returns the name of the action in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
-            Action::Replace => "replace",
-            Action::Keep => "keep",
-            Action::Drop => "drop",
-            Action::KeepEqual => "keepequal",
-            Action::DropEqual => "dropequal",
-            Action::HashMod => "hashmod",
-            Action::LabelMap => "labelmap",
-            Action::LabelDrop => "labeldrop",
-            Action::LabelKeep => "labelkeep",
-            Action::Lowercase => "lowercase",
-            Action::Uppercase => "uppercase",
+            RelabelAction::Replace => "replace",
+            RelabelAction::Keep => "keep",
+            RelabelAction::Drop => "drop",
+            RelabelAction::KeepEqual => "keepequal",
+            RelabelAction::DropEqual => "dropequal",
+            RelabelAction::HashMod => "hashmod",
+            RelabelAction::LabelMap => "labelmap",
+            RelabelAction::LabelDrop => "labeldrop",
+            RelabelAction::LabelKeep => "labelkeep",
+            RelabelAction::Lowercase => "lowercase",
+            RelabelAction::Uppercase => "uppercase",
         }
     }
 
     /// Returns the action with this name, ignoring its case. Returns `None` for an unknown name.
-    pub fn from_name(name: &str) -> Option<Action> {
+    pub fn from_name(name: &str) -> Option<RelabelAction> {
         Self::ALL
             .into_iter()
             .find(|action| name.eq_ignore_ascii_case(action.as_str()))
@@ -75,17 +75,17 @@ impl Action {
     pub(super) fn needs_target(self) -> bool {
         matches!(
             self,
-            Action::Replace
-                | Action::HashMod
-                | Action::Lowercase
-                | Action::Uppercase
-                | Action::KeepEqual
-                | Action::DropEqual
+            RelabelAction::Replace
+                | RelabelAction::HashMod
+                | RelabelAction::Lowercase
+                | RelabelAction::Uppercase
+                | RelabelAction::KeepEqual
+                | RelabelAction::DropEqual
         )
     }
 }
 
-impl fmt::Display for Action {
+impl fmt::Display for RelabelAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

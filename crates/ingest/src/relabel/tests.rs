@@ -4,12 +4,12 @@ use super::*;
 
 /// Parses a rule from a line `action key=value ...`; lists are separated by commas, `~` represents
 /// a space.
-fn settings(text: &str) -> RuleSettings {
+fn settings(text: &str) -> RelabelRuleSettings {
     let mut words = text.split(' ');
     let action = words.next().expect("a rule starts with its action");
-    let mut settings = RuleSettings {
-        action: Action::from_name(action).expect("a known action"),
-        ..RuleSettings::default()
+    let mut settings = RelabelRuleSettings {
+        action: RelabelAction::from_name(action).expect("a known action"),
+        ..RelabelRuleSettings::default()
     };
     for word in words {
         let (key, value) = word.split_once('=').expect("key=value");
@@ -29,7 +29,7 @@ fn settings(text: &str) -> RuleSettings {
     settings
 }
 
-fn rules(text: &[&str], names: NameScheme) -> Vec<Rule> {
+fn rules(text: &[&str], names: NameScheme) -> Vec<RelabelRule> {
     let compile = |t: &&str| settings(t).compile(names).unwrap();
     text.iter().map(compile).collect()
 }
@@ -44,7 +44,7 @@ fn labels(text: &str) -> Labels {
 
 fn check_with(names: NameScheme, input: &str, texts: &[&str], want: Option<&str>) {
     let mut builder = LabelsBuilder::from_labels(labels(input).as_ref());
-    let is_kept = apply(&rules(texts, names), &mut builder);
+    let is_kept = apply_rules(&rules(texts, names), &mut builder);
     let got = is_kept.then(|| builder.build());
     assert_eq!(got, want.map(labels), "{input} by {texts:?}");
 }
@@ -178,7 +178,7 @@ fn rules_apply_one_after_the_other_and_steps_show_it() {
         "replace to=c with=x",
     ];
     let rules = rules(&texts, NameScheme::Utf8);
-    let steps = steps(&rules, &labels("a=foo"));
+    let steps = trace_rules(&rules, &labels("a=foo"));
     let got: Vec<_> = steps
         .iter()
         .map(|s| (s.is_kept, s.output.to_string()))
@@ -288,10 +288,10 @@ fn compile_of_legacy_templates_is_that_of_prometheus() {
         ("a-b", false),
         ("", false),
     ] {
-        let rule = RuleSettings {
-            action: Action::LabelMap,
+        let rule = RelabelRuleSettings {
+            action: RelabelAction::LabelMap,
             replacement: Some(template.to_owned()),
-            ..RuleSettings::default()
+            ..RelabelRuleSettings::default()
         };
         let compiled = rule.compile(NameScheme::Legacy);
         assert_eq!(compiled.is_ok(), is_good, "{template}");

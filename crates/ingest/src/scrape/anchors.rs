@@ -13,21 +13,23 @@
 
 use firn_model::error::Error;
 use firn_model::histogram::float::FloatHistogram;
-use firn_model::histogram::{Counts, Histogram, ResetHint};
+use firn_model::histogram::{Histogram, HistogramCounts, ResetHint};
 use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::metadata::MetricType;
 use firn_model::sample::{TimestampMs, is_stale};
-use firn_wire::exposition::{Field, Metadata, Sample, Value};
+use firn_wire::exposition::{
+    ExpositionMetadata, ExpositionSample, ExpositionValue, FamilyMetadataField,
+};
 
 /// The metric family in the latest metadata of a body, which decides whether its series are
 /// counters.
 #[derive(Debug, Default)]
-pub(super) struct Family {
+pub(super) struct ScrapedFamily {
     name: Vec<u8>,
     kind: MetricType,
 }
 
-impl Family {
+impl ScrapedFamily {
     /// Resets to no family.
     pub(super) fn clear(&mut self) {
         self.name.clear();
@@ -35,18 +37,18 @@ impl Family {
     }
 
     /// Applies a metadata event. Metadata of another family clears the previous type.
-    pub(super) fn note(&mut self, metadata: &Metadata<'_>) {
+    pub(super) fn apply_metadata(&mut self, metadata: &ExpositionMetadata<'_>) {
         if self.name != metadata.name {
             self.clear();
             self.name.extend_from_slice(metadata.name);
         }
-        if let Field::Type(kind) = metadata.field {
+        if let FamilyMetadataField::Type(kind) = metadata.field {
             self.kind = kind;
         }
     }
 
     /// Returns whether a series of the family is a counter, possibly of a histogram or summary.
-    fn counts_in(&self, series: &Labels) -> bool {
+    fn contains_counter(&self, series: &Labels) -> bool {
         let metric = series.get(METRIC_NAME);
         let ends = |suffixes: &[&str]| {
             let of_family = metric.strip_prefix(&self.name[..]);
@@ -64,34 +66,34 @@ impl Family {
 /// The reference point of a series, relative to which its samples are stored, kept in the series
 /// cache.
 #[derive(Debug)]
-pub(super) struct Anchor {
+pub(super) struct SeriesAnchor {
     since: TimestampMs,
     newest: TimestampMs,
-    level: Level,
+    level: AnchorLevel,
 }
 
 /// The newest value of a series, for the detection of resets, and the value that is subtracted.
 #[derive(Debug)]
-enum Level {
+enum AnchorLevel {
     Float { newest: f64, base: f64 },
-    Histogram(Box<Histograms>),
+    Histogram(Box<AnchorHistograms>),
 }
 
 #[derive(Debug)]
-struct Histograms {
+struct AnchorHistograms {
     newest: FloatHistogram,
     /// Value to subtract; `None` after a reset.
     base: Option<FloatHistogram>,
 }
 
-impl Anchor {
+impl SeriesAnchor {
     /// Returns the memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let held = match &self.level {
-            Level::Float { .. } => 0,
-            Level::Histogram(known) => {
+            AnchorLevel::Float { .. } => 0,
+            AnchorLevel::Histogram(known) => {
                 let base = known.base.as_ref().map_or(0, FloatHistogram::heap_bytes);
-                size_of::<Histograms>() + known.newest.heap_bytes() + base
+                size_of::<AnchorHistograms>() + known.newest.heap_bytes() + base
             }
         };
         size_of::<Self>() + held
@@ -100,75 +102,78 @@ impl Anchor {
 
 /// The result for a sample: whether and in which form it is stored.
 #[derive(Debug, PartialEq)]
-pub(super) enum Counted {
+pub(super) enum AnchoredSample {
     /// The sample is stored unchanged.
     Unchanged,
     /// The sample is not stored, because it is the anchor or out of order.
     LeftOut,
     /// The sample is stored with this start time and amount.
-    Since(TimestampMs, Amount),
+    Since(TimestampMs, AnchoredAmount),
 }
 
 /// The difference between a sample and its anchor, of the sample's type.
 #[derive(Debug, PartialEq)]
-pub(super) enum Amount {
+pub(super) enum AnchoredAmount {
     Float(f64),
     Histogram(Histogram),
 }
 
-impl Amount {
+impl AnchoredAmount {
     /// Returns the amount as the value of a sample.
-    pub(super) fn as_value(&self) -> Value<'_> {
+    pub(super) fn as_sample_value(&self) -> ExpositionValue<'_> {
         match self {
-            Self::Float(value) => Value::Float(*value),
-            Self::Histogram(histogram) => Value::Histogram(histogram),
+            Self::Float(value) => ExpositionValue::Float(*value),
+            Self::Histogram(histogram) => ExpositionValue::Histogram(histogram),
         }
     }
 }
 
 /// Processes a sample without a start time, taken at `time`, of a series in `family`. Fails if it
 /// is an invalid histogram.
-pub(super) fn count(
-    anchor: &mut Option<Box<Anchor>>,
-    (series, family): (&Labels, &Family),
-    sample: &Sample<'_>,
+pub(super) fn relate_to_anchor(
+    anchor: &mut Option<Box<SeriesAnchor>>,
+    (series, family): (&Labels, &ScrapedFamily),
+    sample: &ExpositionSample<'_>,
     time: TimestampMs,
-) -> Result<Counted, Error> {
+) -> Result<AnchoredSample, Error> {
     let is_marker = match sample.value {
-        Value::Float(value) => is_stale(value),
-        Value::Histogram(histogram) => {
+        ExpositionValue::Float(value) => is_stale(value),
+        ExpositionValue::Histogram(histogram) => {
             histogram.validate()?;
             histogram.is_stale()
         }
     };
-    if is_marker || anchor.is_none() && !family.counts_in(series) {
-        return Ok(Counted::Unchanged);
+    if is_marker || anchor.is_none() && !family.contains_counter(series) {
+        return Ok(AnchoredSample::Unchanged);
     }
     let counted = match anchor {
         Some(known) if time <= known.newest => None,
-        Some(known) => known.count(sample.value, time),
+        Some(known) => known.subtract_anchor(sample.value, time),
         None => {
-            *anchor = Some(Box::new(Anchor::at(sample.value, time)));
-            return Ok(Counted::LeftOut);
+            *anchor = Some(Box::new(SeriesAnchor::from_first_sample(
+                sample.value,
+                time,
+            )));
+            return Ok(AnchoredSample::LeftOut);
         }
     };
     if counted.is_none() {
         *anchor = None;
     }
-    Ok(counted.unwrap_or(Counted::LeftOut))
+    Ok(counted.unwrap_or(AnchoredSample::LeftOut))
 }
 
-impl Anchor {
-    fn at(value: Value<'_>, time: TimestampMs) -> Self {
+impl SeriesAnchor {
+    fn from_first_sample(value: ExpositionValue<'_>, time: TimestampMs) -> Self {
         let level = match value {
-            Value::Float(value) => Level::Float {
+            ExpositionValue::Float(value) => AnchorLevel::Float {
                 newest: value,
                 base: value,
             },
-            Value::Histogram(histogram) => {
+            ExpositionValue::Histogram(histogram) => {
                 let newest = FloatHistogram::from(histogram);
                 let base = Some(newest.clone());
-                Level::Histogram(Box::new(Histograms { newest, base }))
+                AnchorLevel::Histogram(Box::new(AnchorHistograms { newest, base }))
             }
         };
         Self {
@@ -180,52 +185,60 @@ impl Anchor {
 
     /// Returns the difference between a value and the anchor, with its start time; `None` if it is
     /// of another type.
-    fn count(&mut self, value: Value<'_>, time: TimestampMs) -> Option<Counted> {
+    fn subtract_anchor(
+        &mut self,
+        value: ExpositionValue<'_>,
+        time: TimestampMs,
+    ) -> Option<AnchoredSample> {
         self.newest = time;
         // The counter was reset between two samples: the only known bound is the time of the second
         // one.
         let reset_at = time.saturating_sub(1);
         let amount = match (value, &mut self.level) {
-            (Value::Float(value), Level::Float { newest, base }) => {
+            (ExpositionValue::Float(value), AnchorLevel::Float { newest, base }) => {
                 if value < *newest {
                     (*base, self.since) = (0.0, reset_at);
                 }
                 *newest = value;
-                Amount::Float(value - *base)
+                AnchoredAmount::Float(value - *base)
             }
-            (Value::Histogram(stored), Level::Histogram(known)) => {
+            (ExpositionValue::Histogram(stored), AnchorLevel::Histogram(known)) => {
                 let now = FloatHistogram::from(stored);
                 if now.is_reset_after(&known.newest) {
                     (known.base, self.since) = (None, reset_at);
                 }
                 let amount = match &known.base {
-                    Some(base) => above(&now, base, stored)?,
+                    Some(base) => histogram_difference(&now, base, stored)?,
                     None => stored.clone(),
                 };
                 known.newest = now;
-                Amount::Histogram(amount)
+                AnchoredAmount::Histogram(amount)
             }
             _ => return None,
         };
-        Some(Counted::Since(self.since, amount))
+        Some(AnchoredSample::Since(self.since, amount))
     }
 }
 
 /// Returns the difference `now - base` with the count type of `stored`, which is the same as `now`;
 /// `None` if the two are incompatible.
-fn above(now: &FloatHistogram, base: &FloatHistogram, stored: &Histogram) -> Option<Histogram> {
+fn histogram_difference(
+    now: &FloatHistogram,
+    base: &FloatHistogram,
+    stored: &Histogram,
+) -> Option<Histogram> {
     let mut above = now.clone();
     above.subtract(base).ok()?;
     above.compact();
     let above = Histogram::from(above);
     Some(match stored.counts {
-        Counts::Integer { .. } => with_integers(above, stored.reset_hint),
-        Counts::Float { .. } => above,
+        HistogramCounts::Integer { .. } => convert_to_integer_counts(above, stored.reset_hint),
+        HistogramCounts::Float { .. } => above,
     })
 }
 
 /// Converts a histogram with whole float counts to integer counts.
-fn with_integers(histogram: Histogram, reset_hint: ResetHint) -> Histogram {
+fn convert_to_integer_counts(histogram: Histogram, reset_hint: ResetHint) -> Histogram {
     let floats = histogram.counts.to_floats();
     let deltas = |counts: Vec<f64>| {
         let mut before = 0;
@@ -237,7 +250,7 @@ fn with_integers(histogram: Histogram, reset_hint: ResetHint) -> Histogram {
     };
     Histogram {
         reset_hint,
-        counts: Counts::Integer {
+        counts: HistogramCounts::Integer {
             count: floats.count as u64,
             zero_count: floats.zero_count as u64,
             positive: deltas(floats.positive),
@@ -250,19 +263,19 @@ fn with_integers(histogram: Histogram, reset_hint: ResetHint) -> Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::histogram::Span;
+    use firn_model::histogram::BucketSpan;
 
-    fn family(name: &str, kind: MetricType) -> Family {
-        let mut family = Family::default();
-        family.note(&Metadata {
+    fn family(name: &str, kind: MetricType) -> ScrapedFamily {
+        let mut family = ScrapedFamily::default();
+        family.apply_metadata(&ExpositionMetadata {
             name: name.as_bytes(),
-            field: Field::Type(kind),
+            field: FamilyMetadataField::Type(kind),
         });
         family
     }
 
-    fn sample(value: Value<'_>) -> Sample<'_> {
-        Sample {
+    fn sample(value: ExpositionValue<'_>) -> ExpositionSample<'_> {
+        ExpositionSample {
             key: b"",
             is_expected: false,
             time: None,
@@ -275,7 +288,8 @@ mod tests {
     #[track_caller]
     fn check_kind(name: &str, kind: MetricType, counters: &[&str], others: &[&str]) {
         let family = family(name, kind);
-        let counts = |metric: &&str| family.counts_in(&Labels::from_pairs([("__name__", *metric)]));
+        let counts =
+            |metric: &&str| family.contains_counter(&Labels::from_pairs([("__name__", *metric)]));
         assert!(counters.iter().all(counts), "{counters:?} of {name}");
         assert!(!others.iter().any(counts), "{others:?} of {name}");
     }
@@ -302,11 +316,14 @@ mod tests {
         let series = Labels::from_pairs([("__name__", "a")]);
         let mut anchor = None;
         for ((time, value), wanted) in samples.iter().zip(wanted) {
-            let sample = sample(Value::Float(*value));
-            let counted = count(&mut anchor, (&series, &family), &sample, *time).unwrap();
+            let sample = sample(ExpositionValue::Float(*value));
+            let counted =
+                relate_to_anchor(&mut anchor, (&series, &family), &sample, *time).unwrap();
             let wanted = match wanted {
-                None => Counted::LeftOut,
-                Some((since, value)) => Counted::Since(*since, Amount::Float(*value)),
+                None => AnchoredSample::LeftOut,
+                Some((since, value)) => {
+                    AnchoredSample::Since(*since, AnchoredAmount::Float(*value))
+                }
             };
             assert_eq!(counted, wanted, "{value}@{time} of {samples:?}");
         }
@@ -338,13 +355,13 @@ mod tests {
             schema: 0,
             zero_threshold: 0.0,
             sum: count as f64,
-            counts: Counts::Integer {
+            counts: HistogramCounts::Integer {
                 count,
                 zero_count: 0,
                 positive: deltas.to_vec(),
                 negative: Vec::new(),
             },
-            positive_spans: vec![Span {
+            positive_spans: vec![BucketSpan {
                 offset: 0,
                 length: deltas.len() as u32,
             }],
@@ -359,11 +376,11 @@ mod tests {
         let series = Labels::from_pairs([("__name__", "a")]);
         let mut anchor = None;
         let mut count = |time, stored: &Histogram| {
-            let sample = sample(Value::Histogram(stored));
-            count(&mut anchor, (&series, &family), &sample, time).unwrap()
+            let sample = sample(ExpositionValue::Histogram(stored));
+            relate_to_anchor(&mut anchor, (&series, &family), &sample, time).unwrap()
         };
-        let since = |time, amount| Counted::Since(time, Amount::Histogram(amount));
-        assert_eq!(count(10, &histogram(4, &[1, 2])), Counted::LeftOut);
+        let since = |time, amount| AnchoredSample::Since(time, AnchoredAmount::Histogram(amount));
+        assert_eq!(count(10, &histogram(4, &[1, 2])), AnchoredSample::LeftOut);
         // Buckets 1 and 3, then 3 and 8: the differences are 2 and 5.
         let wanted = since(10, histogram(7, &[2, 3]));
         assert_eq!(count(20, &histogram(11, &[3, 5])), wanted);
@@ -376,12 +393,16 @@ mod tests {
         assert_eq!(count(40, &behind), since(29, behind.clone()));
         let mut anchor = None;
         for (stored, wanted) in [
-            (histogram(4, &[1, 2]), Counted::LeftOut),
+            (histogram(4, &[1, 2]), AnchoredSample::LeftOut),
             (histogram(11, &[1, 9]), since(10, one)),
         ] {
-            let sample = sample(Value::Histogram(&stored));
-            let time = if wanted == Counted::LeftOut { 10 } else { 20 };
-            let counted = super::count(&mut anchor, (&series, &family), &sample, time);
+            let sample = sample(ExpositionValue::Histogram(&stored));
+            let time = if wanted == AnchoredSample::LeftOut {
+                10
+            } else {
+                20
+            };
+            let counted = super::relate_to_anchor(&mut anchor, (&series, &family), &sample, time);
             assert_eq!(counted.unwrap(), wanted);
         }
     }
@@ -393,20 +414,20 @@ mod tests {
         let mut anchor = None;
         let stored = histogram(4, &[1, 2]);
         let values = [
-            (10, Value::Float(1.0)),
-            (20, Value::Histogram(&stored)),
-            (30, Value::Histogram(&stored)),
+            (10, ExpositionValue::Float(1.0)),
+            (20, ExpositionValue::Histogram(&stored)),
+            (30, ExpositionValue::Histogram(&stored)),
         ];
         for (time, value) in values {
-            let counted = count(&mut anchor, (&series, &family), &sample(value), time);
-            assert_eq!(counted.unwrap(), Counted::LeftOut, "at {time}");
+            let counted = relate_to_anchor(&mut anchor, (&series, &family), &sample(value), time);
+            assert_eq!(counted.unwrap(), AnchoredSample::LeftOut, "at {time}");
         }
-        let counted = count(
+        let counted = relate_to_anchor(
             &mut anchor,
             (&series, &family),
-            &sample(Value::Histogram(&stored)),
+            &sample(ExpositionValue::Histogram(&stored)),
             40,
         );
-        assert!(matches!(counted.unwrap(), Counted::Since(30, _)));
+        assert!(matches!(counted.unwrap(), AnchoredSample::Since(30, _)));
     }
 }

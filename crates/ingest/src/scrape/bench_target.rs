@@ -1,11 +1,11 @@
 //! The scrapes of one target without network, clock and store, for benchmarks.
 
-use super::settings::JobSettings;
+use super::settings::ScrapeJobSettings;
 use super::state::ScrapeState;
 use super::status::TargetStatus;
-use super::target::{Found, populate};
-use firn_discovery::Group;
-use firn_http_client::Body;
+use super::target::{TargetCandidate, target_from_address};
+use firn_discovery::TargetGroup;
+use firn_http_client::DecodedBody;
 use firn_http_client::MemoryShare;
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
@@ -22,10 +22,10 @@ pub struct BenchTarget(ScrapeState);
 impl BenchTarget {
     /// Returns the target at `address` of a job in its initial state; the cache of its series may
     /// use `memory_bytes`.
-    pub fn new(job: JobSettings, address: &str, memory_bytes: usize) -> Result<Self, Error> {
+    pub fn new(job: ScrapeJobSettings, address: &str, memory_bytes: usize) -> Result<Self, Error> {
         let invalid = |why: String| Error::new(ErrorKind::Invalid, why);
-        let found = populate(&job, address, &Group::default()).map_err(invalid)?;
-        let Found::Target(target) = found else {
+        let found = target_from_address(&job, address, &TargetGroup::default()).map_err(invalid)?;
+        let TargetCandidate::Target(target) = found else {
             return Err(invalid(format!("target dropped: {address}")));
         };
         Ok(Self(ScrapeState::new(
@@ -42,8 +42,10 @@ impl BenchTarget {
 
     /// Processes a body like that of a scrape at `time`; returns the resulting batch. Fails if the
     /// body cannot be parsed or exceeds a limit.
-    pub fn take(&mut self, body: Body, time: TimestampMs) -> Result<&Batch, Error> {
-        self.0.take(Ok(body), time, || Duration::ZERO).outcome?;
+    pub fn process_body(&mut self, body: DecodedBody, time: TimestampMs) -> Result<&Batch, Error> {
+        self.0
+            .process_response(Ok(body), time, || Duration::ZERO)
+            .outcome?;
         Ok(self.0.batch())
     }
 }

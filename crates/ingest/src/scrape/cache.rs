@@ -13,7 +13,7 @@
 //!
 //! Invariant: an entry in the table `by_key` has that key; followers are hints and may be wrong.
 
-use super::anchors::Anchor;
+use super::anchors::SeriesAnchor;
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::collections::{HashMap, HashSet};
@@ -21,10 +21,10 @@ use std::sync::Arc;
 
 /// The position of an entry in the cache, valid until the entry is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot(u32);
+pub(super) struct SeriesCacheSlot(u32);
 
 /// The position of no entry.
-const NOWHERE: Slot = Slot(u32::MAX);
+const NOWHERE: SeriesCacheSlot = SeriesCacheSlot(u32::MAX);
 
 /// Memory of an entry in bytes without its key and labels: the entry, its place in the table, two
 /// allocations.
@@ -36,7 +36,7 @@ const SPARE_ENTRIES: usize = 1000;
 
 /// A series that the target exposes, identified by its bytes in the body.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct SeriesCacheEntry {
     key: Arc<[u8]>,
     /// The labels as stored; `None` if relabelling drops the series.
     pub(super) labels: Option<Labels>,
@@ -47,18 +47,18 @@ pub(super) struct Entry {
     /// The latest start time for which a zero sample was created.
     pub(super) zero_made: TimestampMs,
     /// Anchor of a counter, if the job synthesizes start times.
-    anchor: Option<Box<Anchor>>,
+    anchor: Option<Box<SeriesAnchor>>,
     /// True if a successful scrape contained the series, because only then it was stored.
     is_stored: bool,
     /// True if the series was counted as added, which happens at its first sample that the store
     /// accepts.
     pub(super) is_counted: bool,
-    follower: Slot,
+    follower: SeriesCacheSlot,
 }
 
-impl Entry {
+impl SeriesCacheEntry {
     /// Records that scrape `now` contained the series such that it can become stale.
-    pub(super) fn track(&mut self, now: u64) {
+    pub(super) fn track_scrape(&mut self, now: u64) {
         if self.tracked[0] != now {
             self.tracked = [now, self.tracked[0]];
         }
@@ -83,14 +83,14 @@ impl Entry {
 /// memory is reserved from the budget of all targets.
 #[derive(Debug)]
 pub(super) struct SeriesCache {
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<SeriesCacheEntry>>,
     free: Vec<u32>,
     by_key: HashMap<Arc<[u8]>, u32>,
     bytes: usize,
     /// The first series of the previous body.
-    first: Slot,
+    first: SeriesCacheSlot,
     /// The series that was read last in the current body.
-    last: Slot,
+    last: SeriesCacheSlot,
     /// Number of entries after the latest successful scrape.
     good_count: usize,
 }
@@ -111,13 +111,13 @@ impl Default for SeriesCache {
 
 impl SeriesCache {
     /// Moves to the start of a body.
-    pub(super) fn rewind(&mut self) {
+    pub(super) fn rewind_order(&mut self) {
         self.last = NOWHERE;
     }
 
     /// Returns the series that is expected next, with its key. Returns `None` if there was no such
     /// series in the previous body, or its key was dropped.
-    pub(super) fn expected(&self) -> Option<(Slot, &[u8])> {
+    pub(super) fn expected_series(&self) -> Option<(SeriesCacheSlot, &[u8])> {
         let slot = match self.entry(self.last) {
             Some(last) => last.follower,
             None => self.first,
@@ -127,12 +127,12 @@ impl SeriesCache {
     }
 
     /// Returns the series with this key, if an earlier body contained it.
-    pub(super) fn find(&self, key: &[u8]) -> Option<Slot> {
-        self.by_key.get(key).map(|slot| Slot(*slot))
+    pub(super) fn find_key(&self, key: &[u8]) -> Option<SeriesCacheSlot> {
+        self.by_key.get(key).map(|slot| SeriesCacheSlot(*slot))
     }
 
     /// Records that the series at `slot` was read at the current position.
-    pub(super) fn follow(&mut self, slot: Slot) {
+    pub(super) fn record_position(&mut self, slot: SeriesCacheSlot) {
         let last = self.last;
         match self.entry_mut(last) {
             Some(entry) => entry.follower = slot,
@@ -142,19 +142,24 @@ impl SeriesCache {
     }
 
     /// Returns the entry at `slot`. Returns `None` if it was removed.
-    pub(super) fn entry(&self, slot: Slot) -> Option<&Entry> {
+    pub(super) fn entry(&self, slot: SeriesCacheSlot) -> Option<&SeriesCacheEntry> {
         self.entries.get(slot.0 as usize)?.as_ref()
     }
 
     /// Returns the entry at `slot` for modification. Returns `None` if it was removed.
-    pub(super) fn entry_mut(&mut self, slot: Slot) -> Option<&mut Entry> {
+    pub(super) fn entry_mut(&mut self, slot: SeriesCacheSlot) -> Option<&mut SeriesCacheEntry> {
         self.entries.get_mut(slot.0 as usize)?.as_mut()
     }
 
     /// Adds a series that was first seen in scrape `seen`.
-    pub(super) fn add(&mut self, key: &[u8], labels: Option<Labels>, seen: u64) -> Slot {
+    pub(super) fn add_series(
+        &mut self,
+        key: &[u8],
+        labels: Option<Labels>,
+        seen: u64,
+    ) -> SeriesCacheSlot {
         let key: Arc<[u8]> = key.into();
-        let entry = Entry {
+        let entry = SeriesCacheEntry {
             key: key.clone(),
             labels,
             seen,
@@ -177,15 +182,15 @@ impl SeriesCache {
             }
         };
         self.by_key.insert(key, slot);
-        Slot(slot)
+        SeriesCacheSlot(slot)
     }
 
     /// Calls `change` with the anchor and labels of the series at `slot`; returns `None` if the
     /// series is not stored.
-    pub(super) fn change_anchor<T>(
+    pub(super) fn update_anchor<T>(
         &mut self,
-        slot: Slot,
-        change: impl FnOnce(&mut Option<Box<Anchor>>, &Labels) -> T,
+        slot: SeriesCacheSlot,
+        change: impl FnOnce(&mut Option<Box<SeriesAnchor>>, &Labels) -> T,
     ) -> Option<T> {
         let entry = self.entries.get_mut(slot.0 as usize)?.as_mut()?;
         let before = entry.anchor_bytes();
@@ -214,12 +219,12 @@ impl SeriesCache {
 
     /// Returns the labels of series that scrape `before` tracked and the successful scrape `now`
     /// did not. Two keys with the same labels are the same series.
-    pub(super) fn vanished(&self, before: u64, now: u64) -> Vec<Labels> {
-        let gone = self.labels_of(|entry| entry.tracked[0] == before);
+    pub(super) fn vanished_labels(&self, before: u64, now: u64) -> Vec<Labels> {
+        let gone = self.collect_labels(|entry| entry.tracked[0] == before);
         if gone.is_empty() {
             return gone;
         }
-        let present = self.labels_of(|entry| entry.tracked[0] == now);
+        let present = self.collect_labels(|entry| entry.tracked[0] == now);
         let present: HashSet<&Labels> = present.iter().collect();
         let is_gone = |labels: &Labels| !present.contains(labels);
         gone.into_iter().filter(is_gone).collect()
@@ -227,19 +232,19 @@ impl SeriesCache {
 
     /// Returns the labels of all series that scrape `before` tracked, for a scrape `now` from which
     /// nothing was stored.
-    pub(super) fn all_vanished(&self, before: u64, now: u64) -> Vec<Labels> {
-        self.labels_of(|entry| entry.tracked[0] == before || entry.tracked == [now, before])
+    pub(super) fn all_tracked_labels(&self, before: u64, now: u64) -> Vec<Labels> {
+        self.collect_labels(|entry| entry.tracked[0] == before || entry.tracked == [now, before])
     }
 
-    fn labels_of(&self, is_meant: impl Fn(&Entry) -> bool) -> Vec<Labels> {
+    fn collect_labels(&self, is_meant: impl Fn(&SeriesCacheEntry) -> bool) -> Vec<Labels> {
         let entries = self.entries.iter().flatten();
         let meant = entries.filter(|entry| is_meant(entry));
         meant.filter_map(|entry| entry.labels.clone()).collect()
     }
 
     /// Ends the successful scrape `now`: removes the series that it did not contain.
-    pub(super) fn end_good(&mut self, now: u64) {
-        self.retain(|entry| entry.seen == now);
+    pub(super) fn end_successful_scrape(&mut self, now: u64) {
+        self.retain_entries(|entry| entry.seen == now);
         for entry in self.entries.iter_mut().flatten() {
             entry.is_stored = true;
         }
@@ -253,22 +258,22 @@ impl SeriesCache {
 
     /// Ends a failed scrape. Series that only failed scrapes contained were not stored; they are
     /// removed if there are many of them, or if their memory is needed.
-    pub(super) fn end_failed(&mut self, needs_memory: bool) {
+    pub(super) fn end_failed_scrape(&mut self, needs_memory: bool) {
         for entry in self.entries.iter_mut().flatten() {
             // Zeros of this scrape were not stored. The store rejects those that it already has.
             entry.zero_made = START_UNKNOWN;
         }
         if needs_memory {
-            self.retain(|entry| entry.is_stored);
+            self.retain_entries(|entry| entry.is_stored);
         }
-        self.end_empty();
+        self.end_empty_scrape();
     }
 
     /// Ends a scrape with an empty body. Prometheus treats it as a failure of the target, so that
     /// the series are kept, unless failed scrapes have added many.
-    pub(super) fn end_empty(&mut self) {
+    pub(super) fn end_empty_scrape(&mut self) {
         if self.len() > 2 * self.good_count + SPARE_ENTRIES {
-            self.retain(|entry| entry.is_stored);
+            self.retain_entries(|entry| entry.is_stored);
         }
     }
 
@@ -276,7 +281,7 @@ impl SeriesCache {
         self.entries.len() - self.free.len()
     }
 
-    fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {
+    fn retain_entries(&mut self, keep: impl Fn(&SeriesCacheEntry) -> bool) {
         for (slot, place) in self.entries.iter_mut().enumerate() {
             if place.as_ref().is_some_and(|entry| !keep(entry))
                 && let Some(entry) = place.take()

@@ -1,6 +1,6 @@
 //! Writes `scrape_failure_log_file`: one line of JSON for each failed scrape.
 
-use super::plan::Plan;
+use super::plan::ScrapePlan;
 use firn_model::sample::TimestampMs;
 use serde::Serialize;
 use std::fs::OpenOptions;
@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use tracing::warn;
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct ScrapeFailureLine<'a> {
     time: String,
     level: &'a str,
     msg: &'a str,
@@ -21,12 +21,17 @@ struct Line<'a> {
 }
 
 /// Appends a line to the file at `path`. If that fails, logs a warning.
-pub(super) async fn write(path: PathBuf, plan: &Plan, time: TimestampMs, message: &str) {
+pub(super) async fn append_failure(
+    path: PathBuf,
+    plan: &ScrapePlan,
+    time: TimestampMs,
+    message: &str,
+) {
     let nanoseconds = i128::from(time) * 1_000_000;
     let time = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds)
         .ok()
         .and_then(|time| time.format(&Rfc3339).ok());
-    let line = Line {
+    let line = ScrapeFailureLine {
         time: time.unwrap_or_default(),
         level: "ERROR",
         msg: message,

@@ -31,7 +31,10 @@ impl HistogramLimits {
 }
 
 /// Returns the histogram reduced to `limits`; `None` if it has too many buckets in every schema.
-pub(super) fn fit(histogram: &Histogram, limits: HistogramLimits) -> Option<Histogram> {
+pub(super) fn reduce_to_limits(
+    histogram: &Histogram,
+    limits: HistogramLimits,
+) -> Option<Histogram> {
     let mut fitted = histogram.clone();
     if !fitted.has_custom_buckets() {
         fitted.reduce_to(limits.schema).ok()?;
@@ -48,7 +51,7 @@ pub(super) fn fit(histogram: &Histogram, limits: HistogramLimits) -> Option<Hist
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::histogram::{Counts, ResetHint, Span};
+    use firn_model::histogram::{BucketSpan, HistogramCounts, ResetHint};
 
     fn histogram(schema: i32, spans: &[(i32, u32)], deltas: &[i64]) -> Histogram {
         Histogram {
@@ -56,7 +59,7 @@ mod tests {
             schema,
             zero_threshold: 0.0,
             sum: 1.0,
-            counts: Counts::Integer {
+            counts: HistogramCounts::Integer {
                 count: 100,
                 zero_count: 0,
                 positive: deltas.to_vec(),
@@ -64,7 +67,7 @@ mod tests {
             },
             positive_spans: spans
                 .iter()
-                .map(|&(offset, length)| Span { offset, length })
+                .map(|&(offset, length)| BucketSpan { offset, length })
                 .collect(),
             negative_spans: Vec::new(),
             custom_values: Vec::new(),
@@ -98,17 +101,20 @@ mod tests {
     fn fit_merges_buckets_in_pairs() {
         // Counts 1, 3, 6 in the buckets 1, 2, 3 and counts 2, 1 in the buckets 6, 7.
         let fine = histogram(1, &[(1, 3), (2, 2)], &[1, 2, 3, -4, -1]);
-        assert_eq!(fit(&fine, limits(0, 0.0)), Some(fine.clone()));
-        assert_eq!(fit(&fine, limits(5, 0.0)), Some(fine.clone()));
+        assert_eq!(reduce_to_limits(&fine, limits(0, 0.0)), Some(fine.clone()));
+        assert_eq!(reduce_to_limits(&fine, limits(5, 0.0)), Some(fine.clone()));
         // Buckets 1 and 2 are merged to 1; 3 (and 4) to 2; 6 (and 5) to 3; 7 (and 8) to 4.
         let coarse = histogram(0, &[(1, 4)], &[4, 2, -4, -1]);
-        assert_eq!(fit(&fine, limits(4, 0.0)), Some(coarse.clone()));
-        assert_eq!(fit(&fine, limits(0, 2.0)), Some(coarse));
+        assert_eq!(
+            reduce_to_limits(&fine, limits(4, 0.0)),
+            Some(coarse.clone())
+        );
+        assert_eq!(reduce_to_limits(&fine, limits(0, 2.0)), Some(coarse));
     }
 
     #[test]
     fn fit_of_too_many_buckets_at_the_coarsest_is_refused() {
         let far = histogram(-4, &[(0, 1), (5, 1)], &[1, 0]);
-        assert_eq!(fit(&far, limits(1, 0.0)), None);
+        assert_eq!(reduce_to_limits(&far, limits(1, 0.0)), None);
     }
 }

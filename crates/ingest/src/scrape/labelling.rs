@@ -1,8 +1,8 @@
 //! Computes the labels of a new series: merges scraped labels and target labels, relabels, and
 //! checks limits.
 
-use super::settings::{JobSettings, ScrapeLimits};
-use super::target::Target;
+use super::settings::{ScrapeJobSettings, ScrapeLimits};
+use super::target::ScrapeTarget;
 use crate::relabel;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
@@ -20,15 +20,19 @@ const SHOWN_CHARS: usize = 50;
 /// Computes labels for the new series of one target, with the settings of its job. Labels of known
 /// series are in the cache.
 #[derive(Debug)]
-pub(super) struct Labeller {
-    job: Arc<JobSettings>,
+pub(super) struct ScrapeLabeller {
+    job: Arc<ScrapeJobSettings>,
     target_labels: Labels,
     limits: ScrapeLimits,
 }
 
-impl Labeller {
+impl ScrapeLabeller {
     /// Returns a labeller. Limits that the job does not set are those of any sender.
-    pub(super) fn new(job: &Arc<JobSettings>, target: &Target, wire: WireLimits) -> Self {
+    pub(super) fn new(
+        job: &Arc<ScrapeJobSettings>,
+        target: &ScrapeTarget,
+        wire: WireLimits,
+    ) -> Self {
         let or = |own: u64, general: usize| if own > 0 { own } else { general as u64 };
         let limits = &job.limits;
         Self {
@@ -45,7 +49,7 @@ impl Labeller {
 
     /// Returns whether `other` computes the same labels for all series. Cached labels remain valid
     /// in this case.
-    pub(super) fn makes_the_same(&self, other: &Self) -> bool {
+    pub(super) fn computes_same_labels(&self, other: &Self) -> bool {
         let limits = |l: &ScrapeLimits| [l.labels, l.label_name_bytes, l.label_value_bytes];
         self.target_labels == other.target_labels
             && limits(&self.limits) == limits(&other.limits)
@@ -56,22 +60,26 @@ impl Labeller {
 
     /// Returns the labels of a series that the target writes as `pairs`, which must be sorted;
     /// `None` if relabelling drops it. An error fails the whole scrape.
-    pub(super) fn label(&self, pairs: &LabelPairs) -> Result<Option<Labels>, Error> {
+    pub(super) fn label_series(&self, pairs: &LabelPairs) -> Result<Option<Labels>, Error> {
         let mut labels = LabelsBuilder::default();
         let mut previous: Option<&[u8]> = None;
         for (name, value) in pairs.iter() {
             let text = String::from_utf8_lossy(name);
             if previous == Some(name) {
-                return invalid(format!("label name {text:?} is not unique: invalid sample"));
+                return invalid_labels_error(format!(
+                    "label name {text:?} is not unique: invalid sample"
+                ));
             }
             previous = Some(name);
             if std::str::from_utf8(name).is_err() {
-                return invalid(format!("invalid metric name or label names: {text:?}"));
+                return invalid_labels_error(format!(
+                    "invalid metric name or label names: {text:?}"
+                ));
             }
             labels.set(&text, value);
         }
         self.add_target_labels(pairs, &mut labels);
-        if !relabel::apply(&self.job.metric_relabel, &mut labels) {
+        if !relabel::apply_rules(&self.job.metric_relabel, &mut labels) {
             return Ok(None);
         }
         let labels = labels.build();
@@ -79,7 +87,7 @@ impl Labeller {
         if labels.is_empty() {
             return Ok(None);
         }
-        self.check(&labels)?;
+        self.check_labels(&labels)?;
         Ok(Some(labels))
     }
 
@@ -109,10 +117,10 @@ impl Labeller {
         }
     }
 
-    fn check(&self, labels: &Labels) -> Result<(), Error> {
+    fn check_labels(&self, labels: &Labels) -> Result<(), Error> {
         let metric = labels.get(METRIC_NAME);
         if metric.is_empty() {
-            return invalid("missing metric name (__name__ label)".into());
+            return invalid_labels_error("missing metric name (__name__ label)".into());
         }
         let metric_text = String::from_utf8_lossy(metric);
         let names = self.job.names;
@@ -121,35 +129,35 @@ impl Labeller {
         let are_labels_good =
             names == NameScheme::Utf8 || labels.iter().all(|(name, _)| names.allows_label(name));
         if !is_metric_good || !are_labels_good {
-            return invalid(format!("invalid metric name or label names: {labels}"));
+            return invalid_labels_error(format!("invalid metric name or label names: {labels}"));
         }
-        self.check_limits(labels, &cut(&metric_text))
+        self.check_limits(labels, &truncate_text(&metric_text))
     }
 
     fn check_limits(&self, labels: &Labels, metric: &str) -> Result<(), Error> {
         let count = labels.iter().count() as u64;
         let limit = self.limits.labels;
         if count > limit {
-            return limited(format!(
+            return limit_error(format!(
                 "label_limit exceeded (metric: {metric}, number of labels: {count}, limit: {limit})"
             ));
         }
         for (name, value) in labels.iter() {
             let (length, limit) = (name.len() as u64, self.limits.label_name_bytes);
             if length > limit {
-                return limited(format!(
+                return limit_error(format!(
                     "label_name_length_limit exceeded (metric: {metric}, label name: {}, length: \
                      {length}, limit: {limit})",
-                    cut(name)
+                    truncate_text(name)
                 ));
             }
             let (length, limit) = (value.len() as u64, self.limits.label_value_bytes);
             if length > limit {
-                return limited(format!(
+                return limit_error(format!(
                     "label_value_length_limit exceeded (metric: {metric}, label name: {}, value: \
                      {:?}, length: {length}, limit: {limit})",
-                    cut(name),
-                    cut(&String::from_utf8_lossy(value))
+                    truncate_text(name),
+                    truncate_text(&String::from_utf8_lossy(value))
                 ));
             }
         }
@@ -157,14 +165,14 @@ impl Labeller {
     }
 }
 
-fn cut(text: &str) -> String {
+fn truncate_text(text: &str) -> String {
     text.chars().take(SHOWN_CHARS).collect()
 }
 
-fn invalid<T>(message: String) -> Result<T, Error> {
+fn invalid_labels_error<T>(message: String) -> Result<T, Error> {
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
-fn limited<T>(message: String) -> Result<T, Error> {
+fn limit_error<T>(message: String) -> Result<T, Error> {
     Err(Error::new(ErrorKind::Limited, message))
 }

@@ -7,13 +7,13 @@
 //! Invariant: each target (labels and URL) has at most one runner, including leaving ones: a target
 //! that returns soon continues with its old runner.
 
-use super::plan::{Manner, Plan};
-use super::resources::Resources;
-use super::runner::{Runner, Wanted};
-use super::settings::JobSettings;
-use super::target::{Found, Target, populate};
-use super::view::{ActiveTarget, PoolView};
-use firn_discovery::{Discovery, DiscoverySettings, Group, Owner, ReadYaml};
+use super::plan::{ScrapeJobLifecycle, ScrapePlan};
+use super::resources::ScrapeResources;
+use super::runner::{ScrapeLoopHandle, ScrapeLoopOrder};
+use super::settings::ScrapeJobSettings;
+use super::target::{ScrapeTarget, TargetCandidate, target_from_address};
+use super::view::{ActiveTarget, ScrapePoolView};
+use firn_discovery::{Discovery, DiscoveryOwner, DiscoverySettings, ReadYaml, TargetGroup};
 use firn_model::labels::Labels;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ const DROPPED_MAX: usize = 100_000;
 
 /// An order to the task of a job; a later one replaces one that was not handled yet.
 #[derive(Clone)]
-enum Order {
-    Run(Arc<JobSettings>),
+enum ScrapePoolOrder {
+    Run(Arc<ScrapeJobSettings>),
     /// The job was removed from the configuration.
     Leave,
     /// The server stops and waits for the job.
@@ -41,22 +41,22 @@ enum Order {
 }
 
 /// Handle of the task of one scrape job, which runs until it gets the order to leave or stop.
-pub(super) struct Pool {
-    orders: watch::Sender<Order>,
-    view: Arc<PoolView>,
+pub(super) struct ScrapePool {
+    orders: watch::Sender<ScrapePoolOrder>,
+    view: Arc<ScrapePoolView>,
     task: JoinHandle<()>,
 }
 
-impl Pool {
-    pub(super) fn start(
-        job: Arc<JobSettings>,
-        manner: Manner,
-        resources: Arc<Resources>,
+impl ScrapePool {
+    pub(super) fn start_task(
+        job: Arc<ScrapeJobSettings>,
+        manner: ScrapeJobLifecycle,
+        resources: Arc<ScrapeResources>,
         read_yaml: ReadYaml,
     ) -> Self {
-        let (orders, follows) = watch::channel(Order::Run(job.clone()));
-        let view = Arc::new(PoolView::new(job.clone()));
-        let work = Work {
+        let (orders, follows) = watch::channel(ScrapePoolOrder::Run(job.clone()));
+        let view = Arc::new(ScrapePoolView::new(job.clone()));
+        let work = ScrapePoolTask {
             manner,
             resources,
             read_yaml,
@@ -76,24 +76,24 @@ impl Pool {
     }
 
     /// Continues with new settings; does nothing if they are equal to the current ones.
-    pub(super) fn reload(&self, job: Arc<JobSettings>) {
+    pub(super) fn reload_job(&self, job: Arc<ScrapeJobSettings>) {
         self.orders.send_if_modified(|order| {
-            let is_same = matches!(order, Order::Run(old) if **old == *job);
+            let is_same = matches!(order, ScrapePoolOrder::Run(old) if **old == *job);
             if !is_same {
-                *order = Order::Run(job);
+                *order = ScrapePoolOrder::Run(job);
             }
             !is_same
         });
     }
 
     /// Ends the job in the background, as if all its targets had vanished.
-    pub(super) fn leave(self) {
-        self.orders.send_replace(Order::Leave);
+    pub(super) fn leave_in_background(self) {
+        self.orders.send_replace(ScrapePoolOrder::Leave);
     }
 
     /// Ends the job; the returned future resolves when everything is stored.
-    pub(super) fn stop(self) -> impl Future<Output = ()> {
-        self.orders.send_replace(Order::Stop);
+    pub(super) fn stop_job(self) -> impl Future<Output = ()> {
+        self.orders.send_replace(ScrapePoolOrder::Stop);
         async move {
             if let Err(e) = self.task.await {
                 warn!(job = self.view.name(), error = %e, "scrape job failed");
@@ -101,24 +101,24 @@ impl Pool {
         }
     }
 
-    pub(super) fn view(&self) -> Arc<PoolView> {
+    pub(super) fn view(&self) -> Arc<ScrapePoolView> {
         self.view.clone()
     }
 }
 
 type Identity = (Labels, String);
 
-struct Work {
-    manner: Manner,
-    resources: Arc<Resources>,
+struct ScrapePoolTask {
+    manner: ScrapeJobLifecycle,
+    resources: Arc<ScrapeResources>,
     read_yaml: ReadYaml,
     /// Notified when a discovery has a new list.
     changed: Arc<Notify>,
     discoveries: Vec<(DiscoverySettings, Discovery)>,
-    runners: HashMap<Identity, Runner>,
-    leaving: HashMap<Identity, Runner>,
-    view: Arc<PoolView>,
-    job: Arc<JobSettings>,
+    runners: HashMap<Identity, ScrapeLoopHandle>,
+    leaving: HashMap<Identity, ScrapeLoopHandle>,
+    view: Arc<ScrapePoolView>,
+    job: Arc<ScrapeJobSettings>,
     /// Deadline until which targets are kept although no discovery has returned them again.
     waits_until: Option<Instant>,
 }
@@ -126,23 +126,23 @@ struct Work {
 /// The targets in the groups of all discoveries, without duplicates, and those that relabelling
 /// dropped.
 #[derive(Default)]
-struct Targets {
-    active: HashMap<Identity, Arc<Target>>,
+struct ScrapePoolTargets {
+    active: HashMap<Identity, Arc<ScrapeTarget>>,
     dropped: Vec<Labels>,
     dropped_count: usize,
 }
 
-impl Targets {
+impl ScrapePoolTargets {
     /// Adds a target. It replaces an earlier one that differs in discovered labels only, as in
     /// Prometheus.
-    fn add(&mut self, target: Target) {
+    fn add_target(&mut self, target: ScrapeTarget) {
         self.active.insert(target.identity(), Arc::new(target));
     }
 }
 
-impl Work {
-    async fn run(mut self, mut orders: watch::Receiver<Order>) {
-        self.discover();
+impl ScrapePoolTask {
+    async fn run(mut self, mut orders: watch::Receiver<ScrapePoolOrder>) {
+        self.start_discoveries();
         let end = loop {
             let changed = self.changed.clone();
             let waits_until = self.waits_until;
@@ -151,31 +151,31 @@ impl Work {
                 order = orders.changed() => {
                     let order = match order {
                         Ok(()) => orders.borrow_and_update().clone(),
-                        Err(_) => Order::Stop,
+                        Err(_) => ScrapePoolOrder::Stop,
                     };
                     match order {
-                        Order::Run(job) => {
+                        ScrapePoolOrder::Run(job) => {
                             self.job = job;
-                            self.discover();
-                            self.sync().await;
+                            self.start_discoveries();
+                            self.sync_runners().await;
                         }
                         end => break end,
                     }
                 }
-                () = changed.notified() => self.sync().await,
-                () = wait(waits_until) => {
+                () = changed.notified() => self.sync_runners().await,
+                () = wait_until(waits_until) => {
                     self.waits_until = None;
-                    self.sync().await;
+                    self.sync_runners().await;
                 }
             }
         };
-        self.end(end).await;
+        self.end_runners(end).await;
     }
 
     /// Starts the new discoveries of the job, keeps unchanged ones, and stops the others.
-    fn discover(&mut self) {
+    fn start_discoveries(&mut self) {
         let mut old = std::mem::take(&mut self.discoveries);
-        let owner = Owner {
+        let owner = DiscoveryOwner {
             purpose: "scrape",
             config: self.job.name.clone(),
         };
@@ -184,7 +184,7 @@ impl Work {
             let discovery = match known {
                 Some(at) => old.swap_remove(at).1,
                 None => {
-                    let lent = self.resources.lent(self.read_yaml);
+                    let lent = self.resources.discovery_context(self.read_yaml);
                     Discovery::start(settings, &lent, &owner, self.changed.clone())
                 }
             };
@@ -195,7 +195,7 @@ impl Work {
 
     /// Returns the groups of all discoveries; `None` while one has not returned a list and the
     /// deadline has not passed.
-    fn groups(&mut self) -> Option<Vec<Arc<Vec<Group>>>> {
+    fn discovered_groups(&mut self) -> Option<Vec<Arc<Vec<TargetGroup>>>> {
         let lists: Vec<_> = self.discoveries.iter().map(|(_, d)| d.groups()).collect();
         let is_complete = lists.iter().all(Option::is_some);
         if is_complete {
@@ -207,39 +207,43 @@ impl Work {
     }
 
     /// Starts, updates and ends runners according to the lists of the discoveries.
-    async fn sync(&mut self) {
-        let Some(groups) = self.groups() else {
+    async fn sync_runners(&mut self) {
+        let Some(groups) = self.discovered_groups() else {
             return;
         };
         let job = self.job.clone();
-        let Ok(targets) = spawn_blocking(move || find(&job, &groups)).await else {
+        let Ok(targets) = spawn_blocking(move || find_targets(&job, &groups)).await else {
             error!(job = self.job.name, "failed to create targets");
             return;
         };
-        self.leaving.retain(|_, runner| !runner.is_over());
-        let refusal = self.refusal(targets.active.len());
+        self.leaving.retain(|_, runner| !runner.is_finished());
+        let refusal = self.target_limit_error(targets.active.len());
         let mut old = std::mem::take(&mut self.runners);
         for (identity, target) in targets.active {
             let known = old.remove(&identity);
             let runner = match known.or_else(|| self.leaving.remove(&identity)) {
-                Some(runner) => self.go_on(runner, target, &refusal),
+                Some(runner) => self.continue_runner(runner, target, &refusal),
                 None => {
-                    let offset = self.offset(&target);
-                    Runner::start(self.plan(target, &refusal), offset, self.resources.clone())
+                    let offset = self.first_scrape_delay(&target);
+                    ScrapeLoopHandle::start_task(
+                        self.build_plan(target, &refusal),
+                        offset,
+                        self.resources.clone(),
+                    )
                 }
             };
             self.runners.insert(identity, runner);
         }
         for (identity, runner) in old {
-            runner.tell(Wanted::Leave);
+            runner.send_order(ScrapeLoopOrder::Leave);
             self.leaving.insert(identity, runner);
         }
-        self.show(targets.dropped, targets.dropped_count);
+        self.update_view(targets.dropped, targets.dropped_count);
     }
 
-    fn plan(&self, target: Arc<Target>, refusal: &Option<String>) -> Arc<Plan> {
-        Arc::new(Plan {
-            fetch: self.manner.maker.make(&self.job, &target),
+    fn build_plan(&self, target: Arc<ScrapeTarget>, refusal: &Option<String>) -> Arc<ScrapePlan> {
+        Arc::new(ScrapePlan {
+            fetch: self.manner.maker.make_fetcher(&self.job, &target),
             job: self.job.clone(),
             target,
             refusal: refusal.clone(),
@@ -247,33 +251,40 @@ impl Work {
     }
 
     /// Continues a runner, with the same plan if nothing has changed, so that its schedule remains.
-    fn go_on(&self, mut runner: Runner, target: Arc<Target>, refusal: &Option<String>) -> Runner {
+    fn continue_runner(
+        &self,
+        mut runner: ScrapeLoopHandle,
+        target: Arc<ScrapeTarget>,
+        refusal: &Option<String>,
+    ) -> ScrapeLoopHandle {
         let plan = runner.plan();
         let is_same =
             Arc::ptr_eq(&plan.job, &self.job) && plan.target == target && plan.refusal == *refusal;
         let plan = match is_same {
             true => plan.clone(),
-            false => self.plan(target, refusal),
+            false => self.build_plan(target, refusal),
         };
-        runner.run(plan);
+        runner.run_plan(plan);
         runner
     }
 
-    fn offset(&self, target: &Target) -> Duration {
+    fn first_scrape_delay(&self, target: &ScrapeTarget) -> Duration {
         match self.manner.begins_at_once {
             true => Duration::ZERO,
-            false => target.offset(self.resources.clock.now_ms(), self.resources.seed()),
+            false => {
+                target.first_scrape_delay(self.resources.clock.now_ms(), self.resources.seed())
+            }
         }
     }
 
     /// Returns why none of `count` targets may be scraped, if their number exceeds the limit.
-    fn refusal(&self, count: usize) -> Option<String> {
+    fn target_limit_error(&self, count: usize) -> Option<String> {
         let limit = self.job.limits.targets;
         (limit > 0 && count as u64 > limit)
             .then(|| format!("target_limit exceeded (number of targets: {count}, limit: {limit})"))
     }
 
-    fn show(&self, dropped: Vec<Labels>, dropped_count: usize) {
+    fn update_view(&self, dropped: Vec<Labels>, dropped_count: usize) {
         let runners = self.runners.values();
         let mut active: Vec<ActiveTarget> = runners
             .map(|runner| ActiveTarget {
@@ -285,7 +296,7 @@ impl Work {
             let key = |t: &ActiveTarget| t.target.identity();
             (&a.target.url, key(a)).cmp(&(&b.target.url, key(b)))
         });
-        let mut seen = self.view.seen();
+        let mut seen = self.view.lock_snapshot();
         seen.job = self.job.clone();
         seen.active = active;
         seen.dropped = Arc::new(dropped);
@@ -293,29 +304,31 @@ impl Work {
     }
 
     /// Ends all runners, with or without staleness markers, and waits for them.
-    async fn end(mut self, end: Order) {
+    async fn end_runners(mut self, end: ScrapePoolOrder) {
         self.discoveries.clear();
-        let runners: Vec<Runner> = self.runners.drain().map(|(_, runner)| runner).collect();
-        let leaving: Vec<Runner> = self.leaving.drain().map(|(_, runner)| runner).collect();
+        let runners: Vec<ScrapeLoopHandle> =
+            self.runners.drain().map(|(_, runner)| runner).collect();
+        let leaving: Vec<ScrapeLoopHandle> =
+            self.leaving.drain().map(|(_, runner)| runner).collect();
         for runner in &runners {
-            runner.tell(match end {
-                Order::Leave => Wanted::Leave,
-                _ if self.manner.marks_at_stop => Wanted::EndMarked,
-                _ => Wanted::EndSilently,
+            runner.send_order(match end {
+                ScrapePoolOrder::Leave => ScrapeLoopOrder::Leave,
+                _ if self.manner.marks_at_stop => ScrapeLoopOrder::EndMarked,
+                _ => ScrapeLoopOrder::EndSilently,
             });
         }
-        if !matches!(end, Order::Leave) {
+        if !matches!(end, ScrapePoolOrder::Leave) {
             for runner in &leaving {
-                runner.tell(Wanted::EndSilently);
+                runner.send_order(ScrapeLoopOrder::EndSilently);
             }
         }
         for runner in runners.into_iter().chain(leaving) {
-            runner.join().await;
+            runner.wait_until_finished().await;
         }
     }
 }
 
-async fn wait(until: Option<Instant>) {
+async fn wait_until(until: Option<Instant>) {
     match until {
         Some(until) => sleep_until(until).await,
         None => std::future::pending().await,
@@ -323,17 +336,17 @@ async fn wait(until: Option<Instant>) {
 }
 
 /// Creates targets from all addresses in `groups`.
-fn find(job: &JobSettings, groups: &[Arc<Vec<Group>>]) -> Targets {
+fn find_targets(job: &ScrapeJobSettings, groups: &[Arc<Vec<TargetGroup>>]) -> ScrapePoolTargets {
     let kept_max = match job.keep_dropped_targets {
         0 => DROPPED_MAX,
         max => usize::try_from(max).unwrap_or(DROPPED_MAX),
     };
-    let mut targets = Targets::default();
+    let mut targets = ScrapePoolTargets::default();
     for group in groups.iter().flat_map(|list| list.iter()) {
         for address in &group.targets {
-            match populate(job, address, group) {
-                Ok(Found::Target(target)) => targets.add(*target),
-                Ok(Found::Dropped(labels)) => {
+            match target_from_address(job, address, group) {
+                Ok(TargetCandidate::Target(target)) => targets.add_target(*target),
+                Ok(TargetCandidate::Dropped(labels)) => {
                     targets.dropped_count += 1;
                     if targets.dropped.len() < kept_max {
                         targets.dropped.push(labels);

@@ -1,7 +1,7 @@
 //! Writes the series that describe each scrape, such as `up`.
 
-use super::settings::JobSettings;
-use super::target::Target;
+use super::settings::ScrapeJobSettings;
+use super::target::ScrapeTarget;
 use firn_model::batch::Batch;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::{TimestampMs, stale_nan};
@@ -24,7 +24,7 @@ const ORDINARY: usize = 5;
 
 /// The counts of one scrape, with the definitions of Prometheus's scrape loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Counts {
+pub(super) struct ScrapeCounts {
     /// Number of samples in the body, before relabelling.
     pub(super) scraped: u64,
     /// Number of samples after relabelling, including those that the store rejects and duplicates
@@ -39,14 +39,14 @@ pub(super) struct Counts {
 
 /// Writes the report series of one target, whose labels are computed once.
 #[derive(Debug)]
-pub(super) struct Reporter {
+pub(super) struct ScrapeReporter {
     labels: Vec<Labels>,
     timeout: f64,
     sample_limit: f64,
 }
 
-impl Reporter {
-    pub(super) fn new(job: &JobSettings, target: &Target) -> Self {
+impl ScrapeReporter {
+    pub(super) fn new(job: &ScrapeJobSettings, target: &ScrapeTarget) -> Self {
         let count = if job.extra_metrics {
             NAMES.len()
         } else {
@@ -65,11 +65,11 @@ impl Reporter {
     }
 
     /// Reports a scrape at `time` that took `duration`.
-    pub(super) fn report(
+    pub(super) fn report_scrape(
         &self,
         is_up: bool,
         duration: Duration,
-        counts: Counts,
+        counts: ScrapeCounts,
         time: TimestampMs,
         batch: &mut Batch,
     ) {
@@ -89,7 +89,7 @@ impl Reporter {
     }
 
     /// Ends the report series with staleness markers.
-    pub(super) fn end(&self, time: TimestampMs, batch: &mut Batch) {
+    pub(super) fn end_series(&self, time: TimestampMs, batch: &mut Batch) {
         for labels in &self.labels {
             batch.push_series(labels.as_ref(), &[(time, stale_nan())]);
         }

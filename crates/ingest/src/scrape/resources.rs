@@ -1,12 +1,12 @@
 //! The resources that all targets share: pipeline, clock, and limits on memory and threads.
 
 use crate::pipeline::Pipeline;
-use firn_discovery::{DiscoveryMetrics, Lent, ReadYaml};
-use firn_http_client::Places;
+use firn_discovery::{DiscoveryContext, DiscoveryMetrics, ReadYaml};
+use firn_http_client::ConnectionSlots;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
-use firn_model::metrics::{Collect, Gauge, Sink, Value};
-use firn_model::shares::Shares;
+use firn_model::metrics::{Collect, Gauge, MetricSink, MetricValue};
+use firn_model::shares::BudgetShares;
 use firn_model::trace::Tracer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ const LIST_BYTES_MAX: u64 = 256 << 20;
 const READERS_PER_CORE: usize = 2;
 
 /// The resources that all targets share, created once for all jobs.
-pub(super) struct Resources {
+pub(super) struct ScrapeResources {
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) clock: Arc<dyn Clock>,
     /// Creates the spans of scrapes.
@@ -30,7 +30,7 @@ pub(super) struct Resources {
     /// Memory budget for the series caches of all targets.
     pub(super) caches: Budget,
     /// Limit for connections to targets.
-    pub(super) places: Places,
+    pub(super) places: ConnectionSlots,
     /// Metrics of all discoveries.
     pub(super) discoveries: DiscoveryMetrics,
     readers: Semaphore,
@@ -39,21 +39,21 @@ pub(super) struct Resources {
     seed: AtomicU64,
 }
 
-impl Resources {
+impl ScrapeResources {
     pub(super) fn new(
         pipeline: Arc<Pipeline>,
         (clock, tracer): (Arc<dyn Clock>, Arc<Tracer>),
         memory: &Budget,
-        places: Places,
+        places: ConnectionSlots,
     ) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let shares = Shares::of(memory.limit_bytes());
+        let shares = BudgetShares::from_limit(memory.limit_bytes());
         Self {
             pipeline,
             clock,
             tracer,
-            bodies: memory.share("bodies of scrapes", shares.scrape_bodies),
-            caches: memory.share("caches of scrapes", shares.scrape_caches),
+            bodies: memory.create_share("bodies of scrapes", shares.scrape_bodies),
+            caches: memory.create_share("caches of scrapes", shares.scrape_caches),
             places,
             discoveries: DiscoveryMetrics::default(),
             readers: Semaphore::new(cores * READERS_PER_CORE),
@@ -69,8 +69,8 @@ impl Resources {
     }
 
     /// Returns the shared parts that a discovery needs: limits, clock and metrics.
-    pub(super) fn lent(&self, read_yaml: ReadYaml) -> Lent {
-        Lent {
+    pub(super) fn discovery_context(&self, read_yaml: ReadYaml) -> DiscoveryContext {
+        DiscoveryContext {
             read_yaml,
             bytes_max: self.list_bytes_max(),
             clock: self.clock.clone(),
@@ -88,7 +88,7 @@ impl Resources {
     }
 
     /// Waits for permission to process a body, which limits the number of busy threads.
-    pub(super) async fn slot(&self) -> Option<SemaphorePermit<'_>> {
+    pub(super) async fn acquire_parse_permit(&self) -> Option<SemaphorePermit<'_>> {
         self.waiting.add(1);
         // The semaphore is never closed.
         let slot = self.readers.acquire().await.ok();
@@ -97,8 +97,8 @@ impl Resources {
     }
 }
 
-impl Collect for Resources {
-    fn collect(&self, sink: &mut dyn Sink) {
+impl Collect for ScrapeResources {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         let of = |get: fn(&Budget) -> usize| {
             [("bodies", &self.bodies), ("caches", &self.caches)]
                 .map(|(what, budget)| (what, get(budget) as f64))
@@ -116,20 +116,20 @@ impl Collect for Resources {
             ),
         ] {
             for (what, value) in values {
-                sink.metric(name, help, &[("what", what)], Value::Gauge(value));
+                sink.metric(name, help, &[("what", what)], MetricValue::Gauge(value));
             }
         }
         sink.metric(
             "firn_ingest_scrape_bodies_waiting",
             "Response bodies waiting for a thread to parse them; at most one per target.",
             &[],
-            Value::Gauge(self.waiting.get() as f64),
+            MetricValue::Gauge(self.waiting.get() as f64),
         );
         for (name, help, count) in [
             (
                 "firn_ingest_scrape_connections",
                 "Connections to targets, including idle connections kept for the next scrape.",
-                self.places.taken(),
+                self.places.occupied_count(),
             ),
             (
                 "firn_ingest_scrape_connections_limit",
@@ -139,10 +139,10 @@ impl Collect for Resources {
             (
                 "firn_ingest_scrape_connections_waiting",
                 "Scrapes waiting for a free connection.",
-                self.places.waiting(),
+                self.places.waiting_count(),
             ),
         ] {
-            sink.metric(name, help, &[], Value::Gauge(count as f64));
+            sink.metric(name, help, &[], MetricValue::Gauge(count as f64));
         }
         self.discoveries.collect(sink);
     }

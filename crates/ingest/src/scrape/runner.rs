@@ -11,18 +11,18 @@
 //! samples, but waits for a running append, so that staleness markers follow it.
 
 use super::failure_log;
-use super::plan::Plan;
-use super::resources::Resources;
-use super::state::{ScrapeState, Scraped};
-use super::status::{Health, LastScrape, TargetStatus};
+use super::plan::ScrapePlan;
+use super::resources::ScrapeResources;
+use super::state::{ScrapeResult, ScrapeState};
+use super::status::{LastScrape, TargetHealth, TargetStatus};
 use crate::outcome::WriteOutcome;
-use crate::refusals::Sender;
-use firn_http_client::Body;
+use crate::refusals::SampleSender;
+use firn_http_client::DecodedBody;
 use firn_http_client::MemoryShare;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
 use firn_model::store::Append;
-use firn_model::trace::{Span, SpanKind};
+use firn_model::trace::{SpanKind, TraceSpan};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -37,9 +37,9 @@ const ALIGNMENT_MS_MAX: i64 = 2;
 
 /// An order to the task of a target; a later one replaces one that was not handled yet.
 #[derive(Clone)]
-pub(super) enum Wanted {
+pub(super) enum ScrapeLoopOrder {
     /// Scrape according to the plan.
-    Run(Arc<Plan>),
+    Run(Arc<ScrapePlan>),
     /// The target has vanished, but may return soon.
     Leave,
     /// End now, with staleness markers.
@@ -49,19 +49,23 @@ pub(super) enum Wanted {
 }
 
 /// The handle of one target's task. Dropping it ends the task without staleness markers.
-pub(super) struct Runner {
-    wanted: watch::Sender<Wanted>,
-    plan: Arc<Plan>,
+pub(super) struct ScrapeLoopHandle {
+    wanted: watch::Sender<ScrapeLoopOrder>,
+    plan: Arc<ScrapePlan>,
     status: Arc<TargetStatus>,
     task: JoinHandle<()>,
 }
 
-impl Runner {
+impl ScrapeLoopHandle {
     /// Starts scraping according to the plan, for the first time after `offset`.
-    pub(super) fn start(plan: Arc<Plan>, offset: Duration, resources: Arc<Resources>) -> Self {
-        let (wanted, follows) = watch::channel(Wanted::Run(plan.clone()));
+    pub(super) fn start_task(
+        plan: Arc<ScrapePlan>,
+        offset: Duration,
+        resources: Arc<ScrapeResources>,
+    ) -> Self {
+        let (wanted, follows) = watch::channel(ScrapeLoopOrder::Run(plan.clone()));
         let status = Arc::new(TargetStatus::default());
-        let scraping = Scraping {
+        let scraping = ScrapeLoop {
             state: None,
             plan: plan.clone(),
             status: status.clone(),
@@ -73,7 +77,7 @@ impl Runner {
             wanted,
             plan,
             status,
-            task: tokio::spawn(scraping.run(offset)),
+            task: tokio::spawn(scraping.run_loop(offset)),
         }
     }
 
@@ -83,53 +87,53 @@ impl Runner {
     }
 
     /// Returns the current plan.
-    pub(super) fn plan(&self) -> &Arc<Plan> {
+    pub(super) fn plan(&self) -> &Arc<ScrapePlan> {
         &self.plan
     }
 
     /// Continues with another plan, or resumes with the same one.
-    pub(super) fn run(&mut self, plan: Arc<Plan>) {
+    pub(super) fn run_plan(&mut self, plan: Arc<ScrapePlan>) {
         self.plan = plan.clone();
         self.wanted.send_if_modified(|wanted| {
-            let is_same = matches!(wanted, Wanted::Run(old) if Arc::ptr_eq(old, &plan));
-            *wanted = Wanted::Run(plan);
+            let is_same = matches!(wanted, ScrapeLoopOrder::Run(old) if Arc::ptr_eq(old, &plan));
+            *wanted = ScrapeLoopOrder::Run(plan);
             !is_same
         });
     }
 
     /// Sends an order to the task.
-    pub(super) fn tell(&self, wanted: Wanted) {
+    pub(super) fn send_order(&self, wanted: ScrapeLoopOrder) {
         self.wanted.send_replace(wanted);
     }
 
     /// Returns whether the task has ended.
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         self.task.is_finished()
     }
 
     /// Waits until the task has ended.
-    pub(super) async fn join(self) {
+    pub(super) async fn wait_until_finished(self) {
         if let Err(e) = self.task.await {
             warn!(error = %e, "scrape task failed");
         }
     }
 }
 
-struct Scraping {
+struct ScrapeLoop {
     /// State between scrapes; `None` while a thread works on it.
     state: Option<ScrapeState>,
-    plan: Arc<Plan>,
+    plan: Arc<ScrapePlan>,
     status: Arc<TargetStatus>,
-    wanted: watch::Receiver<Wanted>,
-    resources: Arc<Resources>,
+    wanted: watch::Receiver<ScrapeLoopOrder>,
+    resources: Arc<ScrapeResources>,
     schedule_start: Option<TimestampMs>,
 }
 
-impl Scraping {
-    async fn run(mut self, offset: Duration) {
+impl ScrapeLoop {
+    async fn run_loop(mut self, offset: Duration) {
         let metrics = self.resources.pipeline.metrics();
         metrics.scrape_targets.add(1);
-        let mut ticks = ticks(offset, self.plan.target.interval);
+        let mut ticks = new_schedule(offset, self.plan.target.interval);
         loop {
             tokio::select! {
                 biased;
@@ -137,23 +141,23 @@ impl Scraping {
                     let wanted = match changed {
                         Ok(()) => self.wanted.borrow_and_update().clone(),
                         // The handle was dropped, so that no further order can arrive.
-                        Err(_) => Wanted::EndSilently,
+                        Err(_) => ScrapeLoopOrder::EndSilently,
                     };
                     match wanted {
-                        Wanted::Run(plan) => self.follow(plan, &mut ticks),
-                        Wanted::Leave => {
-                            if !self.leave(&mut ticks).await {
+                        ScrapeLoopOrder::Run(plan) => self.apply_plan(plan, &mut ticks),
+                        ScrapeLoopOrder::Leave => {
+                            if !self.await_return(&mut ticks).await {
                                 break;
                             }
                         }
-                        Wanted::EndMarked => {
-                            self.end(self.resources.clock.now_ms()).await;
+                        ScrapeLoopOrder::EndMarked => {
+                            self.end_series(self.resources.clock.now_ms()).await;
                             break;
                         }
-                        Wanted::EndSilently => break,
+                        ScrapeLoopOrder::EndSilently => break,
                     }
                 }
-                _ = ticks.tick() => self.scrape().await,
+                _ = ticks.tick() => self.scrape_once().await,
             }
         }
         metrics.scrape_targets.add(-1);
@@ -161,12 +165,15 @@ impl Scraping {
 
     /// Applies a plan: restarts the schedule if the interval has changed, and reconfigures the
     /// state.
-    fn follow(&mut self, plan: Arc<Plan>, ticks: &mut Interval) {
+    fn apply_plan(&mut self, plan: Arc<ScrapePlan>, ticks: &mut Interval) {
         let old = std::mem::replace(&mut self.plan, plan);
         if old.target.interval != self.plan.target.interval {
             let now = self.resources.clock.now_ms();
-            let offset = self.plan.target.offset(now, self.resources.seed());
-            *ticks = self::ticks(offset, self.plan.target.interval);
+            let offset = self
+                .plan
+                .target
+                .first_scrape_delay(now, self.resources.seed());
+            *ticks = self::new_schedule(offset, self.plan.target.interval);
             self.schedule_start = None;
         }
         if let Some(state) = &mut self.state {
@@ -176,7 +183,7 @@ impl Scraping {
 
     /// Waits for the target to return; returns whether it did. Otherwise, marks its series as stale
     /// at the time of the first skipped scrape.
-    async fn leave(&mut self, ticks: &mut Interval) -> bool {
+    async fn await_return(&mut self, ticks: &mut Interval) -> bool {
         let mut wanted = self.wanted.clone();
         let interval = self.plan.target.interval;
         let clock = self.resources.clock.clone();
@@ -193,15 +200,15 @@ impl Scraping {
             _ = wanted.changed() => return true,
             time = waited => time,
         };
-        self.end(time).await;
+        self.end_series(time).await;
         false
     }
 
-    async fn scrape(&mut self) {
+    async fn scrape_once(&mut self) {
         let name = || "scrape".to_owned();
         let tracer = &self.resources.tracer;
-        let mut span = tracer.begin(name, SpanKind::Internal, None);
-        span.set("job", || self.plan.job.name.as_str());
+        let mut span = tracer.start_trace(name, SpanKind::Internal, None);
+        span.set_attribute("job", || self.plan.job.name.as_str());
         let time = self.scheduled_time();
         let started = self.resources.clock.monotonic();
         let fetched = match &self.plan.refusal {
@@ -210,43 +217,44 @@ impl Scraping {
                 let mut wanted = self.wanted.clone();
                 let stopped = async {
                     // An error means that the handle was dropped.
-                    let stops = |wanted: &Wanted| !matches!(wanted, Wanted::Run(_));
+                    let stops =
+                        |wanted: &ScrapeLoopOrder| !matches!(wanted, ScrapeLoopOrder::Run(_));
                     let _ = wanted.wait_for(stops).await;
                 };
                 tokio::select! {
                     biased;
                     () = stopped => return,
-                    fetched = fetch(&self.plan, &span) => fetched,
+                    fetched = fetch_body(&self.plan, &span) => fetched,
                 }
             }
         };
         if let Err(e) = &fetched {
-            span.fail(e);
+            span.set_error(e);
             debug!(url = self.plan.target.url, error = %e, "scrape failed");
             if let Some(path) = &self.plan.job.failure_log_file {
-                failure_log::write(path.clone(), &self.plan, time, &e.message).await;
+                failure_log::append_failure(path.clone(), &self.plan, time, &e.message).await;
             }
         }
-        self.store(fetched, (time, started), &span).await;
+        self.store_scrape(fetched, (time, started), &span).await;
     }
 
     /// Stores the result of the scrape at `time`, which started at the monotonic time `started`.
-    async fn store(
+    async fn store_scrape(
         &mut self,
-        fetched: Result<Body, Error>,
+        fetched: Result<DecodedBody, Error>,
         (time, started): (TimestampMs, Duration),
-        span: &Span,
+        span: &TraceSpan,
     ) {
         let clock = self.resources.clock.clone();
         let take = move |state: &mut ScrapeState| {
             let elapsed = || clock.monotonic().saturating_sub(started);
-            state.take(fetched, time, elapsed)
+            state.process_response(fetched, time, elapsed)
         };
-        let took = self.append(take, span);
+        let took = self.append_built_batch(take, span);
         let Some((made, stored)) = took.await else {
             return;
         };
-        let Scraped {
+        let ScrapeResult {
             outcome,
             duration,
             dropped,
@@ -260,16 +268,16 @@ impl Scraping {
         }
         if let Some(dropped) = dropped {
             let pipeline = &self.resources.pipeline;
-            pipeline.drop_unseen(&self.sender(), &dropped);
+            pipeline.count_dropped(&self.sample_sender(), &dropped);
             let (count, reason) = (dropped.sample_count, dropped.reason.as_str());
-            self.warn(format!("{count} samples dropped: {reason}"));
+            self.set_warning(format!("{count} samples dropped: {reason}"));
         }
-        let warning = self.status.last().warning;
+        let warning = self.status.last_scrape().warning;
         self.status.set_last(LastScrape {
             health: if outcome.is_ok() {
-                Health::Up
+                TargetHealth::Up
             } else {
-                Health::Down
+                TargetHealth::Down
             },
             error: outcome.err().map_or_else(String::new, |e| e.message),
             warning,
@@ -278,40 +286,40 @@ impl Scraping {
         });
     }
 
-    async fn end(&mut self, time: TimestampMs) {
+    async fn end_series(&mut self, time: TimestampMs) {
         if self.state.is_some() {
-            let end = move |state: &mut ScrapeState| state.end(time);
-            self.append(end, &Span::default()).await;
+            let end = move |state: &mut ScrapeState| state.mark_all_stale(time);
+            self.append_built_batch(end, &TraceSpan::default()).await;
         }
     }
 
     /// Creates a batch with `make` and stores it, on a thread that may block. Returns the result of
     /// `make`, and whether the store accepted the batch.
-    async fn append<T: Send + 'static>(
+    async fn append_built_batch<T: Send + 'static>(
         &mut self,
         make: impl FnOnce(&mut ScrapeState) -> T + Send + 'static,
-        span: &Span,
+        span: &TraceSpan,
     ) -> Option<(T, Result<(), Error>)> {
         let mut state = match self.state.take() {
             Some(state) => state,
-            None => self.new_state()?,
+            None => self.new_scrape_state()?,
         };
         let (pipeline, tenant) = (
             self.resources.pipeline.clone(),
             self.plan.target.tenant.clone(),
         );
-        let sender = self.sender();
-        let slot = self.resources.slot().await;
-        state.keep_exemplars(pipeline.takes_exemplars());
+        let sender = self.sample_sender();
+        let slot = self.resources.acquire_parse_permit().await;
+        state.keep_exemplars(pipeline.can_store_exemplars());
         state.set_accepted_times(pipeline.first_sample_times(&tenant, &sender));
-        let mut part = span.child("scrapeAppend");
+        let mut part = span.begin_child("scrapeAppend");
         let appending = spawn_blocking(move || {
             let made = make(&mut state);
-            part.set("samples", || state.batch().sample_count());
+            part.set_attribute("samples", || state.batch().sample_count());
             if !state.zeros().is_empty() {
                 pipeline.append_optional(&tenant, &mut state.zeros());
             }
-            let write = pipeline.append_of(&tenant, sender, state.batch());
+            let write = pipeline.append_from_sender(&tenant, sender, state.batch());
             (made, write, state)
         });
         let (made, write, state) = match appending.await {
@@ -324,28 +332,28 @@ impl Scraping {
         drop(slot);
         self.state = Some(state);
         self.status.set_warning(String::new());
-        let mut commit = span.child("scrapeCommit");
+        let mut commit = span.begin_child("scrapeCommit");
         let written = write.await;
         if let Err(e) = &written {
-            commit.fail(e);
+            commit.set_error(e);
         }
         drop(commit);
         match written {
             Ok(appended) => {
-                if let Some(complaint) = WriteOutcome::new(Vec::new(), &appended).complaint() {
-                    self.warn(complaint);
+                if let Some(complaint) = WriteOutcome::new(Vec::new(), &appended).error_text() {
+                    self.set_warning(complaint);
                 }
             }
             Err(e) => {
                 let message = format!("failed to store the scrape: {e}");
-                self.warn(message.clone());
+                self.set_warning(message.clone());
                 return Some((made, Err(Error::new(e.kind, message))));
             }
         }
         Some((made, Ok(())))
     }
 
-    fn new_state(&self) -> Option<ScrapeState> {
+    fn new_scrape_state(&self) -> Option<ScrapeState> {
         match MemoryShare::new(&self.resources.caches, "cache of series") {
             Ok(memory) => Some(ScrapeState::new(
                 self.plan.job.clone(),
@@ -355,17 +363,17 @@ impl Scraping {
                 memory,
             )),
             Err(e) => {
-                self.warn(e.message);
+                self.set_warning(e.message);
                 None
             }
         }
     }
 
-    fn sender(&self) -> Sender {
-        Sender::Job(self.plan.job.name.as_str().into())
+    fn sample_sender(&self) -> SampleSender {
+        SampleSender::Job(self.plan.job.name.as_str().into())
     }
 
-    fn warn(&self, message: String) {
+    fn set_warning(&self, message: String) {
         debug!(url = self.plan.target.url, message, "scrape");
         self.status.set_warning(message);
     }
@@ -384,14 +392,14 @@ impl Scraping {
     }
 }
 
-fn ticks(offset: Duration, interval: Duration) -> Interval {
+fn new_schedule(offset: Duration, interval: Duration) -> Interval {
     let mut ticks = interval_at(Instant::now() + offset, interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     ticks
 }
 
-async fn fetch(plan: &Plan, span: &Span) -> Result<Body, Error> {
-    match timeout(plan.target.timeout, plan.fetch.fetch(span)).await {
+async fn fetch_body(plan: &ScrapePlan, span: &TraceSpan) -> Result<DecodedBody, Error> {
+    match timeout(plan.target.timeout, plan.fetch.start_fetch(span)).await {
         Ok(fetched) => fetched,
         Err(_) => {
             let message = format!("Get \"{}\": context deadline exceeded", plan.target.url);

@@ -2,11 +2,11 @@
 //!
 //! Names follow the keys of Prometheus's `scrape_configs`; a limit of zero means no limit.
 
-use crate::relabel::Rule;
-use firn_discovery::{DiscoverySettings, Group};
+use crate::relabel::RelabelRule;
+use firn_discovery::{DiscoverySettings, TargetGroup};
 use firn_http_client::HttpSettings;
 use firn_model::names::NameScheme;
-use firn_wire::exposition::{Escaping, ScrapeProtocol};
+use firn_wire::exposition::{ScrapeNameEscaping, ScrapeProtocol};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub struct ScrapeLimits {
 
 /// The treatment of start timestamps, selected by feature flags; they are ignored by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StartTimes {
+pub struct StartTimeSettings {
     /// Store them with the samples (`st-storage`).
     pub are_stored: bool,
     /// Store a zero sample at each of them (`created-timestamp-zero-ingestion`).
@@ -48,17 +48,17 @@ pub struct StartTimes {
     pub are_made: bool,
 }
 
-impl StartTimes {
+impl StartTimeSettings {
     /// Returns whether start timestamps are parsed. If not, the `_created` lines of OpenMetrics are
     /// ordinary samples.
-    pub fn are_read(self) -> bool {
+    pub fn are_parsed(self) -> bool {
         self.are_stored || self.make_zeros
     }
 }
 
 /// The settings of a scrape job, compared as a whole to detect changes at a reload.
 #[derive(Debug, PartialEq)]
-pub struct JobSettings {
+pub struct ScrapeJobSettings {
     /// Name of the job: `job_name`.
     pub name: String,
     /// Time between two scrapes: `scrape_interval`.
@@ -90,7 +90,7 @@ pub struct JobSettings {
     /// ones.
     pub convert_classic: bool,
     /// Treatment of start timestamps.
-    pub start_times: StartTimes,
+    pub start_times: StartTimeSettings,
     /// True if the type and unit of a family become labels.
     pub type_and_unit_labels: bool,
     /// `extra_scrape_metrics`: true if three additional series describe each scrape.
@@ -100,7 +100,7 @@ pub struct JobSettings {
     /// `metric_name_validation_scheme`: the allowed characters in names.
     pub names: NameScheme,
     /// `metric_name_escaping_scheme`: the escaping to request from targets.
-    pub escaping: Escaping,
+    pub escaping: ScrapeNameEscaping,
     /// Limits of the job and its scrapes.
     pub limits: ScrapeLimits,
     /// `keep_dropped_targets`: largest number of dropped targets to remember.
@@ -112,17 +112,17 @@ pub struct JobSettings {
     /// Service discoveries that find the targets.
     pub discoveries: Vec<DiscoverySettings>,
     /// `relabel_configs`, applied to targets.
-    pub relabel: Vec<Rule>,
+    pub relabel: Vec<RelabelRule>,
     /// `metric_relabel_configs`, applied to samples.
-    pub metric_relabel: Vec<Rule>,
+    pub metric_relabel: Vec<RelabelRule>,
 }
 
-impl JobSettings {
+impl ScrapeJobSettings {
     /// Returns the job of a server without a configuration: it scrapes itself at `address`.
-    pub fn itself(address: &str) -> Self {
-        let group = Group {
+    pub fn self_scrape(address: &str) -> Self {
+        let group = TargetGroup {
             targets: vec![address.to_owned()],
-            ..Group::default()
+            ..TargetGroup::default()
         };
         Self {
             interval: SELF_SCRAPE_INTERVAL,
@@ -149,12 +149,12 @@ impl JobSettings {
             native_histograms: false,
             always_classic: false,
             convert_classic: false,
-            start_times: StartTimes::default(),
+            start_times: StartTimeSettings::default(),
             type_and_unit_labels: false,
             extra_metrics: false,
             enable_compression: true,
             names: NameScheme::default(),
-            escaping: Escaping::default(),
+            escaping: ScrapeNameEscaping::default(),
             limits: ScrapeLimits::default(),
             keep_dropped_targets: 0,
             failure_log_file: None,

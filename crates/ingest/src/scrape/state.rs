@@ -13,28 +13,29 @@
 //! timestamp. Series with explicit timestamps in the body get none unless the job requests it,
 //! because their end is unknown.
 
-use super::anchors::{self, Counted, Family};
-use super::cache::{SeriesCache, Slot};
+use super::anchors::{self, AnchoredSample, ScrapedFamily};
+use super::cache::{SeriesCache, SeriesCacheSlot};
 use super::histograms::{self, HistogramLimits};
-use super::labelling::Labeller;
-use super::report::{Counts, Reporter};
-use super::settings::JobSettings;
+use super::labelling::ScrapeLabeller;
+use super::report::{ScrapeCounts, ScrapeReporter};
+use super::settings::ScrapeJobSettings;
 use super::status::TargetStatus;
-use super::target::Target;
+use super::target::ScrapeTarget;
 use super::zeros;
 use crate::exemplars;
-use crate::outcome::Dropped;
+use crate::outcome::DroppedSamples;
 use firn_http_client::MemoryShare;
-use firn_http_client::{Body, TOO_LARGE};
+use firn_http_client::{DecodedBody, TOO_LARGE};
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::error::{Error, ErrorKind};
-use firn_model::exemplar::Exemplars;
+use firn_model::exemplar::SampleExemplars;
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, stale_nan};
-use firn_model::store::{Rejected, Rejection};
+use firn_model::store::{RejectedSamples, SampleRejection};
 use firn_wire::WireLimits;
 use firn_wire::exposition::{
-    Event, Field, Format, LabelPairs, Metadata, Parser, Sample, Switches, Value,
+    ExpositionEvent, ExpositionFormat, ExpositionMetadata, ExpositionParser, ExpositionSample,
+    ExpositionValue, FamilyMetadataField, LabelPairs, ParserSwitches,
 };
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -48,26 +49,26 @@ const CHECK_SAMPLES: u64 = 1024;
 /// target.
 #[derive(Debug)]
 pub(super) struct ScrapeState {
-    job: Arc<JobSettings>,
+    job: Arc<ScrapeJobSettings>,
     limits: WireLimits,
-    labeller: Labeller,
-    switches: Switches,
+    labeller: ScrapeLabeller,
+    switches: ParserSwitches,
     histogram_limits: HistogramLimits,
-    reporter: Reporter,
+    reporter: ScrapeReporter,
     status: Arc<TargetStatus>,
     cache: SeriesCache,
     /// Memory reservation of the cache.
     memory: MemoryShare,
-    format: Option<Format>,
+    format: Option<ExpositionFormat>,
     scrape: u64,
     newest: Option<TimestampMs>,
     batch: Batch,
     /// Zero samples that begin series, to be stored before the batch.
     zeros: Batch,
     /// Family in the latest metadata of the body.
-    family: Family,
+    family: ScrapedFamily,
     /// Exemplars of one sample; `None` if the store keeps none.
-    exemplars: Option<Exemplars>,
+    exemplars: Option<SampleExemplars>,
     /// Timestamps at which the store accepts the first sample of a series.
     accepted_times: RangeInclusive<TimestampMs>,
 }
@@ -75,18 +76,18 @@ pub(super) struct ScrapeState {
 /// The result of a scrape, beside its batch, for status, metrics and log. The batch remains in the
 /// [`ScrapeState`].
 #[derive(Debug)]
-pub(super) struct Scraped {
+pub(super) struct ScrapeResult {
     /// The error of the scrape, if it failed.
     pub(super) outcome: Result<(), Error>,
     /// Duration of the scrape, as reported.
     pub(super) duration: Duration,
     /// Samples that were dropped although the scrape succeeded.
-    pub(super) dropped: Option<Dropped>,
+    pub(super) dropped: Option<DroppedSamples>,
 }
 
 /// The treatment of a sample while a body is read, before its value matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sighting {
+enum ScrapedSampleAction {
     /// Relabelling drops its series, so that it is not stored.
     Dropped,
     /// The scrape already contains a sample of its series, and both have the time of the scrape.
@@ -97,8 +98,8 @@ enum Sighting {
 
 /// Counts and findings while a body is read, from which report and errors are built.
 #[derive(Debug, Default)]
-struct Reading {
-    counts: Counts,
+struct ScrapeBodyFindings {
+    counts: ScrapeCounts,
     pushed: u64,
     duplicates: usize,
     /// Series of the first duplicate.
@@ -111,17 +112,17 @@ struct Reading {
 impl ScrapeState {
     /// Returns the state before the first scrape.
     pub(super) fn new(
-        job: Arc<JobSettings>,
-        target: &Target,
+        job: Arc<ScrapeJobSettings>,
+        target: &ScrapeTarget,
         status: Arc<TargetStatus>,
         limits: WireLimits,
         memory: MemoryShare,
     ) -> Self {
         Self {
-            labeller: Labeller::new(&job, target, limits),
-            switches: switches(&job, target),
+            labeller: ScrapeLabeller::new(&job, target, limits),
+            switches: parser_switches(&job, target),
             histogram_limits: HistogramLimits::new(&job.limits),
-            reporter: Reporter::new(&job, target),
+            reporter: ScrapeReporter::new(&job, target),
             job,
             limits,
             status,
@@ -133,30 +134,30 @@ impl ScrapeState {
             newest: None,
             batch: Batch::default(),
             zeros: Batch::default(),
-            family: Family::default(),
+            family: ScrapedFamily::default(),
             exemplars: None,
             accepted_times: TimestampMs::MIN..=TimestampMs::MAX,
         }
     }
 
     /// Applies other settings. Cached series are kept if their labels would be the same.
-    pub(super) fn reconfigure(&mut self, job: Arc<JobSettings>, target: &Target) {
-        let labeller = Labeller::new(&job, target, self.limits);
-        let switches = switches(&job, target);
-        if !labeller.makes_the_same(&self.labeller) || switches != self.switches {
+    pub(super) fn reconfigure(&mut self, job: Arc<ScrapeJobSettings>, target: &ScrapeTarget) {
+        let labeller = ScrapeLabeller::new(&job, target, self.limits);
+        let switches = parser_switches(&job, target);
+        if !labeller.computes_same_labels(&self.labeller) || switches != self.switches {
             self.cache.forget_keys();
         }
         self.labeller = labeller;
         self.switches = switches;
         self.histogram_limits = HistogramLimits::new(&job.limits);
-        self.reporter = Reporter::new(&job, target);
+        self.reporter = ScrapeReporter::new(&job, target);
         self.job = job;
     }
 
     /// Sets whether exemplars are kept.
     pub(super) fn keep_exemplars(&mut self, keeps_exemplars: bool) {
         if keeps_exemplars != self.exemplars.is_some() {
-            self.exemplars = keeps_exemplars.then(Exemplars::default);
+            self.exemplars = keeps_exemplars.then(SampleExemplars::default);
         }
     }
 
@@ -178,22 +179,22 @@ impl ScrapeState {
 
     /// Processes the response to a scrape at `time` and builds its batch; `elapsed` returns the
     /// duration of the scrape. If it failed, the batch reports the target as down.
-    pub(super) fn take(
+    pub(super) fn process_response(
         &mut self,
-        fetched: Result<Body, Error>,
+        fetched: Result<DecodedBody, Error>,
         time: TimestampMs,
         elapsed: impl FnOnce() -> Duration,
-    ) -> Scraped {
+    ) -> ScrapeResult {
         self.batch.clear();
         self.zeros.clear();
         self.scrape += 1;
         self.newest = Some(time);
-        let mut reading = Reading::default();
+        let mut reading = ScrapeBodyFindings::default();
         let is_empty = matches!(&fetched, Ok(body) if body.bytes.is_empty());
         let outcome = match fetched {
             Ok(body) => {
                 reading.counts.body_bytes = body.bytes.len() as i64;
-                self.read(&body, time, &mut reading)
+                self.parse_body(&body, time, &mut reading)
             }
             Err(e) => {
                 if e.message == TOO_LARGE {
@@ -205,21 +206,23 @@ impl ScrapeState {
         let before = self.scrape - 1;
         match &outcome {
             Ok(()) => {
-                let gone = self.cache.vanished(before, self.scrape);
+                let gone = self.cache.vanished_labels(before, self.scrape);
                 self.mark_stale(&gone, time);
                 if is_empty {
-                    self.cache.end_empty();
+                    self.cache.end_empty_scrape();
                 } else {
-                    self.cache.end_good(self.scrape);
-                    self.status.metadata().forget(self.scrape);
+                    self.cache.end_successful_scrape(self.scrape);
+                    self.status
+                        .lock_metadata()
+                        .remove_missing_families(self.scrape);
                 }
             }
             Err(_) => {
                 self.batch.clear();
                 self.zeros.clear();
-                let gone = self.cache.all_vanished(before, self.scrape);
+                let gone = self.cache.all_tracked_labels(before, self.scrape);
                 self.mark_stale(&gone, time);
-                self.cache.end_failed(reading.needs_memory);
+                self.cache.end_failed_scrape(reading.needs_memory);
                 // Skips a scrape number, as if no series were tracked, so that marked series cannot
                 // become stale again.
                 self.scrape += 1;
@@ -228,16 +231,16 @@ impl ScrapeState {
         self.memory.shrink_to(self.cache.bytes());
         let (is_up, duration) = (outcome.is_ok(), elapsed());
         self.reporter
-            .report(is_up, duration, reading.counts, time, &mut self.batch);
+            .report_scrape(is_up, duration, reading.counts, time, &mut self.batch);
         let duplicates = || {
-            Dropped::from(&Rejected {
-                rejection: Rejection::DuplicateTimestamp,
+            DroppedSamples::from(&RejectedSamples {
+                rejection: SampleRejection::DuplicateTimestamp,
                 count: reading.duplicates,
                 first_labels: reading.first_duplicate,
                 first_time: time,
             })
         };
-        Scraped {
+        ScrapeResult {
             dropped: (is_up && reading.duplicates > 0).then(duplicates),
             outcome,
             duration,
@@ -245,38 +248,41 @@ impl ScrapeState {
     }
 
     /// Parses a body into the batch; the first error fails the scrape.
-    fn read(&mut self, body: &Body, time: TimestampMs, reading: &mut Reading) -> Result<(), Error> {
+    fn parse_body(
+        &mut self,
+        body: &DecodedBody,
+        time: TimestampMs,
+        reading: &mut ScrapeBodyFindings,
+    ) -> Result<(), Error> {
         if body.bytes.is_empty() {
             // Prometheus does not check the content type of an empty body either.
             return Ok(());
         }
-        let chosen = Format::of_content_type(&body.content_type, self.job.fallback_protocol)?;
+        let chosen =
+            ExpositionFormat::from_content_type(&body.content_type, self.job.fallback_protocol)?;
         if let Some(complaint) = &chosen.complaint {
             debug!(job = self.job.name, complaint, "unexpected content type");
         }
         if self.format.replace(chosen.format) != Some(chosen.format) {
             self.cache.forget_keys();
         }
-        self.cache.rewind();
+        self.cache.rewind_order();
         self.family.clear();
-        let mut parser = Parser::new(chosen.format, &body.bytes, self.switches);
+        let mut parser = ExpositionParser::new(chosen.format, &body.bytes, self.switches);
         let mut pairs = LabelPairs::default();
         loop {
-            let expected = self.cache.expected();
-            let (expected, key) = match expected {
-                Some((slot, key)) => (Some(slot), key),
-                None => (None, &[][..]),
-            };
+            let expected = self.cache.expected_series();
+            let (expected, key) = expected.map_or((None, &[][..]), |(slot, key)| (Some(slot), key));
             if !parser.advance_expecting(key)? {
                 break;
             }
             match parser.event() {
-                Event::Metadata(metadata) => self.note(&metadata),
-                Event::Sample(sample) => {
+                ExpositionEvent::Metadata(metadata) => self.apply_metadata(&metadata),
+                ExpositionEvent::Sample(sample) => {
                     reading.counts.scraped += 1;
                     let slot = match expected.filter(|_| sample.is_expected) {
                         Some(slot) => Some(slot),
-                        None => self.cache.find(sample.key),
+                        None => self.cache.find_key(sample.key),
                     };
                     let slot = match slot {
                         Some(slot) => slot,
@@ -284,7 +290,7 @@ impl ScrapeState {
                             // A kept sample beyond the limit fails the scrape; the remaining ones
                             // are still counted.
                             parser.labels(&mut pairs)?;
-                            if self.labeller.label(&pairs)?.is_some() {
+                            if self.labeller.label_series(&pairs)?.is_some() {
                                 reading.counts.kept += 1;
                                 reading.has_too_many_samples = true;
                             }
@@ -292,59 +298,59 @@ impl ScrapeState {
                         }
                         None => {
                             parser.labels(&mut pairs)?;
-                            self.add(sample.key, &pairs, reading)?
+                            self.add_series(sample.key, &pairs, reading)?
                         }
                     };
                     if let Some(exemplars) = &mut self.exemplars {
                         parser.exemplars(exemplars);
                     }
-                    self.push(slot, &sample, time, reading)?;
+                    self.push_sample(slot, &sample, time, reading)?;
                 }
             }
         }
         if reading.has_too_many_samples {
-            return limited("sample limit exceeded");
+            return limit_error("sample limit exceeded");
         }
         if reading.has_too_many_buckets {
-            return limited("histogram bucket limit exceeded");
+            return limit_error("histogram bucket limit exceeded");
         }
         Ok(())
     }
 
-    fn note(&mut self, metadata: &Metadata<'_>) {
+    fn apply_metadata(&mut self, metadata: &ExpositionMetadata<'_>) {
         if self.job.start_times.are_made {
-            self.family.note(metadata);
+            self.family.apply_metadata(metadata);
         }
-        let mut table = self.status.metadata();
-        table.set(metadata.name, self.scrape, |known| match &metadata.field {
-            Field::Type(kind) => known.kind = kind.name(),
-            Field::Help(help) if **help != *known.help.as_bytes() => {
+        let mut table = self.status.lock_metadata();
+        table.update_family(metadata.name, self.scrape, |known| match &metadata.field {
+            FamilyMetadataField::Type(kind) => known.kind = kind.name(),
+            FamilyMetadataField::Help(help) if **help != *known.help.as_bytes() => {
                 known.help = String::from_utf8_lossy(help).into_owned();
             }
-            Field::Unit(unit) if **unit != *known.unit.as_bytes() => {
+            FamilyMetadataField::Unit(unit) if **unit != *known.unit.as_bytes() => {
                 known.unit = String::from_utf8_lossy(unit).into_owned();
             }
-            Field::Help(_) | Field::Unit(_) => {}
+            FamilyMetadataField::Help(_) | FamilyMetadataField::Unit(_) => {}
         });
     }
 
     /// Computes the labels of a new series and adds it to the cache. Fails if they are invalid or
     /// the memory budget is exhausted.
-    fn add(
+    fn add_series(
         &mut self,
         key: &[u8],
         pairs: &LabelPairs,
-        reading: &mut Reading,
-    ) -> Result<Slot, Error> {
-        let labels = self.labeller.label(pairs)?;
-        let slot = self.cache.add(key, labels, 0);
+        reading: &mut ScrapeBodyFindings,
+    ) -> Result<SeriesCacheSlot, Error> {
+        let labels = self.labeller.label_series(pairs)?;
+        let slot = self.cache.add_series(key, labels, 0);
         self.reserve_cache(reading)?;
         Ok(slot)
     }
 
     /// Reserves the memory to which the cache has grown. A failure is recorded, so that the end of
     /// the scrape frees memory.
-    fn reserve_cache(&mut self, reading: &mut Reading) -> Result<(), Error> {
+    fn reserve_cache(&mut self, reading: &mut ScrapeBodyFindings) -> Result<(), Error> {
         self.memory
             .grow_to(self.cache.bytes())
             .inspect_err(|_| reading.needs_memory = true)
@@ -352,29 +358,29 @@ impl ScrapeState {
 
     /// Adds a sample of the series at `slot` to the batch. Fails if the sample or the batch exceeds
     /// a limit.
-    fn push(
+    fn push_sample(
         &mut self,
-        slot: Slot,
-        sample: &Sample<'_>,
+        slot: SeriesCacheSlot,
+        sample: &ExpositionSample<'_>,
         time: TimestampMs,
-        reading: &mut Reading,
+        reading: &mut ScrapeBodyFindings,
     ) -> Result<(), Error> {
-        self.cache.follow(slot);
+        self.cache.record_position(slot);
         let own_time = sample.time.filter(|_| self.job.honor_timestamps);
-        match self.see(slot, own_time.is_some()) {
-            Sighting::Dropped => return Ok(()),
-            Sighting::Repeated => {
+        match self.record_sighting(slot, own_time.is_some()) {
+            ScrapedSampleAction::Dropped => return Ok(()),
+            ScrapedSampleAction::Repeated => {
                 self.note_duplicate(slot, reading);
                 return Ok(());
             }
-            Sighting::Wanted => {}
+            ScrapedSampleAction::Wanted => {}
         }
         let tracks = own_time.is_none() || self.job.track_timestamps_staleness;
         let time = own_time.unwrap_or(time);
         if self.job.start_times.are_made {
-            self.push_counted(slot, sample, (time, tracks), reading)?;
+            self.push_anchored(slot, sample, (time, tracks), reading)?;
         } else {
-            self.store(slot, sample, (time, tracks), reading)?;
+            self.push_final_sample(slot, sample, (time, tracks), reading)?;
         }
         reading.counts.kept += 1;
         Ok(())
@@ -382,28 +388,30 @@ impl ScrapeState {
 
     /// Adds the difference between a sample and its series' anchor to the batch. Fails if the
     /// sample is an invalid histogram or exceeds a limit.
-    fn push_counted(
+    fn push_anchored(
         &mut self,
-        slot: Slot,
-        sample: &Sample<'_>,
+        slot: SeriesCacheSlot,
+        sample: &ExpositionSample<'_>,
         (time, tracks): (TimestampMs, bool),
-        reading: &mut Reading,
+        reading: &mut ScrapeBodyFindings,
     ) -> Result<(), Error> {
-        match self.count(slot, sample, time, reading)? {
-            Counted::Unchanged => self.store(slot, sample, (time, tracks), reading),
-            Counted::Since(start, amount) => {
-                let sample = Sample {
+        match self.relate_to_anchor(slot, sample, time, reading)? {
+            AnchoredSample::Unchanged => {
+                self.push_final_sample(slot, sample, (time, tracks), reading)
+            }
+            AnchoredSample::Since(start, amount) => {
+                let sample = ExpositionSample {
                     start: Some(start),
-                    value: amount.as_value(),
+                    value: amount.as_sample_value(),
                     ..*sample
                 };
-                self.store(slot, &sample, (time, tracks), reading)
+                self.push_final_sample(slot, &sample, (time, tracks), reading)
             }
-            Counted::LeftOut => {
+            AnchoredSample::LeftOut => {
                 let scrape = self.scrape;
                 if let Some(entry) = self.cache.entry_mut(slot) {
                     if tracks && entry.is_tracked() {
-                        entry.track(scrape);
+                        entry.track_scrape(scrape);
                     }
                     reading.counts.added += u64::from(!entry.is_counted);
                     entry.is_counted = true;
@@ -415,24 +423,28 @@ impl ScrapeState {
 
     /// Records that this scrape contains a sample of the series at `slot`.
     #[inline]
-    fn see(&mut self, slot: Slot, has_own_time: bool) -> Sighting {
+    fn record_sighting(
+        &mut self,
+        slot: SeriesCacheSlot,
+        has_own_time: bool,
+    ) -> ScrapedSampleAction {
         let scrape = self.scrape;
         let Some(entry) = self.cache.entry_mut(slot) else {
-            return Sighting::Dropped;
+            return ScrapedSampleAction::Dropped;
         };
         let is_second = entry.seen == scrape;
         entry.seen = scrape;
         if entry.labels.is_none() {
-            return Sighting::Dropped;
+            return ScrapedSampleAction::Dropped;
         }
         if is_second && !has_own_time {
-            return Sighting::Repeated;
+            return ScrapedSampleAction::Repeated;
         }
-        Sighting::Wanted
+        ScrapedSampleAction::Wanted
     }
 
     #[cold]
-    fn note_duplicate(&self, slot: Slot, reading: &mut Reading) {
+    fn note_duplicate(&self, slot: SeriesCacheSlot, reading: &mut ScrapeBodyFindings) {
         reading.counts.kept += 1;
         if reading.duplicates == 0
             && let Some(labels) = self.cache.entry(slot).and_then(|e| e.labels.as_ref())
@@ -444,40 +456,40 @@ impl ScrapeState {
 
     /// Relates a sample to its series' anchor, unless it has a start timestamp of its own. Fails if
     /// it is an invalid histogram or the memory budget is exhausted.
-    fn count(
+    fn relate_to_anchor(
         &mut self,
-        slot: Slot,
-        sample: &Sample<'_>,
+        slot: SeriesCacheSlot,
+        sample: &ExpositionSample<'_>,
         time: TimestampMs,
-        reading: &mut Reading,
-    ) -> Result<Counted, Error> {
+        reading: &mut ScrapeBodyFindings,
+    ) -> Result<AnchoredSample, Error> {
         let family = &self.family;
-        let counted = self.cache.change_anchor(slot, |anchor, labels| {
+        let counted = self.cache.update_anchor(slot, |anchor, labels| {
             if sample.start.is_some() {
                 *anchor = None;
-                return Ok(Counted::Unchanged);
+                return Ok(AnchoredSample::Unchanged);
             }
-            anchors::count(anchor, (labels, family), sample, time)
+            anchors::relate_to_anchor(anchor, (labels, family), sample, time)
         });
         self.reserve_cache(reading)?;
-        counted.unwrap_or(Ok(Counted::Unchanged))
+        counted.unwrap_or(Ok(AnchoredSample::Unchanged))
     }
 
     /// Adds a sample in its final form to the batch. Fails if the batch exceeds its limit.
     #[inline]
-    fn store(
+    fn push_final_sample(
         &mut self,
-        slot: Slot,
-        sample: &Sample<'_>,
+        slot: SeriesCacheSlot,
+        sample: &ExpositionSample<'_>,
         (time, tracks): (TimestampMs, bool),
-        reading: &mut Reading,
+        reading: &mut ScrapeBodyFindings,
     ) -> Result<(), Error> {
         let at_limit = self.is_at_sample_limit(reading.pushed);
         let Some(entry) = self.cache.entry_mut(slot) else {
             return Ok(());
         };
         if tracks {
-            entry.track(self.scrape);
+            entry.track_scrape(self.scrape);
         }
         if at_limit {
             reading.has_too_many_samples = true;
@@ -487,23 +499,25 @@ impl ScrapeState {
         let is_added = !entry.is_counted && self.accepted_times.contains(&time);
         entry.is_counted |= is_added;
         if let Some(exemplars) = &self.exemplars {
-            exemplars::push(exemplars, sample, time, &mut self.batch);
+            exemplars::push_exemplars(exemplars, sample, time, &mut self.batch);
         }
         let start_times = self.job.start_times;
         if start_times.make_zeros {
-            zeros::push(&mut self.zeros, entry, sample, time);
+            zeros::push_zero(&mut self.zeros, entry, sample, time);
         }
         let labels = entry.labels.as_ref().map_or(&[][..], Labels::as_bytes);
         self.batch.label_bytes().extend_from_slice(labels);
         let start = sample.start.filter(|_| start_times.are_stored);
         match (sample.value, start) {
-            (Value::Float(value), None) => self.batch.push_float(time, value),
-            (Value::Float(value), Some(start)) => {
+            (ExpositionValue::Float(value), None) => self.batch.push_float(time, value),
+            (ExpositionValue::Float(value), Some(start)) => {
                 self.batch.push_float_with_start(time, value, start);
             }
-            (Value::Histogram(histogram), start) => {
+            (ExpositionValue::Histogram(histogram), start) => {
                 histogram.validate()?;
-                let Some(histogram) = histograms::fit(histogram, self.histogram_limits) else {
+                let Some(histogram) =
+                    histograms::reduce_to_limits(histogram, self.histogram_limits)
+                else {
                     reading.has_too_many_buckets = true;
                     self.batch.drop_series();
                     return Ok(());
@@ -520,7 +534,7 @@ impl ScrapeState {
         if is_added && !reading.has_too_many_samples && !reading.has_too_many_buckets {
             reading.counts.added += 1;
         }
-        self.check_memory(reading.pushed)
+        self.check_batch_memory(reading.pushed)
     }
 
     /// Returns whether a scrape with `pushed` stored samples has reached the sample limit.
@@ -529,12 +543,12 @@ impl ScrapeState {
         limit > 0 && pushed >= limit
     }
 
-    fn check_memory(&self, pushed: u64) -> Result<(), Error> {
+    fn check_batch_memory(&self, pushed: u64) -> Result<(), Error> {
         let limit = self.limits.batch_bytes_max;
         if !pushed.is_multiple_of(CHECK_SAMPLES) || self.batch.memory_bytes() <= limit {
             return Ok(());
         }
-        limited(&format!(
+        limit_error(&format!(
             "samples of one scrape need too much memory: limit {limit} bytes"
         ))
     }
@@ -548,31 +562,31 @@ impl ScrapeState {
     }
 
     /// Builds the last batch: all series become stale at `time`, or just after their last sample.
-    pub(super) fn end(&mut self, time: TimestampMs) {
+    pub(super) fn mark_all_stale(&mut self, time: TimestampMs) {
         self.batch.clear();
         self.zeros.clear();
         let Some(newest) = self.newest.take() else {
             return;
         };
         let time = time.max(newest.saturating_add(1));
-        let gone = self.cache.vanished(self.scrape, u64::MAX);
+        let gone = self.cache.vanished_labels(self.scrape, u64::MAX);
         self.mark_stale(&gone, time);
         self.cache = SeriesCache::default();
-        self.reporter.end(time, &mut self.batch);
+        self.reporter.end_series(time, &mut self.batch);
     }
 }
 
 /// Returns the parser options for the target's bodies.
-fn switches(job: &JobSettings, target: &Target) -> Switches {
-    Switches {
+fn parser_switches(job: &ScrapeJobSettings, target: &ScrapeTarget) -> ParserSwitches {
+    ParserSwitches {
         type_and_unit_labels: job.type_and_unit_labels,
-        start_times: job.start_times.are_read(),
+        start_times: job.start_times.are_parsed(),
         native_histograms: target.native_histograms,
         convert_classic_histograms: target.convert_classic,
         always_classic_histograms: target.always_classic,
     }
 }
 
-fn limited<T>(message: &str) -> Result<T, Error> {
+fn limit_error<T>(message: &str) -> Result<T, Error> {
     Err(Error::new(ErrorKind::Limited, message))
 }

@@ -1,6 +1,6 @@
 //! The status of a target for the API: its health and the metadata of its metrics.
 
-use firn_model::metadata::{Metadata, MetricType};
+use firn_model::metadata::{MetricMetadata, MetricType};
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ const METADATA_BYTES_MAX: usize = 16 << 20;
 
 /// The health of a target, according to its latest scrape, as the API shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Health {
+pub enum TargetHealth {
     /// There was no scrape of the target yet.
     #[default]
     Unknown,
@@ -26,13 +26,13 @@ pub enum Health {
     Down,
 }
 
-impl Health {
+impl TargetHealth {
     /// Returns the name of the health in the API.
     pub fn as_str(self) -> &'static str {
         match self {
-            Health::Unknown => "unknown",
-            Health::Up => "up",
-            Health::Down => "down",
+            TargetHealth::Unknown => "unknown",
+            TargetHealth::Up => "up",
+            TargetHealth::Down => "down",
         }
     }
 }
@@ -41,7 +41,7 @@ impl Health {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LastScrape {
     /// Whether the scrape succeeded, if there was one.
-    pub health: Health,
+    pub health: TargetHealth,
     /// Error text; empty if it succeeded.
     pub error: String,
     /// Warning about samples that were lost although it succeeded; empty if there were none.
@@ -63,8 +63,8 @@ pub struct FamilyMetadata {
     pub unit: String,
 }
 
-impl From<Metadata<'_>> for FamilyMetadata {
-    fn from(said: Metadata<'_>) -> Self {
+impl From<MetricMetadata<'_>> for FamilyMetadata {
+    fn from(said: MetricMetadata<'_>) -> Self {
         Self {
             kind: said.kind.name(),
             help: said.help.to_owned(),
@@ -74,7 +74,7 @@ impl From<Metadata<'_>> for FamilyMetadata {
 }
 
 #[derive(Debug)]
-struct Family {
+struct TargetMetadataFamily {
     metadata: FamilyMetadata,
     /// Number of the latest scrape that contained it.
     seen: u64,
@@ -83,15 +83,20 @@ struct Family {
 /// The metadata of a target by family name, limited in size and dropped some scrapes after its
 /// metric.
 #[derive(Debug, Default)]
-pub(super) struct MetadataTable {
-    families: BTreeMap<String, Family>,
+pub(super) struct TargetMetadataTable {
+    families: BTreeMap<String, TargetMetadataFamily>,
     bytes: usize,
 }
 
-impl MetadataTable {
+impl TargetMetadataTable {
     /// Updates the metadata of the family `name` with `change` during scrape `seen`, unless the
     /// table is full.
-    pub(super) fn set(&mut self, name: &[u8], seen: u64, change: impl FnOnce(&mut FamilyMetadata)) {
+    pub(super) fn update_family(
+        &mut self,
+        name: &[u8],
+        seen: u64,
+        change: impl FnOnce(&mut FamilyMetadata),
+    ) {
         let Ok(name) = std::str::from_utf8(name) else {
             return;
         };
@@ -103,8 +108,8 @@ impl MetadataTable {
                 kind: MetricType::Unknown.name(),
                 ..FamilyMetadata::default()
             };
-            self.bytes += name.len() + size_of::<Family>();
-            let family = Family { metadata, seen };
+            self.bytes += name.len() + size_of::<TargetMetadataFamily>();
+            let family = TargetMetadataFamily { metadata, seen };
             self.families.insert(name.to_owned(), family);
         }
         if let Some(family) = self.families.get_mut(name) {
@@ -120,12 +125,13 @@ impl MetadataTable {
     }
 
     /// Removes families that have been missing for [`METADATA_SCRAPES`] before scrape `now`.
-    pub(super) fn forget(&mut self, now: u64) {
+    pub(super) fn remove_missing_families(&mut self, now: u64) {
         let bytes = &mut self.bytes;
         self.families.retain(|name, family| {
             let keeps = now - family.seen <= METADATA_SCRAPES;
             if !keeps {
-                *bytes -= name.len() + size_of::<Family>() + text_bytes(&family.metadata);
+                *bytes -=
+                    name.len() + size_of::<TargetMetadataFamily>() + text_bytes(&family.metadata);
             }
             keeps
         });
@@ -141,17 +147,17 @@ fn text_bytes(metadata: &FamilyMetadata) -> usize {
 #[derive(Debug, Default)]
 pub struct TargetStatus {
     last: Mutex<LastScrape>,
-    metadata: Mutex<MetadataTable>,
+    metadata: Mutex<TargetMetadataTable>,
 }
 
 impl TargetStatus {
     /// Returns the latest scrape.
-    pub fn last(&self) -> LastScrape {
+    pub fn last_scrape(&self) -> LastScrape {
         lock(&self.last).clone()
     }
 
     /// Returns the metadata of the family `name`. Returns `None` if the target does not expose it.
-    pub fn metadata_of(&self, name: &str) -> Option<FamilyMetadata> {
+    pub fn find_metadata(&self, name: &str) -> Option<FamilyMetadata> {
         let table = lock(&self.metadata);
         table
             .families
@@ -160,7 +166,7 @@ impl TargetStatus {
     }
 
     /// Calls `each` with the metadata of each family, sorted by name.
-    pub fn each_metadata(&self, mut each: impl FnMut(&str, &FamilyMetadata)) {
+    pub fn for_each_metadata(&self, mut each: impl FnMut(&str, &FamilyMetadata)) {
         for (name, family) in &lock(&self.metadata).families {
             each(name, &family.metadata);
         }
@@ -174,7 +180,7 @@ impl TargetStatus {
         lock(&self.last).warning = warning;
     }
 
-    pub(super) fn metadata(&self) -> MutexGuard<'_, MetadataTable> {
+    pub(super) fn lock_metadata(&self) -> MutexGuard<'_, TargetMetadataTable> {
         lock(&self.metadata)
     }
 }

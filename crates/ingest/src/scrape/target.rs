@@ -6,9 +6,9 @@
 //!
 //! Follows `scrape/target.go` of Prometheus in semantics, order of checks and error texts.
 
-use super::settings::JobSettings;
+use super::settings::ScrapeJobSettings;
 use crate::relabel;
-use firn_discovery::Group;
+use firn_discovery::TargetGroup;
 use firn_http_client::form_encode;
 use firn_model::labels::{Labels, LabelsBuilder};
 use firn_model::tenant::TenantId;
@@ -53,7 +53,7 @@ pub(crate) fn encode_path(path: &str) -> String {
 /// A target, with the settings in which it differs from its job. Created whenever a discovery
 /// returns a list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Target {
+pub struct ScrapeTarget {
     /// Tenant to which its samples belong.
     pub tenant: TenantId,
     /// Labels that all its series get, including `job` and `instance`.
@@ -81,9 +81,9 @@ pub struct Target {
 /// The result for one address: a valid target, or one that relabelling dropped. Both are shown by
 /// the API.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Found {
+pub(super) enum TargetCandidate {
     /// The address is a target.
-    Target(Box<Target>),
+    Target(Box<ScrapeTarget>),
     /// Relabelling dropped the address; contains the labels before relabelling.
     Dropped(Labels),
 }
@@ -98,12 +98,16 @@ pub fn check_address(address: &str) -> Result<(), String> {
 
 /// Creates a target from `address`, which is in `group`; fails if its labels after relabelling are
 /// invalid.
-pub(super) fn populate(job: &JobSettings, address: &str, group: &Group) -> Result<Found, String> {
-    let labels = discovered(job, address, group);
+pub(super) fn target_from_address(
+    job: &ScrapeJobSettings,
+    address: &str,
+    group: &TargetGroup,
+) -> Result<TargetCandidate, String> {
+    let labels = labels_before_relabelling(job, address, group);
     let discovered = labels.build();
-    Ok(match settle(job, labels, &discovered)? {
-        Some((target, _)) => Found::Target(Box::new(target)),
-        None => Found::Dropped(discovered),
+    Ok(match relabel_and_validate(job, labels, &discovered)? {
+        Some((target, _)) => TargetCandidate::Target(Box::new(target)),
+        None => TargetCandidate::Dropped(discovered),
     })
 }
 
@@ -120,10 +124,10 @@ pub struct CheckedTarget {
 }
 
 /// Creates a target from `address`, which is in `group`, for debugging a configuration.
-pub fn check_target(job: &JobSettings, address: &str, group: &Group) -> CheckedTarget {
-    let labels = discovered(job, address, group);
+pub fn check_target(job: &ScrapeJobSettings, address: &str, group: &TargetGroup) -> CheckedTarget {
+    let labels = labels_before_relabelling(job, address, group);
     let discovered = labels.build();
-    let (labels, error) = match settle(job, labels, &discovered) {
+    let (labels, error) = match relabel_and_validate(job, labels, &discovered) {
         Ok(Some((_, labels))) => (labels, None),
         Ok(None) => (Labels::empty(), None),
         Err(e) => (Labels::empty(), Some(e)),
@@ -137,34 +141,35 @@ pub fn check_target(job: &JobSettings, address: &str, group: &Group) -> CheckedT
 
 /// Relabels and validates. Returns the target and all labels except for those with the prefix
 /// `__meta_`, or `None` if it is dropped.
-fn settle(
-    job: &JobSettings,
+fn relabel_and_validate(
+    job: &ScrapeJobSettings,
     mut labels: LabelsBuilder,
     discovered: &Labels,
-) -> Result<Option<(Target, Labels)>, String> {
-    if !relabel::apply(&job.relabel, &mut labels) {
+) -> Result<Option<(ScrapeTarget, Labels)>, String> {
+    if !relabel::apply_rules(&job.relabel, &mut labels) {
         return Ok(None);
     }
-    let address = text(&labels, ADDRESS)?;
+    let address = label_text(&labels, ADDRESS)?;
     if address.is_empty() {
         return Err("no address".into());
     }
     check_address(&address)?;
-    let (interval, interval_text) = duration(&labels, INTERVAL, "interval")?;
-    let (timeout, timeout_text) = duration(&labels, TIMEOUT, "timeout")?;
+    let (interval, interval_text) = parse_duration_label(&labels, INTERVAL, "interval")?;
+    let (timeout, timeout_text) = parse_duration_label(&labels, TIMEOUT, "timeout")?;
     if timeout > interval {
         return Err(format!(
             "scrape timeout cannot be greater than scrape interval ({timeout_text:?} > \
              {interval_text:?})"
         ));
     }
-    let convert_classic = flag(
+    let convert_classic = parse_bool_label(
         &labels,
         CONVERT_CLASSIC,
         "convert classic histograms to nhcb",
     )?;
-    let always_classic = flag(&labels, ALWAYS_CLASSIC, "always scrape classic histograms")?;
-    let native_histograms = flag(&labels, NATIVE, "scrape native histograms")?;
+    let always_classic =
+        parse_bool_label(&labels, ALWAYS_CLASSIC, "always scrape classic histograms")?;
+    let native_histograms = parse_bool_label(&labels, NATIVE, "scrape native histograms")?;
     labels.retain(|name| !name.starts_with(META_PREFIX));
     if labels.get("instance").is_empty() {
         labels.set("instance", address.as_bytes());
@@ -174,9 +179,9 @@ fn settle(
         let value = String::from_utf8_lossy(value);
         return Err(format!("invalid label value for {name:?}: {value:?}"));
     }
-    let url = url(job, &labels)?;
+    let url = build_url(job, &labels)?;
     labels.retain(|name| !name.starts_with(RESERVED_PREFIX));
-    let target = Target {
+    let target = ScrapeTarget {
         tenant: TenantId::anonymous(),
         labels: labels.build(),
         discovered: discovered.clone(),
@@ -193,7 +198,11 @@ fn settle(
 }
 
 /// Returns the labels of an address before relabelling.
-fn discovered(job: &JobSettings, address: &str, group: &Group) -> LabelsBuilder {
+fn labels_before_relabelling(
+    job: &ScrapeJobSettings,
+    address: &str,
+    group: &TargetGroup,
+) -> LabelsBuilder {
     let mut labels = LabelsBuilder::default();
     for (name, value) in &group.labels {
         labels.set(name, value.as_bytes());
@@ -206,9 +215,9 @@ fn discovered(job: &JobSettings, address: &str, group: &Group) -> LabelsBuilder 
         (TIMEOUT, &timeout),
         (METRICS_PATH, &job.metrics_path),
         (SCHEME, &job.scheme),
-        (CONVERT_CLASSIC, bool_text(job.convert_classic)),
-        (ALWAYS_CLASSIC, bool_text(job.always_classic)),
-        (NATIVE, bool_text(job.native_histograms)),
+        (CONVERT_CLASSIC, format_bool(job.convert_classic)),
+        (ALWAYS_CLASSIC, format_bool(job.always_classic)),
+        (NATIVE, format_bool(job.native_histograms)),
     ] {
         set_if_empty(&mut labels, name, value);
     }
@@ -226,17 +235,21 @@ fn set_if_empty(labels: &mut LabelsBuilder, name: &str, value: &str) {
     }
 }
 
-fn bool_text(value: bool) -> &'static str {
+fn format_bool(value: bool) -> &'static str {
     if value { "true" } else { "false" }
 }
 
-fn text(labels: &LabelsBuilder, name: &str) -> Result<String, String> {
+fn label_text(labels: &LabelsBuilder, name: &str) -> Result<String, String> {
     let value = labels.get(name).to_vec();
     String::from_utf8(value).map_err(|_| format!("invalid label value for {name:?}"))
 }
 
-fn duration(labels: &LabelsBuilder, name: &str, what: &str) -> Result<(Duration, String), String> {
-    let text = text(labels, name)?;
+fn parse_duration_label(
+    labels: &LabelsBuilder,
+    name: &str,
+    what: &str,
+) -> Result<(Duration, String), String> {
+    let text = label_text(labels, name)?;
     let duration =
         parse_duration(&text).map_err(|e| format!("error parsing scrape {what}: {e}"))?;
     match duration.is_zero() {
@@ -247,8 +260,12 @@ fn duration(labels: &LabelsBuilder, name: &str, what: &str) -> Result<(Duration,
 
 /// Parses a boolean like Go's `strconv.ParseBool`; returns `None` if the label is absent. Fails for
 /// any other text.
-fn flag(labels: &LabelsBuilder, name: &str, what: &str) -> Result<Option<bool>, String> {
-    let text = text(labels, name)?;
+fn parse_bool_label(
+    labels: &LabelsBuilder,
+    name: &str,
+    what: &str,
+) -> Result<Option<bool>, String> {
+    let text = label_text(labels, name)?;
     match text.as_str() {
         "" => Ok(None),
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Some(true)),
@@ -259,7 +276,7 @@ fn flag(labels: &LabelsBuilder, name: &str, what: &str) -> Result<Option<bool>, 
     }
 }
 
-fn url(job: &JobSettings, labels: &LabelsBuilder) -> Result<String, String> {
+fn build_url(job: &ScrapeJobSettings, labels: &LabelsBuilder) -> Result<String, String> {
     let mut params: BTreeMap<String, Vec<String>> = job.params.clone();
     for (name, value) in labels.iter() {
         let Some(name) = name.strip_prefix(PARAM_PREFIX) else {
@@ -277,8 +294,8 @@ fn url(job: &JobSettings, labels: &LabelsBuilder) -> Result<String, String> {
         .flat_map(|(name, values)| values.iter().map(move |value| (name, value)))
         .map(|(name, value)| format!("{}={}", form_encode(name), form_encode(value)))
         .collect();
-    let (scheme, address) = (text(labels, SCHEME)?, text(labels, ADDRESS)?);
-    let path = text(labels, METRICS_PATH)?;
+    let (scheme, address) = (label_text(labels, SCHEME)?, label_text(labels, ADDRESS)?);
+    let path = label_text(labels, METRICS_PATH)?;
     let path = encode_path(&path);
     let slash = if path.is_empty() || path.starts_with('/') {
         ""
@@ -292,7 +309,7 @@ fn url(job: &JobSettings, labels: &LabelsBuilder) -> Result<String, String> {
     Ok(format!("{scheme}://{address}{slash}{path}{query}"))
 }
 
-impl Target {
+impl ScrapeTarget {
     /// Returns the identity of the target: targets of one job with the same labels and URL are the
     /// same.
     pub(super) fn identity(&self) -> (Labels, String) {
@@ -302,7 +319,7 @@ impl Target {
     /// Returns the delay from `now_ms` to the first scrape. Targets are spread over their interval
     /// by their identity, so that a restart does not move them; `seed` distinguishes servers that
     /// scrape the same targets.
-    pub(super) fn offset(&self, now_ms: i64, seed: u64) -> Duration {
+    pub(super) fn first_scrape_delay(&self, now_ms: i64, seed: u64) -> Duration {
         let interval = self.interval.as_millis().max(1) as u64;
         let labels = self.labels.as_bytes().iter();
         let hash = labels
@@ -310,7 +327,7 @@ impl Target {
             .fold(FNV_BASIS, |hash, byte| {
                 (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME)
             });
-        let place = (u128::from(mix(hash ^ seed)) * u128::from(interval)) >> 64;
+        let place = (u128::from(mix_bits(hash ^ seed)) * u128::from(interval)) >> 64;
         let since = now_ms.rem_euclid(interval as i64) as u64;
         Duration::from_millis((place as u64 + interval - since) % interval)
     }
@@ -318,7 +335,7 @@ impl Target {
 
 /// Mixes all bits (the finalizer of SplitMix64): FNV alone hardly changes the high bits when only
 /// the last bytes differ.
-fn mix(hash: u64) -> u64 {
+fn mix_bits(hash: u64) -> u64 {
     let hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ hash >> 31
@@ -330,11 +347,11 @@ const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relabel::{Action, RuleSettings};
+    use crate::relabel::{RelabelAction, RelabelRuleSettings};
     use firn_model::names::NameScheme;
 
-    fn group(labels: &[(&str, &str)]) -> Group {
-        Group {
+    fn group(labels: &[(&str, &str)]) -> TargetGroup {
+        TargetGroup {
             targets: Vec::new(),
             labels: labels
                 .iter()
@@ -343,16 +360,20 @@ mod tests {
         }
     }
 
-    fn target(job: &JobSettings, address: &str, labels: &[(&str, &str)]) -> Result<Target, String> {
-        match populate(job, address, &group(labels))? {
-            Found::Target(target) => Ok(*target),
-            Found::Dropped(labels) => Err(format!("dropped {labels}")),
+    fn target(
+        job: &ScrapeJobSettings,
+        address: &str,
+        labels: &[(&str, &str)],
+    ) -> Result<ScrapeTarget, String> {
+        match target_from_address(job, address, &group(labels))? {
+            TargetCandidate::Target(target) => Ok(*target),
+            TargetCandidate::Dropped(labels) => Err(format!("dropped {labels}")),
         }
     }
 
     #[test]
     fn target_gets_defaults_of_its_job_and_a_url() {
-        let mut job = JobSettings::new("j");
+        let mut job = ScrapeJobSettings::new("j");
         job.params = [("module".to_owned(), vec!["a b".to_owned(), "c".to_owned()])].into();
         let t = target(
             &job,
@@ -374,12 +395,12 @@ mod tests {
 
     #[test]
     fn target_is_what_relabelling_makes_of_it() {
-        let mut job = JobSettings::new("j");
+        let mut job = ScrapeJobSettings::new("j");
         let rule = |source: &str, target: &str| {
-            let rule = RuleSettings {
+            let rule = RelabelRuleSettings {
                 source_labels: Some(vec![source.to_owned()]),
                 target_label: target.to_owned(),
-                ..RuleSettings::default()
+                ..RelabelRuleSettings::default()
             };
             rule.compile(NameScheme::Utf8).unwrap()
         };
@@ -403,7 +424,7 @@ mod tests {
 
     #[test]
     fn target_that_cannot_be_one_says_why() {
-        let job = JobSettings::new("j");
+        let job = ScrapeJobSettings::new("j");
         for (address, labels, want) in [
             ("", &[][..], "no address"),
             ("http://x", &[], "\"http://x\" is not a valid hostname"),
@@ -431,10 +452,10 @@ mod tests {
         ] {
             assert_eq!(target(&job, address, labels).unwrap_err(), want);
         }
-        let mut job = JobSettings::new("j");
-        let drop = RuleSettings {
-            action: Action::Drop,
-            ..RuleSettings::default()
+        let mut job = ScrapeJobSettings::new("j");
+        let drop = RelabelRuleSettings {
+            action: RelabelAction::Drop,
+            ..RelabelRuleSettings::default()
         };
         job.relabel = vec![drop.compile(NameScheme::Utf8).unwrap()];
         let e = target(&job, "x", &[]).unwrap_err();
@@ -443,11 +464,12 @@ mod tests {
 
     #[test]
     fn offset_spreads_targets_evenly_and_does_not_depend_on_now() {
-        let job = JobSettings::new("j");
+        let job = ScrapeJobSettings::new("j");
         let mut counts = [0; 6];
         for i in 0..600 {
             let t = target(&job, &format!("host-{i}:9100"), &[]).unwrap();
-            let at = |now: i64| (now as u64 + t.offset(now, 7).as_millis() as u64) % 60_000;
+            let at =
+                |now: i64| (now as u64 + t.first_scrape_delay(now, 7).as_millis() as u64) % 60_000;
             assert_eq!(at(0), at(123_457));
             counts[(at(0) / 10_000) as usize] += 1;
         }

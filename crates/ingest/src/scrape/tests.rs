@@ -3,12 +3,12 @@
 
 mod jobs;
 
-use super::settings::{JobSettings, StartTimes};
+use super::settings::{ScrapeJobSettings, StartTimeSettings};
 use super::state::ScrapeState;
 use super::status::TargetStatus;
-use super::target::Target;
-use crate::relabel::{Action, Rule, RuleSettings};
-use firn_http_client::Body;
+use super::target::ScrapeTarget;
+use crate::relabel::{RelabelAction, RelabelRule, RelabelRuleSettings};
+use firn_http_client::DecodedBody;
 use firn_http_client::MemoryShare;
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
@@ -46,16 +46,16 @@ fn lines(batch: &Batch) -> Vec<String> {
 }
 
 /// Returns a body in the text format.
-fn body(text: &str) -> Body {
-    Body {
+fn body(text: &str) -> DecodedBody {
+    DecodedBody {
         bytes: text.as_bytes().to_vec(),
         content_type: "text/plain".into(),
         memory: None,
     }
 }
 
-fn target(job: &JobSettings) -> Target {
-    Target {
+fn target(job: &ScrapeJobSettings) -> ScrapeTarget {
+    ScrapeTarget {
         tenant: TenantId::anonymous(),
         labels: Labels::from_pairs([("job", "test"), ("instance", "here")]),
         discovered: Labels::empty(),
@@ -77,7 +77,7 @@ struct Steps {
 }
 
 impl Steps {
-    fn new(job: JobSettings) -> Self {
+    fn new(job: ScrapeJobSettings) -> Self {
         let status = Arc::new(TargetStatus::default());
         let memory = MemoryShare::new(&Budget::new("caches", 1 << 20), "cache").unwrap();
         let (job, limits) = (Arc::new(job), WireLimits::default());
@@ -89,7 +89,7 @@ impl Steps {
         }
     }
 
-    fn reconfigure(&mut self, job: JobSettings) {
+    fn reconfigure(&mut self, job: ScrapeJobSettings) {
         let target = target(&job);
         self.state.reconfigure(Arc::new(job), &target);
     }
@@ -101,7 +101,10 @@ impl Steps {
         let failure = || Error::new(ErrorKind::Unavailable, "connection refused");
         let fetched = text.map(body).ok_or_else(failure);
         let elapsed = || Duration::from_millis(500);
-        let outcome = self.state.take(fetched, self.time, elapsed).outcome;
+        let outcome = self
+            .state
+            .process_response(fetched, self.time, elapsed)
+            .outcome;
         let mut all = lines(self.state.batch());
         let report = all.split_off(all.len() - 5);
         let at = format!("@{}", self.time);
@@ -138,22 +141,22 @@ impl Steps {
     }
 }
 
-fn rule(settings: RuleSettings) -> Rule {
+fn rule(settings: RelabelRuleSettings) -> RelabelRule {
     settings.compile(NameScheme::Utf8).unwrap()
 }
 
-fn drop_rule(metric: &str) -> Rule {
-    rule(RuleSettings {
+fn drop_rule(metric: &str) -> RelabelRule {
+    rule(RelabelRuleSettings {
         source_labels: Some(vec!["__name__".into()]),
         regex: Some(metric.to_owned()),
-        action: Action::Drop,
-        ..RuleSettings::default()
+        action: RelabelAction::Drop,
+        ..RelabelRuleSettings::default()
     })
 }
 
 #[test]
 fn scrape_series_that_vanish_are_marked_stale_once() {
-    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut steps = Steps::new(ScrapeJobSettings::new("test"));
     steps.check(
         Some("a 1\nb 2\n"),
         &["{\"a\"} 1", "{\"b\"} 2"],
@@ -172,7 +175,7 @@ fn scrape_series_that_vanish_are_marked_stale_once() {
 
 #[test]
 fn scrape_in_any_order_finds_the_same_series() {
-    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut steps = Steps::new(ScrapeJobSettings::new("test"));
     let mut check = |text: &str, added: u32| {
         let (samples, counts, _) = steps.take(Some(text));
         assert_eq!(samples.len(), text.lines().count(), "{samples:?}");
@@ -187,7 +190,7 @@ fn scrape_in_any_order_finds_the_same_series() {
 
 #[test]
 fn scrape_series_written_in_another_way_is_the_same() {
-    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut steps = Steps::new(ScrapeJobSettings::new("test"));
     let wanted = ["{\"a\", x=\"1\", y=\"2\"} 1".to_owned()];
     let wanted: Vec<String> = wanted
         .iter()
@@ -209,18 +212,18 @@ fn scrape_series_written_in_another_way_is_the_same() {
 
 #[test]
 fn scrape_series_with_own_time_go_stale_only_if_tracked() {
-    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut steps = Steps::new(ScrapeJobSettings::new("test"));
     let (samples, ..) = steps.take(Some("a 1 5\nb 1\n"));
     assert_eq!(samples, ["{\"a\"} 1@5", "{\"b\"} 1@10"]);
     steps.check(Some("\n"), &["{\"b\"} stale"], [1, 0, 0, 0]);
 
-    let mut job = JobSettings::new("test");
+    let mut job = ScrapeJobSettings::new("test");
     job.track_timestamps_staleness = true;
     let mut steps = Steps::new(job);
     let _ = steps.take(Some("a 1 5\n"));
     steps.check(Some("\n"), &["{\"a\"} stale"], [1, 0, 0, 0]);
 
-    let mut job = JobSettings::new("test");
+    let mut job = ScrapeJobSettings::new("test");
     job.honor_timestamps = false;
     let mut steps = Steps::new(job);
     steps.check(Some("a 1 5\n"), &["{\"a\"} 1"], [1, 1, 1, 1]);
@@ -242,7 +245,7 @@ fn scrape_counts_series_as_added_at_their_first_accepted_sample() {
         (&["m 1\nm 2\n", "m 1\nn\n", "m 1\nn 1\n"], &[1, 0, 1]),
     ];
     for (bodies, wanted) in cases {
-        let mut steps = Steps::new(JobSettings::new("test"));
+        let mut steps = Steps::new(ScrapeJobSettings::new("test"));
         steps.state.set_accepted_times(5..=100);
         let added = bodies
             .iter()
@@ -254,11 +257,11 @@ fn scrape_counts_series_as_added_at_their_first_accepted_sample() {
 
 #[test]
 fn scrape_end_marks_everything_after_the_last_sample() {
-    let mut steps = Steps::new(JobSettings::new("test"));
-    steps.state.end(5);
+    let mut steps = Steps::new(ScrapeJobSettings::new("test"));
+    steps.state.mark_all_stale(5);
     assert!(steps.state.batch().is_empty());
     steps.check(Some("a 1\n"), &["{\"a\"} 1"], [1, 1, 1, 1]);
-    steps.state.end(10);
+    steps.state.mark_all_stale(10);
     let marked = lines(steps.state.batch());
     assert_eq!(marked[..2], ["{\"a\"} stale@11", "{\"up\"} stale@11"]);
     assert_eq!(marked.len(), 6);
@@ -267,14 +270,14 @@ fn scrape_end_marks_everything_after_the_last_sample() {
 #[test]
 fn scrape_labels_of_target_win_unless_honored() {
     let text = "a{job=\"x\",exported_job=\"y\"} 1\n";
-    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut steps = Steps::new(ScrapeJobSettings::new("test"));
     let wanted = "{\"a\", exported_exported_job=\"x\", exported_job=\"y\", instance=\"here\", \
                   job=\"test\"} 1";
     let (samples, ..) = steps.take(Some(text));
     let full = |s: &str| s.replace(", instance=\"here\", job=\"test\"", "");
     assert_eq!(samples, [format!("{}@10", full(wanted))]);
 
-    let mut job = JobSettings::new("test");
+    let mut job = ScrapeJobSettings::new("test");
     job.honor_labels = true;
     let mut steps = Steps::new(job);
     let (samples, ..) = steps.take(Some(text));
@@ -286,7 +289,7 @@ fn scrape_labels_of_target_win_unless_honored() {
 
 #[test]
 fn scrape_relabelled_series_are_dropped_and_counted() {
-    let mut job = JobSettings::new("test");
+    let mut job = ScrapeJobSettings::new("test");
     job.metric_relabel = vec![drop_rule("b.*")];
     let mut steps = Steps::new(job);
     for added in [2, 0] {
@@ -294,7 +297,7 @@ fn scrape_relabelled_series_are_dropped_and_counted() {
         steps.check(Some("a 1\nb 2\nbb 2\nc 3\n"), &wanted, [1, 4, 2, added]);
     }
     // Other rules give other series for the same body; those that vanish become stale.
-    let mut job = JobSettings::new("test");
+    let mut job = ScrapeJobSettings::new("test");
     job.metric_relabel = vec![drop_rule("c")];
     steps.reconfigure(job);
     let wanted = ["{\"a\"} 1", "{\"b\"} 2", "{\"c\"} stale"];
@@ -303,9 +306,9 @@ fn scrape_relabelled_series_are_dropped_and_counted() {
 
 #[test]
 fn scrape_reconfigured_without_other_labels_keeps_its_series() {
-    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut steps = Steps::new(ScrapeJobSettings::new("test"));
     steps.check(Some("a 1\n"), &["{\"a\"} 1"], [1, 1, 1, 1]);
-    let mut job = JobSettings::new("test");
+    let mut job = ScrapeJobSettings::new("test");
     job.limits.samples = 1;
     steps.reconfigure(job);
     steps.check(Some("a 1\n"), &["{\"a\"} 1"], [1, 1, 1, 0]);
@@ -315,7 +318,12 @@ fn scrape_reconfigured_without_other_labels_keeps_its_series() {
 #[test]
 fn scrape_beyond_a_limit_is_refused_as_a_whole() {
     let long = "a{label=\"1\",lable=\"2\"} 1\n";
-    type Case = (fn(&mut JobSettings), &'static str, &'static str, [u32; 3]);
+    type Case = (
+        fn(&mut ScrapeJobSettings),
+        &'static str,
+        &'static str,
+        [u32; 3],
+    );
     let cases: [Case; 5] = [
         (
             |job| job.limits.samples = 2,
@@ -351,7 +359,7 @@ fn scrape_beyond_a_limit_is_refused_as_a_whole() {
         ),
     ];
     for (limit, text, message, counts) in cases {
-        let mut job = JobSettings::new("test");
+        let mut job = ScrapeJobSettings::new("test");
         limit(&mut job);
         Steps::new(job).check_refused(text, message, counts);
     }
@@ -359,7 +367,7 @@ fn scrape_beyond_a_limit_is_refused_as_a_whole() {
 
 #[test]
 fn scrape_of_a_label_bomb_is_refused_by_memory() {
-    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut steps = Steps::new(ScrapeJobSettings::new("test"));
     steps.check(Some("a 1\n"), &["{\"a\"} 1"], [1, 1, 1, 1]);
     let bomb: String = (0..4000)
         .map(|i| format!("a{{x=\"{i:0100}\"}} 1\n"))
@@ -382,14 +390,14 @@ fn scrape_that_cannot_be_read_says_why() {
             "metric name not set while parsing: \"{x=\\\"1\\\"} 1\"",
         ),
     ] {
-        let mut steps = Steps::new(JobSettings::new("test"));
+        let mut steps = Steps::new(ScrapeJobSettings::new("test"));
         let (_, _, outcome) = steps.take(Some(text));
         assert_eq!(outcome.unwrap_err(), message, "{text}");
     }
-    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut steps = Steps::new(ScrapeJobSettings::new("test"));
     let mut html = body("<html>");
     html.content_type = "text/html".into();
-    let scraped = steps.state.take(Ok(html), 1, || Duration::ZERO);
+    let scraped = steps.state.process_response(Ok(html), 1, || Duration::ZERO);
     assert_eq!(
         scraped.outcome.unwrap_err().message,
         "received unsupported Content-Type \"text/html\" and no fallback_scrape_protocol \
@@ -399,9 +407,9 @@ fn scrape_that_cannot_be_read_says_why() {
 
 #[test]
 fn scrape_samples_that_come_twice_are_counted_and_dropped() {
-    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut steps = Steps::new(ScrapeJobSettings::new("test"));
     let fetched = Ok(body("a 1\na 2\nb 1\na 3\n"));
-    let scraped = steps.state.take(fetched, 10, || Duration::ZERO);
+    let scraped = steps.state.process_response(fetched, 10, || Duration::ZERO);
     let dropped = scraped.dropped.unwrap();
     assert_eq!(
         (dropped.reason.as_str(), dropped.sample_count),
@@ -422,11 +430,13 @@ fn scrape_samples_that_come_twice_are_counted_and_dropped() {
 
 #[test]
 fn scrape_extra_metrics_report_limits_and_size() {
-    let mut job = JobSettings::new("test");
+    let mut job = ScrapeJobSettings::new("test");
     job.extra_metrics = true;
     job.limits.samples = 7;
     let mut steps = Steps::new(job);
-    let _ = steps.state.take(Ok(body("a 1\n")), 10, || Duration::ZERO);
+    let _ = steps
+        .state
+        .process_response(Ok(body("a 1\n")), 10, || Duration::ZERO);
     assert_eq!(
         lines(steps.state.batch())[6..],
         [
@@ -439,17 +449,17 @@ fn scrape_extra_metrics_report_limits_and_size() {
 
 #[test]
 fn scrape_keeps_metadata_while_the_metric_is_there_and_ten_scrapes_more() {
-    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut steps = Steps::new(ScrapeJobSettings::new("test"));
     let text = "# HELP a Some help.\n# TYPE a counter\na 1\n";
     let _ = steps.take(Some(text));
-    let known = steps.status.metadata_of("a").unwrap();
+    let known = steps.status.find_metadata("a").unwrap();
     assert_eq!((known.kind, &known.help[..]), ("counter", "Some help."));
     for _ in 0..10 {
         let _ = steps.take(Some("b 1\n"));
-        assert!(steps.status.metadata_of("a").is_some());
+        assert!(steps.status.find_metadata("a").is_some());
     }
     let _ = steps.take(Some("b 1\n"));
-    assert_eq!(steps.status.metadata_of("a"), None);
+    assert_eq!(steps.status.find_metadata("a"), None);
 }
 
 #[test]
@@ -457,16 +467,16 @@ fn scrape_reads_classic_histograms_as_the_job_says() {
     let text = Some("# TYPE h histogram\nh_bucket{le=\"+Inf\"} 1\nh_count 1\n");
     let classic = ["{\"h_bucket\", le=\"+Inf\"} 1", "{\"h_count\"} 1"];
     let converted = "{\"h\"} schema -53";
-    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut steps = Steps::new(ScrapeJobSettings::new("test"));
     steps.check(text, &classic, [1, 2, 2, 2]);
-    let converting = || JobSettings {
+    let converting = || ScrapeJobSettings {
         convert_classic: true,
-        ..JobSettings::new("test")
+        ..ScrapeJobSettings::new("test")
     };
     steps.reconfigure(converting());
     let stale = ["{\"h_bucket\", le=\"+Inf\"} stale", "{\"h_count\"} stale"];
     steps.check(text, &[&[converted], &stale[..]].concat(), [1, 1, 1, 1]);
-    steps.reconfigure(JobSettings {
+    steps.reconfigure(ScrapeJobSettings {
         always_classic: true,
         ..converting()
     });
@@ -480,7 +490,7 @@ fn scrape_takes_exemplars_with_their_samples() {
         h_bucket{le=\"1\"} 1 # {id=\"a\"} 0.5\n\
         h_bucket{le=\"+Inf\"} 2 # {id=\"b\"} 4 0.007\n\
         h_count 2\nh_sum 3\n# EOF\n";
-    let openmetrics = || Body {
+    let openmetrics = || DecodedBody {
         content_type: "application/openmetrics-text; version=1.0.0".into(),
         ..body(text)
     };
@@ -494,31 +504,35 @@ fn scrape_takes_exemplars_with_their_samples() {
         };
         batch.exemplars().iter().map(line).collect()
     };
-    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut steps = Steps::new(ScrapeJobSettings::new("test"));
     for (keeps, wanted) in [
         (false, &[][..]),
         (true, &["1.0 {id=\"a\"} 0.5@10?", "+Inf {id=\"b\"} 4@7"]),
         (false, &[]),
     ] {
         steps.state.keep_exemplars(keeps);
-        let scraped = steps.state.take(Ok(openmetrics()), 10, || Duration::ZERO);
+        let scraped = steps
+            .state
+            .process_response(Ok(openmetrics()), 10, || Duration::ZERO);
         scraped.outcome.unwrap();
         assert_eq!(exemplars(&steps), wanted);
     }
     // Converted to a native histogram: exemplars without a timestamp are left out.
-    let mut steps = Steps::new(JobSettings {
+    let mut steps = Steps::new(ScrapeJobSettings {
         convert_classic: true,
-        ..JobSettings::new("test")
+        ..ScrapeJobSettings::new("test")
     });
     steps.state.keep_exemplars(true);
-    let scraped = steps.state.take(Ok(openmetrics()), 10, || Duration::ZERO);
+    let scraped = steps
+        .state
+        .process_response(Ok(openmetrics()), 10, || Duration::ZERO);
     scraped.outcome.unwrap();
     assert_eq!(exemplars(&steps), [" {id=\"b\"} 4@7"]);
 }
 
 #[test]
 fn scrape_treats_start_times_as_the_features_say() {
-    let text = |created: &str| Body {
+    let text = |created: &str| DecodedBody {
         content_type: "application/openmetrics-text; version=1.0.0".into(),
         ..body(&format!(
             "# TYPE a counter\na_total 3\na_created {created}\n# EOF\n"
@@ -532,17 +546,19 @@ fn scrape_treats_start_times_as_the_features_say() {
         of_first.unwrap_or_default()
     };
     let steps = |are_stored, make_zeros| {
-        Steps::new(JobSettings {
-            start_times: StartTimes {
+        Steps::new(ScrapeJobSettings {
+            start_times: StartTimeSettings {
                 are_stored,
                 make_zeros,
                 are_made: false,
             },
-            ..JobSettings::new("test")
+            ..ScrapeJobSettings::new("test")
         })
     };
     let take = |steps: &mut Steps, created: &str, time| {
-        let scraped = steps.state.take(Ok(text(created)), time, || Duration::ZERO);
+        let scraped = steps
+            .state
+            .process_response(Ok(text(created)), time, || Duration::ZERO);
         scraped.outcome.unwrap();
         let samples = lines(steps.state.batch());
         let own = samples.len() - 5;
@@ -575,13 +591,13 @@ fn scrape_treats_start_times_as_the_features_say() {
 
 #[test]
 fn scrape_that_makes_start_times_counts_from_the_first_sample() {
-    let mut steps = Steps::new(JobSettings {
-        start_times: StartTimes {
+    let mut steps = Steps::new(ScrapeJobSettings {
+        start_times: StartTimeSettings {
             are_stored: true,
             make_zeros: true,
             are_made: true,
         },
-        ..JobSettings::new("test")
+        ..ScrapeJobSettings::new("test")
     });
     let text = |count: u32| format!("# TYPE c counter\nc {count}\n# TYPE g gauge\ng 7\n");
     let starts = |steps: &Steps| -> Vec<Vec<TimestampMs>> {

@@ -1,8 +1,8 @@
 //! The current state of a job for the API: its targets, including dropped ones.
 
-use super::settings::JobSettings;
+use super::settings::ScrapeJobSettings;
 use super::status::TargetStatus;
-use super::target::Target;
+use super::target::ScrapeTarget;
 use firn_model::labels::Labels;
 use firn_model::sync::lock;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,21 +11,21 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[derive(Clone, Debug)]
 pub struct ActiveTarget {
     /// Labels and settings of the target.
-    pub target: Arc<Target>,
+    pub target: Arc<ScrapeTarget>,
     /// Status of its latest scrape.
     pub status: Arc<TargetStatus>,
 }
 
 /// The current state of a job, updated by its task whenever its targets change.
 #[derive(Debug)]
-pub struct PoolView {
+pub struct ScrapePoolView {
     name: String,
-    seen: Mutex<Seen>,
+    seen: Mutex<ScrapePoolSnapshot>,
 }
 
 #[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) job: Arc<JobSettings>,
+pub(super) struct ScrapePoolSnapshot {
+    pub(super) job: Arc<ScrapeJobSettings>,
     /// Active targets, sorted by URL.
     pub(super) active: Vec<ActiveTarget>,
     /// Labels of dropped targets before relabelling, limited to the number that the job keeps.
@@ -33,11 +33,11 @@ pub(super) struct Seen {
     pub(super) dropped_count: usize,
 }
 
-impl PoolView {
-    pub(super) fn new(job: Arc<JobSettings>) -> Self {
+impl ScrapePoolView {
+    pub(super) fn new(job: Arc<ScrapeJobSettings>) -> Self {
         Self {
             name: job.name.clone(),
-            seen: Mutex::new(Seen {
+            seen: Mutex::new(ScrapePoolSnapshot {
                 job,
                 active: Vec::new(),
                 dropped: Arc::default(),
@@ -52,26 +52,26 @@ impl PoolView {
     }
 
     /// Returns the settings of the job.
-    pub fn job(&self) -> Arc<JobSettings> {
-        self.seen().job.clone()
+    pub fn job_settings(&self) -> Arc<ScrapeJobSettings> {
+        self.lock_snapshot().job.clone()
     }
 
     /// Returns the active targets.
-    pub fn active(&self) -> Vec<ActiveTarget> {
-        self.seen().active.clone()
+    pub fn active_targets(&self) -> Vec<ActiveTarget> {
+        self.lock_snapshot().active.clone()
     }
 
     /// Returns the labels of dropped targets before relabelling.
-    pub fn dropped(&self) -> Arc<Vec<Labels>> {
-        self.seen().dropped.clone()
+    pub fn dropped_targets(&self) -> Arc<Vec<Labels>> {
+        self.lock_snapshot().dropped.clone()
     }
 
     /// Returns the number of dropped targets, including those that are not remembered.
     pub fn dropped_count(&self) -> usize {
-        self.seen().dropped_count
+        self.lock_snapshot().dropped_count
     }
 
-    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub(super) fn lock_snapshot(&self) -> MutexGuard<'_, ScrapePoolSnapshot> {
         lock(&self.seen)
     }
 }

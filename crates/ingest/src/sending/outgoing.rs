@@ -16,14 +16,17 @@
 //! which they were kept; rounds are ordered as well. A receiver therefore gets each series in order
 //! if shares are sent concurrently, but the requests of a share and the rounds one after the other.
 
-use super::known::Known;
-use super::passing::{self, Joining, Shares};
-use crate::relabel::{self, Rule};
+use super::known::RemoteWriteMetadata;
+use super::passing::{self, RequestConcatenation, ShareSplit};
+use crate::relabel::{self, RelabelRule};
 use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::labels::{Labels, LabelsBuilder, LabelsRef, METRIC_NAME, push_pair};
 use firn_model::metadata::MetadataBatch;
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Contents, Decoder, Reader, Seams, Version, encode, encode_interned};
+use firn_wire::remote_write::{
+    MergedRequestBounds, RemoteWriteDecoder, RemoteWriteOptions, RemoteWriteVersion,
+    WriteRequestContents, encode, encode_interned,
+};
 use hyper::body::Bytes;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -35,17 +38,17 @@ pub const ROUND_SAMPLES: usize = 32 << 10;
 
 /// The changes that are applied to kept requests for one receiver, as configured in `remote_write`.
 #[derive(Clone, Debug)]
-pub struct Outgoing {
+pub struct OutgoingSettings {
     /// The `global.external_labels` key: labels added to series without a label of that name.
     pub external_labels: Labels,
     /// The `write_relabel_configs` key: relabelling rules applied to each series.
-    pub relabel: Arc<[Rule]>,
+    pub relabel: Arc<[RelabelRule]>,
     /// The `send_native_histograms` key: whether native histograms are sent.
     pub sends_histograms: bool,
     /// The `send_exemplars` key: whether exemplars are sent.
     pub sends_exemplars: bool,
     /// The `protobuf_message` key: version of the message format.
-    pub version: Version,
+    pub version: RemoteWriteVersion,
     /// The `max_samples_per_send` key: number of samples in a full request.
     pub request_samples: usize,
     /// The `min_shards` and `max_shards` keys: number of concurrent requests to a receiver that
@@ -55,116 +58,122 @@ pub struct Outgoing {
 
 /// A request as it was kept on disk, before any conversion for a receiver.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct QueuedWriteRequest {
     /// Version of the message format.
-    pub version: Version,
+    pub version: RemoteWriteVersion,
     /// Summary of the contents, if it was recorded. All samples are valid in this case.
-    pub contents: Option<Contents>,
+    pub contents: Option<WriteRequestContents>,
     /// Body of the request, compressed with snappy.
     pub body: Bytes,
 }
 
 /// A request to be sent to the receiver, built from one or more kept requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
+pub struct OutgoingRequest {
     /// Body of the request, compressed with snappy.
     pub body: Bytes,
     /// Summary of the contents, for metrics.
-    pub contents: Contents,
+    pub contents: WriteRequestContents,
     /// Boundaries between the kept requests that were combined in this one.
-    pub seams: Seams,
+    pub seams: MergedRequestBounds,
 }
 
-impl Sent {
+impl OutgoingRequest {
     /// Creates a request that consists of a single kept request.
-    pub(super) fn whole(body: Bytes, contents: Contents) -> Self {
+    pub(super) fn from_single_request(body: Bytes, contents: WriteRequestContents) -> Self {
         Self {
             body,
             contents,
-            seams: Seams::None,
+            seams: MergedRequestBounds::None,
         }
     }
 }
 
 /// Requests that must be sent one after the other, in this order.
-pub type Share = Vec<Sent>;
+pub type Share = Vec<OutgoingRequest>;
 
 /// The result of converting some consecutive kept requests: shares of requests to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Round {
+pub struct OutgoingRound {
     /// Number of consecutive kept requests in this round.
     pub kept: usize,
     /// Shares, which may be sent concurrently. Empty if nothing remains for the receiver.
     pub shares: Vec<Share>,
     /// Samples that relabelling dropped or that the receiver does not accept.
-    pub dropped: Contents,
+    pub dropped: WriteRequestContents,
     /// Whether the round contains enough samples for a full request, or is followed by another one.
     pub is_full: bool,
 }
 
 /// Decoded samples of kept requests, collected until they fill a round.
 #[derive(Default)]
-struct Gathered {
+struct PendingRound {
     kept: usize,
     batch: Batch,
     /// End (exclusive series index) of each kept request that contributed series.
     ends: Vec<u32>,
-    dropped: Contents,
+    dropped: WriteRequestContents,
 }
 
 /// State while rounds are built. At any time, either the unchanged requests (`joining`, `passed`)
 /// or the decoded samples (`gathered`) are empty.
-struct Making<'o> {
-    outgoing: &'o Outgoing,
-    known: &'o Known,
+struct RequestBatcher<'o> {
+    outgoing: &'o OutgoingSettings,
+    known: &'o RemoteWriteMetadata,
     /// Maximum number of shares per round.
     shares_max: usize,
     limits: &'o WireLimits,
-    rounds: Vec<Result<Round, String>>,
+    rounds: Vec<Result<OutgoingRound, String>>,
     /// Unchanged requests that are being combined to the next request.
-    joining: Joining,
+    joining: RequestConcatenation,
     /// Earlier unchanged requests, collected for concurrent shares if the receiver is behind.
-    passed: Vec<Round>,
-    gathered: Gathered,
+    passed: Vec<OutgoingRound>,
+    gathered: PendingRound,
 }
 
-impl Making<'_> {
+impl RequestBatcher<'_> {
     /// Adds a body that is forwarded unchanged, and completes the request before it if it is full.
-    fn pass(&mut self, body: Bytes, contents: Contents) {
-        self.end_gathered(true);
+    fn pass_unchanged(&mut self, body: Bytes, contents: WriteRequestContents) {
+        self.end_pending_round(true);
         let outgoing = self.outgoing;
-        let may_join = outgoing.version == Version::V1;
+        let may_join = outgoing.version == RemoteWriteVersion::V1;
         if !may_join || !self.joining.has_room(&contents, outgoing.request_samples) {
-            self.end_joining(true);
+            self.end_concatenation(true);
         }
-        self.joining.push(body, contents);
+        self.joining.push_body(body, contents);
     }
 
     /// Decodes a body whose samples change, or that must be combined with others.
-    fn gather(&mut self, decoder: &mut Decoder, kept: &Kept) {
-        self.end_joining(true);
-        self.end_passed();
+    fn gather_samples(&mut self, decoder: &mut RemoteWriteDecoder, kept: &QueuedWriteRequest) {
+        self.end_concatenation(true);
+        self.end_passed_requests();
         let gathered = self.gathered.batch.sample_count();
         let more = kept
             .contents
             .map_or(0, |contents| contents.all_samples() as usize);
         let max = self.outgoing.request_samples;
-        if !self.is_wide() && gathered >= self.outgoing.half_full() && gathered + more > max {
+        if !self.is_wide()
+            && gathered >= self.outgoing.worthwhile_samples()
+            && gathered + more > max
+        {
             // Sending two half-full requests is cheaper than splitting and mixing them.
-            self.end_gathered(true);
+            self.end_pending_round(true);
         }
-        match self.outgoing.gather(decoder, kept, &mut self.gathered) {
+        match self
+            .outgoing
+            .decode_into_round(decoder, kept, &mut self.gathered)
+        {
             Ok(()) => {
                 let enough = match self.is_wide() {
-                    true => self.outgoing.round_samples(),
+                    true => self.outgoing.round_samples_max(),
                     false => max,
                 };
                 if self.gathered.batch.sample_count() >= enough {
-                    self.end_gathered(true);
+                    self.end_pending_round(true);
                 }
             }
             Err(why) => {
-                self.end_gathered(true);
+                self.end_pending_round(true);
                 self.rounds.push(Err(why));
             }
         }
@@ -175,26 +184,28 @@ impl Making<'_> {
         self.shares_max > 1
     }
 
-    fn finish(mut self) -> Vec<Result<Round, String>> {
-        self.end_joining(false);
-        self.end_passed();
-        self.end_gathered(false);
+    fn finish_rounds(mut self) -> Vec<Result<OutgoingRound, String>> {
+        self.end_concatenation(false);
+        self.end_passed_requests();
+        self.end_pending_round(false);
         self.rounds
     }
 
     /// Completes the round of decoded samples. It counts as full if another request follows.
-    fn end_gathered(&mut self, is_followed: bool) {
+    fn end_pending_round(&mut self, is_followed: bool) {
         if self.gathered.kept > 0 {
             let gathered = std::mem::take(&mut self.gathered);
-            let mut round = self.outgoing.round(gathered, self.shares_max, self.known);
+            let mut round = self
+                .outgoing
+                .build_round(gathered, self.shares_max, self.known);
             round.is_full |= is_followed;
             self.rounds.push(Ok(round));
         }
     }
 
     /// Completes the request of combined bodies. It counts as full if another request follows.
-    fn end_joining(&mut self, is_followed: bool) {
-        for mut round in self.joining.rounds(self.outgoing, self.limits) {
+    fn end_concatenation(&mut self, is_followed: bool) {
+        for mut round in self.joining.take_rounds(self.outgoing, self.limits) {
             round.is_full |= is_followed;
             if !self.is_wide() {
                 self.rounds.push(Ok(round));
@@ -206,46 +217,46 @@ impl Making<'_> {
                 .iter()
                 .flat_map(|round| round.shares.iter().flatten());
             let samples: u64 = passed.map(|sent| sent.contents.all_samples()).sum();
-            if samples >= self.outgoing.round_samples() as u64 {
-                self.end_passed();
+            if samples >= self.outgoing.round_samples_max() as u64 {
+                self.end_passed_requests();
             }
         }
     }
 
     /// Completes the unchanged requests. If the receiver is behind, distributes them over shares:
     /// as whole requests, or by their samples if too many of them have series in common.
-    fn end_passed(&mut self) {
+    fn end_passed_requests(&mut self) {
         let passed = std::mem::take(&mut self.passed);
         let (version, shares_max) = (self.outgoing.version, self.shares_max);
         if passed.len() < 2 || !self.is_wide() {
             self.rounds.extend(passed.into_iter().map(Ok));
             return;
         }
-        match passing::side_by_side(&passed, version, shares_max, self.limits) {
-            Shares::Made(round) => self.rounds.push(Ok(round)),
-            Shares::Unread => self.rounds.extend(passed.into_iter().map(Ok)),
-            Shares::TooFew => {
+        match passing::combine_as_shares(&passed, version, shares_max, self.limits) {
+            ShareSplit::Made(round) => self.rounds.push(Ok(round)),
+            ShareSplit::Unread => self.rounds.extend(passed.into_iter().map(Ok)),
+            ShareSplit::TooFew => {
                 passed
                     .into_iter()
-                    .for_each(|round| self.gather_again(round));
-                self.end_gathered(true);
+                    .for_each(|round| self.regather_samples(round));
+                self.end_pending_round(true);
             }
         }
     }
 
     /// Decodes requests that were to be forwarded unchanged. Combined requests are separated first.
-    fn gather_again(&mut self, round: Round) {
-        let mut decoder = Decoder::new(*self.limits);
+    fn regather_samples(&mut self, round: OutgoingRound) {
+        let mut decoder = RemoteWriteDecoder::new(*self.limits);
         let version = self.outgoing.version;
         let kept_before = self.gathered.kept;
         for sent in round.shares.iter().flatten() {
-            let kept = |body: Bytes| Kept {
+            let kept = |body: Bytes| QueuedWriteRequest {
                 version,
                 contents: None,
                 body,
             };
-            let apart = sent.seams.apart((version, &sent.body), self.limits);
-            let mut parts: Vec<Kept> = (apart.unwrap_or_default().into_iter())
+            let apart = sent.seams.split_body((version, &sent.body), self.limits);
+            let mut parts: Vec<QueuedWriteRequest> = (apart.unwrap_or_default().into_iter())
                 .map(|(body, _)| kept(body.into()))
                 .collect();
             if parts.is_empty() {
@@ -253,11 +264,15 @@ impl Making<'_> {
             }
             for part in &parts {
                 let gathered = &mut self.gathered;
-                if self.outgoing.gather(&mut decoder, part, gathered).is_err() {
+                if self
+                    .outgoing
+                    .decode_into_round(&mut decoder, part, gathered)
+                    .is_err()
+                {
                     // The request was decodable before. If it is not now, it is sent again, in
                     // order.
                     self.gathered.kept = kept_before;
-                    self.end_gathered(true);
+                    self.end_pending_round(true);
                     self.rounds.push(Ok(round));
                     return;
                 }
@@ -267,17 +282,17 @@ impl Making<'_> {
     }
 }
 
-impl Outgoing {
+impl OutgoingSettings {
     /// Converts `kept` to rounds; `Err` contains the reason why a request cannot be decoded.
     /// Requests of version 2.0 contain the metadata in `known`. If the receiver `is_behind`, rounds
     /// have several shares.
-    pub fn rounds(
+    pub fn build_rounds(
         &self,
-        kept: &[Kept],
-        (known, is_behind): (&Known, bool),
+        kept: &[QueuedWriteRequest],
+        (known, is_behind): (&RemoteWriteMetadata, bool),
         limits: &WireLimits,
-    ) -> Vec<Result<Round, String>> {
-        let mut making = Making {
+    ) -> Vec<Result<OutgoingRound, String>> {
+        let mut making = RequestBatcher {
             outgoing: self,
             known,
             shares_max: match is_behind {
@@ -286,41 +301,41 @@ impl Outgoing {
             },
             limits,
             rounds: Vec::new(),
-            joining: Joining::default(),
+            joining: RequestConcatenation::default(),
             passed: Vec::new(),
-            gathered: Gathered::default(),
+            gathered: PendingRound::default(),
         };
-        let mut decoder = Decoder::new(*limits);
-        let extra = self.extra();
+        let mut decoder = RemoteWriteDecoder::new(*limits);
+        let extra = self.external_labels_encoder();
         for one in kept {
-            let contents = self.contents_to_pass(&mut decoder, one, !known.is_empty());
+            let contents = self.find_passable_contents(&mut decoder, one, !known.is_empty());
             let passed = contents.and_then(|contents| {
                 let body = match &extra {
                     None => one.body.clone(),
-                    Some(extra) => passing::extended(&one.body, extra, limits)?,
+                    Some(extra) => passing::insert_labels(&one.body, extra, limits)?,
                 };
                 Some((body, contents))
             });
             match passed {
-                Some((body, contents)) => making.pass(body, contents),
-                None => making.gather(&mut decoder, one),
+                Some((body, contents)) => making.pass_unchanged(body, contents),
+                None => making.gather_samples(&mut decoder, one),
             }
         }
-        making.finish()
+        making.finish_rounds()
     }
 
-    fn round_samples(&self) -> usize {
+    fn round_samples_max(&self) -> usize {
         self.request_samples.max(ROUND_SAMPLES)
     }
 
     /// Decodes `kept` and adds the samples that the receiver accepts to `into`.
-    fn gather(
+    fn decode_into_round(
         &self,
-        decoder: &mut Decoder,
-        kept: &Kept,
-        into: &mut Gathered,
+        decoder: &mut RemoteWriteDecoder,
+        kept: &QueuedWriteRequest,
+        into: &mut PendingRound,
     ) -> Result<(), String> {
-        let reader = Reader {
+        let reader = RemoteWriteOptions {
             version: kept.version,
             keeps_exemplars: self.sends_exemplars,
             labels_types: false,
@@ -328,7 +343,7 @@ impl Outgoing {
         let decoded = decoder.decode(reader, &kept.body);
         let decoded = decoded.map_err(|e| e.to_string())?;
         into.kept += 1;
-        for (number, series) in decoded.batch.numbered() {
+        for (number, series) in decoded.batch.iter_with_index() {
             let histograms = match self.sends_histograms {
                 true => series.histograms,
                 false => &[],
@@ -352,9 +367,9 @@ impl Outgoing {
         from: &Batch,
         number: u64,
         series: SeriesSamples<'_>,
-        into: &mut Gathered,
+        into: &mut PendingRound,
     ) {
-        let exemplars = || from.exemplars().of_series(number);
+        let exemplars = || from.exemplars().iter_series(number);
         let wants_exemplars = self.sends_exemplars && exemplars().next().is_some();
         let samples = series.times.len() + series.histograms.len();
         if series.labels.is_empty() || (samples == 0 && !wants_exemplars) {
@@ -366,7 +381,7 @@ impl Outgoing {
         } else {
             let mut bytes = Vec::with_capacity(series.labels.as_bytes().len());
             self.push_with_external(series.labels, &mut bytes);
-            match self.relabelled(LabelsRef::from_canonical(&bytes)) {
+            match self.relabel_labels(LabelsRef::from_canonical(&bytes)) {
                 Some(labels) => batch.label_bytes().extend_from_slice(labels.as_bytes()),
                 None => {
                     into.dropped.samples += series.times.len() as u64;
@@ -387,21 +402,26 @@ impl Outgoing {
 
     /// Returns whether no series changes, since there are neither external labels nor relabelling
     /// rules.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(super) fn keeps_labels(&self) -> bool {
         self.external_labels.is_empty() && self.relabel.is_empty()
     }
 
     /// Builds a round with at most `shares_max` shares from the decoded samples.
-    fn round(&self, gathered: Gathered, shares_max: usize, known: &Known) -> Round {
+    fn build_round(
+        &self,
+        gathered: PendingRound,
+        shares_max: usize,
+        known: &RemoteWriteMetadata,
+    ) -> OutgoingRound {
         let samples = gathered.batch.sample_count();
         let count = samples.div_ceil(self.request_samples.max(1));
         let count = count.min(shares_max).max(1);
         let shares = match gathered.batch.is_empty() {
             true => Vec::new(),
-            false => self.spread(&gathered, count, known),
+            false => self.distribute_series(&gathered, count, known),
         };
-        let Gathered { kept, dropped, .. } = gathered;
-        Round {
+        let PendingRound { kept, dropped, .. } = gathered;
+        OutgoingRound {
             kept,
             shares,
             dropped,
@@ -411,40 +431,45 @@ impl Outgoing {
 
     /// Distributes the series of `gathered` over `count` shares and splits each share into
     /// requests.
-    fn spread(&self, gathered: &Gathered, count: usize, known: &Known) -> Vec<Share> {
-        let Gathered { batch, ends, .. } = gathered;
+    fn distribute_series(
+        &self,
+        gathered: &PendingRound,
+        count: usize,
+        known: &RemoteWriteMetadata,
+    ) -> Vec<Share> {
+        let PendingRound { batch, ends, .. } = gathered;
         if count == 1 && batch.sample_count() <= self.request_samples {
             let (_, starts) = ends.split_last().unwrap_or((&0, &[]));
-            return vec![vec![self.request(batch, starts.to_vec(), known)]];
+            return vec![vec![self.encode_request(batch, starts.to_vec(), known)]];
         }
-        let mut open: Vec<Open> = Vec::new();
-        open.resize_with(count, Open::default);
+        let mut open: Vec<OpenOutgoingRequest> = Vec::new();
+        open.resize_with(count, OpenOutgoingRequest::default);
         let mut shares = vec![Share::new(); count];
         let (mut of_kept, mut ends) = (0, ends.iter().peekable());
-        for (number, series) in batch.numbered() {
+        for (number, series) in batch.iter_with_index() {
             while ends.next_if(|end| u64::from(**end) <= number).is_some() {
                 of_kept += 1;
             }
-            let share = share_of(series.labels, count);
+            let share = share_of_series(series.labels, count);
             let (into, done) = (&mut open[share], &mut shares[share]);
-            into.begin(of_kept);
+            into.begin_series(of_kept);
             let into_batch = &mut into.batch;
             into_batch
                 .label_bytes()
                 .extend_from_slice(series.labels.as_bytes());
             push_samples(into_batch, series);
-            let exemplars = batch.exemplars().of_series(number);
+            let exemplars = batch.exemplars().iter_series(number);
             exemplars.for_each(|exemplar| into_batch.push_exemplar(exemplar));
             into_batch.end_series();
             if into_batch.sample_count() >= self.request_samples {
                 let starts = std::mem::take(&mut into.starts);
-                done.push(self.request(&into.batch, starts, known));
+                done.push(self.encode_request(&into.batch, starts, known));
                 into.batch.clear();
             }
         }
         for (rest, share) in open.into_iter().zip(&mut shares) {
             if !rest.batch.is_empty() {
-                share.push(self.request(&rest.batch, rest.starts, known));
+                share.push(self.encode_request(&rest.batch, rest.starts, known));
             }
         }
         shares.retain(|share| !share.is_empty());
@@ -453,17 +478,22 @@ impl Outgoing {
 
     /// Encodes `batch` as a request. `starts` contains the series at which further kept requests
     /// begin.
-    fn request(&self, batch: &Batch, starts: Vec<u32>, known: &Known) -> Sent {
+    fn encode_request(
+        &self,
+        batch: &Batch,
+        starts: Vec<u32>,
+        known: &RemoteWriteMetadata,
+    ) -> OutgoingRequest {
         let body = match self.version {
-            Version::V1 => encode(batch),
-            Version::V2 => encode_interned(batch, &said_of(batch, known)),
+            RemoteWriteVersion::V1 => encode(batch),
+            RemoteWriteVersion::V2 => encode_interned(batch, &collect_metadata(batch, known)),
         };
-        Sent {
+        OutgoingRequest {
             body: body.into(),
-            contents: Contents::of(batch, 0..batch.series_count()),
+            contents: WriteRequestContents::from_batch(batch, 0..batch.series_count()),
             seams: match starts.is_empty() {
-                true => Seams::None,
-                false => Seams::Series(starts),
+                true => MergedRequestBounds::None,
+                false => MergedRequestBounds::Series(starts),
             },
         }
     }
@@ -488,9 +518,9 @@ impl Outgoing {
     }
 
     /// Applies relabelling to `labels`. Returns `None` if it drops the series.
-    fn relabelled(&self, labels: LabelsRef<'_>) -> Option<Labels> {
+    fn relabel_labels(&self, labels: LabelsRef<'_>) -> Option<Labels> {
         let mut builder = LabelsBuilder::from_labels(labels);
-        let stays = relabel::apply(&self.relabel, &mut builder);
+        let stays = relabel::apply_rules(&self.relabel, &mut builder);
         let labels = builder.build();
         (stays && !labels.is_empty()).then_some(labels)
     }
@@ -498,7 +528,7 @@ impl Outgoing {
 
 /// The last request of a share, which is not full yet.
 #[derive(Default)]
-struct Open {
+struct OpenOutgoingRequest {
     batch: Batch,
     /// Series indexes at which the next kept request begins.
     starts: Vec<u32>,
@@ -506,9 +536,9 @@ struct Open {
     of_kept: usize,
 }
 
-impl Open {
+impl OpenOutgoingRequest {
     /// Records that the next series belongs to the kept request `of_kept`.
-    fn begin(&mut self, of_kept: usize) {
+    fn begin_series(&mut self, of_kept: usize) {
         let count = self.batch.series_count();
         if count > 0 && self.of_kept != of_kept {
             self.starts.push(count as u32);
@@ -518,7 +548,7 @@ impl Open {
 }
 
 /// Collects the metadata of the metrics in `batch`, once per metric name.
-fn said_of(batch: &Batch, known: &Known) -> MetadataBatch {
+fn collect_metadata(batch: &Batch, known: &RemoteWriteMetadata) -> MetadataBatch {
     let mut said = MetadataBatch::default();
     if known.is_empty() {
         return said;
@@ -528,7 +558,7 @@ fn said_of(batch: &Batch, known: &Known) -> MetadataBatch {
         let name = series.labels.get(METRIC_NAME);
         if seen.insert(name)
             && let Ok(name) = std::str::from_utf8(name)
-            && let Some(metadata) = known.of_series(name)
+            && let Some(metadata) = known.find_for_series(name)
         {
             said.push(metadata);
         }
@@ -557,7 +587,7 @@ fn push_samples(batch: &mut Batch, series: SeriesSamples<'_>) {
 }
 
 /// Returns the share, of `count`, to which a series belongs within a round.
-fn share_of(labels: LabelsRef<'_>, count: usize) -> usize {
+fn share_of_series(labels: LabelsRef<'_>, count: usize) -> usize {
     let mut hasher = DefaultHasher::new();
     labels.as_bytes().hash(&mut hasher);
     (hasher.finish() % count as u64) as usize

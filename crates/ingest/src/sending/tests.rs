@@ -1,14 +1,14 @@
 //! Tests of the conversion of kept requests to the requests of receivers.
 
 use super::*;
-use crate::relabel::{Action, RuleSettings};
+use crate::relabel::{RelabelAction, RelabelRuleSettings};
 use crate::scrape::FamilyMetadata;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::names::NameScheme;
 use firn_model::sample::TimestampMs;
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Decoder, Reader, encode};
+use firn_wire::remote_write::{RemoteWriteDecoder, RemoteWriteOptions, encode};
 
 fn body(series: &[&[(&str, &str)]]) -> Vec<u8> {
     let mut batch = Batch::default();
@@ -29,35 +29,37 @@ fn sample(time: TimestampMs, series: &[&str]) -> Vec<u8> {
     encode(&batch)
 }
 
-fn outgoing(external: &[(&str, &str)], relabel: Vec<RuleSettings>) -> Outgoing {
+fn outgoing(external: &[(&str, &str)], relabel: Vec<RelabelRuleSettings>) -> OutgoingSettings {
     let compiled = relabel.into_iter().map(|r| r.compile(NameScheme::Utf8));
-    Outgoing {
+    OutgoingSettings {
         external_labels: Labels::from_pairs(external.iter().copied()),
         relabel: compiled.collect::<Result<Vec<_>, _>>().unwrap().into(),
         sends_histograms: false,
         sends_exemplars: false,
-        version: Version::V1,
+        version: RemoteWriteVersion::V1,
         request_samples: 2000,
         shares: (1, 1),
     }
 }
 
-fn rounds(outgoing: &Outgoing, bodies: &[Vec<u8>]) -> Vec<Result<Round, String>> {
-    let kept = |body: &Vec<u8>| Kept {
-        version: Version::V1,
+fn rounds(outgoing: &OutgoingSettings, bodies: &[Vec<u8>]) -> Vec<Result<OutgoingRound, String>> {
+    let kept = |body: &Vec<u8>| QueuedWriteRequest {
+        version: RemoteWriteVersion::V1,
         contents: None,
         body: body.clone().into(),
     };
-    let kept: Vec<Kept> = bodies.iter().map(kept).collect();
+    let kept: Vec<QueuedWriteRequest> = bodies.iter().map(kept).collect();
     // No request is forwarded unchanged.
-    let known = (&Known::default(), true);
-    outgoing.rounds(&kept, known, &WireLimits::default())
+    let known = (&RemoteWriteMetadata::default(), true);
+    outgoing.build_rounds(&kept, known, &WireLimits::default())
 }
 
 /// Formats the contents of a request as `name time time`, one series per line.
-fn shown(sent: &Sent) -> Vec<String> {
-    let mut decoder = Decoder::new(WireLimits::default());
-    let decoded = decoder.decode(Reader::default(), &sent.body).unwrap();
+fn shown(sent: &OutgoingRequest) -> Vec<String> {
+    let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
+    let decoded = decoder
+        .decode(RemoteWriteOptions::default(), &sent.body)
+        .unwrap();
     let series = decoded.batch.iter().map(|series| {
         let name = String::from_utf8_lossy(series.labels.get(METRIC_NAME)).into_owned();
         let times = series.times.iter();
@@ -66,9 +68,9 @@ fn shown(sent: &Sent) -> Vec<String> {
     series.collect()
 }
 
-fn check(outgoing: &Outgoing, series: &[&[(&str, &str)]], expected: &[&[(&str, &str)]]) {
+fn check(outgoing: &OutgoingSettings, series: &[&[(&str, &str)]], expected: &[&[(&str, &str)]]) {
     let made = rounds(outgoing, &[body(series)]).remove(0).unwrap();
-    let sent: Vec<&Sent> = made.shares.iter().flatten().collect();
+    let sent: Vec<&OutgoingRequest> = made.shares.iter().flatten().collect();
     match (expected, &sent[..]) {
         ([], []) => {}
         ([_, ..], [one]) => {
@@ -98,11 +100,11 @@ fn external_labels_are_for_series_without_them() {
 
 #[test]
 fn relabelling_sees_external_labels_and_drops_series() {
-    let drop = RuleSettings {
+    let drop = RelabelRuleSettings {
         source_labels: Some(vec!["region".into(), "__name__".into()]),
         regex: Some("eu;a.*".into()),
-        action: Action::Drop,
-        ..RuleSettings::default()
+        action: RelabelAction::Drop,
+        ..RelabelRuleSettings::default()
     };
     let outgoing = outgoing(&[("region", "eu")], vec![drop]);
     check(
@@ -183,10 +185,13 @@ fn version_2_carries_start_times_exemplars_and_what_is_known() {
         has_own_time: true,
     });
     batch.end_series();
-    let request = requests_of(&mut &batch, 1, 7).unwrap().remove(0);
-    assert_eq!((request.version, request.contents.newest), (Version::V2, 7));
-    let mut known = Known::default();
-    known.add(
+    let request = encode_requests(&mut &batch, 1, 7).unwrap().remove(0);
+    assert_eq!(
+        (request.version, request.contents.newest),
+        (RemoteWriteVersion::V2, 7)
+    );
+    let mut known = RemoteWriteMetadata::default();
+    known.add_family(
         "a",
         &FamilyMetadata {
             kind: "counter",
@@ -195,21 +200,24 @@ fn version_2_carries_start_times_exemplars_and_what_is_known() {
         },
     );
     let mut outgoing = outgoing(&[], Vec::new());
-    let kept = [Kept {
-        version: Version::V2,
+    let kept = [QueuedWriteRequest {
+        version: RemoteWriteVersion::V2,
         contents: None,
         body: request.body.into(),
     }];
-    for (version, exemplars, start) in [(Version::V2, 1, Some(3)), (Version::V1, 1, None)] {
+    for (version, exemplars, start) in [
+        (RemoteWriteVersion::V2, 1, Some(3)),
+        (RemoteWriteVersion::V1, 1, None),
+    ] {
         (outgoing.version, outgoing.sends_exemplars) = (version, true);
-        let mut made = outgoing.rounds(&kept, (&known, true), &WireLimits::default());
+        let mut made = outgoing.build_rounds(&kept, (&known, true), &WireLimits::default());
         let sent = made.remove(0).unwrap().shares.remove(0).remove(0);
         assert_eq!(
             (sent.contents.samples, sent.contents.exemplars),
             (1, exemplars)
         );
-        let mut decoder = Decoder::new(WireLimits::default());
-        let reader = Reader {
+        let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
+        let reader = RemoteWriteOptions {
             version,
             keeps_exemplars: true,
             labels_types: false,
@@ -219,8 +227,8 @@ fn version_2_carries_start_times_exemplars_and_what_is_known() {
         assert_eq!(decoded.batch.exemplars().len(), 1);
         let said: Vec<&str> = decoded.metadata.iter().map(|said| said.help).collect();
         let expected: &[&str] = match version {
-            Version::V1 => &[],
-            Version::V2 => &["Help."],
+            RemoteWriteVersion::V1 => &[],
+            RemoteWriteVersion::V2 => &["Help."],
         };
         assert_eq!(said, expected);
     }
@@ -247,29 +255,29 @@ fn request_that_needs_no_change_goes_as_it_was_kept() {
     batch.end_series();
     let exemplars = encode(&batch);
     let metadata = {
-        let mut said = Known::default();
+        let mut said = RemoteWriteMetadata::default();
         let family = FamilyMetadata {
             kind: "counter",
             help: "Help.".into(),
             unit: String::new(),
         };
-        said.add("s0", &family);
+        said.add_family("s0", &family);
         let text = firn_wire::remote_write::encode_metadata(said.iter());
         firn_wire::snappy::compress(&[unpacked(&plain), unpacked(&text)].concat())
     };
-    let at_most = |samples| Outgoing {
+    let at_most = |samples| OutgoingSettings {
         request_samples: samples,
         ..outgoing(&[], Vec::new())
     };
-    let with_exemplars = Outgoing {
+    let with_exemplars = OutgoingSettings {
         sends_exemplars: true,
         ..at_most(6)
     };
-    let other_version = Outgoing {
-        version: Version::V2,
+    let other_version = OutgoingSettings {
+        version: RemoteWriteVersion::V2,
         ..at_most(6)
     };
-    let external = Outgoing {
+    let external = OutgoingSettings {
         external_labels: Labels::from_pairs([("region", "eu")]),
         ..at_most(6)
     };
@@ -284,13 +292,13 @@ fn request_that_needs_no_change_goes_as_it_was_kept() {
         ("wanted exemplars", with_exemplars, &exemplars, false, true),
         ("metadata", at_most(6), &metadata, false, false),
     ] {
-        let kept = [Kept {
-            version: Version::V1,
+        let kept = [QueuedWriteRequest {
+            version: RemoteWriteVersion::V1,
             contents: None,
             body: body.clone().into(),
         }];
-        let known = (&Known::default(), is_behind);
-        let mut made = outgoing.rounds(&kept, known, &WireLimits::default());
+        let known = (&RemoteWriteMetadata::default(), is_behind);
+        let mut made = outgoing.build_rounds(&kept, known, &WireLimits::default());
         let round = made.remove(0).unwrap();
         let sent = round.shares[0][0].clone();
         // A rebuilt request has another order of fields or other contents.
@@ -317,26 +325,29 @@ fn unpacked(body: &[u8]) -> Vec<u8> {
 /// series `a`, `b` and `c`), for a receiver with at most 6 samples per request. In the expected
 /// text, `|` separates shares, `,` requests and `;` rounds; `*` follows a round that is not full.
 fn check_passing(kept: &[&[&str]], is_behind: bool, expected: &str) {
-    let at_most_6 = Outgoing {
+    let at_most_6 = OutgoingSettings {
         request_samples: 6,
         shares: (1, 4),
         ..outgoing(&[], Vec::new())
     };
     let times = 0..;
-    let bodies = kept.iter().zip(times).map(|(series, time)| Kept {
-        version: Version::V1,
-        contents: Some(Contents {
-            samples: series.len() as u64,
-            newest: time,
-            oldest: time,
-            ..Contents::default()
-        }),
-        body: sample(time, series).into(),
-    });
-    let bodies: Vec<Kept> = bodies.collect();
-    let known = (&Known::default(), is_behind);
-    let made = at_most_6.rounds(&bodies, known, &WireLimits::default());
-    let made: Vec<Round> = made.into_iter().map(Result::unwrap).collect();
+    let bodies = kept
+        .iter()
+        .zip(times)
+        .map(|(series, time)| QueuedWriteRequest {
+            version: RemoteWriteVersion::V1,
+            contents: Some(WriteRequestContents {
+                samples: series.len() as u64,
+                newest: time,
+                oldest: time,
+                ..WriteRequestContents::default()
+            }),
+            body: sample(time, series).into(),
+        });
+    let bodies: Vec<QueuedWriteRequest> = bodies.collect();
+    let known = (&RemoteWriteMetadata::default(), is_behind);
+    let made = at_most_6.build_rounds(&bodies, known, &WireLimits::default());
+    let made: Vec<OutgoingRound> = made.into_iter().map(Result::unwrap).collect();
     assert_eq!(
         made.iter().map(|round| round.kept).sum::<usize>(),
         kept.len()
@@ -348,7 +359,7 @@ fn check_passing(kept: &[&[&str]], is_behind: bool, expected: &str) {
             .collect::<Vec<_>>()
             .join(",")
     };
-    let round = |round: &Round| {
+    let round = |round: &OutgoingRound| {
         let shares: Vec<String> = round.shares.iter().map(share).collect();
         format!(
             "{}{}",
@@ -359,10 +370,15 @@ fn check_passing(kept: &[&[&str]], is_behind: bool, expected: &str) {
     let shown: Vec<String> = made.iter().map(round).collect();
     assert_eq!(shown.join(";"), expected, "{kept:?}");
     for sent in made.iter().flat_map(|round| round.shares.iter().flatten()) {
-        let mut decoder = Decoder::new(WireLimits::default());
-        let decoded = decoder.decode(Reader::default(), &sent.body).unwrap();
+        let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
+        let decoded = decoder
+            .decode(RemoteWriteOptions::default(), &sent.body)
+            .unwrap();
         let all = 0..decoded.batch.series_count();
-        assert_eq!(sent.contents, Contents::of(decoded.batch, all));
+        assert_eq!(
+            sent.contents,
+            WriteRequestContents::from_batch(decoded.batch, all)
+        );
     }
 }
 
@@ -388,10 +404,10 @@ fn small_requests_travel_in_one_as_they_were_kept() {
 fn requests_that_are_too_long_together_travel_alone() {
     let kept = [sample(1, &["a"]), sample(2, &["b"])];
     let length = unpacked(&kept[0]).len() + unpacked(&kept[1]).len();
-    let bodies: Vec<Kept> = kept
+    let bodies: Vec<QueuedWriteRequest> = kept
         .iter()
-        .map(|body| Kept {
-            version: Version::V1,
+        .map(|body| QueuedWriteRequest {
+            version: RemoteWriteVersion::V1,
             contents: None,
             body: body.clone().into(),
         })
@@ -401,8 +417,12 @@ fn requests_that_are_too_long_together_travel_alone() {
             message_bytes_max,
             ..WireLimits::default()
         };
-        let made = outgoing(&[], Vec::new()).rounds(&bodies, (&Known::default(), false), &limits);
-        let made: Vec<Round> = made.into_iter().map(Result::unwrap).collect();
+        let made = outgoing(&[], Vec::new()).build_rounds(
+            &bodies,
+            (&RemoteWriteMetadata::default(), false),
+            &limits,
+        );
+        let made: Vec<OutgoingRound> = made.into_iter().map(Result::unwrap).collect();
         assert_eq!((made.len(), made[0].kept), (requests, 3 - requests));
     }
 }
@@ -441,9 +461,9 @@ fn requests_without_a_series_in_common_go_side_by_side_for_a_receiver_that_is_be
 
 #[test]
 fn receiver_gets_the_least_shares_while_it_keeps_up_and_the_most_while_it_is_behind() {
-    let kept: Vec<Kept> = ["a", "b", "c", "d", "e"]
-        .map(|name| Kept {
-            version: Version::V1,
+    let kept: Vec<QueuedWriteRequest> = ["a", "b", "c", "d", "e"]
+        .map(|name| QueuedWriteRequest {
+            version: RemoteWriteVersion::V1,
             contents: None,
             body: sample(1, &[name]).into(),
         })
@@ -451,9 +471,9 @@ fn receiver_gets_the_least_shares_while_it_keeps_up_and_the_most_while_it_is_beh
     let mut receiver = outgoing(&[], Vec::new());
     (receiver.request_samples, receiver.shares) = (1, (2, 4));
     for (is_behind, shares) in [(false, 2), (true, 4)] {
-        let known = (&Known::default(), is_behind);
-        let made = receiver.rounds(&kept, known, &WireLimits::default());
-        let made: Vec<Round> = made.into_iter().map(Result::unwrap).collect();
+        let known = (&RemoteWriteMetadata::default(), is_behind);
+        let made = receiver.build_rounds(&kept, known, &WireLimits::default());
+        let made: Vec<OutgoingRound> = made.into_iter().map(Result::unwrap).collect();
         let counts: Vec<usize> = made.iter().map(|round| round.shares.len()).collect();
         assert_eq!(counts, [shares], "{is_behind}");
     }
@@ -461,12 +481,14 @@ fn receiver_gets_the_least_shares_while_it_keeps_up_and_the_most_while_it_is_beh
 
 /// Checks that the separated parts of `sent`, whose kept requests have one timestamp each, contain
 /// the same samples as the whole, with one timestamp per part.
-fn check_seams(sent: &Sent) {
+fn check_seams(sent: &OutgoingRequest) {
     let limits = WireLimits::default();
-    let parts = sent.seams.apart((Version::V1, &sent.body), &limits);
-    let whole = Sent::whole(sent.body.clone(), sent.contents);
-    let mut parts: Vec<Sent> = (parts.unwrap().into_iter())
-        .map(|(body, contents)| Sent::whole(body.into(), contents))
+    let parts = sent
+        .seams
+        .split_body((RemoteWriteVersion::V1, &sent.body), &limits);
+    let whole = OutgoingRequest::from_single_request(sent.body.clone(), sent.contents);
+    let mut parts: Vec<OutgoingRequest> = (parts.unwrap().into_iter())
+        .map(|(body, contents)| OutgoingRequest::from_single_request(body.into(), contents))
         .collect();
     if parts.is_empty() {
         parts.push(whole.clone());
@@ -474,7 +496,10 @@ fn check_seams(sent: &Sent) {
     let lines: Vec<String> = parts.iter().flat_map(shown).collect();
     assert_eq!(lines, shown(&whole));
     let contents = parts.iter().map(|part| part.contents);
-    assert_eq!(contents.reduce(Contents::and), Some(sent.contents));
+    assert_eq!(
+        contents.reduce(WriteRequestContents::merged_with),
+        Some(sent.contents)
+    );
     let mut times = Vec::new();
     for part in &parts {
         let of_part: Vec<String> = (shown(part).iter())
@@ -505,9 +530,9 @@ fn requests_at_random_keep_each_series_in_order() {
         let names: Vec<String> = (0..12).map(|i| format!("s{i}")).collect();
         let mut kept = Vec::new();
         let mut expected = std::collections::BTreeMap::<String, Vec<String>>::new();
-        for time in 0..random.below(30) as i64 {
-            let first = random.below(12) as usize;
-            let series = &names[first..names.len().min(first + 1 + random.below(8) as usize)];
+        for time in 0..random.next_below(30) as i64 {
+            let first = random.next_below(12) as usize;
+            let series = &names[first..names.len().min(first + 1 + random.next_below(8) as usize)];
             let series: Vec<&str> = series.iter().map(String::as_str).collect();
             for name in &series {
                 let times = expected.entry((*name).to_owned()).or_default();
@@ -516,9 +541,9 @@ fn requests_at_random_keep_each_series_in_order() {
             kept.push(sample(time, &series));
         }
         let mut receiver = outgoing(&[], Vec::new());
-        receiver.request_samples = 1 + random.below(10) as usize;
-        receiver.shares.1 = 1 + random.below(5) as usize;
-        if random.below(2) == 0 {
+        receiver.request_samples = 1 + random.next_below(10) as usize;
+        receiver.shares.1 = 1 + random.next_below(5) as usize;
+        if random.next_below(2) == 0 {
             receiver.external_labels = Labels::from_pairs([("region", "eu")]);
         }
         let made = rounds(&receiver, &kept);
@@ -552,11 +577,12 @@ fn what_this_process_makes_is_as_large_as_receivers_want_it() {
         let samples: Vec<_> = (0..samples).map(|time| (time, 1.0)).collect();
         batch.push_series(labels.as_ref(), &samples);
     }
-    let made = requests_of(&mut &batch, 5, 8).unwrap();
+    let made = encode_requests(&mut &batch, 5, 8).unwrap();
     let shown: Vec<(u64, TimestampMs, Vec<String>)> = made
         .iter()
         .map(|request| {
-            let sent = Sent::whole(request.body.clone().into(), request.contents);
+            let sent =
+                OutgoingRequest::from_single_request(request.body.clone().into(), request.contents);
             (sent.contents.samples, sent.contents.newest, shown(&sent))
         })
         .collect();
@@ -570,10 +596,13 @@ fn what_this_process_makes_is_as_large_as_receivers_want_it() {
             (1, 0, lines(&["e 0"])),
         ]
     );
-    assert_eq!(requests_of(&mut &Batch::default(), 5, 8), Ok(Vec::new()));
+    assert_eq!(
+        encode_requests(&mut &Batch::default(), 5, 8),
+        Ok(Vec::new())
+    );
     // Samples too far in the future are removed, with series that have no others.
-    let made = requests_of(&mut &batch, 100, 1).unwrap();
+    let made = encode_requests(&mut &batch, 100, 1).unwrap();
     assert_eq!((made.len(), made[0].contents.samples), (1, 9));
     assert_eq!((made[0].contents.newest, made[0].contents.oldest), (1, 0));
-    assert_eq!(requests_of(&mut &batch, 100, -1), Ok(Vec::new()));
+    assert_eq!(encode_requests(&mut &batch, 100, -1), Ok(Vec::new()));
 }

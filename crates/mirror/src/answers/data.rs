@@ -19,42 +19,42 @@ use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::units::parse_duration;
 use firn_promql::script::{read_series, read_start_times};
-use firn_promql::value::PointValue;
+use firn_promql::value::QueryPointValue;
 
-/// The series of a test and their samples, parsed from the text form by [`Data::parse`] and then
-/// sent or exposed to the systems.
+/// The series of a test and their samples, parsed from the text form by [`AnswerTestData::parse`]
+/// and then sent or exposed to the systems.
 #[derive(Clone, Debug, Default)]
-pub struct Data {
+pub struct AnswerTestData {
     /// Origin of the times of queries, in milliseconds since the epoch.
     pub start_ms: TimestampMs,
     /// Each series as its label set and its samples in time order.
-    pub series: Vec<(Labels, Vec<Sample>)>,
+    pub series: Vec<(Labels, Vec<AnswerTestSample>)>,
 }
 
 /// A sample of a test series: a float or a native histogram, with its timestamp and start
 /// timestamp.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
+pub struct AnswerTestSample {
     /// Timestamp of the sample in milliseconds since the epoch.
     pub time: TimestampMs,
     /// Start timestamp of the sample in milliseconds, or [`START_UNKNOWN`].
     pub start_time: TimestampMs,
     /// Value of the sample: a float or a native histogram.
-    pub value: PointValue,
+    pub value: QueryPointValue,
 }
 
-impl Sample {
+impl AnswerTestSample {
     /// Returns whether the sample is a float and not a native histogram.
     pub fn is_float(&self) -> bool {
-        matches!(self.value, PointValue::Float(_))
+        matches!(self.value, QueryPointValue::Float(_))
     }
 }
 
-impl Data {
+impl AnswerTestData {
     /// Parses the text form. Fails with the number and the text of the first line that is
     /// malformed.
     pub fn parse(text: &str) -> Result<Self, MirrorError> {
-        let mut data = Data::default();
+        let mut data = AnswerTestData::default();
         let (mut step_ms, mut shift_ms) = (15_000, 0);
         let mut starts = None;
         for (number, line) in text.lines().enumerate() {
@@ -117,7 +117,7 @@ fn parse_series(
     line: &str,
     (first_ms, step_ms): (TimestampMs, i64),
     starts: Option<(Labels, Vec<Option<i64>>)>,
-) -> Option<(Labels, Vec<Sample>)> {
+) -> Option<(Labels, Vec<AnswerTestSample>)> {
     let (labels, values) = read_series(line).ok()?;
     let offsets = match starts {
         None => vec![None; values.len()],
@@ -129,7 +129,7 @@ fn parse_series(
     let samples = times.zip(values).zip(offsets);
     let present = samples.filter_map(|((time, value), offset)| {
         let start_time = offset.map_or(START_UNKNOWN, |offset| time + offset);
-        value.map(|value| Sample {
+        value.map(|value| AnswerTestSample {
             time,
             start_time,
             value,
@@ -140,18 +140,18 @@ fn parse_series(
 
 /// Appends a series to `batch`, in runs of floats and runs of histograms: within one series of a
 /// request, receivers append the floats before the histograms, which would break the time order.
-fn push_series(batch: &mut Batch, labels: &Labels, samples: &[Sample]) {
+fn push_series(batch: &mut Batch, labels: &Labels, samples: &[AnswerTestSample]) {
     for run in samples.chunk_by(|a, b| a.is_float() == b.is_float()) {
         batch.label_bytes().extend_from_slice(labels.as_bytes());
         for sample in run {
             match &sample.value {
-                PointValue::Float(value) if sample.start_time == START_UNKNOWN => {
+                QueryPointValue::Float(value) if sample.start_time == START_UNKNOWN => {
                     batch.push_float(sample.time, *value);
                 }
-                PointValue::Float(value) => {
+                QueryPointValue::Float(value) => {
                     batch.push_float_with_start(sample.time, *value, sample.start_time);
                 }
-                PointValue::Histogram(histogram) => batch.push_histogram(HistogramSample {
+                QueryPointValue::Histogram(histogram) => batch.push_histogram(HistogramSample {
                     time: sample.time,
                     start_time: sample.start_time,
                     histogram: Histogram::clone(histogram),
@@ -173,13 +173,13 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &[(i64, u64)]) {
-        let data = Data::parse(text).unwrap();
+        let data = AnswerTestData::parse(text).unwrap();
         let samples: Vec<_> = data.series[0]
             .1
             .iter()
             .map(|sample| match &sample.value {
-                PointValue::Float(value) => (sample.time, value.to_bits()),
-                PointValue::Histogram(histogram) => (sample.time, histogram.sum.to_bits()),
+                QueryPointValue::Float(value) => (sample.time, value.to_bits()),
+                QueryPointValue::Histogram(histogram) => (sample.time, histogram.sum.to_bits()),
             })
             .collect();
         assert_eq!(samples, expected, "{text}");
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn data_start_times_count_from_their_samples() {
         let text = "start 100000\nstep 10s\nm{a=\"b\"}@st -5s-10sx1 _ 0s\nm{a=\"b\"} 1 2 _ 3\n";
-        let data = Data::parse(text).unwrap();
+        let data = AnswerTestData::parse(text).unwrap();
         let samples: Vec<_> = data.series[0]
             .1
             .iter()
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn data_labels_are_unescaped() {
-        let data = Data::parse(r#"m{a="x\"y\n",b="z\\"} 1"#).unwrap();
+        let data = AnswerTestData::parse(r#"m{a="x\"y\n",b="z\\"} 1"#).unwrap();
         let expected = Labels::from_pairs([("__name__", "m"), ("a", "x\"y\n"), ("b", "z\\")]);
         assert_eq!(data.series[0].0, expected);
     }
@@ -239,7 +239,7 @@ mod tests {
             "m{a=\"\\q\"} 1",
             "m@st 1",
         ] {
-            let e = Data::parse(&format!("start 0\n{line}"))
+            let e = AnswerTestData::parse(&format!("start 0\n{line}"))
                 .unwrap_err()
                 .to_string();
             assert_eq!(e, format!("line 2: cannot be read: {line}"));
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn data_batches_split_by_time_and_lose_nothing() {
-        let data = Data::parse("step 10s\na 0+1x9\nshift 1s\nb 1 _x6 2").unwrap();
+        let data = AnswerTestData::parse("step 10s\na 0+1x9\nshift 1s\nb 1 _x6 2").unwrap();
         let batches = data.batches(30_000);
         let sizes: Vec<_> = batches.iter().map(Batch::sample_count).collect();
         assert_eq!(sizes, [4, 3, 4, 1]);

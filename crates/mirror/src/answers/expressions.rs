@@ -5,15 +5,15 @@
 //! give equal expressions, and every expression parses and has the type instant vector.
 
 use crate::answers::words::*;
-use crate::fleet::random::Random;
+use crate::fleet::random::FleetRandom;
 
 /// The part of PromQL that generated expressions use: with or without experimental features, over
 /// floats only or over native histograms as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
+pub enum ExpressionDialect {
     /// The language without feature flags, over floats only.
     Plain,
-    /// Like [`Dialect::Plain`], with more functions, over native histograms as well.
+    /// Like [`ExpressionDialect::Plain`], with more functions, over native histograms as well.
     PlainHistograms,
     /// The whole language with all features, over floats only.
     Floats,
@@ -22,26 +22,29 @@ pub enum Dialect {
 }
 
 /// Generates `count` well-typed expressions of `dialect`; equal seeds give equal expressions.
-pub fn random_expressions(dialect: Dialect, seed: u64, count: usize) -> Vec<String> {
-    let mut grammar = Grammar {
-        random: Random::new(seed),
-        full: matches!(dialect, Dialect::Floats | Dialect::Full),
-        histograms: matches!(dialect, Dialect::PlainHistograms | Dialect::Full),
+pub fn random_expressions(dialect: ExpressionDialect, seed: u64, count: usize) -> Vec<String> {
+    let mut grammar = ExpressionGenerator {
+        random: FleetRandom::new(seed),
+        full: matches!(dialect, ExpressionDialect::Floats | ExpressionDialect::Full),
+        histograms: matches!(
+            dialect,
+            ExpressionDialect::PlainHistograms | ExpressionDialect::Full
+        ),
     };
     (0..count).map(|_| grammar.vector(3)).collect()
 }
 
 /// Generates `count` expressions that most likely fail to parse: pieces of those that
 /// [`random_expressions`] returns are removed, inserted, replaced and swapped.
-pub fn broken_expressions(dialect: Dialect, seed: u64, count: usize) -> Vec<String> {
-    let mut random = Random::new(seed ^ 1);
+pub fn broken_expressions(dialect: ExpressionDialect, seed: u64, count: usize) -> Vec<String> {
+    let mut random = FleetRandom::new(seed ^ 1);
     let whole = random_expressions(dialect, seed, count);
     let damage = |text: String| damaged(&mut random, &text);
     whole.into_iter().map(damage).collect()
 }
 
 /// Returns `text` with one to three of its pieces removed, inserted, replaced or swapped.
-fn damaged(random: &mut Random, text: &str) -> String {
+fn damaged(random: &mut FleetRandom, text: &str) -> String {
     let mut pieces: Vec<&str> = split_pieces(text).collect();
     for _ in 0..=random.below(3) {
         let at = random.below(pieces.len() as u64) as usize;
@@ -75,13 +78,13 @@ fn split_pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-struct Grammar {
-    random: Random,
+struct ExpressionGenerator {
+    random: FleetRandom,
     full: bool,
     histograms: bool,
 }
 
-impl Grammar {
+impl ExpressionGenerator {
     fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
         choices[self.random.below(choices.len() as u64) as usize]
     }
@@ -127,13 +130,13 @@ impl Grammar {
             7 => self.ranked(inner),
             8 => self.with_scalar(inner),
             9 => self.pair(inner),
-            10 if !self.full => self.of_histogram(inner),
-            11 if !self.full => self.relabelled(inner),
+            10 if !self.full => self.generate_histogram_call(inner),
+            11 if !self.full => self.generate_label_call(inner),
             12 if !self.full => self.limited(inner),
             10 => self.edges(),
-            11 => self.of_histogram(inner),
+            11 => self.generate_histogram_call(inner),
             12 => self.info(inner),
-            13 => self.relabelled(inner),
+            13 => self.generate_label_call(inner),
             14 => self.filled(inner),
             _ => self.limited(inner),
         }
@@ -226,7 +229,7 @@ impl Grammar {
         format!("{function}({}[{window}] {edges}{modifier})", self.name())
     }
 
-    fn of_histogram(&mut self, depth: usize) -> String {
+    fn generate_histogram_call(&mut self, depth: usize) -> String {
         let vector = match self.one_in(3) {
             true => self.vector(depth),
             false => {
@@ -257,7 +260,7 @@ impl Grammar {
         }
     }
 
-    fn relabelled(&mut self, depth: usize) -> String {
+    fn generate_label_call(&mut self, depth: usize) -> String {
         let vector = self.vector(depth);
         self.pick_of(&RELABELLINGS, &MORE_RELABELLINGS)
             .replace('V', &vector)
@@ -338,7 +341,7 @@ mod tests {
     use firn_promql::ast::ValueType;
     use firn_promql::parser::parse;
 
-    fn check(dialect: Dialect, features: Features) {
+    fn check(dialect: ExpressionDialect, features: Features) {
         for seed in 0..20 {
             let expressions = random_expressions(dialect, seed, 100);
             assert_eq!(expressions, random_expressions(dialect, seed, 100));
@@ -356,9 +359,9 @@ mod tests {
 
     #[test]
     fn random_expressions_are_instant_vectors_and_repeat() {
-        check(Dialect::Plain, Features::default());
-        check(Dialect::PlainHistograms, Features::default());
-        check(Dialect::Floats, Features::ALL);
-        check(Dialect::Full, Features::ALL);
+        check(ExpressionDialect::Plain, Features::default());
+        check(ExpressionDialect::PlainHistograms, Features::default());
+        check(ExpressionDialect::Floats, Features::ALL);
+        check(ExpressionDialect::Full, Features::ALL);
     }
 }

@@ -12,24 +12,24 @@
 //! ```
 
 use crate::answers::data::duration_ms;
-use crate::answers::expressions::{Dialect, broken_expressions, random_expressions};
-use crate::api::{Ask, Form};
+use crate::answers::expressions::{ExpressionDialect, broken_expressions, random_expressions};
+use crate::api::{ExpressionForm, ExpressionRequest};
 use crate::error::MirrorError;
-use crate::fleet::random::Random;
+use crate::fleet::random::FleetRandom;
 use firn_model::sample::TimestampMs;
 
 /// Evaluation time of a query as an offset from the data's start in milliseconds: a moment, a range
 /// (start, end, step), or none for requests about the text of the expression.
 #[derive(Clone, Copy, Debug)]
-enum When {
+enum QueryTime {
     At(i64),
     Range(i64, i64, i64),
-    Text(Form),
+    Text(ExpressionForm),
 }
 
 /// Parses the text form; the queries keep the order of the lines. Fails with the number of the
 /// first line that is malformed.
-pub fn parse(text: &str, start_ms: TimestampMs) -> Result<Vec<Ask>, MirrorError> {
+pub fn parse(text: &str, start_ms: TimestampMs) -> Result<Vec<ExpressionRequest>, MirrorError> {
     let mut whens = Vec::new();
     let mut asks = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -53,20 +53,27 @@ pub fn parse(text: &str, start_ms: TimestampMs) -> Result<Vec<Ask>, MirrorError>
         };
         let expressions = expressions.ok_or_else(refuse)?;
         for expression in expressions {
-            asks.extend(whens.iter().map(|when| ask(&expression, *when, start_ms)));
+            asks.extend(
+                whens
+                    .iter()
+                    .map(|when| build_request(&expression, *when, start_ms)),
+            );
         }
     }
     Ok(asks)
 }
 
-fn parse_random(text: &str, make: fn(Dialect, u64, usize) -> Vec<String>) -> Option<Vec<String>> {
+fn parse_random(
+    text: &str,
+    make: fn(ExpressionDialect, u64, usize) -> Vec<String>,
+) -> Option<Vec<String>> {
     let (count, seed) = text.split_once(" seed ")?;
     let (seed, dialect) = match seed.split_once(" of ") {
-        Some((seed, "native histograms")) => (seed, Dialect::PlainHistograms),
-        Some((seed, "everything")) => (seed, Dialect::Full),
-        Some((seed, "all features")) => (seed, Dialect::Floats),
+        Some((seed, "native histograms")) => (seed, ExpressionDialect::PlainHistograms),
+        Some((seed, "everything")) => (seed, ExpressionDialect::Full),
+        Some((seed, "all features")) => (seed, ExpressionDialect::Floats),
         Some(_) => return None,
-        None => (seed, Dialect::Plain),
+        None => (seed, ExpressionDialect::Plain),
     };
     let (seed, count) = (seed.parse().ok()?, count.parse().ok()?);
     Some(make(dialect, seed, count))
@@ -75,32 +82,32 @@ fn parse_random(text: &str, make: fn(Dialect, u64, usize) -> Vec<String>) -> Opt
 /// Generates `count` random expressions from `seed`, each queried at a random time and over a
 /// random range within the `span_ms` that begin at `start_ms`.
 pub fn random_asks(
-    dialect: Dialect,
+    dialect: ExpressionDialect,
     seed: u64,
     count: usize,
     (start_ms, span_ms): (TimestampMs, i64),
-) -> Vec<Ask> {
-    let mut random = Random::new(!seed);
+) -> Vec<ExpressionRequest> {
+    let mut random = FleetRandom::new(!seed);
     let mut up_to = |bound_ms: i64| random.below(bound_ms as u64) as i64;
     let mut asks = Vec::new();
     for expression in random_expressions(dialect, seed, count) {
         let (from, len, step_ms) = (up_to(span_ms), up_to(span_ms), 1 + up_to(span_ms / 4));
         let whens = [
-            When::At(up_to(span_ms)),
-            When::Range(from, from + len, step_ms),
+            QueryTime::At(up_to(span_ms)),
+            QueryTime::Range(from, from + len, step_ms),
         ];
-        asks.extend(whens.map(|when| ask(&expression, when, start_ms)));
+        asks.extend(whens.map(|when| build_request(&expression, when, start_ms)));
     }
     asks
 }
 
-fn parse_when(text: &str) -> Option<When> {
+fn parse_when(text: &str) -> Option<QueryTime> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words[..] {
-        ["parsed"] => Some(When::Text(Form::Parsed)),
-        ["formatted"] => Some(When::Text(Form::Formatted)),
-        ["at", at] => Some(When::At(duration_ms(at)?)),
-        ["from", from, "to", to, "step", step] => Some(When::Range(
+        ["parsed"] => Some(QueryTime::Text(ExpressionForm::Parsed)),
+        ["formatted"] => Some(QueryTime::Text(ExpressionForm::Formatted)),
+        ["at", at] => Some(QueryTime::At(duration_ms(at)?)),
+        ["from", from, "to", to, "step", step] => Some(QueryTime::Range(
             duration_ms(from)?,
             duration_ms(to)?,
             duration_ms(step)?,
@@ -109,20 +116,20 @@ fn parse_when(text: &str) -> Option<When> {
     }
 }
 
-fn ask(expression: &str, when: When, start_ms: TimestampMs) -> Ask {
+fn build_request(expression: &str, when: QueryTime, start_ms: TimestampMs) -> ExpressionRequest {
     let expression = expression.to_owned();
     match when {
-        When::At(at) => Ask::Instant {
+        QueryTime::At(at) => ExpressionRequest::Instant {
             expression,
             time_ms: start_ms + at,
         },
-        When::Range(from, to, step_ms) => Ask::Range {
+        QueryTime::Range(from, to, step_ms) => ExpressionRequest::Range {
             expression,
             start_ms: start_ms + from,
             end_ms: start_ms + to,
             step_ms,
         },
-        When::Text(form) => Ask::Text { form, expression },
+        QueryTime::Text(form) => ExpressionRequest::Text { form, expression },
     }
 }
 
@@ -184,11 +191,11 @@ mod tests {
     fn query_times_count_from_the_start() {
         let asks = parse("# c\nwhen at 1m, from 0s to 2s step 1s\nx", 1_000).unwrap();
         let expression = || "x".to_owned();
-        let instant = Ask::Instant {
+        let instant = ExpressionRequest::Instant {
             expression: expression(),
             time_ms: 61_000,
         };
-        let range = Ask::Range {
+        let range = ExpressionRequest::Range {
             expression: expression(),
             start_ms: 1_000,
             end_ms: 3_000,

@@ -48,7 +48,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
 /// The part of a response body that is compared, as the first word of a line specifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ComparedPart {
     Same,
     Shape,
     Samples,
@@ -58,7 +58,7 @@ enum Kind {
 /// responses identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    kind: Kind,
+    kind: ComparedPart,
     method: String,
     path: String,
     params: Vec<(String, String)>,
@@ -71,9 +71,9 @@ impl Request {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(4, ' ');
         let kind = match words.next()? {
-            "same" => Kind::Same,
-            "shape" => Kind::Shape,
-            "samples" => Kind::Samples,
+            "same" => ComparedPart::Same,
+            "shape" => ComparedPart::Shape,
+            "samples" => ComparedPart::Samples,
             _ => return None,
         };
         let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
@@ -95,7 +95,11 @@ impl Request {
 
     /// Sends the request to the system at `base` and returns the part of the response that is
     /// compared.
-    fn ask(&self, agent: &ureq::Agent, base: &str) -> Result<Answered, MirrorError> {
+    fn send_and_extract(
+        &self,
+        agent: &ureq::Agent,
+        base: &str,
+    ) -> Result<AnsweredRequest, MirrorError> {
         let form = encoded(&self.params);
         let address = format!("{}{}", base.trim_end_matches('/'), self.path);
         let is_form = self.method == "POST";
@@ -122,23 +126,23 @@ impl Request {
         let content_type = content_type.map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
         let body = answer.into_body().read_to_vec();
         let body = body.map_err(MirrorError::transport(&address))?;
-        Ok(Answered {
+        Ok(AnsweredRequest {
             request: self.clone(),
             status,
             content_type: content_type.unwrap_or_default(),
-            body: self.kind.of(&String::from_utf8_lossy(&body)),
+            body: self.kind.extract_part(&String::from_utf8_lossy(&body)),
         })
     }
 }
 
-impl Kind {
+impl ComparedPart {
     /// Returns the part of `body` that is compared, for this kind of request.
-    fn of(self, body: &str) -> String {
+    fn extract_part(self, body: &str) -> String {
         match self {
-            Kind::Same => without_clock(body),
-            Kind::Shape => serde_json::from_str(body)
-                .map_or_else(|_| body.to_owned(), |shape: Shape| shape.to_string()),
-            Kind::Samples => {
+            ComparedPart::Same => mask_clock_fields(body),
+            ComparedPart::Shape => serde_json::from_str(body)
+                .map_or_else(|_| body.to_owned(), |shape: JsonShape| shape.to_string()),
+            ComparedPart::Samples => {
                 let body: Value = serde_json::from_str(body).unwrap_or_default();
                 body["data"]["stats"]["samples"].to_string()
             }
@@ -150,9 +154,9 @@ impl Kind {
     fn accepts(self, expected: &str, actual: &str) -> bool {
         match self {
             // The recorded body may date from a time when fewer fields were masked.
-            Kind::Same => without_clock(expected) == actual,
-            Kind::Samples => expected == actual,
-            Kind::Shape => {
+            ComparedPart::Same => mask_clock_fields(expected) == actual,
+            ComparedPart::Samples => expected == actual,
+            ComparedPart::Shape => {
                 let mut left = actual.lines();
                 expected.lines().all(|line| left.any(|own| own == line))
             }
@@ -188,7 +192,7 @@ fn push_encoded(form: &mut String, text: &str) {
 }
 
 /// Returns `text` with the values of the fields in [`OF_CLOCK`] replaced by zeros.
-fn without_clock(text: &str) -> String {
+fn mask_clock_fields(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((at, field)) = next_field(rest) {
         let start = at + field.len();
@@ -216,28 +220,28 @@ fn next_field(text: &str) -> Option<(usize, String)> {
 /// The structure of a JSON document without its values. It is printed as one line per field, and
 /// lists are represented by their first element.
 #[derive(Debug)]
-enum Shape {
+enum JsonShape {
     Word(&'static str),
-    Object(Vec<(String, Shape)>),
-    List(Option<Box<Shape>>),
+    Object(Vec<(String, JsonShape)>),
+    List(Option<Box<JsonShape>>),
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for JsonShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.lines(f, "")
     }
 }
 
-impl Shape {
+impl JsonShape {
     fn lines(&self, f: &mut fmt::Formatter<'_>, path: &str) -> fmt::Result {
         match self {
-            Shape::Word(word) => writeln!(f, "{path} {word}"),
-            Shape::Object(fields) => {
+            JsonShape::Word(word) => writeln!(f, "{path} {word}"),
+            JsonShape::Object(fields) => {
                 writeln!(f, "{path} object")?;
                 (fields.iter())
                     .try_for_each(|(name, value)| value.lines(f, &format!("{path}.{name}")))
             }
-            Shape::List(first) => {
+            JsonShape::List(first) => {
                 writeln!(f, "{path} list")?;
                 match first {
                     Some(first) => first.lines(f, &format!("{path}[]")),
@@ -248,72 +252,72 @@ impl Shape {
     }
 }
 
-impl<'de> Deserialize<'de> for Shape {
+impl<'de> Deserialize<'de> for JsonShape {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ShapeVisitor)
+        deserializer.deserialize_any(JsonShapeVisitor)
     }
 }
 
-struct ShapeVisitor;
+struct JsonShapeVisitor;
 
-impl<'de> Visitor<'de> for ShapeVisitor {
-    type Value = Shape;
+impl<'de> Visitor<'de> for JsonShapeVisitor {
+    type Value = JsonShape;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Shape, E> {
-        Ok(Shape::Word("boolean"))
+    fn visit_bool<E>(self, _: bool) -> Result<JsonShape, E> {
+        Ok(JsonShape::Word("boolean"))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Shape, E> {
-        Ok(Shape::Word("number"))
+    fn visit_i64<E>(self, _: i64) -> Result<JsonShape, E> {
+        Ok(JsonShape::Word("number"))
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Shape, E> {
-        Ok(Shape::Word("number"))
+    fn visit_u64<E>(self, _: u64) -> Result<JsonShape, E> {
+        Ok(JsonShape::Word("number"))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Shape, E> {
-        Ok(Shape::Word("number"))
+    fn visit_f64<E>(self, _: f64) -> Result<JsonShape, E> {
+        Ok(JsonShape::Word("number"))
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Shape, E> {
-        Ok(Shape::Word("text"))
+    fn visit_str<E>(self, _: &str) -> Result<JsonShape, E> {
+        Ok(JsonShape::Word("text"))
     }
 
-    fn visit_unit<E>(self) -> Result<Shape, E> {
-        Ok(Shape::Word("null"))
+    fn visit_unit<E>(self) -> Result<JsonShape, E> {
+        Ok(JsonShape::Word("null"))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Shape, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<JsonShape, A::Error> {
         let mut first = None;
         while let Some(element) = list.next_element()? {
             first = first.or_else(|| Some(Box::new(element)));
         }
-        Ok(Shape::List(first))
+        Ok(JsonShape::List(first))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Shape, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<JsonShape, A::Error> {
         let mut fields = Vec::new();
         while let Some(field) = object.next_entry()? {
             fields.push(field);
         }
-        Ok(Shape::Object(fields))
+        Ok(JsonShape::Object(fields))
     }
 }
 
 /// A request and the response of a system to it, reduced to the part that is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct AnsweredRequest {
     request: Request,
     status: u16,
     content_type: String,
     body: String,
 }
 
-impl Answered {
+impl AnsweredRequest {
     /// Encodes the request and its response as one line of the file.
     fn to_line(&self) -> String {
         json!({
@@ -325,7 +329,7 @@ impl Answered {
         .to_string()
     }
 
-    fn of_line(line: &str) -> Option<Self> {
+    fn parse_line(line: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(line).ok()?;
         let text = |name: &str| Some(value[name].as_str()?.to_owned());
         Some(Self {
@@ -340,7 +344,7 @@ impl Answered {
     pub fn unpack(file: &[u8]) -> Result<Vec<Self>, MirrorError> {
         let text = super::unpacked(file)?;
         let line = |(number, line): (usize, &str)| {
-            Self::of_line(line).ok_or_else(|| {
+            Self::parse_line(line).ok_or_else(|| {
                 MirrorError::Usage(format!("line {} is not an answered request", number + 1))
             })
         };
@@ -348,7 +352,7 @@ impl Answered {
     }
 
     /// Encodes `all` as a gzip-compressed file with one line per response, in their order.
-    /// [`Answered::unpack`] reads it.
+    /// [`AnsweredRequest::unpack`] reads it.
     pub fn pack(all: &[Self]) -> Result<Vec<u8>, MirrorError> {
         super::packed(all.iter().map(Self::to_line))
     }
@@ -372,9 +376,12 @@ pub fn parse(text: &str) -> Result<Vec<Request>, MirrorError> {
 
 /// Returns the responses of the system at `base` to each of `requests`, in their order. Fails with
 /// the first request that gets no response.
-pub fn record(base: &str, requests: &[Request]) -> Result<Vec<Answered>, MirrorError> {
+pub fn record(base: &str, requests: &[Request]) -> Result<Vec<AnsweredRequest>, MirrorError> {
     let agent = agent();
-    requests.iter().map(|r| r.ask(&agent, base)).collect()
+    requests
+        .iter()
+        .map(|r| r.send_and_extract(&agent, base))
+        .collect()
 }
 
 /// Waits until the system at `base` has scraped its targets, evaluated its rules, discovered its
@@ -403,7 +410,7 @@ pub fn wait_filled(base: &str) -> Result<(), MirrorError> {
         let request = Request::parse(&format!("same GET {path}"));
         let request = request.ok_or_else(|| MirrorError::Usage(path.to_owned()))?;
         loop {
-            let body = request.ask(&agent, base)?.body;
+            let body = request.send_and_extract(&agent, base)?.body;
             if body.contains(wanted) && !body.contains(unwanted) {
                 break;
             }
@@ -419,16 +426,17 @@ pub fn wait_filled(base: &str) -> Result<(), MirrorError> {
 
 /// Sends the recorded requests to the system at `base` and returns a description of each response
 /// that differs from the recorded one.
-pub fn check(base: &str, answered: &[Answered]) -> Result<Vec<String>, MirrorError> {
+pub fn check(base: &str, answered: &[AnsweredRequest]) -> Result<Vec<String>, MirrorError> {
     let agent = agent();
     let mut failures = Vec::new();
     for expected in answered {
-        let actual = expected.request.ask(&agent, base)?;
+        let actual = expected.request.send_and_extract(&agent, base)?;
         let is_equal = (expected.status, &expected.content_type)
             == (actual.status, &actual.content_type)
             && expected.request.kind.accepts(&expected.body, &actual.body);
         if !is_equal {
-            let said = |a: &Answered| format!("{} {} {}", a.status, a.content_type, a.body.trim());
+            let said =
+                |a: &AnsweredRequest| format!("{} {} {}", a.status, a.content_type, a.body.trim());
             failures.push(format!(
                 "{}\n    expected {}\n    got      {}",
                 expected.request.line,
@@ -473,35 +481,38 @@ mod tests {
     fn bodies_are_compared_as_their_kind_says() {
         let timed = r#"{"evalTotalTime":0.25,"execQueueTime":1e-5}"#;
         assert_eq!(
-            Kind::Same.of(timed),
+            ComparedPart::Same.extract_part(timed),
             r#"{"evalTotalTime":0,"execQueueTime":0}"#
         );
         let listed = r#"[{"file":"a","x":"b","lastScrape":"c"},{"lastScrape":"","file":"d"}]"#;
         assert_eq!(
-            Kind::Same.of(listed),
+            ComparedPart::Same.extract_part(listed),
             r#"[{"file":0,"x":"b","lastScrape":0},{"lastScrape":0,"file":0}]"#
         );
-        let shape = Kind::Shape.of(r#"{"b":[{"c":1},{"c":"x"}],"a":null}"#);
+        let shape = ComparedPart::Shape.extract_part(r#"{"b":[{"c":1},{"c":"x"}],"a":null}"#);
         assert_eq!(
             shape,
             " object\n.b list\n.b[] object\n.b[].c number\n.a null\n"
         );
-        let more = Kind::Shape.of(r#"{"b":[{"c":2,"d":true}],"a":null,"e":[]}"#);
-        assert!(Kind::Shape.accepts(&shape, &more));
-        assert!(!Kind::Shape.accepts(&more, &shape));
+        let more = ComparedPart::Shape.extract_part(r#"{"b":[{"c":2,"d":true}],"a":null,"e":[]}"#);
+        assert!(ComparedPart::Shape.accepts(&shape, &more));
+        assert!(!ComparedPart::Shape.accepts(&more, &shape));
         let samples = r#"{"data":{"stats":{"samples":{"peakSamples":3}}}}"#;
-        assert_eq!(Kind::Samples.of(samples), r#"{"peakSamples":3}"#);
+        assert_eq!(
+            ComparedPart::Samples.extract_part(samples),
+            r#"{"peakSamples":3}"#
+        );
     }
 
     #[test]
     fn answered_request_reads_back_equal() {
-        let answered = Answered {
+        let answered = AnsweredRequest {
             request: Request::parse("same POST /a b=c").unwrap(),
             status: 400,
             content_type: "application/json".to_owned(),
             body: "{}\n".to_owned(),
         };
-        let file = Answered::pack(std::slice::from_ref(&answered)).unwrap();
-        assert_eq!(Answered::unpack(&file).unwrap(), [answered]);
+        let file = AnsweredRequest::pack(std::slice::from_ref(&answered)).unwrap();
+        assert_eq!(AnsweredRequest::unpack(&file).unwrap(), [answered]);
     }
 }

@@ -2,19 +2,19 @@
 
 use crate::protobuf::{push_deltas, push_float, push_floats, push_number, push_spans, zigzag};
 use firn_model::batch::HistogramSample;
-use firn_model::histogram::{Counts, ResetHint};
+use firn_model::histogram::{HistogramCounts, ResetHint};
 
 /// Encodes `sample` as a `prometheus.Histogram` message, without its tag and length.
 pub(super) fn encode(sample: &HistogramSample) -> Vec<u8> {
     let (histogram, mut out) = (&sample.histogram, Vec::new());
     match &histogram.counts {
-        Counts::Integer {
+        HistogramCounts::Integer {
             count, zero_count, ..
         } => {
             push_number(&mut out, 1, *count);
             push_number(&mut out, 6, *zero_count);
         }
-        Counts::Float {
+        HistogramCounts::Float {
             count, zero_count, ..
         } => {
             push_float(&mut out, 2, *count);
@@ -27,13 +27,13 @@ pub(super) fn encode(sample: &HistogramSample) -> Vec<u8> {
     push_spans(&mut out, 8, &histogram.negative_spans);
     push_spans(&mut out, 11, &histogram.positive_spans);
     match &histogram.counts {
-        Counts::Integer {
+        HistogramCounts::Integer {
             positive, negative, ..
         } => {
             push_deltas(&mut out, 9, negative);
             push_deltas(&mut out, 12, positive);
         }
-        Counts::Float {
+        HistogramCounts::Float {
             positive, negative, ..
         } => {
             push_floats(&mut out, 10, negative);
@@ -58,11 +58,11 @@ mod tests {
     use super::*;
     use crate::body::encode as encode_batch;
     use firn_model::batch::Batch;
-    use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, Span};
+    use firn_model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram};
     use firn_model::labels::Labels;
     use firn_model::sample::START_UNKNOWN;
     use firn_wire::WireLimits;
-    use firn_wire::remote_write::{Decoder, Reader};
+    use firn_wire::remote_write::{RemoteWriteDecoder, RemoteWriteOptions};
 
     fn check(histogram: Histogram) {
         let sample = HistogramSample {
@@ -75,22 +75,24 @@ mod tests {
         batch.label_bytes().extend_from_slice(labels.as_bytes());
         batch.push_histogram(sample.clone());
         batch.end_series();
-        let mut decoder = Decoder::new(WireLimits::default());
+        let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
         let body = encode_batch(&batch);
-        let decoded = decoder.decode(Reader::default(), &body).unwrap();
+        let decoded = decoder
+            .decode(RemoteWriteOptions::default(), &body)
+            .unwrap();
         let series = decoded.batch.iter().next().unwrap();
         assert_eq!(series.histograms, [sample]);
     }
 
     #[test]
     fn histogram_of_either_kind_reads_back_equal() {
-        let span = |offset, length| Span { offset, length };
+        let span = |offset, length| BucketSpan { offset, length };
         let integer = Histogram {
             reset_hint: ResetHint::Gauge,
             schema: -2,
             zero_threshold: 0.5,
             sum: -2.5,
-            counts: Counts::Integer {
+            counts: HistogramCounts::Integer {
                 count: 300,
                 zero_count: 1,
                 positive: vec![200, -150],
@@ -104,7 +106,7 @@ mod tests {
             reset_hint: ResetHint::Reset,
             schema: CUSTOM_BUCKETS_SCHEMA,
             zero_threshold: 0.0,
-            counts: Counts::Float {
+            counts: HistogramCounts::Float {
                 count: 6.5,
                 zero_count: 0.0,
                 positive: vec![2.5, 4.0],

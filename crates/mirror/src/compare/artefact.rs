@@ -10,11 +10,11 @@
 //! The name of a folder is derived from the request, so that a later round overwrites it. The
 //! module `folders` decides which folders are kept, and for how long.
 
-use super::system::{Fetched, Params, System};
-use super::tally::Pass;
+use super::system::{ComparedSystem, FetchResult, Params};
+use super::tally::ComparisonPass;
 use crate::error::MirrorError;
-use crate::fleet::random::mix;
-use crate::judge::Spot;
+use crate::fleet::random::mix_parts;
+use crate::judge::DifferenceSpot;
 use crate::judge::answer::{LabelSet, series_text};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -33,7 +33,7 @@ const FOREIGN_BYTES_MAX: usize = 4_096;
 
 /// A series with its points from both systems, from which the report draws a chart.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sketch {
+pub struct SeriesSketch {
     /// The labels of the series as a PromQL selector, for the legend.
     pub series: String,
     /// Times in milliseconds and values of the baseline's points.
@@ -42,10 +42,14 @@ pub struct Sketch {
     pub candidate: Vec<(i64, f64)>,
 }
 
-impl Sketch {
+impl SeriesSketch {
     /// Extracts the series in which `spot` was found. Returns `None` if neither answer has more
     /// than one point of it, because that is not enough for a line.
-    pub fn of(spot: &Spot, baseline: &Fetched, candidate: &Fetched) -> Option<Self> {
+    pub fn from_spot(
+        spot: &DifferenceSpot,
+        baseline: &FetchResult,
+        candidate: &FetchResult,
+    ) -> Option<Self> {
         let labels = spot.labels.as_ref()?;
         let sketch = Self {
             series: series_text(labels),
@@ -57,7 +61,7 @@ impl Sketch {
     }
 }
 
-fn points(fetched: &Fetched, labels: &LabelSet) -> Vec<(i64, f64)> {
+fn points(fetched: &FetchResult, labels: &LabelSet) -> Vec<(i64, f64)> {
     let Ok(answer) = fetched.answer() else {
         return Vec::new();
     };
@@ -75,30 +79,30 @@ fn points(fetched: &Fetched, labels: &LabelSet) -> Vec<(i64, f64)> {
 
 /// A difference that is to be written to a folder of the report. A round creates it when answers
 /// differ.
-pub struct Artefact<'a> {
+pub struct DifferenceArtefact<'a> {
     /// The pass of the round in which the difference was found.
-    pub pass: Pass,
+    pub pass: ComparisonPass,
     /// The text of the query or of the lookup.
     pub question: &'a str,
     /// Baseline and candidate, in this order, for the URLs of `curl.sh`.
-    pub systems: [&'a System; 2],
+    pub systems: [&'a ComparedSystem; 2],
     /// Path of the requested endpoint below `/api/v1`.
     pub endpoint: &'a str,
     /// The parameters of the request, with the times at which it was sent.
     pub params: &'a Params,
     /// The responses of baseline and candidate, in this order.
-    pub answers: [&'a Fetched; 2],
+    pub answers: [&'a FetchResult; 2],
     /// The first place of the most severe class at which the answers differ.
-    pub spot: &'a Spot,
+    pub spot: &'a DifferenceSpot,
     /// A smaller expression for which the answers still differ.
     pub minimised: &'a str,
 }
 
-impl Artefact<'_> {
+impl DifferenceArtefact<'_> {
     /// Returns the name of the folder: the pass and a hash of the query.
     pub fn name(&self) -> String {
         let parts: Vec<u64> = self.question.bytes().map(u64::from).collect();
-        format!("{}-{:016x}", self.pass.as_str(), mix(&parts))
+        format!("{}-{:016x}", self.pass.as_str(), mix_parts(&parts))
     }
 
     /// Writes the folder into the directory `report` and returns the total size of its files in
@@ -168,7 +172,7 @@ fn pretty(value: &Value) -> Vec<u8> {
 
 /// Returns the body to keep: the answer itself or, for responses that are not answers, a JSON
 /// object with the error and the start of the body.
-fn kept(fetched: &Fetched) -> Cow<'_, [u8]> {
+fn kept(fetched: &FetchResult) -> Cow<'_, [u8]> {
     match fetched.answer() {
         Ok(_) => fetched.body.as_slice().into(),
         Err((class, text)) => {

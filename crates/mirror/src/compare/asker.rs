@@ -11,8 +11,8 @@
 //! soon as it has received an answer. Invariant: a system never has more concurrent requests than
 //! it has askers, whichever threads submit them.
 
-use super::latency::Latencies;
-use crate::api::{Client, Reply};
+use super::latency::LatencyHistogram;
+use crate::api::{SystemClient, SystemReply};
 use crate::error::MirrorError;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,40 +23,40 @@ use std::time::{Duration, Instant};
 pub type Params = Vec<(&'static str, String)>;
 
 /// A queued request and the channel to which the asker sends its response.
-struct Job {
+struct SystemRequestJob {
     endpoint: String,
     params: Params,
     /// Whether the latency of the response is recorded, as for all compared queries.
     is_question: bool,
-    reply: SyncSender<Result<Reply, MirrorError>>,
+    reply: SyncSender<Result<SystemReply, MirrorError>>,
 }
 
 /// The asker threads of one system, which share a queue of requests. They end when this value is
 /// dropped.
 #[derive(Debug)]
-pub struct Askers {
-    jobs: SyncSender<Job>,
-    latencies: Arc<Mutex<Latencies>>,
+pub struct RequestThreads {
+    jobs: SyncSender<SystemRequestJob>,
+    latencies: Arc<Mutex<LatencyHistogram>>,
 }
 
 /// A request that has been queued and whose response is pending. Dropping it discards the response.
 #[derive(Debug)]
-pub struct Begun(Receiver<Result<Reply, MirrorError>>);
+pub struct PendingReply(Receiver<Result<SystemReply, MirrorError>>);
 
-impl Begun {
+impl PendingReply {
     /// Waits for the response of the system, or for the failure of the request.
-    pub fn wait(self) -> Result<Reply, MirrorError> {
+    pub fn wait(self) -> Result<SystemReply, MirrorError> {
         self.0.recv().expect("an asker answers each request")
     }
 }
 
-impl Askers {
+impl RequestThreads {
     /// Starts `count` askers, each with its own client. Each pauses after a request so that it
     /// spends at most `busy` percent of the time on requests.
-    pub fn start(count: usize, busy: f64, client: impl Fn() -> Client) -> Self {
+    pub fn start(count: usize, busy: f64, client: impl Fn() -> SystemClient) -> Self {
         let (jobs, waiting) = sync_channel(count);
         let waiting = Arc::new(Mutex::new(waiting));
-        let latencies = Arc::new(Mutex::new(Latencies::default()));
+        let latencies = Arc::new(Mutex::new(LatencyHistogram::default()));
         for _ in 0..count {
             let (client, waiting) = (client(), Arc::clone(&waiting));
             let latencies = Arc::clone(&latencies);
@@ -66,27 +66,32 @@ impl Askers {
     }
 
     /// Queues a request to an endpoint below `/api/v1`. Blocks while the queue is full.
-    pub fn begin(&self, endpoint: &str, params: &Params, is_question: bool) -> Begun {
+    pub fn begin(&self, endpoint: &str, params: &Params, is_question: bool) -> PendingReply {
         let (reply, answer) = sync_channel(1);
-        let job = Job {
+        let job = SystemRequestJob {
             endpoint: endpoint.to_owned(),
             params: params.clone(),
             is_question,
             reply,
         };
         self.jobs.send(job).expect("askers live as long as this");
-        Begun(answer)
+        PendingReply(answer)
     }
 
     /// Returns a copy of the latencies of all compared queries so far.
-    pub fn latencies(&self) -> Latencies {
+    pub fn latencies(&self) -> LatencyHistogram {
         let latencies = self.latencies.lock();
         latencies.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// Sends queued requests one after the other until the queue is closed.
-fn work(waiting: &Mutex<Receiver<Job>>, client: &Client, latencies: &Mutex<Latencies>, busy: f64) {
+fn work(
+    waiting: &Mutex<Receiver<SystemRequestJob>>,
+    client: &SystemClient,
+    latencies: &Mutex<LatencyHistogram>,
+    busy: f64,
+) {
     let next = || {
         let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.recv()
@@ -114,7 +119,7 @@ fn pause_after(busy: Duration, percent: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::{Target, respond};
+    use crate::target::{ExpositionServer, respond};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
@@ -134,7 +139,7 @@ mod tests {
         for count in [1, 3] {
             let (now, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
             let seen = Arc::clone(&most);
-            let system = Target::start("127.0.0.1:0", move |_, stream| {
+            let system = ExpositionServer::start("127.0.0.1:0", move |_, stream| {
                 let under_way = now.fetch_add(1, Ordering::SeqCst) + 1;
                 seen.fetch_max(under_way, Ordering::SeqCst);
                 thread::yield_now();
@@ -143,7 +148,7 @@ mod tests {
             })
             .unwrap();
             let url = format!("http://{}", system.address);
-            let askers = Askers::start(count, 100.0, || Client::new(&url));
+            let askers = RequestThreads::start(count, 100.0, || SystemClient::new(&url));
             thread::scope(|scope| {
                 for thread in 0..8 {
                     let askers = &askers;

@@ -5,10 +5,10 @@
 //! persisting difference is rewritten at most once an hour, so that a run of weeks does not write
 //! answers in each round.
 
-use super::artefact::{Artefact, DIFFERENCE};
-use super::tally::Pass;
+use super::artefact::{DIFFERENCE, DifferenceArtefact};
+use super::tally::ComparisonPass;
 use crate::error::MirrorError;
-use crate::judge::Class;
+use crate::judge::DifferenceClass;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const WRITTEN_ANEW: Duration = Duration::from_secs(3_600);
 /// Retention of difference folders by age and total size, from the flags `--keep` and
 /// `--keep-bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keeping {
+pub struct FolderRetention {
     /// Age beyond which a folder is deleted at the end of a round.
     pub age_max: Duration,
     /// Maximum total size of all folders in bytes; the oldest are deleted first.
@@ -34,18 +34,18 @@ pub struct Keeping {
 
 /// A difference folder that exists in the report directory, written by this run or an earlier one.
 #[derive(Clone, Debug)]
-struct Kept {
+struct KeptDifferenceFolder {
     name: String,
     bytes: u64,
     written: SystemTime,
     /// Classes of the difference; `None` for folders that an earlier run left.
-    classes: Option<Vec<Class>>,
+    classes: Option<Vec<DifferenceClass>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DifferenceFoldersState {
     /// Folders by sequence number, which follows the order of writing.
-    by_age: BTreeMap<u64, Kept>,
+    by_age: BTreeMap<u64, KeptDifferenceFolder>,
     /// Sequence number of each folder by its name, which is its key in `by_age`.
     places: HashMap<String, u64>,
     next: u64,
@@ -57,7 +57,7 @@ struct State {
 
 /// Statistics about the folders of a report at one time, which the report shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct FolderStatistics {
     /// Number of folders that exist at this time.
     pub count: usize,
     /// Total size of these folders in bytes.
@@ -72,21 +72,21 @@ pub struct Figures {
 
 /// The difference folders of a report. Threads may share it; an internal mutex guards its state.
 #[derive(Debug)]
-pub struct Folders {
+pub struct DifferenceFolders {
     report: PathBuf,
-    keeping: Keeping,
-    state: Mutex<State>,
+    keeping: FolderRetention,
+    state: Mutex<DifferenceFoldersState>,
 }
 
-impl Folders {
+impl DifferenceFolders {
     /// Opens the directory `report` and registers the difference folders that earlier runs left
     /// there.
-    pub fn open(report: &Path, keeping: Keeping) -> Self {
+    pub fn open(report: &Path, keeping: FolderRetention) -> Self {
         let listed = fs::read_dir(report).into_iter().flatten().flatten();
         let paths = listed.map(|entry| entry.path());
-        let mut found: Vec<Kept> = paths.filter_map(|path| read(&path)).collect();
+        let mut found: Vec<KeptDifferenceFolder> = paths.filter_map(|path| read(&path)).collect();
         found.sort_by_key(|kept| kept.written);
-        let mut state = State::default();
+        let mut state = DifferenceFoldersState::default();
         found.into_iter().for_each(|kept| state.push(kept));
         Self {
             report: report.to_owned(),
@@ -95,20 +95,24 @@ impl Folders {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DifferenceFoldersState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes the folder of a difference unless a recent one of the same classes exists. Returns
     /// the name of the folder, or `None` if it could not be written.
-    pub fn keep(&self, artefact: &Artefact<'_>, classes: &[Class]) -> Option<String> {
+    pub fn write_folder(
+        &self,
+        artefact: &DifferenceArtefact<'_>,
+        classes: &[DifferenceClass],
+    ) -> Option<String> {
         let name = artefact.name();
         if self.lock().is_fresh(&name, classes) {
             return Some(name);
         }
         match artefact.write(&self.report) {
             Ok(bytes) => {
-                self.take(Kept {
+                self.register_folder(KeptDifferenceFolder {
                     name: name.clone(),
                     bytes,
                     written: SystemTime::now(),
@@ -124,17 +128,17 @@ impl Folders {
     }
 
     /// Registers a folder that has been written, and deletes the oldest ones until the limits hold.
-    fn take(&self, kept: Kept) {
+    fn register_folder(&self, kept: KeptDifferenceFolder) {
         let gone = {
             let mut state = self.lock();
             state.push(kept);
-            state.over(self.keeping.bytes_max)
+            state.drop_over_limits(self.keeping.bytes_max)
         };
         self.remove(&gone);
     }
 
-    /// Deletes the folders that are older than [`Keeping::age_max`]; called at the end of each
-    /// round.
+    /// Deletes the folders that are older than [`FolderRetention::age_max`]; called at the end of
+    /// each round.
     pub fn remove_old(&self) {
         let gone = {
             let mut state = self.lock();
@@ -166,9 +170,9 @@ impl Folders {
     }
 
     /// Returns the current statistics for a report. Takes the lock only for a moment.
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> FolderStatistics {
         let state = self.lock();
-        Figures {
+        FolderStatistics {
             count: state.by_age.len(),
             bytes: state.bytes,
             removed: state.removed,
@@ -178,9 +182,9 @@ impl Folders {
     }
 }
 
-impl State {
+impl DifferenceFoldersState {
     /// Registers a folder as the newest one, replacing any earlier entry of the same name.
-    fn push(&mut self, kept: Kept) {
+    fn push(&mut self, kept: KeptDifferenceFolder) {
         if let Some(place) = self.places.insert(kept.name.clone(), self.next)
             && let Some(before) = self.by_age.remove(&place)
         {
@@ -191,7 +195,7 @@ impl State {
         self.next += 1;
     }
 
-    fn is_fresh(&self, name: &str, classes: &[Class]) -> bool {
+    fn is_fresh(&self, name: &str, classes: &[DifferenceClass]) -> bool {
         let place = self.places.get(name);
         let kept = place.and_then(|place| self.by_age.get(place));
         kept.is_some_and(|kept| {
@@ -201,7 +205,7 @@ impl State {
 
     /// Drops the oldest entries until number and size are within the limits, and returns their
     /// names.
-    fn over(&mut self, bytes_max: u64) -> Vec<String> {
+    fn drop_over_limits(&mut self, bytes_max: u64) -> Vec<String> {
         let mut gone = Vec::new();
         while self.bytes > bytes_max || self.by_age.len() > FOLDERS_MAX {
             gone.extend(self.forget_oldest());
@@ -230,16 +234,16 @@ impl State {
 
 /// Returns whether a folder is older than `age`. If the clock was set back, no folder counts as
 /// old.
-fn is_older(kept: &Kept, age: Duration) -> bool {
+fn is_older(kept: &KeptDifferenceFolder, age: Duration) -> bool {
     kept.written.elapsed().is_ok_and(|elapsed| elapsed > age)
 }
 
 /// Reads size and age of the folder at `path`; returns `None` if it is not a difference folder.
-fn read(path: &Path) -> Option<Kept> {
+fn read(path: &Path) -> Option<KeptDifferenceFolder> {
     let name = path.file_name()?.to_str()?.to_owned();
     let is_number = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    let number = |pass: &Pass| name.strip_prefix(pass.as_str())?.strip_prefix('-');
-    if !Pass::ALL.iter().filter_map(number).any(is_number) {
+    let number = |pass: &ComparisonPass| name.strip_prefix(pass.as_str())?.strip_prefix('-');
+    if !ComparisonPass::ALL.iter().filter_map(number).any(is_number) {
         return None;
     }
     let files = fs::read_dir(path).ok()?.flatten();
@@ -247,7 +251,7 @@ fn read(path: &Path) -> Option<Kept> {
         .filter_map(|file| file.metadata().ok())
         .map(|m| m.len());
     let written = fs::metadata(path.join(DIFFERENCE)).and_then(|m| m.modified());
-    Some(Kept {
+    Some(KeptDifferenceFolder {
         bytes: bytes.sum(),
         // A folder that was not written completely has no `difference.json` and counts as oldest.
         written: written.unwrap_or(SystemTime::UNIX_EPOCH),
@@ -260,21 +264,21 @@ fn read(path: &Path) -> Option<Kept> {
 mod tests {
     use super::*;
 
-    const KEEPING: Keeping = Keeping {
+    const KEEPING: FolderRetention = FolderRetention {
         age_max: Duration::from_secs(50),
         bytes_max: 100,
     };
 
-    fn kept(name: &str, bytes: u64, age_s: u64) -> Kept {
-        Kept {
+    fn kept(name: &str, bytes: u64, age_s: u64) -> KeptDifferenceFolder {
+        KeptDifferenceFolder {
             name: name.to_owned(),
             bytes,
             written: SystemTime::now() - Duration::from_secs(age_s),
-            classes: Some(vec![Class::Value]),
+            classes: Some(vec![DifferenceClass::Value]),
         }
     }
 
-    fn names(folders: &Folders) -> Vec<String> {
+    fn names(folders: &DifferenceFolders) -> Vec<String> {
         let state = folders.lock();
         state
             .by_age
@@ -295,7 +299,7 @@ mod tests {
         let file = fs::File::open(dir.path().join(ours).join(DIFFERENCE)).unwrap();
         let then = SystemTime::now() - Duration::from_secs(100);
         file.set_modified(then).unwrap();
-        let folders = Folders::open(dir.path(), KEEPING);
+        let folders = DifferenceFolders::open(dir.path(), KEEPING);
         assert_eq!(folders.figures().bytes, 4);
         folders.remove_old();
         let left: Vec<bool> = all
@@ -311,10 +315,10 @@ mod tests {
     fn oldest_folders_go_until_the_others_fit() {
         let check = |taken: &[(&str, u64)], left: &[&str], removed: u64| {
             let dir = tempfile::tempdir().unwrap();
-            let folders = Folders::open(dir.path(), KEEPING);
+            let folders = DifferenceFolders::open(dir.path(), KEEPING);
             for (name, bytes) in taken {
                 fs::create_dir_all(dir.path().join(name)).unwrap();
-                folders.take(kept(name, *bytes, 0));
+                folders.register_folder(kept(name, *bytes, 0));
             }
             assert_eq!(names(&folders), left, "{taken:?}");
             let figures = folders.figures();
@@ -335,21 +339,21 @@ mod tests {
         );
         check(&[("a", 40), ("b", 101)], &[], 2);
         let many: Vec<String> = (0..FOLDERS_MAX + 2).map(|n| n.to_string()).collect();
-        let mut state = State::default();
+        let mut state = DifferenceFoldersState::default();
         many.iter().for_each(|name| state.push(kept(name, 0, 0)));
-        assert_eq!(state.over(1), ["0", "1"]);
+        assert_eq!(state.drop_over_limits(1), ["0", "1"]);
     }
 
     #[test]
     fn folder_is_written_anew_for_other_classes_and_after_an_hour() {
-        let mut state = State::default();
+        let mut state = DifferenceFoldersState::default();
         state.push(kept("new", 1, 0));
         state.push(kept("old", 1, 3_700));
         for (name, classes, expected) in [
-            ("new", [Class::Value], true),
-            ("new", [Class::Labels], false),
-            ("old", [Class::Value], false),
-            ("none", [Class::Value], false),
+            ("new", [DifferenceClass::Value], true),
+            ("new", [DifferenceClass::Labels], false),
+            ("old", [DifferenceClass::Value], false),
+            ("none", [DifferenceClass::Value], false),
         ] {
             assert_eq!(
                 state.is_fresh(name, &classes),

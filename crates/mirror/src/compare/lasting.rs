@@ -4,8 +4,8 @@
 //! Invariant: the number of remembered differences is bounded; differences beyond the bound are
 //! confirmed again in each round.
 
-use super::tally::Pass;
-use crate::judge::Class;
+use super::tally::ComparisonPass;
+use crate::judge::DifferenceClass;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,29 +18,34 @@ const MINIMISED_MAX: usize = 300;
 
 /// A confirmed difference: the classes in which the answers differed, and the minimised expression.
 #[derive(Clone, Debug, PartialEq)]
-struct Difference {
-    classes: Vec<Class>,
+struct ConfirmedDifference {
+    classes: Vec<DifferenceClass>,
     minimised: String,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    known: HashMap<(Pass, String), Difference>,
+struct PersistentDifferencesState {
+    known: HashMap<(ComparisonPass, String), ConfirmedDifference>,
     minimised: usize,
 }
 
 /// The persistent differences of a run, which all rounds and their threads share through a mutex.
 #[derive(Debug, Default)]
-pub struct Lasting(Mutex<State>);
+pub struct PersistentDifferences(Mutex<PersistentDifferencesState>);
 
-impl Lasting {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl PersistentDifferences {
+    fn lock(&self) -> MutexGuard<'_, PersistentDifferencesState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the minimised expression of a query whose answers differed in exactly these classes
     /// before.
-    pub fn minimised(&self, pass: Pass, question: &str, classes: &[Class]) -> Option<String> {
+    pub fn minimised(
+        &self,
+        pass: ComparisonPass,
+        question: &str,
+        classes: &[DifferenceClass],
+    ) -> Option<String> {
         let state = self.lock();
         let known = state.known.get(&(pass, question.to_owned()))?;
         (known.classes == classes).then(|| known.minimised.clone())
@@ -56,11 +61,19 @@ impl Lasting {
 
     /// Remembers a confirmed difference. It replaces an earlier one of the same query; new ones are
     /// dropped when [`LASTING_MAX`] is reached.
-    pub fn note(&self, pass: Pass, question: &str, classes: Vec<Class>, minimised: String) {
+    pub fn remember_difference(
+        &self,
+        pass: ComparisonPass,
+        question: &str,
+        classes: Vec<DifferenceClass>,
+        minimised: String,
+    ) {
         let mut state = self.lock();
         let key = (pass, question.to_owned());
         if state.known.len() < LASTING_MAX || state.known.contains_key(&key) {
-            state.known.insert(key, Difference { classes, minimised });
+            state
+                .known
+                .insert(key, ConfirmedDifference { classes, minimised });
         }
     }
 }
@@ -71,21 +84,34 @@ mod tests {
 
     #[test]
     fn difference_is_known_in_the_classes_in_which_it_lasted() {
-        let lasting = Lasting::default();
-        let value = vec![Class::Value];
-        lasting.note(Pass::Range, "a", value.clone(), "b".to_owned());
-        let known = |pass, question, classes: &[Class]| lasting.minimised(pass, question, classes);
-        assert_eq!(known(Pass::Range, "a", &value).as_deref(), Some("b"));
-        assert_eq!(known(Pass::Range, "a", &[Class::Labels]), None);
-        assert_eq!(known(Pass::Instant, "a", &value), None);
-        assert_eq!(known(Pass::Range, "c", &value), None);
+        let lasting = PersistentDifferences::default();
+        let value = vec![DifferenceClass::Value];
+        lasting.remember_difference(ComparisonPass::Range, "a", value.clone(), "b".to_owned());
+        let known = |pass, question, classes: &[DifferenceClass]| {
+            lasting.minimised(pass, question, classes)
+        };
+        assert_eq!(
+            known(ComparisonPass::Range, "a", &value).as_deref(),
+            Some("b")
+        );
+        assert_eq!(
+            known(ComparisonPass::Range, "a", &[DifferenceClass::Labels]),
+            None
+        );
+        assert_eq!(known(ComparisonPass::Instant, "a", &value), None);
+        assert_eq!(known(ComparisonPass::Range, "c", &value), None);
     }
 
     #[test]
     fn differences_that_are_kept_and_made_smaller_are_bounded() {
-        let lasting = Lasting::default();
+        let lasting = PersistentDifferences::default();
         for number in 0..LASTING_MAX + 5 {
-            lasting.note(Pass::Range, &number.to_string(), Vec::new(), String::new());
+            lasting.remember_difference(
+                ComparisonPass::Range,
+                &number.to_string(),
+                Vec::new(),
+                String::new(),
+            );
         }
         assert_eq!(lasting.lock().known.len(), LASTING_MAX);
         let made = (0..1_000).filter(|_| lasting.may_minimise()).count();

@@ -14,14 +14,14 @@ const BUCKETS: usize = ((64 - KEPT_BITS as usize) + 1) << KEPT_BITS;
 /// A histogram of latencies with exponential buckets, and their exact sum and maximum. It takes the
 /// same memory for any number of latencies.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Latencies {
+pub struct LatencyHistogram {
     buckets: Vec<u64>,
     count: u64,
     sum_us: u64,
     max_us: u64,
 }
 
-impl Default for Latencies {
+impl Default for LatencyHistogram {
     fn default() -> Self {
         Self {
             buckets: vec![0; BUCKETS],
@@ -32,7 +32,7 @@ impl Default for Latencies {
     }
 }
 
-impl Latencies {
+impl LatencyHistogram {
     /// Adds the latency of a response to the histogram, in constant time.
     pub fn record(&mut self, elapsed: Duration) {
         let us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
@@ -60,7 +60,7 @@ impl Latencies {
         for (bucket, count) in self.buckets.iter().enumerate() {
             seen += count;
             if seen >= rank {
-                return last_of(bucket).min(self.max_us) as f64 / 1e3;
+                return bucket_upper_bound(bucket).min(self.max_us) as f64 / 1e3;
             }
         }
         0.0
@@ -79,7 +79,7 @@ fn bucket_of(us: u64) -> usize {
 }
 
 /// Returns the largest value in microseconds that belongs to `bucket`.
-fn last_of(bucket: usize) -> u64 {
+fn bucket_upper_bound(bucket: usize) -> u64 {
     let shift = (bucket >> KEPT_BITS).saturating_sub(1) as u32;
     let first = (bucket - ((shift as usize) << KEPT_BITS)) as u64;
     (first << shift) | ((1 << shift) - 1)
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_at_most_3_percent_too_high() {
-        let mut latencies = Latencies::default();
+        let mut latencies = LatencyHistogram::default();
         assert_eq!(latencies.quantile_ms(0.5), 0.0);
         for us in 1..=100_000u64 {
             latencies.record(Duration::from_micros(us));
@@ -114,8 +114,8 @@ mod tests {
         for us in (0..5_000).chain([1 << 40, u64::MAX - 1, u64::MAX]) {
             let bucket = bucket_of(us);
             assert!(bucket < BUCKETS && bucket >= before, "{us}");
-            assert!(last_of(bucket) >= us, "{us}");
-            assert!(bucket == 0 || last_of(bucket - 1) < us, "{us}");
+            assert!(bucket_upper_bound(bucket) >= us, "{us}");
+            assert!(bucket == 0 || bucket_upper_bound(bucket - 1) < us, "{us}");
             before = bucket;
         }
     }

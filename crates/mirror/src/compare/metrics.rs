@@ -1,18 +1,18 @@
 //! Metrics of a comparison run, exposed for Prometheus.
 
-use super::system::Pair;
-use super::tally::{Outcome, Pass, Tally};
+use super::system::SystemPair;
+use super::tally::{ComparisonOutcome, ComparisonPass, ComparisonTally};
 use crate::error::MirrorError;
-use crate::target::{self, Target};
+use crate::target::{self, ExpositionServer};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Serves the metrics of `tally` and `pair` under `/metrics` at `address` until the process ends.
 pub fn listen(
     address: &str,
-    tally: Arc<Mutex<Tally>>,
-    pair: Arc<Pair>,
-) -> Result<Target, MirrorError> {
-    Target::start(address, move |request, stream| {
+    tally: Arc<Mutex<ComparisonTally>>,
+    pair: Arc<SystemPair>,
+) -> Result<ExpositionServer, MirrorError> {
+    ExpositionServer::start(address, move |request, stream| {
         let path = request.path.split('?').next().unwrap_or_default();
         if path != "/metrics" {
             let body = "metrics are served under /metrics\n";
@@ -26,17 +26,17 @@ pub fn listen(
     })
 }
 
-fn exposition(tally: &Tally, pair: &Pair) -> String {
+fn exposition(tally: &ComparisonTally, pair: &SystemPair) -> String {
     let mut out = "# HELP firn_compare_questions_total Queries compared, by outcome.\n# TYPE \
          firn_compare_questions_total counter\n"
         .to_owned();
-    for pass in Pass::ALL {
-        for outcome in Outcome::ALL {
+    for pass in ComparisonPass::ALL {
+        for outcome in ComparisonOutcome::ALL {
             out += &format!(
                 "firn_compare_questions_total{{pass=\"{}\",outcome=\"{}\"}} {}\n",
                 pass.as_str(),
                 outcome.as_str(),
-                tally.counts(pass).of(outcome)
+                tally.counts(pass).count_of(outcome)
             );
         }
     }

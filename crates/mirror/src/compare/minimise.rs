@@ -6,7 +6,9 @@
 
 use crate::questions::parse;
 use firn_model::labels::METRIC_NAME;
-use firn_promql::ast::{Duration, Expr, ExprKind, Grouping, ValueType, VectorSelector};
+use firn_promql::ast::{
+    AggregateGrouping, Expr, ExprKind, QueryDuration, ValueType, VectorSelector,
+};
 
 /// Maximum number of expressions that are tried for one query, each of which is sent to both
 /// systems.
@@ -119,10 +121,12 @@ fn own_steps(kind: &ExprKind) -> Vec<ExprKind> {
             smaller.map(whole).collect()
         }
         ExprKind::Aggregate(aggregate) => {
-            let (Grouping::By(labels) | Grouping::Without(labels)) = &aggregate.grouping;
+            let (AggregateGrouping::By(labels) | AggregateGrouping::Without(labels)) =
+                &aggregate.grouping;
             let without = |place: usize| {
                 let mut smaller = aggregate.clone();
-                let (Grouping::By(labels) | Grouping::Without(labels)) = &mut smaller.grouping;
+                let (AggregateGrouping::By(labels) | AggregateGrouping::Without(labels)) =
+                    &mut smaller.grouping;
                 labels.remove(place);
                 ExprKind::Aggregate(smaller)
             };
@@ -134,9 +138,9 @@ fn own_steps(kind: &ExprKind) -> Vec<ExprKind> {
 
 fn selector_steps(vector: &VectorSelector) -> Vec<VectorSelector> {
     let mut found = Vec::new();
-    if vector.offset != Duration::default() {
+    if vector.offset != QueryDuration::default() {
         let mut smaller = vector.clone();
-        smaller.offset = Duration::default();
+        smaller.offset = QueryDuration::default();
         found.push(smaller);
     }
     for (place, matcher) in vector.matchers.iter().enumerate() {

@@ -1,13 +1,13 @@
 //! Command line of `firn compare`: its flags, their help and their validation.
 
-use super::folders::Keeping;
-use super::tally::Pass;
+use super::folders::FolderRetention;
+use super::tally::ComparisonPass;
 use crate::error::MirrorError;
-use crate::headers::Header;
+use crate::headers::CommandLineHeader;
 use crate::judge::tolerance::Tolerance;
 use crate::push::now_ms;
-use crate::questions::reach::Stretch;
-use crate::tls::TlsFiles;
+use crate::questions::reach::CommonTimeRange;
+use crate::tls::TlsFilePaths;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::sample::TimestampMs;
@@ -44,10 +44,10 @@ pub fn command() -> Command {
              queried. 2: a flag or a file is not valid.",
         )
         .args_override_self(true)
-        .args(whom_and_what())
-        .args(when())
-        .args(how())
-        .args(as_whom())
+        .args(target_arguments())
+        .args(time_arguments())
+        .args(comparison_arguments())
+        .args(access_arguments())
 }
 
 fn text(name: &'static str, value: &'static str) -> Arg {
@@ -60,7 +60,7 @@ fn several(name: &'static str, value: &'static str) -> Arg {
     text(name, value).action(ArgAction::Append)
 }
 
-fn whom_and_what() -> [Arg; 10] {
+fn target_arguments() -> [Arg; 10] {
     [
         text("baseline", "URL")
             .required(true)
@@ -103,12 +103,14 @@ fn whom_and_what() -> [Arg; 10] {
         ),
         several("passes", "PASS,...")
             .value_delimiter(',')
-            .value_parser(PossibleValuesParser::new(Pass::ALL.map(Pass::as_str)))
+            .value_parser(PossibleValuesParser::new(
+                ComparisonPass::ALL.map(ComparisonPass::as_str),
+            ))
             .help("Passes of a round, separated by commas [default: all passes]"),
     ]
 }
 
-fn when() -> [Arg; 11] {
+fn time_arguments() -> [Arg; 11] {
     let span = |name, default| text(name, "DURATION").default_value(default);
     [
         text("start", "TIME").help(
@@ -146,7 +148,7 @@ fn when() -> [Arg; 11] {
     ]
 }
 
-fn how() -> [Arg; 9] {
+fn comparison_arguments() -> [Arg; 9] {
     let number = |name, help| {
         let arg = text(name, "N")
             .default_value("0")
@@ -194,7 +196,7 @@ fn how() -> [Arg; 9] {
     ]
 }
 
-fn as_whom() -> [Arg; 3] {
+fn access_arguments() -> [Arg; 3] {
     let file = |name| text(name, "FILE").value_parser(value_parser!(PathBuf));
     [
         file("ca")
@@ -226,13 +228,13 @@ pub struct Options {
     /// `--report`: directory to which the report and the difference folders are written.
     pub report: PathBuf,
     /// `--passes`: the passes that each round runs, in their fixed order.
-    pub passes: Vec<Pass>,
+    pub passes: Vec<ComparisonPass>,
     /// Selectors that restrict the label lookups; empty for all series.
     pub matches: Vec<String>,
     /// Labels that are ignored in comparisons, in addition to the built-in list.
     pub ignored_labels: Vec<String>,
     /// `--header`: headers that are added to requests of one or both systems.
-    pub headers: Vec<Header>,
+    pub headers: Vec<CommandLineHeader>,
     /// Start of the data that both systems have, in milliseconds since the epoch.
     pub start_ms: TimestampMs,
     /// End of that data in milliseconds since the epoch, or `None` if it still grows.
@@ -253,7 +255,7 @@ pub struct Options {
     /// Delay in milliseconds until samples are visible in both systems.
     pub liveness_ms: i64,
     /// `--keep` and `--keep-bytes`: retention of the difference folders.
-    pub keeping: Keeping,
+    pub keeping: FolderRetention,
     /// Timeout of a request, including the reading of its whole response.
     pub timeout: Duration,
     /// `--answer-limit`: maximum length of an answer in bytes; a longer one counts as an error.
@@ -269,7 +271,7 @@ pub struct Options {
     /// `--listen`: address at which metrics are served during the run, if any.
     pub listen: Option<String>,
     /// `--ca`, `--client-cert` and `--client-key`: certificate and key files for https.
-    pub tls: TlsFiles,
+    pub tls: TlsFilePaths,
 }
 
 /// Parses the arguments that follow `firn compare` without validating their combination. Fails with
@@ -281,23 +283,23 @@ pub(super) fn matches(args: impl IntoIterator<Item = OsString>) -> Result<ArgMat
 impl Options {
     /// Parses and validates the arguments that follow `firn compare`. Fails with a usage error.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, MirrorError> {
-        Self::of(&matches(args)?)
+        Self::from_matches(&matches(args)?)
     }
 
     /// Converts parsed arguments into options and validates them, including their combination.
-    pub(super) fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
+    pub(super) fn from_matches(matches: &ArgMatches) -> Result<Self, MirrorError> {
         let given = |id: &str| matches.get_one::<String>(id);
         let list = |id: &str| -> Vec<String> {
             let values = matches.get_many(id).into_iter().flatten();
             values.cloned().collect()
         };
         let queries = matches.get_many::<PathBuf>("queries").into_iter().flatten();
-        let Span {
+        let RunPeriod {
             start_ms,
             end,
             until_ms,
             liveness_ms,
-        } = Span::of(matches)?;
+        } = RunPeriod::from_matches(matches)?;
         let options = Self {
             baseline: url(matches, "baseline")?,
             candidate: url(matches, "candidate")?,
@@ -310,7 +312,7 @@ impl Options {
             ignored_labels: list("ignore-label"),
             headers: list("header")
                 .iter()
-                .map(|text| Header::parse(text, NAMES))
+                .map(|text| CommandLineHeader::parse(text, NAMES))
                 .collect::<Result<_, _>>()?,
             start_ms,
             end_ms: end,
@@ -321,7 +323,7 @@ impl Options {
             pause: millis(duration_ms(matches, "pause")?),
             staleness_ms: duration_ms(matches, "staleness-wait")?,
             liveness_ms,
-            keeping: Keeping {
+            keeping: FolderRetention {
                 age_max: millis(duration_ms(matches, "keep")?),
                 bytes_max: size(matches, "keep-bytes")?,
             },
@@ -343,9 +345,9 @@ impl Options {
     }
 
     /// Returns the part of `stretch` that is queried: all of it, or its end of length `--window`.
-    pub fn asked(&self, stretch: Stretch) -> Stretch {
+    pub fn queried_range(&self, stretch: CommonTimeRange) -> CommonTimeRange {
         let from = self.window_ms.map(|ms| stretch.end_ms.saturating_sub(ms));
-        Stretch {
+        CommonTimeRange {
             start_ms: from.map_or(stretch.start_ms, |from| from.max(stretch.start_ms)),
             ..stretch
         }
@@ -353,7 +355,11 @@ impl Options {
 
     /// Returns whether any of the passes sends collected queries, so that at least one is required.
     pub fn needs_questions(&self) -> bool {
-        let of_questions = [Pass::Instant, Pass::Range, Pass::Series];
+        let of_questions = [
+            ComparisonPass::Instant,
+            ComparisonPass::Range,
+            ComparisonPass::Series,
+        ];
         self.passes.iter().any(|pass| of_questions.contains(pass))
     }
 
@@ -411,15 +417,15 @@ impl Options {
 }
 
 /// Start, end and duration of a run, derived from the flags about time and from the current time.
-struct Span {
+struct RunPeriod {
     start_ms: TimestampMs,
     end: Option<TimestampMs>,
     until_ms: Option<TimestampMs>,
     liveness_ms: i64,
 }
 
-impl Span {
-    fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
+impl RunPeriod {
+    fn from_matches(matches: &ArgMatches) -> Result<Self, MirrorError> {
         let now = now_ms();
         let given = |id: &str| matches.get_one::<String>(id);
         let end = given("end").map(|text| time_ms("end", text)).transpose()?;
@@ -445,10 +451,10 @@ impl Span {
     }
 }
 
-fn tls_files(matches: &ArgMatches) -> TlsFiles {
+fn tls_files(matches: &ArgMatches) -> TlsFilePaths {
     let path = |id: &str| matches.get_one::<PathBuf>(id).cloned();
     let authorities = matches.get_many::<PathBuf>("ca").into_iter().flatten();
-    TlsFiles {
+    TlsFilePaths {
         authorities: authorities.cloned().collect(),
         client: path("client-cert").zip(path("client-key")),
     }
@@ -521,9 +527,10 @@ fn time_ms(id: &str, text: &str) -> Result<TimestampMs, MirrorError> {
 }
 
 /// Returns the passes with the given names, or all passes if `names` is empty.
-fn passes(names: &[String]) -> Vec<Pass> {
-    let is_named = |pass: &Pass| names.is_empty() || names.iter().any(|n| n == pass.as_str());
-    Pass::ALL.into_iter().filter(is_named).collect()
+fn passes(names: &[String]) -> Vec<ComparisonPass> {
+    let is_named =
+        |pass: &ComparisonPass| names.is_empty() || names.iter().any(|n| n == pass.as_str());
+    ComparisonPass::ALL.into_iter().filter(is_named).collect()
 }
 
 #[cfg(test)]
@@ -533,7 +540,7 @@ mod tests {
     fn parse(line: &str) -> Result<Options, String> {
         let args = line.split_whitespace().map(OsString::from);
         let matches = matches(args).map_err(|e| MirrorError::from(e).to_string())?;
-        Options::of(&matches).map_err(|e| e.to_string())
+        Options::from_matches(&matches).map_err(|e| e.to_string())
     }
 
     const SHORT: &str = "--baseline http://a:1 --candidate https://b/p?x=1 --report d";
@@ -587,24 +594,24 @@ mod tests {
     #[test]
     fn passes_are_those_that_are_named_in_the_order_of_a_round() {
         let named = |flags: &str| parse(&format!("{SHORT} {flags}")).unwrap().passes;
-        assert_eq!(named("--generate 1"), Pass::ALL);
-        let two = [Pass::Instant, Pass::Metadata];
+        assert_eq!(named("--generate 1"), ComparisonPass::ALL);
+        let two = [ComparisonPass::Instant, ComparisonPass::Metadata];
         assert_eq!(named("--generate 1 --passes metadata,instant"), two);
         assert_eq!(
             named("--passes label_names --passes metadata"),
-            [Pass::LabelNames, Pass::Metadata]
+            [ComparisonPass::LabelNames, ComparisonPass::Metadata]
         );
     }
 
     #[test]
     fn window_is_the_end_of_a_stretch_that_is_longer() {
-        let stretch = Stretch {
+        let stretch = CommonTimeRange {
             start_ms: 0,
             end_ms: 100_000,
         };
         for (flags, expected) in [("", 0), ("--window 30s", 70_000), ("--window 1h", 0)] {
             let options = parse(&format!("{SHORT} --generate 1 {flags}")).unwrap();
-            let asked = options.asked(stretch);
+            let asked = options.queried_range(stretch);
             assert_eq!(
                 (asked.start_ms, asked.end_ms),
                 (expected, 100_000),

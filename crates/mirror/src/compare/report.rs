@@ -8,11 +8,13 @@
 mod html;
 mod markdown;
 
-use super::folders::{Figures, Folders};
-use super::latency::Latencies;
-use super::tally::{Finding, Outcome, Pass, Tally, Vacuous};
+use super::folders::{DifferenceFolders, FolderStatistics};
+use super::latency::LatencyHistogram;
+use super::tally::{
+    ComparisonFinding, ComparisonOutcome, ComparisonPass, ComparisonTally, VacuousMatchReason,
+};
 use crate::error::MirrorError;
-use crate::questions::reach::Stretch;
+use crate::questions::reach::CommonTimeRange;
 use firn_model::sample::TimestampMs;
 use serde_json::{Value, json};
 use std::fs;
@@ -22,19 +24,19 @@ use std::path::Path;
 const FINDINGS_BYTES_MAX: usize = 4_000_000;
 
 /// One of the two compared systems, with the figures that a report shows about it.
-pub struct Side {
+pub struct ReportedSystem {
     /// URL of the system as it is shown, without any password.
     pub url: String,
     /// Version that the system reports in `status/buildinfo`, if it does.
     pub version: Option<String>,
     /// Latencies of its answers to all compared queries of the run.
-    pub latencies: Latencies,
+    pub latencies: LatencyHistogram,
 }
 
 /// How often the queries of a run were collected, and the failure of the last attempt. The report
 /// warns about outdated queries with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gathering {
+pub struct CollectionStatistics {
     /// Number of times the queries were collected successfully.
     pub times: u64,
     /// Error of the last attempt, or `None` if it succeeded.
@@ -43,32 +45,32 @@ pub struct Gathering {
 
 /// The content of a report at the end of a round, from which all three files are rendered. It
 /// borrows the results, which are not copied.
-pub struct Report<'a> {
+pub struct ComparisonReport<'a> {
     /// The system whose answers are considered correct.
-    pub baseline: Side,
+    pub baseline: ReportedSystem,
     /// The system that is compared with the baseline.
-    pub candidate: Side,
+    pub candidate: ReportedSystem,
     /// Start of the run in milliseconds since the epoch.
     pub began_ms: TimestampMs,
     /// Time of the report in milliseconds since the epoch.
     pub made_ms: TimestampMs,
     /// Time range that the last round queried, in milliseconds since the epoch.
-    pub stretch: Stretch,
+    pub stretch: CommonTimeRange,
     /// Step of the range queries of the last round in milliseconds.
     pub step_ms: i64,
     /// Number of distinct queries in the collection of the last round.
     pub questions: usize,
     /// How often the queries were collected, and the last failure.
-    pub gathering: &'a Gathering,
+    pub gathering: &'a CollectionStatistics,
     /// Minimum match rate for success, in percent, from `--fail-below`.
     pub fail_below: f64,
     /// Outcomes of all queries of the run so far.
-    pub tally: &'a Tally,
+    pub tally: &'a ComparisonTally,
     /// The folders to which differences are written, for links and notes.
-    pub folders: &'a Folders,
+    pub folders: &'a DifferenceFolders,
 }
 
-impl Report<'_> {
+impl ComparisonReport<'_> {
     /// Writes `report.json`, `report.html` and `report.md` into `dir`, replacing earlier ones one
     /// after the other. Fails with the first file that cannot be written.
     pub fn write(&self, dir: &Path) -> Result<(), MirrorError> {
@@ -93,13 +95,16 @@ impl Report<'_> {
     /// Describes the matches that have little significance, because both answers are empty or the
     /// same error; returns `None` if there are none.
     pub fn vacuous_text(&self) -> Option<String> {
-        let of = |why: Vacuous| -> u64 {
-            let passes = Pass::ALL.iter();
+        let of = |why: VacuousMatchReason| -> u64 {
+            let passes = ComparisonPass::ALL.iter();
             passes
                 .map(|pass| self.tally.vacuous(*pass)[why as usize].1)
                 .sum()
         };
-        let (empty, same_error) = (of(Vacuous::Empty), of(Vacuous::SameError));
+        let (empty, same_error) = (
+            of(VacuousMatchReason::Empty),
+            of(VacuousMatchReason::SameError),
+        );
         (empty + same_error > 0).then(|| {
             let matches = match empty {
                 1 => "match is",
@@ -140,7 +145,7 @@ impl Report<'_> {
     }
 
     /// Returns the name of the folder of a finding if the folder still exists.
-    fn folder_of<'f>(&self, finding: &'f Finding) -> Option<&'f str> {
+    fn folder_of<'f>(&self, finding: &'f ComparisonFinding) -> Option<&'f str> {
         let folder = finding.judged.folder.as_deref();
         folder.filter(|folder| self.folders.has(folder))
     }
@@ -161,7 +166,7 @@ impl Report<'_> {
             "step": seconds(self.step_ms),
             "questions": self.questions,
             "gathered": self.gathering.times,
-            "passes": Pass::ALL.iter().map(|pass| {
+            "passes": ComparisonPass::ALL.iter().map(|pass| {
                 (pass.as_str().to_owned(), counts_json(&self.tally.counts(*pass)))
             }).collect::<serde_json::Map<_, _>>(),
             "classes": self.tally.classes().iter().map(|(class, count)| {
@@ -181,7 +186,7 @@ impl Report<'_> {
     }
 
     fn vacuous_json(&self) -> Value {
-        let passes = Pass::ALL.iter().map(|pass| {
+        let passes = ComparisonPass::ALL.iter().map(|pass| {
             let counts = self.tally.vacuous(*pass).into_iter();
             let counts = counts.map(|(why, count)| (why.as_str().to_owned(), count.into()));
             (pass.as_str().to_owned(), Value::Object(counts.collect()))
@@ -192,7 +197,7 @@ impl Report<'_> {
     fn rounds_json(&self) -> Vec<Value> {
         let rounds = self.tally.rounds().iter();
         let rounds = rounds.map(|round| {
-            let passes = Pass::ALL.iter().zip(&round.passes);
+            let passes = ComparisonPass::ALL.iter().zip(&round.passes);
             let passes = passes.map(|(p, counts)| (p.as_str().to_owned(), counts_json(counts)));
             let passes: serde_json::Map<_, _> = passes.collect();
             json!({"time": seconds(round.time_ms), "passes": passes})
@@ -205,7 +210,7 @@ impl Report<'_> {
     fn findings_json(&self) -> (String, u64) {
         let mut lines: Vec<String> = Vec::new();
         let mut room = FINDINGS_BYTES_MAX;
-        let mut left_out = self.tally.left_out();
+        let mut left_out = self.tally.omitted_findings();
         for finding in self.tally.findings() {
             let line = format!("    {}", self.finding_json(finding));
             match room.checked_sub(line.len() + 2) {
@@ -219,7 +224,7 @@ impl Report<'_> {
         (lines.join(",\n"), left_out)
     }
 
-    fn finding_json(&self, finding: &Finding) -> Value {
+    fn finding_json(&self, finding: &ComparisonFinding) -> Value {
         let judged = &finding.judged;
         let classes: Vec<&str> = judged.classes.iter().map(|class| class.as_str()).collect();
         json!({
@@ -240,7 +245,7 @@ fn seconds(ms: i64) -> f64 {
     ms as f64 / 1000.0
 }
 
-fn side_json(side: &Side) -> Value {
+fn side_json(side: &ReportedSystem) -> Value {
     let latencies = &side.latencies;
     json!({
         "url": side.url,
@@ -255,12 +260,17 @@ fn side_json(side: &Side) -> Value {
     })
 }
 
-fn counts_json(counts: &super::tally::Counts) -> Value {
-    let of = |outcome: Outcome| (outcome.as_str().to_owned(), Value::from(counts.of(outcome)));
-    Value::Object(Outcome::ALL.into_iter().map(of).collect())
+fn counts_json(counts: &super::tally::OutcomeCounts) -> Value {
+    let of = |outcome: ComparisonOutcome| {
+        (
+            outcome.as_str().to_owned(),
+            Value::from(counts.count_of(outcome)),
+        )
+    };
+    Value::Object(ComparisonOutcome::ALL.into_iter().map(of).collect())
 }
 
-fn figures_json(figures: &Figures) -> Value {
+fn figures_json(figures: &FolderStatistics) -> Value {
     json!({
         "count": figures.count,
         "bytes": figures.bytes,
@@ -304,10 +314,10 @@ fn percent(rate: Option<f64>) -> String {
 
 /// Returns the reasons of skipped queries and their counts, most frequent first. Reasons are
 /// truncated at the first colon.
-fn skips_by_reason(tally: &Tally) -> Vec<(String, usize)> {
+fn skips_by_reason(tally: &ComparisonTally) -> Vec<(String, usize)> {
     let mut reasons = std::collections::BTreeMap::<String, usize>::new();
     for finding in tally.findings() {
-        if finding.judged.outcome == Outcome::Skip {
+        if finding.judged.outcome == ComparisonOutcome::Skip {
             // The text after the colon is specific to one query.
             let reason = finding.judged.reason.split(": ").next();
             let reason = short(reason.unwrap_or_default(), 160);

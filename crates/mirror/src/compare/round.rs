@@ -12,20 +12,22 @@ mod lookups;
 mod probes;
 mod ties;
 
-use super::artefact::{Artefact, Sketch};
-use super::folders::Folders;
-use super::lasting::Lasting;
+use super::artefact::{DifferenceArtefact, SeriesSketch};
+use super::folders::DifferenceFolders;
+use super::lasting::PersistentDifferences;
 use super::minimise::minimise;
 use super::options::Options;
-use super::system::{Fetched, Pair, Params};
-use super::tally::{Judged, Outcome, Pass, Tally, Vacuous};
-use super::verdict::{IgnoredLabels, Verdict, judge};
+use super::system::{FetchResult, Params, SystemPair};
+use super::tally::{
+    ComparedQuery, ComparisonOutcome, ComparisonPass, ComparisonTally, VacuousMatchReason,
+};
+use super::verdict::{ComparisonVerdict, IgnoredLabels, judge_answers};
 use crate::answers::has_order;
 use crate::api::seconds;
-use crate::judge::{Rules, Values};
-use crate::progress::Progress;
-use crate::questions::reach::{Grid, Reach, Stretch};
-use crate::questions::{Collection, Question};
+use crate::judge::{ComparisonRules, ValueComparison};
+use crate::progress::ProgressLine;
+use crate::questions::reach::{CommonTimeRange, QueryGrid, SelectorReach};
+use crate::questions::{CollectedQuery, QueryCollection};
 use firn_promql::ast::Expr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -44,66 +46,75 @@ const REASON_BYTES_MAX: usize = 4_096;
 
 /// The inputs of a round. The run creates a new value for each round, because the stretch and the
 /// queries change, and shares the rest.
-pub struct Round<'a> {
+pub struct ComparisonRound<'a> {
     /// The options of the run, which do not change between rounds.
     pub options: &'a Options,
     /// The two systems that are compared.
-    pub pair: &'a Pair,
+    pub pair: &'a SystemPair,
     /// The time range for which both systems have complete data, and which queries may read.
-    pub stretch: Stretch,
+    pub stretch: CommonTimeRange,
     /// The time range that is queried: the end of the stretch, or all of it.
-    pub asked: Stretch,
+    pub asked: CommonTimeRange,
     /// Step in milliseconds of the range queries that have none of their own.
     pub step_ms: i64,
     /// The queries to send, and those that could not be collected.
-    pub collection: &'a Collection,
+    pub collection: &'a QueryCollection,
     /// Labels that are ignored when answers are compared, for example tenant labels.
     pub ignored: &'a IgnoredLabels,
     /// Persistent differences of earlier rounds, to which this round adds its own.
-    pub lasting: &'a Lasting,
+    pub lasting: &'a PersistentDifferences,
     /// The folders to which differences of this round are written.
-    pub folders: &'a Folders,
+    pub folders: &'a DifferenceFolders,
 }
 
 /// Endpoint and parameters of a request after its evaluation times have been chosen.
 type Placed = (&'static str, Params);
 
-impl Round<'_> {
+impl ComparisonRound<'_> {
     /// Sends all queries and lookups of the round and counts their outcomes in `tally`.
-    pub fn run(&self, tally: &Mutex<Tally>, progress: &Progress) {
+    pub fn run(&self, tally: &Mutex<ComparisonTally>, progress: &ProgressLine) {
         let lock = || tally.lock().unwrap_or_else(PoisonError::into_inner);
         lock().begin(self.stretch.end_ms);
-        let mut count = |judged: Judged| {
+        let mut count = |judged: ComparedQuery| {
             progress.advance();
             lock().count(judged);
         };
-        let passes = [Pass::Instant, Pass::Range].into_iter();
+        let passes = [ComparisonPass::Instant, ComparisonPass::Range].into_iter();
         for pass in passes.filter(|pass| self.has(*pass)) {
             let unasked = &self.collection.unasked;
             let questions = &self.collection.questions;
             progress.begin(pass.as_str(), questions.len() + unasked.len());
             for unasked in unasked {
-                let judged = judged(pass, &unasked.text, Outcome::Skip, unasked.reason.clone());
+                let judged = judged(
+                    pass,
+                    &unasked.text,
+                    ComparisonOutcome::Skip,
+                    unasked.reason.clone(),
+                );
                 let origin = unasked.origin.clone();
-                count(Judged { origin, ..judged });
+                count(ComparedQuery { origin, ..judged });
             }
-            self.each(questions, &|question| self.ask(pass, question), &mut count);
+            self.run_parallel(
+                questions,
+                &|question| self.compare_query(pass, question),
+                &mut count,
+            );
         }
         self.run_lookups(progress, &mut count);
     }
 
-    fn has(&self, pass: Pass) -> bool {
+    fn has(&self, pass: ComparisonPass) -> bool {
         self.options.passes.contains(&pass)
     }
 
     /// Runs `work` on all items and passes the outcomes to the calling thread. The number of
     /// threads exceeds the concurrency by one, so that the systems are busy while a thread compares
     /// answers.
-    fn each<T: Sync>(
+    fn run_parallel<T: Sync>(
         &self,
         items: &[T],
-        work: &(dyn Fn(&T) -> Judged + Sync),
-        done: &mut dyn FnMut(Judged),
+        work: &(dyn Fn(&T) -> ComparedQuery + Sync),
+        done: &mut dyn FnMut(ComparedQuery),
     ) {
         let threads = (self.options.concurrency + 1).min(items.len());
         let next = AtomicUsize::new(0);
@@ -123,9 +134,9 @@ impl Round<'_> {
         });
     }
 
-    fn rules(&self, is_ordered: bool) -> Rules {
-        Rules {
-            values: Values::Numbers(self.options.tolerance),
+    fn rules(&self, is_ordered: bool) -> ComparisonRules {
+        ComparisonRules {
+            values: ValueComparison::Numbers(self.options.tolerance),
             ordered: is_ordered,
             to_the_letter: false,
         }
@@ -135,7 +146,7 @@ impl Round<'_> {
     /// skipped. `range_ms` is the range and the step that belong to the query itself.
     fn place(
         &self,
-        pass: Pass,
+        pass: ComparisonPass,
         expr: &Expr,
         range_ms: Option<(i64, i64)>,
     ) -> Result<Placed, String> {
@@ -144,18 +155,18 @@ impl Round<'_> {
             Some((range_ms, step_ms)) => (end_ms.saturating_sub(range_ms), step_ms),
             None => (self.asked.start_ms, self.step_ms),
         };
-        let grid = |start_ms| Grid {
+        let grid = |start_ms| QueryGrid {
             start_ms,
             end_ms,
             step_ms,
         };
         let query = ("query", expr.to_string());
-        if pass == Pass::Instant {
-            let reach = Reach::of(expr, grid(end_ms), self.options.staleness_ms)?;
+        if pass == ComparisonPass::Instant {
+            let reach = SelectorReach::from_expr(expr, grid(end_ms), self.options.staleness_ms)?;
             reach.check_instant(self.stretch)?;
             return Ok(("query", vec![query, ("time", seconds(end_ms))]));
         }
-        let reach = Reach::of(expr, grid(from_ms), self.options.staleness_ms)?;
+        let reach = SelectorReach::from_expr(expr, grid(from_ms), self.options.staleness_ms)?;
         let first_ms = reach.range_start(self.stretch)?.max(from_ms);
         let first_ms = first_ms.max(end_ms.saturating_sub((POINTS_MAX - 1) * step_ms));
         let times = [("start", first_ms), ("end", end_ms), ("step", step_ms)];
@@ -164,24 +175,24 @@ impl Round<'_> {
         Ok(("query_range", params))
     }
 
-    fn ask(&self, pass: Pass, question: &Question) -> Judged {
-        let shown = question.shown(pass == Pass::Range);
-        let of = |judged: Judged| Judged {
+    fn compare_query(&self, pass: ComparisonPass, question: &CollectedQuery) -> ComparedQuery {
+        let shown = question.display_name(pass == ComparisonPass::Range);
+        let of = |judged: ComparedQuery| ComparedQuery {
             origin: question.origin.clone(),
             weight: question.weight,
             ..judged
         };
-        let skip = |reason| of(judged(pass, &shown, Outcome::Skip, reason));
+        let skip = |reason| of(judged(pass, &shown, ComparisonOutcome::Skip, reason));
         let (endpoint, mut params) = match self.place(pass, &question.expr, question.range_ms) {
             Ok(placed) => placed,
             Err(reason) => return skip(reason),
         };
         // Sends the original text, because printing the parsed expression would change it.
         params[0].1.clone_from(&question.text);
-        let is_ordered = pass == Pass::Instant && has_order(&question.expr);
-        let (baseline, candidate) = self.pair.ask(endpoint, &params);
+        let is_ordered = pass == ComparisonPass::Instant && has_order(&question.expr);
+        let (baseline, candidate) = self.pair.query_both(endpoint, &params);
         let verdict = self.verdict(&baseline, &candidate, is_ordered);
-        if verdict.outcome == Outcome::Match {
+        if verdict.outcome == ComparisonOutcome::Match {
             return of(matched(pass, &shown, verdict.vacuous));
         }
         let answers = [&baseline, &candidate];
@@ -189,24 +200,25 @@ impl Round<'_> {
         let classes = verdict.found.classes();
         let known = self.lasting.minimised(pass, &shown, &classes);
         let doubt = match is_whole && known.is_none() {
-            true => self.doubt(pass, question, (endpoint, &params), answers),
-            false => Doubt::None,
+            true => self.confirm_difference(pass, question, (endpoint, &params), answers),
+            false => DifferenceConfirmation::None,
         };
         let note = match doubt {
-            Doubt::Skip(reason) => return skip(reason),
-            Doubt::Gone => "; repeated, the answers were equal",
-            Doubt::None => "",
+            DifferenceConfirmation::Skip(reason) => return skip(reason),
+            DifferenceConfirmation::Gone => "; repeated, the answers were equal",
+            DifferenceConfirmation::None => "",
         };
         let minimised = match known {
             Some(text) => text,
             None if is_whole && note.is_empty() => {
                 let text = self.minimised(pass, question, &verdict);
-                self.lasting.note(pass, &shown, classes, text.clone());
+                self.lasting
+                    .remember_difference(pass, &shown, classes, text.clone());
                 text
             }
             None => question.text.clone(),
         };
-        let found = Found {
+        let found = QueryDifference {
             pass,
             question: &shown,
             placed: &(endpoint, params),
@@ -214,34 +226,37 @@ impl Round<'_> {
             minimised: &minimised,
             note,
         };
-        of(self.keep(&found, &verdict))
+        of(self.keep_difference(&found, &verdict))
     }
 
     /// Repeats a query whose answers differ, to find out whether the difference is reliable.
-    fn doubt(
+    fn confirm_difference(
         &self,
-        pass: Pass,
-        question: &Question,
+        pass: ComparisonPass,
+        question: &CollectedQuery,
         (endpoint, params): (&str, &Params),
-        answers: [&Fetched; 2],
-    ) -> Doubt {
+        answers: [&FetchResult; 2],
+    ) -> DifferenceConfirmation {
         if let Some(operand) = ties::operand(&question.expr) {
             let mut params = params.clone();
             params[0].1 = operand;
             let operand = self.pair.baseline.fetch(endpoint, &params);
             if ties::is_choice(answers, &operand, self.options.tolerance, self.ignored) {
-                return Doubt::Skip(
+                return DifferenceConfirmation::Skip(
                     "the systems chose different elements of equal value".to_owned(),
                 );
             }
         }
-        let is_ordered = pass == Pass::Instant && has_order(&question.expr);
+        let is_ordered = pass == ComparisonPass::Instant && has_order(&question.expr);
         let (mut again, candidate) = self.pair.fetch(endpoint, params);
-        let is_gone = self.verdict(&again, &candidate, is_ordered).outcome == Outcome::Match;
+        let is_gone =
+            self.verdict(&again, &candidate, is_ordered).outcome == ComparisonOutcome::Match;
         for asked in 1.. {
             let own = self.verdict(answers[0], &again, is_ordered);
             if let Some(spot) = own.found.first() {
-                return Doubt::Skip(format!("the baseline contradicts itself: {spot}"));
+                return DifferenceConfirmation::Skip(format!(
+                    "the baseline contradicts itself: {spot}"
+                ));
             }
             if asked == ASKED_AGAIN {
                 break;
@@ -249,18 +264,28 @@ impl Round<'_> {
             again = self.pair.baseline.fetch(endpoint, params);
         }
         match is_gone {
-            true => Doubt::Gone,
-            false => Doubt::None,
+            true => DifferenceConfirmation::Gone,
+            false => DifferenceConfirmation::None,
         }
     }
 
-    fn verdict(&self, baseline: &Fetched, candidate: &Fetched, is_ordered: bool) -> Verdict {
-        judge(baseline, candidate, self.rules(is_ordered), self.ignored)
+    fn verdict(
+        &self,
+        baseline: &FetchResult,
+        candidate: &FetchResult,
+        is_ordered: bool,
+    ) -> ComparisonVerdict {
+        judge_answers(baseline, candidate, self.rules(is_ordered), self.ignored)
     }
 
     /// Returns a smaller expression for which the outcome is the same and at least one class of the
     /// differences remains.
-    fn minimised(&self, pass: Pass, question: &Question, verdict: &Verdict) -> String {
+    fn minimised(
+        &self,
+        pass: ComparisonPass,
+        question: &CollectedQuery,
+        verdict: &ComparisonVerdict,
+    ) -> String {
         if !self.lasting.may_minimise() {
             return question.text.clone();
         }
@@ -270,7 +295,7 @@ impl Round<'_> {
                 return false;
             };
             let (baseline, candidate) = self.pair.fetch(endpoint, &params);
-            let is_ordered = pass == Pass::Instant && has_order(step);
+            let is_ordered = pass == ComparisonPass::Instant && has_order(step);
             let found = self.verdict(&baseline, &candidate, is_ordered);
             let mut own = found.found.classes().into_iter();
             found.outcome == verdict.outcome && own.any(|class| classes.contains(&class))
@@ -278,12 +303,16 @@ impl Round<'_> {
     }
 
     /// Writes a difference to a folder and converts it into an outcome.
-    fn keep(&self, found: &Found<'_>, verdict: &Verdict) -> Judged {
+    fn keep_difference(
+        &self,
+        found: &QueryDifference<'_>,
+        verdict: &ComparisonVerdict,
+    ) -> ComparedQuery {
         let Some(spot) = verdict.found.first() else {
             return matched(found.pass, found.question, verdict.vacuous);
         };
         let (endpoint, params) = found.placed;
-        let artefact = Artefact {
+        let artefact = DifferenceArtefact {
             pass: found.pass,
             question: found.question,
             systems: [&self.pair.baseline, &self.pair.candidate],
@@ -294,7 +323,7 @@ impl Round<'_> {
             minimised: found.minimised,
         };
         let classes = verdict.found.classes();
-        let folder = self.folders.keep(&artefact, &classes);
+        let folder = self.folders.write_folder(&artefact, &classes);
         let counts = verdict.found.counts();
         let counts = counts.filter(|(_, count)| *count > 1);
         let counts: Vec<String> = counts
@@ -307,10 +336,10 @@ impl Round<'_> {
         let mut reason = spot.to_string();
         reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
         let reason = format!("{reason}{counts}{}", found.note);
-        Judged {
+        ComparedQuery {
             classes,
             folder,
-            sketch: Sketch::of(spot, found.answers[0], found.answers[1]),
+            sketch: SeriesSketch::from_spot(spot, found.answers[0], found.answers[1]),
             ..judged(found.pass, found.question, verdict.outcome, reason)
         }
     }
@@ -318,7 +347,7 @@ impl Round<'_> {
 
 /// Whether a difference was confirmed when the query was repeated, as a safeguard against answers
 /// that vary.
-enum Doubt {
+enum DifferenceConfirmation {
     /// There is no reason to doubt the difference, because it was confirmed or was not checked.
     None,
     /// The repeated answers are equal, which the finding mentions.
@@ -328,18 +357,24 @@ enum Doubt {
     Skip(String),
 }
 
-/// A query with differing answers and everything that [`Round::keep`] needs to write its folder.
-struct Found<'a> {
-    pass: Pass,
+/// A query with differing answers and everything that [`ComparisonRound::keep`] needs to write its
+/// folder.
+struct QueryDifference<'a> {
+    pass: ComparisonPass,
     question: &'a str,
     placed: &'a (&'a str, Params),
-    answers: [&'a Fetched; 2],
+    answers: [&'a FetchResult; 2],
     minimised: &'a str,
     note: &'a str,
 }
 
-fn judged(pass: Pass, question: &str, outcome: Outcome, reason: String) -> Judged {
-    Judged {
+fn judged(
+    pass: ComparisonPass,
+    question: &str,
+    outcome: ComparisonOutcome,
+    reason: String,
+) -> ComparedQuery {
+    ComparedQuery {
         pass,
         question: question.to_owned(),
         origin: String::new(),
@@ -353,9 +388,13 @@ fn judged(pass: Pass, question: &str, outcome: Outcome, reason: String) -> Judge
     }
 }
 
-fn matched(pass: Pass, question: &str, vacuous: Option<Vacuous>) -> Judged {
-    Judged {
+fn matched(
+    pass: ComparisonPass,
+    question: &str,
+    vacuous: Option<VacuousMatchReason>,
+) -> ComparedQuery {
+    ComparedQuery {
         vacuous,
-        ..judged(pass, question, Outcome::Match, String::new())
+        ..judged(pass, question, ComparisonOutcome::Match, String::new())
     }
 }

@@ -1,38 +1,38 @@
 //! The two compared systems, and the requests to them.
 
-use super::asker::Askers;
 pub use super::asker::Params;
-use super::latency::Latencies;
-use crate::api::{Bounds, Client, Reply};
+use super::asker::RequestThreads;
+use super::latency::LatencyHistogram;
+use crate::api::{SystemClient, SystemClientOptions, SystemReply};
 use crate::error::MirrorError;
-use crate::judge::Class;
-use crate::judge::answer::{Answer, Data, Success};
-use crate::questions::reach::Stretch;
+use crate::judge::DifferenceClass;
+use crate::judge::answer::{AnswerData, ApiAnswer, SuccessfulAnswer};
+use crate::questions::reach::CommonTimeRange;
 use std::time::Duration;
 
 /// The result of a request: a response body or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fetched {
+pub struct FetchResult {
     /// The response body; empty if there was no response.
     pub body: Vec<u8>,
     /// Class and text of the failure if there is no complete API answer.
-    pub fault: Option<(Class, String)>,
+    pub fault: Option<(DifferenceClass, String)>,
 }
 
-impl Fetched {
+impl FetchResult {
     /// Parses the body as an API answer. Fails with the class and the text of the failure.
-    pub fn answer(&self) -> Result<Answer<'_>, (Class, String)> {
+    pub fn answer(&self) -> Result<ApiAnswer<'_>, (DifferenceClass, String)> {
         match &self.fault {
             Some(fault) => Err(fault.clone()),
-            None => Answer::parse(&self.body).map_err(|e| (Class::Error, e)),
+            None => ApiAnswer::parse(&self.body).map_err(|e| (DifferenceClass::Error, e)),
         }
     }
 }
 
-/// Converts a response or an error into a [`Fetched`]. Redirects and foreign error pages become
+/// Converts a response or an error into a [`FetchResult`]. Redirects and foreign error pages become
 /// faults.
-fn fetched(replied: Result<Reply, MirrorError>) -> Fetched {
-    let none = |fault| Fetched {
+fn fetched(replied: Result<SystemReply, MirrorError>) -> FetchResult {
+    let none = |fault| FetchResult {
         body: Vec::new(),
         fault: Some(fault),
     };
@@ -41,44 +41,49 @@ fn fetched(replied: Result<Reply, MirrorError>) -> Fetched {
             let to = reply.location.unwrap_or_default();
             let status = reply.status;
             let text = format!("status {status}: redirect to {to:?} not followed");
-            none((Class::Error, text))
+            none((DifferenceClass::Error, text))
         }
         Ok(reply) => {
             let status = reply.status;
             // With status 200 the verdict parses the body anyway and finds out whether it is an API
             // answer.
-            let is_foreign = status != 200 && Answer::parse(&reply.body).is_err();
+            let is_foreign = status != 200 && ApiAnswer::parse(&reply.body).is_err();
             let start = String::from_utf8_lossy(&reply.body[..reply.body.len().min(200)]);
-            let text = || (Class::Error, format!("status {status}: {:?}", start.trim()));
-            Fetched {
+            let text = || {
+                (
+                    DifferenceClass::Error,
+                    format!("status {status}: {:?}", start.trim()),
+                )
+            };
+            FetchResult {
                 fault: is_foreign.then(text),
                 body: reply.body,
             }
         }
-        Err(e) => none(fault_of(&e)),
+        Err(e) => none(failure_class(&e)),
     }
 }
 
 /// One of the two compared systems, with the threads that send requests to it and the latencies
 /// that they record.
 #[derive(Debug)]
-pub struct System {
+pub struct ComparedSystem {
     /// Name of the system in reports and messages: `baseline` or `candidate`.
     pub name: &'static str,
     /// URL of the system as it is shown, without the password.
     pub shown: String,
     /// Names of the headers that are added to requests.
     pub header_names: Vec<String>,
-    askers: Askers,
+    askers: RequestThreads,
 }
 
-impl System {
+impl ComparedSystem {
     /// Creates the system at `url`, with at most `concurrency` concurrent requests, each connection
     /// of which is in use for at most `busy` percent of the time.
     pub fn new(
         name: &'static str,
         url: &str,
-        bounds: &Bounds,
+        bounds: &SystemClientOptions,
         (concurrency, busy): (usize, f64),
     ) -> Self {
         let headers = bounds.headers.iter();
@@ -86,19 +91,21 @@ impl System {
             name,
             shown: without_password(url),
             header_names: headers.map(|(name, _)| name.clone()).collect(),
-            askers: Askers::start(concurrency, busy, || Client::within(url, bounds.clone())),
+            askers: RequestThreads::start(concurrency, busy, || {
+                SystemClient::within(url, bounds.clone())
+            }),
         }
     }
 
     /// Requests an endpoint below `/api/v1` without recording the latency. Used for all requests
     /// that are not compared queries.
-    pub fn fetch(&self, endpoint: &str, params: &Params) -> Fetched {
+    pub fn fetch(&self, endpoint: &str, params: &Params) -> FetchResult {
         fetched(self.askers.begin(endpoint, params, false).wait())
     }
 
     /// Requests an endpoint and returns its body. Fails with the text of the failure.
     pub fn body(&self, endpoint: &str, params: &Params) -> Result<Vec<u8>, String> {
-        let Fetched { body, fault } = self.fetch(endpoint, params);
+        let FetchResult { body, fault } = self.fetch(endpoint, params);
         fault.map_or(Ok(body), |(_, text)| Err(text))
     }
 
@@ -116,7 +123,7 @@ impl System {
             }
             Err(MirrorError::Answer { .. }) => Ok(None),
             Err(e) => {
-                let why = fault_of(&e).1;
+                let why = failure_class(&e).1;
                 Err(MirrorError::Unasked {
                     system: self.name,
                     url: self.shown.clone(),
@@ -127,7 +134,7 @@ impl System {
     }
 
     /// Returns a copy of the latencies of all compared queries so far.
-    pub fn latencies(&self) -> Latencies {
+    pub fn latencies(&self) -> LatencyHistogram {
         self.askers.latencies()
     }
 
@@ -136,15 +143,15 @@ impl System {
     pub fn has_data(
         &self,
         expression: &str,
-        stretch: Stretch,
+        stretch: CommonTimeRange,
         step_ms: i64,
     ) -> Result<bool, String> {
         let query = ("query", expression.to_owned());
         let end = crate::api::seconds(stretch.end_ms);
         let at_end = vec![query.clone(), ("time", end.clone())];
-        let has_series = |fetched: &Fetched| {
+        let has_series = |fetched: &FetchResult| {
             success(fetched).map(|success| match success.data {
-                Data::Series(series) => !series.is_empty(),
+                AnswerData::Series(series) => !series.is_empty(),
                 _ => false,
             })
         };
@@ -159,16 +166,16 @@ impl System {
 }
 
 /// Returns the class and the text of a failed request.
-fn fault_of(error: &MirrorError) -> (Class, String) {
+fn failure_class(error: &MirrorError) -> (DifferenceClass, String) {
     let MirrorError::Transport { source, .. } = error else {
         let MirrorError::Answer { what, .. } = error else {
-            return (Class::Error, error.to_string());
+            return (DifferenceClass::Error, error.to_string());
         };
-        return (Class::Error, what.clone());
+        return (DifferenceClass::Error, what.clone());
     };
     match source.as_ref() {
         ureq::Error::Timeout(_) => (
-            Class::Timeout,
+            DifferenceClass::Timeout,
             "no complete answer before the timeout".to_owned(),
         ),
         other => {
@@ -177,7 +184,7 @@ fn fault_of(error: &MirrorError) -> (Class, String) {
                 true => format!("its certificate is not accepted: {text}"),
                 false => text,
             };
-            (Class::Error, text)
+            (DifferenceClass::Error, text)
         }
     }
 }
@@ -199,38 +206,43 @@ fn without_password(url: &str) -> String {
 
 /// The two systems that a run compares. Requests to both are sent at the same time.
 #[derive(Debug)]
-pub struct Pair {
+pub struct SystemPair {
     /// The system whose answers are considered correct.
-    pub baseline: System,
+    pub baseline: ComparedSystem,
     /// The system that is compared with the baseline.
-    pub candidate: System,
+    pub candidate: ComparedSystem,
 }
 
-impl Pair {
+impl SystemPair {
     /// Sends a request to both systems at once and records the latencies.
-    pub fn ask(&self, endpoint: &str, params: &Params) -> (Fetched, Fetched) {
-        self.both(endpoint, params, true)
+    pub fn query_both(&self, endpoint: &str, params: &Params) -> (FetchResult, FetchResult) {
+        self.send_to_both(endpoint, params, true)
     }
 
     /// Sends a request to both systems at once without recording the latencies.
-    pub fn fetch(&self, endpoint: &str, params: &Params) -> (Fetched, Fetched) {
-        self.both(endpoint, params, false)
+    pub fn fetch(&self, endpoint: &str, params: &Params) -> (FetchResult, FetchResult) {
+        self.send_to_both(endpoint, params, false)
     }
 
-    fn both(&self, endpoint: &str, params: &Params, is_question: bool) -> (Fetched, Fetched) {
-        let begin = |system: &System| system.askers.begin(endpoint, params, is_question);
+    fn send_to_both(
+        &self,
+        endpoint: &str,
+        params: &Params,
+        is_question: bool,
+    ) -> (FetchResult, FetchResult) {
+        let begin = |system: &ComparedSystem| system.askers.begin(endpoint, params, is_question);
         let (baseline, candidate) = (begin(&self.baseline), begin(&self.candidate));
         (fetched(baseline.wait()), fetched(candidate.wait()))
     }
 }
 
-fn success(fetched: &Fetched) -> Result<Success<'_>, String> {
+fn success(fetched: &FetchResult) -> Result<SuccessfulAnswer<'_>, String> {
     let answer = fetched.answer().map_err(|(_, text)| text)?;
     answer.success()
 }
 
 /// Returns the time left until `time_ms`; zero if it has passed.
-pub fn until(time_ms: i64) -> Duration {
+pub fn time_until(time_ms: i64) -> Duration {
     let ms = time_ms.saturating_sub(crate::push::now_ms());
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }

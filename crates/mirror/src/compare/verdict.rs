@@ -1,9 +1,11 @@
 //! Determines the outcome of a query from the two answers to it.
 
-use super::system::Fetched;
-use super::tally::{Outcome, Vacuous};
-use crate::judge::answer::{Answer, Data, Success};
-use crate::judge::{Class, Differences, Rules, Spot, differences};
+use super::system::FetchResult;
+use super::tally::{ComparisonOutcome, VacuousMatchReason};
+use crate::judge::answer::{AnswerData, ApiAnswer, SuccessfulAnswer};
+use crate::judge::{
+    AnswerDifferences, ComparisonRules, DifferenceClass, DifferenceSpot, differences,
+};
 use serde_json::Value;
 
 /// Error types that are caused by the query itself, so that two systems that both return them
@@ -36,28 +38,30 @@ impl IgnoredLabels {
     }
 }
 
-/// The outcome of a comparison and the differences that led to it. Created by [`judge`], and by
-/// lookups for the differences of listings.
+/// The outcome of a comparison and the differences that led to it. Created by [`judge_answers`],
+/// and by lookups for the differences of listings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct ComparisonVerdict {
     /// Result of the comparison, derived from the classes of the differences.
-    pub outcome: Outcome,
+    pub outcome: ComparisonOutcome,
     /// Differences between the answers; empty if and only if they match.
-    pub found: Differences,
+    pub found: AnswerDifferences,
     /// Why a match has little significance, if it does.
-    pub vacuous: Option<Vacuous>,
+    pub vacuous: Option<VacuousMatchReason>,
 }
 
-impl Verdict {
+impl ComparisonVerdict {
     /// Derives the outcome from the classes of `found`: an error if one of them is an error or a
     /// timeout, otherwise a mismatch, or a match if there are none.
-    pub fn of(found: Differences) -> Self {
+    pub fn from_differences(found: AnswerDifferences) -> Self {
         let classes = found.classes();
-        let is_error = |class: &Class| matches!(class, Class::Error | Class::Timeout);
+        let is_error = |class: &DifferenceClass| {
+            matches!(class, DifferenceClass::Error | DifferenceClass::Timeout)
+        };
         let outcome = match classes.as_slice() {
-            [] => Outcome::Match,
-            classes if classes.iter().any(is_error) => Outcome::Error,
-            _ => Outcome::Mismatch,
+            [] => ComparisonOutcome::Match,
+            classes if classes.iter().any(is_error) => ComparisonOutcome::Error,
+            _ => ComparisonOutcome::Mismatch,
         };
         Self {
             outcome,
@@ -69,25 +73,25 @@ impl Verdict {
 
 /// Compares the answer of the candidate with that of the baseline by `rules`, without the labels in
 /// `ignored`.
-pub fn judge(
-    baseline: &Fetched,
-    candidate: &Fetched,
-    rules: Rules,
+pub fn judge_answers(
+    baseline: &FetchResult,
+    candidate: &FetchResult,
+    rules: ComparisonRules,
     ignored: &IgnoredLabels,
-) -> Verdict {
+) -> ComparisonVerdict {
     let (mut b, mut c) = match (baseline.answer(), candidate.answer()) {
         (Ok(b), Ok(c)) => (b, c),
-        (b, c) => return Verdict::of(faults(b.err(), c.err())),
+        (b, c) => return ComparisonVerdict::from_differences(faults(b.err(), c.err())),
     };
-    if let Some(found) = useless(&b, &c) {
-        return Verdict::of(found);
+    if let Some(found) = incomparable_differences(&b, &c) {
+        return ComparisonVerdict::from_differences(found);
     }
     for answer in [&mut b, &mut c] {
         answer.drop_labels(|name| ignored.contains(name));
     }
-    let verdict = Verdict::of(differences(&b, &c, rules));
+    let verdict = ComparisonVerdict::from_differences(differences(&b, &c, rules));
     match verdict.outcome {
-        Outcome::Match => Verdict {
+        ComparisonOutcome::Match => ComparisonVerdict {
             vacuous: vacuous(&b),
             ..verdict
         },
@@ -96,31 +100,31 @@ pub fn judge(
 }
 
 /// Returns why equality with this answer has little significance, if it does.
-fn vacuous(answer: &Answer<'_>) -> Option<Vacuous> {
-    let is_empty = |success: &Success<'_>| match &success.data {
-        Data::Series(series) => series.is_empty(),
-        Data::Scalar(_) => false,
-        Data::Other(Value::Array(list)) => list.is_empty(),
-        Data::Other(Value::Object(members)) => members.is_empty(),
-        Data::Other(value) => value.is_null(),
+fn vacuous(answer: &ApiAnswer<'_>) -> Option<VacuousMatchReason> {
+    let is_empty = |success: &SuccessfulAnswer<'_>| match &success.data {
+        AnswerData::Series(series) => series.is_empty(),
+        AnswerData::Scalar(_) => false,
+        AnswerData::Other(Value::Array(list)) => list.is_empty(),
+        AnswerData::Other(Value::Object(members)) => members.is_empty(),
+        AnswerData::Other(value) => value.is_null(),
     };
     match answer {
-        Answer::Failure { .. } => Some(Vacuous::SameError),
-        Answer::Success(success) => is_empty(success).then_some(Vacuous::Empty),
+        ApiAnswer::Failure { .. } => Some(VacuousMatchReason::SameError),
+        ApiAnswer::Success(success) => is_empty(success).then_some(VacuousMatchReason::Empty),
     }
 }
 
-type Fault = Option<(Class, String)>;
+type Fault = Option<(DifferenceClass, String)>;
 
 /// Describes which of the systems gave no answer, and why.
-fn faults(baseline: Fault, candidate: Fault) -> Differences {
+fn faults(baseline: Fault, candidate: Fault) -> AnswerDifferences {
     let shown = |fault: &Fault| match fault {
         None => Value::from("an answer"),
         Some((_, text)) => Value::from(text.as_str()),
     };
-    let mut found = Differences::default();
+    let mut found = AnswerDifferences::default();
     for (class, _) in [&baseline, &candidate].into_iter().flatten() {
-        found.note(*class, || Spot {
+        found.add_difference(*class, || DifferenceSpot {
             class: *class,
             what: "no answer".to_owned(),
             labels: None,
@@ -134,19 +138,22 @@ fn faults(baseline: Fault, candidate: Fault) -> Differences {
 
 /// Returns differences if the answers do not permit a comparison: one of them is an error unrelated
 /// to the query, or is marked as partial.
-fn useless(baseline: &Answer<'_>, candidate: &Answer<'_>) -> Option<Differences> {
-    let says = |answer: &Answer<'_>| match answer {
-        Answer::Failure { kind, text } if !ERRORS_OF_A_QUESTION.contains(&kind.as_str()) => {
+fn incomparable_differences(
+    baseline: &ApiAnswer<'_>,
+    candidate: &ApiAnswer<'_>,
+) -> Option<AnswerDifferences> {
+    let says = |answer: &ApiAnswer<'_>| match answer {
+        ApiAnswer::Failure { kind, text } if !ERRORS_OF_A_QUESTION.contains(&kind.as_str()) => {
             Some(format!("error {kind}: {text}"))
         }
-        Answer::Success(success) if success.is_partial => Some("a partial answer".to_owned()),
+        ApiAnswer::Success(success) if success.is_partial => Some("a partial answer".to_owned()),
         _ => None,
     };
     match (says(baseline), says(candidate)) {
         (None, None) => None,
         (b, c) => Some(faults(
-            b.map(|text| (Class::Error, text)),
-            c.map(|text| (Class::Error, text)),
+            b.map(|text| (DifferenceClass::Error, text)),
+            c.map(|text| (DifferenceClass::Error, text)),
         )),
     }
 }
@@ -154,11 +161,11 @@ fn useless(baseline: &Answer<'_>, candidate: &Answer<'_>) -> Option<Differences>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::Values;
+    use crate::judge::ValueComparison;
     use crate::judge::tolerance::Tolerance;
 
-    const EXACT: Rules = Rules {
-        values: Values::Numbers(Tolerance {
+    const EXACT: ComparisonRules = ComparisonRules {
+        values: ValueComparison::Numbers(Tolerance {
             relative: 0.0,
             absolute: 0.0,
             ulps: 0,
@@ -167,32 +174,37 @@ mod tests {
         to_the_letter: false,
     };
 
-    fn body(text: &str) -> Fetched {
-        Fetched {
+    fn body(text: &str) -> FetchResult {
+        FetchResult {
             body: text.as_bytes().to_vec(),
             fault: None,
         }
     }
 
-    fn error(kind: &str) -> Fetched {
+    fn error(kind: &str) -> FetchResult {
         body(&format!(
             "{{\"status\":\"error\",\"errorType\":\"{kind}\",\"error\":\"e\"}}"
         ))
     }
 
-    fn up(label: &str) -> Fetched {
+    fn up(label: &str) -> FetchResult {
         body(&format!(
             "{{\"status\":\"success\",\"data\":{{\"resultType\":\"vector\",\"result\":[{{\
              \"metric\":{{\"a\":\"b\"{label}}},\"value\":[1,\"2\"]}}]}}}}"
         ))
     }
 
-    fn check(b: &Fetched, c: &Fetched, outcome: Outcome, classes: &[Class]) {
+    fn check(
+        b: &FetchResult,
+        c: &FetchResult,
+        outcome: ComparisonOutcome,
+        classes: &[DifferenceClass],
+    ) {
         let ignored = IgnoredLabels {
             more: vec!["mine".to_owned()],
         };
         for (one, other) in [(b, c), (c, b)] {
-            let verdict = judge(one, other, EXACT, &ignored);
+            let verdict = judge_answers(one, other, EXACT, &ignored);
             assert_eq!(
                 (verdict.outcome, verdict.found.classes()),
                 (outcome, classes.to_vec())
@@ -209,66 +221,86 @@ mod tests {
             (up(""), None),
             (data(scalar), None),
             (data("[\"a\"]"), None),
-            (data(matrix), Some(Vacuous::Empty)),
-            (data("[]"), Some(Vacuous::Empty)),
-            (data("{}"), Some(Vacuous::Empty)),
-            (error("bad_data"), Some(Vacuous::SameError)),
+            (data(matrix), Some(VacuousMatchReason::Empty)),
+            (data("[]"), Some(VacuousMatchReason::Empty)),
+            (data("{}"), Some(VacuousMatchReason::Empty)),
+            (error("bad_data"), Some(VacuousMatchReason::SameError)),
         ] {
-            let verdict = judge(&answer, &answer, EXACT, &IgnoredLabels::default());
-            assert_eq!(verdict.outcome, Outcome::Match);
+            let verdict = judge_answers(&answer, &answer, EXACT, &IgnoredLabels::default());
+            assert_eq!(verdict.outcome, ComparisonOutcome::Match);
             assert_eq!(verdict.vacuous, expected, "{answer:?}");
         }
-        let differing = judge(&up(""), &data(matrix), EXACT, &IgnoredLabels::default());
+        let differing = judge_answers(&up(""), &data(matrix), EXACT, &IgnoredLabels::default());
         assert_eq!(differing.vacuous, None);
     }
 
     #[test]
     fn verdict_follows_from_both_answers() {
-        let late = Fetched {
+        let late = FetchResult {
             body: Vec::new(),
-            fault: Some((Class::Timeout, "late".to_owned())),
+            fault: Some((DifferenceClass::Timeout, "late".to_owned())),
         };
         let partial = "{\"status\":\"success\",\"isPartial\":true,\"data\":[]}";
-        check(&up(""), &up(""), Outcome::Match, &[]);
+        check(&up(""), &up(""), ComparisonOutcome::Match, &[]);
         check(
             &up(""),
             &up(",\"vm_account_id\":\"0\",\"mine\":\"x\""),
-            Outcome::Match,
+            ComparisonOutcome::Match,
             &[],
         );
         check(
             &up(""),
             &up(",\"yours\":\"x\""),
-            Outcome::Mismatch,
-            &[Class::Labels],
+            ComparisonOutcome::Mismatch,
+            &[DifferenceClass::Labels],
         );
-        check(&up(""), &late, Outcome::Error, &[Class::Timeout]);
-        check(&error("bad_data"), &late, Outcome::Error, &[Class::Timeout]);
-        check(&up(""), &body("<html>"), Outcome::Error, &[Class::Error]);
+        check(
+            &up(""),
+            &late,
+            ComparisonOutcome::Error,
+            &[DifferenceClass::Timeout],
+        );
+        check(
+            &error("bad_data"),
+            &late,
+            ComparisonOutcome::Error,
+            &[DifferenceClass::Timeout],
+        );
+        check(
+            &up(""),
+            &body("<html>"),
+            ComparisonOutcome::Error,
+            &[DifferenceClass::Error],
+        );
         check(
             &up(""),
             &error("execution"),
-            Outcome::Error,
-            &[Class::Error],
+            ComparisonOutcome::Error,
+            &[DifferenceClass::Error],
         );
-        check(&error("bad_data"), &error("bad_data"), Outcome::Match, &[]);
+        check(
+            &error("bad_data"),
+            &error("bad_data"),
+            ComparisonOutcome::Match,
+            &[],
+        );
         check(
             &error("bad_data"),
             &error("execution"),
-            Outcome::Error,
-            &[Class::Error],
+            ComparisonOutcome::Error,
+            &[DifferenceClass::Error],
         );
         check(
             &error("timeout"),
             &error("timeout"),
-            Outcome::Error,
-            &[Class::Error],
+            ComparisonOutcome::Error,
+            &[DifferenceClass::Error],
         );
         check(
             &body(partial),
             &body(partial),
-            Outcome::Error,
-            &[Class::Error],
+            ComparisonOutcome::Error,
+            &[DifferenceClass::Error],
         );
     }
 }

@@ -5,7 +5,7 @@
 /// How the value of a series changes from scrape to scrape. The models imitate the counters and
 /// gauges of real exporters.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Model {
+pub enum SeriesModel {
     /// Constant value, such as that of an info metric.
     Constant(f64),
     /// Counter of CPU seconds at this share of a core. It has two decimals or full precision,
@@ -38,17 +38,17 @@ pub const NODE_ADDRESS: &str = "{node address}";
 
 /// A metric family. It has one series for each combination of its own label values.
 #[derive(Clone, Copy, Debug)]
-pub struct Family {
+pub struct CatalogFamily {
     /// Metric name of all series of the family, without labels.
     pub name: &'static str,
     /// Names and values of at most two labels that are specific to the family.
     pub own: &'static [(&'static str, &'static [&'static str])],
     /// How the values of its series change from scrape to scrape.
-    pub model: Model,
+    pub model: SeriesModel,
 }
 
-const fn plain(name: &'static str, model: Model) -> Family {
-    Family {
+const fn plain(name: &'static str, model: SeriesModel) -> CatalogFamily {
+    CatalogFamily {
         name,
         own: &[],
         model,
@@ -58,20 +58,20 @@ const fn plain(name: &'static str, model: Model) -> Family {
 const fn with(
     name: &'static str,
     own: &'static [(&'static str, &'static [&'static str])],
-    model: Model,
-) -> Family {
-    Family { name, own, model }
+    model: SeriesModel,
+) -> CatalogFamily {
+    CatalogFamily { name, own, model }
 }
 
-const fn pages(around: f64) -> Model {
-    Model::Walk {
+const fn pages(around: f64) -> SeriesModel {
+    SeriesModel::Walk {
         around,
         grain: 4096.0,
     }
 }
 
-const fn units(around: f64) -> Model {
-    Model::Walk { around, grain: 1.0 }
+const fn units(around: f64) -> SeriesModel {
+    SeriesModel::Walk { around, grain: 1.0 }
 }
 
 const INTERFACES: &[(&str, &[&str])] = &[("interface", &["eth0", "lo"])];
@@ -80,19 +80,19 @@ const RESOURCES: &[(&str, &[&str])] = &[("resource", &["cpu", "memory"])];
 const MIB: f64 = 1_048_576.0;
 
 /// All families, in the order in which a pod exposes them.
-pub const FAMILIES: &[Family] = &[
-    plain("up", Model::Constant(1.0)),
-    plain("scrape_duration_seconds", Model::Noise(0.012)),
-    plain("scrape_samples_scraped", Model::Constant(371.0)),
+pub const FAMILIES: &[CatalogFamily] = &[
+    plain("up", SeriesModel::Constant(1.0)),
+    plain("scrape_duration_seconds", SeriesModel::Noise(0.012)),
+    plain("scrape_samples_scraped", SeriesModel::Constant(371.0)),
     plain(
         "scrape_samples_post_metric_relabeling",
-        Model::Constant(371.0),
+        SeriesModel::Constant(371.0),
     ),
-    plain("scrape_series_added", Model::Constant(0.0)),
+    plain("scrape_series_added", SeriesModel::Constant(0.0)),
     with(
         "build_info",
         &[("version", &["2.14.3"]), ("revision", &["9f1c2ab"])],
-        Model::Constant(1.0),
+        SeriesModel::Constant(1.0),
     ),
     with(
         "kube_pod_info",
@@ -100,7 +100,7 @@ pub const FAMILIES: &[Family] = &[
             ("host_ip", &[NODE_ADDRESS]),
             ("priority_class", &["standard"]),
         ],
-        Model::Constant(1.0),
+        SeriesModel::Constant(1.0),
     ),
     with(
         "kube_pod_status_phase",
@@ -108,169 +108,204 @@ pub const FAMILIES: &[Family] = &[
             "phase",
             &["Failed", "Pending", "Running", "Succeeded", "Unknown"],
         )],
-        Model::Constant(1.0),
+        SeriesModel::Constant(1.0),
     ),
     plain(
         "kube_pod_container_status_restarts_total",
-        Model::Rare(0.0005),
+        SeriesModel::Rare(0.0005),
     ),
     with(
         "kube_pod_container_resource_requests",
         RESOURCES,
-        Model::Constant(0.5),
+        SeriesModel::Constant(0.5),
     ),
     with(
         "kube_pod_container_resource_limits",
         RESOURCES,
-        Model::Constant(2.0),
+        SeriesModel::Constant(2.0),
     ),
     with(
         "container_cpu_usage_seconds_total",
         &[("cpu", &["cpu00", "cpu01", "cpu02", "cpu03"])],
-        Model::Cpu(0.15),
+        SeriesModel::Cpu(0.15),
     ),
-    plain("container_cpu_cfs_periods_total", Model::Traffic(10.0)),
+    plain(
+        "container_cpu_cfs_periods_total",
+        SeriesModel::Traffic(10.0),
+    ),
     plain(
         "container_cpu_cfs_throttled_periods_total",
-        Model::Rare(0.1),
+        SeriesModel::Rare(0.1),
     ),
     plain(
         "container_cpu_cfs_throttled_seconds_total",
-        Model::Cpu(0.002),
+        SeriesModel::Cpu(0.002),
     ),
     plain("container_memory_working_set_bytes", pages(312.0 * MIB)),
     plain("container_memory_rss", pages(280.0 * MIB)),
     plain("container_memory_cache", pages(41.0 * MIB)),
     plain("container_memory_usage_bytes", pages(353.0 * MIB)),
     plain("container_memory_mapped_file", pages(9.0 * MIB)),
-    plain("container_memory_swap", Model::Constant(0.0)),
+    plain("container_memory_swap", SeriesModel::Constant(0.0)),
     plain(
         "container_memory_max_usage_bytes",
-        Model::Constant(431.0 * MIB),
+        SeriesModel::Constant(431.0 * MIB),
     ),
-    plain("container_memory_failcnt", Model::Constant(0.0)),
+    plain("container_memory_failcnt", SeriesModel::Constant(0.0)),
     with(
         "container_memory_failures_total",
         &[
             ("failure_type", &["pgfault", "pgmajfault"]),
             ("scope", &["container", "hierarchy"]),
         ],
-        Model::Traffic(0.8),
+        SeriesModel::Traffic(0.8),
     ),
     with(
         "container_network_receive_bytes_total",
         INTERFACES,
-        Model::Traffic(48_000.0),
+        SeriesModel::Traffic(48_000.0),
     ),
     with(
         "container_network_receive_packets_total",
         INTERFACES,
-        Model::Traffic(95.0),
+        SeriesModel::Traffic(95.0),
     ),
     with(
         "container_network_receive_errors_total",
         INTERFACES,
-        Model::Constant(0.0),
+        SeriesModel::Constant(0.0),
     ),
     with(
         "container_network_receive_packets_dropped_total",
         INTERFACES,
-        Model::Constant(0.0),
+        SeriesModel::Constant(0.0),
     ),
     with(
         "container_network_transmit_bytes_total",
         INTERFACES,
-        Model::Traffic(61_000.0),
+        SeriesModel::Traffic(61_000.0),
     ),
     with(
         "container_network_transmit_packets_total",
         INTERFACES,
-        Model::Traffic(88.0),
+        SeriesModel::Traffic(88.0),
     ),
     with(
         "container_network_transmit_errors_total",
         INTERFACES,
-        Model::Constant(0.0),
+        SeriesModel::Constant(0.0),
     ),
     with(
         "container_network_transmit_packets_dropped_total",
         INTERFACES,
-        Model::Rare(0.01),
+        SeriesModel::Rare(0.01),
     ),
-    with("container_fs_reads_bytes_total", DEVICES, Model::Rare(0.2)),
+    with(
+        "container_fs_reads_bytes_total",
+        DEVICES,
+        SeriesModel::Rare(0.2),
+    ),
     with(
         "container_fs_writes_bytes_total",
         DEVICES,
-        Model::Traffic(900.0),
+        SeriesModel::Traffic(900.0),
     ),
-    with("container_fs_reads_total", DEVICES, Model::Rare(0.1)),
-    with("container_fs_writes_total", DEVICES, Model::Traffic(0.3)),
+    with("container_fs_reads_total", DEVICES, SeriesModel::Rare(0.1)),
+    with(
+        "container_fs_writes_total",
+        DEVICES,
+        SeriesModel::Traffic(0.3),
+    ),
     with("container_fs_usage_bytes", DEVICES, pages(77.0 * MIB)),
     with(
         "container_fs_limit_bytes",
         DEVICES,
-        Model::Constant(107_361_579_008.0),
+        SeriesModel::Constant(107_361_579_008.0),
     ),
     plain("container_threads", units(38.0)),
-    plain("container_processes", Model::Constant(2.0)),
+    plain("container_processes", SeriesModel::Constant(2.0)),
     plain("container_sockets", units(24.0)),
     plain("container_file_descriptors", units(61.0)),
-    plain("container_last_seen", Model::Now),
-    plain("container_start_time_seconds", Model::Created),
-    plain("container_spec_cpu_quota", Model::Constant(200_000.0)),
-    plain("container_spec_cpu_period", Model::Constant(100_000.0)),
-    plain("container_spec_cpu_shares", Model::Constant(512.0)),
+    plain("container_last_seen", SeriesModel::Now),
+    plain("container_start_time_seconds", SeriesModel::Created),
+    plain("container_spec_cpu_quota", SeriesModel::Constant(200_000.0)),
+    plain(
+        "container_spec_cpu_period",
+        SeriesModel::Constant(100_000.0),
+    ),
+    plain("container_spec_cpu_shares", SeriesModel::Constant(512.0)),
     plain(
         "container_spec_memory_limit_bytes",
-        Model::Constant(512.0 * MIB),
+        SeriesModel::Constant(512.0 * MIB),
     ),
     plain("go_goroutines", units(212.0)),
-    plain("go_threads", Model::Constant(14.0)),
+    plain("go_threads", SeriesModel::Constant(14.0)),
     with(
         "go_info",
         &[("version", &["go1.26.8"])],
-        Model::Constant(1.0),
+        SeriesModel::Constant(1.0),
     ),
     plain("go_memstats_alloc_bytes", units(88_000_000.0)),
-    plain("go_memstats_alloc_bytes_total", Model::Traffic(7_300_000.0)),
+    plain(
+        "go_memstats_alloc_bytes_total",
+        SeriesModel::Traffic(7_300_000.0),
+    ),
     plain("go_memstats_heap_alloc_bytes", units(88_000_000.0)),
     plain("go_memstats_heap_idle_bytes", pages(51.0 * MIB)),
     plain("go_memstats_heap_inuse_bytes", pages(97.0 * MIB)),
     plain("go_memstats_heap_objects", units(641_000.0)),
     plain("go_memstats_heap_released_bytes", pages(33.0 * MIB)),
-    plain("go_memstats_heap_sys_bytes", Model::Constant(155.0 * MIB)),
-    plain("go_memstats_mallocs_total", Model::Traffic(52_000.0)),
-    plain("go_memstats_frees_total", Model::Traffic(51_900.0)),
-    plain("go_memstats_next_gc_bytes", Model::Rare(0.3)),
-    plain("go_memstats_last_gc_time_seconds", Model::Noise(1.7e9)),
+    plain(
+        "go_memstats_heap_sys_bytes",
+        SeriesModel::Constant(155.0 * MIB),
+    ),
+    plain("go_memstats_mallocs_total", SeriesModel::Traffic(52_000.0)),
+    plain("go_memstats_frees_total", SeriesModel::Traffic(51_900.0)),
+    plain("go_memstats_next_gc_bytes", SeriesModel::Rare(0.3)),
+    plain(
+        "go_memstats_last_gc_time_seconds",
+        SeriesModel::Noise(1.7e9),
+    ),
     plain(
         "go_memstats_stack_inuse_bytes",
-        Model::Constant(2_031_616.0),
+        SeriesModel::Constant(2_031_616.0),
     ),
-    plain("go_memstats_sys_bytes", Model::Constant(171_402_520.0)),
-    plain("go_memstats_gc_sys_bytes", Model::Constant(6_512_384.0)),
+    plain(
+        "go_memstats_sys_bytes",
+        SeriesModel::Constant(171_402_520.0),
+    ),
+    plain(
+        "go_memstats_gc_sys_bytes",
+        SeriesModel::Constant(6_512_384.0),
+    ),
     plain("go_memstats_mspan_inuse_bytes", units(1_200_000.0)),
-    plain("go_memstats_mcache_inuse_bytes", Model::Constant(4_800.0)),
-    plain("go_memstats_other_sys_bytes", Model::Constant(1_903_211.0)),
+    plain(
+        "go_memstats_mcache_inuse_bytes",
+        SeriesModel::Constant(4_800.0),
+    ),
+    plain(
+        "go_memstats_other_sys_bytes",
+        SeriesModel::Constant(1_903_211.0),
+    ),
     with(
         "go_gc_duration_seconds",
         &[("quantile", &["0", "0.25", "0.5", "0.75", "1"])],
-        Model::Constant(0.000_104_553),
+        SeriesModel::Constant(0.000_104_553),
     ),
-    plain("go_gc_duration_seconds_sum", Model::NoiseSum(0.000_2)),
-    plain("go_gc_duration_seconds_count", Model::Rare(0.5)),
-    plain("process_cpu_seconds_total", Model::Cpu(0.4)),
+    plain("go_gc_duration_seconds_sum", SeriesModel::NoiseSum(0.000_2)),
+    plain("go_gc_duration_seconds_count", SeriesModel::Rare(0.5)),
+    plain("process_cpu_seconds_total", SeriesModel::Cpu(0.4)),
     plain("process_resident_memory_bytes", pages(290.0 * MIB)),
     plain(
         "process_virtual_memory_bytes",
-        Model::Constant(1_319_436_288.0),
+        SeriesModel::Constant(1_319_436_288.0),
     ),
     plain("process_open_fds", units(58.0)),
-    plain("process_max_fds", Model::Constant(1_048_576.0)),
-    plain("process_start_time_seconds", Model::Created),
+    plain("process_max_fds", SeriesModel::Constant(1_048_576.0)),
+    plain("process_start_time_seconds", SeriesModel::Created),
     plain(
         "process_virtual_memory_max_bytes",
-        Model::Constant(1.844_674_407_370_955_2e19),
+        SeriesModel::Constant(1.844_674_407_370_955_2e19),
     ),
     with(
         "queue_depth",
@@ -280,7 +315,7 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 /// Returns all combinations of the values of a family's own labels, in order.
-pub fn combinations(family: &Family) -> Vec<Vec<(&'static str, &'static str)>> {
+pub fn combinations(family: &CatalogFamily) -> Vec<Vec<(&'static str, &'static str)>> {
     let mut out = vec![Vec::new()];
     for (name, values) in family.own {
         let mut longer = Vec::with_capacity(out.len() * values.len());

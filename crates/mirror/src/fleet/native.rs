@@ -6,7 +6,7 @@
 //! Invariant: the counts of a bucket never decrease from scrape to scrape during the life of a pod.
 
 use super::traffic::BOUNDS;
-use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 
 /// Schema with eight buckets per power of two, the usual default of instrumentation libraries.
 const SCHEMA: i32 = 3;
@@ -16,7 +16,7 @@ const SCHEMA: i32 = 3;
 const INDICES: [i32; BOUNDS.len()] = [-69, -57, -47, -38, -30, -21, -11, -3, 6, 15, 23, 33, 44, 56];
 
 /// Converts a classic histogram, given as its cumulative buckets followed by sum and count.
-pub(super) fn of(classic: &[f64]) -> Histogram {
+pub(super) fn from_classic(classic: &[f64]) -> Histogram {
     let (buckets, totals) = classic.split_at(BOUNDS.len());
     let mut below = 0;
     let counts = buckets.iter().map(|cumulative| {
@@ -35,7 +35,7 @@ pub(super) fn of(classic: &[f64]) -> Histogram {
         schema: SCHEMA,
         zero_threshold: 2.0_f64.powi(-128),
         sum: totals[0],
-        counts: Counts::Integer {
+        counts: HistogramCounts::Integer {
             count: totals[1] as u64,
             zero_count: 0,
             positive: deltas.collect(),
@@ -48,12 +48,12 @@ pub(super) fn of(classic: &[f64]) -> Histogram {
 }
 
 /// Returns one span per bucket, because no two of [`INDICES`] are adjacent.
-fn spans() -> Vec<Span> {
+fn spans() -> Vec<BucketSpan> {
     let mut next = 0;
     let span = INDICES.iter().map(|index| {
         let offset = index - next;
         next = index + 1;
-        Span { offset, length: 1 }
+        BucketSpan { offset, length: 1 }
     });
     span.collect()
 }
@@ -90,9 +90,9 @@ mod tests {
         let mut classic: Vec<f64> = (1..=BOUNDS.len()).map(|i| (i * i) as f64).collect();
         let count = classic[BOUNDS.len() - 1];
         classic.extend([12.5, count]);
-        let native = of(&classic);
+        let native = from_classic(&classic);
         assert_eq!(native.sum, 12.5);
-        let Counts::Integer {
+        let HistogramCounts::Integer {
             count: all,
             positive,
             ..

@@ -7,7 +7,7 @@
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Mixes `parts` into one pseudo-random number; equal parts give equal numbers.
-pub fn mix(parts: &[u64]) -> u64 {
+pub fn mix_parts(parts: &[u64]) -> u64 {
     let mut state = 0u64;
     for part in parts {
         state = scramble(state ^ part.wrapping_add(STEP));
@@ -25,9 +25,9 @@ fn scramble(seed: u64) -> u64 {
 /// A reproducible sequence of random numbers, created from a seed. It is fast and unsuitable for
 /// cryptography.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct FleetRandom(u64);
 
-impl Random {
+impl FleetRandom {
     /// Creates the sequence that belongs to `seed`. Similar seeds give unrelated sequences.
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -52,7 +52,7 @@ impl Random {
 
     /// Returns an approximately normal number with mean 0 and standard deviation 1: the sum of four
     /// uniform ones.
-    pub fn bell(&mut self) -> f64 {
+    pub fn next_normal(&mut self) -> f64 {
         let bits = self.bits();
         let sum: u64 = (0..4).map(|i| (bits >> (16 * i)) & 0xffff).sum();
         (sum as f64 / 65_536.0 - 2.0) * 1.732_050_807_568_877_2
@@ -71,6 +71,6 @@ impl Random {
             };
             return base + u64::from(self.unit() < chance);
         }
-        (mean + self.bell() * mean.sqrt() + 0.5).max(0.0) as u64
+        (mean + self.next_normal() * mean.sqrt() + 0.5).max(0.0) as u64
     }
 }

@@ -60,7 +60,7 @@ fn fleet_of_one_pod_has_the_promised_shape() {
 
 #[test]
 fn fleet_of_equal_seed_repeats_bit_for_bit() {
-    let churn = Some(Churn {
+    let churn = Some(PodChurn {
         fraction: 0.5,
         period_ms: 30_000,
     });
@@ -88,7 +88,7 @@ fn fleet_times_of_a_series_strictly_increase() {
 
 #[test]
 fn fleet_churn_ends_series_with_markers_and_bears_new_ones() {
-    let churn = Some(Churn {
+    let churn = Some(PodChurn {
         fraction: 0.6,
         period_ms: 60_000,
     });
@@ -172,23 +172,23 @@ fn fleet_with_a_ramp_grows_to_its_number_and_stays_there() {
 fn fleet_with_more_keeps_its_series_and_adds_workers_and_native_histograms() {
     let options = FleetOptions {
         series: 1_200,
-        churn: Some(Churn {
+        churn: Some(PodChurn {
             fraction: 1.0,
             period_ms: 45_000,
         }),
         ..OPTIONS
     };
-    let more = More {
+    let more = ExtraPodSeries {
         worker_series: 212,
         native_histograms: true,
     };
-    let mut fleet = Fleet::with(options, more);
+    let mut fleet = Fleet::with_extra_series(options, more);
     assert_eq!((fleet.series_per_pod(), fleet.series_count()), (600, 1_200));
     let mut natives: HashMap<u64, f64> = HashMap::new();
     let (mut workers, mut ends) = (0, 0);
     let mut label_sets = std::collections::HashSet::new();
     for _ in 0..5 {
-        let Ok(()) = fleet.scrape_round(&mut |o: Observation<'_>| {
+        let Ok(()) = fleet.scrape_round(&mut |o: FleetSample<'_>| {
             assert_eq!(o.labels.iter().count(), 11, "{}", o.labels);
             label_sets.insert(o.labels.to_owned());
             let name = o.labels.get(METRIC_NAME).to_vec();

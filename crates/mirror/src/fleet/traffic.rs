@@ -3,7 +3,7 @@
 //! Invariant: in each scrape the buckets of a histogram are cumulative, the last one equals its
 //! count, and the count grows by the sum of the increases of the handler's request counters.
 
-use super::random::Random;
+use super::random::FleetRandom;
 
 /// Upper bounds of the duration buckets in seconds, as values of the label `le`.
 pub const BOUNDS: [&str; 14] = [
@@ -19,7 +19,7 @@ pub const HISTOGRAM_SERIES: usize = BOUNDS.len() + 2;
 
 /// An HTTP route with its request rate, and its distribution of response codes and durations.
 #[derive(Debug)]
-pub struct Handler {
+pub struct RouteTraffic {
     /// The route, as the value of the label `handler`.
     pub route: &'static str,
     /// Requests per second in a pod of average popularity.
@@ -30,8 +30,8 @@ pub struct Handler {
     spread: usize,
 }
 
-const fn read(route: &'static str, rate: f64, spread: usize) -> Handler {
-    Handler {
+const fn read(route: &'static str, rate: f64, spread: usize) -> RouteTraffic {
+    RouteTraffic {
         route,
         rate,
         shares: [0.985, 0.0, 0.012, 0.0, 0.003, 0.0],
@@ -39,8 +39,8 @@ const fn read(route: &'static str, rate: f64, spread: usize) -> Handler {
     }
 }
 
-const fn write(route: &'static str, rate: f64, spread: usize) -> Handler {
-    Handler {
+const fn write(route: &'static str, rate: f64, spread: usize) -> RouteTraffic {
+    RouteTraffic {
         route,
         rate,
         shares: [0.10, 0.87, 0.01, 0.005, 0.01, 0.005],
@@ -49,7 +49,7 @@ const fn write(route: &'static str, rate: f64, spread: usize) -> Handler {
 }
 
 /// The routes that each service of the fleet serves, in the order of their series.
-pub const HANDLERS: [Handler; 12] = [
+pub const HANDLERS: [RouteTraffic; 12] = [
     read("/healthz", 0.2, 0),
     read("/api/users", 1.9, 1),
     read("/api/users/:id", 4.2, 1),
@@ -65,31 +65,31 @@ pub const HANDLERS: [Handler; 12] = [
 ];
 
 /// A distribution of durations: the share of requests in each bucket, and their mean in seconds.
-struct Spread {
+struct DurationDistribution {
     shares: [f64; BOUNDS.len()],
     mean_seconds: f64,
 }
 
-const SPREADS: [Spread; 4] = [
-    Spread {
+const SPREADS: [DurationDistribution; 4] = [
+    DurationDistribution {
         shares: [
             0.93, 0.05, 0.012, 0.005, 0.002, 0.001, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0,
         ],
         mean_seconds: 0.0031,
     },
-    Spread {
+    DurationDistribution {
         shares: [
             0.08, 0.22, 0.36, 0.19, 0.09, 0.04, 0.013, 0.005, 0.002, 0.0, 0.0, 0.0, 0.0, 0.0,
         ],
         mean_seconds: 0.0337,
     },
-    Spread {
+    DurationDistribution {
         shares: [
             0.0, 0.02, 0.06, 0.17, 0.29, 0.27, 0.12, 0.045, 0.02, 0.004, 0.001, 0.0, 0.0, 0.0,
         ],
         mean_seconds: 0.1921,
     },
-    Spread {
+    DurationDistribution {
         shares: [
             0.0, 0.0, 0.0, 0.0, 0.01, 0.05, 0.16, 0.28, 0.27, 0.14, 0.06, 0.025, 0.004, 0.001,
         ],
@@ -108,7 +108,7 @@ pub fn histogram_of(values: &[f64], handler: usize) -> &[f64] {
 
 /// Advances the HTTP series of a pod by `seconds`. `values` has [`SERIES`] values: the counters of
 /// each handler, then buckets, sum and count of each handler.
-pub fn advance(values: &mut [f64], popularity: f64, seconds: f64, random: &mut Random) {
+pub fn advance(values: &mut [f64], popularity: f64, seconds: f64, random: &mut FleetRandom) {
     let (counters, histograms) = values.split_at_mut(HANDLERS.len() * CODES.len());
     let counters = counters.chunks_exact_mut(CODES.len());
     let histograms = histograms.chunks_exact_mut(HISTOGRAM_SERIES);
@@ -128,7 +128,12 @@ pub fn advance(values: &mut [f64], popularity: f64, seconds: f64, random: &mut R
     }
 }
 
-fn observe(histogram: &mut [f64], spread: &Spread, requests: u64, random: &mut Random) {
+fn observe(
+    histogram: &mut [f64],
+    spread: &DurationDistribution,
+    requests: u64,
+    random: &mut FleetRandom,
+) {
     let (buckets, totals) = histogram.split_at_mut(BOUNDS.len());
     let mut left = requests;
     let mut below = 0;

@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 /// The labels of a series by name, including the metric name, in the order of names.
 pub type LabelSet = BTreeMap<String, String>;
 
-/// An API answer, successful or not, parsed by [`Answer::parse`] and borrowed from the body.
+/// An API answer, successful or not, parsed by [`ApiAnswer::parse`] and borrowed from the body.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer<'a> {
+pub enum ApiAnswer<'a> {
     /// `"status": "error"`, or any other status than success.
     Failure {
         /// Error type: `bad_data`, `execution` and so on; empty if missing.
@@ -24,17 +24,17 @@ pub enum Answer<'a> {
         text: String,
     },
     /// `"status": "success"`, with the result and any annotations.
-    Success(Success<'a>),
+    Success(SuccessfulAnswer<'a>),
 }
 
 /// The content of a successful answer: its result, and annotations that are sorted for comparison.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Success<'a> {
+pub struct SuccessfulAnswer<'a> {
     /// Result type: `vector`, `matrix`, `scalar` or `string`; empty for answers to other requests
     /// than queries.
     pub kind: String,
     /// The result itself, whose form depends on the type.
-    pub data: Data<'a>,
+    pub data: AnswerData<'a>,
     /// The texts of `warnings`, sorted because their order is undefined.
     pub warnings: Vec<String>,
     /// The texts of `infos`, sorted because their order is undefined.
@@ -45,11 +45,11 @@ pub struct Success<'a> {
 
 /// The result in a successful answer, parsed only as far as values are compared one by one.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Data<'a> {
+pub enum AnswerData<'a> {
     /// The series of a vector, with one point each, or of a matrix, with any number of points.
-    Series(Vec<Series<'a>>),
+    Series(Vec<AnswerSeries<'a>>),
     /// One point without labels, which is the result of a scalar expression.
-    Scalar(Point<'a>),
+    Scalar(AnswerPoint<'a>),
     /// Any other JSON value, compared as a whole.
     Other(Value),
 }
@@ -57,34 +57,34 @@ pub enum Data<'a> {
 /// A series of a result: its labels and points. Floats and native histograms are merged in time
 /// order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Series<'a> {
+pub struct AnswerSeries<'a> {
     /// Labels of the series, including the metric name if it has one.
     pub labels: LabelSet,
     /// Points of the series in time order.
-    pub points: Vec<Point<'a>>,
+    pub points: Vec<AnswerPoint<'a>>,
 }
 
 /// A sample of a result, either a float or a native histogram, at one evaluation time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point<'a> {
+pub struct AnswerPoint<'a> {
     /// Timestamp in milliseconds since the epoch.
     pub time_ms: i64,
     /// Value of the sample, as texts of the body.
-    pub value: PointValue<'a>,
+    pub value: AnswerPointValue<'a>,
 }
 
 /// The value of a point, as texts of the response body that are parsed only when they differ.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PointValue<'a> {
+pub enum AnswerPointValue<'a> {
     /// A float in decimal notation, as written by the system.
     Float(&'a str),
     /// A native histogram, boxed to keep points of floats small.
-    Histogram(Box<Histogram<'a>>),
+    Histogram(Box<AnswerHistogram<'a>>),
 }
 
 /// A native histogram in the JSON format of the API, whose numbers are texts of the body.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Histogram<'a> {
+pub struct AnswerHistogram<'a> {
     /// Count of observations, which may be fractional.
     #[serde(borrow)]
     pub count: &'a str,
@@ -98,7 +98,7 @@ pub struct Histogram<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Envelope<'a> {
+struct AnswerEnvelope<'a> {
     status: String,
     #[serde(default)]
     error_type: Option<String>,
@@ -131,19 +131,19 @@ struct SeriesText<'a> {
     #[serde(borrow, default)]
     values: Vec<(f64, &'a str)>,
     #[serde(borrow, default)]
-    histogram: Option<(f64, Histogram<'a>)>,
+    histogram: Option<(f64, AnswerHistogram<'a>)>,
     #[serde(borrow, default)]
-    histograms: Vec<(f64, Histogram<'a>)>,
+    histograms: Vec<(f64, AnswerHistogram<'a>)>,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ApiAnswer<'a> {
     /// Parses a response body without copying its values. Fails with a description of the fault if
     /// it is not an API answer.
     pub fn parse(body: &'a [u8]) -> Result<Self, String> {
         let wrong = |e: serde_json::Error| format!("not an answer of the Prometheus API: {e}");
-        let envelope: Envelope<'a> = serde_json::from_slice(body).map_err(wrong)?;
+        let envelope: AnswerEnvelope<'a> = serde_json::from_slice(body).map_err(wrong)?;
         if envelope.status != "success" {
-            return Ok(Answer::Failure {
+            return Ok(ApiAnswer::Failure {
                 kind: envelope.error_type.unwrap_or_default(),
                 text: envelope.error.unwrap_or_default(),
             });
@@ -155,7 +155,7 @@ impl<'a> Answer<'a> {
             texts.sort_unstable();
             texts
         };
-        Ok(Answer::Success(Success {
+        Ok(ApiAnswer::Success(SuccessfulAnswer {
             kind,
             data,
             warnings: sorted(envelope.warnings),
@@ -166,18 +166,18 @@ impl<'a> Answer<'a> {
 
     /// Returns the content of a successful answer; fails with type and message of the error
     /// otherwise.
-    pub fn success(self) -> Result<Success<'a>, String> {
+    pub fn success(self) -> Result<SuccessfulAnswer<'a>, String> {
         match self {
-            Answer::Success(success) => Ok(success),
-            Answer::Failure { kind, text } => Err(format!("{kind}: {text}")),
+            ApiAnswer::Success(success) => Ok(success),
+            ApiAnswer::Failure { kind, text } => Err(format!("{kind}: {text}")),
         }
     }
 
     /// Returns the series of a vector or a matrix; an empty slice for any other result.
-    pub fn series(&self) -> &[Series<'a>] {
+    pub fn series(&self) -> &[AnswerSeries<'a>] {
         match self {
-            Answer::Success(Success {
-                data: Data::Series(series),
+            ApiAnswer::Success(SuccessfulAnswer {
+                data: AnswerData::Series(series),
                 ..
             }) => series,
             _ => &[],
@@ -187,10 +187,10 @@ impl<'a> Answer<'a> {
     /// Removes the labels for which `is_ignored` returns true from all series of a vector or
     /// matrix.
     pub fn drop_labels(&mut self, is_ignored: impl Fn(&str) -> bool) {
-        let Answer::Success(success) = self else {
+        let ApiAnswer::Success(success) = self else {
             return;
         };
-        if let Data::Series(series) = &mut success.data {
+        if let AnswerData::Series(series) = &mut success.data {
             for series in series {
                 series.labels.retain(|name, _| !is_ignored(name));
             }
@@ -198,35 +198,41 @@ impl<'a> Answer<'a> {
     }
 }
 
-fn read_data(raw: &str) -> Result<(String, Data<'_>), serde_json::Error> {
+fn read_data(raw: &str) -> Result<(String, AnswerData<'_>), serde_json::Error> {
     // Only an object can be a query result; serde would also read a list of two label names as one.
     let query = raw
         .starts_with('{')
         .then(|| serde_json::from_str::<QueryData<'_>>(raw));
     let Some(Ok(query)) = query else {
-        return Ok((String::new(), Data::Other(serde_json::from_str(raw)?)));
+        return Ok((String::new(), AnswerData::Other(serde_json::from_str(raw)?)));
     };
     let raw = query.result.map_or("null", RawValue::get);
     let data = match query.result_type.as_str() {
         "vector" | "matrix" => {
             let texts: Option<Vec<SeriesText<'_>>> = serde_json::from_str(raw)?;
-            Data::Series(texts.into_iter().flatten().map(Series::of).collect())
+            AnswerData::Series(
+                texts
+                    .into_iter()
+                    .flatten()
+                    .map(AnswerSeries::from_text)
+                    .collect(),
+            )
         }
-        "scalar" => Data::Scalar(Point::float(serde_json::from_str(raw)?)),
-        _ => Data::Other(serde_json::from_str(raw)?),
+        "scalar" => AnswerData::Scalar(AnswerPoint::float(serde_json::from_str(raw)?)),
+        _ => AnswerData::Other(serde_json::from_str(raw)?),
     };
     Ok((query.result_type, data))
 }
 
-impl<'a> Series<'a> {
-    fn of(text: SeriesText<'a>) -> Self {
+impl<'a> AnswerSeries<'a> {
+    fn from_text(text: SeriesText<'a>) -> Self {
         let floats = text.values.into_iter().chain(text.value);
         let histograms = text.histograms.into_iter().chain(text.histogram);
-        let mut points: Vec<Point<'a>> = floats.map(Point::float).collect();
+        let mut points: Vec<AnswerPoint<'a>> = floats.map(AnswerPoint::float).collect();
         let floats_count = points.len();
-        points.extend(histograms.map(|(time, histogram)| Point {
+        points.extend(histograms.map(|(time, histogram)| AnswerPoint {
             time_ms: milliseconds(time),
-            value: PointValue::Histogram(Box::new(histogram)),
+            value: AnswerPointValue::Histogram(Box::new(histogram)),
         }));
         if floats_count > 0 && floats_count < points.len() {
             points.sort_by_key(|point| point.time_ms);
@@ -238,11 +244,11 @@ impl<'a> Series<'a> {
     }
 }
 
-impl<'a> Point<'a> {
+impl<'a> AnswerPoint<'a> {
     fn float((time, text): (f64, &'a str)) -> Self {
         Self {
             time_ms: milliseconds(time),
-            value: PointValue::Float(text),
+            value: AnswerPointValue::Float(text),
         }
     }
 }
@@ -251,12 +257,12 @@ fn milliseconds(seconds: f64) -> i64 {
     (seconds * 1000.0).round() as i64
 }
 
-impl PointValue<'_> {
+impl AnswerPointValue<'_> {
     /// Converts the value to the JSON of the API, for reports.
     pub fn to_json(&self) -> Value {
         match self {
-            PointValue::Float(text) => Value::String((*text).to_owned()),
-            PointValue::Histogram(h) => serde_json::json!({
+            AnswerPointValue::Float(text) => Value::String((*text).to_owned()),
+            AnswerPointValue::Histogram(h) => serde_json::json!({
                 "count": h.count,
                 "sum": h.sum,
                 "buckets": h.buckets,
@@ -267,8 +273,8 @@ impl PointValue<'_> {
     /// Returns a number for charts: the value, or the sum of a histogram.
     pub fn number(&self) -> f64 {
         let text = match self {
-            PointValue::Float(text) => text,
-            PointValue::Histogram(histogram) => histogram.sum,
+            AnswerPointValue::Float(text) => text,
+            AnswerPointValue::Histogram(histogram) => histogram.sum,
         };
         text.parse().unwrap_or(f64::NAN)
     }
@@ -314,28 +320,31 @@ mod tests {
         let body = br#"{"status":"success","warnings":["b","a"],"data":{"resultType":"matrix",
             "result":[{"metric":{"a":"x\n"},"values":[[1.5,"1"],[3,"NaN"]],
             "histograms":[[2,{"count":"4","sum":"1","buckets":[[0,"1","2","4"]]}]]}]}}"#;
-        let answer = Answer::parse(body).unwrap();
+        let answer = ApiAnswer::parse(body).unwrap();
         let series = &answer.series()[0];
         assert_eq!(series.labels["a"], "x\n");
         let times: Vec<i64> = series.points.iter().map(|p| p.time_ms).collect();
         assert_eq!(times, [1_500, 2_000, 3_000]);
-        assert_eq!(series.points[0].value, PointValue::Float("1"));
+        assert_eq!(series.points[0].value, AnswerPointValue::Float("1"));
         assert_eq!(series.points[1].value.to_json()["buckets"][0][3], "4");
-        let Answer::Success(success) = answer else {
+        let ApiAnswer::Success(success) = answer else {
             panic!("no success");
         };
         assert_eq!(success.warnings, ["a", "b"]);
 
         let scalar = br#"{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}"#;
-        let Ok(Answer::Success(success)) = Answer::parse(scalar) else {
+        let Ok(ApiAnswer::Success(success)) = ApiAnswer::parse(scalar) else {
             panic!("no success");
         };
-        assert!(matches!(success.data, Data::Scalar(_)));
+        assert!(matches!(success.data, AnswerData::Scalar(_)));
         let names = br#"{"status":"success","data":["a", "b"],"isPartial":true}"#;
-        let Ok(Answer::Success(success)) = Answer::parse(names) else {
+        let Ok(ApiAnswer::Success(success)) = ApiAnswer::parse(names) else {
             panic!("no success");
         };
-        assert_eq!(success.data, Data::Other(serde_json::json!(["a", "b"])));
+        assert_eq!(
+            success.data,
+            AnswerData::Other(serde_json::json!(["a", "b"]))
+        );
         assert!(success.is_partial);
     }
 
@@ -349,16 +358,17 @@ mod tests {
             b"{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[1]}}",
         ];
         for body in cases {
-            let e = Answer::parse(body).unwrap_err();
+            let e = ApiAnswer::parse(body).unwrap_err();
             assert!(
                 e.starts_with("not an answer of the Prometheus API: "),
                 "{e}"
             );
         }
-        let failure = Answer::parse(b"{\"status\":\"error\",\"errorType\":\"bad_data\"}").unwrap();
+        let failure =
+            ApiAnswer::parse(b"{\"status\":\"error\",\"errorType\":\"bad_data\"}").unwrap();
         assert_eq!(
             failure,
-            Answer::Failure {
+            ApiAnswer::Failure {
                 kind: "bad_data".into(),
                 text: String::new()
             }

@@ -1,6 +1,6 @@
 //! Pairs the series of one answer with those of another.
 
-use super::answer::{LabelSet, PointValue, Series};
+use super::answer::{AnswerPointValue, AnswerSeries, LabelSet};
 use std::collections::HashMap;
 
 /// Maximum number of unpaired series on either side that are searched for partners with different
@@ -10,24 +10,27 @@ const CANDIDATES_MAX: usize = 300;
 /// The series of two answers, paired as far as possible: first by equal labels, then by equal
 /// points.
 #[derive(Debug, Default)]
-pub struct Paired<'s, 'a> {
+pub struct PairedSeries<'s, 'a> {
     /// Pairs with the same labels in both answers.
-    pub equal: Vec<(&'s Series<'a>, &'s Series<'a>)>,
+    pub equal: Vec<(&'s AnswerSeries<'a>, &'s AnswerSeries<'a>)>,
     /// Pairs with the same points, whose labels differ in one.
-    pub relabelled: Vec<(&'s Series<'a>, &'s Series<'a>)>,
+    pub relabelled: Vec<(&'s AnswerSeries<'a>, &'s AnswerSeries<'a>)>,
     /// Series that are only in the first answer, without a partner.
-    pub missing: Vec<&'s Series<'a>>,
+    pub missing: Vec<&'s AnswerSeries<'a>>,
     /// Series that are only in the second answer, without a partner.
-    pub extra: Vec<&'s Series<'a>>,
+    pub extra: Vec<&'s AnswerSeries<'a>>,
 }
 
 /// Pairs series by their labels. Label sets that occur several times are paired in order.
-pub fn pair<'s, 'a>(baseline: &'s [Series<'a>], candidate: &'s [Series<'a>]) -> Paired<'s, 'a> {
+pub fn pair<'s, 'a>(
+    baseline: &'s [AnswerSeries<'a>],
+    candidate: &'s [AnswerSeries<'a>],
+) -> PairedSeries<'s, 'a> {
     let mut places: HashMap<&LabelSet, Vec<usize>> = HashMap::new();
     for (place, series) in candidate.iter().enumerate().rev() {
         places.entry(&series.labels).or_default().push(place);
     }
-    let mut paired = Paired::default();
+    let mut paired = PairedSeries::default();
     let mut is_taken = vec![false; candidate.len()];
     for series in baseline {
         match places.get_mut(&series.labels).and_then(Vec::pop) {
@@ -46,12 +49,12 @@ pub fn pair<'s, 'a>(baseline: &'s [Series<'a>], candidate: &'s [Series<'a>]) -> 
     paired
 }
 
-impl<'s, 'a> Paired<'s, 'a> {
+impl<'s, 'a> PairedSeries<'s, 'a> {
     /// Pairs remaining series that have the same points if their labels differ in only one: another
     /// name, another value, an additional or a missing label.
     pub fn find_relabelled(
         mut self,
-        accepts: &dyn Fn(&PointValue<'_>, &PointValue<'_>) -> bool,
+        accepts: &dyn Fn(&AnswerPointValue<'_>, &AnswerPointValue<'_>) -> bool,
     ) -> Self {
         let mut still_missing = Vec::new();
         for (number, b) in self.missing.into_iter().enumerate() {
@@ -70,9 +73,9 @@ impl<'s, 'a> Paired<'s, 'a> {
 }
 
 fn is_relabelled(
-    b: &Series<'_>,
-    c: &Series<'_>,
-    accepts: &dyn Fn(&PointValue<'_>, &PointValue<'_>) -> bool,
+    b: &AnswerSeries<'_>,
+    c: &AnswerSeries<'_>,
+    accepts: &dyn Fn(&AnswerPointValue<'_>, &AnswerPointValue<'_>) -> bool,
 ) -> bool {
     let only_in = |one: &LabelSet, other: &LabelSet| {
         let lone = one

@@ -3,8 +3,8 @@
 use super::*;
 use serde_json::json;
 
-const LOOSE: Rules = Rules {
-    values: Values::Numbers(Tolerance {
+const LOOSE: ComparisonRules = ComparisonRules {
+    values: ValueComparison::Numbers(Tolerance {
         relative: 1e-12,
         absolute: 0.0,
         ulps: 0,
@@ -13,8 +13,8 @@ const LOOSE: Rules = Rules {
     to_the_letter: false,
 };
 
-const ORDERED: Rules = Rules {
-    values: Values::Numbers(Tolerance {
+const ORDERED: ComparisonRules = ComparisonRules {
+    values: ValueComparison::Numbers(Tolerance {
         relative: 0.0,
         absolute: 0.0,
         ulps: 0,
@@ -23,8 +23,8 @@ const ORDERED: Rules = Rules {
     to_the_letter: false,
 };
 
-const LETTER: Rules = Rules {
-    values: Values::Texts,
+const LETTER: ComparisonRules = ComparisonRules {
+    values: ValueComparison::Texts,
     ordered: true,
     to_the_letter: true,
 };
@@ -46,19 +46,35 @@ fn matrix(series: &[(&str, Value)]) -> Value {
 }
 
 /// Returns the classes of the differences, and the text of the first place, if there is one.
-fn judge(baseline: &Value, candidate: &Value, rules: Rules) -> (Vec<&'static str>, String) {
+fn judge(
+    baseline: &Value,
+    candidate: &Value,
+    rules: ComparisonRules,
+) -> (Vec<&'static str>, String) {
     let (b, c) = (baseline.to_string(), candidate.to_string());
-    let b = Answer::parse(b.as_bytes()).unwrap();
-    let c = Answer::parse(c.as_bytes()).unwrap();
+    let b = ApiAnswer::parse(b.as_bytes()).unwrap();
+    let c = ApiAnswer::parse(c.as_bytes()).unwrap();
     let found = differences(&b, &c, rules);
-    let classes = found.classes().into_iter().map(Class::as_str).collect();
+    let classes = found
+        .classes()
+        .into_iter()
+        .map(DifferenceClass::as_str)
+        .collect();
     (
         classes,
-        found.first().map_or(String::new(), Spot::to_string),
+        found
+            .first()
+            .map_or(String::new(), DifferenceSpot::to_string),
     )
 }
 
-fn check(baseline: &Value, candidate: &Value, rules: Rules, classes: &[&str], part: &str) {
+fn check(
+    baseline: &Value,
+    candidate: &Value,
+    rules: ComparisonRules,
+    classes: &[&str],
+    part: &str,
+) {
     let (found, first) = judge(baseline, candidate, rules);
     assert_eq!(found, classes, "{first}");
     assert!(first.contains(part), "{first:?} does not say {part:?}");

@@ -1,12 +1,12 @@
 //! Progress bar of a load on a terminal. It follows the data time of answered requests or, when a
 //! directory is replayed, their number.
 
-use super::metrics::Shown;
-use super::options::{Action, Options};
-use super::trial::asking::End;
+use super::metrics::LoadMetrics;
+use super::options::{LoadAction, Options};
+use super::trial::asking::LoadEndSignal;
 use crate::error::MirrorError;
 use crate::prepared;
-use crate::progress::Progress as Line;
+use crate::progress::ProgressLine as Line;
 use firn_model::metrics::DurationHistogram;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const EVERY: Duration = Duration::from_millis(250);
 
 /// The length of a load, which the full bar represents: data time or requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bar {
+pub enum LoadBarLength {
     /// Range of data time, for loads that are generated while they are sent.
     Time {
         /// Start of the range in milliseconds since the epoch.
@@ -27,12 +27,12 @@ pub enum Bar {
     Requests(u64),
 }
 
-impl Bar {
+impl LoadBarLength {
     /// Determines the length of the load that `options` describe. Fails if the directory to replay
     /// cannot be read.
-    pub fn of(options: &Options) -> Result<Self, MirrorError> {
+    pub fn from_options(options: &Options) -> Result<Self, MirrorError> {
         Ok(match &options.action {
-            Action::Replay(dir) => Self::Requests(prepared::read_summary(dir)?.requests),
+            LoadAction::Replay(dir) => Self::Requests(prepared::read_summary(dir)?.requests),
             _ => Self::Time {
                 start_ms: options.fleet.start_ms,
                 length_ms: options.rounds as i64 * options.fleet.interval_ms,
@@ -41,7 +41,7 @@ impl Bar {
     }
 
     /// Updates the bar several times a second until `end` is signalled.
-    pub fn follow(self, shown: &Shown, end: &End) {
+    pub fn show_progress(self, shown: &LoadMetrics, end: &LoadEndSignal) {
         let line = Line::time();
         line.begin("", self.length() as usize);
         while end.wait_until(Instant::now() + EVERY) {
@@ -49,8 +49,8 @@ impl Bar {
             let answered = answers(&writes.push);
             let asked = answers(&shown.reads.instant) + answers(&shown.reads.range);
             let failed = writes.failures.get() + shown.reads.failures.get();
-            line.reach(
-                self.done(writes.answered_ms(), answered),
+            line.set_position(
+                self.done(writes.newest_answered_ms(), answered),
                 format!("{answered} writes, {asked} queries, {failed} failed"),
             );
         }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn bar_is_as_long_as_the_load() {
-        let time = Bar::Time {
+        let time = LoadBarLength::Time {
             start_ms: 1_000,
             length_ms: 60_000,
         };
@@ -91,8 +91,8 @@ mod tests {
             (time, i64::MIN, 0, 0),
             (time, 31_000, 9, 30_000),
             (time, 99_000, 9, 60_000),
-            (Bar::Requests(10), 99_000, 4, 4),
-            (Bar::Requests(10), 99_000, 11, 10),
+            (LoadBarLength::Requests(10), 99_000, 4, 4),
+            (LoadBarLength::Requests(10), 99_000, 11, 10),
         ] {
             let done = bar.done(answered_ms, answered);
             assert_eq!(done, expected, "{bar:?} {answered_ms} {answered}");

@@ -4,9 +4,9 @@
 //! Invariant: all additions depend only on the seed, the series and the timestamp of the sample.
 
 use crate::error::MirrorError;
-use crate::fleet::Observation;
-use crate::fleet::random::{Random, mix};
-use crate::request::{Queues, Request};
+use crate::fleet::FleetSample;
+use crate::fleet::random::{FleetRandom, mix_parts};
+use crate::request::{Request, SenderQueues};
 use firn_model::exemplar::TimedExemplar;
 use firn_model::histogram::Histogram;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
@@ -19,7 +19,7 @@ const REPLICA: &str = "__replica__";
 /// Options for replicas, late samples and exemplars, from the flags of `firn load`. By default
 /// there are none of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Extras {
+pub struct LoadExtras {
     /// Number of replicas that scrape the fleet; with more than one, each adds a label of its own.
     pub replicas: u64,
     /// Share of samples that are late, from 0 to 1.
@@ -30,7 +30,7 @@ pub struct Extras {
     pub exemplar_share: f64,
 }
 
-impl Default for Extras {
+impl Default for LoadExtras {
     fn default() -> Self {
         Self {
             replicas: 1,
@@ -43,7 +43,7 @@ impl Default for Extras {
 
 /// A late sample that waits for its delay to pass, with the values it had when it was scraped.
 #[derive(Debug)]
-struct Held {
+struct DelayedSample {
     due_ms: TimestampMs,
     series: u64,
     labels: Labels,
@@ -52,19 +52,19 @@ struct Held {
     histogram: Option<Histogram>,
 }
 
-/// Applies the [`Extras`] to samples on their way from the fleet to the queues. It holds late
+/// Applies the [`LoadExtras`] to samples on their way from the fleet to the queues. It holds late
 /// samples back.
 #[derive(Debug)]
-pub(super) struct Adding {
-    extras: Extras,
+pub(super) struct ExtrasInjector {
+    extras: LoadExtras,
     seed: u64,
-    held: VecDeque<Held>,
+    held: VecDeque<DelayedSample>,
     /// Number of samples that have been passed to the queues.
     pub sent: u64,
 }
 
-impl Adding {
-    pub(super) fn new(extras: Extras, seed: u64) -> Self {
+impl ExtrasInjector {
+    pub(super) fn new(extras: LoadExtras, seed: u64) -> Self {
         Self {
             extras,
             seed,
@@ -76,8 +76,8 @@ impl Adding {
     /// Sends a sample once per replica, or holds it back if it is late.
     pub(super) fn push(
         &mut self,
-        sample: &Observation<'_>,
-        queues: &mut Queues,
+        sample: &FleetSample<'_>,
+        queues: &mut SenderQueues,
         emit: &mut impl FnMut(usize, Request) -> Result<(), MirrorError>,
     ) -> Result<(), MirrorError> {
         if self.extras.replicas == 1 && self.extras.late_share == 0.0 {
@@ -90,7 +90,7 @@ impl Adding {
                 _ => with_replica(sample, replica),
             };
             if self.is_late(series, sample) {
-                self.held.push_back(Held {
+                self.held.push_back(DelayedSample {
                     due_ms: sample.time_ms.saturating_add(self.extras.late_by_ms),
                     series,
                     labels,
@@ -100,7 +100,7 @@ impl Adding {
                 });
                 continue;
             }
-            let sample = Observation {
+            let sample = FleetSample {
                 series,
                 labels: labels.as_ref(),
                 ..*sample
@@ -113,8 +113,8 @@ impl Adding {
     /// Sends a sample that is not late, with an exemplar if it has one.
     fn send(
         &mut self,
-        sample: &Observation<'_>,
-        queues: &mut Queues,
+        sample: &FleetSample<'_>,
+        queues: &mut SenderQueues,
         emit: &mut impl FnMut(usize, Request) -> Result<(), MirrorError>,
     ) -> Result<(), MirrorError> {
         self.sent += 1;
@@ -134,7 +134,7 @@ impl Adding {
 
     /// Returns labels and value of the sample's exemplar, if it has one. Only histograms have
     /// exemplars.
-    fn trace_of(&self, sample: &Observation<'_>) -> Option<(Labels, f64)> {
+    fn trace_of(&self, sample: &FleetSample<'_>) -> Option<(Labels, f64)> {
         let share = self.extras.exemplar_share;
         if share == 0.0 || is_stale(sample.value) {
             return None;
@@ -144,11 +144,15 @@ impl Adding {
             return None;
         }
         let parts = [self.seed, 9, sample.series, sample.time_ms as u64];
-        let mut random = Random::new(mix(&parts));
+        let mut random = FleetRandom::new(mix_parts(&parts));
         if random.unit() >= share {
             return None;
         }
-        let trace = format!("{:016x}{:016x}", mix(&[parts[2], 1]), mix(&parts));
+        let trace = format!(
+            "{:016x}{:016x}",
+            mix_parts(&[parts[2], 1]),
+            mix_parts(&parts)
+        );
         let bound = std::str::from_utf8(sample.labels.get("le")).ok();
         let bound = bound.and_then(|le| le.parse::<f64>().ok());
         let bound = bound.filter(|bound| bound.is_finite()).unwrap_or(1.0);
@@ -160,12 +164,12 @@ impl Adding {
     pub(super) fn release(
         &mut self,
         now_ms: TimestampMs,
-        queues: &mut Queues,
+        queues: &mut SenderQueues,
         emit: &mut impl FnMut(usize, Request) -> Result<(), MirrorError>,
     ) -> Result<(), MirrorError> {
         while let Some(held) = self.held.pop_front_if(|held| held.due_ms <= now_ms) {
             self.sent += 1;
-            let sample = Observation {
+            let sample = FleetSample {
                 series: held.series,
                 labels: held.labels.as_ref(),
                 time_ms: held.time_ms,
@@ -179,15 +183,15 @@ impl Adding {
 
     /// Returns whether the sample is late. Staleness markers never are, because a late one would
     /// end the series in the middle.
-    fn is_late(&self, series: u64, sample: &Observation<'_>) -> bool {
+    fn is_late(&self, series: u64, sample: &FleetSample<'_>) -> bool {
         let parts = [self.seed, 8, series, sample.time_ms as u64];
         self.extras.late_share > 0.0
             && !is_stale(sample.value)
-            && Random::new(mix(&parts)).unit() < self.extras.late_share
+            && FleetRandom::new(mix_parts(&parts)).unit() < self.extras.late_share
     }
 }
 
-fn with_replica(sample: &Observation<'_>, replica: u64) -> Labels {
+fn with_replica(sample: &FleetSample<'_>, replica: u64) -> Labels {
     let mut labels = LabelsBuilder::from_labels(sample.labels);
     labels.set(REPLICA, format!("replica-{replica}").as_bytes());
     labels.build()

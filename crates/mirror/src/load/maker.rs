@@ -4,44 +4,45 @@
 //! the speed at which they are consumed. The module sends nothing.
 
 use super::Emit;
-use super::extras::Adding;
+use super::extras::ExtrasInjector;
 use super::options::Options;
 use crate::error::MirrorError;
 use crate::fleet::Fleet;
-use crate::prepared::Summary;
-use crate::request::{Queues, Request};
+use crate::prepared::PreparedLoadSummary;
+use crate::request::{Request, SenderQueues};
 
 /// Generator of the requests of a fleet, which keeps its state between calls, so that a load can be
 /// sent in parts.
 #[derive(Debug)]
-pub struct Maker {
+pub struct FleetRequestGenerator {
     fleet: Fleet,
-    queues: Queues,
-    adding: Adding,
+    queues: SenderQueues,
+    adding: ExtrasInjector,
     /// Number of replicas that scrape the fleet, for the summary.
     replicas: u64,
     /// Number of samples that have been scraped so far.
     scraped: u64,
-    summary: Summary,
+    summary: PreparedLoadSummary,
 }
 
-impl Maker {
+impl FleetRequestGenerator {
     /// Creates a generator for the fleet of `options`, before its first round, with empty queues.
     pub fn new(options: &Options) -> Self {
-        let fleet = Fleet::with(options.fleet, options.more).with_ramp(options.trial.ramp_ms);
+        let fleet =
+            Fleet::with_extra_series(options.fleet, options.more).with_ramp(options.trial.ramp_ms);
         let extras = options.trial.extras;
-        let summary = Summary {
+        let summary = PreparedLoadSummary {
             senders: options.senders,
             series: fleet.series_count() as u64 * extras.replicas,
             targets: fleet.pod_count() as u64,
             start_ms: options.fleet.start_ms,
             interval_ms: options.fleet.interval_ms,
-            ..Summary::default()
+            ..PreparedLoadSummary::default()
         };
         Self {
             fleet,
-            queues: Queues::new(options.senders, options.deadline_ms, options.protocol),
-            adding: Adding::new(extras, options.fleet.seed),
+            queues: SenderQueues::new(options.senders, options.deadline_ms, options.protocol),
+            adding: ExtrasInjector::new(extras, options.fleet.seed),
             replicas: extras.replicas,
             scraped: 0,
             summary,
@@ -86,9 +87,10 @@ impl Maker {
         Ok(())
     }
 
-    /// Returns the summary of everything generated so far, by all calls of [`Maker::make`].
-    pub fn summary(&self) -> Summary {
-        Summary {
+    /// Returns the summary of everything generated so far, by all calls of
+    /// [`FleetRequestGenerator::make`].
+    pub fn summary(&self) -> PreparedLoadSummary {
+        PreparedLoadSummary {
             series_created: self.fleet.created_count() * self.replicas,
             ..self.summary.clone()
         }

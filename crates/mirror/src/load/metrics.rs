@@ -1,38 +1,49 @@
 //! Metrics of a running load, exposed for Prometheus. Latencies are native histograms if the
 //! scraper accepts protobuf, and classic ones otherwise.
 
-use super::trial::asking::ReadTimes;
+use super::trial::asking::QueryLatencyMetrics;
 use crate::error::MirrorError;
-use crate::push::{Progress, now_ms};
-use crate::target::{self, Target};
+use crate::push::{PushProgress, now_ms};
+use crate::target::{self, ExpositionServer};
 use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::metrics::{DURATION_BOUNDS_SECONDS, DurationHistogram};
-use firn_wire::federation::{Families, FederatedValue, Format};
+use firn_wire::federation::{FederatedValue, FederationFormat, FederationWriter};
 use std::fmt::Write;
 use std::sync::Arc;
 
 /// The metrics of one system, which its senders update and [`listen`] exposes.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct LoadMetrics {
     /// Name of the system in the label `system`: `queried` or `unqueried`.
     pub system: &'static str,
     /// Progress, latencies and failures of its writes.
-    pub writes: Arc<Progress>,
+    pub writes: Arc<PushProgress>,
     /// Latencies and failures of its queries.
-    pub reads: Arc<ReadTimes>,
+    pub reads: Arc<QueryLatencyMetrics>,
+}
+
+impl LoadMetrics {
+    /// Creates the metrics of one system, all zero.
+    pub fn for_system(system: &'static str) -> Self {
+        Self {
+            system,
+            writes: Arc::default(),
+            reads: Arc::default(),
+        }
+    }
 }
 
 /// Serves the metrics under `/metrics` at `address` until the process ends. Fails if the address
 /// cannot be bound.
-pub fn listen(address: &str, shown: Vec<Shown>) -> Result<Target, MirrorError> {
-    Target::start(address, move |request, stream| {
+pub fn listen(address: &str, shown: Vec<LoadMetrics>) -> Result<ExpositionServer, MirrorError> {
+    ExpositionServer::start(address, move |request, stream| {
         let path = request.path.split('?').next().unwrap_or_default();
         if path != "/metrics" {
             let body = "metrics are served under /metrics\n";
             return target::respond(stream, "404 Not Found", "text/plain", body);
         }
         let accept = request.header("accept").unwrap_or_default();
-        let format = Format::negotiate(accept);
+        let format = FederationFormat::negotiate(accept);
         let body = match format.is_protobuf() {
             true => protobuf(&shown, format),
             false => text(&shown).into_bytes(),
@@ -42,13 +53,13 @@ pub fn listen(address: &str, shown: Vec<Shown>) -> Result<Target, MirrorError> {
 }
 
 /// A histogram family: its name, its help text, and its histograms with their labels.
-struct Family<'a> {
+struct LatencyHistogramFamily<'a> {
     name: &'static str,
     help: &'static str,
     members: Vec<(Vec<(&'static str, &'static str)>, &'a DurationHistogram)>,
 }
 
-fn families(shown: &[Shown]) -> [Family<'_>; 2] {
+fn families(shown: &[LoadMetrics]) -> [LatencyHistogramFamily<'_>; 2] {
     let writes = shown
         .iter()
         .map(|s| (vec![("system", s.system)], &s.writes.push));
@@ -57,12 +68,12 @@ fn families(shown: &[Shown]) -> [Family<'_>; 2] {
             .map(|(kind, times)| (vec![("kind", kind), ("system", s.system)], times))
     });
     [
-        Family {
+        LatencyHistogramFamily {
             name: "firn_load_push_duration_seconds",
             help: "Duration of write requests.",
             members: writes.collect(),
         },
-        Family {
+        LatencyHistogramFamily {
             name: "firn_load_question_duration_seconds",
             help: "Duration of queries, from the time at which they were due.",
             members: reads.collect(),
@@ -70,7 +81,7 @@ fn families(shown: &[Shown]) -> [Family<'_>; 2] {
     ]
 }
 
-fn counters(shown: &[Shown]) -> Vec<(&'static str, &'static str, &'static str, u64)> {
+fn counters(shown: &[LoadMetrics]) -> Vec<(&'static str, &'static str, &'static str, u64)> {
     let mut out = Vec::new();
     for s in shown {
         let name = "firn_load_push_failures_total";
@@ -85,9 +96,9 @@ fn counters(shown: &[Shown]) -> Vec<(&'static str, &'static str, &'static str, u
     out
 }
 
-fn protobuf(shown: &[Shown], format: Format) -> Vec<u8> {
+fn protobuf(shown: &[LoadMetrics], format: FederationFormat) -> Vec<u8> {
     let (mut out, now) = (Vec::new(), now_ms());
-    let mut written = Families::new(format, &Labels::empty());
+    let mut written = FederationWriter::new(format, &Labels::empty());
     let labels = |name: &'static str, own: &[(&'static str, &'static str)]| {
         Labels::from_pairs(std::iter::once((METRIC_NAME, name)).chain(own.iter().copied()))
     };
@@ -99,7 +110,7 @@ fn protobuf(shown: &[Shown], format: Format) -> Vec<u8> {
     for family in families(shown) {
         for (own, times) in family.members {
             let labels = labels(family.name, &own);
-            let histogram = times.native();
+            let histogram = times.to_native_histogram();
             let value = FederatedValue::Histogram(&histogram);
             written.push(&mut out, labels.as_ref(), now, value);
         }
@@ -108,7 +119,7 @@ fn protobuf(shown: &[Shown], format: Format) -> Vec<u8> {
     out
 }
 
-fn text(shown: &[Shown]) -> String {
+fn text(shown: &[LoadMetrics]) -> String {
     let mut out = String::new();
     let mut last = "";
     // Writing to a string cannot fail.
@@ -163,7 +174,7 @@ mod tests {
 
     #[test]
     fn latencies_are_classic_in_text_and_native_in_protocol_buffers() {
-        let shown = Shown {
+        let shown = LoadMetrics {
             system: "queried",
             writes: Arc::default(),
             reads: Arc::default(),

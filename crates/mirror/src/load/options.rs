@@ -2,14 +2,14 @@
 
 use super::arguments::{duration_ms, value};
 use super::receiver_url::write_url;
-use super::trial::{self, Trial};
-use super::watch::Watched;
+use super::trial::{self, LoadTest};
+use super::watch::WatchedSystem;
 use crate::error::MirrorError;
-use crate::fleet::{Churn, FleetOptions, More, SERIES_PER_POD};
-use crate::headers::Header;
-use crate::push::{Access, OnFailure, Pace, Way, now_ms};
-use crate::request::Protocol;
-use crate::tls::TlsFiles;
+use crate::fleet::{ExtraPodSeries, FleetOptions, PodChurn, SERIES_PER_POD};
+use crate::headers::CommandLineHeader;
+use crate::push::{PushAccess, PushDestination, PushFailurePolicy, PushPace, now_ms};
+use crate::request::RemoteWriteProtocol;
+use crate::tls::TlsFilePaths;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -70,13 +70,13 @@ pub fn command() -> Command {
             span("deadline", "5s")
                 .help("Maximum time that a sample waits until its request is full, in data time"),
         ])
-        .args(ways())
+        .args(request_arguments())
         .args(observed())
         .args(trial::arguments())
 }
 
 /// Returns the flags that determine how requests are generated and sent.
-fn ways() -> [Arg; 10] {
+fn request_arguments() -> [Arg; 10] {
     let text = |name: &'static str, value: &'static str| {
         let arg = Arg::new(name).long(name).value_name(value);
         arg.allow_hyphen_values(true)
@@ -172,7 +172,7 @@ fn observed() -> [Arg; 7] {
 
 /// Source and destination of the requests, which `--prepare`, `--replay` and `--record` determine.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub enum LoadAction {
     /// Generates requests and sends them at the same time.
     Send,
     /// Generates requests and writes them to this directory.
@@ -187,21 +187,21 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Source and destination of the requests of this run.
-    pub action: Action,
+    pub action: LoadAction,
     /// `--url`: complete remote-write URL of the receiver.
     pub url: String,
     /// Remote-write URL of a second receiver, if there is one.
     pub unqueried_url: Option<String>,
     /// `--header`: headers that are added to requests of one or both systems.
-    pub headers: Vec<Header>,
+    pub headers: Vec<CommandLineHeader>,
     /// `--ca`: certificate authorities of the receivers that are trusted.
-    pub tls: TlsFiles,
+    pub tls: TlsFilePaths,
     /// Size, seed and timing of the simulated fleet, from several flags.
     pub fleet: FleetOptions,
     /// Additional series that its pods export, from `--targets` and `--native-histograms`.
-    pub more: More,
+    pub more: ExtraPodSeries,
     /// `--protocol`: version of remote write in which requests are encoded.
-    pub protocol: Protocol,
+    pub protocol: RemoteWriteProtocol,
     /// Whether the timestamps of replayed samples are shifted to the present.
     pub shifts: bool,
     /// Number of samples per series, from `--samples` or `--duration`.
@@ -211,11 +211,11 @@ pub struct Options {
     /// Time that a sample waits for its request to fill up, in milliseconds of data time.
     pub deadline_ms: i64,
     /// Whether requests are sent at the time of their samples or as fast as possible.
-    pub pace: Pace,
+    pub pace: PushPace,
     /// Whether sending continues after a failed request, as `--keep-going` and goals demand.
     pub keeps_going: bool,
     /// Queries, goals, extras and output format of a load test.
-    pub trial: Trial,
+    pub trial: LoadTest,
     /// Length of the data to send or to record, in milliseconds.
     pub duration_ms: i64,
     /// Address at which metrics are served or, for recording, writes are received.
@@ -228,16 +228,16 @@ pub struct Options {
 
 /// The values of the flags before they are validated and combined into [`Options`].
 #[derive(Debug)]
-struct Flags {
-    action: Action,
+struct LoadFlags {
+    action: LoadAction,
     url: String,
     unqueried_url: Option<String>,
-    headers: Vec<Header>,
+    headers: Vec<CommandLineHeader>,
     authorities: Vec<PathBuf>,
     series: usize,
     targets: Option<usize>,
     native_histograms: bool,
-    protocol: Protocol,
+    protocol: RemoteWriteProtocol,
     shifts: bool,
     listen: Option<String>,
     report: Option<PathBuf>,
@@ -251,34 +251,39 @@ struct Flags {
     churn: f64,
     churn_period_ms: i64,
     deadline_ms: i64,
-    pace: Pace,
+    pace: PushPace,
     keeps_going: bool,
-    trial: Trial,
+    trial: LoadTest,
 }
 
 impl Options {
     /// Parses and validates the arguments that follow `firn load`. Fails with a usage error.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, MirrorError> {
-        Self::of(&matches(args)?)
+        Self::from_matches(&matches(args)?)
     }
 
     /// Returns how requests are sent to `url`. `stopped` is the flag that a failed request sets to
     /// stop all senders, unless `--keep-going` is set.
-    pub fn way<'a>(&self, url: &'a str, access: Access<'a>, stopped: &'a AtomicBool) -> Way<'a> {
-        Way {
+    pub fn push_destination<'a>(
+        &self,
+        url: &'a str,
+        access: PushAccess<'a>,
+        stopped: &'a AtomicBool,
+    ) -> PushDestination<'a> {
+        PushDestination {
             url,
             pace: self.pace,
             access,
             on_failure: match self.keeps_going {
-                true => OnFailure::GoOn,
-                false => OnFailure::Stop(stopped),
+                true => PushFailurePolicy::GoOn,
+                false => PushFailurePolicy::Stop(stopped),
             },
         }
     }
 
     /// Converts parsed arguments into options and validates them, including their combination.
-    pub(super) fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
-        let flags = Flags::of(matches)?;
+    pub(super) fn from_matches(matches: &ArgMatches) -> Result<Self, MirrorError> {
+        let flags = LoadFlags::from_matches(matches)?;
         flags.check()?;
         Ok(flags.into_options())
     }
@@ -300,34 +305,34 @@ pub(super) fn matches(args: impl IntoIterator<Item = OsString>) -> Result<ArgMat
     }
 }
 
-impl Flags {
-    fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
+impl LoadFlags {
+    fn from_matches(matches: &ArgMatches) -> Result<Self, MirrorError> {
         let folder = |id| matches.get_one::<PathBuf>(id).cloned();
         let action = match (folder("prepare"), folder("replay"), folder("record")) {
-            (Some(dir), ..) => Action::Prepare(dir),
-            (_, Some(dir), _) => Action::Replay(dir),
-            (.., Some(dir)) => Action::Record(dir),
-            _ => Action::Send,
+            (Some(dir), ..) => LoadAction::Prepare(dir),
+            (_, Some(dir), _) => LoadAction::Replay(dir),
+            (.., Some(dir)) => LoadAction::Record(dir),
+            _ => LoadAction::Send,
         };
         let given = |id| matches.get_one::<String>(id).cloned();
         let pid = |id| matches.get_one::<u32>(id).copied();
         let headers = matches.get_many::<String>("header").into_iter().flatten();
         let url = write_url(&value::<String>(matches, "url")?);
-        let trial = Trial::of(matches, &url)?;
+        let trial = LoadTest::from_matches(matches, &url)?;
         Ok(Self {
             action,
             url,
             unqueried_url: given("unqueried-url").as_deref().map(write_url),
             headers: headers
-                .map(|text| Header::parse(text, NAMES))
+                .map(|text| CommandLineHeader::parse(text, NAMES))
                 .collect::<Result<_, _>>()?,
             authorities: folder("ca").into_iter().collect(),
             series: value(matches, "series")?,
             targets: matches.get_one("targets").copied(),
             native_histograms: matches.get_flag("native-histograms"),
             protocol: match value::<String>(matches, "protocol")?.as_str() {
-                "2" => Protocol::Two,
-                _ => Protocol::One,
+                "2" => RemoteWriteProtocol::Two,
+                _ => RemoteWriteProtocol::One,
             },
             shifts: matches.get_flag("shift"),
             listen: given("listen"),
@@ -343,8 +348,8 @@ impl Flags {
             churn_period_ms: duration_ms(matches, "churn-period")?,
             deadline_ms: duration_ms(matches, "deadline")?,
             pace: match matches.get_flag("live") {
-                true => Pace::Live,
-                false => Pace::Fast,
+                true => PushPace::Live,
+                false => PushPace::Fast,
             },
             // With goals, a failed request must not end the load: the goals decide how many may
             // fail.
@@ -368,12 +373,12 @@ impl Flags {
         if !(0.0..=1.0).contains(&self.churn) {
             return refuse(format!("--churn must be between 0 and 1: {}", self.churn));
         }
-        if self.trial.plan.is_some() && matches!(self.action, Action::Prepare(_)) {
+        if self.trial.plan.is_some() && matches!(self.action, LoadAction::Prepare(_)) {
             return refuse(
                 "--queries needs writes that are sent: it cannot be used with --prepare".to_owned(),
             );
         }
-        if matches!(self.action, Action::Record(_)) && self.listen.is_none() {
+        if matches!(self.action, LoadAction::Record(_)) && self.listen.is_none() {
             return refuse("--record accepts writes: it requires --listen ADDRESS".to_owned());
         }
         if let Some(targets) = self.targets
@@ -395,9 +400,9 @@ impl Flags {
     }
 
     /// Returns the number of series of the fleet and the additional series of its pods.
-    fn shape(&self) -> (usize, More) {
+    fn shape(&self) -> (usize, ExtraPodSeries) {
         let per_target = self.targets.map(|targets| self.series / targets);
-        let more = More {
+        let more = ExtraPodSeries {
             worker_series: per_target.map_or(0, |series| series - self.series_min()),
             native_histograms: self.native_histograms,
         };
@@ -410,10 +415,10 @@ impl Flags {
         let from_duration = self.duration_ms.max(0) as u64 / self.interval_ms as u64;
         let rounds = self.samples.unwrap_or(from_duration).max(1);
         let length_ms = match self.pace {
-            Pace::Live => 0,
-            Pace::Fast => rounds as i64 * self.interval_ms,
+            PushPace::Live => 0,
+            PushPace::Fast => rounds as i64 * self.interval_ms,
         };
-        let churn = (self.churn > 0.0).then_some(Churn {
+        let churn = (self.churn > 0.0).then_some(PodChurn {
             fraction: self.churn,
             period_ms: self.churn_period_ms,
         });
@@ -422,7 +427,7 @@ impl Flags {
             url: self.url,
             unqueried_url: self.unqueried_url,
             headers: self.headers,
-            tls: TlsFiles {
+            tls: TlsFilePaths {
                 authorities: self.authorities,
                 client: None,
             },
@@ -453,12 +458,12 @@ impl Flags {
 impl Options {
     /// Returns the systems whose resource usage is recorded. There are none without a report
     /// directory.
-    pub(super) fn watched(&self) -> Vec<Watched> {
+    pub(super) fn watched_systems(&self) -> Vec<WatchedSystem> {
         let urls = [Some(&self.url), self.unqueried_url.as_ref()];
         let both = NAMES.into_iter().zip(urls).zip(self.pids);
         let watched = both.filter_map(|((name, url), pid)| {
             let base = url?.strip_suffix("/api/v1/write").unwrap_or(url?);
-            Some(Watched {
+            Some(WatchedSystem {
                 name,
                 base: base.to_owned(),
                 pid,
@@ -473,7 +478,7 @@ impl Options {
 
 #[cfg(test)]
 mod tests {
-    use super::super::extras::Extras;
+    use super::super::extras::LoadExtras;
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Options, String> {
@@ -489,23 +494,23 @@ mod tests {
                     --unqueried-url http://i/w --ca ca.pem --listen a:1 --report r --pid 7 \
                     --header unqueried:A=b";
         let expected = Options {
-            action: Action::Replay("d".into()),
+            action: LoadAction::Replay("d".into()),
             url: "http://h/w".to_owned(),
             unqueried_url: Some("http://i/w".to_owned()),
-            headers: vec![Header {
+            headers: vec![CommandLineHeader {
                 system: Some("unqueried"),
                 name: "A".to_owned(),
                 value: "b".to_owned(),
             }],
-            tls: TlsFiles {
+            tls: TlsFilePaths {
                 authorities: vec!["ca.pem".into()],
                 client: None,
             },
-            more: More {
+            more: ExtraPodSeries {
                 worker_series: 0,
                 native_histograms: true,
             },
-            protocol: Protocol::Two,
+            protocol: RemoteWriteProtocol::Two,
             shifts: true,
             duration_ms: 300_000,
             listen: Some("a:1".to_owned()),
@@ -516,7 +521,7 @@ mod tests {
                 seed: 9,
                 start_ms: 60_000,
                 interval_ms: 90_000,
-                churn: Some(Churn {
+                churn: Some(PodChurn {
                     fraction: 0.5,
                     period_ms: 3_600_000,
                 }),
@@ -524,16 +529,16 @@ mod tests {
             rounds: 4,
             senders: 2,
             deadline_ms: 20_000,
-            pace: Pace::Live,
+            pace: PushPace::Live,
             keeps_going: false,
-            trial: Trial {
-                extras: Extras {
+            trial: LoadTest {
+                extras: LoadExtras {
                     replicas: 2,
                     late_share: 0.25,
                     late_by_ms: 120_000,
                     exemplar_share: 0.5,
                 },
-                ..Trial::default()
+                ..LoadTest::default()
             },
         };
         let args: Vec<_> = line.split_whitespace().collect();
@@ -549,7 +554,7 @@ mod tests {
             (whole.fleet.series, whole.more.worker_series),
             (499_800, 212)
         );
-        assert_eq!(whole.pace, Pace::Live);
+        assert_eq!(whole.pace, PushPace::Live);
         let per_second = whole.fleet.series as i64 * 1_000 / whole.fleet.interval_ms;
         assert!((109_000..111_000).contains(&per_second), "{per_second}");
         let churn = whole.fleet.churn.unwrap();
@@ -561,8 +566,11 @@ mod tests {
         // 9 targets with 555 series each.
         assert_eq!((part.fleet.series, part.rounds), (4_995, 3));
         let own = parse(&args("--preset prombench --series 700")).unwrap();
-        assert_eq!((own.fleet.series, own.more), (700, More::default()));
-        assert_eq!(part.pace, Pace::Fast);
+        assert_eq!(
+            (own.fleet.series, own.more),
+            (700, ExtraPodSeries::default())
+        );
+        assert_eq!(part.pace, PushPace::Fast);
         assert_eq!(part.fleet.churn.unwrap().fraction, 0.1);
         assert_eq!(part.trial.plan, None);
         for wrong in ["0", "-1", "x", "1001", "NaN"] {

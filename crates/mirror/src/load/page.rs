@@ -1,9 +1,9 @@
 //! Renders the report of a load test as HTML: goals, quantiles and resource usage over time, in a
 //! single file without external resources.
 
-use super::report::{Measured, Report};
-use super::watch::Look;
-use crate::page::chart::{Line, draw};
+use super::report::{LoadReport, MeasuredSystem};
+use super::watch::ResourceUsage;
+use crate::page::chart::{ChartLine, draw};
 use crate::page::{STYLE, escape, time_text};
 use crate::quantiles::Quantiles;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const PARTS: i64 = 60;
 const MIB: f64 = 1_048_576.0;
 
 /// Renders the complete page, from the goals down to the charts.
-pub fn page(report: &Report) -> String {
+pub fn page(report: &LoadReport) -> String {
     let class = if report.missed().is_none() {
         "good"
     } else {
@@ -71,10 +71,10 @@ pub fn page(report: &Report) -> String {
 }
 
 fn drawing(title: &str, unit: &str, lines: Vec<(&str, Vec<(i64, f64)>)>) -> String {
-    let lines: Vec<Line<'_>> = lines
+    let lines: Vec<ChartLine<'_>> = lines
         .into_iter()
         .filter(|(_, points)| !points.is_empty())
-        .map(|(name, points)| Line {
+        .map(|(name, points)| ChartLine {
             name,
             points,
             is_dashed: name == "unqueried",
@@ -86,7 +86,7 @@ fn drawing(title: &str, unit: &str, lines: Vec<(&str, Vec<(i64, f64)>)>) -> Stri
     }
 }
 
-fn goals(report: &Report) -> String {
+fn goals(report: &LoadReport) -> String {
     if report.judged.is_empty() {
         return String::new();
     }
@@ -105,7 +105,7 @@ fn goals(report: &Report) -> String {
     out + "</table>\n"
 }
 
-fn systems(report: &Report) -> String {
+fn systems(report: &LoadReport) -> String {
     let mut out = "<h2>Systems</h2>\n<table><tr><th></th><th class=\"n\">samples</th>\
                    <th class=\"n\">failed</th><th class=\"n\">p50</th><th class=\"n\">p99</th>\
                    <th class=\"n\">p99.9</th><th class=\"n\">max</th><th class=\"n\">CPU s</th>\
@@ -118,7 +118,12 @@ fn systems(report: &Report) -> String {
             "<tr><th>{}</th><td class=\"n\">{}</td><td class=\"n\">{}</td>",
             measured.name, measured.outcome.samples, measured.outcome.failed
         );
-        for us in [times.at(0.5), times.at(0.99), times.at(0.999), times.max()] {
+        for us in [
+            times.quantile(0.5),
+            times.quantile(0.99),
+            times.quantile(0.999),
+            times.max(),
+        ] {
             out += &format!("<td class=\"n\">{:.1} ms</td>", ms(us));
         }
         let cpu = grown(measured.looks, |l| l.cpu);
@@ -133,13 +138,19 @@ fn systems(report: &Report) -> String {
 }
 
 /// Returns the increase of a counter between the first and the last observation that contain it.
-pub(super) fn grown(looks: &[Look], of: impl Fn(&Look) -> Option<f64>) -> Option<f64> {
+pub(super) fn grown(
+    looks: &[ResourceUsage],
+    of: impl Fn(&ResourceUsage) -> Option<f64>,
+) -> Option<f64> {
     let values: Vec<f64> = looks.iter().filter_map(of).collect();
     Some(values.last()? - values.first()?)
 }
 
-fn costs(report: &Report, of: fn(&Look) -> Option<f64>) -> Vec<(&'static str, Vec<(i64, f64)>)> {
-    let points = |m: &Measured<'_>| {
+fn costs(
+    report: &LoadReport,
+    of: fn(&ResourceUsage) -> Option<f64>,
+) -> Vec<(&'static str, Vec<(i64, f64)>)> {
+    let points = |m: &MeasuredSystem<'_>| {
         m.looks
             .iter()
             .filter_map(|l| Some((l.time_ms, of(l)?)))
@@ -154,7 +165,10 @@ fn costs(report: &Report, of: fn(&Look) -> Option<f64>) -> Vec<(&'static str, Ve
 
 /// Returns the per-second rates of a counter between consecutive observations, at the time of the
 /// later one.
-fn rates(report: &Report, of: fn(&Look) -> Option<f64>) -> Vec<(&'static str, Vec<(i64, f64)>)> {
+fn rates(
+    report: &LoadReport,
+    of: fn(&ResourceUsage) -> Option<f64>,
+) -> Vec<(&'static str, Vec<(i64, f64)>)> {
     let mut all = costs(report, of);
     for (_, points) in &mut all {
         let rates = points.windows(2).filter(|pair| pair[1].0 > pair[0].0);
@@ -167,7 +181,7 @@ fn rates(report: &Report, of: fn(&Look) -> Option<f64>) -> Vec<(&'static str, Ve
     all
 }
 
-fn push_times(report: &Report) -> Vec<(&'static str, Vec<(i64, f64)>)> {
+fn push_times(report: &LoadReport) -> Vec<(&'static str, Vec<(i64, f64)>)> {
     let measured = report.measured();
     let lines = measured
         .iter()
@@ -175,7 +189,7 @@ fn push_times(report: &Report) -> Vec<(&'static str, Vec<(i64, f64)>)> {
     lines.collect()
 }
 
-fn read_times(report: &Report) -> Vec<(&'static str, Vec<(i64, f64)>)> {
+fn read_times(report: &LoadReport) -> Vec<(&'static str, Vec<(i64, f64)>)> {
     let total = report.asked.as_ref().map(|asked| asked.total());
     let line = total.map(|total| ("queried", tails(&total.due_ms, &total.latencies_us)));
     line.into_iter().collect()
@@ -193,7 +207,7 @@ fn tails(due_ms: &[i64], latencies_us: &[u32]) -> Vec<(i64, f64)> {
     }
     let tail = |(part, times): (i64, Vec<u32>)| {
         let at = first + part * part_ms;
-        (at, f64::from(Quantiles::new(times).at(0.99)) / 1e3)
+        (at, f64::from(Quantiles::new(times).quantile(0.99)) / 1e3)
     };
     parts.into_iter().map(tail).collect()
 }

@@ -9,14 +9,14 @@
 //! same values and the same distances in time.
 
 use crate::error::MirrorError;
-use crate::prepared::{Summary, Writer};
+use crate::prepared::{PreparedLoadSummary, PreparedLoadWriter};
 use crate::push::now_ms;
-use crate::request::{Protocol, Request};
-use crate::target::{self, Target};
-use firn_model::batch::{Batch, HistogramSample, Source};
+use crate::request::{RemoteWriteProtocol, Request};
+use crate::target::{self, ExpositionServer};
+use firn_model::batch::{Batch, BatchSource, HistogramSample};
 use firn_model::exemplar::TimedExemplar;
 use firn_model::sample::TimestampMs;
-use firn_wire::remote_write::{Decoder, Reader, Version};
+use firn_wire::remote_write::{RemoteWriteDecoder, RemoteWriteOptions, RemoteWriteVersion};
 use std::collections::HashSet;
 use std::io::Write;
 use std::net::TcpStream;
@@ -26,22 +26,27 @@ use std::time::Duration;
 
 /// Decoder of remote-write bodies of both versions, which reuses its buffers for all of them.
 #[derive(Debug, Default)]
-struct Bodies {
-    decoder: Decoder,
+struct RemoteWriteBodyDecoder {
+    decoder: RemoteWriteDecoder,
 }
 
-impl Bodies {
+impl RemoteWriteBodyDecoder {
     /// Decodes `body` into an owned batch whose timestamps are shifted by `by_ms`. Rejected series
     /// are left out.
-    fn read(&mut self, protocol: Protocol, body: &[u8], by_ms: i64) -> Result<Batch, MirrorError> {
+    fn read(
+        &mut self,
+        protocol: RemoteWriteProtocol,
+        body: &[u8],
+        by_ms: i64,
+    ) -> Result<Batch, MirrorError> {
         let wrong = |e: String| MirrorError::Usage(format!("not a body of remote write: {e}"));
-        let reader = Reader {
+        let reader = RemoteWriteOptions {
             version: match protocol {
-                Protocol::One => Version::V1,
-                Protocol::Two => Version::V2,
+                RemoteWriteProtocol::One => RemoteWriteVersion::V1,
+                RemoteWriteProtocol::Two => RemoteWriteVersion::V2,
             },
             keeps_exemplars: true,
-            ..Reader::default()
+            ..RemoteWriteOptions::default()
         };
         let mut decoded = self
             .decoder
@@ -77,7 +82,7 @@ fn shifted(batch: &Batch, by_ms: i64) -> Batch {
                 ..sample.clone()
             });
         }
-        for exemplar in batch.exemplars().of_series(number as u64) {
+        for exemplar in batch.exemplars().iter_series(number as u64) {
             out.push_exemplar(TimedExemplar {
                 time: moved(exemplar.time),
                 ..exemplar
@@ -90,24 +95,24 @@ fn shifted(batch: &Batch, by_ms: i64) -> Batch {
 
 /// Decodes a remote-write body into an owned batch with unchanged timestamps. Fails if it is
 /// malformed.
-pub fn read(protocol: Protocol, body: &[u8]) -> Result<Batch, MirrorError> {
-    Bodies::default().read(protocol, body, 0)
+pub fn read(protocol: RemoteWriteProtocol, body: &[u8]) -> Result<Batch, MirrorError> {
+    RemoteWriteBodyDecoder::default().read(protocol, body, 0)
 }
 
 /// Shifts the timestamps of recorded requests by a fixed amount. Each sender of a replay has its
 /// own.
 #[derive(Debug, Default)]
-pub struct Shift {
+pub struct TimestampShift {
     by_ms: i64,
-    bodies: Bodies,
+    bodies: RemoteWriteBodyDecoder,
 }
 
-impl Shift {
+impl TimestampShift {
     /// Creates a shift by `by_ms` milliseconds, which may be negative.
-    pub fn by(by_ms: i64) -> Self {
+    pub fn from_offset(by_ms: i64) -> Self {
         Self {
             by_ms,
-            bodies: Bodies::default(),
+            bodies: RemoteWriteBodyDecoder::default(),
         }
     }
 
@@ -125,18 +130,22 @@ impl Shift {
     }
 }
 
-struct Recorder {
-    writer: Writer,
-    bodies: Bodies,
+struct LoadRecorder {
+    writer: PreparedLoadWriter,
+    bodies: RemoteWriteBodyDecoder,
     labels: HashSet<Vec<u8>>,
-    summary: Summary,
+    summary: PreparedLoadSummary,
 }
 
 /// Numbers of samples, histograms and exemplars in a body, in this order, for the response headers.
 type Counts = [usize; 3];
 
-impl Recorder {
-    fn take(&mut self, protocol: Protocol, body: Vec<u8>) -> Result<Counts, MirrorError> {
+impl LoadRecorder {
+    fn record_body(
+        &mut self,
+        protocol: RemoteWriteProtocol,
+        body: Vec<u8>,
+    ) -> Result<Counts, MirrorError> {
         let batch = self.bodies.read(protocol, &body, 0)?;
         let mut counts = [0, 0, 0];
         for (number, series) in batch.iter().enumerate() {
@@ -146,7 +155,7 @@ impl Recorder {
             }
             counts[0] += series.times.len();
             counts[1] += series.histograms.len();
-            counts[2] += batch.exemplars().of_series(number as u64).count();
+            counts[2] += batch.exemplars().iter_series(number as u64).count();
         }
         let samples = counts[0] + counts[1];
         if samples == 0 {
@@ -177,18 +186,22 @@ impl Recorder {
 
 /// Accepts remote write at `address` for `duration` and writes the requests to `dir` in the order
 /// of arrival. Requests after that are answered with 503.
-pub fn record(address: &str, dir: &Path, duration: Duration) -> Result<Summary, MirrorError> {
-    let recorder = Arc::new(Mutex::new(Some(Recorder {
-        writer: Writer::create(dir, 1)?,
-        bodies: Bodies::default(),
+pub fn record(
+    address: &str,
+    dir: &Path,
+    duration: Duration,
+) -> Result<PreparedLoadSummary, MirrorError> {
+    let recorder = Arc::new(Mutex::new(Some(LoadRecorder {
+        writer: PreparedLoadWriter::create(dir, 1)?,
+        bodies: RemoteWriteBodyDecoder::default(),
         labels: HashSet::new(),
-        summary: Summary {
+        summary: PreparedLoadSummary {
             senders: 1,
-            ..Summary::default()
+            ..PreparedLoadSummary::default()
         },
     })));
     let taking = Arc::clone(&recorder);
-    Target::start(address, move |request, stream| {
+    ExpositionServer::start(address, move |request, stream| {
         let mut taking = taking.lock().unwrap_or_else(PoisonError::into_inner);
         answer(taking.as_mut(), request, stream);
     })?;
@@ -199,7 +212,7 @@ pub fn record(address: &str, dir: &Path, duration: Duration) -> Result<Summary, 
     Ok(recorder.summary)
 }
 
-fn answer(recorder: Option<&mut Recorder>, request: &target::Request, stream: &mut TcpStream) {
+fn answer(recorder: Option<&mut LoadRecorder>, request: &target::Request, stream: &mut TcpStream) {
     let path = request.path.split('?').next().unwrap_or_default();
     let refuse = |stream: &mut TcpStream, status: &str, why: &str| {
         target::respond(stream, status, "text/plain", format!("{why}\n"));
@@ -216,10 +229,10 @@ fn answer(recorder: Option<&mut Recorder>, request: &target::Request, stream: &m
     }
     let content_type = request.header("content-type").unwrap_or_default();
     let protocol = match content_type.contains("io.prometheus.write.v2.Request") {
-        true => Protocol::Two,
-        false => Protocol::One,
+        true => RemoteWriteProtocol::Two,
+        false => RemoteWriteProtocol::One,
     };
-    match recorder.take(protocol, request.body.clone()) {
+    match recorder.record_body(protocol, request.body.clone()) {
         Ok([samples, histograms, exemplars]) => {
             let written = "X-Prometheus-Remote-Write";
             let head = format!(

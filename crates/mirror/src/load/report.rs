@@ -2,14 +2,14 @@
 
 use super::options::NAMES;
 use super::page::{grown, page};
-use super::trial::asking::{Asked, Outcomes};
-use super::trial::goals::{Goals, Judged, fairness};
-use super::watch::Look;
+use super::trial::asking::{QueryLoadOutcomes, QueryOutcomes};
+use super::trial::goals::{GoalResult, LoadGoals, fairness};
+use super::watch::ResourceUsage;
 use crate::error::MirrorError;
-use crate::prepared::Summary;
-use crate::push::Outcome;
+use crate::prepared::PreparedLoadSummary;
+use crate::push::PushOutcome;
 use crate::quantiles::Quantiles;
-use crate::questions::Unasked;
+use crate::questions::SkippedQuery;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -17,47 +17,47 @@ use std::time::Duration;
 /// The results of a load after it was sent, from which the text, the JSON and the page are
 /// rendered.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
+pub struct LoadReport {
     /// Summary of the generated load. Fields that are unknown in advance are zero.
-    pub load: Summary,
+    pub load: PreparedLoadSummary,
     /// Outcome of the writes to the queried system.
-    pub outcome: Outcome,
+    pub outcome: PushOutcome,
     /// Time from the first request to the last response.
     pub elapsed: Duration,
     /// Outcome of the writes to the second system, if there is one.
-    pub unqueried: Option<Outcome>,
+    pub unqueried: Option<PushOutcome>,
     /// Observations of each system's resource usage, in the order of systems; empty unless
     /// requested.
-    pub looks: Vec<Vec<Look>>,
+    pub looks: Vec<Vec<ResourceUsage>>,
     /// Outcomes of the queries, if any were sent beside the writes.
-    pub asked: Option<Asked>,
+    pub asked: Option<QueryLoadOutcomes>,
     /// Texts of the queries, in the order of the plan.
     pub questions: Vec<String>,
     /// Dashboard expressions that could not be queried, with the reasons.
-    pub left_out: Vec<Unasked>,
+    pub left_out: Vec<SkippedQuery>,
     /// Results of the goals; empty if they were not checked.
-    pub judged: Vec<Judged>,
+    pub judged: Vec<GoalResult>,
 }
 
-/// The writes and the resource usage of one system under load, borrowed from a [`Report`].
+/// The writes and the resource usage of one system under load, borrowed from a [`LoadReport`].
 #[derive(Clone, Copy, Debug)]
-pub struct Measured<'a> {
+pub struct MeasuredSystem<'a> {
     /// Name of the system: `queried` or `unqueried`.
     pub name: &'static str,
     /// Outcome of the writes to this system.
-    pub outcome: &'a Outcome,
+    pub outcome: &'a PushOutcome,
     /// Observations of its resource usage, in the order of time.
-    pub looks: &'a [Look],
+    pub looks: &'a [ResourceUsage],
 }
 
-impl Report {
+impl LoadReport {
     /// Returns the systems of the load, the queried one first, with their outcomes and
     /// observations.
-    pub fn measured(&self) -> Vec<Measured<'_>> {
+    pub fn measured(&self) -> Vec<MeasuredSystem<'_>> {
         let outcomes = [Some(&self.outcome), self.unqueried.as_ref()];
         let outcomes = NAMES.into_iter().zip(outcomes).enumerate();
         let measured = outcomes.filter_map(|(place, (name, outcome))| {
-            Some(Measured {
+            Some(MeasuredSystem {
                 name,
                 outcome: outcome?,
                 looks: self.looks.get(place).map_or(&[][..], Vec::as_slice),
@@ -67,13 +67,13 @@ impl Report {
     }
 
     /// Checks the goals for the queried system, and those for writes for the second one as well.
-    pub fn judge(&self, goals: &Goals) -> Vec<Judged> {
-        let mut judged = goals.judge(&self.outcome, self.asked.as_ref());
+    pub fn check_goals(&self, goals: &LoadGoals) -> Vec<GoalResult> {
+        let mut judged = goals.check_goals(&self.outcome, self.asked.as_ref());
         let second = self.unqueried.iter();
         judged.extend(
             second
-                .flat_map(|outcome| goals.judge(outcome, None))
-                .map(|j| Judged {
+                .flat_map(|outcome| goals.check_goals(outcome, None))
+                .map(|j| GoalResult {
                     goal: format!("{}, unqueried", j.goal),
                     ..j
                 }),
@@ -86,7 +86,7 @@ impl Report {
         std::fs::create_dir_all(dir).map_err(MirrorError::file("create", dir))?;
         let mut json = self.to_json();
         let looks = self.measured().into_iter().map(|measured| {
-            let looks: Vec<Value> = measured.looks.iter().map(Look::to_json).collect();
+            let looks: Vec<Value> = measured.looks.iter().map(ResourceUsage::to_json).collect();
             (measured.name.to_owned(), Value::from(looks))
         });
         json["series"] = Value::Object(looks.collect());
@@ -152,7 +152,7 @@ impl Report {
             });
         }
         if !self.looks.is_empty() {
-            let cost = |m: Measured<'_>| {
+            let cost = |m: MeasuredSystem<'_>| {
                 let highest = m
                     .looks
                     .iter()
@@ -170,7 +170,7 @@ impl Report {
         if let Some(asked) = &self.asked {
             report["reads"] = outcomes(&asked.total());
             report["reads"]["fairness"] = json!(fairness(asked));
-            let one = |(question, asked): (&usize, &Outcomes)| {
+            let one = |(question, asked): (&usize, &QueryOutcomes)| {
                 let mut one = outcomes(asked);
                 one["query"] = json!(self.questions.get(*question));
                 one
@@ -182,7 +182,7 @@ impl Report {
             report["reads"]["questions"] = asked.by_question.iter().map(one).collect();
         }
         if !self.judged.is_empty() {
-            report["goals"] = self.judged.iter().map(Judged::to_json).collect();
+            report["goals"] = self.judged.iter().map(GoalResult::to_json).collect();
         }
         report
     }
@@ -191,14 +191,14 @@ impl Report {
 fn times(times: &Quantiles) -> Value {
     let ms = |us: u32| f64::from(us) / 1000.0;
     json!({
-        "p50": ms(times.at(0.5)),
-        "p99": ms(times.at(0.99)),
-        "p99.9": ms(times.at(0.999)),
+        "p50": ms(times.quantile(0.5)),
+        "p99": ms(times.quantile(0.99)),
+        "p99.9": ms(times.quantile(0.999)),
         "max": ms(times.max()),
     })
 }
 
-fn outcomes(asked: &Outcomes) -> Value {
+fn outcomes(asked: &QueryOutcomes) -> Value {
     json!({
         "due": asked.count(),
         "failed": asked.failed,

@@ -3,17 +3,18 @@
 
 use super::*;
 use crate::request;
-use crate::target::{Target, respond};
+use crate::target::{ExpositionServer, respond};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::Mutex;
 
 fn options(line: &str) -> Options {
     Options::parse(line.split_whitespace().map(OsString::from)).unwrap()
 }
 
-fn made(line: &str) -> (Summary, Vec<(usize, Request)>) {
+fn made(line: &str) -> (PreparedLoadSummary, Vec<(usize, Request)>) {
     let mut requests = Vec::new();
     let summary = make(&options(line), &mut |sender, request| {
         requests.push((sender, request));
@@ -57,7 +58,7 @@ fn load_prepared_in_files_reads_back_equal() {
     assert_eq!(summary, expected);
     assert_eq!(prepared::read_summary(dir.path()).unwrap(), expected);
     for sender in 0..3 {
-        let kept: Vec<_> = prepared::Reader::open(dir.path(), sender)
+        let kept: Vec<_> = prepared::PreparedLoadReader::open(dir.path(), sender)
             .unwrap()
             .map(|r| (sender, r.unwrap()))
             .collect();
@@ -73,11 +74,15 @@ fn load_prepared_in_files_reads_back_equal() {
 /// Returns the samples of a load in the order in which they are sent: labels, time, bits of the
 /// value.
 fn samples(line: &str) -> Vec<(String, i64, u64)> {
-    let mut decoder = firn_wire::remote_write::Decoder::new(firn_wire::WireLimits::default());
+    let mut decoder =
+        firn_wire::remote_write::RemoteWriteDecoder::new(firn_wire::WireLimits::default());
     let mut out = Vec::new();
     for (_, request) in made(line).1 {
         let decoded = decoder
-            .decode(firn_wire::remote_write::Reader::default(), &request.body)
+            .decode(
+                firn_wire::remote_write::RemoteWriteOptions::default(),
+                &request.body,
+            )
             .unwrap();
         for series in decoded.batch.iter() {
             for (time, value) in series.times.iter().zip(series.values) {
@@ -138,7 +143,7 @@ fn contents(requests: &[Request]) -> [Vec<String>; 3] {
             }
             let histograms = series.histograms.iter();
             all[1].extend(histograms.map(|h| format!("{labels} {} {:?}", h.time, h.histogram)));
-            let exemplars = batch.exemplars().of_series(number as u64);
+            let exemplars = batch.exemplars().iter_series(number as u64);
             all[2]
                 .extend(exemplars.map(|e| format!("{labels} {} {} {}", e.labels, e.time, e.value)));
         }
@@ -164,7 +169,7 @@ fn load_of_either_version_holds_the_same_histograms_and_exemplars() {
     let two = bodies(&format!("{line} --protocol 2"));
     assert!(
         two.iter()
-            .all(|request| request.protocol == request::Protocol::Two)
+            .all(|request| request.protocol == request::RemoteWriteProtocol::Two)
     );
     assert_eq!(contents(&two), [floats, histograms, exemplars]);
 }
@@ -206,11 +211,11 @@ fn recorded_stream_is_sent_again_at_another_time() {
             (&summary["samples"], &summary["series"]),
             (&(3 * 388).into(), &388.into())
         );
-        let reader = prepared::Reader::open(&folder, 0).unwrap();
+        let reader = prepared::PreparedLoadReader::open(&folder, 0).unwrap();
         let recorded: Vec<Request> = reader.map(Result::unwrap).collect();
         let original: Vec<Request> = made(&line).1.into_iter().map(|(_, r)| r).collect();
         assert_eq!(contents(&recorded), contents(&original));
-        let mut shift = Shift::by(100_000_000_000);
+        let mut shift = TimestampShift::from_offset(100_000_000_000);
         let moved: Vec<Request> = recorded
             .iter()
             .map(|request| shift.apply(request.clone()).unwrap())
@@ -294,7 +299,7 @@ fn load_refused_in_part_is_reported_and_fails() {
 fn load_stops_at_the_first_request_that_fails() {
     let seen = Arc::new(Mutex::new(0));
     let count = Arc::clone(&seen);
-    let system = Target::start("127.0.0.1:0", move |_, stream| {
+    let system = ExpositionServer::start("127.0.0.1:0", move |_, stream| {
         *count.lock().unwrap() += 1;
         respond(stream, "404 Not Found", "text/plain", "no such route");
     })
@@ -448,7 +453,7 @@ fn load_test_asks_panels_of_dashboards_and_sends_its_headers_with_all() {
     std::fs::write(dir.path().join("list.txt"), "weight=2 down\n").unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&seen);
-    let system = Target::start("127.0.0.1:0", move |request, stream| {
+    let system = ExpositionServer::start("127.0.0.1:0", move |request, stream| {
         let path = request
             .path
             .split('?')

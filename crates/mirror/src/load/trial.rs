@@ -10,18 +10,18 @@ pub mod list;
 pub mod text;
 
 use super::arguments::{duration_ms, value};
-use super::extras::Extras;
+use super::extras::LoadExtras;
 use crate::error::MirrorError;
-use asking::{Plan, base_of};
+use asking::{QueryLoadPlan, base_url};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
-use goals::Goals;
+use goals::LoadGoals;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Format of the printed report, from `--format` and `--json`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum ReportFormat {
     /// JSON for programs, with all figures.
     Json,
     /// Text for people, with rounded figures.
@@ -31,17 +31,17 @@ pub enum Format {
 
 /// The queries, goals and extras of a load test, read from the flags. All of them are optional.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Trial {
+pub struct LoadTest {
     /// The queries to send, if `--queries` or a preset specifies any.
-    pub plan: Option<Plan>,
+    pub plan: Option<QueryLoadPlan>,
     /// The goals, if `--slo` or a preset enables their check.
-    pub goals: Option<Goals>,
+    pub goals: Option<LoadGoals>,
     /// Data time in milliseconds during which the fleet and the query rate grow to their full size.
     pub ramp_ms: i64,
     /// Replicas, late samples and exemplars of the load.
-    pub extras: Extras,
+    pub extras: LoadExtras,
     /// Format of the report that is printed at the end.
-    pub format: Format,
+    pub format: ReportFormat,
 }
 
 /// Maximum number of replicas, far more than anyone runs for one fleet.
@@ -232,10 +232,10 @@ fn parse_scale(text: &str) -> Result<f64, String> {
     scale.ok_or_else(|| "must be a number greater than 0 and at most 1000".to_owned())
 }
 
-impl Trial {
+impl LoadTest {
     /// Reads the flags of a load test. `url` is the receiver of the writes, from which the query
     /// URL is derived by default.
-    pub fn of(matches: &ArgMatches, url: &str) -> Result<Self, MirrorError> {
+    pub fn from_matches(matches: &ArgMatches, url: &str) -> Result<Self, MirrorError> {
         let ramp_ms = duration_ms(matches, "ramp")?;
         let plan = plan(matches, url, ramp_ms)?;
         let goals = matches.get_flag("slo").then(|| goals(matches));
@@ -246,20 +246,24 @@ impl Trial {
             ramp_ms,
             extras: extras(matches)?,
             format: match text.as_str() {
-                "text" if !matches.get_flag("json") => Format::Text,
-                _ => Format::Json,
+                "text" if !matches.get_flag("json") => ReportFormat::Text,
+                _ => ReportFormat::Json,
             },
         })
     }
 }
 
-fn plan(matches: &ArgMatches, url: &str, ramp_ms: i64) -> Result<Option<Plan>, MirrorError> {
+fn plan(
+    matches: &ArgMatches,
+    url: &str,
+    ramp_ms: i64,
+) -> Result<Option<QueryLoadPlan>, MirrorError> {
     let has_preset = matches.get_one::<String>("preset").is_some();
     let files = matches.get_many::<PathBuf>("queries").into_iter().flatten();
     let files: Vec<PathBuf> = files.cloned().collect();
     let (questions, dashboards) = match (files.is_empty(), has_preset) {
         (false, _) => list::read(&files)?,
-        (true, true) => (list::of_fleet(), Vec::new()),
+        (true, true) => (list::default_fleet_queries(), Vec::new()),
         (true, false) => return Ok(None),
     };
     let rate: f64 = value(matches, "query-rate")?;
@@ -276,10 +280,10 @@ fn plan(matches: &ArgMatches, url: &str, ramp_ms: i64) -> Result<Option<Plan>, M
         return Err(MirrorError::Usage(what));
     }
     let timeout_ms = duration_ms(matches, "query-timeout")?;
-    Ok(Some(Plan {
+    Ok(Some(QueryLoadPlan {
         base: match matches.get_one::<String>("query-url") {
             Some(base) => base.clone(),
-            None => base_of(url)?,
+            None => base_url(url)?,
         },
         questions,
         dashboards,
@@ -302,13 +306,13 @@ fn share(matches: &ArgMatches, name: &str) -> Result<f64, MirrorError> {
     }
 }
 
-fn extras(matches: &ArgMatches) -> Result<Extras, MirrorError> {
+fn extras(matches: &ArgMatches) -> Result<LoadExtras, MirrorError> {
     let replicas = value(matches, "replicas")?;
     if !(1..=REPLICAS_MAX).contains(&replicas) {
         let what = format!("--replicas must be between 1 and {REPLICAS_MAX}: {replicas}");
         return Err(MirrorError::Usage(what));
     }
-    Ok(Extras {
+    Ok(LoadExtras {
         replicas,
         late_share: share(matches, "late")?,
         late_by_ms: duration_ms(matches, "late-by")?,
@@ -316,8 +320,8 @@ fn extras(matches: &ArgMatches) -> Result<Extras, MirrorError> {
     })
 }
 
-fn goals(matches: &ArgMatches) -> Result<Goals, MirrorError> {
-    Ok(Goals {
+fn goals(matches: &ArgMatches) -> Result<LoadGoals, MirrorError> {
+    Ok(LoadGoals {
         write_share: share(matches, "slo-write-share")?,
         write_within: milliseconds(duration_ms(matches, "slo-write-within")?),
         read_share: share(matches, "slo-read-share")?,

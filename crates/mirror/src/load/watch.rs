@@ -5,9 +5,9 @@
 //! and written bytes of Go's runtime, VictoriaMetrics and Firn. If the process ID on this machine
 //! is known, the kernel's count of bytes written to disks takes precedence.
 
-use super::trial::asking::End;
+use super::trial::asking::LoadEndSignal;
 use crate::api::seconds;
-use crate::push::{Access, now_ms};
+use crate::push::{PushAccess, now_ms};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const PAGE_BYTES_MAX: u64 = 64 << 20;
 
 /// A system whose resource usage is recorded during a load, on a thread of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watched {
+pub struct WatchedSystem {
     /// Name of the system: `queried` or `unqueried`.
     pub name: &'static str,
     /// Base URL of the system, without `/metrics`.
@@ -33,7 +33,7 @@ pub struct Watched {
 
 /// Resource usage at one time; a field is `None` if the system does not expose it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Look {
+pub struct ResourceUsage {
     /// Time of the observation in milliseconds since the epoch.
     pub time_ms: i64,
     /// Resident memory of the process in bytes.
@@ -46,7 +46,7 @@ pub struct Look {
     pub written: Option<f64>,
 }
 
-impl Look {
+impl ResourceUsage {
     /// Converts the observation to the JSON of reports, with null for unknown figures.
     pub fn to_json(&self) -> Value {
         json!({
@@ -59,23 +59,23 @@ impl Look {
     }
 }
 
-impl Watched {
+impl WatchedSystem {
     /// Records observations at fixed intervals until `end` is signalled, and a last one after it.
-    pub fn watch(&self, end: &End, access: Access<'_>) -> Vec<Look> {
+    pub fn watch(&self, end: &LoadEndSignal, access: PushAccess<'_>) -> Vec<ResourceUsage> {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(LOOK_TIMEOUT))
             .tls_config(access.tls.clone())
             .build();
         let agent: ureq::Agent = config.into();
-        let mut looks = vec![self.look(&agent, access.headers)];
+        let mut looks = vec![self.observe_usage(&agent, access.headers)];
         while end.wait_until(Instant::now() + EVERY) {
-            looks.push(self.look(&agent, access.headers));
+            looks.push(self.observe_usage(&agent, access.headers));
         }
-        looks.push(self.look(&agent, access.headers));
+        looks.push(self.observe_usage(&agent, access.headers));
         looks
     }
 
-    fn look(&self, agent: &ureq::Agent, headers: &[(String, String)]) -> Look {
+    fn observe_usage(&self, agent: &ureq::Agent, headers: &[(String, String)]) -> ResourceUsage {
         let url = format!("{}/metrics", self.base.trim_end_matches('/'));
         let request = agent.get(&url).header("Accept", "text/plain");
         let request = headers.iter().fold(request, |request, (name, value)| {
@@ -86,17 +86,17 @@ impl Watched {
             let body = answer.body_mut().with_config().limit(PAGE_BYTES_MAX);
             body.lossy_utf8(true).read_to_string().ok()
         });
-        let mut look = of_page(&text.unwrap_or_default());
+        let mut look = parse_metrics_page(&text.unwrap_or_default());
         look.time_ms = now_ms();
         if let Some(pid) = self.pid {
-            look.written = written_by(pid).or(look.written);
+            look.written = read_written_bytes(pid).or(look.written);
         }
         look
     }
 }
 
 /// Extracts the figures from a metrics page in text format.
-fn of_page(text: &str) -> Look {
+fn parse_metrics_page(text: &str) -> ResourceUsage {
     let sum = |is_it: &dyn Fn(&str) -> bool| {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let values = lines.filter_map(|line| {
@@ -110,7 +110,7 @@ fn of_page(text: &str) -> Look {
     let one = |name: &str| sum(&|known| known == name);
     let is_firns =
         |name: &str| name.starts_with("firn_storage_") && name.ends_with("_written_bytes_total");
-    Look {
+    ResourceUsage {
         time_ms: 0,
         resident: one("process_resident_memory_bytes"),
         heap: one("go_memstats_heap_inuse_bytes").or_else(|| one("firn_memory_used_bytes")),
@@ -120,7 +120,7 @@ fn of_page(text: &str) -> Look {
 }
 
 /// Returns the number of bytes that a local process has written to disks, from `/proc`.
-fn written_by(pid: u32) -> Option<f64> {
+fn read_written_bytes(pid: u32) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("write_bytes: "))?;
     line.trim().parse().ok()
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn page_of_any_system_says_what_it_costs() {
         let check = |text: &str, expected: [Option<f64>; 4]| {
-            let look = of_page(text);
+            let look = parse_metrics_page(text);
             let found = [look.resident, look.heap, look.cpu, look.written];
             assert_eq!(found, expected, "{text}");
         };
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn process_of_this_machine_says_what_it_wrote() {
-        assert!(written_by(std::process::id()).is_some());
-        assert_eq!(written_by(0), None);
+        assert!(read_written_bytes(std::process::id()).is_some());
+        assert_eq!(read_written_bytes(0), None);
     }
 }

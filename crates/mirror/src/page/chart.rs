@@ -14,7 +14,7 @@ const COLOURS: [&str; 6] = [
 ];
 
 /// A line of a chart with its name for the legend. Its colour follows from its position.
-pub struct Line<'a> {
+pub struct ChartLine<'a> {
     /// Name of the line, which is shown in the legend.
     pub name: &'a str,
     /// Times in milliseconds and values; a value that is not finite is a gap.
@@ -25,7 +25,7 @@ pub struct Line<'a> {
 
 /// Draws lines in one chart with a legend below it. The value axis covers at least `least` to
 /// `most`.
-pub fn draw(lines: &[Line<'_>], least: f64, most: f64) -> String {
+pub fn draw(lines: &[ChartLine<'_>], least: f64, most: f64) -> String {
     let all = || lines.iter().flat_map(|line| &line.points);
     let values = || {
         all()
@@ -79,7 +79,12 @@ pub fn draw(lines: &[Line<'_>], least: f64, most: f64) -> String {
     out + "</svg>" + &legend(lines)
 }
 
-fn path(line: &Line<'_>, colour: &str, x: &dyn Fn(i64) -> f64, y: &dyn Fn(f64) -> f64) -> String {
+fn path(
+    line: &ChartLine<'_>,
+    colour: &str,
+    x: &dyn Fn(i64) -> f64,
+    y: &dyn Fn(f64) -> f64,
+) -> String {
     let mut path = String::new();
     let mut is_open = false;
     let mut dots = String::new();
@@ -107,8 +112,8 @@ fn path(line: &Line<'_>, colour: &str, x: &dyn Fn(i64) -> f64, y: &dyn Fn(f64) -
     )
 }
 
-fn legend(lines: &[Line<'_>]) -> String {
-    let item = |(number, line): (usize, &Line<'_>)| {
+fn legend(lines: &[ChartLine<'_>]) -> String {
+    let item = |(number, line): (usize, &ChartLine<'_>)| {
         let colour = COLOURS[number % COLOURS.len()];
         format!(
             "<span style=\"color:{colour}\">■ {}</span>",

@@ -19,7 +19,7 @@ const FRAME_BYTES: usize = 8;
 const NUMBERS_BYTES: usize = 5 * 8;
 
 /// Returns the expressions in Firn's file. Expressions that were truncated are left out.
-pub fn of_firn(bytes: &[u8]) -> Vec<String> {
+pub fn parse_firn_file(bytes: &[u8]) -> Vec<String> {
     let slots = bytes.chunks(PAGE_BYTES).skip(1);
     slots.filter_map(slot_expression).collect()
 }
@@ -29,20 +29,20 @@ fn slot_expression(slot: &[u8]) -> Option<String> {
     let payload = slot.get(FRAME_BYTES..)?.get(..length)?;
     let (numbers, rest) = payload.split_at_checked(NUMBERS_BYTES)?;
     let whole_bytes = u64::from_le_bytes(*numbers.last_chunk()?);
-    let expression = after_short(after_short(rest)?)?;
+    let expression = skip_short_text(skip_short_text(rest)?)?;
     let is_whole = expression.len() as u64 == whole_bytes && !expression.is_empty();
     is_whole.then(|| String::from_utf8(expression.to_vec()).ok())?
 }
 
 /// Returns the bytes after a text that is preceded by its length in one byte.
-fn after_short(bytes: &[u8]) -> Option<&[u8]> {
+fn skip_short_text(bytes: &[u8]) -> Option<&[u8]> {
     let (length, rest) = bytes.split_first()?;
     rest.get(usize::from(*length)..)
 }
 
 /// Returns the expressions in Prometheus's file, or in a JSON list. Fails with a description of the
 /// malformed part.
-pub fn of_prometheus(text: &str) -> Result<Vec<String>, String> {
+pub fn parse_prometheus_file(text: &str) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     if let Ok(Value::Array(items)) = serde_json::from_str(text) {
         for item in items {
@@ -77,17 +77,20 @@ mod tests {
     #[test]
     fn prometheus_file_with_free_slots_is_read() {
         let text = "[{\"query\":\"up\",\"timestamp_sec\":1},\0\0\0{\"query\":\"a[5m]\"},\0\0";
-        assert_eq!(of_prometheus(text).unwrap(), ["up", "a[5m]"]);
+        assert_eq!(parse_prometheus_file(text).unwrap(), ["up", "a[5m]"]);
         let two = "[{\"query\":\"up\"},{\"query\":\"b\"},";
-        assert_eq!(of_prometheus(two).unwrap(), ["up", "b"]);
+        assert_eq!(parse_prometheus_file(two).unwrap(), ["up", "b"]);
         assert_eq!(
-            of_prometheus("[\"x\", {\"query\": \"y\"}]").unwrap(),
+            parse_prometheus_file("[\"x\", {\"query\": \"y\"}]").unwrap(),
             ["x", "y"]
         );
-        assert_eq!(of_prometheus("[\0\0").unwrap(), Vec::<String>::new());
-        let e = of_prometheus("[{\"query\":").unwrap_err();
+        assert_eq!(
+            parse_prometheus_file("[\0\0").unwrap(),
+            Vec::<String>::new()
+        );
+        let e = parse_prometheus_file("[{\"query\":").unwrap_err();
         assert!(e.starts_with("not a list of active queries: "), "{e}");
-        let e = of_prometheus("[1]").unwrap_err();
+        let e = parse_prometheus_file("[1]").unwrap_err();
         assert_eq!(e, "no query in 1");
     }
 
@@ -116,7 +119,7 @@ mod tests {
             slot("cut", 9),
         ]
         .concat();
-        assert_eq!(of_firn(&file), ["rate(x[5m])"]);
-        assert_eq!(of_firn(&file[..4150]), Vec::<String>::new());
+        assert_eq!(parse_firn_file(&file), ["rate(x[5m])"]);
+        assert_eq!(parse_firn_file(&file[..4150]), Vec::<String>::new());
     }
 }

@@ -12,14 +12,14 @@ pub struct Dashboard {
     /// File name and title of the dashboard, for reports.
     pub origin: String,
     /// Expressions of the panels and annotations, in the order of the file.
-    pub targets: Vec<Target>,
+    pub targets: Vec<PanelTarget>,
     /// Variables that the expressions may contain, in the order of the file.
-    pub variables: Vec<Variable>,
+    pub variables: Vec<DashboardVariable>,
 }
 
 /// An expression of a panel, or the reason why it is not for Prometheus.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Target {
+pub struct PanelTarget {
     /// PromQL text in which variables have not been replaced.
     pub text: String,
     /// Reason why it is not queried, if there is one.
@@ -28,11 +28,11 @@ pub struct Target {
 
 /// A variable of a dashboard and how its values are found, in the same form for both schemas.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Variable {
+pub struct DashboardVariable {
     /// Name of the variable, without `$` or brackets.
     pub name: String,
     /// Source of its values, which depends on the kind.
-    pub kind: Kind,
+    pub kind: VariableKind,
     /// Whether several values can be selected at once (`multi`).
     pub is_multi: bool,
     /// Whether all values can be selected at once (`includeAll`).
@@ -49,7 +49,7 @@ pub struct Variable {
 
 /// Kinds of variables by the source of their values; other kinds are unsupported.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum VariableKind {
     /// Query such as `label_values(...)`, whose result is looked up.
     Query(String),
     /// Comma-separated values, optionally with names.
@@ -89,7 +89,7 @@ pub fn read(document: &Value, file: &str) -> Result<Dashboard, String> {
         variables: variables
             .into_iter()
             .flatten()
-            .map(Variable::read)
+            .map(DashboardVariable::read)
             .collect(),
     })
 }
@@ -107,7 +107,7 @@ fn source_type(object: &Value) -> Option<&str> {
         .or(object["group"].as_str())
 }
 
-fn collect<'v>(value: &'v Value, source: Option<&'v str>, into: &mut Vec<Target>) {
+fn collect<'v>(value: &'v Value, source: Option<&'v str>, into: &mut Vec<PanelTarget>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect(item, source, into)),
         Value::Object(members) => {
@@ -120,7 +120,7 @@ fn collect<'v>(value: &'v Value, source: Option<&'v str>, into: &mut Vec<Target>
                     !matches!(*source, "prometheus" | "mixed" | "datasource" | "grafana")
                         && !source.starts_with(['$', '-'])
                 };
-                into.push(Target {
+                into.push(PanelTarget {
                     text: text.to_owned(),
                     refusal: source
                         .filter(is_foreign)
@@ -135,7 +135,7 @@ fn collect<'v>(value: &'v Value, source: Option<&'v str>, into: &mut Vec<Target>
     }
 }
 
-impl Variable {
+impl DashboardVariable {
     /// Parses a variable of either schema. The second schema wraps it in a `spec` beside its kind.
     fn read(value: &Value) -> Self {
         let own = match value["spec"].is_object() {
@@ -149,11 +149,11 @@ impl Variable {
         };
         let query = query_text(&own["query"]).to_owned();
         let kind = match kind_name.as_str() {
-            "query" => Kind::Query(query),
-            "custom" => Kind::Custom(query),
-            "interval" => Kind::Interval(query),
-            "constant" | "textbox" | "text" => Kind::Constant(query),
-            _ => Kind::Other(kind_name),
+            "query" => VariableKind::Query(query),
+            "custom" => VariableKind::Custom(query),
+            "interval" => VariableKind::Interval(query),
+            "constant" | "textbox" | "text" => VariableKind::Constant(query),
+            _ => VariableKind::Other(kind_name),
         };
         let current = match &own["current"]["value"] {
             Value::String(one) => vec![one.clone()],

@@ -13,9 +13,9 @@
 //! subdirectories.
 
 use super::dashboard::Dashboard;
-use super::{Manner, Text, active, dashboard, list, parse};
+use super::{QueryText, QueryWeightRange, active, dashboard, list, parse};
 use crate::error::MirrorError;
-use firn_model::yaml::{self, Node};
+use firn_model::yaml::{self, YamlNode};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
@@ -32,16 +32,16 @@ const ENDINGS: [&str; 7] = ["json", "yml", "yaml", "rules", "txt", "promql", "lo
 
 /// The content of a file before variables are replaced and expressions are parsed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Source {
+pub enum QueryFileContent {
     /// Complete expressions, from any type of file but dashboards.
-    Texts(Vec<Text>),
+    Texts(Vec<QueryText>),
     /// A dashboard, whose expressions may contain variables.
     Dashboard(Dashboard),
 }
 
 /// Reads files and directories. Fails with the name of a file that cannot be read or contains no
 /// query.
-pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, MirrorError> {
+pub fn read(paths: &[PathBuf]) -> Result<Vec<QueryFileContent>, MirrorError> {
     let mut sources = Vec::new();
     for path in paths {
         let mut files = Vec::new();
@@ -92,7 +92,7 @@ fn collect(dir: &Path, depth: usize, into: &mut Vec<PathBuf>) -> Result<(), Mirr
     Ok(())
 }
 
-fn read_file(path: &Path) -> Result<Source, MirrorError> {
+fn read_file(path: &Path) -> Result<QueryFileContent, MirrorError> {
     let unreadable = |e| MirrorError::file("read", path)(e);
     let bytes_count = std::fs::metadata(path).map_err(unreadable)?.len();
     if bytes_count > FILE_BYTES_MAX {
@@ -101,7 +101,7 @@ fn read_file(path: &Path) -> Result<Source, MirrorError> {
     let bytes = std::fs::read(path).map_err(unreadable)?;
     let shown = path.display().to_string();
     let read = match bytes.starts_with(active::FIRN_MAGIC) {
-        true => Ok(texts(active::of_firn(&bytes), &shown)),
+        true => Ok(texts(active::parse_firn_file(&bytes), &shown)),
         false => match std::str::from_utf8(&bytes) {
             Ok(text) => read_text(text, &shown),
             Err(e) => Err(format!("neither text nor a file of active queries: {e}")),
@@ -110,19 +110,19 @@ fn read_file(path: &Path) -> Result<Source, MirrorError> {
     read.or_else(|why| refuse(path, why))
 }
 
-fn texts(expressions: Vec<String>, origin: &str) -> Source {
-    let text = |text| Text {
+fn texts(expressions: Vec<String>, origin: &str) -> QueryFileContent {
+    let text = |text| QueryText {
         text,
         origin: origin.to_owned(),
-        manner: Manner::default(),
+        manner: QueryWeightRange::default(),
     };
-    Source::Texts(expressions.into_iter().map(text).collect())
+    QueryFileContent::Texts(expressions.into_iter().map(text).collect())
 }
 
-fn read_text(text: &str, origin: &str) -> Result<Source, String> {
+fn read_text(text: &str, origin: &str) -> Result<QueryFileContent, String> {
     let text = text.trim_start_matches('\u{feff}');
     match text.trim_start().chars().next() {
-        Some('[') => Ok(texts(active::of_prometheus(text)?, origin)),
+        Some('[') => Ok(texts(active::parse_prometheus_file(text)?, origin)),
         Some('{') if is_selector(text) => read_list(text, origin),
         Some('{') => read_json(text, origin),
         _ if has_groups(text) => read_rules(text, origin),
@@ -136,10 +136,10 @@ fn is_selector(text: &str) -> bool {
     parse(first).is_ok()
 }
 
-fn read_json(text: &str, origin: &str) -> Result<Source, String> {
+fn read_json(text: &str, origin: &str) -> Result<QueryFileContent, String> {
     match serde_json::from_str::<Value>(text) {
         Ok(document) if log_expression(&document).is_some() => read_log(text, origin),
-        Ok(document) => dashboard::read(&document, origin).map(Source::Dashboard),
+        Ok(document) => dashboard::read(&document, origin).map(QueryFileContent::Dashboard),
         Err(e) => {
             let first = text.trim_start().lines().next().unwrap_or_default();
             match serde_json::from_str::<Value>(first) {
@@ -151,7 +151,7 @@ fn read_json(text: &str, origin: &str) -> Result<Source, String> {
 }
 
 /// Parses a query log with one JSON document per line. The last line may be truncated.
-fn read_log(text: &str, origin: &str) -> Result<Source, String> {
+fn read_log(text: &str, origin: &str) -> Result<QueryFileContent, String> {
     let mut found = Vec::new();
     let lines: Vec<&str> = text.lines().collect();
     for (number, line) in lines.iter().enumerate() {
@@ -159,12 +159,12 @@ fn read_log(text: &str, origin: &str) -> Result<Source, String> {
             continue;
         }
         match serde_json::from_str::<Value>(line) {
-            Ok(entry) => found.extend(log_expression(&entry).map(|text| Text {
+            Ok(entry) => found.extend(log_expression(&entry).map(|text| QueryText {
                 text: text.to_owned(),
                 origin: origin.to_owned(),
-                manner: Manner {
+                manner: QueryWeightRange {
                     range_ms: log_range(&entry["params"]),
-                    ..Manner::default()
+                    ..QueryWeightRange::default()
                 },
             })),
             Err(_) if number + 1 == lines.len() => {}
@@ -173,7 +173,7 @@ fn read_log(text: &str, origin: &str) -> Result<Source, String> {
     }
     match found.is_empty() {
         true => Err("a query log without a query".to_owned()),
-        false => Ok(Source::Texts(found)),
+        false => Ok(QueryFileContent::Texts(found)),
     }
 }
 
@@ -202,7 +202,7 @@ fn has_groups(text: &str) -> bool {
         .any(|line| line.trim() == "groups:" || line.starts_with("groups:"))
 }
 
-fn read_rules(text: &str, origin: &str) -> Result<Source, String> {
+fn read_rules(text: &str, origin: &str) -> Result<QueryFileContent, String> {
     let root = yaml::parse(text).map_err(|e| e.to_string())?;
     let groups = root.as_ref().and_then(|root| {
         let spec = root.get("spec").and_then(|spec| spec.get("groups"));
@@ -211,27 +211,30 @@ fn read_rules(text: &str, origin: &str) -> Result<Source, String> {
     let groups = groups.ok_or("a rule file without groups")?;
     let mut found = Vec::new();
     for group in groups.items() {
-        let name = group.get("name").and_then(Node::text).unwrap_or_default();
-        for rule in group.get("rules").map_or(&[][..], Node::items) {
-            let expr = rule.get("expr").and_then(Node::text);
+        let name = group
+            .get("name")
+            .and_then(YamlNode::text)
+            .unwrap_or_default();
+        for rule in group.get("rules").map_or(&[][..], YamlNode::items) {
+            let expr = rule.get("expr").and_then(YamlNode::text);
             let text = expr.ok_or_else(|| rule.error("a rule without expr").to_string())?;
-            found.push(Text {
+            found.push(QueryText {
                 text: text.to_owned(),
                 origin: format!("{origin}: group {name:?}"),
-                manner: Manner::default(),
+                manner: QueryWeightRange::default(),
             });
         }
     }
-    Ok(Source::Texts(found))
+    Ok(QueryFileContent::Texts(found))
 }
 
-fn read_list(text: &str, origin: &str) -> Result<Source, String> {
+fn read_list(text: &str, origin: &str) -> Result<QueryFileContent, String> {
     let found = list::read(text, origin)?;
     // Single lines may be invalid, but a file without any valid expression has another type.
     let mut first = None;
     for text in &found {
         match parse(&text.text) {
-            Ok(_) => return Ok(Source::Texts(found)),
+            Ok(_) => return Ok(QueryFileContent::Texts(found)),
             Err(e) => first = first.or_else(|| Some(format!("{}: {e}", text.origin))),
         }
     }

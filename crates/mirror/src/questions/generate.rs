@@ -3,8 +3,8 @@
 //!
 //! Invariant: the queries depend only on the seed and on the names of metrics and labels.
 
-use super::{Lookup, Manner, Text};
-use crate::fleet::random::Random;
+use super::{QueryText, QueryWeightRange, VariableLookup};
+use crate::fleet::random::FleetRandom;
 use firn_model::labels::METRIC_NAME;
 use std::collections::HashSet;
 
@@ -31,12 +31,12 @@ const COUNTER_FUNCTIONS: [&str; 4] = ["rate", "increase", "irate", "resets"];
 const AGGREGATIONS: [&str; 7] = ["sum", "avg", "min", "max", "count", "stddev", "group"];
 const MATH: [&str; 7] = ["abs", "ceil", "floor", "sqrt", "round", "sgn", "-"];
 
-struct Metric {
+struct GeneratorMetric {
     name: String,
     labels: Vec<String>,
 }
 
-impl Metric {
+impl GeneratorMetric {
     fn is_counter(&self) -> bool {
         let is_part = |ending: &&str| self.name.ends_with(*ending);
         ["_total", "_count", "_sum", "_bucket"].iter().any(is_part)
@@ -45,8 +45,12 @@ impl Metric {
 
 /// Generates up to `count` distinct queries for the metrics that `lookup` finds. Fails if there are
 /// none or if the lookup fails.
-pub fn generate(count: usize, seed: u64, lookup: &dyn Lookup) -> Result<Vec<Text>, String> {
-    let mut random = Random::new(seed);
+pub fn generate(
+    count: usize,
+    seed: u64,
+    lookup: &dyn VariableLookup,
+) -> Result<Vec<QueryText>, String> {
+    let mut random = FleetRandom::new(seed);
     let mut names = lookup.label_values(METRIC_NAME, None)?;
     names.retain(|name| super::parse(name).is_ok());
     if names.is_empty() {
@@ -60,7 +64,7 @@ pub fn generate(count: usize, seed: u64, lookup: &dyn Lookup) -> Result<Vec<Text
         let mut labels = lookup.label_names(Some(&name))?;
         let is_taken = |label: &str| label == METRIC_NAME || label == "le";
         labels.retain(|label| !is_taken(label) && super::parse(label).is_ok());
-        metrics.push(Metric { name, labels });
+        metrics.push(GeneratorMetric { name, labels });
     }
     let mut made = HashSet::new();
     let mut texts = Vec::new();
@@ -71,21 +75,21 @@ pub fn generate(count: usize, seed: u64, lookup: &dyn Lookup) -> Result<Vec<Text
         let text = question(&metrics, &mut random);
         if made.insert(text.clone()) {
             let origin = format!("generated with seed {seed}");
-            texts.push(Text {
+            texts.push(QueryText {
                 text,
                 origin,
-                manner: Manner::default(),
+                manner: QueryWeightRange::default(),
             });
         }
     }
     Ok(texts)
 }
 
-fn pick<'v, T>(from: &'v [T], random: &mut Random) -> &'v T {
+fn pick<'v, T>(from: &'v [T], random: &mut FleetRandom) -> &'v T {
     &from[random.below(from.len() as u64) as usize]
 }
 
-fn question(metrics: &[Metric], random: &mut Random) -> String {
+fn question(metrics: &[GeneratorMetric], random: &mut FleetRandom) -> String {
     let metric = pick(metrics, random);
     let inner = vector(metric, random);
     let group = group(metric, random);
@@ -104,7 +108,7 @@ fn question(metrics: &[Metric], random: &mut Random) -> String {
 }
 
 /// Returns ` by (...)`, ` without (...)` or nothing.
-fn group(metric: &Metric, random: &mut Random) -> String {
+fn group(metric: &GeneratorMetric, random: &mut FleetRandom) -> String {
     if metric.labels.is_empty() {
         return String::new();
     }
@@ -116,7 +120,7 @@ fn group(metric: &Metric, random: &mut Random) -> String {
     }
 }
 
-fn vector(metric: &Metric, random: &mut Random) -> String {
+fn vector(metric: &GeneratorMetric, random: &mut FleetRandom) -> String {
     let name = &metric.name;
     let window = pick(&WINDOWS, random);
     if name.ends_with("_bucket") && random.below(2) == 0 {

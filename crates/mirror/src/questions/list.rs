@@ -9,7 +9,7 @@
 //!
 //! No expression begins with `name=`, so these words cannot be mistaken for a part of it.
 
-use super::{Manner, Text};
+use super::{QueryText, QueryWeightRange};
 use firn_model::units::parse_duration;
 
 /// Number of points of a range without a step, as in a panel that is 240 points wide.
@@ -20,7 +20,7 @@ const STEP_MIN_MS: i64 = 1_000;
 
 /// Parses the lines of a list; the expressions themselves are not validated. Fails with the number
 /// of a line whose leading words are invalid.
-pub fn read(text: &str, origin: &str) -> Result<Vec<Text>, String> {
+pub fn read(text: &str, origin: &str) -> Result<Vec<QueryText>, String> {
     let mut found = Vec::new();
     for (place, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -29,7 +29,7 @@ pub fn read(text: &str, origin: &str) -> Result<Vec<Text>, String> {
         }
         let (manner, expression) =
             read_line(line).map_err(|e| format!("line {}: {e}", place + 1))?;
-        found.push(Text {
+        found.push(QueryText {
             text: expression.to_owned(),
             origin: format!("{origin}:{}", place + 1),
             manner,
@@ -38,7 +38,7 @@ pub fn read(text: &str, origin: &str) -> Result<Vec<Text>, String> {
     Ok(found)
 }
 
-fn read_line(line: &str) -> Result<(Manner, &str), String> {
+fn read_line(line: &str) -> Result<(QueryWeightRange, &str), String> {
     let mut rest = line;
     let (mut weight, mut range_ms, mut step_ms) = (1.0, None, None);
     loop {
@@ -58,7 +58,7 @@ fn read_line(line: &str) -> Result<(Manner, &str), String> {
         return Err("step without range".to_owned());
     }
     let step = |range: i64| step_ms.unwrap_or((range / POINTS).max(STEP_MIN_MS));
-    let manner = Manner {
+    let manner = QueryWeightRange {
         weight,
         range_ms: range_ms.map(|range| (range, step(range))),
     };

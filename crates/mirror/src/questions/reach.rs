@@ -9,13 +9,13 @@
 
 use firn_model::sample::TimestampMs;
 use firn_model::units::format_duration;
-use firn_promql::ast::{At, Duration, Edges, Expr, ExprKind, VectorSelector};
+use firn_promql::ast::{AtModifier, Expr, ExprKind, QueryDuration, VectorSelector, WindowEdges};
 use firn_promql::durations::{self, DurationContext};
 use firn_promql::functions::FunctionId;
 
 /// The time range for which two systems have the same data, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct CommonTimeRange {
     /// First time in milliseconds since the epoch.
     pub start_ms: TimestampMs,
     /// Last time in milliseconds since the epoch.
@@ -24,7 +24,7 @@ pub struct Stretch {
 
 /// The evaluation times of a query. Start and end are equal for an instant query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grid {
+pub struct QueryGrid {
     /// First evaluation time in milliseconds since the epoch.
     pub start_ms: TimestampMs,
     /// Upper bound of the evaluation times in milliseconds since the epoch.
@@ -35,7 +35,7 @@ pub struct Grid {
 
 /// The time to which a span is relative, as `@` and the query determine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Anchor {
+enum SpanAnchor {
     Evaluation,
     Start,
     End,
@@ -44,8 +44,8 @@ enum Anchor {
 
 /// A range of times relative to an anchor, in milliseconds, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
-    anchor: Anchor,
+struct AnchoredSpan {
+    anchor: SpanAnchor,
     from_ms: i64,
     to_ms: i64,
 }
@@ -53,14 +53,14 @@ struct Span {
 /// The time spans that the selectors of an expression read, relative to the times of its
 /// evaluation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reach {
-    spans: Vec<Span>,
+pub struct SelectorReach {
+    spans: Vec<AnchoredSpan>,
 }
 
-impl Reach {
+impl SelectorReach {
     /// Determines the spans that `expr` reads with the given lookback delta. Duration expressions
     /// are evaluated for `grid`; fails if one of them is invalid.
-    pub fn of(expr: &Expr, grid: Grid, lookback_ms: i64) -> Result<Self, String> {
+    pub fn from_expr(expr: &Expr, grid: QueryGrid, lookback_ms: i64) -> Result<Self, String> {
         let context = DurationContext {
             step_ns: match grid.start_ms == grid.end_ms {
                 true => 0,
@@ -71,8 +71,8 @@ impl Reach {
         let mut settled = expr.clone();
         durations::resolve(&mut settled, context).map_err(|e| e.to_string())?;
         let mut reach = Self::default();
-        let here = Span {
-            anchor: Anchor::Evaluation,
+        let here = AnchoredSpan {
+            anchor: SpanAnchor::Evaluation,
             from_ms: 0,
             to_ms: 0,
         };
@@ -80,30 +80,34 @@ impl Reach {
         Ok(reach)
     }
 
-    fn walk(&mut self, expr: &Expr, times: Span, lookback_ms: i64) {
+    fn walk(&mut self, expr: &Expr, times: AnchoredSpan, lookback_ms: i64) {
         match &expr.kind {
             ExprKind::Vector(vector) => {
-                let read = times.at(vector.at, &vector.offset).wider(lookback_ms, 0);
-                self.spans.push(at_edges(read, vector, lookback_ms));
+                let read = times
+                    .shift_by_modifiers(vector.at, &vector.offset)
+                    .widen(lookback_ms, 0);
+                self.spans
+                    .push(extend_for_modifier(read, vector, lookback_ms));
             }
             ExprKind::Matrix(matrix) => {
                 let vector = &matrix.vector;
                 let read = times
-                    .at(vector.at, &vector.offset)
-                    .wider(millis(&matrix.range), 0);
-                self.spans.push(at_edges(read, vector, lookback_ms));
+                    .shift_by_modifiers(vector.at, &vector.offset)
+                    .widen(millis(&matrix.range), 0);
+                self.spans
+                    .push(extend_for_modifier(read, vector, lookback_ms));
             }
             ExprKind::Subquery(subquery) => {
-                let inner = times.at(subquery.at, &subquery.offset);
+                let inner = times.shift_by_modifiers(subquery.at, &subquery.offset);
                 self.walk(
                     &subquery.expr,
-                    inner.wider(millis(&subquery.range), 0),
+                    inner.widen(millis(&subquery.range), 0),
                     lookback_ms,
                 );
             }
             ExprKind::Call(call) => {
                 if call.function.id == FunctionId::Info {
-                    self.spans.push(times.wider(lookback_ms, 0));
+                    self.spans.push(times.widen(lookback_ms, 0));
                 }
                 call.args
                     .iter()
@@ -115,14 +119,16 @@ impl Reach {
 
     /// Checks that an instant query at the end of `stretch` reads only data inside it. Fails with
     /// the reason if it does not.
-    pub fn check_instant(&self, stretch: Stretch) -> Result<(), String> {
+    pub fn check_instant(&self, stretch: CommonTimeRange) -> Result<(), String> {
         self.check(stretch.end_ms, stretch)
     }
 
     /// Returns the earliest start of a range query up to the end of `stretch` that reads only data
     /// inside it. Fails with the reason if there is none.
-    pub fn range_start(&self, stretch: Stretch) -> Result<TimestampMs, String> {
-        let moving = |span: &&Span| matches!(span.anchor, Anchor::Evaluation | Anchor::Start);
+    pub fn range_start(&self, stretch: CommonTimeRange) -> Result<TimestampMs, String> {
+        let moving = |span: &&AnchoredSpan| {
+            matches!(span.anchor, SpanAnchor::Evaluation | SpanAnchor::Start)
+        };
         let back = self
             .spans
             .iter()
@@ -136,19 +142,19 @@ impl Reach {
 
     /// Checks that all data that is read is inside `stretch` if the expression is evaluated from
     /// `start` to its end.
-    fn check(&self, start: TimestampMs, stretch: Stretch) -> Result<(), String> {
+    fn check(&self, start: TimestampMs, stretch: CommonTimeRange) -> Result<(), String> {
         let end = stretch.end_ms;
         let has_ms = end - stretch.start_ms;
         for span in &self.spans {
             let (first, last) = match span.anchor {
-                Anchor::Evaluation => (start, end),
-                Anchor::Start => (start, start),
-                Anchor::End => (end, end),
-                Anchor::Epoch => (0, 0),
+                SpanAnchor::Evaluation => (start, end),
+                SpanAnchor::Start => (start, start),
+                SpanAnchor::End => (end, end),
+                SpanAnchor::Epoch => (0, 0),
             };
             let from = first.saturating_add(span.from_ms);
             let to = last.saturating_add(span.to_ms);
-            if span.anchor == Anchor::Epoch && (from < stretch.start_ms || to > end) {
+            if span.anchor == SpanAnchor::Epoch && (from < stretch.start_ms || to > end) {
                 return Err(format!(
                     "reads from {} to {}, for which the systems may have different data",
                     crate::api::seconds(from),
@@ -178,42 +184,46 @@ fn text(ms: i64) -> String {
 }
 
 /// Returns a duration in milliseconds. All duration expressions have been evaluated before.
-fn millis(duration: &Duration) -> i64 {
+fn millis(duration: &QueryDuration) -> i64 {
     match duration {
-        Duration::Millis(ms) => *ms,
-        Duration::Expr(_) => 0,
+        QueryDuration::Millis(ms) => *ms,
+        QueryDuration::Expr(_) => 0,
     }
 }
 
 /// Extends a span for range modifiers: `anchored` reads a sample before the window, and `smoothed`
 /// one after it as well.
-fn at_edges(read: Span, vector: &VectorSelector, lookback_ms: i64) -> Span {
+fn extend_for_modifier(
+    read: AnchoredSpan,
+    vector: &VectorSelector,
+    lookback_ms: i64,
+) -> AnchoredSpan {
     match vector.edges {
-        Edges::Plain => read,
-        Edges::Anchored => read.wider(lookback_ms, 0),
-        Edges::Smoothed => read.wider(lookback_ms, lookback_ms),
+        WindowEdges::Plain => read,
+        WindowEdges::Anchored => read.widen(lookback_ms, 0),
+        WindowEdges::Smoothed => read.widen(lookback_ms, lookback_ms),
     }
 }
 
-impl Span {
-    fn at(self, at: Option<At>, offset: &Duration) -> Self {
-        let at_one = |anchor, ms| Span {
+impl AnchoredSpan {
+    fn shift_by_modifiers(self, at: Option<AtModifier>, offset: &QueryDuration) -> Self {
+        let at_one = |anchor, ms| AnchoredSpan {
             anchor,
             from_ms: ms,
             to_ms: ms,
         };
         let moved = match at {
             None => self,
-            Some(At::Start) => at_one(Anchor::Start, 0),
-            Some(At::End) => at_one(Anchor::End, 0),
-            Some(At::Time(ms)) => at_one(Anchor::Epoch, ms),
+            Some(AtModifier::Start) => at_one(SpanAnchor::Start, 0),
+            Some(AtModifier::End) => at_one(SpanAnchor::End, 0),
+            Some(AtModifier::Time(ms)) => at_one(SpanAnchor::Epoch, ms),
         };
         let offset_ms = millis(offset);
-        moved.wider(offset_ms, offset_ms.saturating_neg())
+        moved.widen(offset_ms, offset_ms.saturating_neg())
     }
 
     /// Extends the span at its start and at its end.
-    fn wider(self, before_ms: i64, after_ms: i64) -> Self {
+    fn widen(self, before_ms: i64, after_ms: i64) -> Self {
         Self {
             anchor: self.anchor,
             from_ms: self.from_ms.saturating_sub(before_ms),
@@ -230,18 +240,18 @@ mod tests {
     const MINUTE: i64 = 60_000;
 
     /// One hour of data, from one to two hours after the epoch.
-    const HOUR: Stretch = Stretch {
+    const HOUR: CommonTimeRange = CommonTimeRange {
         start_ms: 60 * MINUTE,
         end_ms: 120 * MINUTE,
     };
 
-    fn reach(text: &str) -> Reach {
-        let grid = Grid {
+    fn reach(text: &str) -> SelectorReach {
+        let grid = QueryGrid {
             start_ms: HOUR.start_ms,
             end_ms: HOUR.end_ms,
             step_ms: MINUTE,
         };
-        Reach::of(&parse(text).unwrap(), grid, 5 * MINUTE).unwrap()
+        SelectorReach::from_expr(&parse(text).unwrap(), grid, 5 * MINUTE).unwrap()
     }
 
     #[test]
@@ -298,7 +308,7 @@ mod tests {
         assert_eq!(check("up @ start()"), Ok(()));
         let e = check("rate(up[61m])").unwrap_err();
         assert_eq!(e, "needs 1h1m of history, both systems have 1h");
-        let none = Stretch {
+        let none = CommonTimeRange {
             start_ms: 10,
             end_ms: 9,
         };
@@ -308,13 +318,13 @@ mod tests {
 
     #[test]
     fn reach_of_a_duration_that_makes_no_sense_is_an_error() {
-        let grid = Grid {
+        let grid = QueryGrid {
             start_ms: 0,
             end_ms: 0,
             step_ms: 0,
         };
         let expr = parse("rate(up[step() - 1m])").unwrap();
-        let e = Reach::of(&expr, grid, 0).unwrap_err();
+        let e = SelectorReach::from_expr(&expr, grid, 0).unwrap_err();
         assert!(e.contains("duration must be greater than 0"), "{e}");
     }
 }

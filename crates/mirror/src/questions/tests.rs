@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 struct ThreeHosts;
 
-impl Lookup for ThreeHosts {
+impl VariableLookup for ThreeHosts {
     fn label_names(&self, _: Option<&str>) -> Result<Vec<String>, String> {
         Ok(["__name__", "host", "job"].map(str::to_owned).to_vec())
     }
@@ -32,7 +32,7 @@ impl Lookup for ThreeHosts {
     }
 }
 
-const TIMES: Times = Times {
+const TIMES: VariableTimes = VariableTimes {
     start_ms: 1_000_000,
     end_ms: 4_600_000,
     step_ms: 15_000,
@@ -45,9 +45,9 @@ fn board(targets: &[&str], variables: &Value) -> Dashboard {
     dashboard::read(&document, "f.json").unwrap()
 }
 
-fn gather(dashboard: Dashboard) -> Collection {
-    Collection::gather(
-        &[Source::Dashboard(dashboard)],
+fn gather(dashboard: Dashboard) -> QueryCollection {
+    QueryCollection::gather(
+        &[QueryFileContent::Dashboard(dashboard)],
         Vec::new(),
         &ThreeHosts,
         &TIMES,
@@ -239,8 +239,8 @@ fn texts_in(bytes: &[u8]) -> Result<Vec<String>, String> {
         text.replace(&shown, "FILE")
     })?;
     Ok(match sources.into_iter().next().unwrap() {
-        Source::Texts(texts) => texts.into_iter().map(|t| t.text).collect(),
-        Source::Dashboard(board) => board.targets.into_iter().map(|t| t.text).collect(),
+        QueryFileContent::Texts(texts) => texts.into_iter().map(|t| t.text).collect(),
+        QueryFileContent::Dashboard(board) => board.targets.into_iter().map(|t| t.text).collect(),
     })
 }
 
@@ -333,7 +333,7 @@ fn folder_gives_the_files_in_it_in_order() {
         std::fs::write(dir.path().join(name), text).unwrap();
     }
     let sources = read(&[dir.path().to_owned()]).unwrap();
-    let found = Collection::gather(&sources, Vec::new(), &ThreeHosts, &TIMES);
+    let found = QueryCollection::gather(&sources, Vec::new(), &ThreeHosts, &TIMES);
     let texts: Vec<&str> = found.questions.iter().map(|q| q.text.as_str()).collect();
     assert_eq!(texts, ["a1", "b1"]);
     let empty = tempfile::tempdir().unwrap();
@@ -348,16 +348,23 @@ fn folder_gives_the_files_in_it_in_order() {
 fn question_of_a_list_has_its_weight_and_is_one_with_others_of_its_range() {
     let text = "up\nweight=2.5 (up)\nweight=9 range=1h up\nrange=1h step=15s up\nrange=2h up\n";
     let texts = list::read(text, "f").unwrap();
-    let found = Collection::gather(&[Source::Texts(texts)], Vec::new(), &ThreeHosts, &TIMES);
+    let found = QueryCollection::gather(
+        &[QueryFileContent::Texts(texts)],
+        Vec::new(),
+        &ThreeHosts,
+        &TIMES,
+    );
     let questions = found.questions.iter();
-    let questions: Vec<_> = questions.map(|q| (q.shown(true), q.weight)).collect();
+    let questions: Vec<_> = questions
+        .map(|q| (q.display_name(true), q.weight))
+        .collect();
     let expected = [
         ("range=1h step=15s up".to_owned(), 10.0),
         ("up".to_owned(), 3.5),
         ("range=2h step=30s up".to_owned(), 1.0),
     ];
     assert_eq!(questions, expected);
-    assert_eq!(found.questions[0].shown(false), "up");
+    assert_eq!(found.questions[0].display_name(false), "up");
 }
 
 #[test]
@@ -365,7 +372,7 @@ fn generated_questions_parse_repeat_and_are_distinct() {
     let made = generate(500, 7, &ThreeHosts).unwrap();
     assert_eq!(made, generate(500, 7, &ThreeHosts).unwrap());
     assert_eq!(made.len(), 500);
-    let found = Collection::gather(&[], made, &ThreeHosts, &TIMES);
+    let found = QueryCollection::gather(&[], made, &ThreeHosts, &TIMES);
     assert_eq!(found.unasked, []);
     assert!(found.questions.len() > 450, "{}", found.questions.len());
 }

@@ -4,7 +4,7 @@
 //! contains. A selection in the file is kept if the system has these values. Otherwise all values
 //! are selected if the variable permits that, or else the first one.
 
-use super::dashboard::{ALL, Dashboard, Kind, Variable};
+use super::dashboard::{ALL, Dashboard, DashboardVariable, VariableKind};
 use firn_model::units::{format_duration, parse_duration};
 use firn_promql::parser::parse_selector;
 use regex::Regex;
@@ -23,7 +23,7 @@ const SCRAPE_INTERVAL_MS: i64 = 15_000;
 
 /// Lookups in a system for the values of variables and for generated queries. Errors are texts for
 /// reports.
-pub trait Lookup {
+pub trait VariableLookup {
     /// Returns label names, limited to the series of `selector` if there is one. Fails with the
     /// system's error.
     fn label_names(&self, selector: Option<&str>) -> Result<Vec<String>, String>;
@@ -38,7 +38,7 @@ pub trait Lookup {
 
 /// The times for built-in variables such as `$__range` and `$__interval`, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
+pub struct VariableTimes {
     /// Start of the dashboard's time range, in milliseconds since the epoch.
     pub start_ms: i64,
     /// End of the dashboard's time range, in milliseconds since the epoch.
@@ -49,7 +49,7 @@ pub struct Times {
 
 /// The selected values of a variable, and how they are inserted into an expression.
 #[derive(Clone, Debug, PartialEq)]
-struct Chosen {
+struct VariableSelection {
     values: Vec<String>,
     /// Whether the values are alternatives of a regular expression.
     is_multi: bool,
@@ -59,16 +59,20 @@ struct Chosen {
 
 /// The variables of a dashboard and the values that have been resolved so far, so that each is
 /// looked up only once.
-pub struct Variables<'a> {
+pub struct DashboardVariables<'a> {
     dashboard: &'a Dashboard,
-    lookup: &'a dyn Lookup,
-    times: &'a Times,
-    known: HashMap<String, Result<Chosen, String>>,
+    lookup: &'a dyn VariableLookup,
+    times: &'a VariableTimes,
+    known: HashMap<String, Result<VariableSelection, String>>,
 }
 
-impl<'a> Variables<'a> {
+impl<'a> DashboardVariables<'a> {
     /// Creates the variables of `dashboard`, none of which is resolved yet.
-    pub fn new(dashboard: &'a Dashboard, lookup: &'a dyn Lookup, times: &'a Times) -> Self {
+    pub fn new(
+        dashboard: &'a Dashboard,
+        lookup: &'a dyn VariableLookup,
+        times: &'a VariableTimes,
+    ) -> Self {
         Self {
             dashboard,
             lookup,
@@ -88,7 +92,7 @@ impl<'a> Variables<'a> {
         while let Some(at) = rest.find(['$', '[']) {
             out.push_str(&rest[..at]);
             rest = &rest[at..];
-            match Reference::at_start_of(rest) {
+            match VariableReference::at_start_of(rest) {
                 Some(reference) => {
                     out.push_str(&self.value(&reference, depth)?);
                     rest = &rest[reference.bytes..];
@@ -103,7 +107,7 @@ impl<'a> Variables<'a> {
         Ok(out)
     }
 
-    fn value(&mut self, reference: &Reference<'_>, depth: usize) -> Result<String, String> {
+    fn value(&mut self, reference: &VariableReference<'_>, depth: usize) -> Result<String, String> {
         let name = reference.name;
         if let Some(text) = self.built_in(name) {
             return Ok(text);
@@ -121,7 +125,7 @@ impl<'a> Variables<'a> {
     }
 
     fn built_in(&self, name: &str) -> Option<String> {
-        let Times {
+        let VariableTimes {
             start_ms,
             end_ms,
             step_ms,
@@ -142,20 +146,20 @@ impl<'a> Variables<'a> {
         })
     }
 
-    fn choose(&mut self, name: &str, depth: usize) -> Result<Chosen, String> {
+    fn choose(&mut self, name: &str, depth: usize) -> Result<VariableSelection, String> {
         let named = self.dashboard.variables.iter().find(|v| v.name == name);
         let variable = named.ok_or_else(|| format!("variable ${name} is not defined"))?;
         let found = match &variable.kind {
-            Kind::Query(query) => {
+            VariableKind::Query(query) => {
                 let query = self.replace(query, depth + 1)?;
                 let found = query_values(&query, self.lookup);
-                cut_out(
+                apply_regex(
                     found.map_err(|e| format!("variable ${name}: {e}"))?,
                     variable,
                 )?
             }
-            Kind::Custom(values) => custom_values(values),
-            Kind::Interval(values) => {
+            VariableKind::Custom(values) => custom_values(values),
+            VariableKind::Interval(values) => {
                 let step = duration(self.times.step_ms);
                 let auto = |value: String| match parse_duration(&value) {
                     Ok(_) => value,
@@ -163,8 +167,8 @@ impl<'a> Variables<'a> {
                 };
                 custom_values(values).into_iter().map(auto).collect()
             }
-            Kind::Constant(value) => vec![self.replace(value, depth + 1)?],
-            Kind::Other(kind) => {
+            VariableKind::Constant(value) => vec![self.replace(value, depth + 1)?],
+            VariableKind::Other(kind) => {
                 return Err(format!(
                     "variable ${name} is of type {kind:?}, which has no values"
                 ));
@@ -178,12 +182,15 @@ fn duration(ms: i64) -> String {
     format_duration(Duration::from_millis(ms.unsigned_abs()))
 }
 
-fn choose_among(found: Vec<String>, variable: &Variable) -> Result<Chosen, String> {
+fn choose_among(
+    found: Vec<String>,
+    variable: &DashboardVariable,
+) -> Result<VariableSelection, String> {
     let chosen: Vec<String> = variable.current.clone();
     let has_all_chosen = !chosen.is_empty() && chosen.iter().all(|value| found.contains(value));
     let wants_all = chosen.iter().any(|value| value == ALL);
     if let Some(all) = variable.all_value.as_ref().filter(|_| wants_all) {
-        return Ok(Chosen {
+        return Ok(VariableSelection {
             values: vec![all.clone()],
             is_multi: false,
             is_raw: true,
@@ -203,7 +210,7 @@ fn choose_among(found: Vec<String>, variable: &Variable) -> Result<Chosen, Strin
     } else {
         found.into_iter().take(1).collect()
     };
-    Ok(Chosen {
+    Ok(VariableSelection {
         values: values.into_iter().take(VALUES_MAX).collect(),
         is_multi: several,
         is_raw: false,
@@ -227,7 +234,7 @@ fn custom_values(text: &str) -> Vec<String> {
 
 /// Returns the values that the query of a variable finds, in any of Grafana's functions. Fails with
 /// the reason if there are none.
-fn query_values(query: &str, lookup: &dyn Lookup) -> Result<Vec<String>, String> {
+fn query_values(query: &str, lookup: &dyn VariableLookup) -> Result<Vec<String>, String> {
     let query = query.trim();
     let inside = |function: &str| {
         let rest = query.strip_prefix(function)?.trim_start();
@@ -265,7 +272,7 @@ fn query_values(query: &str, lookup: &dyn Lookup) -> Result<Vec<String>, String>
 
 /// Applies the regular expression of a variable to each value, removes duplicates and sorts the
 /// result as the variable specifies.
-fn cut_out(found: Vec<String>, variable: &Variable) -> Result<Vec<String>, String> {
+fn apply_regex(found: Vec<String>, variable: &DashboardVariable) -> Result<Vec<String>, String> {
     let mut kept = match variable.regex.as_str() {
         "" => found,
         pattern => {
@@ -305,14 +312,14 @@ fn cut_out(found: Vec<String>, variable: &Variable) -> Result<Vec<String>, Strin
 
 /// A reference to a variable at the start of a text, in any of Grafana's notations.
 #[derive(Debug, PartialEq, Eq)]
-struct Reference<'t> {
+struct VariableReference<'t> {
     name: &'t str,
     format: &'t str,
     /// Length of the whole reference in bytes, including its brackets.
     bytes: usize,
 }
 
-impl<'t> Reference<'t> {
+impl<'t> VariableReference<'t> {
     /// Parses a reference at the start of `text`: `$name`, `${name}`, `${name:format}` or
     /// `[[name]]`. Returns `None` for anything else, such as `$1` or a `[[` of the expression.
     fn at_start_of(text: &'t str) -> Option<Self> {
@@ -340,7 +347,7 @@ impl<'t> Reference<'t> {
     }
 }
 
-impl Chosen {
+impl VariableSelection {
     fn format(&self, format: &str) -> String {
         if self.is_raw && format.is_empty() {
             return self.values.concat();

@@ -6,7 +6,7 @@
 
 use crate::error::MirrorError;
 use crate::push::now_ms;
-use crate::target::{self, Request, Target};
+use crate::target::{self, ExpositionServer, Request};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -22,7 +22,7 @@ const PATH: &str = "/api/v2/alerts";
 
 /// One occurrence of a firing alert, from its first notification to its resolution.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Firing {
+pub struct AlertOccurrence {
     /// Annotations of the alert when it was first sent.
     annotations: Value,
     /// End time and annotations at the end; `None` if no resolution was sent.
@@ -30,13 +30,13 @@ pub struct Firing {
 }
 
 /// All occurrences of all alerts, by the labels and the start time of each.
-pub type History = BTreeMap<(String, String), Firing>;
+pub type History = BTreeMap<(String, String), AlertOccurrence>;
 
 /// Accepts alerts at `address` until the process ends, and appends them to the file `path`.
-pub fn listen(address: &str, path: &Path) -> Result<Target, MirrorError> {
+pub fn listen(address: &str, path: &Path) -> Result<ExpositionServer, MirrorError> {
     let opened = OpenOptions::new().create(true).append(true).open(path);
     let file = Mutex::new(opened.map_err(MirrorError::file("open", path))?);
-    Target::start(address, move |request, stream| {
+    ExpositionServer::start(address, move |request, stream| {
         answer(request, &file, now_ms(), stream);
     })
 }
@@ -84,7 +84,7 @@ pub fn history(path: &Path, end_ms: i64) -> Result<History, MirrorError> {
             continue;
         }
         let fired = history.entry((alert["labels"].to_string(), start));
-        let fired = fired.or_insert_with(|| Firing {
+        let fired = fired.or_insert_with(|| AlertOccurrence {
             annotations: alert["annotations"].clone(),
             resolved: None,
         });
@@ -111,11 +111,11 @@ pub fn difference(baseline: &History, candidate: &History) -> Option<String> {
     let key = keys.into_iter().find(differs)?;
     let shown = |history: &History| match history.get(key) {
         None => "did not fire".to_owned(),
-        Some(Firing {
+        Some(AlertOccurrence {
             annotations,
             resolved: None,
         }) => format!("fired with {annotations} and was not resolved"),
-        Some(Firing {
+        Some(AlertOccurrence {
             annotations,
             resolved: Some((at, then)),
         }) => format!("fired with {annotations} until {at}, then {then}"),

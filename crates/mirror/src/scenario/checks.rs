@@ -1,15 +1,15 @@
 //! The checks at the end of a run: write latency, queries, match rate, stored samples and alerts.
 
 use super::alerts::{self, History};
-use super::plan::{Plan, SystemPlan};
-use super::state::Loaded;
-use crate::api::{Ask, Client};
+use super::plan::{ScenarioPlan, SystemPlan};
+use super::state::ScenarioLoadResults;
+use crate::api::{ExpressionRequest, SystemClient};
 use crate::error::MirrorError;
 use serde_json::Value;
 
 /// The result of a check, which the run prints and stores at its end.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Check {
+pub struct ScenarioCheckResult {
     /// Name of the check in the scenario file.
     pub name: &'static str,
     /// Whether the check passes; a run succeeds if all do.
@@ -19,9 +19,9 @@ pub struct Check {
 }
 
 /// Checks that no write took too long or was rejected.
-pub fn push_max(plan: &Plan, loaded: &Loaded) -> Check {
+pub fn push_max(plan: &ScenarioPlan, loaded: &ScenarioLoadResults) -> ScenarioCheckResult {
     let most_ms = plan.checks.push_max.as_millis() as f64;
-    Check {
+    ScenarioCheckResult {
         name: "push_max",
         holds: loaded.failed == 0 && loaded.push_max_ms <= most_ms,
         what: format!(
@@ -33,7 +33,7 @@ pub fn push_max(plan: &Plan, loaded: &Loaded) -> Check {
 
 /// Checks success rate, mean latency and fairness of the queries beside the load, as far as the
 /// scenario requires it.
-pub fn reads(plan: &Plan, loaded: &Loaded) -> Vec<Check> {
+pub fn reads(plan: &ScenarioPlan, loaded: &ScenarioLoadResults) -> Vec<ScenarioCheckResult> {
     let checks = &plan.checks;
     let Some(reads) = loaded.reads else {
         return Vec::new();
@@ -41,7 +41,7 @@ pub fn reads(plan: &Plan, loaded: &Loaded) -> Vec<Check> {
     let mut all = Vec::new();
     if let Some(wanted) = checks.read_share {
         let good = reads.due.saturating_sub(reads.failed);
-        all.push(Check {
+        all.push(ScenarioCheckResult {
             name: "read_share",
             holds: reads.due > 0 && good as f64 >= wanted * reads.due as f64,
             what: format!("{good} of {} queries succeeded", reads.due),
@@ -49,14 +49,14 @@ pub fn reads(plan: &Plan, loaded: &Loaded) -> Vec<Check> {
     }
     if let Some(wanted) = checks.read_average {
         let (taken, wanted) = (reads.average_ms, wanted.as_secs_f64() * 1e3);
-        all.push(Check {
+        all.push(ScenarioCheckResult {
             name: "read_average",
             holds: reads.due > 0 && taken <= wanted,
             what: format!("queries took {taken:.1} ms of {wanted} ms on average"),
         });
     }
     if let Some(wanted) = checks.fairness {
-        all.push(Check {
+        all.push(ScenarioCheckResult {
             name: "fairness",
             holds: reads.fairness.is_none_or(|ratio| ratio <= wanted),
             what: match reads.fairness {
@@ -71,10 +71,10 @@ pub fn reads(plan: &Plan, loaded: &Loaded) -> Vec<Check> {
 }
 
 /// Checks that enough answers of `system` match, according to the report of its comparison.
-pub fn match_rate(plan: &Plan, system: &SystemPlan, report: &Value) -> Check {
+pub fn match_rate(plan: &ScenarioPlan, system: &SystemPlan, report: &Value) -> ScenarioCheckResult {
     let wanted = plan.checks.match_rate;
     let rate = report["match_rate"].as_f64();
-    Check {
+    ScenarioCheckResult {
         name: "match_rate",
         holds: rate.is_some_and(|rate| rate >= wanted),
         what: match rate {
@@ -88,10 +88,13 @@ pub fn match_rate(plan: &Plan, system: &SystemPlan, report: &Value) -> Check {
 }
 
 /// Checks that `system` stores each sample of the load exactly once. Fails if it cannot be queried.
-pub fn acked(system: &SystemPlan, loaded: &Loaded) -> Result<Check, MirrorError> {
+pub fn acked(
+    system: &SystemPlan,
+    loaded: &ScenarioLoadResults,
+) -> Result<ScenarioCheckResult, MirrorError> {
     // A range excludes its own start.
     let found = count(system, loaded.start_ms - 1, loaded.end_ms)?;
-    Ok(Check {
+    Ok(ScenarioCheckResult {
         name: "acked",
         holds: found == loaded.visible && loaded.failed == 0,
         what: format!(
@@ -109,8 +112,8 @@ pub fn acked_since(
     baseline: &SystemPlan,
     system: &SystemPlan,
     from_ms: i64,
-    loaded: &Loaded,
-) -> Result<Check, MirrorError> {
+    loaded: &ScenarioLoadResults,
+) -> Result<ScenarioCheckResult, MirrorError> {
     let (found, wanted) = match from_ms < loaded.end_ms {
         true => (
             count(system, from_ms, loaded.end_ms)?,
@@ -118,7 +121,7 @@ pub fn acked_since(
         ),
         false => (0, 0),
     };
-    Ok(Check {
+    Ok(ScenarioCheckResult {
         name: "acked",
         holds: found == wanted && wanted > 0,
         what: format!(
@@ -130,10 +133,10 @@ pub fn acked_since(
 
 /// Checks that a system has sent the alerts of the baseline: with the same occurrences, start and
 /// end times, and annotations.
-pub fn alerts(system: &SystemPlan, baseline: &History, sent: &History) -> Check {
+pub fn alerts(system: &SystemPlan, baseline: &History, sent: &History) -> ScenarioCheckResult {
     let name = &system.name;
     let difference = alerts::difference(baseline, sent);
-    Check {
+    ScenarioCheckResult {
         name: "alerts",
         holds: difference.is_none() && !baseline.is_empty(),
         what: match difference {
@@ -145,7 +148,7 @@ pub fn alerts(system: &SystemPlan, baseline: &History, sent: &History) -> Check 
 
 /// Counts the samples that a system stores after `from_ms` up to `end_ms`, including duplicates.
 fn count(system: &SystemPlan, from_ms: i64, end_ms: i64) -> Result<u64, MirrorError> {
-    let client = Client::new(&format!("http://{}", system.address));
+    let client = SystemClient::new(&format!("http://{}", system.address));
     let names = client.json("label/__name__/values", &[])?;
     let names = names["data"]
         .as_array()
@@ -155,7 +158,7 @@ fn count(system: &SystemPlan, from_ms: i64, end_ms: i64) -> Result<u64, MirrorEr
     let range_ms = end_ms - from_ms;
     let mut found = 0;
     for name in names {
-        let answer = client.ask(&Ask::Instant {
+        let answer = client.send_query(&ExpressionRequest::Instant {
             expression: format!("sum(count_over_time({{__name__={name:?}}}[{range_ms}ms]))"),
             time_ms: end_ms,
         })?;
@@ -174,13 +177,13 @@ fn count(system: &SystemPlan, from_ms: i64, end_ms: i64) -> Result<u64, MirrorEr
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::{Checks, ComparePlan, LoadPlan};
-    use super::super::state::Reads;
+    use super::super::plan::{ComparePlan, LoadPlan, ScenarioChecks};
+    use super::super::state::ScenarioReadResults;
     use super::*;
     use std::path::PathBuf;
     use std::time::Duration;
 
-    fn plan(checks: Checks) -> Plan {
+    fn plan(checks: ScenarioChecks) -> ScenarioPlan {
         let system = |name: &str| SystemPlan {
             name: name.to_owned(),
             command: Vec::new(),
@@ -190,7 +193,7 @@ mod tests {
             write: String::new(),
             alerts: None,
         };
-        Plan {
+        ScenarioPlan {
             file: PathBuf::new(),
             baseline: system("baseline"),
             candidate: system("candidate"),
@@ -213,21 +216,21 @@ mod tests {
 
     #[test]
     fn questions_beside_the_load_are_held_to_what_is_named() {
-        let loaded = |due, failed, average_ms, fairness| Loaded {
+        let loaded = |due, failed, average_ms, fairness| ScenarioLoadResults {
             start_ms: 0,
             end_ms: 1,
             samples: 1,
             visible: 1,
             failed: 0,
             push_max_ms: 1.0,
-            reads: Some(Reads {
+            reads: Some(ScenarioReadResults {
                 due,
                 failed,
                 average_ms,
                 fairness,
             }),
         };
-        let named = Checks {
+        let named = ScenarioChecks {
             match_rate: 100.0,
             acked: true,
             alerts: false,
@@ -236,13 +239,13 @@ mod tests {
             read_average: Some(Duration::from_secs(2)),
             fairness: Some(3.0),
         };
-        let none = Checks {
+        let none = ScenarioChecks {
             read_share: None,
             read_average: None,
             fairness: None,
             ..named.clone()
         };
-        let held = |checks: &Checks, loaded: &Loaded| {
+        let held = |checks: &ScenarioChecks, loaded: &ScenarioLoadResults| {
             let all = reads(&plan(checks.clone()), loaded).into_iter();
             all.map(|check| check.holds).collect::<Vec<_>>()
         };

@@ -25,13 +25,13 @@ const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// A file system that is kept full by a thread while this value lives; dropping it frees the space.
 #[derive(Debug)]
-pub struct Filler {
+pub struct DiskFiller {
     path: PathBuf,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Filler {
+impl DiskFiller {
     /// Starts to fill the file system of the directory `dir`. Fails if it has too much free space.
     pub fn start(dir: &Path) -> Result<Self, MirrorError> {
         check_is_small(dir)?;
@@ -50,7 +50,7 @@ impl Filler {
     }
 }
 
-impl Drop for Filler {
+impl Drop for DiskFiller {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

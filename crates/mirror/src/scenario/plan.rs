@@ -4,15 +4,15 @@ mod sections;
 
 use crate::error::MirrorError;
 use firn_model::units::parse_duration;
-use firn_model::yaml::{self, Node, Value};
+use firn_model::yaml::{self, YamlNode, YamlValue};
 use sections::{Read, checks, compare, duration, load, needed, only, text};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A complete scenario, parsed and validated by [`Plan::read`]. Its times are relative to the start
-/// of the load.
+/// A complete scenario, parsed and validated by [`ScenarioPlan::read`]. Its times are relative to
+/// the start of the load.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct ScenarioPlan {
     /// Path of the scenario file, to which other paths are relative.
     pub file: PathBuf,
     /// The system whose answers are considered correct.
@@ -26,11 +26,11 @@ pub struct Plan {
     /// The load that is sent to the mirror.
     pub load: LoadPlan,
     /// The steps during the load, in the order of time.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScenarioStep>,
     /// The queries and flags of the comparison after the load.
     pub compare: ComparePlan,
     /// The conditions that must hold at the end of the run.
-    pub checks: Checks,
+    pub checks: ScenarioChecks,
 }
 
 /// A system of the scenario: how to start it, where it listens and where its data is.
@@ -84,25 +84,25 @@ pub struct ReadsPlan {
 
 /// A disturbance of one system at a time of the load, parsed from the section `steps`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct ScenarioStep {
     /// Time of the disturbance since the beginning of the load.
     pub at: Duration,
     /// Name of the system that is disturbed.
     pub system: String,
     /// The kind of disturbance, with its duration or command.
-    pub action: Action,
+    pub action: ScenarioAction,
 }
 
 /// Disturbances of a system, as the key of a step names them.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub enum ScenarioAction {
     /// SIGKILL without warning, and a start after this time.
     Kill(Duration),
     /// SIGSTOP, and SIGCONT after this time, as if the machine hung.
     Pause(Duration),
     /// SIGTERM, and a start with the same command when it has exited.
     Restart,
-    /// Like [`Action::Restart`], but with another command from then on.
+    /// Like [`ScenarioAction::Restart`], but with another command from then on.
     Upgrade(Vec<String>),
     /// Fills the file system of its data directory for this time.
     Fill(Duration),
@@ -133,7 +133,7 @@ pub struct ComparePlan {
 /// The conditions that must hold at the end of a run, from the section `checks`. Some have
 /// defaults; the optional ones are checked only if they are set.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Checks {
+pub struct ScenarioChecks {
     /// Minimum match rate of the comparison in percent.
     pub match_rate: f64,
     /// Whether each acknowledged sample must be stored exactly once in both systems.
@@ -150,7 +150,7 @@ pub struct Checks {
     pub fairness: Option<f64>,
 }
 
-impl Checks {
+impl ScenarioChecks {
     /// Returns whether a condition concerns the queries beside the load, which the scenario must
     /// contain then.
     fn are_of_reads(&self) -> bool {
@@ -158,7 +158,7 @@ impl Checks {
     }
 }
 
-impl Plan {
+impl ScenarioPlan {
     /// Reads and validates a scenario. In commands and directories, `{NAME}` is replaced by
     /// `settings`, and `{address}` and `{data}` by the values of the system. Its data directory is
     /// by default inside `run`.
@@ -172,7 +172,7 @@ impl Plan {
         let wrong = |what: String| MirrorError::Usage(format!("{}:{what}", file.display()));
         let root = yaml::parse(&text).map_err(|e| wrong(e.to_string()))?;
         let root = root.ok_or_else(|| wrong(" an empty scenario".to_owned()))?;
-        let reader = Reader { run, settings };
+        let reader = ScenarioReader { run, settings };
         reader.plan(&root, file).map_err(wrong)
     }
 
@@ -200,25 +200,25 @@ impl Plan {
     }
 }
 
-struct Reader<'a> {
+struct ScenarioReader<'a> {
     run: &'a Path,
     settings: &'a [(String, String)],
 }
 
-impl Reader<'_> {
-    fn plan(&self, root: &Node, file: &Path) -> Read<Plan> {
+impl ScenarioReader<'_> {
+    fn plan(&self, root: &YamlNode, file: &Path) -> Read<ScenarioPlan> {
         let keys = ["systems", "mirror", "load", "steps", "compare", "checks"];
         only(root, "the scenario", &keys)?;
         let systems = needed(root, "systems")?;
         let [baseline, candidate] = FIRST.map(|name| self.system(name, needed(systems, name)?));
-        let Value::Map(entries) = &systems.value else {
+        let YamlValue::Map(entries) = &systems.value else {
             return Err(systems.error("systems is a mapping").to_string());
         };
         let others = entries.iter();
         let others = others.filter(|entry| !FIRST.contains(&entry.key.as_str()));
         let nodes = others.map(|entry| self.system(&entry.key, &entry.node));
-        let steps = root.get("steps").map_or(&[][..], Node::items);
-        let mut plan = Plan {
+        let steps = root.get("steps").map_or(&[][..], YamlNode::items);
+        let mut plan = ScenarioPlan {
             file: file.to_owned(),
             mirror: text(needed(root, "mirror")?)?,
             load: load(needed(root, "load")?)?,
@@ -253,7 +253,7 @@ impl Reader<'_> {
         Ok(plan)
     }
 
-    fn system(&self, name: &str, node: &Node) -> Read<SystemPlan> {
+    fn system(&self, name: &str, node: &YamlNode) -> Read<SystemPlan> {
         only(
             node,
             name,
@@ -282,7 +282,7 @@ impl Reader<'_> {
         })
     }
 
-    fn command(&self, node: &Node, address: &str, data: &Path) -> Read<Vec<String>> {
+    fn command(&self, node: &YamlNode, address: &str, data: &Path) -> Read<Vec<String>> {
         if node.items().is_empty() {
             return Err(node
                 .error("a command is a list of a program and arguments")
@@ -293,7 +293,7 @@ impl Reader<'_> {
     }
 
     /// Returns the text of a node with all variables replaced. Fails if a variable is unknown.
-    fn word(&self, node: &Node, address: &str, data: &Path) -> Read<String> {
+    fn word(&self, node: &YamlNode, address: &str, data: &Path) -> Read<String> {
         let mut word = text(node)?;
         let (data, run) = (data.display().to_string(), self.run.display().to_string());
         for (name, value) in [("address", address), ("data", &data), ("run", &run)] {
@@ -313,7 +313,7 @@ impl Reader<'_> {
         }
     }
 
-    fn step(&self, node: &Node, plan: &Plan) -> Read<Step> {
+    fn step(&self, node: &YamlNode, plan: &ScenarioPlan) -> Read<ScenarioStep> {
         let others = ["at", "down", "for", "command"];
         only(node, "a step", &[&others[..], &ACTIONS[..]].concat())?;
         let span = |key: &str, default: &str| match node.get(key) {
@@ -332,18 +332,18 @@ impl Reader<'_> {
             let why = format!("no system {system:?}: {}", names.join(", "));
             return Err(name.error(why).to_string());
         };
-        Ok(Step {
+        Ok(ScenarioStep {
             at: duration(needed(node, "at")?)?,
             action: match action {
-                "kill" => Action::Kill(span("down", "0")?),
-                "pause" => Action::Pause(span("for", "10s")?),
-                "restart" => Action::Restart,
-                "fill" => Action::Fill(span("for", "10s")?),
-                "add" => Action::Add,
-                "remove" => Action::Remove,
+                "kill" => ScenarioAction::Kill(span("down", "0")?),
+                "pause" => ScenarioAction::Pause(span("for", "10s")?),
+                "restart" => ScenarioAction::Restart,
+                "fill" => ScenarioAction::Fill(span("for", "10s")?),
+                "add" => ScenarioAction::Add,
+                "remove" => ScenarioAction::Remove,
                 _ => {
                     let command = needed(node, "command")?;
-                    Action::Upgrade(self.command(command, &known.address, &known.data)?)
+                    ScenarioAction::Upgrade(self.command(command, &known.address, &known.data)?)
                 }
             },
             system,
@@ -357,7 +357,10 @@ const RESERVED: [&str; 7] = [
 ];
 
 /// Rejects steps for systems that do not exist at that time, and systems that no step adds.
-fn check_presence<'n>(plan: &Plan, steps: &[(Step, &'n Node)]) -> Result<(), (&'n Node, String)> {
+fn check_presence<'n>(
+    plan: &ScenarioPlan,
+    steps: &[(ScenarioStep, &'n YamlNode)],
+) -> Result<(), (&'n YamlNode, String)> {
     let mut there: Vec<&str> = FIRST.to_vec();
     let mut added: Vec<&str> = Vec::new();
     for (step, node) in steps {
@@ -365,18 +368,18 @@ fn check_presence<'n>(plan: &Plan, steps: &[(Step, &'n Node)]) -> Result<(), (&'
         let is_there = there.contains(&name);
         let is_first = FIRST.contains(&name);
         match step.action {
-            Action::Add if added.contains(&name) || is_first => {
+            ScenarioAction::Add if added.contains(&name) || is_first => {
                 return Err((node, format!("{name} already exists")));
             }
-            Action::Add => {
+            ScenarioAction::Add => {
                 there.push(name);
                 added.push(name);
             }
-            Action::Remove if is_first => {
+            ScenarioAction::Remove if is_first => {
                 return Err((node, format!("{name} is required to compare anything")));
             }
             _ if !is_there => return Err((node, format!("{name} does not exist at that time"))),
-            Action::Remove => there.retain(|known| *known != name),
+            ScenarioAction::Remove => there.retain(|known| *known != name),
             _ => {}
         }
     }
@@ -399,12 +402,12 @@ mod tests {
                          mirror: 127.0.0.1:3\nload: {series: 5, interval: 1s, duration: 1m}\n\
                          compare: {generate: 9}\n";
 
-    fn read(text: &str) -> Result<Plan, String> {
+    fn read(text: &str) -> Result<ScenarioPlan, String> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("s.yml");
         std::fs::write(&file, text).unwrap();
         let settings = [("b".to_owned(), "/bin/b".to_owned())];
-        let plan = Plan::read(&file, Path::new("/run"), &settings);
+        let plan = ScenarioPlan::read(&file, Path::new("/run"), &settings);
         plan.map_err(|e| e.to_string().replace(&dir.path().display().to_string(), ""))
     }
 
@@ -422,13 +425,13 @@ mod tests {
             .iter()
             .map(|s| (s.system.as_str(), s.action.clone()))
             .collect();
-        let upgrade = Action::Upgrade(vec!["c".to_owned(), "127.0.0.1:2".to_owned()]);
+        let upgrade = ScenarioAction::Upgrade(vec!["c".to_owned(), "127.0.0.1:2".to_owned()]);
         assert_eq!(
             actions,
             [
-                ("candidate", Action::Kill(Duration::ZERO)),
-                ("baseline", Action::Pause(Duration::from_secs(3))),
-                ("candidate", Action::Restart),
+                ("candidate", ScenarioAction::Kill(Duration::ZERO)),
+                ("baseline", ScenarioAction::Pause(Duration::from_secs(3))),
+                ("candidate", ScenarioAction::Restart),
                 ("candidate", upgrade),
             ]
         );
@@ -441,8 +444,8 @@ mod tests {
         let grown = read(&format!("{}{steps}", SHORT.replace(third, more))).unwrap();
         assert_eq!(grown.nodes[0].command, ["d", "/disk//bin/b"]);
         let actions: Vec<_> = grown.steps.iter().map(|s| s.action.clone()).collect();
-        let fill = Action::Fill(Duration::from_secs(5));
-        assert_eq!(actions, [Action::Add, fill, Action::Remove]);
+        let fill = ScenarioAction::Fill(Duration::from_secs(5));
+        assert_eq!(actions, [ScenarioAction::Add, fill, ScenarioAction::Remove]);
         assert!(!plan.checks.alerts && plan.receivers().count() == 0);
         let taken = "address: '127.0.0.1:1', alerts: '127.0.0.1:8'";
         let mut text = SHORT.replace("address: '127.0.0.1:1'", taken);
@@ -579,7 +582,7 @@ mod tests {
             "rules.yml",
             "victoriametrics.yml",
         ] {
-            let plan = Plan::read(&folder.join(name), Path::new("run"), &settings).unwrap();
+            let plan = ScenarioPlan::read(&folder.join(name), Path::new("run"), &settings).unwrap();
             assert!(!plan.steps.is_empty(), "{name}");
             for file in plan.files() {
                 assert!(folder.join(file).is_file(), "{name}: {}", file.display());

@@ -29,9 +29,9 @@ const PID_ENDING: &str = "pid";
 
 /// A flag that cancels the run. It is set from outside and checked at all waits of the run.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl StopFlag {
     /// Cancels the run; it ends with an error at its next check.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -79,14 +79,14 @@ impl Stop {
 
 /// A running child process with its log and PID file. It is ended when this value is dropped.
 #[derive(Debug)]
-pub struct Process {
+pub struct ChildProcess {
     name: String,
     child: Child,
     /// File with ID and command of the process, which exists while it runs.
     pid_file: PathBuf,
 }
 
-impl Process {
+impl ChildProcess {
     /// Starts `command`, appends its output to the log `name` in `dir`, and writes its PID file.
     pub fn start(name: &str, command: &[String], dir: &Path) -> Result<Self, MirrorError> {
         let log = dir.join(format!("{name}.log"));
@@ -124,7 +124,7 @@ impl Process {
     }
 
     /// Waits until the process exits and returns its status. Fails early if the run is cancelled.
-    pub fn wait(&mut self, stop: &Stop) -> Result<ExitStatus, MirrorError> {
+    pub fn wait(&mut self, stop: &StopFlag) -> Result<ExitStatus, MirrorError> {
         loop {
             if let Some(status) = self.ended() {
                 return Ok(status);
@@ -139,7 +139,7 @@ impl Process {
     }
 
     /// Sends SIGTERM and waits until the process exits; fails after [`END_WITHIN`].
-    pub fn stop(&mut self, stop: &Stop) -> Result<(), MirrorError> {
+    pub fn stop(&mut self, stop: &StopFlag) -> Result<(), MirrorError> {
         self.signal(Signal::TERM)?;
         let what = format!("{} to end after SIGTERM", self.name);
         stop.wait_for(&what, END_WITHIN, || self.ended().is_some())
@@ -154,13 +154,13 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         if self.ended().is_none() {
             // A process stopped by SIGSTOP handles SIGTERM only after SIGCONT.
             let _ = self.signal(Signal::TERM);
             let _ = self.signal(Signal::CONT);
-            let asked = Stop::default();
+            let asked = StopFlag::default();
             let _ = asked.wait_for("the end", DROP_WITHIN, || self.ended().is_some());
         }
         // This fails if the process has already exited.
@@ -199,7 +199,7 @@ fn end_leftover(pid: &str, command: &str) {
     };
     if is_it() {
         let _ = kill_process(pid, Signal::KILL);
-        let asked = Stop::default();
+        let asked = StopFlag::default();
         let _ = asked.wait_for("the end", DROP_WITHIN, || has_let_go(pid));
     }
 }

@@ -5,11 +5,11 @@
 //! are neither duplicates nor gaps. Steps that have already been executed are not repeated.
 
 use super::alerts;
-use super::checks::{self, Check};
-use super::plan::{FIRST, Plan, SystemPlan};
-use super::process::{Process, Stop, end_leftovers};
-use super::running::{Event, Running, timeline};
-use super::state::{Loaded, Phase, Reads, State};
+use super::checks::{self, ScenarioCheckResult};
+use super::plan::{FIRST, ScenarioPlan, SystemPlan};
+use super::process::{ChildProcess, StopFlag, end_leftovers};
+use super::running::{ScenarioEvent, ScenarioProcesses, timeline};
+use super::state::{ScenarioLoadResults, ScenarioPhase, ScenarioReadResults, ScenarioState};
 use crate::compare;
 use crate::error::MirrorError;
 use crate::fleet::Fleet;
@@ -37,31 +37,36 @@ const END_WITHIN: Duration = Duration::from_secs(120);
 /// a margin.
 const SENT_WITHIN_MS: i64 = 7_000;
 
-/// A run of a scenario, new or continued, in its directory. [`Run::finish`] executes the rest of
-/// it.
-pub struct Run {
-    plan: Plan,
+/// A run of a scenario, new or continued, in its directory. [`ScenarioRun::finish`] executes the
+/// rest of it.
+pub struct ScenarioRun {
+    plan: ScenarioPlan,
     dir: PathBuf,
     firn: PathBuf,
-    state: State,
-    stop: Stop,
+    state: ScenarioState,
+    stop: StopFlag,
 }
 
-impl Run {
+impl ScenarioRun {
     /// Opens the directory of a run and ends processes that a killed run left behind. Into a new
     /// run, the scenario and the files that it names are copied.
-    pub fn open(plan: Plan, dir: &Path, firn: &Path, stop: Stop) -> Result<Self, MirrorError> {
+    pub fn open(
+        plan: ScenarioPlan,
+        dir: &Path,
+        firn: &Path,
+        stop: StopFlag,
+    ) -> Result<Self, MirrorError> {
         fs::create_dir_all(dir).map_err(MirrorError::file("create", dir))?;
         end_leftovers(dir)?;
         let run = Self {
-            state: State::read(dir)?,
+            state: ScenarioState::read(dir)?,
             plan,
             dir: dir.to_owned(),
             firn: firn.to_owned(),
             stop,
         };
         if run.state.start_ms.is_none() {
-            Running::check_fillable(&run.plan)?;
+            ScenarioProcesses::check_fillable(&run.plan)?;
             run.clear()?;
             run.keep_files()?;
             run.check_flags()?;
@@ -113,7 +118,7 @@ impl Run {
         let arguments = |command: Vec<String>| command.into_iter().skip(2).map(OsString::from);
         let load = arguments(self.load_command(0));
         load::options::Options::parse(load).map_err(named)?;
-        let none = Loaded {
+        let none = ScenarioLoadResults {
             start_ms: 0,
             end_ms: 0,
             samples: 0,
@@ -132,20 +137,20 @@ impl Run {
     /// progress to `out`.
     pub fn finish(mut self, out: &mut dyn Write) -> Result<bool, MirrorError> {
         match (self.state.phase, self.state.start_ms) {
-            (Phase::Load, None) => {}
-            (Phase::Load, Some(_)) => {
-                self.tell(out, "the load was interrupted; sending it again")?
+            (ScenarioPhase::Load, None) => {}
+            (ScenarioPhase::Load, Some(_)) => {
+                self.log_event(out, "the load was interrupted; sending it again")?
             }
-            (Phase::Compare, _) => {
-                self.tell(out, "the load is complete; continuing with the comparison")?;
+            (ScenarioPhase::Compare, _) => {
+                self.log_event(out, "the load is complete; continuing with the comparison")?;
             }
-            (Phase::Check, _) => self.tell(
+            (ScenarioPhase::Check, _) => self.log_event(
                 out,
                 "the comparison is complete; continuing with the checks",
             )?,
-            (Phase::Done, _) => {
-                self.tell(out, "the run is complete; repeating its checks")?;
-                self.state.phase = Phase::Check;
+            (ScenarioPhase::Done, _) => {
+                self.log_event(out, "the run is complete; repeating its checks")?;
+                self.state.phase = ScenarioPhase::Check;
             }
         }
         for system in self.plan.receivers() {
@@ -155,41 +160,46 @@ impl Run {
         }
         let happened = self.state.events;
         let stop = self.stop.clone();
-        let mut running = Running::after(&self.plan, happened, &self.dir, &self.firn, stop);
+        let mut running =
+            ScenarioProcesses::from_past_events(&self.plan, happened, &self.dir, &self.firn, stop);
         running.start_systems()?;
-        self.tell(out, "the systems are ready")?;
-        if self.state.phase == Phase::Load {
+        self.log_event(out, "the systems are ready")?;
+        if self.state.phase == ScenarioPhase::Load {
             let loaded = self.load(&mut running, out)?;
             self.state.loaded = Some(loaded);
-            self.reach(Phase::Compare)?;
+            self.save_phase(ScenarioPhase::Compare)?;
         }
         let loaded = self.state.loaded;
         let loaded =
             loaded.ok_or_else(|| MirrorError::Usage("the state contains no load".to_owned()))?;
-        if self.state.phase == Phase::Compare {
-            self.tell(out, "comparing")?;
+        if self.state.phase == ScenarioPhase::Compare {
+            self.log_event(out, "comparing")?;
             for system in running.systems() {
                 self.compare(system, &loaded, out)?;
             }
-            self.reach(Phase::Check)?;
+            self.save_phase(ScenarioPhase::Check)?;
         }
         let checks = self.checks(&running, &loaded)?;
         running.stop_systems()?;
         let passed = self.result(&checks, out)?;
-        self.reach(Phase::Done)?;
+        self.save_phase(ScenarioPhase::Done)?;
         Ok(passed)
     }
 
-    fn reach(&mut self, phase: Phase) -> Result<(), MirrorError> {
+    fn save_phase(&mut self, phase: ScenarioPhase) -> Result<(), MirrorError> {
         self.state.phase = phase;
-        self.state.keep(&self.dir)
+        self.state.store_in(&self.dir)
     }
 
-    fn result(&self, checks: &[Check], out: &mut dyn Write) -> Result<bool, MirrorError> {
+    fn result(
+        &self,
+        checks: &[ScenarioCheckResult],
+        out: &mut dyn Write,
+    ) -> Result<bool, MirrorError> {
         let passed = checks.iter().all(|check| check.holds);
         for check in checks {
             let sign = if check.holds { "holds" } else { "FAILS" };
-            self.tell(out, &format!("{} {sign}: {}", check.name, check.what))?;
+            self.log_event(out, &format!("{} {sign}: {}", check.name, check.what))?;
         }
         let list: Vec<Value> = checks
             .iter()
@@ -202,7 +212,7 @@ impl Run {
     }
 
     /// Writes a line with a timestamp to `out` and to the event log of the run.
-    fn tell(&self, out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
+    fn log_event(&self, out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
         let path = self.dir.join("events.log");
         let line = format!("{} {text}\n", crate::api::seconds(now_ms()));
         super::write(out, &line)?;
@@ -212,35 +222,39 @@ impl Run {
     }
 
     /// Sends the load through the mirror and executes the remaining steps at their times.
-    fn load(&mut self, running: &mut Running, out: &mut dyn Write) -> Result<Loaded, MirrorError> {
+    fn load(
+        &mut self,
+        running: &mut ScenarioProcesses,
+        out: &mut dyn Write,
+    ) -> Result<ScenarioLoadResults, MirrorError> {
         running.start_mirror()?;
         // The load starts at a whole second, so that the steps of queries coincide with samples.
         let start_ms = self.state.start_ms.unwrap_or((now_ms() / 1000 + 2) * 1000);
         self.state.start_ms = Some(start_ms);
-        self.state.keep(&self.dir)?;
+        self.state.store_in(&self.dir)?;
         let log = self.dir.join("load.log");
         if log.exists() {
             fs::remove_file(&log).map_err(MirrorError::file("remove", &log))?;
         }
         let command = self.load_command(start_ms);
-        let mut load = Process::start("load", &command, &self.dir)?;
-        self.tell(out, "start of the load")?;
+        let mut load = ChildProcess::start("load", &command, &self.dir)?;
+        self.log_event(out, "start of the load")?;
         for (at, name, event) in timeline(&self.plan).into_iter().skip(self.state.events) {
             let due_ms = start_ms.saturating_add(at.as_millis() as i64);
             let wait = Duration::from_millis((due_ms - now_ms()).max(0).unsigned_abs());
             self.stop.sleep_until(Instant::now() + wait)?;
-            self.tell(out, &format!("{name}: {event:?}"))?;
-            let is_joining = event == Event::Add;
-            running.happen(&self.plan, &name, event)?;
+            self.log_event(out, &format!("{name}: {event:?}"))?;
+            let is_joining = event == ScenarioEvent::Add;
+            running.apply_event(&self.plan, &name, event)?;
             if is_joining {
                 self.state.joined_ms.insert(name, now_ms());
             }
             self.state.events += 1;
-            self.state.keep(&self.dir)?;
+            self.state.store_in(&self.dir)?;
         }
         load.wait(&self.stop)?;
         running.wait_ready()?;
-        self.tell(
+        self.log_event(
             out,
             "the load is sent; waiting until the mirror has delivered it",
         )?;
@@ -255,7 +269,7 @@ impl Run {
         start_ms: i64,
         log: &Path,
         arguments: &[String],
-    ) -> Result<Loaded, MirrorError> {
+    ) -> Result<ScenarioLoadResults, MirrorError> {
         let text = fs::read_to_string(log).map_err(MirrorError::file("read", log))?;
         // The log may contain other output with braces after the report.
         let json = text.find('{').map_or("", |from| &text[from..]);
@@ -271,14 +285,14 @@ impl Run {
         let ended = || now_ms() > end_ms;
         self.stop
             .wait_for("end of the load's data", END_WITHIN, ended)?;
-        Ok(Loaded {
+        Ok(ScenarioLoadResults {
             start_ms,
             end_ms,
             samples,
             visible: visible_count(arguments)?,
             failed: report["failed"].as_u64().unwrap_or(0),
             push_max_ms: report["push_ms"]["max"].as_f64().unwrap_or(f64::INFINITY),
-            reads: self.plan.load.reads.as_ref().map(|_| Reads {
+            reads: self.plan.load.reads.as_ref().map(|_| ScenarioReadResults {
                 due: report["reads"]["due"].as_u64().unwrap_or(0),
                 failed: report["reads"]["failed"].as_u64().unwrap_or(0),
                 average_ms: report["reads"]["average_ms"].as_f64().unwrap_or(0.0),
@@ -331,7 +345,7 @@ impl Run {
 
     /// Returns the time from which a system has the data of the baseline. Before the load, none has
     /// any.
-    fn complete_from_ms(&self, system: &SystemPlan, loaded: &Loaded) -> i64 {
+    fn complete_from_ms(&self, system: &SystemPlan, loaded: &ScenarioLoadResults) -> i64 {
         let interval_ms = self.plan.load.interval.as_millis() as i64;
         match self.state.joined_ms.get(&system.name) {
             None => loaded.start_ms - HISTORY_MS,
@@ -351,7 +365,7 @@ impl Run {
     fn compare(
         &self,
         system: &SystemPlan,
-        loaded: &Loaded,
+        loaded: &ScenarioLoadResults,
         out: &mut dyn Write,
     ) -> Result<(), MirrorError> {
         let from_ms = self.complete_from_ms(system, loaded);
@@ -362,7 +376,7 @@ impl Run {
         let command = self.compare_command(system, from_ms, loaded, &report);
         let name = format!("compare-{}", system.name);
         let log = self.dir.join(format!("{name}.log"));
-        let mut comparing = Process::start(&name, &command, &self.dir)?;
+        let mut comparing = ChildProcess::start(&name, &command, &self.dir)?;
         comparing.wait(&self.stop)?;
         let text = fs::read(&log).map_err(MirrorError::file("read", &log))?;
         super::write(out, &String::from_utf8_lossy(&text))?;
@@ -379,7 +393,7 @@ impl Run {
         &self,
         system: &SystemPlan,
         from_ms: i64,
-        loaded: &Loaded,
+        loaded: &ScenarioLoadResults,
         report: &Path,
     ) -> Vec<String> {
         let url = |system: &SystemPlan| format!("http://{}", system.address);
@@ -410,7 +424,11 @@ impl Run {
         command
     }
 
-    fn checks(&self, running: &Running, loaded: &Loaded) -> Result<Vec<Check>, MirrorError> {
+    fn checks(
+        &self,
+        running: &ScenarioProcesses,
+        loaded: &ScenarioLoadResults,
+    ) -> Result<Vec<ScenarioCheckResult>, MirrorError> {
         let mut all = vec![checks::push_max(&self.plan, loaded)];
         all.extend(checks::reads(&self.plan, loaded));
         for system in running.systems() {

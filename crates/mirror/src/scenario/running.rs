@@ -9,9 +9,9 @@
 //! other system. The members are determined by the plan and the number of events that have
 //! happened.
 
-use super::filler::{self, Filler};
-use super::plan::{Action, FIRST, Plan, SystemPlan};
-use super::process::{Process, Stop, get};
+use super::filler::{self, DiskFiller};
+use super::plan::{FIRST, ScenarioAction, ScenarioPlan, SystemPlan};
+use super::process::{ChildProcess, StopFlag, get};
 use crate::error::MirrorError;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An event during the load. A step consists of one or two events, for example kill and start.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum ScenarioEvent {
     Kill,
     Start,
     Pause,
@@ -45,28 +45,30 @@ pub enum Event {
 }
 
 /// Returns the events of all steps with their times and systems, ordered by time.
-pub fn timeline(plan: &Plan) -> Vec<(Duration, String, Event)> {
+pub fn timeline(plan: &ScenarioPlan) -> Vec<(Duration, String, ScenarioEvent)> {
     let mut events = Vec::new();
     for step in &plan.steps {
         let name = &step.system;
         let mut then = |after: Duration, event| events.push((step.at + after, name.clone(), event));
         match &step.action {
-            Action::Kill(down) => {
-                then(Duration::ZERO, Event::Kill);
-                then(*down, Event::Start);
+            ScenarioAction::Kill(down) => {
+                then(Duration::ZERO, ScenarioEvent::Kill);
+                then(*down, ScenarioEvent::Start);
             }
-            Action::Pause(span) => {
-                then(Duration::ZERO, Event::Pause);
-                then(*span, Event::Continue);
+            ScenarioAction::Pause(span) => {
+                then(Duration::ZERO, ScenarioEvent::Pause);
+                then(*span, ScenarioEvent::Continue);
             }
-            Action::Fill(span) => {
-                then(Duration::ZERO, Event::Fill);
-                then(*span, Event::Empty);
+            ScenarioAction::Fill(span) => {
+                then(Duration::ZERO, ScenarioEvent::Fill);
+                then(*span, ScenarioEvent::Empty);
             }
-            Action::Restart => then(Duration::ZERO, Event::Restart),
-            Action::Upgrade(command) => then(Duration::ZERO, Event::Upgrade(command.clone())),
-            Action::Add => then(Duration::ZERO, Event::Add),
-            Action::Remove => then(Duration::ZERO, Event::Remove),
+            ScenarioAction::Restart => then(Duration::ZERO, ScenarioEvent::Restart),
+            ScenarioAction::Upgrade(command) => {
+                then(Duration::ZERO, ScenarioEvent::Upgrade(command.clone()))
+            }
+            ScenarioAction::Add => then(Duration::ZERO, ScenarioEvent::Add),
+            ScenarioAction::Remove => then(Duration::ZERO, ScenarioEvent::Remove),
         }
     }
     events.sort_by_key(|(at, ..)| *at);
@@ -75,17 +77,17 @@ pub fn timeline(plan: &Plan) -> Vec<(Duration, String, Event)> {
 
 /// A system that is currently part of the run, with its process if it is up.
 #[derive(Debug)]
-struct Member {
+struct RunningSystem {
     plan: SystemPlan,
     /// Command that starts the system; an upgrade replaces it.
     command: Vec<String>,
     /// Whether the system is up or must be started.
     is_wanted: bool,
-    process: Option<Process>,
-    filler: Option<Filler>,
+    process: Option<ChildProcess>,
+    filler: Option<DiskFiller>,
 }
 
-impl Member {
+impl RunningSystem {
     fn new(plan: &SystemPlan) -> Self {
         Self {
             command: plan.command.clone(),
@@ -100,20 +102,26 @@ impl Member {
 /// The processes of a run, which are ended when this value is dropped, in whatever state the run
 /// is.
 #[derive(Debug)]
-pub struct Running {
+pub struct ScenarioProcesses {
     dir: PathBuf,
     firn: PathBuf,
     /// Host and port on which the mirror listens.
     address: String,
     agent: ureq::Agent,
-    members: BTreeMap<String, Member>,
-    mirror: Option<Process>,
-    stop: Stop,
+    members: BTreeMap<String, RunningSystem>,
+    mirror: Option<ChildProcess>,
+    stop: StopFlag,
 }
 
-impl Running {
+impl ScenarioProcesses {
     /// Determines the members after the first `happened` events of `plan`, without starting them.
-    pub fn after(plan: &Plan, happened: usize, dir: &Path, firn: &Path, stop: Stop) -> Self {
+    pub fn from_past_events(
+        plan: &ScenarioPlan,
+        happened: usize,
+        dir: &Path,
+        firn: &Path,
+        stop: StopFlag,
+    ) -> Self {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(LOOK_TIMEOUT))
             .http_status_as_error(false)
@@ -124,7 +132,9 @@ impl Running {
             firn: firn.to_owned(),
             address: plan.mirror.clone(),
             agent: config.into(),
-            members: first.map(|s| (s.name.clone(), Member::new(s))).collect(),
+            members: first
+                .map(|s| (s.name.clone(), RunningSystem::new(s)))
+                .collect(),
             mirror: None,
             stop,
         };
@@ -136,12 +146,13 @@ impl Running {
 
     /// Applies the lasting effect of an event from before the run was continued, without starting a
     /// process.
-    fn replay(&mut self, plan: &Plan, name: &str, event: Event) {
+    fn replay(&mut self, plan: &ScenarioPlan, name: &str, event: ScenarioEvent) {
         match (event, plan.system(name)) {
-            (Event::Add, Some(system)) => {
-                self.members.insert(name.to_owned(), Member::new(system));
+            (ScenarioEvent::Add, Some(system)) => {
+                self.members
+                    .insert(name.to_owned(), RunningSystem::new(system));
             }
-            (Event::Remove, _) => {
+            (ScenarioEvent::Remove, _) => {
                 self.members.remove(name);
             }
             (event, _) => {
@@ -149,9 +160,9 @@ impl Running {
                     return;
                 };
                 match event {
-                    Event::Kill => member.is_wanted = false,
-                    Event::Start => member.is_wanted = true,
-                    Event::Upgrade(command) => member.command = command,
+                    ScenarioEvent::Kill => member.is_wanted = false,
+                    ScenarioEvent::Start => member.is_wanted = true,
+                    ScenarioEvent::Upgrade(command) => member.command = command,
                     _ => {}
                 }
             }
@@ -165,9 +176,11 @@ impl Running {
 
     /// Fails if a step fills a file system that is too large for it. Creates the data directories
     /// of these systems, on which users mount small file systems before the run.
-    pub fn check_fillable(plan: &Plan) -> Result<(), MirrorError> {
+    pub fn check_fillable(plan: &ScenarioPlan) -> Result<(), MirrorError> {
         for step in &plan.steps {
-            if let (Action::Fill(_), Some(system)) = (&step.action, plan.system(&step.system)) {
+            if let (ScenarioAction::Fill(_), Some(system)) =
+                (&step.action, plan.system(&step.system))
+            {
                 make_folder(&system.data)?;
                 filler::check_is_small(&system.data)?;
             }
@@ -189,7 +202,7 @@ impl Running {
         let Some(member) = self.members.get_mut(name) else {
             return Ok(());
         };
-        member.process = Some(Process::start(name, &member.command, &self.dir)?);
+        member.process = Some(ChildProcess::start(name, &member.command, &self.dir)?);
         member.is_wanted = true;
         Ok(())
     }
@@ -239,7 +252,7 @@ impl Running {
         ] {
             command.extend([flag.to_owned(), value]);
         }
-        self.mirror = Some(Process::start("mirror", &command, &self.dir)?);
+        self.mirror = Some(ChildProcess::start("mirror", &command, &self.dir)?);
         let url = format!("http://{}/-/ready", self.address);
         let what = format!("the mirror to be ready at {url}");
         let looked = || get(&self.agent, &url).is_some();
@@ -313,49 +326,55 @@ impl Running {
 
     /// Applies an event to a system. Killing a system that is down and starting one that is up do
     /// nothing.
-    pub fn happen(&mut self, plan: &Plan, name: &str, event: Event) -> Result<(), MirrorError> {
+    pub fn apply_event(
+        &mut self,
+        plan: &ScenarioPlan,
+        name: &str,
+        event: ScenarioEvent,
+    ) -> Result<(), MirrorError> {
         match (event, plan.system(name)) {
-            (Event::Add, Some(system)) => {
-                self.members.insert(name.to_owned(), Member::new(system));
+            (ScenarioEvent::Add, Some(system)) => {
+                self.members
+                    .insert(name.to_owned(), RunningSystem::new(system));
                 self.start(name)?;
                 self.wait_ready_of(name)?;
                 self.reload_mirror()
             }
-            (Event::Remove, _) => {
+            (ScenarioEvent::Remove, _) => {
                 let removed = self.members.remove(name);
                 self.reload_mirror()?;
                 let process = removed.and_then(|member| member.process);
                 process.map_or(Ok(()), |mut process| process.stop(&self.stop))
             }
-            (event, _) => self.happen_to_member(name, event),
+            (event, _) => self.apply_to_member(name, event),
         }
     }
 
-    fn happen_to_member(&mut self, name: &str, event: Event) -> Result<(), MirrorError> {
+    fn apply_to_member(&mut self, name: &str, event: ScenarioEvent) -> Result<(), MirrorError> {
         let Some(member) = self.members.get_mut(name) else {
             return Ok(());
         };
-        if let Event::Upgrade(command) = &event {
+        if let ScenarioEvent::Upgrade(command) = &event {
             member.command.clone_from(command);
         }
         match (event, &mut member.process) {
-            (Event::Start, None) => return self.start(name),
-            (Event::Kill, process @ Some(_)) => {
+            (ScenarioEvent::Start, None) => return self.start(name),
+            (ScenarioEvent::Kill, process @ Some(_)) => {
                 member.is_wanted = false;
                 if let Some(mut process) = process.take() {
                     process.kill()?;
                 }
             }
-            (Event::Pause, Some(process)) => process.signal(Signal::STOP)?,
-            (Event::Continue, Some(process)) => process.signal(Signal::CONT)?,
-            (Event::Restart | Event::Upgrade(_), process) => {
+            (ScenarioEvent::Pause, Some(process)) => process.signal(Signal::STOP)?,
+            (ScenarioEvent::Continue, Some(process)) => process.signal(Signal::CONT)?,
+            (ScenarioEvent::Restart | ScenarioEvent::Upgrade(_), process) => {
                 if let Some(mut process) = process.take() {
                     process.stop(&self.stop)?;
                 }
                 return self.start(name);
             }
-            (Event::Fill, _) => member.filler = Some(Filler::start(&member.plan.data)?),
-            (Event::Empty, _) => member.filler = None,
+            (ScenarioEvent::Fill, _) => member.filler = Some(DiskFiller::start(&member.plan.data)?),
+            (ScenarioEvent::Empty, _) => member.filler = None,
             _ => {}
         }
         Ok(())

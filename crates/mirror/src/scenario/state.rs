@@ -15,7 +15,7 @@ use std::path::Path;
 /// The phases of a run in the order of their execution. The state file stores the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Phase {
+pub enum ScenarioPhase {
     /// The load is sent and the steps are executed.
     #[default]
     Load,
@@ -30,7 +30,7 @@ pub enum Phase {
 /// Results of the load, which comparison and checks need. They are stored, so that a continued run
 /// has them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Loaded {
+pub struct ScenarioLoadResults {
     /// Timestamp of the first samples in milliseconds since the epoch.
     pub start_ms: i64,
     /// End of the load's data in milliseconds since the epoch.
@@ -45,12 +45,12 @@ pub struct Loaded {
     pub push_max_ms: f64,
     /// Results of the queries beside the load, if there were any.
     #[serde(default)]
-    pub reads: Option<Reads>,
+    pub reads: Option<ScenarioReadResults>,
 }
 
 /// Results of the queries beside the load, read from its report.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reads {
+pub struct ScenarioReadResults {
     /// Number of queries that were due during the load.
     pub due: u64,
     /// Number of queries without a successful answer.
@@ -64,9 +64,9 @@ pub struct Reads {
 
 /// The stored progress of a run, which is rewritten after each event and each phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct ScenarioState {
     /// The next phase to execute, which is the load at first.
-    pub phase: Phase,
+    pub phase: ScenarioPhase,
     /// Start of the load in milliseconds; a continued run sends it again from this time.
     pub start_ms: Option<i64>,
     /// Number of events of the load that have happened.
@@ -74,10 +74,10 @@ pub struct State {
     /// Systems that were added, and the times from which they receive data, in milliseconds.
     pub joined_ms: BTreeMap<String, i64>,
     /// Results of the load; `None` until it is complete.
-    pub loaded: Option<Loaded>,
+    pub loaded: Option<ScenarioLoadResults>,
 }
 
-impl State {
+impl ScenarioState {
     /// Reads the state of the run in `dir`; returns the initial state if there is none.
     pub fn read(dir: &Path) -> Result<Self, MirrorError> {
         let path = dir.join("state.json");
@@ -91,7 +91,7 @@ impl State {
     }
 
     /// Replaces the state file in `dir` atomically, so that an interruption leaves a complete one.
-    pub fn keep(&self, dir: &Path) -> Result<(), MirrorError> {
+    pub fn store_in(&self, dir: &Path) -> Result<(), MirrorError> {
         let path = dir.join("state.json");
         let new = path.with_extension("new");
         let text = serde_json::to_string_pretty(self).expect("a state is plain JSON");
@@ -107,20 +107,23 @@ mod tests {
     #[test]
     fn state_of_a_run_reads_back_and_a_torn_one_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(State::read(dir.path()).unwrap(), State::default());
-        let state = State {
-            phase: Phase::Compare,
+        assert_eq!(
+            ScenarioState::read(dir.path()).unwrap(),
+            ScenarioState::default()
+        );
+        let state = ScenarioState {
+            phase: ScenarioPhase::Compare,
             start_ms: Some(5),
             events: 3,
             joined_ms: [("third".to_owned(), 9)].into(),
-            loaded: Some(Loaded {
+            loaded: Some(ScenarioLoadResults {
                 start_ms: 5,
                 end_ms: 8,
                 samples: 7,
                 visible: 6,
                 failed: 0,
                 push_max_ms: 1.25,
-                reads: Some(Reads {
+                reads: Some(ScenarioReadResults {
                     due: 9,
                     failed: 1,
                     average_ms: 2.5,
@@ -128,10 +131,10 @@ mod tests {
                 }),
             }),
         };
-        state.keep(dir.path()).unwrap();
-        assert_eq!(State::read(dir.path()).unwrap(), state);
+        state.store_in(dir.path()).unwrap();
+        assert_eq!(ScenarioState::read(dir.path()).unwrap(), state);
         fs::write(dir.path().join("state.json"), "{\"phase\": \"lo").unwrap();
-        let e = State::read(dir.path()).unwrap_err().to_string();
+        let e = ScenarioState::read(dir.path()).unwrap_err().to_string();
         assert!(e.contains("state.json: not the state of a run: "), "{e}");
     }
 }

@@ -14,17 +14,19 @@
 //! Invariant: only one request of a lane is in flight, because receivers reject out-of-order
 //! samples. The caller moves the cursor.
 
-use super::bodies::{Bodies, PASSED_HEADERS, Write};
-use super::filter::message_of;
-use super::target::{Posting, Request, Target, TargetSettings};
-use super::verdict::{Manner, Trouble, Verdict};
+use super::bodies::{BodyLog, PASSED_HEADERS, ReceivedWrite};
+use super::filter::message_type;
+use super::target::{DeliveryTarget, PostAttempt, Request, TargetSettings};
+use super::verdict::{DeliveryMode, DeliveryVerdict, RetryReason};
 use bytes::Bytes;
 use firn_model::env::Env;
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Contents, Seams, Version, since};
-use firn_wire::thinning::Message;
+use firn_wire::remote_write::{
+    MergedRequestBounds, RemoteWriteVersion, WriteRequestContents, encode_since,
+};
+use firn_wire::thinning::WriteMessageType;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,15 +41,15 @@ const REPORT_PAUSE: Duration = Duration::from_secs(10);
 /// Rate limiter for a kind of log line that may occur for each body; it counts suppressed
 /// occurrences.
 #[derive(Default)]
-pub struct Quiet(Mutex<Said>);
+pub struct LogLimiter(Mutex<LogLimiterState>);
 
 #[derive(Default)]
-struct Said {
+struct LogLimiterState {
     at: Option<Instant>,
     unsaid: u64,
 }
 
-impl Quiet {
+impl LogLimiter {
     /// Adds `count` occurrences. Returns the number since the last log line if another one is due.
     pub fn count(&self, count: u64) -> Option<u64> {
         let mut said = lock(&self.0);
@@ -60,32 +62,32 @@ impl Quiet {
     }
 
     fn forget(&self) {
-        *lock(&self.0) = Said::default();
+        *lock(&self.0) = LogLimiterState::default();
     }
 }
 
 /// Rate limiters for the log lines about one target, kept for the life of its courier.
 #[derive(Default)]
-pub struct Reports {
+pub struct TargetLogLimiters {
     /// Bodies that were dropped from the queue.
-    pub lost: Quiet,
+    pub lost: LogLimiter,
     /// Bodies that could not be decoded for filtering.
-    pub unreadable: Quiet,
-    refused: Quiet,
-    unwritten: Quiet,
-    failed: Quiet,
+    pub unreadable: LogLimiter,
+    refused: LogLimiter,
+    unwritten: LogLimiter,
+    failed: LogLimiter,
 }
 
 /// Position and arrival time of the oldest body of a parcel, by which the queue limits are checked.
 #[derive(Clone, Copy, Debug)]
-pub struct Oldest {
+pub struct OldestBody {
     /// Position at which it begins in the log.
     pub at: u64,
     /// Wall-clock time of its arrival, in milliseconds since the epoch.
     pub time_ms: TimestampMs,
 }
 
-impl Oldest {
+impl OldestBody {
     /// Returns how long the body may still wait if `max` is the limit; zero if it has expired.
     pub fn time_left(&self, env: &Env, max: Duration) -> Duration {
         let waited = env.clock.now_ms().saturating_sub(self.time_ms);
@@ -94,7 +96,7 @@ impl Oldest {
     }
 
     /// Waits until the body exceeds the queue limits of `settings`.
-    async fn outgrown(&self, bodies: &Bodies, env: &Env, settings: &TargetSettings) {
+    async fn wait_outgrown(&self, bodies: &BodyLog, env: &Env, settings: &TargetSettings) {
         let mut end = bodies.follow_end();
         let outgrown = end.wait_for(|end| end - self.at > settings.queue_bytes_max);
         match settings.queue_age_max {
@@ -109,7 +111,7 @@ impl Oldest {
 }
 
 /// Result of one attempt to send a request.
-enum Attempted {
+enum AttemptResult {
     /// The request was accepted, or rejected for good and counted.
     Done,
     /// The target rejected the request for good, which may be due to only one of its bodies.
@@ -121,7 +123,7 @@ enum Attempted {
 }
 
 /// Result of sending a request with all its attempts, until it is settled or must be given up.
-enum Sending {
+enum DeliveryResult {
     /// The request was accepted, finally rejected, or is too old.
     Done,
     /// The request is incomplete, and the rest of the lane is not sent.
@@ -131,11 +133,11 @@ enum Sending {
 }
 
 /// Sender for the requests of one lane of a parcel. The courier creates one for each lane.
-pub struct Attempts<'c> {
+pub struct LaneSender<'c> {
     /// The target of the requests, whose metrics are updated.
-    pub target: &'c Target,
+    pub target: &'c DeliveryTarget,
     /// The log that contains the bodies of the requests.
-    pub bodies: &'c Bodies,
+    pub bodies: &'c BodyLog,
     /// Clock and random numbers, which tests replace.
     pub env: &'c Env,
     /// Configuration of the target when the parcel was prepared.
@@ -143,22 +145,22 @@ pub struct Attempts<'c> {
     /// Maximum length of an uncompressed message in bytes, for requests that must be decoded.
     pub message_bytes_max: usize,
     /// Rate limiters for the log lines of this target.
-    pub reports: &'c Reports,
+    pub reports: &'c TargetLogLimiters,
     /// The oldest body of the parcel, which limits its retries.
-    pub oldest: Oldest,
+    pub oldest: OldestBody,
     /// Notifies of changes of the configuration, which end the parcel.
     pub changes: watch::Receiver<Arc<TargetSettings>>,
     /// Set once at shutdown, after which no attempt begins.
     pub stopping: watch::Receiver<bool>,
 }
 
-impl Attempts<'_> {
+impl LaneSender<'_> {
     /// Sends the requests of `lane` in order. Returns whether all of them were completed.
     pub async fn send(mut self, lane: &[Request]) -> bool {
         for request in lane {
             let begun = Instant::now();
             let is_done = self.send_one(request).await;
-            self.target.done_after(begun.elapsed());
+            self.target.record_request_duration(begun.elapsed());
             if !is_done {
                 return false;
             }
@@ -170,11 +172,11 @@ impl Attempts<'_> {
     /// completed.
     async fn send_one(&mut self, request: &Request) -> bool {
         match self.send_whole(request).await {
-            Sending::Done => true,
-            Sending::Ended => false,
-            Sending::Apart(parts) => {
+            DeliveryResult::Done => true,
+            DeliveryResult::Ended => false,
+            DeliveryResult::Apart(parts) => {
                 for part in &parts {
-                    if !matches!(self.send_whole(part).await, Sending::Done) {
+                    if !matches!(self.send_whole(part).await, DeliveryResult::Done) {
                         return false;
                     }
                 }
@@ -183,39 +185,39 @@ impl Attempts<'_> {
         }
     }
 
-    async fn send_whole(&mut self, request: &Request) -> Sending {
+    async fn send_whole(&mut self, request: &Request) -> DeliveryResult {
         let mut request = Cow::Borrowed(request);
         let mut pause = self.settings.backoff_min;
         let mut attempt = 0;
         while !*self.stopping.borrow() {
-            match self.young(request).await {
+            match self.drop_old_samples(request).await {
                 Some(young) => request = young,
-                None => return Sending::Done,
+                None => return DeliveryResult::Done,
             }
             let after = match self.attempt(&request, attempt).await {
-                Attempted::Done => return Sending::Done,
-                Attempted::Anew => return Sending::Ended,
-                Attempted::Apart(why) => return self.apart(&request, why).await,
-                Attempted::Again(after) => after,
+                AttemptResult::Done => return DeliveryResult::Done,
+                AttemptResult::Anew => return DeliveryResult::Ended,
+                AttemptResult::Apart(why) => return self.split_request(&request, why).await,
+                AttemptResult::Again(after) => after,
             };
             let wait = self.jittered(pause).max(after);
             pause = (pause * 2).min(self.settings.backoff_max);
             attempt += 1;
             let is_due = tokio::select! {
                 () = sleep(wait) => true,
-                () = self.oldest.outgrown(self.bodies, self.env, self.settings) => false,
+                () = self.oldest.wait_outgrown(self.bodies, self.env, self.settings) => false,
                 _ = self.changes.changed() => false,
                 _ = self.stopping.changed() => false,
             };
             if !is_due {
-                return Sending::Ended;
+                return DeliveryResult::Ended;
             }
         }
-        Sending::Ended
+        DeliveryResult::Ended
     }
 
     /// Removes samples that are too old from `request`; returns `None` if nothing remains.
-    async fn young<'r>(&self, request: Cow<'r, Request>) -> Option<Cow<'r, Request>> {
+    async fn drop_old_samples<'r>(&self, request: Cow<'r, Request>) -> Option<Cow<'r, Request>> {
         let Some(age_max) = self.settings.sample_age_max else {
             return Some(request);
         };
@@ -232,7 +234,12 @@ impl Attempts<'_> {
         let (write, seams) = (request.write.clone(), request.seams.clone());
         let limits = self.limits();
         let leaving = spawn_blocking(move || {
-            let left = since(time_min, (version_of(&write), &write.body), &seams, &limits);
+            let left = encode_since(
+                time_min,
+                (request_version(&write), &write.body),
+                &seams,
+                &limits,
+            );
             (left, write)
         });
         let Ok((Ok(left), write)) = leaving.await else {
@@ -240,7 +247,7 @@ impl Attempts<'_> {
             return Some(request);
         };
         let left = left.map(|((body, contents), seams)| Request {
-            write: Write {
+            write: ReceivedWrite {
                 body: body.into(),
                 ..write
             },
@@ -255,19 +262,19 @@ impl Attempts<'_> {
 
     /// Splits `request`, which the target rejected because of `why`, into the bodies of which it is
     /// made.
-    async fn apart(&self, request: &Request, why: String) -> Sending {
+    async fn split_request(&self, request: &Request, why: String) -> DeliveryResult {
         let (write, seams) = (request.write.clone(), request.seams.clone());
         let limits = self.limits();
         let taking = spawn_blocking(move || {
-            let parts = seams.apart((version_of(&write), &write.body), &limits);
+            let parts = seams.split_body((request_version(&write), &write.body), &limits);
             let part = |(body, contents): (Vec<u8>, _)| Request {
-                write: Write {
+                write: ReceivedWrite {
                     headers: write.headers.clone(),
                     contents: None,
                     body: body.into(),
                 },
                 contents,
-                seams: Seams::None,
+                seams: MergedRequestBounds::None,
             };
             let parts = parts.map(|parts| parts.into_iter().map(part).collect());
             parts.unwrap_or_default()
@@ -275,7 +282,7 @@ impl Attempts<'_> {
         let parts: Vec<Request> = taking.await.unwrap_or_default();
         if parts.is_empty() {
             self.refuse(request, why);
-            return Sending::Done;
+            return DeliveryResult::Done;
         }
         self.target.apart.inc();
         let to = &self.target.label;
@@ -286,7 +293,7 @@ impl Attempts<'_> {
             bodies,
             "sending the bodies of a rejected request one by one"
         );
-        Sending::Apart(parts)
+        DeliveryResult::Apart(parts)
     }
 
     fn limits(&self) -> WireLimits {
@@ -298,68 +305,75 @@ impl Attempts<'_> {
 
     /// Sends a request once; `attempt` is the number of earlier attempts. A shutdown does not
     /// interrupt it.
-    async fn attempt(&mut self, request: &Request, attempt: u32) -> Attempted {
+    async fn attempt(&mut self, request: &Request, attempt: u32) -> AttemptResult {
         let begun = Instant::now();
         let settings = self.settings;
         let write = &request.write;
-        let posting = settings.deliver.post(Posting {
+        let posting = settings.deliver.post(PostAttempt {
             headers: headers(write),
             body: write.body.clone(),
             contents: request.contents,
             metrics: 0,
             attempt,
         });
+        let outgrown = self.oldest.wait_outgrown(self.bodies, self.env, settings);
         let outcome = tokio::select! {
             outcome = timeout(settings.timeout, posting) => outcome,
-            () = self.oldest.outgrown(self.bodies, self.env, settings) => return Attempted::Anew,
-            _ = self.changes.changed() => return Attempted::Anew,
+            () = outgrown => return AttemptResult::Anew,
+            _ = self.changes.changed() => return AttemptResult::Anew,
         };
-        let again = |trouble, why| Verdict::Again {
+        let again = |trouble, why| DeliveryVerdict::Again {
             trouble,
             why,
             after: None,
         };
         let verdict = match outcome {
             Ok(Ok(answer)) => {
-                self.target.answered_after(begun.elapsed());
-                let verdict = Verdict::of(&answer, self.env.clock.now_ms(), settings.manner);
-                match settings.manner == Manner::Sender && version_of(write) == Version::V2 {
-                    true => verdict.of_written(&answer, request.contents),
+                self.target.record_attempt_duration(begun.elapsed());
+                let verdict = DeliveryVerdict::from_response(
+                    &answer,
+                    self.env.clock.now_ms(),
+                    settings.manner,
+                );
+                match settings.manner == DeliveryMode::Sender
+                    && request_version(write) == RemoteWriteVersion::V2
+                {
+                    true => verdict.refine_with_written(&answer, request.contents),
                     false => verdict,
                 }
             }
-            Ok(Err(why)) => again(Trouble::Connection, why),
+            Ok(Err(why)) => again(RetryReason::Connection, why),
             Err(_) => again(
-                Trouble::Timeout,
+                RetryReason::Timeout,
                 format!("no answer in {:?}", settings.timeout),
             ),
         };
-        self.judge(verdict, request)
+        self.judge_attempt(verdict, request)
     }
 
     /// Counts the result of an attempt, logs failures, and decides how to continue.
-    fn judge(&self, verdict: Verdict, request: &Request) -> Attempted {
+    fn judge_attempt(&self, verdict: DeliveryVerdict, request: &Request) -> AttemptResult {
         let target = self.target;
         let was_failing = target.is_failing.get() == 1;
-        let is_failing = matches!(verdict, Verdict::Again { .. });
+        let is_failing = matches!(verdict, DeliveryVerdict::Again { .. });
         target.is_failing.set(i64::from(is_failing));
         if was_failing && !is_failing {
             info!(to = target.label, "target responds again");
             self.reports.failed.forget();
         }
         match verdict {
-            Verdict::Taken(missing) => {
-                self.take(request, missing);
-                Attempted::Done
+            DeliveryVerdict::Taken(missing) => {
+                self.record_accepted(request, missing);
+                AttemptResult::Done
             }
-            Verdict::Refused { why, is_of_all } => {
+            DeliveryVerdict::Refused { why, is_of_all } => {
                 if !is_of_all && !request.seams.is_none() {
-                    return Attempted::Apart(why);
+                    return AttemptResult::Apart(why);
                 }
                 self.refuse(request, why);
-                Attempted::Done
+                AttemptResult::Done
             }
-            Verdict::Again {
+            DeliveryVerdict::Again {
                 trouble,
                 why,
                 after,
@@ -370,7 +384,7 @@ impl Attempts<'_> {
                     let to = &target.label;
                     match trouble {
                         // Only other credentials or another URL can solve this.
-                        Trouble::Access => error!(
+                        RetryReason::Access => error!(
                             to,
                             error = why,
                             attempts,
@@ -380,14 +394,14 @@ impl Attempts<'_> {
                         _ => warn!(to, error = why, attempts, "request failed: retrying"),
                     }
                 }
-                Attempted::Again(after.unwrap_or_default())
+                AttemptResult::Again(after.unwrap_or_default())
             }
         }
     }
 
     /// Counts an accepted request. `missing` are the contents that the target did not report as
     /// written.
-    fn take(&self, request: &Request, missing: Contents) {
+    fn record_accepted(&self, request: &Request, missing: WriteRequestContents) {
         self.target.count_taken(request, missing);
         if missing.all_samples() + missing.exemplars > 0
             && let Some(requests) = self.reports.unwritten.count(1)
@@ -422,15 +436,15 @@ impl Attempts<'_> {
 }
 
 /// Returns the version of remote write in which a request is encoded.
-fn version_of(write: &Write) -> Version {
-    match message_of(write) {
-        Message::V1 => Version::V1,
-        Message::V2 => Version::V2,
+fn request_version(write: &ReceivedWrite) -> RemoteWriteVersion {
+    match message_type(write) {
+        WriteMessageType::V1 => RemoteWriteVersion::V1,
+        WriteMessageType::V2 => RemoteWriteVersion::V2,
     }
 }
 
 /// Returns the stored headers of `write` with their names.
-fn headers(write: &Write) -> Vec<(&'static str, Bytes)> {
+fn headers(write: &ReceivedWrite) -> Vec<(&'static str, Bytes)> {
     let named = |(at, value): &(usize, Bytes)| Some((*PASSED_HEADERS.get(*at)?, value.clone()));
     write.headers.iter().filter_map(named).collect()
 }

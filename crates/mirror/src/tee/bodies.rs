@@ -11,7 +11,7 @@
 //! end are never read. Group commit has no timer: the next group contains all that arrived during
 //! the last sync.
 //!
-//! Invariant: a body is below [`Bodies::end`] only after it has been synced; no I/O happens under
+//! Invariant: a body is below [`BodyLog::end`] only after it has been synced; no I/O happens under
 //! the lock. The cursors of the targets determine which bodies are still needed.
 
 mod format;
@@ -20,15 +20,17 @@ mod tests;
 
 #[cfg(test)]
 pub use format::frame_bytes;
-pub use format::{Entry, PASSED_HEADERS, Write};
+pub use format::{BodyLogEntry, PASSED_HEADERS, ReceivedWrite};
 
 use bytes::Bytes;
-use firn_model::env::{DirLock, Env, File, OpenMode, Work};
+use firn_model::env::{DirLock, DiskFile, Env, JobKind, OpenMode};
 use firn_model::error::Error;
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
-use firn_wire::remote_write::Contents;
-use format::{Frame, HEADER_BYTES, header, own_frame, peek, peek_contents, push_frame, read_frame};
+use firn_wire::remote_write::WriteRequestContents;
+use format::{
+    BodyLogFrame, HEADER_BYTES, header, own_frame, peek, peek_contents, push_frame, read_frame,
+};
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -68,46 +70,46 @@ pub type Done = Box<dyn FnOnce(Result<(), String>) + Send>;
 
 /// The log of bodies. Clones share the same log, which is closed when the last one is dropped.
 #[derive(Clone)]
-pub struct Bodies(Arc<Shared>);
+pub struct BodyLog(Arc<BodyLogShared>);
 
-struct Shared {
+struct BodyLogShared {
     env: Env,
     dir: PathBuf,
     segment_bytes: u64,
-    state: Mutex<State>,
+    state: Mutex<BodyLogState>,
     end: watch::Sender<u64>,
     /// The lock on the directory, held as long as the log is open.
     _lock: Box<dyn DirLock>,
 }
 
-struct State {
+struct BodyLogState {
     /// Segments, oldest first. The last one ends at the end of the log.
-    segments: VecDeque<Segment>,
+    segments: VecDeque<BodyLogSegment>,
     /// File of the last segment, if more can be appended to it.
-    file: Option<Arc<dyn File>>,
+    file: Option<Arc<dyn DiskFile>>,
     /// The newest groups, oldest first: start position and frames of each.
     recent: VecDeque<(u64, Bytes)>,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingBody>,
     is_committing: bool,
-    fault: Option<Fault>,
+    fault: Option<BodyLogFault>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Segment {
+struct BodyLogSegment {
     start: u64,
     end: u64,
 }
 
-struct Pending {
+struct PendingBody {
     time_ms: TimestampMs,
-    write: Write,
+    write: ReceivedWrite,
     done: Done,
 }
 
 /// A failed write, after which the disk is not used for [`FAULT_PAUSE`] and new bodies are
 /// rejected.
 #[derive(Clone)]
-struct Fault {
+struct BodyLogFault {
     /// Monotonic time from which writes are tried again, since the start of the clock.
     retry_at: Duration,
     message: String,
@@ -115,9 +117,9 @@ struct Fault {
 
 /// The result of reading the log at a position, within one segment.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum BodyLogRead {
     /// Complete bodies in order; empty at the end of the log.
-    Entries(Vec<Entry>),
+    Entries(Vec<BodyLogEntry>),
     /// A range without valid bodies, which ends at the start of a segment or at the end of the log.
     Damaged {
         /// Position from which valid bodies may continue; reading resumes there.
@@ -127,7 +129,7 @@ pub enum Found {
     },
 }
 
-impl Bodies {
+impl BodyLog {
     /// Opens the log in `dir`, which is created if necessary. Its end is at least `least_end`, so
     /// that positions are never reused. Fails with [`firn_model::error::ErrorKind::Unavailable`].
     pub fn open(env: Env, dir: &Path, least_end: u64) -> Result<Self, Error> {
@@ -150,11 +152,11 @@ impl Bodies {
         })?;
         let segments = find_segments(&env, dir).map_err(|e| failed("read", &e))?;
         let end = segments.back().map_or(0, |last| last.end).max(least_end);
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(BodyLogShared {
             env,
             dir: dir.to_owned(),
             segment_bytes,
-            state: Mutex::new(State {
+            state: Mutex::new(BodyLogState {
                 segments,
                 file: None,
                 recent: VecDeque::new(),
@@ -172,7 +174,7 @@ impl Bodies {
         *self.0.end.borrow()
     }
 
-    /// Returns a receiver that follows [`Bodies::end`].
+    /// Returns a receiver that follows [`BodyLog::end`].
     pub fn follow_end(&self) -> watch::Receiver<u64> {
         self.0.end.subscribe()
     }
@@ -199,7 +201,7 @@ impl Bodies {
 
     /// Makes `write` durable, in the order of the calls, and passes the result to `done`. The
     /// number of pending bodies is bounded only by the callers that wait.
-    pub fn append(&self, write: Write, done: Done) {
+    pub fn append(&self, write: ReceivedWrite, done: Done) {
         let now = self.0.env.clock.monotonic();
         let time_ms = self.0.env.clock.now_ms();
         let mut state = lock(&self.0.state);
@@ -208,7 +210,7 @@ impl Bodies {
             drop(state);
             return done(Err(message));
         }
-        state.pending.push_back(Pending {
+        state.pending.push_back(PendingBody {
             time_ms,
             write,
             done,
@@ -219,12 +221,12 @@ impl Bodies {
         drop(state);
         let shared = self.0.clone();
         let commit = Box::new(move || shared.commit());
-        self.0.env.compute.spawn(Work::Log, commit);
+        self.0.env.compute.spawn(JobKind::Log, commit);
     }
 
     /// Returns the bodies from `at` to the end of a group if they are still in memory. It returns
     /// about as many as a read from disk.
-    pub fn recent(&self, at: u64) -> Option<Vec<Entry>> {
+    pub fn recent(&self, at: u64) -> Option<Vec<BodyLogEntry>> {
         let groups: Vec<(u64, Bytes)> = {
             let state = lock(&self.0.state);
             let behind = state.recent.partition_point(|(start, _)| *start <= at);
@@ -232,7 +234,7 @@ impl Bodies {
             let near = from.take_while(|(start, _)| *start < at + CHUNK_BYTES);
             near.cloned().collect()
         };
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<BodyLogEntry> = Vec::new();
         for (start, frames) in groups {
             // Groups are not contiguous if a write failed between them.
             if entries.last().is_some_and(|last| last.end != start) {
@@ -240,7 +242,7 @@ impl Bodies {
             }
             let mut offset = usize::try_from(at.saturating_sub(start)).ok()?;
             while let Some((time_ms, write, frame_bytes)) = own_frame(&frames, offset) {
-                entries.push(Entry {
+                entries.push(BodyLogEntry {
                     at: start + offset as u64,
                     end: start + (offset + frame_bytes) as u64,
                     time_ms,
@@ -254,14 +256,14 @@ impl Bodies {
 
     /// Reads some bodies from `at` on, about [`CHUNK_BYTES`] of them. Fails with the error of the
     /// disk.
-    pub fn read(&self, at: u64) -> io::Result<Found> {
+    pub fn read(&self, at: u64) -> io::Result<BodyLogRead> {
         self.0.read(at)
     }
 
     /// Returns the end of the body at `at`, its arrival time, and the counts of its contents if
     /// they were stored. Only its length is validated, because it is used for bodies that are
     /// dropped. Fails if no body begins at `at`.
-    pub fn peek(&self, at: u64) -> io::Result<(u64, TimestampMs, Option<Contents>)> {
+    pub fn peek(&self, at: u64) -> io::Result<(u64, TimestampMs, Option<WriteRequestContents>)> {
         let Some(segment) = self.0.segment_of(at) else {
             return Err(io::ErrorKind::NotFound.into());
         };
@@ -310,7 +312,7 @@ impl Bodies {
     }
 }
 
-impl State {
+impl BodyLogState {
     /// Keeps a group in memory and drops the oldest ones beyond [`RECENT_BYTES_MAX`] in total.
     fn remember(&mut self, start: u64, frames: Bytes) {
         self.recent.push_back((start, frames));
@@ -323,12 +325,12 @@ impl State {
     }
 }
 
-impl Shared {
+impl BodyLogShared {
     fn path(&self, start: u64) -> PathBuf {
         self.dir.join(file_name(start))
     }
 
-    fn segment_of(&self, at: u64) -> Option<Segment> {
+    fn segment_of(&self, at: u64) -> Option<BodyLogSegment> {
         let state = lock(&self.state);
         let mut segments = state.segments.iter().rev();
         segments
@@ -337,16 +339,16 @@ impl Shared {
             .copied()
     }
 
-    fn open_segment(&self, start: u64) -> io::Result<Arc<dyn File>> {
+    fn open_segment(&self, start: u64) -> io::Result<Arc<dyn DiskFile>> {
         self.env.disk.open(&self.path(start), OpenMode::Read)
     }
 
-    fn read(&self, at: u64) -> io::Result<Found> {
+    fn read(&self, at: u64) -> io::Result<BodyLogRead> {
         let Some(segment) = self.segment_of(at) else {
             return Ok(self.gap(at));
         };
         let left = segment.end - at;
-        let damaged = |what: &str| Found::Damaged {
+        let damaged = |what: &str| BodyLogRead::Damaged {
             to: segment.end,
             what: format!("{}: {what}", file_name(segment.start)),
         };
@@ -357,7 +359,7 @@ impl Shared {
         };
         let offset = HEADER_BYTES as u64 + at - segment.start;
         let mut bytes = read_at(&*file, offset, left.min(CHUNK_BYTES))?;
-        if let Frame::Short(whole) = read_frame(&bytes, 0)
+        if let BodyLogFrame::Short(whole) = read_frame(&bytes, 0)
             && whole as u64 <= left
             && whole > bytes.len()
         {
@@ -365,20 +367,20 @@ impl Shared {
         }
         let (entries, rest) = entries_of(&bytes, at);
         match rest {
-            _ if !entries.is_empty() => Ok(Found::Entries(entries)),
-            Frame::Damaged(what) => Ok(damaged(what)),
+            _ if !entries.is_empty() => Ok(BodyLogRead::Entries(entries)),
+            BodyLogFrame::Damaged(what) => Ok(damaged(what)),
             _ => Ok(damaged("it is truncated")),
         }
     }
 
     /// Describes a position outside all segments: the end of the log, or a lost segment.
-    fn gap(&self, at: u64) -> Found {
+    fn gap(&self, at: u64) -> BodyLogRead {
         let state = lock(&self.state);
         let next = state.segments.iter().map(|s| s.start).find(|s| *s > at);
         let end = *self.end.borrow();
         match next.or((at < end).then_some(end)) {
-            None => Found::Entries(Vec::new()),
-            Some(to) => Found::Damaged {
+            None => BodyLogRead::Entries(Vec::new()),
+            Some(to) => BodyLogRead::Damaged {
                 to,
                 what: "a segment is missing".into(),
             },
@@ -405,7 +407,7 @@ impl Shared {
                 push_frame(&mut frames, pending.time_ms, &pending.write);
             }
             let outcome = self.write(target, &frames);
-            let told = match self.settle(outcome, frames.into()) {
+            let told = match self.record_group_result(outcome, frames.into()) {
                 None => Ok(()),
                 Some(message) => Err(message),
             };
@@ -416,9 +418,9 @@ impl Shared {
     }
 
     /// Returns the position and file for the next group: the open segment, or a new one.
-    fn target(&self, state: &State) -> (Segment, Option<Arc<dyn File>>) {
+    fn target(&self, state: &BodyLogState) -> (BodyLogSegment, Option<Arc<dyn DiskFile>>) {
         let end = *self.end.borrow();
-        let fresh = Segment { start: end, end };
+        let fresh = BodyLogSegment { start: end, end };
         match (state.segments.back(), &state.file) {
             (Some(last), Some(file)) if last.end - last.start < self.segment_bytes => {
                 (*last, Some(file.clone()))
@@ -431,9 +433,9 @@ impl Shared {
     /// they are behind the end of the segment and never read.
     fn write(
         &self,
-        (segment, file): (Segment, Option<Arc<dyn File>>),
+        (segment, file): (BodyLogSegment, Option<Arc<dyn DiskFile>>),
         frames: &[u8],
-    ) -> io::Result<(Segment, Arc<dyn File>)> {
+    ) -> io::Result<(BodyLogSegment, Arc<dyn DiskFile>)> {
         let disk = &self.env.disk;
         let Some(file) = file else {
             let path = self.path(segment.start);
@@ -457,7 +459,12 @@ impl Shared {
         }
     }
 
-    fn create(&self, path: &Path, segment: Segment, frames: &[u8]) -> io::Result<Arc<dyn File>> {
+    fn create(
+        &self,
+        path: &Path,
+        segment: BodyLogSegment,
+        frames: &[u8],
+    ) -> io::Result<Arc<dyn DiskFile>> {
         let disk = &self.env.disk;
         let file = match disk.open(path, OpenMode::CreateNew) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
@@ -474,9 +481,9 @@ impl Shared {
     }
 
     /// Records the result of a group. Returns the error if it is not durable.
-    fn settle(
+    fn record_group_result(
         &self,
-        outcome: io::Result<(Segment, Arc<dyn File>)>,
+        outcome: io::Result<(BodyLogSegment, Arc<dyn DiskFile>)>,
         frames: Bytes,
     ) -> Option<String> {
         let mut state = lock(&self.state);
@@ -510,7 +517,7 @@ impl Shared {
                         "failed to store bodies"
                     );
                 }
-                state.fault = Some(Fault {
+                state.fault = Some(BodyLogFault {
                     retry_at: self.env.clock.monotonic() + FAULT_PAUSE,
                     message: message.clone(),
                 });
@@ -521,9 +528,9 @@ impl Shared {
 }
 
 /// Takes the oldest pending bodies, as many as fit into a group; at least one.
-fn take_group(pending: &mut VecDeque<Pending>) -> Vec<Pending> {
+fn take_group(pending: &mut VecDeque<PendingBody>) -> Vec<PendingBody> {
     let mut bytes = 0;
-    let is_next = |pending: &&Pending| {
+    let is_next = |pending: &&PendingBody| {
         let fits = bytes == 0 || bytes + pending.write.body.len() <= GROUP_BYTES_MAX;
         bytes += pending.write.body.len().max(1);
         fits
@@ -541,7 +548,7 @@ fn file_name(start: u64) -> String {
     format!("{start:020}{SUFFIX}")
 }
 
-fn read_at(file: &dyn File, offset: u64, bytes: u64) -> io::Result<Bytes> {
+fn read_at(file: &dyn DiskFile, offset: u64, bytes: u64) -> io::Result<Bytes> {
     let mut into = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
     let read = file.read_at(offset, &mut into)?;
     into.truncate(read);
@@ -550,13 +557,13 @@ fn read_at(file: &dyn File, offset: u64, bytes: u64) -> io::Result<Bytes> {
 
 /// Returns the complete frames at the start of `bytes`, which is at position `at`, and the frame
 /// that follows them.
-fn entries_of(bytes: &Bytes, at: u64) -> (Vec<Entry>, Frame) {
+fn entries_of(bytes: &Bytes, at: u64) -> (Vec<BodyLogEntry>, BodyLogFrame) {
     let mut entries = Vec::new();
     let mut offset = 0;
     loop {
         match read_frame(bytes, offset) {
-            Frame::Whole(time_ms, write, frame_bytes) => {
-                entries.push(Entry {
+            BodyLogFrame::Whole(time_ms, write, frame_bytes) => {
+                entries.push(BodyLogEntry {
                     at: at + offset as u64,
                     end: at + (offset + frame_bytes) as u64,
                     time_ms,
@@ -571,7 +578,7 @@ fn entries_of(bytes: &Bytes, at: u64) -> (Vec<Entry>, Frame) {
 
 /// Finds the segments in `dir`. Only the last one may have a torn end; if it contains no complete
 /// frame, it is removed.
-fn find_segments(env: &Env, dir: &Path) -> io::Result<VecDeque<Segment>> {
+fn find_segments(env: &Env, dir: &Path) -> io::Result<VecDeque<BodyLogSegment>> {
     let mut starts: Vec<u64> = Vec::new();
     for name in env.disk.list(dir)? {
         let stem = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
@@ -581,7 +588,7 @@ fn find_segments(env: &Env, dir: &Path) -> io::Result<VecDeque<Segment>> {
     while let Some(last) = starts.last().copied() {
         let path = dir.join(file_name(last));
         let file = env.disk.open(&path, OpenMode::Read)?;
-        let end = whole_end(&*file, last)?;
+        let end = find_complete_end(&*file, last)?;
         let torn = file.len()?.saturating_sub(HEADER_BYTES as u64 + end - last);
         if torn > 0 {
             let path = path.display();
@@ -589,7 +596,7 @@ fn find_segments(env: &Env, dir: &Path) -> io::Result<VecDeque<Segment>> {
         }
         if end > last {
             let ends = starts.iter().skip(1).copied().chain([end]);
-            let segment = |(start, end): (&u64, u64)| Segment { start: *start, end };
+            let segment = |(start, end): (&u64, u64)| BodyLogSegment { start: *start, end };
             return Ok(starts.iter().zip(ends).map(segment).collect());
         }
         env.disk.remove_file(&path)?;
@@ -599,7 +606,7 @@ fn find_segments(env: &Env, dir: &Path) -> io::Result<VecDeque<Segment>> {
 }
 
 /// Returns the end position of the last complete frame in the segment that begins at `start`.
-fn whole_end(file: &dyn File, start: u64) -> io::Result<u64> {
+fn find_complete_end(file: &dyn DiskFile, start: u64) -> io::Result<u64> {
     let mut head = [0; HEADER_BYTES];
     if file.read_at(0, &mut head)? < HEADER_BYTES || head != header(start) {
         return Ok(start);
@@ -608,7 +615,7 @@ fn whole_end(file: &dyn File, start: u64) -> io::Result<u64> {
     loop {
         let offset = HEADER_BYTES as u64 + at - start;
         let mut bytes = read_at(file, offset, CHUNK_BYTES)?;
-        if let Frame::Short(whole) = read_frame(&bytes, 0)
+        if let BodyLogFrame::Short(whole) = read_frame(&bytes, 0)
             && whole > bytes.len()
             && offset + whole as u64 <= file.len()?
         {

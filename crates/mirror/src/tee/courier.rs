@@ -10,11 +10,13 @@
 //! finally rejected, not wanted, or counted as lost. A courier never waits for another target.
 //! After an incomplete parcel, its requests are sent again, in order.
 
-use super::attempts::{Attempts, Oldest, Reports};
-use super::bodies::{Bodies, Entry, Found};
-use super::target::{Loss, Parcel, Request, Target, TargetSettings, Wanted};
+use super::attempts::{LaneSender, OldestBody, TargetLogLimiters};
+use super::bodies::{BodyLog, BodyLogEntry, BodyLogRead};
+use super::target::{
+    BodyLossReason, DeliveryTarget, Request, RequestParcel, TargetSettings, WantedBodies,
+};
 use firn_model::env::Env;
-use firn_wire::remote_write::Contents;
+use firn_wire::remote_write::WriteRequestContents;
 use futures_util::future::join_all;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,9 +42,9 @@ const QUICK: Duration = Duration::from_millis(5);
 /// the configuration.
 pub struct Courier {
     /// The target to which it delivers, with cursor and metrics.
-    pub target: Arc<Target>,
+    pub target: Arc<DeliveryTarget>,
     /// The log from which bodies are read, shared by all couriers.
-    pub bodies: Bodies,
+    pub bodies: BodyLog,
     /// Clock and random numbers, which tests replace.
     pub env: Env,
     /// Maximum length of an uncompressed message in bytes, for decoding.
@@ -54,18 +56,18 @@ pub struct Courier {
 }
 
 /// A parcel that is ready to be sent, with the positions of its bodies.
-struct Ready {
-    oldest: Oldest,
+struct ReadyParcel {
+    oldest: OldestBody,
     /// Position at which its last body ends and the cursor moves to.
     end: u64,
-    parcel: Parcel,
+    parcel: RequestParcel,
 }
 
 /// State of the delivery between two steps of [`Courier::run`], kept only in memory.
 #[derive(Default)]
-struct Progress {
-    ready: VecDeque<Ready>,
-    reports: Reports,
+struct CourierProgress {
+    ready: VecDeque<ReadyParcel>,
+    reports: TargetLogLimiters,
     failed_reads: u32,
     /// Position of the oldest body of a parcel that has waited long enough for further bodies.
     waited_for: Option<u64>,
@@ -75,7 +77,7 @@ impl Courier {
     /// Delivers bodies until shutdown or until the target is removed. A running attempt is not
     /// interrupted by a shutdown.
     pub async fn run(mut self) {
-        let mut progress = Progress::default();
+        let mut progress = CourierProgress::default();
         let mut prepared_by = self.settings.borrow().clone();
         // An error means that the target has been removed.
         while !*self.stopping.borrow() && self.settings.has_changed().is_ok() {
@@ -111,7 +113,7 @@ impl Courier {
 
     /// Reads and prepares the next bodies, or waits for them. After repeated read errors the
     /// segment is given up.
-    async fn find(&mut self, settings: &Arc<TargetSettings>, progress: &mut Progress) {
+    async fn find(&mut self, settings: &Arc<TargetSettings>, progress: &mut CourierProgress) {
         match self.read(settings).await {
             Ok(Some(found)) => {
                 progress.failed_reads = 0;
@@ -124,7 +126,7 @@ impl Courier {
                 warn!(to = self.target.label, error = %e, "failed to read bodies");
                 if progress.failed_reads >= READ_ATTEMPTS_MAX {
                     progress.failed_reads = 0;
-                    self.give_up_segment();
+                    self.skip_segment();
                 }
                 sleep(READ_PAUSE).await;
             }
@@ -132,25 +134,27 @@ impl Courier {
     }
 
     /// Records the contents of prepared parcels, from which the backlog is estimated.
-    fn note_ready(&self, ready: &VecDeque<Ready>) {
+    fn note_ready(&self, ready: &VecDeque<ReadyParcel>) {
         let (Some(first), Some(last)) = (ready.front(), ready.back()) else {
             return;
         };
         let mut made = ready.iter().filter_map(|one| match &one.parcel.wanted {
-            Wanted::Lanes(lanes) => Some(lanes.iter().flatten()),
-            Wanted::Nothing | Wanted::Unreadable(_) => None,
+            WantedBodies::Lanes(lanes) => Some(lanes.iter().flatten()),
+            WantedBodies::Nothing | WantedBodies::Unreadable(_) => None,
         });
         let contents = made.by_ref().flatten().map(|request| request.contents);
-        let contents = contents.reduce(Contents::and).unwrap_or_default();
+        let contents = contents
+            .reduce(WriteRequestContents::merged_with)
+            .unwrap_or_default();
         let bytes = last.end.saturating_sub(first.oldest.at);
-        self.target.looked_at(bytes, contents);
+        self.target.record_prepared(bytes, contents);
     }
 
     /// Reads and prepares the next bodies; returns `None` at the end of the log.
     async fn read(
         &self,
         settings: &Arc<TargetSettings>,
-    ) -> std::io::Result<Option<VecDeque<Ready>>> {
+    ) -> std::io::Result<Option<VecDeque<ReadyParcel>>> {
         let at = self.target.cursor();
         if at >= self.bodies.end() {
             self.target.oldest_ms.set(0);
@@ -166,12 +170,12 @@ impl Courier {
         let (bodies, settings) = (self.bodies.clone(), settings.clone());
         let reading = spawn_blocking(move || {
             let found = match recent {
-                Some(entries) => Found::Entries(entries),
+                Some(entries) => BodyLogRead::Entries(entries),
                 None => bodies.read(at)?,
             };
             Ok(match found {
-                Found::Damaged { to, what } => Err((to, what)),
-                Found::Entries(entries) => Ok(backlog.prepare(&entries, &settings)),
+                BodyLogRead::Damaged { to, what } => Err((to, what)),
+                BodyLogRead::Entries(entries) => Ok(backlog.prepare(&entries, &settings)),
             })
         });
         let read: std::io::Result<_> = reading.await.map_err(std::io::Error::other)?;
@@ -185,24 +189,24 @@ impl Courier {
                     what,
                     "skipping lost bodies"
                 );
-                self.target.count_lost(Loss::Damaged, 1);
+                self.target.count_lost(BodyLossReason::Damaged, 1);
                 self.target.advance(to);
                 Ok(Some(VecDeque::new()))
             }
         }
     }
 
-    fn backlog(&self, at: u64) -> Backlog {
-        Backlog {
+    fn backlog(&self, at: u64) -> TargetBacklog {
+        TargetBacklog {
             bytes: self.bodies.end().saturating_sub(at),
             attempt: self.target.recent(),
             message_bytes_max: self.message_bytes_max,
         }
     }
 
-    fn give_up_segment(&self) {
+    fn skip_segment(&self) {
         let to = self.bodies.segment_end(self.target.cursor());
-        self.target.count_lost(Loss::Damaged, 1);
+        self.target.count_lost(BodyLossReason::Damaged, 1);
         self.target.advance(to);
     }
 
@@ -219,7 +223,12 @@ impl Courier {
 
     /// Returns whether `next` is at the end of the log, not full, and may still wait for more
     /// bodies.
-    fn may_grow(&self, next: &Ready, settings: &TargetSettings, waited_for: Option<u64>) -> bool {
+    fn may_grow(
+        &self,
+        next: &ReadyParcel,
+        settings: &TargetSettings,
+        waited_for: Option<u64>,
+    ) -> bool {
         !next.parcel.is_full
             && next.end >= self.bodies.end()
             && waited_for != Some(next.oldest.at)
@@ -228,7 +237,7 @@ impl Courier {
 
     /// Waits until as many bytes have arrived as `next` contains, so that preparing it again costs
     /// no more than the new bodies. Returns true if the time has expired instead.
-    async fn wait_to_fill(&mut self, next: &Ready, settings: &TargetSettings) -> bool {
+    async fn wait_to_fill(&mut self, next: &ReadyParcel, settings: &TargetSettings) -> bool {
         let mut end = self.bodies.follow_end();
         let enough = next.end + (next.end - next.oldest.at);
         tokio::select! {
@@ -240,7 +249,7 @@ impl Courier {
     }
 
     /// Drops the oldest bodies beyond the size limit of the queue.
-    async fn keep_queue_bytes(&self, settings: &TargetSettings, reports: &Reports) {
+    async fn keep_queue_bytes(&self, settings: &TargetSettings, reports: &TargetLogLimiters) {
         let (from, end) = (self.target.cursor(), self.bodies.end());
         let max = settings.queue_bytes_max;
         if end - from <= max {
@@ -249,13 +258,13 @@ impl Courier {
         let bodies = self.bodies.clone();
         let passing = spawn_blocking(move || {
             let (mut at, mut count) = (from, 0);
-            let mut lost = Contents::default();
+            let mut lost = WriteRequestContents::default();
             while end - at > max {
                 // If no valid body begins here, the rest of the segment is skipped and counts as
                 // one body.
                 at = match bodies.peek(at) {
                     Ok((next, _, contents)) => {
-                        lost = lost.and(contents.unwrap_or_default());
+                        lost = lost.merged_with(contents.unwrap_or_default());
                         next
                     }
                     Err(_) => bodies.segment_end(at),
@@ -268,10 +277,10 @@ impl Courier {
             return;
         };
         self.target.overflowed.add(lost);
-        self.lose(at, Loss::QueueFull, count, reports);
+        self.drop_until(at, BodyLossReason::QueueFull, count, reports);
     }
 
-    fn lose(&self, to: u64, loss: Loss, count: u64, reports: &Reports) {
+    fn drop_until(&self, to: u64, loss: BodyLossReason, count: u64, reports: &TargetLogLimiters) {
         self.target.count_lost(loss, count);
         self.target.advance(to);
         if let Some(bodies) = reports.lost.count(count) {
@@ -285,21 +294,26 @@ impl Courier {
 
     /// Sends a parcel and advances the cursor if it was completed. Otherwise the parcel must be
     /// prepared again.
-    async fn deliver(&self, next: &Ready, settings: &TargetSettings, reports: &Reports) {
+    async fn deliver(
+        &self,
+        next: &ReadyParcel,
+        settings: &TargetSettings,
+        reports: &TargetLogLimiters,
+    ) {
         let bodies = next.parcel.bodies as u64;
         let max = settings.queue_age_max;
         let left = max.map(|max| next.oldest.time_left(&self.env, max));
         if left.is_some_and(|left| left.is_zero()) {
-            return self.lose(next.end, Loss::TooOld, bodies, reports);
+            return self.drop_until(next.end, BodyLossReason::TooOld, bodies, reports);
         }
         let is_done = match &next.parcel.wanted {
-            Wanted::Lanes(lanes) => self.send(next.oldest, lanes, settings, reports).await,
-            Wanted::Nothing => {
+            WantedBodies::Lanes(lanes) => self.send(next.oldest, lanes, settings, reports).await,
+            WantedBodies::Nothing => {
                 self.target.filtered.add(bodies);
                 true
             }
-            Wanted::Unreadable(why) => {
-                self.target.count_lost(Loss::Unreadable, bodies);
+            WantedBodies::Unreadable(why) => {
+                self.target.count_lost(BodyLossReason::Unreadable, bodies);
                 if let Some(bodies) = reports.unreadable.count(bodies) {
                     let label = &self.target.label;
                     warn!(
@@ -321,14 +335,14 @@ impl Courier {
     /// Sends all lanes in parallel. Returns whether all of them were completed.
     async fn send(
         &self,
-        oldest: Oldest,
+        oldest: OldestBody,
         lanes: &[Vec<Request>],
         settings: &TargetSettings,
-        reports: &Reports,
+        reports: &TargetLogLimiters,
     ) -> bool {
         self.target.lanes.set(lanes.len() as i64);
         let sending = lanes.iter().map(|lane| {
-            let attempts = Attempts {
+            let attempts = LaneSender {
                 target: &self.target,
                 bodies: &self.bodies,
                 env: &self.env,
@@ -347,7 +361,7 @@ impl Courier {
 
 /// Backlog of a target and recent duration of its requests, from which the use of lanes is decided.
 #[derive(Clone, Copy, Debug)]
-struct Backlog {
+struct TargetBacklog {
     /// Length of the queue in the log, in bytes.
     bytes: u64,
     /// Recent mean duration of an attempt to the target.
@@ -356,10 +370,10 @@ struct Backlog {
     message_bytes_max: usize,
 }
 
-impl Backlog {
+impl TargetBacklog {
     /// Returns whether delivering the backlog with one lane would take longer than [`BEHIND`],
     /// assuming bodies like `entries`.
-    fn is_behind(&self, entries: &[Entry]) -> bool {
+    fn is_behind(&self, entries: &[BodyLogEntry]) -> bool {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
             return false;
         };
@@ -368,23 +382,27 @@ impl Backlog {
         self.attempt > QUICK && self.attempt.as_secs_f64() * bodies > BEHIND.as_secs_f64()
     }
 
-    /// Returns whether [`Backlog::prepare`] is fast enough to run on the current thread.
-    fn is_quick(&self, entries: &[Entry], settings: &TargetSettings) -> bool {
+    /// Returns whether [`TargetBacklog::prepare`] is fast enough to run on the current thread.
+    fn is_quick(&self, entries: &[BodyLogEntry], settings: &TargetSettings) -> bool {
         let writes: Vec<_> = entries.iter().map(|entry| &entry.write).collect();
         settings.prepare.is_quick(&writes, self.is_behind(entries))
     }
 
     /// Prepares parcels of `entries`, the oldest queued bodies.
-    fn prepare(&self, entries: &[Entry], settings: &TargetSettings) -> VecDeque<Ready> {
+    fn prepare(
+        &self,
+        entries: &[BodyLogEntry],
+        settings: &TargetSettings,
+    ) -> VecDeque<ReadyParcel> {
         let writes: Vec<_> = entries.iter().map(|entry| &entry.write).collect();
         let (bytes_max, is_behind) = (self.message_bytes_max, self.is_behind(entries));
         let parcels = settings.prepare.prepare(&writes, bytes_max, is_behind);
-        ready_of(entries, parcels)
+        join_positions(entries, parcels)
     }
 }
 
 /// Combines each parcel with the positions of the bodies from which it was made.
-fn ready_of(entries: &[Entry], parcels: Vec<Parcel>) -> VecDeque<Ready> {
+fn join_positions(entries: &[BodyLogEntry], parcels: Vec<RequestParcel>) -> VecDeque<ReadyParcel> {
     let mut entries = entries.iter();
     let ready = parcels.into_iter().filter_map(|parcel| {
         let first = entries.next()?;
@@ -392,8 +410,8 @@ fn ready_of(entries: &[Entry], parcels: Vec<Parcel>) -> VecDeque<Ready> {
             0 | 1 => first,
             bodies => entries.nth(bodies - 2).unwrap_or(first),
         };
-        Some(Ready {
-            oldest: Oldest {
+        Some(ReadyParcel {
+            oldest: OldestBody {
                 at: first.at,
                 time_ms: first.time_ms,
             },

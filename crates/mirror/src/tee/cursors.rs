@@ -29,7 +29,7 @@ const BYTES_MAX: u64 = 4 << 20;
 /// Reason why stored cursors cannot be used, so that all stored bodies are sent again or the start
 /// fails.
 #[derive(Debug, thiserror::Error)]
-pub enum CursorsError {
+pub enum StoredCursorsError {
     /// The file could not be read, which fails the start.
     #[error("read {NAME}: {0}")]
     Disk(#[from] io::Error),
@@ -40,7 +40,7 @@ pub enum CursorsError {
 
 /// Reads the cursors in `dir`; returns `None` if there is no file. Fails if it is damaged or
 /// unreadable.
-pub fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Cursors>, CursorsError> {
+pub fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Cursors>, StoredCursorsError> {
     let file = match disk.open(&dir.join(NAME), OpenMode::Read) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -48,13 +48,14 @@ pub fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Cursors>, CursorsError
     };
     let bytes = file.len()?;
     if bytes > BYTES_MAX {
-        return Err(CursorsError::Damaged("it is too long"));
+        return Err(StoredCursorsError::Damaged("it is too long"));
     }
     let mut text = vec![0; bytes as usize];
     let read = file.read_at(0, &mut text)?;
     text.truncate(read);
-    let text = String::from_utf8(text).map_err(|_| CursorsError::Damaged("it is not UTF-8"))?;
-    parse(&text).map(Some).map_err(CursorsError::Damaged)
+    let text =
+        String::from_utf8(text).map_err(|_| StoredCursorsError::Damaged("it is not UTF-8"))?;
+    parse(&text).map(Some).map_err(StoredCursorsError::Damaged)
 }
 
 /// Replaces the file with the cursors in `dir` atomically and syncs it.
@@ -116,7 +117,7 @@ mod tests {
         let dir = Path::new("/mirror");
         for seed in 0..64 {
             for changes in 0..5 {
-                let sim = sim::env(seed);
+                let sim = sim::sim_env(seed);
                 sim.env.disk.create_dir_all(dir).unwrap();
                 assert_eq!(load(&*sim.env.disk, dir).unwrap(), None);
                 save(&*sim.env.disk, dir, &cursors(5)).unwrap();

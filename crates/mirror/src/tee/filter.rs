@@ -4,18 +4,18 @@
 //! same on all targets and after all restarts, and a smaller share is a subset of each larger one.
 //! Filtering decodes the body; a target that receives everything needs no decoding.
 
-use super::bodies::Write;
-use super::target::{Parcel, Prepare, Request, Wanted};
+use super::bodies::ReceivedWrite;
+use super::target::{Request, RequestParcel, RequestPreparer, WantedBodies};
 use bytes::Bytes;
 use firn_model::matcher::Matcher;
-use firn_wire::remote_write::{Contents, Seams};
+use firn_wire::remote_write::{MergedRequestBounds, WriteRequestContents};
 use firn_wire::snappy;
-use firn_wire::thinning::{self, Message, Pair, Thinned};
+use firn_wire::thinning::{self, Pair, ThinnedMessage, WriteMessageType};
 
 /// The series that a target of `firn mirror` receives: those that matchers select, and a share of
 /// them.
 #[derive(Clone, Debug)]
-pub struct Filter {
+pub struct TargetSeriesFilter {
     /// Sets of matchers. A series is selected if all matchers of one set match, or if there are no
     /// sets.
     pub matchers: Vec<Vec<Matcher>>,
@@ -23,7 +23,7 @@ pub struct Filter {
     pub ratio: f64,
 }
 
-impl Default for Filter {
+impl Default for TargetSeriesFilter {
     fn default() -> Self {
         Self {
             matchers: Vec::new(),
@@ -33,21 +33,21 @@ impl Default for Filter {
 }
 
 /// Returns the message type of a request according to its `Content-Type` header.
-pub fn message_of(write: &Write) -> Message {
+pub fn message_type(write: &ReceivedWrite) -> WriteMessageType {
     let content_type = write.header("content-type").unwrap_or_default();
     let is_v2 = |part: &str| {
         let (name, value) = part.split_once('=').unwrap_or_default();
         name.trim() == "proto" && value.trim().trim_matches('"') == "io.prometheus.write.v2.Request"
     };
     match content_type.split(';').skip(1).any(is_v2) {
-        true => Message::V2,
-        false => Message::V1,
+        true => WriteMessageType::V2,
+        false => WriteMessageType::V1,
     }
 }
 
 /// Decompresses the message of a request, which may have at most `bytes_max` bytes. Fails with the
 /// reason for the log.
-pub fn unpack(write: &Write, bytes_max: usize) -> Result<Vec<u8>, String> {
+pub fn unpack(write: &ReceivedWrite, bytes_max: usize) -> Result<Vec<u8>, String> {
     match write.header("content-encoding") {
         None | Some("" | "snappy") => {}
         Some(other) => {
@@ -61,30 +61,32 @@ pub fn unpack(write: &Write, bytes_max: usize) -> Result<Vec<u8>, String> {
     unpacked.map(|()| message).map_err(|e| e.to_string())
 }
 
-impl Filter {
+impl TargetSeriesFilter {
     /// Returns whether all series are selected, so that bodies need not be decoded.
     pub fn is_open(&self) -> bool {
         self.matchers.is_empty() && self.ratio >= 1.0
     }
 
     /// Returns the selected part of `write`, whose message may have at most `bytes_max` bytes.
-    fn apply(&self, write: &Write, bytes_max: usize) -> Wanted {
+    fn apply(&self, write: &ReceivedWrite, bytes_max: usize) -> WantedBodies {
         if self.is_open() {
             return with_body(write, write.body.clone());
         }
         let message = match unpack(write, bytes_max) {
             Ok(message) => message,
-            Err(why) => return Wanted::Unreadable(why),
+            Err(why) => return WantedBodies::Unreadable(why),
         };
-        match thinning::thin(&message, message_of(write), |pairs| self.wants(pairs)) {
-            Ok(Thinned::Whole) => with_body(write, write.body.clone()),
-            Ok(Thinned::Part(part)) => with_body(write, snappy::compress(&part).into()),
-            Ok(Thinned::Nothing) => Wanted::Nothing,
-            Err(e) => Wanted::Unreadable(e.to_string()),
+        match thinning::thin(&message, message_type(write), |pairs| {
+            self.matches_series(pairs)
+        }) {
+            Ok(ThinnedMessage::Whole) => with_body(write, write.body.clone()),
+            Ok(ThinnedMessage::Part(part)) => with_body(write, snappy::compress(&part).into()),
+            Ok(ThinnedMessage::Nothing) => WantedBodies::Nothing,
+            Err(e) => WantedBodies::Unreadable(e.to_string()),
         }
     }
 
-    fn wants(&self, pairs: &mut [Pair<'_>]) -> bool {
+    fn matches_series(&self, pairs: &mut [Pair<'_>]) -> bool {
         let value = |name: &str| {
             let found = pairs.iter().find(|(n, _)| *n == name.as_bytes());
             found.map_or(&b""[..], |(_, value)| value)
@@ -100,16 +102,21 @@ impl Filter {
     }
 }
 
-impl Prepare for Filter {
-    fn is_quick(&self, _writes: &[&Write], _is_behind: bool) -> bool {
+impl RequestPreparer for TargetSeriesFilter {
+    fn is_quick(&self, _writes: &[&ReceivedWrite], _is_behind: bool) -> bool {
         self.is_open()
     }
 
-    fn prepare(&self, writes: &[&Write], bytes_max: usize, _is_behind: bool) -> Vec<Parcel> {
-        let parcel = |write: &&Write| Parcel {
+    fn prepare(
+        &self,
+        writes: &[&ReceivedWrite],
+        bytes_max: usize,
+        _is_behind: bool,
+    ) -> Vec<RequestParcel> {
+        let parcel = |write: &&ReceivedWrite| RequestParcel {
             bodies: 1,
             wanted: self.apply(write, bytes_max),
-            dropped: Contents::default(),
+            dropped: WriteRequestContents::default(),
             is_full: true,
         };
         writes.iter().map(parcel).collect()
@@ -117,16 +124,16 @@ impl Prepare for Filter {
 }
 
 /// Returns one request with the headers of `write` and the given body.
-fn with_body(write: &Write, body: Bytes) -> Wanted {
-    let write = Write {
+fn with_body(write: &ReceivedWrite, body: Bytes) -> WantedBodies {
+    let write = ReceivedWrite {
         headers: write.headers.clone(),
         contents: None,
         body,
     };
-    Wanted::Lanes(vec![vec![Request {
+    WantedBodies::Lanes(vec![vec![Request {
         write,
-        contents: Contents::default(),
-        seams: Seams::None,
+        contents: WriteRequestContents::default(),
+        seams: MergedRequestBounds::None,
     }]])
 }
 
@@ -157,7 +164,7 @@ mod tests {
 
     /// Returns a request of version 1.0 with the series `m{i="..."}`, with sorted or unsorted
     /// labels.
-    fn request(series: impl Iterator<Item = u32>, is_sorted: bool) -> Write {
+    fn request(series: impl Iterator<Item = u32>, is_sorted: bool) -> ReceivedWrite {
         let mut message = Vec::new();
         for i in series {
             let mut labels = [("__name__", "m".to_owned()), ("i", i.to_string())].map(label);
@@ -166,7 +173,7 @@ mod tests {
             }
             push_message(&mut message, 1, &labels.concat());
         }
-        Write {
+        ReceivedWrite {
             headers: Vec::new(),
             contents: None,
             body: snappy::compress(&message).into(),
@@ -181,15 +188,15 @@ mod tests {
         field
     }
 
-    fn matching(name: &str, op: MatchOp, value: &str) -> Filter {
-        Filter {
+    fn matching(name: &str, op: MatchOp, value: &str) -> TargetSeriesFilter {
+        TargetSeriesFilter {
             matchers: vec![vec![Matcher::new(name, op, value.as_bytes()).unwrap()]],
-            ..Filter::default()
+            ..TargetSeriesFilter::default()
         }
     }
 
     /// Returns the numbers of the series that pass the filter.
-    fn left(filter: &Filter, is_sorted: bool) -> Vec<u32> {
+    fn left(filter: &TargetSeriesFilter, is_sorted: bool) -> Vec<u32> {
         let is_left = |i: &u32| {
             let one = request(std::iter::once(*i), is_sorted);
             filter.apply(&one, LIMIT) == with_body(&one, one.body.clone())
@@ -208,12 +215,12 @@ mod tests {
         filter.matchers.extend(more.matchers);
         assert_eq!(filter.apply(&all, LIMIT), with_body(&all, all.body.clone()));
         let none = matching("i", MatchOp::Equal, "x");
-        assert_eq!(none.apply(&all, LIMIT), Wanted::Nothing);
+        assert_eq!(none.apply(&all, LIMIT), WantedBodies::Nothing);
     }
 
     #[test]
     fn share_of_series_is_a_part_of_every_larger_one_whatever_the_order_of_labels() {
-        let share = |ratio| Filter {
+        let share = |ratio| TargetSeriesFilter {
             matchers: Vec::new(),
             ratio,
         };
@@ -228,18 +235,19 @@ mod tests {
 
     #[test]
     fn body_that_cannot_be_read_is_named_unless_all_is_sent() {
-        let broken = Write {
+        let broken = ReceivedWrite {
             headers: Vec::new(),
             contents: None,
             body: Bytes::from_static(b"\xff\xff\xff\xff\xff"),
         };
         let whole = with_body(&broken, broken.body.clone());
-        assert_eq!(Filter::default().apply(&broken, LIMIT), whole);
+        assert_eq!(TargetSeriesFilter::default().apply(&broken, LIMIT), whole);
         let filter = matching("i", MatchOp::Equal, "x");
-        let unreadable =
-            |write: &Write| matches!(filter.apply(write, LIMIT), Wanted::Unreadable(_));
+        let unreadable = |write: &ReceivedWrite| {
+            matches!(filter.apply(write, LIMIT), WantedBodies::Unreadable(_))
+        };
         assert!(unreadable(&broken));
-        let zstd = Write {
+        let zstd = ReceivedWrite {
             headers: vec![(1, Bytes::from_static(b"zstd"))],
             ..request(0..1, true)
         };

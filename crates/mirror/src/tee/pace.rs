@@ -17,7 +17,7 @@ const CATCH_UP: f64 = 0.05;
 
 /// Progress of a target at one time, from which rates are calculated by differences.
 #[derive(Clone, Copy, Debug)]
-pub struct Tick {
+pub struct TargetProgress {
     /// Monotonic time of the observation, since the start of the clock.
     pub at: Duration,
     /// Position of the end of the log.
@@ -30,17 +30,17 @@ pub struct Tick {
 
 /// Moving averages of the rates of one target, updated by its observations.
 #[derive(Debug, Default)]
-pub struct Pace {
-    last: Option<Tick>,
+pub struct TargetRates {
+    last: Option<TargetProgress>,
     /// Bytes per second that arrive and are delivered, and busy lanes.
     rates: Option<(f64, f64, f64)>,
     /// Estimated number of lanes; `None` until a body has been delivered.
     pub desired: Option<f64>,
 }
 
-impl Pace {
+impl TargetRates {
     /// Updates the rates and the estimate if a period has passed since the last update.
-    pub fn tick(&mut self, now: Tick) {
+    pub fn tick(&mut self, now: TargetProgress) {
         let Some(last) = self.last else {
             self.last = Some(now);
             return;
@@ -82,8 +82,8 @@ mod tests {
     /// Checks the number of lanes after periods of 10 s. Each period has the bytes that arrived,
     /// the bytes that were delivered, and the total duration of requests in seconds.
     fn check(periods: &[(u64, u64, u64)], expected: Option<f64>) {
-        let mut pace = Pace::default();
-        let mut now = Tick {
+        let mut pace = TargetRates::default();
+        let mut now = TargetProgress {
             at: Duration::ZERO,
             end: 0,
             cursor: 0,

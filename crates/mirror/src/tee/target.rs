@@ -1,12 +1,12 @@
 //! A target: its configuration, the requests that it receives, and the metrics of their delivery.
 
-use super::bodies::Write;
-use super::pace::{Pace, Tick};
-use super::verdict::{Answer, Manner, Trouble};
+use super::bodies::ReceivedWrite;
+use super::pace::{TargetProgress, TargetRates};
+use super::verdict::{DeliveryMode, RetryReason, TargetResponse};
 use bytes::Bytes;
 use firn_model::metrics::{Counter, DurationHistogram, Gauge};
 use firn_model::sync::lock;
-use firn_wire::remote_write::{Contents, Seams};
+use firn_wire::remote_write::{MergedRequestBounds, WriteRequestContents};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,17 +14,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A future with the response of a target, or the reason why there is none.
-pub type Delivering<'a> = Pin<Box<dyn Future<Output = Result<Answer, String>> + Send + 'a>>;
+pub type Delivering<'a> = Pin<Box<dyn Future<Output = Result<TargetResponse, String>> + Send + 'a>>;
 
 /// An attempt to deliver a request, as it is passed to the transport.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Posting {
+pub struct PostAttempt {
     /// Headers of the stored request, with names in lower case.
     pub headers: Vec<(&'static str, Bytes)>,
     /// The compressed request body as it is sent.
     pub body: Bytes,
     /// Counts of its contents; all zero if it was not decoded.
-    pub contents: Contents,
+    pub contents: WriteRequestContents,
     /// Number of metrics for which the request contains metadata; it contains nothing else then.
     pub metrics: u64,
     /// Number of earlier attempts with this request.
@@ -33,25 +33,25 @@ pub struct Posting {
 
 /// Transport that sends requests to one target over HTTP, implemented by the caller. Dropping a
 /// returned future cancels the attempt.
-pub trait Deliver: Send + Sync {
+pub trait DeliveryTransport: Send + Sync {
     /// Posts a request and returns its response without following redirects.
-    fn post(&self, posting: Posting) -> Delivering<'_>;
+    fn post(&self, posting: PostAttempt) -> Delivering<'_>;
 }
 
-/// A request for a target, made from one or several bodies by [`Prepare`].
+/// A request for a target, made from one or several bodies by [`RequestPreparer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Headers and body of the request, in the format of the log.
-    pub write: Write,
+    pub write: ReceivedWrite,
     /// Counts of its contents; all zero for a request that is forwarded without being decoded.
-    pub contents: Contents,
+    pub contents: WriteRequestContents,
     /// Boundaries of the bodies from which it was made.
-    pub seams: Seams,
+    pub seams: MergedRequestBounds,
 }
 
-/// The part of some bodies that a target receives, as [`Prepare`] determines.
+/// The part of some bodies that a target receives, as [`RequestPreparer`] determines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedBodies {
     /// Lanes of requests. Lanes are sent in parallel, and the requests of a lane one after the
     /// other.
     Lanes(Vec<Vec<Request>>),
@@ -64,28 +64,33 @@ pub enum Wanted {
 /// Consecutive bodies that are completed together, and the requests that are made from them. The
 /// cursor moves only after all of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parcel {
+pub struct RequestParcel {
     /// Number of bodies that the parcel consists of; at least one.
     pub bodies: usize,
     /// The requests for the target, or the reason why there are none.
-    pub wanted: Wanted,
+    pub wanted: WantedBodies,
     /// Counts of the contents that the target does not want.
-    pub dropped: Contents,
+    pub dropped: WriteRequestContents,
     /// Whether waiting for further bodies has no advantage, because requests are full.
     pub is_full: bool,
 }
 
 /// Prepares requests from bodies for one target. Implementations do no I/O and may be called on any
 /// thread.
-pub trait Prepare: Send + Sync {
-    /// Returns whether [`Prepare::prepare`] for these bodies copies only some bytes, so that it can
-    /// run on the current thread.
-    fn is_quick(&self, writes: &[&Write], is_behind: bool) -> bool;
+pub trait RequestPreparer: Send + Sync {
+    /// Returns whether [`RequestPreparer::prepare`] for these bodies copies only some bytes, so
+    /// that it can run on the current thread.
+    fn is_quick(&self, writes: &[&ReceivedWrite], is_behind: bool) -> bool;
 
     /// Prepares parcels for all of `writes`, in their order. Each message may have at most
     /// `bytes_max` bytes. `is_behind` is set for a target with a backlog, which benefits from
     /// several lanes.
-    fn prepare(&self, writes: &[&Write], bytes_max: usize, is_behind: bool) -> Vec<Parcel>;
+    fn prepare(
+        &self,
+        writes: &[&ReceivedWrite],
+        bytes_max: usize,
+        is_behind: bool,
+    ) -> Vec<RequestParcel>;
 }
 
 /// Configuration of a target, which [`super::Mirror::apply`] may replace while the target runs.
@@ -102,7 +107,7 @@ pub struct TargetSettings {
     /// Maximum age of samples by their timestamps; `None` for no limit.
     pub sample_age_max: Option<Duration>,
     /// Selects and prepares the series that it receives, on the CPU only.
-    pub prepare: Arc<dyn Prepare>,
+    pub prepare: Arc<dyn RequestPreparer>,
     /// Maximum time that a body waits for further ones to fill a parcel.
     pub fill: Duration,
     /// Timeout of an attempt, after which it is repeated.
@@ -112,14 +117,14 @@ pub struct TargetSettings {
     /// Maximum pause between attempts, at which doubling ends.
     pub backoff_max: Duration,
     /// How its response statuses are interpreted, forwarder or sender.
-    pub manner: Manner,
+    pub manner: DeliveryMode,
     /// Transport over which its requests are sent.
-    pub deliver: Arc<dyn Deliver>,
+    pub deliver: Arc<dyn DeliveryTransport>,
 }
 
 /// Reason why a target never received a body; used as a label of the metric of lost bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
+pub enum BodyLossReason {
     /// The queue exceeded its maximum size, and this body was the oldest.
     QueueFull,
     /// The body was queued for longer than the limit permits.
@@ -132,7 +137,7 @@ pub enum Loss {
     Damaged,
 }
 
-impl Loss {
+impl BodyLossReason {
     /// All reasons, in the order of the metric's series.
     pub const ALL: [Self; 5] = [
         Self::QueueFull,
@@ -156,7 +161,7 @@ impl Loss {
 
 /// Counters for the contents of requests, by the kinds of data that remote write counts.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct RequestContentCounters {
     /// Number of float samples in these requests.
     pub samples: Counter,
     /// Number of native histograms in these requests.
@@ -165,9 +170,9 @@ pub struct Tally {
     pub exemplars: Counter,
 }
 
-impl Tally {
+impl RequestContentCounters {
     /// Adds the counts of one request, ignoring metadata.
-    pub fn add(&self, contents: Contents) {
+    pub fn add(&self, contents: WriteRequestContents) {
         self.samples.add(contents.samples);
         self.histograms.add(contents.histograms);
         self.exemplars.add(contents.exemplars);
@@ -176,13 +181,13 @@ impl Tally {
 
 /// Length and contents of the bodies that were prepared last, from which the backlog is estimated.
 #[derive(Clone, Copy, Debug, Default)]
-struct Looked {
+struct PreparedContents {
     bytes: u64,
-    contents: Contents,
+    contents: WriteRequestContents,
 }
 
 /// A running target with its cursor and metrics, shared by its courier, the log and scrapes.
-pub struct Target {
+pub struct DeliveryTarget {
     /// Name of the target in metrics and logs.
     pub label: String,
     /// Position of the next body that it needs; moved only by its courier.
@@ -192,19 +197,19 @@ pub struct Target {
     /// Total length of the accepted bodies as sent, compressed.
     pub sent_bytes: Counter,
     /// Contents of accepted requests, without those that it did not report as written.
-    pub taken: Tally,
+    pub taken: RequestContentCounters,
     /// Contents that were filtered out before sending.
-    pub dropped: Tally,
+    pub dropped: RequestContentCounters,
     /// Contents that were too old by their timestamps and not sent.
-    pub too_old: Tally,
+    pub too_old: RequestContentCounters,
     /// Contents of bodies dropped from a full queue, for bodies that were stored with counts.
-    pub overflowed: Tally,
+    pub overflowed: RequestContentCounters,
     /// Contents that it rejected or did not report as written.
-    pub refused: Tally,
+    pub refused: RequestContentCounters,
     /// Number of rejected requests that were sent again in parts.
     pub apart: Counter,
     /// Contents of requests that were repeated, counted for each repetition.
-    pub repeated: Tally,
+    pub repeated: RequestContentCounters,
     /// Timestamp of the newest sample that it accepted or rejected for good.
     pub newest: Gauge,
     /// Timestamp of the newest sample that was prepared for it.
@@ -213,16 +218,16 @@ pub struct Target {
     pub lanes: Gauge,
     /// Number of bodies without selected series, which were not sent.
     pub filtered: Counter,
-    lost: [Counter; Loss::ALL.len()],
-    troubles: [Counter; Trouble::ALL.len()],
+    lost: [Counter; BodyLossReason::ALL.len()],
+    troubles: [Counter; RetryReason::ALL.len()],
     /// Duration of attempts that received a response, whatever its status.
     pub latency: DurationHistogram,
     /// Moving average of the duration of these attempts in microseconds.
     recent_us: AtomicU64,
     /// Total time from the first to the last attempt of all requests, in microseconds.
     busy_us: AtomicU64,
-    pace: Mutex<Pace>,
-    looked: Mutex<Looked>,
+    pace: Mutex<TargetRates>,
+    looked: Mutex<PreparedContents>,
     /// 1 if the newest attempt failed, otherwise 0.
     pub is_failing: Gauge,
     /// Wall-clock arrival time of the oldest queued body; 0 if the queue is empty.
@@ -232,7 +237,7 @@ pub struct Target {
 /// Number of attempts over which the recent duration is averaged.
 const RECENT: u32 = 8;
 
-impl Target {
+impl DeliveryTarget {
     /// Creates a target whose next body begins at `cursor`.
     pub fn new(label: String, cursor: u64) -> Self {
         Self {
@@ -240,13 +245,13 @@ impl Target {
             cursor: AtomicU64::new(cursor),
             sent: Counter::default(),
             sent_bytes: Counter::default(),
-            taken: Tally::default(),
-            dropped: Tally::default(),
-            too_old: Tally::default(),
-            overflowed: Tally::default(),
-            refused: Tally::default(),
+            taken: RequestContentCounters::default(),
+            dropped: RequestContentCounters::default(),
+            too_old: RequestContentCounters::default(),
+            overflowed: RequestContentCounters::default(),
+            refused: RequestContentCounters::default(),
             apart: Counter::default(),
-            repeated: Tally::default(),
+            repeated: RequestContentCounters::default(),
             newest: Gauge::default(),
             newest_ready: Gauge::default(),
             lanes: Gauge::default(),
@@ -274,24 +279,24 @@ impl Target {
     }
 
     /// Counts an accepted request, except for the contents that are `missing`.
-    pub fn count_taken(&self, request: &Request, missing: Contents) {
+    pub fn count_taken(&self, request: &Request, missing: WriteRequestContents) {
         self.sent.inc();
         self.sent_bytes.add(request.write.body.len() as u64);
         self.taken.add(request.contents.without(missing));
         self.refused.add(missing);
-        self.newest.raise(request.contents.newest);
+        self.newest.set_max(request.contents.newest);
     }
 
     /// Counts a request that was rejected for good. Its samples do not count as backlog.
     pub fn count_refused(&self, request: &Request) {
-        self.count_lost(Loss::Refused, 1);
+        self.count_lost(BodyLossReason::Refused, 1);
         self.refused.add(request.contents);
-        self.newest.raise(request.contents.newest);
+        self.newest.set_max(request.contents.newest);
     }
 
     /// Records the duration of an attempt that received a response. Parallel lanes may overwrite
     /// each other's update of the recent duration, which is harmless.
-    pub fn answered_after(&self, duration: Duration) {
+    pub fn record_attempt_duration(&self, duration: Duration) {
         self.latency.observe(duration);
         let (known, new) = (self.recent(), duration);
         let recent = known * (RECENT - 1) / RECENT + new / RECENT;
@@ -301,22 +306,22 @@ impl Target {
 
     /// Records the total duration of a request with all its attempts, whether it was completed or
     /// not.
-    pub fn done_after(&self, duration: Duration) {
+    pub fn record_request_duration(&self, duration: Duration) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.busy_us.fetch_add(micros, Ordering::Relaxed);
     }
 
     /// Records the contents of the bodies that were prepared last, and their length in bytes.
-    pub fn looked_at(&self, bytes: u64, contents: Contents) {
+    pub fn record_prepared(&self, bytes: u64, contents: WriteRequestContents) {
         if contents.all_samples() > 0 {
-            self.newest_ready.raise(contents.newest);
+            self.newest_ready.set_max(contents.newest);
         }
-        *lock(&self.looked) = Looked { bytes, contents };
+        *lock(&self.looked) = PreparedContents { bytes, contents };
     }
 
     /// Estimates the contents of `bytes` queued bytes from the bodies that were prepared last.
-    pub fn waiting(&self, bytes: u64) -> Contents {
-        let Looked {
+    pub fn waiting(&self, bytes: u64) -> WriteRequestContents {
+        let PreparedContents {
             bytes: looked,
             contents,
         } = *lock(&self.looked);
@@ -324,7 +329,7 @@ impl Target {
             0 => 0,
             _ => (count as f64 * (bytes as f64 / looked as f64)).round() as u64,
         };
-        Contents {
+        WriteRequestContents {
             samples: share(contents.samples),
             histograms: share(contents.histograms),
             exemplars: share(contents.exemplars),
@@ -334,7 +339,7 @@ impl Target {
 
     /// Updates the rates at which bodies arrive, up to the position `end`, and are delivered.
     pub fn keep_pace(&self, now: Duration, end: u64) {
-        let now = Tick {
+        let now = TargetProgress {
             at: now,
             end,
             cursor: self.cursor(),
@@ -345,7 +350,7 @@ impl Target {
 
     /// Returns the number of lanes that incoming bodies and backlog require, or `None` before the
     /// first estimate.
-    pub fn lanes_desired(&self) -> Option<f64> {
+    pub fn desired_lanes(&self) -> Option<f64> {
         lock(&self.pace).desired
     }
 
@@ -355,22 +360,22 @@ impl Target {
     }
 
     /// Counts bodies that the target never receives, by reason.
-    pub fn count_lost(&self, loss: Loss, bodies: u64) {
+    pub fn count_lost(&self, loss: BodyLossReason, bodies: u64) {
         self.lost[loss as usize].add(bodies);
     }
 
     /// Returns the number of bodies that the target never received for this reason.
-    pub fn lost(&self, loss: Loss) -> u64 {
+    pub fn lost_bodies(&self, loss: BodyLossReason) -> u64 {
         self.lost[loss as usize].get()
     }
 
     /// Counts a failed attempt that is repeated, by reason.
-    pub fn count_trouble(&self, trouble: Trouble) {
+    pub fn count_trouble(&self, trouble: RetryReason) {
         self.troubles[trouble as usize].inc();
     }
 
     /// Returns the number of attempts that failed for this reason and were repeated.
-    pub fn troubles(&self, trouble: Trouble) -> u64 {
+    pub fn repeated_attempts(&self, trouble: RetryReason) -> u64 {
         self.troubles[trouble as usize].get()
     }
 }

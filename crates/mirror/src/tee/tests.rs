@@ -5,8 +5,8 @@ mod contents;
 
 use super::*;
 use bytes::Bytes;
-use firn_model::env::sim::{self, Sim};
-use firn_wire::remote_write::{Contents, Seams};
+use firn_model::env::sim::{self, SimEnv};
+use firn_wire::remote_write::{MergedRequestBounds, WriteRequestContents};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -53,8 +53,8 @@ impl Scripted {
     }
 }
 
-impl Deliver for Scripted {
-    fn post(&self, posting: Posting) -> Delivering<'_> {
+impl DeliveryTransport for Scripted {
+    fn post(&self, posting: PostAttempt) -> Delivering<'_> {
         let text = String::from_utf8_lossy(&posting.body).into_owned();
         let attempt = {
             let mut attempts = lock(&self.attempts);
@@ -73,10 +73,10 @@ impl Deliver for Scripted {
             if status < 300 {
                 lock(&self.taken).push(text);
             }
-            Ok(Answer {
+            Ok(TargetResponse {
                 status,
                 retry_after,
-                ..Answer::default()
+                ..TargetResponse::default()
             })
         })
     }
@@ -89,28 +89,28 @@ fn settings(key: &str, deliver: &Arc<Scripted>) -> TargetSettings {
         queue_bytes_max: 1 << 20,
         queue_age_max: None,
         sample_age_max: None,
-        prepare: Arc::new(Filter::default()),
+        prepare: Arc::new(TargetSeriesFilter::default()),
         fill: Duration::ZERO,
         timeout: Duration::from_secs(30),
         backoff_min: Duration::from_millis(30),
         backoff_max: Duration::from_secs(5),
-        manner: Manner::Patient,
+        manner: DeliveryMode::Patient,
         deliver: deliver.clone(),
     }
 }
 
-fn open(sim: &Sim) -> Mirror {
+fn open(sim: &SimEnv) -> Mirror {
     Mirror::open(sim.env.clone(), Path::new(DIR), 1 << 20).expect("a simulated disk that works")
 }
 
 async fn push(mirror: &Mirror, bodies: impl Iterator<Item = usize>) {
     for n in bodies {
-        let write = Write {
+        let write = ReceivedWrite {
             headers: vec![(0, Bytes::from_static(b"application/x-protobuf"))],
             contents: None,
             body: n.to_string().into(),
         };
-        mirror.take(write).await.expect("the disk takes it");
+        mirror.store_body(write).await.expect("the disk takes it");
     }
 }
 
@@ -129,13 +129,13 @@ fn numbers(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(|n| n.to_string()).collect()
 }
 
-fn target(mirror: &Mirror, key: &str) -> Arc<Target> {
+fn target(mirror: &Mirror, key: &str) -> Arc<DeliveryTarget> {
     lock(&mirror.targets)[key].target.clone()
 }
 
 #[tokio::test(start_paused = true)]
 async fn bodies_reach_every_target_once_in_order_whatever_another_one_does() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mirror = open(&sim);
     let good = Scripted::taking();
     let hung = Scripted::new(|_, _| Says::Never);
@@ -167,19 +167,22 @@ async fn bodies_reach_every_target_once_in_order_whatever_another_one_does() {
     let media_type = Bytes::from_static(b"application/x-protobuf");
     assert_eq!(*lock(&bad.headers), [("content-type", media_type)]);
     let bad = target(&mirror, "bad");
-    for trouble in [verdict::Trouble::Connection, verdict::Trouble::Redirect] {
-        assert_eq!(bad.troubles(trouble), 50, "{trouble:?}");
+    for trouble in [
+        verdict::RetryReason::Connection,
+        verdict::RetryReason::Redirect,
+    ] {
+        assert_eq!(bad.repeated_attempts(trouble), 50, "{trouble:?}");
     }
-    assert_eq!(bad.troubles(verdict::Trouble::Throttled), 100);
+    assert_eq!(bad.repeated_attempts(verdict::RetryReason::Throttled), 100);
     until("an attempt without an answer", || {
-        target(&mirror, "hung").troubles(verdict::Trouble::Timeout) > 0
+        target(&mirror, "hung").repeated_attempts(verdict::RetryReason::Timeout) > 0
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn body_that_a_target_refuses_is_counted_and_the_next_one_follows() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mirror = open(&sim);
     let picky = Scripted::new(|_, body| match body {
         "3" => Says::Status(400),
@@ -191,12 +194,15 @@ async fn body_that_a_target_refuses_is_counted_and_the_next_one_follows() {
     until("all bodies", || picky.attempts() == 8).await;
     until("all counted", || target(&mirror, "picky").sent.get() == 6).await;
     assert_eq!(picky.taken(), ["0", "1", "2", "4", "6", "7"]);
-    assert_eq!(target(&mirror, "picky").lost(target::Loss::Refused), 2);
+    assert_eq!(
+        target(&mirror, "picky").lost_bodies(target::BodyLossReason::Refused),
+        2
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn target_that_fails_is_asked_again_after_growing_pauses() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mirror = open(&sim);
     let begun = tokio::time::Instant::now();
     let times = Arc::new(Mutex::new(Vec::new()));
@@ -221,7 +227,7 @@ async fn target_that_fails_is_asked_again_after_growing_pauses() {
 #[tokio::test(start_paused = true)]
 async fn target_without_access_gets_what_waits_once_it_has_it() {
     for status in [401, 403, 404, 405, 407, 408] {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         let mirror = open(&sim);
         let locked = Scripted::new(move |attempt, _| match attempt {
             0..5 => Says::Status(status),
@@ -234,7 +240,7 @@ async fn target_without_access_gets_what_waits_once_it_has_it() {
         mirror.apply(vec![
             settings("locked", &locked),
             TargetSettings {
-                manner: Manner::Sender,
+                manner: DeliveryMode::Sender,
                 ..settings("sender", &sender)
             },
         ]);
@@ -246,10 +252,13 @@ async fn target_without_access_gets_what_waits_once_it_has_it() {
         assert_eq!(locked.taken(), numbers(0..4), "{status}");
         let target = target(&mirror, "locked");
         let trouble = match status {
-            408 => verdict::Trouble::Timeout,
-            _ => verdict::Trouble::Access,
+            408 => verdict::RetryReason::Timeout,
+            _ => verdict::RetryReason::Access,
         };
-        let seen = (target.troubles(trouble), target.lost(target::Loss::Refused));
+        let seen = (
+            target.repeated_attempts(trouble),
+            target.lost_bodies(target::BodyLossReason::Refused),
+        );
         assert_eq!(seen, (5, 0), "{status}");
         // In the sender manner, statuses are final as in Prometheus.
         assert_eq!(sender.taken(), numbers(1..4), "{status}");
@@ -258,7 +267,7 @@ async fn target_without_access_gets_what_waits_once_it_has_it() {
 
 #[tokio::test(start_paused = true)]
 async fn target_that_is_away_loses_its_oldest_bodies_at_its_bound_and_no_other_does() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mirror = open(&sim);
     let good = Scripted::taking();
     let is_back = Arc::new(Mutex::new(false));
@@ -273,7 +282,7 @@ async fn target_that_is_away_loses_its_oldest_bodies_at_its_bound_and_no_other_d
     };
     mirror.apply(vec![settings("good", &good), bounded]);
     push(&mirror, 100..150).await;
-    let lost = || target(&mirror, "away").lost(target::Loss::QueueFull);
+    let lost = || target(&mirror, "away").lost_bodies(target::BodyLossReason::QueueFull);
     until("the other's bodies", || good.taken().len() == 50).await;
     until("losses", || {
         mirror.bodies.end() - target(&mirror, "away").cursor() <= 400
@@ -292,7 +301,7 @@ async fn target_that_is_away_loses_its_oldest_bodies_at_its_bound_and_no_other_d
 
 #[tokio::test(start_paused = true)]
 async fn body_that_waited_for_too_long_is_given_up() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mirror = open(&sim);
     let away = Scripted::new(|_, body| match body {
         "0" | "1" => Says::Broken,
@@ -309,12 +318,15 @@ async fn body_that_waited_for_too_long_is_given_up() {
     push(&mirror, 2..4).await;
     until("what is young", || away.taken().len() == 2).await;
     assert_eq!(away.taken(), ["2", "3"]);
-    assert_eq!(target(&mirror, "away").lost(target::Loss::TooOld), 2);
+    assert_eq!(
+        target(&mirror, "away").lost_bodies(target::BodyLossReason::TooOld),
+        2
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn target_goes_on_where_it_was_after_a_stop_and_again_in_order_after_a_kill() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let good = Scripted::taking();
     let mirror = open(&sim);
     mirror.apply(vec![settings("good", &good)]);
@@ -333,7 +345,9 @@ async fn target_goes_on_where_it_was_after_a_stop_and_again_in_order_after_a_kil
     push(&mirror, 15..20).await;
     until("all bodies", || good.taken().len() == 20).await;
     // The process ends without a clean stop, and the disk loses unsynced data.
-    lock(&mirror.targets).values().for_each(Working::abort);
+    lock(&mirror.targets)
+        .values()
+        .for_each(RunningTarget::abort);
     drop(mirror);
     sim.disk.crash();
 
@@ -348,7 +362,7 @@ async fn target_goes_on_where_it_was_after_a_stop_and_again_in_order_after_a_kil
 #[tokio::test(start_paused = true)]
 async fn cursors_that_are_gone_or_damaged_send_all_that_is_stored_again() {
     for damage in [true, false] {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         let mirror = open(&sim);
         let good = Scripted::taking();
         mirror.apply(vec![settings("good", &good)]);
@@ -360,7 +374,7 @@ async fn cursors_that_are_gone_or_damaged_send_all_that_is_stored_again() {
         let file = Path::new(DIR).join("cursors");
         match damage {
             true => sim.disk.overwrite(&file, b"firn mirror cursors 1\n"),
-            false => sim.disk.lose(&file),
+            false => sim.disk.remove_durably(&file),
         }
         let again = Scripted::taking();
         let mirror = open(&sim);
@@ -372,7 +386,7 @@ async fn cursors_that_are_gone_or_damaged_send_all_that_is_stored_again() {
 
 #[tokio::test(start_paused = true)]
 async fn reload_keeps_what_stays_begins_anew_with_what_is_new_and_forgets_the_rest() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mirror = open(&sim);
     let (stays, goes, comes) = (
         Scripted::new(|attempt, _| match attempt {
@@ -403,7 +417,7 @@ async fn reload_keeps_what_stays_begins_anew_with_what_is_new_and_forgets_the_re
 
 #[tokio::test(start_paused = true)]
 async fn log_holds_what_the_slowest_target_needs_and_no_more() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mirror = open(&sim);
     let good = Scripted::taking();
     let opens = Arc::new(Mutex::new(false));
@@ -422,12 +436,12 @@ async fn log_holds_what_the_slowest_target_needs_and_no_more() {
     ]);
     // The bodies fill several segments.
     for _ in 0..40 {
-        let write = Write {
+        let write = ReceivedWrite {
             headers: Vec::new(),
             contents: None,
             body: vec![b'x'; 1 << 20].into(),
         };
-        mirror.take(write).await.expect("the disk takes it");
+        mirror.store_body(write).await.expect("the disk takes it");
     }
     until("the fast one", || good.taken().len() == 40).await;
     mirror.store_cursors();
@@ -444,27 +458,27 @@ async fn log_holds_what_the_slowest_target_needs_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn body_of_2_0_is_taken_whatever_it_holds_and_counted_if_it_can_be() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mirror = open(&sim);
     let good = Scripted::taking();
     mirror.apply(vec![settings("good", &good)]);
     let v2 = b"application/x-protobuf;proto=io.prometheus.write.v2.Request";
     // A message with one series that has two samples.
     let message = b"\x22\x00\x2a\x08\x12\x02\x10\x01\x12\x02\x10\x02";
-    let write = |body: Vec<u8>| Write {
+    let write = |body: Vec<u8>| ReceivedWrite {
         headers: vec![(0, Bytes::from_static(v2))],
         contents: None,
         body: body.into(),
     };
     let counted = mirror
-        .take(write(firn_wire::snappy::compress(message)))
+        .store_body(write(firn_wire::snappy::compress(message)))
         .await;
-    let expected = Counts {
+    let expected = WriteMessageCounts {
         samples: 2,
-        ..Counts::default()
+        ..WriteMessageCounts::default()
     };
     assert_eq!(counted, Ok(Some(expected)));
-    let junk = mirror.take(write(b"junk".to_vec())).await;
+    let junk = mirror.store_body(write(b"junk".to_vec())).await;
     assert_eq!(junk, Ok(None));
     until("both", || good.taken().len() == 2).await;
     assert_eq!(good.taken()[1], "junk");
@@ -472,24 +486,24 @@ async fn body_of_2_0_is_taken_whatever_it_holds_and_counted_if_it_can_be() {
 
 #[tokio::test(start_paused = true)]
 async fn full_disk_refuses_bodies_and_ends_by_itself() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mirror = open(&sim);
     let good = Scripted::taking();
     mirror.apply(vec![settings("good", &good)]);
     push(&mirror, 0..2).await;
     until("both", || good.taken().len() == 2).await;
     sim.disk.set_free_bytes(0);
-    let write = || Write {
+    let write = || ReceivedWrite {
         headers: Vec::new(),
         contents: None,
         body: Bytes::from_static(b"late"),
     };
-    let refused = mirror.take(write()).await;
+    let refused = mirror.store_body(write()).await;
     assert!(refused.is_err_and(|e| e.message.contains(DIR)));
     mirror.store_cursors();
     sim.disk.set_free_bytes(1 << 20);
     sim.clock.advance_ms(1_000);
-    assert_eq!(mirror.take(write()).await, Ok(None));
+    assert_eq!(mirror.store_body(write()).await, Ok(None));
     until("the late one", || good.taken().len() == 3).await;
     assert_eq!(good.taken(), ["0", "1", "late"]);
     mirror.store_cursors();
@@ -503,30 +517,30 @@ struct Bundles {
     full: usize,
 }
 
-impl Prepare for Bundles {
-    fn is_quick(&self, _: &[&Write], _: bool) -> bool {
+impl RequestPreparer for Bundles {
+    fn is_quick(&self, _: &[&ReceivedWrite], _: bool) -> bool {
         false
     }
 
-    fn prepare(&self, writes: &[&Write], _: usize, _is_behind: bool) -> Vec<Parcel> {
+    fn prepare(&self, writes: &[&ReceivedWrite], _: usize, _is_behind: bool) -> Vec<RequestParcel> {
         let mut lanes = vec![Vec::new(), Vec::new()];
         for write in writes {
             let is_odd = write.body.last().is_some_and(|digit| digit % 2 == 1);
             lanes[usize::from(is_odd)].push(Request {
                 write: (*write).clone(),
-                contents: Contents {
+                contents: WriteRequestContents {
                     samples: 10,
-                    ..Contents::default()
+                    ..WriteRequestContents::default()
                 },
-                seams: Seams::None,
+                seams: MergedRequestBounds::None,
             });
         }
-        vec![Parcel {
+        vec![RequestParcel {
             bodies: writes.len(),
-            wanted: Wanted::Lanes(lanes),
-            dropped: Contents {
+            wanted: WantedBodies::Lanes(lanes),
+            dropped: WriteRequestContents {
                 samples: 1,
-                ..Contents::default()
+                ..WriteRequestContents::default()
             },
             is_full: writes.len() >= self.full,
         }]
@@ -535,7 +549,7 @@ impl Prepare for Bundles {
 
 #[tokio::test(start_paused = true)]
 async fn lanes_go_side_by_side_and_the_cursor_waits_for_all_of_them() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mirror = open(&sim);
     let is_open = Arc::new(Mutex::new(false));
     let opens = is_open.clone();
@@ -571,7 +585,7 @@ async fn lanes_go_side_by_side_and_the_cursor_waits_for_all_of_them() {
 
 #[tokio::test(start_paused = true)]
 async fn bodies_wait_for_others_until_the_parcel_is_full_or_the_time_is_over() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mirror = open(&sim);
     let patient = Scripted::taking();
     let bundling = TargetSettings {

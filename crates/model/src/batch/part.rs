@@ -30,7 +30,7 @@ impl Batch {
             is_empty = false;
             self.push_histogram(sample.clone());
         }
-        let exemplars = from.exemplars().of_series(number as u64);
+        let exemplars = from.exemplars().iter_series(number as u64);
         for exemplar in exemplars.filter(|exemplar| times.contains(&exemplar.time)) {
             is_empty = false;
             self.push_exemplar(exemplar);
@@ -56,7 +56,7 @@ mod tests {
         }
         let mut part = Batch::default();
         (0..3).for_each(|number| part.push_part(&whole, number, &(2..=4)));
-        part.assert_whole();
+        part.assert_complete();
         let left: Vec<_> = part
             .iter()
             .map(|s| (s.labels.get(METRIC_NAME).to_vec(), s.times.to_vec()))

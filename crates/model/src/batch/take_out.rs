@@ -2,17 +2,17 @@
 //!
 //! Invariant: the columns of the remaining series match, as before.
 
-use super::{Batch, Ends};
+use super::{Batch, SampleColumnEnds};
 
 impl Batch {
     /// Removes `series` with their samples and exemplars. `series` contains indexes in ascending
     /// order, and the following series get lower indexes. There must be no current series.
-    pub fn take_out(&mut self, series: &[u32]) {
+    pub fn remove_series(&mut self, series: &[u32]) {
         let Some(first) = series.first() else { return };
         let mut taken = series.iter().peekable();
         let first = *first as usize;
         let mut to = first;
-        let start = self.starts(first);
+        let start = self.previous_ends(first);
         let (mut floats, mut histograms) = (start.floats as usize, start.histograms as usize);
         let mut before = start;
         let has_starts = !self.start_times.is_empty();
@@ -35,7 +35,7 @@ impl Batch {
                 histograms += 1;
             }
             self.labels[to] = self.labels[from];
-            self.ends[to] = Ends {
+            self.ends[to] = SampleColumnEnds {
                 floats: floats as u32,
                 histograms: histograms as u32,
             };
@@ -47,7 +47,7 @@ impl Batch {
         self.values.truncate(floats);
         self.start_times.truncate(floats);
         self.histograms.truncate(histograms);
-        self.exemplars.take_out(series);
+        self.exemplars.remove_series(series);
     }
 }
 
@@ -55,7 +55,7 @@ impl Batch {
 mod tests {
     use super::*;
     use crate::exemplar::TimedExemplar;
-    use crate::histogram::{Counts, Histogram, ResetHint};
+    use crate::histogram::{Histogram, HistogramCounts, ResetHint};
     use crate::labels::{Labels, LabelsRef};
 
     fn histogram(sum: f64) -> crate::batch::HistogramSample {
@@ -67,7 +67,7 @@ mod tests {
                 schema: 0,
                 zero_threshold: 0.0,
                 sum,
-                counts: Counts::Float {
+                counts: HistogramCounts::Float {
                     count: 1.0,
                     zero_count: 1.0,
                     positive: Vec::new(),
@@ -116,8 +116,8 @@ mod tests {
             let all: Vec<u32> = (0..7).collect();
             let (gone, left): (Vec<u32>, Vec<u32>) = all.iter().partition(|i| out >> **i & 1 == 1);
             let mut taken = batch(&all);
-            taken.take_out(&gone);
-            taken.assert_whole();
+            taken.remove_series(&gone);
+            taken.assert_complete();
             assert_eq!(shown(&taken), shown(&batch(&left)), "{gone:?}");
         }
     }

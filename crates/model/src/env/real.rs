@@ -5,10 +5,10 @@
 
 mod pool;
 
-use super::{Clock, Compute, DirLock, Disk, Env, File, Job, LockOwner, OpenMode, Rng, Work};
+use super::{Clock, Compute, DirLock, Disk, DiskFile, Env, Job, JobKind, LockOwner, OpenMode, Rng};
 use crate::sample::TimestampMs;
 use crate::sync::lock;
-use pool::Pool;
+use pool::ComputePool;
 use std::collections::hash_map::RandomState;
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Creates an environment with as many compute threads as the process may use cores.
-pub fn env() -> io::Result<Env> {
+pub fn system_env() -> io::Result<Env> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     Ok(Env {
         clock: Arc::new(SystemClock {
@@ -29,7 +29,7 @@ pub fn env() -> io::Result<Env> {
         }),
         rng: Arc::new(SystemRng(AtomicU64::new(0))),
         disk: Arc::new(SystemDisk),
-        compute: Arc::new(Threads::new(threads)?),
+        compute: Arc::new(ComputeThreads::new(threads)?),
     })
 }
 
@@ -98,7 +98,7 @@ fn read_owner(path: &Path) -> Option<LockOwner> {
 }
 
 impl Disk for SystemDisk {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = fs::OpenOptions::new();
         options.read(true);
         match mode {
@@ -222,7 +222,7 @@ impl DirectFile {
         None
     }
 
-    fn takes(&self, offset: u64, bytes: &[u8]) -> bool {
+    fn can_write(&self, offset: u64, bytes: &[u8]) -> bool {
         offset.is_multiple_of(self.sector_bytes as u64)
             && bytes.len().is_multiple_of(self.sector_bytes)
     }
@@ -241,7 +241,7 @@ impl DirectFile {
     }
 }
 
-impl File for SystemFile {
+impl DiskFile for SystemFile {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < into.len() {
@@ -256,7 +256,7 @@ impl File for SystemFile {
     }
 
     fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        if let Some(direct) = self.direct.as_ref().filter(|d| d.takes(offset, bytes)) {
+        if let Some(direct) = self.direct.as_ref().filter(|d| d.can_write(offset, bytes)) {
             match direct.write_all_at(offset, bytes) {
                 // The file system does not support the alignment that it reported.
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
@@ -290,10 +290,10 @@ const BACKGROUND_NICENESS: i32 = 10;
 /// A pool of compute threads, and one thread for each kind of work that may block. The latter are
 /// not part of the pool, because a pool thread that waits may meanwhile start another job within
 /// the waiting one.
-struct Threads {
+struct ComputeThreads {
     /// Number of compute threads, including one for the caller.
     threads: usize,
-    pool: Pool,
+    pool: ComputePool,
     /// Number of active calls of `for_each`, by which helpers are distributed.
     callers: AtomicUsize,
     log: mpsc::Sender<Job>,
@@ -306,35 +306,35 @@ struct Threads {
 /// Unused stack occupies no memory.
 pub const STACK_BYTES: usize = 8 << 20;
 
-impl Threads {
+impl ComputeThreads {
     fn new(threads: usize) -> io::Result<Self> {
         Ok(Self {
             threads,
             // Callers participate, so one more thread than cores would only compete with them.
-            pool: Pool::new(threads.saturating_sub(1), STACK_BYTES)?,
+            pool: ComputePool::new(threads.saturating_sub(1), STACK_BYTES)?,
             callers: AtomicUsize::new(0),
-            log: worker("firn-log", 0)?,
-            background: worker("firn-background", BACKGROUND_NICENESS)?,
-            compaction: worker("firn-compaction", BACKGROUND_NICENESS)?,
+            log: start_worker("firn-log", 0)?,
+            background: start_worker("firn-background", BACKGROUND_NICENESS)?,
+            compaction: start_worker("firn-compaction", BACKGROUND_NICENESS)?,
         })
     }
 }
 
 /// Increments a counter while it exists, also if the thread panics.
-struct Counted<'a> {
+struct CounterGuard<'a> {
     counter: &'a AtomicUsize,
     /// The value of the counter including this increment, when it was made.
     count: usize,
 }
 
-impl<'a> Counted<'a> {
+impl<'a> CounterGuard<'a> {
     fn new(counter: &'a AtomicUsize) -> Self {
         let count = counter.fetch_add(1, Ordering::Relaxed) + 1;
         Self { counter, count }
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CounterGuard<'_> {
     fn drop(&mut self) {
         self.counter.fetch_sub(1, Ordering::Relaxed);
     }
@@ -345,7 +345,7 @@ impl Drop for Counted<'_> {
 /// The queue needs no limit: the log has at most one job, and the callers limit background work. A
 /// panic of a job is printed on the standard error and must not end the thread, because the
 /// following jobs would wait forever.
-fn worker(name: &str, niceness: i32) -> io::Result<mpsc::Sender<Job>> {
+fn start_worker(name: &str, niceness: i32) -> io::Result<mpsc::Sender<Job>> {
     let (sender, jobs) = mpsc::channel::<Job>();
     std::thread::Builder::new()
         .name(name.to_owned())
@@ -360,12 +360,12 @@ fn worker(name: &str, niceness: i32) -> io::Result<mpsc::Sender<Job>> {
     Ok(sender)
 }
 
-impl Compute for Threads {
-    fn spawn(&self, work: Work, job: Job) {
+impl Compute for ComputeThreads {
+    fn spawn(&self, work: JobKind, job: Job) {
         let worker = match work {
-            Work::Log => &self.log,
-            Work::Background => &self.background,
-            Work::Compaction => &self.compaction,
+            JobKind::Log => &self.log,
+            JobKind::Background => &self.background,
+            JobKind::Compaction => &self.compaction,
         };
         worker
             .send(job)
@@ -376,7 +376,7 @@ impl Compute for Threads {
     /// few. The calling thread participates immediately and waits for the other threads only at the
     /// end.
     fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        let callers = Counted::new(&self.callers);
+        let callers = CounterGuard::new(&self.callers);
         // If there are as many callers as cores, additional threads would only compete with them.
         let idle = self.threads.saturating_sub(callers.count);
         self.pool.for_each(tasks, idle, task);
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn for_each_within_a_task_of_for_each_ends() {
-        let threads = Threads::new(2).unwrap();
+        let threads = ComputeThreads::new(2).unwrap();
         let count = AtomicUsize::new(0);
         threads.for_each(4, &|_| {
             threads.for_each(4, &|_| {
@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn for_each_begins_tasks_in_order_on_each_thread_and_does_each_once() {
-        let threads = Threads::new(4).unwrap();
+        let threads = ComputeThreads::new(4).unwrap();
         for tasks in [0, 1, 3, 1_000] {
             let done = Mutex::new(Vec::new());
             threads.for_each(tasks, &|task| {
@@ -426,11 +426,11 @@ mod tests {
 
     #[test]
     fn worker_after_a_panicking_job_runs_the_next_one() {
-        let threads = Threads::new(1).unwrap();
+        let threads = ComputeThreads::new(1).unwrap();
         let (sender, receiver) = mpsc::channel();
-        threads.spawn(Work::Log, Box::new(|| panic!("a job that fails")));
+        threads.spawn(JobKind::Log, Box::new(|| panic!("a job that fails")));
         threads.spawn(
-            Work::Log,
+            JobKind::Log,
             Box::new(move || sender.send("next").expect("the test waits")),
         );
         assert_eq!(receiver.recv(), Ok("next"));
@@ -456,11 +456,11 @@ mod tests {
 
     #[test]
     fn for_each_from_a_background_job_ends() {
-        let threads = Arc::new(Threads::new(1).unwrap());
+        let threads = Arc::new(ComputeThreads::new(1).unwrap());
         let (sender, receiver) = mpsc::channel();
         let inner = threads.clone();
         threads.spawn(
-            Work::Background,
+            JobKind::Background,
             Box::new(move || {
                 let count = AtomicUsize::new(0);
                 inner.for_each(3, &|_| {

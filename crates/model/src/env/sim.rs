@@ -1,14 +1,14 @@
 //! A simulated environment for tests and for `firn test promql`. It is deterministic and injects
 //! faults on request.
 //!
-//! [`env`] creates an environment. Its behavior depends only on the seed and on the calls of the
-//! test, so the seed reproduces a failure.
+//! [`sim_env`] creates an environment. Its behavior depends only on the seed and on the calls of
+//! the test, so the seed reproduces a failure.
 
 mod disk;
 
-pub use disk::{Operation, SimDisk};
+pub use disk::{SimDisk, SimDiskOperation};
 
-use super::{Clock, Compute, Env, Job, Rng, Work};
+use super::{Clock, Compute, Env, Job, JobKind, Rng};
 use crate::sample::TimestampMs;
 use crate::sync::lock;
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// A simulated environment, with handles for the test to control it.
 #[derive(Clone, Debug)]
-pub struct Sim {
+pub struct SimEnv {
     /// The environment for the code under test, which uses the clock and the disk below.
     pub env: Env,
     /// The clock of the environment, which starts at zero.
@@ -28,15 +28,15 @@ pub struct Sim {
 }
 
 /// Creates an environment that is reproducible by `seed`. Compute tasks run inline.
-pub fn env(seed: u64) -> Sim {
-    env_with(seed, Arc::new(Inline))
+pub fn sim_env(seed: u64) -> SimEnv {
+    sim_env_with(seed, Arc::new(InlineCompute))
 }
 
 /// Creates an environment that is reproducible by `seed` and runs jobs on `compute`.
-pub fn env_with(seed: u64, compute: Arc<dyn Compute>) -> Sim {
+pub fn sim_env_with(seed: u64, compute: Arc<dyn Compute>) -> SimEnv {
     let clock = Arc::new(SimClock::default());
     let disk = Arc::new(SimDisk::new(seed));
-    Sim {
+    SimEnv {
         env: Env {
             clock: clock.clone(),
             rng: Arc::new(SimRng::new(seed)),
@@ -86,13 +86,13 @@ impl SimRng {
     }
 
     /// Returns a number below `bound`, which must not be zero.
-    pub fn below(&self, bound: u64) -> u64 {
+    pub fn next_below(&self, bound: u64) -> u64 {
         self.next_u64() % bound
     }
 
     /// Returns true with the probability `1/n`, for random decisions of tests.
     pub fn one_in(&self, n: u64) -> bool {
-        self.below(n) == 0
+        self.next_below(n) == 0
     }
 }
 
@@ -108,10 +108,10 @@ impl Rng for SimRng {
 
 /// Runs all jobs and tasks immediately on the calling thread.
 #[derive(Debug, Default)]
-pub struct Inline;
+pub struct InlineCompute;
 
-impl Compute for Inline {
-    fn spawn(&self, _work: Work, job: Job) {
+impl Compute for InlineCompute {
+    fn spawn(&self, _work: JobKind, job: Job) {
         job();
     }
 
@@ -126,12 +126,12 @@ impl Compute for Inline {
     }
 }
 
-/// Stores jobs until [`Deferred::run`] is called, so that a test can act between the request and
-/// the job. Compute tasks run inline.
+/// Stores jobs until [`DeferredCompute::run`] is called, so that a test can act between the request
+/// and the job. Compute tasks run inline.
 #[derive(Default)]
-pub struct Deferred(Mutex<VecDeque<(Work, Job)>>);
+pub struct DeferredCompute(Mutex<VecDeque<(JobKind, Job)>>);
 
-impl Deferred {
+impl DeferredCompute {
     /// Runs the waiting jobs and the jobs that they spawn, oldest first. Jobs of the log run before
     /// all others, which may wait for them.
     pub fn run(&self) {
@@ -142,7 +142,7 @@ impl Deferred {
 
     /// Runs only the waiting jobs for `only` and those that they spawn, as if the other threads
     /// were stopped.
-    pub fn run_only(&self, only: Work) {
+    pub fn run_only(&self, only: JobKind) {
         while let Some(job) = self.pop_of(only) {
             job();
         }
@@ -157,25 +157,25 @@ impl Deferred {
 
     fn pop(&self) -> Option<Job> {
         let mut jobs = lock(&self.0);
-        let of_log = jobs.iter().position(|(work, _)| *work == Work::Log);
+        let of_log = jobs.iter().position(|(work, _)| *work == JobKind::Log);
         jobs.remove(of_log.unwrap_or(0)).map(|(_, job)| job)
     }
 
-    fn pop_of(&self, only: Work) -> Option<Job> {
+    fn pop_of(&self, only: JobKind) -> Option<Job> {
         let mut jobs = lock(&self.0);
         let at = jobs.iter().position(|(work, _)| *work == only)?;
         jobs.remove(at).map(|(_, job)| job)
     }
 }
 
-impl Compute for Deferred {
-    fn spawn(&self, work: Work, job: Job) {
+impl Compute for DeferredCompute {
+    fn spawn(&self, work: JobKind, job: Job) {
         let mut jobs = lock(&self.0);
         jobs.push_back((work, job));
     }
 
     fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        Inline.for_each(tasks, task);
+        InlineCompute.for_each(tasks, task);
     }
 
     fn threads(&self) -> usize {

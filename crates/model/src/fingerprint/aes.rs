@@ -24,13 +24,13 @@
 //! keys at its start. From the tenth part on, beyond 4,464 bytes, those keys repeat, and the
 //! argument requires that four rounds are as good as a random permutation.
 //!
-//! A value of [`AesKeys`] proves that the processor supports AES: only [`AesKeys::draw`] creates
-//! one. No code here reads or writes through a pointer. The only unsafe operation is the call of
-//! functions whose instructions the processor might not support.
+//! A value of [`AesKeys`] proves that the processor supports AES: only [`AesKeys::generate`]
+//! creates one. No code here reads or writes through a pointer. The only unsafe operation is the
+//! call of functions whose instructions the processor might not support.
 
 #![allow(unsafe_code)]
 
-use super::{Fingerprint, Words};
+use super::{Fingerprint, HashKeyGenerator};
 use std::arch::x86_64::*;
 
 /// Number of bytes in a block, the block size of AES.
@@ -56,7 +56,7 @@ pub(super) struct AesKeys {
 
 impl AesKeys {
     /// Generates keys, or returns `None` if the processor does not support AES.
-    pub(super) fn draw(words: &mut Words) -> Option<Box<Self>> {
+    pub(super) fn generate(words: &mut HashKeyGenerator) -> Option<Box<Self>> {
         if !is_x86_feature_detected!("aes") {
             return None;
         }
@@ -124,7 +124,7 @@ fn fingerprint(keys: &AesKeys, bytes: &[u8]) -> Fingerprint {
         }
         let last = match bytes.last_chunk() {
             Some(last) => load(last),
-            None => short(bytes),
+            None => expand_short_input(bytes),
         };
         sum = _mm_xor_si128(sum, rounds(last, &keys.blocks[used]));
     }
@@ -138,7 +138,7 @@ fn fingerprint(keys: &AesKeys, bytes: &[u8]) -> Fingerprint {
 /// blocks.
 #[inline]
 #[target_feature(enable = "sse2")]
-fn short(bytes: &[u8]) -> __m128i {
+fn expand_short_input(bytes: &[u8]) -> __m128i {
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
         return word(u64::from_le_bytes(*last), u64::from_le_bytes(*first));
     }

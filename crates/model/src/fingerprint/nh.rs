@@ -9,7 +9,7 @@
 //! of their own, so two different label sets of up to 496 bytes collide with a probability below
 //! 2^-120, and each further block of either adds less than a tenth of this.
 
-use super::{Fingerprint, Words};
+use super::{Fingerprint, HashKeyGenerator};
 
 /// Words of a block: two for the chain, the others for 496 bytes, longer than nearly every label
 /// set.
@@ -18,7 +18,7 @@ const BLOCK_WORDS: usize = 64;
 const BLOCK_BYTES: usize = (BLOCK_WORDS - 2) * 8;
 
 #[derive(Debug)]
-struct Half {
+struct NhHalfKeys {
     words: [u64; BLOCK_WORDS],
     fold: [u64; 3],
 }
@@ -26,14 +26,14 @@ struct Half {
 /// The keys of both halves of the fingerprint, which are independent.
 #[derive(Debug)]
 pub(super) struct NhKeys {
-    high: Half,
-    low: Half,
+    high: NhHalfKeys,
+    low: NhHalfKeys,
 }
 
 impl NhKeys {
     /// Generates the keys of both halves from the given words.
-    pub(super) fn draw(words: &mut Words) -> Box<Self> {
-        let mut half = || Half {
+    pub(super) fn generate(words: &mut HashKeyGenerator) -> Box<Self> {
+        let mut half = || NhHalfKeys {
             words: std::array::from_fn(|_| words.next()),
             fold: std::array::from_fn(|_| words.next()),
         };
@@ -91,7 +91,7 @@ impl NhKeys {
     }
 }
 
-impl Half {
+impl NhHalfKeys {
     fn fold(&self, sum: u128, bytes: usize) -> u64 {
         let [k0, k1, k2] = self.fold;
         let a = (sum as u64).wrapping_add(k0);

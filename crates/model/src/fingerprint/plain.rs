@@ -1,7 +1,7 @@
 //! The fingerprints of AES rounds in plain code. It is used by a processor without AES instructions
 //! on data of another processor, and is the oracle of the tests. Follows FIPS 197.
 
-use super::{Fingerprint, Words};
+use super::{Fingerprint, HashKeyGenerator};
 
 type Block = [u8; 16];
 
@@ -31,7 +31,7 @@ impl std::fmt::Debug for PlainKeys {
 
 impl PlainKeys {
     /// Generates the same keys as the implementation with AES instructions.
-    pub(super) fn draw(words: &mut Words) -> Box<Self> {
+    pub(super) fn generate(words: &mut HashKeyGenerator) -> Box<Self> {
         let mut block = || {
             let (high, low) = (words.next(), words.next());
             (u128::from(high) << 64 | u128::from(low)).to_le_bytes()

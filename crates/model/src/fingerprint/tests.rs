@@ -15,7 +15,7 @@ const LENGTHS: [usize; 28] = [
 /// again.
 fn ways(seed: u64) -> [HashKeys; 2] {
     let random = SimRng::new(seed);
-    let portable = HashKeys::of(HashKind::Nh, Seed::draw(&random));
+    let portable = HashKeys::from_seed(HashKind::Nh, FingerprintSeed::generate(&random));
     [HashKeys::new(&random), portable]
 }
 
@@ -132,7 +132,7 @@ fn counted_bytes(length: usize) -> Vec<u8> {
 /// Fingerprints are stored in the journal of aggregation, so they must never change.
 #[test]
 fn fingerprint_of_a_seed_is_the_same_one_in_each_version() {
-    let seed = Seed([1, 2]);
+    let seed = FingerprintSeed([1, 2]);
     for (kind, expected) in [
         (
             HashKind::Aes,
@@ -151,7 +151,7 @@ fn fingerprint_of_a_seed_is_the_same_one_in_each_version() {
             ],
         ),
     ] {
-        let keys = HashKeys::of(kind, seed);
+        let keys = HashKeys::from_seed(kind, seed);
         let found = [3, 281, 1_500].map(|length| {
             let print = keys.fingerprint(&counted_bytes(length));
             [print.high, print.low]
@@ -163,7 +163,7 @@ fn fingerprint_of_a_seed_is_the_same_one_in_each_version() {
 #[test]
 fn round_of_the_standard_gives_its_example() {
     // FIPS 197, appendix B: the first round of the cipher, after the first key was added.
-    let keys = PlainKeys::draw(&mut Words::of(Seed([1, 1])));
+    let keys = PlainKeys::generate(&mut HashKeyGenerator::from_seed(FingerprintSeed([1, 1])));
     let state = 0x193d_e3be_a0f4_e22b_9ac6_8d2a_e9f8_4808u128.to_be_bytes();
     let key = 0xa0fa_fe17_8854_2cb1_23a3_3939_2a6c_7605u128.to_be_bytes();
     let wanted = 0xa49c_7ff2_689f_352b_6b5b_ea43_026a_5049u128.to_be_bytes();
@@ -174,11 +174,11 @@ fn round_of_the_standard_gives_its_example() {
 #[test]
 fn fingerprint_by_the_processor_equals_the_plain_rounds() {
     let random = SimRng::new(7);
-    let seed = Seed::draw(&random);
-    let Some(keys) = AesKeys::draw(&mut Words::of(seed)) else {
+    let seed = FingerprintSeed::generate(&random);
+    let Some(keys) = AesKeys::generate(&mut HashKeyGenerator::from_seed(seed)) else {
         return;
     };
-    let plain = PlainKeys::draw(&mut Words::of(seed));
+    let plain = PlainKeys::generate(&mut HashKeyGenerator::from_seed(seed));
     for length in LENGTHS.into_iter().chain((0..40).map(|i| i * 37)) {
         let bytes = random_bytes(&random, length);
         assert_eq!(

@@ -36,11 +36,11 @@ fn exponential_bound(index: i64, schema: i32) -> f64 {
     if fraction == 0.5 && exponent == 1025 {
         return f64::MAX;
     }
-    scale(fraction, exponent)
+    ldexp(fraction, exponent)
 }
 
 /// Returns `fraction * 2^exponent` for a fraction in [0.5, 1), rounded once.
-fn scale(fraction: f64, exponent: i64) -> f64 {
+fn ldexp(fraction: f64, exponent: i64) -> f64 {
     if exponent > 1024 {
         return f64::INFINITY;
     }

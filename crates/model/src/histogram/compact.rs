@@ -1,6 +1,6 @@
 //! Removal of empty buckets.
 
-use super::{Counts, Histogram, Span, bucket_indexes};
+use super::{BucketSpan, Histogram, HistogramCounts, bucket_indexes};
 
 impl Histogram {
     /// Removes runs of more than `empty_max` empty buckets, and all empty buckets at both ends.
@@ -9,13 +9,13 @@ impl Histogram {
     pub fn compact(&mut self, empty_max: u32) {
         let sides = (&mut self.positive_spans, &mut self.negative_spans);
         match &mut self.counts {
-            Counts::Integer {
+            HistogramCounts::Integer {
                 positive, negative, ..
             } => {
                 compact_deltas(sides.0, positive, empty_max);
                 compact_deltas(sides.1, negative, empty_max);
             }
-            Counts::Float {
+            HistogramCounts::Float {
                 positive, negative, ..
             } => {
                 compact_counts(sides.0, positive, empty_max);
@@ -25,7 +25,7 @@ impl Histogram {
     }
 }
 
-fn compact_deltas(spans: &mut Vec<Span>, deltas: &mut Vec<i64>, empty_max: u32) {
+fn compact_deltas(spans: &mut Vec<BucketSpan>, deltas: &mut Vec<i64>, empty_max: u32) {
     let mut count = 0i64;
     for delta in deltas.iter_mut() {
         count = count.wrapping_add(*delta);
@@ -39,7 +39,7 @@ fn compact_deltas(spans: &mut Vec<Span>, deltas: &mut Vec<i64>, empty_max: u32) 
 }
 
 fn compact_counts<T: Copy + Default + PartialEq>(
-    spans: &mut Vec<Span>,
+    spans: &mut Vec<BucketSpan>,
     counts: &mut Vec<T>,
     empty_max: u32,
 ) {
@@ -47,7 +47,8 @@ fn compact_counts<T: Copy + Default + PartialEq>(
         return;
     };
     let empty = T::default();
-    let (mut new_spans, mut new_counts) = (Vec::<Span>::new(), Vec::with_capacity(counts.len()));
+    let (mut new_spans, mut new_counts) =
+        (Vec::<BucketSpan>::new(), Vec::with_capacity(counts.len()));
     // The index after the last bucket that was kept.
     let mut end = 0i64;
     for (index, count) in indexes
@@ -61,7 +62,7 @@ fn compact_counts<T: Copy + Default + PartialEq>(
                 new_counts.extend((0..gap).map(|_| empty));
             }
             _ => match i32::try_from(gap) {
-                Ok(offset) => new_spans.push(Span { offset, length: 1 }),
+                Ok(offset) => new_spans.push(BucketSpan { offset, length: 1 }),
                 Err(_) => return,
             },
         }
@@ -73,7 +74,7 @@ fn compact_counts<T: Copy + Default + PartialEq>(
 
 /// Returns the index of each bucket, or `None` if the spans are out of order or their length
 /// differs from the number of buckets.
-fn indexes(spans: &[Span], buckets: usize) -> Option<impl Iterator<Item = i64> + use<'_>> {
+fn indexes(spans: &[BucketSpan], buckets: usize) -> Option<impl Iterator<Item = i64> + use<'_>> {
     let covered: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
     if covered != buckets as u64 || spans.iter().skip(1).any(|span| span.offset < 0) {
         return None;
@@ -87,8 +88,8 @@ mod tests {
 
     type Layout<'a, T> = (&'a [(i32, u32)], &'a [T]);
 
-    fn spans(layout: &[(i32, u32)]) -> Vec<Span> {
-        let span = |(offset, length): &(i32, u32)| Span {
+    fn spans(layout: &[(i32, u32)]) -> Vec<BucketSpan> {
+        let span = |(offset, length): &(i32, u32)| BucketSpan {
             offset: *offset,
             length: *length,
         };

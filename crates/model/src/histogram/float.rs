@@ -23,13 +23,13 @@ mod statistics;
 mod trim;
 mod zero;
 
-pub use accumulate::{Accumulator, Of};
-pub use add::{Incompatible, Joined};
-pub use buckets::Bucket;
+pub use accumulate::{HistogramAccumulator, HistogramAggregate};
+pub use add::{HistogramAdjustments, IncompatibleBuckets};
+pub use buckets::HistogramBucket;
 pub use form::{FloatHistogram, totals};
-pub use quantile::NanRemark;
-pub use side::Side;
-pub use trim::Trim;
+pub use quantile::NanEffect;
+pub use side::HistogramSide;
+pub use trim::TrimOperator;
 
 #[cfg(test)]
 mod tests;

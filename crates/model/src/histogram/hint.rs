@@ -5,23 +5,23 @@
 //! appends to a chunk of histograms or cuts it (`tsdb/chunkenc/float_histogram.go`): only a
 //! histogram in the same chunk as the previous one is certainly not a reset.
 
-use super::{Counts, Histogram, ResetHint, Span, absolute, bucket_indexes};
+use super::{BucketSpan, Histogram, HistogramCounts, ResetHint, bucket_indexes, decode_deltas};
 
 impl Histogram {
     /// Returns the hint of this histogram. `previous` is the previous sample of the series if that
     /// is a histogram. O(buckets).
-    pub fn hint_behind(&self, previous: Option<&Histogram>) -> ResetHint {
+    pub fn hint_after(&self, previous: Option<&Histogram>) -> ResetHint {
         if self.reset_hint == ResetHint::Gauge {
             return ResetHint::Gauge;
         }
         match previous {
-            Some(previous) if self.continues(previous) => ResetHint::NotReset,
+            Some(previous) if self.can_continue(previous) => ResetHint::NotReset,
             _ => ResetHint::Unknown,
         }
     }
 
     /// Returns whether no count decreased and the layout is compatible with the same counter.
-    fn continues(&self, previous: &Histogram) -> bool {
+    fn can_continue(&self, previous: &Histogram) -> bool {
         let known_to_differ = self.reset_hint == ResetHint::Reset
             || previous.reset_hint == ResetHint::Gauge
             || previous.is_stale();
@@ -38,46 +38,48 @@ impl Histogram {
         ];
         match (&self.counts, &previous.counts) {
             (
-                Counts::Float {
+                HistogramCounts::Float {
                     count,
                     zero_count,
                     positive,
                     negative,
                 },
-                Counts::Float {
+                HistogramCounts::Float {
                     count: count_before,
                     zero_count: zero_before,
                     positive: positive_before,
                     negative: negative_before,
                 },
             ) => {
-                let grows = |spans: (&Vec<Span>, &Vec<Span>), now: &[f64], before: &[f64]| {
-                    let now = buckets(spans.0, now.iter().copied());
-                    grows(now, buckets(spans.1, before.iter().copied()))
-                };
+                let grows =
+                    |spans: (&Vec<BucketSpan>, &Vec<BucketSpan>), now: &[f64], before: &[f64]| {
+                        let now = buckets(spans.0, now.iter().copied());
+                        has_no_decrease(now, buckets(spans.1, before.iter().copied()))
+                    };
                 count >= count_before
                     && zero_count >= zero_before
                     && grows(sides[0], positive, positive_before)
                     && grows(sides[1], negative, negative_before)
             }
             (
-                Counts::Integer {
+                HistogramCounts::Integer {
                     count,
                     zero_count,
                     positive,
                     negative,
                 },
-                Counts::Integer {
+                HistogramCounts::Integer {
                     count: count_before,
                     zero_count: zero_before,
                     positive: positive_before,
                     negative: negative_before,
                 },
             ) => {
-                let grows = |spans: (&Vec<Span>, &Vec<Span>), now: &[i64], before: &[i64]| {
-                    let now = buckets(spans.0, absolute(now));
-                    grows(now, buckets(spans.1, absolute(before)))
-                };
+                let grows =
+                    |spans: (&Vec<BucketSpan>, &Vec<BucketSpan>), now: &[i64], before: &[i64]| {
+                        let now = buckets(spans.0, decode_deltas(now));
+                        has_no_decrease(now, buckets(spans.1, decode_deltas(before)))
+                    };
                 count >= count_before
                     && zero_count >= zero_before
                     && grows(sides[0], positive, positive_before)
@@ -90,14 +92,14 @@ impl Histogram {
 
 /// Returns the index and the count of each bucket.
 fn buckets<'a, T>(
-    spans: &'a [Span],
+    spans: &'a [BucketSpan],
     counts: impl Iterator<Item = T> + 'a,
 ) -> impl Iterator<Item = (i64, T)> + 'a {
     bucket_indexes(spans).zip(counts)
 }
 
 /// Returns whether every non-empty bucket still exists and no count decreased.
-fn grows<T: PartialOrd + Default>(
+fn has_no_decrease<T: PartialOrd + Default>(
     now: impl Iterator<Item = (i64, T)>,
     before: impl Iterator<Item = (i64, T)>,
 ) -> bool {
@@ -122,13 +124,13 @@ mod tests {
             schema: 0,
             zero_threshold: 0.0,
             sum: 1.0,
-            counts: Counts::Float {
+            counts: HistogramCounts::Float {
                 count,
                 zero_count: 0.0,
                 positive: positive.to_vec(),
                 negative: Vec::new(),
             },
-            positive_spans: vec![Span {
+            positive_spans: vec![BucketSpan {
                 offset,
                 length: positive.len() as u32,
             }],
@@ -139,7 +141,7 @@ mod tests {
 
     fn integers(count: u64, deltas: &[i64]) -> Histogram {
         Histogram {
-            counts: Counts::Integer {
+            counts: HistogramCounts::Integer {
                 count,
                 zero_count: 0,
                 positive: deltas.to_vec(),
@@ -151,7 +153,7 @@ mod tests {
 
     fn check(previous: &Histogram, histogram: &Histogram, wanted: ResetHint) {
         assert_eq!(
-            histogram.hint_behind(Some(previous)),
+            histogram.hint_after(Some(previous)),
             wanted,
             "{histogram:?} behind {previous:?}"
         );
@@ -160,7 +162,7 @@ mod tests {
     #[test]
     fn histogram_behind_another_is_no_reset_if_nothing_fell() {
         let first = floats(3.0, 0, &[1.0, 2.0]);
-        assert_eq!(first.hint_behind(None), ResetHint::Unknown);
+        assert_eq!(first.hint_after(None), ResetHint::Unknown);
         check(&first, &first, ResetHint::NotReset);
         check(
             &first,

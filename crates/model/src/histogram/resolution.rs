@@ -4,7 +4,7 @@
 //! `2i - 1` and `2i` of the next higher resolution. Follows `reduceResolution` in
 //! `model/histogram/generic.go` of Prometheus.
 
-use super::{Counts, Histogram, Span, bucket_indexes};
+use super::{BucketSpan, Histogram, HistogramCounts, bucket_indexes};
 use crate::error::{Error, ErrorKind};
 
 /// The highest exponential schema that a newer version may write. Its resolution is reduced here.
@@ -24,7 +24,7 @@ impl Histogram {
         }
         let (positive_spans, negative_spans) = (&mut self.positive_spans, &mut self.negative_spans);
         match &mut self.counts {
-            Counts::Integer {
+            HistogramCounts::Integer {
                 positive, negative, ..
             } => {
                 for (spans, deltas) in [(positive_spans, positive), (negative_spans, negative)] {
@@ -33,7 +33,7 @@ impl Histogram {
                     to_deltas(deltas);
                 }
             }
-            Counts::Float {
+            HistogramCounts::Float {
                 positive, negative, ..
             } => {
                 for (spans, counts) in [(positive_spans, positive), (negative_spans, negative)] {
@@ -62,7 +62,7 @@ fn to_deltas(counts: &mut [i64]) {
 }
 
 fn merge<T: Copy>(
-    spans: &mut Vec<Span>,
+    spans: &mut Vec<BucketSpan>,
     counts: &mut Vec<T>,
     shift: i32,
     add: impl Fn(T, T) -> T,
@@ -78,15 +78,15 @@ fn merge<T: Copy>(
         }
     }
     let indexes: Vec<i64> = merged.iter().map(|(index, _)| *index).collect();
-    *spans = spans_of(&indexes)?;
+    *spans = spans_from_indexes(&indexes)?;
     *counts = merged.into_iter().map(|(_, count)| count).collect();
     Ok(())
 }
 
 /// Returns the spans of the buckets with these indexes. Fails if the indexes are not in ascending
 /// order, or are too far apart.
-pub fn spans_of(indexes: &[i64]) -> Result<Vec<Span>, Error> {
-    let mut spans: Vec<Span> = Vec::new();
+pub fn spans_from_indexes(indexes: &[i64]) -> Result<Vec<BucketSpan>, Error> {
+    let mut spans: Vec<BucketSpan> = Vec::new();
     let mut end = 0i64;
     for index in indexes {
         let gap = index
@@ -97,7 +97,7 @@ pub fn spans_of(indexes: &[i64]) -> Result<Vec<Span>, Error> {
         match spans.last_mut() {
             Some(span) if gap == 0 && span.length < SPAN_LENGTH_MAX => span.length += 1,
             Some(_) if gap < 0 => return Err(falling()),
-            _ => spans.push(Span {
+            _ => spans.push(BucketSpan {
                 offset: gap,
                 length: 1,
             }),

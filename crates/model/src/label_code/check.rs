@@ -21,7 +21,7 @@ pub(super) struct LabelsChecker<'a> {
 
 impl<'a> LabelsChecker<'a> {
     /// Validates the next set and removes it from `rest`.
-    pub(super) fn pass(&mut self, rest: &mut &'a [u8]) -> Result<(), MalformedLabels> {
+    pub(super) fn check_next(&mut self, rest: &mut &'a [u8]) -> Result<(), MalformedLabels> {
         let mut at = 0;
         // True as long as all names equal those of the previous set, up to `at`.
         let mut is_alike = true;
@@ -30,21 +30,21 @@ impl<'a> LabelsChecker<'a> {
             let count = usize::from(op & COUNT_MAX);
             match (op & !COUNT_MAX, count) {
                 (END, 0) => break,
-                (END, _) => self.copy(at, count, is_alike)?,
-                (SKIP, 1..) => self.part(at, &mut is_alike),
+                (END, _) => self.copy_names(at, count, is_alike)?,
+                (SKIP, 1..) => self.separate_names(at, &mut is_alike),
                 (VALUE, 0) => {
-                    self.copy(at, 1, is_alike)?;
-                    pass_value(rest)?;
+                    self.copy_names(at, 1, is_alike)?;
+                    check_value(rest)?;
                 }
                 (PAIR, 0) => {
-                    self.part(at, &mut is_alike);
+                    self.separate_names(at, &mut is_alike);
                     let name = take_prefixed(rest).ok_or(TRUNCATED)?;
                     if std::str::from_utf8(name).is_err() {
                         return Err(NOT_CANONICAL);
                     }
                     self.check(name)?;
                     self.names.push(name);
-                    pass_value(rest)?;
+                    check_value(rest)?;
                     continue;
                 }
                 _ => return Err(UNKNOWN),
@@ -59,7 +59,7 @@ impl<'a> LabelsChecker<'a> {
     }
 
     /// Starts a separate list of names, because they now differ from those of the previous set.
-    fn part(&mut self, at: usize, is_alike: &mut bool) {
+    fn separate_names(&mut self, at: usize, is_alike: &mut bool) {
         if std::mem::take(is_alike) {
             self.names.clear();
             self.names.extend_from_slice(&self.before[..at]);
@@ -67,7 +67,12 @@ impl<'a> LabelsChecker<'a> {
     }
 
     /// Copies names of the previous set. Fails if they do not exist or are out of order.
-    fn copy(&mut self, at: usize, count: usize, is_alike: bool) -> Result<(), MalformedLabels> {
+    fn copy_names(
+        &mut self,
+        at: usize,
+        count: usize,
+        is_alike: bool,
+    ) -> Result<(), MalformedLabels> {
         let names = self.before.get(at..at + count).ok_or(NOT_THERE)?;
         if let (false, Some(first)) = (is_alike, names.first()) {
             self.check(first)?;
@@ -86,7 +91,7 @@ impl<'a> LabelsChecker<'a> {
     }
 }
 
-fn pass_value(rest: &mut &[u8]) -> Result<(), MalformedLabels> {
+fn check_value(rest: &mut &[u8]) -> Result<(), MalformedLabels> {
     let value = take_prefixed(rest).ok_or(TRUNCATED)?;
     (!value.is_empty()).then_some(()).ok_or(NOT_CANONICAL)
 }
@@ -102,18 +107,18 @@ mod tests {
     /// Returns encoded sets in which some bytes were changed.
     fn random_sets(rng: &SimRng) -> Vec<u8> {
         let (mut encoder, mut bytes) = (LabelsEncoder::default(), Vec::new());
-        for _ in 0..rng.below(5) {
-            let pairs = (0..rng.below(6)).map(|_| {
-                let name = ["a", "ab", "b", "c", "d", "z"][rng.below(6) as usize];
-                (name, ["1", "12", "2"][rng.below(3) as usize])
+        for _ in 0..rng.next_below(5) {
+            let pairs = (0..rng.next_below(6)).map(|_| {
+                let name = ["a", "ab", "b", "c", "d", "z"][rng.next_below(6) as usize];
+                (name, ["1", "12", "2"][rng.next_below(3) as usize])
             });
             let labels = Labels::from_pairs(pairs.collect::<Vec<_>>());
             encoder.push(&mut bytes, labels.as_ref());
         }
-        for _ in 0..rng.below(3) {
-            if let Some(byte) = bytes.get_mut(rng.below(64) as usize) {
+        for _ in 0..rng.next_below(3) {
+            if let Some(byte) = bytes.get_mut(rng.next_below(64) as usize) {
                 *byte = match rng.one_in(2) {
-                    true => [0, 1, 2, 0x41, 0x42, 0x80, 0xc0][rng.below(7) as usize],
+                    true => [0, 1, 2, 0x41, 0x42, 0x80, 0xc0][rng.next_below(7) as usize],
                     false => rng.next_u64() as u8,
                 };
             }
@@ -130,7 +135,7 @@ mod tests {
             let (mut decoder, mut checker) = (LabelsDecoder::default(), LabelsChecker::default());
             while !decoded.is_empty() {
                 let expected = decoder.read(&mut decoded).map(|_| ());
-                let found = checker.pass(&mut checked);
+                let found = checker.check_next(&mut checked);
                 assert_eq!(found.is_ok(), expected.is_ok(), "{bytes:x?}, seed {seed}");
                 if found.is_err() {
                     break;

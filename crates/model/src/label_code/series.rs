@@ -5,7 +5,7 @@
 //! between them. Invariant: the second pass only reads bytes that the first pass has accepted.
 
 use super::check::LabelsChecker;
-use super::{LabelsDecoder, MalformedLabels, StepReader, TRUNCATED};
+use super::{LabelStepReader, LabelsDecoder, MalformedLabels, TRUNCATED};
 use crate::labels::{LabelsRef, take_uvarint};
 use crate::series_key::KeyFormat;
 
@@ -49,7 +49,7 @@ impl<'a> SeriesRecords<'a> {
         keys: &'static dyn KeyFormat,
         mut each: impl FnMut(u64, &[u8]),
     ) -> Result<(), MalformedLabels> {
-        let mut labels = LabelsDecoder::of_keys(keys);
+        let mut labels = LabelsDecoder::with_key_format(keys);
         while let Some(slot) = self.next_slot()? {
             each(slot, labels.read_key(&mut self.rest)?);
         }
@@ -62,7 +62,7 @@ impl<'a> SeriesRecords<'a> {
         let mut labels = LabelsChecker::default();
         let mut last = 0;
         while let Some(slot) = self.next_slot()? {
-            labels.pass(&mut self.rest)?;
+            labels.check_next(&mut self.rest)?;
             last = slot;
         }
         Ok((last, self.rest))
@@ -82,9 +82,9 @@ impl<'a> SeriesRecords<'a> {
 
     /// Returns the steps from the labels of the previous series to those of the next one. The
     /// caller must read all of them.
-    pub fn steps(&mut self) -> StepReader<'_, 'a> {
+    pub fn steps(&mut self) -> LabelStepReader<'_, 'a> {
         // If there is no further series, there are no steps.
         let _ = self.next_slot();
-        StepReader::new(&mut self.rest)
+        LabelStepReader::new(&mut self.rest)
     }
 }

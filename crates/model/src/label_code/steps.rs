@@ -8,7 +8,7 @@ use crate::labels::{LabelsRef, take_prefixed};
 
 /// One step from the previous set to the next one. The pairs of both sets are processed in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'l> {
+pub enum LabelStep<'l> {
     /// The next pair equals that of the previous set.
     Same,
     /// The next pair of the previous set is not in this set.
@@ -21,7 +21,7 @@ pub enum Step<'l> {
 
 /// The previous set, to which the next one is compared.
 #[derive(Clone, Debug, Default)]
-pub struct Before {
+pub struct PreviousLabels {
     bytes: Vec<u8>,
     /// The end offset of each pair in `bytes`.
     ends: Vec<u32>,
@@ -29,18 +29,18 @@ pub struct Before {
     next_ends: Vec<u32>,
 }
 
-impl Before {
+impl PreviousLabels {
     /// Discards the previous set, so that the next one is encoded completely.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// Returns the steps to `labels`. [`Steps::take`] makes it the previous set. There are no steps
-    /// for remaining pairs of the previous set.
-    pub fn steps<'b, 'l>(&'b mut self, labels: LabelsRef<'l>) -> Steps<'b, 'l> {
+    /// Returns the steps to `labels`. [`LabelSteps::commit`] makes it the previous set. There are
+    /// no steps for remaining pairs of the previous set.
+    pub fn steps<'b, 'l>(&'b mut self, labels: LabelsRef<'l>) -> LabelSteps<'b, 'l> {
         self.next_ends.clear();
-        let mut steps = Steps {
+        let mut steps = LabelSteps {
             before: self,
             bytes: labels.as_bytes(),
             at: 0,
@@ -55,8 +55,8 @@ impl Before {
 
 /// An iterator over the steps from the previous set to another one.
 #[derive(Debug)]
-pub struct Steps<'b, 'l> {
-    before: &'b mut Before,
+pub struct LabelSteps<'b, 'l> {
+    before: &'b mut PreviousLabels,
     bytes: &'l [u8],
     at: usize,
     pair_before: usize,
@@ -65,9 +65,9 @@ pub struct Steps<'b, 'l> {
     same_until: usize,
 }
 
-impl<'l> Steps<'_, 'l> {
+impl<'l> LabelSteps<'_, 'l> {
     /// Makes the set the previous one. All steps must have been read.
-    pub fn take(self) {
+    pub fn commit(self) {
         debug_assert_eq!(self.at, self.bytes.len(), "steps are left");
         std::mem::swap(&mut self.before.ends, &mut self.before.next_ends);
         self.before.bytes.clear();
@@ -77,7 +77,7 @@ impl<'l> Steps<'_, 'l> {
     fn compare(&mut self) {
         let before = self.before.bytes.get(self.at_before..).unwrap_or(&[]);
         let here = self.bytes.get(self.at..).unwrap_or(&[]);
-        self.same_until = self.at_before + common_bytes(here, before);
+        self.same_until = self.at_before + common_prefix_len(here, before);
     }
 
     /// Returns the name of the next pair in the previous set, and the end of the pair.
@@ -88,18 +88,18 @@ impl<'l> Steps<'_, 'l> {
     }
 }
 
-impl<'l> Iterator for Steps<'_, 'l> {
-    type Item = Step<'l>;
+impl<'l> Iterator for LabelSteps<'_, 'l> {
+    type Item = LabelStep<'l>;
 
     #[inline]
-    fn next(&mut self) -> Option<Step<'l>> {
+    fn next(&mut self) -> Option<LabelStep<'l>> {
         if let Some(end) = self.before.ends.get(self.pair_before).map(|e| *e as usize)
             && end <= self.same_until
         {
             self.at += end - self.at_before;
             (self.at_before, self.pair_before) = (end, self.pair_before + 1);
             self.before.next_ends.push(self.at as u32);
-            return Some(Step::Same);
+            return Some(LabelStep::Same);
         }
         let mut rest = self.bytes.get(self.at..)?;
         let (name, value) = (take_prefixed(&mut rest)?, take_prefixed(&mut rest)?);
@@ -108,14 +108,14 @@ impl<'l> Iterator for Steps<'_, 'l> {
                 let is_it = before == name;
                 (self.at_before, self.pair_before) = (end, self.pair_before + 1);
                 if is_it {
-                    Step::Value(value)
+                    LabelStep::Value(value)
                 } else {
-                    Step::Skip
+                    LabelStep::Skip
                 }
             }
-            _ => Step::Pair(name, value),
+            _ => LabelStep::Pair(name, value),
         };
-        if step != Step::Skip {
+        if step != LabelStep::Skip {
             self.at = self.bytes.len() - rest.len();
             self.before.next_ends.push(self.at as u32);
         }
@@ -125,7 +125,7 @@ impl<'l> Iterator for Steps<'_, 'l> {
 }
 
 /// Returns the length of the common prefix of `a` and `b`.
-fn common_bytes(a: &[u8], b: &[u8]) -> usize {
+fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
     let (words_a, words_b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
     let mut same = 0;
     for (x, y) in words_a.iter().zip(words_b) {
@@ -163,15 +163,17 @@ mod tests {
         Labels::from_pairs(pairs.collect::<Vec<_>>())
     }
 
-    fn apply<'l>(before: &'l Labels, steps: &[Step<'l>]) -> Labels {
+    fn apply<'l>(before: &'l Labels, steps: &[LabelStep<'l>]) -> Labels {
         let mut before = before.as_ref().pairs();
         let mut pairs: Vec<(&[u8], &[u8])> = Vec::new();
         for step in steps {
             match *step {
-                Step::Same => pairs.extend(before.next()),
-                Step::Skip => drop(before.next()),
-                Step::Value(value) => pairs.extend(before.next().map(|(name, _)| (name, value))),
-                Step::Pair(name, value) => pairs.push((name, value)),
+                LabelStep::Same => pairs.extend(before.next()),
+                LabelStep::Skip => drop(before.next()),
+                LabelStep::Value(value) => {
+                    pairs.extend(before.next().map(|(name, _)| (name, value)))
+                }
+                LabelStep::Pair(name, value) => pairs.push((name, value)),
             }
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -182,17 +184,17 @@ mod tests {
     fn steps_of_random_neighbours_give_the_set_back() {
         for seed in 0..500 {
             let rng = SimRng::new(seed);
-            let mut known = Before::default();
+            let mut known = PreviousLabels::default();
             let mut before = Labels::empty();
             for _ in 0..20 {
                 let labels = random_labels(&rng);
                 let mut walk = known.steps(labels.as_ref());
-                let steps: Vec<Step<'_>> = walk.by_ref().collect();
-                walk.take();
+                let steps: Vec<LabelStep<'_>> = walk.by_ref().collect();
+                walk.commit();
                 assert_eq!(apply(&before, &steps), labels, "{steps:?}, seed {seed}");
                 let pairs = before.as_ref().pairs();
                 let shared = pairs.filter(|p| labels.as_ref().pairs().any(|q| q == *p));
-                let same = steps.iter().filter(|s| **s == Step::Same).count();
+                let same = steps.iter().filter(|s| **s == LabelStep::Same).count();
                 assert_eq!(same, shared.count(), "{before:?}, {labels:?}, seed {seed}");
                 before = labels;
             }

@@ -5,7 +5,7 @@
 
 use crate::exemplar::SeriesExemplars;
 use crate::histogram::Histogram;
-use crate::log::{CreatedSeries, Journal};
+use crate::log::{CreatedSeries, JournalRecord};
 use crate::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct LogBatch {
     /// because batches may reach the log in a different order. Unused if there are no late samples.
     pub late_order: u64,
     /// State of another component that is logged together with the samples.
-    pub journal: Journal,
+    pub journal: JournalRecord,
     /// True if the record may be held until the caller appends the next one, to be written together
     /// with it. Not a part of the record.
     pub is_followed: bool,
@@ -45,7 +45,7 @@ impl LogBatch {
     pub fn is_empty(&self) -> bool {
         let has_samples = !self.floats.is_empty() || !self.histograms.is_empty();
         let has_any = has_samples || self.has_late();
-        !has_any && self.created.is_empty() && self.exemplars.is_empty() && self.journal.is_none()
+        !has_any && self.created.is_empty() && self.exemplars.is_empty() && self.journal.is_empty()
     }
 
     /// Returns whether there are late samples of any type.
@@ -66,7 +66,7 @@ impl LogBatch {
     /// Returns the time range of the samples. Late samples are considered only if there are no
     /// others.
     pub fn time_range(&self) -> Option<TimeRange> {
-        range_of(self.samples()).or_else(|| range_of(self.late_samples()))
+        time_range_of(self.samples()).or_else(|| time_range_of(self.late_samples()))
     }
 
     /// Returns the memory of the batch in bytes, without unused capacity.
@@ -94,7 +94,7 @@ fn slots_and_times(
 }
 
 /// Returns the time range of the samples, or `None` if there are none.
-fn range_of(samples: impl Iterator<Item = (u64, TimestampMs)>) -> Option<TimeRange> {
+fn time_range_of(samples: impl Iterator<Item = (u64, TimestampMs)>) -> Option<TimeRange> {
     let ranges = samples.map(|(_, time)| TimeRange::new(time, time));
     ranges.reduce(TimeRange::hull)
 }

@@ -32,26 +32,26 @@ pub enum JournalMark {
 
 /// The bytes of one record, and their mark. Empty by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Journal {
+pub struct JournalRecord {
     /// The relation of this record to earlier ones of the same component.
     pub mark: JournalMark,
     /// The bytes that the component wrote, which only it can interpret.
     pub bytes: Vec<u8>,
 }
 
-impl Journal {
+impl JournalRecord {
     /// Returns whether there is nothing to log: neither bytes nor a mark.
-    pub fn is_none(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.mark == JournalMark::Continues
     }
 
     /// Returns whether a description of the complete state may start with this record.
-    pub fn begins(&self) -> bool {
+    pub fn is_state_start(&self) -> bool {
         matches!(self.mark, JournalMark::Begins | JournalMark::Whole)
     }
 
     /// Returns whether the description of the complete state ends with this record.
-    pub fn completes(&self) -> bool {
+    pub fn is_state_end(&self) -> bool {
         matches!(self.mark, JournalMark::Complete | JournalMark::Whole)
     }
 }

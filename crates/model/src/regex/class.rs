@@ -13,16 +13,16 @@ const CODE_POINT_MAX: u32 = char::MAX as u32;
 
 /// The set of characters that match at one position of a value.
 #[derive(Clone, Debug)]
-pub(super) struct Class {
+pub(super) struct CharClass {
     ranges: ClassUnicode,
     /// The tables of the class, each with whether it is negated.
     tables: Vec<(Table, bool)>,
     negated: bool,
 }
 
-impl Class {
+impl CharClass {
     /// Creates the class of the given ranges, without tables.
-    pub fn of_ranges(ranges: ClassUnicode) -> Self {
+    pub fn from_ranges(ranges: ClassUnicode) -> Self {
         Self {
             ranges,
             tables: Vec::new(),
@@ -46,12 +46,12 @@ impl Class {
     }
 
     /// Returns the individual ranges, if the class has no tables.
-    pub fn plain(&self) -> Option<&ClassUnicode> {
+    pub fn plain_ranges(&self) -> Option<&ClassUnicode> {
         self.tables.is_empty().then_some(&self.ranges)
     }
 
     /// Returns all ranges of the class as one set. Those of tables are copied.
-    pub fn flat(&self) -> ClassUnicode {
+    pub fn to_flat_set(&self) -> ClassUnicode {
         let mut flat = self.ranges.clone();
         for (table, negated) in &self.tables {
             if *negated {
@@ -78,7 +78,7 @@ fn is_in(class: &ClassUnicode, c: char) -> bool {
 
 /// The members of a class while it is parsed.
 #[derive(Debug, Default)]
-pub(super) struct ClassMembers {
+pub(super) struct CharClassBuilder {
     fold_case: bool,
     ranges: Vec<ClassUnicodeRange>,
     /// The ranges of small sets, which are already case-folded.
@@ -86,7 +86,7 @@ pub(super) struct ClassMembers {
     tables: Vec<(Table, bool)>,
 }
 
-impl ClassMembers {
+impl CharClassBuilder {
     /// Creates an empty class. With `fold_case`, every member also adds its other cases.
     pub fn new(fold_case: bool) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl ClassMembers {
     /// Adds a small set, or its complement if `negated` is set.
     pub fn add_set(&mut self, mut set: ClassUnicode, negated: bool) {
         if self.fold_case {
-            set = folded(set);
+            set = fold_case(set);
         }
         if negated {
             set.negate();
@@ -133,17 +133,17 @@ impl ClassMembers {
     }
 
     /// Returns the class, or its complement if `negated` is set.
-    pub fn finish(self, negated: bool) -> Class {
+    pub fn finish(self, negated: bool) -> CharClass {
         let mut ranges = ClassUnicode::new(self.ranges);
         if self.fold_case {
-            ranges = folded(ranges);
+            ranges = fold_case(ranges);
         }
         ranges.union(&ClassUnicode::new(self.sets));
         let has_tables = !self.tables.is_empty();
         if negated && !has_tables {
             ranges.negate();
         }
-        Class {
+        CharClass {
             ranges,
             tables: self.tables,
             negated: negated && has_tables,
@@ -152,7 +152,7 @@ impl ClassMembers {
 }
 
 /// Returns `class` together with the other cases of its members.
-pub(super) fn folded(mut class: ClassUnicode) -> ClassUnicode {
+pub(super) fn fold_case(mut class: ClassUnicode) -> ClassUnicode {
     class
         .try_case_fold_simple()
         .expect("the tables of case folding are compiled in");

@@ -9,11 +9,11 @@
 //! ten milliseconds.
 
 use super::compile;
-use super::program::{self, Program};
-use super::tree::Node;
-use super::walker::{self, Walker};
+use super::program::{self, RegexProgram};
+use super::tree::RegexNode;
+use super::walker::{self, LazyDfa};
 use crate::budget::{Budget, Reservation};
-use crate::cancel::Cancel;
+use crate::cancel::CancelToken;
 use crate::error::Error;
 use crate::sync::lock;
 use regex_automata::meta;
@@ -38,42 +38,42 @@ const AUTOMATON_RANGES_MAX: usize = 8 << 10;
 
 /// The budget that an engine may use, and the flag that cancels it.
 #[derive(Clone, Debug)]
-pub(super) struct Bounds {
+pub(super) struct RegexResources {
     pub budget: Budget,
-    pub cancel: Cancel,
+    pub cancel: CancelToken,
 }
 
-impl Bounds {
+impl RegexResources {
     /// Returns unlimited bounds, for patterns of the config that are not part of a query.
-    pub fn none() -> Self {
+    pub fn unlimited() -> Self {
         Self {
             budget: Budget::new("pattern", usize::MAX),
-            cancel: Cancel::new(),
+            cancel: CancelToken::new(),
         }
     }
 }
 
 /// The engine of a pattern, selected by the size of its tree.
 #[derive(Debug)]
-pub(super) enum Engine {
+pub(super) enum RegexEngine {
     /// An automaton over bytes, for small trees.
     Automaton {
         automaton: Box<meta::Regex>,
-        bounds: Bounds,
+        bounds: RegexResources,
         _memory: Reservation,
     },
     /// A program over characters, for large trees. The lock protects its cache.
-    Walker(Box<Mutex<Walker>>),
+    Walker(Box<Mutex<LazyDfa>>),
 }
 
-impl Engine {
+impl RegexEngine {
     /// Creates the engine of `tree`. Fails if the memory cannot be reserved.
-    pub fn new(tree: &Node, bounds: &Bounds) -> Result<Self, Error> {
+    pub fn new(tree: &RegexNode, bounds: &RegexResources) -> Result<Self, Error> {
         let len = program::len(tree);
         // If there is not enough memory for an automaton, it may suffice for a program.
         if let Some(bytes) = automaton_bytes_max(tree, len)
             && let Ok(mut memory) = bounds.budget.reserve(bytes)
-            && let Ok(automaton) = compile::without_captures(tree)
+            && let Ok(automaton) = compile::compile_without_captures(tree)
         {
             memory.shrink_to(automaton.memory_usage() + 2 * REMEMBERED_BYTES_MAX);
             return Ok(Self::Automaton {
@@ -82,9 +82,9 @@ impl Engine {
                 _memory: memory,
             });
         }
-        let memory = bounds.budget.reserve(walker::bytes(len))?;
-        let program = Program::new(tree, false);
-        let walker = Walker::new(program, memory, bounds.cancel.clone());
+        let memory = bounds.budget.reserve(walker::memory_bytes(len))?;
+        let program = RegexProgram::new(tree, false);
+        let walker = LazyDfa::new(program, memory, bounds.cancel.clone());
         Ok(Self::Walker(Box::new(Mutex::new(walker))))
     }
 
@@ -107,7 +107,7 @@ impl Engine {
 
 /// Returns the maximum memory for building an automaton of `tree` in bytes, or `None` if an
 /// automaton is not tried.
-pub(super) fn automaton_bytes_max(tree: &Node, len: u64) -> Option<usize> {
+pub(super) fn automaton_bytes_max(tree: &RegexNode, len: u64) -> Option<usize> {
     /// The minimum memory of an automaton, regardless of its pattern.
     const LEAST_BYTES: usize = 64 << 10;
     /// The maximum memory per instruction or range, in both directions.

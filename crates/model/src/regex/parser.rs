@@ -9,9 +9,9 @@
 mod atom;
 mod item;
 
-use super::class::ClassMembers;
-use super::tree::{Group, HEIGHT_MAX, Node, Repeat};
-use item::{Item, MOVED_MAX, joined, repeated_size, with_joined_texts};
+use super::class::CharClassBuilder;
+use super::tree::{CaptureGroup, HEIGHT_MAX, RegexNode, RegexRepeat};
+use item::{MOVED_MAX, RegexItem, join_items, join_texts, repeated_size};
 
 /// Go's error text for a pattern that exceeds its limits.
 const TOO_LARGE: &str = "expression too large";
@@ -27,30 +27,30 @@ const REPEAT_MAX: u32 = 1000;
 
 /// The reason why a pattern is rejected, in the words of Go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SyntaxError<'p> {
+pub(super) struct RegexSyntaxError<'p> {
     /// Go's text for the kind of error.
     pub code: &'static str,
     /// The part of the pattern that Go's message contains.
     pub expression: &'p str,
 }
 
-type Parsed<'p, T> = Result<T, SyntaxError<'p>>;
+type Parsed<'p, T> = Result<T, RegexSyntaxError<'p>>;
 
 fn fail<'p, T>(code: &'static str, expression: &'p str) -> Parsed<'p, T> {
-    Err(SyntaxError { code, expression })
+    Err(RegexSyntaxError { code, expression })
 }
 
 /// Parses `pattern` and returns its syntax tree, or the first error.
-pub(super) fn parse(pattern: &str) -> Parsed<'_, Node> {
-    let mut parser = Parser::new(pattern);
+pub(super) fn parse(pattern: &str) -> Parsed<'_, RegexNode> {
+    let mut parser = RegexParser::new(pattern);
     while let Some(next) = parser.peek() {
-        parser.token(next)?;
+        parser.parse_token(next)?;
     }
     parser.finish()
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Flags {
+struct RegexFlags {
     fold_case: bool,
     multi_line: bool,
     dot_matches_newline: bool,
@@ -59,21 +59,21 @@ struct Flags {
 
 /// A group that is still open. The first one is the whole pattern.
 #[derive(Debug)]
-struct Frame {
-    group: Option<Group>,
-    flags_outside: Flags,
-    branches: Vec<Item>,
-    items: Vec<Item>,
+struct RegexGroupFrame {
+    group: Option<CaptureGroup>,
+    flags_outside: RegexFlags,
+    branches: Vec<RegexItem>,
+    items: Vec<RegexItem>,
     /// The literal characters after the last item, which may become one item.
     text: String,
 }
 
 #[derive(Debug)]
-struct Parser<'p> {
+struct RegexParser<'p> {
     pattern: &'p str,
     at: usize,
-    flags: Flags,
-    frames: Vec<Frame>,
+    flags: RegexFlags,
+    frames: Vec<RegexGroupFrame>,
     group_count: u32,
     /// Number of nodes so far. A run of literal characters counts as one.
     nodes: u64,
@@ -88,9 +88,9 @@ struct Parser<'p> {
     named_class_end: Option<usize>,
 }
 
-impl<'p> Parser<'p> {
+impl<'p> RegexParser<'p> {
     fn new(pattern: &'p str) -> Self {
-        let flags = Flags {
+        let flags = RegexFlags {
             fold_case: false,
             multi_line: false,
             dot_matches_newline: true,
@@ -100,7 +100,7 @@ impl<'p> Parser<'p> {
             pattern,
             at: 0,
             flags,
-            frames: vec![Frame::new(None, flags)],
+            frames: vec![RegexGroupFrame::new(None, flags)],
             group_count: 0,
             nodes: 0,
             repeats: 1,
@@ -124,17 +124,17 @@ impl<'p> Parser<'p> {
         Some(c)
     }
 
-    fn frame(&mut self) -> &mut Frame {
+    fn frame(&mut self) -> &mut RegexGroupFrame {
         self.frames
             .last_mut()
             .expect("the frame of the whole pattern stays until the end")
     }
 
     /// Parses the token that starts with `next`, which has not been consumed yet.
-    fn token(&mut self, next: char) -> Parsed<'p, ()> {
+    fn parse_token(&mut self, next: char) -> Parsed<'p, ()> {
         let previous_repeat_at = self.repeat_at.take();
         match next {
-            '(' if self.rest().starts_with("(?") => self.group_with_flags(),
+            '(' if self.rest().starts_with("(?") => self.parse_group_with_flags(),
             '(' => {
                 self.at += 1;
                 self.open_numbered(None)
@@ -142,7 +142,7 @@ impl<'p> Parser<'p> {
             '|' => {
                 self.at += 1;
                 let branch = self.frame().take_branch();
-                self.count_again(&branch.node)?;
+                self.count_repeat(&branch.node)?;
                 self.check(&branch)?;
                 self.frame().branches.push(branch);
                 Ok(())
@@ -151,19 +151,19 @@ impl<'p> Parser<'p> {
                 self.at += 1;
                 self.close()
             }
-            '*' => self.repeat_operator(0, None, 1, previous_repeat_at),
-            '+' => self.repeat_operator(1, None, 1, previous_repeat_at),
-            '?' => self.repeat_operator(0, Some(1), 1, previous_repeat_at),
-            '{' => match counted_repeat(self.rest()) {
-                Some(counted) => self.counted(counted, previous_repeat_at),
-                None => self.literal_char(),
+            '*' => self.apply_repeat_operator(0, None, 1, previous_repeat_at),
+            '+' => self.apply_repeat_operator(1, None, 1, previous_repeat_at),
+            '?' => self.apply_repeat_operator(0, Some(1), 1, previous_repeat_at),
+            '{' => match parse_counted_repeat(self.rest()) {
+                Some(counted) => self.apply_counted_repeat(counted, previous_repeat_at),
+                None => self.parse_literal_char(),
             },
-            '[' | '.' | '^' | '$' | '\\' => self.atom(next),
-            _ => self.literal_char(),
+            '[' | '.' | '^' | '$' | '\\' => self.parse_atom(next),
+            _ => self.parse_literal_char(),
         }
     }
 
-    fn literal_char(&mut self) -> Parsed<'p, ()> {
+    fn parse_literal_char(&mut self) -> Parsed<'p, ()> {
         match self.next() {
             Some(c) => self.push_char(c as u32),
             None => Ok(()),
@@ -174,7 +174,7 @@ impl<'p> Parser<'p> {
     fn push_char(&mut self, code_point: u32) -> Parsed<'p, ()> {
         let c = char::from_u32(code_point);
         let Some(c) = c.filter(|c| !self.flags.fold_case || !has_case(*c)) else {
-            let mut members = ClassMembers::new(self.flags.fold_case);
+            let mut members = CharClassBuilder::new(self.flags.fold_case);
             members.add_range(code_point, code_point);
             return self.push_class(members, false);
         };
@@ -185,24 +185,24 @@ impl<'p> Parser<'p> {
     }
 
     /// Adds the class of `members`, or its complement if `negated` is set.
-    fn push_class(&mut self, members: ClassMembers, negated: bool) -> Parsed<'p, ()> {
+    fn push_class(&mut self, members: CharClassBuilder, negated: bool) -> Parsed<'p, ()> {
         let class = members.finish(negated);
         self.count_runes(2 * class.ranges_count())?;
-        self.push(Node::class(class))
+        self.push(RegexNode::class(class))
     }
 
     /// Adds a node without children. Literals are merged with pending characters.
-    fn push(&mut self, node: Node) -> Parsed<'p, ()> {
-        if let Node::Literal(text) = &node {
+    fn push(&mut self, node: RegexNode) -> Parsed<'p, ()> {
+        if let RegexNode::Literal(text) = &node {
             self.frame().text.push_str(text);
             return Ok(());
         }
         self.frame().end_text();
         let (height, size) = (1, 1);
-        self.push_item(Item { node, height, size })
+        self.push_item(RegexItem { node, height, size })
     }
 
-    fn push_item(&mut self, item: Item) -> Parsed<'p, ()> {
+    fn push_item(&mut self, item: RegexItem) -> Parsed<'p, ()> {
         self.nodes += 1;
         self.check(&item)?;
         self.frame().items.push(item);
@@ -218,17 +218,17 @@ impl<'p> Parser<'p> {
     }
 
     /// Counts the runes of a node that consists only of runes once more.
-    fn count_again(&mut self, node: &Node) -> Parsed<'p, ()> {
+    fn count_repeat(&mut self, node: &RegexNode) -> Parsed<'p, ()> {
         match node {
-            Node::Literal(text) => self.count_runes(text.chars().count()),
-            Node::Class(class) => self.count_runes(2 * class.ranges_count()),
+            RegexNode::Literal(text) => self.count_runes(text.chars().count()),
+            RegexNode::Class(class) => self.count_runes(2 * class.ranges_count()),
             _ => Ok(()),
         }
     }
 
     /// Checks the limits at the same places as Go, which considers sizes only if there may be too
     /// many instructions.
-    fn check(&self, item: &Item) -> Parsed<'p, ()> {
+    fn check(&self, item: &RegexItem) -> Parsed<'p, ()> {
         let may_be_large = self.nodes >= SIZE_MAX / self.repeats;
         if may_be_large && item.size > SIZE_MAX {
             return fail(TOO_LARGE, self.pattern);
@@ -243,11 +243,11 @@ impl<'p> Parser<'p> {
         self.group_count += 1;
         let index = self.group_count;
         let outside = self.flags;
-        self.open(Some(Group { index, name }), outside)
+        self.open(Some(CaptureGroup { index, name }), outside)
     }
 
-    fn open(&mut self, group: Option<Group>, flags_outside: Flags) -> Parsed<'p, ()> {
-        self.frames.push(Frame::new(group, flags_outside));
+    fn open(&mut self, group: Option<CaptureGroup>, flags_outside: RegexFlags) -> Parsed<'p, ()> {
+        self.frames.push(RegexGroupFrame::new(group, flags_outside));
         Ok(())
     }
 
@@ -260,13 +260,13 @@ impl<'p> Parser<'p> {
         let group = frame.group.take();
         let mut item = frame.finish();
         // Go counts the content of a branch, of an alternation and of a group again each time.
-        self.count_again(&item.node)?;
-        self.count_again(&item.node)?;
+        self.count_repeat(&item.node)?;
+        self.count_repeat(&item.node)?;
         if group.is_none() {
-            self.count_again(&item.node)?;
+            self.count_repeat(&item.node)?;
         }
         if let Some(group) = group {
-            item.node = Node::Capture(Box::new(item.node), group);
+            item.node = RegexNode::Capture(Box::new(item.node), group);
             item.height += 1;
             item.size += 2;
         }
@@ -274,7 +274,7 @@ impl<'p> Parser<'p> {
         self.push_item(item)
     }
 
-    fn finish(mut self) -> Parsed<'p, Node> {
+    fn finish(mut self) -> Parsed<'p, RegexNode> {
         if self.frames.len() > 1 {
             return fail("missing closing )", self.pattern);
         }
@@ -284,23 +284,27 @@ impl<'p> Parser<'p> {
                 self.check(&item)?;
                 Ok(item.node)
             }
-            None => Ok(Node::Empty),
+            None => Ok(RegexNode::Empty),
         }
     }
 
-    /// Applies a repetition of the form `{min}`, `{min,}` or `{min,max}` that [`counted_repeat`]
-    /// has parsed.
-    fn counted(&mut self, counted: Counted, previous_at: Option<usize>) -> Parsed<'p, ()> {
-        let Counted { min, max, bytes } = counted;
+    /// Applies a repetition of the form `{min}`, `{min,}` or `{min,max}` that
+    /// [`parse_counted_repeat`] has parsed.
+    fn apply_counted_repeat(
+        &mut self,
+        counted: RepeatCounts,
+        previous_at: Option<usize>,
+    ) -> Parsed<'p, ()> {
+        let RepeatCounts { min, max, bytes } = counted;
         let too_many = min > REPEAT_MAX || max.is_some_and(|max| max > REPEAT_MAX || min > max);
         if too_many {
             return fail("invalid repeat count", &self.rest()[..bytes]);
         }
-        self.repeat_operator(min, max, bytes, previous_at)
+        self.apply_repeat_operator(min, max, bytes, previous_at)
     }
 
     /// Repeats the last item. The current operator has `bytes` bytes, without a following `?`.
-    fn repeat_operator(
+    fn apply_repeat_operator(
         &mut self,
         min: u32,
         max: Option<u32>,
@@ -316,15 +320,15 @@ impl<'p> Parser<'p> {
             return fail("invalid nested repetition operator", both);
         }
         let operator = &self.pattern[start..self.at];
-        let Some(Item { node, height, size }) = self.frame().take_last() else {
+        let Some(RegexItem { node, height, size }) = self.frame().take_last() else {
             return fail("missing argument to repetition operator", operator);
         };
         let greedy = lazy == self.flags.swap_greed;
-        let repeat = Repeat { min, max, greedy };
+        let repeat = RegexRepeat { min, max, greedy };
         let times = u64::from(max.unwrap_or(min)).max(1);
         self.repeats = self.repeats.saturating_mul(times).min(SIZE_MAX);
-        let item = Item {
-            node: Node::Repeat(Box::new(node), repeat),
+        let item = RegexItem {
+            node: RegexNode::Repeat(Box::new(node), repeat),
             height: height + 1,
             size: repeated_size(size, repeat),
         };
@@ -338,8 +342,8 @@ impl<'p> Parser<'p> {
     }
 }
 
-impl Frame {
-    fn new(group: Option<Group>, flags_outside: Flags) -> Self {
+impl RegexGroupFrame {
+    fn new(group: Option<CaptureGroup>, flags_outside: RegexFlags) -> Self {
         Self {
             group,
             flags_outside,
@@ -354,8 +358,8 @@ impl Frame {
         if !self.text.is_empty() {
             let text = std::mem::take(&mut self.text);
             let size = text.chars().count() as u64;
-            let node = Node::Literal(text);
-            self.items.push(Item {
+            let node = RegexNode::Literal(text);
+            self.items.push(RegexItem {
                 node,
                 height: 1,
                 size,
@@ -364,12 +368,12 @@ impl Frame {
     }
 
     /// Removes and returns the operand of a repetition operator: the last character or item.
-    fn take_last(&mut self) -> Option<Item> {
+    fn take_last(&mut self) -> Option<RegexItem> {
         match self.text.pop() {
             Some(c) => {
                 self.end_text();
-                Some(Item {
-                    node: Node::Literal(c.into()),
+                Some(RegexItem {
+                    node: RegexNode::Literal(c.into()),
                     height: 1,
                     size: 1,
                 })
@@ -379,27 +383,27 @@ impl Frame {
     }
 
     /// Removes and returns the items since the last `|` as a concatenation.
-    fn take_branch(&mut self) -> Item {
+    fn take_branch(&mut self) -> RegexItem {
         self.end_text();
-        let items = with_joined_texts(std::mem::take(&mut self.items));
-        let (mut item, nodes) = joined(items, |node| match node {
-            Node::Concat(nodes) if nodes.len() <= MOVED_MAX => Ok(nodes),
+        let items = join_texts(std::mem::take(&mut self.items));
+        let (mut item, nodes) = join_items(items, |node| match node {
+            RegexNode::Concat(nodes) if nodes.len() <= MOVED_MAX => Ok(nodes),
             node => Err(node),
         });
-        item.node = Node::concat(nodes);
+        item.node = RegexNode::concat(nodes);
         item
     }
 
-    fn finish(mut self) -> Item {
+    fn finish(mut self) -> RegexItem {
         let last = self.take_branch();
         self.branches.push(last);
-        let (mut item, nodes) = joined(self.branches, |node| match node {
-            Node::Alternation(nodes) if nodes.len() <= MOVED_MAX => Ok(nodes),
+        let (mut item, nodes) = join_items(self.branches, |node| match node {
+            RegexNode::Alternation(nodes) if nodes.len() <= MOVED_MAX => Ok(nodes),
             node => Err(node),
         });
         // Each item except the last needs an instruction that selects it.
         item.size += nodes.len() as u64 - 1;
-        item.node = Node::alternation(nodes);
+        item.node = RegexNode::alternation(nodes);
         item
     }
 }
@@ -414,17 +418,17 @@ fn has_case(c: char) -> bool {
 }
 
 /// Returns the product of the counts of nested repetitions, which Go limits.
-fn repeat_product(node: &Node) -> u32 {
+fn repeat_product(node: &RegexNode) -> u32 {
     match node {
-        Node::Repeat(node, Repeat { min, max, .. }) => {
+        RegexNode::Repeat(node, RegexRepeat { min, max, .. }) => {
             let times = max.unwrap_or(*min);
             match (times, max) {
                 (0, Some(_)) => 0,
                 _ => repeat_product(node).saturating_mul(times.max(1)),
             }
         }
-        Node::Capture(node, _) => repeat_product(node),
-        Node::Concat(nodes) | Node::Alternation(nodes) => {
+        RegexNode::Capture(node, _) => repeat_product(node),
+        RegexNode::Concat(nodes) | RegexNode::Alternation(nodes) => {
             nodes.iter().map(repeat_product).max().unwrap_or(1)
         }
         _ => 1,
@@ -432,28 +436,28 @@ fn repeat_product(node: &Node) -> u32 {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct RepeatCounts {
     min: u32,
     max: Option<u32>,
     bytes: usize,
 }
 
 /// Parses `{min}`, `{min,}` or `{min,max}`. As in Go, a `{` followed by anything else is a literal.
-fn counted_repeat(text: &str) -> Option<Counted> {
-    let (min, rest) = count(text.strip_prefix('{')?)?;
+fn parse_counted_repeat(text: &str) -> Option<RepeatCounts> {
+    let (min, rest) = parse_count(text.strip_prefix('{')?)?;
     let (max, rest) = match rest.strip_prefix(',') {
         None => (Some(min), rest),
         Some(rest) if rest.starts_with('}') => (None, rest),
-        Some(rest) => count(rest).map(|(max, rest)| (Some(max), rest))?,
+        Some(rest) => parse_count(rest).map(|(max, rest)| (Some(max), rest))?,
     };
     let rest = rest.strip_prefix('}')?;
     let bytes = text.len() - rest.len();
-    Some(Counted { min, max, bytes })
+    Some(RepeatCounts { min, max, bytes })
 }
 
 /// Parses a decimal number without leading zeros. Returns it with the remaining text. A number that
 /// is too large is replaced by the largest possible one.
-fn count(text: &str) -> Option<(u32, &str)> {
+fn parse_count(text: &str) -> Option<(u32, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);
     if number.is_empty() || number.len() > 1 && number.starts_with('0') {

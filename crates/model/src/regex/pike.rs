@@ -4,28 +4,28 @@
 //! Invariant: all memory is allocated when the engine is created, proportional to the length of the
 //! program. Matching a value takes at most the product of both lengths.
 
-use super::program::{Inst, Program, Side, first_char};
+use super::program::{NeighborCharKind, RegexInstruction, RegexProgram, first_char};
 use crate::budget::Reservation;
-use crate::cancel::Cancel;
+use crate::cancel::CancelToken;
 
 /// The position of a group bound that was not reached.
 const UNSET: u32 = u32::MAX;
 
 /// A program with its working memory, which is reused for all values.
 #[derive(Debug)]
-pub(super) struct Pike {
-    program: Program,
-    now: Threads,
-    next: Threads,
-    open: Vec<Open>,
+pub(super) struct PikeMatcher {
+    program: RegexProgram,
+    now: PikeThreads,
+    next: PikeThreads,
+    open: Vec<PikeStackEntry>,
     bounds: Vec<u32>,
-    cancel: Cancel,
+    cancel: CancelToken,
     _memory: Reservation,
 }
 
 /// An entry on the stack of instructions to follow.
 #[derive(Debug)]
-enum Open {
+enum PikeStackEntry {
     /// An instruction to follow, by its index.
     Place(u32),
     /// A group bound and the value to restore after the instructions above were followed.
@@ -35,7 +35,7 @@ enum Open {
 /// The instructions that wait for a character in order of preference, each with the group bounds of
 /// its path.
 #[derive(Debug)]
-struct Threads {
+struct PikeThreads {
     places: Vec<u32>,
     bounds: Vec<u32>,
     /// One bit per instruction: true if it was followed.
@@ -44,11 +44,12 @@ struct Threads {
 
 /// Returns the memory of the engine in bytes, for a program of `len` instructions with `groups`
 /// groups.
-pub(super) fn bytes(len: u64, groups: usize) -> usize {
+pub(super) fn memory_bytes(len: u64, groups: usize) -> usize {
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     let bounds = bounds_count(groups).saturating_mul(size_of::<u32>());
     let list = bounds.saturating_add(size_of::<u32>() + 1);
-    let each = list.saturating_mul(2) + size_of::<Inst>() + 2 * size_of::<Open>();
+    let each =
+        list.saturating_mul(2) + size_of::<RegexInstruction>() + 2 * size_of::<PikeStackEntry>();
     len.saturating_mul(each)
 }
 
@@ -56,12 +57,17 @@ fn bounds_count(groups: usize) -> usize {
     2 * (groups + 1)
 }
 
-impl Pike {
+impl PikeMatcher {
     /// Creates an engine for `program`, whose groups are numbered up to `groups`. `memory` must
-    /// contain [`bytes`].
-    pub fn new(program: Program, groups: usize, memory: Reservation, cancel: Cancel) -> Self {
+    /// contain [`memory_bytes`].
+    pub fn new(
+        program: RegexProgram,
+        groups: usize,
+        memory: Reservation,
+        cancel: CancelToken,
+    ) -> Self {
         let len = program.insts.len();
-        let threads = || Threads {
+        let threads = || PikeThreads {
             places: Vec::with_capacity(len),
             bounds: Vec::with_capacity(len * bounds_count(groups)),
             seen: vec![0; len.div_ceil(64)],
@@ -83,7 +89,7 @@ impl Pike {
         self.bounds.fill(UNSET);
         self.next.clear();
         let mut at = 0;
-        self.follow(0, (Side::Edge, side_of(value)), 0);
+        self.add_reachable(0, (NeighborCharKind::Edge, side_of(value)), 0);
         std::mem::swap(&mut self.now, &mut self.next);
         while let Some((c, length)) = first_char(&value[at..]) {
             // The caller checks the flag, too.
@@ -91,25 +97,29 @@ impl Pike {
                 return None;
             }
             at += length;
-            let sides = (Side::of(c), side_of(&value[at..]));
+            let sides = (NeighborCharKind::from_char(c), side_of(&value[at..]));
             self.next.clear();
             for number in 0..self.now.places.len() {
                 let place = self.now.places[number];
-                if self.program.takes(self.program.insts[place as usize], c) {
+                if self
+                    .program
+                    .can_match(self.program.insts[place as usize], c)
+                {
                     let width = self.bounds.len();
                     let own = &self.now.bounds[number * width..][..width];
                     self.bounds.copy_from_slice(own);
-                    self.follow(place + 1, sides, at as u32);
+                    self.add_reachable(place + 1, sides, at as u32);
                 }
             }
             std::mem::swap(&mut self.now, &mut self.next);
         }
-        self.found(value.len())
+        self.group_bounds(value.len())
     }
 
     /// Returns the group bounds of the preferred path that reached the end.
-    fn found(&self, end: usize) -> Option<Vec<Option<(usize, usize)>>> {
-        let is_match = |place: &u32| matches!(self.program.insts[*place as usize], Inst::Match);
+    fn group_bounds(&self, end: usize) -> Option<Vec<Option<(usize, usize)>>> {
+        let is_match =
+            |place: &u32| matches!(self.program.insts[*place as usize], RegexInstruction::Match);
         let number = self.now.places.iter().position(is_match)?;
         let width = self.bounds.len();
         let bounds = &self.now.bounds[number * width..][..width];
@@ -123,12 +133,17 @@ impl Pike {
 
     /// Adds all instructions that can be reached from `place` without a character to the next
     /// threads.
-    fn follow(&mut self, place: u32, (before, behind): (Side, Side), at: u32) {
-        self.open.push(Open::Place(place));
+    fn add_reachable(
+        &mut self,
+        place: u32,
+        (before, behind): (NeighborCharKind, NeighborCharKind),
+        at: u32,
+    ) {
+        self.open.push(PikeStackEntry::Place(place));
         while let Some(open) = self.open.pop() {
             let place = match open {
-                Open::Place(place) => place,
-                Open::Bound(bound, was) => {
+                PikeStackEntry::Place(place) => place,
+                PikeStackEntry::Bound(bound, was) => {
                     self.bounds[bound as usize] = was;
                     continue;
                 }
@@ -137,26 +152,29 @@ impl Pike {
                 continue;
             }
             match self.program.insts[place as usize] {
-                Inst::Jump(to) => self.open.push(Open::Place(to)),
-                Inst::Try(other) => {
-                    self.open.push(Open::Place(other));
-                    self.open.push(Open::Place(place + 1));
+                RegexInstruction::Jump(to) => self.open.push(PikeStackEntry::Place(to)),
+                RegexInstruction::Try(other) => {
+                    self.open.push(PikeStackEntry::Place(other));
+                    self.open.push(PikeStackEntry::Place(place + 1));
                 }
-                Inst::Prefer(other) => {
-                    self.open.push(Open::Place(place + 1));
-                    self.open.push(Open::Place(other));
+                RegexInstruction::Prefer(other) => {
+                    self.open.push(PikeStackEntry::Place(place + 1));
+                    self.open.push(PikeStackEntry::Place(other));
                 }
-                Inst::Save(bound) => {
+                RegexInstruction::Save(bound) => {
                     let was = std::mem::replace(&mut self.bounds[bound as usize], at);
-                    self.open.push(Open::Bound(bound, was));
-                    self.open.push(Open::Place(place + 1));
+                    self.open.push(PikeStackEntry::Bound(bound, was));
+                    self.open.push(PikeStackEntry::Place(place + 1));
                 }
-                Inst::Look(look) => {
-                    if Side::holds(look, before, behind) {
-                        self.open.push(Open::Place(place + 1));
+                RegexInstruction::Look(look) => {
+                    if NeighborCharKind::is_satisfied(look, before, behind) {
+                        self.open.push(PikeStackEntry::Place(place + 1));
                     }
                 }
-                Inst::Char(_) | Inst::Any | Inst::Class(_) | Inst::Match => {
+                RegexInstruction::Char(_)
+                | RegexInstruction::Any
+                | RegexInstruction::Class(_)
+                | RegexInstruction::Match => {
                     self.next.places.push(place);
                     self.next.bounds.extend_from_slice(&self.bounds);
                 }
@@ -165,7 +183,7 @@ impl Pike {
     }
 }
 
-impl Threads {
+impl PikeThreads {
     fn clear(&mut self) {
         self.places.clear();
         self.bounds.clear();
@@ -181,6 +199,8 @@ impl Threads {
     }
 }
 
-fn side_of(rest: &[u8]) -> Side {
-    first_char(rest).map_or(Side::Edge, |(c, _)| Side::of(c))
+fn side_of(rest: &[u8]) -> NeighborCharKind {
+    first_char(rest).map_or(NeighborCharKind::Edge, |(c, _)| {
+        NeighborCharKind::from_char(c)
+    })
 }

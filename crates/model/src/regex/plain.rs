@@ -24,9 +24,9 @@ pub(super) fn is_special(byte: u8) -> bool {
 
 /// Returns the alternatives of `pattern` without escapes, or `None` if the pattern has a different
 /// form.
-pub(super) fn choices(pattern: &str) -> Option<ValueSet> {
+pub(super) fn parse_choices(pattern: &str) -> Option<ValueSet> {
     let bare = pattern.bytes().filter(|byte| *byte == b'|').count();
-    let inside = without_group(pattern);
+    let inside = strip_group(pattern);
     let mut choices = ValueList::with_capacity(bare + 1, inside.len());
     let mut rest = inside.as_bytes();
     while let Some(at) = rest.iter().position(|byte| is_special(*byte)) {
@@ -34,7 +34,7 @@ pub(super) fn choices(pattern: &str) -> Option<ValueSet> {
         choices.extend(text);
         rest = match special {
             [b'|', rest @ ..] => {
-                choices.end();
+                choices.end_value();
                 rest
             }
             [b'\\', escaped, rest @ ..] if escaped.is_ascii_punctuation() => {
@@ -45,12 +45,12 @@ pub(super) fn choices(pattern: &str) -> Option<ValueSet> {
         };
     }
     choices.extend(rest);
-    choices.end();
+    choices.end_value();
     Some(choices.into_set())
 }
 
 /// Returns the content of the group if the whole pattern is a group; otherwise the pattern.
-fn without_group(pattern: &str) -> &str {
+fn strip_group(pattern: &str) -> &str {
     let opened = pattern
         .strip_prefix("(?:")
         .or_else(|| pattern.strip_prefix('('));

@@ -7,14 +7,15 @@
 //! Invariant: the loop of `x*` never contains an empty match. If `x` can match the empty string,
 //! the loop is compiled as `(x+)?`.
 
-use super::class::Class;
-use super::tree::{Node, Repeat};
+use super::class::CharClass;
+use super::tree::{RegexNode, RegexRepeat};
 use regex_syntax::hir::Look;
 use std::collections::HashMap;
 
-/// An instruction. The next one follows, except after [`Inst::Jump`] and [`Inst::Match`].
+/// An instruction. The next one follows, except after [`RegexInstruction::Jump`] and
+/// [`RegexInstruction::Match`].
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Inst {
+pub(super) enum RegexInstruction {
     /// Matches exactly this character.
     Char(char),
     /// Matches any character, including newlines.
@@ -37,25 +38,25 @@ pub(super) enum Inst {
 
 /// The instructions of a program and the classes that they refer to.
 #[derive(Debug)]
-pub(super) struct Program {
-    pub insts: Vec<Inst>,
-    classes: Vec<Class>,
+pub(super) struct RegexProgram {
+    pub insts: Vec<RegexInstruction>,
+    classes: Vec<CharClass>,
 }
 
 /// Returns the number of instructions for `tree`, which is an upper limit.
-pub(super) fn len(tree: &Node) -> u64 {
+pub(super) fn len(tree: &RegexNode) -> u64 {
     body_len(tree).saturating_add(1)
 }
 
-fn body_len(node: &Node) -> u64 {
+fn body_len(node: &RegexNode) -> u64 {
     match node {
-        Node::Empty => 0,
-        Node::Literal(text) => text.chars().count() as u64,
-        Node::Class(_) | Node::AnyChar | Node::Look(_) => 1,
-        Node::Capture(node, _) => body_len(node).saturating_add(2),
-        Node::Concat(nodes) => sum(nodes),
-        Node::Alternation(nodes) => sum(nodes).saturating_add(2 * (nodes.len() as u64 - 1)),
-        Node::Repeat(node, repeat) => {
+        RegexNode::Empty => 0,
+        RegexNode::Literal(text) => text.chars().count() as u64,
+        RegexNode::Class(_) | RegexNode::AnyChar | RegexNode::Look(_) => 1,
+        RegexNode::Capture(node, _) => body_len(node).saturating_add(2),
+        RegexNode::Concat(nodes) => sum(nodes),
+        RegexNode::Alternation(nodes) => sum(nodes).saturating_add(2 * (nodes.len() as u64 - 1)),
+        RegexNode::Repeat(node, repeat) => {
             let once = body_len(node);
             let copies = match repeat.max {
                 Some(max) => once.saturating_add(1).saturating_mul(u64::from(max)),
@@ -66,22 +67,22 @@ fn body_len(node: &Node) -> u64 {
     }
 }
 
-fn sum(nodes: &[Node]) -> u64 {
+fn sum(nodes: &[RegexNode]) -> u64 {
     let lens = nodes.iter().map(body_len);
     lens.fold(0, u64::saturating_add)
 }
 
-impl Program {
+impl RegexProgram {
     /// Compiles `tree`. With `captures`, the program records the bounds of groups.
-    pub fn new(tree: &Node, captures: bool) -> Self {
-        let mut compiler = Compiler {
+    pub fn new(tree: &RegexNode, captures: bool) -> Self {
+        let mut compiler = RegexCompiler {
             insts: Vec::with_capacity(len(tree) as usize),
             classes: Vec::new(),
             numbers: HashMap::new(),
             captures,
         };
-        compiler.node(tree);
-        compiler.insts.push(Inst::Match);
+        compiler.compile_node(tree);
+        compiler.insts.push(RegexInstruction::Match);
         Self {
             insts: compiler.insts,
             classes: compiler.classes.into_iter().cloned().collect(),
@@ -89,136 +90,136 @@ impl Program {
     }
 
     /// Returns whether the instruction matches the character `c`.
-    pub fn takes(&self, inst: Inst, c: char) -> bool {
+    pub fn can_match(&self, inst: RegexInstruction, c: char) -> bool {
         match inst {
-            Inst::Char(own) => own == c,
-            Inst::Any => true,
-            Inst::Class(class) => self.classes[class as usize].contains(c),
+            RegexInstruction::Char(own) => own == c,
+            RegexInstruction::Any => true,
+            RegexInstruction::Class(class) => self.classes[class as usize].contains(c),
             _ => false,
         }
     }
 }
 
-struct Compiler<'t> {
-    insts: Vec<Inst>,
-    classes: Vec<&'t Class>,
+struct RegexCompiler<'t> {
+    insts: Vec<RegexInstruction>,
+    classes: Vec<&'t CharClass>,
     /// The indexes of classes by their address in the tree, because repetitions compile the same
     /// node several times.
-    numbers: HashMap<*const Class, u32>,
+    numbers: HashMap<*const CharClass, u32>,
     captures: bool,
 }
 
-impl<'t> Compiler<'t> {
-    fn here(&self) -> u32 {
+impl<'t> RegexCompiler<'t> {
+    fn next_index(&self) -> u32 {
         self.insts.len() as u32
     }
 
     /// Adds a placeholder for an instruction that is set later.
-    fn hole(&mut self) -> usize {
-        self.insts.push(Inst::Match);
+    fn push_placeholder(&mut self) -> usize {
+        self.insts.push(RegexInstruction::Match);
         self.insts.len() - 1
     }
 
-    fn node(&mut self, node: &'t Node) {
+    fn compile_node(&mut self, node: &'t RegexNode) {
         match node {
-            Node::Empty => {}
-            Node::Literal(text) => self.insts.extend(text.chars().map(Inst::Char)),
-            Node::Class(class) => self.class(class),
-            Node::AnyChar => self.insts.push(Inst::Any),
-            Node::Look(look) => self.insts.push(Inst::Look(*look)),
-            Node::Repeat(node, repeat) => self.repeat(node, *repeat),
-            Node::Capture(node, group) if self.captures => {
-                self.insts.push(Inst::Save(2 * group.index));
-                self.node(node);
-                self.insts.push(Inst::Save(2 * group.index + 1));
+            RegexNode::Empty => {}
+            RegexNode::Literal(text) => self.insts.extend(text.chars().map(RegexInstruction::Char)),
+            RegexNode::Class(class) => self.add_class(class),
+            RegexNode::AnyChar => self.insts.push(RegexInstruction::Any),
+            RegexNode::Look(look) => self.insts.push(RegexInstruction::Look(*look)),
+            RegexNode::Repeat(node, repeat) => self.compile_repeat(node, *repeat),
+            RegexNode::Capture(node, group) if self.captures => {
+                self.insts.push(RegexInstruction::Save(2 * group.index));
+                self.compile_node(node);
+                self.insts.push(RegexInstruction::Save(2 * group.index + 1));
             }
-            Node::Capture(node, _) => self.node(node),
-            Node::Concat(nodes) => nodes.iter().for_each(|node| self.node(node)),
-            Node::Alternation(nodes) => self.alternation(nodes),
+            RegexNode::Capture(node, _) => self.compile_node(node),
+            RegexNode::Concat(nodes) => nodes.iter().for_each(|node| self.compile_node(node)),
+            RegexNode::Alternation(nodes) => self.compile_alternation(nodes),
         }
     }
 
-    fn class(&mut self, class: &'t Class) {
+    fn add_class(&mut self, class: &'t CharClass) {
         let number = *self.numbers.entry(class).or_insert_with(|| {
             self.classes.push(class);
             self.classes.len() as u32 - 1
         });
-        self.insts.push(Inst::Class(number));
+        self.insts.push(RegexInstruction::Class(number));
     }
 
-    fn alternation(&mut self, nodes: &'t [Node]) {
+    fn compile_alternation(&mut self, nodes: &'t [RegexNode]) {
         let Some((last, others)) = nodes.split_last() else {
             return;
         };
         let mut ends = Vec::with_capacity(others.len());
         for node in others {
-            let choice = self.hole();
-            self.node(node);
-            ends.push(self.hole());
-            self.insts[choice] = Inst::Try(self.here());
+            let choice = self.push_placeholder();
+            self.compile_node(node);
+            ends.push(self.push_placeholder());
+            self.insts[choice] = RegexInstruction::Try(self.next_index());
         }
-        self.node(last);
+        self.compile_node(last);
         for end in ends {
-            self.insts[end] = Inst::Jump(self.here());
+            self.insts[end] = RegexInstruction::Jump(self.next_index());
         }
     }
 
-    fn repeat(&mut self, node: &'t Node, repeat: Repeat) {
-        let Repeat { min, max, greedy } = repeat;
+    fn compile_repeat(&mut self, node: &'t RegexNode, repeat: RegexRepeat) {
+        let RegexRepeat { min, max, greedy } = repeat;
         for _ in 1..min {
-            self.node(node);
+            self.compile_node(node);
         }
         match max {
-            None if min > 0 => self.plus(node, greedy),
-            None if node.may_take_nothing() => {
-                let choice = self.hole();
-                self.plus(node, greedy);
-                self.insts[choice] = skip(greedy, self.here());
+            None if min > 0 => self.compile_plus(node, greedy),
+            None if node.can_match_empty() => {
+                let choice = self.push_placeholder();
+                self.compile_plus(node, greedy);
+                self.insts[choice] = branch_past(greedy, self.next_index());
             }
             None => {
-                let choice = self.hole();
-                self.node(node);
-                self.insts.push(Inst::Jump(choice as u32));
-                self.insts[choice] = skip(greedy, self.here());
+                let choice = self.push_placeholder();
+                self.compile_node(node);
+                self.insts.push(RegexInstruction::Jump(choice as u32));
+                self.insts[choice] = branch_past(greedy, self.next_index());
             }
             Some(max) => {
                 if min > 0 {
-                    self.node(node);
+                    self.compile_node(node);
                 }
                 let mut choices = Vec::new();
                 for _ in min..max {
-                    choices.push(self.hole());
-                    self.node(node);
+                    choices.push(self.push_placeholder());
+                    self.compile_node(node);
                 }
                 for choice in choices {
-                    self.insts[choice] = skip(greedy, self.here());
+                    self.insts[choice] = branch_past(greedy, self.next_index());
                 }
             }
         }
     }
 
     /// Compiles the repetition `x+`, whose loop jumps back to its start.
-    fn plus(&mut self, node: &'t Node, greedy: bool) {
-        let start = self.here();
-        self.node(node);
+    fn compile_plus(&mut self, node: &'t RegexNode, greedy: bool) {
+        let start = self.next_index();
+        self.compile_node(node);
         self.insts.push(match greedy {
-            true => Inst::Prefer(start),
-            false => Inst::Try(start),
+            true => RegexInstruction::Prefer(start),
+            false => RegexInstruction::Try(start),
         });
     }
 }
 
 /// Returns the instruction before an optional part that ends at `end`.
-fn skip(greedy: bool, end: u32) -> Inst {
+fn branch_past(greedy: bool, end: u32) -> RegexInstruction {
     match greedy {
-        true => Inst::Try(end),
-        false => Inst::Prefer(end),
+        true => RegexInstruction::Try(end),
+        false => RegexInstruction::Prefer(end),
     }
 }
 
 /// The kind of character on one side of a position in a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Side {
+pub(super) enum NeighborCharKind {
     /// No character: the value starts or ends at this position.
     Edge,
     /// A newline character, which `^` and `$` consider in multi-line mode.
@@ -229,9 +230,9 @@ pub(super) enum Side {
     Other,
 }
 
-impl Side {
+impl NeighborCharKind {
     /// Returns the kind of the character `c`.
-    pub fn of(c: char) -> Self {
+    pub fn from_char(c: char) -> Self {
         match c {
             '\n' => Self::Newline,
             '_' => Self::Word,
@@ -241,7 +242,7 @@ impl Side {
     }
 
     /// Returns whether the assertion `look` holds between `before` and `behind`.
-    pub fn holds(look: Look, before: Self, behind: Self) -> bool {
+    pub fn is_satisfied(look: Look, before: Self, behind: Self) -> bool {
         let is_boundary = (before == Self::Word) != (behind == Self::Word);
         match look {
             Look::Start => before == Self::Edge,

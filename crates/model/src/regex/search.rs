@@ -33,10 +33,10 @@ impl SearchRegex {
         // By default the parser lets a dot match a newline.
         let tree = parse(&format!("(?-s:{plain})"))?;
         let mut names = Vec::new();
-        tree.capture_names(&mut names);
+        tree.append_capture_names(&mut names);
         let is_small = automaton_bytes_max(&tree, program::len(&tree)).is_some();
         let automaton = match is_small {
-            true => compile::anywhere(&tree).ok(),
+            true => compile::compile_search(&tree).ok(),
             false => None,
         };
         match automaton {

@@ -5,8 +5,8 @@
 //! is possible.
 
 use super::compile;
-use super::engine::Bounds;
-use super::tree::Node;
+use super::engine::RegexResources;
+use super::tree::RegexNode;
 use crate::budget::Reservation;
 use regex_automata::dfa::dense;
 use regex_automata::dfa::{Automaton, StartKind};
@@ -17,25 +17,25 @@ use regex_automata::{Anchored, MatchKind};
 
 /// The automaton of a pattern, in a form without shared mutable state.
 #[derive(Debug)]
-pub struct Stepper {
+pub struct RegexStepper {
     dfa: dense::DFA<Vec<u32>>,
-    start: State,
+    start: RegexStepperState,
     _memory: Reservation,
 }
 
-/// The state of a [`Stepper`] after some bytes of a value.
+/// The state of a [`RegexStepper`] after some bytes of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State(StateID);
+pub struct RegexStepperState(StateID);
 
-impl Stepper {
+impl RegexStepper {
     /// Creates the automaton of `tree`. Returns `None` if the automaton or its construction needs
     /// more than `bytes_max`, or if this memory cannot be reserved.
-    pub(super) fn new(tree: &Node, bytes_max: usize, bounds: &Bounds) -> Option<Self> {
+    pub(super) fn new(tree: &RegexNode, bytes_max: usize, bounds: &RegexResources) -> Option<Self> {
         // States over bytes, and the automaton twice: during its construction, and the result.
         let mut memory = bounds.budget.reserve(3 * bytes_max).ok()?;
         let nfa = Compiler::new()
-            .configure(compile::limits(bytes_max).which_captures(WhichCaptures::None))
-            .build_from_hir(&compile::anchored(tree))
+            .configure(compile::size_limits(bytes_max).which_captures(WhichCaptures::None))
+            .build_from_hir(&compile::anchor(tree))
             .ok()?;
         let config = dense::Config::new()
             .start_kind(StartKind::Anchored)
@@ -48,7 +48,7 @@ impl Stepper {
             .build_from_nfa(&nfa)
             .ok()?;
         let start = start::Config::new().anchored(Anchored::Yes);
-        let start = State(dfa.start_state(&start).ok()?);
+        let start = RegexStepperState(dfa.start_state(&start).ok()?);
         memory.shrink_to(dfa.memory_usage());
         Some(Self {
             dfa,
@@ -58,25 +58,25 @@ impl Stepper {
     }
 
     /// Returns the state before the first byte of a value.
-    pub fn start(&self) -> State {
+    pub fn start(&self) -> RegexStepperState {
         self.start
     }
 
     /// Returns the state after one more byte, by a table look-up.
     #[inline]
-    pub fn step(&self, state: State, byte: u8) -> State {
-        State(self.dfa.next_state(state.0, byte))
+    pub fn step(&self, state: RegexStepperState, byte: u8) -> RegexStepperState {
+        RegexStepperState(self.dfa.next_state(state.0, byte))
     }
 
     /// Returns whether no value with this prefix matches, so that the caller can skip them.
     #[inline]
-    pub fn is_dead(&self, state: State) -> bool {
+    pub fn is_dead(&self, state: RegexStepperState) -> bool {
         self.dfa.is_dead_state(state.0)
     }
 
     /// Returns whether a value that ends in this state matches.
     #[inline]
-    pub fn accepts(&self, state: State) -> bool {
+    pub fn is_accepting(&self, state: RegexStepperState) -> bool {
         self.dfa.is_match_state(self.dfa.next_eoi_state(state.0))
     }
 }

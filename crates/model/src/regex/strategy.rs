@@ -6,56 +6,56 @@
 mod glob;
 mod values;
 
-use super::engine::{Bounds, Engine};
-use super::stepper::Stepper;
-use super::tree::Node;
+use super::engine::{RegexEngine, RegexResources};
+use super::stepper::RegexStepper;
+use super::tree::RegexNode;
 use crate::error::Error;
 use crate::value_set::ValueSet;
-use glob::Glob;
+use glob::LiteralGlob;
 use regex_syntax::hir::Look;
 use std::sync::OnceLock;
 
 /// The method by which values are matched, selected when the pattern is parsed.
 #[derive(Debug)]
-pub(super) enum Strategy {
+pub(super) enum RegexStrategy {
     /// Exactly these values match, which a binary search finds.
     Set(ValueSet),
     /// Literals with arbitrary text between them, matched by substring searches.
-    Glob(Glob),
+    Glob(LiteralGlob),
     /// Values are matched by an automaton, which is built on first use.
-    Automaton(Box<Automaton>),
+    Automaton(Box<RegexAutomaton>),
 }
 
 /// A syntax tree, and the engine that is created from it.
 #[derive(Debug)]
-pub(super) struct Automaton {
-    tree: Node,
+pub(super) struct RegexAutomaton {
+    tree: RegexNode,
     matches_empty: bool,
     /// The common prefix of all matching values, possibly empty.
     prefix: Vec<u8>,
-    bounds: OnceLock<Bounds>,
-    engine: OnceLock<Engine>,
+    bounds: OnceLock<RegexResources>,
+    engine: OnceLock<RegexEngine>,
 }
 
-impl Strategy {
+impl RegexStrategy {
     /// Selects the cheapest method for `tree`, and computes the common prefix.
-    pub fn new(tree: Node) -> Self {
-        if let Some(values) = values::of(&tree) {
-            return Strategy::Set(values);
+    pub fn new(tree: RegexNode) -> Self {
+        if let Some(values) = values::list_values(&tree) {
+            return RegexStrategy::Set(values);
         }
         let mut parts = Vec::new();
         flatten(&tree, &mut parts);
-        let parts = without_edge_looks(&parts);
-        if let Some(glob) = Glob::new(parts) {
-            return Strategy::Glob(glob);
+        let parts = strip_edge_looks(&parts);
+        if let Some(glob) = LiteralGlob::new(parts) {
+            return RegexStrategy::Glob(glob);
         }
         let mut prefix = Vec::new();
         for part in parts {
-            if !literal_prefix(part, &mut prefix) {
+            if !append_literal_prefix(part, &mut prefix) {
                 break;
             }
         }
-        Strategy::Automaton(Box::new(Automaton {
+        RegexStrategy::Automaton(Box::new(RegexAutomaton {
             matches_empty: tree.matches_empty(),
             prefix,
             tree,
@@ -67,16 +67,16 @@ impl Strategy {
     /// Returns whether the whole `value` matches.
     pub fn is_match(&self, value: &[u8]) -> bool {
         match self {
-            Strategy::Set(values) => values.contains(value),
-            Strategy::Glob(glob) => glob.is_match(value),
-            Strategy::Automaton(automaton) => automaton.is_match(value),
+            RegexStrategy::Set(values) => values.contains(value),
+            RegexStrategy::Glob(glob) => glob.is_match(value),
+            RegexStrategy::Automaton(automaton) => automaton.is_match(value),
         }
     }
 
     /// Returns the automaton, or `None` if the pattern needs none.
-    pub fn automaton(&self) -> Option<&Automaton> {
+    pub fn automaton(&self) -> Option<&RegexAutomaton> {
         match self {
-            Strategy::Automaton(automaton) => Some(automaton),
+            RegexStrategy::Automaton(automaton) => Some(automaton),
             _ => None,
         }
     }
@@ -84,7 +84,7 @@ impl Strategy {
     /// Returns all matching values, if they can be listed.
     pub fn literal_set(&self) -> Option<&ValueSet> {
         match self {
-            Strategy::Set(values) => Some(values),
+            RegexStrategy::Set(values) => Some(values),
             _ => None,
         }
     }
@@ -92,37 +92,37 @@ impl Strategy {
     /// Returns the common prefix of all matching values, as far as it can be determined.
     pub fn prefix(&self) -> &[u8] {
         match self {
-            Strategy::Set(values) => values.shared_prefix(),
-            Strategy::Glob(glob) => glob.prefix(),
-            Strategy::Automaton(automaton) => &automaton.prefix,
+            RegexStrategy::Set(values) => values.common_prefix(),
+            RegexStrategy::Glob(glob) => glob.prefix(),
+            RegexStrategy::Automaton(automaton) => &automaton.prefix,
         }
     }
 
     /// Returns true if every value certainly matches, including the empty one.
     pub fn matches_everything(&self) -> bool {
-        matches!(self, Strategy::Glob(glob) if glob.chars_of_any_text() == Some(0))
+        matches!(self, RegexStrategy::Glob(glob) if glob.chars_of_any_text() == Some(0))
     }
 
     /// Returns true if exactly the non-empty values certainly match.
     pub fn matches_any_non_empty(&self) -> bool {
-        matches!(self, Strategy::Glob(glob) if glob.chars_of_any_text() == Some(1))
+        matches!(self, RegexStrategy::Glob(glob) if glob.chars_of_any_text() == Some(1))
     }
 }
 
-impl Automaton {
+impl RegexAutomaton {
     /// Sets the resources that the engine may use, unless they were set before.
-    pub fn bind(&self, bounds: &Bounds) {
+    pub fn bind(&self, bounds: &RegexResources) {
         self.bounds.get_or_init(|| bounds.clone());
     }
 
     /// Creates the engine if there is none yet. Fails if the memory cannot be reserved, or if the
     /// engine has failed in the meantime.
-    pub fn ready(&self) -> Result<&Engine, Error> {
+    pub fn build_engine(&self) -> Result<&RegexEngine, Error> {
         let engine = match self.engine.get() {
             Some(engine) => engine,
             None => {
-                let bounds = self.bounds.get_or_init(Bounds::none);
-                let engine = Engine::new(&self.tree, bounds)?;
+                let bounds = self.bounds.get_or_init(RegexResources::unlimited);
+                let engine = RegexEngine::new(&self.tree, bounds)?;
                 self.engine.get_or_init(|| engine)
             }
         };
@@ -131,10 +131,12 @@ impl Automaton {
     }
 
     /// Returns an automaton for many sorted values; see [`crate::regex::Regex::stepper`].
-    pub fn stepper(&self, bytes_max: usize) -> Option<Stepper> {
-        match self.ready().ok()? {
-            Engine::Automaton { bounds, .. } => Stepper::new(&self.tree, bytes_max, bounds),
-            Engine::Walker(_) => None,
+    pub fn stepper(&self, bytes_max: usize) -> Option<RegexStepper> {
+        match self.build_engine().ok()? {
+            RegexEngine::Automaton { bounds, .. } => {
+                RegexStepper::new(&self.tree, bytes_max, bounds)
+            }
+            RegexEngine::Walker(_) => None,
         }
     }
 
@@ -142,47 +144,49 @@ impl Automaton {
     fn is_match(&self, value: &[u8]) -> bool {
         match value {
             [] => self.matches_empty,
-            _ => self.ready().is_ok_and(|engine| engine.is_match(value)),
+            _ => self
+                .build_engine()
+                .is_ok_and(|engine| engine.is_match(value)),
         }
     }
 }
 
 /// Appends the parts of `node` in order. Groups and nested concatenations are flattened.
-fn flatten<'t>(node: &'t Node, into: &mut Vec<&'t Node>) {
+fn flatten<'t>(node: &'t RegexNode, into: &mut Vec<&'t RegexNode>) {
     match node {
-        Node::Empty => {}
-        Node::Capture(node, _) => flatten(node, into),
-        Node::Concat(nodes) => nodes.iter().for_each(|n| flatten(n, into)),
+        RegexNode::Empty => {}
+        RegexNode::Capture(node, _) => flatten(node, into),
+        RegexNode::Concat(nodes) => nodes.iter().for_each(|n| flatten(n, into)),
         _ => into.push(node),
     }
 }
 
 /// Removes `^` at the start and `$` at the end, which have no effect in an anchored pattern.
-fn without_edge_looks<'p, 't>(mut parts: &'p [&'t Node]) -> &'p [&'t Node] {
-    while let [Node::Look(Look::Start | Look::StartLF), rest @ ..] = parts {
+fn strip_edge_looks<'p, 't>(mut parts: &'p [&'t RegexNode]) -> &'p [&'t RegexNode] {
+    while let [RegexNode::Look(Look::Start | Look::StartLF), rest @ ..] = parts {
         parts = rest;
     }
-    while let [rest @ .., Node::Look(Look::End | Look::EndLF)] = parts {
+    while let [rest @ .., RegexNode::Look(Look::End | Look::EndLF)] = parts {
         parts = rest;
     }
     parts
 }
 
 /// Appends the common prefix of all matches of `node`. Returns whether this is the complete match.
-fn literal_prefix(node: &Node, into: &mut Vec<u8>) -> bool {
+fn append_literal_prefix(node: &RegexNode, into: &mut Vec<u8>) -> bool {
     match node {
-        Node::Empty => true,
-        Node::Literal(text) => {
+        RegexNode::Empty => true,
+        RegexNode::Literal(text) => {
             into.extend_from_slice(text.as_bytes());
             true
         }
-        Node::Capture(node, _) => literal_prefix(node, into),
-        Node::Concat(nodes) => nodes.iter().all(|n| literal_prefix(n, into)),
-        Node::Repeat(node, repeat) if repeat.min > 0 => {
-            literal_prefix(node, into);
+        RegexNode::Capture(node, _) => append_literal_prefix(node, into),
+        RegexNode::Concat(nodes) => nodes.iter().all(|n| append_literal_prefix(n, into)),
+        RegexNode::Repeat(node, repeat) if repeat.min > 0 => {
+            append_literal_prefix(node, into);
             false
         }
-        Node::Alternation(nodes) => {
+        RegexNode::Alternation(nodes) => {
             into.extend_from_slice(&shared_prefix(nodes));
             false
         }
@@ -190,11 +194,11 @@ fn literal_prefix(node: &Node, into: &mut Vec<u8>) -> bool {
     }
 }
 
-fn shared_prefix(nodes: &[Node]) -> Vec<u8> {
+fn shared_prefix(nodes: &[RegexNode]) -> Vec<u8> {
     let mut shared: Option<Vec<u8>> = None;
     for node in nodes {
         let mut prefix = Vec::new();
-        literal_prefix(node, &mut prefix);
+        append_literal_prefix(node, &mut prefix);
         if let Some(shared) = &shared {
             prefix.truncate(common_prefix_bytes(&prefix, shared));
         }

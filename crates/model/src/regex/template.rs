@@ -8,27 +8,27 @@ const GROUP_MAX: usize = 100_000_000;
 /// Appends `template` to `into`, with its references replaced by the matches of groups in
 /// `captures`.
 pub(super) fn expand(captures: &Captures<'_, '_>, template: &str, into: &mut Vec<u8>) {
-    pieces(captures, template, |piece| into.extend_from_slice(piece));
+    for_each_piece(captures, template, |piece| into.extend_from_slice(piece));
 }
 
 /// Returns the number of bytes that [`expand`] appends, without allocating.
 pub(super) fn expanded_len(captures: &Captures<'_, '_>, template: &str) -> usize {
     let mut len = 0usize;
-    pieces(captures, template, |piece| {
+    for_each_piece(captures, template, |piece| {
         len = len.saturating_add(piece.len())
     });
     len
 }
 
 /// Passes the expanded template to `each` in pieces, so that it is not built twice.
-fn pieces(captures: &Captures<'_, '_>, template: &str, mut each: impl FnMut(&[u8])) {
+fn for_each_piece(captures: &Captures<'_, '_>, template: &str, mut each: impl FnMut(&[u8])) {
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('$') {
         each(before.as_bytes());
         if let Some(after) = after.strip_prefix('$') {
             each(b"$");
             rest = after;
-        } else if let Some((name, after)) = reference(after) {
+        } else if let Some((name, after)) = parse_reference(after) {
             each(group(captures, name).unwrap_or_default());
             rest = after;
         } else {
@@ -41,7 +41,7 @@ fn pieces(captures: &Captures<'_, '_>, template: &str, mut each: impl FnMut(&[u8
 
 /// Returns the name after a dollar sign and the remaining text, or `None` if the dollar sign is
 /// literal.
-fn reference(text: &str) -> Option<(&str, &str)> {
+fn parse_reference(text: &str) -> Option<(&str, &str)> {
     let inside = text.strip_prefix('{');
     let name_and_rest = inside.unwrap_or(text);
     let is_word = |c: char| c == '_' || c.is_alphabetic() || c.is_numeric();

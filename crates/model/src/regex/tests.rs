@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::env::sim::SimRng;
-use crate::regex::walker::Walker;
+use crate::regex::walker::LazyDfa;
 
 const GO: &str = include_str!("tests/go.txt");
 
@@ -11,14 +11,14 @@ fn value(word: &str) -> String {
     word.replace('∅', "").replace('␊', "\n").replace('␠', " ")
 }
 
-fn step(stepper: &Stepper, value: &[u8]) -> State {
+fn step(stepper: &RegexStepper, value: &[u8]) -> RegexStepperState {
     let step = |state, byte: &u8| stepper.step(state, *byte);
     value.iter().fold(stepper.start(), step)
 }
 
-fn walker_of(tree: &Node) -> Walker {
-    let memory = Budget::new("test", usize::MAX).hold();
-    Walker::new(Program::new(tree, false), memory, Cancel::new())
+fn walker_of(tree: &RegexNode) -> LazyDfa {
+    let memory = Budget::new("test", usize::MAX).create_reservation();
+    LazyDfa::new(RegexProgram::new(tree, false), memory, CancelToken::new())
 }
 
 fn check(pattern: &str, answer: &str, values: &[String]) {
@@ -31,9 +31,9 @@ fn check(pattern: &str, answer: &str, values: &[String]) {
     let wanted: Vec<String> = answer.split(' ').skip(1).map(value).collect();
     let set = regex.literal_set();
     let tree = parse(pattern).unwrap();
-    let slow = compile::without_captures(&tree).unwrap();
+    let slow = compile::compile_without_captures(&tree).unwrap();
     let mut walker = walker_of(&tree);
-    let stepper = Stepper::new(&tree, 1 << 20, &Bounds::none());
+    let stepper = RegexStepper::new(&tree, 1 << 20, &RegexResources::unlimited());
     assert_eq!(wanted.contains(&String::new()), tree.matches_empty());
     for v in values {
         let matches = wanted.contains(v);
@@ -49,7 +49,7 @@ fn check(pattern: &str, answer: &str, values: &[String]) {
         if let Some(stepper) = &stepper {
             let end = step(stepper, bytes);
             assert_eq!(
-                stepper.accepts(end),
+                stepper.is_accepting(end),
                 matches,
                 "steps of {pattern:?} on {v:?}"
             );
@@ -98,9 +98,9 @@ fn random_text(rng: &SimRng) -> String {
         ")", "\\)", "?", "a{2}", "\\d", "\\_", "/", ".",
     ];
     let most = if rng.one_in(2) { 10 } else { parts.len() };
-    let part = |_| parts[rng.below(most as u64) as usize];
-    let text: String = (0..rng.below(9)).map(part).collect();
-    match rng.below(4) {
+    let part = |_| parts[rng.next_below(most as u64) as usize];
+    let text: String = (0..rng.next_below(9)).map(part).collect();
+    match rng.next_below(4) {
         0 => format!("({text})"),
         1 => format!("(?:{text})"),
         _ => text,
@@ -112,12 +112,12 @@ fn regex_random_plain_texts_are_read_as_their_trees() {
     let mut plain = 0;
     for seed in 0..20_000 {
         let text = random_text(&SimRng::new(seed));
-        let Some(choices) = plain::choices(&text) else {
+        let Some(choices) = plain::parse_choices(&text) else {
             continue;
         };
         plain += 1;
         let tree = parse(&text).unwrap_or_else(|e| panic!("{text:?}: {e}, seed {seed}"));
-        let slow = Strategy::new(tree);
+        let slow = RegexStrategy::new(tree);
         assert_eq!(slow.literal_set(), Some(&choices), "{text:?}, seed {seed}");
     }
     assert!(plain > 5_000, "{plain}");
@@ -126,9 +126,9 @@ fn regex_random_plain_texts_are_read_as_their_trees() {
 #[test]
 fn regex_simple_patterns_need_no_automaton() {
     let shape = |pattern: &str| match &Regex::new(pattern.as_bytes()).unwrap().strategy {
-        Strategy::Set(values) => format!("set of {}", values.len()),
-        Strategy::Glob(_) => "glob".to_owned(),
-        strategy @ Strategy::Automaton(_) => {
+        RegexStrategy::Set(values) => format!("set of {}", values.len()),
+        RegexStrategy::Glob(_) => "glob".to_owned(),
+        strategy @ RegexStrategy::Automaton(_) => {
             let prefix = String::from_utf8_lossy(strategy.prefix());
             format!("automaton behind {prefix:?}")
         }
@@ -253,14 +253,14 @@ fn regex_at_the_limits_is_taken_or_refused_as_go_does() {
 fn regex_repeated_letters_take_one_instruction_each_as_in_go() {
     let budget = Budget::new("query", 1 << 20);
     let regex = Regex::new(br"\pL{1000}1").unwrap();
-    regex.bind(&budget, &Cancel::new());
-    regex.ready().unwrap();
+    regex.bind(&budget, &CancelToken::new());
+    regex.prepare().unwrap();
     let letters = "é".repeat(1000);
     assert!(regex.is_match((letters.clone() + "1").as_bytes()));
     for other in [&letters, "1", "", &(letters.clone() + "é1")] {
         assert!(!regex.is_match(other.as_bytes()), "{} bytes", other.len());
     }
-    regex.ready().unwrap();
+    regex.prepare().unwrap();
     assert!(budget.peak_bytes() < 512 << 10, "{}", budget.peak_bytes());
     drop(regex);
     assert_eq!(budget.used_bytes(), 0);
@@ -272,12 +272,12 @@ fn regex_of_many_choices_with_more_around_them_is_taken() {
     let behind = format!("({})-.*", choices.join("|"));
     let budget = Budget::new("query", 32 << 20);
     let regex = Regex::new(behind.as_bytes()).unwrap();
-    regex.bind(&budget, &Cancel::new());
+    regex.bind(&budget, &CancelToken::new());
     for n in (0..200_000).step_by(997) {
         let value = format!("pod-{n}-x");
         assert_eq!(regex.is_match(value.as_bytes()), n < 100_000, "{value}");
     }
-    regex.ready().unwrap();
+    regex.prepare().unwrap();
     let listed = Regex::new(choices.join("|").as_bytes()).unwrap();
     assert_eq!(listed.literal_set().map(ValueSet::len), Some(100_000));
     let in_front = format!("a-({})", choices[..10_000].join("|"));
@@ -291,8 +291,8 @@ fn regex_without_memory_for_its_automaton_is_not_ready() {
     for (pattern, bytes) in cases {
         let budget = Budget::new("query", bytes);
         let regex = Regex::new(pattern.as_bytes()).unwrap();
-        regex.bind(&budget, &Cancel::new());
-        let e = regex.ready().unwrap_err();
+        regex.bind(&budget, &CancelToken::new());
+        let e = regex.prepare().unwrap_err();
         assert_eq!(e.kind, ErrorKind::Limited, "{pattern}");
         assert!(e.message.starts_with("query memory limit reached"), "{e}");
         assert!(!regex.is_match(b"abx"), "{pattern}");
@@ -306,17 +306,17 @@ fn regex_that_runs_out_of_memory_or_time_says_so_behind_the_values() {
     let value = "ab".repeat(4_000);
     let budget = Budget::new("query", 640 << 10);
     let regex = Regex::new(&pattern).unwrap();
-    regex.bind(&budget, &Cancel::new());
-    regex.ready().unwrap();
+    regex.bind(&budget, &CancelToken::new());
+    regex.prepare().unwrap();
     assert!(!regex.is_match(value.as_bytes()));
-    assert_eq!(regex.ready().unwrap_err().kind, ErrorKind::Limited);
-    let cancel = Cancel::new();
+    assert_eq!(regex.prepare().unwrap_err().kind, ErrorKind::Limited);
+    let cancel = CancelToken::new();
     let regex = Regex::new(&pattern).unwrap();
     regex.bind(&Budget::new("query", usize::MAX), &cancel);
-    regex.ready().unwrap();
-    cancel.cancel(crate::cancel::Reason::Timeout);
+    regex.prepare().unwrap();
+    cancel.cancel(crate::cancel::CancelReason::Timeout);
     assert!(!regex.is_match(value.as_bytes()));
-    assert_eq!(regex.ready().unwrap_err().kind, ErrorKind::Timeout);
+    assert_eq!(regex.prepare().unwrap_err().kind, ErrorKind::Timeout);
 }
 
 /// Returns a random pattern with parts that automata over bytes and programs over characters build
@@ -329,9 +329,9 @@ fn random_pattern(rng: &SimRng, depth: u32) -> String {
     let counts = [
         "*", "+", "?", "{2}", "{0,2}", "{1,}", "{0}", "*?", "+?", "??", "{1,2}?",
     ];
-    let pick = |from: &[&str]| from[rng.below(from.len() as u64) as usize].to_owned();
+    let pick = |from: &[&str]| from[rng.next_below(from.len() as u64) as usize].to_owned();
     let inner = || random_pattern(rng, depth - 1);
-    match rng.below(if depth == 0 { 1 } else { 6 }) {
+    match rng.next_below(if depth == 0 { 1 } else { 6 }) {
         0 => pick(&atoms),
         1 => format!("({})", inner()),
         2 => format!("(?:{}){}", inner(), pick(&counts)),
@@ -342,8 +342,8 @@ fn random_pattern(rng: &SimRng, depth: u32) -> String {
 
 fn random_value(rng: &SimRng) -> String {
     let parts = ["a", "b", "ab", "é", "c", "1", "\n", "A", " ", "É"];
-    let part = |_| parts[rng.below(parts.len() as u64) as usize];
-    (0..rng.below(6)).map(part).collect()
+    let part = |_| parts[rng.next_below(parts.len() as u64) as usize];
+    (0..rng.next_below(6)).map(part).collect()
 }
 
 #[test]
@@ -353,12 +353,17 @@ fn regex_random_patterns_match_alike_over_bytes_and_characters() {
         let rng = SimRng::new(seed);
         let pattern = random_pattern(&rng, 4);
         let Ok(tree) = parse(&pattern) else { continue };
-        let automaton = compile::without_captures(&tree).unwrap();
-        let capturing = compile::with_captures(&tree).unwrap();
+        let automaton = compile::compile_without_captures(&tree).unwrap();
+        let capturing = compile::compile_with_captures(&tree).unwrap();
         let (mut walker, groups) = (walker_of(&tree), tree.groups_count());
-        let memory = Budget::new("test", usize::MAX).hold();
-        let mut pike = Pike::new(Program::new(&tree, true), groups, memory, Cancel::new());
-        assert!(Program::new(&tree, true).insts.len() as u64 <= program::len(&tree));
+        let memory = Budget::new("test", usize::MAX).create_reservation();
+        let mut pike = PikeMatcher::new(
+            RegexProgram::new(&tree, true),
+            groups,
+            memory,
+            CancelToken::new(),
+        );
+        assert!(RegexProgram::new(&tree, true).insts.len() as u64 <= program::len(&tree));
         for _ in 0..8 {
             let value = random_value(&rng);
             let what = format!("{pattern:?} on {value:?}, seed {seed}");

@@ -1,7 +1,7 @@
 //! Named sets of characters: Unicode categories and scripts under the names that Go supports, and
 //! the ASCII sets of Perl and POSIX.
 
-use super::class::folded;
+use super::class;
 use crate::sync::lock;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange, HirKind};
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ pub(super) type Table = Arc<ClassUnicode>;
 /// names with tables of about 2 KB each.
 static TABLES: Mutex<Option<HashMap<(String, bool), Table>>> = Mutex::new(None);
 
-/// The short and long names of Unicode's general categories, in the form that [`canonical`]
+/// The short and long names of Unicode's general categories, in the form that [`canonical_name`]
 /// returns.
 const CATEGORIES: &str = "c cc cf cn co l lc ll lm lo lt lu m mc me mn n nd nl no p pc pd pe pf pi \
     po ps s sc sk sm so z zl zp zs any assigned ascii casedletter closepunctuation cntrl \
@@ -31,24 +31,24 @@ const SHORT_SCRIPTS: &str = "ahom cham han kawi lao lisu miao modi mro newa nko 
 
 /// Returns the set called `name` in `\p{name}`, or `None` if the name is unknown. With `fold_case`,
 /// the set includes all other cases of its members.
-pub(super) fn named(name: &str, fold_case: bool) -> Option<Table> {
-    let name = canonical(name)?;
+pub(super) fn find_set(name: &str, fold_case: bool) -> Option<Table> {
+    let name = canonical_name(name)?;
     let mut tables = lock(&TABLES);
     let tables = tables.get_or_insert_default();
     if let Some(known) = tables.get(&(name.clone(), fold_case)) {
         return Some(known.clone());
     }
-    let mut table = read(&name)?;
+    let mut table = find_canonical_set(&name)?;
     if fold_case {
-        table = folded(table);
+        table = class::fold_case(table);
     }
     let table = Arc::new(table);
     tables.insert((name, fold_case), table.clone());
     Some(table)
 }
 
-/// Returns the set with a name in the form of [`canonical`].
-fn read(name: &str) -> Option<ClassUnicode> {
+/// Returns the set with a name in the form of [`canonical_name`].
+fn find_canonical_set(name: &str) -> Option<ClassUnicode> {
     let is_in = |list: &str| list.split_ascii_whitespace().any(|n| n == name);
     if name == "cs" || name == "surrogate" {
         // Surrogates are not characters, so no text contains one.
@@ -65,7 +65,7 @@ fn read(name: &str) -> Option<ClassUnicode> {
 
 /// Returns the name in lower case, without the characters that Go ignores. `None` if it cannot be a
 /// valid name.
-fn canonical(name: &str) -> Option<String> {
+fn canonical_name(name: &str) -> Option<String> {
     let ignored = |c: &char| matches!(c, '_' | '-' | ' ');
     let known = |c: char| c.is_ascii_alphanumeric() || ignored(&c);
     if !name.chars().all(known) {
@@ -83,7 +83,7 @@ fn table(syntax: &str) -> Option<ClassUnicode> {
 }
 
 /// Returns the set of `\d`, `\s` or `\w`, given its letter.
-pub(super) fn perl(letter: u8) -> Option<ClassUnicode> {
+pub(super) fn perl_set(letter: u8) -> Option<ClassUnicode> {
     match letter {
         b'd' => Some(ascii(&[('0', '9')])),
         b's' => Some(ascii(&[('\t', '\n'), ('\x0c', '\r'), (' ', ' ')])),
@@ -93,7 +93,7 @@ pub(super) fn perl(letter: u8) -> Option<ClassUnicode> {
 }
 
 /// Returns the set of the POSIX class `[:name:]`, or `None` if the name is unknown.
-pub(super) fn posix(name: &str) -> Option<ClassUnicode> {
+pub(super) fn posix_set(name: &str) -> Option<ClassUnicode> {
     let ranges: &[(char, char)] = match name {
         "alnum" => &[('0', '9'), ('A', 'Z'), ('a', 'z')],
         "alpha" => &[('A', 'Z'), ('a', 'z')],

@@ -10,9 +10,9 @@
 //! is cleared, so that a character takes at most time proportional to the length of the program.
 //! All other memory that grows is reserved before.
 
-use super::program::{Inst, Program, Side, first_char};
+use super::program::{NeighborCharKind, RegexInstruction, RegexProgram, first_char};
 use crate::budget::Reservation;
-use crate::cancel::Cancel;
+use crate::cancel::CancelToken;
 use crate::error::Error;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -40,31 +40,31 @@ type Places = Arc<[u32]>;
 
 /// A state: the instructions that a prefix of a value may have reached.
 #[derive(Debug)]
-struct State {
+struct LazyDfaState {
     places: Places,
-    before: Side,
+    before: NeighborCharKind,
     /// Whether a value that ends here matches, if it has been computed.
     accepts: Option<bool>,
 }
 
 /// A program, and the cache of its states and steps.
 #[derive(Debug)]
-pub(super) struct Walker {
-    program: Program,
+pub(super) struct LazyDfa {
+    program: RegexProgram,
     has_looks: bool,
-    states: Vec<State>,
-    numbers: FxHashMap<(Places, Side), u32>,
+    states: Vec<LazyDfaState>,
+    numbers: FxHashMap<(Places, NeighborCharKind), u32>,
     steps: FxHashMap<(u32, char), u32>,
     remembered_bytes: usize,
     /// Size of the largest state so far, in bytes.
     state_bytes_max: usize,
-    work: Work,
+    work: LazyDfaScratch,
     failure: Option<Error>,
 }
 
 /// The working memory for computing a step, reused for all steps.
 #[derive(Debug)]
-struct Work {
+struct LazyDfaScratch {
     /// One bit per instruction: true if it was visited.
     seen: Vec<u64>,
     visited: Vec<u32>,
@@ -73,20 +73,24 @@ struct Work {
     /// Number of instructions visited since the last check of the cancel flag.
     unchecked: usize,
     memory: Reservation,
-    cancel: Cancel,
+    cancel: CancelToken,
 }
 
 /// Returns the initial memory of a walker in bytes, for a program of `len` instructions.
-pub(super) fn bytes(len: u64) -> usize {
+pub(super) fn memory_bytes(len: u64) -> usize {
     let insts = usize::try_from(len).unwrap_or(usize::MAX);
-    let each = insts.saturating_mul(size_of::<Inst>());
+    let each = insts.saturating_mul(size_of::<RegexInstruction>());
     each.saturating_add(insts / 8 + REMEMBERED_BYTES_MAX)
 }
 
-impl Walker {
-    /// Creates a walker for `program`. `memory` must contain [`bytes`] and grows as necessary.
-    pub fn new(program: Program, memory: Reservation, cancel: Cancel) -> Self {
-        let has_looks = program.insts.iter().any(|i| matches!(i, Inst::Look(_)));
+impl LazyDfa {
+    /// Creates a walker for `program`. `memory` must contain [`memory_bytes`] and grows as
+    /// necessary.
+    pub fn new(program: RegexProgram, memory: Reservation, cancel: CancelToken) -> Self {
+        let has_looks = program
+            .insts
+            .iter()
+            .any(|i| matches!(i, RegexInstruction::Look(_)));
         let mut walker = Self {
             has_looks,
             states: Vec::new(),
@@ -94,7 +98,7 @@ impl Walker {
             steps: FxHashMap::default(),
             remembered_bytes: 0,
             state_bytes_max: 0,
-            work: Work {
+            work: LazyDfaScratch {
                 seen: vec![0; program.insts.len().div_ceil(64)],
                 visited: Vec::new(),
                 open: Vec::new(),
@@ -106,7 +110,7 @@ impl Walker {
             failure: None,
             program,
         };
-        walker.forget();
+        walker.clear_cache();
         walker
     }
 
@@ -139,33 +143,33 @@ impl Walker {
                 return Ok(false);
             }
         }
-        self.accepts(state)
+        self.is_accepting(state)
     }
 
     /// Computes the state that `c` leads to from `state`, and adds it to the cache.
     fn step(&mut self, state: u32, c: char) -> Result<u32, Error> {
-        let State { places, before, .. } = &self.states[state as usize];
-        let place = (places.clone(), *before, Side::of(c));
+        let LazyDfaState { places, before, .. } = &self.states[state as usize];
+        let place = (places.clone(), *before, NeighborCharKind::from_char(c));
         self.work.visit(&self.program, place, Some(c))?;
         let next = &mut self.work.next;
         next.sort_unstable();
         next.dedup();
         let before = match self.has_looks {
-            true => Side::of(c),
-            false => Side::Other,
+            true => NeighborCharKind::from_char(c),
+            false => NeighborCharKind::Other,
         };
         let places: Places = next.as_slice().into();
         if self.remembered_bytes > REMEMBERED_BYTES_MAX {
-            self.forget();
-            return self.number_of(places, before);
+            self.clear_cache();
+            return self.state_number(places, before);
         }
-        let next = self.number_of(places, before)?;
+        let next = self.state_number(places, before)?;
         self.steps.insert((state, c), next);
         self.remembered_bytes += STEP_BYTES;
         Ok(next)
     }
 
-    fn number_of(&mut self, places: Places, before: Side) -> Result<u32, Error> {
+    fn state_number(&mut self, places: Places, before: NeighborCharKind) -> Result<u32, Error> {
         if places.is_empty() {
             return Ok(DEAD);
         }
@@ -182,9 +186,9 @@ impl Walker {
         Ok(self.add(key))
     }
 
-    fn add(&mut self, key: (Places, Side)) -> u32 {
+    fn add(&mut self, key: (Places, NeighborCharKind)) -> u32 {
         let number = self.states.len() as u32;
-        self.states.push(State {
+        self.states.push(LazyDfaState {
             places: key.0.clone(),
             before: key.1,
             accepts: None,
@@ -194,17 +198,17 @@ impl Walker {
     }
 
     /// Clears the cache, except the dead state and the start state.
-    fn forget(&mut self) {
+    fn clear_cache(&mut self) {
         self.states.clear();
         self.numbers.clear();
         self.steps.clear();
         self.remembered_bytes = 0;
-        self.add((Arc::new([]), Side::Other));
-        self.add((Arc::new([0]), Side::Edge));
+        self.add((Arc::new([]), NeighborCharKind::Other));
+        self.add((Arc::new([0]), NeighborCharKind::Edge));
     }
 
-    fn accepts(&mut self, state: u32) -> Result<bool, Error> {
-        let State {
+    fn is_accepting(&mut self, state: u32) -> Result<bool, Error> {
+        let LazyDfaState {
             places,
             before,
             accepts,
@@ -212,20 +216,20 @@ impl Walker {
         if let Some(known) = accepts {
             return Ok(*known);
         }
-        let place = (places.clone(), *before, Side::Edge);
+        let place = (places.clone(), *before, NeighborCharKind::Edge);
         let found = self.work.visit(&self.program, place, None)?;
         *accepts = Some(found);
         Ok(found)
     }
 }
 
-impl Work {
+impl LazyDfaScratch {
     /// Visits all instructions that can be reached from `places` without a character, and writes
     /// the instructions after `c` to `next`. Returns whether the end of the program was reached.
     fn visit(
         &mut self,
-        program: &Program,
-        (places, before, behind): (Places, Side, Side),
+        program: &RegexProgram,
+        (places, before, behind): (Places, NeighborCharKind, NeighborCharKind),
         c: Option<char>,
     ) -> Result<bool, Error> {
         self.next.clear();
@@ -235,18 +239,20 @@ impl Work {
             while let Some(place) = self.open.pop() {
                 let inst = program.insts[place as usize];
                 match inst {
-                    Inst::Match => is_match = true,
-                    Inst::Jump(to) => self.open(to)?,
-                    Inst::Save(_) => self.open(place + 1)?,
-                    Inst::Try(other) | Inst::Prefer(other) => {
+                    RegexInstruction::Match => is_match = true,
+                    RegexInstruction::Jump(to) => self.open(to)?,
+                    RegexInstruction::Save(_) => self.open(place + 1)?,
+                    RegexInstruction::Try(other) | RegexInstruction::Prefer(other) => {
                         self.open(other)?;
                         self.open(place + 1)?;
                     }
-                    Inst::Look(look) if Side::holds(look, before, behind) => {
+                    RegexInstruction::Look(look)
+                        if NeighborCharKind::is_satisfied(look, before, behind) =>
+                    {
                         self.open(place + 1)?;
                     }
-                    Inst::Look(_) => {}
-                    _ if c.is_some_and(|c| program.takes(inst, c)) => {
+                    RegexInstruction::Look(_) => {}
+                    _ if c.is_some_and(|c| program.can_match(inst, c)) => {
                         push(&mut self.next, place + 1, &mut self.memory)?;
                     }
                     _ => {}

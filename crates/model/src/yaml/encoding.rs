@@ -1,7 +1,7 @@
 //! Decodes the bytes of a YAML file, as UTF-8 or as UTF-16 with a byte order mark, and rejects
 //! control characters.
 
-use super::node::{Place, YamlError};
+use super::node::{YamlError, YamlPosition};
 use std::borrow::Cow;
 
 /// Decodes the bytes of a YAML file. Text is UTF-8 unless it begins with a UTF-16 byte order mark.
@@ -56,9 +56,9 @@ pub(super) fn check_characters(text: &str) -> Result<(), YamlError> {
     }
 }
 
-fn end_of(text: &str) -> Place {
+fn end_of(text: &str) -> YamlPosition {
     let line = text.rsplit('\n').next().unwrap_or_default();
-    Place {
+    YamlPosition {
         line: text.matches('\n').count() + 1,
         column: line.chars().count() + 1,
     }

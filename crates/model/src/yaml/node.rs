@@ -11,14 +11,14 @@ pub(super) const DEPTH_MAX: usize = 100;
 
 /// A position in the file, for error texts. Lines and columns count from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct YamlPosition {
     /// Line number, counted from one as editors do.
     pub line: usize,
     /// Column number in characters, counted from one.
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for YamlPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
@@ -29,23 +29,23 @@ impl fmt::Display for Place {
 #[error("{place}: {message}")]
 pub struct YamlError {
     /// Place that caused the error.
-    pub place: Place,
+    pub place: YamlPosition,
     /// Text of the error, without the place that precedes it in output.
     pub message: String,
 }
 
 /// A part of the document: a scalar, list or mapping with its place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Node {
+pub struct YamlNode {
     /// Place at which the node begins.
-    pub place: Place,
+    pub place: YamlPosition,
     /// Content of the node.
-    pub value: Value,
+    pub value: YamlValue,
 }
 
-/// Content of a [`Node`]: a scalar, a list or a mapping.
+/// Content of a [`YamlNode`]: a scalar, a list or a mapping.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum YamlValue {
     /// Text that can represent a string, number, boolean or null.
     Scalar {
         /// The text, without quotes and with escapes resolved.
@@ -55,36 +55,36 @@ pub enum Value {
         plain: bool,
     },
     /// A sequence of nodes in the order of the file.
-    List(Vec<Node>),
+    List(Vec<YamlNode>),
     /// A mapping with unique keys, in the order of the file.
-    Map(Vec<Entry>),
+    Map(Vec<YamlEntry>),
 }
 
 /// A key of a mapping with its value and place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct YamlEntry {
     /// Text of the key, without quotes and with escapes resolved.
     pub key: String,
     /// Place at which the key begins.
-    pub place: Place,
+    pub place: YamlPosition,
     /// Value of the key.
-    pub node: Node,
+    pub node: YamlNode,
     /// Whether a merge key also sets this key; that value is ignored.
     pub has_rival: bool,
 }
 
-impl Node {
+impl YamlNode {
     /// Returns whether this is an empty value, `~` or `null`.
     pub fn is_null(&self) -> bool {
-        let Value::Scalar { text, plain: true } = &self.value else {
+        let YamlValue::Scalar { text, plain: true } = &self.value else {
             return false;
         };
         matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL")
     }
 
     /// Returns the value of `key`, or `None` if this is not a mapping or does not contain the key.
-    pub fn get(&self, key: &str) -> Option<&Node> {
-        let Value::Map(entries) = &self.value else {
+    pub fn get(&self, key: &str) -> Option<&YamlNode> {
+        let YamlValue::Map(entries) = &self.value else {
             return None;
         };
         entries.iter().find(|e| e.key == key).map(|e| &e.node)
@@ -93,15 +93,15 @@ impl Node {
     /// Returns the text of a scalar that is not null.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
-            Value::Scalar { text, .. } if !self.is_null() => Some(text),
+            YamlValue::Scalar { text, .. } if !self.is_null() => Some(text),
             _ => None,
         }
     }
 
     /// Returns the items of a list; empty for other nodes.
-    pub fn items(&self) -> &[Node] {
+    pub fn items(&self) -> &[YamlNode] {
         match &self.value {
-            Value::List(items) => items,
+            YamlValue::List(items) => items,
             _ => &[],
         }
     }
@@ -115,20 +115,20 @@ impl Node {
     }
 
     /// Returns the number of nodes in this subtree, including this one.
-    pub(super) fn count(&self) -> usize {
+    pub(super) fn count_nodes(&self) -> usize {
         1 + match &self.value {
-            Value::Scalar { .. } => 0,
-            Value::List(items) => items.iter().map(Node::count).sum(),
-            Value::Map(entries) => entries.iter().map(|e| e.node.count()).sum(),
+            YamlValue::Scalar { .. } => 0,
+            YamlValue::List(items) => items.iter().map(YamlNode::count_nodes).sum(),
+            YamlValue::Map(entries) => entries.iter().map(|e| e.node.count_nodes()).sum(),
         }
     }
 
     /// Returns the number of levels in this subtree, including this one.
     pub(super) fn depth(&self) -> usize {
         1 + match &self.value {
-            Value::Scalar { .. } => 0,
-            Value::List(items) => items.iter().map(Node::depth).max().unwrap_or(0),
-            Value::Map(entries) => entries.iter().map(|e| e.node.depth()).max().unwrap_or(0),
+            YamlValue::Scalar { .. } => 0,
+            YamlValue::List(items) => items.iter().map(YamlNode::depth).max().unwrap_or(0),
+            YamlValue::Map(entries) => entries.iter().map(|e| e.node.depth()).max().unwrap_or(0),
         }
     }
 }
@@ -136,7 +136,7 @@ impl Node {
 /// Version of Go's `yaml` package whose rules apply. Prometheus reads rule files with version 3 and
 /// all other files with version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
+pub enum YamlDialect {
     /// A merge key is applied at its position: it overrides keys before it and is overridden by
     /// keys after it. A null key is the empty text.
     V2,

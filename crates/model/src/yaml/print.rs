@@ -5,8 +5,8 @@
 //! quotes, multi-line text becomes a literal block scalar, and long lines break at spaces. The
 //! rules follow the emitter of libyaml.
 
-use super::node::{Node, Value};
-use super::scalar::{Scalar, resolve};
+use super::node::{YamlNode, YamlValue};
+use super::scalar::{YamlScalar, resolve};
 use std::fmt::Write;
 
 /// Column after which a line breaks at the next space.
@@ -19,28 +19,28 @@ const KEY_BYTES_MAX: usize = 128;
 const IN_ONE_LINE: [&str; 1] = ["source_labels"];
 
 /// Formats a tree as YAML text that ends with a line break.
-pub fn print(root: &Node) -> String {
-    let mut printer = Printer::default();
-    printer.node(root, 0);
+pub fn print(root: &YamlNode) -> String {
+    let mut printer = YamlPrinter::default();
+    printer.write_node(root, 0);
     printer.out.push('\n');
     printer.out
 }
 
 /// Context of a scalar, which determines whether it needs quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum YamlScalarContext {
     Block,
     OneLine,
     Key,
 }
 
 #[derive(Default)]
-struct Printer {
+struct YamlPrinter {
     out: String,
     column: usize,
 }
 
-impl Printer {
+impl YamlPrinter {
     fn put(&mut self, text: &str) {
         self.out.push_str(text);
         self.column += text.chars().count();
@@ -53,40 +53,42 @@ impl Printer {
     }
 
     /// Formats `node` at the current position. Its further lines are indented by `at` spaces.
-    fn node(&mut self, node: &Node, at: usize) {
+    fn write_node(&mut self, node: &YamlNode, at: usize) {
         match &node.value {
-            Value::List(items) if !items.is_empty() => {
+            YamlValue::List(items) if !items.is_empty() => {
                 for (i, item) in items.iter().enumerate() {
                     if i > 0 {
                         self.begin_line(at);
                     }
                     self.put("- ");
-                    self.node(item, item_indent(item, at));
+                    self.write_node(item, item_indent(item, at));
                 }
             }
-            Value::Map(entries) if !entries.is_empty() => {
+            YamlValue::Map(entries) if !entries.is_empty() => {
                 for (i, entry) in entries.iter().enumerate() {
                     if i > 0 {
                         self.begin_line(at);
                     }
-                    self.key(&entry.key, at);
-                    self.value(&entry.key, &entry.node, at);
+                    self.write_key(&entry.key, at);
+                    self.write_value(&entry.key, &entry.node, at);
                 }
             }
-            Value::List(_) => self.put("[]"),
-            Value::Map(_) => self.put("{}"),
-            Value::Scalar { text, plain } => self.scalar(text, *plain, at, Place::Block),
+            YamlValue::List(_) => self.put("[]"),
+            YamlValue::Map(_) => self.put("{}"),
+            YamlValue::Scalar { text, plain } => {
+                self.write_scalar(text, *plain, at, YamlScalarContext::Block)
+            }
         }
     }
 
     /// Formats a key with its `:` in a mapping that is indented by `indent` spaces. A long key gets
     /// a `?`, because readers find others only if their `:` is near.
-    fn key(&mut self, key: &str, indent: usize) {
+    fn write_key(&mut self, key: &str, indent: usize) {
         let is_long = key.len() > KEY_BYTES_MAX;
         if is_long {
             self.put("? ");
         }
-        self.text(key, indent, Place::Key);
+        self.write_text(key, indent, YamlScalarContext::Key);
         if is_long {
             self.begin_line(indent);
         }
@@ -94,28 +96,28 @@ impl Printer {
     }
 
     /// Formats the value of a key in a mapping that is indented by `indent` spaces.
-    fn value(&mut self, key: &str, node: &Node, indent: usize) {
+    fn write_value(&mut self, key: &str, node: &YamlNode, indent: usize) {
         match &node.value {
-            Value::List(items) if !items.is_empty() && IN_ONE_LINE.contains(&key) => {
-                self.one_line(items, indent);
+            YamlValue::List(items) if !items.is_empty() && IN_ONE_LINE.contains(&key) => {
+                self.write_one_line(items, indent);
             }
-            Value::List(items) if !items.is_empty() => {
+            YamlValue::List(items) if !items.is_empty() => {
                 self.begin_line(indent);
-                self.node(node, indent);
+                self.write_node(node, indent);
             }
-            Value::Map(entries) if !entries.is_empty() => {
+            YamlValue::Map(entries) if !entries.is_empty() => {
                 self.begin_line(indent + 2);
-                self.node(node, indent + 2);
+                self.write_node(node, indent + 2);
             }
-            Value::Scalar { text, plain: true } if text.is_empty() => {}
+            YamlValue::Scalar { text, plain: true } if text.is_empty() => {}
             _ => {
                 self.put(" ");
-                self.node(node, indent);
+                self.write_node(node, indent);
             }
         }
     }
 
-    fn one_line(&mut self, items: &[Node], indent: usize) {
+    fn write_one_line(&mut self, items: &[YamlNode], indent: usize) {
         self.put(" [");
         for (i, item) in items.iter().enumerate() {
             if i > 0 {
@@ -125,33 +127,36 @@ impl Printer {
                     false => self.put(" "),
                 }
             }
-            if let Value::Scalar { text, plain } = &item.value {
-                self.scalar(text, *plain, indent, Place::OneLine);
+            if let YamlValue::Scalar { text, plain } = &item.value {
+                self.write_scalar(text, *plain, indent, YamlScalarContext::OneLine);
             }
         }
         self.put("]");
     }
 
-    fn scalar(&mut self, text: &str, plain: bool, indent: usize, place: Place) {
+    fn write_scalar(&mut self, text: &str, plain: bool, indent: usize, place: YamlScalarContext) {
         // A scalar without quotes in the document may need them in another context.
-        match plain && (text.is_empty() || stands_plain(text, place)) {
-            true => self.folded(text, (place != Place::Key).then_some(indent + 2)),
-            false => self.text(text, indent, place),
+        match plain && (text.is_empty() || can_be_plain(text, place)) {
+            true => self.write_folded(
+                text,
+                (place != YamlScalarContext::Key).then_some(indent + 2),
+            ),
+            false => self.write_text(text, indent, place),
         }
     }
 
-    fn text(&mut self, text: &str, indent: usize, place: Place) {
-        if text.contains('\n') && place == Place::Block && text.chars().all(is_shown) {
-            return self.literal(text, indent + 2);
+    fn write_text(&mut self, text: &str, indent: usize, place: YamlScalarContext) {
+        if text.contains('\n') && place == YamlScalarContext::Block && text.chars().all(is_shown) {
+            return self.write_literal(text, indent + 2);
         }
-        let breaks = (place != Place::Key).then_some(indent + 2);
-        let means_itself = resolve(text) == Scalar::Text && !is_time(text) && text != "<<";
-        if means_itself && stands_plain(text, place) {
-            return self.folded(text, breaks);
+        let breaks = (place != YamlScalarContext::Key).then_some(indent + 2);
+        let means_itself = resolve(text) == YamlScalar::Text && !is_time(text) && text != "<<";
+        if means_itself && can_be_plain(text, place) {
+            return self.write_folded(text, breaks);
         }
         if means_itself && text.chars().all(|c| is_shown(c) && c != '\n') && !has_odd_space(text) {
             let quoted = format!("'{}'", text.replace('\'', "''"));
-            return self.folded(&quoted, breaks);
+            return self.write_folded(&quoted, breaks);
         }
         let mut quoted = String::from("\"");
         for c in text.chars() {
@@ -163,7 +168,7 @@ impl Printer {
 
     /// Writes a text, which may break at single spaces. Further lines are indented by `breaks`
     /// spaces; `None` prohibits breaks.
-    fn folded(&mut self, text: &str, breaks: Option<usize>) {
+    fn write_folded(&mut self, text: &str, breaks: Option<usize>) {
         let mut words = text.split(' ').peekable();
         while let Some(word) = words.next() {
             self.put(word);
@@ -176,7 +181,7 @@ impl Printer {
         }
     }
 
-    fn literal(&mut self, text: &str, indent: usize) {
+    fn write_literal(&mut self, text: &str, indent: usize) {
         self.put("|");
         if text.starts_with([' ', '\n']) {
             self.put("2");
@@ -200,10 +205,10 @@ impl Printer {
 }
 
 /// Returns the indentation of the further lines of a list item whose dash is at `indent`.
-fn item_indent(item: &Node, indent: usize) -> usize {
+fn item_indent(item: &YamlNode, indent: usize) -> usize {
     match &item.value {
-        Value::Scalar { .. } => indent,
-        Value::List(_) | Value::Map(_) => indent + 2,
+        YamlValue::Scalar { .. } => indent,
+        YamlValue::List(_) | YamlValue::Map(_) => indent + 2,
     }
 }
 
@@ -230,7 +235,7 @@ fn escape(c: char, out: &mut String) {
 }
 
 /// Returns whether a text can be written without quotes in this context, apart from its meaning.
-fn stands_plain(text: &str, place: Place) -> bool {
+fn can_be_plain(text: &str, place: YamlScalarContext) -> bool {
     let Some(first) = text.chars().next() else {
         return false;
     };
@@ -239,7 +244,7 @@ fn stands_plain(text: &str, place: Place) -> bool {
     let begins_badly = match first {
         '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%'
         | '@' | '`' | ' ' => true,
-        '?' | ':' => place == Place::OneLine || is_space(second),
+        '?' | ':' => place == YamlScalarContext::OneLine || is_space(second),
         '-' => is_space(second),
         _ => text.starts_with("---") || text.starts_with("..."),
     };
@@ -250,8 +255,8 @@ fn stands_plain(text: &str, place: Place) -> bool {
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
         let stands = match c {
-            ',' | '?' | '[' | ']' | '{' | '}' => place != Place::OneLine,
-            ':' => place != Place::OneLine && !is_space(rest.peek().copied()),
+            ',' | '?' | '[' | ']' | '{' | '}' => place != YamlScalarContext::OneLine,
+            ':' => place != YamlScalarContext::OneLine && !is_space(rest.peek().copied()),
             '#' => before != Some(' '),
             c => is_shown(c) && c != '\n',
         };
@@ -357,9 +362,9 @@ mod tests {
             ("a #b", "'a #b'"),
             ("true|yes", "true|yes"),
         ] {
-            let root = Node {
-                place: super::super::Place { line: 1, column: 1 },
-                value: Value::Scalar {
+            let root = YamlNode {
+                place: super::super::YamlPosition { line: 1, column: 1 },
+                value: YamlValue::Scalar {
                     text: text.to_owned(),
                     plain: false,
                 },

@@ -3,11 +3,11 @@
 //! A quoted scalar is always text. An unquoted one may be null, a boolean, an integer (decimal,
 //! hexadecimal, octal or binary, with underscores) or a float. Dates are text.
 
-use super::node::{Node, Value};
+use super::node::{YamlNode, YamlValue};
 
 /// Interpretation of a scalar by the rules of YAML 1.1.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Scalar {
+pub enum YamlScalar {
     /// Null: an empty value, `~` or `null`.
     Null,
     /// A boolean: `true`, `yes`, `on` or their opposites.
@@ -21,38 +21,38 @@ pub enum Scalar {
 }
 
 /// Returns the interpretation of a node, or `None` if it is not a scalar.
-pub fn scalar_of(node: &Node) -> Option<Scalar> {
+pub fn interpret_scalar(node: &YamlNode) -> Option<YamlScalar> {
     match &node.value {
-        Value::Scalar { plain: false, .. } => Some(Scalar::Text),
-        Value::Scalar { text, plain: true } => Some(resolve(text)),
+        YamlValue::Scalar { plain: false, .. } => Some(YamlScalar::Text),
+        YamlValue::Scalar { text, plain: true } => Some(resolve(text)),
         _ => None,
     }
 }
 
-impl Scalar {
+impl YamlScalar {
     /// Converts a number to a signed 64-bit integer. Fractions are truncated, as in upstream.
-    pub fn integer(self) -> Option<i64> {
+    pub fn to_integer(self) -> Option<i64> {
         match self {
-            Scalar::Whole(whole) => i64::try_from(whole).ok(),
-            Scalar::Number(number) => (number <= i64::MAX as f64).then_some(number as i64),
+            YamlScalar::Whole(whole) => i64::try_from(whole).ok(),
+            YamlScalar::Number(number) => (number <= i64::MAX as f64).then_some(number as i64),
             _ => None,
         }
     }
 
     /// Converts a number to an unsigned 64-bit integer. Fractions are truncated, as in upstream.
-    pub fn count(self) -> Option<u64> {
+    pub fn to_unsigned(self) -> Option<u64> {
         match self {
-            Scalar::Whole(whole) => u64::try_from(whole).ok(),
-            Scalar::Number(number) => (number <= u64::MAX as f64).then_some(number as u64),
+            YamlScalar::Whole(whole) => u64::try_from(whole).ok(),
+            YamlScalar::Number(number) => (number <= u64::MAX as f64).then_some(number as u64),
             _ => None,
         }
     }
 
     /// Converts a number to a float; integers can lose precision.
-    pub fn number(self) -> Option<f64> {
+    pub fn to_float(self) -> Option<f64> {
         match self {
-            Scalar::Whole(whole) => Some(whole as f64),
-            Scalar::Number(number) => Some(number),
+            YamlScalar::Whole(whole) => Some(whole as f64),
+            YamlScalar::Number(number) => Some(number),
             _ => None,
         }
     }
@@ -72,33 +72,35 @@ pub fn parse_bool(text: &str) -> Option<bool> {
 }
 
 /// Returns the interpretation of unquoted text by the rules of YAML 1.1.
-pub fn resolve(text: &str) -> Scalar {
+pub fn resolve(text: &str) -> YamlScalar {
     if let Some(value) = parse_bool(text) {
-        return Scalar::Bool(value);
+        return YamlScalar::Bool(value);
     }
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Scalar::Null,
-        ".nan" | ".NaN" | ".NAN" => return Scalar::Number(f64::NAN),
+        "" | "~" | "null" | "Null" | "NULL" => return YamlScalar::Null,
+        ".nan" | ".NaN" | ".NAN" => return YamlScalar::Number(f64::NAN),
         ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => {
-            return Scalar::Number(f64::INFINITY);
+            return YamlScalar::Number(f64::INFINITY);
         }
-        "-.inf" | "-.Inf" | "-.INF" => return Scalar::Number(f64::NEG_INFINITY),
+        "-.inf" | "-.Inf" | "-.INF" => return YamlScalar::Number(f64::NEG_INFINITY),
         _ => {}
     }
     if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.')) {
-        return Scalar::Text;
+        return YamlScalar::Text;
     }
     let plain = text.replace('_', "");
-    let whole = (!text.starts_with('.')).then(|| whole(&plain)).flatten();
-    match (whole, number(&plain)) {
-        (Some(whole), _) => Scalar::Whole(whole),
-        (None, Some(number)) => Scalar::Number(number),
-        (None, None) => Scalar::Text,
+    let whole = (!text.starts_with('.'))
+        .then(|| parse_integer(&plain))
+        .flatten();
+    match (whole, parse_number(&plain)) {
+        (Some(whole), _) => YamlScalar::Whole(whole),
+        (None, Some(number)) => YamlScalar::Number(number),
+        (None, None) => YamlScalar::Text,
     }
 }
 
 /// Parses an integer that fits into 64 bits, with the base prefixes of YAML 1.1 and Go.
-fn whole(text: &str) -> Option<i128> {
+fn parse_integer(text: &str) -> Option<i128> {
     let (is_negative, digits) = match text.as_bytes() {
         [b'-', ..] => (true, &text[1..]),
         [b'+', ..] => (false, &text[1..]),
@@ -120,7 +122,7 @@ fn whole(text: &str) -> Option<i128> {
 }
 
 /// Parses a decimal number, such as `1.5`, `.5`, `5.` or `1e3`.
-fn number(text: &str) -> Option<f64> {
+fn parse_number(text: &str) -> Option<f64> {
     let is_decimal = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | 'e' | 'E');
     let has_digit = text.starts_with(|c: char| c.is_ascii_digit())
         || text
@@ -139,34 +141,34 @@ mod tests {
 
     #[test]
     fn scalar_means_what_it_means_upstream() {
-        let number = Scalar::Number;
+        let number = YamlScalar::Number;
         for (text, expected) in [
-            ("", Scalar::Null),
-            ("yes", Scalar::Bool(true)),
-            ("Off", Scalar::Bool(false)),
-            ("oN", Scalar::Text),
-            ("5", Scalar::Whole(5)),
-            ("-0x1f", Scalar::Whole(-31)),
-            ("017", Scalar::Whole(15)),
+            ("", YamlScalar::Null),
+            ("yes", YamlScalar::Bool(true)),
+            ("Off", YamlScalar::Bool(false)),
+            ("oN", YamlScalar::Text),
+            ("5", YamlScalar::Whole(5)),
+            ("-0x1f", YamlScalar::Whole(-31)),
+            ("017", YamlScalar::Whole(15)),
             ("08", number(8.0)),
-            ("1_000", Scalar::Whole(1000)),
-            ("18446744073709551615", Scalar::Whole(u64::MAX.into())),
+            ("1_000", YamlScalar::Whole(1000)),
+            ("18446744073709551615", YamlScalar::Whole(u64::MAX.into())),
             ("18446744073709551616", number(18_446_744_073_709_551_616.0)),
             ("1e3", number(1000.0)),
             (".5", number(0.5)),
             ("5.", number(5.0)),
             ("+.inf", number(f64::INFINITY)),
-            ("5s", Scalar::Text),
-            ("2001-01-01", Scalar::Text),
-            ("+-5", Scalar::Text),
-            ("-", Scalar::Text),
-            (".", Scalar::Text),
-            ("e5", Scalar::Text),
+            ("5s", YamlScalar::Text),
+            ("2001-01-01", YamlScalar::Text),
+            ("+-5", YamlScalar::Text),
+            ("-", YamlScalar::Text),
+            (".", YamlScalar::Text),
+            ("e5", YamlScalar::Text),
         ] {
             assert_eq!(resolve(text), expected, "{text}");
         }
-        assert_eq!(number(1.9).integer(), Some(1));
-        assert_eq!(number(f64::INFINITY).count(), None);
-        assert_eq!(Scalar::Whole(-1).count(), None);
+        assert_eq!(number(1.9).to_integer(), Some(1));
+        assert_eq!(number(f64::INFINITY).to_unsigned(), None);
+        assert_eq!(YamlScalar::Whole(-1).to_unsigned(), None);
     }
 }

@@ -13,7 +13,7 @@
 mod properties;
 mod scalars;
 
-use super::node::{Dialect, Place, YamlError};
+use super::node::{YamlDialect, YamlError, YamlPosition};
 use std::collections::VecDeque;
 
 /// Maximum number of characters from the beginning of a key to its `:`.
@@ -25,9 +25,9 @@ const LEVELS_MAX: usize = 10_000;
 /// Marker for the end of the text, which cannot contain this character.
 const END: char = '\0';
 
-/// Kind of a [`Token`], with its contents: structure, properties or a scalar.
+/// Kind of a [`YamlToken`], with its contents: structure, properties or a scalar.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum TokenKind {
+pub(super) enum YamlTokenKind {
     StreamEnd,
     Version { major: u32, minor: u32 },
     TagDirective { handle: String, prefix: String },
@@ -52,23 +52,23 @@ pub(super) enum TokenKind {
 
 /// A token with the places of its beginning and end.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Token {
-    pub(super) kind: TokenKind,
-    pub(super) place: Place,
-    pub(super) end: Place,
+pub(super) struct YamlToken {
+    pub(super) kind: YamlTokenKind,
+    pub(super) place: YamlPosition,
+    pub(super) end: YamlPosition,
 }
 
 /// A position in the text, with index, line and column counted from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
+struct YamlScanPosition {
     index: usize,
     line: usize,
     column: usize,
 }
 
-impl Mark {
-    fn place(self) -> Place {
-        Place {
+impl YamlScanPosition {
+    fn to_position(self) -> YamlPosition {
+        YamlPosition {
             line: self.line + 1,
             column: self.column + 1,
         }
@@ -77,19 +77,19 @@ impl Mark {
 
 /// A position at which a key may have begun, recorded until its `:` is found.
 #[derive(Clone, Copy, Debug)]
-struct KeyCandidate {
+struct YamlKeyCandidate {
     /// Sequence number of the token that would be the key.
     token: usize,
     /// Whether only a key is valid at this position.
     is_required: bool,
-    mark: Mark,
+    mark: YamlScanPosition,
 }
 
 /// Tokenizer of one text, with a queue of tokens that have been scanned but not taken.
-pub(super) struct Scanner {
+pub(super) struct YamlScanner {
     chars: Vec<char>,
-    mark: Mark,
-    tokens: VecDeque<Token>,
+    mark: YamlScanPosition,
+    tokens: VecDeque<YamlToken>,
     /// Number of tokens that have been taken from the queue.
     taken: usize,
     /// Number of tokens that are scanned beyond the first one.
@@ -101,7 +101,7 @@ pub(super) struct Scanner {
     /// Whether a key may begin at the current position.
     key_allowed: bool,
     /// Key candidates, one per level of brackets and one for the block level.
-    candidates: Vec<Option<KeyCandidate>>,
+    candidates: Vec<Option<YamlKeyCandidate>>,
 }
 
 fn is_blank(c: char) -> bool {
@@ -125,22 +125,22 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-impl Scanner {
+impl YamlScanner {
     /// Creates a scanner of `text`, which must not contain control characters.
-    pub(super) fn new(text: &str, dialect: Dialect) -> Self {
-        let mark = Mark {
+    pub(super) fn new(text: &str, dialect: YamlDialect) -> Self {
+        let mark = YamlScanPosition {
             index: 0,
             line: 0,
             column: 0,
         };
-        Scanner {
+        YamlScanner {
             chars: text.chars().collect(),
             mark,
             tokens: VecDeque::new(),
             taken: 0,
             ahead: match dialect {
-                Dialect::V2 => 0,
-                Dialect::V3 => 2,
+                YamlDialect::V2 => 0,
+                YamlDialect::V3 => 2,
             },
             indents: Vec::new(),
             indent: -1,
@@ -150,7 +150,7 @@ impl Scanner {
     }
 
     /// Returns the next token without taking it. Scans as far as necessary to be certain of it.
-    pub(super) fn peek(&mut self) -> Result<&Token, YamlError> {
+    pub(super) fn peek(&mut self) -> Result<&YamlToken, YamlError> {
         while self.tokens.len() <= self.ahead || self.is_first_open()? {
             self.fetch()?;
         }
@@ -158,7 +158,7 @@ impl Scanner {
     }
 
     /// Takes the next token from the queue, scanning it first if necessary.
-    pub(super) fn next(&mut self) -> Result<Token, YamlError> {
+    pub(super) fn next(&mut self) -> Result<YamlToken, YamlError> {
         self.peek()?;
         self.taken += 1;
         Ok(self.tokens.pop_front().expect("peek fills the queue"))
@@ -167,7 +167,7 @@ impl Scanner {
     /// Returns whether a key token may still be inserted before the first token of the queue.
     fn is_first_open(&mut self) -> Result<bool, YamlError> {
         let first = self.taken;
-        let is_first = |c: &Option<KeyCandidate>| c.is_some_and(|c| c.token == first);
+        let is_first = |c: &Option<YamlKeyCandidate>| c.is_some_and(|c| c.token == first);
         match self.candidates.iter().position(is_first) {
             Some(level) => self.is_candidate(level),
             None => Ok(false),
@@ -201,13 +201,13 @@ impl Scanner {
     }
 
     /// Records the current position as a key candidate if a key may begin here.
-    fn keep_candidate(&mut self) -> Result<(), YamlError> {
+    fn save_candidate(&mut self) -> Result<(), YamlError> {
         if !self.key_allowed {
             return Ok(());
         }
         self.drop_last_candidate()?;
         let level = self.flow_level();
-        self.candidates[level] = Some(KeyCandidate {
+        self.candidates[level] = Some(YamlKeyCandidate {
             token: self.taken + self.tokens.len(),
             is_required: level == 0 && self.indent == self.mark.column as isize,
             mark: self.mark,
@@ -226,7 +226,7 @@ impl Scanner {
         self.chars.get(index).copied().unwrap_or(END)
     }
 
-    fn char(&self) -> char {
+    fn current_char(&self) -> char {
         self.char_at(0)
     }
 
@@ -236,7 +236,7 @@ impl Scanner {
     }
 
     fn skip_while(&mut self, is_one: impl Fn(char) -> bool) {
-        while is_one(self.char()) {
+        while is_one(self.current_char()) {
             self.skip();
         }
     }
@@ -244,7 +244,7 @@ impl Scanner {
     /// Skips a line break, if there is one, and returns the character that represents it in
     /// scalars.
     fn skip_break(&mut self) -> Option<char> {
-        let c = self.char();
+        let c = self.current_char();
         if !is_break(c) {
             return None;
         }
@@ -259,12 +259,12 @@ impl Scanner {
     }
 
     /// Skips the rest of a line, which may contain only blanks and a comment, and its line break.
-    fn skip_rest_of_line(&mut self, what: &str, start: Mark) -> Result<(), YamlError> {
+    fn skip_rest_of_line(&mut self, what: &str, start: YamlScanPosition) -> Result<(), YamlError> {
         self.skip_while(is_blank);
-        if self.char() == '#' {
+        if self.current_char() == '#' {
             self.skip_while(|c| !is_break_or_end(c));
         }
-        if !is_break_or_end(self.char()) {
+        if !is_break_or_end(self.current_char()) {
             return Err(self.error_in("did not find expected comment or line break", what, start));
         }
         self.skip_break();
@@ -273,34 +273,37 @@ impl Scanner {
 
     fn error(&self, problem: &str) -> YamlError {
         YamlError {
-            place: self.mark.place(),
+            place: self.mark.to_position(),
             message: problem.to_owned(),
         }
     }
 
     /// Creates an error at the current position inside of `what`. The text contains the beginning
     /// of `what` if it is on another line.
-    fn error_in(&self, problem: &str, what: &str, start: Mark) -> YamlError {
+    fn error_in(&self, problem: &str, what: &str, start: YamlScanPosition) -> YamlError {
         let message = match start.line == self.mark.line {
             true => problem.to_owned(),
-            false => format!("{problem}, in {what} that starts at {}", start.place()),
+            false => format!(
+                "{problem}, in {what} that starts at {}",
+                start.to_position()
+            ),
         };
         YamlError {
-            place: self.mark.place(),
+            place: self.mark.to_position(),
             message,
         }
     }
 
-    fn push(&mut self, kind: TokenKind, start: Mark) {
-        self.tokens.push_back(Token {
+    fn push(&mut self, kind: YamlTokenKind, start: YamlScanPosition) {
+        self.tokens.push_back(YamlToken {
             kind,
-            place: start.place(),
-            end: self.mark.place(),
+            place: start.to_position(),
+            end: self.mark.to_position(),
         });
     }
 
     /// Skips `count` characters and adds them as a token.
-    fn push_sign(&mut self, kind: TokenKind, count: usize) {
+    fn push_indicator(&mut self, kind: YamlTokenKind, count: usize) {
         let start = self.mark;
         for _ in 0..count {
             self.skip();
@@ -309,16 +312,21 @@ impl Scanner {
     }
 
     /// Inserts a token without characters at `index` of the queue.
-    fn insert(&mut self, index: usize, kind: TokenKind, mark: Mark) {
-        let place = mark.place();
+    fn insert(&mut self, index: usize, kind: YamlTokenKind, mark: YamlScanPosition) {
+        let place = mark.to_position();
         let end = place;
         let index = index.min(self.tokens.len());
-        self.tokens.insert(index, Token { kind, place, end });
+        self.tokens.insert(index, YamlToken { kind, place, end });
     }
 
     /// Opens a block collection at `mark` if it is indented more than the current one. Its token is
     /// inserted at `index` of the queue.
-    fn open_block(&mut self, mark: Mark, index: usize, kind: TokenKind) -> Result<(), YamlError> {
+    fn open_block(
+        &mut self,
+        mark: YamlScanPosition,
+        index: usize,
+        kind: YamlTokenKind,
+    ) -> Result<(), YamlError> {
         let column = mark.column as isize;
         if self.flow_level() > 0 || self.indent >= column {
             return Ok(());
@@ -335,14 +343,14 @@ impl Scanner {
     /// Closes the block collections that are indented more than `column`.
     fn close_blocks(&mut self, column: isize) {
         while self.flow_level() == 0 && self.indent > column {
-            self.push(TokenKind::BlockEnd, self.mark);
+            self.push(YamlTokenKind::BlockEnd, self.mark);
             self.indent = self.indents.pop().expect("one below each indent");
         }
     }
 
     /// Returns whether the current line begins with a document marker: three times `c`, followed by
     /// a space or the end.
-    fn is_document_sign(&self, c: char) -> bool {
+    fn is_document_indicator(&self, c: char) -> bool {
         self.mark.column == 0
             && (0..3).all(|i| self.char_at(i) == c)
             && is_space_or_end(self.char_at(3))
@@ -353,7 +361,7 @@ impl Scanner {
             // Tabs are not valid as indentation.
             let tabs = self.flow_level() > 0 || !self.key_allowed;
             self.skip_while(|c| c == ' ' || tabs && c == '\t');
-            if self.char() == '#' {
+            if self.current_char() == '#' {
                 self.skip_while(|c| !is_break_or_end(c));
             }
             if self.skip_break().is_none() {
@@ -369,18 +377,22 @@ impl Scanner {
     fn fetch(&mut self) -> Result<(), YamlError> {
         self.skip_to_token();
         self.close_blocks(self.mark.column as isize);
-        let c = self.char();
+        let c = self.current_char();
         let is_alone = is_space_or_end(self.char_at(1));
         let is_flow = self.flow_level() > 0;
         match c {
             END => self.fetch_end(),
             '%' if self.mark.column == 0 => self.fetch_directive(),
-            '-' if self.is_document_sign('-') => self.fetch_document(TokenKind::DocumentStart),
-            '.' if self.is_document_sign('.') => self.fetch_document(TokenKind::DocumentEnd),
-            '[' => self.fetch_open(TokenKind::FlowSequenceStart),
-            '{' => self.fetch_open(TokenKind::FlowMappingStart),
-            ']' => self.fetch_close(TokenKind::FlowSequenceEnd),
-            '}' => self.fetch_close(TokenKind::FlowMappingEnd),
+            '-' if self.is_document_indicator('-') => {
+                self.fetch_document(YamlTokenKind::DocumentStart)
+            }
+            '.' if self.is_document_indicator('.') => {
+                self.fetch_document(YamlTokenKind::DocumentEnd)
+            }
+            '[' => self.fetch_open(YamlTokenKind::FlowSequenceStart),
+            '{' => self.fetch_open(YamlTokenKind::FlowMappingStart),
+            ']' => self.fetch_close(YamlTokenKind::FlowSequenceEnd),
+            '}' => self.fetch_close(YamlTokenKind::FlowMappingEnd),
             ',' => self.fetch_flow_entry(),
             '-' if is_alone => self.fetch_block_entry(),
             '?' if is_flow || is_alone => self.fetch_key(),
@@ -402,7 +414,7 @@ impl Scanner {
             self.mark.line += 1;
         }
         self.end_blocks()?;
-        self.push(TokenKind::StreamEnd, self.mark);
+        self.push(YamlTokenKind::StreamEnd, self.mark);
         Ok(())
     }
 
@@ -414,42 +426,42 @@ impl Scanner {
         Ok(())
     }
 
-    fn fetch_document(&mut self, kind: TokenKind) -> Result<(), YamlError> {
+    fn fetch_document(&mut self, kind: YamlTokenKind) -> Result<(), YamlError> {
         self.end_blocks()?;
-        self.push_sign(kind, 3);
+        self.push_indicator(kind, 3);
         Ok(())
     }
 
-    fn fetch_open(&mut self, kind: TokenKind) -> Result<(), YamlError> {
-        self.keep_candidate()?;
+    fn fetch_open(&mut self, kind: YamlTokenKind) -> Result<(), YamlError> {
+        self.save_candidate()?;
         if self.flow_level() >= LEVELS_MAX {
             return Err(self.error(&format!("exceeded max depth of {LEVELS_MAX}")));
         }
         self.candidates.push(None);
         self.key_allowed = true;
-        self.push_sign(kind, 1);
+        self.push_indicator(kind, 1);
         Ok(())
     }
 
-    fn fetch_close(&mut self, kind: TokenKind) -> Result<(), YamlError> {
+    fn fetch_close(&mut self, kind: YamlTokenKind) -> Result<(), YamlError> {
         self.drop_last_candidate()?;
         if self.flow_level() > 0 {
             self.candidates.pop();
         }
         self.key_allowed = false;
-        self.push_sign(kind, 1);
+        self.push_indicator(kind, 1);
         Ok(())
     }
 
     fn fetch_flow_entry(&mut self) -> Result<(), YamlError> {
         self.drop_last_candidate()?;
         self.key_allowed = true;
-        self.push_sign(TokenKind::FlowEntry, 1);
+        self.push_indicator(YamlTokenKind::FlowEntry, 1);
         Ok(())
     }
 
     /// Checks that a block collection may begin or continue here, and opens it if it begins.
-    fn enter_block(&mut self, kind: TokenKind, what: &str) -> Result<(), YamlError> {
+    fn enter_block(&mut self, kind: YamlTokenKind, what: &str) -> Result<(), YamlError> {
         if self.flow_level() > 0 {
             return Ok(());
         }
@@ -460,18 +472,18 @@ impl Scanner {
     }
 
     fn fetch_block_entry(&mut self) -> Result<(), YamlError> {
-        self.enter_block(TokenKind::BlockSequenceStart, "block sequence entries")?;
+        self.enter_block(YamlTokenKind::BlockSequenceStart, "block sequence entries")?;
         self.drop_last_candidate()?;
         self.key_allowed = true;
-        self.push_sign(TokenKind::BlockEntry, 1);
+        self.push_indicator(YamlTokenKind::BlockEntry, 1);
         Ok(())
     }
 
     fn fetch_key(&mut self) -> Result<(), YamlError> {
-        self.enter_block(TokenKind::BlockMappingStart, "mapping keys")?;
+        self.enter_block(YamlTokenKind::BlockMappingStart, "mapping keys")?;
         self.drop_last_candidate()?;
         self.key_allowed = self.flow_level() == 0;
-        self.push_sign(TokenKind::Key, 1);
+        self.push_indicator(YamlTokenKind::Key, 1);
         Ok(())
     }
 
@@ -484,16 +496,16 @@ impl Scanner {
         {
             Some(key) => {
                 let index = key.token.saturating_sub(self.taken);
-                self.insert(index, TokenKind::Key, key.mark);
-                self.open_block(key.mark, index, TokenKind::BlockMappingStart)?;
+                self.insert(index, YamlTokenKind::Key, key.mark);
+                self.open_block(key.mark, index, YamlTokenKind::BlockMappingStart)?;
                 self.key_allowed = false;
             }
             None => {
-                self.enter_block(TokenKind::BlockMappingStart, "mapping values")?;
+                self.enter_block(YamlTokenKind::BlockMappingStart, "mapping values")?;
                 self.key_allowed = level == 0;
             }
         }
-        self.push_sign(TokenKind::Value, 1);
+        self.push_indicator(YamlTokenKind::Value, 1);
         Ok(())
     }
 }

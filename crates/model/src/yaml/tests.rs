@@ -1,6 +1,6 @@
 //! Tests of documents and their trees. `cases.txt` contains cases with the results of Go's `yaml`.
 
-use super::scalar::{Scalar, scalar_of};
+use super::scalar::{YamlScalar, interpret_scalar};
 use super::*;
 
 /// Decodes the escapes of a Go string.
@@ -45,20 +45,21 @@ fn escape(text: &str) -> String {
 
 /// Formats a tree with the meaning of its scalars, such as `{a:1 b:["x" null]}`. `!` marks a key
 /// with a rival.
-fn shown(node: &Node) -> String {
-    let rival = |e: &Entry| if e.has_rival { "!" } else { "" };
-    match (&node.value, scalar_of(node)) {
-        (Value::Scalar { .. }, Some(Scalar::Null)) => "null".into(),
-        (Value::Scalar { .. }, Some(Scalar::Bool(is_on))) => is_on.to_string(),
-        (Value::Scalar { .. }, Some(Scalar::Whole(whole))) => whole.to_string(),
-        (Value::Scalar { .. }, Some(Scalar::Number(number))) => format!("{number:e}"),
-        (Value::Scalar { text, .. }, _) => format!("\"{}\"", escape(text)),
-        (Value::List(items), _) => {
+fn shown(node: &YamlNode) -> String {
+    let rival = |e: &YamlEntry| if e.has_rival { "!" } else { "" };
+    match (&node.value, interpret_scalar(node)) {
+        (YamlValue::Scalar { .. }, Some(YamlScalar::Null)) => "null".into(),
+        (YamlValue::Scalar { .. }, Some(YamlScalar::Bool(is_on))) => is_on.to_string(),
+        (YamlValue::Scalar { .. }, Some(YamlScalar::Whole(whole))) => whole.to_string(),
+        (YamlValue::Scalar { .. }, Some(YamlScalar::Number(number))) => format!("{number:e}"),
+        (YamlValue::Scalar { text, .. }, _) => format!("\"{}\"", escape(text)),
+        (YamlValue::List(items), _) => {
             let items: Vec<_> = items.iter().map(shown).collect();
             format!("[{}]", items.join(" "))
         }
-        (Value::Map(entries), _) => {
-            let entry = |e: &Entry| format!("{}{}:{}", escape(&e.key), rival(e), shown(&e.node));
+        (YamlValue::Map(entries), _) => {
+            let entry =
+                |e: &YamlEntry| format!("{}{}:{}", escape(&e.key), rival(e), shown(&e.node));
             let entries: Vec<_> = entries.iter().map(entry).collect();
             format!("{{{}}}", entries.join(" "))
         }
@@ -97,13 +98,13 @@ fn expected(tree: &str) -> String {
     out
 }
 
-fn read(bytes: &[u8], dialect: Dialect) -> Result<String, YamlError> {
+fn read(bytes: &[u8], dialect: YamlDialect) -> Result<String, YamlError> {
     let root = parse_as(&decode(bytes)?, dialect)?;
     Ok(root.map_or_else(|| "nothing".into(), |root| shown(&root)))
 }
 
 fn check(text: &str, want: &str) {
-    let got = read(text.as_bytes(), Dialect::V2);
+    let got = read(text.as_bytes(), YamlDialect::V2);
     let got = got.unwrap_or_else(|e| format!("error {e}"));
     assert_eq!(got, want, "{text}");
 }
@@ -115,7 +116,7 @@ fn parse_reads_what_go_reads() {
         let columns: Vec<&str> = line.split('\t').collect();
         let bytes = unescape(columns[0]);
         let wants = [columns[1], columns[columns.len() - 1]];
-        for (dialect, want) in [Dialect::V2, Dialect::V3].into_iter().zip(wants) {
+        for (dialect, want) in [YamlDialect::V2, YamlDialect::V3].into_iter().zip(wants) {
             let got = read(&bytes, dialect);
             match want {
                 "refused" => assert!(got.is_err(), "{dialect:?} {line}: {got:?}"),
@@ -152,11 +153,11 @@ fn parse_block_scalars_begin_with_their_sign() {
     ] {
         let root = parse(text).unwrap().unwrap();
         let map = root.items().first().unwrap_or(&root);
-        let Value::Map(entries) = &map.value else {
+        let YamlValue::Map(entries) = &map.value else {
             panic!("{text}");
         };
         let place = entries.last().unwrap().node.place;
-        assert_eq!(place, Place { line, column }, "{text}");
+        assert_eq!(place, YamlPosition { line, column }, "{text}");
     }
 }
 

@@ -3,80 +3,85 @@
 //! This is a recursive descent parser whose depth is limited to [`DEPTH_MAX`]. An alias becomes a
 //! copy of its anchor's node; copies count towards [`NODES_MAX`].
 
-use super::mapping::{Key, MappingBuilder, WANTS_MAPPING};
-use super::node::{DEPTH_MAX, Dialect, NODES_MAX, Node, Place, Value, YamlError};
-use super::scalar::{Scalar, resolve};
-use super::scanner::{Scanner, Token, TokenKind};
+use super::mapping::{WANTS_MAPPING, YamlKey, YamlMappingBuilder};
+use super::node::{
+    DEPTH_MAX, NODES_MAX, YamlDialect, YamlError, YamlNode, YamlPosition, YamlValue,
+};
+use super::scalar::{YamlScalar, resolve};
+use super::scanner::{YamlScanner, YamlToken, YamlTokenKind};
 use std::collections::HashMap;
 
 /// Prefix of the tags of YAML's own types, for which `!!` is the shorthand.
 const CORE: &str = "tag:yaml.org,2002:";
 
 /// Parses the first document of `text`. Returns `None` if there is none.
-pub(super) fn read_document(text: &str, dialect: Dialect) -> Result<Option<Node>, YamlError> {
-    let mut reader = TreeReader {
-        scanner: Scanner::new(text, dialect),
+pub(super) fn read_document(
+    text: &str,
+    dialect: YamlDialect,
+) -> Result<Option<YamlNode>, YamlError> {
+    let mut reader = YamlTreeReader {
+        scanner: YamlScanner::new(text, dialect),
         dialect,
         handles: HashMap::new(),
         anchors: HashMap::new(),
         nodes: 0,
         depth: 0,
     };
-    reader.document()
+    reader.parse_document()
 }
 
-struct TreeReader {
-    scanner: Scanner,
-    dialect: Dialect,
+struct YamlTreeReader {
+    scanner: YamlScanner,
+    dialect: YamlDialect,
     /// Tag prefixes by handle, as set by directives or by default.
     handles: HashMap<String, String>,
     /// Anchored nodes by name; `None` while the node is incomplete.
-    anchors: HashMap<String, Option<Node>>,
+    anchors: HashMap<String, Option<YamlNode>>,
     nodes: usize,
     depth: usize,
 }
 
 /// Anchor and tag that precede the content of a node.
 #[derive(Default)]
-struct Properties {
+struct YamlNodeProperties {
     anchor: Option<String>,
     tag: Option<String>,
-    place: Option<Place>,
+    place: Option<YamlPosition>,
 }
 
-fn error(place: Place, problem: &str) -> YamlError {
+fn error(place: YamlPosition, problem: &str) -> YamlError {
     YamlError {
         place,
         message: problem.to_owned(),
     }
 }
 
-fn empty(place: Place) -> Node {
+fn empty(place: YamlPosition) -> YamlNode {
     let (text, plain) = (String::new(), true);
-    let value = Value::Scalar { text, plain };
-    Node { place, value }
+    let value = YamlValue::Scalar { text, plain };
+    YamlNode { place, value }
 }
 
-impl TreeReader {
-    fn peek(&mut self) -> Result<&TokenKind, YamlError> {
+impl YamlTreeReader {
+    fn peek(&mut self) -> Result<&YamlTokenKind, YamlError> {
         Ok(&self.scanner.peek()?.kind)
     }
 
     /// Returns the place at which the next token begins.
-    fn place(&mut self) -> Result<Place, YamlError> {
+    fn place(&mut self) -> Result<YamlPosition, YamlError> {
         Ok(self.scanner.peek()?.place)
     }
 
-    fn next(&mut self) -> Result<Token, YamlError> {
+    fn next(&mut self) -> Result<YamlToken, YamlError> {
         self.scanner.next()
     }
 
-    fn document(&mut self) -> Result<Option<Node>, YamlError> {
-        if *self.peek()? == TokenKind::StreamEnd {
+    fn parse_document(&mut self) -> Result<Option<YamlNode>, YamlError> {
+        if *self.peek()? == YamlTokenKind::StreamEnd {
             return Ok(None);
         }
-        let has_directives = self.directives()?;
-        let is_explicit = *self.peek()? == TokenKind::DocumentStart;
+        let has_directives = self.parse_directives()?;
+        let is_explicit = *self.peek()? == YamlTokenKind::DocumentStart;
         if has_directives && !is_explicit {
             return Err(error(
                 self.place()?,
@@ -87,16 +92,16 @@ impl TreeReader {
             self.next()?;
         }
         let root = match self.peek()? {
-            TokenKind::Version { .. }
-            | TokenKind::TagDirective { .. }
-            | TokenKind::DocumentStart
-            | TokenKind::DocumentEnd
-            | TokenKind::StreamEnd
+            YamlTokenKind::Version { .. }
+            | YamlTokenKind::TagDirective { .. }
+            | YamlTokenKind::DocumentStart
+            | YamlTokenKind::DocumentEnd
+            | YamlTokenKind::StreamEnd
                 if is_explicit =>
             {
                 empty(self.place()?)
             }
-            _ => self.node(true, false)?,
+            _ => self.parse_node(true, false)?,
         };
         // A malformed token after the document is an error.
         self.peek()?;
@@ -104,19 +109,19 @@ impl TreeReader {
     }
 
     /// Reads the directives before the document. Returns whether there are any.
-    fn directives(&mut self) -> Result<bool, YamlError> {
+    fn parse_directives(&mut self) -> Result<bool, YamlError> {
         let (mut has_version, mut has_any) = (false, false);
         loop {
             let place = self.place()?;
             match self.peek()? {
-                TokenKind::Version { .. } if has_version => {
+                YamlTokenKind::Version { .. } if has_version => {
                     return Err(error(place, "found duplicate %YAML directive"));
                 }
-                TokenKind::Version { major: 1, minor: 1 } => has_version = true,
-                TokenKind::Version { .. } => {
+                YamlTokenKind::Version { major: 1, minor: 1 } => has_version = true,
+                YamlTokenKind::Version { .. } => {
                     return Err(error(place, "found incompatible YAML document"));
                 }
-                TokenKind::TagDirective { handle, prefix } => {
+                YamlTokenKind::TagDirective { handle, prefix } => {
                     let (handle, prefix) = (handle.clone(), prefix.clone());
                     if self.handles.insert(handle, prefix).is_some() {
                         return Err(error(place, "found duplicate %TAG directive"));
@@ -136,32 +141,32 @@ impl TreeReader {
 
     /// Reads a node. With `may_be_flat`, it may be a list whose items are not indented, as in the
     /// value of a block mapping.
-    fn node(&mut self, is_block: bool, may_be_flat: bool) -> Result<Node, YamlError> {
-        if let TokenKind::Alias(_) = self.peek()? {
-            return self.alias();
+    fn parse_node(&mut self, is_block: bool, may_be_flat: bool) -> Result<YamlNode, YamlError> {
+        if let YamlTokenKind::Alias(_) = self.peek()? {
+            return self.resolve_alias();
         }
-        let properties = self.properties()?;
+        let properties = self.parse_properties()?;
         if let Some(name) = &properties.anchor {
             self.anchors.insert(name.clone(), None);
         }
-        let node = self.content(is_block, may_be_flat, &properties)?;
-        self.count(1, node.place)?;
+        let node = self.parse_content(is_block, may_be_flat, &properties)?;
+        self.count_node(1, node.place)?;
         if let Some(name) = properties.anchor {
             self.anchors.insert(name, Some(node.clone()));
         }
         Ok(node)
     }
 
-    fn properties(&mut self) -> Result<Properties, YamlError> {
-        let mut properties = Properties::default();
+    fn parse_properties(&mut self) -> Result<YamlNodeProperties, YamlError> {
+        let mut properties = YamlNodeProperties::default();
         loop {
             let token = self.scanner.peek()?;
             let place = token.place;
             match &token.kind {
-                TokenKind::Anchor(name) if properties.anchor.is_none() => {
+                YamlTokenKind::Anchor(name) if properties.anchor.is_none() => {
                     properties.anchor = Some(name.clone());
                 }
-                TokenKind::Tag { handle, suffix } if properties.tag.is_none() => {
+                YamlTokenKind::Tag { handle, suffix } if properties.tag.is_none() => {
                     let tag = match (handle.as_str(), self.handles.get(handle)) {
                         ("", _) => suffix.clone(),
                         (_, Some(prefix)) => format!("{prefix}{suffix}"),
@@ -176,38 +181,46 @@ impl TreeReader {
         }
     }
 
-    fn content(
+    fn parse_content(
         &mut self,
         is_block: bool,
         may_be_flat: bool,
-        properties: &Properties,
-    ) -> Result<Node, YamlError> {
+        properties: &YamlNodeProperties,
+    ) -> Result<YamlNode, YamlError> {
         let place = self.place()?;
         let value = match self.peek()? {
-            TokenKind::BlockEntry if may_be_flat => self.nested(place, Self::flat_sequence)?,
-            TokenKind::Scalar { .. } => self.scalar(properties)?,
-            TokenKind::FlowSequenceStart => self.nested(place, Self::flow_sequence)?,
-            TokenKind::FlowMappingStart => self.nested(place, Self::flow_mapping)?,
-            TokenKind::BlockSequenceStart if is_block => {
-                self.nested(place, Self::block_sequence)?
+            YamlTokenKind::BlockEntry if may_be_flat => {
+                self.parse_nested(place, Self::parse_flat_sequence)?
             }
-            TokenKind::BlockMappingStart if is_block => self.nested(place, Self::block_mapping)?,
+            YamlTokenKind::Scalar { .. } => self.parse_scalar(properties)?,
+            YamlTokenKind::FlowSequenceStart => {
+                self.parse_nested(place, Self::parse_flow_sequence)?
+            }
+            YamlTokenKind::FlowMappingStart => {
+                self.parse_nested(place, Self::parse_flow_mapping)?
+            }
+            YamlTokenKind::BlockSequenceStart if is_block => {
+                self.parse_nested(place, Self::parse_block_sequence)?
+            }
+            YamlTokenKind::BlockMappingStart if is_block => {
+                self.parse_nested(place, Self::parse_block_mapping)?
+            }
             _ => match properties.place {
                 Some(place) => {
-                    let value = self.tagged(String::new(), true, properties, place)?;
-                    return Ok(Node { place, value });
+                    let value = self.build_tagged(String::new(), true, properties, place)?;
+                    return Ok(YamlNode { place, value });
                 }
                 None => return Err(error(place, "did not find expected node content")),
             },
         };
-        Ok(Node { place, value })
+        Ok(YamlNode { place, value })
     }
 
-    fn nested(
+    fn parse_nested(
         &mut self,
-        place: Place,
-        read: impl Fn(&mut Self) -> Result<Value, YamlError>,
-    ) -> Result<Value, YamlError> {
+        place: YamlPosition,
+        read: impl Fn(&mut Self) -> Result<YamlValue, YamlError>,
+    ) -> Result<YamlValue, YamlError> {
         self.depth += 1;
         self.check_depth(self.depth, place)?;
         let value = read(self)?;
@@ -215,47 +228,47 @@ impl TreeReader {
         Ok(value)
     }
 
-    fn scalar(&mut self, properties: &Properties) -> Result<Value, YamlError> {
+    fn parse_scalar(&mut self, properties: &YamlNodeProperties) -> Result<YamlValue, YamlError> {
         let token = self.next()?;
         match token.kind {
-            TokenKind::Scalar { text, is_plain } => {
-                self.tagged(text, is_plain, properties, token.place)
+            YamlTokenKind::Scalar { text, is_plain } => {
+                self.build_tagged(text, is_plain, properties, token.place)
             }
             _ => Err(error(token.place, "did not find expected node content")),
         }
     }
 
     /// Builds a scalar with the type of its tag, or of its style if it has no tag.
-    fn tagged(
+    fn build_tagged(
         &self,
         text: String,
         plain: bool,
-        properties: &Properties,
-        place: Place,
-    ) -> Result<Value, YamlError> {
+        properties: &YamlNodeProperties,
+        place: YamlPosition,
+    ) -> Result<YamlValue, YamlError> {
         let Some(tag) = &properties.tag else {
-            return Ok(Value::Scalar { text, plain });
+            return Ok(YamlValue::Scalar { text, plain });
         };
-        if tag == "!" && self.dialect == Dialect::V3 {
-            return Ok(Value::Scalar { text, plain });
+        if tag == "!" && self.dialect == YamlDialect::V3 {
+            return Ok(YamlValue::Scalar { text, plain });
         }
         let Some(name) = tag.strip_prefix(CORE) else {
             // As in upstream, a merge key keeps its meaning.
             let plain = plain && text == "<<" && tag == "!";
-            return Ok(Value::Scalar { text, plain });
+            return Ok(YamlValue::Scalar { text, plain });
         };
         if name == "binary" {
             let text = decode_binary(&text).map_err(|problem| error(place, problem))?;
-            return Ok(Value::Scalar { text, plain: false });
+            return Ok(YamlValue::Scalar { text, plain: false });
         }
         let is_one = match (name, resolve(&text)) {
-            ("bool", Scalar::Bool(_)) => true,
-            ("int", Scalar::Whole(_)) => true,
-            ("float", Scalar::Whole(_) | Scalar::Number(_)) => true,
-            ("null", Scalar::Null) => true,
+            ("bool", YamlScalar::Bool(_)) => true,
+            ("int", YamlScalar::Whole(_)) => true,
+            ("float", YamlScalar::Whole(_) | YamlScalar::Number(_)) => true,
+            ("null", YamlScalar::Null) => true,
             ("bool" | "int" | "float" | "null", _) => false,
             ("merge", _) => true,
-            _ => return Ok(Value::Scalar { text, plain: false }),
+            _ => return Ok(YamlValue::Scalar { text, plain: false }),
         };
         if !is_one {
             return Err(error(
@@ -264,14 +277,14 @@ impl TreeReader {
             ));
         }
         let plain = name != "merge" || text == "<<";
-        Ok(Value::Scalar { text, plain })
+        Ok(YamlValue::Scalar { text, plain })
     }
 
     /// Returns a copy of an anchored node. Its parts keep their own places, since errors in them
     /// must be corrected there.
-    fn alias(&mut self) -> Result<Node, YamlError> {
+    fn resolve_alias(&mut self) -> Result<YamlNode, YamlError> {
         let token = self.next()?;
-        let TokenKind::Alias(name) = token.kind else {
+        let YamlTokenKind::Alias(name) = token.kind else {
             return Err(error(token.place, "did not find expected node content"));
         };
         let node = match self.anchors.get(&name) {
@@ -285,12 +298,12 @@ impl TreeReader {
                 return Err(error(token.place, &problem));
             }
         };
-        self.count(node.count(), token.place)?;
+        self.count_node(node.count_nodes(), token.place)?;
         self.check_depth(self.depth + node.depth() - 1, token.place)?;
         Ok(node)
     }
 
-    fn count(&mut self, nodes: usize, place: Place) -> Result<(), YamlError> {
+    fn count_node(&mut self, nodes: usize, place: YamlPosition) -> Result<(), YamlError> {
         self.nodes += nodes;
         match self.nodes > NODES_MAX {
             true => Err(error(place, &format!("too many values: limit {NODES_MAX}"))),
@@ -298,7 +311,7 @@ impl TreeReader {
         }
     }
 
-    fn check_depth(&self, depth: usize, place: Place) -> Result<(), YamlError> {
+    fn check_depth(&self, depth: usize, place: YamlPosition) -> Result<(), YamlError> {
         if depth > DEPTH_MAX {
             let problem = format!("nested too deeply: {depth} levels, limit {DEPTH_MAX}");
             return Err(error(place, &problem));
@@ -308,65 +321,66 @@ impl TreeReader {
 
     /// Reads the item or value after an indicator that ends at `end`. Returns an empty node if the
     /// next token satisfies `is_end`.
-    fn node_or_empty(
+    fn parse_node_or_empty(
         &mut self,
-        end: Place,
-        is_end: impl Fn(&TokenKind) -> bool,
+        end: YamlPosition,
+        is_end: impl Fn(&YamlTokenKind) -> bool,
         is_block: bool,
         may_be_flat: bool,
-    ) -> Result<Node, YamlError> {
+    ) -> Result<YamlNode, YamlError> {
         if is_end(self.peek()?) {
-            self.count(1, end)?;
+            self.count_node(1, end)?;
             return Ok(empty(end));
         }
-        self.node(is_block, may_be_flat)
+        self.parse_node(is_block, may_be_flat)
     }
 
-    fn block_sequence(&mut self) -> Result<Value, YamlError> {
+    fn parse_block_sequence(&mut self) -> Result<YamlValue, YamlError> {
         self.next()?;
         let mut items = Vec::new();
         loop {
             let token = self.next()?;
             match token.kind {
-                TokenKind::BlockEntry => {
-                    let is_end =
-                        |kind: &_| matches!(kind, TokenKind::BlockEntry | TokenKind::BlockEnd);
-                    items.push(self.node_or_empty(token.end, is_end, true, false)?);
+                YamlTokenKind::BlockEntry => {
+                    let is_end = |kind: &_| {
+                        matches!(kind, YamlTokenKind::BlockEntry | YamlTokenKind::BlockEnd)
+                    };
+                    items.push(self.parse_node_or_empty(token.end, is_end, true, false)?);
                 }
-                TokenKind::BlockEnd => return Ok(Value::List(items)),
+                YamlTokenKind::BlockEnd => return Ok(YamlValue::List(items)),
                 _ => return Err(error(token.place, "did not find expected '-' indicator")),
             }
         }
     }
 
     /// Reads a list in a mapping whose items are not indented.
-    fn flat_sequence(&mut self) -> Result<Value, YamlError> {
+    fn parse_flat_sequence(&mut self) -> Result<YamlValue, YamlError> {
         let mut items = Vec::new();
-        while *self.peek()? == TokenKind::BlockEntry {
+        while *self.peek()? == YamlTokenKind::BlockEntry {
             let end = self.next()?.end;
-            let is_end = |kind: &_| is_key_sign(kind) || *kind == TokenKind::BlockEntry;
-            items.push(self.node_or_empty(end, is_end, true, false)?);
+            let is_end = |kind: &_| is_key_indicator(kind) || *kind == YamlTokenKind::BlockEntry;
+            items.push(self.parse_node_or_empty(end, is_end, true, false)?);
         }
-        Ok(Value::List(items))
+        Ok(YamlValue::List(items))
     }
 
-    fn block_mapping(&mut self) -> Result<Value, YamlError> {
+    fn parse_block_mapping(&mut self) -> Result<YamlValue, YamlError> {
         self.next()?;
-        let mut mapping = MappingBuilder::new(self.dialect);
+        let mut mapping = YamlMappingBuilder::new(self.dialect);
         loop {
             let token = self.next()?;
             match token.kind {
-                TokenKind::Key => {}
-                TokenKind::BlockEnd => return mapping.finish(),
+                YamlTokenKind::Key => {}
+                YamlTokenKind::BlockEnd => return mapping.finish(),
                 _ => return Err(error(token.place, "did not find expected key")),
             }
-            let key = self.node_or_empty(token.end, is_key_sign, true, true)?;
-            let key = checked_key(key, &mut mapping)?;
+            let key = self.parse_node_or_empty(token.end, is_key_indicator, true, true)?;
+            let key = check_mapping_key(key, &mut mapping)?;
             let value = match self.peek()? {
-                TokenKind::Value => {
+                YamlTokenKind::Value => {
                     let end = self.next()?.end;
                     self.check_merge(&key)?;
-                    self.node_or_empty(end, is_key_sign, true, true)?
+                    self.parse_node_or_empty(end, is_key_indicator, true, true)?
                 }
                 _ => empty(self.place()?),
             };
@@ -374,78 +388,88 @@ impl TreeReader {
         }
     }
 
-    fn flow_sequence(&mut self) -> Result<Value, YamlError> {
+    fn parse_flow_sequence(&mut self) -> Result<YamlValue, YamlError> {
         self.next()?;
         let mut items = Vec::new();
-        while *self.peek()? != TokenKind::FlowSequenceEnd {
+        while *self.peek()? != YamlTokenKind::FlowSequenceEnd {
             if !items.is_empty() {
                 self.expect_comma("did not find expected ',' or ']'")?;
             }
             let place = self.place()?;
             match self.peek()? {
-                TokenKind::FlowSequenceEnd => break,
-                TokenKind::Key => {
-                    let value = self.nested(place, Self::pair)?;
-                    self.count(1, place)?;
-                    items.push(Node { place, value });
+                YamlTokenKind::FlowSequenceEnd => break,
+                YamlTokenKind::Key => {
+                    let value = self.parse_nested(place, Self::parse_single_pair)?;
+                    self.count_node(1, place)?;
+                    items.push(YamlNode { place, value });
                 }
-                _ => items.push(self.node(false, false)?),
+                _ => items.push(self.parse_node(false, false)?),
             }
         }
         self.next()?;
-        Ok(Value::List(items))
+        Ok(YamlValue::List(items))
     }
 
     fn expect_comma(&mut self, problem: &str) -> Result<(), YamlError> {
         let token = self.next()?;
         match token.kind {
-            TokenKind::FlowEntry => Ok(()),
+            YamlTokenKind::FlowEntry => Ok(()),
             _ => Err(error(token.place, problem)),
         }
     }
 
     /// Reads a mapping with a single key in a list: `[a: 1]`.
-    fn pair(&mut self) -> Result<Value, YamlError> {
+    fn parse_single_pair(&mut self) -> Result<YamlValue, YamlError> {
         self.next()?;
-        let mut mapping = MappingBuilder::new(self.dialect);
-        let is_end = |kind: &_| matches!(kind, TokenKind::FlowEntry | TokenKind::FlowSequenceEnd);
+        let mut mapping = YamlMappingBuilder::new(self.dialect);
+        let is_end = |kind: &_| {
+            matches!(
+                kind,
+                YamlTokenKind::FlowEntry | YamlTokenKind::FlowSequenceEnd
+            )
+        };
         let key = match self.peek()? {
-            kind if is_end(kind) || *kind == TokenKind::Value => {
+            kind if is_end(kind) || *kind == YamlTokenKind::Value => {
                 // As in upstream, whose parser consumes the indicator as the key.
                 empty(self.next()?.end)
             }
-            _ => self.node(false, false)?,
+            _ => self.parse_node(false, false)?,
         };
-        let key = checked_key(key, &mut mapping)?;
-        let value = self.flow_value(&key, is_end)?;
+        let key = check_mapping_key(key, &mut mapping)?;
+        let value = self.parse_flow_value(&key, is_end)?;
         mapping.push(key, value)?;
         mapping.finish()
     }
 
-    fn flow_mapping(&mut self) -> Result<Value, YamlError> {
+    fn parse_flow_mapping(&mut self) -> Result<YamlValue, YamlError> {
         self.next()?;
-        let mut mapping = MappingBuilder::new(self.dialect);
-        let is_end = |kind: &_| matches!(kind, TokenKind::FlowEntry | TokenKind::FlowMappingEnd);
+        let mut mapping = YamlMappingBuilder::new(self.dialect);
+        let is_end = |kind: &_| {
+            matches!(
+                kind,
+                YamlTokenKind::FlowEntry | YamlTokenKind::FlowMappingEnd
+            )
+        };
         let mut is_first = true;
-        while *self.peek()? != TokenKind::FlowMappingEnd {
+        while *self.peek()? != YamlTokenKind::FlowMappingEnd {
             if !is_first {
                 self.expect_comma("did not find expected ',' or '}'")?;
             }
             is_first = false;
             let place = self.place()?;
             let (key, value) = match self.peek()? {
-                TokenKind::FlowMappingEnd => break,
-                TokenKind::Key => {
+                YamlTokenKind::FlowMappingEnd => break,
+                YamlTokenKind::Key => {
                     self.next()?;
-                    let is_no_key = |kind: &_| is_end(kind) || *kind == TokenKind::Value;
-                    let key = self.node_or_empty(place, is_no_key, false, false)?;
-                    let key = checked_key(key, &mut mapping)?;
-                    let value = self.flow_value(&key, is_end)?;
+                    let is_no_key = |kind: &_| is_end(kind) || *kind == YamlTokenKind::Value;
+                    let key = self.parse_node_or_empty(place, is_no_key, false, false)?;
+                    let key = check_mapping_key(key, &mut mapping)?;
+                    let value = self.parse_flow_value(&key, is_end)?;
                     (key, value)
                 }
                 _ => {
-                    let key = self.node(false, false)?;
-                    let key = checked_key(key, &mut mapping)?;
+                    let key = self.parse_node(false, false)?;
+                    let key = check_mapping_key(key, &mut mapping)?;
                     (key, empty(self.place()?))
                 }
             };
@@ -455,48 +479,51 @@ impl TreeReader {
         mapping.finish()
     }
 
-    fn flow_value(
+    fn parse_flow_value(
         &mut self,
-        key: &Key,
-        is_end: impl Fn(&TokenKind) -> bool,
-    ) -> Result<Node, YamlError> {
+        key: &YamlKey,
+        is_end: impl Fn(&YamlTokenKind) -> bool,
+    ) -> Result<YamlNode, YamlError> {
         let place = self.place()?;
-        if *self.peek()? != TokenKind::Value {
+        if *self.peek()? != YamlTokenKind::Value {
             return Ok(empty(place));
         }
         self.next()?;
         self.check_merge(key)?;
         let place = self.place()?;
-        self.node_or_empty(place, is_end, false, false)
+        self.parse_node_or_empty(place, is_end, false, false)
     }
 
     /// Rejects an alias of a list as the value of a merge key. A list that is written directly is
     /// valid.
-    fn check_merge(&mut self, key: &Key) -> Result<(), YamlError> {
+    fn check_merge(&mut self, key: &YamlKey) -> Result<(), YamlError> {
         let place = self.place()?;
-        let TokenKind::Alias(name) = &self.scanner.peek()?.kind else {
+        let YamlTokenKind::Alias(name) = &self.scanner.peek()?.kind else {
             return Ok(());
         };
         let node = self.anchors.get(name).and_then(Option::as_ref);
         match node.map(|node| &node.value) {
-            Some(Value::List(_)) if key.is_merge => Err(error(place, WANTS_MAPPING)),
+            Some(YamlValue::List(_)) if key.is_merge => Err(error(place, WANTS_MAPPING)),
             _ => Ok(()),
         }
     }
 }
 
-fn checked_key(node: Node, mapping: &mut MappingBuilder) -> Result<Key, YamlError> {
-    let is_merge = matches!(&node.value, Value::Scalar { text, plain: true } if text == "<<");
-    let key = Key { node, is_merge };
+fn check_mapping_key(
+    node: YamlNode,
+    mapping: &mut YamlMappingBuilder,
+) -> Result<YamlKey, YamlError> {
+    let is_merge = matches!(&node.value, YamlValue::Scalar { text, plain: true } if text == "<<");
+    let key = YamlKey { node, is_merge };
     mapping.check_key(&key)?;
     Ok(key)
 }
 
 /// Returns whether the next token of a block mapping follows, so that the current value is empty.
-fn is_key_sign(kind: &TokenKind) -> bool {
+fn is_key_indicator(kind: &YamlTokenKind) -> bool {
     matches!(
         kind,
-        TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd
+        YamlTokenKind::Key | YamlTokenKind::Value | YamlTokenKind::BlockEnd
     )
 }
 

@@ -1,11 +1,11 @@
 //! Traversal of the syntax tree: types of nodes, children and visitors.
 
-use super::{Binary, Expr, ExprKind, Span, ValueType};
-use crate::depth::deeper;
+use super::{BinaryExpr, Expr, ExprKind, PositionRange, ValueType};
+use crate::depth::ensure_stack;
 
 impl Expr {
     /// Creates a node of the given kind at a position of the query text.
-    pub fn new(kind: ExprKind, span: Span) -> Self {
+    pub fn new(kind: ExprKind, span: PositionRange) -> Self {
         Self { kind, span }
     }
 
@@ -20,7 +20,7 @@ impl Expr {
             ExprKind::Call(call) => call.function.returns,
             ExprKind::Unary(_, inner) | ExprKind::Paren(inner) => inner.value_type(),
             // Check the right side first, because most chains of operators grow to the left.
-            ExprKind::Binary(binary) => deeper(|| {
+            ExprKind::Binary(binary) => ensure_stack(|| {
                 let mut sides = [&binary.right, &binary.left].into_iter();
                 let are_scalars = sides.all(|side| side.value_type() == ValueType::Scalar);
                 match are_scalars {
@@ -32,8 +32,8 @@ impl Expr {
     }
 
     /// Returns an empty placeholder for a node that was moved out of the tree.
-    fn gap() -> Self {
-        Self::new(ExprKind::String(Vec::new()), Span::default())
+    fn placeholder() -> Self {
+        Self::new(ExprKind::String(Vec::new()), PositionRange::default())
     }
 
     /// Returns the expression inside any number of parentheses, or the expression itself.
@@ -48,7 +48,7 @@ impl Expr {
     /// Calls `visit` with each direct child in a fixed order: operands from left to right, and the
     /// parameter of an aggregation after its operand.
     pub fn for_each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
-        deeper(|| match &self.kind {
+        ensure_stack(|| match &self.kind {
             ExprKind::Number(_)
             | ExprKind::String(_)
             | ExprKind::Vector(_)
@@ -70,7 +70,7 @@ impl Expr {
     /// Calls `visit` with each direct child and permits changes. The order is that of
     /// [`Expr::for_each_child`].
     pub fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
-        deeper(|| match &mut self.kind {
+        ensure_stack(|| match &mut self.kind {
             ExprKind::Number(_)
             | ExprKind::String(_)
             | ExprKind::Vector(_)
@@ -98,14 +98,14 @@ impl Expr {
 
 impl Clone for Expr {
     fn clone(&self) -> Self {
-        Self::new(deeper(|| self.kind.clone()), self.span)
+        Self::new(ensure_stack(|| self.kind.clone()), self.span)
     }
 }
 
-impl Drop for Binary {
+impl Drop for BinaryExpr {
     fn drop(&mut self) {
-        let take = |side: &mut Expr| std::mem::replace(side, Expr::gap());
+        let take = |side: &mut Expr| std::mem::replace(side, Expr::placeholder());
         let sides = (take(&mut self.left), take(&mut self.right));
-        deeper(|| drop(sides));
+        ensure_stack(|| drop(sides));
     }
 }

@@ -4,16 +4,16 @@
 //! position of the last one, or of the first one if the annotations have a total. Annotations
 //! retain the order of their first occurrence.
 
-use crate::ast::Span;
+use crate::ast::PositionRange;
 use crate::go_format::{format_g, format_rfc3339};
 use crate::parser;
 use crate::quote::quote;
-use firn_model::histogram::float::NanRemark;
+use firn_model::histogram::float::NanEffect;
 use firn_model::sample::TimestampMs;
 
 /// The severity of an annotation, which the API reports separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Level {
+enum AnnotationLevel {
     Warning,
     Info,
 }
@@ -21,33 +21,33 @@ enum Level {
 /// One annotation: a message about a position in the query.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Annotation {
-    level: Level,
+    level: AnnotationLevel,
     text: String,
     position: u32,
-    total: Total,
+    total: AnnotationTotal,
 }
 
 /// The total of merged annotations with equal texts, which is appended to the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Total {
+enum AnnotationTotal {
     Nothing,
-    Repairs(Repairs),
+    Repairs(BucketRepairs),
     Occurrences(usize),
 }
 
-impl Total {
+impl AnnotationTotal {
     fn describe(&self) -> String {
         match self {
-            Total::Repairs(repairs) => repairs.describe(),
-            Total::Occurrences(count) if *count > 1 => format!(" ({count} occurrences)"),
-            Total::Nothing | Total::Occurrences(_) => String::new(),
+            AnnotationTotal::Repairs(repairs) => repairs.describe(),
+            AnnotationTotal::Occurrences(count) if *count > 1 => format!(" ({count} occurrences)"),
+            AnnotationTotal::Nothing | AnnotationTotal::Occurrences(_) => String::new(),
         }
     }
 }
 
 /// The corrections of classic buckets whose counts decreased, over all steps and histograms.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Repairs {
+pub(crate) struct BucketRepairs {
     /// The times of the first and the last correction.
     pub(crate) times: (TimestampMs, TimestampMs),
     /// The lowest and the highest bucket bound whose count was changed.
@@ -58,7 +58,7 @@ pub(crate) struct Repairs {
     pub(crate) count: i64,
 }
 
-impl Repairs {
+impl BucketRepairs {
     /// Returns the summary of both: the combined ranges, the larger difference, and the sum of the
     /// numbers.
     pub(crate) fn merge(self, other: Self) -> Self {
@@ -111,25 +111,25 @@ impl HistogramOperation {
 }
 
 impl Annotation {
-    fn warning(span: Span, text: String) -> Self {
-        Self::new(Level::Warning, span, text)
+    fn warning(span: PositionRange, text: String) -> Self {
+        Self::new(AnnotationLevel::Warning, span, text)
     }
 
-    fn info(span: Span, text: String) -> Self {
-        Self::new(Level::Info, span, text)
+    fn info(span: PositionRange, text: String) -> Self {
+        Self::new(AnnotationLevel::Info, span, text)
     }
 
-    fn new(level: Level, span: Span, text: String) -> Self {
+    fn new(level: AnnotationLevel, span: PositionRange, text: String) -> Self {
         Self {
             level,
             text,
             position: span.start,
-            total: Total::Nothing,
+            total: AnnotationTotal::Nothing,
         }
     }
 
     /// Creates the warning that a quantile is NaN or not between 0 and 1.
-    pub(crate) fn invalid_quantile(span: Span, quantile: f64) -> Self {
+    pub(crate) fn invalid_quantile(span: PositionRange, quantile: f64) -> Self {
         let got = format_g(quantile, None);
         Self::warning(
             span,
@@ -139,7 +139,7 @@ impl Annotation {
 
     /// Creates the warning that the parameter of `limit_ratio` is not between -1 and 1, so `capped`
     /// is used instead.
-    pub(crate) fn invalid_ratio(span: Span, ratio: f64, capped: f64) -> Self {
+    pub(crate) fn invalid_ratio(span: PositionRange, ratio: f64, capped: f64) -> Self {
         let (got, to) = (format_g(ratio, None), format_g(capped, None));
         Self::warning(
             span,
@@ -148,7 +148,7 @@ impl Annotation {
     }
 
     /// Creates the warning that the label `le` of a classic bucket is missing or is not a number.
-    pub(crate) fn bad_bucket_label(span: Span, name: &[u8], bound: &[u8]) -> Self {
+    pub(crate) fn bad_bucket_label(span: PositionRange, name: &[u8], bound: &[u8]) -> Self {
         let text = format!(
             "bucket label \"le\" is missing or has a malformed value of {}",
             quote(bound)
@@ -158,7 +158,7 @@ impl Annotation {
 
     /// Creates the warning that a window contains both floats and histograms, but the function
     /// supports only one of them at a time.
-    pub(crate) fn mixed_range(span: Span, name: &[u8]) -> Self {
+    pub(crate) fn mixed_range(span: PositionRange, name: &[u8]) -> Self {
         Self::warning(
             span,
             format!(
@@ -169,19 +169,19 @@ impl Annotation {
     }
 
     /// Creates the warning that a group of an aggregation contains both floats and histograms.
-    pub(crate) fn mixed_aggregation(span: Span) -> Self {
+    pub(crate) fn mixed_aggregation(span: PositionRange) -> Self {
         let text = "encountered a mix of histograms and floats for aggregation";
         Self::warning(span, text.into())
     }
 
     /// Creates the warning that classic buckets and a native histogram have the same labels.
-    pub(crate) fn mixed_classic_native(span: Span, name: &[u8]) -> Self {
+    pub(crate) fn mixed_classic_native(span: PositionRange, name: &[u8]) -> Self {
         let text = String::from("vector contains a mix of classic and native histograms");
         Self::warning(span, text + &for_metric(name))
     }
 
     /// Creates the warning that `sort` has no effect in a range query.
-    pub(crate) fn sort_in_range_query(span: Span) -> Self {
+    pub(crate) fn sort_in_range_query(span: PositionRange) -> Self {
         let text =
             "sort is ineffective for range queries since results are always ordered by labels";
         Self::warning(span, text.into())
@@ -189,16 +189,16 @@ impl Annotation {
 
     /// Creates the warning that start timestamps overlap with the previous sample in the given
     /// number of windows.
-    pub(crate) fn start_time_overlap(span: Span, name: &[u8], windows: usize) -> Self {
+    pub(crate) fn start_time_overlap(span: PositionRange, name: &[u8], windows: usize) -> Self {
         let text = "sample has start time that overlaps with previous sample timestamp";
         let mut warning = Self::warning(span, format!("{text} for metric {}", quote(name)));
-        warning.total = Total::Occurrences(windows);
+        warning.total = AnnotationTotal::Occurrences(windows);
         warning
     }
 
     /// Creates the info that the function expects a counter, but the metric name has no suffix of a
     /// counter.
-    pub(crate) fn possible_non_counter(span: Span, name: &[u8]) -> Self {
+    pub(crate) fn possible_non_counter(span: PositionRange, name: &[u8]) -> Self {
         let text = "metric might not be a counter, name does not end in \
                     _total/_sum/_count/_bucket:";
         Self::info(span, format!("{text} {}", quote(name)))
@@ -206,7 +206,7 @@ impl Annotation {
 
     /// Creates the info that the function expects a counter, but the label `__type__` has a
     /// different value.
-    pub(crate) fn possible_non_counter_type(span: Span, name: &[u8], kind: &[u8]) -> Self {
+    pub(crate) fn possible_non_counter_type(span: PositionRange, name: &[u8], kind: &[u8]) -> Self {
         let text = "metric might not be a counter, __type__ label is not set to \"counter\" \
                     or \"histogram\"";
         Self::info(
@@ -216,18 +216,27 @@ impl Annotation {
     }
 
     /// Creates the info that the counts of classic buckets decreased and were corrected.
-    pub(crate) fn forced_monotonicity(span: Span, name: &[u8], repairs: Repairs) -> Self {
+    pub(crate) fn forced_monotonicity(
+        span: PositionRange,
+        name: &[u8],
+        repairs: BucketRepairs,
+    ) -> Self {
         let text = String::from(
             "input to histogram_quantile needed to be fixed for monotonicity \
              (see https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)",
         );
         let mut info = Self::info(span, text + &for_metric(name));
-        info.total = Total::Repairs(repairs);
+        info.total = AnnotationTotal::Repairs(repairs);
         info
     }
 
     /// Creates the info that an operator cannot combine the types of its operands.
-    pub(crate) fn incompatible_types(span: Span, left: &str, operator: &str, right: &str) -> Self {
+    pub(crate) fn incompatible_types(
+        span: PositionRange,
+        left: &str,
+        operator: &str,
+        right: &str,
+    ) -> Self {
         Self::info(
             span,
             format!(
@@ -238,33 +247,33 @@ impl Annotation {
     }
 
     /// Creates the info that an aggregation such as `max` ignores the histograms of its input.
-    pub(crate) fn ignored_in_aggregation(span: Span, operator: &str) -> Self {
+    pub(crate) fn ignored_in_aggregation(span: PositionRange, operator: &str) -> Self {
         Self::info(span, format!("ignored histogram in {operator} aggregation"))
     }
 
     /// Creates the info that a function ignores histograms, because the window also contains
     /// floats.
-    pub(crate) fn ignored_in_range(span: Span, name: &[u8]) -> Self {
+    pub(crate) fn ignored_in_range(span: PositionRange, name: &[u8]) -> Self {
         let text = "ignored histograms in a range containing both floats and histograms for \
                     metric name";
         Self::info(span, format!("{text} {}", quote(name)))
     }
 
     /// Creates the warning that the function expects a counter, but the histogram is a gauge.
-    pub(crate) fn not_a_counter(span: Span, name: &[u8]) -> Self {
+    pub(crate) fn not_a_counter(span: PositionRange, name: &[u8]) -> Self {
         let text = "this native histogram metric is not a counter:";
         Self::warning(span, format!("{text} {}", quote(name)))
     }
 
     /// Creates the warning that the function expects a gauge, but the histogram is not one.
-    pub(crate) fn not_a_gauge(span: Span, name: &[u8]) -> Self {
+    pub(crate) fn not_a_gauge(span: PositionRange, name: &[u8]) -> Self {
         let text = "this native histogram metric is not a gauge:";
         Self::warning(span, format!("{text} {}", quote(name)))
     }
 
     /// Creates the warning that histograms with exponential and with custom buckets cannot be
     /// merged.
-    pub(crate) fn mixed_schemas(span: Span, name: &[u8]) -> Self {
+    pub(crate) fn mixed_schemas(span: PositionRange, name: &[u8]) -> Self {
         let text = "vector contains a mix of histograms with exponential and custom buckets \
                     schemas for metric name";
         Self::warning(span, format!("{text} {}", quote(name)))
@@ -272,34 +281,34 @@ impl Annotation {
 
     /// Creates the warning that a binary operator cannot combine a histogram with exponential
     /// buckets and one with custom buckets.
-    pub(crate) fn incompatible_layout(span: Span, operator: &str) -> Self {
+    pub(crate) fn incompatible_layout(span: PositionRange, operator: &str) -> Self {
         let text = "incompatible bucket layout encountered for binary operator";
         Self::warning(span, format!("{text} {operator}"))
     }
 
     /// Creates the warning that the counter reset hints of histograms contradict each other.
-    pub(crate) fn conflicting_resets(span: Span, operation: HistogramOperation) -> Self {
+    pub(crate) fn conflicting_resets(span: PositionRange, operation: HistogramOperation) -> Self {
         let text = "conflicting counter resets during histogram";
         Self::warning(span, format!("{text} {}", operation.name()))
     }
 
     /// Creates the info that the custom bounds of histograms differ and were reduced to the common
     /// ones.
-    pub(crate) fn reconciled_bounds(span: Span, operation: HistogramOperation) -> Self {
+    pub(crate) fn reconciled_bounds(span: PositionRange, operation: HistogramOperation) -> Self {
         let text = "mismatched custom buckets were reconciled during";
         Self::info(span, format!("{text} {}", operation.name()))
     }
 
     /// Creates the info that observations of NaN affect a quantile or a fraction.
-    pub(crate) fn nan_observations(span: Span, name: &[u8], remark: NanRemark) -> Self {
+    pub(crate) fn nan_observations(span: PositionRange, name: &[u8], remark: NanEffect) -> Self {
         let text = match remark {
-            NanRemark::ResultIsNan => {
+            NanEffect::ResultIsNan => {
                 "input to histogram_quantile has NaN observations, result is NaN"
             }
-            NanRemark::SkewedHigher => {
+            NanEffect::SkewedHigher => {
                 "input to histogram_quantile has NaN observations, result is skewed higher"
             }
-            NanRemark::Excluded => {
+            NanEffect::Excluded => {
                 "input to histogram_fraction has NaN observations, which are excluded from all \
                  fractions"
             }
@@ -309,16 +318,20 @@ impl Annotation {
 
     fn absorb(&mut self, other: Self) {
         match (&mut self.total, other.total) {
-            (Total::Repairs(known), Total::Repairs(more)) => *known = known.merge(more),
-            (Total::Occurrences(known), Total::Occurrences(more)) => *known += more,
+            (AnnotationTotal::Repairs(known), AnnotationTotal::Repairs(more)) => {
+                *known = known.merge(more)
+            }
+            (AnnotationTotal::Occurrences(known), AnnotationTotal::Occurrences(more)) => {
+                *known += more
+            }
             _ => self.position = other.position,
         }
     }
 
     fn render(&self, query: Option<&str>) -> String {
         let level = match self.level {
-            Level::Warning => "PromQL warning",
-            Level::Info => "PromQL info",
+            AnnotationLevel::Warning => "PromQL warning",
+            AnnotationLevel::Info => "PromQL info",
         };
         let Some(query) = query else {
             return format!("{level}: {}", self.text);
@@ -339,9 +352,9 @@ fn for_metric(name: &[u8]) -> String {
 
 /// The annotations of an evaluation, in order of their first occurrence.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Annotations(Vec<Annotation>);
+pub(crate) struct QueryAnnotations(Vec<Annotation>);
 
-impl Annotations {
+impl QueryAnnotations {
     /// Adds an annotation, or merges it with an existing one that has the same text.
     pub(crate) fn add(&mut self, annotation: Annotation) {
         match self.0.iter_mut().find(|a| a.text == annotation.text) {
@@ -351,14 +364,14 @@ impl Annotations {
     }
 
     /// Adds all annotations of `other` in order, and merges those with equal texts.
-    pub(crate) fn merge(&mut self, other: Annotations) {
+    pub(crate) fn merge(&mut self, other: QueryAnnotations) {
         for annotation in other.0 {
             self.add(annotation);
         }
     }
 
     /// Replaces place numbers by positions in the text: the entries of `places` with these indexes.
-    pub(crate) fn moved(mut self, places: &[u32]) -> Self {
+    pub(crate) fn resolve_positions(mut self, places: &[u32]) -> Self {
         for annotation in &mut self.0 {
             if let Some(place) = places.get(annotation.position as usize) {
                 annotation.position = *place;
@@ -370,14 +383,14 @@ impl Annotations {
     /// Returns the warnings and the infos as texts. They contain positions if the text of the query
     /// is given.
     pub(crate) fn render(&self, query: Option<&str>) -> (Vec<String>, Vec<String>) {
-        let of = |level: Level| {
+        let of = |level: AnnotationLevel| {
             self.0
                 .iter()
                 .filter(|a| a.level == level)
                 .map(|a| a.render(query))
                 .collect()
         };
-        (of(Level::Warning), of(Level::Info))
+        (of(AnnotationLevel::Warning), of(AnnotationLevel::Info))
     }
 }
 
@@ -385,13 +398,13 @@ impl Annotations {
 mod tests {
     use super::*;
 
-    fn at(start: u32) -> Span {
-        Span { start, end: start }
+    fn at(start: u32) -> PositionRange {
+        PositionRange { start, end: start }
     }
 
     #[test]
     fn annotations_of_equal_text_keep_the_last_position() {
-        let mut notes = Annotations::default();
+        let mut notes = QueryAnnotations::default();
         notes.add(Annotation::possible_non_counter(at(0), b"x"));
         notes.add(Annotation::sort_in_range_query(at(1)));
         notes.add(Annotation::possible_non_counter(at(8), b"x"));
@@ -406,7 +419,7 @@ mod tests {
 
     #[test]
     fn annotations_of_overlaps_are_counted_at_the_first_position() {
-        let mut notes = Annotations::default();
+        let mut notes = QueryAnnotations::default();
         let overlap = "PromQL warning: sample has start time that overlaps with previous sample \
                        timestamp for metric";
         notes.add(Annotation::start_time_overlap(at(1), b"x", 1));
@@ -426,12 +439,12 @@ mod tests {
 
     #[test]
     fn annotations_of_repairs_are_summed_up() {
-        let mut notes = Annotations::default();
+        let mut notes = QueryAnnotations::default();
         for (place, time, bound) in [(3, 60_000, 0.5), (1, 0, 2.0)] {
             notes.add(Annotation::forced_monotonicity(
                 at(place),
                 b"",
-                Repairs {
+                BucketRepairs {
                     times: (time, time),
                     bounds: (bound, bound),
                     difference_max: 1.25,

@@ -5,8 +5,8 @@
 //! selectors, with windows and with results of operators, and decreases when an operator is
 //! finished. Its maximum is the peak, to which the limit on samples applies. Firn holds fewer
 //! samples, in a different order. But the number can be derived from the syntax tree and from the
-//! number of samples of each node at each step, which the evaluation recorded in [`Tally`]. It is
-//! therefore computed after the evaluation.
+//! number of samples of each node at each step, which the evaluation recorded in [`SampleTally`].
+//! It is therefore computed after the evaluation.
 //!
 //! The computation uses the syntax tree instead of the plan, because parentheses, folded constants
 //! and values that are the same at all steps affect the number. It follows `eval` in
@@ -14,32 +14,33 @@
 //! computed once.
 
 use crate::ast::{
-    Aggregate, AggregateOp, Binary, Call, Edges, Expr, ExprKind, Subquery, ValueType,
+    AggregateExpr, AggregateOp, BinaryExpr, Expr, ExprKind, FunctionCall, SubqueryExpr, ValueType,
+    WindowEdges,
 };
-use crate::depth::deeper;
-use crate::eval::tally::{Extent, Tally};
+use crate::depth::ensure_stack;
+use crate::eval::tally::{SampleTally, StepSampleExtent};
 use crate::functions::FunctionId;
-use crate::grid::Grid;
-use crate::plan::{Node, NodeKind};
+use crate::grid::StepGrid;
+use crate::plan::{PlanNode, PlanNodeKind};
 use crate::value::SampleCounts;
 
 /// Returns the sample counts of the evaluation of `expr`, whose plan is `node`. Subqueries without
 /// a step use `default_step_ms`.
-pub(crate) fn of(
+pub(crate) fn from_evaluation(
     expr: &Expr,
-    node: &Node,
-    grid: Grid,
-    (tally, default_step_ms): (&Tally, i64),
+    node: &PlanNode,
+    grid: StepGrid,
+    (tally, default_step_ms): (&SampleTally, i64),
 ) -> SampleCounts {
-    let mut meter = Meter {
+    let mut meter = SampleMeter {
         tally,
         default_step_ms,
         held: 0,
         peak: 0,
         within_param: false,
     };
-    let mut steps = Steps::new(grid.count);
-    meter.part((expr, node), grid, &mut steps, false);
+    let mut steps = StepSampleCounts::new(grid.count);
+    meter.count_part((expr, node), grid, &mut steps, false);
     SampleCounts {
         total: steps.total(),
         read: steps.read(),
@@ -51,15 +52,15 @@ pub(crate) fn of(
 
 /// An expression and its plan node. The parts of an expression that was folded to a constant share
 /// its node.
-type Part<'a> = (&'a Expr, &'a Node);
+type Part<'a> = (&'a Expr, &'a PlanNode);
 
 /// The samples of each step of one evaluation. A subquery is an evaluation of its own.
-struct Steps {
+struct StepSampleCounts {
     total_at: Vec<u64>,
     read_at: Vec<u64>,
 }
 
-impl Steps {
+impl StepSampleCounts {
     fn new(count: usize) -> Self {
         Self {
             total_at: vec![0; count],
@@ -89,7 +90,13 @@ impl Steps {
 
     /// Adds the samples read by the steps of a subquery, each at the first outer step whose window
     /// may contain it. If `range_ms` is positive, samples between two windows are not counted.
-    fn merge_read(&mut self, inner: &Steps, grids: (Grid, Grid), offset_ms: i64, range_ms: i64) {
+    fn merge_read(
+        &mut self,
+        inner: &StepSampleCounts,
+        grids: (StepGrid, StepGrid),
+        offset_ms: i64,
+        range_ms: i64,
+    ) {
         let (grid, inner_grid) = grids;
         if grid.count <= 1 {
             self.read_at[0] += inner.read();
@@ -109,8 +116,8 @@ impl Steps {
 }
 
 /// Traverses the syntax tree in the same order as the evaluation loop of Prometheus.
-struct Meter<'a> {
-    tally: &'a Tally,
+struct SampleMeter<'a> {
+    tally: &'a SampleTally,
     default_step_ms: i64,
     held: u64,
     peak: u64,
@@ -119,107 +126,128 @@ struct Meter<'a> {
     within_param: bool,
 }
 
-impl Meter<'_> {
+impl SampleMeter<'_> {
     /// Records that `samples` additional samples are held temporarily, which may be the new peak.
-    fn glimpse(&mut self, samples: u64) {
+    fn record_peak(&mut self, samples: u64) {
         self.peak = self.peak.max(self.held + samples);
     }
 
     /// Sets the number of held samples after an operator has finished.
-    fn settle(&mut self, before: u64, output: u64) {
+    fn set_held(&mut self, before: u64, output: u64) {
         self.held = before + output;
-        self.glimpse(0);
+        self.record_peak(0);
     }
 
     /// Counts a part of an expression. A value that is the same at all steps is computed once,
     /// unless it is part of another such value (`within`).
-    fn part(&mut self, part: Part<'_>, grid: Grid, steps: &mut Steps, within: bool) -> Extent {
+    fn count_part(
+        &mut self,
+        part: Part<'_>,
+        grid: StepGrid,
+        steps: &mut StepSampleCounts,
+        within: bool,
+    ) -> StepSampleExtent {
         match !within && !self.within_param && is_computed_once(part) {
-            true => self.once(part, grid, steps),
-            false => self.value(part, grid, steps),
+            true => self.count_once(part, grid, steps),
+            false => self.count_value(part, grid, steps),
         }
     }
 
-    fn once(&mut self, part: Part<'_>, grid: Grid, steps: &mut Steps) -> Extent {
+    fn count_once(
+        &mut self,
+        part: Part<'_>,
+        grid: StepGrid,
+        steps: &mut StepSampleCounts,
+    ) -> StepSampleExtent {
         if grid.count == 0 {
-            return Extent::none(0);
+            return StepSampleExtent::empty(0);
         }
-        let mut first = Steps::new(1);
-        let value = self.value(part, grid.first_only(), &mut first);
+        let mut first = StepSampleCounts::new(1);
+        let value = self.count_value(part, grid.first_only(), &mut first);
         let total = first.total();
         steps.total_at.iter_mut().for_each(|at| *at += total);
         steps.read_at[0] += first.read();
         self.held += value.size() * (grid.count as u64 - 1);
-        self.glimpse(0);
-        value.repeated(grid.count)
+        self.record_peak(0);
+        value.repeat(grid.count)
     }
 
-    fn value(&mut self, part: Part<'_>, grid: Grid, steps: &mut Steps) -> Extent {
+    fn count_value(
+        &mut self,
+        part: Part<'_>,
+        grid: StepGrid,
+        steps: &mut StepSampleCounts,
+    ) -> StepSampleExtent {
         if grid.count == 0 {
-            return Extent::none(0);
+            return StepSampleExtent::empty(0);
         }
-        deeper(|| self.value_here(part, grid, steps))
+        ensure_stack(|| self.count_value_node(part, grid, steps))
     }
 
-    fn value_here(&mut self, part: Part<'_>, grid: Grid, steps: &mut Steps) -> Extent {
+    fn count_value_node(
+        &mut self,
+        part: Part<'_>,
+        grid: StepGrid,
+        steps: &mut StepSampleCounts,
+    ) -> StepSampleExtent {
         let (expr, node) = part;
         match &expr.kind {
-            ExprKind::Paren(inner) => self.value((inner, node), grid, steps),
+            ExprKind::Paren(inner) => self.count_value((inner, node), grid, steps),
             ExprKind::Unary(_, inner) => {
-                let of_inner = self.value((inner, operand(node)), grid, steps);
+                let of_inner = self.count_value((inner, sign_operand(node)), grid, steps);
                 match node.value_type {
                     ValueType::Scalar => of_inner,
                     _ => self.tally.rows(node, grid.count),
                 }
             }
             ExprKind::Number(_) => {
-                let value = Extent::of_scalar(grid.count);
-                self.by_steps(self.held, &[], None, value)
+                let value = StepSampleExtent::from_scalar(grid.count);
+                self.count_by_steps(self.held, &[], None, value)
             }
-            ExprKind::String(_) => Extent::none(grid.count),
-            ExprKind::Vector(selector) if selector.edges == Edges::Smoothed => {
+            ExprKind::String(_) => StepSampleExtent::empty(grid.count),
+            ExprKind::Vector(selector) if selector.edges == WindowEdges::Smoothed => {
                 let windows = self.tally.windows(node, grid.count);
-                self.glimpse(windows.rise);
+                self.record_peak(windows.rise);
                 self.held += windows.left;
                 self.tally.rows(node, grid.count)
             }
             ExprKind::Vector(_) => {
                 let rows = self.tally.rows(node, grid.count);
                 steps.add(&rows.sizes);
-                self.settle(self.held, rows.size());
+                self.set_held(self.held, rows.size());
                 rows
             }
             ExprKind::Matrix(_) => {
                 let windows = self.tally.windows(node, grid.count);
                 steps.add_windows(&windows.held, &windows.fresh);
-                self.glimpse(windows.rise);
+                self.record_peak(windows.rise);
                 self.held += windows.left;
-                Extent::none(grid.count)
+                StepSampleExtent::empty(grid.count)
             }
             ExprKind::Subquery(subquery) => {
-                let (_, inner, inner_grid) = self.subquery((subquery, node), grid);
+                let (_, inner, inner_grid) = self.count_subquery((subquery, node), grid);
                 if let Some(last) = steps.total_at.last_mut() {
                     *last += inner.total();
                 }
                 steps.merge_read(&inner, (grid, inner_grid), 0, 0);
-                Extent::none(grid.count)
+                StepSampleExtent::empty(grid.count)
             }
-            ExprKind::Aggregate(aggregate) => self.aggregate((aggregate, node), grid, steps),
-            ExprKind::Binary(binary) => self.binary((binary, node), grid, steps),
-            ExprKind::Call(call) => self.call((call, node), grid, steps),
+            ExprKind::Aggregate(aggregate) => self.count_aggregate((aggregate, node), grid, steps),
+            ExprKind::Binary(binary) => self.count_binary((binary, node), grid, steps),
+            ExprKind::Call(call) => self.count_call((call, node), grid, steps),
         }
     }
 
     /// Counts an operator that iterates over the steps after its `inputs` were computed. `before`
     /// is the number of samples held before the inputs, and `found` contains samples that the
     /// operator looks up itself.
-    fn by_steps(
+    fn count_by_steps(
         &mut self,
         before: u64,
-        inputs: &[Extent],
-        found: Option<&Extent>,
-        output: Extent,
-    ) -> Extent {
+        inputs: &[StepSampleExtent],
+        found: Option<&StepSampleExtent>,
+        output: StepSampleExtent,
+    ) -> StepSampleExtent {
         let made = self.held;
         let mut results = 0;
         for (step, size) in output.sizes_passing.iter().enumerate() {
@@ -227,132 +255,146 @@ impl Meter<'_> {
             for extent in inputs.iter().chain(found) {
                 self.held += extent.counts[step];
             }
-            self.glimpse(*size);
+            self.record_peak(*size);
             results += size;
         }
-        self.settle(before, output.size());
+        self.set_held(before, output.size());
         output
     }
 
     /// Returns the recorded samples of the node's value. A scalar has one per step.
-    fn output(&self, node: &Node, grid: Grid) -> Extent {
+    fn recorded_output(&self, node: &PlanNode, grid: StepGrid) -> StepSampleExtent {
         match node.value_type {
-            ValueType::Scalar => Extent::of_scalar(grid.count),
+            ValueType::Scalar => StepSampleExtent::from_scalar(grid.count),
             _ => self.tally.rows(node, grid.count),
         }
     }
 
     /// Counts the inner expression of a subquery. Returns its value, its samples, and its steps.
-    fn subquery(
+    fn count_subquery(
         &mut self,
-        (subquery, node): (&Subquery, &Node),
-        grid: Grid,
-    ) -> (Extent, Steps, Grid) {
-        let NodeKind::Subquery(of_plan) = &node.kind else {
-            return (Extent::none(0), Steps::new(0), grid.first_only());
+        (subquery, node): (&SubqueryExpr, &PlanNode),
+        grid: StepGrid,
+    ) -> (StepSampleExtent, StepSampleCounts, StepGrid) {
+        let PlanNodeKind::Subquery(of_plan) = &node.kind else {
+            return (
+                StepSampleExtent::empty(0),
+                StepSampleCounts::new(0),
+                grid.first_only(),
+            );
         };
         let inner_grid = of_plan.grid(grid, self.default_step_ms);
-        let mut inner = Steps::new(inner_grid.count);
+        let mut inner = StepSampleCounts::new(inner_grid.count);
         let part = (&subquery.expr, &of_plan.inner);
         let value = match of_plan.inner.is_invariant && !self.within_param {
-            true => self.once(part, inner_grid, &mut inner),
-            false => self.value(part, inner_grid, &mut inner),
+            true => self.count_once(part, inner_grid, &mut inner),
+            false => self.count_value(part, inner_grid, &mut inner),
         };
         (value, inner, inner_grid)
     }
 
-    fn aggregate(
+    fn count_aggregate(
         &mut self,
-        (aggregate, node): (&Aggregate, &Node),
-        grid: Grid,
-        steps: &mut Steps,
-    ) -> Extent {
-        let NodeKind::Aggregate(of_plan) = &node.kind else {
-            return Extent::none(grid.count);
+        (aggregate, node): (&AggregateExpr, &PlanNode),
+        grid: StepGrid,
+        steps: &mut StepSampleCounts,
+    ) -> StepSampleExtent {
+        let PlanNodeKind::Aggregate(of_plan) = &node.kind else {
+            return StepSampleExtent::empty(grid.count);
         };
         let before = self.held;
         let input = (&aggregate.expr, &of_plan.input);
-        let output = self.output(node, grid);
+        let output = self.recorded_output(node, grid);
         if aggregate.op == AggregateOp::CountValues {
-            let input = self.value(input, grid, steps);
-            return self.by_steps(before, &[input], None, output);
+            let input = self.count_value(input, grid, steps);
+            return self.count_by_steps(before, &[input], None, output);
         }
         if let (Some(param), Some(of_param)) = (&aggregate.param, &of_plan.param) {
             let around = std::mem::replace(&mut self.within_param, true);
-            self.value((param, of_param), grid, steps);
+            self.count_value((param, of_param), grid, steps);
             self.within_param = around;
         }
-        self.value(input, grid, steps);
-        self.settle(before, output.size());
+        self.count_value(input, grid, steps);
+        self.set_held(before, output.size());
         output
     }
 
-    fn binary(
+    fn count_binary(
         &mut self,
-        (binary, node): (&Binary, &Node),
-        grid: Grid,
-        steps: &mut Steps,
-    ) -> Extent {
+        (binary, node): (&BinaryExpr, &PlanNode),
+        grid: StepGrid,
+        steps: &mut StepSampleCounts,
+    ) -> StepSampleExtent {
         let (left, right) = match &node.kind {
-            NodeKind::Binary(of_plan) => (&of_plan.left, &of_plan.right),
+            PlanNodeKind::Binary(of_plan) => (&of_plan.left, &of_plan.right),
             _ => (node, node),
         };
         let before = self.held;
         let within = node.is_invariant;
-        let left = self.part((&binary.left, left), grid, steps, within);
-        let right = self.part((&binary.right, right), grid, steps, within);
-        self.by_steps(before, &[left, right], None, self.output(node, grid))
+        let left = self.count_part((&binary.left, left), grid, steps, within);
+        let right = self.count_part((&binary.right, right), grid, steps, within);
+        self.count_by_steps(
+            before,
+            &[left, right],
+            None,
+            self.recorded_output(node, grid),
+        )
     }
 
-    fn call(&mut self, (call, node): (&Call, &Node), grid: Grid, steps: &mut Steps) -> Extent {
+    fn count_call(
+        &mut self,
+        (call, node): (&FunctionCall, &PlanNode),
+        grid: StepGrid,
+        steps: &mut StepSampleCounts,
+    ) -> StepSampleExtent {
         let of_plan = match &node.kind {
-            NodeKind::Call(_, args) => &args[..],
+            PlanNodeKind::Call(_, args) => &args[..],
             _ => &[],
         };
         let before = self.held;
-        let output = self.output(node, grid);
+        let output = self.recorded_output(node, grid);
         let parts: Vec<Part<'_>> = (call.args.iter().enumerate())
-            .map(|(at, arg)| (plain(arg), of_plan.get(at).unwrap_or(node)))
+            .map(|(at, arg)| (without_parens(arg), of_plan.get(at).unwrap_or(node)))
             .collect();
         match call.function.id {
             // Prometheus replaces these functions by numbers before the evaluation.
-            id if is_number_of_query(id) => return self.by_steps(before, &[], None, output),
+            id if is_number_of_query(id) => return self.count_by_steps(before, &[], None, output),
             FunctionId::Timestamp | FunctionId::StartTimestamp => {
                 if let ExprKind::Vector(_) = parts[0].0.kind {
-                    return self.timestamp(node, parts[0], grid, steps);
+                    return self.count_timestamp(node, parts[0], grid, steps);
                 }
             }
             FunctionId::LabelReplace | FunctionId::LabelJoin => {
-                self.value(parts[0], grid, steps);
+                self.count_value(parts[0], grid, steps);
                 return output;
             }
-            FunctionId::Info => return self.info(node, parts[0], grid, steps),
+            FunctionId::Info => return self.count_info(node, parts[0], grid, steps),
             _ => {}
         }
         let is_range =
             |(arg, _): &Part<'_>| matches!(arg.kind, ExprKind::Matrix(_) | ExprKind::Subquery(_));
         if let Some(range) = parts.iter().position(is_range) {
-            return self.of_windows(node, &parts, range, grid, steps);
+            return self.count_window_function(node, &parts, range, grid, steps);
         }
         let mut inputs = Vec::new();
         for part in parts
             .into_iter()
             .filter(|(arg, _)| arg.value_type() != ValueType::String)
         {
-            inputs.push(self.part(part, grid, steps, node.is_invariant));
+            inputs.push(self.count_part(part, grid, steps, node.is_invariant));
         }
-        self.by_steps(before, &inputs, None, output)
+        self.count_by_steps(before, &inputs, None, output)
     }
 
     /// Counts `timestamp` of a selector, which looks up the samples itself.
-    fn timestamp(
+    fn count_timestamp(
         &mut self,
-        node: &Node,
+        node: &PlanNode,
         (_, selector): Part<'_>,
-        grid: Grid,
-        steps: &mut Steps,
-    ) -> Extent {
-        let output = self.output(node, grid);
+        grid: StepGrid,
+        steps: &mut StepSampleCounts,
+    ) -> StepSampleExtent {
+        let output = self.recorded_output(node, grid);
         let noted = self.tally.rows(selector, grid.count);
         // If the function has no result, the selector was evaluated like any other.
         let found = match noted.size() {
@@ -360,33 +402,44 @@ impl Meter<'_> {
             _ => noted,
         };
         steps.add(&found.counts);
-        self.by_steps(self.held, &[], Some(&found), output)
+        self.count_by_steps(self.held, &[], Some(&found), output)
     }
 
-    fn info(&mut self, node: &Node, base: Part<'_>, grid: Grid, steps: &mut Steps) -> Extent {
-        let base = self.part(base, grid, steps, node.is_invariant);
-        let infos = Extent::of_floats(self.tally.windows(node, grid.count).held);
+    fn count_info(
+        &mut self,
+        node: &PlanNode,
+        base: Part<'_>,
+        grid: StepGrid,
+        steps: &mut StepSampleCounts,
+    ) -> StepSampleExtent {
+        let base = self.count_part(base, grid, steps, node.is_invariant);
+        let infos = StepSampleExtent::from_floats(self.tally.windows(node, grid.count).held);
         steps.add(&infos.counts);
-        self.settle(self.held, infos.size());
+        self.set_held(self.held, infos.size());
         // Prometheus continues to hold both sides of the join.
-        self.by_steps(self.held, &[base, infos], None, self.output(node, grid))
+        self.count_by_steps(
+            self.held,
+            &[base, infos],
+            None,
+            self.recorded_output(node, grid),
+        )
     }
 
     /// Counts a function of windows. The values of its other arguments remain held.
-    fn of_windows(
+    fn count_window_function(
         &mut self,
-        node: &Node,
+        node: &PlanNode,
         parts: &[Part<'_>],
         range: usize,
-        grid: Grid,
-        steps: &mut Steps,
-    ) -> Extent {
+        grid: StepGrid,
+        steps: &mut StepSampleCounts,
+    ) -> StepSampleExtent {
         let mut rows = 0;
         let is_subquery = if let (expr, of_plan) = parts[range]
             && let ExprKind::Subquery(subquery) = &expr.kind
-            && let NodeKind::Subquery(planned) = &of_plan.kind
+            && let PlanNodeKind::Subquery(planned) = &of_plan.kind
         {
-            let (value, inner, inner_grid) = self.subquery((subquery, of_plan), grid);
+            let (value, inner, inner_grid) = self.count_subquery((subquery, of_plan), grid);
             rows = value.size();
             let grids = (grid, inner_grid);
             steps.merge_read(&inner, grids, planned.offset_ms, planned.range_ms);
@@ -396,7 +449,7 @@ impl Meter<'_> {
         };
         for (at, part) in parts.iter().enumerate() {
             if at != range {
-                self.part(*part, grid, steps, node.is_invariant);
+                self.count_part(*part, grid, steps, node.is_invariant);
             }
         }
         let windows = self.tally.windows(node, grid.count);
@@ -405,9 +458,9 @@ impl Meter<'_> {
             false => windows.fresh,
         };
         steps.add_windows(&windows.held, &fresh);
-        self.glimpse(windows.rise);
+        self.record_peak(windows.rise);
         self.held = (self.held + windows.left).saturating_sub(rows);
-        self.output(node, grid)
+        self.recorded_output(node, grid)
     }
 }
 
@@ -420,17 +473,17 @@ fn is_number_of_query(id: FunctionId) -> bool {
 
 /// Returns the plan node of a sign's operand. A constant includes its sign, so it is its own
 /// operand.
-fn operand(node: &Node) -> &Node {
+fn sign_operand(node: &PlanNode) -> &PlanNode {
     match &node.kind {
-        NodeKind::Negate(inner) | NodeKind::Same(inner) => inner,
+        PlanNodeKind::Negate(inner) | PlanNodeKind::Same(inner) => inner,
         _ => node,
     }
 }
 
 /// Returns the expression inside any number of parentheses, or the expression itself.
-fn plain(expr: &Expr) -> &Expr {
+fn without_parens(expr: &Expr) -> &Expr {
     match &expr.kind {
-        ExprKind::Paren(inner) => plain(inner),
+        ExprKind::Paren(inner) => without_parens(inner),
         _ => expr,
     }
 }
@@ -442,11 +495,11 @@ fn is_computed_once((expr, node): Part<'_>) -> bool {
         return false;
     }
     match &expr.kind {
-        ExprKind::Paren(inner) => deeper(|| is_computed_once((inner, node))),
-        ExprKind::Unary(_, inner) => deeper(|| is_computed_once((inner, operand(node)))),
+        ExprKind::Paren(inner) => ensure_stack(|| is_computed_once((inner, node))),
+        ExprKind::Unary(_, inner) => ensure_stack(|| is_computed_once((inner, sign_operand(node)))),
         ExprKind::Aggregate(aggregate) => match &node.kind {
-            NodeKind::Aggregate(of_plan) => {
-                deeper(|| is_computed_once((&aggregate.expr, &of_plan.input)))
+            PlanNodeKind::Aggregate(of_plan) => {
+                ensure_stack(|| is_computed_once((&aggregate.expr, &of_plan.input)))
             }
             _ => false,
         },

@@ -5,25 +5,25 @@ mod calls;
 mod reuse;
 mod selectors;
 
-use self::reuse::{SharedValue, SharedValues};
-use crate::ast::{AggregateOp, BinaryOp, Edges, Span, ValueType};
-use crate::depth::deeper;
-use crate::eval::annotations::Annotations;
+use self::reuse::{SharedValue, SharedValueCache};
+use crate::ast::{AggregateOp, BinaryOp, PositionRange, ValueType, WindowEdges};
+use crate::depth::ensure_stack;
+use crate::eval::annotations::QueryAnnotations;
 use crate::eval::kernels::elementwise::{RowOp, ScalarOp};
-use crate::eval::kernels::kinds::refuse_all;
-use crate::eval::kernels::leaf::LeafKind;
-use crate::eval::operators::stream::Stream;
+use crate::eval::kernels::kinds::add_refusals;
+use crate::eval::kernels::leaf::EvalLeafKind;
+use crate::eval::operators::stream::SeriesStream;
 use crate::eval::operators::{aggregate, binary, count_values, quantiles, topk};
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::parts::{SERIES_PER_PART, in_parts};
-use crate::eval::rows::row::{RowBuffer, is_absent};
-use crate::eval::run::Run;
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::parts::{SERIES_PER_PART, run_in_parts};
+use crate::eval::rows::row::{StepRowBuffer, is_absent};
+use crate::eval::run::EvalContext;
 use crate::eval::tally::WindowTally;
-use crate::functions::{Evaluation, FunctionId};
-use crate::grid::Grid;
-use crate::math::operators::of_scalars;
-use crate::plan::{Aggregate, Binary, Node, NodeKind};
-use crate::value::QueryError;
+use crate::functions::{FunctionEvaluation, FunctionId};
+use crate::grid::StepGrid;
+use crate::math::operators::apply_to_scalars;
+use crate::plan::{PlanAggregate, PlanBinary, PlanNode, PlanNodeKind};
+use crate::value::PromqlError;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -34,19 +34,19 @@ const LEVEL_BYTES: usize = 4 << 10;
 /// The evaluator of one query, which traverses its plan.
 pub(crate) struct Evaluator<'a> {
     /// The state of the evaluation that operators use, such as the account and the annotations.
-    pub(crate) run: Run<'a>,
+    pub(crate) run: EvalContext<'a>,
     /// Values that other nodes of the plan will use again.
-    shared: SharedValues,
+    shared: SharedValueCache,
     /// True while the current node is part of a node whose value is the same at all steps.
     within_invariant: bool,
 }
 
 impl<'a> Evaluator<'a> {
     /// Creates an evaluator for one query. It has not evaluated any node yet.
-    pub(crate) fn new(run: Run<'a>) -> Self {
+    pub(crate) fn new(run: EvalContext<'a>) -> Self {
         Self {
             run,
-            shared: SharedValues::default(),
+            shared: SharedValueCache::default(),
             within_invariant: false,
         }
     }
@@ -54,14 +54,18 @@ impl<'a> Evaluator<'a> {
     /// Evaluates an instant vector for an operator that iterates over steps. If a series has a
     /// float and a histogram at one step, the operator gets the float, and no histograms from this
     /// step on.
-    pub(crate) fn vector(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
-        let stream = self.vector_of_kinds(node, grid)?;
-        if !may_hold_both(node) || !stream.holds_both() {
+    pub(crate) fn evaluate_vector(
+        &mut self,
+        node: &PlanNode,
+        grid: StepGrid,
+    ) -> Result<SeriesStream, PromqlError> {
+        let stream = self.evaluate_mixed_vector(node, grid)?;
+        if !may_mix_kinds(node) || !stream.has_mixed_steps() {
             return Ok(stream);
         }
-        let stream = stream.of_one_kind(self.run.account)?;
+        let stream = stream.keep_one_kind(self.run.account)?;
         if let Some(tally) = self.run.tally {
-            let (rows, _) = tally.of(node, grid.count, self.run.account)?;
+            let (rows, _) = tally.node_tallies(node, grid.count, self.run.account)?;
             stream.recount(&rows);
         }
         Ok(stream)
@@ -69,118 +73,146 @@ impl<'a> Evaluator<'a> {
 
     /// Evaluates an instant vector. If several series became equal and were merged, one step may
     /// have both a float and a histogram.
-    fn vector_of_kinds(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
+    fn evaluate_mixed_vector(
+        &mut self,
+        node: &PlanNode,
+        grid: StepGrid,
+    ) -> Result<SeriesStream, PromqlError> {
         let _stack = self.run.account.reserve(LEVEL_BYTES)?;
-        deeper(|| self.vector_of_kinds_here(node, grid))
+        ensure_stack(|| self.evaluate_mixed_vector_node(node, grid))
     }
 
-    fn vector_of_kinds_here(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
+    fn evaluate_mixed_vector_node(
+        &mut self,
+        node: &PlanNode,
+        grid: StepGrid,
+    ) -> Result<SeriesStream, PromqlError> {
         self.run.account.check()?;
         if grid.count == 0 {
-            return Ok(Frame::new(0).into());
+            return Ok(SeriesFrame::new(0).into());
         }
         if node.is_invariant && !self.within_invariant {
             self.within_invariant = true;
-            let value = self.invariant(node, grid);
+            let value = self.evaluate_invariant(node, grid);
             self.within_invariant = false;
             return value;
         }
         if let Some(tally) = self.run.tally {
-            let (rows, _) = tally.of(node, grid.count, self.run.account)?;
-            return Ok(self.vector_of(node, grid)?.counted(rows));
+            let (rows, _) = tally.node_tallies(node, grid.count, self.run.account)?;
+            return Ok(self.evaluate_unshared_vector(node, grid)?.with_tally(rows));
         }
         match &node.shared {
             Some(shared) if !shared.of_samples => {
-                let value = self.once(shared, grid, |evaluator| {
-                    let stream = evaluator.vector_of(node, grid)?;
-                    Ok(SharedValue::Rows(evaluator.rows_of(stream)?))
+                let value = self.get_or_evaluate(shared, grid, |evaluator| {
+                    let stream = evaluator.evaluate_unshared_vector(node, grid)?;
+                    Ok(SharedValue::Rows(evaluator.collect_rows(stream)?))
                 })?;
                 match value {
                     SharedValue::Rows(frame) => Ok(frame.into()),
                     _ => Err(not_a_vector(node)),
                 }
             }
-            _ => self.vector_of(node, grid),
+            _ => self.evaluate_unshared_vector(node, grid),
         }
     }
 
     /// Returns the tally for the windows of a node, if samples are counted.
     pub(crate) fn window_tally(
         &self,
-        node: &Node,
-        grid: Grid,
-    ) -> Result<Option<Arc<WindowTally>>, QueryError> {
+        node: &PlanNode,
+        grid: StepGrid,
+    ) -> Result<Option<Arc<WindowTally>>, PromqlError> {
         let Some(tally) = self.run.tally else {
             return Ok(None);
         };
-        let (_, windows) = tally.of(node, grid.count, self.run.account)?;
+        let (_, windows) = tally.node_tallies(node, grid.count, self.run.account)?;
         Ok(Some(windows))
     }
 
     /// Evaluates an instant vector like [`Evaluator::vector`], but ignores that its value may be
     /// shared.
-    fn vector_of(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
+    fn evaluate_unshared_vector(
+        &mut self,
+        node: &PlanNode,
+        grid: StepGrid,
+    ) -> Result<SeriesStream, PromqlError> {
         let delayed = self.run.delays_names();
         match &node.kind {
-            NodeKind::Vector(selector) => {
+            PlanNodeKind::Vector(selector) => {
                 let kind = match selector.edges {
-                    Edges::Smoothed => LeafKind::Smoothed(node.own_span()),
-                    Edges::Plain | Edges::Anchored => LeafKind::Newest,
+                    WindowEdges::Smoothed => EvalLeafKind::Smoothed(node.own_span()),
+                    WindowEdges::Plain | WindowEdges::Anchored => EvalLeafKind::Newest,
                 };
-                let leaf = self.selector_leaf(node, selector, kind, grid)?;
-                Ok(Stream::from_leaf(leaf, delayed))
+                let leaf = self.build_selector_leaf(node, selector, kind, grid)?;
+                Ok(SeriesStream::from_leaf(leaf, delayed))
             }
-            NodeKind::Call(function, args) => calls::vector(self, node, function, args, grid),
-            NodeKind::Aggregate(inner) => self.aggregate(inner, node.own_span(), grid),
-            NodeKind::Binary(operation) => self.binary(node, operation, grid),
-            NodeKind::Negate(inner) => self
-                .vector_of_kinds(inner, grid)?
-                .then(RowOp::Negate, delayed)
+            PlanNodeKind::Call(function, args) => {
+                calls::evaluate_vector_call(self, node, function, args, grid)
+            }
+            PlanNodeKind::Aggregate(inner) => self.evaluate_aggregate(inner, node.own_span(), grid),
+            PlanNodeKind::Binary(operation) => self.evaluate_binary(node, operation, grid),
+            PlanNodeKind::Negate(inner) => self
+                .evaluate_mixed_vector(inner, grid)?
+                .add_operation(RowOp::Negate, delayed)
                 .with_distinct_series(&mut self.run),
-            NodeKind::Same(inner) => self.vector_of_kinds(inner, grid),
+            PlanNodeKind::Same(inner) => self.evaluate_mixed_vector(inner, grid),
             _ => Err(not_a_vector(node)),
         }
     }
 
     /// Evaluates an instant vector and returns all its rows.
-    pub(crate) fn frame(&mut self, node: &Node, grid: Grid) -> Result<Arc<Frame>, QueryError> {
-        let stream = self.vector(node, grid)?;
-        self.rows_of(stream)
+    pub(crate) fn evaluate_frame(
+        &mut self,
+        node: &PlanNode,
+        grid: StepGrid,
+    ) -> Result<Arc<SeriesFrame>, PromqlError> {
+        let stream = self.evaluate_vector(node, grid)?;
+        self.collect_rows(stream)
     }
 
     /// Evaluates an instant vector and returns all its rows. A row may have a float and a histogram
     /// at one step.
-    pub(crate) fn frame_of_kinds(
+    pub(crate) fn evaluate_mixed_frame(
         &mut self,
-        node: &Node,
-        grid: Grid,
-    ) -> Result<Arc<Frame>, QueryError> {
-        let stream = self.vector_of_kinds(node, grid)?;
-        self.rows_of(stream)
+        node: &PlanNode,
+        grid: StepGrid,
+    ) -> Result<Arc<SeriesFrame>, PromqlError> {
+        let stream = self.evaluate_mixed_vector(node, grid)?;
+        self.collect_rows(stream)
     }
 
-    /// Returns the rows of [`Evaluator::frame_of_kinds`] for modification. Copies them if other
-    /// nodes share them.
-    pub(crate) fn own_frame(&mut self, node: &Node, grid: Grid) -> Result<Frame, QueryError> {
-        let frame = self.frame_of_kinds(node, grid)?;
+    /// Returns the rows of [`Evaluator::evaluate_mixed_frame`] for modification. Copies them if
+    /// other nodes share them.
+    pub(crate) fn evaluate_owned_frame(
+        &mut self,
+        node: &PlanNode,
+        grid: StepGrid,
+    ) -> Result<SeriesFrame, PromqlError> {
+        let frame = self.evaluate_mixed_frame(node, grid)?;
         Arc::try_unwrap(frame).or_else(|frame| frame.duplicate(self.run.account))
     }
 
-    fn rows_of(&mut self, stream: Stream) -> Result<Arc<Frame>, QueryError> {
+    fn collect_rows(&mut self, stream: SeriesStream) -> Result<Arc<SeriesFrame>, PromqlError> {
         stream.into_frame(&mut self.run)
     }
 
     /// Evaluates a vector that is the same at all steps, at the first step only, and repeats its
     /// samples. Fails if a series has both a float and a histogram, for which Prometheus has no
     /// result either.
-    fn invariant(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
-        if grid.is_instant() && !may_hold_both(node) {
-            return self.vector_of_kinds(node, grid);
+    fn evaluate_invariant(
+        &mut self,
+        node: &PlanNode,
+        grid: StepGrid,
+    ) -> Result<SeriesStream, PromqlError> {
+        if grid.is_instant() && !may_mix_kinds(node) {
+            return self.evaluate_mixed_vector(node, grid);
         }
         let before = self.run.account.total();
-        let once = self.frame_of_kinds(node, grid.first_only())?;
-        if once.holds_both() {
-            return Err(QueryError::Execution("unexpected number of samples".into()));
+        let once = self.evaluate_mixed_frame(node, grid.first_only())?;
+        if once.has_mixed_steps() {
+            return Err(PromqlError::Execution(
+                "unexpected number of samples".into(),
+            ));
         }
         if grid.is_instant() {
             return Ok(once.into());
@@ -190,33 +222,33 @@ impl<'a> Evaluator<'a> {
             .account
             .set_total(before + read * grid.count as u64);
         let copies = once.samples() * (grid.count as u64 - 1);
-        self.run.account.hold(copies)?;
+        self.run.account.hold_samples(copies)?;
         let bytes = once.len() * grid.count * size_of::<f64>();
         let memory = self.run.account.reserve(bytes)?;
         let mut frame = once.repeat(grid.count, self.run.account)?;
-        frame.keep(memory);
+        frame.hold_reservation(memory);
         Ok(frame.into())
     }
 
-    fn binary(
+    fn evaluate_binary(
         &mut self,
-        node: &Node,
-        operation: &Binary,
-        grid: Grid,
-    ) -> Result<Stream, QueryError> {
-        let is_scalar = |side: &Node| side.value_type == ValueType::Scalar;
+        node: &PlanNode,
+        operation: &PlanBinary,
+        grid: StepGrid,
+    ) -> Result<SeriesStream, PromqlError> {
+        let is_scalar = |side: &PlanNode| side.value_type == ValueType::Scalar;
         let (vector, scalar, scalar_left) =
             match (is_scalar(&operation.left), is_scalar(&operation.right)) {
-                (false, false) => return self.binary_of_vectors(node, operation, grid),
+                (false, false) => return self.evaluate_vector_binary(node, operation, grid),
                 (true, _) => (&operation.right, &operation.left, true),
                 (false, true) => (&operation.left, &operation.right, false),
             };
         let memory = self.run.account.reserve(grid.count * size_of::<f64>())?;
-        let scalars = self.scalar(scalar, grid)?;
+        let scalars = self.evaluate_scalar(scalar, grid)?;
         if scalar_left && matches!(operation.op, BinaryOp::TrimUpper | BinaryOp::TrimLower) {
-            let frame = self.frame(vector, grid)?;
-            refuse_all(operation.op, node.own_span(), &frame, &mut self.run.notes);
-            return Ok(Frame::new(grid.count).into());
+            let frame = self.evaluate_frame(vector, grid)?;
+            add_refusals(operation.op, node.own_span(), &frame, &mut self.run.notes);
+            return Ok(SeriesFrame::new(grid.count).into());
         }
         let op = RowOp::Scalar(ScalarOp {
             op: operation.op,
@@ -227,79 +259,89 @@ impl<'a> Evaluator<'a> {
             _memory: memory,
         });
         let delayed = self.run.delays_names();
-        Ok(self.vector(vector, grid)?.then(op, delayed))
+        Ok(self
+            .evaluate_vector(vector, grid)?
+            .add_operation(op, delayed))
     }
 
-    fn binary_of_vectors(
+    fn evaluate_vector_binary(
         &mut self,
-        node: &Node,
-        operation: &Binary,
-        grid: Grid,
-    ) -> Result<Stream, QueryError> {
+        node: &PlanNode,
+        operation: &PlanBinary,
+        grid: StepGrid,
+    ) -> Result<SeriesStream, PromqlError> {
         let held_before = self.run.account.held();
-        let left = self.frame(&operation.left, grid)?;
-        let right = self.frame(&operation.right, grid)?;
-        let frame = binary::frame(&mut self.run, node, operation, (left, right), grid)?;
-        self.settled(held_before, frame)
+        let left = self.evaluate_frame(&operation.left, grid)?;
+        let right = self.evaluate_frame(&operation.right, grid)?;
+        let frame = binary::evaluate_vectors(&mut self.run, node, operation, (left, right), grid)?;
+        self.settle_operator(held_before, frame)
     }
 
-    fn aggregate(
+    fn evaluate_aggregate(
         &mut self,
-        node: &Aggregate,
-        span: Span,
-        grid: Grid,
-    ) -> Result<Stream, QueryError> {
+        node: &PlanAggregate,
+        span: PositionRange,
+        grid: StepGrid,
+    ) -> Result<SeriesStream, PromqlError> {
         let held_before = self.run.account.held();
         let frame = match node.op {
             AggregateOp::CountValues => {
                 let label = count_values::label_name(node)?;
-                let input = self.frame(&node.input, grid)?;
-                count_values::frame(&self.run, node, (&label, input), grid)?
+                let input = self.evaluate_frame(&node.input, grid)?;
+                count_values::evaluate_count_values(&self.run, node, (&label, input), grid)?
             }
             AggregateOp::Quantile => {
-                let inputs = self.param_and_input(node, grid)?;
-                quantiles::frame(&mut self.run, node, inputs, grid)?
+                let inputs = self.evaluate_param_and_input(node, grid)?;
+                quantiles::evaluate_quantiles(&mut self.run, node, inputs, grid)?
             }
             op if op.param_type().is_some() => {
-                let inputs = self.param_and_input(node, grid)?;
-                topk::frame(&mut self.run, node, inputs, span, grid)?
+                let inputs = self.evaluate_param_and_input(node, grid)?;
+                topk::evaluate_topk(&mut self.run, node, inputs, span, grid)?
             }
             _ => {
-                let input = self.vector(&node.input, grid)?;
-                aggregate::frame(&mut self.run, node, input, grid)?
+                let input = self.evaluate_vector(&node.input, grid)?;
+                aggregate::evaluate_fold(&mut self.run, node, input, grid)?
             }
         };
-        self.settled(held_before, frame)
+        self.settle_operator(held_before, frame)
     }
 
     /// Evaluates the parameter of an aggregation at each step, and the rows of its input.
-    fn param_and_input(
+    fn evaluate_param_and_input(
         &mut self,
-        node: &Aggregate,
-        grid: Grid,
-    ) -> Result<(Vec<f64>, Arc<Frame>), QueryError> {
+        node: &PlanAggregate,
+        grid: StepGrid,
+    ) -> Result<(Vec<f64>, Arc<SeriesFrame>), PromqlError> {
         let params = match &node.param {
-            Some(param) => self.scalar(param, grid)?,
+            Some(param) => self.evaluate_scalar(param, grid)?,
             None => vec![0.0; grid.count],
         };
-        Ok((params, self.frame(&node.input, grid)?))
+        Ok((params, self.evaluate_frame(&node.input, grid)?))
     }
 
     /// Completes an operator: only its result and the `held_before` samples remain held.
-    fn settled(&self, held_before: u64, frame: Frame) -> Result<Stream, QueryError> {
-        self.run.account.settle(held_before, frame.samples())?;
+    fn settle_operator(
+        &self,
+        held_before: u64,
+        frame: SeriesFrame,
+    ) -> Result<SeriesStream, PromqlError> {
+        self.run.account.settle_held(held_before, frame.samples())?;
         Ok(frame.into())
     }
 
     /// Evaluates a scalar and returns one number per step.
-    pub(crate) fn scalar(&mut self, node: &Node, grid: Grid) -> Result<Vec<f64>, QueryError> {
+    pub(crate) fn evaluate_scalar(
+        &mut self,
+        node: &PlanNode,
+        grid: StepGrid,
+    ) -> Result<Vec<f64>, PromqlError> {
         self.run.account.check()?;
         let _stack = self.run.account.reserve(LEVEL_BYTES)?;
         let Some(shared) = &node.shared else {
-            return deeper(|| self.scalar_of(node, grid));
+            return ensure_stack(|| self.evaluate_unshared_scalar(node, grid));
         };
-        let value = self.once(shared, grid, |evaluator| {
-            let numbers = deeper(|| evaluator.scalar_of(node, grid))?;
+        let value = self.get_or_evaluate(shared, grid, |evaluator| {
+            let numbers = ensure_stack(|| evaluator.evaluate_unshared_scalar(node, grid))?;
             Ok(SharedValue::Numbers(numbers.into()))
         })?;
         match value {
@@ -309,32 +351,42 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Evaluates all scalar arguments of a call in order; other arguments are skipped.
-    fn scalars(&mut self, args: &[Node], grid: Grid) -> Result<Vec<Vec<f64>>, QueryError> {
-        let are_scalars = |arg: &&Node| arg.value_type == ValueType::Scalar;
+    fn evaluate_scalar_arguments(
+        &mut self,
+        args: &[PlanNode],
+        grid: StepGrid,
+    ) -> Result<Vec<Vec<f64>>, PromqlError> {
+        let are_scalars = |arg: &&PlanNode| arg.value_type == ValueType::Scalar;
         let scalars = args.iter().filter(are_scalars);
-        scalars.map(|arg| self.scalar(arg, grid)).collect()
+        scalars.map(|arg| self.evaluate_scalar(arg, grid)).collect()
     }
 
-    fn scalar_of(&mut self, node: &Node, grid: Grid) -> Result<Vec<f64>, QueryError> {
+    fn evaluate_unshared_scalar(
+        &mut self,
+        node: &PlanNode,
+        grid: StepGrid,
+    ) -> Result<Vec<f64>, PromqlError> {
         match &node.kind {
-            NodeKind::Number(number) => Ok(vec![*number; grid.count]),
-            NodeKind::Same(inner) => self.scalar(inner, grid),
-            NodeKind::Negate(inner) => {
-                let values = self.scalar(inner, grid)?;
+            PlanNodeKind::Number(number) => Ok(vec![*number; grid.count]),
+            PlanNodeKind::Same(inner) => self.evaluate_scalar(inner, grid),
+            PlanNodeKind::Negate(inner) => {
+                let values = self.evaluate_scalar(inner, grid)?;
                 Ok(values.into_iter().map(|value| -value).collect())
             }
-            NodeKind::Binary(operation) => {
+            PlanNodeKind::Binary(operation) => {
                 let sides = [&operation.left, &operation.right];
-                self.of_two_scalars(sides, grid, |l, r| of_scalars(operation.op, l, r))
+                self.evaluate_scalar_pair(sides, grid, |l, r| apply_to_scalars(operation.op, l, r))
             }
-            NodeKind::Call(function, args) => match (function.evaluation, function.id) {
-                (Evaluation::OfScalars(f), _) => self.of_two_scalars([&args[0], &args[1]], grid, f),
+            PlanNodeKind::Call(function, args) => match (function.evaluation, function.id) {
+                (FunctionEvaluation::OfScalars(f), _) => {
+                    self.evaluate_scalar_pair([&args[0], &args[1]], grid, f)
+                }
                 (_, FunctionId::Time) => {
                     Ok(grid.times().map(|time| time as f64 / 1000.0).collect())
                 }
                 (_, FunctionId::Scalar) => {
-                    let stream = self.vector(&args[0], grid)?;
-                    self.only_elements(&stream, grid)
+                    let stream = self.evaluate_vector(&args[0], grid)?;
+                    self.single_elements(&stream, grid)
                 }
                 _ => Err(not_a_vector(node)),
             },
@@ -342,27 +394,31 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    fn of_two_scalars(
+    fn evaluate_scalar_pair(
         &mut self,
-        [left, right]: [&Node; 2],
-        grid: Grid,
+        [left, right]: [&PlanNode; 2],
+        grid: StepGrid,
         f: impl Fn(f64, f64) -> f64,
-    ) -> Result<Vec<f64>, QueryError> {
-        let left = self.scalar(left, grid)?;
+    ) -> Result<Vec<f64>, PromqlError> {
+        let left = self.evaluate_scalar(left, grid)?;
         let _left_memory = self.run.account.reserve(size_of_val(&left[..]))?;
-        let right = self.scalar(right, grid)?;
+        let right = self.evaluate_scalar(right, grid)?;
         Ok(left.into_iter().zip(right).map(|(l, r)| f(l, r)).collect())
     }
 
     /// Returns the only float of a vector at each step, or NaN if there is not exactly one.
-    fn only_elements(&mut self, stream: &Stream, grid: Grid) -> Result<Vec<f64>, QueryError> {
+    fn single_elements(
+        &mut self,
+        stream: &SeriesStream,
+        grid: StepGrid,
+    ) -> Result<Vec<f64>, PromqlError> {
         let mut counts = vec![0u32; grid.count];
         let mut values = vec![f64::NAN; grid.count];
         let account = self.run.account;
         let task = |part: Range<usize>| {
-            let mut notes = Annotations::default();
+            let mut notes = QueryAnnotations::default();
             let (mut counts, mut values) = (vec![0u32; grid.count], vec![f64::NAN; grid.count]);
-            let mut each = |_: usize, row: &mut RowBuffer, _: &mut Annotations| {
+            let mut each = |_: usize, row: &mut StepRowBuffer, _: &mut QueryAnnotations| {
                 for (step, value) in row.values.iter().enumerate() {
                     if !is_absent(*value) {
                         counts[step] += 1;
@@ -375,7 +431,7 @@ impl<'a> Evaluator<'a> {
             Ok((counts, values, notes))
         };
         let all_notes = &mut self.run.notes;
-        let merge = |(part_counts, part_values, notes): (Vec<u32>, Vec<f64>, Annotations)| {
+        let merge = |(part_counts, part_values, notes): (Vec<u32>, Vec<f64>, QueryAnnotations)| {
             all_notes.merge(notes);
             for step in 0..grid.count {
                 if part_counts[step] > 0 {
@@ -385,7 +441,7 @@ impl<'a> Evaluator<'a> {
             }
             Ok(())
         };
-        in_parts(
+        run_in_parts(
             self.run.ctx.compute,
             stream.len(),
             SERIES_PER_PART,
@@ -401,20 +457,20 @@ impl<'a> Evaluator<'a> {
 
 /// Returns whether Prometheus merges equal series of the node's value by concatenating their lists
 /// of floats and of histograms.
-fn may_hold_both(node: &Node) -> bool {
+fn may_mix_kinds(node: &PlanNode) -> bool {
     match &node.kind {
-        NodeKind::Negate(_) => true,
-        NodeKind::Call(function, _) => {
+        PlanNodeKind::Negate(_) => true,
+        PlanNodeKind::Call(function, _) => {
             matches!(
                 function.id,
                 FunctionId::LabelReplace | FunctionId::LabelJoin
             )
         }
-        NodeKind::Same(inner) => may_hold_both(inner),
+        PlanNodeKind::Same(inner) => may_mix_kinds(inner),
         _ => false,
     }
 }
 
-fn not_a_vector(node: &Node) -> QueryError {
-    QueryError::Execution(format!("unexpected {} in evaluation", node.value_type))
+fn not_a_vector(node: &PlanNode) -> PromqlError {
+    PromqlError::Execution(format!("unexpected {} in evaluation", node.value_type))
 }

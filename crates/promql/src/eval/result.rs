@@ -1,23 +1,23 @@
 //! Converts the rows of the last operator to the value of the query.
 
 use crate::ast::ValueType;
-use crate::eval::account::{Account, grow};
+use crate::eval::account::{QueryAccount, grow};
 use crate::eval::evaluator::Evaluator;
 use crate::eval::kernels::edges;
-use crate::eval::kernels::edges::Overhang;
-use crate::eval::kernels::samples::Samples;
-use crate::eval::operators::stream::{Collision, merge_equal};
-use crate::eval::rows::frame::Frame;
+use crate::eval::kernels::edges::SelectorOverhang;
+use crate::eval::kernels::samples::SampleSlices;
+use crate::eval::operators::stream::{NameCollisionRule, merge_equal};
+use crate::eval::rows::frame::SeriesFrame;
 use crate::eval::rows::label_sets::without_metadata;
-use crate::eval::rows::order::ordered;
-use crate::eval::rows::parts::{SERIES_PER_PART, in_parts};
+use crate::eval::rows::order::sort_indexes;
+use crate::eval::rows::parts::{SERIES_PER_PART, run_in_parts};
 use crate::eval::rows::reads::ReadBuffer;
 use crate::eval::rows::row::{histogram_bytes, is_absent};
-use crate::eval::rows::source::Source;
-use crate::eval::tally::{SeriesWindows, Stays, WindowExtent};
-use crate::grid::Grid;
-use crate::plan::{Node, NodeKind, QueryTimes};
-use crate::value::{MatrixSeries, PointValue, QueryError, Value, VectorElement};
+use crate::eval::rows::source::SampleSource;
+use crate::eval::tally::{HeldSamples, SeriesWindows, WindowExtent};
+use crate::grid::StepGrid;
+use crate::plan::{PlanNode, PlanNodeKind, QueryTimes};
+use crate::value::{MatrixSeries, PromqlError, QueryPointValue, QueryValue, VectorElement};
 use firn_model::budget::Reservation;
 use firn_model::columns::SeriesColumns;
 use firn_model::labels::Labels;
@@ -26,53 +26,53 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Evaluates the whole plan. Returns the value and the reservation for its memory.
-pub(crate) fn value_of(
+pub(crate) fn evaluate_plan(
     evaluator: &mut Evaluator<'_>,
-    node: &Node,
+    node: &PlanNode,
     times: &QueryTimes,
     is_range: bool,
-) -> Result<(Value, Reservation), QueryError> {
+) -> Result<(QueryValue, Reservation), PromqlError> {
     let grid = times.grid();
     let account = evaluator.run.account;
     match (node.value_type, &node.kind) {
-        (ValueType::String, NodeKind::Text(text)) => {
+        (ValueType::String, PlanNodeKind::Text(text)) => {
             let memory = account.reserve(text.len())?;
-            Ok((Value::String(times.start, text.clone()), memory))
+            Ok((QueryValue::String(times.start, text.clone()), memory))
         }
         (ValueType::Scalar, _) => {
-            let values = evaluator.scalar(node, grid)?;
-            account.hold(values.len() as u64)?;
+            let values = evaluator.evaluate_scalar(node, grid)?;
+            account.hold_samples(values.len() as u64)?;
             match (is_range, values.first()) {
                 (false, Some(value)) => {
-                    Ok((Value::Scalar(times.start, *value), account.reserve(0)?))
+                    Ok((QueryValue::Scalar(times.start, *value), account.reserve(0)?))
                 }
-                _ => matrix_of(evaluator, &Frame::of_scalars(&values), &grid),
+                _ => build_matrix(evaluator, &SeriesFrame::from_scalars(&values), &grid),
             }
         }
         (ValueType::Matrix, _) => {
-            let (series, memory) = range_vector(evaluator, node, grid)?;
-            Ok((Value::Matrix(by_labels(series, account)?), memory))
+            let (series, memory) = evaluate_range_vector(evaluator, node, grid)?;
+            Ok((QueryValue::Matrix(sort_by_labels(series, account)?), memory))
         }
         _ => {
-            let frame = without_names(evaluator, node, grid)?;
+            let frame = evaluate_without_names(evaluator, node, grid)?;
             match is_range {
-                true => matrix_of(evaluator, &frame, &grid),
-                false => vector_of(evaluator, &frame, times.start),
+                true => build_matrix(evaluator, &frame, &grid),
+                false => build_vector(evaluator, &frame, times.start),
             }
         }
     }
 }
 
 /// Evaluates an instant vector and removes the metric names whose removal was delayed.
-fn without_names(
+fn evaluate_without_names(
     evaluator: &mut Evaluator<'_>,
-    node: &Node,
-    grid: Grid,
-) -> Result<Arc<Frame>, QueryError> {
+    node: &PlanNode,
+    grid: StepGrid,
+) -> Result<Arc<SeriesFrame>, PromqlError> {
     if !evaluator.run.delays_names() {
-        return evaluator.frame_of_kinds(node, grid);
+        return evaluator.evaluate_mixed_frame(node, grid);
     }
-    let mut frame = evaluator.own_frame(node, grid)?;
+    let mut frame = evaluator.evaluate_owned_frame(node, grid)?;
     let mut memory = evaluator.run.account.reserve(0)?;
     let all = frame.row_labels_mut(evaluator.run.account, &mut memory)?;
     for row_labels in all.iter_mut().filter(|l| l.drops_name) {
@@ -80,20 +80,25 @@ fn without_names(
         grow(&mut memory, row_labels.labels.as_bytes().len())?;
         row_labels.labels = without_metadata(row_labels.labels.as_ref());
     }
-    frame.keep(memory);
-    merge_equal(frame, Collision::MergedByKind, evaluator.run.account).map(Arc::new)
+    frame.hold_reservation(memory);
+    merge_equal(
+        frame,
+        NameCollisionRule::MergedByKind,
+        evaluator.run.account,
+    )
+    .map(Arc::new)
 }
 
-fn vector_of(
+fn build_vector(
     evaluator: &Evaluator<'_>,
-    frame: &Frame,
+    frame: &SeriesFrame,
     time: TimestampMs,
-) -> Result<(Value, Reservation), QueryError> {
+) -> Result<(QueryValue, Reservation), PromqlError> {
     let element = |series: usize| {
         let row = frame.row(series);
         let value = match row.histograms.first() {
-            Some((_, histogram)) => PointValue::Histogram(histogram.clone()),
-            None => PointValue::Float(row.values[0]),
+            Some((_, histogram)) => QueryPointValue::Histogram(histogram.clone()),
+            None => QueryPointValue::Float(row.values[0]),
         };
         VectorElement {
             labels: frame.labels(series),
@@ -106,30 +111,30 @@ fn vector_of(
         let bytes = size_of::<VectorElement>() + element.labels.as_bytes().len();
         (element, bytes + frame.row(series).histogram_bytes())
     };
-    let (elements, memory) = in_order(evaluator, frame.len(), element)?;
-    Ok((Value::Vector(elements), memory))
+    let (elements, memory) = map_in_order(evaluator, frame.len(), element)?;
+    Ok((QueryValue::Vector(elements), memory))
 }
 
 /// Sorts series by their labels. Fails if the query is canceled or memory is exceeded.
-fn by_labels(
+fn sort_by_labels(
     mut series: Vec<MatrixSeries>,
-    account: &Account<'_>,
-) -> Result<Vec<MatrixSeries>, QueryError> {
+    account: &QueryAccount<'_>,
+) -> Result<Vec<MatrixSeries>, PromqlError> {
     let list_bytes = series.len() * (size_of::<usize>() + size_of::<MatrixSeries>());
     let _lists = account.reserve(list_bytes)?;
     let mut order: Vec<usize> = (0..series.len()).collect();
-    ordered(&mut order, account, |a, b| {
+    sort_indexes(&mut order, account, |a, b| {
         series[a].labels.cmp(&series[b].labels)
     })?;
     let sorted = order.into_iter().map(|at| std::mem::take(&mut series[at]));
     Ok(sorted.collect())
 }
 
-fn matrix_of(
+fn build_matrix(
     evaluator: &Evaluator<'_>,
-    frame: &Frame,
-    grid: &Grid,
-) -> Result<(Value, Reservation), QueryError> {
+    frame: &SeriesFrame,
+    grid: &StepGrid,
+) -> Result<(QueryValue, Reservation), PromqlError> {
     let series = |series: usize| {
         let row = frame.row(series);
         let present = row.values.iter().filter(|value| !is_absent(**value));
@@ -149,23 +154,23 @@ fn matrix_of(
     };
     let series = |at: usize| {
         let series = series(at);
-        let bytes = bytes_of(&series);
+        let bytes = series_bytes(&series);
         (series, bytes)
     };
-    let (all, memory) = in_order(evaluator, frame.len(), series)?;
+    let (all, memory) = map_in_order(evaluator, frame.len(), series)?;
     Ok((
-        Value::Matrix(by_labels(all, evaluator.run.account)?),
+        QueryValue::Matrix(sort_by_labels(all, evaluator.run.account)?),
         memory,
     ))
 }
 
 /// Calls `make` for all series in parallel and returns the results in order. `make` also returns
 /// the size of each result in bytes, which is reserved.
-fn in_order<T: Send>(
+fn map_in_order<T: Send>(
     evaluator: &Evaluator<'_>,
     series: usize,
     make: impl Fn(usize) -> (T, usize) + Sync,
-) -> Result<(Vec<T>, Reservation), QueryError> {
+) -> Result<(Vec<T>, Reservation), PromqlError> {
     let account = evaluator.run.account;
     let mut memory = account.reserve(0)?;
     let mut out = Vec::with_capacity(series);
@@ -185,7 +190,7 @@ fn in_order<T: Send>(
         out.extend(part);
         Ok(())
     };
-    in_parts(
+    run_in_parts(
         evaluator.run.ctx.compute,
         series,
         SERIES_PER_PART,
@@ -196,12 +201,12 @@ fn in_order<T: Send>(
 }
 
 /// Returns the samples of a range vector, for an instant query.
-fn range_vector(
+fn evaluate_range_vector(
     evaluator: &mut Evaluator<'_>,
-    node: &Node,
-    grid: Grid,
-) -> Result<(Vec<MatrixSeries>, Reservation), QueryError> {
-    let (source, reach, overhang) = evaluator.matrix(node, grid)?;
+    node: &PlanNode,
+    grid: StepGrid,
+) -> Result<(Vec<MatrixSeries>, Reservation), PromqlError> {
+    let (source, reach, overhang) = evaluator.evaluate_matrix(node, grid)?;
     let newest = reach.end(grid.start);
     let oldest = newest.saturating_sub(reach.range_ms);
     let range = overhang.map(|overhang| (overhang, overhang.range_at(&reach, grid.start)));
@@ -215,19 +220,19 @@ fn range_vector(
         for (at, series) in stretch.enumerate() {
             account.check()?;
             if tally.is_some() {
-                let of_series = SeriesWindows::of(&batch.series(at), &grid, &reach);
-                windows.add_series(&of_series, Stays::Window);
+                let of_series = SeriesWindows::from_series(&batch.series(at), &grid, &reach);
+                windows.add_series(&of_series, HeldSamples::Window);
             }
-            let labels = labels_of(evaluator, &*source, series);
-            let mut series = samples_of(labels, &batch.series(at), oldest, newest);
+            let labels = final_labels(evaluator, &*source, series);
+            let mut series = build_series(labels, &batch.series(at), oldest, newest);
             if let Some((overhang, range)) = range {
-                extend(&mut series, overhang, range)?;
+                extend_edges(&mut series, overhang, range)?;
             }
             let samples = (series.floats.len() + series.histograms.len()) as u64;
-            account.hold(samples)?;
+            account.hold_samples(samples)?;
             account.count_read(samples);
             if samples > 0 {
-                grow(&mut memory, bytes_of(&series))?;
+                grow(&mut memory, series_bytes(&series))?;
                 out.push(series);
             }
         }
@@ -240,19 +245,19 @@ fn range_vector(
 }
 
 /// Adds interpolated values at the edges of a window. Fails if the window contains histograms.
-fn extend(
+fn extend_edges(
     series: &mut MatrixSeries,
-    overhang: Overhang,
-    range: edges::Range,
-) -> Result<(), QueryError> {
+    overhang: SelectorOverhang,
+    range: edges::SelectorRange,
+) -> Result<(), PromqlError> {
     if !series.histograms.is_empty() {
-        return Err(QueryError::Execution(format!(
+        return Err(PromqlError::Execution(format!(
             "{} modifier is not supported with histograms",
             overhang.name()
         )));
     }
     let (times, values): (Vec<_>, Vec<_>) = series.floats.iter().copied().unzip();
-    let window = Samples {
+    let window = SampleSlices {
         times: &times,
         values: &values,
         starts: &[],
@@ -261,14 +266,14 @@ fn extend(
     Ok(())
 }
 
-fn bytes_of(series: &MatrixSeries) -> usize {
+fn series_bytes(series: &MatrixSeries) -> usize {
     size_of::<MatrixSeries>()
         + series.labels.as_bytes().len()
         + series.floats.capacity() * size_of::<(TimestampMs, f64)>()
         + histogram_bytes(&series.histograms)
 }
 
-fn labels_of(evaluator: &Evaluator<'_>, source: &dyn Source, series: usize) -> Labels {
+fn final_labels(evaluator: &Evaluator<'_>, source: &dyn SampleSource, series: usize) -> Labels {
     let labels = source.labels(series);
     match evaluator.run.delays_names() && source.drops_name(series) {
         true => without_metadata(labels.as_ref()),
@@ -276,7 +281,7 @@ fn labels_of(evaluator: &Evaluator<'_>, source: &dyn Source, series: usize) -> L
     }
 }
 
-fn samples_of(
+fn build_series(
     labels: Labels,
     columns: &SeriesColumns<'_>,
     oldest: TimestampMs,

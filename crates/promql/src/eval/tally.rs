@@ -1,19 +1,19 @@
 //! Records the number of samples of each plan node at each step, for queries whose samples are
 //! counted.
 //!
-//! The evaluation fills [`Tally`] while it processes rows, from any thread and in any order. The
-//! tally is read after the evaluation. Prometheus reads the windows of one series after another, so
-//! the windows of a part are recorded with the index of its first series and merged in the order of
-//! series.
+//! The evaluation fills [`SampleTally`] while it processes rows, from any thread and in any order.
+//! The tally is read after the evaluation. Prometheus reads the windows of one series after
+//! another, so the windows of a part are recorded with the index of its first series and merged in
+//! the order of series.
 //!
 //! Invariant: every node of a counted plan is evaluated once. A node is identified by its address.
 //! The module [`counts`](super::counts) computes the totals.
 
-use crate::eval::account::Account;
-use crate::eval::rows::row::{Row, is_absent, samples_of, samples_of_passing};
-use crate::grid::{Grid, Reach};
-use crate::plan::Node;
-use crate::value::QueryError;
+use crate::eval::account::QueryAccount;
+use crate::eval::rows::row::{StepRow, histogram_samples, is_absent, passing_histogram_samples};
+use crate::grid::{SelectorWindow, StepGrid};
+use crate::plan::PlanNode;
+use crate::value::PromqlError;
 use firn_model::budget::Reservation;
 use firn_model::columns::SeriesColumns;
 use firn_model::sample::{TimestampMs, is_stale};
@@ -26,58 +26,60 @@ const STEP_BYTES: usize = 5 * size_of::<u64>();
 
 /// The recorded samples of all nodes of a plan, by address of the node.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<FxHashMap<usize, Noted>>);
+pub(crate) struct SampleTally(Mutex<FxHashMap<usize, NodeTally>>);
 
 /// The recorded samples of one node, and the reservation for their memory.
 #[derive(Debug)]
-struct Noted {
+struct NodeTally {
     rows: Arc<RowTally>,
     windows: Arc<WindowTally>,
     _memory: Reservation,
 }
 
-impl Tally {
+impl SampleTally {
     /// Returns the tallies for the rows of a node and for the windows that they are computed from.
     /// Creates them in the first call.
-    pub(crate) fn of(
+    pub(crate) fn node_tallies(
         &self,
-        node: &Node,
+        node: &PlanNode,
         steps: usize,
-        account: &Account<'_>,
-    ) -> Result<(Arc<RowTally>, Arc<WindowTally>), QueryError> {
+        account: &QueryAccount<'_>,
+    ) -> Result<(Arc<RowTally>, Arc<WindowTally>), PromqlError> {
         let mut noted = lock(&self.0);
-        if let Some(known) = noted.get(&place(node)) {
+        if let Some(known) = noted.get(&node_address(node)) {
             return Ok((known.rows.clone(), known.windows.clone()));
         }
         let memory = account.reserve(steps.saturating_mul(STEP_BYTES))?;
-        let new = Noted {
+        let new = NodeTally {
             rows: Arc::new(RowTally::new(steps)),
             windows: Arc::new(WindowTally::default()),
             _memory: memory,
         };
         let both = (new.rows.clone(), new.windows.clone());
-        noted.insert(place(node), new);
+        noted.insert(node_address(node), new);
         Ok(both)
     }
 
     /// Returns the rows of a node at `steps` steps. A value that is the same at all steps was
     /// recorded only once and is repeated.
-    pub(crate) fn rows(&self, node: &Node, steps: usize) -> Extent {
+    pub(crate) fn rows(&self, node: &PlanNode, steps: usize) -> StepSampleExtent {
         let noted = lock(&self.0);
-        let Some(known) = noted.get(&place(node)) else {
-            return Extent::none(steps);
+        let Some(known) = noted.get(&node_address(node)) else {
+            return StepSampleExtent::empty(steps);
         };
         let extent = known.rows.extent();
         match extent.counts.len() == steps {
             true => extent,
-            false => extent.repeated(steps),
+            false => extent.repeat(steps),
         }
     }
 
     /// Returns the windows of a node at `steps` steps.
-    pub(crate) fn windows(&self, node: &Node, steps: usize) -> WindowExtent {
+    pub(crate) fn windows(&self, node: &PlanNode, steps: usize) -> WindowExtent {
         let noted = lock(&self.0);
-        let windows = noted.get(&place(node)).map(|known| known.windows.extent());
+        let windows = noted
+            .get(&node_address(node))
+            .map(|known| known.windows.extent());
         let mut windows = windows.unwrap_or_default();
         let last = windows.held.last().copied().unwrap_or_default();
         windows.held.resize(steps, last);
@@ -86,7 +88,7 @@ impl Tally {
     }
 }
 
-fn place(node: &Node) -> usize {
+fn node_address(node: &PlanNode) -> usize {
     std::ptr::from_ref(node).addr()
 }
 
@@ -96,7 +98,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The number of samples of a value at each step. All lists have the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Extent {
+pub(crate) struct StepSampleExtent {
     /// Number of points at each step; a histogram is one point.
     pub(crate) counts: Vec<u64>,
     /// Number of samples that the points count for. A histogram counts for several.
@@ -105,9 +107,9 @@ pub(crate) struct Extent {
     pub(crate) sizes_passing: Vec<u64>,
 }
 
-impl Extent {
+impl StepSampleExtent {
     /// Returns an extent without samples at any of `steps` steps.
-    pub(crate) fn none(steps: usize) -> Self {
+    pub(crate) fn empty(steps: usize) -> Self {
         Self {
             counts: vec![0; steps],
             sizes: vec![0; steps],
@@ -116,7 +118,7 @@ impl Extent {
     }
 
     /// Returns the extent of the given number of floats at each step.
-    pub(crate) fn of_floats(counts: Vec<u64>) -> Self {
+    pub(crate) fn from_floats(counts: Vec<u64>) -> Self {
         Self {
             sizes: counts.clone(),
             sizes_passing: counts.clone(),
@@ -125,12 +127,12 @@ impl Extent {
     }
 
     /// Returns the extent of one float at each step.
-    pub(crate) fn of_scalar(steps: usize) -> Self {
-        Self::of_floats(vec![1; steps])
+    pub(crate) fn from_scalar(steps: usize) -> Self {
+        Self::from_floats(vec![1; steps])
     }
 
     /// Returns the extent of the first step, repeated `steps` times.
-    pub(crate) fn repeated(&self, steps: usize) -> Self {
+    pub(crate) fn repeat(&self, steps: usize) -> Self {
         let first = |list: &[u64]| vec![list.first().copied().unwrap_or_default(); steps];
         Self {
             counts: first(&self.counts),
@@ -145,12 +147,12 @@ impl Extent {
     }
 
     /// Adds the histograms of a row. Floats are counted separately.
-    fn add_histograms(&mut self, row: Row<'_>) {
+    fn add_histograms(&mut self, row: StepRow<'_>) {
         for (step, histogram) in row.histograms {
             let step = *step as usize;
             self.counts[step] += 1;
-            self.sizes[step] += samples_of(histogram);
-            self.sizes_passing[step] += samples_of_passing(histogram);
+            self.sizes[step] += histogram_samples(histogram);
+            self.sizes_passing[step] += passing_histogram_samples(histogram);
         }
     }
 }
@@ -158,33 +160,33 @@ impl Extent {
 /// The rows recorded so far: their floats, each of which counts for one sample, and their
 /// histograms.
 #[derive(Debug)]
-struct Passed {
+struct RecordedRows {
     floats: Vec<u64>,
-    histograms: Extent,
+    histograms: StepSampleExtent,
 }
 
-impl Passed {
-    fn none(steps: usize) -> Self {
+impl RecordedRows {
+    fn empty(steps: usize) -> Self {
         Self {
             floats: vec![0; steps],
-            histograms: Extent::none(steps),
+            histograms: StepSampleExtent::empty(steps),
         }
     }
 
-    fn add(&mut self, row: Row<'_>) {
+    fn add(&mut self, row: StepRow<'_>) {
         for (floats, value) in self.floats.iter_mut().zip(row.values) {
             *floats += u64::from(!is_absent(*value));
         }
         self.histograms.add_histograms(row);
     }
 
-    fn extent(&self) -> Extent {
+    fn extent(&self) -> StepSampleExtent {
         let with_floats = |list: &[u64]| {
             let both = list.iter().zip(&self.floats);
             both.map(|(histograms, floats)| histograms + floats)
                 .collect()
         };
-        Extent {
+        StepSampleExtent {
             counts: with_floats(&self.histograms.counts),
             sizes: with_floats(&self.histograms.sizes),
             sizes_passing: with_floats(&self.histograms.sizes_passing),
@@ -195,7 +197,7 @@ impl Passed {
 /// Records the rows of one node: the number of floats and the sizes of histograms at each step.
 #[derive(Debug)]
 pub(crate) struct RowTally {
-    passed: Mutex<Passed>,
+    passed: Mutex<RecordedRows>,
     /// Number of samples at each step that operators use when they iterate over steps, if it is
     /// lower.
     seen: Mutex<Option<Vec<u64>>>,
@@ -205,20 +207,20 @@ pub(crate) struct RowTally {
 impl RowTally {
     fn new(steps: usize) -> Self {
         Self {
-            passed: Mutex::new(Passed::none(steps)),
+            passed: Mutex::new(RecordedRows::empty(steps)),
             seen: Mutex::default(),
             is_closed: AtomicBool::new(false),
         }
     }
 
     /// Records a row of the node, unless recording was stopped.
-    pub(crate) fn add(&self, row: Row<'_>) {
+    pub(crate) fn add(&self, row: StepRow<'_>) {
         if !self.is_closed.load(Ordering::Relaxed) {
             lock(&self.passed).add(row);
         }
     }
 
-    fn extent(&self) -> Extent {
+    fn extent(&self) -> StepSampleExtent {
         let mut extent = lock(&self.passed).extent();
         if let Some(seen) = &*lock(&self.seen) {
             extent.counts.clone_from(seen);
@@ -232,8 +234,8 @@ impl RowTally {
     }
 
     /// Replaces the number of points at each step by that of `rows`.
-    pub(crate) fn recount<'a>(&self, rows: impl Iterator<Item = Row<'a>>) {
-        let mut seen = Passed::none(lock(&self.passed).floats.len());
+    pub(crate) fn recount<'a>(&self, rows: impl Iterator<Item = StepRow<'a>>) {
+        let mut seen = RecordedRows::empty(lock(&self.passed).floats.len());
         rows.for_each(|row| seen.add(row));
         *lock(&self.seen) = Some(seen.extent().counts);
     }
@@ -284,7 +286,7 @@ pub(crate) struct WindowExtent {
 
 /// The samples of a series that remain held while the next series is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stays {
+pub(crate) enum HeldSamples {
     /// Results of a function, which count for this number of samples.
     Results(u64),
     /// The samples of the last window, for selectors whose samples are the result.
@@ -301,19 +303,23 @@ pub(crate) struct SeriesWindows {
 
 impl SeriesWindows {
     /// Computes the windows of a series at the steps of `grid`.
-    pub(crate) fn of(columns: &SeriesColumns<'_>, grid: &Grid, reach: &Reach) -> Self {
-        let sums = Sums::of(columns);
+    pub(crate) fn from_series(
+        columns: &SeriesColumns<'_>,
+        grid: &StepGrid,
+        reach: &SelectorWindow,
+    ) -> Self {
+        let sums = SamplePrefixSums::from_columns(columns);
         let mut held = Vec::with_capacity(grid.count);
         let mut fresh = Vec::with_capacity(grid.count);
         for step in 0..grid.count {
             let end = reach.end(grid.time(step));
             let oldest = end.saturating_sub(reach.range_ms);
-            let all = sums.between(oldest, end);
+            let all = sums.sum_between(oldest, end);
             held.push(all);
             fresh.push(match (step, reach.at) {
                 (0, _) => all,
                 (_, Some(_)) => 0,
-                (_, None) => sums.between(oldest.max(end.saturating_sub(grid.step_ms)), end),
+                (_, None) => sums.sum_between(oldest.max(end.saturating_sub(grid.step_ms)), end),
             });
         }
         let most = held.iter().copied().max().unwrap_or_default();
@@ -323,12 +329,12 @@ impl SeriesWindows {
 
 impl WindowExtent {
     /// Adds the windows of the next series. `stays` is the number of samples that it leaves behind.
-    pub(crate) fn add_series(&mut self, windows: &SeriesWindows, stays: Stays) {
+    pub(crate) fn add_series(&mut self, windows: &SeriesWindows, stays: HeldSamples) {
         self.add(&windows.held, &windows.fresh);
         let last = windows.held.last().copied().unwrap_or_default();
         let (most, stays) = match stays {
-            Stays::Results(samples) => (windows.most.max(last + samples), samples),
-            Stays::Window => (windows.most, last),
+            HeldSamples::Results(samples) => (windows.most.max(last + samples), samples),
+            HeldSamples::Window => (windows.most, last),
         };
         self.rise = self.rise.max(self.left + most);
         self.left += stays;
@@ -351,21 +357,21 @@ impl WindowExtent {
 
 /// Prefix sums of the number of samples that the samples of a series count for, without staleness
 /// markers.
-struct Sums {
+struct SamplePrefixSums {
     times: Vec<TimestampMs>,
     /// The sums before each sample and after the last one: one entry more than `times`.
     sums: Vec<u64>,
 }
 
-impl Sums {
-    fn of(columns: &SeriesColumns<'_>) -> Self {
+impl SamplePrefixSums {
+    fn from_columns(columns: &SeriesColumns<'_>) -> Self {
         let (mut times, mut sums) = (Vec::with_capacity(columns.times.len()), vec![0]);
         let mut histograms = columns.histograms.iter().peekable();
         let mut sum = 0;
         for (index, time) in columns.times.iter().enumerate() {
             let size = match histograms.next_if(|(at, _)| *at as usize == index) {
                 Some((_, histogram)) if histogram.is_stale() => continue,
-                Some((_, histogram)) => samples_of(histogram),
+                Some((_, histogram)) => histogram_samples(histogram),
                 None if is_stale(columns.values[index]) => continue,
                 None => 1,
             };
@@ -377,7 +383,7 @@ impl Sums {
     }
 
     /// Returns the sum over the samples after `oldest`, up to and including `end`.
-    fn between(&self, oldest: TimestampMs, end: TimestampMs) -> u64 {
+    fn sum_between(&self, oldest: TimestampMs, end: TimestampMs) -> u64 {
         let up_to = |time| self.sums[self.times.partition_point(|t| *t <= time)];
         up_to(end).saturating_sub(up_to(oldest))
     }
@@ -389,7 +395,7 @@ mod tests {
 
     /// Returns the windows of two series with a float at every second, except a staleness marker at
     /// the third.
-    fn windows(grid: Grid, reach: Reach, stays: Stays) -> WindowExtent {
+    fn windows(grid: StepGrid, reach: SelectorWindow, stays: HeldSamples) -> WindowExtent {
         let times: Vec<TimestampMs> = (1..=10).map(|s| s * 1000).collect();
         let mut values = vec![1.0; 10];
         values[2] = crate::eval::rows::row::ABSENT;
@@ -401,7 +407,7 @@ mod tests {
             time_column: 0,
         };
         let mut extent = WindowExtent::default();
-        let of_series = SeriesWindows::of(&columns, &grid, &reach);
+        let of_series = SeriesWindows::from_series(&columns, &grid, &reach);
         extent.add_series(&of_series, stays);
         extent.add_series(&of_series, stays);
         extent
@@ -409,36 +415,36 @@ mod tests {
 
     #[test]
     fn windows_of_two_series_rise_by_what_the_first_leaves() {
-        let grid = Grid::between(4_000, 8_000, 2_000);
-        let reach = Reach {
+        let grid = StepGrid::from_bounds(4_000, 8_000, 2_000);
+        let reach = SelectorWindow {
             range_ms: 3_000,
             offset_ms: 0,
             at: None,
         };
         // Two, three and three samples per series: the third second has none.
-        let results = windows(grid, reach, Stays::Results(3));
+        let results = windows(grid, reach, HeldSamples::Results(3));
         assert_eq!(results.held, [4, 6, 6]);
         assert_eq!(results.fresh, [4, 4, 4]);
         assert_eq!((results.rise, results.left), (9, 6));
-        let smoothed = windows(grid, reach, Stays::Window);
+        let smoothed = windows(grid, reach, HeldSamples::Window);
         assert_eq!((smoothed.rise, smoothed.left), (6, 6));
-        let pinned = Reach {
+        let pinned = SelectorWindow {
             at: Some(6_000),
             ..reach
         };
-        let pinned = windows(grid, pinned, Stays::Results(3));
+        let pinned = windows(grid, pinned, HeldSamples::Results(3));
         assert_eq!((pinned.held, pinned.fresh), (vec![6; 3], vec![6, 0, 0]));
     }
 
     #[test]
     fn windows_of_parts_are_put_together_in_the_order_of_series() {
-        let grid = Grid::between(4_000, 8_000, 2_000);
-        let reach = Reach {
+        let grid = StepGrid::from_bounds(4_000, 8_000, 2_000);
+        let reach = SelectorWindow {
             range_ms: 3_000,
             offset_ms: 0,
             at: None,
         };
-        let one = windows(grid, reach, Stays::Results(3));
+        let one = windows(grid, reach, HeldSamples::Results(3));
         let tally = WindowTally::default();
         let mut wide = one.clone();
         wide.rise = 11;

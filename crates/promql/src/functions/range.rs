@@ -67,7 +67,7 @@ pub(crate) enum RangeFunction {
 
 impl RangeFunction {
     /// Returns `rate`, `increase` or `delta`, depending on the parameters.
-    pub(crate) const fn extrapolated(counter: bool, per_second: bool) -> Self {
+    pub(crate) const fn from_extrapolation(counter: bool, per_second: bool) -> Self {
         RangeFunction::Extrapolated(Extrapolation {
             counter,
             per_second,

@@ -1,8 +1,8 @@
 //! The rows of the function table, sorted by name.
 
-use super::{Evaluation as E, Function, FunctionId as F, RangeFunction as R, row};
+use super::{Function, FunctionEvaluation as E, FunctionId as F, RangeFunction as R, row};
 use crate::ast::ValueType;
-use crate::math::dates::Date;
+use crate::math::dates::UtcDate;
 use crate::math::{float, trig};
 use firn_model::histogram::Histogram;
 use firn_model::histogram::float::{FloatHistogram, totals};
@@ -14,14 +14,14 @@ const T: ValueType = ValueType::String;
 const V: ValueType = ValueType::Vector;
 const M: ValueType = ValueType::Matrix;
 
-const RATE: R = R::extrapolated(true, true);
-const INCREASE: R = R::extrapolated(true, false);
-const DELTA: R = R::extrapolated(false, false);
+const RATE: R = R::from_extrapolation(true, true);
+const INCREASE: R = R::from_extrapolation(true, false);
+const DELTA: R = R::from_extrapolation(false, false);
 const IRATE: R = R::LastChange { counter: true };
 const IDELTA: R = R::LastChange { counter: false };
 
-fn date(seconds: f64) -> Date {
-    Date::from_float(seconds)
+fn date(seconds: f64) -> UtcDate {
+    UtcDate::from_float(seconds)
 }
 
 fn sign(value: f64) -> f64 {
@@ -50,333 +50,333 @@ fn deviation(histogram: &Histogram) -> f64 {
 #[rustfmt::skip]
 pub static FUNCTIONS: [Function; 90] = [
     row("abs", F::Abs, &[V], V, E::Float(f64::abs))
-        .says("The absolute value of each float.",
+        .doc("The absolute value of each float.",
             "abs(temperature)"),
     row("absent", F::Absent, &[V], V, E::Operator)
         .scanned().sets_labels()
-        .says("One where the vector has no element, with the labels that the selector fixes.",
+        .doc("One where the vector has no element, with the labels that the selector fixes.",
             "absent(nothing{job=\"a\"})"),
     row("absent_over_time", F::AbsentOverTime, &[M], V, E::Operator)
         .sets_labels().uses_histograms()
-        .says("One where no series has a sample in the window.",
+        .doc("One where no series has a sample in the window.",
             "absent_over_time(nothing[5m])"),
     row("acos", F::Acos, &[V], V, E::Float(trig::acos))
-        .says("The arc cosine of each float.",
+        .doc("The arc cosine of each float.",
             "acos(ratio)"),
     row("acosh", F::Acosh, &[V], V, E::Float(float::acosh))
-        .says("The inverse hyperbolic cosine of each float.",
+        .doc("The inverse hyperbolic cosine of each float.",
             "acosh(requests_total)"),
     row("asin", F::Asin, &[V], V, E::Float(trig::asin))
-        .says("The arc sine of each float.",
+        .doc("The arc sine of each float.",
             "asin(ratio)"),
     row("asinh", F::Asinh, &[V], V, E::Float(float::asinh))
-        .says("The inverse hyperbolic sine of each float.",
+        .doc("The inverse hyperbolic sine of each float.",
             "asinh(ratio)"),
     row("atan", F::Atan, &[V], V, E::Float(trig::atan))
-        .says("The arc tangent of each float.",
+        .doc("The arc tangent of each float.",
             "atan(ratio)"),
     row("atanh", F::Atanh, &[V], V, E::Float(f64::atanh))
-        .says("The inverse hyperbolic tangent of each float.",
+        .doc("The inverse hyperbolic tangent of each float.",
             "atanh(ratio)"),
     row("avg_over_time", F::AvgOverTime, &[M], V, E::Range(R::Mean))
         .uses_histograms()
-        .says("The mean of the samples in the window.",
+        .doc("The mean of the samples in the window.",
             "avg_over_time(temperature[5m])"),
     row("ceil", F::Ceil, &[V], V, E::Float(f64::ceil))
-        .says("Each float rounded up to an integer.",
+        .doc("Each float rounded up to an integer.",
             "ceil(temperature)"),
     row("changes", F::Changes, &[M], V, E::Range(R::Changes))
         .uses_histograms().anchored()
-        .says("How often the value changed in the window.",
+        .doc("How often the value changed in the window.",
             "changes(temperature[5m])"),
     row("clamp", F::Clamp, &[V, S, S], V, E::RowOp)
-        .says("Each float, limited to the range from a least to a greatest value.",
+        .doc("Each float, limited to the range from a least to a greatest value.",
             "clamp(temperature, 0, 10)"),
     row("clamp_max", F::ClampMax, &[V, S], V, E::RowOp)
-        .says("Each float, limited to a greatest value.",
+        .doc("Each float, limited to a greatest value.",
             "clamp_max(temperature, 10)"),
     row("clamp_min", F::ClampMin, &[V, S], V, E::RowOp)
-        .says("Each float, limited to a least value.",
+        .doc("Each float, limited to a least value.",
             "clamp_min(temperature, 0)"),
     row("cos", F::Cos, &[V], V, E::Float(f64::cos))
-        .says("The cosine of each float, in radians.",
+        .doc("The cosine of each float, in radians.",
             "cos(ratio)"),
     row("cosh", F::Cosh, &[V], V, E::Float(float::cosh))
-        .says("The hyperbolic cosine of each float.",
+        .doc("The hyperbolic cosine of each float.",
             "cosh(ratio)"),
     row("count_over_time", F::CountOverTime, &[M], V, E::Range(R::Count))
         .uses_histograms()
-        .says("How many samples the window holds.",
+        .doc("How many samples the window holds.",
             "count_over_time(temperature[5m])"),
     row("day_of_month", F::DayOfMonth, &[V], V, E::Float(|d| f64::from(date(d).day)))
         .variadic(1).changes_with_time()
-        .says("The day of the month in UTC, from 1; without an argument, of the evaluation time.",
+        .doc("The day of the month in UTC, from 1; without an argument, of the evaluation time.",
             "day_of_month()"),
     row("day_of_week", F::DayOfWeek, &[V], V, E::Float(|d| f64::from(date(d).weekday)))
         .variadic(1).changes_with_time()
-        .says("The day of the week in UTC, 0 on Sundays.",
+        .doc("The day of the week in UTC, 0 on Sundays.",
             "day_of_week()"),
     row("day_of_year", F::DayOfYear, &[V], V, E::Float(|d| f64::from(date(d).day_of_year)))
         .variadic(1).changes_with_time()
-        .says("The day of the year in UTC, from 1.",
+        .doc("The day of the year in UTC, from 1.",
             "day_of_year()"),
     row("days_in_month", F::DaysInMonth, &[V], V, E::Float(|d| f64::from(date(d).days_in_month())))
         .variadic(1).changes_with_time()
-        .says("How many days the month has in UTC.",
+        .doc("How many days the month has in UTC.",
             "days_in_month()"),
     row("deg", F::Deg, &[V], V, E::Float(|v| v * 180.0 / PI))
-        .says("Radians as degrees.",
+        .doc("Radians as degrees.",
             "deg(ratio)"),
     row("delta", F::Delta, &[M], V, E::Range(DELTA))
         .uses_histograms().needs_two_samples().extrapolates().anchored().smoothed()
-        .says("The change of a gauge over the window, extrapolated to its edges.",
+        .doc("The change of a gauge over the window, extrapolated to its edges.",
             "delta(temperature[5m])"),
     row("deriv", F::Deriv, &[M], V, E::Range(R::Slope))
         .needs_two_samples()
-        .says("The slope per second of the line of least squares through the window.",
+        .doc("The slope per second of the line of least squares through the window.",
             "deriv(temperature[5m])"),
     row("double_exponential_smoothing", F::DoubleExponentialSmoothing, &[M, S, S], V,
         E::Range(R::Smoothing))
         .needs_two_samples().experimental()
-        .says("Holt's double exponential smoothing, with a smoothing and a trend factor.",
+        .doc("Holt's double exponential smoothing, with a smoothing and a trend factor.",
             "double_exponential_smoothing(temperature[5m], 0.5, 0.5)"),
     row("end", F::End, &[], S, E::QueryTime)
         .experimental()
-        .says("The end of the query's range, in seconds.",
+        .doc("The end of the query's range, in seconds.",
             "end()"),
     row("exp", F::Exp, &[V], V, E::Float(float::exp))
-        .says("The exponential of each float.",
+        .doc("The exponential of each float.",
             "exp(ratio)"),
     row("first_over_time", F::FirstOverTime, &[M], V, E::Range(R::First))
         .uses_histograms().keeps_name()
-        .says("The oldest sample in the window.",
+        .doc("The oldest sample in the window.",
             "first_over_time(temperature[5m])"),
     row("floor", F::Floor, &[V], V, E::Float(f64::floor))
-        .says("Each float rounded down to an integer.",
+        .doc("Each float rounded down to an integer.",
             "floor(temperature)"),
     row("histogram_avg", F::HistogramAvg, &[V], V, E::OfHistogram(average))
         .reads_count_and_sum()
-        .says("The mean of the observations of each native histogram.",
+        .doc("The mean of the observations of each native histogram.",
             "histogram_avg(latency)"),
     row("histogram_count", F::HistogramCount, &[V], V, E::OfHistogram(|h| totals(h).0))
         .reads_count_and_sum()
-        .says("How many observations each native histogram has.",
+        .doc("How many observations each native histogram has.",
             "histogram_count(latency)"),
     row("histogram_fraction", F::HistogramFraction, &[S, S, V], V, E::Operator)
         .reads_buckets()
-        .says("The share of observations between two values, of classic or native histograms.",
+        .doc("The share of observations between two values, of classic or native histograms.",
             "histogram_fraction(0, 1, latency)"),
     row("histogram_quantile", F::HistogramQuantile, &[S, V], V, E::Operator)
         .reads_buckets()
-        .says("A quantile of the observations of classic or native histograms.",
+        .doc("A quantile of the observations of classic or native histograms.",
             "histogram_quantile(0.9, latency)"),
     row("histogram_quantiles", F::HistogramQuantiles, &[V, T, S, S], V, E::Operator)
         .variadic(9).reads_buckets().experimental()
-        .says("Several quantiles of histograms, each written into a label.",
+        .doc("Several quantiles of histograms, each written into a label.",
             "histogram_quantiles(latency, \"quantile\", 0.5, 0.9)"),
     row("histogram_stddev", F::HistogramStddev, &[V], V, E::OfHistogram(deviation))
         .uses_histograms()
-        .says("The estimated standard deviation of the observations of each native histogram.",
+        .doc("The estimated standard deviation of the observations of each native histogram.",
             "histogram_stddev(latency)"),
     row("histogram_stdvar", F::HistogramStdvar, &[V], V, E::OfHistogram(variance))
         .uses_histograms()
-        .says("The estimated variance of the observations of each native histogram.",
+        .doc("The estimated variance of the observations of each native histogram.",
             "histogram_stdvar(latency)"),
     row("histogram_sum", F::HistogramSum, &[V], V, E::OfHistogram(|h| totals(h).1))
         .reads_count_and_sum()
-        .says("The sum of the observations of each native histogram.",
+        .doc("The sum of the observations of each native histogram.",
             "histogram_sum(latency)"),
     row("hour", F::Hour, &[V], V, E::Float(|d| f64::from(date(d).hour)))
         .variadic(1).changes_with_time()
-        .says("The hour in UTC, from 0 to 23.",
+        .doc("The hour in UTC, from 0 to 23.",
             "hour()"),
     row("idelta", F::Idelta, &[M], V, E::Range(IDELTA))
         .uses_histograms().needs_two_samples()
-        .says("The difference of the last two samples in the window.",
+        .doc("The difference of the last two samples in the window.",
             "idelta(temperature[5m])"),
     row("increase", F::Increase, &[M], V, E::Range(INCREASE))
         .uses_histograms().needs_two_samples().extrapolates().reads_start_times()
         .anchored().smoothed()
-        .says("The growth of a counter over the window, extrapolated to its edges.",
+        .doc("The growth of a counter over the window, extrapolated to its edges.",
             "increase(requests_total[5m])"),
     row("info", F::Info, &[V, V], V, E::Operator)
         .variadic(1).experimental().sets_labels().uses_histograms()
-        .says("Each series with the labels of the info series of its instance and job.",
+        .doc("Each series with the labels of the info series of its instance and job.",
             "info(requests_total, {version=~\".+\"})"),
     row("irate", F::Irate, &[M], V, E::Range(IRATE))
         .uses_histograms().needs_two_samples().reads_start_times()
-        .says("The growth per second of a counter between the last two samples of the window.",
+        .doc("The growth per second of a counter between the last two samples of the window.",
             "irate(requests_total[5m])"),
     row("label_join", F::LabelJoin, &[V, T, T, T], V, E::Operator)
         .variadic(-1).sets_labels().uses_histograms()
-        .says("Joins the values of labels with a separator and writes them into a label.",
+        .doc("Joins the values of labels with a separator and writes them into a label.",
             "label_join(temperature, \"place\", \"/\", \"job\", \"instance\")"),
     row("label_replace", F::LabelReplace, &[V, T, T, T, T], V, E::Operator)
         .sets_labels().uses_histograms()
-        .says("Writes a label where the value of another one matches a regular expression.",
+        .doc("Writes a label where the value of another one matches a regular expression.",
             "label_replace(temperature, \"host\", \"$1\", \"instance\", \"(.+)\")"),
     row("last_over_time", F::LastOverTime, &[M], V, E::Range(R::Last))
         .uses_histograms().keeps_name()
-        .says("The newest sample in the window.",
+        .doc("The newest sample in the window.",
             "last_over_time(temperature[5m])"),
     row("ln", F::Ln, &[V], V, E::Float(log_exp::ln))
-        .says("The natural logarithm of each float.",
+        .doc("The natural logarithm of each float.",
             "ln(temperature)"),
     row("log10", F::Log10, &[V], V, E::Float(log_exp::log10))
-        .says("The logarithm to the base of ten of each float.",
+        .doc("The logarithm to the base of ten of each float.",
             "log10(temperature)"),
     row("log2", F::Log2, &[V], V, E::Float(log_exp::log2))
-        .says("The logarithm to the base of two of each float.",
+        .doc("The logarithm to the base of two of each float.",
             "log2(temperature)"),
     row("mad_over_time", F::MadOverTime, &[M], V, E::Range(R::MedianDeviation))
         .experimental()
-        .says("The median of the distances from the median of the window.",
+        .doc("The median of the distances from the median of the window.",
             "mad_over_time(temperature[5m])"),
     row("max_of", F::MaxOf, &[S, S], S, E::OfScalars(float::max))
         .experimental()
-        .says("The greater of two scalars.",
+        .doc("The greater of two scalars.",
             "max_of(1, 2)"),
     row("max_over_time", F::MaxOverTime, &[M], V, E::Range(R::Max))
-        .says("The greatest float in the window.",
+        .doc("The greatest float in the window.",
             "max_over_time(temperature[5m])"),
     row("min_of", F::MinOf, &[S, S], S, E::OfScalars(float::min))
         .experimental()
-        .says("The lesser of two scalars.",
+        .doc("The lesser of two scalars.",
             "min_of(1, 2)"),
     row("min_over_time", F::MinOverTime, &[M], V, E::Range(R::Min))
-        .says("The least float in the window.",
+        .doc("The least float in the window.",
             "min_over_time(temperature[5m])"),
     row("minute", F::Minute, &[V], V, E::Float(|d| f64::from(date(d).minute)))
         .variadic(1).changes_with_time()
-        .says("The minute of the hour in UTC, from 0 to 59.",
+        .doc("The minute of the hour in UTC, from 0 to 59.",
             "minute()"),
     row("month", F::Month, &[V], V, E::Float(|d| f64::from(date(d).month)))
         .variadic(1).changes_with_time()
-        .says("The month in UTC, from 1 to 12.",
+        .doc("The month in UTC, from 1 to 12.",
             "month()"),
     row("pi", F::Pi, &[], S, E::Operator)
-        .says("The number pi.",
+        .doc("The number pi.",
             "pi()"),
     row("predict_linear", F::PredictLinear, &[M, S], V, E::Range(R::Prediction))
         .needs_two_samples().changes_with_time()
-        .says("Where the line of least squares through the window is in so many seconds.",
+        .doc("Where the line of least squares through the window is in so many seconds.",
             "predict_linear(temperature[5m], 3600)"),
     row("present_over_time", F::PresentOverTime, &[M], V, E::Range(R::Present))
         .uses_histograms()
-        .says("One for each series with a sample in the window.",
+        .doc("One for each series with a sample in the window.",
             "present_over_time(temperature[5m])"),
     row("quantile_over_time", F::QuantileOverTime, &[S, M], V, E::Range(R::Quantile))
-        .says("A quantile of the floats in the window.",
+        .doc("A quantile of the floats in the window.",
             "quantile_over_time(0.9, temperature[5m])"),
     row("rad", F::Rad, &[V], V, E::Float(|v| v * PI / 180.0))
-        .says("Degrees as radians.",
+        .doc("Degrees as radians.",
             "rad(temperature)"),
     row("range", F::Range, &[], S, E::QueryTime)
         .experimental()
-        .says("The length of the query's range, in seconds.",
+        .doc("The length of the query's range, in seconds.",
             "range()"),
     row("rate", F::Rate, &[M], V, E::Range(RATE))
         .uses_histograms().needs_two_samples().extrapolates().reads_start_times()
         .anchored().smoothed()
-        .says("The growth per second of a counter over the window, extrapolated to its edges.",
+        .doc("The growth per second of a counter over the window, extrapolated to its edges.",
             "rate(requests_total[5m])"),
     row("resets", F::Resets, &[M], V, E::Range(R::Resets))
         .uses_histograms().reads_start_times().anchored()
-        .says("How often a counter was reset in the window.",
+        .doc("How often a counter was reset in the window.",
             "resets(requests_total[5m])"),
     row("round", F::Round, &[V, S], V, E::RowOp)
         .variadic(1)
-        .says("Each float rounded to the nearest multiple of a number, which is 1 without one.",
+        .doc("Each float rounded to the nearest multiple of a number, which is 1 without one.",
             "round(temperature, 5)"),
     row("scalar", F::Scalar, &[V], S, E::Operator)
         .scanned()
-        .says("The value of the only element of a vector, else NaN.",
+        .doc("The value of the only element of a vector, else NaN.",
             "scalar(temperature)"),
     row("sgn", F::Sgn, &[V], V, E::Float(sign))
-        .says("The sign of each float: 1, -1 or 0.",
+        .doc("The sign of each float: 1, -1 or 0.",
             "sgn(temperature)"),
     row("sin", F::Sin, &[V], V, E::Float(f64::sin))
-        .says("The sine of each float, in radians.",
+        .doc("The sine of each float, in radians.",
             "sin(ratio)"),
     row("sinh", F::Sinh, &[V], V, E::Float(float::sinh))
-        .says("The hyperbolic sine of each float.",
+        .doc("The hyperbolic sine of each float.",
             "sinh(ratio)"),
     row("sort", F::Sort, &[V], V, E::Operator)
         .keeps_name()
-        .says("The elements of an instant vector with floats, by rising value.",
+        .doc("The elements of an instant vector with floats, by rising value.",
             "sort(temperature)"),
     row("sort_by_label", F::SortByLabel, &[V, T], V, E::Operator)
         .variadic(-1).experimental().keeps_name().uses_histograms()
-        .says("The elements of an instant vector by the values of labels, in natural order.",
+        .doc("The elements of an instant vector by the values of labels, in natural order.",
             "sort_by_label(temperature, \"instance\")"),
     row("sort_by_label_desc", F::SortByLabelDesc, &[V, T], V, E::Operator)
         .variadic(-1).experimental().keeps_name().uses_histograms()
-        .says("Like `sort_by_label`, in falling order.",
+        .doc("Like `sort_by_label`, in falling order.",
             "sort_by_label_desc(temperature, \"instance\")"),
     row("sort_desc", F::SortDesc, &[V], V, E::Operator)
         .keeps_name()
-        .says("The elements of an instant vector with floats, by falling value.",
+        .doc("The elements of an instant vector with floats, by falling value.",
             "sort_desc(temperature)"),
     row("sqrt", F::Sqrt, &[V], V, E::Float(f64::sqrt))
-        .says("The square root of each float.",
+        .doc("The square root of each float.",
             "sqrt(temperature)"),
     row("start", F::Start, &[], S, E::QueryTime)
         .experimental()
-        .says("The start of the query's range, in seconds.",
+        .doc("The start of the query's range, in seconds.",
             "start()"),
     row("start_timestamp", F::StartTimestamp, &[V], V, E::Operator)
         .experimental().uses_histograms()
-        .says("The start timestamp of each sample, in seconds.",
+        .doc("The start timestamp of each sample, in seconds.",
             "start_timestamp(requests_total)"),
     row("stddev_over_time", F::StddevOverTime, &[M], V, E::Range(R::Deviation))
-        .says("The standard deviation of the floats in the window.",
+        .doc("The standard deviation of the floats in the window.",
             "stddev_over_time(temperature[5m])"),
     row("stdvar_over_time", F::StdvarOverTime, &[M], V, E::Range(R::Variance))
-        .says("The variance of the floats in the window.",
+        .doc("The variance of the floats in the window.",
             "stdvar_over_time(temperature[5m])"),
     row("step", F::Step, &[], S, E::QueryTime)
         .experimental()
-        .says("The step of the query, in seconds; 0 in an instant query.",
+        .doc("The step of the query, in seconds; 0 in an instant query.",
             "step()"),
     row("sum_over_time", F::SumOverTime, &[M], V, E::Range(R::Sum))
         .uses_histograms()
-        .says("The sum of the samples in the window.",
+        .doc("The sum of the samples in the window.",
             "sum_over_time(temperature[5m])"),
     row("tan", F::Tan, &[V], V, E::Float(f64::tan))
-        .says("The tangent of each float, in radians.",
+        .doc("The tangent of each float, in radians.",
             "tan(ratio)"),
     row("tanh", F::Tanh, &[V], V, E::Float(f64::tanh))
-        .says("The hyperbolic tangent of each float.",
+        .doc("The hyperbolic tangent of each float.",
             "tanh(ratio)"),
     row("time", F::Time, &[], S, E::Operator)
         .changes_with_time()
-        .says("The evaluation time, in seconds.",
+        .doc("The evaluation time, in seconds.",
             "time()"),
     row("timestamp", F::Timestamp, &[V], V, E::RowOp)
         .changes_with_time().uses_histograms()
-        .says("The time of each sample, in seconds.",
+        .doc("The time of each sample, in seconds.",
             "timestamp(temperature)"),
     row("ts_of_first_over_time", F::TsOfFirstOverTime, &[M], V, E::Range(R::FirstTime))
         .experimental().uses_histograms()
-        .says("The time of the oldest sample in the window, in seconds.",
+        .doc("The time of the oldest sample in the window, in seconds.",
             "ts_of_first_over_time(temperature[5m])"),
     row("ts_of_last_over_time", F::TsOfLastOverTime, &[M], V, E::Range(R::LastTime))
         .experimental().uses_histograms()
-        .says("The time of the newest sample in the window, in seconds.",
+        .doc("The time of the newest sample in the window, in seconds.",
             "ts_of_last_over_time(temperature[5m])"),
     row("ts_of_max_over_time", F::TsOfMaxOverTime, &[M], V, E::Range(R::MaxTime))
         .experimental()
-        .says("The time of the greatest float in the window, in seconds.",
+        .doc("The time of the greatest float in the window, in seconds.",
             "ts_of_max_over_time(temperature[5m])"),
     row("ts_of_min_over_time", F::TsOfMinOverTime, &[M], V, E::Range(R::MinTime))
         .experimental()
-        .says("The time of the least float in the window, in seconds.",
+        .doc("The time of the least float in the window, in seconds.",
             "ts_of_min_over_time(temperature[5m])"),
     row("vector", F::Vector, &[S], V, E::Operator)
-        .says("A scalar as a vector of one element without labels.",
+        .doc("A scalar as a vector of one element without labels.",
             "vector(1)"),
     row("year", F::Year, &[V], V, E::Float(|d| date(d).year as f64))
         .variadic(1).changes_with_time()
-        .says("The year in UTC.",
+        .doc("The year in UTC.",
             "year()"),
 ];

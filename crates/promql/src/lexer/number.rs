@@ -1,19 +1,19 @@
 //! Finds the end of numbers and durations. The parser determines their values.
 
-use super::{Lexer, Token, TokenKind, is_word};
+use super::{PromqlLexer, PromqlToken, PromqlTokenKind, is_word};
 use crate::quote::quote;
-use crate::syntax_error::SyntaxError;
+use crate::syntax_error::QuerySyntaxError;
 
-impl Lexer<'_> {
+impl PromqlLexer<'_> {
     /// Reads a number or duration. The first character must have been read already.
-    pub(super) fn number_or_duration(&mut self) -> Result<Token, SyntaxError> {
+    pub(super) fn lex_number_or_duration(&mut self) -> Result<PromqlToken, QuerySyntaxError> {
         self.at = self.start;
         if self.scan_number() {
-            return self.emit(TokenKind::Number);
+            return self.emit(PromqlTokenKind::Number);
         }
         // A text that is not a number may be a duration: in `1h30m` the number scan stopped at `h`.
         if self.scan_duration() {
-            return self.emit(TokenKind::Duration);
+            return self.emit(PromqlTokenKind::Duration);
         }
         let text = quote(&self.text.as_bytes()[self.start..self.at]);
         self.fail(format!("bad number or duration syntax: {text}"))
@@ -34,15 +34,15 @@ impl Lexer<'_> {
             // In a hexadecimal number `e` is treated as an exponent first, as in Prometheus.
             let goes_on = match c {
                 '.' => {
-                    self.bump();
+                    self.advance();
                     !std::mem::replace(&mut dot_seen, true) && self.after_dot(is_hex)
                 }
                 'e' | 'E' => {
-                    self.bump();
+                    self.advance();
                     !std::mem::replace(&mut exponent_seen, true) && self.after_exponent()
                 }
                 '_' => {
-                    self.bump();
+                    self.advance();
                     self.after_underscore()
                 }
                 c if is_digit(c) => {
@@ -86,7 +86,7 @@ impl Lexer<'_> {
         }
         match self.peek() {
             Some(c) if is_word(c) => {
-                self.bump();
+                self.advance();
                 false
             }
             _ => true,
@@ -96,7 +96,7 @@ impl Lexer<'_> {
     fn take_one(&mut self, wanted: impl Fn(char) -> bool) -> bool {
         let found = self.peek().is_some_and(wanted);
         if found {
-            self.bump();
+            self.advance();
         }
         found
     }

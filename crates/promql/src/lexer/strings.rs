@@ -1,25 +1,25 @@
 //! String literals: finds their end and converts them to bytes.
 //!
-//! Invariant: [`unquote`] cannot fail on a literal that [`Lexer::string`] accepted, because both
-//! read escapes with the same function.
+//! Invariant: [`unquote`] cannot fail on a literal that [`PromqlLexer::lex_string`] accepted,
+//! because both read escapes with the same function.
 
-use super::{Lexer, Token, TokenKind};
+use super::{PromqlLexer, PromqlToken, PromqlTokenKind};
 use crate::quote::{REPLACEMENT, code_point};
-use crate::syntax_error::SyntaxError;
+use crate::syntax_error::QuerySyntaxError;
 
-impl Lexer<'_> {
+impl PromqlLexer<'_> {
     /// Reads the rest of a string. The opening quote must have been read already.
-    pub(super) fn string(&mut self, quote: char) -> Result<Token, SyntaxError> {
+    pub(super) fn lex_string(&mut self, quote: char) -> Result<PromqlToken, QuerySyntaxError> {
         let is_raw = quote == '`';
         loop {
-            match self.bump() {
+            match self.advance() {
                 None if is_raw => return self.fail("unterminated raw string"),
                 None => return self.fail("unterminated quoted string"),
-                Some(c) if c == quote => return self.emit(TokenKind::String),
+                Some(c) if c == quote => return self.emit(PromqlTokenKind::String),
                 // The caller has replaced invalid UTF-8 with this character.
                 Some(REPLACEMENT) => return self.fail("invalid UTF-8 rune"),
                 Some('\n') if !is_raw => return self.fail("unterminated quoted string"),
-                Some('\\') if !is_raw => match escape(self.rest(), quote) {
+                Some('\\') if !is_raw => match read_escape(self.rest(), quote) {
                     Ok((_, rest)) => self.at = self.text.len() - rest.len(),
                     Err(why) => return self.fail(why),
                 },
@@ -30,14 +30,14 @@ impl Lexer<'_> {
 }
 
 /// The value of an escape sequence: a byte or a character.
-enum Escaped {
+enum EscapeValue {
     Byte(u8),
     Char(char),
 }
 
 /// Reads the escape sequence at the start of `text`, after its backslash, in a string quoted by
 /// `quote`. Returns the value and the rest of the text; errors are those of the lexer.
-fn escape(text: &str, quote: char) -> Result<(Escaped, &str), String> {
+fn read_escape(text: &str, quote: char) -> Result<(EscapeValue, &str), String> {
     let mut chars = text.chars();
     let mut next = || chars.next().ok_or("escape sequence not terminated");
     let (first, digits, base) = match next()? {
@@ -59,7 +59,7 @@ fn escape(text: &str, quote: char) -> Result<(Escaped, &str), String> {
                 c if c == quote => c as u8,
                 c => return Err(format!("unknown escape sequence {}", code_point(c))),
             };
-            return Ok((Escaped::Byte(byte), chars.as_str()));
+            return Ok((EscapeValue::Byte(byte), chars.as_str()));
         }
     };
     let mut value = first.unwrap_or_default();
@@ -73,8 +73,8 @@ fn escape(text: &str, quote: char) -> Result<(Escaped, &str), String> {
         value = value * base + digit;
     }
     let escaped = match digits {
-        2 => u8::try_from(value).ok().map(Escaped::Byte),
-        _ => char::from_u32(value).map(Escaped::Char),
+        2 => u8::try_from(value).ok().map(EscapeValue::Byte),
+        _ => char::from_u32(value).map(EscapeValue::Char),
     };
     let escaped = escaped.ok_or("escape sequence is an invalid Unicode code point")?;
     Ok((escaped, chars.as_str()))
@@ -93,12 +93,12 @@ pub(crate) fn unquote(literal: &str) -> Vec<u8> {
     let mut rest = inner;
     while let Some((plain, after)) = rest.split_once('\\') {
         out.extend_from_slice(plain.as_bytes());
-        rest = match escape(after, quote) {
-            Ok((Escaped::Byte(byte), rest)) => {
+        rest = match read_escape(after, quote) {
+            Ok((EscapeValue::Byte(byte), rest)) => {
                 out.push(byte);
                 rest
             }
-            Ok((Escaped::Char(c), rest)) => {
+            Ok((EscapeValue::Char(c), rest)) => {
                 out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                 rest
             }

@@ -5,15 +5,15 @@ use crate::quote::quote;
 
 /// A token and its position in the text: byte offsets, the end exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Token {
-    pub(crate) kind: TokenKind,
+pub(crate) struct PromqlToken {
+    pub(crate) kind: PromqlTokenKind,
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
 /// The kind of a token. Its text is taken from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TokenKind {
+pub(crate) enum PromqlTokenKind {
     Eof,
     Comma,
     Colon,
@@ -41,13 +41,13 @@ pub(crate) enum TokenKind {
     /// An infix operator. The token `!=` is also a matcher operator.
     Operator(BinaryOp),
     Aggregate(AggregateOp),
-    Word(Word),
+    Word(PromqlKeyword),
 }
 
 /// Keywords that are neither operators nor aggregations. Most of them can also be metric or label
 /// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum PromqlKeyword {
     Anchored,
     Bool,
     By,
@@ -69,89 +69,102 @@ pub(crate) enum Word {
     Without,
 }
 
-impl Word {
+impl PromqlKeyword {
     /// Returns whether the word is a marker of a time in the query, such as `start()`, or a
     /// function of durations.
     fn is_preprocessor(self) -> bool {
         matches!(
             self,
-            Word::Start | Word::End | Word::Step | Word::Range | Word::MaxOf | Word::MinOf
+            PromqlKeyword::Start
+                | PromqlKeyword::End
+                | PromqlKeyword::Step
+                | PromqlKeyword::Range
+                | PromqlKeyword::MaxOf
+                | PromqlKeyword::MinOf
         )
     }
 }
 
 /// Returns the token kind of the keyword `text`, regardless of its case, or `None` if it is not a
 /// keyword.
-pub(super) fn word_kind(text: &str) -> Option<TokenKind> {
+pub(super) fn word_kind(text: &str) -> Option<PromqlTokenKind> {
     let lower = text.to_ascii_lowercase();
-    if let Some(op) = AggregateOp::named(&lower) {
-        return Some(TokenKind::Aggregate(op));
+    if let Some(op) = AggregateOp::from_name(&lower) {
+        return Some(PromqlTokenKind::Aggregate(op));
     }
     let kind = match lower.as_str() {
-        "and" => TokenKind::Operator(BinaryOp::And),
-        "or" => TokenKind::Operator(BinaryOp::Or),
-        "unless" => TokenKind::Operator(BinaryOp::Unless),
-        "atan2" => TokenKind::Operator(BinaryOp::Atan2),
-        "inf" | "nan" => TokenKind::Number,
-        "anchored" => TokenKind::Word(Word::Anchored),
-        "bool" => TokenKind::Word(Word::Bool),
-        "by" => TokenKind::Word(Word::By),
-        "end" => TokenKind::Word(Word::End),
-        "fill" => TokenKind::Word(Word::Fill),
-        "fill_left" => TokenKind::Word(Word::FillLeft),
-        "fill_right" => TokenKind::Word(Word::FillRight),
-        "group_left" => TokenKind::Word(Word::GroupLeft),
-        "group_right" => TokenKind::Word(Word::GroupRight),
-        "ignoring" => TokenKind::Word(Word::Ignoring),
-        "offset" => TokenKind::Word(Word::Offset),
-        "on" => TokenKind::Word(Word::On),
-        "smoothed" => TokenKind::Word(Word::Smoothed),
-        "start" => TokenKind::Word(Word::Start),
-        "without" => TokenKind::Word(Word::Without),
-        other => TokenKind::Word(duration_word(other)?),
+        "and" => PromqlTokenKind::Operator(BinaryOp::And),
+        "or" => PromqlTokenKind::Operator(BinaryOp::Or),
+        "unless" => PromqlTokenKind::Operator(BinaryOp::Unless),
+        "atan2" => PromqlTokenKind::Operator(BinaryOp::Atan2),
+        "inf" | "nan" => PromqlTokenKind::Number,
+        "anchored" => PromqlTokenKind::Word(PromqlKeyword::Anchored),
+        "bool" => PromqlTokenKind::Word(PromqlKeyword::Bool),
+        "by" => PromqlTokenKind::Word(PromqlKeyword::By),
+        "end" => PromqlTokenKind::Word(PromqlKeyword::End),
+        "fill" => PromqlTokenKind::Word(PromqlKeyword::Fill),
+        "fill_left" => PromqlTokenKind::Word(PromqlKeyword::FillLeft),
+        "fill_right" => PromqlTokenKind::Word(PromqlKeyword::FillRight),
+        "group_left" => PromqlTokenKind::Word(PromqlKeyword::GroupLeft),
+        "group_right" => PromqlTokenKind::Word(PromqlKeyword::GroupRight),
+        "ignoring" => PromqlTokenKind::Word(PromqlKeyword::Ignoring),
+        "offset" => PromqlTokenKind::Word(PromqlKeyword::Offset),
+        "on" => PromqlTokenKind::Word(PromqlKeyword::On),
+        "smoothed" => PromqlTokenKind::Word(PromqlKeyword::Smoothed),
+        "start" => PromqlTokenKind::Word(PromqlKeyword::Start),
+        "without" => PromqlTokenKind::Word(PromqlKeyword::Without),
+        other => PromqlTokenKind::Word(duration_word(other)?),
     };
     Some(kind)
 }
 
 /// Returns the keyword of a duration expression, or `None`. `lower` must be in lower case.
-pub(super) fn duration_word(lower: &str) -> Option<Word> {
+pub(super) fn duration_word(lower: &str) -> Option<PromqlKeyword> {
     match lower {
-        "max_of" => Some(Word::MaxOf),
-        "min_of" => Some(Word::MinOf),
-        "range" => Some(Word::Range),
-        "step" => Some(Word::Step),
+        "max_of" => Some(PromqlKeyword::MaxOf),
+        "min_of" => Some(PromqlKeyword::MinOf),
+        "range" => Some(PromqlKeyword::Range),
+        "step" => Some(PromqlKeyword::Step),
         _ => None,
     }
 }
 
-impl TokenKind {
+impl PromqlTokenKind {
     /// Returns the description of a token with the text `text` for error messages.
     pub(crate) fn describe(self, text: &str) -> String {
         match self {
-            TokenKind::Eof => "end of input".into(),
-            TokenKind::Identifier => format!("identifier {}", quote(text.as_bytes())),
-            TokenKind::MetricIdentifier => format!("metric identifier {}", quote(text.as_bytes())),
-            TokenKind::Number => format!("number {}", shortened(text)),
-            TokenKind::Duration => format!("duration {}", shortened(text)),
-            TokenKind::String => format!("string {}", shortened(text)),
-            TokenKind::Aggregate(_) => format!("<aggr:{text}>"),
-            TokenKind::Operator(_)
-            | TokenKind::EqualRegex
-            | TokenKind::NotEqualRegex
-            | TokenKind::At => format!("<op:{text}>"),
-            TokenKind::Word(word) if !word.is_preprocessor() => format!("<{text}>"),
-            _ => shortened(text),
+            PromqlTokenKind::Eof => "end of input".into(),
+            PromqlTokenKind::Identifier => format!("identifier {}", quote(text.as_bytes())),
+            PromqlTokenKind::MetricIdentifier => {
+                format!("metric identifier {}", quote(text.as_bytes()))
+            }
+            PromqlTokenKind::Number => format!("number {}", shorten(text)),
+            PromqlTokenKind::Duration => format!("duration {}", shorten(text)),
+            PromqlTokenKind::String => format!("string {}", shorten(text)),
+            PromqlTokenKind::Aggregate(_) => format!("<aggr:{text}>"),
+            PromqlTokenKind::Operator(_)
+            | PromqlTokenKind::EqualRegex
+            | PromqlTokenKind::NotEqualRegex
+            | PromqlTokenKind::At => format!("<op:{text}>"),
+            PromqlTokenKind::Word(word) if !word.is_preprocessor() => format!("<{text}>"),
+            _ => shorten(text),
         }
     }
 
     /// Returns whether the word can be a metric name outside of braces.
     pub(crate) fn is_metric_name(self) -> bool {
         match self {
-            TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregate(_) => true,
-            TokenKind::Operator(op) => op.is_set(),
-            TokenKind::Word(word) => !matches!(
+            PromqlTokenKind::Identifier
+            | PromqlTokenKind::MetricIdentifier
+            | PromqlTokenKind::Aggregate(_) => true,
+            PromqlTokenKind::Operator(op) => op.is_set(),
+            PromqlTokenKind::Word(word) => !matches!(
                 word,
-                Word::Bool | Word::On | Word::Ignoring | Word::GroupLeft | Word::GroupRight
+                PromqlKeyword::Bool
+                    | PromqlKeyword::On
+                    | PromqlKeyword::Ignoring
+                    | PromqlKeyword::GroupLeft
+                    | PromqlKeyword::GroupRight
             ),
             _ => false,
         }
@@ -161,9 +174,11 @@ impl TokenKind {
     /// Prometheus.
     pub(crate) fn is_grouping_label(self) -> bool {
         match self {
-            TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregate(_) => true,
-            TokenKind::Operator(op) => op.is_set() || op == BinaryOp::Atan2,
-            TokenKind::Word(word) => word != Word::Without,
+            PromqlTokenKind::Identifier
+            | PromqlTokenKind::MetricIdentifier
+            | PromqlTokenKind::Aggregate(_) => true,
+            PromqlTokenKind::Operator(op) => op.is_set() || op == BinaryOp::Atan2,
+            PromqlTokenKind::Word(word) => word != PromqlKeyword::Without,
             _ => false,
         }
     }
@@ -171,19 +186,19 @@ impl TokenKind {
     /// Returns whether an expression can begin with this token.
     pub(crate) fn begins_expression(self) -> bool {
         match self {
-            TokenKind::Number
-            | TokenKind::Duration
-            | TokenKind::String
-            | TokenKind::LeftParen
-            | TokenKind::LeftBrace => true,
-            TokenKind::Operator(BinaryOp::Add | BinaryOp::Sub) => true,
+            PromqlTokenKind::Number
+            | PromqlTokenKind::Duration
+            | PromqlTokenKind::String
+            | PromqlTokenKind::LeftParen
+            | PromqlTokenKind::LeftBrace => true,
+            PromqlTokenKind::Operator(BinaryOp::Add | BinaryOp::Sub) => true,
             other => other.is_metric_name(),
         }
     }
 }
 
 /// Returns the text in quotes, shortened to ten characters.
-fn shortened(text: &str) -> String {
+fn shorten(text: &str) -> String {
     if text.len() <= 10 {
         return quote(text.as_bytes());
     }

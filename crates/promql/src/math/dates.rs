@@ -11,7 +11,7 @@ const EARLIEST_YEAR: i128 = -292_277_022_399;
 
 /// A point in time in UTC, split into calendar fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Date {
+pub(crate) struct UtcDate {
     /// The year. Year zero exists, and earlier years are negative.
     pub(crate) year: i64,
     /// The month of the year: 1 to 12.
@@ -30,7 +30,7 @@ pub(crate) struct Date {
     pub(crate) day_of_year: u32,
 }
 
-impl Date {
+impl UtcDate {
     /// Returns the date of a number of seconds since the Unix epoch.
     pub(crate) fn from_unix(seconds: i64) -> Self {
         let mut seconds = i128::from(seconds);
@@ -39,7 +39,7 @@ impl Date {
         }
         let days = seconds.div_euclid(DAY_SECONDS);
         let second_of_day = seconds.rem_euclid(DAY_SECONDS) as u32;
-        let (year, month, day) = civil(days);
+        let (year, month, day) = civil_from_days(days);
         Self {
             year: year as i64,
             month,
@@ -86,7 +86,7 @@ fn days_before(year: i128, month: u32, day: u32) -> i128 {
 }
 
 /// Returns the year, month and day that is `days` after the Unix epoch.
-fn civil(days: i128) -> (i128, u32, u32) {
+fn civil_from_days(days: i128) -> (i128, u32, u32) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn check(seconds: f64, date: (i64, u32, u32), clock: (u32, u32), days: (u32, u32, u32)) {
-        let d = Date::from_float(seconds);
+        let d = UtcDate::from_float(seconds);
         assert_eq!((d.year, d.month, d.day), date, "{seconds}");
         assert_eq!((d.hour, d.minute), clock, "{seconds}");
         let got = (d.weekday, d.day_of_year, d.days_in_month());

@@ -123,7 +123,7 @@ pub(crate) fn acosh(x: f64) -> f64 {
 
 /// Returns the quantile of values, interpolated between the two nearest ranks. NaN orders below all
 /// other values. Reorders `ranks`; O(n).
-pub(crate) fn quantile(quantile: f64, ranks: &mut [Rank]) -> f64 {
+pub(crate) fn quantile(quantile: f64, ranks: &mut [FloatRank]) -> f64 {
     if ranks.is_empty() || quantile.is_nan() {
         return f64::NAN;
     }
@@ -142,37 +142,37 @@ pub(crate) fn quantile(quantile: f64, ranks: &mut [Rank]) -> f64 {
     let at_lower = *at_lower;
     let next = above.iter().min().copied();
     let at_upper = next.filter(|_| upper > lower).unwrap_or(at_lower);
-    at_lower.value() * (1.0 - weight) + at_upper.value() * weight
+    at_lower.to_float() * (1.0 - weight) + at_upper.to_float() * weight
 }
 
 /// A float mapped to an integer with the same order, NaN first, like in the heap of values of
 /// Prometheus. Comparing two ranks takes one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rank(i64);
+pub(crate) struct FloatRank(i64);
 
-impl Rank {
+impl FloatRank {
     const NAN: Self = Self(i64::MIN);
 
     /// Returns the rank of a value. All NaN have the same rank, which is the lowest.
     #[inline(always)]
-    pub(crate) fn of(value: f64) -> Self {
+    pub(crate) fn from_float(value: f64) -> Self {
         match value.is_nan() {
             true => Self::NAN,
-            false => Self(Self::turned(value.to_bits() as i64)),
+            false => Self(Self::flip_bits(value.to_bits() as i64)),
         }
     }
 
-    fn value(self) -> f64 {
+    fn to_float(self) -> f64 {
         match self {
             Self::NAN => f64::NAN,
-            Self(rank) => f64::from_bits(Self::turned(rank) as u64),
+            Self(rank) => f64::from_bits(Self::flip_bits(rank) as u64),
         }
     }
 
     /// Converts between the bits of a float and its rank: the magnitude bits of negative numbers
     /// are inverted, because a larger magnitude orders lower.
     #[inline(always)]
-    fn turned(bits: i64) -> i64 {
+    fn flip_bits(bits: i64) -> i64 {
         bits ^ ((bits >> 63) as u64 >> 1) as i64
     }
 }
@@ -204,9 +204,13 @@ mod tests {
     fn quantile_interpolates_between_ranks() {
         let values = [4.0, 1.0, 3.0, 2.0];
         for (q, want) in [(0.0, 1.0), (0.5, 2.5), (1.0, 4.0), (2.0, f64::INFINITY)] {
-            assert_eq!(quantile(q, &mut values.map(Rank::of)), want, "{q}");
+            assert_eq!(
+                quantile(q, &mut values.map(FloatRank::from_float)),
+                want,
+                "{q}"
+            );
         }
-        assert!(quantile(f64::NAN, &mut values.map(Rank::of)).is_nan());
+        assert!(quantile(f64::NAN, &mut values.map(FloatRank::from_float)).is_nan());
         let mixed = [2.0, f64::NEG_INFINITY, -0.0, f64::NAN, -1.5, 0.0];
         for (q, want) in [
             (0.2, f64::NEG_INFINITY),
@@ -214,10 +218,10 @@ mod tests {
             (0.6, 0.0),
             (1.0, 2.0),
         ] {
-            let got = quantile(q, &mut mixed.map(Rank::of));
+            let got = quantile(q, &mut mixed.map(FloatRank::from_float));
             assert_eq!(got.to_bits(), f64::to_bits(want), "{q}: {got}");
         }
-        assert!(quantile(0.1, &mut mixed.map(Rank::of)).is_nan());
+        assert!(quantile(0.1, &mut mixed.map(FloatRank::from_float)).is_nan());
     }
 
     /// Arguments, and the results of Go's `Sinh` and `Cosh` on x86-64.

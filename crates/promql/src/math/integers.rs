@@ -14,7 +14,7 @@ const ROUNDING: f64 = (3 * SMALL) as f64;
 
 /// Returns the integer nearest to a float; halves round to the even integer.
 #[inline(always)]
-pub(crate) fn nearest(float: f64) -> i64 {
+pub(crate) fn round_to_integer(float: f64) -> i64 {
     (float + ROUNDING)
         .to_bits()
         .wrapping_sub(ROUNDING.to_bits()) as i64
@@ -22,13 +22,13 @@ pub(crate) fn nearest(float: f64) -> i64 {
 
 /// Returns the integer nearest to a float, as a float. The result is unspecified beyond [`SMALL`].
 #[inline(always)]
-pub(crate) fn rounded(float: f64) -> f64 {
+pub(crate) fn round_to_float(float: f64) -> f64 {
     (float + ROUNDING) - ROUNDING
 }
 
 /// Converts an integer to a float, which is exact up to [`SMALL`].
 #[inline(always)]
-pub(crate) fn float_of(integer: i64) -> f64 {
+pub(crate) fn to_float(integer: i64) -> f64 {
     f64::from_bits(ROUNDING.to_bits().wrapping_add(integer as u64)) - ROUNDING
 }
 
@@ -44,9 +44,9 @@ mod tests {
         let edges = [0, 1, 2, SMALL - 1, SMALL];
         let some = (0..10_000).map(|bits| (rng.next_u64() >> (13 + bits % 51)) as i64);
         for int in edges.into_iter().chain(some).flat_map(|n| [n, -n]) {
-            assert_eq!(float_of(int).to_bits(), (int as f64).to_bits(), "{int}");
-            assert_eq!(nearest(int as f64), int);
-            assert_eq!(rounded(int as f64), int as f64);
+            assert_eq!(to_float(int).to_bits(), (int as f64).to_bits(), "{int}");
+            assert_eq!(round_to_integer(int as f64), int);
+            assert_eq!(round_to_float(int as f64), int as f64);
         }
     }
 
@@ -61,8 +61,8 @@ mod tests {
             (1e15 + 0.25, 1_000_000_000_000_000),
         ];
         for (float, int) in cases {
-            assert_eq!(nearest(float), int, "{float}");
-            assert_eq!(rounded(float), int as f64, "{float}");
+            assert_eq!(round_to_integer(float), int, "{float}");
+            assert_eq!(round_to_float(float), int as f64, "{float}");
         }
     }
 }

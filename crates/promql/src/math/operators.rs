@@ -39,13 +39,13 @@ pub(crate) fn compare(op: BinaryOp, left: f64, right: f64) -> bool {
 }
 
 /// Returns the result of the operator for two scalars. Comparisons return 0 or 1.
-pub(crate) fn of_scalars(op: BinaryOp, left: f64, right: f64) -> f64 {
-    struct Once(f64, f64);
-    impl ArithmeticLoop<f64> for Once {
+pub(crate) fn apply_to_scalars(op: BinaryOp, left: f64, right: f64) -> f64 {
+    struct ScalarPair(f64, f64);
+    impl ArithmeticLoop<f64> for ScalarPair {
         fn run(self, op: impl Fn(f64, f64) -> f64) -> f64 {
             op(self.0, self.1)
         }
     }
-    with_arithmetic(op, Once(left, right))
+    with_arithmetic(op, ScalarPair(left, right))
         .unwrap_or_else(|| f64::from(u8::from(compare(op, left, right))))
 }

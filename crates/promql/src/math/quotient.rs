@@ -2,13 +2,13 @@
 
 /// A divisor that is used for many divisions, with its precomputed inverse.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Divisor {
+pub(crate) struct PreparedDivisor {
     divisor: f64,
     /// The float nearest to the inverse of the divisor.
     inverse: f64,
 }
 
-impl Divisor {
+impl PreparedDivisor {
     /// Creates a divisor and computes its inverse, which takes one division.
     pub(crate) const fn new(divisor: f64) -> Self {
         Self {
@@ -20,7 +20,7 @@ impl Divisor {
 
 /// Returns the quotient by an ordinary division, for processors without fused multiply-add.
 #[inline(always)]
-pub(crate) fn plainly(dividend: f64, by: Divisor) -> f64 {
+pub(crate) fn divide_plainly(dividend: f64, by: PreparedDivisor) -> f64 {
     dividend / by.divisor
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn plainly(dividend: f64, by: Divisor) -> f64 {
 /// equal those of the division. The caller must pass times, fractions of them, counts or integers,
 /// whose exponents are far from both limits.
 #[inline(always)]
-pub(crate) fn by_inverse(dividend: f64, by: Divisor) -> f64 {
+pub(crate) fn divide_by_inverse(dividend: f64, by: PreparedDivisor) -> f64 {
     let closer = |quotient: f64| {
         let remainder = (-quotient).mul_add(by.divisor, dividend);
         remainder.mul_add(by.inverse, quotient)

@@ -33,21 +33,21 @@ const DENOMINATOR: [f64; 5] = [
 pub(crate) fn atan(x: f64) -> f64 {
     match x == 0.0 || x.is_nan() {
         true => x,
-        false => of_positive(x.abs()).copysign(x),
+        false => atan_positive(x.abs()).copysign(x),
     }
 }
 
-fn of_positive(x: f64) -> f64 {
+fn atan_positive(x: f64) -> f64 {
     if x <= SERIES_MAX {
-        series(x)
+        atan_series(x)
     } else if x > TAN_3_PI_8 {
-        FRAC_PI_2 - series(1.0 / x) + FRAC_PI_2_REST
+        FRAC_PI_2 - atan_series(1.0 / x) + FRAC_PI_2_REST
     } else {
-        FRAC_PI_4 + series((x - 1.0) / (x + 1.0)) + 0.5 * FRAC_PI_2_REST
+        FRAC_PI_4 + atan_series((x - 1.0) / (x + 1.0)) + 0.5 * FRAC_PI_2_REST
     }
 }
 
-fn series(x: f64) -> f64 {
+fn atan_series(x: f64) -> f64 {
     let square = x * x;
     let [first, rest @ ..] = NUMERATOR;
     let above = rest.iter().fold(first, |sum, factor| sum * square + factor);
@@ -65,8 +65,8 @@ pub(crate) fn asin(x: f64) -> f64 {
     }
     let other = (1.0 - size * size).sqrt();
     let arc = match size > 0.7 {
-        true => FRAC_PI_2 - of_positive(other / size),
-        false => of_positive(size / other),
+        true => FRAC_PI_2 - atan_positive(other / size),
+        false => atan_positive(size / other),
     };
     arc.copysign(x)
 }

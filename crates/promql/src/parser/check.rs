@@ -5,21 +5,22 @@
 //! operations with a scalar have no vector matching.
 
 use crate::ast::{
-    Aggregate, Binary, Call, Cardinality, Expr, ExprKind, Matching, Span, ValueType, VectorSelector,
+    AggregateExpr, BinaryExpr, Expr, ExprKind, FunctionCall, MatchCardinality, PositionRange,
+    ValueType, VectorMatching, VectorSelector,
 };
-use crate::depth::deeper;
+use crate::depth::ensure_stack;
 use crate::functions::{Function, FunctionId};
 use crate::lexer::is_space;
 use crate::quote::quote;
-use crate::syntax_error::SyntaxError;
+use crate::syntax_error::QuerySyntaxError;
 use firn_model::labels::METRIC_NAME;
 
-type Checked<T> = Result<T, SyntaxError>;
+type Checked<T> = Result<T, QuerySyntaxError>;
 
 /// Checks `expr` and returns the type of its value. `text` must be the text that it was parsed
 /// from.
 pub(super) fn check(expr: &mut Expr, text: &str) -> Checked<ValueType> {
-    deeper(|| check_node(expr, text))
+    ensure_stack(|| check_node(expr, text))
 }
 
 fn check_node(expr: &mut Expr, text: &str) -> Checked<ValueType> {
@@ -45,17 +46,21 @@ fn check_node(expr: &mut Expr, text: &str) -> Checked<ValueType> {
     Ok(expr.value_type())
 }
 
-fn refuse<T>(span: Span, message: impl Into<String>) -> Checked<T> {
-    Err(SyntaxError::new(span.start as usize, message))
+fn check_error<T>(span: PositionRange, message: impl Into<String>) -> Checked<T> {
+    Err(QuerySyntaxError::new(span.start as usize, message))
 }
 
-fn check_selector(vector: &VectorSelector, span: Span, may_match_all: bool) -> Checked<()> {
+fn check_selector(
+    vector: &VectorSelector,
+    span: PositionRange,
+    may_match_all: bool,
+) -> Checked<()> {
     let Some(name) = &vector.name else {
         if may_match_all || vector.matchers.iter().any(|m| !m.matches(b"")) {
             return Ok(());
         }
         let message = "vector selector must contain at least one non-empty matcher";
-        return refuse(span, message);
+        return check_error(span, message);
     };
     // The last matcher is that of the name before the braces.
     let mut in_braces = vector.matchers.iter().rev().skip(1).rev();
@@ -63,7 +68,7 @@ fn check_selector(vector: &VectorSelector, span: Span, may_match_all: bool) -> C
         None => Ok(()),
         Some(other) => {
             let (name, other) = (quote(name.as_bytes()), quote(other.value()));
-            refuse(
+            check_error(
                 span,
                 format!("metric name must not be set twice: {name} or {other}"),
             )
@@ -71,24 +76,24 @@ fn check_selector(vector: &VectorSelector, span: Span, may_match_all: bool) -> C
     }
 }
 
-fn check_subquery_operand(found: ValueType, span: Span) -> Checked<()> {
+fn check_subquery_operand(found: ValueType, span: PositionRange) -> Checked<()> {
     let found = match found {
         ValueType::Vector => return Ok(()),
         ValueType::Scalar => "scalar",
         ValueType::String => "string",
         ValueType::Matrix => "matrix",
     };
-    refuse(
+    check_error(
         span,
         format!("subquery is only allowed on instant vector, got {found} instead"),
     )
 }
 
-fn check_sign_operand(found: ValueType, span: Span) -> Checked<()> {
+fn check_sign_operand(found: ValueType, span: PositionRange) -> Checked<()> {
     if matches!(found, ValueType::Scalar | ValueType::Vector) {
         return Ok(());
     }
-    refuse(
+    check_error(
         span,
         format!(
             "unary expression only allowed on expressions of type scalar or instant vector, \
@@ -106,13 +111,13 @@ fn expect_type((expr, found): (&Expr, ValueType), wanted: ValueType, context: &s
     if found == wanted {
         return Ok(());
     }
-    refuse(
+    check_error(
         expr.span,
         format!("expected type {wanted} in {context}, got {found}"),
     )
 }
 
-fn check_aggregate(aggregate: &mut Aggregate, text: &str) -> Checked<()> {
+fn check_aggregate(aggregate: &mut AggregateExpr, text: &str) -> Checked<()> {
     check_type(
         &mut aggregate.expr,
         ValueType::Vector,
@@ -125,7 +130,7 @@ fn check_aggregate(aggregate: &mut Aggregate, text: &str) -> Checked<()> {
     }
 }
 
-fn check_call(call: &mut Call, span: Span, text: &str) -> Checked<()> {
+fn check_call(call: &mut FunctionCall, span: PositionRange, text: &str) -> Checked<()> {
     let function = call.function;
     check_argument_count(function, call.args.len(), span)?;
     let is_info = function.id == FunctionId::Info;
@@ -149,7 +154,7 @@ fn check_call(call: &mut Call, span: Span, text: &str) -> Checked<()> {
     Ok(())
 }
 
-fn check_argument_count(function: &Function, count: usize, span: Span) -> Checked<()> {
+fn check_argument_count(function: &Function, count: usize, span: PositionRange) -> Checked<()> {
     let (listed, name) = (function.args.len(), function.name);
     let optional = function.variadic;
     let count_min = listed - usize::from(optional != 0);
@@ -162,7 +167,7 @@ fn check_argument_count(function: &Function, count: usize, span: Span) -> Checke
         true => format!("at least {count_min}"),
         false => format!("at most {count_max}"),
     };
-    refuse(
+    check_error(
         span,
         format!("expected {wanted} argument(s) in call to \"{name}\", got {count}"),
     )
@@ -170,45 +175,46 @@ fn check_argument_count(function: &Function, count: usize, span: Span) -> Checke
 
 /// Checks the second argument of `info`, which must consist of label matchers without a metric
 /// name.
-fn check_info_labels(labels: &Expr, call_span: Span) -> Checked<()> {
+fn check_info_labels(labels: &Expr, call_span: PositionRange) -> Checked<()> {
     let found = labels.value_type();
     if found != ValueType::Vector {
-        return refuse(
+        return check_error(
             call_span,
             format!("expected type instant vector in call to function \"info\", got {found}"),
         );
     }
     match &labels.kind {
         ExprKind::Vector(vector) if vector.name.is_none() => Ok(()),
-        ExprKind::Vector(_) => refuse(
+        ExprKind::Vector(_) => check_error(
             labels.span,
             "expected label selectors only, got vector selector instead",
         ),
-        _ => refuse(labels.span, "expected label selectors only"),
+        _ => check_error(labels.span, "expected label selectors only"),
     }
 }
 
-fn check_binary(binary: &mut Binary, span: Span, text: &str) -> Checked<ValueType> {
+fn check_binary(binary: &mut BinaryExpr, span: PositionRange, text: &str) -> Checked<ValueType> {
     let left = check(&mut binary.left, text)?;
     let right = check(&mut binary.right, text)?;
     let op = binary.op;
     let at_operator = || operator_position(binary.left.span, text);
     if binary.returns_bool && !op.is_comparison() {
         let message = "bool modifier can only be used on comparison operators";
-        return Err(SyntaxError::new(at_operator(), message));
+        return Err(QuerySyntaxError::new(at_operator(), message));
     }
     let scalars = left == ValueType::Scalar && right == ValueType::Scalar;
     if op.is_comparison() && !binary.returns_bool && scalars {
         let message = "comparisons between scalars must use BOOL modifier";
-        return Err(SyntaxError::new(at_operator(), message));
+        return Err(QuerySyntaxError::new(at_operator(), message));
     }
     if let Some(matching) = &binary.matching {
-        check_label_lists(matching).map_err(|message| SyntaxError::new(at_operator(), message))?;
+        check_label_lists(matching)
+            .map_err(|message| QuerySyntaxError::new(at_operator(), message))?;
     }
     for (side, found) in [(&binary.left, left), (&binary.right, right)] {
         if !matches!(found, ValueType::Scalar | ValueType::Vector) {
             let message = "binary expression must contain only scalar and instant vector types";
-            return refuse(side.span, message);
+            return check_error(side.span, message);
         }
     }
     if left == ValueType::Vector && right == ValueType::Vector {
@@ -223,12 +229,12 @@ fn check_binary(binary: &mut Binary, span: Span, text: &str) -> Checked<ValueTyp
 }
 
 /// Returns the byte offset of the operator after the left side.
-fn operator_position(left: Span, text: &str) -> usize {
+fn operator_position(left: PositionRange, text: &str) -> usize {
     let rest = text.get(left.end as usize..).unwrap_or_default();
     text.len() - rest.trim_start_matches(is_space).len()
 }
 
-fn check_label_lists(matching: &Matching) -> Result<(), String> {
+fn check_label_lists(matching: &VectorMatching) -> Result<(), String> {
     if !matching.on {
         return Ok(());
     }
@@ -246,19 +252,19 @@ fn check_label_lists(matching: &Matching) -> Result<(), String> {
 }
 
 /// Checks an operation with a scalar on at least one side and removes its vector matching.
-fn check_scalar_sides(binary: &mut Binary, span: Span) -> Checked<()> {
+fn check_scalar_sides(binary: &mut BinaryExpr, span: PositionRange) -> Checked<()> {
     let matching = binary.matching.take().unwrap_or_default();
     if !matching.labels.is_empty() {
         let message = "vector matching only allowed between instant vectors";
-        return refuse(span, message);
+        return check_error(span, message);
     }
     if matching.fill_left.or(matching.fill_right).is_some() {
         let message = "filling in missing series only allowed between instant vectors";
-        return refuse(span, message);
+        return check_error(span, message);
     }
     if binary.op.is_set() {
         let op = binary.op.as_str();
-        return refuse(
+        return check_error(
             span,
             format!("set operator \"{op}\" not allowed in binary scalar expression"),
         );
@@ -266,20 +272,20 @@ fn check_scalar_sides(binary: &mut Binary, span: Span) -> Checked<()> {
     Ok(())
 }
 
-fn check_set_operator(binary: &mut Binary, span: Span) -> Checked<()> {
+fn check_set_operator(binary: &mut BinaryExpr, span: PositionRange) -> Checked<()> {
     let Some(matching) = binary.matching.as_mut().filter(|_| binary.op.is_set()) else {
         return Ok(());
     };
-    if matching.cardinality != Cardinality::OneToOne {
+    if matching.cardinality != MatchCardinality::OneToOne {
         let op = binary.op.as_str();
-        return refuse(span, format!("no grouping allowed for \"{op}\" operation"));
+        return check_error(span, format!("no grouping allowed for \"{op}\" operation"));
     }
     if matching.fill_left.or(matching.fill_right).is_some() {
-        return refuse(
+        return check_error(
             span,
             "filling in missing series not allowed for set operators",
         );
     }
-    matching.cardinality = Cardinality::ManyToMany;
+    matching.cardinality = MatchCardinality::ManyToMany;
     Ok(())
 }

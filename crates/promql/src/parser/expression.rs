@@ -1,51 +1,51 @@
 //! Parses expressions: operators by precedence, calls, aggregations, parentheses and literals.
 
-use super::{NODE_BYTES, Parsed, Parser, SIGN_OPERAND_PRECEDENCE, fail, span};
+use super::{NODE_BYTES, Parsed, PromqlParser, SIGN_OPERAND_PRECEDENCE, fail, span};
 use crate::ast::{
-    Aggregate, AggregateOp, Binary, BinaryOp, Call, Cardinality, Expr, ExprKind, Grouping,
-    Matching, Span, UnaryOp,
+    AggregateExpr, AggregateGrouping, AggregateOp, BinaryExpr, BinaryOp, Expr, ExprKind,
+    FunctionCall, MatchCardinality, PositionRange, UnaryOp, VectorMatching,
 };
 use crate::functions;
-use crate::lexer::{Token, TokenKind, Word, unquote};
+use crate::lexer::{PromqlKeyword, PromqlToken, PromqlTokenKind, unquote};
 use crate::quote::quote;
 
 /// The modifiers between an operator and its right side: `bool` and vector matching.
 #[derive(Default)]
-struct Modifiers {
+struct BinaryModifiers {
     returns_bool: bool,
-    matching: Matching,
+    matching: VectorMatching,
 }
 
-impl Parser<'_> {
-    pub(super) fn expression(&mut self) -> Parsed<Expr> {
-        self.operators_from(0)
+impl PromqlParser<'_> {
+    pub(super) fn parse_expression(&mut self) -> Parsed<Expr> {
+        self.parse_operators_from(0)
     }
 
     /// Parses an expression whose outermost operators have at least the precedence
     /// `precedence_min`.
-    fn operators_from(&mut self, precedence_min: u8) -> Parsed<Expr> {
-        self.deeper(|parser| {
-            let mut left = parser.signed()?;
+    fn parse_operators_from(&mut self, precedence_min: u8) -> Parsed<Expr> {
+        self.parse_deeper(|parser| {
+            let mut left = parser.parse_signed_operand()?;
             loop {
                 let token = parser.peek()?;
-                let TokenKind::Operator(op) = token.kind else {
+                let PromqlTokenKind::Operator(op) = token.kind else {
                     return Ok(left);
                 };
                 if op.precedence() < precedence_min {
                     return Ok(left);
                 }
                 parser.next()?;
-                left = parser.binary(left, op)?;
+                left = parser.parse_binary(left, op)?;
             }
         })
     }
 
-    fn binary(&mut self, left: Expr, op: BinaryOp) -> Parsed<Expr> {
+    fn parse_binary(&mut self, left: Expr, op: BinaryOp) -> Parsed<Expr> {
         let left_height = self.height;
-        let modifiers = self.modifiers()?;
+        let modifiers = self.parse_binary_modifiers()?;
         let to_the_right = u8::from(op != BinaryOp::Pow);
-        let right = self.operators_from(op.precedence() + to_the_right)?;
-        let whole = left.span.to(right.span);
+        let right = self.parse_operators_from(op.precedence() + to_the_right)?;
+        let whole = left.span.join(right.span);
         let fills = modifiers
             .matching
             .fill_left
@@ -54,8 +54,8 @@ impl Parser<'_> {
             let message = "binop fill modifiers are experimental and not enabled";
             return fail(whole.start as usize, message);
         }
-        self.built_on(left_height.max(self.height), whole)?;
-        let kind = ExprKind::Binary(Box::new(Binary {
+        self.update_height(left_height.max(self.height), whole)?;
+        let kind = ExprKind::Binary(Box::new(BinaryExpr {
             op,
             left,
             right,
@@ -65,74 +65,75 @@ impl Parser<'_> {
         Ok(Expr::new(kind, whole))
     }
 
-    fn modifiers(&mut self) -> Parsed<Modifiers> {
-        let mut modifiers = Modifiers {
-            returns_bool: self.take_word(Word::Bool)?,
-            ..Modifiers::default()
+    fn parse_binary_modifiers(&mut self) -> Parsed<BinaryModifiers> {
+        let mut modifiers = BinaryModifiers {
+            returns_bool: self.take_word(PromqlKeyword::Bool)?,
+            ..BinaryModifiers::default()
         };
         let matching = &mut modifiers.matching;
-        matching.on = self.take_word(Word::On)?;
-        if matching.on || self.take_word(Word::Ignoring)? {
-            matching.labels = self.grouping_labels()?;
-            if self.take_word(Word::GroupLeft)? {
-                matching.cardinality = Cardinality::ManyToOne;
-                matching.include = self.maybe_grouping_labels()?;
-            } else if self.take_word(Word::GroupRight)? {
-                matching.cardinality = Cardinality::OneToMany;
-                matching.include = self.maybe_grouping_labels()?;
+        matching.on = self.take_word(PromqlKeyword::On)?;
+        if matching.on || self.take_word(PromqlKeyword::Ignoring)? {
+            matching.labels = self.parse_grouping_labels()?;
+            if self.take_word(PromqlKeyword::GroupLeft)? {
+                matching.cardinality = MatchCardinality::ManyToOne;
+                matching.include = self.parse_optional_grouping_labels()?;
+            } else if self.take_word(PromqlKeyword::GroupRight)? {
+                matching.cardinality = MatchCardinality::OneToMany;
+                matching.include = self.parse_optional_grouping_labels()?;
             }
         }
-        self.fills(matching)?;
+        self.parse_fills(matching)?;
         Ok(modifiers)
     }
 
-    fn fills(&mut self, matching: &mut Matching) -> Parsed<()> {
-        if self.take_word(Word::Fill)? {
-            let value = self.fill_value()?;
+    fn parse_fills(&mut self, matching: &mut VectorMatching) -> Parsed<()> {
+        if self.take_word(PromqlKeyword::Fill)? {
+            let value = self.parse_fill_value()?;
             matching.fill_left = Some(value);
             matching.fill_right = Some(value);
-        } else if self.take_word(Word::FillLeft)? {
-            matching.fill_left = Some(self.fill_value()?);
-            if self.take_word(Word::FillRight)? {
-                matching.fill_right = Some(self.fill_value()?);
+        } else if self.take_word(PromqlKeyword::FillLeft)? {
+            matching.fill_left = Some(self.parse_fill_value()?);
+            if self.take_word(PromqlKeyword::FillRight)? {
+                matching.fill_right = Some(self.parse_fill_value()?);
             }
-        } else if self.take_word(Word::FillRight)? {
-            matching.fill_right = Some(self.fill_value()?);
-            if self.take_word(Word::FillLeft)? {
-                matching.fill_left = Some(self.fill_value()?);
+        } else if self.take_word(PromqlKeyword::FillRight)? {
+            matching.fill_right = Some(self.parse_fill_value()?);
+            if self.take_word(PromqlKeyword::FillLeft)? {
+                matching.fill_left = Some(self.parse_fill_value()?);
             }
         }
         Ok(())
     }
 
-    fn fill_value(&mut self) -> Parsed<f64> {
-        self.expect(TokenKind::LeftParen)?;
-        let value = self.signed_number()?;
-        self.expect(TokenKind::RightParen)?;
+    fn parse_fill_value(&mut self) -> Parsed<f64> {
+        self.expect(PromqlTokenKind::LeftParen)?;
+        let value = self.parse_signed_number()?;
+        self.expect(PromqlTokenKind::RightParen)?;
         Ok(value)
     }
 
-    pub(super) fn take_word(&mut self, word: Word) -> Parsed<bool> {
-        Ok(self.take(TokenKind::Word(word))?.is_some())
+    pub(super) fn take_word(&mut self, word: PromqlKeyword) -> Parsed<bool> {
+        Ok(self.take(PromqlTokenKind::Word(word))?.is_some())
     }
 
-    pub(super) fn take_sign(&mut self) -> Parsed<Option<(UnaryOp, Token)>> {
+    pub(super) fn take_sign(&mut self) -> Parsed<Option<(UnaryOp, PromqlToken)>> {
         let token = self.peek()?;
         let sign = match token.kind {
-            TokenKind::Operator(BinaryOp::Add) => UnaryOp::Plus,
-            TokenKind::Operator(BinaryOp::Sub) => UnaryOp::Minus,
+            PromqlTokenKind::Operator(BinaryOp::Add) => UnaryOp::Plus,
+            PromqlTokenKind::Operator(BinaryOp::Sub) => UnaryOp::Minus,
             _ => return Ok(None),
         };
         self.next()?;
         Ok(Some((sign, token)))
     }
 
-    fn signed(&mut self) -> Parsed<Expr> {
+    fn parse_signed_operand(&mut self) -> Parsed<Expr> {
         let Some((sign, token)) = self.take_sign()? else {
-            let operand = self.operand()?;
-            return self.with_selector_modifiers(operand);
+            let operand = self.parse_operand()?;
+            return self.parse_selector_modifiers(operand);
         };
-        let operand = self.nested(|parser| parser.operators_from(SIGN_OPERAND_PRECEDENCE))?;
+        let operand =
+            self.parse_nested(|parser| parser.parse_operators_from(SIGN_OPERAND_PRECEDENCE))?;
         let whole = span(token.start, operand.span.end as usize);
         if let ExprKind::Number(mut literal) = operand.kind {
             if sign == UnaryOp::Minus {
@@ -140,82 +141,87 @@ impl Parser<'_> {
             }
             return Ok(Expr::new(ExprKind::Number(literal), whole));
         }
-        self.built_on(self.height, whole)?;
+        self.update_height(self.height, whole)?;
         Ok(Expr::new(ExprKind::Unary(sign, Box::new(operand)), whole))
     }
 
     /// Parses an operand: an expression without surrounding operators and modifiers.
-    fn operand(&mut self) -> Parsed<Expr> {
+    fn parse_operand(&mut self) -> Parsed<Expr> {
         let token = self.peek()?;
         self.height = 0;
         self.reserve(NODE_BYTES + token.end - token.start)?;
         match token.kind {
-            TokenKind::Number | TokenKind::Duration => {
+            PromqlTokenKind::Number | PromqlTokenKind::Duration => {
                 self.next()?;
-                let kind = ExprKind::Number(self.number_literal(token)?);
+                let kind = ExprKind::Number(self.parse_number_literal(token)?);
                 Ok(Expr::new(kind, span(token.start, token.end)))
             }
-            TokenKind::String => {
+            PromqlTokenKind::String => {
                 self.next()?;
                 let kind = ExprKind::String(unquote(self.text(token)));
                 Ok(Expr::new(kind, span(token.start, token.end)))
             }
-            TokenKind::LeftParen => self.parentheses(),
-            TokenKind::LeftBrace => self.selector_operand(),
-            kind if kind.is_metric_name() => self.named_operand(token),
+            PromqlTokenKind::LeftParen => self.parse_parentheses(),
+            PromqlTokenKind::LeftBrace => self.parse_selector_operand(),
+            kind if kind.is_metric_name() => self.parse_named_operand(token),
             _ => self.stop_here(),
         }
     }
 
-    fn parentheses(&mut self) -> Parsed<Expr> {
+    fn parse_parentheses(&mut self) -> Parsed<Expr> {
         let open = self.next()?;
-        let inner = self.nested(Self::expression)?;
-        let close = self.expect(TokenKind::RightParen)?;
+        let inner = self.parse_nested(Self::parse_expression)?;
+        let close = self.expect(PromqlTokenKind::RightParen)?;
         let whole = span(open.start, close.end);
-        self.built_on(self.height, whole)?;
+        self.update_height(self.height, whole)?;
         Ok(Expr::new(ExprKind::Paren(Box::new(inner)), whole))
     }
 
-    fn selector_operand(&mut self) -> Parsed<Expr> {
-        let (selector, span) = self.vector_selector()?;
+    fn parse_selector_operand(&mut self) -> Parsed<Expr> {
+        let (selector, span) = self.parse_vector_selector()?;
         Ok(Expr::new(ExprKind::Vector(selector), span))
     }
 
     /// Parses an operand that begins with a word: a selector, a call or an aggregation.
-    fn named_operand(&mut self, name: Token) -> Parsed<Expr> {
-        let (selector, selector_span) = match self.lookahead_after(name)? {
-            AfterName::Call => return self.call(name),
-            AfterName::Aggregate(op) => {
-                let parsed = self.aggregate(name, op);
+    fn parse_named_operand(&mut self, name: PromqlToken) -> Parsed<Expr> {
+        let (selector, selector_span) = match self.look_ahead_after(name)? {
+            NameLookahead::Call => return self.parse_call(name),
+            NameLookahead::Aggregate(op) => {
+                let parsed = self.parse_aggregate(name, op);
                 return self.within(parsed, "aggregation", "");
             }
-            AfterName::Selector => self.selector_named(name)?,
+            NameLookahead::Selector => self.parse_selector_rest(name)?,
         };
         Ok(Expr::new(ExprKind::Vector(selector), selector_span))
     }
 
-    fn lookahead_after(&mut self, name: Token) -> Parsed<AfterName> {
+    fn look_ahead_after(&mut self, name: PromqlToken) -> Parsed<NameLookahead> {
         self.next()?;
         let follower = self.peek()?.kind;
-        let is_paren = follower == TokenKind::LeftParen;
+        let is_paren = follower == PromqlTokenKind::LeftParen;
         Ok(match name.kind {
-            TokenKind::Aggregate(op)
+            PromqlTokenKind::Aggregate(op)
                 if is_paren
-                    || follower == TokenKind::Word(Word::By)
-                    || follower == TokenKind::Word(Word::Without) =>
+                    || follower == PromqlTokenKind::Word(PromqlKeyword::By)
+                    || follower == PromqlTokenKind::Word(PromqlKeyword::Without) =>
             {
-                AfterName::Aggregate(op)
+                NameLookahead::Aggregate(op)
             }
-            TokenKind::Identifier
-            | TokenKind::Word(
-                Word::Start | Word::End | Word::Step | Word::Range | Word::MaxOf | Word::MinOf,
-            ) if is_paren => AfterName::Call,
-            _ => AfterName::Selector,
+            PromqlTokenKind::Identifier
+            | PromqlTokenKind::Word(
+                PromqlKeyword::Start
+                | PromqlKeyword::End
+                | PromqlKeyword::Step
+                | PromqlKeyword::Range
+                | PromqlKeyword::MaxOf
+                | PromqlKeyword::MinOf,
+            ) if is_paren => NameLookahead::Call,
+            _ => NameLookahead::Selector,
         })
     }
 
-    fn call(&mut self, name: Token) -> Parsed<Expr> {
-        let args = self.arguments()?;
+    fn parse_call(&mut self, name: PromqlToken) -> Parsed<Expr> {
+        let args = self.parse_arguments()?;
         let text = self.text(name);
         let quoted = || quote(text.as_bytes());
         let Some(function) = functions::lookup(text) else {
@@ -228,20 +234,23 @@ impl Parser<'_> {
             return fail(name.start, format!("function {} is not enabled", quoted()));
         }
         let whole = span(name.start, self.taken_end);
-        self.built_on(self.height, whole)?;
-        Ok(Expr::new(ExprKind::Call(Call { function, args }), whole))
+        self.update_height(self.height, whole)?;
+        Ok(Expr::new(
+            ExprKind::Call(FunctionCall { function, args }),
+            whole,
+        ))
     }
 
     /// Parses arguments in parentheses. Afterwards `height` is that of the highest argument.
-    fn arguments(&mut self) -> Parsed<Vec<Expr>> {
-        self.expect(TokenKind::LeftParen)?;
+    fn parse_arguments(&mut self) -> Parsed<Vec<Expr>> {
+        self.expect(PromqlTokenKind::LeftParen)?;
         let mut args = Vec::new();
         let mut height = 0;
-        if self.take(TokenKind::RightParen)?.is_none() {
+        if self.take(PromqlTokenKind::RightParen)?.is_none() {
             loop {
-                args.push(self.nested(Self::expression)?);
+                args.push(self.parse_nested(Self::parse_expression)?);
                 height = height.max(self.height);
-                let Some(comma) = self.take(TokenKind::Comma)? else {
+                let Some(comma) = self.take(PromqlTokenKind::Comma)? else {
                     break;
                 };
                 if !self.peek()?.kind.begins_expression() {
@@ -249,39 +258,39 @@ impl Parser<'_> {
                     return fail(comma.start, message);
                 }
             }
-            self.expect(TokenKind::RightParen)?;
+            self.expect(PromqlTokenKind::RightParen)?;
         }
         self.height = height;
         Ok(args)
     }
 
-    fn aggregate(&mut self, name: Token, op: AggregateOp) -> Parsed<Expr> {
-        let mut grouping = self.grouping()?;
-        let args = self.arguments()?;
+    fn parse_aggregate(&mut self, name: PromqlToken, op: AggregateOp) -> Parsed<Expr> {
+        let mut grouping = self.parse_grouping()?;
+        let args = self.parse_arguments()?;
         let mut end = self.taken_end;
         if grouping.is_none() {
-            grouping = self.grouping()?;
+            grouping = self.parse_grouping()?;
             if grouping.is_some() {
                 end = self.taken_end;
             }
         }
         let whole = span(name.start, end);
-        let (expr, param) = self.aggregate_arguments(op, args, whole)?;
-        self.built_on(self.height, whole)?;
-        let kind = ExprKind::Aggregate(Box::new(Aggregate {
+        let (expr, param) = self.parse_aggregate_arguments(op, args, whole)?;
+        self.update_height(self.height, whole)?;
+        let kind = ExprKind::Aggregate(Box::new(AggregateExpr {
             op,
             expr,
             param,
-            grouping: grouping.unwrap_or_else(|| Grouping::By(Vec::new())),
+            grouping: grouping.unwrap_or_else(|| AggregateGrouping::By(Vec::new())),
         }));
         Ok(Expr::new(kind, whole))
     }
 
-    fn aggregate_arguments(
+    fn parse_aggregate_arguments(
         &self,
         op: AggregateOp,
         args: Vec<Expr>,
-        whole: Span,
+        whole: PositionRange,
     ) -> Parsed<(Expr, Option<Expr>)> {
         let start = whole.start as usize;
         if args.is_empty() {
@@ -317,47 +326,49 @@ impl Parser<'_> {
         }
     }
 
-    fn grouping(&mut self) -> Parsed<Option<Grouping>> {
-        if self.take_word(Word::By)? {
-            return Ok(Some(Grouping::By(self.grouping_labels()?)));
+    fn parse_grouping(&mut self) -> Parsed<Option<AggregateGrouping>> {
+        if self.take_word(PromqlKeyword::By)? {
+            return Ok(Some(AggregateGrouping::By(self.parse_grouping_labels()?)));
         }
-        if self.take_word(Word::Without)? {
-            return Ok(Some(Grouping::Without(self.grouping_labels()?)));
+        if self.take_word(PromqlKeyword::Without)? {
+            return Ok(Some(AggregateGrouping::Without(
+                self.parse_grouping_labels()?,
+            )));
         }
         Ok(None)
     }
 
     /// Parses the labels after `group_left` or `group_right`. The list is optional if an operand or
     /// a fill modifier follows.
-    fn maybe_grouping_labels(&mut self) -> Parsed<Vec<String>> {
+    fn parse_optional_grouping_labels(&mut self) -> Parsed<Vec<String>> {
         let follower = self.peek()?.kind;
-        let is_absent = follower.begins_expression() && follower != TokenKind::LeftParen;
+        let is_absent = follower.begins_expression() && follower != PromqlTokenKind::LeftParen;
         if is_absent {
             Ok(Vec::new())
         } else {
-            self.grouping_labels()
+            self.parse_grouping_labels()
         }
     }
 
-    fn grouping_labels(&mut self) -> Parsed<Vec<String>> {
-        let open = self.expect(TokenKind::LeftParen);
+    fn parse_grouping_labels(&mut self) -> Parsed<Vec<String>> {
+        let open = self.expect(PromqlTokenKind::LeftParen);
         self.within(open, "grouping opts", "\"(\"")?;
         let mut labels = Vec::new();
-        let close = (TokenKind::RightParen, "\")\"");
-        self.list(close, "grouping opts", |parser| {
-            labels.push(parser.grouping_label()?);
+        let close = (PromqlTokenKind::RightParen, "\")\"");
+        self.parse_list(close, "grouping opts", |parser| {
+            labels.push(parser.parse_grouping_label()?);
             Ok(())
         })?;
         Ok(labels)
     }
 
-    fn grouping_label(&mut self) -> Parsed<String> {
+    fn parse_grouping_label(&mut self) -> Parsed<String> {
         let token = self.peek()?;
         if token.kind.is_grouping_label() {
             self.next()?;
             return Ok(self.text(token).to_owned());
         }
-        if token.kind != TokenKind::String {
+        if token.kind != PromqlTokenKind::String {
             let stop = self.stop_here();
             return self.within(stop, "grouping opts", "label");
         }
@@ -377,7 +388,7 @@ impl Parser<'_> {
 }
 
 /// The meaning of a word at the beginning of an operand, determined by the next token.
-enum AfterName {
+enum NameLookahead {
     Selector,
     Call,
     Aggregate(AggregateOp),

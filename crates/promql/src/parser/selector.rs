@@ -4,23 +4,24 @@
 //! The grammar accepts these modifiers after any expression. Where they are not allowed, the error
 //! has a specific text.
 
-use super::{Parsed, Parser, fail, span};
+use super::{Parsed, PromqlParser, fail, span};
 use crate::ast::{
-    At, BinaryOp, Duration, Edges, Expr, ExprKind, MatrixSelector, Span, Subquery, VectorSelector,
+    AtModifier, BinaryOp, Expr, ExprKind, MatrixSelector, PositionRange, QueryDuration,
+    SubqueryExpr, VectorSelector, WindowEdges,
 };
 use crate::go_format::format_fixed;
-use crate::lexer::{Token, TokenKind, Word, unquote};
-use crate::syntax_error::SyntaxError;
+use crate::lexer::{PromqlKeyword, PromqlToken, PromqlTokenKind, unquote};
+use crate::syntax_error::QuerySyntaxError;
 use firn_model::labels::METRIC_NAME;
 use firn_model::matcher::{MatchOp, Matcher};
-use firn_model::regex::reading_bytes;
+use firn_model::regex::parse_memory_bytes;
 
 /// The expected tokens after `offset`, as error messages of Prometheus list them.
 const OFFSET_EXPECTED: &str = "number, duration, step(), or range()";
 
 /// The modifiers that a selector already has. A repeated modifier is an error.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct SeenModifiers {
     offset: bool,
     /// True if the offset is a constant and not zero.
     plain_offset: bool,
@@ -29,34 +30,37 @@ struct Seen {
 }
 
 /// The fields of a selector or subquery that modifiers change.
-struct Modified<'a> {
-    offset: &'a mut Duration,
-    at: &'a mut Option<At>,
+struct SelectorModifiers<'a> {
+    offset: &'a mut QueryDuration,
+    at: &'a mut Option<AtModifier>,
     /// The field for `anchored` and `smoothed`. Subqueries have none.
-    edges: Option<&'a mut Edges>,
+    edges: Option<&'a mut WindowEdges>,
 }
 
-impl Parser<'_> {
+impl PromqlParser<'_> {
     /// Parses a selector with or without a metric name.
-    pub(super) fn vector_selector(&mut self) -> Parsed<(VectorSelector, Span)> {
+    pub(super) fn parse_vector_selector(&mut self) -> Parsed<(VectorSelector, PositionRange)> {
         let token = self.peek()?;
-        if token.kind == TokenKind::LeftBrace {
-            let (matchers, braces) = self.braces()?;
+        if token.kind == PromqlTokenKind::LeftBrace {
+            let (matchers, braces) = self.parse_braces()?;
             return Ok((new_selector(None, matchers), braces));
         }
         if !token.kind.is_metric_name() {
             return self.stop_here();
         }
         self.next()?;
-        self.selector_named(token)
+        self.parse_selector_rest(token)
     }
 
     /// Parses the rest of a selector after its name.
-    pub(super) fn selector_named(&mut self, name: Token) -> Parsed<(VectorSelector, Span)> {
+    pub(super) fn parse_selector_rest(
+        &mut self,
+        name: PromqlToken,
+    ) -> Parsed<(VectorSelector, PositionRange)> {
         let mut matchers = Vec::new();
         let mut whole = span(name.start, name.end);
-        if self.peek()?.kind == TokenKind::LeftBrace {
-            let (found, braces) = self.braces()?;
+        if self.peek()?.kind == PromqlTokenKind::LeftBrace {
+            let (found, braces) = self.parse_braces()?;
             matchers = found;
             whole.end = braces.end;
         }
@@ -70,22 +74,22 @@ impl Parser<'_> {
         Ok((new_selector(Some(text.to_owned()), matchers), whole))
     }
 
-    fn braces(&mut self) -> Parsed<(Vec<Matcher>, Span)> {
-        let open = self.expect(TokenKind::LeftBrace)?;
+    fn parse_braces(&mut self) -> Parsed<(Vec<Matcher>, PositionRange)> {
+        let open = self.expect(PromqlTokenKind::LeftBrace)?;
         let mut matchers = Vec::new();
-        let close = (TokenKind::RightBrace, "\"}\"");
-        let close = self.list(close, "label matching", |parser| {
-            matchers.push(parser.label_matcher()?);
+        let close = (PromqlTokenKind::RightBrace, "\"}\"");
+        let close = self.parse_list(close, "label matching", |parser| {
+            matchers.push(parser.parse_label_matcher()?);
             Ok(())
         })?;
         Ok((matchers, span(open.start, close.end)))
     }
 
-    fn label_matcher(&mut self) -> Parsed<Matcher> {
+    fn parse_label_matcher(&mut self) -> Parsed<Matcher> {
         let token = self.peek()?;
         let name = match token.kind {
-            TokenKind::Identifier => self.text(token).as_bytes().to_vec(),
-            TokenKind::String => unquote(self.text(token)),
+            PromqlTokenKind::Identifier => self.text(token).as_bytes().to_vec(),
+            PromqlTokenKind::String => unquote(self.text(token)),
             _ => {
                 let stop = self.stop_here();
                 return self.within(stop, "label matching", "identifier or \"}\"");
@@ -93,11 +97,11 @@ impl Parser<'_> {
         };
         self.next()?;
         let op = match self.peek()?.kind {
-            TokenKind::Assign => MatchOp::Equal,
-            TokenKind::Operator(BinaryOp::NotEqual) => MatchOp::NotEqual,
-            TokenKind::EqualRegex => MatchOp::Regex,
-            TokenKind::NotEqualRegex => MatchOp::NotRegex,
-            _ if token.kind == TokenKind::String => {
+            PromqlTokenKind::Assign => MatchOp::Equal,
+            PromqlTokenKind::Operator(BinaryOp::NotEqual) => MatchOp::NotEqual,
+            PromqlTokenKind::EqualRegex => MatchOp::Regex,
+            PromqlTokenKind::NotEqualRegex => MatchOp::NotRegex,
+            _ if token.kind == PromqlTokenKind::String => {
                 return new_matcher(token, METRIC_NAME, MatchOp::Equal, &name);
             }
             _ => {
@@ -106,7 +110,7 @@ impl Parser<'_> {
             }
         };
         self.next()?;
-        let value = self.expect(TokenKind::String);
+        let value = self.expect(PromqlTokenKind::String);
         let value = self.within(value, "label matching", "string")?;
         // No stored label has such a name, and Prometheus would not find a series, either.
         let Ok(name) = String::from_utf8(name) else {
@@ -116,23 +120,29 @@ impl Parser<'_> {
         let value = unquote(self.text(value));
         self.reserve(match op {
             MatchOp::Equal | MatchOp::NotEqual => 4 * value.len(),
-            MatchOp::Regex | MatchOp::NotRegex => value.len() + reading_bytes(&value),
+            MatchOp::Regex | MatchOp::NotRegex => value.len() + parse_memory_bytes(&value),
         })?;
         new_matcher(token, &name, op, &value)
     }
 
     /// Parses the modifiers after an operand and applies them to it, in any permitted order.
-    pub(super) fn with_selector_modifiers(&mut self, operand: Expr) -> Parsed<Expr> {
+    pub(super) fn parse_selector_modifiers(&mut self, operand: Expr) -> Parsed<Expr> {
         let mut expr = operand;
-        let mut seen = Seen::default();
+        let mut seen = SeenModifiers::default();
         loop {
             let height = self.height;
             match self.peek()?.kind {
-                TokenKind::LeftBracket => expr = self.brackets(expr, &mut seen)?,
-                TokenKind::At => self.at_modifier(&mut expr, &mut seen)?,
-                TokenKind::Word(Word::Offset) => self.offset_modifier(&mut expr, &mut seen)?,
-                TokenKind::Word(Word::Anchored) => self.edges(&mut expr, Edges::Anchored)?,
-                TokenKind::Word(Word::Smoothed) => self.edges(&mut expr, Edges::Smoothed)?,
+                PromqlTokenKind::LeftBracket => expr = self.parse_brackets(expr, &mut seen)?,
+                PromqlTokenKind::At => self.parse_at_modifier(&mut expr, &mut seen)?,
+                PromqlTokenKind::Word(PromqlKeyword::Offset) => {
+                    self.parse_offset_modifier(&mut expr, &mut seen)?
+                }
+                PromqlTokenKind::Word(PromqlKeyword::Anchored) => {
+                    self.parse_edges(&mut expr, WindowEdges::Anchored)?
+                }
+                PromqlTokenKind::Word(PromqlKeyword::Smoothed) => {
+                    self.parse_edges(&mut expr, WindowEdges::Smoothed)?
+                }
                 _ => return Ok(expr),
             }
             // The durations of the modifier changed the height.
@@ -140,51 +150,51 @@ impl Parser<'_> {
         }
     }
 
-    fn brackets(&mut self, expr: Expr, seen: &mut Seen) -> Parsed<Expr> {
+    fn parse_brackets(&mut self, expr: Expr, seen: &mut SeenModifiers) -> Parsed<Expr> {
         let height = self.height;
         let open = self.next()?;
-        let range = self.positive_duration();
+        let range = self.parse_positive_duration();
         let range = self.within(range, "subquery or range selector", OFFSET_EXPECTED)?;
-        if self.take(TokenKind::RightBracket)?.is_some() {
-            return self.range_selector(expr, range, open, *seen);
+        if self.take(PromqlTokenKind::RightBracket)?.is_some() {
+            return self.parse_range_selector(expr, range, open, *seen);
         }
-        let colon = self.expect(TokenKind::Colon);
+        let colon = self.expect(PromqlTokenKind::Colon);
         self.within(colon, "subquery or range", "\":\" or \"]\"")?;
-        let step = match self.take(TokenKind::RightBracket)? {
+        let step = match self.take(PromqlTokenKind::RightBracket)? {
             Some(_) => None,
-            None => Some(self.subquery_step()?),
+            None => Some(self.parse_subquery_step()?),
         };
-        *seen = Seen::default();
+        *seen = SeenModifiers::default();
         let whole = span(expr.span.start as usize, self.taken_end);
-        self.built_on(height, whole)?;
-        let subquery = Subquery {
+        self.update_height(height, whole)?;
+        let subquery = SubqueryExpr {
             expr,
             range,
             step,
-            offset: Duration::default(),
+            offset: QueryDuration::default(),
             at: None,
         };
         Ok(Expr::new(ExprKind::Subquery(Box::new(subquery)), whole))
     }
 
-    fn subquery_step(&mut self) -> Parsed<Duration> {
-        let step = self.positive_duration();
+    fn parse_subquery_step(&mut self) -> Parsed<QueryDuration> {
+        let step = self.parse_positive_duration();
         let step = self.within(
             step,
             "subquery selector",
             "number, duration, step(), range(), or \"]\"",
         )?;
-        let close = self.expect(TokenKind::RightBracket);
+        let close = self.expect(PromqlTokenKind::RightBracket);
         self.within(close, "subquery selector", "\"]\"")?;
         Ok(step)
     }
 
-    fn range_selector(
+    fn parse_range_selector(
         &mut self,
         expr: Expr,
-        range: Duration,
-        open: Token,
-        seen: Seen,
+        range: QueryDuration,
+        open: PromqlToken,
+        seen: SeenModifiers,
     ) -> Parsed<Expr> {
         let ExprKind::Vector(vector) = expr.kind else {
             return fail(open.start, "ranges only allowed for vector selectors");
@@ -204,12 +214,12 @@ impl Parser<'_> {
         Ok(Expr::new(ExprKind::Matrix(matrix), whole))
     }
 
-    fn offset_modifier(&mut self, expr: &mut Expr, seen: &mut Seen) -> Parsed<()> {
+    fn parse_offset_modifier(&mut self, expr: &mut Expr, seen: &mut SeenModifiers) -> Parsed<()> {
         self.next()?;
-        let offset = self.offset_duration();
+        let offset = self.parse_offset_duration();
         let (offset, is_zero) = self.within(offset, "offset", OFFSET_EXPECTED)?;
         let start = expr.span.start as usize;
-        let Some(modified) = modified(expr) else {
+        let Some(modified) = borrow_modifiers(expr) else {
             return fail(
                 start,
                 "offset modifier must be preceded by an instant vector selector or range vector \
@@ -220,16 +230,16 @@ impl Parser<'_> {
             return fail(start, "offset may not be set multiple times");
         }
         seen.offset = !is_zero;
-        seen.plain_offset = seen.offset && matches!(offset, Duration::Millis(_));
+        seen.plain_offset = seen.offset && matches!(offset, QueryDuration::Millis(_));
         *modified.offset = offset;
         expr.span.end = self.taken_end as u32;
         Ok(())
     }
 
-    fn edges(&mut self, expr: &mut Expr, wanted: Edges) -> Parsed<()> {
+    fn parse_edges(&mut self, expr: &mut Expr, wanted: WindowEdges) -> Parsed<()> {
         self.next()?;
         let start = expr.span.start as usize;
-        let word = if wanted == Edges::Anchored {
+        let word = if wanted == WindowEdges::Anchored {
             "anchored"
         } else {
             "smoothed"
@@ -240,7 +250,7 @@ impl Parser<'_> {
                 format!("{word} modifier is experimental and not enabled"),
             );
         }
-        let Some(modified) = modified(expr) else {
+        let Some(modified) = borrow_modifiers(expr) else {
             return fail(start, format!("{word} modifier not implemented"));
         };
         let Some(edges) = modified.edges else {
@@ -249,7 +259,7 @@ impl Parser<'_> {
                 format!("{word} modifier is not supported for subqueries"),
             );
         };
-        if *edges != Edges::Plain && *edges != wanted {
+        if *edges != WindowEdges::Plain && *edges != wanted {
             let message = "anchored and smoothed modifiers cannot be used together";
             return fail(start, message);
         }
@@ -259,12 +269,12 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn at_modifier(&mut self, expr: &mut Expr, seen: &mut Seen) -> Parsed<()> {
+    fn parse_at_modifier(&mut self, expr: &mut Expr, seen: &mut SeenModifiers) -> Parsed<()> {
         self.next()?;
-        let at = self.at_value(expr);
+        let at = self.parse_at_value(expr);
         let at = self.within(at, "@", "timestamp")?;
         let start = expr.span.start as usize;
-        let Some(modified) = modified(expr) else {
+        let Some(modified) = borrow_modifiers(expr) else {
             return fail(
                 start,
                 "@ modifier must be preceded by an instant vector selector or range vector \
@@ -275,26 +285,26 @@ impl Parser<'_> {
             return fail(start, "@ <timestamp> may not be set multiple times");
         }
         seen.at = true;
-        seen.time = matches!(at, At::Time(_));
+        seen.time = matches!(at, AtModifier::Time(_));
         *modified.at = Some(at);
         expr.span.end = self.taken_end as u32;
         Ok(())
     }
 
-    fn at_value(&mut self, expr: &Expr) -> Parsed<At> {
+    fn parse_at_value(&mut self, expr: &Expr) -> Parsed<AtModifier> {
         let bound = match self.peek()?.kind {
-            TokenKind::Word(Word::Start) => At::Start,
-            TokenKind::Word(Word::End) => At::End,
-            _ => return self.timestamp(expr.span.start as usize),
+            PromqlTokenKind::Word(PromqlKeyword::Start) => AtModifier::Start,
+            PromqlTokenKind::Word(PromqlKeyword::End) => AtModifier::End,
+            _ => return self.parse_timestamp(expr.span.start as usize),
         };
         self.next()?;
-        self.expect(TokenKind::LeftParen)?;
-        self.expect(TokenKind::RightParen)?;
+        self.expect(PromqlTokenKind::LeftParen)?;
+        self.expect(PromqlTokenKind::RightParen)?;
         Ok(bound)
     }
 
-    fn timestamp(&mut self, start: usize) -> Parsed<At> {
-        let seconds = self.signed_number()?;
+    fn parse_timestamp(&mut self, start: usize) -> Parsed<AtModifier> {
+        let seconds = self.parse_signed_number()?;
         let limit = i64::MAX as f64;
         // The condition is also true for NaN.
         if !(seconds > -limit && seconds < limit) {
@@ -304,7 +314,7 @@ impl Parser<'_> {
                 format!("timestamp out of bounds for @ modifier: {seconds}"),
             );
         }
-        Ok(At::Time((seconds * 1000.0).round() as i64))
+        Ok(AtModifier::Time((seconds * 1000.0).round() as i64))
     }
 }
 
@@ -312,23 +322,23 @@ fn new_selector(name: Option<String>, matchers: Vec<Matcher>) -> VectorSelector 
     VectorSelector {
         name,
         matchers,
-        offset: Duration::default(),
+        offset: QueryDuration::default(),
         at: None,
-        edges: Edges::Plain,
+        edges: WindowEdges::Plain,
     }
 }
 
-fn new_matcher(token: Token, name: &str, op: MatchOp, value: &[u8]) -> Parsed<Matcher> {
+fn new_matcher(token: PromqlToken, name: &str, op: MatchOp, value: &[u8]) -> Parsed<Matcher> {
     let matcher = Matcher::new(name, op, value);
-    Ok(matcher.map_err(|e| SyntaxError::new(token.start, e.message))?)
+    Ok(matcher.map_err(|e| QuerySyntaxError::new(token.start, e.message))?)
 }
 
 /// Returns the fields that modifiers change, or `None` if the expression cannot have modifiers.
-fn modified(expr: &mut Expr) -> Option<Modified<'_>> {
+fn borrow_modifiers(expr: &mut Expr) -> Option<SelectorModifiers<'_>> {
     match &mut expr.kind {
-        ExprKind::Vector(vector) => Some(of_vector(vector)),
-        ExprKind::Matrix(matrix) => Some(of_vector(&mut matrix.vector)),
-        ExprKind::Subquery(subquery) => Some(Modified {
+        ExprKind::Vector(vector) => Some(borrow_vector_modifiers(vector)),
+        ExprKind::Matrix(matrix) => Some(borrow_vector_modifiers(&mut matrix.vector)),
+        ExprKind::Subquery(subquery) => Some(SelectorModifiers {
             offset: &mut subquery.offset,
             at: &mut subquery.at,
             edges: None,
@@ -337,8 +347,8 @@ fn modified(expr: &mut Expr) -> Option<Modified<'_>> {
     }
 }
 
-fn of_vector(vector: &mut VectorSelector) -> Modified<'_> {
-    Modified {
+fn borrow_vector_modifiers(vector: &mut VectorSelector) -> SelectorModifiers<'_> {
+    SelectorModifiers {
         offset: &mut vector.offset,
         at: &mut vector.at,
         edges: Some(&mut vector.edges),

@@ -1,7 +1,9 @@
 //! Tests of the parser: cases in data files, and properties of random expressions.
 
 use super::*;
-use crate::ast::{Duration, DurationExpr, DurationKind, ExprKind, NumberLiteral, VectorSelector};
+use crate::ast::{
+    DurationExpr, DurationExprKind, ExprKind, NumberLiteral, QueryDuration, VectorSelector,
+};
 use crate::durations::{DurationContext, resolve};
 use crate::printer::pretty;
 use firn_model::matcher::MatchOp;
@@ -55,7 +57,7 @@ fn parse_experimental_syntax_without_its_switch_fails_as_upstream() {
 
 fn check_error(text: &str, expected: &str) {
     let found = parse(text, Features::ALL).map(|e| e.to_string());
-    assert_eq!(found, Err(QueryError::Parse(expected.into())), "{text:?}");
+    assert_eq!(found, Err(PromqlError::Parse(expected.into())), "{text:?}");
 }
 
 #[test]
@@ -141,16 +143,16 @@ fn parse_of_high_trees_gives_trees_that_are_printed_and_copied() {
         assert!(nodes >= 1000, "{shown}: {nodes}");
     }
     let tree = parse(&chain(" or ", 1_500), Features::ALL).unwrap();
-    let lines = pretty(&tree, &mut unlimited()).unwrap();
+    let lines = pretty(&tree, &mut unlimited_reservation()).unwrap();
     assert_eq!(lines.lines().count(), 2 * 1_500 + 1 - 2 * 19);
-    let mut little = Budget::new("query", 1 << 20).hold();
+    let mut little = Budget::new("query", 1 << 20).create_reservation();
     let error = pretty(&tree, &mut little).unwrap_err();
     assert!(error.message.starts_with("query memory limit reached"));
 }
 
 #[test]
 fn parse_without_memory_for_the_tree_is_refused() {
-    let mut memory = Budget::new("query", 100_000).hold();
+    let mut memory = Budget::new("query", 100_000).create_reservation();
     let texts = [
         chain(" or ", 1_000),
         format!("{{a=~\"{}\"}}", "b|".repeat(1_000)),
@@ -159,7 +161,7 @@ fn parse_without_memory_for_the_tree_is_refused() {
     ];
     for text in texts {
         let error = parse_within(&text, Features::ALL, &mut memory).unwrap_err();
-        assert!(matches!(error, QueryError::Limited(_)), "{error:?}");
+        assert!(matches!(error, PromqlError::Limited(_)), "{error:?}");
         memory.shrink_to(0);
     }
 }
@@ -220,7 +222,7 @@ fn parse_selector_returns_matchers_with_the_name_last() {
     ] {
         assert_eq!(
             parse_selector(text),
-            Err(QueryError::Parse(expected.into())),
+            Err(PromqlError::Parse(expected.into())),
             "{text}"
         );
     }
@@ -246,7 +248,7 @@ fn parse_duration_literal_reads_units_from_large_to_small() {
                 value,
                 is_duration: true,
             })),
-            Err(why) => Err(QueryError::Parse(format!("1:1: parse error: {why}"))),
+            Err(why) => Err(PromqlError::Parse(format!("1:1: parse error: {why}"))),
         };
         assert_eq!(found, expected, "{text}");
     }
@@ -292,7 +294,7 @@ fn fuzz_parse(bytes: &[u8]) {
     // A window below a millisecond is printed as zero, which is not a valid window.
     if !has_window_of_zero(&tree) {
         assert_round_trip(&tree, &text);
-        let lines = pretty(&tree, &mut unlimited()).unwrap();
+        let lines = pretty(&tree, &mut unlimited_reservation()).unwrap();
         assert_same(&tree, &lines, &text);
     }
     let context = DurationContext {
@@ -311,9 +313,9 @@ fn has_window_of_zero(tree: &Expr) -> bool {
     let mut found = false;
     tree.visit(&mut |node| {
         found |= match &node.kind {
-            ExprKind::Matrix(matrix) => matrix.range == Duration::Millis(0),
+            ExprKind::Matrix(matrix) => matrix.range == QueryDuration::Millis(0),
             ExprKind::Subquery(subquery) => {
-                let zero = Duration::Millis(0);
+                let zero = QueryDuration::Millis(0);
                 subquery.range == zero || subquery.step.as_ref() == Some(&zero)
             }
             _ => false,
@@ -422,12 +424,12 @@ fn bare(mut tree: Expr) -> Expr {
 }
 
 fn strip(tree: &mut Expr) {
-    tree.span = Span::default();
+    tree.span = PositionRange::default();
     match &mut tree.kind {
         ExprKind::Number(literal) => strip_number(literal),
         ExprKind::Vector(vector) => strip_selector(vector),
         ExprKind::Matrix(matrix) => {
-            matrix.vector_span = Span::default();
+            matrix.vector_span = PositionRange::default();
             strip_selector(&mut matrix.vector);
             strip_duration(&mut matrix.range);
         }
@@ -454,21 +456,23 @@ fn strip_selector(vector: &mut VectorSelector) {
         .sort_by_key(|m| (m.name().to_owned(), m.op().as_str(), m.value().to_vec()));
 }
 
-fn strip_duration(duration: &mut Duration) {
-    if let Duration::Expr(expr) = duration {
+fn strip_duration(duration: &mut QueryDuration) {
+    if let QueryDuration::Expr(expr) = duration {
         strip_duration_expr(expr);
     }
 }
 
 fn strip_duration_expr(expr: &mut DurationExpr) {
-    expr.span = Span::default();
+    expr.span = PositionRange::default();
     match &mut expr.kind {
-        DurationKind::Number(literal) => strip_number(literal),
-        DurationKind::Step | DurationKind::Range => {}
-        DurationKind::Negative(inner) | DurationKind::Paren(inner) => strip_duration_expr(inner),
-        DurationKind::Binary(_, left, right)
-        | DurationKind::MinOf(left, right)
-        | DurationKind::MaxOf(left, right) => {
+        DurationExprKind::Number(literal) => strip_number(literal),
+        DurationExprKind::Step | DurationExprKind::Range => {}
+        DurationExprKind::Negative(inner) | DurationExprKind::Paren(inner) => {
+            strip_duration_expr(inner)
+        }
+        DurationExprKind::Binary(_, left, right)
+        | DurationExprKind::MinOf(left, right)
+        | DurationExprKind::MaxOf(left, right) => {
             strip_duration_expr(left);
             strip_duration_expr(right);
         }

@@ -20,26 +20,28 @@
 //! grid is part of the class as far as the query text determines it; the evaluator compares the
 //! actual grids again.
 
-use super::{Node, NodeKind, Selector};
-use crate::ast::{AggregateOp, BinaryOp, Grouping, Matching, Span, ValueType};
-use crate::depth::deeper;
-use crate::functions::{FunctionId, Rows};
+use super::{PlanNode, PlanNodeKind, PlanSelector};
+use crate::ast::{
+    AggregateGrouping, AggregateOp, BinaryOp, PositionRange, ValueType, VectorMatching,
+};
+use crate::depth::ensure_stack;
+use crate::functions::{FunctionId, RowAccess};
 use firn_model::sample::TimestampMs;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// The mark of a node whose value is used in several places of the query.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedNodeMark {
     /// The class of the node. Nodes with the same value have the same class.
     pub(crate) class: u32,
     /// Number of places in the plan that use the value.
     pub(crate) uses: u32,
     /// True if only the samples below the value are shared, not the value itself.
     pub(crate) of_samples: bool,
-    /// The span that the node's own evaluation uses. The `span` of [`Node`] is used by the
+    /// The span that the node's own evaluation uses. The `span` of [`PlanNode`] is used by the
     /// evaluation of its parents.
-    pub(crate) span: Span,
+    pub(crate) span: PositionRange,
     /// The positions in the text of this node and its descendants, indexed by place number. Inside
     /// another marked node they are place numbers of that node. The first entry is the position of
     /// annotations about the whole query.
@@ -47,57 +49,57 @@ pub(crate) struct Shared {
 }
 
 /// Marks the nodes whose values are used in several places.
-pub(super) fn mark(node: &mut Node) {
+pub(super) fn mark(node: &mut PlanNode) {
     // With fewer than two selectors no expensive part can occur twice.
     if selectors(node) < 2 {
         return;
     }
-    let mut classes = Classes::default();
+    let mut classes = NodeClasses::default();
     let part = classes.classify(node, 0);
-    let mut needs = vec![Need::default(); classes.known.len()];
-    part.survey(Consumer::Rows, &mut needs);
+    let mut needs = vec![NodeClassUses::default(); classes.known.len()];
+    part.survey(NodeConsumer::Rows, &mut needs);
     part.count(&mut needs);
     let mut of_nodes = Vec::new();
-    part.list(&mut of_nodes);
+    part.list_classes(&mut of_nodes);
     drop(part);
-    let marking = Marking { of_nodes, needs };
+    let marking = SharedNodeMarker { of_nodes, needs };
     marking.mark(node, &mut 0, None);
 }
 
-fn selectors(node: &Node) -> usize {
+fn selectors(node: &PlanNode) -> usize {
     match &node.kind {
-        NodeKind::Vector(_) | NodeKind::Matrix(..) => 1,
-        _ => deeper(|| node.children().into_iter().map(selectors).sum()),
+        PlanNodeKind::Vector(_) | PlanNodeKind::Matrix(..) => 1,
+        _ => ensure_stack(|| node.children().into_iter().map(selectors).sum()),
     }
 }
 
 /// The identity of a class: operation, classes of the children, and grid.
 #[derive(PartialEq, Eq, Hash)]
-struct Key<'a> {
-    shape: Shape<'a>,
+struct NodeClassKey<'a> {
+    shape: NodeShape<'a>,
     children: Vec<u32>,
     grid: u32,
 }
 
 /// The operation of a node without its children, as part of the identity of its class.
 #[derive(PartialEq, Eq, Hash)]
-enum Shape<'a> {
+enum NodeShape<'a> {
     Number(u64),
     Text(&'a [u8]),
-    Vector(&'a Selector),
-    Matrix(&'a Selector, i64),
+    Vector(&'a PlanSelector),
+    Matrix(&'a PlanSelector, i64),
     Subquery(Window),
     Call(FunctionId),
-    Aggregate(AggregateOp, &'a Grouping),
-    Binary(BinaryOp, bool, Pairs<'a>),
+    Aggregate(AggregateOp, &'a AggregateGrouping),
+    Binary(BinaryOp, bool, MatchingKey<'a>),
     Negate,
     Same,
 }
 
 /// The vector matching of a binary operation. Fill values are compared by their bits.
 #[derive(PartialEq, Eq, Hash)]
-struct Pairs<'a> {
-    matching: (crate::ast::Cardinality, bool),
+struct MatchingKey<'a> {
+    matching: (crate::ast::MatchCardinality, bool),
     labels: &'a [String],
     include: &'a [String],
     fill: [Option<u64>; 2],
@@ -108,7 +110,7 @@ type Window = (i64, Option<i64>, i64, Option<TimestampMs>);
 
 /// Identifies the grid on which a node is evaluated. The grid of the query has the number zero.
 #[derive(PartialEq, Eq, Hash)]
-enum GridKey {
+enum NodeGridKey {
     /// The first step of another grid, for values that are the same at all steps.
     First(u32),
     /// The inner steps of a subquery that is evaluated on another grid.
@@ -117,59 +119,63 @@ enum GridKey {
 
 /// All classes and grids found so far, with their numbers.
 #[derive(Default)]
-struct Classes<'a> {
-    known: FxHashMap<Key<'a>, u32>,
-    grids: FxHashMap<GridKey, u32>,
+struct NodeClasses<'a> {
+    known: FxHashMap<NodeClassKey<'a>, u32>,
+    grids: FxHashMap<NodeGridKey, u32>,
 }
 
 /// A node, its class, and its children, for the analysis before marking.
-struct Part<'a> {
-    node: &'a Node,
+struct ClassifiedNode<'a> {
+    node: &'a PlanNode,
     class: u32,
     /// True if the node produces rows on demand: see [`is_stream`].
     is_stream: bool,
-    children: Vec<Part<'a>>,
+    children: Vec<ClassifiedNode<'a>>,
 }
 
-impl<'a> Classes<'a> {
-    fn classify(&mut self, node: &'a Node, outer: u32) -> Part<'a> {
-        deeper(|| self.classify_here(node, outer))
+impl<'a> NodeClasses<'a> {
+    fn classify(&mut self, node: &'a PlanNode, outer: u32) -> ClassifiedNode<'a> {
+        ensure_stack(|| self.classify_here(node, outer))
     }
 
-    fn classify_here(&mut self, node: &'a Node, outer: u32) -> Part<'a> {
+    fn classify_here(&mut self, node: &'a PlanNode, outer: u32) -> ClassifiedNode<'a> {
         let is_vector = node.value_type == ValueType::Vector;
         let grid = match node.is_invariant && is_vector {
-            true => self.first_of(outer),
+            true => self.first_step_grid(outer),
             false => outer,
         };
         let mut inner = grid;
         let shape = match &node.kind {
-            NodeKind::Number(number) => Shape::Number(number.to_bits()),
-            NodeKind::Text(text) => Shape::Text(text),
-            NodeKind::Vector(selector) => Shape::Vector(selector),
-            NodeKind::Matrix(selector, range_ms) => Shape::Matrix(selector, *range_ms),
-            NodeKind::Subquery(s) => {
+            PlanNodeKind::Number(number) => NodeShape::Number(number.to_bits()),
+            PlanNodeKind::Text(text) => NodeShape::Text(text),
+            PlanNodeKind::Vector(selector) => NodeShape::Vector(selector),
+            PlanNodeKind::Matrix(selector, range_ms) => NodeShape::Matrix(selector, *range_ms),
+            PlanNodeKind::Subquery(s) => {
                 let window = (s.range_ms, s.step_ms, s.offset_ms, s.at);
-                inner = self.number(GridKey::Inside(grid, window));
-                Shape::Subquery(window)
+                inner = self.number(NodeGridKey::Inside(grid, window));
+                NodeShape::Subquery(window)
             }
-            NodeKind::Call(function, _) => Shape::Call(function.id),
-            NodeKind::Aggregate(aggregate) => Shape::Aggregate(aggregate.op, &aggregate.grouping),
-            NodeKind::Binary(binary) => {
-                Shape::Binary(binary.op, binary.returns_bool, pairs(&binary.matching))
+            PlanNodeKind::Call(function, _) => NodeShape::Call(function.id),
+            PlanNodeKind::Aggregate(aggregate) => {
+                NodeShape::Aggregate(aggregate.op, &aggregate.grouping)
             }
-            NodeKind::Negate(_) => Shape::Negate,
-            NodeKind::Same(_) => Shape::Same,
+            PlanNodeKind::Binary(binary) => NodeShape::Binary(
+                binary.op,
+                binary.returns_bool,
+                matching_key(&binary.matching),
+            ),
+            PlanNodeKind::Negate(_) => NodeShape::Negate,
+            PlanNodeKind::Same(_) => NodeShape::Same,
         };
         let children = node.children().into_iter();
-        let children: Vec<Part<'a>> = children.map(|c| self.classify(c, inner)).collect();
-        let key = Key {
+        let children: Vec<ClassifiedNode<'a>> = children.map(|c| self.classify(c, inner)).collect();
+        let key = NodeClassKey {
             shape,
             children: children.iter().map(|child| child.class).collect(),
             grid,
         };
         let next = self.known.len() as u32;
-        Part {
+        ClassifiedNode {
             node,
             class: *self.known.entry(key).or_insert(next),
             is_stream: is_stream(node, &children),
@@ -177,24 +183,25 @@ impl<'a> Classes<'a> {
         }
     }
 
-    fn first_of(&mut self, grid: u32) -> u32 {
-        let is_first =
-            |(key, number): (&GridKey, &u32)| *number == grid && matches!(key, GridKey::First(_));
+    fn first_step_grid(&mut self, grid: u32) -> u32 {
+        let is_first = |(key, number): (&NodeGridKey, &u32)| {
+            *number == grid && matches!(key, NodeGridKey::First(_))
+        };
         match self.grids.iter().any(is_first) {
             true => grid,
-            false => self.number(GridKey::First(grid)),
+            false => self.number(NodeGridKey::First(grid)),
         }
     }
 
-    fn number(&mut self, key: GridKey) -> u32 {
+    fn number(&mut self, key: NodeGridKey) -> u32 {
         let next = self.grids.len() as u32 + 1;
         *self.grids.entry(key).or_insert(next)
     }
 }
 
-fn pairs(matching: &Matching) -> Pairs<'_> {
+fn matching_key(matching: &VectorMatching) -> MatchingKey<'_> {
     let bits = |fill: Option<f64>| fill.map(f64::to_bits);
-    Pairs {
+    MatchingKey {
         matching: (matching.cardinality, matching.on),
         labels: &matching.labels,
         include: &matching.include,
@@ -204,7 +211,7 @@ fn pairs(matching: &Matching) -> Pairs<'_> {
 
 /// The way in which the parent of a node reads its rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Consumer {
+enum NodeConsumer {
     /// The parent needs all rows at the same time.
     Rows,
     /// The parent reads one row after another and keeps none.
@@ -213,7 +220,7 @@ enum Consumer {
 
 /// The uses of a class in the plan, which determine whether it is kept.
 #[derive(Clone, Default)]
-struct Need {
+struct NodeClassUses {
     /// True if the rows of the class are kept for other uses.
     is_kept: bool,
     /// True if only the samples of the class are kept.
@@ -222,85 +229,91 @@ struct Need {
     uses: u32,
 }
 
-impl Need {
+impl NodeClassUses {
     fn is_evaluated_once(&self) -> bool {
         self.is_kept || self.of_samples
     }
 }
 
-impl Part<'_> {
+impl ClassifiedNode<'_> {
     /// Determines which classes are kept. `consumer` is the parent's way of reading rows.
-    fn survey(&self, consumer: Consumer, needs: &mut [Need]) {
+    fn survey(&self, consumer: NodeConsumer, needs: &mut [NodeClassUses]) {
         let need = &mut needs[self.class as usize];
         need.of_samples = match &self.node.kind {
-            NodeKind::Matrix(..) | NodeKind::Subquery(_) => true,
-            NodeKind::Vector(_) => !need.is_kept && consumer == Consumer::Scan,
+            PlanNodeKind::Matrix(..) | PlanNodeKind::Subquery(_) => true,
+            PlanNodeKind::Vector(_) => !need.is_kept && consumer == NodeConsumer::Scan,
             _ => false,
         };
         need.is_kept |= match &self.node.kind {
-            NodeKind::Call(function, _) if function.id == FunctionId::Scalar => true,
+            PlanNodeKind::Call(function, _) if function.id == FunctionId::Scalar => true,
             _ if self.node.value_type != ValueType::Vector => false,
-            _ => consumer == Consumer::Rows || !self.is_stream,
+            _ => consumer == NodeConsumer::Rows || !self.is_stream,
         };
         for (at, child) in self.children.iter().enumerate() {
-            deeper(|| child.survey(consumer_of(self.node, at, consumer), needs));
+            ensure_stack(|| child.survey(child_consumer(self.node, at, consumer), needs));
         }
     }
 
     /// Counts the uses of each class. The parts of a kept class count only once.
-    fn count(&self, needs: &mut [Need]) {
+    fn count(&self, needs: &mut [NodeClassUses]) {
         let need = &mut needs[self.class as usize];
         need.uses += 1;
         if need.is_evaluated_once() && need.uses > 1 {
             return;
         }
         for (at, child) in self.children.iter().enumerate() {
-            if !is_looked_at_only(self.node, at) {
-                deeper(|| child.count(needs));
+            if !is_selector_only(self.node, at) {
+                ensure_stack(|| child.count(needs));
             }
         }
     }
 
     /// Appends the classes of all nodes to `into`, parents first.
-    fn list(&self, into: &mut Vec<u32>) {
+    fn list_classes(&self, into: &mut Vec<u32>) {
         into.push(self.class);
-        deeper(|| self.children.iter().for_each(|child| child.list(into)));
+        ensure_stack(|| {
+            self.children
+                .iter()
+                .for_each(|child| child.list_classes(into))
+        });
     }
 }
 
-impl Drop for Part<'_> {
+impl Drop for ClassifiedNode<'_> {
     fn drop(&mut self) {
         let children = std::mem::take(&mut self.children);
         if !children.is_empty() {
-            deeper(|| drop(children));
+            ensure_stack(|| drop(children));
         }
     }
 }
 
 /// Returns the way in which `parent` reads the rows of a child if its own rows are read by
 /// `consumer`.
-fn consumer_of(parent: &Node, child: usize, consumer: Consumer) -> Consumer {
+fn child_consumer(parent: &PlanNode, child: usize, consumer: NodeConsumer) -> NodeConsumer {
     match &parent.kind {
-        NodeKind::Aggregate(aggregate) if aggregate.op.param_type().is_none() => Consumer::Scan,
-        NodeKind::Call(function, _) => match function.rows {
-            Rows::Scanned => Consumer::Scan,
-            _ if works_on_rows(parent) && child == 0 => consumer,
-            _ => Consumer::Rows,
+        PlanNodeKind::Aggregate(aggregate) if aggregate.op.param_type().is_none() => {
+            NodeConsumer::Scan
+        }
+        PlanNodeKind::Call(function, _) => match function.rows {
+            RowAccess::Scanned => NodeConsumer::Scan,
+            _ if is_row_operation(parent) && child == 0 => consumer,
+            _ => NodeConsumer::Rows,
         },
-        _ if works_on_rows(parent) => consumer,
-        _ => Consumer::Rows,
+        _ if is_row_operation(parent) => consumer,
+        _ => NodeConsumer::Rows,
     }
 }
 
 /// Returns whether a child is not evaluated because its parent only reads its selector.
-fn is_looked_at_only(parent: &Node, child: usize) -> bool {
-    let NodeKind::Call(function, args) = &parent.kind else {
+fn is_selector_only(parent: &PlanNode, child: usize) -> bool {
+    let PlanNodeKind::Call(function, args) = &parent.kind else {
         return false;
     };
     match function.id {
         FunctionId::Info => child == 1,
         FunctionId::Timestamp | FunctionId::StartTimestamp => {
-            matches!(args[child].kind, NodeKind::Vector(_))
+            matches!(args[child].kind, PlanNodeKind::Vector(_))
         }
         _ => false,
     }
@@ -308,13 +321,13 @@ fn is_looked_at_only(parent: &Node, child: usize) -> bool {
 
 /// Returns whether the node produces rows on demand, from samples or from the rows of another
 /// stream.
-fn is_stream(node: &Node, children: &[Part<'_>]) -> bool {
+fn is_stream(node: &PlanNode, children: &[ClassifiedNode<'_>]) -> bool {
     match &node.kind {
-        NodeKind::Vector(_) => true,
-        NodeKind::Call(function, _) if function.args.contains(&ValueType::Matrix) => {
+        PlanNodeKind::Vector(_) => true,
+        PlanNodeKind::Call(function, _) if function.args.contains(&ValueType::Matrix) => {
             function.id != FunctionId::AbsentOverTime
         }
-        _ if works_on_rows(node) => {
+        _ if is_row_operation(node) => {
             let mut children = children.iter();
             let first = children.find(|child| child.node.value_type == ValueType::Vector);
             first.is_some_and(|child| child.is_stream)
@@ -324,52 +337,52 @@ fn is_stream(node: &Node, children: &[Part<'_>]) -> bool {
 }
 
 /// Returns whether the node changes each row of its only vector independently.
-fn works_on_rows(node: &Node) -> bool {
+fn is_row_operation(node: &PlanNode) -> bool {
     match &node.kind {
-        NodeKind::Negate(_) | NodeKind::Same(_) => true,
-        NodeKind::Binary(binary) => {
+        PlanNodeKind::Negate(_) | PlanNodeKind::Same(_) => true,
+        PlanNodeKind::Binary(binary) => {
             let sides = [binary.left.value_type, binary.right.value_type];
             sides.contains(&ValueType::Scalar)
         }
-        NodeKind::Call(function, _) => function.rows == Rows::Each,
+        PlanNodeKind::Call(function, _) => function.rows == RowAccess::Each,
         _ => false,
     }
 }
 
 /// The classes of all nodes, parents first, and the uses of each class.
-struct Marking {
+struct SharedNodeMarker {
     of_nodes: Vec<u32>,
-    needs: Vec<Need>,
+    needs: Vec<NodeClassUses>,
 }
 
-impl Marking {
+impl SharedNodeMarker {
     /// Marks `node`, whose index is `next`, and its descendants. `around` contains the places of
     /// the enclosing marked node, if there is one.
-    fn mark(&self, node: &mut Node, next: &mut usize, mut around: Option<&mut Vec<u32>>) {
+    fn mark(&self, node: &mut PlanNode, next: &mut usize, mut around: Option<&mut Vec<u32>>) {
         let class = self.of_nodes[*next];
         *next += 1;
         let start = node.span.start;
         if let Some(around) = &mut around {
-            node.span = numbered(start, around);
+            node.span = push_position(start, around);
         }
         let need = &self.needs[class as usize];
         if !need.is_evaluated_once() || need.uses < 2 {
             for child in node.children_mut() {
-                deeper(|| self.mark(child, next, around.as_deref_mut()));
+                ensure_stack(|| self.mark(child, next, around.as_deref_mut()));
             }
             return;
         }
         let mut places = vec![0];
-        let span = numbered(start, &mut places);
+        let span = push_position(start, &mut places);
         for child in node.children_mut() {
-            deeper(|| self.mark(child, next, Some(&mut places)));
+            ensure_stack(|| self.mark(child, next, Some(&mut places)));
         }
         if let Some(around) = around {
             for place in &mut places[1..] {
-                *place = numbered(*place, around).start;
+                *place = push_position(*place, around).start;
             }
         }
-        node.shared = Some(Shared {
+        node.shared = Some(SharedNodeMark {
             class,
             uses: need.uses,
             of_samples: need.of_samples,
@@ -380,8 +393,8 @@ impl Marking {
 }
 
 /// Appends a position to the list and returns its place number as a span.
-fn numbered(place: u32, places: &mut Vec<u32>) -> Span {
+fn push_position(place: u32, places: &mut Vec<u32>) -> PositionRange {
     places.push(place);
     let start = places.len() as u32 - 1;
-    Span { start, end: start }
+    PositionRange { start, end: start }
 }

@@ -5,48 +5,50 @@
 //! are reported as hints that are computed during the read. Annotations therefore equal those of
 //! Prometheus only if the same selectors are chosen (`detectHistogramStatsDecoding`).
 
-use super::{Node, NodeKind};
+use super::{PlanNode, PlanNodeKind};
 use crate::ast::BinaryOp;
-use crate::depth::deeper;
-use crate::functions::OfHistograms;
+use crate::depth::ensure_stack;
+use crate::functions::HistogramTreatment;
 
 /// Marks the selectors of a plan that need only the count and the sum of histograms.
-pub(super) fn mark(node: &mut Node) {
+pub(super) fn mark(node: &mut PlanNode) {
     walk(node, false, false);
 }
 
 /// Marks the selectors under `node`. `counted` is true below a function of the count or the sum.
 /// `needs_buckets` is true below an operation that needs all buckets, at any distance, and takes
 /// precedence.
-fn walk(node: &mut Node, counted: bool, needs_buckets: bool) {
-    deeper(|| walk_here(node, counted, needs_buckets));
+fn walk(node: &mut PlanNode, counted: bool, needs_buckets: bool) {
+    ensure_stack(|| walk_here(node, counted, needs_buckets));
 }
 
-fn walk_here(node: &mut Node, counted: bool, needs_buckets: bool) {
+fn walk_here(node: &mut PlanNode, counted: bool, needs_buckets: bool) {
     match &mut node.kind {
-        NodeKind::Number(_) | NodeKind::Text(_) => {}
-        NodeKind::Vector(selector) | NodeKind::Matrix(selector, _) => {
+        PlanNodeKind::Number(_) | PlanNodeKind::Text(_) => {}
+        PlanNodeKind::Vector(selector) | PlanNodeKind::Matrix(selector, _) => {
             selector.statistics_only = counted && !needs_buckets;
         }
-        NodeKind::Subquery(subquery) => walk(&mut subquery.inner, counted, true),
-        NodeKind::Call(function, args) => {
-            let counts = function.histograms == OfHistograms::CountAndSum;
-            let needs = function.histograms == OfHistograms::Buckets;
+        PlanNodeKind::Subquery(subquery) => walk(&mut subquery.inner, counted, true),
+        PlanNodeKind::Call(function, args) => {
+            let counts = function.histograms == HistogramTreatment::CountAndSum;
+            let needs = function.histograms == HistogramTreatment::Buckets;
             for arg in args {
                 walk(arg, counted || counts, needs_buckets || needs);
             }
         }
-        NodeKind::Aggregate(aggregate) => {
+        PlanNodeKind::Aggregate(aggregate) => {
             walk(&mut aggregate.input, counted, needs_buckets);
             if let Some(param) = &mut aggregate.param {
                 walk(param, counted, needs_buckets);
             }
         }
-        NodeKind::Binary(binary) => {
+        PlanNodeKind::Binary(binary) => {
             let trims = matches!(binary.op, BinaryOp::TrimUpper | BinaryOp::TrimLower);
             walk(&mut binary.left, counted, needs_buckets || trims);
             walk(&mut binary.right, counted, needs_buckets || trims);
         }
-        NodeKind::Negate(inner) | NodeKind::Same(inner) => walk(inner, counted, needs_buckets),
+        PlanNodeKind::Negate(inner) | PlanNodeKind::Same(inner) => {
+            walk(inner, counted, needs_buckets)
+        }
     }
 }

@@ -15,7 +15,7 @@ const TIMES: QueryTimes = QueryTimes {
 fn check(text: &str, want: Option<f64>) {
     let expr = parse(text, Features::ALL).expect("the expressions are valid");
     let got = match plan(&expr, &TIMES).kind {
-        NodeKind::Number(number) => Some(number),
+        PlanNodeKind::Number(number) => Some(number),
         _ => None,
     };
     let bits = |number: Option<f64>| number.map(f64::to_bits);
@@ -57,10 +57,10 @@ fn expressions_of_numbers_are_numbers() {
 fn places_that_need_a_value_twice_are_marked_with_their_spans() {
     let text = "a / (b + a)";
     let expr = parse(text, Features::ALL).expect("the expression is valid");
-    let NodeKind::Binary(division) = plan(&expr, &TIMES).kind else {
+    let PlanNodeKind::Binary(division) = plan(&expr, &TIMES).kind else {
         panic!("a division is a binary operation");
     };
-    let NodeKind::Binary(sum) = &division.right.kind else {
+    let PlanNodeKind::Binary(sum) = &division.right.kind else {
         panic!("a sum is a binary operation");
     };
     assert!(division.right.shared.is_none() && sum.left.shared.is_none());

@@ -4,9 +4,9 @@
 //! A chain of operators is a tree of the same height, so the indentation of a long chain is many
 //! times larger than its text. Memory is therefore reserved before it is written.
 
-use super::{aggregate_head, binary_head, subquery_suffix};
+use super::{format_aggregate_head, format_binary_head, format_subquery_suffix};
 use crate::ast::{Expr, ExprKind};
-use crate::depth::deeper;
+use crate::depth::ensure_stack;
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use std::fmt::{self, Write};
@@ -24,17 +24,17 @@ const INDENT: &str = "  ";
 /// fails with [`firn_model::error::ErrorKind::Limited`] if the budget is exceeded.
 pub fn pretty(expr: &Expr, memory: &mut Reservation) -> Result<String, Error> {
     let out = String::new();
-    let mut printer = Printer { out, memory };
+    let mut printer = PrettyPrinter { out, memory };
     printer.write(expr, 0)?;
     Ok(printer.out)
 }
 
-struct Printer<'m> {
+struct PrettyPrinter<'m> {
     out: String,
     memory: &'m mut Reservation,
 }
 
-impl Printer<'_> {
+impl PrettyPrinter<'_> {
     fn push(&mut self, text: &str) -> Result<(), Error> {
         // The capacity of the string may be twice its length.
         self.memory.grow(2 * text.len())?;
@@ -47,7 +47,7 @@ impl Printer<'_> {
     }
 
     fn write(&mut self, expr: &Expr, level: usize) -> Result<(), Error> {
-        deeper(|| self.write_here(expr, level))
+        ensure_stack(|| self.write_here(expr, level))
     }
 
     fn write_here(&mut self, expr: &Expr, level: usize) -> Result<(), Error> {
@@ -61,7 +61,7 @@ impl Printer<'_> {
             self.out.truncate(self.out.trim_end().len());
             return Ok(());
         }
-        match (short_line(expr), &expr.kind) {
+        match (format_short_line(expr), &expr.kind) {
             // Like Prometheus, which omits the indentation here.
             (Some(line), ExprKind::Subquery(_)) => self.push(&line),
             (Some(line), _) => {
@@ -77,7 +77,7 @@ impl Printer<'_> {
         match &expr.kind {
             ExprKind::Subquery(subquery) => {
                 self.write(&subquery.expr, level)?;
-                self.push(&subquery_suffix(subquery))
+                self.push(&format_subquery_suffix(subquery))
             }
             ExprKind::Call(call) => {
                 self.open(call.function.name, level)?;
@@ -88,7 +88,7 @@ impl Printer<'_> {
                 self.close(level)
             }
             ExprKind::Aggregate(aggregate) => {
-                self.open(&aggregate_head(aggregate), level)?;
+                self.open(&format_aggregate_head(aggregate), level)?;
                 if let Some(param) = &aggregate.param {
                     self.write(param, level + 1)?;
                     self.push(",\n")?;
@@ -100,7 +100,7 @@ impl Printer<'_> {
                 self.write(&binary.left, level + 1)?;
                 self.push("\n")?;
                 self.indent(level)?;
-                self.push(&binary_head(binary))?;
+                self.push(&format_binary_head(binary))?;
                 self.push("\n")?;
                 self.write(&binary.right, level + 1)
             }
@@ -130,7 +130,7 @@ impl Printer<'_> {
 }
 
 /// Returns the one-line form, or `None` if it exceeds the line width.
-fn short_line(expr: &Expr) -> Option<String> {
+fn format_short_line(expr: &Expr) -> Option<String> {
     let mut inner = Some(expr);
     for _ in 0..=LINE_LEVELS_MAX {
         inner = inner.and_then(|expr| match &expr.kind {
@@ -142,15 +142,15 @@ fn short_line(expr: &Expr) -> Option<String> {
     if inner.is_some() {
         return None;
     }
-    let mut line = Line(String::new());
+    let mut line = ShortLineWriter(String::new());
     write!(line, "{expr}").ok()?;
     Some(line.0)
 }
 
 /// A string that refuses to exceed the line width, so that printing stops early.
-struct Line(String);
+struct ShortLineWriter(String);
 
-impl Write for Line {
+impl Write for ShortLineWriter {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.0.len() + text.len() > LINE_BYTES_MAX {
             return Err(fmt::Error);

@@ -6,15 +6,15 @@
 //! `range()` or `step()`, whose values would differ.
 
 use super::OPTIONS;
-use super::command::{Eval, Expected};
-use super::compare::{check_sorted, column, compare};
-use crate::ast::{At, Expr, ExprKind};
-use crate::grid::Grid;
+use super::command::{EvalCommand, ExpectedValue};
+use super::compare::{check_sorted, compare, vector_at};
+use crate::ast::{AtModifier, Expr, ExprKind};
+use crate::grid::StepGrid;
 use crate::parser::parse;
-use crate::value::{PointValue, QueryError, QueryResult, Value};
-use crate::{Context, EvalTime, query, query_expr};
+use crate::value::{PromqlError, QueryPointValue, QueryResult, QueryValue};
+use crate::{EvalTime, QueryContext, query, query_expr};
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::env::Compute;
 use firn_model::sample::TimestampMs;
 use firn_model::store::Select;
@@ -29,64 +29,68 @@ const QUERY_BYTES_MAX: usize = 256 << 20;
 const AROUND_MS: i64 = 60_000;
 
 /// Evaluates `eval` on the data of `store`. Returns a description of the first difference.
-pub(super) fn check(eval: &Eval, store: &dyn Select, compute: &dyn Compute) -> Result<(), String> {
-    let checker = Checker {
+pub(super) fn check(
+    eval: &EvalCommand,
+    store: &dyn Select,
+    compute: &dyn Compute,
+) -> Result<(), String> {
+    let checker = ScriptChecker {
         eval,
         store,
         compute,
     };
-    let found = query_with(store, compute, |context| {
+    let found = run_query_with(store, compute, |context| {
         query(context, &eval.text, eval.time, &OPTIONS)
     });
     let at = match eval.time {
         EvalTime::Instant(at) => at,
         EvalTime::Range { start, end, .. } => {
-            let grid = Grid::between(start, end, eval.time.step_ms());
-            return checker.answer(&found, Some(grid));
+            let grid = StepGrid::from_bounds(start, end, eval.time.step_ms());
+            return checker.check_answer(&found, Some(grid));
         }
     };
-    checker.answer(&found, None)?;
+    checker.check_answer(&found, None)?;
     // A text that does not parse cannot be evaluated in other ways.
     let Ok(expr) = parse(&eval.text, OPTIONS.features) else {
         return Ok(());
     };
-    checker.in_a_range(&expr, at)?;
-    checker.pinned(&expr, at)
+    checker.check_in_range_query(&expr, at)?;
+    checker.check_pinned(&expr, at)
 }
 
-fn query_with(
+fn run_query_with(
     store: &dyn Select,
     compute: &dyn Compute,
-    run: impl FnOnce(&Context<'_>) -> Result<QueryResult, QueryError>,
-) -> Result<QueryResult, QueryError> {
-    run(&Context {
+    run: impl FnOnce(&QueryContext<'_>) -> Result<QueryResult, PromqlError>,
+) -> Result<QueryResult, PromqlError> {
+    run(&QueryContext {
         store,
         tenant: &TenantId::anonymous(),
         compute,
         budget: &Budget::new("script query", QUERY_BYTES_MAX),
-        cancel: &Cancel::default(),
+        cancel: &CancelToken::default(),
         failed_counts: None,
     })
 }
 
-struct Checker<'a> {
-    eval: &'a Eval,
+struct ScriptChecker<'a> {
+    eval: &'a EvalCommand,
     store: &'a dyn Select,
     compute: &'a dyn Compute,
 }
 
-impl Checker<'_> {
-    fn query(&self, expr: &Expr, time: EvalTime) -> Result<QueryResult, QueryError> {
-        query_with(self.store, self.compute, |context| {
+impl ScriptChecker<'_> {
+    fn run_query(&self, expr: &Expr, time: EvalTime) -> Result<QueryResult, PromqlError> {
+        run_query_with(self.store, self.compute, |context| {
             query_expr(context, expr, time, &OPTIONS)
         })
     }
 
     /// Checks the outcome of a query against all expectations of the command.
-    fn answer(
+    fn check_answer(
         &self,
-        found: &Result<QueryResult, QueryError>,
-        grid: Option<Grid>,
+        found: &Result<QueryResult, PromqlError>,
+        grid: Option<StepGrid>,
     ) -> Result<(), String> {
         let expectations = &self.eval.expectations;
         match (found, &expectations.fail) {
@@ -111,10 +115,10 @@ impl Checker<'_> {
     }
 
     /// Checks that a range query around `at` has the expected value in its middle.
-    fn in_a_range(&self, expr: &Expr, at: TimestampMs) -> Result<(), String> {
+    fn check_in_range_query(&self, expr: &Expr, at: TimestampMs) -> Result<(), String> {
         let has_vector = matches!(
             self.eval.expected,
-            Expected::Scalar(_) | Expected::Series(_)
+            ExpectedValue::Scalar(_) | ExpectedValue::Series(_)
         );
         if !has_vector || self.eval.expectations.fail.is_some() || depends_on_range(expr) {
             return Ok(());
@@ -122,43 +126,43 @@ impl Checker<'_> {
         let time = EvalTime::range(at - AROUND_MS, at + AROUND_MS, AROUND_MS);
         let wrong = |why: String| format!("in range mode: {why}");
         let found = self
-            .query(expr, time)
+            .run_query(expr, time)
             .map_err(|e| wrong(format!("query failed: {e}")))?;
         if self.eval.expectations.ordered {
             return Ok(());
         }
-        let Value::Matrix(matrix) = found.value else {
+        let QueryValue::Matrix(matrix) = found.value else {
             return Err(wrong("expected a matrix".into()));
         };
         check_sorted(&matrix).map_err(wrong)?;
-        let middle = column(&matrix, at);
+        let middle = vector_at(&matrix, at);
         let value = match (&self.eval.expected, middle.first()) {
-            (Expected::Scalar(_), Some(element)) => match element.value {
-                PointValue::Float(value) => Value::Scalar(at, value),
-                PointValue::Histogram(_) => Value::Vector(middle),
+            (ExpectedValue::Scalar(_), Some(element)) => match element.value {
+                QueryPointValue::Float(value) => QueryValue::Scalar(at, value),
+                QueryPointValue::Histogram(_) => QueryValue::Vector(middle),
             },
-            _ => Value::Vector(middle),
+            _ => QueryValue::Vector(middle),
         };
         compare(&self.eval.expected, &value, None, false).map_err(wrong)
     }
 
     /// Checks that the query has the same result at other evaluation times if all selectors are
     /// fixed to `at`.
-    fn pinned(&self, expr: &Expr, at: TimestampMs) -> Result<(), String> {
+    fn check_pinned(&self, expr: &Expr, at: TimestampMs) -> Result<(), String> {
         if depends_on_time(expr) {
             return Ok(());
         }
         let mut pinned = expr.clone();
-        pin(&mut pinned, at);
+        pin_selectors(&mut pinned, at);
         let times = match at {
             0 => vec![-1000, 0, 1000],
             at => vec![at.saturating_mul(-10), 0, at / 5, at, at.saturating_mul(10)],
         };
         for time in times {
             let wrong = |why: String| format!("{pinned} at {time}: {why}");
-            let found = self.query(&pinned, EvalTime::Instant(time));
-            self.answer(&found, None).map_err(wrong)?;
-            self.in_a_range(&pinned, time).map_err(wrong)?;
+            let found = self.run_query(&pinned, EvalTime::Instant(time));
+            self.check_answer(&found, None).map_err(wrong)?;
+            self.check_in_range_query(&pinned, time).map_err(wrong)?;
         }
         Ok(())
     }
@@ -177,7 +181,7 @@ fn depends_on_time(expr: &Expr) -> bool {
     let mut depends = false;
     expr.visit(&mut |node| {
         if let ExprKind::Call(call) = &node.kind {
-            depends |= call.function.reads_time();
+            depends |= call.function.depends_on_time();
         }
     });
     depends
@@ -185,14 +189,14 @@ fn depends_on_time(expr: &Expr) -> bool {
 
 /// Adds `@ at` to every selector and subquery without a fixed time. Selectors in subqueries remain
 /// unchanged.
-fn pin(expr: &mut Expr, at: TimestampMs) {
+fn pin_selectors(expr: &mut Expr, at: TimestampMs) {
     let place = match &mut expr.kind {
         ExprKind::Vector(vector) => &mut vector.at,
         ExprKind::Matrix(matrix) => &mut matrix.vector.at,
         ExprKind::Subquery(subquery) => &mut subquery.at,
-        _ => return expr.for_each_child_mut(&mut |child| pin(child, at)),
+        _ => return expr.for_each_child_mut(&mut |child| pin_selectors(child, at)),
     };
-    if !matches!(place, Some(At::Time(_))) {
-        *place = Some(At::Time(at));
+    if !matches!(place, Some(AtModifier::Time(_))) {
+        *place = Some(AtModifier::Time(at));
     }
 }

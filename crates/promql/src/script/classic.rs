@@ -4,9 +4,9 @@
 //! the ending and their labels without `le` are equal. Each timestamp gives one native histogram.
 
 use super::histogram::{ScriptHistogram, one_span};
-use super::sequence::{LoadSample, SampleValue};
+use super::sequence::{LoadSample, ScriptSampleValue};
 use crate::number::parse_signed;
-use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint};
+use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ const BOUND: &str = "le";
 
 /// A classic histogram at one timestamp, collected from several series.
 #[derive(Default)]
-struct Classic {
+struct ScriptClassicHistogram {
     /// Upper bounds and cumulative counts of the buckets, in any order.
     buckets: Vec<(f64, f64)>,
     count: Option<f64>,
@@ -24,7 +24,7 @@ struct Classic {
 }
 
 /// The part of a classic histogram that a series contains.
-enum Part {
+enum ClassicHistogramPart {
     Bucket(f64),
     Count,
     Sum,
@@ -35,21 +35,22 @@ enum Part {
 pub(super) fn convert(
     series: &[(Labels, Vec<LoadSample>)],
 ) -> Result<Vec<(Labels, Vec<LoadSample>)>, String> {
-    let mut histograms: BTreeMap<Labels, BTreeMap<TimestampMs, Classic>> = BTreeMap::new();
+    let mut histograms: BTreeMap<Labels, BTreeMap<TimestampMs, ScriptClassicHistogram>> =
+        BTreeMap::new();
     for (labels, samples) in series {
         let Some((base, part)) = split(labels) else {
             continue;
         };
         let by_time = histograms.entry(base).or_default();
         for sample in samples {
-            let SampleValue::Float(value) = sample.value else {
+            let ScriptSampleValue::Float(value) = sample.value else {
                 continue;
             };
             let classic = by_time.entry(sample.time).or_default();
             match part {
-                Part::Bucket(bound) => classic.buckets.push((bound, value)),
-                Part::Count => classic.count = Some(value),
-                Part::Sum => classic.sum = value,
+                ClassicHistogramPart::Bucket(bound) => classic.buckets.push((bound, value)),
+                ClassicHistogramPart::Count => classic.count = Some(value),
+                ClassicHistogramPart::Sum => classic.sum = value,
             }
         }
     }
@@ -64,7 +65,7 @@ pub(super) fn convert(
                 value,
                 hint_written: false,
             };
-            let value = SampleValue::Histogram(value);
+            let value = ScriptSampleValue::Histogram(value);
             samples.push(LoadSample {
                 time,
                 start_time: START_UNKNOWN,
@@ -78,23 +79,23 @@ pub(super) fn convert(
 
 /// Splits the labels of a series into those of the whole histogram and the part that the series
 /// contains. Returns `None` if the series does not belong to a classic histogram.
-fn split(labels: &Labels) -> Option<(Labels, Part)> {
+fn split(labels: &Labels) -> Option<(Labels, ClassicHistogramPart)> {
     let name = labels.get(METRIC_NAME);
     let (base, part) = if let Some(base) = name.strip_suffix(b"_bucket") {
         let bound = std::str::from_utf8(labels.get(BOUND)).ok()?;
         let value = parse_signed(bound).ok().filter(|v| !v.is_nan())?;
-        (base, Part::Bucket(value))
+        (base, ClassicHistogramPart::Bucket(value))
     } else if let Some(base) = name.strip_suffix(b"_count") {
-        (base, Part::Count)
+        (base, ClassicHistogramPart::Count)
     } else {
-        (name.strip_suffix(b"_sum")?, Part::Sum)
+        (name.strip_suffix(b"_sum")?, ClassicHistogramPart::Sum)
     };
     let mut builder = LabelsBuilder::from_labels(labels.as_ref());
     builder.set(METRIC_NAME, base).remove(BOUND);
     Some((builder.build(), part))
 }
 
-impl Classic {
+impl ScriptClassicHistogram {
     fn into_native(self) -> Result<Histogram, String> {
         let mut buckets = self.buckets;
         buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -131,7 +132,7 @@ impl Classic {
             sum: self.sum,
             positive_spans: one_span(0, counts.len()),
             negative_spans: Vec::new(),
-            counts: Counts::Float {
+            counts: HistogramCounts::Float {
                 count,
                 zero_count: 0.0,
                 positive: counts,

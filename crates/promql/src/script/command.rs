@@ -3,14 +3,14 @@
 //! A command consists of a line and the following lines up to the next empty line; a comment line
 //! counts as empty. A syntax error affects only its own command: all other commands run.
 
-use super::expectation::{Expectations, Wanted};
-use super::report::Failure;
+use super::expectation::{EvalExpectations, ExpectedText};
+use super::report::ScriptFailure;
 use super::sequence::{
-    LoadSample, SampleValue, Sequence, StartTimes, parse_duration_ms, parse_scalar, parse_series,
-    parse_start_times,
+    LoadSample, ScriptSampleValue, Sequence, StartTimes, parse_duration_ms, parse_scalar,
+    parse_series, parse_start_times,
 };
 use crate::ast::ExprKind;
-use crate::grid::Grid;
+use crate::grid::StepGrid;
 use crate::parser::parse;
 use crate::{EvalTime, Features};
 use firn_model::labels::Labels;
@@ -18,15 +18,15 @@ use firn_model::sample::START_UNKNOWN;
 
 /// One command of a script: `clear`, `load` or `eval`.
 #[derive(Debug)]
-pub(super) enum Command {
+pub(super) enum ScriptCommand {
     Clear { line: usize },
-    Load(Load),
-    Eval(Box<Eval>),
+    Load(LoadCommand),
+    Eval(Box<EvalCommand>),
 }
 
 /// A `load` command, which stores samples of several series.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(super) struct LoadCommand {
     pub(super) line: usize,
     /// The series with their samples. Label sets are unique.
     pub(super) series: Vec<(Labels, Vec<LoadSample>)>,
@@ -36,29 +36,29 @@ pub(super) struct Load {
 
 /// An `eval` command: a query and its expected result.
 #[derive(Debug)]
-pub(super) struct Eval {
+pub(super) struct EvalCommand {
     pub(super) line: usize,
     /// The query text, which is parsed when the command is executed.
     pub(super) text: String,
     pub(super) time: EvalTime,
-    pub(super) expected: Expected,
-    pub(super) expectations: Expectations,
+    pub(super) expected: ExpectedValue,
+    pub(super) expectations: EvalExpectations,
 }
 
 /// The expected value of a query, with sequences of values for series.
 #[derive(Debug)]
-pub(super) enum Expected {
+pub(super) enum ExpectedValue {
     Scalar(f64),
     String(Vec<u8>),
     /// An instant vector, or the matrix of a range query.
     Series(Vec<(Labels, Sequence)>),
     /// A matrix as the value of an instant query, with the times of its points.
-    RangeVector(Grid, Vec<(Labels, Sequence)>),
+    RangeVector(StepGrid, Vec<(Labels, Sequence)>),
 }
 
 /// Parses a script into commands in order. Each command is returned separately, either parsed or as
 /// a failure.
-pub(super) fn read(text: &str) -> Vec<Result<Command, Failure>> {
+pub(super) fn parse_script(text: &str) -> Vec<Result<ScriptCommand, ScriptFailure>> {
     let lines: Vec<&str> = text
         .split('\n')
         .map(str::trim)
@@ -80,8 +80,8 @@ pub(super) fn read(text: &str) -> Vec<Result<Command, Failure>> {
             .count();
         let body = &lines[at..at + body_lines];
         at += body_lines;
-        let read = read_command(head, line, body);
-        commands.push(read.map_err(|why| Failure {
+        let read = parse_command(head, line, body);
+        commands.push(read.map_err(|why| ScriptFailure {
             line,
             text: head.to_owned(),
             why,
@@ -94,19 +94,19 @@ fn first_word(line: &str) -> &str {
     line.split([' ', '\t']).next().unwrap_or_default()
 }
 
-fn read_command(head: &str, line: usize, body: &[&str]) -> Result<Command, String> {
+fn parse_command(head: &str, line: usize, body: &[&str]) -> Result<ScriptCommand, String> {
     let word = first_word(head).to_ascii_lowercase();
     match word.as_str() {
-        "clear" => Ok(Command::Clear { line }),
-        w if w.starts_with("load") => read_load(head, line, body).map(Command::Load),
+        "clear" => Ok(ScriptCommand::Clear { line }),
+        w if w.starts_with("load") => parse_load(head, line, body).map(ScriptCommand::Load),
         w if w.starts_with("eval") => {
-            read_eval(head, line, body).map(|e| Command::Eval(Box::new(e)))
+            parse_eval(head, line, body).map(|e| ScriptCommand::Eval(Box::new(e)))
         }
         _ => Err("unknown command".into()),
     }
 }
 
-pub(super) fn read_load(head: &str, line: usize, body: &[&str]) -> Result<Load, String> {
+pub(super) fn parse_load(head: &str, line: usize, body: &[&str]) -> Result<LoadCommand, String> {
     let (word, step) = head.split_once([' ', '\t']).ok_or("load needs a step")?;
     let with_custom_buckets = match word {
         "load" => false,
@@ -134,7 +134,7 @@ pub(super) fn read_load(head: &str, line: usize, body: &[&str]) -> Result<Load, 
     if start_times.is_some() {
         return Err("start timestamps without the series below them".into());
     }
-    Ok(Load {
+    Ok(LoadCommand {
         line,
         series,
         with_custom_buckets,
@@ -177,12 +177,12 @@ fn samples(
     Ok(out)
 }
 
-fn read_eval(head: &str, line: usize, body: &[&str]) -> Result<Eval, String> {
+fn parse_eval(head: &str, line: usize, body: &[&str]) -> Result<EvalCommand, String> {
     let (word, rest) = next_word(head)?;
-    let mut expectations = Expectations::default();
+    let mut expectations = EvalExpectations::default();
     match word {
         "eval" => {}
-        "eval_fail" => expectations.fail = Some(Wanted::Anything),
+        "eval_fail" => expectations.fail = Some(ExpectedText::Anything),
         "eval_warn" => expectations.warnings.some = true,
         "eval_info" => expectations.infos.some = true,
         "eval_ordered" => expectations.ordered = true,
@@ -191,41 +191,41 @@ fn read_eval(head: &str, line: usize, body: &[&str]) -> Result<Eval, String> {
     let (kind, rest) = next_word(rest)?;
     let (time, text) = match kind {
         "instant" => {
-            let (at_ms, rest) = keyword_duration("at", rest)?;
+            let (at_ms, rest) = parse_keyword_duration("at", rest)?;
             (EvalTime::Instant(at_ms), rest)
         }
         "range" => {
-            let (start, rest) = keyword_duration("from", rest)?;
-            let (end, rest) = keyword_duration("to", rest)?;
-            let (step_ms, rest) = keyword_duration("step", rest)?;
+            let (start, rest) = parse_keyword_duration("from", rest)?;
+            let (end, rest) = parse_keyword_duration("to", rest)?;
+            let (step_ms, rest) = parse_keyword_duration("step", rest)?;
             range(start, end, step_ms)?;
             (EvalTime::range(start, end, step_ms), rest)
         }
         _ => return Err("expected instant or range".into()),
     };
-    let mut eval = Eval {
+    let mut eval = EvalCommand {
         line,
         text: text.to_owned(),
         time,
-        expected: Expected::Series(Vec::new()),
+        expected: ExpectedValue::Series(Vec::new()),
         expectations,
     };
     for text in body {
-        eval.add(text)?;
+        eval.add_line(text)?;
     }
     eval.check_width()?;
     Ok(eval)
 }
 
 /// Returns the steps of a range query, of which there is at least one.
-fn range(start: i64, end: i64, step_ms: i64) -> Result<Grid, String> {
+fn range(start: i64, end: i64, step_ms: i64) -> Result<StepGrid, String> {
     if end < start {
         return Err("the end is before the start".into());
     }
     if step_ms <= 0 {
         return Err("the step must be positive".into());
     }
-    Ok(Grid::between(start, end, step_ms))
+    Ok(StepGrid::from_bounds(start, end, step_ms))
 }
 
 fn next_word(text: &str) -> Result<(&str, &str), String> {
@@ -237,7 +237,7 @@ fn next_word(text: &str) -> Result<(&str, &str), String> {
 }
 
 /// Parses `keyword duration ` and returns the duration in milliseconds and the remaining text.
-fn keyword_duration<'a>(keyword: &str, text: &'a str) -> Result<(i64, &'a str), String> {
+fn parse_keyword_duration<'a>(keyword: &str, text: &'a str) -> Result<(i64, &'a str), String> {
     let (word, rest) = next_word(text)?;
     if word != keyword {
         return Err(format!("expected {keyword}, got {word}"));
@@ -246,27 +246,27 @@ fn keyword_duration<'a>(keyword: &str, text: &'a str) -> Result<(i64, &'a str), 
     Ok((parse_duration_ms(duration)?, rest))
 }
 
-impl Eval {
+impl EvalCommand {
     /// Parses a line of the command's body: an expectation or an expected value.
-    fn add(&mut self, text: &str) -> Result<(), String> {
+    fn add_line(&mut self, text: &str) -> Result<(), String> {
         if let Some(message) = text.strip_prefix("expected_fail_message") {
-            self.expectations.fail = Some(Wanted::message(message));
+            self.expectations.fail = Some(ExpectedText::message(message));
             return Ok(());
         }
         if let Some(pattern) = text.strip_prefix("expected_fail_regexp") {
-            self.expectations.fail = Some(Wanted::pattern(pattern)?);
+            self.expectations.fail = Some(ExpectedText::pattern(pattern)?);
             return Ok(());
         }
         if first_word(text) == "expect" {
             return self.add_expectation(text["expect".len()..].trim_start());
         }
         if let Some(value) = parse_scalar(text) {
-            self.expected = Expected::Scalar(value);
+            self.expected = ExpectedValue::Scalar(value);
             return Ok(());
         }
         let (labels, values) = parse_series(text)?;
         match &mut self.expected {
-            Expected::Series(series) | Expected::RangeVector(_, series) => {
+            ExpectedValue::Series(series) | ExpectedValue::RangeVector(_, series) => {
                 series.retain(|(known, _)| *known != labels);
                 series.push((labels, values));
                 Ok(())
@@ -281,19 +281,19 @@ impl Eval {
             let ExprKind::String(bytes) = literal.kind else {
                 return Err("expect string needs a quoted string".into());
             };
-            self.expected = Expected::String(bytes);
+            self.expected = ExpectedValue::String(bytes);
             return Ok(());
         }
         if let Some(rest) = text.strip_prefix("range vector") {
-            let (start, rest) = keyword_duration("from", rest)?;
-            let (end, rest) = keyword_duration("to", rest)?;
+            let (start, rest) = parse_keyword_duration("from", rest)?;
+            let (end, rest) = parse_keyword_duration("to", rest)?;
             let step = rest.strip_prefix("step").ok_or("expected step")?;
             let grid = range(start, end, parse_duration_ms(step.trim())?)?;
             let series = match &mut self.expected {
-                Expected::Series(series) => std::mem::take(series),
+                ExpectedValue::Series(series) => std::mem::take(series),
                 _ => Vec::new(),
             };
-            self.expected = Expected::RangeVector(grid, series);
+            self.expected = ExpectedValue::RangeVector(grid, series);
             return Ok(());
         }
         self.expectations.add(text)
@@ -301,7 +301,8 @@ impl Eval {
 
     /// Checks that each series of an expected instant vector has exactly one value.
     fn check_width(&self) -> Result<(), String> {
-        let (EvalTime::Instant(_), Expected::Series(series)) = (self.time, &self.expected) else {
+        let (EvalTime::Instant(_), ExpectedValue::Series(series)) = (self.time, &self.expected)
+        else {
             return Ok(());
         };
         match series.iter().find(|(_, values)| values.len() != 1) {
@@ -314,12 +315,12 @@ impl Eval {
     }
 }
 
-impl SampleValue {
+impl ScriptSampleValue {
     /// Formats the value in the notation of scripts, for error messages.
     pub(super) fn describe(&self) -> String {
         match self {
-            SampleValue::Float(value) => value.to_string(),
-            SampleValue::Histogram(histogram) => super::histogram::describe(&histogram.value),
+            ScriptSampleValue::Float(value) => value.to_string(),
+            ScriptSampleValue::Histogram(histogram) => super::histogram::describe(&histogram.value),
         }
     }
 }

@@ -1,42 +1,44 @@
 //! Compares query results with the expected values of a script.
 
 use super::almost::almost_equal;
-use super::command::Expected;
+use super::command::ExpectedValue;
 use super::histogram::describe;
-use super::sequence::{SampleValue, Sequence};
-use crate::grid::Grid;
-use crate::value::{MatrixSeries, PointValue, Value, VectorElement};
+use super::sequence::{ScriptSampleValue, Sequence};
+use crate::grid::StepGrid;
+use crate::value::{MatrixSeries, QueryPointValue, QueryValue, VectorElement};
 use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 
 /// Compares the value of a query with the expected value. `grid` contains the times of a matrix. If
 /// `ordered` is true, the elements of a vector must have the order of the script.
 pub(super) fn compare(
-    expected: &Expected,
-    found: &Value,
-    grid: Option<Grid>,
+    expected: &ExpectedValue,
+    found: &QueryValue,
+    grid: Option<StepGrid>,
     ordered: bool,
 ) -> Result<(), String> {
     match (expected, found) {
-        (Expected::Scalar(expected), Value::Scalar(_, found)) => {
+        (ExpectedValue::Scalar(expected), QueryValue::Scalar(_, found)) => {
             if almost_equal(*expected, *found) {
                 return Ok(());
             }
             Err(format!("expected scalar {expected}, got {found}"))
         }
-        (Expected::String(expected), Value::String(_, found)) => {
+        (ExpectedValue::String(expected), QueryValue::String(_, found)) => {
             if expected == found {
                 return Ok(());
             }
             let (expected, found) = (expected.escape_ascii(), found.escape_ascii());
             Err(format!("expected string \"{expected}\", got \"{found}\""))
         }
-        (Expected::Series(series), Value::Vector(found)) => compare_vector(series, found, ordered),
-        (Expected::Series(series), Value::Matrix(found)) => match grid {
+        (ExpectedValue::Series(series), QueryValue::Vector(found)) => {
+            compare_vector(series, found, ordered)
+        }
+        (ExpectedValue::Series(series), QueryValue::Matrix(found)) => match grid {
             Some(grid) => compare_matrix(series, found, grid),
             None => Err("expected a vector, got a matrix".into()),
         },
-        (Expected::RangeVector(grid, series), Value::Matrix(found)) => {
+        (ExpectedValue::RangeVector(grid, series), QueryValue::Matrix(found)) => {
             compare_matrix(series, found, *grid)
         }
         _ => Err(format!(
@@ -47,21 +49,21 @@ pub(super) fn compare(
     }
 }
 
-fn kind_expected(expected: &Expected) -> &'static str {
+fn kind_expected(expected: &ExpectedValue) -> &'static str {
     match expected {
-        Expected::Scalar(_) => "a scalar",
-        Expected::String(_) => "a string",
-        Expected::Series(_) => "series",
-        Expected::RangeVector(..) => "a range vector",
+        ExpectedValue::Scalar(_) => "a scalar",
+        ExpectedValue::String(_) => "a string",
+        ExpectedValue::Series(_) => "series",
+        ExpectedValue::RangeVector(..) => "a range vector",
     }
 }
 
-fn kind_found(found: &Value) -> &'static str {
+fn kind_found(found: &QueryValue) -> &'static str {
     match found {
-        Value::Scalar(..) => "a scalar",
-        Value::String(..) => "a string",
-        Value::Vector(_) => "a vector",
-        Value::Matrix(_) => "a matrix",
+        QueryValue::Scalar(..) => "a scalar",
+        QueryValue::String(..) => "a string",
+        QueryValue::Vector(_) => "a vector",
+        QueryValue::Matrix(_) => "a matrix",
     }
 }
 
@@ -84,7 +86,7 @@ fn compare_vector(
                 "expected {labels} at place {place}, got it at {position}"
             ));
         }
-        let missing = SampleValue::Float(0.0);
+        let missing = ScriptSampleValue::Float(0.0);
         let wanted = expected[place]
             .1
             .first()
@@ -101,10 +103,14 @@ fn compare_vector(
     }
 }
 
-fn compare_point(labels: &Labels, wanted: &SampleValue, found: &PointValue) -> Result<(), String> {
+fn compare_point(
+    labels: &Labels,
+    wanted: &ScriptSampleValue,
+    found: &QueryPointValue,
+) -> Result<(), String> {
     let is_same = match (wanted, found) {
-        (SampleValue::Float(a), PointValue::Float(b)) => almost_equal(*a, *b),
-        (SampleValue::Histogram(a), PointValue::Histogram(b)) => a.matches(b),
+        (ScriptSampleValue::Float(a), QueryPointValue::Float(b)) => almost_equal(*a, *b),
+        (ScriptSampleValue::Histogram(a), QueryPointValue::Histogram(b)) => a.matches(b),
         _ => false,
     };
     if is_same {
@@ -114,24 +120,27 @@ fn compare_point(labels: &Labels, wanted: &SampleValue, found: &PointValue) -> R
     Err(format!("{labels}: expected {wanted}, got {found}"))
 }
 
-fn describe_point(point: &PointValue) -> String {
+fn describe_point(point: &QueryPointValue) -> String {
     match point {
-        PointValue::Float(value) => value.to_string(),
-        PointValue::Histogram(histogram) => describe(histogram),
+        QueryPointValue::Float(value) => value.to_string(),
+        QueryPointValue::Histogram(histogram) => describe(histogram),
     }
 }
 
 fn compare_matrix(
     expected: &[(Labels, Sequence)],
     found: &[MatrixSeries],
-    grid: Grid,
+    grid: StepGrid,
 ) -> Result<(), String> {
     check_sorted(found)?;
     for series in found {
         let labels = &series.labels;
         let wanted = expected.iter().find(|(wanted, _)| wanted == labels);
         let Some((_, values)) = wanted else {
-            return Err(format!("unexpected series {labels} {:?}", points(series)));
+            return Err(format!(
+                "unexpected series {labels} {:?}",
+                collect_points(series)
+            ));
         };
         compare_points(labels, values, series, grid)?;
     }
@@ -162,9 +171,9 @@ fn compare_points(
     labels: &Labels,
     values: &Sequence,
     found: &MatrixSeries,
-    grid: Grid,
+    grid: StepGrid,
 ) -> Result<(), String> {
-    let found = points(found);
+    let found = collect_points(found);
     let mut rest = found.iter();
     for (position, wanted) in values.iter().enumerate() {
         let time = grid.time(position);
@@ -200,23 +209,25 @@ fn compare_points(
 }
 
 /// Returns all points of a series, floats and histograms, in time order.
-fn points(series: &MatrixSeries) -> Vec<(TimestampMs, PointValue)> {
+fn collect_points(series: &MatrixSeries) -> Vec<(TimestampMs, QueryPointValue)> {
     let floats = series
         .floats
         .iter()
-        .map(|(time, value)| (*time, PointValue::Float(*value)));
+        .map(|(time, value)| (*time, QueryPointValue::Float(*value)));
     let histograms = series.histograms.iter();
-    let histograms = histograms.map(|(time, h)| (*time, PointValue::Histogram(h.clone())));
+    let histograms = histograms.map(|(time, h)| (*time, QueryPointValue::Histogram(h.clone())));
     let mut points: Vec<_> = floats.chain(histograms).collect();
     points.sort_by_key(|(time, _)| *time);
     points
 }
 
 /// Returns the points of a matrix at one time as a vector, in the order of the matrix.
-pub(super) fn column(matrix: &[MatrixSeries], at: TimestampMs) -> Vec<VectorElement> {
+pub(super) fn vector_at(matrix: &[MatrixSeries], at: TimestampMs) -> Vec<VectorElement> {
     let mut elements = Vec::new();
     for series in matrix {
-        let point = points(series).into_iter().find(|(time, _)| *time == at);
+        let point = collect_points(series)
+            .into_iter()
+            .find(|(time, _)| *time == at);
         if let Some((time, value)) = point {
             elements.push(VectorElement {
                 labels: series.labels.clone(),

@@ -4,7 +4,7 @@ use firn_model::regex::Regex;
 
 /// The expected text of an error or annotation: any, exact, or a pattern.
 #[derive(Debug)]
-pub(super) enum Wanted {
+pub(super) enum ExpectedText {
     Anything,
     Message(String),
     /// A regular expression that must match somewhere in the text.
@@ -13,26 +13,26 @@ pub(super) enum Wanted {
 
 /// The expectations of an `eval` command in addition to its values.
 #[derive(Debug, Default)]
-pub(super) struct Expectations {
+pub(super) struct EvalExpectations {
     /// Set if the query must fail, with the expected error.
-    pub(super) fail: Option<Wanted>,
+    pub(super) fail: Option<ExpectedText>,
     pub(super) ordered: bool,
-    pub(super) warnings: Annotations,
-    pub(super) infos: Annotations,
+    pub(super) warnings: ExpectedAnnotations,
+    pub(super) infos: ExpectedAnnotations,
 }
 
 /// The expected annotations of one kind: warnings or infos.
 #[derive(Debug, Default)]
-pub(super) struct Annotations {
+pub(super) struct ExpectedAnnotations {
     /// True if at least one annotation with any text is expected, as in the older form of scripts.
     pub(super) some: bool,
     pub(super) none: bool,
-    pub(super) wanted: Vec<Wanted>,
+    pub(super) wanted: Vec<ExpectedText>,
 }
 
-impl Wanted {
+impl ExpectedText {
     pub(super) fn message(text: &str) -> Self {
-        Wanted::Message(text.trim().to_owned())
+        ExpectedText::Message(text.trim().to_owned())
     }
 
     pub(super) fn pattern(text: &str) -> Result<Self, String> {
@@ -41,34 +41,34 @@ impl Wanted {
         // scripts.
         let anywhere = format!("(?s:.*)(?-s:{text})(?s:.*)");
         let regex = Regex::new(anywhere.as_bytes()).map_err(|e| e.message)?;
-        Ok(Wanted::Pattern(text.to_owned(), regex))
+        Ok(ExpectedText::Pattern(text.to_owned(), regex))
     }
 
     pub(super) fn matches(&self, text: &str) -> bool {
         match self {
-            Wanted::Anything => true,
-            Wanted::Message(message) => message == text,
-            Wanted::Pattern(_, regex) => regex.is_match(text.as_bytes()),
+            ExpectedText::Anything => true,
+            ExpectedText::Message(message) => message == text,
+            ExpectedText::Pattern(_, regex) => regex.is_match(text.as_bytes()),
         }
     }
 
     pub(super) fn describe(&self) -> String {
         match self {
-            Wanted::Anything => "anything".into(),
-            Wanted::Message(message) => format!("message {message:?}"),
-            Wanted::Pattern(pattern, _) => format!("pattern {pattern:?}"),
+            ExpectedText::Anything => "anything".into(),
+            ExpectedText::Message(message) => format!("message {message:?}"),
+            ExpectedText::Pattern(pattern, _) => format!("pattern {pattern:?}"),
         }
     }
 }
 
-impl Expectations {
+impl EvalExpectations {
     /// Parses the text after `expect`: `warn`, `fail msg: text`, `info regex: pattern`.
     pub(super) fn add(&mut self, text: &str) -> Result<(), String> {
         let (what, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let wanted = match rest.trim_start().split_once(':') {
-            None if rest.trim().is_empty() => Wanted::Anything,
-            Some(("msg", message)) => Wanted::message(message),
-            Some(("regex", pattern)) => Wanted::pattern(pattern)?,
+            None if rest.trim().is_empty() => ExpectedText::Anything,
+            Some(("msg", message)) => ExpectedText::message(message),
+            Some(("regex", pattern)) => ExpectedText::pattern(pattern)?,
             _ => return Err(format!("expected msg: or regex: after {what}, got {rest}")),
         };
         match what {
@@ -81,7 +81,7 @@ impl Expectations {
             "fail" => return Err("more than one expect fail".into()),
             _ => return Err(format!("unknown expectation {what}")),
         }
-        let contradicts = |a: &Annotations| a.none && !a.wanted.is_empty();
+        let contradicts = |a: &ExpectedAnnotations| a.none && !a.wanted.is_empty();
         if contradicts(&self.warnings) || contradicts(&self.infos) {
             return Err("annotations are expected and not expected at once".into());
         }
@@ -89,7 +89,7 @@ impl Expectations {
     }
 }
 
-impl Annotations {
+impl ExpectedAnnotations {
     /// Checks the annotations of one kind, which error messages call `kind`.
     pub(super) fn check(&self, kind: &str, found: &[String]) -> Result<(), String> {
         let found: Vec<&str> = found.iter().map(|text| without_details(text)).collect();

@@ -8,7 +8,9 @@ use super::almost::almost_equal;
 use crate::go_format::format_g;
 use crate::number::parse_signed;
 use firn_model::histogram::float::FloatHistogram;
-use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint,
+};
 
 /// A histogram, and whether the script specifies its counter reset hint.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +30,7 @@ pub(super) fn parse_histogram(text: &str) -> Result<(ScriptHistogram, &str), Str
 }
 
 fn from_description(inner: &str) -> Result<ScriptHistogram, String> {
-    let mut described = Description::default();
+    let mut described = HistogramDescription::default();
     let mut rest = inner.trim_start();
     let mut keys = Vec::new();
     while !rest.is_empty() {
@@ -45,7 +47,7 @@ fn from_description(inner: &str) -> Result<ScriptHistogram, String> {
             return Err(format!("histogram: duplicate key {key}"));
         }
         keys.push(key);
-        described.set(key, value)?;
+        described.set_key(key, value)?;
         rest = after.trim_start();
     }
     Ok(described.build())
@@ -53,7 +55,7 @@ fn from_description(inner: &str) -> Result<ScriptHistogram, String> {
 
 /// The values of all keys of a histogram, with the defaults of missing keys.
 #[derive(Default)]
-struct Description {
+struct HistogramDescription {
     schema: i32,
     sum: f64,
     count: f64,
@@ -67,20 +69,20 @@ struct Description {
     reset_hint: Option<ResetHint>,
 }
 
-impl Description {
-    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+impl HistogramDescription {
+    fn set_key(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {
-            "schema" => self.schema = integer(key, value)?,
-            "sum" => self.sum = number(key, value)?,
-            "count" => self.count = number(key, value)?,
-            "z_bucket" => self.zero_count = number(key, value)?,
-            "z_bucket_w" => self.zero_threshold = unsigned(key, value)?,
-            "buckets" => self.positive = numbers(key, value)?,
-            "offset" => self.positive_offset = integer(key, value)?,
-            "n_buckets" => self.negative = numbers(key, value)?,
-            "n_offset" => self.negative_offset = integer(key, value)?,
-            "custom_values" => self.custom_values = numbers(key, value)?,
-            "counter_reset_hint" => self.reset_hint = Some(hint(value)?),
+            "schema" => self.schema = parse_integer(key, value)?,
+            "sum" => self.sum = parse_number(key, value)?,
+            "count" => self.count = parse_number(key, value)?,
+            "z_bucket" => self.zero_count = parse_number(key, value)?,
+            "z_bucket_w" => self.zero_threshold = parse_unsigned(key, value)?,
+            "buckets" => self.positive = parse_numbers(key, value)?,
+            "offset" => self.positive_offset = parse_integer(key, value)?,
+            "n_buckets" => self.negative = parse_numbers(key, value)?,
+            "n_offset" => self.negative_offset = parse_integer(key, value)?,
+            "custom_values" => self.custom_values = parse_numbers(key, value)?,
+            "counter_reset_hint" => self.reset_hint = Some(parse_reset_hint(value)?),
             _ => return Err(format!("histogram: unknown key {key}")),
         }
         Ok(())
@@ -96,7 +98,7 @@ impl Description {
                 sum: self.sum,
                 positive_spans: one_span(self.positive_offset, self.positive.len()),
                 negative_spans: one_span(self.negative_offset, self.negative.len()),
-                counts: Counts::Float {
+                counts: HistogramCounts::Float {
                     count: self.count,
                     zero_count: self.zero_count,
                     positive: self.positive,
@@ -108,45 +110,45 @@ impl Description {
     }
 }
 
-pub(super) fn one_span(offset: i32, length: usize) -> Vec<Span> {
+pub(super) fn one_span(offset: i32, length: usize) -> Vec<BucketSpan> {
     // A line of a script never contains 2^32 numbers.
     let length = length as u32;
     if length == 0 {
         Vec::new()
     } else {
-        vec![Span { offset, length }]
+        vec![BucketSpan { offset, length }]
     }
 }
 
-fn integer(key: &str, value: &str) -> Result<i32, String> {
+fn parse_integer(key: &str, value: &str) -> Result<i32, String> {
     value
         .parse()
         .map_err(|_| format!("histogram: {key} is not an integer: {value}"))
 }
 
-fn number(key: &str, value: &str) -> Result<f64, String> {
+fn parse_number(key: &str, value: &str) -> Result<f64, String> {
     parse_signed(value).map_err(|why| format!("histogram: {key} is not a number: {why}: {value}"))
 }
 
-fn unsigned(key: &str, value: &str) -> Result<f64, String> {
+fn parse_unsigned(key: &str, value: &str) -> Result<f64, String> {
     match value.starts_with('-') {
         true => Err(format!("histogram: {key} is negative: {value}")),
-        false => number(key, value),
+        false => parse_number(key, value),
     }
 }
 
-fn numbers(key: &str, value: &str) -> Result<Vec<f64>, String> {
+fn parse_numbers(key: &str, value: &str) -> Result<Vec<f64>, String> {
     let inner = value.strip_prefix('[').and_then(|v| v.strip_suffix(']'));
     let Some(inner) = inner else {
         return Err(format!("histogram: {key} is not a list: {value}"));
     };
     inner
         .split_whitespace()
-        .map(|item| number(key, item))
+        .map(|item| parse_number(key, item))
         .collect()
 }
 
-fn hint(value: &str) -> Result<ResetHint, String> {
+fn parse_reset_hint(value: &str) -> Result<ResetHint, String> {
     match value {
         "unknown" => Ok(ResetHint::Unknown),
         "reset" => Ok(ResetHint::Reset),
@@ -182,7 +184,7 @@ impl ScriptHistogram {
     pub(super) fn matches(&self, found: &Histogram) -> bool {
         let expected = &self.value;
         let (a, b) = (FloatHistogram::from(expected), FloatHistogram::from(found));
-        let sides = a.populated().into_iter().zip(b.populated());
+        let sides = a.non_empty_buckets().into_iter().zip(b.non_empty_buckets());
         expected.schema == found.schema
             && expected.zero_threshold == found.zero_threshold
             && expected.custom_values == found.custom_values
@@ -213,7 +215,10 @@ pub(super) fn describe(histogram: &Histogram) -> String {
     if !histogram.custom_values.is_empty() {
         out.push_str(&format!(" custom_values:{:?}", histogram.custom_values));
     }
-    for (name, buckets) in ["buckets", "n_buckets"].into_iter().zip(parts.populated()) {
+    for (name, buckets) in ["buckets", "n_buckets"]
+        .into_iter()
+        .zip(parts.non_empty_buckets())
+    {
         if !buckets.is_empty() {
             out.push_str(&format!(" {name}:{buckets:?}"));
         }
@@ -222,7 +227,7 @@ pub(super) fn describe(histogram: &Histogram) -> String {
 }
 
 /// Formats a histogram like the rule tests of Prometheus: zeros and unknown values are omitted.
-pub fn test_expression(histogram: &Histogram) -> String {
+pub fn format_for_rule_test(histogram: &Histogram) -> String {
     let parts = FloatHistogram::from(histogram);
     let number = |value| format_g(value, None);
     let list = |values: &[f64]| {
@@ -251,7 +256,7 @@ pub fn test_expression(histogram: &Histogram) -> String {
         ResetHint::Gauge => out.push("counter_reset_hint:gauge".into()),
     }
     let keys = [("offset", "buckets"), ("n_offset", "n_buckets")];
-    for ((offset, buckets), populated) in keys.into_iter().zip(parts.populated()) {
+    for ((offset, buckets), populated) in keys.into_iter().zip(parts.non_empty_buckets()) {
         let (Some((first, _)), Some((last, _))) = (populated.first(), populated.last()) else {
             continue;
         };

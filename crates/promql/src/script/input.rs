@@ -1,9 +1,9 @@
 //! Samples in the notation of scripts that become visible over time: the input series of rule
 //! tests, which must not read samples of the future.
 
-use super::command::read_load;
+use super::command::parse_load;
 use super::push_series;
-use super::sequence::{LoadSample, SampleValue};
+use super::sequence::{LoadSample, ScriptSampleValue};
 use firn_model::batch::Batch;
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
@@ -12,23 +12,23 @@ use std::time::Duration;
 
 /// Input series whose samples are taken in time order, step by step.
 #[derive(Debug)]
-pub struct Input {
+pub struct InputSeries {
     /// The remaining samples of each series, newest first, so that the oldest can be removed
     /// cheaply.
     series: Vec<(Labels, Vec<LoadSample>)>,
 }
 
-impl Input {
+impl InputSeries {
     /// Parses `lines` such as `x{a="b"} 1+2x10`. The first value has the timestamp `start`, and
     /// values are `step` apart. As in Prometheus, an empty line or a comment ends the input.
-    pub fn read(step: Duration, start: TimestampMs, lines: &[&str]) -> Result<Self, String> {
+    pub fn parse_lines(step: Duration, start: TimestampMs, lines: &[&str]) -> Result<Self, String> {
         let head = format!("load {}", format_duration(step));
         let lines = lines.iter().flat_map(|line| line.trim().split('\n'));
         let lines = lines.map(str::trim);
         let lines: Vec<&str> = lines
             .take_while(|line| !line.is_empty() && !line.starts_with('#'))
             .collect();
-        let mut series = read_load(&head, 1, &lines)?.series;
+        let mut series = parse_load(&head, 1, &lines)?.series;
         for (_, samples) in &mut series {
             for sample in samples.iter_mut() {
                 sample.time = sample.time.saturating_add(start);
@@ -69,8 +69,10 @@ fn check_sample(labels: &Labels, sample: &LoadSample) -> Result<(), String> {
         return Err("empty labelset: invalid sample".into());
     }
     match &sample.value {
-        SampleValue::Histogram(histogram) => histogram.value.validate().map_err(|e| e.message),
-        SampleValue::Float(_) => Ok(()),
+        ScriptSampleValue::Histogram(histogram) => {
+            histogram.value.validate().map_err(|e| e.message)
+        }
+        ScriptSampleValue::Float(_) => Ok(()),
     }
 }
 
@@ -81,7 +83,7 @@ mod tests {
     #[test]
     fn input_is_taken_once_and_not_before_its_time() {
         let step = Duration::from_secs(60);
-        let mut input = Input::read(step, 5, &["x 1+1x3", "y _ _ 7"]).unwrap();
+        let mut input = InputSeries::parse_lines(step, 5, &["x 1+1x3", "y _ _ 7"]).unwrap();
         let mut shown = Vec::new();
         for time in [4, 5, 60_005, 1_000_000] {
             let batch = input.take_until(time).unwrap();
@@ -117,7 +119,7 @@ mod tests {
                  buckets, or -53 for custom buckets, got schema 9",
             ),
         ] {
-            let mut input = Input::read(step, 0, &["y 1", line]).unwrap();
+            let mut input = InputSeries::parse_lines(step, 0, &["y 1", line]).unwrap();
             assert!(input.take_until(0).is_ok(), "{line}");
             for _ in 0..2 {
                 assert_eq!(input.take_until(60_000).unwrap_err(), want, "{line}");
@@ -134,13 +136,13 @@ mod tests {
             (&["x 1\n\ny 1"], 1),
             (&["# x 1", "y 1"], 0),
         ] {
-            let mut input = Input::read(step, 0, lines).unwrap();
+            let mut input = InputSeries::parse_lines(step, 0, lines).unwrap();
             assert_eq!(
                 input.take_until(0).unwrap().series_count(),
                 want,
                 "{lines:?}"
             );
         }
-        assert!(Input::read(step, 0, &["x 1\n2"]).is_err());
+        assert!(InputSeries::parse_lines(step, 0, &["x 1\n2"]).is_err());
     }
 }

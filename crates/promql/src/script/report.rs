@@ -5,7 +5,7 @@ use std::fmt;
 /// A command that failed: an evaluation with a wrong result, or a line that could not be parsed or
 /// executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct ScriptFailure {
     /// The line number of the command, counted from one.
     pub line: usize,
     /// The query text, or the first line of the command.
@@ -14,7 +14,7 @@ pub struct Failure {
     pub why: String,
 }
 
-impl Failure {
+impl ScriptFailure {
     /// Returns whether the failed command is an `eval`, judging by its text.
     pub(super) fn is_eval(&self) -> bool {
         let command = self.text.get(..4);
@@ -22,7 +22,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ScriptFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}\n    {}", self.line, self.text, self.why)
     }
@@ -30,22 +30,22 @@ impl fmt::Display for Failure {
 
 /// The results of all commands of one script. Its printed form lists the failures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileReport {
+pub struct ScriptFileReport {
     /// The name of the script, usually that of its file.
     pub name: String,
     /// Number of `eval` commands that passed in all ways of evaluation.
     pub passed: usize,
     /// The `eval` commands that failed or could not be parsed.
-    pub failed: Vec<Failure>,
+    pub failed: Vec<ScriptFailure>,
     /// The other commands that could not be parsed or executed.
-    pub broken: Vec<Failure>,
+    pub broken: Vec<ScriptFailure>,
 }
 
 /// The results of several scripts. Its printed form ends with `N passed, N failed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptReport {
     /// One report for each script, in order of execution.
-    pub files: Vec<FileReport>,
+    pub files: Vec<ScriptFileReport>,
 }
 
 impl ScriptReport {
@@ -57,7 +57,7 @@ impl ScriptReport {
     }
 }
 
-impl fmt::Display for FileReport {
+impl fmt::Display for ScriptFileReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.passed + self.failed.len();
         writeln!(f, "{}: {}/{total}", self.name, self.passed)?;

@@ -4,7 +4,7 @@
 //! The values are not PromQL: they are separated by white space, and `x` repeats them.
 
 use super::histogram::{ScriptHistogram, parse_histogram};
-use crate::lexer::{Lexer, TokenKind, unquote};
+use crate::lexer::{PromqlLexer, PromqlTokenKind, unquote};
 use crate::number::parse_signed;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::{TimestampMs, stale_nan};
@@ -16,7 +16,7 @@ pub(super) const POSITIONS_MAX: usize = 100_000;
 
 /// The value at one position of a series: a float or a histogram.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum SampleValue {
+pub(super) enum ScriptSampleValue {
     /// A number or the staleness marker, which is written as `stale`.
     Float(f64),
     /// A native histogram, written in double braces.
@@ -24,7 +24,7 @@ pub(super) enum SampleValue {
 }
 
 /// The values at the positions of a series. `None` means that there is no sample.
-pub(super) type Sequence = Vec<Option<SampleValue>>;
+pub(super) type Sequence = Vec<Option<ScriptSampleValue>>;
 
 /// Parses a line with a series and its values.
 pub(super) fn parse_series(line: &str) -> Result<(Labels, Sequence), String> {
@@ -56,7 +56,7 @@ pub(super) fn parse_start_times(line: &str) -> Option<Result<StartTimes, String>
 /// Parses the labels at the beginning of `line`. Returns them with the remaining text.
 fn parse_labels(line: &str) -> Result<(Labels, &str), String> {
     let fail = |why: &str| Err(format!("series {line}: {why}"));
-    let mut lexer = Lexer::new(line);
+    let mut lexer = PromqlLexer::new(line);
     let mut next = || {
         lexer
             .next()
@@ -64,8 +64,9 @@ fn parse_labels(line: &str) -> Result<(Labels, &str), String> {
     };
     let mut labels = LabelsBuilder::default();
     let mut token = next()?;
-    let text = |token: crate::lexer::Token| line.get(token.start..token.end).unwrap_or_default();
-    let rest = |token: crate::lexer::Token| line.get(token.end..).unwrap_or_default();
+    let text =
+        |token: crate::lexer::PromqlToken| line.get(token.start..token.end).unwrap_or_default();
+    let rest = |token: crate::lexer::PromqlToken| line.get(token.end..).unwrap_or_default();
     let name = token.kind.is_metric_name().then(|| text(token));
     if let Some(name) = name {
         labels.set(METRIC_NAME, name.as_bytes());
@@ -74,22 +75,22 @@ fn parse_labels(line: &str) -> Result<(Labels, &str), String> {
         }
         token = next()?;
     }
-    if token.kind != TokenKind::LeftBrace {
+    if token.kind != PromqlTokenKind::LeftBrace {
         return fail("must begin with a name or with braces");
     }
     let mut token = next()?;
     let mut names = Vec::new();
-    while token.kind != TokenKind::RightBrace {
+    while token.kind != PromqlTokenKind::RightBrace {
         let name = match token.kind {
-            TokenKind::Identifier => text(token).as_bytes().to_vec(),
-            TokenKind::String => unquote(text(token)),
+            PromqlTokenKind::Identifier => text(token).as_bytes().to_vec(),
+            PromqlTokenKind::String => unquote(text(token)),
             _ => return fail("expected a label"),
         };
-        let is_quoted = token.kind == TokenKind::String;
+        let is_quoted = token.kind == PromqlTokenKind::String;
         token = next()?;
-        if token.kind == TokenKind::Assign {
+        if token.kind == PromqlTokenKind::Assign {
             let value = next()?;
-            if value.kind != TokenKind::String {
+            if value.kind != PromqlTokenKind::String {
                 return fail("expected a string");
             }
             let Ok(name) = String::from_utf8(name) else {
@@ -109,8 +110,8 @@ fn parse_labels(line: &str) -> Result<(Labels, &str), String> {
             return fail("expected =");
         }
         match token.kind {
-            TokenKind::Comma => token = next()?,
-            TokenKind::RightBrace => {}
+            PromqlTokenKind::Comma => token = next()?,
+            PromqlTokenKind::RightBrace => {}
             _ => return fail("expected , or }"),
         }
     }
@@ -151,7 +152,7 @@ fn push_item<'a>(item: &'a str, out: &mut Sequence) -> Result<&'a str, String> {
         return push_histograms(item, out);
     }
     if let Some(rest) = item.strip_prefix("stale") {
-        return push_times(out, 1, Some(SampleValue::Float(stale_nan())), rest);
+        return push_times(out, 1, Some(ScriptSampleValue::Float(stale_nan())), rest);
     }
     let (value, rest) = take_number(item)?;
     if rest.starts_with(['+', '-']) {
@@ -162,7 +163,7 @@ fn push_item<'a>(item: &'a str, out: &mut Sequence) -> Result<&'a str, String> {
         return push_steps(out, value, delta, count, rest);
     }
     match take_count(rest)? {
-        (None, rest) => push_times(out, 1, Some(SampleValue::Float(value)), rest),
+        (None, rest) => push_times(out, 1, Some(ScriptSampleValue::Float(value)), rest),
         (Some(count), rest) => push_steps(out, value, 0.0, count, rest),
     }
 }
@@ -170,7 +171,7 @@ fn push_item<'a>(item: &'a str, out: &mut Sequence) -> Result<&'a str, String> {
 fn push_times<'a>(
     out: &mut Sequence,
     count: usize,
-    value: Option<SampleValue>,
+    value: Option<ScriptSampleValue>,
     rest: &'a str,
 ) -> Result<&'a str, String> {
     check_positions(out.len(), count)?;
@@ -189,7 +190,7 @@ fn push_steps<'a>(
     check_positions(out.len(), count)?;
     let mut value = value;
     for _ in 0..=count {
-        out.push(Some(SampleValue::Float(value)));
+        out.push(Some(ScriptSampleValue::Float(value)));
         value += delta;
     }
     Ok(rest)
@@ -211,7 +212,7 @@ fn push_histograms<'a>(item: &'a str, out: &mut Sequence) -> Result<&'a str, Str
         let (count, rest) = take_count(rest)?;
         // One value more than the count, but exactly one value without a count.
         let count = count.map_or(1, |n| n.saturating_add(1));
-        return push_times(out, count, Some(SampleValue::Histogram(first)), rest);
+        return push_times(out, count, Some(ScriptSampleValue::Histogram(first)), rest);
     };
     let (step, rest) = parse_histogram(&rest[1..])?;
     let (Some(count), rest) = take_count(rest)? else {
@@ -223,12 +224,12 @@ fn push_histograms<'a>(item: &'a str, out: &mut Sequence) -> Result<&'a str, Str
     current.hint_written = step.hint_written;
     for _ in 0..count {
         let next = current.plus(&step, sign)?;
-        out.push(Some(SampleValue::Histogram(std::mem::replace(
+        out.push(Some(ScriptSampleValue::Histogram(std::mem::replace(
             &mut current,
             next,
         ))));
     }
-    out.push(Some(SampleValue::Histogram(current)));
+    out.push(Some(ScriptSampleValue::Histogram(current)));
     Ok(rest)
 }
 
@@ -334,5 +335,5 @@ pub(super) fn parse_duration_ms(text: &str) -> Result<i64, String> {
 pub(super) struct LoadSample {
     pub(super) time: TimestampMs,
     pub(super) start_time: TimestampMs,
-    pub(super) value: SampleValue,
+    pub(super) value: ScriptSampleValue,
 }

@@ -3,14 +3,14 @@
 mod examples;
 mod memory;
 
-use super::command::{Command, Eval, Expected, read};
-use super::sequence::{SampleValue, Sequence, parse_scalar, parse_series, parse_start_times};
+use super::command::{EvalCommand, ExpectedValue, ScriptCommand, parse_script};
+use super::sequence::{ScriptSampleValue, Sequence, parse_scalar, parse_series, parse_start_times};
 use super::*;
 use crate::EvalTime;
-use crate::grid::Grid;
+use crate::grid::StepGrid;
 use crate::mutation;
-use firn_model::env::sim::Inline;
-use firn_model::histogram::Counts;
+use firn_model::env::sim::InlineCompute;
+use firn_model::histogram::HistogramCounts;
 use memory::MemoryStore;
 
 /// Returns the labels and values of a series line as text: `{a="b"} 1 _ stale`.
@@ -20,9 +20,9 @@ fn series_text(line: &str) -> Result<String, String> {
 }
 
 fn values_text(values: &Sequence) -> String {
-    let text = |value: &Option<SampleValue>| match value {
+    let text = |value: &Option<ScriptSampleValue>| match value {
         None => "_".into(),
-        Some(SampleValue::Float(v)) if firn_model::sample::is_stale(*v) => "stale".into(),
+        Some(ScriptSampleValue::Float(v)) if firn_model::sample::is_stale(*v) => "stale".into(),
         Some(value) => value.describe(),
     };
     values.iter().map(text).collect::<Vec<String>>().join(" ")
@@ -115,7 +115,7 @@ fn parse_series_reads_histograms() {
                 buckets:[5.1 10 0 7] offset:-3 n_buckets:[4.1 5] n_offset:-5 \
                 counter_reset_hint:gauge}}";
     let (_, values) = parse_series(line).unwrap();
-    let Some(Some(SampleValue::Histogram(found))) = values.first() else {
+    let Some(Some(ScriptSampleValue::Histogram(found))) = values.first() else {
         panic!("no histogram in {values:?}");
     };
     assert!(found.hint_written);
@@ -126,19 +126,19 @@ fn parse_series_reads_histograms() {
     );
     assert_eq!(
         found.positive_spans,
-        [firn_model::histogram::Span {
+        [firn_model::histogram::BucketSpan {
             offset: -3,
             length: 4
         }]
     );
     assert_eq!(
         found.negative_spans,
-        [firn_model::histogram::Span {
+        [firn_model::histogram::BucketSpan {
             offset: -5,
             length: 2
         }]
     );
-    let expected = Counts::Float {
+    let expected = HistogramCounts::Float {
         count: 3.5,
         zero_count: 7.1,
         positive: vec![5.1, 10.0, 0.0, 7.0],
@@ -178,7 +178,7 @@ fn parse_series_adds_histograms_up() {
         let (found, expected) = (parse(written), parse(expected));
         assert_eq!(found.len(), expected.len(), "{written}");
         for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
-            let (SampleValue::Histogram(found), SampleValue::Histogram(expected)) =
+            let (ScriptSampleValue::Histogram(found), ScriptSampleValue::Histogram(expected)) =
                 (found, expected)
             else {
                 panic!("{written} holds no histograms");
@@ -206,10 +206,10 @@ fn parse_start_times_reads_offsets() {
     assert!(parse_start_times("x 1 2").is_none());
 }
 
-fn read_one_eval(text: &str) -> Eval {
-    let mut commands = read(text);
+fn read_one_eval(text: &str) -> EvalCommand {
+    let mut commands = parse_script(text);
     match (commands.pop(), commands.is_empty()) {
-        (Some(Ok(Command::Eval(eval))), true) => *eval,
+        (Some(Ok(ScriptCommand::Eval(eval))), true) => *eval,
         other => panic!("{text}: {other:?}"),
     }
 }
@@ -235,7 +235,7 @@ fn read_eval_takes_times_and_expectations() {
             .check("infos", &["PromQL info: i".into()])
             .is_err()
     );
-    assert!(matches!(eval.expected, Expected::Series(series) if series.len() == 1));
+    assert!(matches!(eval.expected, ExpectedValue::Series(series) if series.len() == 1));
 
     let eval = read_one_eval("eval_fail instant at 1h x\nexpected_fail_message a (b)");
     assert_eq!(eval.time, EvalTime::Instant(3_600_000));
@@ -247,15 +247,15 @@ fn read_eval_takes_times_and_expectations() {
     assert!(fail.matches("a..b") && !fail.matches("xa..b"));
 
     let eval = read_one_eval("eval instant at 0 \"a\"\nexpect string `a\"b`");
-    assert!(matches!(eval.expected, Expected::String(s) if s == b"a\"b"));
+    assert!(matches!(eval.expected, ExpectedValue::String(s) if s == b"a\"b"));
     let eval = read_one_eval("eval instant at 0 1\n0x10");
-    assert!(matches!(eval.expected, Expected::Scalar(16.0)));
+    assert!(matches!(eval.expected, ExpectedValue::Scalar(16.0)));
     let eval = read_one_eval(
         "eval instant at 1m x[1m]\nexpect range vector from 10s to 1m step 10s\nx 1 2",
     );
     assert!(matches!(
         eval.expected,
-        Expected::RangeVector(grid, _) if grid == Grid::between(10_000, 60_000, 10_000)
+        ExpectedValue::RangeVector(grid, _) if grid == StepGrid::from_bounds(10_000, 60_000, 10_000)
     ));
 }
 
@@ -266,17 +266,17 @@ fn read_broken_command_fails_alone() {
                   load 1m\n x@st 1m\n y 1\n\nload 1m\n x@st 1m 2m\n x 1\n\nload 1m\n x@st 1m\n\n\
                   eval instant at 0 x\n x 1 2\n\neval instant at 0 x\n expect warn\n \
                   expect no_warn\n\neval instant at 0 x\n expect fail\n expect fail\n\nclear";
-    let commands = read(script);
+    let commands = parse_script(script);
     assert_eq!(commands.len(), 14);
     let (last, broken) = commands.split_last().expect("there are commands");
-    assert!(matches!(last, Ok(Command::Clear { .. })), "{last:?}");
+    assert!(matches!(last, Ok(ScriptCommand::Clear { .. })), "{last:?}");
     for command in broken {
         assert!(command.is_err(), "{command:?}");
     }
 }
 
-fn run_on_memory(text: &str) -> FileReport {
-    run("test", text, &mut MemoryStore::default(), &Inline)
+fn run_on_memory(text: &str) -> ScriptFileReport {
+    run("test", text, &mut MemoryStore::default(), &InlineCompute)
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn run_load_with_nhcb_adds_native_histograms() {
         " h_bucket{le=\"x\"} 5\n",
         " other 1\n",
     );
-    let report = run("test", text, &mut store, &Inline);
+    let report = run("test", text, &mut store, &InlineCompute);
     assert_eq!(report.broken, []);
     let samples = store.samples_of(&Labels::from_pairs([("__name__", "h"), ("a", "b")]));
     let expected = [
@@ -339,26 +339,26 @@ fn run_load_with_nhcb_adds_native_histograms() {
         "test",
         "load_with_nhcb 1m\n h_bucket{le=\"1\"} 5\n h_bucket{le=\"2\"} 4\n",
         &mut store,
-        &Inline,
+        &InlineCompute,
     );
     assert_eq!(report.broken.len(), 1);
 }
 
 #[test]
 fn report_ends_with_the_sums() {
-    let failure = Failure {
+    let failure = ScriptFailure {
         line: 3,
         text: "x".into(),
         why: "expected 1, got 2".into(),
     };
     let report = ScriptReport {
         files: vec![
-            FileReport {
+            ScriptFileReport {
                 name: "a".into(),
                 passed: 2,
-                ..FileReport::default()
+                ..ScriptFileReport::default()
             },
-            FileReport {
+            ScriptFileReport {
                 name: "b".into(),
                 passed: 1,
                 failed: vec![failure],
@@ -374,7 +374,7 @@ fn report_ends_with_the_sums() {
 /// A fuzz target: parsing arbitrary text neither panics nor takes long.
 fn fuzz_read(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    for failure in read(&text).into_iter().filter_map(Result::err) {
+    for failure in parse_script(&text).into_iter().filter_map(Result::err) {
         assert!(
             failure.line >= 1 && failure.line <= text.split('\n').count(),
             "{failure}"

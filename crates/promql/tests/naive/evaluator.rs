@@ -6,8 +6,8 @@ use crate::support::Series;
 use firn_model::labels::Labels;
 use firn_model::sample::is_stale;
 use firn_promql::ast::{
-    Aggregate, AggregateOp, Binary, BinaryOp, Call, Duration, Expr, ExprKind, Grouping, UnaryOp,
-    ValueType, VectorSelector,
+    AggregateExpr, AggregateGrouping, AggregateOp, BinaryExpr, BinaryOp, Expr, ExprKind,
+    FunctionCall, QueryDuration, UnaryOp, ValueType, VectorSelector,
 };
 use firn_promql::functions::FunctionId;
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ pub struct Naive<'a> {
     pub lookback_ms: i64,
 }
 
-fn millis(duration: &Duration) -> i64 {
+fn millis(duration: &QueryDuration) -> i64 {
     match duration {
-        Duration::Millis(ms) => *ms,
-        Duration::Expr(_) => panic!("random queries have plain durations"),
+        QueryDuration::Millis(ms) => *ms,
+        QueryDuration::Expr(_) => panic!("random queries have plain durations"),
     }
 }
 
@@ -94,7 +94,7 @@ impl Naive<'_> {
         out
     }
 
-    fn call(&self, call: &Call, time: i64) -> Option<Vector> {
+    fn call(&self, call: &FunctionCall, time: i64) -> Option<Vector> {
         if let ExprKind::Matrix(matrix) = &call.args[0].kind {
             let mut out = Vector::new();
             for series in self.selected(&matrix.vector) {
@@ -121,12 +121,14 @@ impl Naive<'_> {
         })
     }
 
-    fn aggregate(&self, node: &Aggregate, time: i64) -> Option<Vector> {
+    fn aggregate(&self, node: &AggregateExpr, time: i64) -> Option<Vector> {
         let mut groups: BTreeMap<Labels, Vec<f64>> = BTreeMap::new();
         for (labels, value) in self.vector(&node.expr, time)? {
             let kept = labels.iter().filter(|(name, _)| match &node.grouping {
-                Grouping::By(names) => names.iter().any(|n| n == name),
-                Grouping::Without(names) => *name != "__name__" && !names.iter().any(|n| n == name),
+                AggregateGrouping::By(names) => names.iter().any(|n| n == name),
+                AggregateGrouping::Without(names) => {
+                    *name != "__name__" && !names.iter().any(|n| n == name)
+                }
             });
             groups
                 .entry(Labels::from_pairs(kept))
@@ -158,7 +160,7 @@ impl Naive<'_> {
         )
     }
 
-    fn binary(&self, node: &Binary, time: i64) -> Option<Vector> {
+    fn binary(&self, node: &BinaryExpr, time: i64) -> Option<Vector> {
         let is_scalar = |expr: &Expr| expr.value_type() == ValueType::Scalar;
         let combine = |left: f64, right: f64, kept: f64| combine(node, left, right, kept);
         let labels = |labels: &Labels| match node.op.is_comparison() && !node.returns_bool {
@@ -246,7 +248,7 @@ fn map(
     Some(out)
 }
 
-fn combine(node: &Binary, left: f64, right: f64, kept: f64) -> Option<f64> {
+fn combine(node: &BinaryExpr, left: f64, right: f64, kept: f64) -> Option<f64> {
     let holds = match node.op {
         BinaryOp::Add => return Some(left + right),
         BinaryOp::Sub => return Some(left - right),

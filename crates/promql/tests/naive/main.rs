@@ -10,14 +10,14 @@ mod support;
 
 use evaluator::Naive;
 use firn_model::budget::Budget;
-use firn_model::cancel::{Cancel, Reason};
-use firn_model::env::sim::{Inline, SimRng};
-use firn_model::env::{Compute, Job, Work};
+use firn_model::cancel::{CancelReason, CancelToken};
+use firn_model::env::sim::{InlineCompute, SimRng};
+use firn_model::env::{Compute, Job, JobKind};
 use firn_model::error::ErrorKind;
 use firn_model::labels::Labels;
 use firn_model::tenant::TenantId;
-use firn_promql::value::{MatrixSeries, QueryError, QueryResult, Value};
-use firn_promql::{Context, EvalTime, Features, Options, parser, query};
+use firn_promql::value::{MatrixSeries, PromqlError, QueryResult, QueryValue};
+use firn_promql::{EvalTime, Features, Options, QueryContext, parser, query};
 use std::collections::BTreeMap;
 use support::MemoryStore;
 use support::random::{Dice, random_query, random_series};
@@ -46,7 +46,7 @@ const OPTIONS: Options = Options {
 struct Backwards;
 
 impl Compute for Backwards {
-    fn spawn(&self, _work: Work, job: Job) {
+    fn spawn(&self, _work: JobKind, job: Job) {
         job();
     }
 
@@ -59,10 +59,10 @@ impl Compute for Backwards {
     }
 }
 
-fn run(store: &MemoryStore, compute: &dyn Compute, text: &str) -> Result<QueryResult, QueryError> {
-    let (tenant, cancel) = (TenantId::anonymous(), Cancel::new());
+fn run(store: &MemoryStore, compute: &dyn Compute, text: &str) -> Result<QueryResult, PromqlError> {
+    let (tenant, cancel) = (TenantId::anonymous(), CancelToken::new());
     let budget = Budget::new("query", 1 << 30);
-    let context = Context {
+    let context = QueryContext {
         store,
         tenant: &tenant,
         compute,
@@ -81,7 +81,7 @@ fn run(store: &MemoryStore, compute: &dyn Compute, text: &str) -> Result<QueryRe
 type Points = BTreeMap<Labels, Vec<(i64, f64)>>;
 
 fn points(result: &QueryResult) -> Points {
-    let Value::Matrix(series) = &result.value else {
+    let QueryValue::Matrix(series) = &result.value else {
         panic!("a range query answers with a matrix");
     };
     let sorted = series.windows(2).all(|w| w[0].labels < w[1].labels);
@@ -125,7 +125,7 @@ fn check(seed: u64, text: &str, got: &Points, want: &Points) {
 }
 
 /// Returns a result as text that contains all bits of its values.
-fn bits(result: &Result<QueryResult, QueryError>) -> String {
+fn bits(result: &Result<QueryResult, PromqlError>) -> String {
     match result {
         Err(e) => e.to_string(),
         Ok(result) => {
@@ -153,11 +153,11 @@ fn random_queries_equal_the_naive_evaluator_whatever_the_threads() {
         series: &series,
         lookback_ms: OPTIONS.lookback_ms,
     };
-    let threads = firn_model::env::real::env().unwrap().compute;
+    let threads = firn_model::env::real::system_env().unwrap().compute;
     let (mut answered, mut failed) = (0, 0);
     for seed in seeds {
         let text = random_query(&Dice(SimRng::new(seed)), 3);
-        let got = run(&store, &Inline, &text);
+        let got = run(&store, &InlineCompute, &text);
         let expected = bits(&got);
         assert_eq!(
             bits(&run(&store, &Backwards, &text)),
@@ -174,7 +174,7 @@ fn random_queries_equal_the_naive_evaluator_whatever_the_threads() {
                 answered += 1;
                 check(seed, &text, &points(&got), &want);
             }
-            (Err(QueryError::Execution(_)), None) => failed += 1,
+            (Err(PromqlError::Execution(_)), None) => failed += 1,
             (Ok(_), None) => panic!("seed {seed}: {text} answers where it must fail"),
             (Err(e), _) => panic!("seed {seed}: {text} fails: {e}"),
         }
@@ -185,17 +185,22 @@ fn random_queries_equal_the_naive_evaluator_whatever_the_threads() {
     );
 }
 
-fn refused(text: &str, options: &Options, limit_bytes: usize, stop: Option<Reason>) -> QueryError {
+fn refused(
+    text: &str,
+    options: &Options,
+    limit_bytes: usize,
+    stop: Option<CancelReason>,
+) -> PromqlError {
     let store = MemoryStore::new(random_series(&Dice(SimRng::new(1))));
-    let (tenant, cancel) = (TenantId::anonymous(), Cancel::new());
+    let (tenant, cancel) = (TenantId::anonymous(), CancelToken::new());
     let budget = Budget::new("query", limit_bytes);
     if let Some(reason) = stop {
         cancel.cancel(reason);
     }
-    let context = Context {
+    let context = QueryContext {
         store: &store,
         tenant: &tenant,
-        compute: &Inline,
+        compute: &InlineCompute,
         budget: &budget,
         cancel: &cancel,
         failed_counts: None,
@@ -232,13 +237,13 @@ fn query_beyond_a_limit_fails_with_its_kind() {
             e.to_string().starts_with("query memory limit reached"),
             "{e}"
         );
-        let e = refused(text, &OPTIONS, 1 << 30, Some(Reason::Timeout));
+        let e = refused(text, &OPTIONS, 1 << 30, Some(CancelReason::Timeout));
         assert_eq!(
             e.to_string(),
             "query timed out in expression evaluation",
             "{text}"
         );
-        let e = refused(text, &OPTIONS, 1 << 30, Some(Reason::Canceled));
+        let e = refused(text, &OPTIONS, 1 << 30, Some(CancelReason::Canceled));
         assert_eq!(
             e.to_string(),
             "query was canceled in expression evaluation",

@@ -4,7 +4,7 @@
 pub mod random;
 
 use firn_model::budget::Reservation;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn, SeriesBatch};
 use firn_model::error::Error;
 use firn_model::labels::{Labels, METRIC_NAME};
@@ -91,7 +91,7 @@ fn column_of(series: &[Series], name: &str) -> LabelColumn {
 impl Select for MemoryStore {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         let found = self.matching(request.matchers);
-        request.series.count(found.len())?;
+        request.series.add_series(found.len())?;
         Ok(Arc::new(Found {
             found,
             range: request.range,
@@ -140,7 +140,7 @@ impl Selection for Found {
     fn label_column(
         &self,
         name: &str,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<LabelColumn, Error> {
         cancel.check()?;

@@ -4,12 +4,12 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn at(evaluation: usize) -> Instant {
-    Instant::from_seconds(10 * evaluation as i64)
+fn at(evaluation: usize) -> RuleInstant {
+    RuleInstant::from_seconds(10 * evaluation as i64)
 }
 
-fn found(i: &str) -> FoundAlert {
-    FoundAlert {
+fn found(i: &str) -> ActiveAlert {
+    ActiveAlert {
         labels: Labels::from_pairs([("alertname", "A"), ("i", i)]),
         annotations: Vec::new(),
         value: 1.0,
@@ -24,7 +24,7 @@ fn check(hold: u64, keep: u64, holds: &str, want: &str) {
         keep_firing_for: SECOND * keep as u32,
         annotations: Vec::new(),
     };
-    let mut alerts = Alerts::of_saved(Vec::new(), true);
+    let mut alerts = RuleAlerts::from_saved(Vec::new(), true);
     let mut states = String::new();
     for (i, c) in holds.chars().enumerate() {
         let found = (c == 'x').then(|| found("1")).into_iter().collect();
@@ -35,7 +35,7 @@ fn check(hold: u64, keep: u64, holds: &str, want: &str) {
             Some(AlertState::Firing) => 'f',
             Some(AlertState::Inactive) => 'r',
         });
-        alerts.due(&Sending {
+        alerts.take_due(&AlertSendParams {
             instant: at(i),
             valid_from: at(i),
             resend_delay: SECOND * 60,
@@ -65,7 +65,7 @@ fn alerts_fire_and_resolve_as_in_prometheus() {
 #[test]
 fn alerts_over_the_limit_are_forgotten_with_an_error() {
     let settings = AlertSettings::default();
-    let mut alerts = Alerts::of_saved(Vec::new(), true);
+    let mut alerts = RuleAlerts::from_saved(Vec::new(), true);
     alerts
         .advance(vec![found("1")], at(0), &settings, 1)
         .unwrap();
@@ -77,7 +77,7 @@ fn alerts_over_the_limit_are_forgotten_with_an_error() {
 
 #[test]
 fn alerts_of_a_rule_with_a_longer_for_turn_pending() {
-    let mut alerts = Alerts::of_saved(Vec::new(), true);
+    let mut alerts = RuleAlerts::from_saved(Vec::new(), true);
     let mut settings = AlertSettings::default();
     alerts
         .advance(vec![found("1")], at(0), &settings, 0)
@@ -97,9 +97,9 @@ fn alerts_are_shown_by_two_series_each() {
         hold: SECOND * 10,
         ..AlertSettings::default()
     };
-    let mut alerts = Alerts::of_saved(Vec::new(), false);
+    let mut alerts = RuleAlerts::from_saved(Vec::new(), false);
     let labels = Texts::from([("severity".to_owned(), "page".to_owned())]);
-    let shown = |alerts: &Alerts| -> Vec<String> {
+    let shown = |alerts: &RuleAlerts| -> Vec<String> {
         let samples = alerts.samples("A", &labels).into_iter();
         samples
             .map(|(labels, value)| format!("{labels} {value}"))
@@ -142,12 +142,12 @@ fn check_restore(since: i64, down: i64, want: i64) {
         hold,
         ..AlertSettings::default()
     };
-    let now = Instant::from_seconds(10_000);
-    let mut alerts = Alerts::of_saved(Vec::new(), false);
+    let now = RuleInstant::from_seconds(10_000);
+    let mut alerts = RuleAlerts::from_saved(Vec::new(), false);
     alerts.advance(vec![found("1")], now, &rule, 0).unwrap();
     let mut labels = LabelsBuilder::from_labels(found("1").labels.as_ref());
     labels.set(METRIC_NAME, ALERTS_FOR_STATE.as_bytes());
-    let kept = KeptSince {
+    let kept = AlertStateSample {
         labels: labels.build(),
         time: down * 1000,
         value: since as f64,
@@ -177,7 +177,7 @@ fn alerts_after_skipped_instants_go_on_firing_and_pending() {
     let alert = |i: &str, state, active: i64| Alert {
         labels: found(i).labels,
         state,
-        active_at: Instant::from_seconds(active),
+        active_at: RuleInstant::from_seconds(active),
         ..Alert::default()
     };
     let start = || {
@@ -185,20 +185,20 @@ fn alerts_after_skipped_instants_go_on_firing_and_pending() {
             alert("1", AlertState::Firing, 0),
             alert("2", AlertState::Pending, 900),
         ];
-        Alerts::of_saved(saved, true)
+        RuleAlerts::from_saved(saved, true)
     };
-    let active = |alerts: &Alerts| -> Vec<i64> {
+    let active = |alerts: &RuleAlerts| -> Vec<i64> {
         alerts
             .iter()
             .map(|alert| alert.active_at.seconds())
             .collect()
     };
     let hold = SECOND * 1800;
-    let from = Instant::from_seconds(1_000);
+    let from = RuleInstant::from_seconds(1_000);
     let mut alerts = start();
-    alerts.skip(from, from.after(SECOND * 3000), hold, &settings);
+    alerts.resume_after_skip(from, from.after(SECOND * 3000), hold, &settings);
     assert_eq!(active(&alerts), [0, 3_900]);
     let mut alerts = start();
-    alerts.skip(from, from.after(SECOND * 4000), hold, &settings);
+    alerts.resume_after_skip(from, from.after(SECOND * 4000), hold, &settings);
     assert_eq!(active(&alerts), [0], "too long ago for what was pending");
 }

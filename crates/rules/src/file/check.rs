@@ -1,23 +1,23 @@
 //! Validates the values of groups and rules after the file was read.
 
-use super::{FileError, GroupSettings, ReadOptions, RuleFile, RuleSettings};
+use super::{GroupDefinition, RuleDefinition, RuleFile, RuleFileOptions, RuleParseError};
 use crate::template;
 use firn_model::labels::METRIC_NAME;
 use firn_model::names::NameScheme;
 use firn_model::quote::quote;
-use firn_model::yaml::Place;
+use firn_model::yaml::YamlPosition;
 use firn_promql::parser;
 use std::collections::HashSet;
 
 /// Returns all errors of `file` in upstream's order and with its messages.
-pub(super) fn check(file: &RuleFile, options: ReadOptions) -> Vec<FileError> {
+pub(super) fn check(file: &RuleFile, options: RuleFileOptions) -> Vec<RuleParseError> {
     let mut errors = Vec::new();
     let mut names = HashSet::new();
     for group in &file.groups {
         check_group(group, options.names, &mut names, &mut errors);
         for (i, rule) in group.rules.iter().enumerate() {
-            for mistake in mistakes(rule, options) {
-                errors.push(FileError(format!(
+            for mistake in find_mistakes(rule, options) {
+                errors.push(RuleParseError(format!(
                     "{}group {}, rule {}, {}: {}",
                     mistake.place,
                     quote(group.name.as_bytes()),
@@ -32,24 +32,26 @@ pub(super) fn check(file: &RuleFile, options: ReadOptions) -> Vec<FileError> {
 }
 
 fn check_group<'f>(
-    group: &'f GroupSettings,
+    group: &'f GroupDefinition,
     names: NameScheme,
     seen: &mut HashSet<&'f str>,
-    errors: &mut Vec<FileError>,
+    errors: &mut Vec<RuleParseError>,
 ) {
-    let place = shown(group.place);
+    let place = format_position(group.place);
     if group.name.is_empty() {
-        errors.push(FileError(format!("{place}Groupname must not be empty")));
+        errors.push(RuleParseError(format!(
+            "{place}Groupname must not be empty"
+        )));
     }
     if !seen.insert(&group.name) {
-        errors.push(FileError(format!(
+        errors.push(RuleParseError(format!(
             "{place}groupname: \"{}\" is repeated in the same file",
             group.name
         )));
     }
     for name in group.labels.keys() {
         if !is_label(name, names) {
-            errors.push(FileError(format!("invalid label name: {name}")));
+            errors.push(RuleParseError(format!("invalid label name: {name}")));
         }
     }
 }
@@ -59,25 +61,25 @@ fn is_label(name: &str, names: NameScheme) -> bool {
 }
 
 /// An error in a rule, without the names of its group and rule, which the caller adds.
-struct Mistake {
+struct RuleMistake {
     /// Position in the form `line:column: `, once or twice, or empty.
     place: String,
     message: String,
 }
 
 /// Formats a position as `line:column: `, with zeros if the key is missing.
-fn shown(place: Option<Place>) -> String {
+fn format_position(place: Option<YamlPosition>) -> String {
     match place {
         Some(place) => format!("{place}: "),
         None => "0:0: ".into(),
     }
 }
 
-fn mistakes(rule: &RuleSettings, options: ReadOptions) -> Vec<Mistake> {
+fn find_mistakes(rule: &RuleDefinition, options: RuleFileOptions) -> Vec<RuleMistake> {
     let mut mistakes = Vec::new();
     let places = rule.places;
-    let both = || shown(places.record) + &shown(places.alert);
-    let mut add = |place: String, message: String| mistakes.push(Mistake { place, message });
+    let both = || format_position(places.record) + &format_position(places.alert);
+    let mut add = |place: String, message: String| mistakes.push(RuleMistake { place, message });
     match (rule.record.is_empty(), rule.alert.is_empty()) {
         (false, false) => {
             let message = "only one of 'record' and 'alert' must be set";
@@ -88,14 +90,14 @@ fn mistakes(rule: &RuleSettings, options: ReadOptions) -> Vec<Mistake> {
     }
     if rule.expr.is_empty() {
         let message = "field 'expr' must be set in rule";
-        add(shown(places.expr), message.into());
+        add(format_position(places.expr), message.into());
     } else if let Err(e) = parser::parse(&rule.expr, options.features) {
         let message = format!("could not parse expression: {e}");
-        add(shown(places.expr), message);
+        add(format_position(places.expr), message);
     }
     if !rule.record.is_empty() {
-        for message in recording_mistakes(rule, options.names) {
-            add(shown(places.record), message);
+        for message in find_recording_mistakes(rule, options.names) {
+            add(format_position(places.record), message);
         }
     }
     for name in rule.labels.keys() {
@@ -121,7 +123,7 @@ fn mistakes(rule: &RuleSettings, options: ReadOptions) -> Vec<Mistake> {
     mistakes
 }
 
-fn recording_mistakes(rule: &RuleSettings, names: NameScheme) -> Vec<String> {
+fn find_recording_mistakes(rule: &RuleDefinition, names: NameScheme) -> Vec<String> {
     let mut mistakes = Vec::new();
     let fields = [
         ("annotations", !rule.annotations.is_empty()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// A name and label set that more than one rule of a file has, so that their output may conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Duplicate {
+pub struct DuplicateRule {
     /// Name of the recorded series or of the alert.
     pub metric: String,
     /// Labels of the rules, including those of their groups.
@@ -14,7 +14,7 @@ pub struct Duplicate {
 
 /// Returns the combinations of name and labels that more than one rule of the file has, sorted and
 /// unique.
-pub fn duplicates(file: &RuleFile) -> Vec<Duplicate> {
+pub fn find_duplicates(file: &RuleFile) -> Vec<DuplicateRule> {
     let mut counts: BTreeMap<(&str, Texts), usize> = BTreeMap::new();
     for group in &file.groups {
         for rule in &group.rules {
@@ -25,7 +25,7 @@ pub fn duplicates(file: &RuleFile) -> Vec<Duplicate> {
     }
     let repeated = counts.into_iter().filter(|(_, count)| *count > 1);
     repeated
-        .map(|((metric, labels), _)| Duplicate {
+        .map(|((metric, labels), _)| DuplicateRule {
             metric: metric.to_owned(),
             labels,
         })

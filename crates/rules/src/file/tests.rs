@@ -4,15 +4,15 @@ use super::*;
 
 /// Parses `text` and compares either its group names with their rules or its errors with `want`.
 fn check(text: &str, want: &[&str]) {
-    let got: Vec<String> = match parse(text, ReadOptions::default()) {
+    let got: Vec<String> = match parse(text, RuleFileOptions::default()) {
         Ok(file) => {
-            let shown = |group: &GroupSettings| {
-                let names: Vec<_> = group.rules.iter().map(RuleSettings::name).collect();
+            let shown = |group: &GroupDefinition| {
+                let names: Vec<_> = group.rules.iter().map(RuleDefinition::name).collect();
                 format!("{}: {}", group.name, names.join(", "))
             };
             file.groups.iter().map(shown).collect()
         }
-        Err(errors) => errors.iter().map(FileError::to_string).collect(),
+        Err(errors) => errors.iter().map(RuleParseError::to_string).collect(),
     };
     assert_eq!(got, want, "{text}");
 }
@@ -33,7 +33,7 @@ fn parse_reads_quoted_texts_of_several_lines() {
         (">-\n        one\n        two\n", "one two"),
     ] {
         let text = format!("{head}      description: {description}\n");
-        let file = parse(&text, ReadOptions::default()).unwrap();
+        let file = parse(&text, RuleFileOptions::default()).unwrap();
         let annotations = file.groups[0].rules[0].annotations();
         assert_eq!(annotations[0].1, want, "{text}");
     }
@@ -70,7 +70,7 @@ groups:
     labels: {severity: page}
     annotations: {summary: hot}
 ";
-    let file = parse(text, ReadOptions::default()).unwrap();
+    let file = parse(text, RuleFileOptions::default()).unwrap();
     let group = &file.groups[0];
     let seconds = Duration::from_secs;
     assert_eq!(
@@ -123,12 +123,12 @@ fn parse_limits_are_numbers_of_yaml() {
         ("~", 0),
     ] {
         let text = format!("groups: [{{name: a, limit: {limit}}}]");
-        let file = parse(&text, ReadOptions::default()).unwrap();
+        let file = parse(&text, RuleFileOptions::default()).unwrap();
         assert_eq!(file.groups[0].limit, want, "{limit}");
     }
     for limit in ["'1'", "!!str 1", "x", "yes"] {
         let text = format!("groups: [{{name: a, limit: {limit}}}]");
-        let errors = parse(&text, ReadOptions::default()).unwrap_err();
+        let errors = parse(&text, RuleFileOptions::default()).unwrap_err();
         assert!(
             errors[0]
                 .to_string()
@@ -147,9 +147,9 @@ fn parse_unknown_keys_names_each_with_its_place() {
             "7:1: field more not found in type rulefmt.RuleGroups",
         ],
     );
-    let options = ReadOptions {
+    let options = RuleFileOptions {
         ignores_unknown: true,
-        ..ReadOptions::default()
+        ..RuleFileOptions::default()
     };
     let file = parse(
         "x: 1\ngroups: [{name: a, y: 1, rules: [{record: x, expr: 1, z: 2}]}]",
@@ -163,19 +163,22 @@ fn parse_keys_of_a_ruler_takes_them_where_a_ruler_has_them() {
     let text = "groups: [{name: a, source_tenants: [x], evaluation_delay: 1m,
         align_evaluation_time_on_interval: true}, {name: b, evaluation_delay: 1m,
         query_offset: 2m, source_tenants: []}]";
-    let options = ReadOptions {
+    let options = RuleFileOptions {
         is_of_ruler: true,
-        ..ReadOptions::default()
+        ..RuleFileOptions::default()
     };
     let groups = parse(text, options).unwrap().groups;
     let of = |i: usize| {
-        let group: &GroupSettings = &groups[i];
+        let group: &GroupDefinition = &groups[i];
         (group.query_offset, group.is_aligned, group.ignored.clone())
     };
     let minutes = |count: u64| Some(Duration::from_secs(60 * count));
     assert_eq!(of(0), (minutes(1), true, vec!["source_tenants"]));
     assert_eq!(of(1), (minutes(2), false, vec![]));
-    assert_eq!(parse(text, ReadOptions::default()).unwrap_err().len(), 5);
+    assert_eq!(
+        parse(text, RuleFileOptions::default()).unwrap_err().len(),
+        5
+    );
     let wrong = "groups: [{name: a, align_evaluation_time_on_interval: 7}]";
     assert_eq!(
         parse(wrong, options).unwrap_err()[0].to_string(),
@@ -254,8 +257,8 @@ groups:
   - {alert: r, expr: 3, labels: {team: x}}
   - {record: s, expr: 3}
 ";
-    let file = parse(text, ReadOptions::default()).unwrap();
-    let found = duplicates(&file);
+    let file = parse(text, RuleFileOptions::default()).unwrap();
+    let found = find_duplicates(&file);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].metric, "r");
     assert_eq!(found[0].labels["team"], "x");

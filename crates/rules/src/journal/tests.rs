@@ -13,15 +13,15 @@ fn group(name: &str, second: i64, alerts: usize) -> SavedGroup {
         annotations: vec![("summary".into(), String::new())],
         state: AlertState::Firing,
         value: f64::NAN.copysign(-1.0),
-        active_at: Instant::from_nanos(-5),
-        fired_at: Some(Instant::from_seconds(second)),
+        active_at: RuleInstant::from_nanos(-5),
+        fired_at: Some(RuleInstant::from_seconds(second)),
         ..Alert::default()
     };
     SavedGroup {
         file: "rules.yml".into(),
         name: name.into(),
         interval: Duration::from_secs(15),
-        instant: Instant::from_seconds(second),
+        instant: RuleInstant::from_seconds(second),
         restore_after: 1,
         owed: None,
         rules: vec![SavedRule {
@@ -41,9 +41,9 @@ fn shown(group: Option<SavedGroup>) -> String {
 
 #[test]
 fn journal_keeps_the_newest_state_of_each_group() {
-    let world = sim::env(1);
+    let world = sim::sim_env(1);
     let dir = Path::new("/rules");
-    let open = || Journal::open(world.disk.clone(), dir).unwrap();
+    let open = || RuleJournal::open(world.disk.clone(), dir).unwrap();
     let mut journal = open();
     for second in 1..4 {
         journal.save(&group("a", second, 2)).unwrap();
@@ -68,17 +68,19 @@ fn journal_keeps_the_newest_state_of_each_group() {
 
 #[test]
 fn journal_whose_writes_fail_says_what_it_said_before() {
-    let world = sim::env(1);
+    let world = sim::sim_env(1);
     let dir = Path::new("/rules");
-    let open = || Journal::open(world.disk.clone(), dir).unwrap();
+    let open = || RuleJournal::open(world.disk.clone(), dir).unwrap();
     let mut journal = open();
     journal.save(&group("a", 1, 1)).unwrap();
     for failing in [true, false] {
-        world.disk.fail_always(sim::Operation::Write, failing);
+        world
+            .disk
+            .fail_always(sim::SimDiskOperation::Write, failing);
         // The bodies change once here; the first attempt to save them fails.
         for (name, alerts) in [("a", 2), ("new", 1)] {
             let saved = journal.save(&SavedGroup {
-                instant: Instant::from_seconds(9),
+                instant: RuleInstant::from_seconds(9),
                 ..group(name, 2, alerts)
             });
             assert_eq!(saved.is_err(), failing);
@@ -98,23 +100,23 @@ fn journal_whose_writes_fail_says_what_it_said_before() {
 #[test]
 fn journal_with_a_record_of_an_unknown_group_is_read_to_its_end() {
     let mut bytes = MAGIC.to_vec();
-    let mut unknown = Writer(vec![WENT_ON]);
-    unknown.text("rules.yml;unknown");
-    unknown.number(7);
+    let mut unknown = JournalEncoder(vec![WENT_ON]);
+    unknown.write_text("rules.yml;unknown");
+    unknown.write_number(7);
     push_record(&mut bytes, &unknown.0);
-    let mut body = Writer::default();
+    let mut body = JournalEncoder::default();
     codec::write_group(&mut body, &group("a", 1, 1));
-    let owed = Owed {
-        first: Instant::from_seconds(3),
-        last: Instant::from_seconds(5),
+    let owed = BackfillRange {
+        first: RuleInstant::from_seconds(3),
+        last: RuleInstant::from_seconds(5),
     };
-    let kept = Kept {
-        instant: Instant::from_seconds(1),
+    let kept = JournaledGroup {
+        instant: RuleInstant::from_seconds(1),
         owed: Some(owed),
         body: body.0,
     };
-    let mut payload = Writer::default();
-    write_kept(&mut payload, &kept);
+    let mut payload = JournalEncoder::default();
+    write_journaled_group(&mut payload, &kept);
     push_record(&mut bytes, &payload.0);
     let groups = replay(&bytes).unwrap();
     assert_eq!(groups.len(), 1);
@@ -124,16 +126,16 @@ fn journal_with_a_record_of_an_unknown_group_is_read_to_its_end() {
 #[test]
 fn journal_whose_sync_failed_is_written_anew() {
     for seed in 0..20 {
-        let world = sim::env(seed);
+        let world = sim::sim_env(seed);
         let dir = Path::new("/rules");
-        let mut journal = Journal::open(world.disk.clone(), dir).unwrap();
+        let mut journal = RuleJournal::open(world.disk.clone(), dir).unwrap();
         journal.save(&group("a", 1, 2)).unwrap();
-        world.disk.fail_after(sim::Operation::Sync, 0);
+        world.disk.fail_after(sim::SimDiskOperation::Sync, 0);
         assert!(journal.sync().is_err(), "seed {seed}");
         journal.save(&group("b", 1, 2)).unwrap();
         journal.sync().unwrap();
         world.disk.crash();
-        let journal = Journal::open(world.disk.clone(), dir).unwrap();
+        let journal = RuleJournal::open(world.disk.clone(), dir).unwrap();
         for name in ["a", "b"] {
             let found = shown(journal.find("rules.yml", name));
             assert_eq!(found, shown(Some(group(name, 1, 2))), "seed {seed}");
@@ -143,13 +145,13 @@ fn journal_whose_sync_failed_is_written_anew() {
 
 #[test]
 fn journal_that_grows_is_rewritten() {
-    let world = sim::env(1);
-    let mut journal = Journal::open(world.disk.clone(), Path::new("/rules")).unwrap();
+    let world = sim::sim_env(1);
+    let mut journal = RuleJournal::open(world.disk.clone(), Path::new("/rules")).unwrap();
     for second in 0..2_000 {
         journal.save(&group("a", second, 5)).unwrap();
         assert!(journal.bytes <= REWRITE_BYTES_MIN + 10_000);
     }
-    let journal = Journal::open(world.disk, Path::new("/rules")).unwrap();
+    let journal = RuleJournal::open(world.disk, Path::new("/rules")).unwrap();
     let want = shown(Some(group("a", 1_999, 5)));
     assert_eq!(shown(journal.find("rules.yml", "a")), want);
 }
@@ -158,15 +160,15 @@ fn journal_that_grows_is_rewritten() {
 fn journal_of_damaged_bytes_ends_before_them() {
     let mut bytes = MAGIC.to_vec();
     for (name, alerts) in [("a", 1), ("b", 2)] {
-        let mut body = Writer::default();
+        let mut body = JournalEncoder::default();
         codec::write_group(&mut body, &group(name, 1, alerts));
-        let mut payload = Writer::default();
-        let kept = Kept {
-            instant: Instant::from_seconds(1),
+        let mut payload = JournalEncoder::default();
+        let kept = JournaledGroup {
+            instant: RuleInstant::from_seconds(1),
             owed: None,
             body: body.0,
         };
-        write_kept(&mut payload, &kept);
+        write_journaled_group(&mut payload, &kept);
         push_record(&mut bytes, &payload.0);
     }
     let all = replay(&bytes).unwrap();
@@ -187,9 +189,9 @@ fn journal_of_damaged_bytes_ends_before_them() {
 fn journal_of_bytes_that_lie_is_read_without_panic() {
     let rng = sim::SimRng::new(7);
     for _ in 0..2_000 {
-        let length = rng.below(80) as usize;
-        let mut payload: Vec<u8> = (0..length).map(|_| rng.below(256) as u8).collect();
-        payload.insert(0, rng.below(5) as u8);
+        let length = rng.next_below(80) as usize;
+        let mut payload: Vec<u8> = (0..length).map(|_| rng.next_below(256) as u8).collect();
+        payload.insert(0, rng.next_below(5) as u8);
         // Zeros make most lengths small, so that decoding gets further.
         for byte in payload.iter_mut().skip(1) {
             *byte = if rng.one_in(3) { *byte } else { 0 };

@@ -1,16 +1,16 @@
 //! The state of rules in memory, and the part of a group's state that survives restarts.
 
 use crate::alert::Alert;
-use crate::alerts::Alerts;
+use crate::alerts::RuleAlerts;
 use crate::file::Texts;
-use crate::instant::Instant;
+use crate::instant::RuleInstant;
 use crate::rule::{Rule, RuleError};
 use firn_model::labels::Labels;
 use std::time::Duration;
 
 /// Outcome of the newest evaluation of a rule, as the API shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Health {
+pub enum RuleHealth {
     /// The rule was not evaluated since it was loaded or changed.
     #[default]
     Unknown,
@@ -20,13 +20,13 @@ pub enum Health {
     Bad,
 }
 
-impl Health {
+impl RuleHealth {
     /// Returns the name of the health in API responses: `unknown`, `ok` or `err`.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Health::Unknown => "unknown",
-            Health::Good => "ok",
-            Health::Bad => "err",
+            RuleHealth::Unknown => "unknown",
+            RuleHealth::Good => "ok",
+            RuleHealth::Bad => "err",
         }
     }
 }
@@ -36,7 +36,7 @@ impl Health {
 #[derive(Clone, Debug, Default)]
 pub struct RuleState {
     /// Outcome of the newest evaluation.
-    pub health: Health,
+    pub health: RuleHealth,
     /// Error of the newest evaluation; empty if it succeeded.
     pub last_error: String,
     /// Duration of the newest evaluation.
@@ -44,13 +44,13 @@ pub struct RuleState {
     /// Total duration of all evaluations by this process.
     pub took_in_all: Duration,
     /// Start of the newest evaluation by the clock; `None` before the first one.
-    pub evaluated: Option<Instant>,
+    pub evaluated: Option<RuleInstant>,
     /// Number of samples that the newest evaluation produced; zero if it failed.
     pub samples: u64,
     /// Failures by reason, in the order of [`RuleError::REASONS`].
     pub failures: [u64; RuleError::REASONS.len()],
     /// Alerts of the rule; empty for a recording rule.
-    pub alerts: Alerts,
+    pub alerts: RuleAlerts,
     /// Labels of the series that the previous evaluation wrote. Those that the next evaluation does
     /// not produce get stale markers.
     pub(super) previous: Vec<Labels>,
@@ -60,9 +60,9 @@ impl RuleState {
     /// Creates the state of a rule without history, or with saved alerts.
     pub(super) fn new(rule: &Rule, saved: Option<SavedRule>) -> Self {
         let is_shown = saved.as_ref().is_some_and(|saved| saved.is_shown);
-        let alerts = match (rule.alerting(), saved) {
-            (Some(_), Some(saved)) => Alerts::of_saved(saved.alerts, saved.is_restored),
-            _ => Alerts::of_saved(Vec::new(), true),
+        let alerts = match (rule.alert_settings(), saved) {
+            (Some(_), Some(saved)) => RuleAlerts::from_saved(saved.alerts, saved.is_restored),
+            _ => RuleAlerts::from_saved(Vec::new(), true),
         };
         let made = match is_shown {
             true => alerts.samples(&rule.name, &rule.labels),
@@ -77,7 +77,7 @@ impl RuleState {
 
     /// Records the failure of an evaluation: sets health and error, and counts its reason.
     pub(super) fn fail(&mut self, error: &RuleError) {
-        self.health = Health::Bad;
+        self.health = RuleHealth::Bad;
         self.last_error = error.to_string();
         let counts = RuleError::REASONS.iter().zip(&mut self.failures);
         for (reason, count) in counts {
@@ -89,16 +89,16 @@ impl RuleState {
 /// A range of consecutive instants of which samples are still to be stored. Such a range is filled
 /// by a backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owed {
+pub struct BackfillRange {
     /// First instant of the range, inclusive; not later than the last one.
-    pub first: Instant,
+    pub first: RuleInstant,
     /// Last instant of the range, inclusive.
-    pub last: Instant,
+    pub last: RuleInstant,
 }
 
-impl Owed {
+impl BackfillRange {
     /// Returns the smallest range that contains both ranges, including the instants between them.
-    pub(super) fn and(self, other: Option<Self>) -> Self {
+    pub(super) fn union(self, other: Option<Self>) -> Self {
         let other = other.unwrap_or(self);
         Self {
             first: self.first.min(other.first),
@@ -118,9 +118,9 @@ pub struct SavedGroup {
     /// Evaluation interval at the time of saving.
     pub interval: Duration,
     /// Instant of the newest evaluation, at which a restarted machine continues.
-    pub instant: Instant,
+    pub instant: RuleInstant,
     /// Range of instants whose recorded samples are not stored yet.
-    pub owed: Option<Owed>,
+    pub owed: Option<BackfillRange>,
     /// Evaluations until alerts are restored; zero if they are.
     pub restore_after: u32,
     /// States of the alerting rules, in the order of the group.

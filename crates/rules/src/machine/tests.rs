@@ -5,14 +5,14 @@
 
 use super::*;
 use crate::alert::{ALERTS, AlertState};
-use crate::file::{ReadOptions, parse};
-use crate::journal::Journal;
-use crate::rule::{FoundAlert, FoundSample};
+use crate::file::{RuleFileOptions, parse};
+use crate::journal::RuleJournal;
+use crate::rule::{ActiveAlert, RecordedSample};
 use firn_model::env::sim::{self, SimRng};
 use firn_model::labels::METRIC_NAME;
 use firn_model::sample::is_stale;
 use firn_promql::Features;
-use firn_promql::value::PointValue;
+use firn_promql::value::QueryPointValue;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -54,39 +54,39 @@ enum Flaw {
 type Stored = BTreeMap<String, BTreeMap<TimestampMs, u64>>;
 
 /// A notification: labels of the alert, time of firing and time of resolution.
-type Heard = (String, Option<Instant>, Option<Instant>);
+type Heard = (String, Option<RuleInstant>, Option<RuleInstant>);
 
 struct Sim {
     rng: SimRng,
     flaw: Flaw,
-    group: Arc<Group>,
+    group: Arc<RuleGroup>,
     disk: Arc<sim::SimDisk>,
-    journal: Journal,
-    machine: Machine,
+    journal: RuleJournal,
+    machine: GroupMachine,
     stored: Stored,
-    now: Instant,
-    under_way: Vec<Action>,
-    wake: Instant,
+    now: RuleInstant,
+    under_way: Vec<GroupAction>,
+    wake: RuleInstant,
     heard: Vec<Heard>,
     kills: usize,
     /// True while the store cannot write.
     is_full: bool,
     /// True if the store is occasionally unable to write.
     fills: bool,
-    backfills: Vec<Owed>,
+    backfills: Vec<BackfillRange>,
     making_up: Option<MakingUp>,
 }
 
 /// A backfill in progress.
 struct MakingUp {
-    machine: Machine,
-    next: Instant,
-    last: Instant,
+    machine: GroupMachine,
+    next: RuleInstant,
+    last: RuleInstant,
 }
 
-fn settings(flaw: Flaw) -> MachineSettings {
-    MachineSettings {
-        catch_up: CatchUp {
+fn settings(flaw: Flaw) -> GroupMachineSettings {
+    GroupMachineSettings {
+        catch_up: CatchUpSettings {
             span: match flaw {
                 Flaw::SkipsMissed => Duration::ZERO,
                 _ => Duration::from_secs(3600),
@@ -106,26 +106,26 @@ fn settings(flaw: Flaw) -> MachineSettings {
 /// Returns a number below `bound` that depends only on a time and a salt.
 fn chance(at: TimestampMs, salt: u64, bound: u64) -> u64 {
     let seed = (at as u64).wrapping_mul(31).wrapping_add(salt);
-    SimRng::new(seed).below(bound)
+    SimRng::new(seed).next_below(bound)
 }
 
 impl Sim {
     fn new(seed: u64, flaw: Flaw) -> Self {
-        let world = sim::env(seed);
-        let file = parse(RULES, ReadOptions::default()).expect("the rules are sound");
-        let groups = Group::of_file("f.yml", &file, INTERVAL, Features::default());
+        let world = sim::sim_env(seed);
+        let file = parse(RULES, RuleFileOptions::default()).expect("the rules are sound");
+        let groups = RuleGroup::from_file("f.yml", &file, INTERVAL, Features::default());
         let mut group = groups.expect("the rules are sound").remove(0);
         if flaw == Flaw::DoesNotWait {
             group.dependencies[1].clear();
         }
         let group = Arc::new(group);
-        let now = Instant::from_seconds(1_700_000_000);
-        let open = || Journal::open(world.disk.clone(), Path::new("/rules"));
+        let now = RuleInstant::from_seconds(1_700_000_000);
+        let open = || RuleJournal::open(world.disk.clone(), Path::new("/rules"));
         let journal = open().expect("the disk is sound");
         Self {
             rng: SimRng::new(seed),
             flaw,
-            machine: Machine::start(group.clone(), settings(flaw), None, now),
+            machine: GroupMachine::start(group.clone(), settings(flaw), None, now),
             group,
             disk: world.disk,
             journal,
@@ -143,30 +143,30 @@ impl Sim {
     }
 
     /// Returns the result of a rule at a time. It depends only on the time and the stored samples.
-    fn find(&self, rule: usize, instant: Instant) -> Found {
+    fn find(&self, rule: usize, instant: RuleInstant) -> RuleResult {
         let at = instant.ms();
         // Conditions remain true for several consecutive instants.
         let epoch = at / 70_000;
-        let sample = |name: &str, value: f64, i: u64| FoundSample {
+        let sample = |name: &str, value: f64, i: u64| RecordedSample {
             labels: Labels::from_pairs([(METRIC_NAME, name.to_owned()), ("i", i.to_string())]),
-            value: PointValue::Float(value),
+            value: QueryPointValue::Float(value),
         };
         let is_there = |i: &u64| chance(epoch, *i, 3) > 0;
         match rule {
             0 => {
                 let samples = (0..4).filter(is_there);
-                Found::Samples(samples.map(|i| sample("made", at as f64, i)).collect())
+                RuleResult::Samples(samples.map(|i| sample("made", at as f64, i)).collect())
             }
             1 => {
                 let made = self.stored.iter().filter(|(k, _)| k.contains("\"made\""));
                 let values = made.filter_map(|(_, samples)| samples.get(&at));
                 let values = values.map(|bits| f64::from_bits(*bits));
                 let sum: f64 = values.filter(|v| !is_stale(*v)).sum();
-                Found::Samples(vec![sample("summed", sum, 0)])
+                RuleResult::Samples(vec![sample("summed", sum, 0)])
             }
             2 => {
                 let holds = (0..3).filter(|i| chance(epoch, 100 + i, 2) > 0);
-                let alert = |i: u64| FoundAlert {
+                let alert = |i: u64| ActiveAlert {
                     labels: Labels::from_pairs([
                         ("alertname", "Hot".to_owned()),
                         ("i", i.to_string()),
@@ -174,21 +174,21 @@ impl Sim {
                     annotations: Vec::new(),
                     value: at as f64,
                 };
-                Found::Alerts(holds.map(alert).collect())
+                RuleResult::Alerts(holds.map(alert).collect())
             }
-            _ => Found::Samples(vec![sample("other", at as f64, 0)]),
+            _ => RuleResult::Samples(vec![sample("other", at as f64, 0)]),
         }
     }
 
-    fn step(&mut self, event: Event) {
+    fn step(&mut self, event: GroupEvent) {
         let mut actions = self.machine.step(self.now, event);
         if self.flaw == Flaw::SavesEarly {
             // Saves the state as if it were saved at the start of the evaluation.
             let begins = actions
                 .iter()
-                .any(|a| matches!(a, Action::Query { rule: 0, .. }));
+                .any(|a| matches!(a, GroupAction::Query { rule: 0, .. }));
             let instant = actions.iter().find_map(|a| match a {
-                Action::Query { instant, .. } => Some(*instant),
+                GroupAction::Query { instant, .. } => Some(*instant),
                 _ => None,
             });
             if let (true, Some(instant)) = (begins, instant) {
@@ -200,25 +200,25 @@ impl Sim {
                     instant,
                     ..kept
                 };
-                actions.push(Action::Ended(Some(early)));
+                actions.push(GroupAction::Ended(Some(early)));
             }
         }
         for action in actions {
             match action {
-                Action::Wait(until) => self.wake = until,
-                Action::Ended(Some(saved)) => self.keep(&saved),
-                Action::Ended(None) if self.flaw == Flaw::SavesUnstored => {
-                    let instant = self.machine.last().instant.unwrap_or_default();
-                    self.keep(&self.machine.saved(instant));
+                GroupAction::Wait(until) => self.wake = until,
+                GroupAction::Ended(Some(saved)) => self.keep(&saved),
+                GroupAction::Ended(None) if self.flaw == Flaw::SavesUnstored => {
+                    let instant = self.machine.last_evaluation().instant.unwrap_or_default();
+                    self.keep(&self.machine.to_saved_group(instant));
                 }
-                Action::Ended(None) => {}
-                Action::Send { alerts, .. } => {
+                GroupAction::Ended(None) => {}
+                GroupAction::Send { alerts, .. } => {
                     let heard = |alert: Alert| {
                         (alert.labels.to_string(), alert.fired_at, alert.resolved_at)
                     };
                     self.heard.extend(alerts.into_iter().map(heard));
                 }
-                Action::Backfill(owed) => self.begin_to_make_up(owed),
+                GroupAction::Backfill(owed) => self.begin_to_make_up(owed),
                 action => self.under_way.push(action),
             }
         }
@@ -228,12 +228,12 @@ impl Sim {
         self.journal.save(saved).expect("the disk is sound");
     }
 
-    fn begin_to_make_up(&mut self, owed: Owed) {
+    fn begin_to_make_up(&mut self, owed: BackfillRange) {
         self.backfills.push(owed);
-        let group = Arc::new(self.group.recording());
-        let mut machine = Machine::added(group, settings(self.flaw), owed.first);
+        let group = Arc::new(self.group.recording_only());
+        let mut machine = GroupMachine::start_added(group, settings(self.flaw), owed.first);
         machine.stop();
-        let actions = machine.recall_at(owed.first.before(INTERVAL));
+        let actions = machine.query_series_at(owed.first.before(INTERVAL));
         self.finish(&mut machine, owed.first, actions);
         self.making_up = Some(MakingUp {
             machine,
@@ -243,19 +243,24 @@ impl Sim {
     }
 
     /// Performs the actions of a backfill's machine until none are left.
-    fn finish(&mut self, machine: &mut Machine, now: Instant, mut actions: Vec<Action>) {
+    fn finish(
+        &mut self,
+        machine: &mut GroupMachine,
+        now: RuleInstant,
+        mut actions: Vec<GroupAction>,
+    ) {
         while let Some(action) = actions.pop() {
             let event = match action {
-                Action::Query { rule, instant, .. } => {
+                GroupAction::Query { rule, instant, .. } => {
                     let name = &machine.group().rules[rule].name;
                     let rule_of_all = self.group.rules.iter().position(|r| r.name == *name);
-                    Event::Answered {
+                    GroupEvent::Answered {
                         rule,
                         found: Ok(self.find(rule_of_all.expect("a rule of the group"), instant)),
                         took: Duration::ZERO,
                     }
                 }
-                other @ (Action::Append { .. } | Action::Hold(_)) => self.complete(other),
+                other @ (GroupAction::Append { .. } | GroupAction::Hold(_)) => self.complete(other),
                 _ => continue,
             };
             actions.extend(machine.step(now, event));
@@ -267,12 +272,12 @@ impl Sim {
         let Some(mut making) = self.making_up.take() else {
             return;
         };
-        let actions = making.machine.begin_at(making.next);
+        let actions = making.machine.start_evaluation_at(making.next);
         self.finish(&mut making.machine, making.next, actions);
         if making.machine.take_unstored().is_none() {
             making.next = making.next.after(INTERVAL);
         }
-        self.machine.made_up_before(making.next);
+        self.machine.record_backfilled(making.next);
         if making.next <= making.last {
             self.making_up = Some(making);
         }
@@ -289,31 +294,32 @@ impl Sim {
         }
     }
 
-    fn complete(&mut self, action: Action) -> Event {
+    fn complete(&mut self, action: GroupAction) -> GroupEvent {
         match action {
             // There are no other groups to wait for.
-            Action::Hold(instant) => Event::Cleared(instant),
-            Action::Query { rule, instant, .. } => Event::Answered {
+            GroupAction::Hold(instant) => GroupEvent::Cleared(instant),
+            GroupAction::Query { rule, instant, .. } => GroupEvent::Answered {
                 rule,
                 found: Ok(self.find(rule, instant)),
                 took: Duration::ZERO,
             },
-            Action::Append { of, .. } if self.is_full => {
+            GroupAction::Append { of, .. } if self.is_full => {
                 let outcome = Err(Error::unavailable("no room"));
-                Event::Stored { of, outcome }
+                GroupEvent::Stored { of, outcome }
             }
-            Action::Append { of, batch, .. } => {
+            GroupAction::Append { of, batch, .. } => {
                 self.store(&batch);
-                let outcome = Ok(Appended::default());
-                Event::Stored { of, outcome }
+                let outcome = Ok(AppendOutcome::default());
+                GroupEvent::Stored { of, outcome }
             }
-            Action::Restore { rule, .. } => Event::Restored {
+            GroupAction::Restore { rule, .. } => GroupEvent::Restored {
                 rule,
                 kept: Vec::new(),
             },
-            Action::Wait(_) | Action::Send { .. } | Action::Ended(_) | Action::Backfill(_) => {
-                Event::Woke
-            }
+            GroupAction::Wait(_)
+            | GroupAction::Send { .. }
+            | GroupAction::Ended(_)
+            | GroupAction::Backfill(_) => GroupEvent::Woke,
         }
     }
 
@@ -321,7 +327,7 @@ impl Sim {
     fn kill(&mut self) {
         for action in std::mem::take(&mut self.under_way) {
             // Appends in progress are either stored or lost.
-            if let Action::Append { batch, .. } = action
+            if let GroupAction::Append { batch, .. } = action
                 && self.rng.one_in(2)
             {
                 self.store(&batch);
@@ -331,8 +337,8 @@ impl Sim {
         self.making_up = None;
         self.now = self
             .now
-            .after(Duration::from_millis(self.rng.below(120_000)));
-        let open = Journal::open(self.disk.clone(), Path::new("/rules"));
+            .after(Duration::from_millis(self.rng.next_below(120_000)));
+        let open = RuleJournal::open(self.disk.clone(), Path::new("/rules"));
         self.journal = open.expect("the disk is sound");
         let mut saved = match self.flaw {
             Flaw::Forgets => None,
@@ -342,18 +348,23 @@ impl Sim {
             saved.owed = None;
         }
         let (group, settings) = (self.group.clone(), settings(self.flaw));
-        self.machine = Machine::start(group, settings, saved, self.now);
+        self.machine = GroupMachine::start(group, settings, saved, self.now);
         if self.flaw == Flaw::DoesNotRecall {
-            self.machine.work = Work::Idle;
+            self.machine.work = GroupActivity::Idle;
         }
         self.kills += 1;
-        self.step(Event::Woke);
+        self.step(GroupEvent::Woke);
     }
 
     /// Runs until all instants up to `until` are evaluated.
-    fn run(mut self, until: Instant, may_be_killed: bool) -> Self {
-        self.step(Event::Woke);
-        while self.machine.last().instant.is_none_or(|last| last < until) {
+    fn run(mut self, until: RuleInstant, may_be_killed: bool) -> Self {
+        self.step(GroupEvent::Woke);
+        while self
+            .machine
+            .last_evaluation()
+            .instant
+            .is_none_or(|last| last < until)
+        {
             let may_be_killed = may_be_killed && self.now < until;
             let is_known = self.journal.find("f.yml", "g").is_some();
             if may_be_killed && is_known && self.rng.one_in(60) {
@@ -369,15 +380,15 @@ impl Sim {
             if self.under_way.is_empty() {
                 // Occasionally the process is late.
                 let late = match self.rng.one_in(8) && may_be_killed {
-                    true => self.rng.below(45_000),
+                    true => self.rng.next_below(45_000),
                     false => 0,
                 };
                 self.now = self.now.max(self.wake).after(Duration::from_millis(late));
-                self.step(Event::Woke);
+                self.step(GroupEvent::Woke);
                 continue;
             }
             let at = match may_be_killed {
-                true => self.rng.below(self.under_way.len() as u64) as usize,
+                true => self.rng.next_below(self.under_way.len() as u64) as usize,
                 false => 0,
             };
             let action = self.under_way.remove(at);
@@ -390,7 +401,7 @@ impl Sim {
 
 /// Returns the first difference between a run with kills and delays and an undisturbed run.
 fn difference(seed: u64, flaw: Flaw) -> Option<String> {
-    let until = Instant::from_seconds(1_700_000_000 + 1800);
+    let until = RuleInstant::from_seconds(1_700_000_000 + 1800);
     let calm = Sim::new(seed, Flaw::None).run(until, false);
     let rough = Sim::new(seed, flaw).run(until, true);
     let end = until.ms();
@@ -444,7 +455,7 @@ fn group_that_is_killed_and_late_leaves_what_a_calm_one_leaves() {
         if let Some(difference) = difference(seed, Flaw::None) {
             panic!("seed {seed}: {difference}");
         }
-        let until = Instant::from_seconds(1_700_000_000 + 1800);
+        let until = RuleInstant::from_seconds(1_700_000_000 + 1800);
         kills += Sim::new(seed, Flaw::None).run(until, true).kills;
     }
     assert!(kills > 200, "only {kills} kills");
@@ -453,7 +464,7 @@ fn group_that_is_killed_and_late_leaves_what_a_calm_one_leaves() {
 /// Returns the first difference between an undisturbed run and one with kills and a disk that is
 /// occasionally full.
 fn difference_when_full(seed: u64, flaw: Flaw) -> Option<String> {
-    let at = |second: i64| Instant::from_seconds(1_700_000_000 + second);
+    let at = |second: i64| RuleInstant::from_seconds(1_700_000_000 + second);
     let calm = Sim::new(seed, Flaw::None).run(at(1800), false);
     let mut rough = Sim::new(seed, flaw).run(at(60), false);
     rough.fills = true;
@@ -509,74 +520,78 @@ fn group_whose_disk_is_full_and_that_is_killed_leaves_no_hole() {
 }
 
 /// Returns the actions of a machine at `now`, without other groups to wait for.
-fn wake(machine: &mut Machine, now: Instant) -> Vec<Action> {
-    let actions = machine.step(now, Event::Woke);
+fn wake(machine: &mut GroupMachine, now: RuleInstant) -> Vec<GroupAction> {
+    let actions = machine.step(now, GroupEvent::Woke);
     match actions[..] {
-        [Action::Hold(instant)] => machine.step(now, Event::Cleared(instant)),
+        [GroupAction::Hold(instant)] => machine.step(now, GroupEvent::Cleared(instant)),
         _ => actions,
     }
 }
 
 #[test]
 fn group_whose_interval_changes_keeps_its_alerts() {
-    let at = |second: i64| Instant::from_seconds(1_700_000_000 + second);
+    let at = |second: i64| RuleInstant::from_seconds(1_700_000_000 + second);
     let sim = Sim::new(3, Flaw::None).run(at(600), false);
-    let active = |machine: &Machine| {
+    let active = |machine: &GroupMachine| {
         let alerts = machine.rules()[2].alerts.active();
         let since = alerts.map(|a| (a.labels.clone(), a.state, a.active_at, a.fired_at));
         since.collect::<Vec<_>>()
     };
     let want = active(&sim.machine);
     assert!(want.iter().any(|alert| alert.1 == AlertState::Firing));
-    let group = Arc::new(Group {
+    let group = Arc::new(RuleGroup {
         interval: INTERVAL * 3,
         ..(*sim.group).clone()
     });
-    let last = sim.machine.last().instant.unwrap();
+    let last = sim.machine.last_evaluation().instant.unwrap();
     let settings = settings(Flaw::None);
-    let mut changed = sim.machine.changed(group.clone(), settings, sim.now);
+    let mut changed = sim
+        .machine
+        .start_successor(group.clone(), settings, sim.now);
     let saved = sim.journal.find("f.yml", "g");
-    let mut started = Machine::start(group.clone(), settings, saved, sim.now);
-    started.work = Work::Idle;
+    let mut started = GroupMachine::start(group.clone(), settings, saved, sim.now);
+    started.work = GroupActivity::Idle;
     // Instants that were not due under the longer interval are not missed under the shorter one.
-    let shorter = Arc::new(Group {
+    let shorter = Arc::new(RuleGroup {
         interval: INTERVAL / 10,
         ..(*sim.group).clone()
     });
     let now = last.after(INTERVAL / 2);
-    let mut machine = sim.machine.changed(shorter, settings, now);
+    let mut machine = sim.machine.start_successor(shorter, settings, now);
     let actions = wake(&mut machine, now);
     assert!(
-        matches!(actions[..], [Action::Wait(until)] if until > now),
+        matches!(actions[..], [GroupAction::Wait(until)] if until > now),
         "{actions:?}"
     );
     for machine in [&mut changed, &mut started] {
         assert_eq!(active(machine), want);
         let next = group.instant_at(last).after(group.interval);
         let actions = wake(machine, next);
-        let asked = |a: &Action| matches!(a, Action::Query { instant, .. } if *instant == next);
+        let asked =
+            |a: &GroupAction| matches!(a, GroupAction::Query { instant, .. } if *instant == next);
         assert!(actions.iter().any(asked), "{actions:?}");
     }
 }
 
 #[test]
 fn group_whose_clock_is_set_back_keeps_its_alerts() {
-    let until = Instant::from_seconds(1_700_000_000 + 600);
+    let until = RuleInstant::from_seconds(1_700_000_000 + 600);
     let mut sim = Sim::new(3, Flaw::None).run(until, false);
-    let ages = |machine: &Machine, now: Instant| {
+    let ages = |machine: &GroupMachine, now: RuleInstant| {
         let alerts = machine.rules()[2].alerts.active();
-        let age = |moment: Instant| now.since(moment);
+        let age = |moment: RuleInstant| now.since(moment);
         let known = alerts.map(|a| (a.labels.clone(), age(a.active_at), a.fired_at.map(age)));
         known.collect::<Vec<_>>()
     };
-    let last = sim.machine.last().instant.unwrap();
+    let last = sim.machine.last_evaluation().instant.unwrap();
     let want = ages(&sim.machine, last.after(INTERVAL));
     assert!(want.iter().any(|alert| alert.2.is_some()));
     let now = last.before(Duration::from_secs(3600));
     wake(&mut sim.machine, now);
     let next = sim.group.instant_at(now).after(INTERVAL);
     let actions = wake(&mut sim.machine, next);
-    let asked = |a: &Action| matches!(a, Action::Query { instant, .. } if *instant == next);
+    let asked =
+        |a: &GroupAction| matches!(a, GroupAction::Query { instant, .. } if *instant == next);
     assert!(actions.iter().any(asked), "{actions:?}");
     assert_eq!(ages(&sim.machine, next), want);
 }
@@ -597,7 +612,7 @@ fn group_with_a_flaw_is_found_out() {
 
 #[test]
 fn group_of_a_calm_world_shows_alerts_that_fire_and_resolve() {
-    let until = Instant::from_seconds(1_700_000_000 + 1800);
+    let until = RuleInstant::from_seconds(1_700_000_000 + 1800);
     let sim = Sim::new(3, Flaw::None).run(until, false);
     let firing = |k: &&String| k.contains(ALERTS) && k.contains(AlertState::Firing.as_str());
     assert!(sim.stored.keys().any(|k| firing(&k)));
@@ -608,19 +623,19 @@ fn group_of_a_calm_world_shows_alerts_that_fire_and_resolve() {
 
 #[test]
 fn group_whose_store_cannot_write_goes_on_and_makes_up_for_it() {
-    let at = |second: i64| Instant::from_seconds(1_700_000_000 + second);
+    let at = |second: i64| RuleInstant::from_seconds(1_700_000_000 + second);
     let mut sim = Sim::new(3, Flaw::None).run(at(300), false);
-    let before = sim.machine.last().instant.unwrap();
+    let before = sim.machine.last_evaluation().instant.unwrap();
     sim.is_full = true;
     let heard = sim.heard.len();
     let mut sim = sim.run(at(900), false);
-    let last = sim.machine.last().instant.unwrap();
+    let last = sim.machine.last_evaluation().instant.unwrap();
     assert_eq!(sim.machine.rules()[0].last_error, "no room");
     assert!(sim.heard.len() > heard, "alerts are still sent");
     assert_eq!(sim.backfills, []);
     sim.is_full = false;
     let sim = sim.run(at(1000), false);
-    let owed = Owed {
+    let owed = BackfillRange {
         first: before.after(INTERVAL),
         last: last.after(INTERVAL),
     };

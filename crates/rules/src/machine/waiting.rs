@@ -6,7 +6,7 @@
 //!
 //! Invariant: number and age of samples are bounded; beyond the limits the oldest are dropped.
 
-use crate::instant::Instant;
+use crate::instant::RuleInstant;
 use firn_model::batch::Batch;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,15 +18,15 @@ const SAMPLES_MAX: usize = 1 << 16;
 /// Queue of alert samples in order of their instants, with a limit on their number and age. Written
 /// once the store accepts samples again.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Waiting {
-    pieces: VecDeque<(Instant, Batch)>,
+pub(super) struct AlertSampleQueue {
+    pieces: VecDeque<(RuleInstant, Batch)>,
     samples: usize,
 }
 
-impl Waiting {
+impl AlertSampleQueue {
     /// Adds the samples of an evaluation at `instant`, and drops pieces that are more than `span`
     /// older or exceed the limit.
-    pub(super) fn push(&mut self, instant: Instant, piece: Batch, span: Duration) {
+    pub(super) fn push(&mut self, instant: RuleInstant, piece: Batch, span: Duration) {
         self.samples += piece.sample_count();
         self.pieces.push_back((instant, piece));
         while let Some((oldest, _)) = self.pieces.front()
@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn waiting_beyond_its_bounds_forgets_the_oldest() {
-        let (at, span) = (Instant::from_seconds, Duration::from_secs(60));
-        let mut waiting = Waiting::default();
-        let sizes = |waiting: &Waiting| -> Vec<usize> {
+        let (at, span) = (RuleInstant::from_seconds, Duration::from_secs(60));
+        let mut waiting = AlertSampleQueue::default();
+        let sizes = |waiting: &AlertSampleQueue| -> Vec<usize> {
             waiting
                 .pieces
                 .iter()

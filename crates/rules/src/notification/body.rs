@@ -1,21 +1,24 @@
 //! Request bodies of the Alertmanager API v2: a list of alerts in JSON.
 
-use super::Notification;
-use crate::instant::Instant;
+use super::AlertNotification;
+use crate::instant::RuleInstant;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::sync::Arc;
 use time::OffsetDateTime;
 
 /// Serializes a batch of notifications as JSON, in the format that Alertmanager's `POST
 /// /api/v2/alerts` expects.
-pub fn body(batch: &[Arc<Notification>]) -> Result<Vec<u8>, serde_json::Error> {
-    let documents: Vec<Document<'_>> = batch.iter().map(|sent| Document(sent)).collect();
+pub fn encode_notifications(
+    batch: &[Arc<AlertNotification>],
+) -> Result<Vec<u8>, serde_json::Error> {
+    let documents: Vec<NotificationBody<'_>> =
+        batch.iter().map(|sent| NotificationBody(sent)).collect();
     serde_json::to_vec(&documents)
 }
 
-struct Document<'n>(&'n Notification);
+struct NotificationBody<'n>(&'n AlertNotification);
 
-impl Serialize for Document<'_> {
+impl Serialize for NotificationBody<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let sent = self.0;
         let mut map = serializer.serialize_map(None)?;
@@ -25,32 +28,32 @@ impl Serialize for Document<'_> {
             .map(|(n, v)| (&n[..], v.clone()))
             .collect();
         if !annotations.is_empty() {
-            map.serialize_entry("annotations", &Texts(annotations))?;
+            map.serialize_entry("annotations", &SortedTextMap(annotations))?;
         }
-        map.serialize_entry("endsAt", &date_time(sent.ends_at))?;
-        map.serialize_entry("startsAt", &date_time(sent.starts_at))?;
+        map.serialize_entry("endsAt", &format_date_time(sent.ends_at))?;
+        map.serialize_entry("startsAt", &format_date_time(sent.starts_at))?;
         if !sent.generator_url.is_empty() {
             map.serialize_entry("generatorURL", &*sent.generator_url)?;
         }
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let labels = sent.labels.iter().map(|(name, value)| (name, text(value)));
-        map.serialize_entry("labels", &Texts(labels.collect()))?;
+        map.serialize_entry("labels", &SortedTextMap(labels.collect()))?;
         map.end()
     }
 }
 
 /// Names and texts that are serialized as a JSON object in the given order, which is sorted by
 /// name.
-struct Texts<'n>(Vec<(&'n str, String)>);
+struct SortedTextMap<'n>(Vec<(&'n str, String)>);
 
-impl Serialize for Texts<'_> {
+impl Serialize for SortedTextMap<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, text)| (name, text)))
     }
 }
 
 /// Formats a time in UTC with milliseconds. `None` becomes Go's zero time.
-fn date_time(instant: Option<Instant>) -> String {
+fn format_date_time(instant: Option<RuleInstant>) -> String {
     let nanos = instant.map(|instant| i128::from(instant.nanos()));
     let date = nanos.and_then(|nanos| OffsetDateTime::from_unix_timestamp_nanos(nanos).ok());
     let Some(date) = date else {
@@ -75,21 +78,21 @@ mod tests {
 
     #[test]
     fn body_is_what_the_api_takes() {
-        let firing = Notification {
+        let firing = AlertNotification {
             labels: Labels::from_pairs([("alertname", "A"), ("path", "\"<x>")]),
             annotations: vec![("summary".into(), "it\nfires".into())],
-            starts_at: Some(Instant::from_ms(1_700_000_000_123)),
-            ends_at: Some(Instant::from_nanos(1_700_000_001_999_999_999)),
+            starts_at: Some(RuleInstant::from_ms(1_700_000_000_123)),
+            ends_at: Some(RuleInstant::from_nanos(1_700_000_001_999_999_999)),
             generator_url: "http://x/graph".into(),
         };
-        let bare = Notification {
+        let bare = AlertNotification {
             labels: Labels::from_pairs([("alertname", "B")]),
             annotations: Vec::new(),
             starts_at: None,
             ends_at: None,
             generator_url: "".into(),
         };
-        let body = body(&[Arc::new(firing), Arc::new(bare)]).unwrap();
+        let body = encode_notifications(&[Arc::new(firing), Arc::new(bare)]).unwrap();
         assert_eq!(
             String::from_utf8(body).unwrap(),
             concat!(

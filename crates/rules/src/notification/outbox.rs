@@ -10,7 +10,7 @@
 //! as delivered or dropped. A failed batch is not sent again, because rules repeat alerts that
 //! still fire.
 
-use super::Notification;
+use super::AlertNotification;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -23,11 +23,12 @@ pub struct OutboxLimits {
     pub batch_max: usize,
 }
 
-/// Input of an [`Outbox`]: new notifications, the outcome of the request in flight, or the end.
+/// Input of an [`NotificationOutbox`]: new notifications, the outcome of the request in flight, or
+/// the end.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum OutboxEvent {
     /// Adds notifications to the queue.
-    Add(Vec<Arc<Notification>>),
+    Add(Vec<Arc<AlertNotification>>),
     /// The request in flight succeeded: its notifications are counted as delivered.
     Delivered,
     /// The request in flight failed: its notifications are counted as errors and dropped.
@@ -39,13 +40,13 @@ pub enum Event {
     },
 }
 
-/// Output of an [`Outbox`]: the next operation that the caller must perform.
+/// Output of an [`NotificationOutbox`]: the next operation that the caller must perform.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
+pub enum OutboxAction {
     /// Wait for the next event; there is nothing to send, or a batch is in flight.
     Wait,
-    /// Send this batch and report [`Event::Delivered`] or [`Event::Failed`].
-    Send(Vec<Arc<Notification>>),
+    /// Send this batch and report [`OutboxEvent::Delivered`] or [`OutboxEvent::Failed`].
+    Send(Vec<Arc<AlertNotification>>),
     /// Stop: nothing more will be sent.
     End,
 }
@@ -66,16 +67,16 @@ pub struct OutboxCounts {
 /// A bounded queue of notifications for one Alertmanager, with at most one batch in flight. If it
 /// is full, the oldest notifications are dropped.
 #[derive(Debug)]
-pub struct Outbox {
+pub struct NotificationOutbox {
     limits: OutboxLimits,
-    queue: VecDeque<Arc<Notification>>,
+    queue: VecDeque<Arc<AlertNotification>>,
     /// Number of notifications in the request in flight.
     sending: usize,
     is_stopped: bool,
     counts: OutboxCounts,
 }
 
-impl Outbox {
+impl NotificationOutbox {
     /// Creates an empty outbox.
     pub fn new(limits: OutboxLimits) -> Self {
         Self {
@@ -88,18 +89,18 @@ impl Outbox {
     }
 
     /// Applies an event and returns the next operation. Never blocks.
-    pub fn step(&mut self, event: Event) -> Next {
+    pub fn step(&mut self, event: OutboxEvent) -> OutboxAction {
         match event {
-            Event::Add(notifications) => self.add(notifications),
-            Event::Delivered => {
+            OutboxEvent::Add(notifications) => self.add(notifications),
+            OutboxEvent::Delivered => {
                 self.counts.sent += std::mem::take(&mut self.sending) as u64;
             }
-            Event::Failed => {
+            OutboxEvent::Failed => {
                 let lost = std::mem::take(&mut self.sending) as u64;
                 self.counts.errors += lost;
                 self.counts.dropped += lost;
             }
-            Event::Stop { drains } => {
+            OutboxEvent::Stop { drains } => {
                 self.is_stopped = true;
                 if !drains {
                     self.counts.dropped += self.queue.len() as u64;
@@ -110,7 +111,7 @@ impl Outbox {
         self.next()
     }
 
-    fn add(&mut self, mut notifications: Vec<Arc<Notification>>) {
+    fn add(&mut self, mut notifications: Vec<Arc<AlertNotification>>) {
         if self.is_stopped {
             self.counts.dropped += notifications.len() as u64;
             return;
@@ -124,18 +125,18 @@ impl Outbox {
         self.queue.extend(notifications);
     }
 
-    fn next(&mut self) -> Next {
+    fn next(&mut self) -> OutboxAction {
         if self.sending > 0 {
-            return Next::Wait;
+            return OutboxAction::Wait;
         }
         if self.queue.is_empty() {
             return match self.is_stopped {
-                true => Next::End,
-                false => Next::Wait,
+                true => OutboxAction::End,
+                false => OutboxAction::Wait,
             };
         }
         self.sending = self.queue.len().min(self.limits.batch_max.max(1));
-        Next::Send(self.queue.drain(..self.sending).collect())
+        OutboxAction::Send(self.queue.drain(..self.sending).collect())
     }
 
     /// Returns the number of queued notifications, without those in flight.
@@ -160,9 +161,9 @@ mod tests {
     use firn_model::env::sim::SimRng;
     use firn_model::labels::Labels;
 
-    fn some(numbers: std::ops::Range<usize>) -> Vec<Arc<Notification>> {
+    fn some(numbers: std::ops::Range<usize>) -> Vec<Arc<AlertNotification>> {
         let one = |number: usize| {
-            Arc::new(Notification {
+            Arc::new(AlertNotification {
                 labels: Labels::from_pairs([("n", number.to_string())]),
                 annotations: Vec::new(),
                 starts_at: None,
@@ -173,8 +174,8 @@ mod tests {
         numbers.map(one).collect()
     }
 
-    fn outbox(capacity: usize, batch_max: usize) -> Outbox {
-        Outbox::new(OutboxLimits {
+    fn outbox(capacity: usize, batch_max: usize) -> NotificationOutbox {
+        NotificationOutbox::new(OutboxLimits {
             capacity,
             batch_max,
         })
@@ -183,10 +184,19 @@ mod tests {
     #[test]
     fn outbox_sends_batches_in_order_and_one_at_a_time() {
         let mut outbox = outbox(10, 2);
-        assert_eq!(outbox.step(Event::Add(some(0..3))), Next::Send(some(0..2)));
-        assert_eq!(outbox.step(Event::Add(some(3..4))), Next::Wait);
-        assert_eq!(outbox.step(Event::Delivered), Next::Send(some(2..4)));
-        assert_eq!(outbox.step(Event::Failed), Next::Wait);
+        assert_eq!(
+            outbox.step(OutboxEvent::Add(some(0..3))),
+            OutboxAction::Send(some(0..2))
+        );
+        assert_eq!(
+            outbox.step(OutboxEvent::Add(some(3..4))),
+            OutboxAction::Wait
+        );
+        assert_eq!(
+            outbox.step(OutboxEvent::Delivered),
+            OutboxAction::Send(some(2..4))
+        );
+        assert_eq!(outbox.step(OutboxEvent::Failed), OutboxAction::Wait);
         let counts = OutboxCounts {
             sent: 2,
             errors: 2,
@@ -198,25 +208,40 @@ mod tests {
     #[test]
     fn outbox_full_drops_the_oldest() {
         let mut outbox = outbox(3, 1);
-        outbox.step(Event::Add(some(0..1)));
-        outbox.step(Event::Add(some(1..4)));
-        outbox.step(Event::Add(some(4..5)));
-        assert_eq!(outbox.step(Event::Delivered), Next::Send(some(2..3)));
-        outbox.step(Event::Add(some(10..15)));
-        assert_eq!(outbox.step(Event::Delivered), Next::Send(some(12..13)));
+        outbox.step(OutboxEvent::Add(some(0..1)));
+        outbox.step(OutboxEvent::Add(some(1..4)));
+        outbox.step(OutboxEvent::Add(some(4..5)));
+        assert_eq!(
+            outbox.step(OutboxEvent::Delivered),
+            OutboxAction::Send(some(2..3))
+        );
+        outbox.step(OutboxEvent::Add(some(10..15)));
+        assert_eq!(
+            outbox.step(OutboxEvent::Delivered),
+            OutboxAction::Send(some(12..13))
+        );
         assert_eq!(outbox.counts().dropped, 1 + 2 + 2);
     }
 
     #[test]
     fn outbox_that_stops_drains_or_drops() {
-        for (drains, next, dropped) in [(true, Next::Send(some(1..2)), 0), (false, Next::End, 1)] {
+        for (drains, next, dropped) in [
+            (true, OutboxAction::Send(some(1..2)), 0),
+            (false, OutboxAction::End, 1),
+        ] {
             let mut outbox = outbox(3, 1);
-            outbox.step(Event::Add(some(0..2)));
-            assert_eq!(outbox.step(Event::Stop { drains }), Next::Wait);
-            assert_eq!(outbox.step(Event::Delivered), next);
+            outbox.step(OutboxEvent::Add(some(0..2)));
+            assert_eq!(
+                outbox.step(OutboxEvent::Stop { drains }),
+                OutboxAction::Wait
+            );
+            assert_eq!(outbox.step(OutboxEvent::Delivered), next);
             assert_eq!(outbox.counts().dropped, dropped);
         }
-        assert_eq!(outbox(3, 1).step(Event::Stop { drains: true }), Next::End);
+        assert_eq!(
+            outbox(3, 1).step(OutboxEvent::Stop { drains: true }),
+            OutboxAction::End
+        );
     }
 
     #[test]
@@ -224,22 +249,25 @@ mod tests {
         for seed in 0..500 {
             println!("seed {seed}");
             let rng = SimRng::new(seed);
-            let mut outbox = outbox(1 + rng.below(20) as usize, 1 + rng.below(5) as usize);
+            let mut outbox = outbox(
+                1 + rng.next_below(20) as usize,
+                1 + rng.next_below(5) as usize,
+            );
             let (mut added, mut on_way) = (0, 0);
             for step in 0..200 {
-                let event = match rng.below(3) {
-                    0 if on_way > 0 => Event::Delivered,
-                    1 if on_way > 0 => Event::Failed,
+                let event = match rng.next_below(3) {
+                    0 if on_way > 0 => OutboxEvent::Delivered,
+                    1 if on_way > 0 => OutboxEvent::Failed,
                     _ => {
-                        let count = rng.below(30) as usize;
+                        let count = rng.next_below(30) as usize;
                         added += count as u64;
-                        Event::Add(some(step..step + count))
+                        OutboxEvent::Add(some(step..step + count))
                     }
                 };
-                if matches!(event, Event::Delivered | Event::Failed) {
+                if matches!(event, OutboxEvent::Delivered | OutboxEvent::Failed) {
                     on_way = 0;
                 }
-                if let Next::Send(batch) = outbox.step(event) {
+                if let OutboxAction::Send(batch) = outbox.step(event) {
                     assert_eq!(on_way, 0);
                     on_way = batch.len();
                 }

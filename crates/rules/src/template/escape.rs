@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// Escapes text for HTML, like Go's `template.HTMLEscape`. A zero byte becomes the replacement
 /// character.
-pub(super) fn html(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn escape_html(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for byte in bytes {
         match byte {
@@ -23,7 +23,7 @@ pub(super) fn html(bytes: &[u8]) -> Vec<u8> {
 
 /// Escapes text for a JavaScript string, like Go's `template.JSEscape`. Invalid bytes become
 /// replacement characters.
-pub(super) fn js(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn escape_js(bytes: &[u8]) -> Vec<u8> {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         chunk.valid().chars().for_each(|c| push_js(&mut out, c));
@@ -46,7 +46,7 @@ fn push_js(out: &mut String, c: char) {
 }
 
 /// Escapes text for the query of a URL. A space becomes a plus sign.
-pub(super) fn url_query(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn escape_url_query(bytes: &[u8]) -> Vec<u8> {
     let mut out = String::with_capacity(bytes.len());
     for byte in bytes {
         match byte {
@@ -64,13 +64,13 @@ pub(super) fn url_query(bytes: &[u8]) -> Vec<u8> {
 /// Converts each character to upper case, like Go's `strings.ToUpper`. A character without a
 /// single-character counterpart is unchanged.
 pub(super) fn to_upper(bytes: &[u8]) -> Vec<u8> {
-    mapped(bytes, |c| single(c.to_uppercase()).unwrap_or(c))
+    map_chars(bytes, |c| single(c.to_uppercase()).unwrap_or(c))
 }
 
 /// Converts each character to lower case, like Go's `strings.ToLower`. A character without a
 /// single-character counterpart is unchanged.
 pub(super) fn to_lower(bytes: &[u8]) -> Vec<u8> {
-    mapped(bytes, |c| match c {
+    map_chars(bytes, |c| match c {
         '\u{130}' => 'i',
         c => single(c.to_lowercase()).unwrap_or(c),
     })
@@ -81,7 +81,7 @@ fn single(mut chars: impl Iterator<Item = char>) -> Option<char> {
     chars.next().is_none().then_some(first)
 }
 
-fn mapped(bytes: &[u8], map: impl Fn(char) -> char) -> Vec<u8> {
+fn map_chars(bytes: &[u8], map: impl Fn(char) -> char) -> Vec<u8> {
     String::from_utf8_lossy(bytes)
         .chars()
         .map(map)
@@ -93,7 +93,7 @@ fn mapped(bytes: &[u8], map: impl Fn(char) -> char) -> Vec<u8> {
 ///
 /// A word may contain digits, underscores and marks, and a single `'`, `.` or `:` between its
 /// parts. This follows the library that Prometheus uses (`golang.org/x/text/cases`).
-pub(super) fn title(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn to_title(bytes: &[u8]) -> Vec<u8> {
     let mut out = String::with_capacity(bytes.len());
     let (mut in_word, mut was_joint) = (false, false);
     for c in String::from_utf8_lossy(bytes).chars() {

@@ -6,12 +6,12 @@ mod hosts;
 mod numbers;
 mod table;
 
-pub(super) use table::Function;
+pub(super) use table::TemplateFunction;
 
 use super::escape;
-use super::format::{self, TooLong};
-use super::input::{Around, QueryFn};
-use super::value::{Args, Bytes, Sample, Value};
+use super::format::{self, OutputTooLong};
+use super::input::{QueryFn, TemplateEnvironment};
+use super::value::{Bytes, NamedArgs, TemplateSample, TemplateValue};
 use firn_model::quote::quote;
 use firn_model::regex::SearchRegex;
 use std::rc::Rc;
@@ -19,25 +19,25 @@ use table::Called;
 
 /// Arguments and environment of a function call. Created by the interpreter after the arguments
 /// were converted to their types.
-pub(super) struct Call<'c, 'q> {
+pub(super) struct TemplateCall<'c, 'q> {
     /// Arguments, already checked against the signature of the function.
-    pub arguments: &'c [Value],
+    pub arguments: &'c [TemplateValue],
     /// Source text of the first argument, for error messages.
     pub callee: &'c str,
-    pub around: &'c Around<'q>,
+    pub around: &'c TemplateEnvironment<'q>,
     pub query: &'c mut QueryFn<'q>,
     /// Maximum length of a string result in bytes.
     pub bytes_max: usize,
 }
 
-impl Function {
+impl TemplateFunction {
     /// Calls the function with converted arguments. Returns its result, or Go's error message
     /// without a position.
-    pub fn call(self, call: Call<'_, '_>) -> Called {
+    pub fn call(self, call: TemplateCall<'_, '_>) -> Called {
         let arguments = call.arguments;
         match self {
             Self::Eq | Self::Ne | Self::Lt | Self::Le | Self::Gt | Self::Ge => {
-                compare::compare(self, arguments).map(Value::Bool)
+                compare::compare(self, arguments).map(TemplateValue::Bool)
             }
             Self::And | Self::Or | Self::Not | Self::Index | Self::Slice | Self::Len => {
                 builtin::call(self, arguments)
@@ -45,25 +45,25 @@ impl Function {
             Self::Call => builtin::call_value(arguments, call.callee),
             Self::Html | Self::Js | Self::UrlQuery => {
                 let text = plain(arguments, call.bytes_max)?;
-                Ok(Value::string(match self {
-                    Self::Html => escape::html(&text),
-                    Self::Js => escape::js(&text),
-                    _ => escape::url_query(&text),
+                Ok(TemplateValue::string(match self {
+                    Self::Html => escape::escape_html(&text),
+                    Self::Js => escape::escape_js(&text),
+                    _ => escape::escape_url_query(&text),
                 }))
             }
             Self::Print => string(format::print(arguments, call.bytes_max)),
             Self::Println => string(format::println(arguments, call.bytes_max)),
             Self::Printf => match arguments.split_first() {
-                Some((Value::String(format), rest)) => {
+                Some((TemplateValue::String(format), rest)) => {
                     string(format::printf(format, rest, call.bytes_max))
                 }
-                _ => Ok(Value::Invalid),
+                _ => Ok(TemplateValue::Invalid),
             },
             Self::Escape(escaper) => escaper.apply(arguments, call.bytes_max),
             Self::Args => args(arguments),
-            Self::Now => Ok(Value::Float(call.around.time as f64 / 1000.0)),
-            Self::PathPrefix => Ok(Value::string(call.around.path_prefix.as_bytes())),
-            Self::ExternalUrl => Ok(Value::string(call.around.external_url.as_bytes())),
+            Self::Now => Ok(TemplateValue::Float(call.around.time as f64 / 1000.0)),
+            Self::PathPrefix => Ok(TemplateValue::string(call.around.path_prefix.as_bytes())),
+            Self::ExternalUrl => Ok(TemplateValue::string(call.around.external_url.as_bytes())),
             Self::Humanize
             | Self::Humanize1024
             | Self::HumanizeDuration
@@ -72,19 +72,19 @@ impl Function {
             | Self::ToTime
             | Self::ToDuration => match arguments.first() {
                 Some(argument) => numbers::call(self, argument),
-                None => Ok(Value::Invalid),
+                None => Ok(TemplateValue::Invalid),
             },
             Self::First | Self::SortByLabel | Self::Label | Self::Value | Self::StringValue => {
-                of_samples(self, arguments)
+                call_on_samples(self, arguments)
             }
-            _ => self.of_texts(call),
+            _ => self.call_on_texts(call),
         }
     }
 
     /// Calls a function whose arguments are all strings. Missing arguments are treated as empty.
-    fn of_texts(self, call: Call<'_, '_>) -> Called {
+    fn call_on_texts(self, call: TemplateCall<'_, '_>) -> Called {
         let text = |index: usize| match call.arguments.get(index) {
-            Some(Value::String(text)) => Rc::clone(text),
+            Some(TemplateValue::String(text)) => Rc::clone(text),
             _ => Bytes::default(),
         };
         let first = text(0);
@@ -92,31 +92,33 @@ impl Function {
             Self::Query => {
                 let text = String::from_utf8_lossy(&first);
                 let samples = (call.query)(&text, call.around.time)?;
-                let samples = samples.iter().map(|sample| Rc::new(Sample::of(sample)));
-                Value::Query(super::value::Query::new(samples.collect()))
+                let samples = samples
+                    .iter()
+                    .map(|sample| Rc::new(TemplateSample::from_queried(sample)));
+                TemplateValue::Query(super::value::QuerySlice::new(samples.collect()))
             }
             Self::ReReplaceAll => {
                 let regex = must_compile(&first)?;
                 let replacement = text(1);
                 let replacement = String::from_utf8_lossy(&replacement);
                 let replaced = regex.replace_all(&text(2), &replacement, call.bytes_max);
-                Value::string(replaced.ok_or_else(|| too_long(call.bytes_max))?)
+                TemplateValue::string(replaced.ok_or_else(|| too_long(call.bytes_max))?)
             }
             Self::Match => {
                 let regex = SearchRegex::new(&first).map_err(|e| e.message)?;
-                Value::Bool(regex.is_match(&text(1)))
+                TemplateValue::Bool(regex.is_match(&text(1)))
             }
-            Self::SafeHtml => Value::Html(first),
-            Self::Title => Value::string(escape::title(&first)),
-            Self::ToUpper => Value::string(escape::to_upper(&first)),
-            Self::ToLower => Value::string(escape::to_lower(&first)),
-            Self::UrlQueryEscape => Value::string(escape::url_query(&first)),
-            Self::GraphLink => Value::string(link(&first, "0")),
-            Self::TableLink => Value::string(link(&first, "1")),
-            Self::StripPort => Value::string(hosts::strip_port(&first)),
-            Self::StripDomain => Value::string(hosts::strip_domain(&first)),
-            Self::ParseDuration => Value::Float(numbers::parse_duration(&first)?),
-            _ => Value::Invalid,
+            Self::SafeHtml => TemplateValue::Html(first),
+            Self::Title => TemplateValue::string(escape::to_title(&first)),
+            Self::ToUpper => TemplateValue::string(escape::to_upper(&first)),
+            Self::ToLower => TemplateValue::string(escape::to_lower(&first)),
+            Self::UrlQueryEscape => TemplateValue::string(escape::escape_url_query(&first)),
+            Self::GraphLink => TemplateValue::string(link(&first, "0")),
+            Self::TableLink => TemplateValue::string(link(&first, "1")),
+            Self::StripPort => TemplateValue::string(hosts::strip_port(&first)),
+            Self::StripDomain => TemplateValue::string(hosts::strip_domain(&first)),
+            Self::ParseDuration => TemplateValue::Float(numbers::parse_duration(&first)?),
+            _ => TemplateValue::Invalid,
         })
     }
 }
@@ -125,40 +127,40 @@ fn too_long(bytes_max: usize) -> String {
     format!("text is longer than {bytes_max} bytes")
 }
 
-fn string(printed: Result<Vec<u8>, TooLong>) -> Called {
+fn string(printed: Result<Vec<u8>, OutputTooLong>) -> Called {
     match printed {
-        Ok(bytes) => Ok(Value::string(bytes)),
-        Err(TooLong) => Err("text is too long".to_owned()),
+        Ok(bytes) => Ok(TemplateValue::string(bytes)),
+        Err(OutputTooLong) => Err("text is too long".to_owned()),
     }
 }
 
 /// Formats the arguments like the output of an action, up to a maximum length in bytes.
-fn plain(arguments: &[Value], bytes_max: usize) -> Result<Vec<u8>, String> {
-    format::print_plain(arguments, bytes_max).map_err(|TooLong| too_long(bytes_max))
+fn plain(arguments: &[TemplateValue], bytes_max: usize) -> Result<Vec<u8>, String> {
+    format::print_plain(arguments, bytes_max).map_err(|OutputTooLong| too_long(bytes_max))
 }
 
 /// Returns a map with the keys `arg0`, `arg1`, …, for passing several values to a template.
-fn args(arguments: &[Value]) -> Called {
-    let named = |(index, value): (usize, &Value)| {
+fn args(arguments: &[TemplateValue]) -> Called {
+    let named = |(index, value): (usize, &TemplateValue)| {
         let name: Bytes = format!("arg{index}").into_bytes().into();
-        let value = match value.clone().inside() {
-            Value::Invalid => Value::Interface(None),
+        let value = match value.clone().unwrap_interface() {
+            TemplateValue::Invalid => TemplateValue::Interface(None),
             value => value,
         };
         (name, value)
     };
     let entries = arguments.iter().enumerate().map(named).collect();
-    match Args::new(entries) {
-        Some(args) => Ok(Value::Args(Rc::new(args))),
+    match NamedArgs::new(entries) {
+        Some(args) => Ok(TemplateValue::Args(Rc::new(args))),
         None => {
-            let most = Args::HEIGHT_MAX;
+            let most = NamedArgs::HEIGHT_MAX;
             Err(format!("more than {most} values within values"))
         }
     }
 }
 
 fn link(expression: &[u8], tab: &str) -> Vec<u8> {
-    let escaped = escape::url_query(expression);
+    let escaped = escape::escape_url_query(expression);
     [
         b"/graph?g0.expr=",
         &escaped[..],
@@ -180,25 +182,34 @@ fn must_compile(pattern: &[u8]) -> Result<SearchRegex, String> {
 }
 
 /// Calls a function on samples or query results. Access to a nil sample fails like in Go.
-fn of_samples(function: Function, arguments: &[Value]) -> Called {
+fn call_on_samples(function: TemplateFunction, arguments: &[TemplateValue]) -> Called {
     /// Go's message for access to a field of a nil pointer.
     const NIL: &str = "runtime error: invalid memory address or nil pointer dereference";
     Ok(match (function, arguments) {
-        (Function::First, [Value::Query(query)]) => match query.get(0) {
-            Some(sample) => Value::Sample(Some(sample)),
+        (TemplateFunction::First, [TemplateValue::Query(query)]) => match query.get(0) {
+            Some(sample) => TemplateValue::Sample(Some(sample)),
             None => return Err("first() called on vector with no elements".to_owned()),
         },
-        (Function::SortByLabel, [Value::String(label), Value::Query(query)]) => {
+        (
+            TemplateFunction::SortByLabel,
+            [TemplateValue::String(label), TemplateValue::Query(query)],
+        ) => {
             query.sort_by(label);
-            Value::Query(query.clone())
+            TemplateValue::Query(query.clone())
         }
-        (Function::Label, [Value::String(label), Value::Sample(Some(sample))]) => {
-            Value::String(sample.labels.get(label).cloned().unwrap_or_default())
+        (
+            TemplateFunction::Label,
+            [
+                TemplateValue::String(label),
+                TemplateValue::Sample(Some(sample)),
+            ],
+        ) => TemplateValue::String(sample.labels.get(label).cloned().unwrap_or_default()),
+        (TemplateFunction::Value, [TemplateValue::Sample(Some(sample))]) => {
+            TemplateValue::wrap_interface(sample.value.clone())
         }
-        (Function::Value, [Value::Sample(Some(sample))]) => Value::boxed(sample.value.clone()),
-        (Function::StringValue, [Value::Sample(Some(sample))]) => {
+        (TemplateFunction::StringValue, [TemplateValue::Sample(Some(sample))]) => {
             let value = sample.labels.get(&b"__value__"[..]);
-            Value::String(value.cloned().unwrap_or_default())
+            TemplateValue::String(value.cloned().unwrap_or_default())
         }
         _ => return Err(NIL.to_owned()),
     })

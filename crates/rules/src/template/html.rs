@@ -25,5 +25,5 @@ mod tests;
 mod text;
 mod transition;
 
-pub(super) use escaper::Escaper;
+pub(super) use escaper::HtmlEscaper;
 pub(super) use plan::escape;

@@ -1,7 +1,7 @@
 //! Inputs of a template: the data of an alert or of a console page, a callback for queries, and
 //! limits.
 
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::histogram::Histogram;
 use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The value of a sample, as seen by templates: a float or a native histogram.
 #[derive(Clone, Debug, PartialEq)]
-pub enum SampleValue {
+pub enum TemplateSampleValue {
     /// A float sample.
     Float(f64),
     /// A native histogram.
@@ -22,7 +22,7 @@ pub struct QueriedSample {
     /// Labels of the sample, including the metric name if the query keeps it.
     pub labels: Labels,
     /// Value of the sample.
-    pub value: SampleValue,
+    pub value: TemplateSampleValue,
 }
 
 /// Callback that evaluates a PromQL expression at the given time. Returns an instant vector, or an
@@ -37,7 +37,7 @@ pub struct AlertData<'a> {
     /// Labels of the result series, available as `$labels`.
     pub labels: &'a Labels,
     /// Value of the result sample, available as `$value`.
-    pub value: SampleValue,
+    pub value: TemplateSampleValue,
     /// Value of `global.external_labels`, available to templates as `$externalLabels`.
     pub external_labels: &'a Labels,
     /// URL under which users access the server.
@@ -51,7 +51,7 @@ pub struct AlertData<'a> {
 /// A request for a console page, which is rendered from a template of the operator and its
 /// libraries.
 #[derive(Clone, Debug)]
-pub struct Console<'a> {
+pub struct ConsoleRequest<'a> {
     /// Requested path with its leading slash.
     pub path: &'a str,
     /// Text of the template, without the preamble that declares variables.
@@ -73,7 +73,7 @@ pub struct Console<'a> {
 
 /// Server settings and time that template functions use, such as the path prefix of links.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Around<'a> {
+pub(super) struct TemplateEnvironment<'a> {
     pub external_url: &'a str,
     pub path_prefix: &'a str,
     pub time: TimestampMs,
@@ -82,7 +82,7 @@ pub(super) struct Around<'a> {
 /// Limits of one template execution, which fails as soon as one of them is exceeded. Upstream is
 /// limited only by memory.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct TemplateLimits {
     /// Maximum number of executed actions, texts and loop iterations.
     pub steps_max: usize,
     /// Maximum size of the output in bytes.
@@ -94,10 +94,10 @@ pub struct Limits {
     /// Maximum nesting of template calls.
     pub depth_max: usize,
     /// Token that cancels the execution. It is checked at each step.
-    pub cancel: Cancel,
+    pub cancel: CancelToken,
 }
 
-impl Default for Limits {
+impl Default for TemplateLimits {
     /// Returns limits for an alert or page. A million steps take about 100 ms. One megabyte of
     /// output is far more than a notification can carry, and intermediate results may be several
     /// times larger. Pages may run one or two queries for each row of a table.
@@ -108,7 +108,7 @@ impl Default for Limits {
             made_bytes_max: 16 << 20,
             queries_max: 1000,
             depth_max: 1000,
-            cancel: Cancel::new(),
+            cancel: CancelToken::new(),
         }
     }
 }

@@ -7,7 +7,7 @@
 
 mod token;
 
-pub(super) use token::{Keyword, Kind, Token};
+pub(super) use token::{TemplateKeyword, TemplateToken, TemplateTokenKind};
 
 use firn_model::quote::{is_printable, quote};
 use token::keyword;
@@ -20,7 +20,7 @@ const TRIM_LEN: usize = 2;
 /// The lexer of one text: its position, the start of the current token, and whether it is inside an
 /// action.
 #[derive(Debug)]
-pub(super) struct Lexer<'t> {
+pub(super) struct TemplateLexer<'t> {
     input: &'t str,
     at: usize,
     start: usize,
@@ -30,7 +30,7 @@ pub(super) struct Lexer<'t> {
     inside_action: bool,
 }
 
-impl<'t> Lexer<'t> {
+impl<'t> TemplateLexer<'t> {
     pub fn new(input: &'t str) -> Self {
         Self {
             input,
@@ -43,11 +43,12 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Returns the next token. After the end of the text, returns [`Kind::End`] on every call.
-    pub fn next_token(&mut self) -> Token {
+    /// Returns the next token. After the end of the text, returns [`TemplateTokenKind::End`] on
+    /// every call.
+    pub fn next_token(&mut self) -> TemplateToken {
         match self.inside_action {
-            true => self.inside_action(),
-            false => self.text(),
+            true => self.lex_inside_action(),
+            false => self.lex_text(),
         }
     }
 
@@ -88,8 +89,8 @@ impl<'t> Lexer<'t> {
         while self.accept(valid) {}
     }
 
-    fn emit(&mut self, kind: Kind) -> Token {
-        let token = Token {
+    fn emit(&mut self, kind: TemplateTokenKind) -> TemplateToken {
+        let token = TemplateToken {
             kind,
             position: self.start,
             text: self.input[self.start..self.at].to_owned(),
@@ -111,9 +112,9 @@ impl<'t> Lexer<'t> {
         self.line += passed.bytes().filter(|b| *b == b'\n').count();
     }
 
-    fn fail(&mut self, text: impl Into<String>) -> Token {
-        let token = Token {
-            kind: Kind::Error,
+    fn fail(&mut self, text: impl Into<String>) -> TemplateToken {
+        let token = TemplateToken {
+            kind: TemplateTokenKind::Error,
             position: self.start,
             text: text.into(),
             line: self.start_line,
@@ -123,15 +124,15 @@ impl<'t> Lexer<'t> {
     }
 
     /// Returns the text up to the next action. Comments are skipped.
-    fn text(&mut self) -> Token {
+    fn lex_text(&mut self) -> TemplateToken {
         loop {
             let Some(length) = self.rest().find(LEFT) else {
                 self.at = self.input.len();
                 if self.at == self.start {
-                    return self.emit(Kind::End);
+                    return self.emit(TemplateTokenKind::End);
                 }
                 self.count_lines();
-                return self.emit(Kind::Text);
+                return self.emit(TemplateTokenKind::Text);
             };
             if length > 0 {
                 self.at += length;
@@ -143,14 +144,14 @@ impl<'t> Lexer<'t> {
                 };
                 self.at -= trimmed;
                 self.count_lines();
-                let token = self.emit(Kind::Text);
+                let token = self.emit(TemplateTokenKind::Text);
                 self.at += trimmed;
                 self.ignore();
                 if !token.text.is_empty() {
                     return token;
                 }
             }
-            if let Some(token) = self.left_delim() {
+            if let Some(token) = self.lex_left_delim() {
                 return token;
             }
         }
@@ -158,7 +159,7 @@ impl<'t> Lexer<'t> {
 
     /// Reads the left delimiter of an action. Returns `None` if it started a comment, which is
     /// skipped.
-    fn left_delim(&mut self) -> Option<Token> {
+    fn lex_left_delim(&mut self) -> Option<TemplateToken> {
         self.at += LEFT.len();
         let marker_len = match starts_trim_left(self.rest()) {
             true => TRIM_LEN,
@@ -167,9 +168,9 @@ impl<'t> Lexer<'t> {
         if self.rest()[marker_len..].starts_with("/*") {
             self.at += marker_len;
             self.ignore();
-            return self.comment();
+            return self.lex_comment();
         }
-        let token = self.emit(Kind::LeftDelim);
+        let token = self.emit(TemplateTokenKind::LeftDelim);
         self.inside_action = true;
         self.at += marker_len;
         self.ignore();
@@ -178,7 +179,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// Skips a comment. Returns an error token if it is malformed.
-    fn comment(&mut self) -> Option<Token> {
+    fn lex_comment(&mut self) -> Option<TemplateToken> {
         let Some(length) = self.rest()[2..].find("*/") else {
             self.at += 2;
             return Some(self.fail("unclosed comment"));
@@ -212,13 +213,13 @@ impl<'t> Lexer<'t> {
         (trims || rest.starts_with(RIGHT)).then_some(trims)
     }
 
-    fn right_delim(&mut self, trims: bool) -> Token {
+    fn lex_right_delim(&mut self, trims: bool) -> TemplateToken {
         if trims {
             self.at += TRIM_LEN;
             self.ignore();
         }
         self.at += RIGHT.len();
-        let token = self.emit(Kind::RightDelim);
+        let token = self.emit(TemplateTokenKind::RightDelim);
         if trims {
             self.skip_spaces();
             self.ignore();
@@ -227,10 +228,10 @@ impl<'t> Lexer<'t> {
         token
     }
 
-    fn inside_action(&mut self) -> Token {
+    fn lex_inside_action(&mut self) -> TemplateToken {
         if let Some(trims) = self.at_right_delim() {
             return match self.paren_depth {
-                0 => self.right_delim(trims),
+                0 => self.lex_right_delim(trims),
                 _ => self.fail("unclosed left paren"),
             };
         }
@@ -240,37 +241,41 @@ impl<'t> Lexer<'t> {
         match c {
             _ if is_space(c) => {
                 self.back(c);
-                self.space()
+                self.lex_space()
             }
-            '=' => self.emit(Kind::Assign),
-            ':' if self.accept("=") => self.emit(Kind::Declare),
+            '=' => self.emit(TemplateTokenKind::Assign),
+            ':' if self.accept("=") => self.emit(TemplateTokenKind::Declare),
             ':' => self.fail("expected :="),
-            '|' => self.emit(Kind::Pipe),
-            '"' => self.quoted('"', Kind::String, "unterminated quoted string"),
-            '`' => self.raw_quoted(),
-            '$' => self.field_or_variable(Kind::Variable),
-            '\'' => self.quoted('\'', Kind::CharConstant, "unterminated character constant"),
+            '|' => self.emit(TemplateTokenKind::Pipe),
+            '"' => self.lex_quoted('"', TemplateTokenKind::String, "unterminated quoted string"),
+            '`' => self.lex_raw_quoted(),
+            '$' => self.lex_field_or_variable(TemplateTokenKind::Variable),
+            '\'' => self.lex_quoted(
+                '\'',
+                TemplateTokenKind::CharConstant,
+                "unterminated character constant",
+            ),
             '.' if !self.peek().is_some_and(|c| c.is_ascii_digit()) && !self.rest().is_empty() => {
-                self.field_or_variable(Kind::Field)
+                self.lex_field_or_variable(TemplateTokenKind::Field)
             }
             '.' | '+' | '-' | '0'..='9' => {
                 self.back(c);
-                self.number()
+                self.lex_number()
             }
             _ if is_word(c) => {
                 self.back(c);
-                self.identifier()
+                self.lex_identifier()
             }
             '(' => {
                 self.paren_depth += 1;
-                self.emit(Kind::LeftParen)
+                self.emit(TemplateTokenKind::LeftParen)
             }
             ')' if self.paren_depth == 0 => self.fail("unexpected right paren"),
             ')' => {
                 self.paren_depth -= 1;
-                self.emit(Kind::RightParen)
+                self.emit(TemplateTokenKind::RightParen)
             }
-            ' '..='~' => self.emit(Kind::Char),
+            ' '..='~' => self.emit(TemplateTokenKind::Char),
             _ => self.fail(format!(
                 "unrecognized character in action: {}",
                 code_point(c)
@@ -280,7 +285,7 @@ impl<'t> Lexer<'t> {
 
     /// Reads a run of spaces. The last space is excluded if it belongs to a trimming delimiter `
     /// -}}`.
-    fn space(&mut self) -> Token {
+    fn lex_space(&mut self) -> TemplateToken {
         let mut count = 0;
         let mut last = ' ';
         while let Some(c) = self.peek().filter(|c| is_space(*c)) {
@@ -292,13 +297,13 @@ impl<'t> Lexer<'t> {
         if starts_trim_right(from_last) && from_last[TRIM_LEN..].starts_with(RIGHT) {
             self.back(last);
             if count == 1 {
-                return self.right_delim(true);
+                return self.lex_right_delim(true);
             }
         }
-        self.emit(Kind::Space)
+        self.emit(TemplateTokenKind::Space)
     }
 
-    fn identifier(&mut self) -> Token {
+    fn lex_identifier(&mut self) -> TemplateToken {
         while self.peek().is_some_and(is_word) {
             self.next();
         }
@@ -307,18 +312,18 @@ impl<'t> Lexer<'t> {
         }
         let word = &self.input[self.start..self.at];
         let kind = match keyword(word) {
-            Some(keyword) => Kind::Keyword(keyword),
-            None if matches!(word, "true" | "false") => Kind::Bool,
-            None => Kind::Identifier,
+            Some(keyword) => TemplateTokenKind::Keyword(keyword),
+            None if matches!(word, "true" | "false") => TemplateTokenKind::Bool,
+            None => TemplateTokenKind::Identifier,
         };
         self.emit(kind)
     }
 
     /// Reads a name after a dot or dollar sign. A sign without a name is a token of its own.
-    fn field_or_variable(&mut self, kind: Kind) -> Token {
+    fn lex_field_or_variable(&mut self, kind: TemplateTokenKind) -> TemplateToken {
         if self.bad_end().is_none() {
             return self.emit(match kind {
-                Kind::Field => Kind::Dot,
+                TemplateTokenKind::Field => TemplateTokenKind::Dot,
                 _ => kind,
             });
         }
@@ -338,7 +343,12 @@ impl<'t> Lexer<'t> {
         (!ends).then_some(c)
     }
 
-    fn quoted(&mut self, end: char, kind: Kind, unterminated: &str) -> Token {
+    fn lex_quoted(
+        &mut self,
+        end: char,
+        kind: TemplateTokenKind,
+        unterminated: &str,
+    ) -> TemplateToken {
         loop {
             match self.next() {
                 Some('\\') => {
@@ -353,17 +363,17 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn raw_quoted(&mut self) -> Token {
+    fn lex_raw_quoted(&mut self) -> TemplateToken {
         loop {
             match self.next() {
                 None => return self.fail("unterminated raw quoted string"),
-                Some('`') => return self.emit(Kind::RawString),
+                Some('`') => return self.emit(TemplateTokenKind::RawString),
                 Some(_) => {}
             }
         }
     }
 
-    fn number(&mut self) -> Token {
+    fn lex_number(&mut self) -> TemplateToken {
         let is_number = self.scan_number();
         let is_complex = is_number && matches!(self.peek(), Some('+' | '-'));
         if !is_number || is_complex && !(self.scan_number() && self.ends_imaginary()) {
@@ -371,8 +381,8 @@ impl<'t> Lexer<'t> {
             return self.fail(format!("bad number syntax: {}", quote(text.as_bytes())));
         }
         self.emit(match is_complex {
-            true => Kind::Complex,
-            false => Kind::Number,
+            true => TemplateTokenKind::Complex,
+            false => TemplateTokenKind::Number,
         })
     }
 

@@ -7,7 +7,7 @@ use firn_model::quote::quote;
 
 /// Error of parsing a float, with the message of Go's `strconv` for syntax and range errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum FloatError {
+pub(super) enum FloatParseError {
     #[error("invalid syntax")]
     Syntax,
     #[error("value out of range")]
@@ -17,7 +17,7 @@ pub(super) enum FloatError {
 /// A numeric constant and its value in each Go type that can represent it. The type is chosen when
 /// the constant is used.
 #[derive(Clone, Debug)]
-pub(super) struct Number {
+pub(super) struct NumberConstant {
     /// Source text of the constant.
     pub text: String,
     pub int: Option<i64>,
@@ -38,8 +38,8 @@ pub(super) fn float_to_int(value: f64) -> i64 {
     }
 }
 
-impl Number {
-    fn none(text: &str) -> Self {
+impl NumberConstant {
+    fn empty(text: &str) -> Self {
         Self {
             text: text.to_owned(),
             int: None,
@@ -50,26 +50,26 @@ impl Number {
     }
 
     /// Parses a character constant like `'x'`, including its quotes and escapes.
-    pub fn character(text: &str) -> Result<Self, String> {
+    pub fn parse_character(text: &str) -> Result<Self, String> {
         let inside = &text[1..];
         let (unit, rest) = unquote_unit(inside, '\'').ok_or("invalid syntax")?;
         if rest != "'" {
             return Err(format!("malformed character constant: {text}"));
         }
         let code = match unit {
-            Unit::Char(c) => c as u32,
-            Unit::Byte(byte) => u32::from(byte),
+            QuotedUnit::Char(c) => c as u32,
+            QuotedUnit::Byte(byte) => u32::from(byte),
         };
         Ok(Self {
             int: Some(i64::from(code)),
             uint: Some(u64::from(code)),
             float: Some(f64::from(code)),
-            ..Self::none(text)
+            ..Self::empty(text)
         })
     }
 
     /// Parses a complex constant like `1+2i`. The real and the imaginary part may have exponents.
-    pub fn complex(text: &str) -> Result<Self, String> {
+    pub fn parse_complex(text: &str) -> Result<Self, String> {
         let body = text
             .strip_suffix('i')
             .ok_or("syntax error scanning complex number")?;
@@ -82,10 +82,10 @@ impl Number {
         let real = parse_float(real).map_err(|_| "syntax error scanning complex number")?;
         let imaginary =
             parse_float(imaginary).map_err(|_| "syntax error scanning complex number")?;
-        Ok(Self::of_complex(text, real, imaginary))
+        Ok(Self::from_complex(text, real, imaginary))
     }
 
-    fn of_complex(text: &str, real: f64, imaginary: f64) -> Self {
+    fn from_complex(text: &str, real: f64, imaginary: f64) -> Self {
         let is_real = imaginary == 0.0;
         let int = float_to_int(real);
         Self {
@@ -93,21 +93,21 @@ impl Number {
             int: (is_real && int as f64 == real).then_some(int),
             uint: (is_real && real as u64 as f64 == real).then_some(real as u64),
             complex: Some((real, imaginary)),
-            ..Self::none(text)
+            ..Self::empty(text)
         }
     }
 
     /// Parses an integer, float or imaginary constant like `12`, `0x1f`, `1e3` or `2i`.
-    pub fn plain(text: &str) -> Result<Self, String> {
+    pub fn parse_plain(text: &str) -> Result<Self, String> {
         if let Some(body) = text.strip_suffix('i')
             && let Ok(imaginary) = parse_float(body)
         {
-            return Ok(Self::of_complex(text, 0.0, imaginary));
+            return Ok(Self::from_complex(text, 0.0, imaginary));
         }
         let mut number = Self {
             uint: parse_uint(text),
             int: parse_int(text),
-            ..Self::none(text)
+            ..Self::empty(text)
         };
         if number.int == Some(0) {
             number.uint = number.uint.or(Some(0));
@@ -181,7 +181,7 @@ fn without_underscores(digits: &str, is_prefixed: bool) -> Option<String> {
 }
 
 /// Parses a float like Go's `strconv.ParseFloat`, including hexadecimal floats, infinities and NaN.
-pub(super) fn parse_float(text: &str) -> Result<f64, FloatError> {
+pub(super) fn parse_float(text: &str) -> Result<f64, FloatParseError> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
     let lower = unsigned.to_ascii_lowercase();
@@ -191,16 +191,16 @@ pub(super) fn parse_float(text: &str) -> Result<f64, FloatError> {
         _ => {}
     }
     let value = match lower.strip_prefix("0x") {
-        Some(hex) => parse_hex_float(hex).ok_or(FloatError::Syntax)?,
-        None if !lower.bytes().any(|b| b.is_ascii_digit()) => return Err(FloatError::Syntax),
-        None if lower.starts_with(['+', '-']) => return Err(FloatError::Syntax),
+        Some(hex) => parse_hex_float(hex).ok_or(FloatParseError::Syntax)?,
+        None if !lower.bytes().any(|b| b.is_ascii_digit()) => return Err(FloatParseError::Syntax),
+        None if lower.starts_with(['+', '-']) => return Err(FloatParseError::Syntax),
         None => {
-            let plain = without_float_underscores(&lower).ok_or(FloatError::Syntax)?;
-            plain.parse().map_err(|_| FloatError::Syntax)?
+            let plain = without_float_underscores(&lower).ok_or(FloatParseError::Syntax)?;
+            plain.parse().map_err(|_| FloatParseError::Syntax)?
         }
     };
     match value.is_infinite() {
-        true => Err(FloatError::Range),
+        true => Err(FloatParseError::Range),
         false => Ok(sign * value),
     }
 }
@@ -245,7 +245,7 @@ fn parse_hex_float(text: &str) -> Option<f64> {
 }
 
 /// A character or byte of a quoted string after escapes were decoded.
-enum Unit {
+enum QuotedUnit {
     Char(char),
     Byte(u8),
 }
@@ -261,8 +261,8 @@ pub(super) fn unquote(text: &str) -> Option<Vec<u8>> {
     while !rest.is_empty() {
         let (unit, after) = unquote_unit(rest, '"')?;
         match unit {
-            Unit::Char(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
-            Unit::Byte(byte) => out.push(byte),
+            QuotedUnit::Char(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            QuotedUnit::Byte(byte) => out.push(byte),
         }
         rest = after;
     }
@@ -270,14 +270,14 @@ pub(super) fn unquote(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Decodes the first character or escape of a text in quotes. Returns it and the rest of the text.
-fn unquote_unit(text: &str, quote: char) -> Option<(Unit, &str)> {
+fn unquote_unit(text: &str, quote: char) -> Option<(QuotedUnit, &str)> {
     let mut chars = text.chars();
     let first = chars.next()?;
     if first == quote || first == '\n' {
         return None;
     }
     if first != '\\' {
-        return Some((Unit::Char(first), chars.as_str()));
+        return Some((QuotedUnit::Char(first), chars.as_str()));
     }
     let plain = match chars.next()? {
         'a' => '\u{07}',
@@ -289,24 +289,24 @@ fn unquote_unit(text: &str, quote: char) -> Option<(Unit, &str)> {
         'v' => '\u{0b}',
         '\\' => '\\',
         c if c == quote => c,
-        'x' => return coded(chars.as_str(), 2, 16, true),
-        'u' => return coded(chars.as_str(), 4, 16, false),
-        'U' => return coded(chars.as_str(), 8, 16, false),
-        '0'..='7' => return coded(&text[1..], 3, 8, true),
+        'x' => return parse_code(chars.as_str(), 2, 16, true),
+        'u' => return parse_code(chars.as_str(), 4, 16, false),
+        'U' => return parse_code(chars.as_str(), 8, 16, false),
+        '0'..='7' => return parse_code(&text[1..], 3, 8, true),
         _ => return None,
     };
-    Some((Unit::Char(plain), chars.as_str()))
+    Some((QuotedUnit::Char(plain), chars.as_str()))
 }
 
-fn coded(text: &str, digits: usize, radix: u32, is_byte: bool) -> Option<(Unit, &str)> {
+fn parse_code(text: &str, digits: usize, radix: u32, is_byte: bool) -> Option<(QuotedUnit, &str)> {
     let number = text.get(..digits)?;
     if !number.chars().all(|c| c.is_digit(radix)) {
         return None;
     }
     let code = u32::from_str_radix(number, radix).ok()?;
     let unit = match is_byte {
-        true => Unit::Byte(u8::try_from(code).ok()?),
-        false => Unit::Char(char::from_u32(code)?),
+        true => QuotedUnit::Byte(u8::try_from(code).ok()?),
+        false => QuotedUnit::Char(char::from_u32(code)?),
     };
     Some((unit, &text[digits..]))
 }

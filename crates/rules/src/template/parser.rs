@@ -6,12 +6,12 @@
 
 mod operand;
 
-use super::functions::Function;
-use super::lexer::{Keyword, Kind, Lexer, Token};
+use super::functions::TemplateFunction;
+use super::lexer::{TemplateKeyword, TemplateLexer, TemplateToken, TemplateTokenKind};
 use super::number::unquote;
 use super::tree::{
-    Bodies, Branch, BranchKind, HEIGHT_MAX, List, Node, Pipe, STACK_ADDED_BYTES, STACK_LEFT_BYTES,
-    is_empty,
+    Bodies, BranchKind, HEIGHT_MAX, List, STACK_ADDED_BYTES, STACK_LEFT_BYTES, TemplateBranch,
+    TemplateNode, TemplatePipeline, is_empty,
 };
 use firn_model::quote::quote;
 
@@ -20,26 +20,30 @@ use firn_model::quote::quote;
 pub(super) type Parsed<T> = Result<T, String>;
 
 /// An element of a body, or the `end` or `else` action that ends the body.
-enum Part {
-    Node(Node),
+enum BodyElement {
+    Node(TemplateNode),
     End,
     Else,
 }
 
 /// Parser state that Go keeps separately for each definition: look-ahead, variables, and nesting of
 /// loops.
-struct Definition {
-    tokens: [Token; 3],
+struct DefinitionState {
+    tokens: [TemplateToken; 3],
     peeked: usize,
     variables: Vec<String>,
     action_line: usize,
     range_depth: usize,
 }
 
-impl Definition {
+impl DefinitionState {
     fn new() -> Self {
         Self {
-            tokens: [Token::none(), Token::none(), Token::none()],
+            tokens: [
+                TemplateToken::none(),
+                TemplateToken::none(),
+                TemplateToken::none(),
+            ],
             peeked: 0,
             variables: vec!["$".to_owned()],
             action_line: 0,
@@ -50,12 +54,12 @@ impl Definition {
 
 /// Parser of one text. It collects the bodies of all definitions and limits the height of their
 /// trees.
-pub(super) struct Parser<'t> {
+pub(super) struct TemplateParser<'t> {
     name: &'t str,
     kind: TemplateKind,
-    lexer: Lexer<'t>,
+    lexer: TemplateLexer<'t>,
     bodies: Bodies,
-    now: Definition,
+    now: DefinitionState,
     height: usize,
 }
 
@@ -70,27 +74,27 @@ pub(super) enum TemplateKind {
 /// Parses `text` and returns its definitions by name. Text outside of definitions becomes the one
 /// called `name`.
 pub(super) fn parse(kind: TemplateKind, name: &str, text: &str) -> Parsed<Bodies> {
-    let mut parser = Parser {
+    let mut parser = TemplateParser {
         name,
         kind,
-        lexer: Lexer::new(text),
+        lexer: TemplateLexer::new(text),
         bodies: Bodies::new(),
-        now: Definition::new(),
+        now: DefinitionState::new(),
         height: 0,
     };
-    let root = parser.root()?;
+    let root = parser.parse_root()?;
     parser.define(name, root)?;
     Ok(parser.bodies)
 }
 
-impl Parser<'_> {
+impl TemplateParser<'_> {
     fn fail<T>(&self, text: impl std::fmt::Display) -> Parsed<T> {
         let line = self.now.tokens[0].line;
         Err(format!("template: {}:{line}: {text}", self.name))
     }
 
-    fn unexpected<T>(&self, token: &Token, context: &str) -> Parsed<T> {
-        if token.kind != Kind::Error {
+    fn unexpected<T>(&self, token: &TemplateToken, context: &str) -> Parsed<T> {
+        if token.kind != TemplateTokenKind::Error {
             return self.fail(format!("unexpected {token} in {context}"));
         }
         let start = self.now.action_line;
@@ -104,7 +108,7 @@ impl Parser<'_> {
         self.fail(text)
     }
 
-    fn next(&mut self) -> Token {
+    fn next(&mut self) -> TemplateToken {
         let now = &mut self.now;
         match now.peeked {
             0 => now.tokens[0] = self.lexer.next_token(),
@@ -113,7 +117,7 @@ impl Parser<'_> {
         now.tokens[now.peeked].clone()
     }
 
-    fn peek(&mut self) -> Token {
+    fn peek(&mut self) -> TemplateToken {
         if self.now.peeked == 0 {
             self.now.tokens[0] = self.lexer.next_token();
             self.now.peeked = 1;
@@ -126,34 +130,34 @@ impl Parser<'_> {
     }
 
     /// Puts back `first`, which precedes the token that is already in the look-ahead buffer.
-    fn back_two(&mut self, first: Token) {
+    fn back_two(&mut self, first: TemplateToken) {
         self.now.tokens[1] = first;
         self.now.peeked = 2;
     }
 
     /// Puts back `first` and `second`, which precede the token that is already in the buffer.
-    fn back_three(&mut self, first: Token, second: Token) {
+    fn back_three(&mut self, first: TemplateToken, second: TemplateToken) {
         self.now.tokens[1] = second;
         self.now.tokens[2] = first;
         self.now.peeked = 3;
     }
 
-    fn next_word(&mut self) -> Token {
+    fn next_word(&mut self) -> TemplateToken {
         loop {
             let token = self.next();
-            if token.kind != Kind::Space {
+            if token.kind != TemplateTokenKind::Space {
                 return token;
             }
         }
     }
 
-    fn peek_word(&mut self) -> Token {
+    fn peek_word(&mut self) -> TemplateToken {
         let token = self.next_word();
         self.back();
         token
     }
 
-    fn expect(&mut self, kind: Kind, context: &str) -> Parsed<Token> {
+    fn expect(&mut self, kind: TemplateTokenKind, context: &str) -> Parsed<TemplateToken> {
         let token = self.next_word();
         match token.kind == kind {
             true => Ok(token),
@@ -162,7 +166,7 @@ impl Parser<'_> {
     }
 
     /// Parses a nested element: checks the depth and extends the stack if necessary.
-    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn parse_nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.height == HEIGHT_MAX {
             return self.fail("max expression depth exceeded");
         }
@@ -175,9 +179,9 @@ impl Parser<'_> {
     /// Returns whether the word is the name of a function that is available in this kind of
     /// template.
     fn is_function(&self, word: &str) -> bool {
-        match Function::of(word) {
-            Some(Function::Escape(_)) | None => false,
-            Some(Function::Tmpl) => self.kind == TemplateKind::Console,
+        match TemplateFunction::from_name(word) {
+            Some(TemplateFunction::Escape(_)) | None => false,
+            Some(TemplateFunction::Tmpl) => self.kind == TemplateKind::Console,
             Some(_) => true,
         }
     }
@@ -192,43 +196,46 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn root(&mut self) -> Parsed<List> {
+    fn parse_root(&mut self) -> Parsed<List> {
         let mut list = List::new();
         loop {
             let token = self.peek();
-            if token.kind == Kind::End {
+            if token.kind == TemplateTokenKind::End {
                 return Ok(list);
             }
-            if token.kind == Kind::LeftDelim {
+            if token.kind == TemplateTokenKind::LeftDelim {
                 let delim = self.next();
-                if self.next_word().kind == Kind::Keyword(Keyword::Define) {
-                    let outer = std::mem::replace(&mut self.now, Definition::new());
-                    self.definition()?;
+                if self.next_word().kind == TemplateTokenKind::Keyword(TemplateKeyword::Define) {
+                    let outer = std::mem::replace(&mut self.now, DefinitionState::new());
+                    self.parse_definition()?;
                     self.now = outer;
                     continue;
                 }
                 self.back_two(delim);
             }
-            match self.part()? {
-                Part::Node(node) => list.push(node),
-                Part::End => return self.fail("unexpected {{end}}"),
-                Part::Else => return self.fail("unexpected {{else}}"),
+            match self.parse_element()? {
+                BodyElement::Node(node) => list.push(node),
+                BodyElement::End => return self.fail("unexpected {{end}}"),
+                BodyElement::Else => return self.fail("unexpected {{else}}"),
             }
         }
     }
 
     /// Parses a definition after its keyword `define`.
-    fn definition(&mut self) -> Parsed<()> {
+    fn parse_definition(&mut self) -> Parsed<()> {
         const CONTEXT: &str = "define clause";
         let token = self.next_word();
-        let name = self.template_name(&token, CONTEXT)?;
-        self.expect(Kind::RightDelim, CONTEXT)?;
-        let list = self.body(CONTEXT)?;
+        let name = self.parse_template_name(&token, CONTEXT)?;
+        self.expect(TemplateTokenKind::RightDelim, CONTEXT)?;
+        let list = self.parse_body(CONTEXT)?;
         self.define(&name, list)
     }
 
-    fn template_name(&mut self, token: &Token, context: &str) -> Parsed<String> {
-        if !matches!(token.kind, Kind::String | Kind::RawString) {
+    fn parse_template_name(&mut self, token: &TemplateToken, context: &str) -> Parsed<String> {
+        if !matches!(
+            token.kind,
+            TemplateTokenKind::String | TemplateTokenKind::RawString
+        ) {
             return self.unexpected(token, context);
         }
         match unquote(&token.text) {
@@ -238,36 +245,36 @@ impl Parser<'_> {
     }
 
     /// Parses a body that must be closed by `end`. An `else` in its place is an error in `context`.
-    fn body(&mut self, context: &str) -> Parsed<List> {
-        match self.list()? {
-            (list, Part::End) => Ok(list),
+    fn parse_body(&mut self, context: &str) -> Parsed<List> {
+        match self.parse_list()? {
+            (list, BodyElement::End) => Ok(list),
             _ => self.fail(format!("unexpected {{{{else}}}} in {context}")),
         }
     }
 
     /// Parses the elements before the next `end` or `else`, and returns them with the action that
     /// ended the list.
-    fn list(&mut self) -> Parsed<(List, Part)> {
+    fn parse_list(&mut self) -> Parsed<(List, BodyElement)> {
         let mut list = List::new();
-        while self.peek_word().kind != Kind::End {
-            match self.part()? {
-                Part::Node(node) => list.push(node),
+        while self.peek_word().kind != TemplateTokenKind::End {
+            match self.parse_element()? {
+                BodyElement::Node(node) => list.push(node),
                 end => return Ok((list, end)),
             }
         }
         self.fail("unexpected EOF")
     }
 
-    fn part(&mut self) -> Parsed<Part> {
+    fn parse_element(&mut self) -> Parsed<BodyElement> {
         let token = self.next_word();
         match token.kind {
-            Kind::Text => Ok(Part::Node(Node::Text {
+            TemplateTokenKind::Text => Ok(BodyElement::Node(TemplateNode::Text {
                 position: token.position,
                 text: token.text,
             })),
-            Kind::LeftDelim => {
+            TemplateTokenKind::LeftDelim => {
                 self.now.action_line = token.line;
-                let part = self.deeper(Self::action)?;
+                let part = self.parse_nested(Self::parse_action)?;
                 self.now.action_line = 0;
                 Ok(part)
             }
@@ -276,69 +283,76 @@ impl Parser<'_> {
     }
 
     /// Parses an action after its left delimiter: a control structure or a pipeline.
-    fn action(&mut self) -> Parsed<Part> {
+    fn parse_action(&mut self) -> Parsed<BodyElement> {
         let token = self.next_word();
-        if let Kind::Keyword(word) = token.kind {
+        if let TemplateTokenKind::Keyword(word) = token.kind {
             match word {
-                Keyword::Block => return self.block().map(Part::Node),
-                Keyword::Break => {
-                    self.leave_loop("{{break}}")?;
+                TemplateKeyword::Block => return self.parse_block().map(BodyElement::Node),
+                TemplateKeyword::Break => {
+                    self.parse_loop_exit("{{break}}")?;
                     let position = token.position;
-                    return Ok(Part::Node(Node::Break { position }));
+                    return Ok(BodyElement::Node(TemplateNode::Break { position }));
                 }
-                Keyword::Continue => {
-                    self.leave_loop("{{continue}}")?;
+                TemplateKeyword::Continue => {
+                    self.parse_loop_exit("{{continue}}")?;
                     let position = token.position;
-                    return Ok(Part::Node(Node::Continue { position }));
+                    return Ok(BodyElement::Node(TemplateNode::Continue { position }));
                 }
-                Keyword::Else => return self.else_action(),
-                Keyword::End => {
-                    self.expect(Kind::RightDelim, "end")?;
-                    return Ok(Part::End);
+                TemplateKeyword::Else => return self.parse_else(),
+                TemplateKeyword::End => {
+                    self.expect(TemplateTokenKind::RightDelim, "end")?;
+                    return Ok(BodyElement::End);
                 }
-                Keyword::If => return self.branch(BranchKind::If).map(Part::Node),
-                Keyword::Range => return self.branch(BranchKind::Range).map(Part::Node),
-                Keyword::With => return self.branch(BranchKind::With).map(Part::Node),
-                Keyword::Template => return self.template().map(Part::Node),
-                Keyword::Define | Keyword::Nil => {}
+                TemplateKeyword::If => {
+                    return self.parse_branch(BranchKind::If).map(BodyElement::Node);
+                }
+                TemplateKeyword::Range => {
+                    return self.parse_branch(BranchKind::Range).map(BodyElement::Node);
+                }
+                TemplateKeyword::With => {
+                    return self.parse_branch(BranchKind::With).map(BodyElement::Node);
+                }
+                TemplateKeyword::Template => return self.parse_template().map(BodyElement::Node),
+                TemplateKeyword::Define | TemplateKeyword::Nil => {}
             }
         }
         self.back();
         let position = self.peek().position;
-        let pipe = self.pipe("command", Kind::RightDelim)?;
-        Ok(Part::Node(Node::Action { position, pipe }))
+        let pipe = self.parse_pipe("command", TemplateTokenKind::RightDelim)?;
+        Ok(BodyElement::Node(TemplateNode::Action { position, pipe }))
     }
 
-    fn leave_loop(&mut self, context: &str) -> Parsed<()> {
-        self.expect(Kind::RightDelim, context)?;
+    fn parse_loop_exit(&mut self, context: &str) -> Parsed<()> {
+        self.expect(TemplateTokenKind::RightDelim, context)?;
         match self.now.range_depth {
             0 => self.fail(format!("{context} outside {{{{range}}}}")),
             _ => Ok(()),
         }
     }
 
-    fn else_action(&mut self) -> Parsed<Part> {
+    fn parse_else(&mut self) -> Parsed<BodyElement> {
         let next = self.peek_word().kind;
-        let continues = [Keyword::If, Keyword::With].map(Kind::Keyword);
+        let continues =
+            [TemplateKeyword::If, TemplateKeyword::With].map(TemplateTokenKind::Keyword);
         if !continues.contains(&next) {
-            self.expect(Kind::RightDelim, "else")?;
+            self.expect(TemplateTokenKind::RightDelim, "else")?;
         }
-        Ok(Part::Else)
+        Ok(BodyElement::Else)
     }
 
-    fn branch(&mut self, kind: BranchKind) -> Parsed<Node> {
+    fn parse_branch(&mut self, kind: BranchKind) -> Parsed<TemplateNode> {
         let variables = self.now.variables.len();
-        let pipe = self.pipe(kind.name(), Kind::RightDelim)?;
+        let pipe = self.parse_pipe(kind.name(), TemplateTokenKind::RightDelim)?;
         let is_range = kind == BranchKind::Range;
         self.now.range_depth += usize::from(is_range);
-        let (list, end) = self.list()?;
+        let (list, end) = self.parse_list()?;
         self.now.range_depth -= usize::from(is_range);
         let else_list = match end {
-            Part::Else => Some(self.else_list(kind)?),
+            BodyElement::Else => Some(self.parse_else_list(kind)?),
             _ => None,
         };
         self.now.variables.truncate(variables);
-        Ok(Node::Branch(Box::new(Branch {
+        Ok(TemplateNode::Branch(Box::new(TemplateBranch {
             kind,
             position: pipe.position,
             pipe,
@@ -347,50 +361,50 @@ impl Parser<'_> {
         })))
     }
 
-    fn else_list(&mut self, kind: BranchKind) -> Parsed<List> {
+    fn parse_else_list(&mut self, kind: BranchKind) -> Parsed<List> {
         let next = self.peek().kind;
         let continues = match kind {
-            BranchKind::If => next == Kind::Keyword(Keyword::If),
-            BranchKind::With => next == Kind::Keyword(Keyword::With),
+            BranchKind::If => next == TemplateTokenKind::Keyword(TemplateKeyword::If),
+            BranchKind::With => next == TemplateTokenKind::Keyword(TemplateKeyword::With),
             BranchKind::Range => false,
         };
         if continues {
             self.next();
-            let node = self.deeper(|parser| parser.branch(kind))?;
+            let node = self.parse_nested(|parser| parser.parse_branch(kind))?;
             return Ok(vec![node]);
         }
-        match self.list()? {
-            (list, Part::End) => Ok(list),
+        match self.parse_list()? {
+            (list, BodyElement::End) => Ok(list),
             _ => self.fail("expected end; found {{else}}"),
         }
     }
 
-    fn block(&mut self) -> Parsed<Node> {
+    fn parse_block(&mut self) -> Parsed<TemplateNode> {
         const CONTEXT: &str = "block clause";
         let token = self.next_word();
-        let name = self.template_name(&token, CONTEXT)?;
-        let pipe = self.pipe(CONTEXT, Kind::RightDelim)?;
-        let outer = std::mem::replace(&mut self.now, Definition::new());
-        let list = self.body(CONTEXT)?;
+        let name = self.parse_template_name(&token, CONTEXT)?;
+        let pipe = self.parse_pipe(CONTEXT, TemplateTokenKind::RightDelim)?;
+        let outer = std::mem::replace(&mut self.now, DefinitionState::new());
+        let list = self.parse_body(CONTEXT)?;
         self.define(&name, list)?;
         self.now = outer;
-        Ok(Node::Template {
+        Ok(TemplateNode::Template {
             position: token.position,
             name,
             pipe: Some(pipe),
         })
     }
 
-    fn template(&mut self) -> Parsed<Node> {
+    fn parse_template(&mut self) -> Parsed<TemplateNode> {
         const CONTEXT: &str = "template clause";
         let token = self.next_word();
-        let name = self.template_name(&token, CONTEXT)?;
-        let mut pipe: Option<Pipe> = None;
-        if self.next_word().kind != Kind::RightDelim {
+        let name = self.parse_template_name(&token, CONTEXT)?;
+        let mut pipe: Option<TemplatePipeline> = None;
+        if self.next_word().kind != TemplateTokenKind::RightDelim {
             self.back();
-            pipe = Some(self.pipe(CONTEXT, Kind::RightDelim)?);
+            pipe = Some(self.parse_pipe(CONTEXT, TemplateTokenKind::RightDelim)?);
         }
-        Ok(Node::Template {
+        Ok(TemplateNode::Template {
             position: token.position,
             name,
             pipe,

@@ -8,19 +8,20 @@ mod field;
 mod method;
 
 use super::format;
-use super::input::{Around, Limits, QueryFn};
+use super::input::{QueryFn, TemplateEnvironment, TemplateLimits};
 use super::tree::{
-    Branch, BranchKind, Command, Definition, Definitions, File, List, Node, Operand, Pipe, Place,
-    STACK_ADDED_BYTES, STACK_LEFT_BYTES, Term,
+    BranchKind, Definitions, List, STACK_ADDED_BYTES, STACK_LEFT_BYTES, TemplateBranch,
+    TemplateCommand, TemplateDefinition, TemplateErrorNode, TemplateFile, TemplateNode,
+    TemplateOperand, TemplatePipeline, TemplateTerm,
 };
-use super::value::Value;
+use super::value::TemplateValue;
 use firn_model::quote::quote;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A parsed template and all definitions that it may call, ready for execution.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'t> {
+pub(super) struct ParsedTemplate<'t> {
     pub name: &'t str,
     pub definitions: &'t Definitions,
     /// Definitions that cannot be included in a page, by name, with their error messages.
@@ -30,40 +31,40 @@ pub(super) struct Source<'t> {
 /// Reason for leaving the current body early: an error, or a statement that leaves the iteration of
 /// a loop.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(super) enum BodyExit {
     Error(String),
     Break,
     Continue,
 }
 
-pub(super) type Walked<T> = Result<T, Stop>;
+pub(super) type Walked<T> = Result<T, BodyExit>;
 
 /// State of one execution: variables, output, position and the amounts that count towards the
 /// limits. It exists for one call of [`run`].
-pub(super) struct Run<'t, 'q> {
-    source: Source<'t>,
+pub(super) struct TemplateRun<'t, 'q> {
+    source: ParsedTemplate<'t>,
     /// Name of the definition that is executed, for error messages.
     definition: &'t str,
-    file: Option<&'t File>,
-    place: Option<Place<'t>>,
-    variables: Vec<(&'t str, Value)>,
+    file: Option<&'t TemplateFile>,
+    place: Option<TemplateErrorNode<'t>>,
+    variables: Vec<(&'t str, TemplateValue)>,
     depth: usize,
     out: Vec<u8>,
     steps: usize,
     made_bytes: usize,
     queries: usize,
-    around: &'q Around<'q>,
+    around: &'q TemplateEnvironment<'q>,
     query: &'q mut QueryFn<'q>,
-    limits: &'q Limits,
+    limits: &'q TemplateLimits,
 }
 
 /// Executes the template with `dot` as its data. Returns the output or Go's error message.
 pub(super) fn run(
-    source: Source<'_>,
-    dot: Value,
-    around: &Around<'_>,
+    source: ParsedTemplate<'_>,
+    dot: TemplateValue,
+    around: &TemplateEnvironment<'_>,
     query: &mut QueryFn<'_>,
-    limits: &Limits,
+    limits: &TemplateLimits,
 ) -> Result<Vec<u8>, String> {
     let Some(root) = source.definitions.get(source.name) else {
         return Err(format!(
@@ -71,7 +72,7 @@ pub(super) fn run(
             quote(source.name.as_bytes())
         ));
     };
-    let mut run = Run {
+    let mut run = TemplateRun {
         source,
         definition: source.name,
         file: Some(&root.file),
@@ -86,35 +87,35 @@ pub(super) fn run(
         query: &mut |text, time| query(text, time),
         limits,
     };
-    match run.list(&dot, &root.list) {
+    match run.execute_list(&dot, &root.list) {
         Ok(()) => Ok(run.out),
-        Err(Stop::Error(message)) => Err(message),
+        Err(BodyExit::Error(message)) => Err(message),
         // The parser rejects both outside of loops.
-        Err(Stop::Break | Stop::Continue) => Ok(run.out),
+        Err(BodyExit::Break | BodyExit::Continue) => Ok(run.out),
     }
 }
 
-impl<'t> Run<'t, '_> {
-    fn at(&mut self, place: Place<'t>) {
+impl<'t> TemplateRun<'t, '_> {
+    fn set_place(&mut self, place: TemplateErrorNode<'t>) {
         self.place = Some(place);
     }
 
     /// Returns an error with the position of the node that was visited last.
     fn fail<T>(&self, message: impl std::fmt::Display) -> Walked<T> {
         let (Some(place), Some(file)) = (&self.place, self.file) else {
-            return Err(Stop::Error(format!(
+            return Err(BodyExit::Error(format!(
                 "template: {}: {message}",
                 self.definition
             )));
         };
-        Err(Stop::Error(format!(
+        Err(BodyExit::Error(format!(
             "template: {}: executing {} at <{place}>: {message}",
             file.location(place.position()),
             quote(self.definition.as_bytes()),
         )))
     }
 
-    fn step(&mut self) -> Walked<()> {
+    fn count_step(&mut self) -> Walked<()> {
         self.steps += 1;
         if let Err(e) = self.limits.cancel.check() {
             return self.fail(e.message);
@@ -126,7 +127,7 @@ impl<'t> Run<'t, '_> {
     }
 
     /// Counts bytes of a function result. Fails if the limit is exceeded.
-    fn made(&mut self, bytes: usize) -> Walked<()> {
+    fn count_bytes(&mut self, bytes: usize) -> Walked<()> {
         self.made_bytes = self.made_bytes.saturating_add(bytes);
         match self.made_bytes > self.limits.made_bytes_max {
             true => {
@@ -146,63 +147,73 @@ impl<'t> Run<'t, '_> {
         Ok(())
     }
 
-    fn list(&mut self, dot: &Value, list: &'t List) -> Walked<()> {
-        list.iter().try_for_each(|node| self.node(dot, node))
+    fn execute_list(&mut self, dot: &TemplateValue, list: &'t List) -> Walked<()> {
+        list.iter()
+            .try_for_each(|node| self.execute_node(dot, node))
     }
 
-    fn node(&mut self, dot: &Value, node: &'t Node) -> Walked<()> {
-        self.at(Place::Node(node));
-        self.step()?;
+    fn execute_node(&mut self, dot: &TemplateValue, node: &'t TemplateNode) -> Walked<()> {
+        self.set_place(TemplateErrorNode::Node(node));
+        self.count_step()?;
         match node {
-            Node::Text { text, .. } => self.write(text.as_bytes()),
-            Node::Action { pipe, .. } => {
-                let value = self.pipe(dot, pipe)?;
+            TemplateNode::Text { text, .. } => self.write(text.as_bytes()),
+            TemplateNode::Action { pipe, .. } => {
+                let value = self.evaluate_pipe(dot, pipe)?;
                 match pipe.variables.is_empty() {
                     true => self.print(node, &value),
                     false => Ok(()),
                 }
             }
-            Node::Branch(branch) => {
+            TemplateNode::Branch(branch) => {
                 let mark = self.variables.len();
                 let walked = stacker::maybe_grow(STACK_LEFT_BYTES, STACK_ADDED_BYTES, || {
                     match branch.kind {
-                        BranchKind::Range => self.range(dot, branch),
-                        BranchKind::If | BranchKind::With => self.if_or_with(dot, branch),
+                        BranchKind::Range => self.execute_range(dot, branch),
+                        BranchKind::If | BranchKind::With => self.execute_if_or_with(dot, branch),
                     }
                 });
                 self.variables.truncate(mark);
                 walked
             }
-            Node::Template { name, pipe, .. } => self.template(dot, name, pipe.as_ref()),
-            Node::Break { .. } => Err(Stop::Break),
-            Node::Continue { .. } => Err(Stop::Continue),
+            TemplateNode::Template { name, pipe, .. } => {
+                self.execute_template(dot, name, pipe.as_ref())
+            }
+            TemplateNode::Break { .. } => Err(BodyExit::Break),
+            TemplateNode::Continue { .. } => Err(BodyExit::Continue),
         }
     }
 
-    fn if_or_with(&mut self, dot: &Value, branch: &'t Branch) -> Walked<()> {
-        let value = self.pipe(dot, &branch.pipe)?;
-        match (value.clone().inside().is_true(), &branch.else_list) {
-            (true, _) if branch.kind == BranchKind::With => self.list(&value, &branch.list),
-            (true, _) => self.list(dot, &branch.list),
-            (false, Some(list)) => self.list(dot, list),
+    fn execute_if_or_with(
+        &mut self,
+        dot: &TemplateValue,
+        branch: &'t TemplateBranch,
+    ) -> Walked<()> {
+        let value = self.evaluate_pipe(dot, &branch.pipe)?;
+        match (
+            value.clone().unwrap_interface().is_true(),
+            &branch.else_list,
+        ) {
+            (true, _) if branch.kind == BranchKind::With => self.execute_list(&value, &branch.list),
+            (true, _) => self.execute_list(dot, &branch.list),
+            (false, Some(list)) => self.execute_list(dot, list),
             (false, None) => Ok(()),
         }
     }
 
-    fn range(&mut self, dot: &Value, branch: &'t Branch) -> Walked<()> {
-        let (value, _) = self.pipe(dot, &branch.pipe)?.indirect();
-        if matches!(value, Value::Int(..)) && branch.pipe.variables.len() > 1 {
-            let shown = self.shown(&value)?;
+    fn execute_range(&mut self, dot: &TemplateValue, branch: &'t TemplateBranch) -> Walked<()> {
+        let (value, _) = self.evaluate_pipe(dot, &branch.pipe)?.indirect();
+        if matches!(value, TemplateValue::Int(..)) && branch.pipe.variables.len() > 1 {
+            let shown = self.format_value(&value)?;
             return self.fail(format!(
                 "can't use {shown} to iterate over more than one variable"
             ));
         }
         let Some(elements) = elements(&value) else {
-            let shown = self.shown(&value)?;
+            let shown = self.format_value(&value)?;
             return self.fail(format!("range can't iterate over {shown}"));
         };
         match (self.iterate(branch, elements)?, &branch.else_list) {
-            (false, Some(list)) => self.list(dot, list),
+            (false, Some(list)) => self.execute_list(dot, list),
             _ => Ok(()),
         }
     }
@@ -211,20 +222,20 @@ impl<'t> Run<'t, '_> {
     /// caller executes the `else` body.
     fn iterate(
         &mut self,
-        branch: &'t Branch,
-        elements: impl Iterator<Item = (Value, Value)>,
+        branch: &'t TemplateBranch,
+        elements: impl Iterator<Item = (TemplateValue, TemplateValue)>,
     ) -> Walked<bool> {
         let mark = self.variables.len();
         let mut any = false;
         for (index, element) in elements {
             any = true;
-            self.step()?;
+            self.count_step()?;
             self.set_range_variables(branch, index, &element)?;
-            let walked = self.list(&element, &branch.list);
+            let walked = self.execute_list(&element, &branch.list);
             self.variables.truncate(mark);
             match walked {
-                Ok(()) | Err(Stop::Continue) => {}
-                Err(Stop::Break) => break,
+                Ok(()) | Err(BodyExit::Continue) => {}
+                Err(BodyExit::Break) => break,
                 Err(stop) => return Err(stop),
             }
         }
@@ -233,9 +244,9 @@ impl<'t> Run<'t, '_> {
 
     fn set_range_variables(
         &mut self,
-        branch: &'t Branch,
-        index: Value,
-        element: &Value,
+        branch: &'t TemplateBranch,
+        index: TemplateValue,
+        element: &TemplateValue,
     ) -> Walked<()> {
         let names = &branch.pipe.variables;
         if branch.pipe.is_assign {
@@ -259,17 +270,22 @@ impl<'t> Run<'t, '_> {
         Ok(())
     }
 
-    fn template(&mut self, dot: &Value, name: &'t str, pipe: Option<&'t Pipe>) -> Walked<()> {
+    fn execute_template(
+        &mut self,
+        dot: &TemplateValue,
+        name: &'t str,
+        pipe: Option<&'t TemplatePipeline>,
+    ) -> Walked<()> {
         let Some(definition) = self.source.definitions.get(name) else {
             let name = quote(name.as_bytes());
             return self.fail(format!("template {name} not defined"));
         };
         self.check_depth()?;
         let dot = match pipe {
-            Some(pipe) => self.pipe(dot, pipe)?,
-            None => Value::Invalid,
+            Some(pipe) => self.evaluate_pipe(dot, pipe)?,
+            None => TemplateValue::Invalid,
         };
-        self.definition(name, definition, dot)
+        self.execute_definition(name, definition, dot)
     }
 
     fn check_depth(&self) -> Walked<()> {
@@ -280,14 +296,19 @@ impl<'t> Run<'t, '_> {
         }
     }
 
-    fn definition(&mut self, name: &'t str, of: &'t Definition, dot: Value) -> Walked<()> {
+    fn execute_definition(
+        &mut self,
+        name: &'t str,
+        of: &'t TemplateDefinition,
+        dot: TemplateValue,
+    ) -> Walked<()> {
         let outer = (self.definition, self.file, self.place);
         let variables = std::mem::replace(&mut self.variables, vec![("$", dot.clone())]);
         self.definition = name;
         self.file = Some(&of.file);
         self.depth += 1;
         let walked = stacker::maybe_grow(STACK_LEFT_BYTES, STACK_ADDED_BYTES, || {
-            self.list(&dot, &of.list)
+            self.execute_list(&dot, &of.list)
         });
         (self.definition, self.file, self.place) = outer;
         self.depth -= 1;
@@ -297,9 +318,12 @@ impl<'t> Run<'t, '_> {
 
     /// Implements `tmpl`: executes a definition and returns its output as safe HTML. The inner
     /// error is a message of the function itself.
-    fn page_part(&mut self, arguments: &[Value]) -> Walked<Result<Value, String>> {
-        let [Value::String(name), dot] = arguments else {
-            return Ok(Ok(Value::Invalid));
+    fn execute_tmpl(
+        &mut self,
+        arguments: &[TemplateValue],
+    ) -> Walked<Result<TemplateValue, String>> {
+        let [TemplateValue::String(name), dot] = arguments else {
+            return Ok(Ok(TemplateValue::Invalid));
         };
         let name = String::from_utf8_lossy(name);
         if let Some(why) = self.source.refused.get(&*name) {
@@ -311,22 +335,29 @@ impl<'t> Run<'t, '_> {
         };
         self.check_depth()?;
         let outer = std::mem::take(&mut self.out);
-        let walked = self.definition(name, definition, dot.clone().inside());
+        let walked = self.execute_definition(name, definition, dot.clone().unwrap_interface());
         let made = std::mem::replace(&mut self.out, outer);
         match walked {
-            Err(Stop::Error(message)) => Ok(Err(message)),
-            _ => Ok(Ok(Value::Html(made.into()))),
+            Err(BodyExit::Error(message)) => Ok(Err(message)),
+            _ => Ok(Ok(TemplateValue::Html(made.into()))),
         }
     }
 
     /// Evaluates a pipeline, unwraps an interface, and sets or declares its variables.
-    fn pipe(&mut self, dot: &Value, pipe: &'t Pipe) -> Walked<Value> {
-        self.at(Place::Pipe(pipe));
+    fn evaluate_pipe(
+        &mut self,
+        dot: &TemplateValue,
+        pipe: &'t TemplatePipeline,
+    ) -> Walked<TemplateValue> {
+        self.set_place(TemplateErrorNode::Pipe(pipe));
         let mut value = None;
         for command in &pipe.commands {
-            value = Some(self.command(dot, command, value)?.inside());
+            value = Some(
+                self.evaluate_command(dot, command, value)?
+                    .unwrap_interface(),
+            );
         }
-        let value = value.unwrap_or(Value::Invalid);
+        let value = value.unwrap_or(TemplateValue::Invalid);
         for name in &pipe.variables {
             match pipe.is_assign {
                 true => self.assign(name, value.clone())?,
@@ -336,7 +367,7 @@ impl<'t> Run<'t, '_> {
         Ok(value)
     }
 
-    fn assign(&mut self, name: &str, value: Value) -> Walked<()> {
+    fn assign(&mut self, name: &str, value: TemplateValue) -> Walked<()> {
         match self.variables.iter_mut().rev().find(|(n, _)| *n == name) {
             Some(variable) => {
                 variable.1 = value;
@@ -346,7 +377,7 @@ impl<'t> Run<'t, '_> {
         }
     }
 
-    fn variable(&self, name: &str) -> Walked<Value> {
+    fn variable(&self, name: &str) -> Walked<TemplateValue> {
         match self.variables.iter().rev().find(|(n, _)| *n == name) {
             Some((_, value)) => Ok(value.clone()),
             None => self.fail(format!("undefined variable: {name}")),
@@ -354,39 +385,59 @@ impl<'t> Run<'t, '_> {
     }
 
     /// Evaluates a command. `last` is the result of the preceding command in the pipeline.
-    fn command(&mut self, dot: &Value, command: &'t Command, last: Option<Value>) -> Walked<Value> {
+    fn evaluate_command(
+        &mut self,
+        dot: &TemplateValue,
+        command: &'t TemplateCommand,
+        last: Option<TemplateValue>,
+    ) -> Walked<TemplateValue> {
         let first = &command.words[0];
         let words = &command.words[..];
         match &first.term {
-            Term::Field(fields) => self.field_word(dot, first, fields, words, last),
-            Term::Chain { of, fields } => self.chain(dot, first, of, fields, words, last),
-            Term::Identifier(name) => {
-                self.function(dot, first, name, Place::Command(command), words, last)
+            TemplateTerm::Field(fields) => {
+                self.evaluate_field_command(dot, first, fields, words, last)
             }
-            Term::Pipe(pipe) => {
+            TemplateTerm::Chain { of, fields } => {
+                self.evaluate_chain(dot, first, of, fields, words, last)
+            }
+            TemplateTerm::Identifier(name) => self.call_function(
+                dot,
+                first,
+                name,
+                TemplateErrorNode::Command(command),
+                words,
+                last,
+            ),
+            TemplateTerm::Pipe(pipe) => {
                 self.no_function(words, last.as_ref())?;
-                self.deeper_pipe(dot, pipe)
+                self.evaluate_nested_pipe(dot, pipe)
             }
-            Term::Variable { name, fields } => {
-                self.variable_word(dot, first, name, fields, words, last)
+            TemplateTerm::Variable { name, fields } => {
+                self.evaluate_variable_command(dot, first, name, fields, words, last)
             }
             term => {
-                self.at(Place::Operand(first));
+                self.set_place(TemplateErrorNode::Operand(first));
                 self.no_function(words, last.as_ref())?;
                 match term {
-                    Term::Nil => self.fail("nil is not a command"),
-                    Term::Dot => Ok(dot.clone()),
-                    _ => self.literal(first),
+                    TemplateTerm::Nil => self.fail("nil is not a command"),
+                    TemplateTerm::Dot => Ok(dot.clone()),
+                    _ => self.evaluate_literal(first),
                 }
             }
         }
     }
 
-    fn deeper_pipe(&mut self, dot: &Value, pipe: &'t Pipe) -> Walked<Value> {
-        stacker::maybe_grow(STACK_LEFT_BYTES, STACK_ADDED_BYTES, || self.pipe(dot, pipe))
+    fn evaluate_nested_pipe(
+        &mut self,
+        dot: &TemplateValue,
+        pipe: &'t TemplatePipeline,
+    ) -> Walked<TemplateValue> {
+        stacker::maybe_grow(STACK_LEFT_BYTES, STACK_ADDED_BYTES, || {
+            self.evaluate_pipe(dot, pipe)
+        })
     }
 
-    fn no_function(&self, words: &[Operand], last: Option<&Value>) -> Walked<()> {
+    fn no_function(&self, words: &[TemplateOperand], last: Option<&TemplateValue>) -> Walked<()> {
         match (words, last) {
             ([] | [_], None) => Ok(()),
             ([first, ..], _) => self.fail(format!("can't give argument to non-function {first}")),
@@ -396,15 +447,17 @@ impl<'t> Run<'t, '_> {
 
     /// Evaluates a literal where no specific type is expected. Like in Go, an integer that
     /// overflows is an error.
-    fn literal(&mut self, word: &'t Operand) -> Walked<Value> {
-        self.at(Place::Operand(word));
+    fn evaluate_literal(&mut self, word: &'t TemplateOperand) -> Walked<TemplateValue> {
+        self.set_place(TemplateErrorNode::Operand(word));
         match &word.term {
-            Term::Bool(value) => Ok(Value::Bool(*value)),
-            Term::String { text, .. } => Ok(Value::String(Rc::clone(text))),
-            Term::Number(number) => match (number.complex, number.float, number.int) {
-                (Some((real, imaginary)), ..) => Ok(Value::Complex(real, imaginary)),
-                (None, Some(float), _) if number.is_written_as_float() => Ok(Value::Float(float)),
-                (None, _, Some(int)) => Ok(Value::Int(super::value::IntType::Int, int)),
+            TemplateTerm::Bool(value) => Ok(TemplateValue::Bool(*value)),
+            TemplateTerm::String { text, .. } => Ok(TemplateValue::String(Rc::clone(text))),
+            TemplateTerm::Number(number) => match (number.complex, number.float, number.int) {
+                (Some((real, imaginary)), ..) => Ok(TemplateValue::Complex(real, imaginary)),
+                (None, Some(float), _) if number.is_written_as_float() => {
+                    Ok(TemplateValue::Float(float))
+                }
+                (None, _, Some(int)) => Ok(TemplateValue::Int(super::value::GoIntType::Int, int)),
                 _ => self.fail(format!("{} overflows int", number.text)),
             },
             _ => self.fail(format!(
@@ -414,18 +467,18 @@ impl<'t> Run<'t, '_> {
         }
     }
 
-    fn print(&mut self, node: &'t Node, value: &Value) -> Walked<()> {
-        self.at(Place::Node(node));
-        let text = self.printed(std::slice::from_ref(value))?;
+    fn print(&mut self, node: &'t TemplateNode, value: &TemplateValue) -> Walked<()> {
+        self.set_place(TemplateErrorNode::Node(node));
+        let text = self.format_output(std::slice::from_ref(value))?;
         self.write(&text)
     }
 
     /// Formats a value with `%v`, for error messages. Fails if the text exceeds the output limit.
-    fn shown(&self, value: &Value) -> Walked<String> {
+    fn format_value(&self, value: &TemplateValue) -> Walked<String> {
         let printed = format::print(std::slice::from_ref(value), self.limits.output_bytes_max);
         match printed {
             Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Err(format::TooLong) => self.too_long(),
+            Err(format::OutputTooLong) => self.too_long(),
         }
     }
 
@@ -436,44 +489,50 @@ impl<'t> Run<'t, '_> {
 
     /// Formats values like the output of an action: an invalid value as `<no value>`, and the
     /// target of a pointer instead of the pointer.
-    fn printed(&self, values: &[Value]) -> Walked<Vec<u8>> {
+    fn format_output(&self, values: &[TemplateValue]) -> Walked<Vec<u8>> {
         match format::print_plain(values, self.limits.output_bytes_max) {
             Ok(bytes) => Ok(bytes),
-            Err(format::TooLong) => self.too_long(),
+            Err(format::OutputTooLong) => self.too_long(),
         }
     }
 }
 
 /// Returns the elements for a loop over `value`, with their indices or keys; `None` if the type
 /// cannot be iterated.
-fn elements<'v>(value: &'v Value) -> Option<Box<dyn Iterator<Item = (Value, Value)> + 'v>> {
+fn elements<'v>(
+    value: &'v TemplateValue,
+) -> Option<Box<dyn Iterator<Item = (TemplateValue, TemplateValue)> + 'v>> {
     fn numbered<'v>(
-        values: impl Iterator<Item = Value> + 'v,
-    ) -> Box<dyn Iterator<Item = (Value, Value)> + 'v> {
-        Box::new(values.enumerate().map(|(i, value)| (Value::int(i), value)))
+        values: impl Iterator<Item = TemplateValue> + 'v,
+    ) -> Box<dyn Iterator<Item = (TemplateValue, TemplateValue)> + 'v> {
+        Box::new(
+            values
+                .enumerate()
+                .map(|(i, value)| (TemplateValue::int(i), value)),
+        )
     }
-    let key = |key: &Rc<[u8]>| Value::String(Rc::clone(key));
+    let key = |key: &Rc<[u8]>| TemplateValue::String(Rc::clone(key));
     Some(match value {
-        Value::Int(int, count) => {
-            let element = |index| (Value::Invalid, Value::Int(*int, index));
+        TemplateValue::Int(int, count) => {
+            let element = |index| (TemplateValue::Invalid, TemplateValue::Int(*int, index));
             Box::new((0..*count).map(element))
         }
-        Value::Query(query) => {
-            let sample = |index| Some(Value::Sample(Some(query.get(index)?)));
+        TemplateValue::Query(query) => {
+            let sample = |index| Some(TemplateValue::Sample(Some(query.get(index)?)));
             numbered((0..query.len()).map_while(sample))
         }
-        Value::Floats(floats) => numbered(floats.iter().copied().map(Value::Float)),
-        Value::Texts(texts) => numbered(texts.iter().cloned().map(Value::String)),
-        Value::Params(map) => {
-            let texts = |texts: &Rc<[_]>| Value::Texts(Rc::clone(texts));
+        TemplateValue::Floats(floats) => numbered(floats.iter().copied().map(TemplateValue::Float)),
+        TemplateValue::Texts(texts) => numbered(texts.iter().cloned().map(TemplateValue::String)),
+        TemplateValue::Params(map) => {
+            let texts = |texts: &Rc<[_]>| TemplateValue::Texts(Rc::clone(texts));
             Box::new(map.iter().map(move |(k, v)| (key(k), texts(v))))
         }
-        Value::Strings(map) => Box::new(map.iter().map(move |(k, v)| (key(k), key(v)))),
-        Value::Args(map) => Box::new(
+        TemplateValue::Strings(map) => Box::new(map.iter().map(move |(k, v)| (key(k), key(v)))),
+        TemplateValue::Args(map) => Box::new(
             map.iter()
-                .map(move |(k, v)| (key(k), Value::boxed(v.clone()))),
+                .map(move |(k, v)| (key(k), TemplateValue::wrap_interface(v.clone()))),
         ),
-        Value::Invalid => Box::new(std::iter::empty()),
+        TemplateValue::Invalid => Box::new(std::iter::empty()),
         _ => return None,
     })
 }

@@ -1,14 +1,14 @@
 //! Parameter types of functions and methods.
 
-use super::value::{IntType, Query, Value};
+use super::value::{GoIntType, QuerySlice, TemplateValue};
 
 /// Type of a parameter in Go's terms. The interpreter converts arguments to it or fails with Go's
 /// message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parameter {
+pub(super) enum ParameterType {
     /// Accepts any value (`interface {}`).
     Any,
-    /// Accepts any value and keeps interfaces (`reflect.Value`).
+    /// Accepts any value and keeps interfaces (`reflect.TemplateValue`).
     Reflect,
     String,
     Query,
@@ -20,25 +20,25 @@ pub(super) enum Parameter {
 /// Parameter types of a function: a fixed list, and the type of further arguments if it is
 /// variadic.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Signature {
-    pub fixed: &'static [Parameter],
+pub(super) struct FunctionSignature {
+    pub fixed: &'static [ParameterType],
     /// Type of further arguments of a variadic function.
-    pub more: Option<Parameter>,
+    pub more: Option<ParameterType>,
 }
 
-impl Signature {
+impl FunctionSignature {
     /// Returns the signature of a function with exactly these parameters and no variadic ones.
-    pub const fn fixed(fixed: &'static [Parameter]) -> Self {
+    pub const fn fixed(fixed: &'static [ParameterType]) -> Self {
         Self { fixed, more: None }
     }
 
     /// Returns the type of the parameter at `index`; `None` if there is none.
-    pub fn parameter(&self, index: usize) -> Option<Parameter> {
+    pub fn parameter(&self, index: usize) -> Option<ParameterType> {
         self.fixed.get(index).copied().or(self.more)
     }
 }
 
-impl Parameter {
+impl ParameterType {
     /// Returns the name of the type in Go, for error messages.
     pub fn name(self) -> &'static str {
         match self {
@@ -53,25 +53,25 @@ impl Parameter {
     }
 
     /// Returns the nil value of the type; `None` if the type has no nil.
-    pub fn nil(self) -> Option<Value> {
+    pub fn nil(self) -> Option<TemplateValue> {
         match self {
-            Self::Any => Some(Value::Interface(None)),
-            Self::Reflect => Some(Value::Invalid),
-            Self::Query => Some(Value::Query(Query::nil())),
-            Self::Sample => Some(Value::Sample(None)),
+            Self::Any => Some(TemplateValue::Interface(None)),
+            Self::Reflect => Some(TemplateValue::Invalid),
+            Self::Query => Some(TemplateValue::Query(QuerySlice::nil())),
+            Self::Sample => Some(TemplateValue::Sample(None)),
             Self::String | Self::Duration | Self::Time => None,
         }
     }
 
     /// Returns whether the value can be passed without conversion.
-    pub fn takes(self, value: &Value) -> bool {
+    pub fn takes(self, value: &TemplateValue) -> bool {
         match self {
             Self::Any | Self::Reflect => true,
-            Self::String => matches!(value, Value::String(_)),
-            Self::Query => matches!(value, Value::Query(_)),
-            Self::Sample => matches!(value, Value::Sample(_)),
-            Self::Duration => matches!(value, Value::Int(IntType::Duration, _)),
-            Self::Time => matches!(value, Value::Time(_)),
+            Self::String => matches!(value, TemplateValue::String(_)),
+            Self::Query => matches!(value, TemplateValue::Query(_)),
+            Self::Sample => matches!(value, TemplateValue::Sample(_)),
+            Self::Duration => matches!(value, TemplateValue::Int(GoIntType::Duration, _)),
+            Self::Time => matches!(value, TemplateValue::Time(_)),
         }
     }
 }

@@ -2,10 +2,10 @@
 //! not have.
 
 use super::*;
-use firn_model::cancel::Reason;
+use firn_model::cancel::CancelReason;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
-use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 use std::sync::Arc;
@@ -29,21 +29,21 @@ fn histogram() -> Arc<Histogram> {
         zero_threshold: 0.001,
         sum: 18.5,
         positive_spans: vec![
-            Span {
+            BucketSpan {
                 offset: 0,
                 length: 2,
             },
-            Span {
+            BucketSpan {
                 offset: 1,
                 length: 1,
             },
         ],
-        negative_spans: vec![Span {
+        negative_spans: vec![BucketSpan {
             offset: 0,
             length: 1,
         }],
         custom_values: Vec::new(),
-        counts: Counts::Float {
+        counts: HistogramCounts::Float {
             count: 10.0,
             zero_count: 2.0,
             positive: vec![1.0, 3.0, 2.0],
@@ -56,7 +56,7 @@ pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
     Labels::from_pairs(pairs.iter().copied())
 }
 
-fn sample(pairs: &[(&str, &str)], value: SampleValue) -> QueriedSample {
+fn sample(pairs: &[(&str, &str)], value: TemplateSampleValue) -> QueriedSample {
     QueriedSample {
         labels: labels(pairs),
         value,
@@ -67,29 +67,32 @@ fn sample(pairs: &[(&str, &str)], value: SampleValue) -> QueriedSample {
 pub(super) fn answer(query: &str, time: TimestampMs) -> Result<Vec<QueriedSample>, String> {
     let up = |instance, zone, value| {
         let pairs = [("__name__", "up"), ("instance", instance), ("zone", zone)];
-        sample(&pairs, SampleValue::Float(value))
+        sample(&pairs, TemplateSampleValue::Float(value))
     };
     Ok(match query {
         "empty" => Vec::new(),
         "fail" => return Err("the store is gone".to_owned()),
         "up" => vec![up("c", "x", 1.0), up("a", "y", 0.0), up("b", "x", 2.5)],
-        "hist" => vec![sample(&[("job", "h")], SampleValue::Histogram(histogram()))],
+        "hist" => vec![sample(
+            &[("job", "h")],
+            TemplateSampleValue::Histogram(histogram()),
+        )],
         "str" => vec![sample(
             &[("__value__", "text of it")],
-            SampleValue::Float(1e9),
+            TemplateSampleValue::Float(1e9),
         )],
         _ => {
             let pairs = [("query", query), ("at", &time.to_string())];
-            vec![sample(&pairs, SampleValue::Float(7.0))]
+            vec![sample(&pairs, TemplateSampleValue::Float(7.0))]
         }
     })
 }
 
-fn expand_case(value: Option<&str>, text: &str, limits: &Limits) -> Result<String, String> {
+fn expand_case(value: Option<&str>, text: &str, limits: &TemplateLimits) -> Result<String, String> {
     let value = match value {
-        None => SampleValue::Float(91.5),
-        Some("histogram") => SampleValue::Histogram(histogram()),
-        Some(number) => SampleValue::Float(number::parse_float(number).unwrap()),
+        None => TemplateSampleValue::Float(91.5),
+        Some("histogram") => TemplateSampleValue::Histogram(histogram()),
+        Some(number) => TemplateSampleValue::Float(number::parse_float(number).unwrap()),
     };
     let data = AlertData {
         alert: "Up",
@@ -117,7 +120,11 @@ fn templates_give_what_upstream_gives() {
     for line in lines {
         let case: Case = serde_json::from_str(line).unwrap();
         let expected = case.gives.ok_or_else(|| case.fails.unwrap());
-        let got = expand_case(case.value.as_deref(), &case.text, &Limits::default());
+        let got = expand_case(
+            case.value.as_deref(),
+            &case.text,
+            &TemplateLimits::default(),
+        );
         count += 1;
         if got != expected {
             let value = case.value.unwrap_or_default();
@@ -194,26 +201,26 @@ fn templates_that_do_too_much_are_stopped() {
         ),
     ];
     for (text, expected) in cases {
-        let error = expand_case(None, &text, &Limits::default()).unwrap_err();
+        let error = expand_case(None, &text, &TemplateLimits::default()).unwrap_err();
         assert!(error.contains(expected), "{expected}: {:.300}", error);
     }
     assert_eq!(
-        expand_case(None, &nested(900), &Limits::default()),
+        expand_case(None, &nested(900), &TemplateLimits::default()),
         Ok("1".to_owned())
     );
     assert_eq!(
-        expand_case(None, &chain(900), &Limits::default()),
+        expand_case(None, &chain(900), &TemplateLimits::default()),
         Ok("end".to_owned())
     );
 }
 
 #[test]
 fn template_that_is_given_up_ends_with_its_next_step() {
-    let limits = Limits {
+    let limits = TemplateLimits {
         steps_max: usize::MAX,
-        ..Limits::default()
+        ..TemplateLimits::default()
     };
-    limits.cancel.cancel(Reason::Timeout);
+    limits.cancel.cancel(CancelReason::Timeout);
     let endless = "{{ range 9223372036854775807 }}{{ end }}";
     let error = expand_case(None, endless, &limits).unwrap_err();
     assert!(error.ends_with("query timed out"), "{error}");
@@ -230,14 +237,14 @@ fn check_finds_what_cannot_be_read() {
 }
 
 /// Calls `expand` with 20,000 randomly changed texts and limits that keep each run short.
-pub(super) fn expand_mutated(texts: &[String], mut expand: impl FnMut(&str, &Limits)) {
-    let limits = Limits {
+pub(super) fn expand_mutated(texts: &[String], mut expand: impl FnMut(&str, &TemplateLimits)) {
+    let limits = TemplateLimits {
         steps_max: 2_000,
         output_bytes_max: 4 << 10,
         made_bytes_max: 64 << 10,
         queries_max: 20,
         depth_max: 50,
-        ..Limits::default()
+        ..TemplateLimits::default()
     };
     for seed in 0..20_000 {
         let rng = SimRng::new(seed);

@@ -69,14 +69,14 @@ const CHUNKS: [&str; 33] = [
     "5",
 ];
 
-/// A time in UTC, in nanoseconds since the epoch, with the methods that Go's `time.Time` has in
+/// A time in UTC, in nanoseconds since the epoch, with the methods that Go's `time.GoTime` has in
 /// templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Time {
+pub(super) struct GoTime {
     pub nanos: i64,
 }
 
-impl Time {
+impl GoTime {
     fn date(self) -> OffsetDateTime {
         // 64 bits of nanoseconds cover the years 1677 to 2262, which the library supports.
         OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.nanos))
@@ -128,7 +128,9 @@ impl Time {
     pub fn format(self, layout: &[u8]) -> Vec<u8> {
         let (mut out, mut rest) = (Vec::new(), layout);
         while let Some(byte) = rest.first() {
-            let found = self.chunk(rest).or_else(|| self.fraction(rest));
+            let found = self
+                .format_chunk(rest)
+                .or_else(|| self.format_fraction(rest));
             let len = match found {
                 Some((text, len)) => {
                     out.extend_from_slice(text.as_bytes());
@@ -145,7 +147,7 @@ impl Time {
     }
 
     /// Formats the first element of `layout`, and returns its length in the layout.
-    fn chunk(self, layout: &[u8]) -> Option<(String, usize)> {
+    fn format_chunk(self, layout: &[u8]) -> Option<(String, usize)> {
         if layout.starts_with(b"_2006") {
             return Some((format!("_{:04}", self.year()), 5));
         }
@@ -192,7 +194,7 @@ impl Time {
 
     /// Formats fractional seconds like `.000` or `.999`, and returns the length of the element in
     /// the layout.
-    fn fraction(self, layout: &[u8]) -> Option<(String, usize)> {
+    fn format_fraction(self, layout: &[u8]) -> Option<(String, usize)> {
         let (point, digits) = layout.split_first()?;
         let first = digits.first().filter(|b| matches!(b, b'0' | b'9'))?;
         let count = digits.iter().take_while(|b| *b == first).count();
@@ -214,7 +216,7 @@ impl Time {
     }
 }
 
-impl std::fmt::Display for Time {
+impl std::fmt::Display for GoTime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = self.format(b"2006-01-02 15:04:05.999999999 -0700 MST");
         f.write_str(&String::from_utf8_lossy(&text))
@@ -236,8 +238,8 @@ fn name(names: &[&str], index: i64) -> Option<String> {
     names.get(index).map(|name| (*name).to_owned())
 }
 
-/// Formats a duration in nanoseconds like Go's `time.Duration`: `1h2m3.5s`, `1.5ms`, `0s`.
-pub(super) fn duration_text(nanos: i64) -> String {
+/// Formats a duration in nanoseconds like Go's `time.QueryDuration`: `1h2m3.5s`, `1.5ms`, `0s`.
+pub(super) fn format_duration(nanos: i64) -> String {
     let magnitude = nanos.unsigned_abs();
     let sign = if nanos < 0 { "-" } else { "" };
     let second = NANOS as u64;
@@ -249,10 +251,10 @@ pub(super) fn duration_text(nanos: i64) -> String {
         _ => ("s", second),
     };
     if unit != "s" {
-        return format!("{sign}{}{unit}", decimal(magnitude, unit_nanos));
+        return format!("{sign}{}{unit}", format_decimal(magnitude, unit_nanos));
     }
     let (minutes, rest) = (magnitude / (60 * second), magnitude % (60 * second));
-    let seconds = decimal(rest, second);
+    let seconds = format_decimal(rest, second);
     match (minutes / 60, minutes % 60) {
         (0, 0) => format!("{sign}{seconds}s"),
         (0, minutes) => format!("{sign}{minutes}m{seconds}s"),
@@ -261,7 +263,7 @@ pub(super) fn duration_text(nanos: i64) -> String {
 }
 
 /// Formats `value` in units of `unit`, which is a power of ten, without trailing zeros.
-fn decimal(value: u64, unit: u64) -> String {
+fn format_decimal(value: u64, unit: u64) -> String {
     let digits = unit.ilog10() as usize;
     let fraction = format!("{:0digits$}", value % unit);
     match fraction.trim_end_matches('0') {

@@ -5,7 +5,7 @@
 //! [`HEIGHT_MAX`].
 
 use super::lexer::is_space;
-use super::number::Number;
+use super::number::NumberConstant;
 use firn_model::quote::quote;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,23 +24,23 @@ pub(super) type Bodies = BTreeMap<String, List>;
 
 /// All definitions that are available to a template, by name. A console page merges those of its
 /// libraries.
-pub(super) type Definitions = BTreeMap<String, Definition>;
+pub(super) type Definitions = BTreeMap<String, TemplateDefinition>;
 
 /// A body and the file to which its positions refer, both shared by reference counting.
 #[derive(Clone, Debug)]
-pub(super) struct Definition {
-    pub file: Rc<File>,
+pub(super) struct TemplateDefinition {
+    pub file: Rc<TemplateFile>,
     pub list: Rc<List>,
 }
 
 /// A text that defines templates, with the name that errors show.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct TemplateFile {
     pub name: String,
     pub text: String,
 }
 
-impl File {
+impl TemplateFile {
     /// Returns `name:line:column` of a position, for error messages.
     pub fn location(&self, position: usize) -> String {
         let before = &self.text[..position];
@@ -56,46 +56,46 @@ impl File {
 
 /// Adds the bodies of one text. A body that is not blank replaces an earlier definition of the same
 /// name.
-pub(super) fn define_all(definitions: &mut Definitions, file: &Rc<File>, bodies: Bodies) {
+pub(super) fn define_all(definitions: &mut Definitions, file: &Rc<TemplateFile>, bodies: Bodies) {
     for (name, list) in bodies {
         if is_empty(&list) && definitions.contains_key(&name) {
             continue;
         }
         let (file, list) = (Rc::clone(file), Rc::new(list));
-        definitions.insert(name, Definition { file, list });
+        definitions.insert(name, TemplateDefinition { file, list });
     }
 }
 
 /// Returns whether a body contains only white space. Such a body does not replace another
 /// definition.
 pub(super) fn is_empty(list: &List) -> bool {
-    let is_blank = |node: &Node| match node {
-        Node::Text { text, .. } => text.trim_matches(is_space).is_empty(),
+    let is_blank = |node: &TemplateNode| match node {
+        TemplateNode::Text { text, .. } => text.trim_matches(is_space).is_empty(),
         _ => false,
     };
     list.iter().all(is_blank)
 }
 
 /// A sequence of nodes that are executed in order.
-pub(super) type List = Vec<Node>;
+pub(super) type List = Vec<TemplateNode>;
 
 /// An element of a body: literal text, an action, a control structure, a template call, or a jump
 /// within a loop.
 #[derive(Debug)]
-pub(super) enum Node {
+pub(super) enum TemplateNode {
     Text {
         position: usize,
         text: String,
     },
     Action {
         position: usize,
-        pipe: Pipe,
+        pipe: TemplatePipeline,
     },
-    Branch(Box<Branch>),
+    Branch(Box<TemplateBranch>),
     Template {
         position: usize,
         name: String,
-        pipe: Option<Pipe>,
+        pipe: Option<TemplatePipeline>,
     },
     Break {
         position: usize,
@@ -126,10 +126,10 @@ impl BranchKind {
 
 /// An `if`, `range` or `with` with its pipeline, its body and an optional `else` body.
 #[derive(Debug)]
-pub(super) struct Branch {
+pub(super) struct TemplateBranch {
     pub kind: BranchKind,
     pub position: usize,
-    pub pipe: Pipe,
+    pub pipe: TemplatePipeline,
     pub list: List,
     pub else_list: Option<List>,
 }
@@ -137,36 +137,36 @@ pub(super) struct Branch {
 /// A pipeline of commands, such as `$x := a | b`. The result of each command is the last argument
 /// of the next.
 #[derive(Clone, Debug)]
-pub(super) struct Pipe {
+pub(super) struct TemplatePipeline {
     pub position: usize,
     pub is_assign: bool,
     pub variables: Vec<String>,
-    pub commands: Vec<Command>,
+    pub commands: Vec<TemplateCommand>,
 }
 
 /// A command: a function, method or value, followed by its arguments. The first operand decides its
 /// meaning.
 #[derive(Clone, Debug)]
-pub(super) struct Command {
+pub(super) struct TemplateCommand {
     pub position: usize,
-    pub words: Vec<Operand>,
+    pub words: Vec<TemplateOperand>,
 }
 
 /// An operand of a command with its position, to which error messages refer.
 #[derive(Clone, Debug)]
-pub(super) struct Operand {
+pub(super) struct TemplateOperand {
     pub position: usize,
-    pub term: Term,
+    pub term: TemplateTerm,
 }
 
 /// Value or expression of an operand: a literal, a field, a variable, a function or a nested
 /// pipeline.
 #[derive(Clone, Debug)]
-pub(super) enum Term {
+pub(super) enum TemplateTerm {
     Bool(bool),
     Dot,
     Nil,
-    Number(Number),
+    Number(NumberConstant),
     /// The source text and the decoded value.
     String {
         quoted: String,
@@ -179,33 +179,33 @@ pub(super) enum Term {
     },
     Identifier(String),
     Chain {
-        of: Box<Operand>,
+        of: Box<TemplateOperand>,
         fields: Vec<String>,
     },
-    Pipe(Box<Pipe>),
+    Pipe(Box<TemplatePipeline>),
 }
 
 /// The node to which an error refers. Its printed form is part of the message.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place<'t> {
-    Node(&'t Node),
-    Pipe(&'t Pipe),
-    Command(&'t Command),
-    Operand(&'t Operand),
+pub(super) enum TemplateErrorNode<'t> {
+    Node(&'t TemplateNode),
+    Pipe(&'t TemplatePipeline),
+    Command(&'t TemplateCommand),
+    Operand(&'t TemplateOperand),
 }
 
-impl Place<'_> {
+impl TemplateErrorNode<'_> {
     /// Returns the position of the node in its text, as a byte offset.
     pub fn position(&self) -> usize {
         match self {
             Self::Node(
-                Node::Text { position, .. }
-                | Node::Action { position, .. }
-                | Node::Template { position, .. }
-                | Node::Break { position }
-                | Node::Continue { position },
+                TemplateNode::Text { position, .. }
+                | TemplateNode::Action { position, .. }
+                | TemplateNode::Template { position, .. }
+                | TemplateNode::Break { position }
+                | TemplateNode::Continue { position },
             ) => *position,
-            Self::Node(Node::Branch(branch)) => branch.position,
+            Self::Node(TemplateNode::Branch(branch)) => branch.position,
             Self::Pipe(pipe) => pipe.position,
             Self::Command(command) => command.position,
             Self::Operand(operand) => operand.position,
@@ -213,7 +213,7 @@ impl Place<'_> {
     }
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for TemplateErrorNode<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Node(node) => node.fmt(f),
@@ -224,7 +224,7 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-impl fmt::Display for Node {
+impl fmt::Display for TemplateNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text { text, .. } => f.write_str(text),
@@ -243,7 +243,7 @@ impl fmt::Display for Node {
     }
 }
 
-impl fmt::Display for Branch {
+impl fmt::Display for TemplateBranch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{{{} {}}}}}", self.kind.name(), self.pipe)?;
         self.list.iter().try_for_each(|node| node.fmt(f))?;
@@ -255,7 +255,7 @@ impl fmt::Display for Branch {
     }
 }
 
-impl fmt::Display for Pipe {
+impl fmt::Display for TemplatePipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.variables.is_empty() {
             let sign = if self.is_assign { "=" } else { ":=" };
@@ -271,14 +271,14 @@ impl fmt::Display for Pipe {
     }
 }
 
-impl fmt::Display for Command {
+impl fmt::Display for TemplateCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, word) in self.words.iter().enumerate() {
             if index > 0 {
                 f.write_str(" ")?;
             }
             match &word.term {
-                Term::Pipe(pipe) => write!(f, "({pipe})")?,
+                TemplateTerm::Pipe(pipe) => write!(f, "({pipe})")?,
                 _ => word.fmt(f)?,
             }
         }
@@ -286,28 +286,28 @@ impl fmt::Display for Command {
     }
 }
 
-impl fmt::Display for Operand {
+impl fmt::Display for TemplateOperand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.term {
-            Term::Bool(value) => write!(f, "{value}"),
-            Term::Dot => f.write_str("."),
-            Term::Nil => f.write_str("nil"),
-            Term::Number(number) => f.write_str(&number.text),
-            Term::String { quoted, .. } => f.write_str(quoted),
-            Term::Field(fields) => write_fields(f, fields),
-            Term::Variable { name, fields } => {
+            TemplateTerm::Bool(value) => write!(f, "{value}"),
+            TemplateTerm::Dot => f.write_str("."),
+            TemplateTerm::Nil => f.write_str("nil"),
+            TemplateTerm::Number(number) => f.write_str(&number.text),
+            TemplateTerm::String { quoted, .. } => f.write_str(quoted),
+            TemplateTerm::Field(fields) => write_fields(f, fields),
+            TemplateTerm::Variable { name, fields } => {
                 f.write_str(name)?;
                 write_fields(f, fields)
             }
-            Term::Identifier(name) => f.write_str(name),
-            Term::Chain { of, fields } => {
+            TemplateTerm::Identifier(name) => f.write_str(name),
+            TemplateTerm::Chain { of, fields } => {
                 match &of.term {
-                    Term::Pipe(pipe) => write!(f, "({pipe})")?,
+                    TemplateTerm::Pipe(pipe) => write!(f, "({pipe})")?,
                     _ => of.fmt(f)?,
                 }
                 write_fields(f, fields)
             }
-            Term::Pipe(pipe) => pipe.fmt(f),
+            TemplateTerm::Pipe(pipe) => pipe.fmt(f),
         }
     }
 }

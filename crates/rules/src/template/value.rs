@@ -3,8 +3,8 @@
 //! Invariant: an interface value remains wrapped until Go would unwrap it, because errors contain
 //! the type that Go sees. Strings are bytes, as in Go.
 
-use super::input::{QueriedSample, SampleValue};
-use super::time::Time;
+use super::input::{QueriedSample, TemplateSampleValue};
+use super::time::GoTime;
 use firn_model::histogram::Histogram;
 use firn_model::labels::Labels;
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ pub(super) type Bytes = Rc<[u8]>;
 /// Go types that are represented by an integer. They differ in their printed form and their
 /// methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IntType {
+pub(super) enum GoIntType {
     Int,
     Int32,
     Int64,
@@ -29,13 +29,13 @@ pub(super) enum IntType {
 
 /// A value with its Go type. Cheap to clone: large values are shared by reference counting.
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum TemplateValue {
     /// No value: a missing field of nil, or an untyped nil.
     Invalid,
     /// `interface {}`, empty or with a value that is not an interface.
-    Interface(Option<Box<Value>>),
+    Interface(Option<Box<TemplateValue>>),
     Bool(bool),
-    Int(IntType, i64),
+    Int(GoIntType, i64),
     Float(f64),
     Complex(f64, f64),
     String(Bytes),
@@ -48,48 +48,48 @@ pub(super) enum Value {
     /// `[]string`; nil if empty.
     Texts(Rc<[Bytes]>),
     /// `map[string]interface {}`, the result of `args`.
-    Args(Rc<Args>),
+    Args(Rc<NamedArgs>),
     /// `[]float64`, the buckets of a histogram.
     Floats(Rc<[f64]>),
-    Query(Query),
+    Query(QuerySlice),
     /// `*template.sample`, a pointer to a sample; `None` is nil.
-    Sample(Option<Rc<Sample>>),
+    Sample(Option<Rc<TemplateSample>>),
     /// The top-level structure that is passed to the template.
-    Data(Rc<Data>),
-    Time(Time),
+    Data(Rc<TemplateData>),
+    Time(GoTime),
     /// A pointer to a time or a duration.
-    Pointer(Box<Value>),
+    Pointer(Box<TemplateValue>),
     /// A pointer to a histogram.
     Histogram(Rc<Histogram>),
 }
 
 /// One sample of a query result, shared by all slices of the result.
 #[derive(Debug)]
-pub(super) struct Sample {
+pub(super) struct TemplateSample {
     pub labels: Rc<BTreeMap<Bytes, Bytes>>,
     /// A float or a histogram.
-    pub value: Value,
+    pub value: TemplateValue,
 }
 
 /// Named arguments, the result of the function `args`. Their nesting is limited by
-/// [`Args::HEIGHT_MAX`].
+/// [`NamedArgs::HEIGHT_MAX`].
 #[derive(Debug)]
-pub(super) struct Args {
-    entries: BTreeMap<Bytes, Value>,
+pub(super) struct NamedArgs {
+    entries: BTreeMap<Bytes, TemplateValue>,
     /// Nesting depth of such values.
     height: usize,
 }
 
-impl Args {
+impl NamedArgs {
     /// Maximum nesting depth, because these values are traversed and dropped recursively.
     pub const HEIGHT_MAX: usize = 100;
 
     /// Creates a map of these entries; `None` if they are nested too deeply.
-    pub fn new(entries: BTreeMap<Bytes, Value>) -> Option<Self> {
-        let height = |value: &Value| match value {
-            Value::Args(args) => args.height,
-            Value::Interface(Some(inside)) => match &**inside {
-                Value::Args(args) => args.height,
+    pub fn new(entries: BTreeMap<Bytes, TemplateValue>) -> Option<Self> {
+        let height = |value: &TemplateValue| match value {
+            TemplateValue::Args(args) => args.height,
+            TemplateValue::Interface(Some(inside)) => match &**inside {
+                TemplateValue::Args(args) => args.height,
                 _ => 0,
             },
             _ => 0,
@@ -99,8 +99,8 @@ impl Args {
     }
 }
 
-impl std::ops::Deref for Args {
-    type Target = BTreeMap<Bytes, Value>;
+impl std::ops::Deref for NamedArgs {
+    type Target = BTreeMap<Bytes, TemplateValue>;
 
     fn deref(&self) -> &Self::Target {
         &self.entries
@@ -109,14 +109,14 @@ impl std::ops::Deref for Args {
 
 /// The structure that is passed to a template as its data, with Go's type name for error messages.
 #[derive(Debug)]
-pub(super) struct Data {
+pub(super) struct TemplateData {
     pub type_name: &'static str,
-    pub fields: Vec<(&'static str, Value)>,
+    pub fields: Vec<(&'static str, TemplateValue)>,
 }
 
-impl Data {
+impl TemplateData {
     /// Returns the field of that name; `None` if there is none.
-    pub fn field(&self, name: &str) -> Option<Value> {
+    pub fn field(&self, name: &str) -> Option<TemplateValue> {
         let found = self.fields.iter().find(|(known, _)| *known == name)?;
         Some(found.1.clone())
     }
@@ -125,17 +125,17 @@ impl Data {
 /// A slice of a query result. Slices share their samples, as in Go: sorting one of them changes the
 /// order in all.
 #[derive(Clone, Debug)]
-pub(super) struct Query {
-    samples: Rc<RefCell<Vec<Rc<Sample>>>>,
+pub(super) struct QuerySlice {
+    samples: Rc<RefCell<Vec<Rc<TemplateSample>>>>,
     start: usize,
     len: usize,
     capacity: usize,
     is_nil: bool,
 }
 
-impl Query {
+impl QuerySlice {
     /// Creates a slice of all `samples`, with its capacity equal to its length.
-    pub fn new(samples: Vec<Rc<Sample>>) -> Self {
+    pub fn new(samples: Vec<Rc<TemplateSample>>) -> Self {
         Self {
             start: 0,
             len: samples.len(),
@@ -165,7 +165,7 @@ impl Query {
         self.capacity
     }
 
-    pub fn get(&self, index: usize) -> Option<Rc<Sample>> {
+    pub fn get(&self, index: usize) -> Option<Rc<TemplateSample>> {
         let is_inside = index < self.len;
         is_inside.then(|| self.samples.borrow().get(self.start + index).cloned())?
     }
@@ -185,32 +185,33 @@ impl Query {
     /// Sorts the samples by the value of `label`. The sort is stable.
     pub fn sort_by(&self, label: &[u8]) {
         let mut samples = self.samples.borrow_mut();
-        let value = |sample: &Rc<Sample>| sample.labels.get(label).cloned().unwrap_or_default();
+        let value =
+            |sample: &Rc<TemplateSample>| sample.labels.get(label).cloned().unwrap_or_default();
         if let Some(part) = samples.get_mut(self.start..self.start + self.len) {
             part.sort_by_cached_key(value);
         }
     }
 }
 
-impl Sample {
+impl TemplateSample {
     /// Converts a sample of a query result to its form in templates.
-    pub fn of(queried: &QueriedSample) -> Self {
+    pub fn from_queried(queried: &QueriedSample) -> Self {
         Self {
-            labels: strings(&queried.labels),
-            value: Value::of_sample(&queried.value),
+            labels: labels_to_strings(&queried.labels),
+            value: TemplateValue::from_sample_value(&queried.value),
         }
     }
 }
 
 /// Converts labels to a map of strings, the form in which templates access them.
-pub(super) fn strings(labels: &Labels) -> Rc<BTreeMap<Bytes, Bytes>> {
+pub(super) fn labels_to_strings(labels: &Labels) -> Rc<BTreeMap<Bytes, Bytes>> {
     let pair = |(name, value): (&str, &[u8])| (name.as_bytes().into(), value.into());
     Rc::new(labels.iter().map(pair).collect())
 }
 
 /// Basic kind of a value, as Go's comparison functions distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Basic {
+pub(super) enum BasicKind {
     Bool,
     Complex,
     Float,
@@ -220,9 +221,9 @@ pub(super) enum Basic {
     Other,
 }
 
-impl Value {
+impl TemplateValue {
     pub fn int(value: usize) -> Self {
-        Self::Int(IntType::Int, value as i64)
+        Self::Int(GoIntType::Int, value as i64)
     }
 
     pub fn string(bytes: impl Into<Bytes>) -> Self {
@@ -231,7 +232,7 @@ impl Value {
 
     /// Wraps `value` in an interface, unless it already is one. An invalid value becomes an empty
     /// interface.
-    pub fn boxed(value: Value) -> Self {
+    pub fn wrap_interface(value: TemplateValue) -> Self {
         match value {
             Self::Interface(_) => value,
             Self::Invalid => Self::Interface(None),
@@ -241,7 +242,7 @@ impl Value {
 
     /// Unwraps an interface; returns other values unchanged. An empty interface becomes an invalid
     /// value.
-    pub fn inside(self) -> Self {
+    pub fn unwrap_interface(self) -> Self {
         match self {
             Self::Interface(Some(value)) => *value,
             Self::Interface(None) => Self::Invalid,
@@ -291,15 +292,15 @@ impl Value {
         }
     }
 
-    pub fn basic(&self) -> Basic {
+    pub fn basic_kind(&self) -> BasicKind {
         match self {
-            Self::Bool(_) => Basic::Bool,
-            Self::Int(IntType::Byte, _) => Basic::Uint,
-            Self::Int(..) => Basic::Int,
-            Self::Float(_) => Basic::Float,
-            Self::Complex(..) => Basic::Complex,
-            Self::String(_) | Self::Html(_) => Basic::String,
-            _ => Basic::Other,
+            Self::Bool(_) => BasicKind::Bool,
+            Self::Int(GoIntType::Byte, _) => BasicKind::Uint,
+            Self::Int(..) => BasicKind::Int,
+            Self::Float(_) => BasicKind::Float,
+            Self::Complex(..) => BasicKind::Complex,
+            Self::String(_) | Self::Html(_) => BasicKind::String,
+            _ => BasicKind::Other,
         }
     }
 
@@ -330,34 +331,34 @@ impl Value {
     }
 
     /// Returns the entry of a map; the zero value of the element type if there is none.
-    pub fn entry(&self, key: &[u8]) -> Self {
+    pub fn map_entry(&self, key: &[u8]) -> Self {
         match self {
             Self::Strings(map) => Self::String(map.get(key).cloned().unwrap_or_default()),
             Self::Params(map) => Self::Texts(map.get(key).cloned().unwrap_or_else(|| Rc::new([]))),
-            Self::Args(map) => map
-                .get(key)
-                .map_or(Self::Interface(None), |value| Self::boxed(value.clone())),
+            Self::Args(map) => map.get(key).map_or(Self::Interface(None), |value| {
+                Self::wrap_interface(value.clone())
+            }),
             _ => Self::Invalid,
         }
     }
 
-    fn of_sample(value: &SampleValue) -> Self {
+    fn from_sample_value(value: &TemplateSampleValue) -> Self {
         match value {
-            SampleValue::Float(float) => Self::Float(*float),
-            SampleValue::Histogram(histogram) => {
+            TemplateSampleValue::Float(float) => Self::Float(*float),
+            TemplateSampleValue::Histogram(histogram) => {
                 Self::Histogram(Rc::new(histogram.as_ref().clone()))
             }
         }
     }
 }
 
-impl From<&SampleValue> for Value {
-    fn from(value: &SampleValue) -> Self {
-        Self::of_sample(value)
+impl From<&TemplateSampleValue> for TemplateValue {
+    fn from(value: &TemplateSampleValue) -> Self {
+        Self::from_sample_value(value)
     }
 }
 
-impl IntType {
+impl GoIntType {
     pub fn name(self) -> &'static str {
         match self {
             Self::Int => "int",

@@ -3,9 +3,9 @@
 //! Invariant: a rejection reveals only the supported authentication schemes, and nothing about the
 //! requested resource.
 
-use super::gate::{Access, Refusal};
-use super::rules::{Grant, Rules};
-use crate::http::failure::{Cause, Failure};
+use super::gate::{AccessGate, AccessRefusal};
+use super::rules::{AccessGrant, AccessRules};
+use crate::http::failure::{ApiFailure, FailureCause};
 use crate::metrics::ServerMetrics;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -16,22 +16,22 @@ use std::sync::Arc;
 /// Returns the grant of the request with these headers, or the response that rejects it. `None`
 /// means that no credentials are required.
 pub(crate) async fn enter(
-    access: &Access,
-    rules: &Rules,
+    access: &AccessGate,
+    rules: &AccessRules,
     headers: &HeaderMap,
     metrics: &ServerMetrics,
-) -> Result<Option<Arc<Grant>>, Response> {
+) -> Result<Option<Arc<AccessGrant>>, Response> {
     access
         .admit(rules, headers)
         .await
         .map_err(|refusal| match refusal {
-            Refusal::Unknown => {
+            AccessRefusal::Unknown => {
                 metrics.requests_unauthenticated.inc();
                 unauthorized(rules)
             }
-            Refusal::Busy => {
-                let cause = Cause::Request(ErrorKind::Unavailable);
-                Failure::new(cause, "too many passwords are waiting to be checked").into_plain()
+            AccessRefusal::Busy => {
+                let cause = FailureCause::Request(ErrorKind::Unavailable);
+                ApiFailure::new(cause, "too many passwords are waiting to be checked").into_plain()
             }
         })
 }
@@ -42,7 +42,7 @@ pub(crate) fn too_many() -> Response {
 }
 
 /// Returns a 401 response that lists the supported authentication schemes in `WWW-Authenticate`.
-fn unauthorized(rules: &Rules) -> Response {
+fn unauthorized(rules: &AccessRules) -> Response {
     let mut response = plain(StatusCode::UNAUTHORIZED, "Unauthorized\n");
     let kinds = [
         (!rules.users.is_empty(), "Basic"),

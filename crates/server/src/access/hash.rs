@@ -17,7 +17,7 @@ const HASH_BYTES: usize = 60;
 /// Error of a bcrypt hash in the configuration, reported at load time. The messages are Go's where
 /// it has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HashError {
+pub enum BcryptHashError {
     /// The text is shorter than a hash.
     #[error("crypto/bcrypt: hashedSecret too short to be a bcrypted password")]
     TooShort,
@@ -46,28 +46,28 @@ pub enum HashError {
 }
 
 /// Validates `hash` and returns its cost: the binary logarithm of the number of rounds.
-pub fn check(hash: &str) -> Result<u32, HashError> {
+pub fn check(hash: &str) -> Result<u32, BcryptHashError> {
     let bytes = hash.as_bytes();
     if bytes.len() < HASH_BYTES_MIN {
-        return Err(HashError::TooShort);
+        return Err(BcryptHashError::TooShort);
     }
     if bytes[0] != b'$' {
-        return Err(HashError::Prefix(char::from(bytes[0])));
+        return Err(BcryptHashError::Prefix(char::from(bytes[0])));
     }
     if bytes[1] > b'2' {
-        return Err(HashError::Version(char::from(bytes[1])));
+        return Err(BcryptHashError::Version(char::from(bytes[1])));
     }
     // The version is `$2$` or `$2a$`; the cost has two digits.
     let start = if bytes[2] == b'$' { 3 } else { 4 };
     let digits = String::from_utf8_lossy(&bytes[start..start + 2]).into_owned();
     let Ok(cost) = digits.parse::<u32>() else {
-        return Err(HashError::CostText(digits));
+        return Err(BcryptHashError::CostText(digits));
     };
     if !COSTS.contains(&cost) {
-        return Err(HashError::CostRange(cost));
+        return Err(BcryptHashError::CostRange(cost));
     }
     if cost > COST_MAX {
-        return Err(HashError::CostTooHigh(cost));
+        return Err(BcryptHashError::CostTooHigh(cost));
     }
     // Go detects this only at the first login, which would then fail for every password.
     let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'/');
@@ -77,7 +77,7 @@ pub fn check(hash: &str) -> Result<u32, HashError> {
         && bytes[7..].iter().all(is_digit);
     match is_whole {
         true => Ok(cost),
-        false => Err(HashError::Malformed(bytes.len())),
+        false => Err(BcryptHashError::Malformed(bytes.len())),
     }
 }
 
@@ -93,16 +93,16 @@ mod tests {
             (hash("$2y$10$"), Ok(10)),
             (hash("$2a$04$"), Ok(4)),
             (hash("$2b$14$"), Ok(14)),
-            (hash("$2b$15$"), Err(HashError::CostTooHigh(15))),
-            (hash("$2b$03$"), Err(HashError::CostRange(3))),
-            (hash("$2b$32$"), Err(HashError::CostRange(32))),
-            (hash("$2b$1x$"), Err(HashError::CostText("1x".into()))),
-            (hash("$3b$10$"), Err(HashError::Version('3'))),
-            (hash("x2b$10$"), Err(HashError::Prefix('x'))),
-            (hash("$2b$10$x"), Err(HashError::Malformed(61))),
-            (hash("$2q$10$"), Err(HashError::Malformed(60))),
-            ("$2b$10$short".into(), Err(HashError::TooShort)),
-            (String::new(), Err(HashError::TooShort)),
+            (hash("$2b$15$"), Err(BcryptHashError::CostTooHigh(15))),
+            (hash("$2b$03$"), Err(BcryptHashError::CostRange(3))),
+            (hash("$2b$32$"), Err(BcryptHashError::CostRange(32))),
+            (hash("$2b$1x$"), Err(BcryptHashError::CostText("1x".into()))),
+            (hash("$3b$10$"), Err(BcryptHashError::Version('3'))),
+            (hash("x2b$10$"), Err(BcryptHashError::Prefix('x'))),
+            (hash("$2b$10$x"), Err(BcryptHashError::Malformed(61))),
+            (hash("$2q$10$"), Err(BcryptHashError::Malformed(60))),
+            ("$2b$10$short".into(), Err(BcryptHashError::TooShort)),
+            (String::new(), Err(BcryptHashError::TooShort)),
         ];
         for (hash, want) in cases {
             assert_eq!(check(&hash), want, "{hash}");

@@ -38,23 +38,23 @@ type Digest = [u8; 32];
 
 /// Cache and queue of password checks, shared by all requests. Clones share the same state.
 #[derive(Clone)]
-pub(super) struct Passwords {
+pub(super) struct PasswordChecker {
     key: Key,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PasswordCheckState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct PasswordCheckState {
     right: HashSet<Digest>,
     wrong: VecDeque<Digest>,
     /// Passwords that wait to be checked, the newest at the end.
-    waiting: VecDeque<Check>,
+    waiting: VecDeque<PasswordCheck>,
     is_hashing: bool,
     /// True if the next check takes the oldest waiting password.
     is_turn_of_oldest: bool,
 }
 
-struct Check {
+struct PasswordCheck {
     digest: Digest,
     hash: String,
     password: Vec<u8>,
@@ -65,7 +65,7 @@ struct Check {
 
 /// A user name and password from a request, with the hash to check them against. Borrows from the
 /// request and the rules.
-pub(super) struct Given<'a> {
+pub(super) struct GivenPassword<'a> {
     pub(super) user: &'a [u8],
     pub(super) password: &'a [u8],
     /// Hash of the user or, for an unknown user, another hash with a similar cost.
@@ -73,7 +73,7 @@ pub(super) struct Given<'a> {
     pub(super) is_user: bool,
 }
 
-impl Passwords {
+impl PasswordChecker {
     /// Creates an empty cache with a random key, so that cached digests are useless outside of the
     /// process.
     pub(super) fn new(rng: &dyn Rng) -> Self {
@@ -89,7 +89,7 @@ impl Passwords {
 
     /// Returns the cached result of this check; `None` if the password was not checked recently.
     /// Does not block.
-    pub(super) fn known(&self, given: &Given<'_>) -> Option<bool> {
+    pub(super) fn cached_result(&self, given: &GivenPassword<'_>) -> Option<bool> {
         let digest = self.digest(given);
         let state = lock(&self.state);
         match state.right.contains(&digest) {
@@ -100,9 +100,9 @@ impl Passwords {
 
     /// Checks the password with bcrypt and caches the result. Returns `None` if the check was
     /// displaced because too many passwords wait.
-    pub(super) async fn check(&self, given: &Given<'_>) -> Option<bool> {
+    pub(super) async fn check(&self, given: &GivenPassword<'_>) -> Option<bool> {
         let (answer, answered) = oneshot::channel();
-        let check = Check {
+        let check = PasswordCheck {
             digest: self.digest(given),
             hash: given.hash.to_owned(),
             password: given.password.to_vec(),
@@ -154,7 +154,7 @@ impl Passwords {
         }
     }
 
-    fn next(&self) -> Option<Check> {
+    fn next(&self) -> Option<PasswordCheck> {
         let mut state = lock(&self.state);
         state.is_turn_of_oldest = !state.is_turn_of_oldest;
         let next = match state.is_turn_of_oldest {
@@ -165,7 +165,7 @@ impl Passwords {
         next
     }
 
-    fn digest(&self, given: &Given<'_>) -> Digest {
+    fn digest(&self, given: &GivenPassword<'_>) -> Digest {
         let mut context = hmac::Context::with_key(&self.key);
         for part in [given.user, given.hash.as_bytes(), given.password] {
             context.update(&(part.len() as u64).to_le_bytes());
@@ -177,7 +177,7 @@ impl Passwords {
     }
 }
 
-impl State {
+impl PasswordCheckState {
     fn keep_right(&mut self, digest: Digest) {
         if self.right.len() >= RIGHT_MAX {
             self.right.clear();
@@ -200,12 +200,17 @@ mod tests {
 
     const COST: u32 = 4;
 
-    fn passwords() -> Passwords {
-        Passwords::new(&*real::env().unwrap().rng)
+    fn passwords() -> PasswordChecker {
+        PasswordChecker::new(&*real::system_env().unwrap().rng)
     }
 
-    fn given<'a>(user: &'a str, password: &'a str, hash: &'a str, is_user: bool) -> Given<'a> {
-        Given {
+    fn given<'a>(
+        user: &'a str,
+        password: &'a str,
+        hash: &'a str,
+        is_user: bool,
+    ) -> GivenPassword<'a> {
+        GivenPassword {
             user: user.as_bytes(),
             password: password.as_bytes(),
             hash,
@@ -219,30 +224,30 @@ mod tests {
         let hash = bcrypt::hash("secret", COST).unwrap();
         let other = bcrypt::hash("secret", COST).unwrap();
         let right = given("a", "secret", &hash, true);
-        assert_eq!(passwords.known(&right), None);
+        assert_eq!(passwords.cached_result(&right), None);
         assert_eq!(passwords.check(&right).await, Some(true));
-        assert_eq!(passwords.known(&right), Some(true));
+        assert_eq!(passwords.cached_result(&right), Some(true));
         for unknown in [
             given("b", "secret", &hash, true),
             given("a", "secret", &other, true),
             given("asec", "ret", &hash, true),
         ] {
-            assert_eq!(passwords.known(&unknown), None);
+            assert_eq!(passwords.cached_result(&unknown), None);
         }
         let wrong = given("a", "guess", &hash, true);
         assert_eq!(passwords.check(&wrong).await, Some(false));
-        assert_eq!(passwords.known(&wrong), Some(false));
+        assert_eq!(passwords.cached_result(&wrong), Some(false));
         // A cached password is right only for its own user.
         let stranger = given("nobody", "secret", &hash, false);
         assert_eq!(passwords.check(&stranger).await, Some(false));
-        assert_eq!(passwords.known(&right), Some(true));
+        assert_eq!(passwords.cached_result(&right), Some(true));
     }
 
     #[test]
     fn newest_and_oldest_have_their_turns() {
         let passwords = passwords();
         for i in 0..5u8 {
-            let check = Check {
+            let check = PasswordCheck {
                 digest: [i; 32],
                 hash: String::new(),
                 password: Vec::new(),
@@ -283,7 +288,7 @@ mod tests {
         }
         assert!(refused > 0 && wrong > 0, "{refused} {wrong}");
         assert_eq!(passwords.waiting(), 0);
-        assert_eq!(passwords.known(&right), Some(true));
+        assert_eq!(passwords.cached_result(&right), Some(true));
         assert!(lock(&passwords.state).wrong.len() <= WRONG_MAX);
     }
 }

@@ -1,6 +1,6 @@
 //! Request rate limit: a token bucket, like Go's `rate.Limiter`.
 
-use super::rules::RateLimit;
+use super::rules::RequestRateLimit;
 use firn_model::sync::lock;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use std::time::Duration;
 /// A token bucket. It starts full and is shared by all requests of the server. Each admitted
 /// request takes one token.
 #[derive(Default)]
-pub(super) struct Bucket(Mutex<Option<Level>>);
+pub(super) struct TokenBucket(Mutex<Option<TokenBucketState>>);
 
-struct Level {
-    limit: RateLimit,
+struct TokenBucketState {
+    limit: RequestRateLimit,
     tokens: f64,
     at: Duration,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// Takes a token if one is available at the time `now`, and returns whether it did. A changed
     /// limit starts with a full bucket.
-    pub(super) fn take(&self, limit: RateLimit, now: Duration) -> bool {
+    pub(super) fn take_token(&self, limit: RequestRateLimit, now: Duration) -> bool {
         let mut level = lock(&self.0);
         let level = match &mut *level {
             Some(level) if level.limit == limit => level,
-            other => other.insert(Level {
+            other => other.insert(TokenBucketState {
                 limit,
                 tokens: limit.burst as f64,
                 at: now,
@@ -47,16 +47,16 @@ mod tests {
 
     #[test]
     fn bucket_gives_its_burst_and_then_one_an_interval() {
-        let bucket = Bucket::default();
-        let limit = RateLimit {
+        let bucket = TokenBucket::default();
+        let limit = RequestRateLimit {
             interval: Duration::from_millis(100),
             burst: 3,
         };
-        let take = |at| bucket.take(limit, Duration::from_millis(at));
+        let take = |at| bucket.take_token(limit, Duration::from_millis(at));
         assert_eq!([0, 0, 1, 2].map(take), [true, true, true, false]);
         assert_eq!([99, 101, 102, 201].map(take), [false, true, false, true]);
         assert_eq!([9_000; 4].map(take), [true, true, true, false]);
-        let nothing = RateLimit { burst: 0, ..limit };
-        assert!(!bucket.take(nothing, Duration::from_secs(99)));
+        let nothing = RequestRateLimit { burst: 0, ..limit };
+        assert!(!bucket.take_token(nothing, Duration::from_secs(99)));
     }
 }

@@ -3,8 +3,8 @@
 //! Invariant: every look-up adds the matchers, so an endpoint cannot bypass the restriction.
 
 use firn_model::error::Error;
-use firn_model::exemplar::FoundExemplars;
-use firn_model::losses::Losses;
+use firn_model::exemplar::SeriesExemplarResult;
+use firn_model::losses::DataLossWarnings;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
 use firn_model::store::{ExemplarRequest, Select, SelectRequest, Selection};
@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 /// A view of a store that contains only the series that all matchers match. Created for each
 /// request with a restricted grant.
-pub(crate) struct Restricted {
+pub(crate) struct RestrictedStore {
     store: Arc<dyn Select>,
     matchers: Vec<Matcher>,
 }
 
-impl Restricted {
+impl RestrictedStore {
     /// Restricts `store` to the series that `matchers` match. The matchers are compiled again for
     /// each request, because a regular expression is bound to the memory budget of its request.
     pub(crate) fn new(store: Arc<dyn Select>, matchers: &[Matcher]) -> Result<Self, Error> {
@@ -27,14 +27,14 @@ impl Restricted {
         Ok(Self { store, matchers })
     }
 
-    fn with(&self, matchers: &[Matcher]) -> Vec<Matcher> {
+    fn combine_matchers(&self, matchers: &[Matcher]) -> Vec<Matcher> {
         self.matchers.iter().chain(matchers).cloned().collect()
     }
 }
 
-impl Select for Restricted {
+impl Select for RestrictedStore {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
-        let matchers = self.with(request.matchers);
+        let matchers = self.combine_matchers(request.matchers);
         self.store.select(SelectRequest {
             matchers: &matchers,
             ..request
@@ -42,7 +42,7 @@ impl Select for Restricted {
     }
 
     fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
-        let matchers = self.with(request.matchers);
+        let matchers = self.combine_matchers(request.matchers);
         self.store.select_labels(SelectRequest {
             matchers: &matchers,
             ..request
@@ -50,7 +50,7 @@ impl Select for Restricted {
     }
 
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
-        let matchers = self.with(request.matchers);
+        let matchers = self.combine_matchers(request.matchers);
         self.store.label_names(SelectRequest {
             matchers: &matchers,
             ..request
@@ -58,7 +58,7 @@ impl Select for Restricted {
     }
 
     fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error> {
-        let matchers = self.with(request.matchers);
+        let matchers = self.combine_matchers(request.matchers);
         let request = SelectRequest {
             matchers: &matchers,
             ..request
@@ -66,22 +66,26 @@ impl Select for Restricted {
         self.store.label_values(name, request)
     }
 
-    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
+    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<SeriesExemplarResult>, Error> {
         for matcher in &self.matchers {
             matcher.bind(request.budget, request.cancel);
         }
-        let sets: Vec<_> = request.sets.iter().map(|set| self.with(set)).collect();
+        let sets: Vec<_> = request
+            .sets
+            .iter()
+            .map(|set| self.combine_matchers(set))
+            .collect();
         self.store.exemplars(ExemplarRequest {
             sets: &sets,
             ..request
         })
     }
 
-    fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
-        self.store.losses(tenant, range)
+    fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
+        self.store.loss_warnings(tenant, range)
     }
 
-    fn label_losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
-        self.store.label_losses(tenant, range)
+    fn label_loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
+        self.store.label_loss_warnings(tenant, range)
     }
 }

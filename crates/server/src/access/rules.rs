@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Permission that a route requires. Users and tokens are granted a set of them in the
 /// configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
+pub enum AccessScope {
     /// No particular permission: valid credentials are sufficient. For routes that reveal nothing
     /// about the data.
     Any,
@@ -25,23 +25,28 @@ pub enum Scope {
     Admin,
 }
 
-impl Scope {
-    /// The scopes that a configuration can grant: all except [`Scope::Any`].
-    pub const GRANTED: [Scope; 4] = [Scope::Read, Scope::Write, Scope::Rules, Scope::Admin];
+impl AccessScope {
+    /// The scopes that a configuration can grant: all except [`AccessScope::Any`].
+    pub const GRANTED: [AccessScope; 4] = [
+        AccessScope::Read,
+        AccessScope::Write,
+        AccessScope::Rules,
+        AccessScope::Admin,
+    ];
 
     /// Returns the name of the scope in configurations and API documents.
     pub fn name(self) -> &'static str {
         match self {
-            Scope::Any => "any",
-            Scope::Read => "read",
-            Scope::Write => "write",
-            Scope::Rules => "rules",
-            Scope::Admin => "admin",
+            AccessScope::Any => "any",
+            AccessScope::Read => "read",
+            AccessScope::Write => "write",
+            AccessScope::Rules => "rules",
+            AccessScope::Admin => "admin",
         }
     }
 
     /// Returns the scope with that name; `None` if it cannot be granted.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::GRANTED.into_iter().find(|scope| scope.name() == name)
     }
 }
@@ -49,7 +54,7 @@ impl Scope {
 /// Data that a response contains for clients which may only read some series. Declared for each
 /// route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum ResponseVisibility {
     /// The response contains no data of series.
     Nothing,
     /// The response contains only data that the client may read.
@@ -60,22 +65,22 @@ pub enum Reach {
 
 /// A set of scopes, stored as a bit mask. Empty by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scopes(u8);
+pub struct AccessScopeSet(u8);
 
-impl Scopes {
+impl AccessScopeSet {
     /// Returns the set of all scopes that can be granted, the default of a user.
     pub fn all() -> Self {
-        Scope::GRANTED.into_iter().collect()
+        AccessScope::GRANTED.into_iter().collect()
     }
 
-    /// Returns whether the set contains `scope`. All credentials have [`Scope::Any`].
-    pub fn has(self, scope: Scope) -> bool {
-        scope == Scope::Any || self.0 & (1 << scope as u8) != 0
+    /// Returns whether the set contains `scope`. All credentials have [`AccessScope::Any`].
+    pub fn has(self, scope: AccessScope) -> bool {
+        scope == AccessScope::Any || self.0 & (1 << scope as u8) != 0
     }
 }
 
-impl FromIterator<Scope> for Scopes {
-    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+impl FromIterator<AccessScope> for AccessScopeSet {
+    fn from_iter<I: IntoIterator<Item = AccessScope>>(scopes: I) -> Self {
         Self(
             scopes
                 .into_iter()
@@ -87,23 +92,23 @@ impl FromIterator<Scope> for Scopes {
 /// Permissions of a user or token: scopes, tenants and visible series. Attached to each
 /// authenticated request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Grant {
+pub struct AccessGrant {
     /// Name for logs and error messages: `user "a"`, `token "b"`.
     pub name: String,
     /// Scopes that the credentials have.
-    pub scopes: Scopes,
+    pub scopes: AccessScopeSet,
     /// Tenants whose data may be used; empty for all. Only effective if requests select a tenant.
     pub tenants: Vec<TenantId>,
     /// Matchers that restrict the visible series: all of them must match. Empty for no restriction.
     pub matchers: Vec<Matcher>,
 }
 
-impl Grant {
+impl AccessGrant {
     /// Creates an unrestricted grant, the default for a user without further configuration.
     pub fn whole(name: String) -> Self {
         Self {
             name,
-            scopes: Scopes::all(),
+            scopes: AccessScopeSet::all(),
             tenants: Vec::new(),
             matchers: Vec::new(),
         }
@@ -118,16 +123,16 @@ impl Grant {
 /// A user of basic authentication from the web configuration. Does not implement `Debug`, because
 /// it contains a hash.
 #[derive(Clone, PartialEq)]
-pub struct User {
+pub struct WebUser {
     /// Bcrypt hash of the password, validated by [`super::check_hash`].
     pub hash: String,
     /// Permissions of the user.
-    pub grant: Arc<Grant>,
+    pub grant: Arc<AccessGrant>,
 }
 
 /// Limit of the request rate, as a token bucket, for all clients together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateLimit {
+pub struct RequestRateLimit {
     /// Minimum average time between two requests.
     pub interval: Duration,
     /// Maximum number of requests in a burst.
@@ -137,19 +142,19 @@ pub struct RateLimit {
 /// Rules that apply to all requests, from the web configuration. Does not implement `Debug`,
 /// because it contains hashes.
 #[derive(Clone, Default, PartialEq)]
-pub struct Rules {
+pub struct AccessRules {
     /// Headers that are added to every response.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Limit of the request rate; `None` for no limit.
-    pub rate_limit: Option<RateLimit>,
+    pub rate_limit: Option<RequestRateLimit>,
     /// Users of basic authentication by name.
-    pub users: BTreeMap<String, User>,
+    pub users: BTreeMap<String, WebUser>,
     /// Bearer tokens by their [`token_digest`], so that the time of a look-up reveals nothing about
     /// valid tokens.
-    pub tokens: HashMap<[u8; 32], Arc<Grant>>,
+    pub tokens: HashMap<[u8; 32], Arc<AccessGrant>>,
 }
 
-impl Rules {
+impl AccessRules {
     /// Returns whether requests need no credentials, because neither users nor tokens are
     /// configured.
     pub fn is_open(&self) -> bool {

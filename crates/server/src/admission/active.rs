@@ -17,16 +17,16 @@
 mod record;
 
 use crate::json;
-use firn_model::env::{Disk, Env, File, OpenMode};
+use firn_model::env::{Disk, DiskFile, Env, OpenMode};
 use firn_model::sample::TimestampMs;
-use record::{Found, Header};
+use record::{ActiveFileHeader, RecoveredQuery};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
 
-pub(crate) use record::{Range, Record, SLOT_BYTES};
+pub(crate) use record::{ActiveQueryRange, ActiveQueryRecord, SLOT_BYTES};
 
 /// Name of the file in the data folder, the same as in Prometheus.
 const NAME: &str = "queries.active";
@@ -38,7 +38,7 @@ const SLOTS_READ_MAX: u64 = 16 << 10;
 /// share the file.
 #[derive(Clone)]
 pub struct ActiveQueries {
-    file: Option<Arc<dyn File>>,
+    file: Option<Arc<dyn DiskFile>>,
     /// Number of slots in the file. Queries in higher places are not recorded.
     slots: usize,
     has_failed: Arc<AtomicBool>,
@@ -92,18 +92,22 @@ impl ActiveQueries {
 
     /// Writes `record` into the slot of `place`, which must not be in use by another query. The
     /// slot is freed when the returned guard is dropped.
-    pub(crate) fn enter(&self, place: usize, record: &Record<'_>) -> Option<Entry> {
+    pub(crate) fn enter(
+        &self,
+        place: usize,
+        record: &ActiveQueryRecord<'_>,
+    ) -> Option<ActiveQueryGuard> {
         let file = self.file.as_ref().filter(|_| place < self.slots)?;
-        let entry = Entry {
+        let entry = ActiveQueryGuard {
             queries: self.clone(),
             offset: record::offset_of(place as u64),
         };
-        self.note(file.write_all_at(entry.offset, &record.encode()));
+        self.log_first_failure(file.write_all_at(entry.offset, &record.encode()));
         Some(entry)
     }
 
     /// Logs the first failed write. Later ones are likely to fail for the same reason.
-    fn note(&self, outcome: io::Result<()>) {
+    fn log_first_failure(&self, outcome: io::Result<()>) {
         let Err(e) = outcome else { return };
         if !self.has_failed.swap(true, Ordering::Relaxed) {
             warn!(file = NAME, error = %e, "failed to record an active query");
@@ -112,22 +116,26 @@ impl ActiveQueries {
 }
 
 /// Guard of a recorded query. Marks the slot as free when it is dropped, also after a panic.
-pub(crate) struct Entry {
+pub(crate) struct ActiveQueryGuard {
     queries: ActiveQueries,
     offset: u64,
 }
 
-impl Drop for Entry {
+impl Drop for ActiveQueryGuard {
     fn drop(&mut self) {
         if let Some(file) = &self.queries.file {
             let written = file.write_all_at(self.offset, &record::FREE);
-            self.queries.note(written);
+            self.queries.log_first_failure(written);
         }
     }
 }
 
 /// Opens or creates the file. Returns it with the records of the previous process.
-fn prepare(disk: &dyn Disk, dir: &Path, slots: usize) -> io::Result<(Arc<dyn File>, Vec<Found>)> {
+fn prepare(
+    disk: &dyn Disk,
+    dir: &Path,
+    slots: usize,
+) -> io::Result<(Arc<dyn DiskFile>, Vec<RecoveredQuery>)> {
     let path = dir.join(NAME);
     let file = match disk.open(&path, OpenMode::Write) {
         Ok(file) => {
@@ -147,14 +155,14 @@ fn prepare(disk: &dyn Disk, dir: &Path, slots: usize) -> io::Result<(Arc<dyn Fil
 
 /// Returns the valid records in the file. Other slots are skipped: they may be torn or written by
 /// other software.
-fn read_left(file: &dyn File) -> io::Result<Vec<Found>> {
+fn read_left(file: &dyn DiskFile) -> io::Result<Vec<RecoveredQuery>> {
     let mut bytes = vec![0; SLOT_BYTES];
     let read = file.read_at(0, &mut bytes)?;
-    match Header::decode(&bytes[..read]) {
-        Header::Ours => {}
+    match ActiveFileHeader::decode(&bytes[..read]) {
+        ActiveFileHeader::Ours => {}
         // The previous start may have ended before its first write.
-        Header::Empty => return Ok(Vec::new()),
-        Header::Foreign => {
+        ActiveFileHeader::Empty => return Ok(Vec::new()),
+        ActiveFileHeader::Foreign => {
             warn!(
                 file = NAME,
                 "file of active queries is not readable: creating a new one"
@@ -168,23 +176,23 @@ fn read_left(file: &dyn File) -> io::Result<Vec<Found>> {
         if read == 0 {
             break;
         }
-        left.extend(Found::decode(&bytes[..read]));
+        left.extend(RecoveredQuery::decode(&bytes[..read]));
     }
     Ok(left)
 }
 
 /// Result of writing the empty slots: the number of complete slots, which remain usable, and the
 /// first error.
-struct Written {
+struct SlotWriteOutcome {
     slots: usize,
     outcome: io::Result<()>,
 }
 
 /// Writes the header and `slots` free slots completely, then syncs the file.
-fn write_empty(file: &dyn File, slots: usize) -> Written {
-    let mut written = Written {
+fn write_empty(file: &dyn DiskFile, slots: usize) -> SlotWriteOutcome {
+    let mut written = SlotWriteOutcome {
         slots: 0,
-        outcome: file.write_all_at(0, &Header::encode()),
+        outcome: file.write_all_at(0, &ActiveFileHeader::encode()),
     };
     let zeros = [0; SLOT_BYTES];
     while written.outcome.is_ok() && written.slots < slots {
@@ -198,7 +206,7 @@ fn write_empty(file: &dyn File, slots: usize) -> Written {
     written
 }
 
-fn log_unfinished(left: &Found) {
+fn log_unfinished(left: &RecoveredQuery) {
     warn!(
         expression = left.expression,
         cut_bytes = left.cut_bytes,

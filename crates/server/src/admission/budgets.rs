@@ -3,7 +3,7 @@
 //! A quarter of the memory of queries and forms is reserved for small ones. A dashboard panel can
 //! therefore always be answered, independent of the number of large queries and long forms.
 
-use super::limits::Limits;
+use super::limits::ServerLimits;
 use firn_model::budget::Budget;
 
 /// Divisor of the total query memory up to which a query counts as small; a panel needs less.
@@ -17,7 +17,7 @@ const SMALL_FORM_BYTES: usize = 64 << 10;
 /// The budgets from which requests reserve memory before they allocate. One instance exists per
 /// server.
 #[derive(Debug)]
-pub(crate) struct Budgets {
+pub(crate) struct RequestBudgets {
     /// Memory of request lines and headers beyond the buffer of each connection.
     pub(crate) heads: Budget,
     /// Memory of all queries and of responses that are not sent yet.
@@ -33,16 +33,16 @@ pub(crate) struct Budgets {
     forms_bytes_max: usize,
 }
 
-impl Budgets {
+impl RequestBudgets {
     /// Creates the budgets as children of `memory`, with the sizes in `limits`.
-    pub(crate) fn new(memory: &Budget, limits: &Limits) -> Self {
+    pub(crate) fn new(memory: &Budget, limits: &ServerLimits) -> Self {
         Self {
-            heads: memory.share("request heads", limits.heads_bytes_max),
-            queries: memory.child("all queries", limits.queries_bytes_max),
+            heads: memory.create_share("request heads", limits.heads_bytes_max),
+            queries: memory.create_child("all queries", limits.queries_bytes_max),
             large_queries: Budget::new("large queries", limits.queries_bytes_max / 4 * 3),
             query_bytes_max: limits.query_bytes_max,
             small_query_bytes_max: limits.queries_bytes_max / SMALL_QUERY_SHARE,
-            forms: memory.share("forms", limits.forms_bytes_max),
+            forms: memory.create_share("forms", limits.forms_bytes_max),
             large_forms: Budget::new("large forms", limits.large_forms_bytes_max()),
             forms_bytes_max: limits.forms_bytes_max,
         }
@@ -52,13 +52,13 @@ impl Budgets {
     pub(crate) fn query(&self) -> Budget {
         let beyond = (self.small_query_bytes_max, &self.large_queries);
         self.queries
-            .child_beyond("query", self.query_bytes_max, beyond)
+            .create_child_beyond("query", self.query_bytes_max, beyond)
     }
 
     /// Creates the budget of one form, limited on its own and as a part of all forms.
     pub(crate) fn form(&self) -> Budget {
         let beyond = (SMALL_FORM_BYTES, &self.large_forms);
         self.forms
-            .child_beyond("form", self.forms_bytes_max, beyond)
+            .create_child_beyond("form", self.forms_bytes_max, beyond)
     }
 }

@@ -3,13 +3,13 @@
 //! Invariant: no memory of this crate grows with client input beyond a limit in this file. Limits
 //! of samples, labels and write bodies belong to the write pipeline.
 
-use firn_model::shares::Shares;
+use firn_model::shares::BudgetShares;
 use std::time::Duration;
 
-/// Limits of the server. [`Limits::of`] derives those that depend on the machine; flags and
-/// settings override others.
+/// Limits of the server. [`ServerLimits::from_shares`] derives those that depend on the machine;
+/// flags and settings override others.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Maximum number of open connections; more wait in the kernel's backlog. The default of
     /// `--web.max-connections` is 512.
     pub connections_max: usize,
@@ -28,7 +28,7 @@ pub struct Limits {
     /// limit.
     pub idle_max: Option<Duration>,
     /// Time that is allowed for a body in addition to its bytes at
-    /// [`Limits::body_bytes_per_second_min`].
+    /// [`ServerLimits::body_bytes_per_second_min`].
     pub body_grace: Duration,
     /// Minimum transfer rate of a body, about that of a 2G modem. A slower sender is disconnected
     /// after about `body_grace`.
@@ -85,8 +85,8 @@ fn large_forms(bytes: usize) -> usize {
     bytes / 4 * 3
 }
 
-impl Limits {
-    /// Value of [`Limits::reads_max`] that means no limit.
+impl ServerLimits {
+    /// Value of [`ServerLimits::reads_max`] that means no limit.
     pub const READS_UNLIMITED: usize = tokio::sync::Semaphore::MAX_PERMITS;
 
     /// Returns the total memory for forms that are not small, in bytes.
@@ -95,7 +95,7 @@ impl Limits {
     }
 
     /// Returns the limits of a process whose memory is divided into `shares`.
-    pub fn of(shares: &Shares) -> Self {
+    pub fn from_shares(shares: &BudgetShares) -> Self {
         Self {
             connections_max: 512,
             header_buffer_bytes: 64 << 10,

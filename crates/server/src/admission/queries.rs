@@ -1,12 +1,12 @@
 //! Runs queries: waits in the queue, records the active query, runs it on a blocking thread and
 //! enforces its deadline.
 
-use super::active::{ActiveQueries, Entry, Record};
-use super::limits::Limits;
-use super::question::Question;
+use super::active::{ActiveQueries, ActiveQueryGuard, ActiveQueryRecord};
+use super::limits::ServerLimits;
+use super::question::RequestedQuery;
 use super::queue::{FairQueue, QueueFull};
 use crate::metrics::ServerMetrics;
-use firn_model::cancel::{Cancel, Reason};
+use firn_model::cancel::{CancelReason, CancelToken};
 use firn_model::env::Clock;
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Reason why a query ended without a result. Errors of the evaluation itself are results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unfinished {
+pub(crate) enum QueryAbortReason {
     /// The deadline passed while the query waited in the queue.
     #[error("query timed out in query queue")]
     Waiting,
@@ -38,7 +38,7 @@ pub(crate) enum Unfinished {
 /// The queue of queries and everything that is required to run one. Cheap to clone; clones share
 /// the queue.
 #[derive(Clone)]
-pub(crate) struct Queries {
+pub(crate) struct QueryRunner {
     queue: FairQueue,
     metrics: Arc<ServerMetrics>,
     clock: Arc<dyn Clock>,
@@ -48,18 +48,18 @@ pub(crate) struct Queries {
 
 /// Cancels the query when the future of its request is dropped, because the client disconnected or
 /// the deadline passed.
-struct CancelOnDrop(Cancel);
+struct CancelOnDrop(CancelToken);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.cancel(Reason::Canceled);
+        self.0.cancel(CancelReason::Canceled);
     }
 }
 
-impl Queries {
+impl QueryRunner {
     /// Creates a queue with the numbers of running and waiting queries in `limits`.
     pub(crate) fn new(
-        limits: &Limits,
+        limits: &ServerLimits,
         metrics: Arc<ServerMetrics>,
         clock: Arc<dyn Clock>,
         watch_memory: Arc<dyn Fn() + Send + Sync>,
@@ -81,16 +81,16 @@ impl Queries {
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         active: ActiveQueries,
-        question: Question,
+        question: RequestedQuery,
         deadline: Instant,
-        job: impl FnOnce(&Cancel) -> T + Send + 'static,
-    ) -> Result<T, Unfinished> {
+        job: impl FnOnce(&CancelToken) -> T + Send + 'static,
+    ) -> Result<T, QueryAbortReason> {
         let waiting = self.metrics.queries_waiting.enter();
         let place = timeout_at(deadline, self.queue.enter(question.client.clone())).await;
         drop(waiting);
-        let place = place.map_err(|_| Unfinished::Waiting)?;
+        let place = place.map_err(|_| QueryAbortReason::Waiting)?;
         let place = place.inspect_err(|_| self.metrics.queries_refused.inc())?;
-        let cancel = CancelOnDrop(Cancel::new());
+        let cancel = CancelOnDrop(CancelToken::new());
         let flag = cancel.0.clone();
         let queries = self.clone();
         let question = Arc::new(question);
@@ -102,7 +102,7 @@ impl Queries {
             drop((running, entry, place));
             outcome
         });
-        match timeout_at(deadline, self.watched(running)).await {
+        match timeout_at(deadline, self.watch_memory(running)).await {
             Ok(Ok(outcome)) => Ok(outcome),
             Ok(Err(_)) => {
                 self.metrics.panics.inc();
@@ -112,18 +112,18 @@ impl Queries {
                     tenant = question.tenant.as_str(),
                     "query panicked"
                 );
-                Err(Unfinished::Panicked)
+                Err(QueryAbortReason::Panicked)
             }
             Err(_) => {
-                cancel.0.cancel(Reason::Timeout);
-                Err(Unfinished::Running)
+                cancel.0.cancel(CancelReason::Timeout);
+                Err(QueryAbortReason::Running)
             }
         }
     }
 
     /// Waits for a query and checks memory periodically. The check runs on a blocking thread,
     /// because returning memory to the system takes tenths of a second per gigabyte.
-    async fn watched<T>(&self, running: JoinHandle<T>) -> Result<T, JoinError> {
+    async fn watch_memory<T>(&self, running: JoinHandle<T>) -> Result<T, JoinError> {
         let mut running = pin!(running);
         loop {
             let watch = self.watch_memory.clone();
@@ -144,9 +144,9 @@ impl Queries {
         &self,
         active: &ActiveQueries,
         place: usize,
-        question: &Question,
-    ) -> Option<Entry> {
-        let record = Record {
+        question: &RequestedQuery,
+    ) -> Option<ActiveQueryGuard> {
+        let record = ActiveQueryRecord {
             handler: question.handler,
             tenant: question.tenant.as_str(),
             started: self.clock.now_ms(),

@@ -1,36 +1,36 @@
 //! Description of a request for the queue and the file of active queries.
 
 use super::active::SLOT_BYTES;
-use super::queue::Client;
+use super::queue::QueueClient;
 use firn_model::tenant::TenantId;
 use firn_promql::EvalTime;
 
-pub(crate) use crate::admission::active::Range;
+pub(crate) use crate::admission::active::ActiveQueryRange;
 
 /// The expression and evaluation range of a request, and its client. Created before the request
 /// enters the queue.
 #[derive(Debug)]
-pub(crate) struct Question {
+pub(crate) struct RequestedQuery {
     /// Name of the endpoint, as in metrics.
     pub(crate) handler: &'static str,
     pub(crate) tenant: TenantId,
-    pub(crate) client: Client,
+    pub(crate) client: QueueClient,
     /// Evaluation range; `None` if the request has none or covers all times.
-    pub(crate) range: Option<Range>,
+    pub(crate) range: Option<ActiveQueryRange>,
     /// Query, or selectors separated by commas, truncated to the size of a record.
     pub(crate) expression: String,
     /// Length of the whole expression in bytes.
     pub(crate) expression_bytes: usize,
 }
 
-impl Question {
+impl RequestedQuery {
     /// Creates the description of a request with the query or selectors `texts`.
     pub(crate) fn new<'a>(
         handler: &'static str,
         tenant: TenantId,
-        client: Client,
+        client: QueueClient,
         texts: impl Iterator<Item = &'a str>,
-        range: Option<Range>,
+        range: Option<ActiveQueryRange>,
     ) -> Self {
         let mut expression = String::new();
         let mut expression_bytes = 0;
@@ -52,13 +52,13 @@ impl Question {
     }
 }
 
-impl From<EvalTime> for Range {
+impl From<EvalTime> for ActiveQueryRange {
     fn from(time: EvalTime) -> Self {
         let (start, end) = match time {
             EvalTime::Instant(time) => (time, time),
             EvalTime::Range { start, end, .. } => (start, end),
         };
-        Range {
+        ActiveQueryRange {
             start,
             end,
             step_ms: time.step_ms(),
@@ -73,8 +73,8 @@ mod tests {
     #[test]
     fn question_names_every_selector_and_keeps_what_fits() {
         let ask = |texts: &[&str]| {
-            let (tenant, client) = (TenantId::anonymous(), Client::at(None));
-            Question::new("series", tenant, client, texts.iter().copied(), None)
+            let (tenant, client) = (TenantId::anonymous(), QueueClient::from_address(None));
+            RequestedQuery::new("series", tenant, client, texts.iter().copied(), None)
         };
         let question = ask(&["up", "down"]);
         assert_eq!(question.expression, "up, down");

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 /// Client with a line of its own in the queue. Lines take turns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Client {
+pub(crate) enum QueueClient {
     Tenant(TenantId),
     /// All rule evaluations of the server together.
     Rules,
@@ -32,11 +32,11 @@ pub(crate) enum Client {
     Address(Option<IpAddr>),
 }
 
-impl Client {
+impl QueueClient {
     /// Returns the client for an address. IPv6 addresses are reduced to their /64 network.
-    pub(crate) fn at(address: Option<IpAddr>) -> Self {
+    pub(crate) fn from_address(address: Option<IpAddr>) -> Self {
         const NETWORK: u128 = !0 << 64;
-        Client::Address(address.map(|address| match address.to_canonical() {
+        QueueClient::Address(address.map(|address| match address.to_canonical() {
             IpAddr::V6(long) => IpAddr::V6((long.to_bits() & NETWORK).into()),
             short => short,
         }))
@@ -55,21 +55,21 @@ pub(crate) struct QueueFull {
 /// The places and the waiting queue, protected by one lock. Cheap to clone; clones share the same
 /// state.
 #[derive(Clone, Debug)]
-pub(crate) struct FairQueue(Arc<Mutex<State>>);
+pub(crate) struct FairQueue(Arc<Mutex<FairQueueState>>);
 
 #[derive(Debug)]
-struct State {
+struct FairQueueState {
     free: Vec<usize>,
     waiting_max: usize,
     waiting: usize,
     /// Clients with waiting queries, in the order of their turns.
-    turns: VecDeque<Client>,
-    lines: HashMap<Client, VecDeque<Waiter>>,
+    turns: VecDeque<QueueClient>,
+    lines: HashMap<QueueClient, VecDeque<QueueWaiter>>,
     next_id: u64,
 }
 
 #[derive(Debug)]
-struct Waiter {
+struct QueueWaiter {
     id: u64,
     /// Receives the place; dropped if the waiter is refused.
     place: oneshot::Sender<usize>,
@@ -77,12 +77,12 @@ struct Waiter {
 
 /// A place for a running query. Dropping it passes the place to the next waiting query.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct QueryPermit {
     queue: FairQueue,
     number: usize,
 }
 
-impl Place {
+impl QueryPermit {
     /// Returns the number of the place, which is below the number of places and unique among
     /// running queries.
     pub(crate) fn number(&self) -> usize {
@@ -90,16 +90,16 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueryPermit {
     fn drop(&mut self) {
-        self.queue.state().give(self.number);
+        self.queue.state().pass_place(self.number);
     }
 }
 
 impl FairQueue {
     /// Creates a queue with `places` free places and room for `waiting_max` waiting queries.
     pub(crate) fn new(places: usize, waiting_max: usize) -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(FairQueueState {
             // The lowest numbers are used first.
             free: (0..places).rev().collect(),
             waiting_max,
@@ -112,14 +112,14 @@ impl FairQueue {
 
     /// Waits for a place in the line of `client`. Dropping the future leaves the line. Returns an
     /// error if the queue is full.
-    pub(crate) async fn enter(&self, client: Client) -> Result<Place, QueueFull> {
-        let place = |number| Place {
+    pub(crate) async fn enter(&self, client: QueueClient) -> Result<QueryPermit, QueueFull> {
+        let place = |number| QueryPermit {
             queue: self.clone(),
             number,
         };
         let mut waiting = match self.state().take_or_wait(client.clone()) {
             Ok(number) => return Ok(place(number)),
-            Err((id, receiver)) => Waiting {
+            Err((id, receiver)) => QueuedQuery {
                 queue: self,
                 client,
                 id,
@@ -130,15 +130,18 @@ impl FairQueue {
         number.map(place).map_err(|_| self.state().full())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FairQueueState> {
         // No code under this lock panics between dependent changes.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl FairQueueState {
     /// Returns a free place, or adds a waiter to the end of the client's line.
-    fn take_or_wait(&mut self, client: Client) -> Result<usize, (u64, oneshot::Receiver<usize>)> {
+    fn take_or_wait(
+        &mut self,
+        client: QueueClient,
+    ) -> Result<usize, (u64, oneshot::Receiver<usize>)> {
         if let Some(number) = self.free.pop() {
             return Ok(number);
         }
@@ -149,7 +152,7 @@ impl State {
         if line.is_empty() {
             self.turns.push_back(client);
         }
-        line.push_back(Waiter { id, place });
+        line.push_back(QueueWaiter { id, place });
         self.waiting += 1;
         if self.waiting > self.waiting_max {
             self.refuse_one();
@@ -163,12 +166,12 @@ impl State {
         let longest = self.lines.iter().max_by_key(|(_, line)| line.len());
         let last = longest.and_then(|(client, line)| Some((client.clone(), line.back()?.id)));
         if let Some((client, id)) = last {
-            self.leave(&client, id);
+            self.remove_waiter(&client, id);
         }
     }
 
     /// Passes a place to the next client's first waiter, or marks it as free.
-    fn give(&mut self, number: usize) {
+    fn pass_place(&mut self, number: usize) {
         while let Some(client) = self.turns.pop_front() {
             let Some(line) = self.lines.get_mut(&client) else {
                 continue;
@@ -189,7 +192,7 @@ impl State {
     }
 
     /// Removes a waiter from its line; does nothing if it is in none.
-    fn leave(&mut self, client: &Client, id: u64) {
+    fn remove_waiter(&mut self, client: &QueueClient, id: u64) {
         let Some(line) = self.lines.get_mut(client) else {
             return;
         };
@@ -214,21 +217,21 @@ impl State {
 
 /// A query in a line. Leaves the line when it is dropped, or returns a place that it was already
 /// given.
-struct Waiting<'a> {
+struct QueuedQuery<'a> {
     queue: &'a FairQueue,
-    client: Client,
+    client: QueueClient,
     id: u64,
     receiver: oneshot::Receiver<usize>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueuedQuery<'_> {
     fn drop(&mut self) {
         let mut state = self.queue.state();
-        state.leave(&self.client, self.id);
+        state.remove_waiter(&self.client, self.id);
         // A place that was already passed to this waiter goes to the next one.
         self.receiver.close();
         if let Ok(number) = self.receiver.try_recv() {
-            state.give(number);
+            state.pass_place(number);
         }
     }
 }
@@ -239,10 +242,10 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    type Entering = std::pin::Pin<Box<dyn Future<Output = Result<Place, QueueFull>>>>;
+    type Entering = std::pin::Pin<Box<dyn Future<Output = Result<QueryPermit, QueueFull>>>>;
 
-    fn client(name: &str) -> Client {
-        Client::Tenant(TenantId::new(name).unwrap())
+    fn client(name: &str) -> QueueClient {
+        QueueClient::Tenant(TenantId::new(name).unwrap())
     }
 
     fn enter(queue: &FairQueue, name: &str) -> Entering {
@@ -252,14 +255,14 @@ mod tests {
         entering
     }
 
-    fn poll(entering: &mut Entering) -> Option<Result<Place, QueueFull>> {
+    fn poll(entering: &mut Entering) -> Option<Result<QueryPermit, QueueFull>> {
         match pin!(entering).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => Some(outcome),
             Poll::Pending => None,
         }
     }
 
-    fn place(queue: &FairQueue, name: &str) -> Place {
+    fn place(queue: &FairQueue, name: &str) -> QueryPermit {
         let entering = queue.enter(client(name));
         match pin!(entering).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(place) => place.unwrap(),
@@ -268,7 +271,7 @@ mod tests {
     }
 
     /// Passes the only place of a queue to one waiter after the other. Returns the names in order.
-    fn order(held: Place, waiters: Vec<(&'static str, Entering)>) -> String {
+    fn order(held: QueryPermit, waiters: Vec<(&'static str, Entering)>) -> String {
         let (mut held, mut waiters, mut order) = (Some(held), waiters, String::new());
         while !waiters.is_empty() {
             drop(held.take());
@@ -309,7 +312,7 @@ mod tests {
         assert_eq!(queue.state().free, [0]);
     }
 
-    fn place_of(mut entering: Entering) -> Place {
+    fn place_of(mut entering: Entering) -> QueryPermit {
         poll(&mut entering).expect("its turn").unwrap()
     }
 
@@ -340,7 +343,7 @@ mod tests {
 
     #[test]
     fn client_of_an_address_is_its_network_in_ipv6() {
-        let at = |text: &str| Client::at(Some(text.parse().unwrap()));
+        let at = |text: &str| QueueClient::from_address(Some(text.parse().unwrap()));
         assert_eq!(at("2001:db8::1"), at("2001:db8::2:3"));
         assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
         assert_eq!(at("::ffff:10.0.0.1"), at("10.0.0.1"));

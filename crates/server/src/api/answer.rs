@@ -7,26 +7,26 @@
 //! Keys, their order and the format of numbers follow upstream (`web/api/v1/json_codec.go`). The
 //! timestamps of a range query are formatted once and shared by all series.
 
-use crate::http::produce::Produce;
+use crate::http::produce::ResponseProducer;
 use crate::json::histogram::push_histogram;
-use crate::json::{FloatForm, push_float, push_html_string, push_string, push_timestamp};
+use crate::json::{FloatNotation, push_float, push_html_string, push_string, push_timestamp};
 use firn_model::budget::Reservation;
 use firn_model::labels::LabelsRef;
 use firn_model::sample::TimestampMs;
 use firn_promql::EvalTime;
-use firn_promql::value::{MatrixSeries, PointValue, Value, VectorElement};
+use firn_promql::value::{MatrixSeries, QueryPointValue, QueryValue, VectorElement};
 
 /// Maximum number of annotations of a kind in a response, the same as upstream's.
 const ANNOTATIONS_MAX: usize = 10;
 
 /// Warnings and infos that follow the data of a response. Long lists are truncated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Annotations {
+pub(crate) struct ResponseAnnotations {
     pub(crate) warnings: Vec<String>,
     pub(crate) infos: Vec<String>,
 }
 
-impl Annotations {
+impl ResponseAnnotations {
     /// Adds the warning that a limit truncated the results.
     pub(crate) fn add_truncated(&mut self) {
         self.warnings.push("results truncated due to limit".into());
@@ -59,7 +59,7 @@ fn push_annotations(out: &mut Vec<u8>, key: &str, kind: &str, texts: &[String]) 
 }
 
 /// Returns a document with data that is already encoded as JSON.
-pub(crate) fn document(data: &[u8], annotations: &Annotations) -> Vec<u8> {
+pub(crate) fn document(data: &[u8], annotations: &ResponseAnnotations) -> Vec<u8> {
     let mut out = br#"{"status":"success","data":"#.to_vec();
     out.extend_from_slice(data);
     annotations.push_end(&mut out);
@@ -68,17 +68,17 @@ pub(crate) fn document(data: &[u8], annotations: &Annotations) -> Vec<u8> {
 
 /// A document whose data is a list. Elements are rendered when they are sent, so that the whole
 /// list is never in memory as JSON.
-pub(crate) struct List<F> {
+pub(crate) struct ListDocument<F> {
     len: usize,
     next: usize,
     has_started: bool,
     push_element: F,
-    annotations: Annotations,
+    annotations: ResponseAnnotations,
 }
 
-impl<F: FnMut(&mut Vec<u8>, usize) + Send> List<F> {
+impl<F: FnMut(&mut Vec<u8>, usize) + Send> ListDocument<F> {
     /// Creates a list of `len` elements, each of which `push_element` writes by index.
-    pub(crate) fn new(len: usize, annotations: Annotations, push_element: F) -> Self {
+    pub(crate) fn new(len: usize, annotations: ResponseAnnotations, push_element: F) -> Self {
         Self {
             len,
             next: 0,
@@ -89,7 +89,7 @@ impl<F: FnMut(&mut Vec<u8>, usize) + Send> List<F> {
     }
 }
 
-impl<F: FnMut(&mut Vec<u8>, usize) + Send> Produce for List<F> {
+impl<F: FnMut(&mut Vec<u8>, usize) + Send> ResponseProducer for ListDocument<F> {
     fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         if !std::mem::replace(&mut self.has_started, true) {
             out.extend_from_slice(br#"{"status":"success","data":["#);
@@ -126,7 +126,7 @@ pub(crate) fn push_labels(out: &mut Vec<u8>, labels: LabelsRef<'_>) {
 
 /// Formatted timestamps of the steps of a range query, each as the start of a point:
 /// `[1435781451.781,"`. Shared by all series of a response.
-struct StepTexts {
+struct StepTimestampTexts {
     start: TimestampMs,
     step_ms: i64,
     text: Vec<u8>,
@@ -134,7 +134,7 @@ struct StepTexts {
     ends: Vec<u32>,
 }
 
-impl StepTexts {
+impl StepTimestampTexts {
     fn new(time: EvalTime) -> Option<Self> {
         let EvalTime::Range { start, end, .. } = time else {
             return None;
@@ -171,7 +171,7 @@ impl StepTexts {
 }
 
 /// Position in a query result at which the next piece of the response starts.
-enum Place {
+enum QueryResultPosition {
     Start,
     /// Index of a vector element or matrix series, and the number of its points that were already
     /// written.
@@ -181,71 +181,71 @@ enum Place {
 
 /// The response to a query, rendered piece by piece from the result value. Holds the memory of the
 /// value until it is dropped.
-pub(crate) struct Answer {
-    value: Value,
-    steps: Option<StepTexts>,
+pub(crate) struct QueryResponse {
+    value: QueryValue,
+    steps: Option<StepTimestampTexts>,
     stats: Option<Vec<u8>>,
-    annotations: Annotations,
-    place: Place,
+    annotations: ResponseAnnotations,
+    place: QueryResultPosition,
     /// Memory of the value, reserved until the response was sent.
     _held: Reservation,
 }
 
-impl Answer {
+impl QueryResponse {
     /// Creates the response for the result of a query over `time`. `stats` contains its statistics
     /// in JSON.
     pub(crate) fn new(
-        value: Value,
+        value: QueryValue,
         time: EvalTime,
         stats: Option<Vec<u8>>,
-        annotations: Annotations,
+        annotations: ResponseAnnotations,
         held: Reservation,
     ) -> Self {
-        let shares_steps = matches!(&value, Value::Matrix(series) if series.len() > 1);
+        let shares_steps = matches!(&value, QueryValue::Matrix(series) if series.len() > 1);
         Self {
             steps: if shares_steps {
-                StepTexts::new(time)
+                StepTimestampTexts::new(time)
             } else {
                 None
             },
             value,
             stats,
             annotations,
-            place: Place::Start,
+            place: QueryResultPosition::Start,
             _held: held,
         }
     }
 
     fn push_start(&self, out: &mut Vec<u8>) {
         let (name, opening): (&str, &[u8]) = match &self.value {
-            Value::Scalar(..) => ("scalar", b""),
-            Value::String(..) => ("string", b""),
-            Value::Vector(_) => ("vector", b"["),
-            Value::Matrix(_) => ("matrix", b"["),
+            QueryValue::Scalar(..) => ("scalar", b""),
+            QueryValue::String(..) => ("string", b""),
+            QueryValue::Vector(_) => ("vector", b"["),
+            QueryValue::Matrix(_) => ("matrix", b"["),
         };
         out.extend_from_slice(br#"{"status":"success","data":{"resultType":"#);
         push_string(out, name.as_bytes());
         out.extend_from_slice(br#","result":"#);
         out.extend_from_slice(opening);
         match &self.value {
-            Value::Scalar(time, value) => {
+            QueryValue::Scalar(time, value) => {
                 push_go_time(out, *time);
                 out.extend_from_slice(b",\"");
-                push_float(out, *value, FloatForm::Plain);
+                push_float(out, *value, FloatNotation::Plain);
                 out.extend_from_slice(b"\"]");
             }
-            Value::String(time, text) => {
+            QueryValue::String(time, text) => {
                 push_go_time(out, *time);
                 out.push(b',');
                 push_html_string(out, text);
                 out.push(b']');
             }
-            Value::Vector(_) | Value::Matrix(_) => {}
+            QueryValue::Vector(_) | QueryValue::Matrix(_) => {}
         }
     }
 
     fn push_end(&self, out: &mut Vec<u8>) {
-        if matches!(&self.value, Value::Vector(_) | Value::Matrix(_)) {
+        if matches!(&self.value, QueryValue::Vector(_) | QueryValue::Matrix(_)) {
             out.push(b']');
         }
         if let Some(stats) = &self.stats {
@@ -269,12 +269,12 @@ impl Answer {
             out.push(b',');
         }
         match &self.value {
-            Value::Vector(elements) => {
+            QueryValue::Vector(elements) => {
                 push_vector_element(out, &elements[index]);
                 None
             }
-            Value::Matrix(series) => self.push_series(out, &series[index], point, bytes_max),
-            Value::Scalar(..) | Value::String(..) => None,
+            QueryValue::Matrix(series) => self.push_series(out, &series[index], point, bytes_max),
+            QueryValue::Scalar(..) | QueryValue::String(..) => None,
         }
     }
 
@@ -329,39 +329,39 @@ impl Answer {
                 out.push(b'"');
             }
         }
-        push_float(out, value, FloatForm::Sample);
+        push_float(out, value, FloatNotation::Sample);
         out.extend_from_slice(b"\"]");
     }
 
     fn len(&self) -> usize {
         match &self.value {
-            Value::Vector(elements) => elements.len(),
-            Value::Matrix(series) => series.len(),
-            Value::Scalar(..) | Value::String(..) => 0,
+            QueryValue::Vector(elements) => elements.len(),
+            QueryValue::Matrix(series) => series.len(),
+            QueryValue::Scalar(..) | QueryValue::String(..) => 0,
         }
     }
 }
 
-impl Produce for Answer {
+impl ResponseProducer for QueryResponse {
     fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         loop {
             self.place = match self.place {
-                Place::Start => {
+                QueryResultPosition::Start => {
                     self.push_start(out);
-                    Place::Element(0, 0)
+                    QueryResultPosition::Element(0, 0)
                 }
-                Place::Element(index, _) if index == self.len() => {
+                QueryResultPosition::Element(index, _) if index == self.len() => {
                     self.push_end(out);
-                    Place::End
+                    QueryResultPosition::End
                 }
-                Place::Element(..) if out.len() >= bytes_max => return true,
-                Place::Element(index, point) => {
+                QueryResultPosition::Element(..) if out.len() >= bytes_max => return true,
+                QueryResultPosition::Element(index, point) => {
                     match self.push_element(out, index, point, bytes_max) {
-                        Some(point) => Place::Element(index, point),
-                        None => Place::Element(index + 1, 0),
+                        Some(point) => QueryResultPosition::Element(index, point),
+                        None => QueryResultPosition::Element(index + 1, 0),
                     }
                 }
-                Place::End => return false,
+                QueryResultPosition::End => return false,
             };
         }
     }
@@ -371,14 +371,14 @@ fn push_vector_element(out: &mut Vec<u8>, element: &VectorElement) {
     out.extend_from_slice(br#"{"metric":"#);
     push_labels(out, element.labels.as_ref());
     match &element.value {
-        PointValue::Float(value) => {
+        QueryPointValue::Float(value) => {
             out.extend_from_slice(br#","value":"#);
             push_point_start(out, element.time);
             out.push(b'"');
-            push_float(out, *value, FloatForm::Sample);
+            push_float(out, *value, FloatNotation::Sample);
             out.push(b'"');
         }
-        PointValue::Histogram(histogram) => {
+        QueryPointValue::Histogram(histogram) => {
             out.extend_from_slice(br#","histogram":"#);
             push_point_start(out, element.time);
             push_histogram(out, histogram);
@@ -397,7 +397,7 @@ fn push_point_start(out: &mut Vec<u8>, time: TimestampMs) {
 /// float.
 fn push_go_time(out: &mut Vec<u8>, time: TimestampMs) {
     out.push(b'[');
-    push_float(out, time as f64 / 1000.0, FloatForm::Plain);
+    push_float(out, time as f64 / 1000.0, FloatNotation::Plain);
 }
 
 #[cfg(test)]

@@ -1,39 +1,39 @@
 //! `/api/v1/status/tsdb/blocks`: the blocks of the store, and the progress of cuts and compactions.
 
-use super::call::Call;
+use super::call::ApiCall;
 use super::status;
-use crate::http::failure::Failure;
+use crate::http::failure::ApiFailure;
 use axum::response::Response;
 use firn_model::sample::TimestampMs;
-use firn_model::stats::{BlockStats, BlockWorkStats, BlocksStats};
+use firn_model::stats::{BlockStats, BlockStoreStats, BlockWorkStats};
 use serde::Serialize;
 
 /// Returns all blocks, sorted by time, with statistics of each and the state of running cuts and
 /// compactions.
-pub(crate) async fn blocks(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn blocks(call: ApiCall) -> Result<Response, ApiFailure> {
     let list = call.backend.blocks.clone();
-    status::computed(&call, move |_| Ok(Document::from(list()))).await
+    status::run_and_respond(&call, move |_| Ok(BlocksDocument::from(list()))).await
 }
 
 /// Upstream's field `blocks`, and Firn's extension.
 #[derive(Serialize)]
-struct Document {
-    blocks: Vec<Block>,
-    firn: Works,
+struct BlocksDocument {
+    blocks: Vec<BlockDocument>,
+    firn: MaintenanceDocument,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Works {
+struct MaintenanceDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_time: Option<TimestampMs>,
-    cut: Work,
-    compaction: Work,
+    cut: MaintenanceWorkDocument,
+    compaction: MaintenanceWorkDocument,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Work {
+struct MaintenanceWorkDocument {
     running: bool,
     series: u64,
     series_done: u64,
@@ -44,19 +44,19 @@ struct Work {
 /// A block with upstream's fields in upstream's order, without zero values, followed by Firn's own.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Block {
+struct BlockDocument {
     ulid: String,
     min_time: TimestampMs,
     max_time: TimestampMs,
-    stats: Stats,
-    compaction: Compaction,
+    stats: BlockStatsDocument,
+    compaction: BlockCompactionDocument,
     version: u32,
-    firn: Own,
+    firn: BlockExtensionDocument,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Stats {
+struct BlockStatsDocument {
     #[serde(skip_serializing_if = "is_zero")]
     num_samples: u64,
     #[serde(skip_serializing_if = "is_zero")]
@@ -70,7 +70,7 @@ struct Stats {
 }
 
 #[derive(Serialize)]
-struct Compaction {
+struct BlockCompactionDocument {
     level: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sources: Vec<String>,
@@ -78,7 +78,7 @@ struct Compaction {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Own {
+struct BlockExtensionDocument {
     bytes: u64,
     late: bool,
     bad: bool,
@@ -93,11 +93,11 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl From<BlocksStats> for Document {
-    fn from(stats: BlocksStats) -> Self {
+impl From<BlockStoreStats> for BlocksDocument {
+    fn from(stats: BlockStoreStats) -> Self {
         Self {
-            blocks: stats.blocks.into_iter().map(Block::from).collect(),
-            firn: Works {
+            blocks: stats.blocks.into_iter().map(BlockDocument::from).collect(),
+            firn: MaintenanceDocument {
                 cut_time: stats.cut_time,
                 cut: stats.cut.into(),
                 compaction: stats.compaction.into(),
@@ -106,7 +106,7 @@ impl From<BlocksStats> for Document {
     }
 }
 
-impl From<BlockWorkStats> for Work {
+impl From<BlockWorkStats> for MaintenanceWorkDocument {
     fn from(stats: BlockWorkStats) -> Self {
         Self {
             running: stats.is_running,
@@ -118,25 +118,25 @@ impl From<BlockWorkStats> for Work {
     }
 }
 
-impl From<BlockStats> for Block {
+impl From<BlockStats> for BlockDocument {
     fn from(stats: BlockStats) -> Self {
         Self {
             ulid: stats.id,
             min_time: stats.range.min,
             max_time: stats.range.max.saturating_add(1),
-            stats: Stats {
+            stats: BlockStatsDocument {
                 num_samples: stats.samples,
                 num_float_samples: stats.samples.saturating_sub(stats.histograms),
                 num_histogram_samples: stats.histograms,
                 num_series: stats.series,
                 num_chunks: stats.columns,
             },
-            compaction: Compaction {
+            compaction: BlockCompactionDocument {
                 level: stats.level,
                 sources: stats.sources,
             },
             version: 1,
-            firn: Own {
+            firn: BlockExtensionDocument {
                 bytes: stats.bytes,
                 late: stats.is_late,
                 bad: stats.is_bad,

@@ -1,24 +1,24 @@
 //! A request to the JSON API with the context of its handler, and the conversion of the handler's
 //! result into a response.
 
-use super::form::{Form, read_form};
+use super::form::{RequestForm, read_form};
 use super::origin;
-use crate::access::{Grant, Restricted};
-use crate::admission::question::{Question, Range};
-use crate::admission::queue::Client;
-use crate::app::{App, NotReady};
-use crate::http::failure::Failure;
+use crate::access::{AccessGrant, RestrictedStore};
+use crate::admission::question::{ActiveQueryRange, RequestedQuery};
+use crate::admission::queue::QueueClient;
+use crate::app::{BackendNotReady, ServerApp};
+use crate::http::failure::ApiFailure;
 use crate::http::measured::measure;
-use crate::http::produce::{Encoding, Produce, respond};
-use crate::metrics::Endpoint;
+use crate::http::produce::{ResponseEncoding, ResponseProducer, respond};
+use crate::metrics::ServerEndpoint;
 use crate::parts::Backend;
-use crate::query_log::Origin;
-use crate::traced::traced;
+use crate::query_log::QueryOrigin;
+use crate::traced::trace_store;
 use axum::body::Body;
 use axum::extract::{OriginalUri, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::store::Select;
 use firn_model::tenant::TenantId;
 use firn_model::trace::{SpanContext, TraceParent};
@@ -31,51 +31,51 @@ const EXPRESSIONS: [&str; 3] = ["query", "match[]", "match_target"];
 
 /// An authorized request with parsed parameters. Created by [`answer`] and passed to the handler of
 /// the endpoint.
-pub(crate) struct Call {
-    pub(crate) app: App,
+pub(crate) struct ApiCall {
+    pub(crate) app: ServerApp,
     pub(crate) backend: Arc<Backend>,
     pub(crate) tenant: TenantId,
-    pub(crate) form: Form,
+    pub(crate) form: RequestForm,
     /// Path of the URL as received, without decoding.
     pub(crate) path: String,
-    endpoint: Endpoint,
-    client: Client,
-    origin: Origin,
-    encoding: Encoding,
+    endpoint: ServerEndpoint,
+    client: QueueClient,
+    origin: QueryOrigin,
+    encoding: ResponseEncoding,
     /// Span of the request, if it is traced.
     span: Option<SpanContext>,
 }
 
-impl Call {
+impl ApiCall {
     /// Reads the parameters of a request. Limits `backend` to the series that the credentials of
     /// the request may see.
     pub(crate) async fn read(
-        app: &App,
+        app: &ServerApp,
         backend: Arc<Backend>,
-        endpoint: Endpoint,
+        endpoint: ServerEndpoint,
         request: Request,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ApiFailure> {
         let tenant = app.tenant(request.headers())?;
         let span = request.extensions().get::<SpanContext>().cloned();
         Ok(Self {
-            backend: watched(visible(backend, &request)?, span.as_ref()),
+            backend: trace_backend(visible(backend, &request)?, span.as_ref()),
             span,
             endpoint,
             client: client(app, &tenant, &request),
             tenant,
             origin: origin_of(&request),
-            encoding: Encoding::of_request(&request),
+            encoding: ResponseEncoding::from_request(&request),
             path: request.uri().path().to_owned(),
             form: read_form(app, endpoint, request).await?,
             app: app.clone(),
         })
     }
 
-    /// Runs `job` in the query queue with the default query timeout; see [`App::compute`].
+    /// Runs `job` in the query queue with the default query timeout; see [`ServerApp::compute`].
     pub(crate) async fn compute<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
+        job: impl FnOnce(&CancelToken) -> Result<T, ApiFailure> + Send + 'static,
+    ) -> Result<T, ApiFailure> {
         let deadline = Instant::now() + self.app.limits().query_timeout;
         self.compute_over(None, deadline, |cancel, _| job(cancel))
             .await
@@ -83,12 +83,16 @@ impl Call {
 
     /// Runs `job` in the query queue until `deadline`. `range` is recorded as its evaluation range.
     /// The job receives the trace context of its span.
-    pub(crate) async fn compute_over<T: Send + 'static>(
+    pub(crate) async fn compute_over<T, J>(
         &self,
-        range: Option<Range>,
+        range: Option<ActiveQueryRange>,
         deadline: Instant,
-        job: impl FnOnce(&Cancel, Option<TraceParent>) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
+        job: J,
+    ) -> Result<T, ApiFailure>
+    where
+        T: Send + 'static,
+        J: FnOnce(&CancelToken, Option<TraceParent>) -> Result<T, ApiFailure> + Send + 'static,
+    {
         let texts = EXPRESSIONS.iter().flat_map(|name| self.form.all(name));
         let question = self.question(texts, range);
         self.compute_traced(question, deadline, job).await
@@ -99,8 +103,8 @@ impl Call {
         &self,
         texts: &[String],
         deadline: Instant,
-        job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
+        job: impl FnOnce(&CancelToken) -> Result<T, ApiFailure> + Send + 'static,
+    ) -> Result<T, ApiFailure> {
         let question = self.question(texts.iter().map(String::as_str), None);
         self.compute_traced(question, deadline, |cancel, _| job(cancel))
             .await
@@ -108,36 +112,44 @@ impl Call {
 
     /// Runs `job` in the query queue. If the request is traced, waiting and evaluation get separate
     /// spans with Prometheus's names.
-    async fn compute_traced<T: Send + 'static>(
+    async fn compute_traced<T, J>(
         &self,
-        question: Question,
+        question: RequestedQuery,
         deadline: Instant,
-        job: impl FnOnce(&Cancel, Option<TraceParent>) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
+        job: J,
+    ) -> Result<T, ApiFailure>
+    where
+        T: Send + 'static,
+        J: FnOnce(&CancelToken, Option<TraceParent>) -> Result<T, ApiFailure> + Send + 'static,
+    {
         let Some(span) = self.span.clone() else {
-            let job = |cancel: &Cancel| job(cancel, None);
+            let job = |cancel: &CancelToken| job(cancel, None);
             return self.app.compute(question, deadline, job).await;
         };
         let queue = span.begin("promqlExecQueue");
         let asked = self.form.get("query").to_owned();
-        let job = move |cancel: &Cancel| {
+        let job = move |cancel: &CancelToken| {
             drop(queue);
             let mut work = span.begin("promqlEval");
             if !asked.is_empty() {
-                work.set("query", || asked);
+                work.set_attribute("query", || asked);
             }
             let outcome = job(cancel, work.parent());
             if let Err(failure) = &outcome {
-                work.fail(&failure.message);
+                work.set_error(&failure.message);
             }
             outcome
         };
         self.app.compute(question, deadline, job).await
     }
 
-    fn question<'a>(&self, texts: impl Iterator<Item = &'a str>, range: Option<Range>) -> Question {
+    fn question<'a>(
+        &self,
+        texts: impl Iterator<Item = &'a str>,
+        range: Option<ActiveQueryRange>,
+    ) -> RequestedQuery {
         let (tenant, client) = (self.tenant.clone(), self.client.clone());
-        Question::new(self.endpoint.label(), tenant, client, texts, range)
+        RequestedQuery::new(self.endpoint.label(), tenant, client, texts, range)
     }
 
     /// Returns the trace context of the request; `None` if it is not traced.
@@ -146,12 +158,12 @@ impl Call {
     }
 
     /// Returns the client, method and path of the request, for the query log.
-    pub(crate) fn origin(&self) -> Origin {
+    pub(crate) fn origin(&self) -> QueryOrigin {
         self.origin.clone()
     }
 
     /// Returns the unique values of `match[]` in order. Fails if there are too many.
-    pub(crate) fn different_selectors(&self) -> Result<Vec<String>, Failure> {
+    pub(crate) fn distinct_selectors(&self) -> Result<Vec<String>, ApiFailure> {
         let limit = self.app.limits().selectors_max;
         let mut different = Vec::new();
         for selector in self.form.all("match[]") {
@@ -160,7 +172,7 @@ impl Call {
             }
             if different.len() == limit {
                 let count = self.form.all("match[]").count();
-                return Err(Failure::bad_data(format!(
+                return Err(ApiFailure::bad_data(format!(
                     "too many different match[] selectors among {count}, limit {limit}"
                 )));
             }
@@ -171,27 +183,27 @@ impl Call {
 
     /// Returns the compression that the client accepts for the response, which the handler passes
     /// to `respond`.
-    pub(crate) fn encoding(&self) -> Encoding {
+    pub(crate) fn encoding(&self) -> ResponseEncoding {
         self.encoding
     }
 
     /// Returns a 200 response with a JSON document, compressed as the client accepts.
-    pub(crate) fn json(&self, document: impl Produce + 'static) -> Response {
+    pub(crate) fn json(&self, document: impl ResponseProducer + 'static) -> Response {
         respond(document, "application/json", self.encoding)
     }
 }
 
 /// Returns the backend, limited to the series that the credentials of the request may see.
-fn visible(backend: Arc<Backend>, request: &Request) -> Result<Arc<Backend>, Failure> {
-    let Some(grant) = request.extensions().get::<Arc<Grant>>() else {
+fn visible(backend: Arc<Backend>, request: &Request) -> Result<Arc<Backend>, ApiFailure> {
+    let Some(grant) = request.extensions().get::<Arc<AccessGrant>>() else {
         return Ok(backend);
     };
     if !grant.is_restricted() {
         return Ok(backend);
     }
-    let part_of = |store: &Arc<dyn Select>| -> Result<Arc<dyn Select>, Failure> {
-        let part = Restricted::new(store.clone(), &grant.matchers);
-        Ok(Arc::new(part.map_err(Failure::execution)?))
+    let part_of = |store: &Arc<dyn Select>| -> Result<Arc<dyn Select>, ApiFailure> {
+        let part = RestrictedStore::new(store.clone(), &grant.matchers);
+        Ok(Arc::new(part.map_err(ApiFailure::execution)?))
     };
     Ok(Arc::new(Backend {
         store: part_of(&backend.store)?,
@@ -201,11 +213,11 @@ fn visible(backend: Arc<Backend>, request: &Request) -> Result<Arc<Backend>, Fai
 }
 
 /// Returns the backend, with a span for each look-up if the request is traced.
-fn watched(backend: Arc<Backend>, span: Option<&SpanContext>) -> Arc<Backend> {
+fn trace_backend(backend: Arc<Backend>, span: Option<&SpanContext>) -> Arc<Backend> {
     match span {
         Some(_) => Arc::new(Backend {
-            store: traced(backend.store.clone(), span),
-            local: traced(backend.local.clone(), span),
+            store: trace_store(backend.store.clone(), span),
+            local: trace_store(backend.local.clone(), span),
             ..Backend::clone(&backend)
         }),
         None => backend,
@@ -213,17 +225,17 @@ fn watched(backend: Arc<Backend>, span: Option<&SpanContext>) -> Arc<Backend> {
 }
 
 /// Returns the client in whose line the request waits: its tenant or its address.
-fn client(app: &App, tenant: &TenantId, request: &Request) -> Client {
+fn client(app: &ServerApp, tenant: &TenantId, request: &Request) -> QueueClient {
     if app.parts.multitenancy {
-        return Client::Tenant(tenant.clone());
+        return QueueClient::Tenant(tenant.clone());
     }
-    Client::at(peer(request))
+    QueueClient::from_address(peer(request))
 }
 
-fn origin_of(request: &Request) -> Origin {
+fn origin_of(request: &Request) -> QueryOrigin {
     // A nested router removes the prefix that the outer router matched.
     let whole = request.extensions().get::<OriginalUri>();
-    Origin::Request {
+    QueryOrigin::Request {
         client: peer(request),
         method: request.method().to_string(),
         path: whole.map_or(request.uri(), |uri| &uri.0).path().to_owned(),
@@ -239,14 +251,14 @@ fn peer(request: &Request) -> Option<IpAddr> {
 /// Processes a request to the JSON API: reads it, calls `handler`, and converts errors into
 /// documents. Answers 503 if the store is not open.
 pub(crate) async fn answer<H, F>(
-    app: App,
-    endpoint: Endpoint,
+    app: ServerApp,
+    endpoint: ServerEndpoint,
     request: Request,
     handler: H,
 ) -> Response
 where
-    H: FnOnce(Call) -> F,
-    F: Future<Output = Result<Response, Failure>>,
+    H: FnOnce(ApiCall) -> F,
+    F: Future<Output = Result<Response, ApiFailure>>,
 {
     let origin = request.headers().get(header::ORIGIN).cloned();
     let work = async {
@@ -254,11 +266,11 @@ where
             Ok(backend) => backend,
             Err(state) => return not_ready(state),
         };
-        let outcome = match Call::read(&app, backend, endpoint, request).await {
+        let outcome = match ApiCall::read(&app, backend, endpoint, request).await {
             Ok(call) => handler(call).await,
             Err(failure) => Err(failure),
         };
-        outcome.unwrap_or_else(Failure::into_json)
+        outcome.unwrap_or_else(ApiFailure::into_json)
     };
     let mut response = measure(&app.parts.env.clock, &app.metrics, endpoint, work).await;
     origin::allow(&app.parts.web, origin.as_ref(), response.headers_mut());
@@ -266,12 +278,12 @@ where
 }
 
 /// Returns upstream's response while the store is being opened or closed.
-pub(crate) fn not_ready(state: NotReady) -> Response {
+pub(crate) fn not_ready(state: BackendNotReady) -> Response {
     let mut response = Response::new(Body::from("Service Unavailable"));
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     let stopping = match state {
-        NotReady::Starting => "false",
-        NotReady::Stopping => "true",
+        BackendNotReady::Starting => "false",
+        BackendNotReady::Stopping => "true",
     };
     let headers = response.headers_mut();
     headers.insert("x-prometheus-stopping", HeaderValue::from_static(stopping));

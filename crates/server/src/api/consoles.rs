@@ -8,21 +8,24 @@
 //! memory budget for all of its queries, and sees only the series that its credentials allow. Files
 //! are read before it enters the queue, up to a size limit.
 
-use super::call::{Call, not_ready};
-use crate::app::App;
-use crate::asking::Asking;
+use super::call::{ApiCall, not_ready};
+use crate::app::ServerApp;
+use crate::asking::QuerySession;
 use crate::files::{self, media, reason};
-use crate::http::failure::{Cause, Failure};
-use crate::http::produce::{Text, respond};
-use crate::metrics::Endpoint;
+use crate::http::failure::{ApiFailure, FailureCause};
+use crate::http::produce::{RenderedText, respond};
+use crate::metrics::ServerEndpoint;
 use crate::parts::Backend;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use firn_model::cancel::CancelToken;
 use firn_model::error::ErrorKind;
-use firn_rules::rule::samples_of;
-use firn_rules::template::{Console, Limits, TemplateError, console_name, expand_console};
+use firn_rules::rule::query_samples;
+use firn_rules::template::{
+    ConsoleRequest, TemplateError, TemplateLimits, console_name, expand_console,
+};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,13 +44,13 @@ const TEXT_BYTES_MAX: u64 = 1 << 20;
 const TREE_FACTOR: usize = 64;
 
 /// Template texts of a page: the page itself and all libraries.
-struct Texts {
+struct ConsoleTemplates {
     page: String,
     /// Libraries as pairs of file name and text, sorted by name.
     libraries: Vec<(String, String)>,
 }
 
-impl Texts {
+impl ConsoleTemplates {
     fn bytes(&self) -> usize {
         let libraries = self.libraries.iter().map(|(_, text)| text.len());
         self.page.len() + libraries.sum::<usize>()
@@ -55,7 +58,7 @@ impl Texts {
 }
 
 /// Renders the page at the path of the request. Errors are answered in plain text, as in upstream.
-pub(crate) async fn page(app: App, request: Request) -> Response {
+pub(crate) async fn page(app: ServerApp, request: Request) -> Response {
     let backend = match app.backend() {
         Ok(backend) => backend,
         Err(state) => return not_ready(state),
@@ -78,8 +81,12 @@ fn to_folder() -> Response {
     response
 }
 
-async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Response, Failure> {
-    let call = Call::read(app, backend, Endpoint::Consoles, request).await?;
+async fn answer(
+    app: &ServerApp,
+    backend: Arc<Backend>,
+    request: Request,
+) -> Result<Response, ApiFailure> {
+    let call = ApiCall::read(app, backend, ServerEndpoint::Consoles, request).await?;
     let path = call.path.strip_prefix(PREFIX).unwrap_or(&call.path);
     let path = super::form::unescape_path(path)?;
     let (named, web) = (path.clone(), app.parts.web.clone());
@@ -87,9 +94,9 @@ async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Re
         spawn_blocking(move || read(&web.console_templates, &web.console_libraries, &named));
     let texts = texts
         .await
-        .map_err(|_| Failure::internal("the request failed: see the log"))??;
+        .map_err(|_| ApiFailure::internal("the request failed: see the log"))??;
     if let Some(error) = call.form.first_error() {
-        return Err(Failure::bad_data(error));
+        return Err(ApiFailure::bad_data(error));
     }
     let job = job(&call, path.clone(), texts);
     let deadline = Instant::now() + app.limits().query_timeout;
@@ -104,13 +111,13 @@ async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Re
 
 /// Reads the template at `path` and all libraries. Fails if the template does not exist or the
 /// texts are too long.
-fn read(templates: &Path, libraries: &Path, path: &str) -> Result<Texts, Failure> {
-    let not_found = |e: files::OpenError| {
-        let cause = Cause::Request(ErrorKind::NotFound);
-        Failure::new(cause, e.to_string())
+fn read(templates: &Path, libraries: &Path, path: &str) -> Result<ConsoleTemplates, ApiFailure> {
+    let not_found = |e: files::FileOpenError| {
+        let cause = FailureCause::Request(ErrorKind::NotFound);
+        ApiFailure::new(cause, e.to_string())
     };
     let found = files::find(templates, path).map_err(not_found)?;
-    let page = found.text(TEXT_BYTES_MAX).map_err(Failure::internal)?;
+    let page = found.text(TEXT_BYTES_MAX).map_err(ApiFailure::internal)?;
     let mut left = TEXT_BYTES_MAX.saturating_sub(page.len() as u64);
     let mut texts = Vec::new();
     for name in library_names(libraries) {
@@ -118,12 +125,12 @@ fn read(templates: &Path, libraries: &Path, path: &str) -> Result<Texts, Failure
         let text = found.and_then(|found| found.text(left));
         let text = text.map_err(|message| {
             let name = console_name(path);
-            Failure::internal(TemplateError::Library { name, message }.to_string())
+            ApiFailure::internal(TemplateError::Library { name, message }.to_string())
         })?;
         left = left.saturating_sub(text.len() as u64);
         texts.push((name, text));
     }
-    Ok(Texts {
+    Ok(ConsoleTemplates {
         page,
         libraries: texts,
     })
@@ -158,26 +165,26 @@ fn library_names(folder: &Path) -> Vec<String> {
 
 /// Returns the job that renders the page in the query queue.
 fn job(
-    call: &Call,
+    call: &ApiCall,
     path: String,
-    texts: Texts,
-) -> impl FnOnce(&firn_model::cancel::Cancel) -> Result<Text, Failure> + Send + 'static {
+    texts: ConsoleTemplates,
+) -> impl FnOnce(&CancelToken) -> Result<RenderedText, ApiFailure> + Send + 'static {
     let (app, backend, tenant) = (call.app.clone(), call.backend.clone(), call.tenant.clone());
     let (origin, trace) = (call.origin(), call.trace());
     let params: Vec<_> = call.form.pairs().cloned().collect();
     let asked_at = app.parts.env.clock.monotonic();
     move |cancel| {
-        let limits = Limits {
+        let limits = TemplateLimits {
             cancel: cancel.clone(),
-            ..Limits::default()
+            ..TemplateLimits::default()
         };
         let budget = app.budgets.query();
-        let mut memory = budget.hold();
+        let mut memory = budget.create_reservation();
         let needed = TREE_FACTOR * texts.bytes() + limits.output_bytes_max;
-        memory.grow(needed).map_err(Failure::execution)?;
+        memory.grow(needed).map_err(ApiFailure::execution)?;
         let clock = &app.parts.env.clock;
         let log = &app.parts.query_log;
-        let mut asking = Asking {
+        let mut asking = QuerySession {
             log: log.is_on().then(|| (log.clone(), origin)),
             // The store creates the spans of this request.
             span: None,
@@ -193,7 +200,7 @@ fn job(
             cancel,
             held: Vec::new(),
         };
-        let console = Console {
+        let console = ConsoleRequest {
             path: &path,
             text: &texts.page,
             libraries: &texts.libraries,
@@ -203,10 +210,10 @@ fn job(
             path_prefix: &backend.outside.path,
             time: clock.now_ms(),
         };
-        let mut query = |text: &str, at| samples_of(&mut asking, text, at);
+        let mut query = |text: &str, at| query_samples(&mut asking, text, at);
         let page = expand_console(&console, &mut query, &limits);
-        let page = page.map_err(|e| Failure::internal(e.to_string()))?;
+        let page = page.map_err(|e| ApiFailure::internal(e.to_string()))?;
         memory.shrink_to(page.capacity());
-        Ok(Text::new(page, memory))
+        Ok(RenderedText::new(page, memory))
     }
 }

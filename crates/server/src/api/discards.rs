@@ -1,23 +1,23 @@
 //! `/api/v1/status/discards`: recently rejected samples, by reason, sender and job.
 
-use super::call::Call;
-use super::status::computed;
-use crate::http::failure::Failure;
+use super::call::ApiCall;
+use super::status::run_and_respond;
+use crate::http::failure::ApiFailure;
 use axum::response::Response;
-use firn_ingest::{Discard, Sender};
+use firn_ingest::{DiscardEntry, SampleSender};
 use serde_json::{Value, json};
 
 /// Returns the recent rejections, newest first, each with an example and the number of samples.
-pub(crate) async fn discards(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn discards(call: ApiCall) -> Result<Response, ApiFailure> {
     let pipeline = call.backend.pipeline.clone();
-    computed(&call, move |_| {
+    run_and_respond(&call, move |_| {
         let all = pipeline.discards();
         Ok(all.iter().map(shown).collect::<Vec<Value>>())
     })
     .await
 }
 
-fn shown(discard: &Discard) -> Value {
+fn shown(discard: &DiscardEntry) -> Value {
     let mut shown = json!({
         "reason": discard.reason.as_str(),
         "sender": sender(&discard.sender),
@@ -28,19 +28,19 @@ fn shown(discard: &Discard) -> Value {
         "last": discard.last as f64 / 1e3,
         "example": discard.example,
     });
-    if let Sender::Job(job) = &discard.sender {
+    if let SampleSender::Job(job) = &discard.sender {
         // For scrapes the job is taken from the sender, whatever labels the sample has.
         shown["job"] = job.as_ref().into();
     }
     shown
 }
 
-fn sender(sender: &Sender) -> Value {
+fn sender(sender: &SampleSender) -> Value {
     match sender {
-        Sender::Job(job) => json!({"kind": "scrape", "job": &**job}),
-        Sender::Rules(group) => json!({"kind": "rules", "group": &**group}),
-        Sender::Aggregation => json!({"kind": "aggregation"}),
-        Sender::Push { tenant, address } => json!({
+        SampleSender::Job(job) => json!({"kind": "scrape", "job": &**job}),
+        SampleSender::Rules(group) => json!({"kind": "rules", "group": &**group}),
+        SampleSender::Aggregation => json!({"kind": "aggregation"}),
+        SampleSender::Push { tenant, address } => json!({
             "kind": "push",
             "tenant": tenant.as_str(),
             "address": address.map(|address| address.to_string()),

@@ -3,9 +3,9 @@
 //!
 //! Features of PromQL and the API are listed here. Others are supplied by [`AppParts`].
 
-use super::call::Call;
-use super::status::ok;
-use crate::http::failure::Failure;
+use super::call::ApiCall;
+use super::status::ok_response;
+use crate::http::failure::ApiFailure;
 use crate::parts::AppParts;
 use axum::response::Response;
 use firn_promql::functions::FUNCTIONS;
@@ -79,8 +79,8 @@ const ALWAYS: [(&str, &str); 21] = [
 type Document = BTreeMap<&'static str, BTreeMap<&'static str, bool>>;
 
 /// Returns the features of the server, grouped by category, with their availability.
-pub(crate) async fn features(call: Call) -> Result<Response, Failure> {
-    ok(&call, &document(&call.app.parts))
+pub(crate) async fn features(call: ApiCall) -> Result<Response, ApiFailure> {
+    ok_response(&call, &document(&call.app.parts))
 }
 
 fn document(parts: &AppParts) -> Document {

@@ -1,17 +1,17 @@
 //! `/federate`: the newest samples of selected series in an exposition format that another server
 //! can scrape, like Prometheus's `web/federate.go`.
 
-use super::call::{Call, not_ready};
-use crate::app::App;
-use crate::http::failure::Failure;
-use crate::http::produce::{Text, respond};
-use crate::metrics::Endpoint;
+use super::call::{ApiCall, not_ready};
+use crate::app::ServerApp;
+use crate::http::failure::ApiFailure;
+use crate::http::produce::{RenderedText, respond};
+use crate::metrics::ServerEndpoint;
 use crate::parts::Backend;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use firn_model::budget::Reservation;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
@@ -19,7 +19,7 @@ use firn_model::matcher::Matcher;
 use firn_model::sample::{TimeRange, is_stale};
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{SelectRequest, Selection};
-use firn_wire::federation::{Families, FederatedValue, Format};
+use firn_wire::federation::{FederatedValue, FederationFormat, FederationWriter};
 use std::sync::Arc;
 
 /// Label that contains the metric name.
@@ -29,18 +29,18 @@ const NAME: &str = "__name__";
 const SERIES_PER_CHECK: usize = 128;
 
 /// Memory of a series in the result list without its labels, allowing for growth of the list.
-const PLACE_BYTES: usize = 2 * size_of::<Found>();
+const PLACE_BYTES: usize = 2 * size_of::<FederatedSeries>();
 
 /// A found series, with the index of its selection and its index within it. Sorted before samples
 /// are read.
-struct Found {
+struct FederatedSeries {
     labels: Labels,
     selection: usize,
     index: usize,
 }
 
 /// Returns the newest sample of each selected series within the lookback period.
-pub(crate) async fn federate(app: App, request: Request) -> Response {
+pub(crate) async fn federate(app: ServerApp, request: Request) -> Response {
     let backend = match app.backend() {
         Ok(backend) => backend,
         Err(state) => return not_ready(state),
@@ -51,26 +51,30 @@ pub(crate) async fn federate(app: App, request: Request) -> Response {
     }
 }
 
-async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Response, Failure> {
-    let format = Format::negotiate(accepted(request.headers()));
-    let call = Call::read(app, backend, Endpoint::Federate, request).await?;
+async fn answer(
+    app: &ServerApp,
+    backend: Arc<Backend>,
+    request: Request,
+) -> Result<Response, ApiFailure> {
+    let format = FederationFormat::negotiate(accepted(request.headers()));
+    let call = ApiCall::read(app, backend, ServerEndpoint::Federate, request).await?;
     if let Some(error) = call.form.first_error() {
         let message = format!("error parsing form values: {error}");
-        return Err(Failure::bad_data(message));
+        return Err(ApiFailure::bad_data(message));
     }
     let now = app.parts.env.clock.now_ms();
     let range = TimeRange::new(now.saturating_sub(app.parts.query.lookback_ms), now);
-    let selectors = call.different_selectors()?;
+    let selectors = call.distinct_selectors()?;
     let parts = (call.app.clone(), call.backend.clone(), call.tenant.clone());
     let external = (app.parts.external_labels)();
     let written = call.compute(move |cancel| {
         let (app, backend, tenant) = parts;
         let budget = app.budgets.query();
-        let mut memory = budget.hold();
+        let mut memory = budget.create_reservation();
         let mut selections = Vec::new();
         for text in &selectors {
             let matchers = app.parts.engine.selector(text, &mut memory);
-            let matchers: Vec<Matcher> = matchers.map_err(|e| Failure::of_parser(e, None))?;
+            let matchers: Vec<Matcher> = matchers.map_err(|e| ApiFailure::from_parser(e, None))?;
             // Like in Prometheus, an empty set of matchers selects nothing.
             if matchers.is_empty() {
                 continue;
@@ -82,19 +86,24 @@ async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Re
                 newest_only: true,
                 cancel,
                 budget: &budget,
-                series: &SeriesLimit::none(),
+                series: &SeriesLimit::unlimited(),
                 span: None,
             });
-            selections.push(selected.map_err(Failure::execution)?);
+            selections.push(selected.map_err(ApiFailure::execution)?);
         }
-        let found = sorted(&selections, cancel, &mut memory).map_err(Failure::execution)?;
-        let families = Families::new(format, &external);
+        let found = sorted(&selections, cancel, &mut memory).map_err(ApiFailure::execution)?;
+        let families = FederationWriter::new(format, &external);
         let text = write(&selections, &found, families, cancel, &mut memory);
-        text.map(|text| (text, memory)).map_err(Failure::execution)
+        text.map(|text| (text, memory))
+            .map_err(ApiFailure::execution)
     });
     let (text, memory) = written.await?;
     // The content type is a placeholder; the negotiated one is set below.
-    let mut response = respond(Text::new(text, memory), "text/plain", call.encoding());
+    let mut response = respond(
+        RenderedText::new(text, memory),
+        "text/plain",
+        call.encoding(),
+    );
     if let Ok(value) = HeaderValue::from_str(&format.content_type()) {
         response.headers_mut().insert(header::CONTENT_TYPE, value);
     }
@@ -112,9 +121,9 @@ fn accepted(headers: &HeaderMap) -> &str {
 /// set.
 fn sorted(
     selections: &[Arc<dyn Selection>],
-    cancel: &Cancel,
+    cancel: &CancelToken,
     memory: &mut Reservation,
-) -> Result<Vec<Found>, Error> {
+) -> Result<Vec<FederatedSeries>, Error> {
     let mut found = Vec::new();
     for (selection, selected) in selections.iter().enumerate() {
         for start in (0..selected.len()).step_by(SERIES_PER_CHECK) {
@@ -123,7 +132,7 @@ fn sorted(
             for index in start..selected.len().min(start + SERIES_PER_CHECK) {
                 let labels = selected.labels(index);
                 bytes += labels.as_bytes().len() + PLACE_BYTES;
-                found.push(Found {
+                found.push(FederatedSeries {
                     labels,
                     selection,
                     index,
@@ -142,9 +151,9 @@ fn sorted(
 
 fn write(
     selections: &[Arc<dyn Selection>],
-    found: &[Found],
-    mut families: Families,
-    cancel: &Cancel,
+    found: &[FederatedSeries],
+    mut families: FederationWriter,
+    cancel: &CancelToken,
     memory: &mut Reservation,
 ) -> Result<Vec<u8>, Error> {
     let mut text = Vec::new();

@@ -4,11 +4,11 @@
 //! one is expected, and a malformed pair is skipped.
 
 use super::times::{parse_duration_nanos, parse_time};
-use crate::app::App;
+use crate::app::ServerApp;
 use crate::http::body;
-use crate::http::failure::{Cause, Failure};
-use crate::http::request_head::LongLine;
-use crate::metrics::Endpoint;
+use crate::http::failure::{ApiFailure, FailureCause};
+use crate::http::request_head::LongUriTail;
+use crate::metrics::ServerEndpoint;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
 use firn_model::budget::Reservation;
@@ -29,30 +29,30 @@ const QUICK_BYTES_MAX: usize = 64 << 10;
 
 /// Decoded parameters in order of precedence. Created once per request; lookups scan the list.
 #[derive(Debug, Default)]
-pub(crate) struct Form {
+pub(crate) struct RequestForm {
     pairs: Vec<(String, String)>,
     first_error: Option<String>,
     /// Memory of the values, reserved if they were received in a body.
     _held: Option<Reservation>,
 }
 
-impl Form {
+impl RequestForm {
     /// Parses a form body (empty if there is none) and the query of a URL. Fails if there are too
     /// many parameters.
-    pub(crate) fn parse(body: &str, url_query: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(body: &str, url_query: &str) -> Result<Self, ApiFailure> {
         let count = pairs(body).count() + pairs(url_query).count();
         if count > PAIRS_MAX {
             let message = format!("request has {count} parameters, limit {PAIRS_MAX}");
-            return Err(Failure::bad_data(message));
+            return Err(ApiFailure::bad_data(message));
         }
-        let mut form = Form::default();
+        let mut form = RequestForm::default();
         form.add_all(body);
         form.add_all(url_query);
         Ok(form)
     }
 
     /// Attaches the reservation for the memory of the values, which is released with the form.
-    pub(crate) fn holding(self, held: Reservation) -> Self {
+    pub(crate) fn with_reservation(self, held: Reservation) -> Self {
         let _held = Some(held);
         Self { _held, ..self }
     }
@@ -99,45 +99,50 @@ impl Form {
     }
 
     /// Parses a mandatory time parameter. A missing one is an error of the parser.
-    pub(crate) fn time(&self, name: &str) -> Result<TimestampMs, Failure> {
-        parse_time(self.get(name)).map_err(|e| Failure::parameter(name, e))
+    pub(crate) fn time(&self, name: &str) -> Result<TimestampMs, ApiFailure> {
+        parse_time(self.get(name)).map_err(|e| ApiFailure::parameter(name, e))
     }
 
     /// Parses an optional time parameter; returns `default` if it is missing.
-    pub(crate) fn time_or(&self, name: &str, default: TimestampMs) -> Result<TimestampMs, Failure> {
+    pub(crate) fn time_or(
+        &self,
+        name: &str,
+        default: TimestampMs,
+    ) -> Result<TimestampMs, ApiFailure> {
         match self.get(name) {
             "" => Ok(default),
             text => parse_time(text).map_err(|e| {
-                Failure::parameter(name, format!("invalid time value for '{name}': {e}"))
+                ApiFailure::parameter(name, format!("invalid time value for '{name}': {e}"))
             }),
         }
     }
 
     /// Parses an optional boolean in the forms that Go accepts; returns false if it is missing.
-    pub(crate) fn flag(&self, name: &str) -> Result<bool, Failure> {
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, ApiFailure> {
         match self.get(name) {
             "" => Ok(false),
-            text => parse_bool(text)
-                .map_err(|why| Failure::parameter(name, format!("unable to parse boolean: {why}"))),
+            text => parse_bool(text).map_err(|why| {
+                ApiFailure::parameter(name, format!("unable to parse boolean: {why}"))
+            }),
         }
     }
 
     /// Parses a mandatory duration into nanoseconds. A missing one is an error.
-    pub(crate) fn duration_nanos(&self, name: &str) -> Result<i64, Failure> {
-        parse_duration_nanos(self.get(name)).map_err(|e| Failure::parameter(name, e))
+    pub(crate) fn duration_nanos(&self, name: &str) -> Result<i64, ApiFailure> {
+        parse_duration_nanos(self.get(name)).map_err(|e| ApiFailure::parameter(name, e))
     }
 
     /// Parses the parameter `limit`. `None` means no limit; zero does as well.
-    pub(crate) fn limit(&self) -> Result<Option<usize>, Failure> {
+    pub(crate) fn limit(&self) -> Result<Option<usize>, ApiFailure> {
         let text = self.get("limit");
         if text.is_empty() {
             return Ok(None);
         }
-        let limit = parse_integer(text).map_err(|e| Failure::parameter("limit", e))?;
+        let limit = parse_integer(text).map_err(|e| ApiFailure::parameter("limit", e))?;
         match usize::try_from(limit) {
             Ok(0) => Ok(None),
             Ok(limit) => Ok(Some(limit)),
-            Err(_) => Err(Failure::parameter("limit", "limit must be non-negative")),
+            Err(_) => Err(ApiFailure::parameter("limit", "limit must be non-negative")),
         }
     }
 }
@@ -226,8 +231,8 @@ pub(crate) fn unescape_bytes(text: &str) -> Vec<u8> {
 }
 
 /// Decodes the percent escapes of a path segment, in which `+` is literal.
-pub(crate) fn unescape_path(text: &str) -> Result<String, Failure> {
-    unescape(&text.replace('+', "%2B")).map_err(Failure::bad_data)
+pub(crate) fn unescape_path(text: &str) -> Result<String, ApiFailure> {
+    unescape(&text.replace('+', "%2B")).map_err(ApiFailure::bad_data)
 }
 
 fn hex_digit(byte: u8) -> Option<u8> {
@@ -236,19 +241,19 @@ fn hex_digit(byte: u8) -> Option<u8> {
 
 /// Converts a lack of memory for a body into a failure with a retry: too many concurrent bodies are
 /// not an error of the sender.
-fn overloaded(error: Error) -> Failure {
-    Failure::new(Cause::Request(ErrorKind::Unavailable), error.message)
+fn overloaded(error: Error) -> ApiFailure {
+    ApiFailure::new(FailureCause::Request(ErrorKind::Unavailable), error.message)
 }
 
 /// Reads the parameters of a request, including its form body. Waits until memory is available for
 /// the body.
 pub(crate) async fn read_form(
-    app: &App,
-    endpoint: Endpoint,
+    app: &ServerApp,
+    endpoint: ServerEndpoint,
     request: Request,
-) -> Result<Form, Failure> {
+) -> Result<RequestForm, ApiFailure> {
     let (mut head, body) = request.into_parts();
-    let long = head.extensions.remove::<Arc<LongLine>>();
+    let long = head.extensions.remove::<Arc<LongUriTail>>();
     let url_query = match (head.uri.query(), &long) {
         (Some(query), Some(line)) => {
             Cow::Owned(format!("{query}{}", String::from_utf8_lossy(&line.text)))
@@ -257,13 +262,13 @@ pub(crate) async fn read_form(
     };
     let has_body = matches!(head.method, Method::POST | Method::PUT);
     if !has_body || !is_form(&head.headers) {
-        let form = Form::parse("", &url_query)?;
+        let form = RequestForm::parse("", &url_query)?;
         return Ok(match long.and_then(Arc::into_inner) {
-            Some(line) => form.holding(line.held),
+            Some(line) => form.with_reservation(line.held),
             None => form,
         });
     }
-    let mut held = app.budgets.form().hold();
+    let mut held = app.budgets.form().create_reservation();
     let hold = |bytes: usize| {
         let more = bytes.saturating_sub(held.bytes());
         held.grow(more).map_err(overloaded)
@@ -277,13 +282,13 @@ pub(crate) async fn read_form(
         let text = String::from_utf8_lossy(&bytes);
         // The decoded text is at most as long as the encoded one.
         held.grow(text.len()).map_err(overloaded)?;
-        Ok(Form::parse(&text, &url_query)?.holding(held))
+        Ok(RequestForm::parse(&text, &url_query)?.with_reservation(held))
     };
     match is_quick {
         true => decode(),
         false => match spawn_blocking(decode).await {
             Ok(form) => form,
-            Err(_) => Err(Failure::internal("the request failed: see the log")),
+            Err(_) => Err(ApiFailure::internal("the request failed: see the log")),
         },
     }
 }
@@ -304,7 +309,7 @@ mod tests {
     #[test]
     fn form_parse_puts_body_before_url() {
         let body = "a=1&match%5B%5D=up%7Bx%3D%22y+z%22%7D";
-        let form = Form::parse(body, "a=2&match[]=b&c").unwrap();
+        let form = RequestForm::parse(body, "a=2&match[]=b&c").unwrap();
         assert_eq!((form.get("a"), form.get("c"), form.get("d")), ("1", "", ""));
         let matches: Vec<&str> = form.all("match[]").collect();
         assert_eq!(matches, [r#"up{x="y z"}"#, "b"]);
@@ -320,7 +325,7 @@ mod tests {
             ("a=1;c=2&b=1", "invalid semicolon separator in query"),
         ];
         for (text, error) in cases {
-            let form = Form::parse(text, "").unwrap();
+            let form = RequestForm::parse(text, "").unwrap();
             assert_eq!(
                 (form.get("b"), form.first_error()),
                 ("1", Some(error)),
@@ -328,7 +333,7 @@ mod tests {
             );
             assert_eq!(form.get("a"), "", "{text}");
         }
-        let form = Form::parse("a=%ff", "").unwrap();
+        let form = RequestForm::parse("a=%ff", "").unwrap();
         assert_eq!(form.get("a"), "\u{fffd}");
     }
 
@@ -347,7 +352,7 @@ mod tests {
                 Some("request has 10005 parameters, limit 10000"),
             ),
         ] {
-            let outcome = Form::parse(&"a&".repeat(in_body), &"b&".repeat(in_url));
+            let outcome = RequestForm::parse(&"a&".repeat(in_body), &"b&".repeat(in_url));
             let got = outcome.err().map(|failure| failure.message);
             assert_eq!(got.as_deref(), error, "{in_body} {in_url}");
         }
@@ -370,8 +375,12 @@ mod tests {
             ),
         ];
         for (text, want) in cases {
-            let want = want.map_err(|e| Failure::parameter("limit", e));
-            assert_eq!(Form::parse(text, "").unwrap().limit(), want, "{text}");
+            let want = want.map_err(|e| ApiFailure::parameter("limit", e));
+            assert_eq!(
+                RequestForm::parse(text, "").unwrap().limit(),
+                want,
+                "{text}"
+            );
         }
     }
 }

@@ -1,13 +1,13 @@
 //! `/api/v1/metadata` and `/api/v1/targets/metadata`: type, help and unit of metrics, as exposed by
 //! targets and pushed by senders.
 
-use super::call::Call;
+use super::call::ApiCall;
 use super::form::parse_integer;
-use super::status::computed;
+use super::status::run_and_respond;
 use super::targets::{LabelMap, label_map};
-use crate::http::failure::Failure;
+use crate::http::failure::ApiFailure;
 use axum::response::Response;
-use firn_ingest::scrape::{ActiveTarget, FamilyMetadata, PoolView};
+use firn_ingest::scrape::{ActiveTarget, FamilyMetadata, ScrapePoolView};
 use firn_model::labels::Labels;
 use firn_model::matcher::Matcher;
 use firn_model::store::MetadataRequest;
@@ -17,16 +17,16 @@ use std::sync::Arc;
 
 /// Metadata of one metric from one target. The metric name is omitted if the request selects one.
 #[derive(Serialize)]
-struct TargetMetadata {
+struct TargetMetadataDocument {
     target: LabelMap,
     #[serde(skip_serializing_if = "String::is_empty")]
     metric: String,
     #[serde(flatten)]
-    metadata: Document,
+    metadata: TargetMetadataFields,
 }
 
 #[derive(Serialize)]
-struct Document {
+struct TargetMetadataFields {
     r#type: &'static str,
     help: String,
     unit: String,
@@ -34,13 +34,13 @@ struct Document {
 
 /// Metadata of a metric without its target, with the fields in upstream's order.
 #[derive(Serialize)]
-struct Said {
+struct MetricMetadataDocument {
     r#type: &'static str,
     unit: String,
     help: String,
 }
 
-impl From<&FamilyMetadata> for Said {
+impl From<&FamilyMetadata> for MetricMetadataDocument {
     fn from(metadata: &FamilyMetadata) -> Self {
         Self {
             r#type: metadata.kind,
@@ -50,7 +50,7 @@ impl From<&FamilyMetadata> for Said {
     }
 }
 
-impl From<&FamilyMetadata> for Document {
+impl From<&FamilyMetadata> for TargetMetadataFields {
     fn from(metadata: &FamilyMetadata) -> Self {
         Self {
             r#type: metadata.kind,
@@ -61,40 +61,40 @@ impl From<&FamilyMetadata> for Document {
 }
 
 /// Parses an optional limit. A negative one means no limit.
-fn limit(call: &Call, name: &str) -> Result<Option<usize>, Failure> {
+fn limit(call: &ApiCall, name: &str) -> Result<Option<usize>, ApiFailure> {
     match call.form.get(name) {
         "" => Ok(None),
         text => {
             let number = parse_integer(text)
-                .map_err(|_| Failure::bad_data(format!("{name} must be a number")))?;
+                .map_err(|_| ApiFailure::bad_data(format!("{name} must be a number")))?;
             Ok(usize::try_from(number).ok())
         }
     }
 }
 
-fn active(views: &[Arc<PoolView>]) -> impl Iterator<Item = ActiveTarget> {
-    views.iter().flat_map(|view| view.active())
+fn active(views: &[Arc<ScrapePoolView>]) -> impl Iterator<Item = ActiveTarget> {
+    views.iter().flat_map(|view| view.active_targets())
 }
 
 /// Returns metadata by target, filtered by target labels and metric name.
-pub(crate) async fn by_target(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn by_target(call: ApiCall) -> Result<Response, ApiFailure> {
     let limit = limit(&call, "limit")?.unwrap_or(usize::MAX);
     let selector = call.form.get("match_target").to_owned();
     let metric = call.form.get("metric").to_owned();
     let engine = call.app.parts.engine.clone();
     let budget = call.app.budgets.query();
-    let views = call.backend.scraping.views();
-    computed(&call, move |cancel| {
-        let mut memory = budget.hold();
+    let views = call.backend.scraping.pool_views();
+    run_and_respond(&call, move |cancel| {
+        let mut memory = budget.create_reservation();
         let matchers = match selector.as_str() {
             "" => Vec::new(),
             selector => engine
                 .selector(selector, &mut memory)
-                .map_err(|e| Failure::of_parser(e, Some("match_target")))?,
+                .map_err(|e| ApiFailure::from_parser(e, Some("match_target")))?,
         };
         for matcher in &matchers {
             matcher.bind(&budget, cancel);
-            matcher.ready().map_err(Failure::execution)?;
+            matcher.prepare().map_err(ApiFailure::execution)?;
         }
         let mut found = Vec::new();
         for active in active(&views).filter(|a| all_match(&matchers, &a.target.labels)) {
@@ -102,25 +102,25 @@ pub(crate) async fn by_target(call: Call) -> Result<Response, Failure> {
             if found.len() >= limit {
                 break;
             }
-            cancel.check().map_err(Failure::execution)?;
+            cancel.check().map_err(ApiFailure::execution)?;
             let mut add = |name: &str, metadata: &FamilyMetadata| {
-                found.push(TargetMetadata {
+                found.push(TargetMetadataDocument {
                     target: label_map(&active.target.labels),
                     metric: name.to_owned(),
                     metadata: metadata.into(),
                 });
             };
             match metric.as_str() {
-                "" => active.status.each_metadata(add),
+                "" => active.status.for_each_metadata(add),
                 metric => {
-                    if let Some(metadata) = active.status.metadata_of(metric) {
+                    if let Some(metadata) = active.status.find_metadata(metric) {
                         add("", &metadata);
                     }
                 }
             }
         }
         for matcher in &matchers {
-            matcher.ready().map_err(Failure::execution)?;
+            matcher.prepare().map_err(ApiFailure::execution)?;
         }
         Ok(found)
     })
@@ -133,34 +133,34 @@ fn all_match(matchers: &[Matcher], labels: &Labels) -> bool {
 }
 
 /// Returns the metadata of each metric from the first target that exposes it, or else from a push.
-pub(super) fn first_of_each_metric(call: &Call) -> BTreeMap<String, FamilyMetadata> {
+pub(super) fn first_of_each_metric(call: &ApiCall) -> BTreeMap<String, FamilyMetadata> {
     let mut found = BTreeMap::new();
     let mut add = |name: &str, metadata: &FamilyMetadata| {
         if !found.contains_key(name) {
             found.insert(name.to_owned(), metadata.clone());
         }
     };
-    for active in active(&call.backend.scraping.views()) {
-        active.status.each_metadata(&mut add);
+    for active in active(&call.backend.scraping.pool_views()) {
+        active.status.for_each_metadata(&mut add);
     }
     let pushed = call.backend.pipeline.metadata();
-    pushed.each(&call.tenant, &mut add);
+    pushed.for_each_family(&call.tenant, &mut add);
     found
 }
 
 /// Returns metadata by metric: distinct entries of all targets and pushes, and those of blocks for
 /// all other metrics.
-pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn by_metric(call: ApiCall) -> Result<Response, ApiFailure> {
     let limit = limit(&call, "limit")?.unwrap_or(usize::MAX);
     let per_metric = limit_per_metric(&call)?;
     let metric = call.form.get("metric").to_owned();
-    let views = call.backend.scraping.views();
+    let views = call.backend.scraping.pool_views();
     let (pushed, tenant) = (
         call.backend.pipeline.metadata().clone(),
         call.tenant.clone(),
     );
     let (store, budget) = (call.backend.store.clone(), call.app.budgets.query());
-    computed(&call, move |cancel| {
+    run_and_respond(&call, move |cancel| {
         let mut found: BTreeMap<String, BTreeSet<FamilyMetadata>> = BTreeMap::new();
         let mut add = |name: &str, metadata: &FamilyMetadata| {
             let known = found.entry(name.to_owned()).or_default();
@@ -169,20 +169,20 @@ pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
             }
         };
         for active in active(&views) {
-            cancel.check().map_err(Failure::execution)?;
+            cancel.check().map_err(ApiFailure::execution)?;
             match metric.as_str() {
-                "" => active.status.each_metadata(&mut add),
+                "" => active.status.for_each_metadata(&mut add),
                 metric => {
-                    if let Some(metadata) = active.status.metadata_of(metric) {
+                    if let Some(metadata) = active.status.find_metadata(metric) {
                         add(metric, &metadata);
                     }
                 }
             }
         }
         match metric.as_str() {
-            "" => pushed.each(&tenant, &mut add),
+            "" => pushed.for_each_family(&tenant, &mut add),
             metric => {
-                if let Some(metadata) = pushed.find(&tenant, metric) {
+                if let Some(metadata) = pushed.find_family(&tenant, metric) {
                     add(metric, &metadata);
                 }
             }
@@ -194,22 +194,27 @@ pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
             cancel,
             budget: &budget,
         };
-        for said in store.metadata(request).map_err(Failure::execution)?.iter() {
+        for said in store
+            .metadata(request)
+            .map_err(ApiFailure::execution)?
+            .iter()
+        {
             if !found.contains_key(said.name) {
                 found.insert(said.name.to_owned(), BTreeSet::from([said.into()]));
             }
         }
-        let documents = |set: BTreeSet<FamilyMetadata>| set.iter().map(Said::from).collect();
+        let documents =
+            |set: BTreeSet<FamilyMetadata>| set.iter().map(MetricMetadataDocument::from).collect();
         let found = found.into_iter().take(limit);
         Ok(found
             .map(|(name, set)| (name, documents(set)))
-            .collect::<BTreeMap<String, Vec<Said>>>())
+            .collect::<BTreeMap<String, Vec<MetricMetadataDocument>>>())
     })
     .await
 }
 
 /// Parses the maximum number of entries per metric; zero means no limit, as in upstream.
-fn limit_per_metric(call: &Call) -> Result<usize, Failure> {
+fn limit_per_metric(call: &ApiCall) -> Result<usize, ApiFailure> {
     let limit = limit(call, "limit_per_metric")?;
     Ok(limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX))
 }

@@ -1,12 +1,12 @@
 //! `/api/v1/notifications`: conditions that need the operator's attention, as a list or as a stream
 //! of server-sent events. Both are available while the server starts.
 
-use super::answer::{Annotations, document};
+use super::answer::{ResponseAnnotations, document};
 use super::times::format_rfc3339;
-use crate::app::App;
+use crate::app::ServerApp;
 use crate::http::channel::ChannelBody;
-use crate::http::produce::{Encoding, respond};
-use crate::notices::Noted;
+use crate::http::produce::{ResponseEncoding, respond};
+use crate::notices::ActiveNotice;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -18,7 +18,7 @@ use tokio::sync::broadcast::error::RecvError;
 /// Maximum number of events that are queued for a client.
 const EVENTS_WAITING: usize = 4;
 
-fn to_json(noted: &Noted) -> Value {
+fn to_json(noted: &ActiveNotice) -> Value {
     json!({
         "text": noted.notice.text(),
         "date": format_rfc3339(noted.since),
@@ -27,26 +27,26 @@ fn to_json(noted: &Noted) -> Value {
 }
 
 /// Returns the active notifications as a list, in the format of Prometheus.
-pub(crate) async fn list(app: App, request: Request) -> Response {
+pub(crate) async fn list(app: ServerApp, request: Request) -> Response {
     let all: Vec<_> = app.notices.active().iter().map(to_json).collect();
     let data = Value::from(all).to_string();
-    let text = document(data.as_bytes(), &Annotations::default());
+    let text = document(data.as_bytes(), &ResponseAnnotations::default());
     respond(
         Bytes::from(text),
         "application/json",
-        Encoding::of_request(&request),
+        ResponseEncoding::from_request(&request),
     )
 }
 
 /// Streams the active notifications and all changes until the client disconnects. Answers 204 if
 /// there are too many clients.
-pub(crate) async fn live(app: App, _request: Request) -> Response {
+pub(crate) async fn live(app: ServerApp, _request: Request) -> Response {
     let Ok(place) = app.listener_slots.clone().try_acquire_owned() else {
-        let mut response = of_events(Body::empty());
+        let mut response = event_stream_response(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         return response;
     };
-    let (active, mut changes) = app.notices.follow();
+    let (active, mut changes) = app.notices.subscribe();
     let (body, sender) = ChannelBody::open(EVENTS_WAITING);
     tokio::spawn(async move {
         for noted in &active {
@@ -73,11 +73,11 @@ pub(crate) async fn live(app: App, _request: Request) -> Response {
             }
         }
     });
-    of_events(body)
+    event_stream_response(body)
 }
 
 /// Returns a response with the headers of an event stream, which must not be cached.
-fn of_events(body: Body) -> Response {
+fn event_stream_response(body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
@@ -90,6 +90,6 @@ fn of_events(body: Body) -> Response {
     response
 }
 
-fn event(noted: &Noted) -> Bytes {
+fn event(noted: &ActiveNotice) -> Bytes {
     format!("data: {}\n\n", to_json(noted)).into()
 }

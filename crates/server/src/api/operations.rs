@@ -2,22 +2,22 @@
 //! profiles. Responses are plain text, with upstream's messages where it has some.
 
 use super::call::not_ready;
-use super::form::Form;
+use super::form::RequestForm;
 use super::origin;
 use super::status;
 use super::times::parse_duration_nanos;
-use crate::app::App;
-use crate::http::failure::{Cause, Failure};
-use crate::http::produce::{Encoding, respond};
-use crate::parts::Profiler;
+use crate::app::ServerApp;
+use crate::http::failure::{ApiFailure, FailureCause};
+use crate::http::produce::{ResponseEncoding, respond};
+use crate::parts::ProfileSource;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use firn_model::env::Work;
+use firn_model::env::JobKind;
 use firn_model::error::{Error, ErrorKind};
 use firn_wire::exposition::{CONTENT_TYPE, FAMILIES_CONTENT_TYPE};
-use firn_wire::federation::Format;
+use firn_wire::federation::FederationFormat;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -38,14 +38,14 @@ fn text(status: StatusCode, text: &str) -> Response {
 }
 
 /// Reports that the process is running, independent of the store.
-pub(crate) async fn healthy(_app: App, _request: Request) -> Response {
+pub(crate) async fn healthy(_app: ServerApp, _request: Request) -> Response {
     text(StatusCode::OK, "Firn is Healthy.\n")
 }
 
 /// Reports readiness: queries see all acked samples, and the disk accepts writes. Answers 503 while
 /// the store is not open or its disk fails. A full disk is temporary and does not make the server
 /// unready.
-pub(crate) async fn ready(app: App, _request: Request) -> Response {
+pub(crate) async fn ready(app: ServerApp, _request: Request) -> Response {
     match app.backend() {
         Ok(backend) => match (backend.write_fault)() {
             None => text(StatusCode::OK, "Firn is Ready.\n"),
@@ -59,31 +59,35 @@ pub(crate) async fn ready(app: App, _request: Request) -> Response {
 }
 
 /// Returns Firn's own metrics in the negotiated format. Available while the server starts.
-pub(crate) async fn metrics(app: App, request: Request) -> Response {
-    let encoding = Encoding::of_request(&request);
+pub(crate) async fn metrics(app: ServerApp, request: Request) -> Response {
+    let encoding = ResponseEncoding::from_request(&request);
     let accepted = request.headers().get(header::ACCEPT);
     let accepted = accepted.and_then(|value| value.to_str().ok());
-    let as_families = Format::negotiate(accepted.unwrap_or_default()).is_protobuf();
+    let as_families = FederationFormat::negotiate(accepted.unwrap_or_default()).is_protobuf();
     let content_type = match as_families {
         true => FAMILIES_CONTENT_TYPE,
         false => CONTENT_TYPE,
     };
     match app.exposition(as_families).await {
         Ok(body) => respond(Bytes::from(body), content_type, encoding),
-        Err(e) => Failure::execution(e).into_plain(),
+        Err(e) => ApiFailure::execution(e).into_plain(),
     }
 }
 
 /// Returns the build information as JSON, like upstream's `/version`.
-pub(crate) async fn version(app: App, request: Request) -> Response {
+pub(crate) async fn version(app: ServerApp, request: Request) -> Response {
     match status::version(&app) {
-        Ok(body) => respond(body, "application/json", Encoding::of_request(&request)),
-        Err(e) => Failure::internal(e.to_string()).into_plain(),
+        Ok(body) => respond(
+            body,
+            "application/json",
+            ResponseEncoding::from_request(&request),
+        ),
+        Err(e) => ApiFailure::internal(e.to_string()).into_plain(),
     }
 }
 
 /// Rejects GET on an endpoint that changes state, with upstream's message.
-pub(crate) async fn only_post(_app: App, _request: Request) -> Response {
+pub(crate) async fn only_post(_app: ServerApp, _request: Request) -> Response {
     text(
         StatusCode::METHOD_NOT_ALLOWED,
         "Only POST or PUT requests allowed",
@@ -92,7 +96,7 @@ pub(crate) async fn only_post(_app: App, _request: Request) -> Response {
 
 /// Reloads the configuration file on a background thread. Answers 500 with the reason if that
 /// fails.
-pub(crate) async fn reload(app: App, request: Request) -> Response {
+pub(crate) async fn reload(app: ServerApp, request: Request) -> Response {
     let reload = match lifecycle(&app, request.headers()) {
         Ok(lifecycle) => lifecycle.reload.clone(),
         Err(failure) => return failure.into_plain(),
@@ -102,13 +106,13 @@ pub(crate) async fn reload(app: App, request: Request) -> Response {
     });
     match outcome.await {
         Ok(()) => text(StatusCode::OK, ""),
-        Err(e) => Failure::internal(format!("failed to reload config: {e}")).into_plain(),
+        Err(e) => ApiFailure::internal(format!("failed to reload config: {e}")).into_plain(),
     }
 }
 
 /// Requests the termination of the process. Repeated requests are answered differently, as in
 /// upstream.
-pub(crate) async fn quit(app: App, request: Request) -> Response {
+pub(crate) async fn quit(app: ServerApp, request: Request) -> Response {
     match lifecycle(&app, request.headers()) {
         Ok(lifecycle) if (lifecycle.quit)() => {
             text(StatusCode::OK, "Requesting termination... Goodbye!")
@@ -119,12 +123,12 @@ pub(crate) async fn quit(app: App, request: Request) -> Response {
 }
 
 fn lifecycle<'a>(
-    app: &'a App,
+    app: &'a ServerApp,
     headers: &HeaderMap,
-) -> Result<&'a crate::parts::Lifecycle, Failure> {
+) -> Result<&'a crate::parts::Lifecycle, ApiFailure> {
     let Some(lifecycle) = &app.parts.lifecycle else {
-        return Err(Failure::new(
-            Cause::Forbidden,
+        return Err(ApiFailure::new(
+            FailureCause::Forbidden,
             "Lifecycle API is not enabled.",
         ));
     };
@@ -155,7 +159,7 @@ their names</li>
 ";
 
 /// Returns the page that lists the profiles, or 404 without a profiler.
-pub(crate) async fn profiles(app: App, _request: Request) -> Response {
+pub(crate) async fn profiles(app: ServerApp, _request: Request) -> Response {
     if app.parts.profiler.is_none() {
         return no_profiler();
     }
@@ -167,7 +171,7 @@ pub(crate) async fn profiles(app: App, _request: Request) -> Response {
 
 /// Redirects to the folder with a trailing slash, because links on the page are relative to it.
 /// Includes the route prefix.
-pub(crate) async fn profiles_folder(app: App, _request: Request) -> Response {
+pub(crate) async fn profiles_folder(app: ServerApp, _request: Request) -> Response {
     let mut response = text(StatusCode::MOVED_PERMANENTLY, "");
     let folder = format!("{}/debug/pprof/", app.parts.web.route_prefix);
     if let Ok(folder) = HeaderValue::from_str(&folder) {
@@ -178,9 +182,9 @@ pub(crate) async fn profiles_folder(app: App, _request: Request) -> Response {
 
 /// Creates a profile with `make` on a background thread and returns it under the name `name`.
 async fn profile_of(
-    app: &App,
+    app: &ServerApp,
     name: &str,
-    make: impl FnOnce(&dyn Profiler) -> Result<Vec<u8>, Error> + Send + 'static,
+    make: impl FnOnce(&dyn ProfileSource) -> Result<Vec<u8>, Error> + Send + 'static,
 ) -> Response {
     let Some(profiler) = app.parts.profiler.clone() else {
         return no_profiler();
@@ -189,23 +193,23 @@ async fn profile_of(
 }
 
 /// Returns a profile of the currently allocated memory, sampled by the allocator.
-pub(crate) async fn heap_profile(app: App, _request: Request) -> Response {
+pub(crate) async fn heap_profile(app: ServerApp, _request: Request) -> Response {
     profile_of(&app, "heap", |profiler| profiler.heap()).await
 }
 
 /// Returns the same profile under the name that collectors expect for all allocations. The
 /// allocator does not record freed memory.
-pub(crate) async fn allocs_profile(app: App, _request: Request) -> Response {
+pub(crate) async fn allocs_profile(app: ServerApp, _request: Request) -> Response {
     profile_of(&app, "allocs", |profiler| profiler.heap()).await
 }
 
 /// Returns a profile of the threads by name in place of goroutines.
-pub(crate) async fn goroutine_profile(app: App, _request: Request) -> Response {
+pub(crate) async fn goroutine_profile(app: ServerApp, _request: Request) -> Response {
     profile_of(&app, "goroutine", |p| p.threads("goroutine")).await
 }
 
 /// Returns a profile of the threads by name, under Go's name for created threads.
-pub(crate) async fn threadcreate_profile(app: App, _request: Request) -> Response {
+pub(crate) async fn threadcreate_profile(app: ServerApp, _request: Request) -> Response {
     profile_of(&app, "threadcreate", |p| p.threads("threadcreate")).await
 }
 
@@ -214,17 +218,17 @@ pub(crate) async fn threadcreate_profile(app: App, _request: Request) -> Respons
 const WAITING: [(&str, &str); 2] = [("contentions", "count"), ("delay", "nanoseconds")];
 
 /// Returns an empty profile of blocking, so that collectors do not fail.
-pub(crate) async fn block_profile(app: App, _request: Request) -> Response {
+pub(crate) async fn block_profile(app: ServerApp, _request: Request) -> Response {
     profile_of(&app, "block", |profiler| profiler.nothing(&WAITING)).await
 }
 
 /// Returns an empty profile of mutex contention, so that collectors do not fail.
-pub(crate) async fn mutex_profile(app: App, _request: Request) -> Response {
+pub(crate) async fn mutex_profile(app: ServerApp, _request: Request) -> Response {
     profile_of(&app, "mutex", |profiler| profiler.nothing(&WAITING)).await
 }
 
 /// Returns the arguments of the command line, separated by zero bytes, as pprof expects.
-pub(crate) async fn command_line(app: App, _request: Request) -> Response {
+pub(crate) async fn command_line(app: ServerApp, _request: Request) -> Response {
     match &app.parts.profiler {
         Some(profiler) => text(StatusCode::OK, &profiler.command_line().join("\0")),
         None => no_profiler(),
@@ -232,7 +236,7 @@ pub(crate) async fn command_line(app: App, _request: Request) -> Response {
 }
 
 /// Reports that symbols cannot be queried, because profiles already contain the names of functions.
-pub(crate) async fn symbols(app: App, _request: Request) -> Response {
+pub(crate) async fn symbols(app: ServerApp, _request: Request) -> Response {
     match app.parts.profiler {
         Some(_) => text(StatusCode::OK, "num_symbols: 0\n"),
         None => no_profiler(),
@@ -240,18 +244,18 @@ pub(crate) async fn symbols(app: App, _request: Request) -> Response {
 }
 
 /// Answers 404: there is no Go execution trace. The message refers to alternatives.
-pub(crate) async fn no_trace(_app: App, _request: Request) -> Response {
+pub(crate) async fn no_trace(_app: ServerApp, _request: Request) -> Response {
     let message = "there is no Go runtime to trace: see profile, or tracing in the config";
-    Failure::new(Cause::Execution(ErrorKind::NotFound), message).into_plain()
+    ApiFailure::new(FailureCause::Execution(ErrorKind::NotFound), message).into_plain()
 }
 
 /// Takes a CPU profile for the requested number of seconds, 30 by default. Only one can run at a
 /// time; a second request is answered with 503.
-pub(crate) async fn cpu_profile(app: App, request: Request) -> Response {
+pub(crate) async fn cpu_profile(app: ServerApp, request: Request) -> Response {
     let Some(profiler) = app.parts.profiler.clone() else {
         return no_profiler();
     };
-    let form = match Form::parse("", request.uri().query().unwrap_or_default()) {
+    let form = match RequestForm::parse("", request.uri().query().unwrap_or_default()) {
         Ok(form) => form,
         Err(failure) => return failure.into_plain(),
     };
@@ -259,32 +263,33 @@ pub(crate) async fn cpu_profile(app: App, request: Request) -> Response {
         "" => 30,
         text => match parse_duration_nanos(text) {
             Ok(nanos) => (nanos / 1_000_000_000).clamp(1, PROFILE_SECONDS_MAX as i64) as u64,
-            Err(e) => return Failure::parameter("seconds", e).into_plain(),
+            Err(e) => return ApiFailure::parameter("seconds", e).into_plain(),
         },
     };
-    let Some(_only) = OnlyProfile::start(&app) else {
+    let Some(_only) = CpuProfileGuard::start(&app) else {
         let message = "a CPU profile is already running";
-        return Failure::new(Cause::Request(ErrorKind::Unavailable), message).into_plain();
+        return ApiFailure::new(FailureCause::Request(ErrorKind::Unavailable), message)
+            .into_plain();
     };
     let finish = match background(&app, move || profiler.start_cpu()).await {
         Ok(finish) => finish,
-        Err(e) => return Failure::execution(e).into_plain(),
+        Err(e) => return ApiFailure::execution(e).into_plain(),
     };
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     profile_response("profile", background(&app, finish).await)
 }
 
 /// Guard of the only running CPU profile. Allows the next one when it is dropped.
-struct OnlyProfile(App);
+struct CpuProfileGuard(ServerApp);
 
-impl OnlyProfile {
-    fn start(app: &App) -> Option<Self> {
+impl CpuProfileGuard {
+    fn start(app: &ServerApp) -> Option<Self> {
         let was_taken = app.profiling.swap(true, Ordering::Relaxed);
         (!was_taken).then(|| Self(app.clone()))
     }
 }
 
-impl Drop for OnlyProfile {
+impl Drop for CpuProfileGuard {
     fn drop(&mut self) {
         self.0.profiling.store(false, Ordering::Relaxed);
     }
@@ -292,13 +297,13 @@ impl Drop for OnlyProfile {
 
 fn no_profiler() -> Response {
     let message = "this build has no profiler";
-    Failure::new(Cause::Execution(ErrorKind::NotFound), message).into_plain()
+    ApiFailure::new(FailureCause::Execution(ErrorKind::NotFound), message).into_plain()
 }
 
 fn profile_response(name: &str, outcome: Result<Vec<u8>, Error>) -> Response {
     let bytes = match outcome {
         Ok(bytes) => bytes,
-        Err(e) => return Failure::execution(e).into_plain(),
+        Err(e) => return ApiFailure::execution(e).into_plain(),
     };
     // The profile is already compressed and is sent unchanged.
     let mut response = Response::new(Body::from(bytes));
@@ -316,12 +321,12 @@ fn profile_response(name: &str, outcome: Result<Vec<u8>, Error>) -> Response {
 /// Runs `job`, which may block, on the background threads and waits for its result. A panic becomes
 /// an error.
 async fn background<T: Send + 'static>(
-    app: &App,
+    app: &ServerApp,
     job: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let (sender, receiver) = oneshot::channel();
     app.parts.env.compute.spawn(
-        Work::Background,
+        JobKind::Background,
         Box::new(move || {
             // Fails if the client has disconnected.
             let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));

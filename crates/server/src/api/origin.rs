@@ -4,7 +4,7 @@
 //! Browsers send `Origin` with every POST of a page. A request without the header was not sent by a
 //! page, so it cannot misuse a user's cookies or network position, and is allowed.
 
-use crate::http::failure::{Cause, Failure};
+use crate::http::failure::{ApiFailure, FailureCause};
 use crate::parts::WebSettings;
 use axum::http::{HeaderMap, HeaderValue, header};
 
@@ -34,7 +34,7 @@ pub(crate) fn allow(web: &WebSettings, origin: Option<&HeaderValue>, headers: &m
 }
 
 /// Rejects a request that changes state if a page of another origin sent it.
-pub(crate) fn check_same(web: &WebSettings, headers: &HeaderMap) -> Result<(), Failure> {
+pub(crate) fn check_same(web: &WebSettings, headers: &HeaderMap) -> Result<(), ApiFailure> {
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Ok(());
     };
@@ -52,7 +52,7 @@ pub(crate) fn check_same(web: &WebSettings, headers: &HeaderMap) -> Result<(), F
         return Ok(());
     }
     let message = format!("origin is not allowed to change state: {text:?}");
-    Err(Failure::new(Cause::Forbidden, message))
+    Err(ApiFailure::new(FailureCause::Forbidden, message))
 }
 
 #[cfg(test)]

@@ -15,20 +15,20 @@
 
 use super::origin;
 use super::write::{COMMIT, READ};
-use crate::app::App;
+use crate::app::ServerApp;
 use crate::http::body;
-use crate::http::failure::{Cause, Failure};
-use crate::metrics::Endpoint;
+use crate::http::failure::{ApiFailure, FailureCause};
+use crate::metrics::ServerEndpoint;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
-use firn_ingest::{Admission, OtlpOrigin, PendingWrite, Pipeline, WriteOutcome};
+use firn_ingest::{OtlpOrigin, PendingWrite, Pipeline, WriteAdmission, WriteOutcome};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::tenant::TenantId;
 use firn_model::trace::SpanContext;
-use firn_wire::otlp::{Answer, Format};
-use firn_wire::unpack::Packing;
+use firn_wire::otlp::{OtlpEncoding, OtlpResponse};
+use firn_wire::unpack::ContentEncoding;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ const UNAVAILABLE: u32 = 14;
 
 /// Stores the points of a request and answers in its encoding. Rejected points are counted in a
 /// partial success.
-pub(crate) async fn metrics(app: App, request: Request) -> Response {
-    let (format, packing) = match form_of(request.headers()) {
+pub(crate) async fn metrics(app: ServerApp, request: Request) -> Response {
+    let (format, packing) = match body_format(request.headers()) {
         Ok(form) => form,
         Err(failure) => return failure.into_plain(),
     };
@@ -50,22 +50,22 @@ pub(crate) async fn metrics(app: App, request: Request) -> Response {
     };
     match store(&app, backend.pipeline.clone(), (request, format, packing)).await {
         Ok(outcome) => {
-            let told = outcome.complaint();
+            let told = outcome.error_text();
             let answer = match &told {
-                None => Answer::Stored,
-                Some(message) => Answer::Partial {
+                None => OtlpResponse::Stored,
+                Some(message) => OtlpResponse::Partial {
                     rejected: outcome.dropped_count(),
                     message,
                 },
             };
             with_body(Response::default(), answer, format)
         }
-        Err(failure) => told(failure, format),
+        Err(failure) => failure_response(failure, format),
     }
 }
 
 /// Returns the response to a failure in the encoding of the request, with a code of gRPC.
-fn told(failure: Failure, format: Format) -> Response {
+fn failure_response(failure: ApiFailure, format: OtlpEncoding) -> Response {
     let message = failure.message.clone();
     let response = failure.into_plain();
     let code = match response.status().as_u16() {
@@ -73,14 +73,14 @@ fn told(failure: Failure, format: Format) -> Response {
         500.. => INTERNAL,
         _ => INVALID_ARGUMENT,
     };
-    let answer = Answer::Failed {
+    let answer = OtlpResponse::Failed {
         code,
         message: &message,
     };
     with_body(response, answer, format)
 }
 
-fn with_body(response: Response, answer: Answer<'_>, format: Format) -> Response {
+fn with_body(response: Response, answer: OtlpResponse<'_>, format: OtlpEncoding) -> Response {
     let (mut head, _) = response.into_parts();
     let media_type = HeaderValue::from_static(format.media_type());
     head.headers.insert(header::CONTENT_TYPE, media_type);
@@ -89,10 +89,10 @@ fn with_body(response: Response, answer: Answer<'_>, format: Format) -> Response
 
 /// Stores the points of a request. Returns an error if none was stored.
 async fn store(
-    app: &App,
+    app: &ServerApp,
     pipeline: Arc<Pipeline>,
-    (request, format, packing): (Request, Format, Packing),
-) -> Result<WriteOutcome, Failure> {
+    (request, format, packing): (Request, OtlpEncoding, ContentEncoding),
+) -> Result<WriteOutcome, ApiFailure> {
     let (head, body) = request.into_parts();
     origin::check_same(&app.parts.web, &head.headers)?;
     let tenant = app.tenant(&head.headers)?;
@@ -104,28 +104,30 @@ async fn store(
     };
     let bytes_max = pipeline.limits().wire.body_bytes_max;
     let span = head.extensions.get::<SpanContext>().cloned();
-    let reading = SpanContext::begin_in(span.as_ref(), READ);
+    let reading = SpanContext::begin_child_of(span.as_ref(), READ);
     // The body is not read while there is no memory for it.
-    let admitted = pipeline.admit(body::declared_bytes(&body)).await;
-    let mut admission = admitted.map_err(super::write::refused_body)?;
+    let admitted = pipeline.admit_body(body::declared_bytes(&body)).await;
+    let mut admission = admitted.map_err(super::write::body_failure)?;
     let hold = |bytes| {
-        let covered = admission.cover(bytes);
-        covered.map_err(super::write::refused_body)
+        let covered = admission.extend_to_body(bytes);
+        covered.map_err(super::write::body_failure)
     };
-    let body = (body, pipeline.take_body());
-    let metrics = app.metrics.endpoint(Endpoint::Otlp);
+    let body = (body, pipeline.take_body_buffer());
+    let metrics = app.metrics.endpoint(ServerEndpoint::Otlp);
     let bytes = body::read(app.limits(), metrics, body, bytes_max, hold).await?;
     drop(reading);
     let prepared = pipeline.prepare_otlp(&mut admission, from, &bytes).await;
-    prepared.map_err(refused)?;
+    prepared.map_err(request_failure)?;
     let asked = (tenant, from, span.clone());
     let pending = decode(app, pipeline, asked, (bytes, admission)).await?;
-    let commit = SpanContext::begin_in(span.as_ref(), COMMIT);
+    let commit = SpanContext::begin_child_of(span.as_ref(), COMMIT);
     let outcome = pending.await;
     drop(commit);
-    let outcome = outcome.map_err(of_store)?;
+    let outcome = outcome.map_err(store_failure)?;
     match outcome.is_refused() {
-        true => Err(Failure::bad_data(outcome.complaint().unwrap_or_default())),
+        true => Err(ApiFailure::bad_data(
+            outcome.error_text().unwrap_or_default(),
+        )),
         false => Ok(outcome),
     }
 }
@@ -133,69 +135,69 @@ async fn store(
 /// Decodes and appends the points: on the async thread if that is quick, else on a blocking thread,
 /// as for remote write.
 async fn decode(
-    app: &App,
+    app: &ServerApp,
     pipeline: Arc<Pipeline>,
     (tenant, from, span): (TenantId, OtlpOrigin, Option<SpanContext>),
-    (bytes, admission): (Vec<u8>, Admission),
-) -> Result<PendingWrite, Failure> {
-    if pipeline.is_quick_otlp(from, &bytes) {
-        let pending = pipeline.otlp(&tenant, from, &bytes, admission, span.as_ref());
-        pipeline.put_body(bytes);
-        return pending.map_err(refused);
+    (bytes, admission): (Vec<u8>, WriteAdmission),
+) -> Result<PendingWrite, ApiFailure> {
+    if pipeline.is_otlp_quick(from, &bytes) {
+        let pending = pipeline.write_otlp(&tenant, from, &bytes, admission, span.as_ref());
+        pipeline.return_body_buffer(bytes);
+        return pending.map_err(request_failure);
     }
     let slot = app.write_slots.clone().acquire_owned().await;
-    let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
+    let slot = slot.map_err(|_| ApiFailure::internal("the write queue is closed"))?;
     let watch_memory = app.parts.watch_memory.clone();
     let decoding = tokio::task::spawn_blocking(move || {
-        let pending = pipeline.otlp(&tenant, from, &bytes, admission, span.as_ref());
-        pipeline.put_body(bytes);
+        let pending = pipeline.write_otlp(&tenant, from, &bytes, admission, span.as_ref());
+        pipeline.return_body_buffer(bytes);
         // Returns freed memory to the system before other requests allocate as much again.
         watch_memory();
         drop(slot);
         pending
     });
     match decoding.await {
-        Ok(pending) => pending.map_err(refused),
+        Ok(pending) => pending.map_err(request_failure),
         Err(e) => {
             tracing::error!(error = %e, "failed to decode OTLP");
             app.metrics.panics.inc();
-            Err(Failure::internal("the write failed: see the log"))
+            Err(ApiFailure::internal("the write failed: see the log"))
         }
     }
 }
 
 /// Converts an error of the request, or of reserving memory for it.
-fn refused(error: Error) -> Failure {
-    Failure::new(Cause::Request(error.kind), error.message)
+fn request_failure(error: Error) -> ApiFailure {
+    ApiFailure::new(FailureCause::Request(error.kind), error.message)
 }
 
 /// Converts an error of the store. Errors caused by the sender are errors of the request.
-fn of_store(error: Error) -> Failure {
+fn store_failure(error: Error) -> ApiFailure {
     match error.kind {
-        ErrorKind::Invalid | ErrorKind::Limited => refused(error),
-        _ => Failure::execution(error),
+        ErrorKind::Invalid | ErrorKind::Limited => request_failure(error),
+        _ => ApiFailure::execution(error),
     }
 }
 
 /// Returns the encoding and compression of the body. Rejects unsupported ones with upstream's
 /// message.
-fn form_of(headers: &HeaderMap) -> Result<(Format, Packing), Failure> {
-    let unsupported = |message: String| Err(Failure::new(Cause::MediaType, message));
+fn body_format(headers: &HeaderMap) -> Result<(OtlpEncoding, ContentEncoding), ApiFailure> {
+    let unsupported = |message: String| Err(ApiFailure::new(FailureCause::MediaType, message));
     let content_type = text_of(headers, header::CONTENT_TYPE);
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    let known = [Format::Json, Format::Protobuf];
+    let known = [OtlpEncoding::Json, OtlpEncoding::Protobuf];
     let format = known
         .into_iter()
         .find(|format| media_type.eq_ignore_ascii_case(format.media_type()));
     let Some(format) = format else {
-        let [json, protobuf] = known.map(Format::media_type);
+        let [json, protobuf] = known.map(OtlpEncoding::media_type);
         return unsupported(format!(
             "unsupported content type: {content_type}, supported: [{json}, {protobuf}]"
         ));
     };
     let encoding = text_of(headers, header::CONTENT_ENCODING);
-    match Packing::of_content_encoding(encoding) {
-        Some(packing @ (Packing::None | Packing::Gzip)) => Ok((format, packing)),
+    match ContentEncoding::from_header(encoding) {
+        Some(packing @ (ContentEncoding::None | ContentEncoding::Gzip)) => Ok((format, packing)),
         _ => unsupported(format!(
             "unsupported compression: {encoding}. Only \"gzip\" or no compression supported"
         )),

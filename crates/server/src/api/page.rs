@@ -1,8 +1,8 @@
 //! The web UI: files embedded in the binary, served with a strict content security policy. The
 //! operator can set the page title and add a link.
 
-use crate::app::App;
-use crate::http::failure::{Cause, Failure};
+use crate::app::ServerApp;
+use crate::http::failure::{ApiFailure, FailureCause};
 use crate::parts::WebSettings;
 use axum::body::Body;
 use axum::extract::Request;
@@ -14,65 +14,65 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use tokio::task::spawn_blocking;
 
-struct Asset {
+struct WebAsset {
     name: &'static str,
     content_type: &'static str,
     text: &'static str,
 }
 
-const INDEX: Asset = Asset {
+const INDEX: WebAsset = WebAsset {
     name: "index.html",
     content_type: "text/html; charset=utf-8",
     text: include_str!("../../../../ui/index.html"),
 };
 
-const ASSETS: [Asset; 10] = [
-    Asset {
+const ASSETS: [WebAsset; 10] = [
+    WebAsset {
         name: "style.css",
         content_type: "text/css; charset=utf-8",
         text: include_str!("../../../../ui/style.css"),
     },
-    Asset {
+    WebAsset {
         name: "api.js",
         content_type: "text/javascript; charset=utf-8",
         text: include_str!("../../../../ui/api.js"),
     },
-    Asset {
+    WebAsset {
         name: "app.js",
         content_type: "text/javascript; charset=utf-8",
         text: include_str!("../../../../ui/app.js"),
     },
-    Asset {
+    WebAsset {
         name: "completion.js",
         content_type: "text/javascript; charset=utf-8",
         text: include_str!("../../../../ui/completion.js"),
     },
-    Asset {
+    WebAsset {
         name: "dashboard.js",
         content_type: "text/javascript; charset=utf-8",
         text: include_str!("../../../../ui/dashboard.js"),
     },
-    Asset {
+    WebAsset {
         name: "format.js",
         content_type: "text/javascript; charset=utf-8",
         text: include_str!("../../../../ui/format.js"),
     },
-    Asset {
+    WebAsset {
         name: "graph.js",
         content_type: "text/javascript; charset=utf-8",
         text: include_str!("../../../../ui/graph.js"),
     },
-    Asset {
+    WebAsset {
         name: "panel.js",
         content_type: "text/javascript; charset=utf-8",
         text: include_str!("../../../../ui/panel.js"),
     },
-    Asset {
+    WebAsset {
         name: "views.js",
         content_type: "text/javascript; charset=utf-8",
         text: include_str!("../../../../ui/views.js"),
     },
-    Asset {
+    WebAsset {
         name: "favicon.svg",
         content_type: "image/svg+xml",
         text: include_str!("../../../../ui/favicon.svg"),
@@ -93,7 +93,7 @@ const LAST_LINK: &str = r#"<a href="metrics">"#;
 
 /// Returns the main page with the configured title and links. All paths of the UI return the same
 /// document; the script distinguishes them.
-pub(crate) async fn index(app: App, request: Request) -> Response {
+pub(crate) async fn index(app: ServerApp, request: Request) -> Response {
     let web = app.parts.web.clone();
     let own = spawn_blocking(move || own_page(&web)).await;
     let link = match own.ok().flatten() {
@@ -123,13 +123,13 @@ fn escaped(text: &str) -> String {
 }
 
 /// Returns an embedded file by the last segment of its path, or 404.
-pub(crate) async fn asset(_app: App, request: Request) -> Response {
+pub(crate) async fn asset(_app: ServerApp, request: Request) -> Response {
     let name = request.uri().path().rsplit('/').next().unwrap_or_default();
     match ASSETS.iter().find(|asset| asset.name == name) {
         Some(asset) => serve(asset.content_type, asset.text.into(), &request),
         None => {
-            let cause = Cause::Request(ErrorKind::NotFound);
-            Failure::new(cause, "404 page not found").into_plain()
+            let cause = FailureCause::Request(ErrorKind::NotFound);
+            ApiFailure::new(cause, "404 page not found").into_plain()
         }
     }
 }

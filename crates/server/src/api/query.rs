@@ -1,21 +1,21 @@
 //! `/api/v1/query`, `/api/v1/query_range`, `/api/v1/format_query` and `/api/v1/parse_query`:
 //! evaluation, formatting and parsing of PromQL.
 
-use super::answer::{Annotations, Answer, document};
-use super::call::Call;
+use super::answer::{QueryResponse, ResponseAnnotations, document};
+use super::call::ApiCall;
 use super::times::parse_duration_nanos;
-use crate::http::failure::Failure;
-use crate::http::produce::Text;
+use crate::http::failure::ApiFailure;
+use crate::http::produce::RenderedText;
 use crate::json;
 use crate::json::tree;
-use crate::query_log::Logged;
-use crate::query_stats::{StatsDocument, Timings};
-use crate::timed::Timed;
+use crate::query_log::LoggedQuery;
+use crate::query_stats::{QueryTimings, StatsDocument};
+use crate::timed::TimedStore;
 use axum::response::Response;
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
-use firn_promql::value::{QueryResult, Value};
-use firn_promql::{Context, EvalTime, Options};
+use firn_promql::value::{QueryResult, QueryValue};
+use firn_promql::{EvalTime, Options, QueryContext};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +29,7 @@ const DOCUMENT_FACTOR: usize = 3;
 
 /// Evaluates an instant query at the parameter `time`, by default now. Answers when the result is
 /// complete.
-pub(crate) async fn instant(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn instant(call: ApiCall) -> Result<Response, ApiFailure> {
     let limit = call.form.limit()?;
     let time = call
         .form
@@ -39,13 +39,13 @@ pub(crate) async fn instant(call: Call) -> Result<Response, Failure> {
 
 /// Evaluates a range query over the parameters `start`, `end` and `step`. Rejects a range with too
 /// many steps.
-pub(crate) async fn range(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn range(call: ApiCall) -> Result<Response, ApiFailure> {
     let limit = call.form.limit()?;
     let start = call.form.time("start")?;
     let end = call.form.time("end")?;
     if end < start {
         let why = "end timestamp must not be before start time";
-        return Err(Failure::parameter("end", why));
+        return Err(ApiFailure::parameter("end", why));
     }
     let step_ns = call.form.duration_nanos("step")?;
     let time = EvalTime::Range {
@@ -57,7 +57,7 @@ pub(crate) async fn range(call: Call) -> Result<Response, Failure> {
     if time.step_ms() <= 0 {
         let why = "zero or negative query resolution step widths are not accepted. \
                    Try a positive integer";
-        return Err(Failure::parameter("step", why));
+        return Err(ApiFailure::parameter("step", why));
     }
     check_steps(start, end, step_ns, call.app.limits().steps_max)?;
     evaluate(call, time, limit).await
@@ -68,10 +68,10 @@ fn check_steps(
     end: TimestampMs,
     step_ns: i64,
     steps_max: i64,
-) -> Result<(), Failure> {
+) -> Result<(), ApiFailure> {
     let span_ns = (i128::from(end) - i128::from(start)) * i128::from(NANOS_PER_MS);
     if span_ns / i128::from(step_ns) > i128::from(steps_max) {
-        return Err(Failure::bad_data(format!(
+        return Err(ApiFailure::bad_data(format!(
             "exceeded maximum resolution of {} points per timeseries. \
              Try decreasing the query resolution (?step=XX)",
             with_thousands(steps_max)
@@ -89,60 +89,64 @@ fn with_thousands(n: i64) -> String {
 }
 
 /// Returns the query in PromQL's canonical format, as a JSON string.
-pub(crate) async fn format(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn format(call: ApiCall) -> Result<Response, ApiFailure> {
     let text = call.form.get("query").to_owned();
     let app = call.app.clone();
     let formatted = call.compute(move |_| {
-        let mut memory = app.budgets.query().hold();
+        let mut memory = app.budgets.query().create_reservation();
         let features = app.parts.query.features;
         let text = app.parts.engine.format(&text, features, &mut memory)?;
         let bytes = json::html_string_bytes_max(text.as_bytes());
-        memory.grow(bytes).map_err(Failure::execution)?;
+        memory.grow(bytes).map_err(ApiFailure::execution)?;
         let mut data = Vec::with_capacity(bytes);
         json::push_html_string(&mut data, text.as_bytes());
         drop(text);
         memory.shrink_to(bytes);
-        memory.grow(bytes).map_err(Failure::execution)?;
-        Ok((document(&data, &Annotations::default()), memory))
+        memory.grow(bytes).map_err(ApiFailure::execution)?;
+        Ok((document(&data, &ResponseAnnotations::default()), memory))
     });
     let (text, memory) = formatted.await?;
-    Ok(call.json(Text::new(text, memory)))
+    Ok(call.json(RenderedText::new(text, memory)))
 }
 
 /// Returns the syntax tree of the query as JSON, for the query explorer of UIs.
-pub(crate) async fn parse(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn parse(call: ApiCall) -> Result<Response, ApiFailure> {
     let text = call.form.get("query").to_owned();
     let app = call.app.clone();
     let tree = call.compute(move |_| {
-        let mut memory = app.budgets.query().hold();
+        let mut memory = app.budgets.query().create_reservation();
         let features = app.parts.query.features;
         let tree = app.parts.engine.tree(&text, features, &mut memory)?;
         // The JSON document takes several times the memory of the syntax tree.
         let document = DOCUMENT_FACTOR * memory.bytes();
-        memory.grow(document).map_err(Failure::execution)?;
+        memory.grow(document).map_err(ApiFailure::execution)?;
         Ok((tree::to_json(&tree), memory))
     });
     let (tree, memory) = tree.await?;
     match tree {
         Ok(data) => {
-            let text = document(&data, &Annotations::default());
-            Ok(call.json(Text::new(text, memory)))
+            let text = document(&data, &ResponseAnnotations::default());
+            Ok(call.json(RenderedText::new(text, memory)))
         }
         // Plain text as in upstream, where the encoder fails after the response has started.
-        Err(why) => Ok(Failure::internal(why).into_plain()),
+        Err(why) => Ok(ApiFailure::internal(why).into_plain()),
     }
 }
 
-async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Response, Failure> {
+async fn evaluate(
+    call: ApiCall,
+    time: EvalTime,
+    limit: Option<usize>,
+) -> Result<Response, ApiFailure> {
     let deadline = Instant::now() + timeout(&call)?;
     let options = options(&call)?;
     let text = call.form.get("query").to_owned();
-    let logged = call.app.parts.query_log.is_on().then(|| Logged {
+    let logged = call.app.parts.query_log.is_on().then(|| LoggedQuery {
         query: text.clone(),
         time,
         origin: call.origin(),
         trace: call.trace(),
-        by_step: tells_steps(&call),
+        by_step: reports_steps(&call),
     });
     let has_begun = Arc::new(AtomicBool::new(false));
     let (app, store, tenant) = (
@@ -157,9 +161,9 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
         begins.store(true, Ordering::Relaxed);
         let budget = app.budgets.query();
         let begun = clock.monotonic();
-        let store = Timed::new(&*store, clock.clone());
+        let store = TimedStore::new(&*store, clock.clone());
         let failed = Mutex::default();
-        let context = Context {
+        let context = QueryContext {
             store: &store,
             tenant: &tenant,
             compute: &*app.parts.env.compute,
@@ -168,7 +172,7 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
             failed_counts: Some(&failed),
         };
         let result = app.parts.engine.query(&context, &text, time, &options);
-        let timings = Timings {
+        let timings = QueryTimings {
             queue: begun.saturating_sub(asked),
             run: clock.monotonic().saturating_sub(begun),
             look_ups: store.spent(),
@@ -193,7 +197,7 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
 }
 
 /// Logs a query that waited for `queue` in the queue and was not started, on a blocking thread.
-async fn log_unbegun(call: &Call, logged: Logged, why: String, queue: Duration) {
+async fn log_unbegun(call: &ApiCall, logged: LoggedQuery, why: String, queue: Duration) {
     let (log, now) = (
         call.app.parts.query_log.clone(),
         call.app.parts.env.clock.now_ms(),
@@ -203,12 +207,12 @@ async fn log_unbegun(call: &Call, logged: Logged, why: String, queue: Duration) 
 }
 
 fn respond(
-    call: &Call,
-    (result, timings): (QueryResult, Timings),
+    call: &ApiCall,
+    (result, timings): (QueryResult, QueryTimings),
     time: EvalTime,
     limit: Option<usize>,
 ) -> Response {
-    let mut annotations = Annotations {
+    let mut annotations = ResponseAnnotations {
         warnings: result.warnings,
         infos: result.infos,
     };
@@ -226,22 +230,28 @@ fn respond(
                 ));
             }
             let counts = result.counts.unwrap_or_default();
-            let document = StatsDocument::of(&timings, &counts, time, tells_steps(call));
+            let document = StatsDocument::from_stats(&timings, &counts, time, reports_steps(call));
             serde_json::to_vec(&document).ok()
         }
     };
-    call.json(Answer::new(value, time, stats, annotations, result.memory))
+    call.json(QueryResponse::new(
+        value,
+        time,
+        stats,
+        annotations,
+        result.memory,
+    ))
 }
 
 /// Returns whether the response contains sample counts per step: if requested and enabled by a
 /// feature flag.
-fn tells_steps(call: &Call) -> bool {
+fn reports_steps(call: &ApiCall) -> bool {
     call.app.parts.query.per_step_stats && call.form.get("stats") == "all"
 }
 
 /// Returns the timeout of the server, or that of the request if it is shorter. It covers waiting
 /// and evaluation.
-fn timeout(call: &Call) -> Result<Duration, Failure> {
+fn timeout(call: &ApiCall) -> Result<Duration, ApiFailure> {
     let longest = call.app.limits().query_timeout;
     if call.form.get("timeout").is_empty() {
         return Ok(longest);
@@ -249,20 +259,20 @@ fn timeout(call: &Call) -> Result<Duration, Failure> {
     let nanos = call.form.duration_nanos("timeout")?;
     if nanos <= 0 {
         // As in upstream, where the queue reports the expired deadline.
-        return Err(Failure::parameter("query", "context deadline exceeded"));
+        return Err(ApiFailure::parameter("query", "context deadline exceeded"));
     }
     Ok(longest.min(Duration::from_nanos(
         u64::try_from(nanos).unwrap_or_default(),
     )))
 }
 
-fn options(call: &Call) -> Result<Options, Failure> {
+fn options(call: &ApiCall) -> Result<Options, ApiFailure> {
     let settings = &call.app.parts.query;
     let lookback_ms = match call.form.get("lookback_delta") {
         "" => settings.lookback_ms,
         text => {
             let nanos = parse_duration_nanos(text).map_err(|e| {
-                Failure::bad_data(format!("error parsing lookback delta duration: {e}"))
+                ApiFailure::bad_data(format!("error parsing lookback delta duration: {e}"))
             })?;
             // As in upstream, zero and negative values select the default.
             if nanos > 0 {
@@ -281,11 +291,11 @@ fn options(call: &Call) -> Result<Options, Failure> {
 
 /// Truncates a vector or matrix to `limit` elements. Returns whether elements were removed, so that
 /// a warning is added.
-fn truncate(value: &mut Value, limit: Option<usize>) -> bool {
+fn truncate(value: &mut QueryValue, limit: Option<usize>) -> bool {
     let Some(limit) = limit else { return false };
     match value {
-        Value::Vector(elements) if elements.len() > limit => elements.truncate(limit),
-        Value::Matrix(series) if series.len() > limit => series.truncate(limit),
+        QueryValue::Vector(elements) if elements.len() > limit => elements.truncate(limit),
+        QueryValue::Matrix(series) if series.len() > limit => series.truncate(limit),
         _ => return false,
     }
     true

@@ -8,19 +8,19 @@
 //! Invariant: a stream holds its selections, the piece being written and a few queued pieces. A
 //! client that does not read delays only its own request.
 
-use super::call::{Call, not_ready};
-use crate::app::App;
+use super::call::{ApiCall, not_ready};
+use crate::app::ServerApp;
 use crate::http::body;
 use crate::http::channel::ChannelBody;
-use crate::http::failure::{Cause, Failure};
-use crate::metrics::Endpoint;
+use crate::http::failure::{ApiFailure, FailureCause};
+use crate::metrics::ServerEndpoint;
 use crate::parts::Backend;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use firn_model::budget::Reservation;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
@@ -28,7 +28,7 @@ use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{SelectRequest, Selection};
 use firn_wire::remote_read::{
-    self, ChunkFrames, ReadQuery, ReadRequest, ResponseType, SampleMessage,
+    self, ChunkedResponseBuilder, ReadQuery, ReadRequest, ReadResponseType, SamplesResponseBuilder,
 };
 use std::io;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ const PLACE_BYTES: usize = 2 * size_of::<(Labels, usize)>();
 
 /// Answers a remote read with samples in one message or a stream of chunks, whichever the request
 /// prefers. Errors are answered in plain text.
-pub(crate) async fn remote_read(app: App, request: Request) -> Response {
+pub(crate) async fn remote_read(app: ServerApp, request: Request) -> Response {
     let backend = match app.backend() {
         Ok(backend) => backend,
         Err(state) => return not_ready(state),
@@ -63,44 +63,48 @@ pub(crate) async fn remote_read(app: App, request: Request) -> Response {
 
 /// The series of one query, sorted by labels, with their indices in the selection. Samples are read
 /// later.
-struct Selected {
+struct ReadQuerySeries {
     query: ReadQuery,
     selection: Arc<dyn Selection>,
     series: Vec<(Labels, usize)>,
 }
 
 /// The selections of all queries in a request with their memory, ready to be sent.
-struct Reading {
-    selected: Vec<Selected>,
+struct ReadSelections {
+    selected: Vec<ReadQuerySeries>,
     external: Labels,
     memory: Reservation,
 }
 
-async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Response, Failure> {
+async fn answer(
+    app: &ServerApp,
+    backend: Arc<Backend>,
+    request: Request,
+) -> Result<Response, ApiFailure> {
     let (head, body) = request.into_parts();
     let head = Request::from_parts(head, Body::empty());
-    let call = Call::read(app, backend, Endpoint::Read, head).await?;
+    let call = ApiCall::read(app, backend, ServerEndpoint::Read, head).await?;
     // The number of waiting requests is limited by the number of connections.
     let place = app.read_slots.clone().acquire_owned().await;
-    let place = place.map_err(|_| Failure::internal("the queue of reads is closed"))?;
+    let place = place.map_err(|_| ApiFailure::internal("the queue of reads is closed"))?;
     let request = read_request(app, body).await?;
-    let refused = |e: Error| Failure::new(Cause::Request(e.kind), e.message);
+    let refused = |e: Error| ApiFailure::new(FailureCause::Request(e.kind), e.message);
     let response_type = request.response_type().map_err(refused)?;
     let deadline = Instant::now() + app.limits().query_timeout;
     let parts = (call.app.clone(), call.backend.clone(), call.tenant.clone());
     let external = (app.parts.external_labels)();
-    let texts: Vec<String> = request.queries.iter().map(text_of).collect();
+    let texts: Vec<String> = request.queries.iter().map(format_selector).collect();
     let samples_max = app.limits().read_samples_max;
     let read = call.compute_asking(&texts, deadline, move |cancel| {
         let (app, backend, tenant) = parts;
         let budget = app.budgets.query();
-        let mut reading = Reading {
+        let mut reading = ReadSelections {
             selected: Vec::new(),
             external,
-            memory: budget.hold(),
+            memory: budget.create_reservation(),
         };
         for query in request.queries {
-            let matchers = without_external(&query.matchers, &reading.external)?;
+            let matchers = remove_external_matchers(&query.matchers, &reading.external)?;
             let selection = backend.store.select(SelectRequest {
                 tenant: &tenant,
                 matchers: &matchers,
@@ -108,44 +112,45 @@ async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Re
                 newest_only: false,
                 cancel,
                 budget: &budget,
-                series: &SeriesLimit::none(),
+                series: &SeriesLimit::unlimited(),
                 span: None,
             });
-            let selection = selection.map_err(Failure::execution)?;
+            let selection = selection.map_err(ApiFailure::execution)?;
             let series = sorted(&*selection, cancel, &mut reading.memory);
-            reading.selected.push(Selected {
+            reading.selected.push(ReadQuerySeries {
                 query,
                 selection,
-                series: series.map_err(Failure::execution)?,
+                series: series.map_err(ApiFailure::execution)?,
             });
         }
         Ok(match response_type {
-            ResponseType::Samples => Read::Samples(reading.samples(samples_max, cancel)?),
-            ResponseType::StreamedXorChunks => Read::Chunks(reading),
+            ReadResponseType::Samples => ReadResult::Samples(reading.samples(samples_max, cancel)?),
+            ReadResponseType::StreamedXorChunks => ReadResult::Chunks(reading),
         })
     });
     Ok(match read.await? {
-        Read::Samples(message) => samples_response(message),
-        Read::Chunks(reading) => {
+        ReadResult::Samples(message) => samples_response(message),
+        ReadResult::Chunks(reading) => {
             stream_response(reading, app.limits().read_frame_bytes_max, deadline, place)
         }
     })
 }
 
-enum Read {
+enum ReadResult {
     Samples((Vec<u8>, Reservation)),
-    Chunks(Reading),
+    Chunks(ReadSelections),
 }
 
-async fn read_request(app: &App, body: Body) -> Result<ReadRequest, Failure> {
-    let mut held = app.budgets.form().hold();
-    let unavailable = |e: Error| Failure::new(Cause::Request(ErrorKind::Unavailable), e.message);
+async fn read_request(app: &ServerApp, body: Body) -> Result<ReadRequest, ApiFailure> {
+    let mut held = app.budgets.form().create_reservation();
+    let unavailable =
+        |e: Error| ApiFailure::new(FailureCause::Request(ErrorKind::Unavailable), e.message);
     let hold = |bytes: usize| {
         let more = bytes.saturating_sub(held.bytes());
         held.grow(more).map_err(unavailable)
     };
     let limits = app.limits();
-    let metrics = app.metrics.endpoint(Endpoint::Read);
+    let metrics = app.metrics.endpoint(ServerEndpoint::Read);
     let body = (body, Vec::new());
     let bytes = body::read(limits, metrics, body, limits.form_body_bytes_max, hold).await?;
     // Decoding compiles regular expressions, which may take long.
@@ -155,19 +160,22 @@ async fn read_request(app: &App, body: Body) -> Result<ReadRequest, Failure> {
         decoded
     });
     let decoded = decoded.await;
-    let decoded = decoded.map_err(|_| Failure::internal("the request failed: see the log"))?;
-    decoded.map_err(|e| Failure::new(Cause::Request(e.kind), e.message))
+    let decoded = decoded.map_err(|_| ApiFailure::internal("the request failed: see the log"))?;
+    decoded.map_err(|e| ApiFailure::new(FailureCause::Request(e.kind), e.message))
 }
 
 /// Returns the query as a selector in PromQL's syntax, for the record of active queries.
-fn text_of(query: &ReadQuery) -> String {
+fn format_selector(query: &ReadQuery) -> String {
     let matchers: Vec<_> = query.matchers.iter().map(Matcher::to_string).collect();
     format!("{{{}}}", matchers.join(","))
 }
 
 /// Adapts matchers to the store, which has no external labels: a matcher for the value of an
 /// external label becomes one for the empty value.
-fn without_external(matchers: &[Matcher], external: &Labels) -> Result<Vec<Matcher>, Failure> {
+fn remove_external_matchers(
+    matchers: &[Matcher],
+    external: &Labels,
+) -> Result<Vec<Matcher>, ApiFailure> {
     let local = |m: &Matcher| match m.op() {
         MatchOp::Equal if external.get(m.name()) == m.value() => {
             Matcher::new(m.name(), MatchOp::Equal, b"")
@@ -175,13 +183,13 @@ fn without_external(matchers: &[Matcher], external: &Labels) -> Result<Vec<Match
         _ => Ok(m.clone()),
     };
     let matchers = matchers.iter().map(local).collect::<Result<_, _>>();
-    matchers.map_err(Failure::execution)
+    matchers.map_err(ApiFailure::execution)
 }
 
 /// Returns the series of a selection, sorted by labels, as the protocol requires.
 fn sorted(
     selection: &dyn Selection,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     memory: &mut Reservation,
 ) -> Result<Vec<(Labels, usize)>, Error> {
     let mut series = Vec::with_capacity(selection.len());
@@ -196,30 +204,30 @@ fn sorted(
     Ok(series)
 }
 
-impl Reading {
+impl ReadSelections {
     /// Encodes all samples as one compressed message. Returns it with the reservation of its
     /// memory. Fails if there are more than `samples_max` samples.
     fn samples(
         mut self,
         samples_max: u64,
-        cancel: &Cancel,
-    ) -> Result<(Vec<u8>, Reservation), Failure> {
-        let mut message = SampleMessage::default();
+        cancel: &CancelToken,
+    ) -> Result<(Vec<u8>, Reservation), ApiFailure> {
+        let mut message = SamplesResponseBuilder::default();
         let mut batch = SeriesBatch::default();
         let (mut count, mut held) = (0, 0);
         for selected in &self.selected {
             for (i, (labels, index)) in selected.series.iter().enumerate() {
                 if i % SERIES_PER_CHECK == 0 {
-                    cancel.check().map_err(Failure::execution)?;
+                    cancel.check().map_err(ApiFailure::execution)?;
                 }
                 batch.clear();
                 if !selected.query.is_about_series {
                     let read = selected.selection.read(*index..*index + 1, &mut batch);
-                    read.map_err(Failure::execution)?;
+                    read.map_err(ApiFailure::execution)?;
                     count += batch.sample_count() as u64;
                     if samples_max > 0 && count > samples_max {
                         let message = format!("exceeded sample limit ({samples_max})");
-                        return Err(Failure::bad_data(message));
+                        return Err(ApiFailure::bad_data(message));
                     }
                 }
                 let samples = (!batch.is_empty()).then(|| batch.series(0));
@@ -229,7 +237,7 @@ impl Reading {
                 if needed > held {
                     self.memory
                         .grow(needed - held)
-                        .map_err(Failure::execution)?;
+                        .map_err(ApiFailure::execution)?;
                     held = needed;
                 }
             }
@@ -246,7 +254,7 @@ impl Reading {
         deadline: Instant,
         sender: &Sender<io::Result<Bytes>>,
     ) -> io::Result<()> {
-        let mut frames = ChunkFrames::new(frame_bytes_max, self.external.clone());
+        let mut frames = ChunkedResponseBuilder::new(frame_bytes_max, self.external.clone());
         let mut batch = SeriesBatch::default();
         let mut piece = Vec::new();
         for (query, selected) in self.selected.iter().enumerate() {
@@ -293,7 +301,7 @@ fn samples_response((message, memory): (Vec<u8>, Reservation)) -> Response {
 }
 
 fn stream_response(
-    reading: Reading,
+    reading: ReadSelections,
     frame_bytes_max: usize,
     deadline: Instant,
     place: OwnedSemaphorePermit,

@@ -6,11 +6,11 @@
 
 use super::call::not_ready;
 use super::origin;
-use crate::app::App;
+use crate::app::ServerApp;
 use crate::http::body;
-use crate::http::failure::{Cause, Failure};
-use crate::http::produce::{Encoding, respond};
-use crate::metrics::Endpoint;
+use crate::http::failure::{ApiFailure, FailureCause};
+use crate::http::produce::{ResponseEncoding, respond};
+use crate::metrics::ServerEndpoint;
 use crate::parts::RuleEditor;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path, Request};
@@ -30,32 +30,34 @@ const ACCEPTED: &str = r#"{"status":"success","data":null,"errorType":"","error"
 
 /// Returns or changes the object at the path of the request: all namespaces, one namespace or a
 /// group. Files are accessed on a blocking thread.
-pub(crate) async fn rules(app: App, request: Request) -> Response {
-    let encoding = Encoding::of_request(&request);
+pub(crate) async fn rules(app: ServerApp, request: Request) -> Response {
+    let encoding = ResponseEncoding::from_request(&request);
     match edit(app, request).await {
-        Ok(Outcome::Shown(yaml)) => respond(Bytes::from(yaml), "application/yaml", encoding),
-        Ok(Outcome::Accepted) => {
+        Ok(RuleEditOutcome::Shown(yaml)) => {
+            respond(Bytes::from(yaml), "application/yaml", encoding)
+        }
+        Ok(RuleEditOutcome::Accepted) => {
             let mut response = Response::new(Body::from(ACCEPTED));
             *response.status_mut() = StatusCode::ACCEPTED;
             let json = HeaderValue::from_static("application/json");
             response.headers_mut().insert(header::CONTENT_TYPE, json);
             response
         }
-        Ok(Outcome::NotReady(response)) => response,
+        Ok(RuleEditOutcome::NotReady(response)) => response,
         Err(failure) => failure.into_plain(),
     }
 }
 
-enum Outcome {
+enum RuleEditOutcome {
     Shown(String),
     Accepted,
     NotReady(Response),
 }
 
-async fn edit(app: App, request: Request) -> Result<Outcome, Failure> {
+async fn edit(app: ServerApp, request: Request) -> Result<RuleEditOutcome, ApiFailure> {
     let editor = match app.backend() {
         Ok(backend) => backend.rule_editor.clone(),
-        Err(state) => return Ok(Outcome::NotReady(not_ready(state))),
+        Err(state) => return Ok(RuleEditOutcome::NotReady(not_ready(state))),
     };
     let (mut head, body) = request.into_parts();
     // Rules belong to the server rather than a tenant, but the tenant header is still required if
@@ -69,7 +71,7 @@ async fn edit(app: App, request: Request) -> Result<Outcome, Failure> {
             (Some(namespace), Some(group)) => editor.group(&namespace, &group),
             (namespace, _) => editor.list(namespace.as_deref()),
         });
-        return shown.await.map(Outcome::Shown);
+        return shown.await.map(RuleEditOutcome::Shown);
     }
     origin::check_same(&app.parts.web, &head.headers)?;
     let is_post = head.method == Method::POST;
@@ -82,16 +84,16 @@ async fn edit(app: App, request: Request) -> Result<Outcome, Failure> {
         (Some(namespace), group) => editor.remove(&namespace, group.as_deref()),
         (None, _) => Ok(()),
     });
-    changed.await.map(|()| Outcome::Accepted)
+    changed.await.map(|()| RuleEditOutcome::Accepted)
 }
 
-async fn read(app: &App, body: Body) -> Result<String, Failure> {
-    let mut held = app.budgets.form().hold();
+async fn read(app: &ServerApp, body: Body) -> Result<String, ApiFailure> {
+    let mut held = app.budgets.form().create_reservation();
     let hold = |bytes: usize| {
         let more = bytes.saturating_sub(held.bytes());
-        held.grow(more).map_err(Failure::execution)
+        held.grow(more).map_err(ApiFailure::execution)
     };
-    let metrics = app.metrics.endpoint(Endpoint::Rules);
+    let metrics = app.metrics.endpoint(ServerEndpoint::Rules);
     let bytes = body::read(
         app.limits(),
         metrics,
@@ -100,15 +102,17 @@ async fn read(app: &App, body: Body) -> Result<String, Failure> {
         hold,
     );
     let bytes = bytes.await?;
-    String::from_utf8(bytes).map_err(|_| Failure::bad_data("rule group is not UTF-8"))
+    String::from_utf8(bytes).map_err(|_| ApiFailure::bad_data("rule group is not UTF-8"))
 }
 
 async fn blocking<T: Send + 'static>(
     editor: Arc<dyn RuleEditor>,
     act: impl FnOnce(&dyn RuleEditor) -> Result<T, Error> + Send + 'static,
-) -> Result<T, Failure> {
+) -> Result<T, ApiFailure> {
     match spawn_blocking(move || act(&*editor)).await {
-        Ok(outcome) => outcome.map_err(|e| Failure::new(Cause::Request(e.kind), e.message)),
-        Err(_) => Err(Failure::internal("the request failed: see the log")),
+        Ok(outcome) => {
+            outcome.map_err(|e| ApiFailure::new(FailureCause::Request(e.kind), e.message))
+        }
+        Err(_) => Err(ApiFailure::internal("the request failed: see the log")),
     }
 }

@@ -3,20 +3,20 @@
 //!
 //! Fields, their order, filters, pagination and errors follow upstream (`web/api/v1/api.go`).
 
-use super::call::Call;
+use super::call::ApiCall;
 use super::form::{parse_bool, parse_integer};
-use super::status::{computed, ok};
+use super::status::{ok_response, run_and_respond};
 use super::targets::{LabelMap, label_map};
 use super::times::format_rfc3339_nanos;
-use crate::http::failure::{Cause, Failure};
+use crate::http::failure::{ApiFailure, FailureCause};
 use axum::response::Response;
 use firn_model::error::ErrorKind;
-use firn_model::go_float::scientific;
+use firn_model::go_float::format_scientific;
 use firn_model::matcher::Matcher;
 use firn_rules::alert::Alert;
 use firn_rules::file::Texts;
-use firn_rules::group::Group;
-use firn_rules::instant::Instant;
+use firn_rules::group::RuleGroup;
+use firn_rules::instant::RuleInstant;
 use firn_rules::rule::{Rule, RuleKind};
 use firn_rules::view::{BackfillError, BackfillRequest, BackfillView, GroupView, RuleView};
 use ring::digest::{SHA256, digest};
@@ -25,9 +25,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 /// A duration that is serialized in seconds like in Go: whole numbers without a fraction.
-struct Seconds(Duration);
+struct GoSeconds(Duration);
 
-impl Serialize for Seconds {
+impl Serialize for GoSeconds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.subsec_nanos() {
             0 => serializer.serialize_u64(self.0.as_secs()),
@@ -38,39 +38,39 @@ impl Serialize for Seconds {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Groups {
-    groups: Vec<GroupDocument>,
+struct RuleGroupsDocument {
+    groups: Vec<RuleGroupDocument>,
     #[serde(skip_serializing_if = "String::is_empty")]
     group_next_token: String,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct GroupDocument {
+struct RuleGroupDocument {
     name: String,
     file: String,
     rules: Vec<RuleDocument>,
-    interval: Seconds,
+    interval: GoSeconds,
     limit: usize,
-    evaluation_time: Seconds,
+    evaluation_time: GoSeconds,
     last_evaluation: String,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
 enum RuleDocument {
-    Alerting(Box<AlertingDocument>),
-    Recording(Box<RecordingDocument>),
+    Alerting(Box<AlertingRuleDocument>),
+    Recording(Box<RecordingRuleDocument>),
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct AlertingDocument {
+struct AlertingRuleDocument {
     state: &'static str,
     name: String,
     query: String,
-    duration: Seconds,
-    keep_firing_for: Seconds,
+    duration: GoSeconds,
+    keep_firing_for: GoSeconds,
     labels: Texts,
     annotations: BTreeMap<String, String>,
     /// Alerts of the rule; null if the request excludes them.
@@ -78,27 +78,27 @@ struct AlertingDocument {
     health: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     last_error: String,
-    evaluation_time: Seconds,
+    evaluation_time: GoSeconds,
     last_evaluation: String,
     r#type: &'static str,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct RecordingDocument {
+struct RecordingRuleDocument {
     name: String,
     query: String,
     labels: Texts,
     health: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     last_error: String,
-    evaluation_time: Seconds,
+    evaluation_time: GoSeconds,
     last_evaluation: String,
     r#type: &'static str,
 }
 
 #[derive(Serialize)]
-struct Alerts {
+struct AlertsDocument {
     alerts: Vec<AlertDocument>,
 }
 
@@ -120,15 +120,17 @@ impl From<&Alert> for AlertDocument {
             labels: label_map(&alert.labels),
             annotations: alert.annotations.iter().cloned().collect(),
             state: alert.state.as_str(),
-            active_at: shown(Some(alert.active_at)),
-            keep_firing_since: alert.keep_firing_since.map(|since| shown(Some(since))),
-            value: scientific(alert.value),
+            active_at: format_time(Some(alert.active_at)),
+            keep_firing_since: alert
+                .keep_firing_since
+                .map(|since| format_time(Some(since))),
+            value: format_scientific(alert.value),
         }
     }
 }
 
 /// Formats a time like Go. `None` becomes Go's zero time in the year 1.
-fn shown(time: Option<Instant>) -> String {
+fn format_time(time: Option<RuleInstant>) -> String {
     match time {
         Some(time) => format_rfc3339_nanos(time.nanos()),
         None => "0001-01-01T00:00:00Z".into(),
@@ -136,47 +138,47 @@ fn shown(time: Option<Instant>) -> String {
 }
 
 /// Filters and page of a request for rules. Empty filters match everything.
-struct Filter {
+struct RulesFilter {
     names: HashSet<String>,
     groups: HashSet<String>,
     files: HashSet<String>,
     selectors: Vec<String>,
-    kind: Kind,
+    kind: RuleTypeFilter,
     without_alerts: bool,
-    page: Option<Page>,
+    page: Option<RuleGroupPage>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RuleTypeFilter {
     All,
     Alerting,
     Recording,
 }
 
 /// The requested page of groups.
-struct Page {
+struct RuleGroupPage {
     groups_max: usize,
     /// Token of the first group on the page; empty for the first page.
     token: String,
 }
 
 /// Returns the groups with the rules that match the filters, one page if requested.
-pub(crate) async fn rules(call: Call) -> Result<Response, Failure> {
-    let filter = Filter::read(&call)?;
+pub(crate) async fn rules(call: ApiCall) -> Result<Response, ApiFailure> {
+    let filter = RulesFilter::read(&call)?;
     let groups = call.backend.rules.clone();
     let app = call.app.clone();
     // There may be many thousands of rules, so they are filtered in the query queue.
-    computed(&call, move |_| {
-        let mut memory = app.budgets.query().hold();
+    run_and_respond(&call, move |_| {
+        let mut memory = app.budgets.query().create_reservation();
         let engine = &app.parts.engine;
         let sets = filter.selectors.iter();
         let sets = sets.map(|text| engine.selector(text, &mut memory));
         let sets: Vec<Vec<Matcher>> = sets
             .collect::<Result<_, _>>()
-            .map_err(|e| Failure::of_parser(e, None))?;
+            .map_err(|e| ApiFailure::from_parser(e, None))?;
         if sets.iter().any(|set| set.iter().all(|m| m.matches(b""))) {
             let why = "match[] must contain at least one non-empty matcher";
-            return Err(Failure::bad_data(why));
+            return Err(ApiFailure::bad_data(why));
         }
         filter.apply(&groups.groups(!filter.without_alerts), &sets)
     })
@@ -184,13 +186,13 @@ pub(crate) async fn rules(call: Call) -> Result<Response, Failure> {
 }
 
 /// Returns the pending and firing alerts of all rules, without grouping.
-pub(crate) async fn alerts(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn alerts(call: ApiCall) -> Result<Response, ApiFailure> {
     let groups = call.backend.rules.clone();
-    computed(&call, move |_| {
+    run_and_respond(&call, move |_| {
         let groups = groups.groups(true);
         let rules = groups.iter().flat_map(|group| &group.rules);
         let alerts = rules.flat_map(|rule| &rule.alerts);
-        Ok(Alerts {
+        Ok(AlertsDocument {
             alerts: alerts.map(AlertDocument::from).collect(),
         })
     })
@@ -198,7 +200,7 @@ pub(crate) async fn alerts(call: Call) -> Result<Response, Failure> {
 }
 
 #[derive(Serialize)]
-struct Backfills {
+struct BackfillsDocument {
     backfills: Vec<BackfillDocument>,
 }
 
@@ -222,8 +224,8 @@ impl From<BackfillView> for BackfillDocument {
         Self {
             group: view.request.group,
             file: view.request.file,
-            start: shown(Some(view.request.start)),
-            end: shown(Some(view.request.end)),
+            start: format_time(Some(view.request.start)),
+            end: format_time(Some(view.request.end)),
             state: if view.is_over { "done" } else { "running" },
             instants_done: view.done,
             instants: view.total,
@@ -234,58 +236,58 @@ impl From<BackfillView> for BackfillDocument {
 }
 
 /// Returns the progress of all backfills that are running or ended recently.
-pub(crate) async fn backfills(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn backfills(call: ApiCall) -> Result<Response, ApiFailure> {
     let views = call.backend.rules.backfills();
     let backfills = views.into_iter().map(BackfillDocument::from).collect();
-    ok(&call, &Backfills { backfills })
+    ok_response(&call, &BackfillsDocument { backfills })
 }
 
 /// Starts a backfill of the recording rules of one group, and returns its progress.
-pub(crate) async fn backfill(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn backfill(call: ApiCall) -> Result<Response, ApiFailure> {
     let (start, end) = (call.form.time("start")?, call.form.time("end")?);
     if end < start {
         let why = "end timestamp must not be before start time";
-        return Err(Failure::parameter("end", why));
+        return Err(ApiFailure::parameter("end", why));
     }
     let now = call.app.parts.env.clock.now_ms();
     if end > now {
         let why = "end timestamp must not be in the future";
-        return Err(Failure::parameter("end", why));
+        return Err(ApiFailure::parameter("end", why));
     }
     let request = BackfillRequest {
         group: call.form.get("group").to_owned(),
         file: call.form.get("file").to_owned(),
-        start: Instant::from_ms(start),
-        end: Instant::from_ms(end),
+        start: RuleInstant::from_ms(start),
+        end: RuleInstant::from_ms(end),
     };
     let begun = call.backend.rules.backfill(request);
     let begun = begun.map_err(|e| match e {
         BackfillError::TooMany(_) | BackfillError::NotYet => {
-            Failure::new(Cause::Request(ErrorKind::Unavailable), e.to_string())
+            ApiFailure::new(FailureCause::Request(ErrorKind::Unavailable), e.to_string())
         }
-        e => Failure::parameter("group", e),
+        e => ApiFailure::parameter("group", e),
     })?;
-    ok(&call, &BackfillDocument::from(begun))
+    ok_response(&call, &BackfillDocument::from(begun))
 }
 
-impl Filter {
-    fn read(call: &Call) -> Result<Self, Failure> {
+impl RulesFilter {
+    fn read(call: &ApiCall) -> Result<Self, ApiFailure> {
         let form = &call.form;
         let all = |name: &str| form.all(name).map(str::to_owned).collect();
         let kind = match form.get("type").to_lowercase().as_str() {
-            "" => Kind::All,
-            "alert" => Kind::Alerting,
-            "record" => Kind::Recording,
+            "" => RuleTypeFilter::All,
+            "alert" => RuleTypeFilter::Alerting,
+            "record" => RuleTypeFilter::Recording,
             other => {
                 let why = format!("not supported value {other:?}");
-                return Err(Failure::parameter("type", why));
+                return Err(ApiFailure::parameter("type", why));
             }
         };
         let without_alerts = match form.get("exclude_alerts").to_lowercase().as_str() {
             "" => false,
             text => parse_bool(text).map_err(|e| {
                 let why = format!("error converting exclude_alerts: {e}");
-                Failure::parameter("exclude_alerts", why)
+                ApiFailure::parameter("exclude_alerts", why)
             })?,
         };
         Ok(Self {
@@ -299,22 +301,26 @@ impl Filter {
         })
     }
 
-    fn apply(&self, groups: &[GroupView], sets: &[Vec<Matcher>]) -> Result<Groups, Failure> {
-        let mut found = Groups {
+    fn apply(
+        &self,
+        groups: &[GroupView],
+        sets: &[Vec<Matcher>],
+    ) -> Result<RuleGroupsDocument, ApiFailure> {
+        let mut found = RuleGroupsDocument {
             groups: Vec::new(),
             group_next_token: String::new(),
         };
-        for view in self.after_token(groups)? {
+        for view in self.skip_to_token(groups)? {
             let group = &view.group;
             let is_in = |set: &HashSet<String>, name| set.is_empty() || set.contains(name);
             let is_of_file =
-                is_in(&self.files, &group.file) || self.files.contains(group.shown_file());
+                is_in(&self.files, &group.file) || self.files.contains(group.api_file_name());
             if !is_in(&self.groups, &group.name) || !is_of_file {
                 continue;
             }
             let rules = group.rules.iter().zip(&view.rules);
             let rules = rules.filter(|(rule, _)| {
-                is_in(&self.names, &rule.name) && is_matched(rule, sets) && self.wants(rule)
+                is_in(&self.names, &rule.name) && is_matched(rule, sets) && self.matches_type(rule)
             });
             let rules: Vec<_> = rules.map(|(r, v)| self.document(r, v)).collect();
             if rules.is_empty() {
@@ -325,14 +331,14 @@ impl Filter {
                 found.group_next_token = token(group);
                 break;
             }
-            found.groups.push(GroupDocument {
+            found.groups.push(RuleGroupDocument {
                 name: group.name.clone(),
-                file: group.shown_file().to_owned(),
+                file: group.api_file_name().to_owned(),
                 rules,
-                interval: Seconds(group.interval),
+                interval: GoSeconds(group.interval),
                 limit: group.limit,
-                evaluation_time: Seconds(view.last.took),
-                last_evaluation: shown(view.last.began),
+                evaluation_time: GoSeconds(view.last.took),
+                last_evaluation: format_time(view.last.began),
             });
         }
         Ok(found)
@@ -340,7 +346,7 @@ impl Filter {
 
     /// Returns the groups from the first one of the page on. Fails if the token matches no group,
     /// because groups were changed.
-    fn after_token<'g>(&self, groups: &'g [GroupView]) -> Result<&'g [GroupView], Failure> {
+    fn skip_to_token<'g>(&self, groups: &'g [GroupView]) -> Result<&'g [GroupView], ApiFailure> {
         let token_wanted = self.page.as_ref().map_or("", |page| page.token.as_str());
         if token_wanted.is_empty() {
             return Ok(groups);
@@ -351,43 +357,45 @@ impl Filter {
             None => {
                 let why =
                     format!("invalid group_next_token '{token_wanted}'. were rule groups changed?");
-                Err(Failure::parameter("group_next_token", why))
+                Err(ApiFailure::parameter("group_next_token", why))
             }
         }
     }
 
-    fn wants(&self, rule: &Rule) -> bool {
+    fn matches_type(&self, rule: &Rule) -> bool {
         match self.kind {
-            Kind::All => true,
-            Kind::Alerting => rule.alerting().is_some(),
-            Kind::Recording => rule.alerting().is_none(),
+            RuleTypeFilter::All => true,
+            RuleTypeFilter::Alerting => rule.alert_settings().is_some(),
+            RuleTypeFilter::Recording => rule.alert_settings().is_none(),
         }
     }
 
     fn document(&self, rule: &Rule, view: &RuleView) -> RuleDocument {
-        let last_evaluation = shown(view.evaluated);
-        let evaluation_time = Seconds(view.took);
+        let last_evaluation = format_time(view.evaluated);
+        let evaluation_time = GoSeconds(view.took);
         match &rule.kind {
-            RuleKind::Alerting(settings) => RuleDocument::Alerting(Box::new(AlertingDocument {
-                state: match view.evaluated {
-                    Some(_) => view.state.as_str(),
-                    None => "unknown",
-                },
-                name: rule.name.clone(),
-                query: rule.query.clone(),
-                duration: Seconds(settings.hold),
-                keep_firing_for: Seconds(settings.keep_firing_for),
-                labels: rule.labels.clone(),
-                annotations: settings.annotations.iter().cloned().collect(),
-                alerts: (!self.without_alerts)
-                    .then(|| view.alerts.iter().map(AlertDocument::from).collect()),
-                health: view.health.as_str(),
-                last_error: view.last_error.clone(),
-                evaluation_time,
-                last_evaluation,
-                r#type: "alerting",
-            })),
-            RuleKind::Recording => RuleDocument::Recording(Box::new(RecordingDocument {
+            RuleKind::Alerting(settings) => {
+                RuleDocument::Alerting(Box::new(AlertingRuleDocument {
+                    state: match view.evaluated {
+                        Some(_) => view.state.as_str(),
+                        None => "unknown",
+                    },
+                    name: rule.name.clone(),
+                    query: rule.query.clone(),
+                    duration: GoSeconds(settings.hold),
+                    keep_firing_for: GoSeconds(settings.keep_firing_for),
+                    labels: rule.labels.clone(),
+                    annotations: settings.annotations.iter().cloned().collect(),
+                    alerts: (!self.without_alerts)
+                        .then(|| view.alerts.iter().map(AlertDocument::from).collect()),
+                    health: view.health.as_str(),
+                    last_error: view.last_error.clone(),
+                    evaluation_time,
+                    last_evaluation,
+                    r#type: "alerting",
+                }))
+            }
+            RuleKind::Recording => RuleDocument::Recording(Box::new(RecordingRuleDocument {
                 name: rule.name.clone(),
                 query: rule.query.clone(),
                 labels: rule.labels.clone(),
@@ -410,15 +418,15 @@ fn is_matched(rule: &Rule, sets: &[Vec<Matcher>]) -> bool {
 }
 
 /// Parses the page parameters; `None` if all groups are requested.
-fn page(limit: &str, token: &str) -> Result<Option<Page>, Failure> {
+fn page(limit: &str, token: &str) -> Result<Option<RuleGroupPage>, ApiFailure> {
     if limit.is_empty() {
         if token.is_empty() {
             return Ok(None);
         }
         let why = "group_limit needs to be present in order to paginate over the groups";
-        return Err(Failure::parameter("group_next_token", why));
+        return Err(ApiFailure::parameter("group_next_token", why));
     }
-    let wrong = |why: String| Failure::parameter("group_limit", why);
+    let wrong = |why: String| ApiFailure::parameter("group_limit", why);
     let of_long = |why: String| why.replacen("strconv.Atoi", "strconv.ParseInt", 1);
     let groups_max = parse_integer(limit).map_err(of_long);
     let groups_max = groups_max.and_then(|n| match i32::try_from(n) {
@@ -430,7 +438,7 @@ fn page(limit: &str, token: &str) -> Result<Option<Page>, Failure> {
     let groups_max =
         groups_max.map_err(|e| wrong(format!("group_limit needs to be a valid number: {e}")))?;
     match usize::try_from(groups_max) {
-        Ok(groups_max) if groups_max > 0 => Ok(Some(Page {
+        Ok(groups_max) if groups_max > 0 => Ok(Some(RuleGroupPage {
             groups_max,
             token: token.to_owned(),
         })),
@@ -439,7 +447,7 @@ fn page(limit: &str, token: &str) -> Result<Option<Page>, Failure> {
 }
 
 /// Returns the page token of a group: a hash of its key in hexadecimal form.
-fn token(group: &Group) -> String {
+fn token(group: &RuleGroup) -> String {
     let hash = digest(&SHA256, group.key().as_bytes());
     hash.as_ref().iter().map(|b| format!("{b:02x}")).collect()
 }

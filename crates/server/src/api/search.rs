@@ -11,14 +11,14 @@
 
 mod scores;
 
-use self::scores::{Algorithm, Filter};
-use super::call::Call;
+use self::scores::{FuzzyAlgorithm, SearchTermFilter};
+use super::call::ApiCall;
 use super::form::{parse_bool, parse_integer};
 use super::metadata::first_of_each_metric;
-use super::series::{Lookup, Texts};
+use super::series::{ReservedTexts, SeriesLookup};
 use super::times::parse_time;
-use crate::http::failure::{Cause, Failure};
-use crate::http::produce::{Produce, respond};
+use crate::http::failure::{ApiFailure, FailureCause};
+use crate::http::produce::{ResponseProducer, respond};
 use crate::json::push_html_string;
 use axum::response::Response;
 use firn_ingest::scrape::FamilyMetadata;
@@ -41,99 +41,104 @@ const TERMS_MAX: usize = 32;
 
 /// Returns the names of the search algorithms, for error messages and `/api/v1/features`.
 pub(crate) fn algorithms() -> impl Iterator<Item = &'static str> {
-    Algorithm::ALL.iter().map(|(name, _)| *name)
+    FuzzyAlgorithm::ALL.iter().map(|(name, _)| *name)
 }
 
 /// Sort order of the results: by text in either direction, or by score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum SearchOrder {
     Ascending,
     Descending,
     ByScore,
 }
 
 /// Parameters of a search, without its time range and selectors. Validated before the search runs.
-struct Search {
-    filter: Filter,
-    order: Order,
+struct SearchParameters {
+    filter: SearchTermFilter,
+    order: SearchOrder,
     shows_scores: bool,
     limit: usize,
     batch: usize,
 }
 
 /// Texts that are searched: label names, or the values of one label.
-enum Among {
+enum SearchScope {
     Names,
     Values(String),
 }
 
 /// Searches metric names of the selected series, optionally with their metadata.
-pub(crate) async fn metric_names(call: Call) -> Result<Response, Failure> {
-    let range = range_of(&call)?;
+pub(crate) async fn metric_names(call: ApiCall) -> Result<Response, ApiFailure> {
+    let range = parse_range(&call)?;
     let shows_metadata = flag(&call, "include_metadata", false);
     let metadata = match shows_metadata {
         Ok(true) => first_of_each_metric(&call),
         _ => BTreeMap::new(),
     };
-    let search = Search::of(&call, "metric_names");
+    let search = SearchParameters::from_form(&call, "metric_names");
     let search = search.and_then(|search| shows_metadata.map(|_| search));
-    let among = Among::Values(METRIC_NAME.to_owned());
+    let among = SearchScope::Values(METRIC_NAME.to_owned());
     answer(call, (range, search), among, ("name", metadata)).await
 }
 
 /// Searches label names of the selected series in the time range.
-pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
-    let range = range_of(&call)?;
-    let search = Search::of(&call, "label_names");
+pub(crate) async fn label_names(call: ApiCall) -> Result<Response, ApiFailure> {
+    let range = parse_range(&call)?;
+    let search = SearchParameters::from_form(&call, "label_names");
     let none = ("name", BTreeMap::new());
-    answer(call, (range, search), Among::Names, none).await
+    answer(call, (range, search), SearchScope::Names, none).await
 }
 
 /// Searches the values of the label in the parameter `label`, which is mandatory.
-pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
-    let range = range_of(&call)?;
+pub(crate) async fn label_values(call: ApiCall) -> Result<Response, ApiFailure> {
+    let range = parse_range(&call)?;
     let label = call.form.get("label").to_owned();
-    let search = Search::of(&call, "label_values").and_then(|search| match label.is_empty() {
-        true => Err(Failure::bad_data("missing required parameter \"label\"")),
+    let search = SearchParameters::from_form(&call, "label_values").and_then(|search| match label
+        .is_empty()
+    {
+        true => Err(ApiFailure::bad_data("missing required parameter \"label\"")),
         false => Ok(search),
     });
     let none = ("value", BTreeMap::new());
-    answer(call, (range, search), Among::Values(label), none).await
+    answer(call, (range, search), SearchScope::Values(label), none).await
 }
 
 /// Checks that the search is enabled and returns its time range. Errors of these precede those of
 /// the selectors.
-fn range_of(call: &Call) -> Result<TimeRange, Failure> {
+fn parse_range(call: &ApiCall) -> Result<TimeRange, ApiFailure> {
     if call.app.parts.search.is_none() {
         let why = "search API disabled";
-        return Err(Failure::new(Cause::Off, why));
+        return Err(ApiFailure::new(FailureCause::Off, why));
     }
     if call.app.parts.is_agent {
         let why = "unavailable with Prometheus Agent";
-        return Err(Failure::new(Cause::Execution(ErrorKind::Invalid), why));
+        return Err(ApiFailure::new(
+            FailureCause::Execution(ErrorKind::Invalid),
+            why,
+        ));
     }
     if let Some(error) = call.form.first_error() {
         let why = format!("error parsing form values: {error}");
-        return Err(Failure::bad_data(why));
+        return Err(ApiFailure::bad_data(why));
     }
     let now = call.app.parts.env.clock.now_ms();
     let start = time(call, "start", now.saturating_sub(SPAN_MS))?;
     let end = time(call, "end", now)?;
     match end < start {
-        true => Err(Failure::bad_data(
+        true => Err(ApiFailure::bad_data(
             "end timestamp must not be before start timestamp",
         )),
         false => Ok(TimeRange::new(start, end)),
     }
 }
 
-impl Search {
+impl SearchParameters {
     /// Parses the parameters other than the time range and the selectors.
-    fn of(call: &Call, endpoint: &str) -> Result<Self, Failure> {
+    fn from_form(call: &ApiCall, endpoint: &str) -> Result<Self, ApiFailure> {
         let limit_max = call.app.parts.search.unwrap_or_default();
         let terms = call.form.all("search[]").count();
         if terms > TERMS_MAX {
-            return Err(Failure::bad_data(format!(
+            return Err(ApiFailure::bad_data(format!(
                 "too many search[] terms: got {terms}, maximum is {TERMS_MAX}"
             )));
         }
@@ -144,7 +149,7 @@ impl Search {
         let batch = positive(call, "batch_size")?.unwrap_or(LIMIT);
         if !matches!(by.as_str(), "" | "alpha" | "score") {
             let by = quote(by.as_bytes());
-            return Err(Failure::bad_data(format!(
+            return Err(ApiFailure::bad_data(format!(
                 "invalid sort_by {by} for {endpoint}: must be \"alpha\" or \"score\""
             )));
         }
@@ -159,21 +164,21 @@ impl Search {
 
     /// Returns the matching texts in the requested order with their scores. Returns one more than
     /// the limit if there are more results.
-    fn hits(&self, texts: &Texts) -> Vec<Hit> {
+    fn hits(&self, texts: &ReservedTexts) -> Vec<SearchHit> {
         let score = |index: usize| {
             let score = self
                 .filter
                 .score(&String::from_utf8_lossy(texts.get(index)))?;
-            Some(Hit { index, score })
+            Some(SearchHit { index, score })
         };
         let hits = (0..texts.len()).filter_map(score);
         let wanted = self.limit.saturating_add(1);
         match self.order {
-            Order::Ascending => hits.take(wanted).collect(),
-            Order::Descending => hits.rev().take(wanted).collect(),
-            Order::ByScore => {
-                let mut hits: Vec<Hit> = hits.collect();
-                let better = |a: &Hit, b: &Hit| b.score.partial_cmp(&a.score);
+            SearchOrder::Ascending => hits.take(wanted).collect(),
+            SearchOrder::Descending => hits.rev().take(wanted).collect(),
+            SearchOrder::ByScore => {
+                let mut hits: Vec<SearchHit> = hits.collect();
+                let better = |a: &SearchHit, b: &SearchHit| b.score.partial_cmp(&a.score);
                 hits.sort_by(|a, b| better(a, b).unwrap_or(Ordering::Equal));
                 hits.truncate(wanted);
                 hits
@@ -183,18 +188,18 @@ impl Search {
 }
 
 /// Parses a time. Unlike elsewhere, the error contains the parameter name only once.
-fn time(call: &Call, name: &str, default: TimestampMs) -> Result<TimestampMs, Failure> {
+fn time(call: &ApiCall, name: &str, default: TimestampMs) -> Result<TimestampMs, ApiFailure> {
     match call.form.get(name) {
         "" => Ok(default),
         text => parse_time(text)
-            .map_err(|e| Failure::bad_data(format!("invalid time value for '{name}': {e}"))),
+            .map_err(|e| ApiFailure::bad_data(format!("invalid time value for '{name}': {e}"))),
     }
 }
 
-fn filter(call: &Call) -> Result<Filter, Failure> {
+fn filter(call: &ApiCall) -> Result<SearchTermFilter, ApiFailure> {
     let invalid = |name: &str, text: &str, must: &str| {
         let text = quote(text.as_bytes());
-        Failure::bad_data(format!("invalid {name} {text}: must be {must}"))
+        ApiFailure::bad_data(format!("invalid {name} {text}: must be {must}"))
     };
     let threshold = match call.form.get("fuzz_threshold") {
         "" => 0,
@@ -205,13 +210,13 @@ fn filter(call: &Call) -> Result<Filter, Failure> {
             .ok_or_else(|| invalid("fuzz_threshold", text, "0-100"))?,
     };
     let algorithm = match call.form.get("fuzz_alg") {
-        "" => Algorithm::Subsequence,
+        "" => FuzzyAlgorithm::Subsequence,
         text => {
-            let known = Algorithm::ALL.iter().find(|(name, _)| *name == text);
+            let known = FuzzyAlgorithm::ALL.iter().find(|(name, _)| *name == text);
             let known = known.ok_or_else(|| {
                 let all: Vec<&str> = algorithms().collect();
                 let (text, all) = (quote(text.as_bytes()), all.join(" "));
-                Failure::bad_data(format!(
+                ApiFailure::bad_data(format!(
                     "unsupported fuzz_alg {text}: must be one of [{all}]"
                 ))
             })?;
@@ -220,22 +225,27 @@ fn filter(call: &Call) -> Result<Filter, Failure> {
     };
     let is_case_sensitive = flag(call, "case_sensitive", true)?;
     let terms = call.form.all("search[]");
-    Ok(Filter::new(terms, algorithm, threshold, !is_case_sensitive))
+    Ok(SearchTermFilter::new(
+        terms,
+        algorithm,
+        threshold,
+        !is_case_sensitive,
+    ))
 }
 
-fn flag(call: &Call, name: &str, default: bool) -> Result<bool, Failure> {
+fn flag(call: &ApiCall, name: &str, default: bool) -> Result<bool, ApiFailure> {
     match call.form.get(name) {
         "" => Ok(default),
         text => parse_bool(text).map_err(|_| {
             let text = quote(text.as_bytes());
-            Failure::bad_data(format!("invalid {name} {text}: must be boolean"))
+            ApiFailure::bad_data(format!("invalid {name} {text}: must be boolean"))
         }),
     }
 }
 
 /// Parses the sort order. The value of `sort_by` is returned for validation after all other
 /// parameters, as in upstream.
-fn order(call: &Call, terms: usize) -> Result<(String, Order), Failure> {
+fn order(call: &ApiCall, terms: usize) -> Result<(String, SearchOrder), ApiFailure> {
     let (by, direction) = (call.form.get("sort_by"), call.form.get("sort_dir"));
     let why = match (by, direction) {
         ("", direction) if !direction.is_empty() => "sort_dir is only valid when sort_by is set",
@@ -249,22 +259,22 @@ fn order(call: &Call, terms: usize) -> Result<(String, Order), Failure> {
         (_, direction) => {
             let direction = quote(direction.as_bytes());
             let why = format!("invalid sort_dir {direction}: must be \"asc\" or \"dsc\"");
-            return Err(Failure::bad_data(why));
+            return Err(ApiFailure::bad_data(why));
         }
     };
     if !why.is_empty() {
-        return Err(Failure::bad_data(why));
+        return Err(ApiFailure::bad_data(why));
     }
     let order = match (by, direction) {
-        ("score", _) => Order::ByScore,
-        ("alpha", "dsc") => Order::Descending,
-        _ => Order::Ascending,
+        ("score", _) => SearchOrder::ByScore,
+        ("alpha", "dsc") => SearchOrder::Descending,
+        _ => SearchOrder::Ascending,
     };
     Ok((by.to_owned(), order))
 }
 
 /// Parses the number of results; at most `limit_max`, unless that is zero.
-fn limit(call: &Call, limit_max: usize) -> Result<usize, Failure> {
+fn limit(call: &ApiCall, limit_max: usize) -> Result<usize, ApiFailure> {
     let Some(limit) = positive(call, "limit")? else {
         return Ok(match limit_max {
             0 => LIMIT,
@@ -272,14 +282,14 @@ fn limit(call: &Call, limit_max: usize) -> Result<usize, Failure> {
         });
     };
     if limit_max > 0 && limit > limit_max {
-        return Err(Failure::bad_data(format!(
+        return Err(ApiFailure::bad_data(format!(
             "limit {limit} exceeds the configured maximum ({limit_max}, see --web.search.max-limit)"
         )));
     }
     Ok(limit)
 }
 
-fn positive(call: &Call, name: &str) -> Result<Option<usize>, Failure> {
+fn positive(call: &ApiCall, name: &str) -> Result<Option<usize>, ApiFailure> {
     let text = call.form.get(name);
     if text.is_empty() {
         return Ok(None);
@@ -292,7 +302,7 @@ fn positive(call: &Call, name: &str) -> Result<Option<usize>, Failure> {
         None => {
             let text = quote(text.as_bytes());
             let why = format!("invalid {name} {text}: must be a positive integer");
-            Err(Failure::bad_data(why))
+            Err(ApiFailure::bad_data(why))
         }
     }
 }
@@ -300,31 +310,31 @@ fn positive(call: &Call, name: &str) -> Result<Option<usize>, Failure> {
 /// Runs the search and returns its results. Errors in `search` are reported after those of the
 /// selectors.
 async fn answer(
-    call: Call,
-    (range, search): (TimeRange, Result<Search, Failure>),
-    among: Among,
+    call: ApiCall,
+    (range, search): (TimeRange, Result<SearchParameters, ApiFailure>),
+    among: SearchScope,
     (key, metadata): (&'static str, BTreeMap<String, FamilyMetadata>),
-) -> Result<Response, Failure> {
-    let mut lookup = Lookup::over(&call, range)?;
+) -> Result<Response, ApiFailure> {
+    let mut lookup = SeriesLookup::with_range(&call, range)?;
     let budget = call.app.budgets.query();
     let found = call.compute(move |cancel| {
         lookup.parse(None)?;
         let search = search?;
         let texts = lookup.texts(cancel, |store, request| match &among {
-            Among::Values(label) => store.label_values(label, request),
-            Among::Names => {
+            SearchScope::Values(label) => store.label_values(label, request),
+            SearchScope::Names => {
                 let names = store.label_names(request)?;
                 Ok(names.into_iter().map(String::into_bytes).collect())
             }
         });
-        let texts = texts.map_err(Failure::execution)?;
+        let texts = texts.map_err(ApiFailure::execution)?;
         // Every text may match.
-        let held = budget.reserve(texts.len() * size_of::<Hit>());
-        let held = held.map_err(Failure::execution)?;
+        let held = budget.reserve(texts.len() * size_of::<SearchHit>());
+        let held = held.map_err(ApiFailure::execution)?;
         let mut hits = search.hits(&texts);
         let has_more = hits.len() > search.limit;
         hits.truncate(search.limit);
-        Ok(Lines {
+        Ok(SearchResultLines {
             texts,
             hits,
             _held: held,
@@ -348,15 +358,15 @@ async fn answer(
 
 /// A matching text: its index in the sorted list and its score from 0 to 1.
 #[derive(Clone, Copy, Debug)]
-struct Hit {
+struct SearchHit {
     index: usize,
     score: f64,
 }
 
 /// The lines of a search response, rendered while they are sent. Holds the memory of all results.
-struct Lines {
-    texts: Texts,
-    hits: Vec<Hit>,
+struct SearchResultLines {
+    texts: ReservedTexts,
+    hits: Vec<SearchHit>,
     _held: Reservation,
     warnings: Vec<String>,
     key: &'static str,
@@ -368,7 +378,7 @@ struct Lines {
     has_begun: bool,
 }
 
-impl Lines {
+impl SearchResultLines {
     /// Writes the end of a results line. The first line also contains the warnings of the search.
     fn push_batch_end(&mut self, out: &mut Vec<u8>) {
         out.push(b']');
@@ -385,7 +395,7 @@ impl Lines {
         out.extend_from_slice(b"}\n");
     }
 
-    fn push_hit(&self, out: &mut Vec<u8>, hit: Hit) {
+    fn push_hit(&self, out: &mut Vec<u8>, hit: SearchHit) {
         let text = self.texts.get(hit.index);
         out.extend_from_slice(format!("{{\"{}\":", self.key).as_bytes());
         push_html_string(out, text);
@@ -406,7 +416,7 @@ impl Lines {
     }
 }
 
-impl Produce for Lines {
+impl ResponseProducer for SearchResultLines {
     fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         const RESULTS: &[u8] = b"{\"results\":[";
         if !std::mem::replace(&mut self.has_begun, true) {

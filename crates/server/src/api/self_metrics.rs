@@ -1,24 +1,26 @@
 //! `/api/v1/status/self_metrics`: Firn's own metrics in JSON, in the format of upstream's protocol
 //! buffers.
 
-use super::call::Call;
-use super::status::computed;
-use crate::http::failure::Failure;
+use super::call::ApiCall;
+use super::status::run_and_respond;
+use crate::http::failure::ApiFailure;
 use axum::response::Response;
 use firn_model::matcher::{MatchOp, Matcher};
-use firn_model::metrics::{DURATION_BOUNDS_SECONDS, DurationHistogram, Sink, Value as Metric};
+use firn_model::metrics::{
+    DURATION_BOUNDS_SECONDS, DurationHistogram, MetricSink, MetricValue as Metric,
+};
 use serde_json::{Map, Value, json};
 
 /// Returns the metrics whose name matches the parameter `metric_name_pattern`, sorted by name.
-pub(crate) async fn self_metrics(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn self_metrics(call: ApiCall) -> Result<Response, ApiFailure> {
     let pattern = call.form.get("metric_name_pattern").to_owned();
     let app = call.app.clone();
-    computed(&call, move |_| {
+    run_and_respond(&call, move |_| {
         let filter = match pattern.as_str() {
             "" => None,
             pattern => Some(name_filter(pattern)?),
         };
-        let mut families = Families::default();
+        let mut families = JsonFamilyCollector::default();
         app.collect(&mut families);
         let mut all = families.all;
         all.retain(|family| {
@@ -31,23 +33,23 @@ pub(crate) async fn self_metrics(call: Call) -> Result<Response, Failure> {
     .await
 }
 
-fn name_filter(pattern: &str) -> Result<Matcher, Failure> {
+fn name_filter(pattern: &str) -> Result<Matcher, ApiFailure> {
     let read = |pattern: &str| Matcher::new("__name__", MatchOp::Regex, pattern.as_bytes());
     read(pattern).map_err(|e| {
         // Upstream's message contains the anchored pattern.
         let anchored = read(&format!("^(?:{pattern})$"));
         let message = anchored.err().unwrap_or(e).message;
-        Failure::bad_data(format!("invalid metric_name_pattern: {message}"))
+        ApiFailure::bad_data(format!("invalid metric_name_pattern: {message}"))
     })
 }
 
 /// Collects metric families as JSON values, in the order in which they are reported.
 #[derive(Default)]
-struct Families {
+struct JsonFamilyCollector {
     all: Vec<Value>,
 }
 
-impl Sink for Families {
+impl MetricSink for JsonFamilyCollector {
     fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: Metric<'_>) {
         let (kind, key, value) = match value {
             Metric::Counter(value) => ("COUNTER", "counter", json!({ "value": number(value) })),

@@ -4,26 +4,26 @@
 //! Invariant: selectors are processed one after the other, and the memory of their results stays
 //! reserved until the response is written.
 
-use super::answer::{Annotations, List, push_labels};
-use super::call::Call;
+use super::answer::{ListDocument, ResponseAnnotations, push_labels};
+use super::call::ApiCall;
 use super::form::{unescape_bytes, unescape_path};
 use super::times::{TIME_MAX, TIME_MIN};
-use crate::engine::Engine;
-use crate::http::failure::Failure;
+use crate::engine::QueryEngine;
+use crate::http::failure::ApiFailure;
 use crate::json;
 use axum::response::Response;
 use firn_model::budget::{Budget, Reservation};
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
-use firn_model::losses::Losses;
+use firn_model::losses::DataLossWarnings;
 use firn_model::matcher::Matcher;
 use firn_model::quote::quote;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest, Selection};
 use firn_model::tenant::TenantId;
-use firn_promql::value::QueryError;
+use firn_promql::value::PromqlError;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ const ALLOCATION_BYTES: usize = 16;
 
 /// A look-up of series or labels. Several sets of matchers select the union of their series.
 /// Created before the request enters the query queue.
-pub(super) struct Lookup {
-    engine: Arc<dyn Engine>,
+pub(super) struct SeriesLookup {
+    engine: Arc<dyn QueryEngine>,
     store: Arc<dyn Select>,
     tenant: TenantId,
     /// Unparsed values of `match[]`.
@@ -53,24 +53,24 @@ pub(super) struct Lookup {
     parsed: Reservation,
 }
 
-impl Lookup {
-    fn new(call: &Call) -> Result<Self, Failure> {
+impl SeriesLookup {
+    fn new(call: &ApiCall) -> Result<Self, ApiFailure> {
         let min = call.form.time_or("start", TIME_MIN)?;
         let max = call.form.time_or("end", TIME_MAX)?;
-        Self::over(call, TimeRange::new(min, max))
+        Self::with_range(call, TimeRange::new(min, max))
     }
 
     /// Creates a look-up with the selectors of the request and the time range `range`.
-    pub(super) fn over(call: &Call, range: TimeRange) -> Result<Self, Failure> {
+    pub(super) fn with_range(call: &ApiCall, range: TimeRange) -> Result<Self, ApiFailure> {
         let budget = call.app.budgets.query();
         Ok(Self {
             engine: call.app.parts.engine.clone(),
             store: call.backend.store.clone(),
             tenant: call.tenant.clone(),
-            selectors: call.different_selectors()?,
+            selectors: call.distinct_selectors()?,
             sets: Vec::new(),
             range,
-            parsed: budget.hold(),
+            parsed: budget.create_reservation(),
             budget,
         })
     }
@@ -78,16 +78,19 @@ impl Lookup {
     /// Parses the selectors. Must run in the query queue, because a regular expression may be long.
     /// Rejects a selector that matches the empty value of every label, because it would select all
     /// series.
-    pub(super) fn parse(&mut self, parameter: Option<&str>) -> Result<(), Failure> {
+    pub(super) fn parse(&mut self, parameter: Option<&str>) -> Result<(), ApiFailure> {
         let (engine, memory) = (&self.engine, &mut self.parsed);
         let selectors = self.selectors.iter();
         let sets = selectors.map(|text| engine.selector(text, memory));
-        let sets = sets.collect::<Result<Vec<_>, QueryError>>();
-        let sets = sets.map_err(|e| Failure::of_parser(e, parameter))?;
+        let sets = sets.collect::<Result<Vec<_>, PromqlError>>();
+        let sets = sets.map_err(|e| ApiFailure::from_parser(e, parameter))?;
         let selects_all = |set: &Vec<Matcher>| set.iter().all(|matcher| matcher.matches(b""));
         if sets.iter().any(selects_all) {
             let why = "match[] must contain at least one non-empty matcher";
-            return Err(Failure::of_parser(QueryError::Parse(why.into()), parameter));
+            return Err(ApiFailure::from_parser(
+                PromqlError::Parse(why.into()),
+                parameter,
+            ));
         }
         for set in sets {
             if !self.sets.contains(&set) {
@@ -98,9 +101,9 @@ impl Lookup {
     }
 
     /// Calls `find` for each set of matchers, or once for all series if there are none.
-    fn each(
+    fn for_each_selector(
         &self,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         mut find: impl FnMut(&dyn Select, SelectRequest<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let every_series = [Vec::new()];
@@ -117,7 +120,7 @@ impl Lookup {
                 newest_only: false,
                 cancel,
                 budget: &self.budget,
-                series: &SeriesLimit::none(),
+                series: &SeriesLimit::unlimited(),
                 span: None,
             };
             find(&*self.store, request)?;
@@ -126,19 +129,19 @@ impl Lookup {
     }
 
     /// Returns warnings about label names or values that may be missing.
-    pub(super) fn annotations(&self) -> Annotations {
-        warnings(&self.store.label_losses(&self.tenant, self.range))
+    pub(super) fn annotations(&self) -> ResponseAnnotations {
+        warnings(&self.store.label_loss_warnings(&self.tenant, self.range))
     }
 
     /// Returns the sorted union of the texts that `find` returns for each set of matchers.
     pub(super) fn texts(
         &self,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         find: impl Fn(&dyn Select, SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error>,
-    ) -> Result<Texts, Error> {
+    ) -> Result<ReservedTexts, Error> {
         let mut held = self.budget.reserve(0)?;
         let mut texts = Vec::new();
-        self.each(cancel, |store, request| {
+        self.for_each_selector(cancel, |store, request| {
             let found = find(store, request)?;
             held.grow(texts_bytes(&found))?;
             texts.extend(found);
@@ -148,24 +151,24 @@ impl Lookup {
             held.shrink_to(texts_bytes(&texts));
             Ok(())
         })?;
-        Ok(Texts { texts, _held: held })
+        Ok(ReservedTexts { texts, _held: held })
     }
 }
 
-fn warnings(losses: &Losses) -> Annotations {
-    Annotations {
+fn warnings(losses: &DataLossWarnings) -> ResponseAnnotations {
+    ResponseAnnotations {
         warnings: losses.texts(),
         infos: Vec::new(),
     }
 }
 
 /// Sorted texts with the reservation of their memory, which is held until the response was sent.
-pub(super) struct Texts {
+pub(super) struct ReservedTexts {
     texts: Vec<Vec<u8>>,
     _held: Reservation,
 }
 
-impl Texts {
+impl ReservedTexts {
     pub(super) fn get(&self, index: usize) -> &[u8] {
         &self.texts[index]
     }
@@ -182,54 +185,56 @@ fn texts_bytes(texts: &[Vec<u8>]) -> usize {
 }
 
 /// Returns the label sets of the selected series. At least one selector is mandatory.
-pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn series(call: ApiCall) -> Result<Response, ApiFailure> {
     if let Some(error) = call.form.first_error() {
-        return Err(Failure::bad_data(format!(
+        return Err(ApiFailure::bad_data(format!(
             "error parsing form values: {error}"
         )));
     }
     if call.form.all("match[]").next().is_none() {
-        return Err(Failure::bad_data("no match[] parameter provided"));
+        return Err(ApiFailure::bad_data("no match[] parameter provided"));
     }
     let limit = call.form.limit()?;
-    let mut lookup = Lookup::new(&call)?;
+    let mut lookup = SeriesLookup::new(&call)?;
     let (found, mut annotations) = call
         .compute(move |cancel| {
             lookup.parse(Some("match[]"))?;
-            let found = Found::look_up(&lookup, cancel).map_err(Failure::execution)?;
+            let found = ReservedSeries::look_up(&lookup, cancel).map_err(ApiFailure::execution)?;
             let annotations = warnings(&found.losses);
             Ok((found, annotations))
         })
         .await?;
     let len = truncated(found.len(), limit, &mut annotations);
-    Ok(call.json(List::new(len, annotations, move |out, i| {
-        push_labels(out, found.labels(i).as_ref());
-    })))
+    Ok(
+        call.json(ListDocument::new(len, annotations, move |out, i| {
+            push_labels(out, found.labels(i).as_ref());
+        })),
+    )
 }
 
 /// Found series with the reservation of their memory, which is held until the response was sent.
-struct Found {
-    series: Series,
+struct ReservedSeries {
+    series: LookupSeries,
     /// Series that may be missing because of damage.
-    losses: Losses,
+    losses: DataLossWarnings,
     _held: Reservation,
 }
 
 /// Series in the order of the store for a single set of matchers, or sorted for several.
-enum Series {
+enum LookupSeries {
     One(Arc<dyn Selection>),
     Merged(Vec<Labels>),
 }
 
-impl Found {
-    fn look_up(lookup: &Lookup, cancel: &Cancel) -> Result<Self, Error> {
+impl ReservedSeries {
+    fn look_up(lookup: &SeriesLookup, cancel: &CancelToken) -> Result<Self, Error> {
         let mut held = lookup.budget.reserve(0)?;
         let mut only = None;
         let mut merged = HashSet::new();
-        let losses = Losses::default();
-        lookup.each(cancel, |store, request| {
+        let losses = DataLossWarnings::default();
+        lookup.for_each_selector(cancel, |store, request| {
             let selection = store.select_labels(request)?;
-            losses.add_all(&selection.losses());
+            losses.add_all(&selection.loss_warnings());
             if lookup.sets.len() == 1 {
                 held.grow(selection.len() * SELECTED_BYTES)?;
                 only = Some(selection);
@@ -238,14 +243,14 @@ impl Found {
             merge(&*selection, &mut merged, &mut held, cancel)
         })?;
         let series = match only {
-            Some(only) => Series::One(only),
+            Some(only) => LookupSeries::One(only),
             None => {
                 let mut merged: Vec<Labels> = merged.into_iter().collect();
                 merged.sort_unstable();
-                Series::Merged(merged)
+                LookupSeries::Merged(merged)
             }
         };
-        Ok(Found {
+        Ok(ReservedSeries {
             series,
             losses,
             _held: held,
@@ -254,15 +259,15 @@ impl Found {
 
     fn len(&self) -> usize {
         match &self.series {
-            Series::One(selection) => selection.len(),
-            Series::Merged(labels) => labels.len(),
+            LookupSeries::One(selection) => selection.len(),
+            LookupSeries::Merged(labels) => labels.len(),
         }
     }
 
     fn labels(&self, index: usize) -> Labels {
         match &self.series {
-            Series::One(selection) => selection.labels(index),
-            Series::Merged(labels) => labels[index].clone(),
+            LookupSeries::One(selection) => selection.labels(index),
+            LookupSeries::Merged(labels) => labels[index].clone(),
         }
     }
 }
@@ -272,7 +277,7 @@ fn merge(
     selection: &dyn Selection,
     merged: &mut HashSet<Labels>,
     held: &mut Reservation,
-    cancel: &Cancel,
+    cancel: &CancelToken,
 ) -> Result<(), Error> {
     // A set that has grown may have twice the required capacity, and is finally converted to a
     // list.
@@ -296,9 +301,9 @@ fn merge(
 }
 
 /// Returns the label names of the selected series, or of all series without a selector.
-pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn label_names(call: ApiCall) -> Result<Response, ApiFailure> {
     let limit = call.form.limit()?;
-    let mut lookup = Lookup::new(&call)?;
+    let mut lookup = SeriesLookup::new(&call)?;
     let names = call
         .compute(move |cancel| {
             lookup.parse(None)?;
@@ -306,7 +311,7 @@ pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
                 let names = store.label_names(request)?;
                 Ok(names.into_iter().map(String::into_bytes).collect())
             });
-            let names = names.map_err(Failure::execution)?;
+            let names = names.map_err(ApiFailure::execution)?;
             Ok((names, lookup.annotations()))
         })
         .await?;
@@ -314,15 +319,15 @@ pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
 }
 
 /// Returns the values of one label in the selected series, or in all series without a selector.
-pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn label_values(call: ApiCall) -> Result<Response, ApiFailure> {
     let name = label_of_path(&call.path)?;
     let limit = call.form.limit()?;
-    let mut lookup = Lookup::new(&call)?;
+    let mut lookup = SeriesLookup::new(&call)?;
     let values = call
         .compute(move |cancel| {
             lookup.parse(None)?;
             let values = lookup.texts(cancel, |store, request| store.label_values(&name, request));
-            let values = values.map_err(Failure::execution)?;
+            let values = values.map_err(ApiFailure::execution)?;
             Ok((values, lookup.annotations()))
         })
         .await?;
@@ -330,17 +335,17 @@ pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
 }
 
 fn texts_response(
-    call: &Call,
-    (texts, mut annotations): (Texts, Annotations),
+    call: &ApiCall,
+    (texts, mut annotations): (ReservedTexts, ResponseAnnotations),
     limit: Option<usize>,
 ) -> Response {
     let len = truncated(texts.texts.len(), limit, &mut annotations);
-    call.json(List::new(len, annotations, move |out, i| {
+    call.json(ListDocument::new(len, annotations, move |out, i| {
         json::push_html_string(out, texts.get(i));
     }))
 }
 
-fn truncated(len: usize, limit: Option<usize>, annotations: &mut Annotations) -> usize {
+fn truncated(len: usize, limit: Option<usize>, annotations: &mut ResponseAnnotations) -> usize {
     match limit {
         Some(limit) if len > limit => {
             annotations.add_truncated();
@@ -352,7 +357,7 @@ fn truncated(len: usize, limit: Option<usize>, annotations: &mut Annotations) ->
 
 /// Returns the label name in the path `.../label/<name>/values`. Decodes both percent escapes and
 /// upstream's own escaping.
-fn label_of_path(path: &str) -> Result<String, Failure> {
+fn label_of_path(path: &str) -> Result<String, ApiFailure> {
     let segment = path.rsplit('/').nth(1).unwrap_or_default();
     let name = unescape_path(segment)?;
     let name = match name.strip_prefix("U__").and_then(unescape_label_name) {
@@ -365,7 +370,7 @@ fn label_of_path(path: &str) -> Result<String, Failure> {
             true => quote(b""),
             false => quote(&unescape_bytes(segment)),
         };
-        return Err(Failure::bad_data(format!("invalid label name: {shown}")));
+        return Err(ApiFailure::bad_data(format!("invalid label name: {shown}")));
     }
     Ok(name)
 }

@@ -1,21 +1,21 @@
 //! `/api/v1/status/...` and `/version`: small documents about the process, its configuration and
 //! the head.
 
-use super::answer::{Annotations, document};
-use super::call::Call;
+use super::answer::{ResponseAnnotations, document};
+use super::call::ApiCall;
 use super::form::parse_integer;
 use super::times::format_rfc3339;
-use crate::app::App;
-use crate::http::failure::Failure;
-use crate::http::produce::{Encoding, respond};
+use crate::app::ServerApp;
+use crate::http::failure::ApiFailure;
+use crate::http::produce::{ResponseEncoding, respond};
 use crate::json::escape_html;
 use crate::parts::{BuildInfo, RuntimeInfo};
 use axum::body::Bytes;
 use axum::extract::Request;
 use axum::response::Response;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::damage::Damage;
-use firn_model::stats::{Stat, StoreStats};
+use firn_model::stats::{NamedStat, StoreStats};
 use serde::Serialize;
 use serde_json::json;
 
@@ -27,35 +27,35 @@ const TABLE_LINES_MAX: i64 = 10_000;
 
 /// Returns a 200 response with `data`. The data must be small, because it is encoded on the async
 /// thread without waiting in the query queue.
-pub(crate) fn ok(call: &Call, data: &impl Serialize) -> Result<Response, Failure> {
+pub(crate) fn ok_response(call: &ApiCall, data: &impl Serialize) -> Result<Response, ApiFailure> {
     Ok(call.json(json_document(data)?))
 }
 
 /// Returns a 200 response with the result of `job`, which runs in the query queue; see
-/// [`Call::compute`]. The result is encoded there as well, because it may be long.
-pub(crate) async fn computed<T: Serialize>(
-    call: &Call,
-    job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
-) -> Result<Response, Failure> {
+/// [`ApiCall::compute`]. The result is encoded there as well, because it may be long.
+pub(crate) async fn run_and_respond<T: Serialize>(
+    call: &ApiCall,
+    job: impl FnOnce(&CancelToken) -> Result<T, ApiFailure> + Send + 'static,
+) -> Result<Response, ApiFailure> {
     let document = call.compute(move |cancel| json_document(&job(cancel)?));
     Ok(call.json(document.await?))
 }
 
-fn json_document(data: &impl Serialize) -> Result<Bytes, Failure> {
-    let data = serde_json::to_vec(data).map_err(|e| Failure::internal(e.to_string()))?;
+fn json_document(data: &impl Serialize) -> Result<Bytes, ApiFailure> {
+    let data = serde_json::to_vec(data).map_err(|e| ApiFailure::internal(e.to_string()))?;
     let data = escape_html(data);
-    Ok(document(&data, &Annotations::default()).into())
+    Ok(document(&data, &ResponseAnnotations::default()).into())
 }
 
 /// Returns the build information. If rules can be edited, it includes Mimir's feature flag, on
 /// which Grafana enables its rule editor.
-pub(crate) async fn build_info(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn build_info(call: ApiCall) -> Result<Response, ApiFailure> {
     let parts = &call.app.parts;
     let features = (parts.edits_rules)().then_some(EditorFeatures {
         ruler_config_api: "true",
     });
     let build = &parts.build;
-    ok(&call, &BuildDocument { build, features })
+    ok_response(&call, &BuildDocument { build, features })
 }
 
 #[derive(Serialize)]
@@ -73,21 +73,25 @@ struct EditorFeatures {
 }
 
 /// Returns the body of `/version`: the build information without an envelope.
-pub(crate) fn version(app: &App) -> Result<Bytes, serde_json::Error> {
+pub(crate) fn version(app: &ServerApp) -> Result<Bytes, serde_json::Error> {
     serde_json::to_vec(&app.parts.build).map(Bytes::from)
 }
 
 /// Returns the progress of the log replay under Prometheus's names. Available while the server
 /// starts.
-pub(crate) async fn replay(app: App, request: Request) -> Response {
-    let replayed = app.parts.replaying.now();
+pub(crate) async fn replay(app: ServerApp, request: Request) -> Response {
+    let replayed = app.parts.replaying.positions();
     let document = ReplayDocument {
         min: replayed.first.0,
         max: replayed.last.0,
         current: replayed.at.0,
     };
     match json_document(&document) {
-        Ok(text) => respond(text, "application/json", Encoding::of_request(&request)),
+        Ok(text) => respond(
+            text,
+            "application/json",
+            ResponseEncoding::from_request(&request),
+        ),
         Err(failure) => failure.into_json(),
     }
 }
@@ -100,10 +104,10 @@ struct ReplayDocument {
 }
 
 /// Returns properties of the running process, with upstream's field names.
-pub(crate) async fn runtime_info(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn runtime_info(call: ApiCall) -> Result<Response, ApiFailure> {
     let info = (call.app.parts.runtime)();
     let now = call.app.parts.env.clock.now_ms();
-    ok(&call, &RuntimeDocument::new(info, format_rfc3339(now)))
+    ok_response(&call, &RuntimeDocument::new(info, format_rfc3339(now)))
 }
 
 /// Upstream's fields in upstream's order. Fields about Go's garbage collector are empty.
@@ -151,30 +155,30 @@ impl RuntimeDocument {
 }
 
 /// Returns all flags of the command line with their values, as strings.
-pub(crate) async fn flags(call: Call) -> Result<Response, Failure> {
-    ok(&call, &call.app.parts.flags)
+pub(crate) async fn flags(call: ApiCall) -> Result<Response, ApiFailure> {
+    ok_response(&call, &call.app.parts.flags)
 }
 
 /// Returns the running configuration as a YAML text in JSON.
-pub(crate) async fn config(call: Call) -> Result<Response, Failure> {
-    ok(&call, &json!({ "yaml": (call.app.parts.config)() }))
+pub(crate) async fn config(call: ApiCall) -> Result<Response, ApiFailure> {
+    ok_response(&call, &json!({ "yaml": (call.app.parts.config)() }))
 }
 
 /// Returns statistics of the head. Runs in the query queue, because counting may take long.
-pub(crate) async fn tsdb(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn tsdb(call: ApiCall) -> Result<Response, ApiFailure> {
     let lines = match call.form.get("limit") {
         "" => TABLE_LINES,
         text => parse_integer(text)
             .ok()
             .filter(|lines| *lines >= 1)
-            .ok_or_else(|| Failure::bad_data("limit must be a positive number"))?,
+            .ok_or_else(|| ApiFailure::bad_data("limit must be a positive number"))?,
     };
     if lines > TABLE_LINES_MAX {
         let message = format!("limit must not exceed {TABLE_LINES_MAX}");
-        return Err(Failure::bad_data(message));
+        return Err(ApiFailure::bad_data(message));
     }
     let count = call.backend.stats.clone();
-    computed(&call, move |_| {
+    run_and_respond(&call, move |_| {
         Ok(TsdbDocument::from(count(lines as usize)))
     })
     .await
@@ -184,22 +188,22 @@ pub(crate) async fn tsdb(call: Call) -> Result<Response, Failure> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TsdbDocument {
-    head_stats: HeadStats,
-    series_count_by_metric_name: Vec<Line>,
-    label_value_count_by_label_name: Vec<Line>,
-    memory_in_bytes_by_label_name: Vec<Line>,
-    series_count_by_label_value_pair: Vec<Line>,
+    head_stats: HeadStatsDocument,
+    series_count_by_metric_name: Vec<CardinalityEntry>,
+    label_value_count_by_label_name: Vec<CardinalityEntry>,
+    memory_in_bytes_by_label_name: Vec<CardinalityEntry>,
+    series_count_by_label_value_pair: Vec<CardinalityEntry>,
     /// Extension: jobs that exceeded their limit of new series.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    refused_series_count_by_job: Vec<Line>,
+    refused_series_count_by_job: Vec<CardinalityEntry>,
     /// Extension: damage that was found since the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    damages: Vec<DamageLine>,
+    damages: Vec<DamageDocument>,
 }
 
 /// A damaged part of the data. Unknown fields are omitted.
 #[derive(Serialize)]
-struct DamageLine {
+struct DamageDocument {
     kind: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     file: String,
@@ -216,7 +220,7 @@ struct DamageLine {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct HeadStats {
+struct HeadStatsDocument {
     num_series: u64,
     num_label_pairs: u64,
     chunk_count: u64,
@@ -225,7 +229,7 @@ struct HeadStats {
 }
 
 #[derive(Serialize)]
-struct Line {
+struct CardinalityEntry {
     name: String,
     value: u64,
 }
@@ -233,7 +237,7 @@ struct Line {
 impl From<StoreStats> for TsdbDocument {
     fn from(stats: StoreStats) -> Self {
         Self {
-            head_stats: HeadStats {
+            head_stats: HeadStatsDocument {
                 num_series: stats.series,
                 num_label_pairs: stats.label_pairs,
                 chunk_count: stats.chunks,
@@ -246,12 +250,16 @@ impl From<StoreStats> for TsdbDocument {
             memory_in_bytes_by_label_name: lines(stats.memory_in_bytes_by_label_name),
             series_count_by_label_value_pair: lines(stats.series_count_by_label_value_pair),
             refused_series_count_by_job: lines(stats.refused_series_by_job),
-            damages: stats.damages.into_iter().map(DamageLine::from).collect(),
+            damages: stats
+                .damages
+                .into_iter()
+                .map(DamageDocument::from)
+                .collect(),
         }
     }
 }
 
-impl From<Damage> for DamageLine {
+impl From<Damage> for DamageDocument {
     fn from(damage: Damage) -> Self {
         Self {
             kind: damage.kind.as_str(),
@@ -265,8 +273,8 @@ impl From<Damage> for DamageLine {
     }
 }
 
-fn lines(stats: Vec<Stat>) -> Vec<Line> {
-    let line = |stat: Stat| Line {
+fn lines(stats: Vec<NamedStat>) -> Vec<CardinalityEntry> {
+    let line = |stat: NamedStat| CardinalityEntry {
         name: stat.name,
         value: stat.value,
     };

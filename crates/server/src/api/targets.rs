@@ -4,17 +4,17 @@
 //! Fields, their order and errors follow upstream (`web/api/v1/api.go`). A target whose last
 //! successful scrape lost samples has an additional field, `lastWarning`.
 
-use super::call::Call;
-use super::status::{computed, ok};
+use super::call::ApiCall;
+use super::status::{ok_response, run_and_respond};
 use super::times::format_rfc3339;
-use crate::http::failure::Failure;
+use crate::http::failure::ApiFailure;
 use crate::parts::AppParts;
 use axum::response::Response;
-use firn_ingest::relabel::{self, Rule};
-use firn_ingest::scrape::{ActiveTarget, PoolView};
+use firn_ingest::relabel::{self, RelabelRule};
+use firn_ingest::scrape::{ActiveTarget, ScrapePoolView};
 use firn_model::labels::Labels;
 use firn_model::quote::quote;
-use firn_model::yaml::{self, Node};
+use firn_model::yaml::{self, YamlNode};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -38,52 +38,52 @@ pub(crate) fn label_map(labels: &Labels) -> LabelMap {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Pools {
+struct ScrapePoolsDocument {
     scrape_pools: Vec<String>,
 }
 
 /// Returns the names of all scrape pools, sorted.
-pub(crate) async fn scrape_pools(call: Call) -> Result<Response, Failure> {
-    let views = call.backend.scraping.views();
+pub(crate) async fn scrape_pools(call: ApiCall) -> Result<Response, ApiFailure> {
+    let views = call.backend.scraping.pool_views();
     let names = views.iter().map(|view| view.name().to_owned());
     let scrape_pools = names.collect();
-    ok(&call, &Pools { scrape_pools })
+    ok_response(&call, &ScrapePoolsDocument { scrape_pools })
 }
 
 /// Returns the section of a scrape pool in the running configuration as YAML.
-pub(crate) async fn scrape_pool_config(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn scrape_pool_config(call: ApiCall) -> Result<Response, ApiFailure> {
     let name = call.form.get("scrapePool");
     if name.is_empty() {
-        return Err(Failure::bad_data("no scrapePool parameter provided"));
+        return Err(ApiFailure::bad_data("no scrapePool parameter provided"));
     }
     let config = (call.app.parts.config)();
     let section = section_of(&config, name).ok_or_else(|| {
         let name = quote(name.as_bytes());
         let why = format!("error retrieving scrape config: scrape pool {name} not found");
-        Failure::bad_data(why)
+        ApiFailure::bad_data(why)
     })?;
-    ok(&call, &json!({ "yaml": section }))
+    ok_response(&call, &json!({ "yaml": section }))
 }
 
 /// Returns the section of the job `name` in a configuration; `None` if there is none.
 fn section_of(config: &str, name: &str) -> Option<String> {
     let root = yaml::parse(config).ok()??;
     let mut jobs = root.get("scrape_configs")?.items().iter();
-    let is_it = |job: &&Node| job.get("job_name").and_then(Node::text) == Some(name);
+    let is_it = |job: &&YamlNode| job.get("job_name").and_then(YamlNode::text) == Some(name);
     Some(yaml::print(jobs.find(is_it)?))
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Targets {
-    active_targets: Vec<ActiveDocument>,
-    dropped_targets: Vec<DroppedDocument>,
+struct TargetsDocument {
+    active_targets: Vec<ActiveTargetDocument>,
+    dropped_targets: Vec<DroppedTargetDocument>,
     dropped_target_counts: Option<BTreeMap<String, usize>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ActiveDocument {
+struct ActiveTargetDocument {
     discovered_labels: LabelMap,
     labels: LabelMap,
     scrape_pool: String,
@@ -101,37 +101,37 @@ struct ActiveDocument {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct DroppedDocument {
+struct DroppedTargetDocument {
     discovered_labels: LabelMap,
     scrape_pool: String,
 }
 
 /// Returns the active and dropped targets of all scrape pools or of one.
-pub(crate) async fn targets(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn targets(call: ApiCall) -> Result<Response, ApiFailure> {
     let pool = call.form.get("scrapePool").to_owned();
     let state = call.form.get("state").to_lowercase();
     let shows = |what: &str| matches!(state.as_str(), "" | "any") || state == what;
     let (shows_active, shows_dropped) = (shows("active"), shows("dropped"));
-    let views = call.backend.scraping.views();
+    let views = call.backend.scraping.pool_views();
     let app = call.app.clone();
     // There may be many thousands of targets, so they are encoded in the query queue.
-    computed(&call, move |_| {
-        let outside = Outside::new(&app.parts);
-        let is_wanted = |view: &&Arc<PoolView>| pool.is_empty() || view.name() == pool;
-        let mut targets = Targets {
+    run_and_respond(&call, move |_| {
+        let outside = PublicServerAddress::new(&app.parts);
+        let is_wanted = |view: &&Arc<ScrapePoolView>| pool.is_empty() || view.name() == pool;
+        let mut targets = TargetsDocument {
             active_targets: Vec::new(),
             dropped_targets: Vec::new(),
             dropped_target_counts: shows_dropped.then(|| dropped_counts(&views)),
         };
         for view in views.iter().filter(is_wanted) {
             if shows_active {
-                let active = view.active();
+                let active = view.active_targets();
                 let documents = active.iter().map(|t| active_document(t, view, &outside));
                 targets.active_targets.extend(documents);
             }
             if shows_dropped {
-                let dropped = view.dropped();
-                let documents = dropped.iter().map(|labels| DroppedDocument {
+                let dropped = view.dropped_targets();
+                let documents = dropped.iter().map(|labels| DroppedTargetDocument {
                     discovered_labels: label_map(labels),
                     scrape_pool: view.name().to_owned(),
                 });
@@ -143,16 +143,20 @@ pub(crate) async fn targets(call: Call) -> Result<Response, Failure> {
     .await
 }
 
-fn dropped_counts(views: &[Arc<PoolView>]) -> BTreeMap<String, usize> {
+fn dropped_counts(views: &[Arc<ScrapePoolView>]) -> BTreeMap<String, usize> {
     let counts = views.iter();
     counts
         .map(|view| (view.name().to_owned(), view.dropped_count()))
         .collect()
 }
 
-fn active_document(active: &ActiveTarget, view: &PoolView, outside: &Outside) -> ActiveDocument {
-    let (target, last) = (&active.target, active.status.last());
-    ActiveDocument {
+fn active_document(
+    active: &ActiveTarget,
+    view: &ScrapePoolView,
+    outside: &PublicServerAddress,
+) -> ActiveTargetDocument {
+    let (target, last) = (&active.target, active.status.last_scrape());
+    ActiveTargetDocument {
         discovered_labels: label_map(&target.discovered),
         labels: label_map(&target.labels),
         scrape_pool: view.name().to_owned(),
@@ -170,7 +174,7 @@ fn active_document(active: &ActiveTarget, view: &PoolView, outside: &Outside) ->
 
 /// Public address of this machine and server, used to make URLs of local targets reachable for
 /// users.
-struct Outside {
+struct PublicServerAddress {
     /// Scheme and authority of the external URL, if one is configured.
     origin: Option<String>,
     hostname: String,
@@ -178,7 +182,7 @@ struct Outside {
     port: String,
 }
 
-impl Outside {
+impl PublicServerAddress {
     fn new(parts: &AppParts) -> Self {
         let listen = parts.flags.get("web.listen-address");
         let port = listen.and_then(|address| address.rsplit_once(':'));
@@ -223,19 +227,19 @@ fn split_port(authority: &str) -> (&str, Option<&str>) {
 }
 
 #[derive(Serialize)]
-struct Steps {
-    steps: Vec<StepDocument>,
+struct RelabelStepsDocument {
+    steps: Vec<RelabelStepDocument>,
 }
 
 #[derive(Serialize)]
-struct StepDocument {
-    rule: RuleDocument,
+struct RelabelStepDocument {
+    rule: RelabelRuleDocument,
     output: LabelMap,
     keep: bool,
 }
 
 #[derive(Serialize)]
-struct RuleDocument {
+struct RelabelRuleDocument {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     source_labels: Vec<String>,
     separator: String,
@@ -252,8 +256,8 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-impl From<&Rule> for RuleDocument {
-    fn from(rule: &Rule) -> Self {
+impl From<&RelabelRule> for RelabelRuleDocument {
+    fn from(rule: &RelabelRule) -> Self {
         let settings = rule.settings();
         Self {
             source_labels: settings.source_labels().to_vec(),
@@ -268,37 +272,37 @@ impl From<&Rule> for RuleDocument {
 }
 
 /// Returns the label set after each relabelling rule of a scrape pool.
-pub(crate) async fn relabel_steps(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn relabel_steps(call: ApiCall) -> Result<Response, ApiFailure> {
     let pool = call.form.get("scrapePool");
     if pool.is_empty() {
-        return Err(Failure::bad_data("no scrapePool parameter provided"));
+        return Err(ApiFailure::bad_data("no scrapePool parameter provided"));
     }
     let text = call.form.get("labels");
     if text.is_empty() {
-        return Err(Failure::bad_data("no labels parameter provided"));
+        return Err(ApiFailure::bad_data("no labels parameter provided"));
     }
     let (pool, text) = (pool.to_owned(), text.to_owned());
-    let views = call.backend.scraping.views();
-    computed(&call, move |_| {
+    let views = call.backend.scraping.pool_views();
+    run_and_respond(&call, move |_| {
         let labels: LabelMap = serde_json::from_str(&text)
-            .map_err(|e| Failure::bad_data(format!("error parsing labels: {e}")))?;
+            .map_err(|e| ApiFailure::bad_data(format!("error parsing labels: {e}")))?;
         let Some(view) = views.iter().find(|view| view.name() == pool) else {
-            return Err(Failure::bad_data(format!(
+            return Err(ApiFailure::bad_data(format!(
                 "error retrieving scrape config: scrape pool {pool:?} not found"
             )));
         };
-        let job = view.job();
-        let steps = relabel::steps(&job.relabel, &Labels::from_pairs(labels));
+        let job = view.job_settings();
+        let steps = relabel::trace_rules(&job.relabel, &Labels::from_pairs(labels));
         let documents = job
             .relabel
             .iter()
             .zip(steps)
-            .map(|(rule, step)| StepDocument {
+            .map(|(rule, step)| RelabelStepDocument {
                 rule: rule.into(),
                 output: label_map(&step.output),
                 keep: step.is_kept,
             });
-        Ok(Steps {
+        Ok(RelabelStepsDocument {
             steps: documents.collect(),
         })
     })
@@ -311,7 +315,7 @@ mod tests {
 
     #[test]
     fn url_of_this_machine_is_one_that_others_reach() {
-        let outside = |origin: Option<&str>| Outside {
+        let outside = |origin: Option<&str>| PublicServerAddress {
             origin: origin.map(str::to_owned),
             hostname: "box".into(),
             port: "9090".into(),

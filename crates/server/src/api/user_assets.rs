@@ -1,10 +1,10 @@
 //! `/user`: serves the files of `--web.user-assets` like Go's file server: `index.html` or a
 //! listing for folders, ranges, and conditional requests.
 
-use crate::app::App;
+use crate::app::ServerApp;
 use crate::files::body::FileBody;
-use crate::files::{self, Found, media};
-use crate::http::failure::{Cause, Failure};
+use crate::files::{self, FoundFile, media};
+use crate::http::failure::{ApiFailure, FailureCause};
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{self, HeaderName};
@@ -30,14 +30,14 @@ const LISTED_MAX: usize = 10_000;
 
 /// Returns the file or folder at the path of the request. Files are accessed on a blocking thread.
 /// Answers 404 if no folder is configured.
-pub(crate) async fn file(app: App, request: Request) -> Response {
+pub(crate) async fn file(app: ServerApp, request: Request) -> Response {
     let Some(folder) = app.parts.web.user_assets.clone() else {
         return not_found();
     };
     let whole = request.uri().path();
     let path = super::form::unescape_path(whole.strip_prefix(PREFIX).unwrap_or(whole));
     let asked = match path {
-        Ok(path) => Asked {
+        Ok(path) => AssetRequest {
             path,
             query: request.uri().query().map(str::to_owned),
             has_body: request.method() != Method::HEAD,
@@ -46,26 +46,27 @@ pub(crate) async fn file(app: App, request: Request) -> Response {
         Err(failure) => return failure.into_plain(),
     };
     let answered = spawn_blocking(move || asked.answer(&folder)).await;
-    answered.unwrap_or_else(|_| Failure::internal("the request failed: see the log").into_plain())
+    answered
+        .unwrap_or_else(|_| ApiFailure::internal("the request failed: see the log").into_plain())
 }
 
 fn not_found() -> Response {
-    let cause = Cause::Request(ErrorKind::NotFound);
-    Failure::new(cause, "404 page not found").into_plain()
+    let cause = FailureCause::Request(ErrorKind::NotFound);
+    ApiFailure::new(cause, "404 page not found").into_plain()
 }
 
 fn failed(kind: io::ErrorKind) -> Response {
     match kind {
         io::ErrorKind::NotFound => not_found(),
         io::ErrorKind::PermissionDenied => {
-            Failure::new(Cause::Forbidden, "403 Forbidden").into_plain()
+            ApiFailure::new(FailureCause::Forbidden, "403 Forbidden").into_plain()
         }
-        _ => Failure::internal("500 Internal Server Error").into_plain(),
+        _ => ApiFailure::internal("500 Internal Server Error").into_plain(),
     }
 }
 
 /// The parts of a request that are relevant for serving a file. Passed to a blocking thread.
-struct Asked {
+struct AssetRequest {
     /// Decoded path after the prefix.
     path: String,
     query: Option<String>,
@@ -73,7 +74,7 @@ struct Asked {
     headers: HeaderMap,
 }
 
-impl Asked {
+impl AssetRequest {
     fn answer(&self, folder: &Path) -> Response {
         if self.path.is_empty() {
             return self.redirect("user/");
@@ -108,7 +109,7 @@ impl Asked {
     }
 
     /// Returns the file, the requested range of it, or 304 if it is unchanged.
-    fn content(&self, found: &Found) -> Response {
+    fn content(&self, found: &FoundFile) -> Response {
         let modified = modified(found);
         if let Some(response) = self.unchanged(modified) {
             return response;
@@ -116,10 +117,12 @@ impl Asked {
         let len = found.metadata.len();
         let part = match self.range(modified, len) {
             Ok(part) => part,
-            Err(why) => return unfit(why, len),
+            Err(why) => return unsatisfiable_response(why, len),
         };
         let range = part.clone().unwrap_or(0..len);
-        let opened = found.open().and_then(|file| sniffed(found, file, &range));
+        let opened = found
+            .open()
+            .and_then(|file| detect_media_type(found, file, &range));
         let (file, media) = match opened {
             Ok(opened) => opened,
             Err(e) => return failed(e.kind()),
@@ -179,19 +182,19 @@ impl Asked {
             false => true,
         };
         match is_same {
-            true => range_of(range.to_str().unwrap_or_default(), len),
+            true => parse_range(range.to_str().unwrap_or_default(), len),
             false => Ok(None),
         }
     }
 
     /// Returns a page that lists the entries of a folder as links, sorted by name.
-    fn list(&self, found: &Found) -> Response {
+    fn list(&self, found: &FoundFile) -> Response {
         let modified = modified(found);
         if let Some(response) = self.unchanged(modified) {
             return response;
         }
-        let Some(mut names) = names_in(&found.path) else {
-            return Failure::internal("Error reading directory").into_plain();
+        let Some(mut names) = list_folder(&found.path) else {
+            return ApiFailure::internal("Error reading directory").into_plain();
         };
         names.sort_unstable();
         let mut page = String::from(
@@ -202,7 +205,7 @@ impl Asked {
             let link = escape(&name);
             // A name with a colon would be interpreted as a URL with a scheme.
             let here = if link.contains(':') { "./" } else { "" };
-            let (link, name) = (shown(&link), shown(&name));
+            let (link, name) = (escape_html(&link), escape_html(&name));
             let _ = writeln!(page, "<a href=\"{here}{link}\">{name}</a>");
         }
         page.push_str("</pre>\n");
@@ -221,7 +224,7 @@ impl Asked {
 
 /// Returns the names of a folder's entries, those of folders with a trailing slash. Returns `None`
 /// if the folder cannot be read or has too many entries.
-fn names_in(folder: &Path) -> Option<Vec<String>> {
+fn list_folder(folder: &Path) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).ok()? {
         let entry = entry.ok()?;
@@ -238,7 +241,11 @@ fn names_in(folder: &Path) -> Option<Vec<String>> {
 }
 
 /// Returns the file, positioned at the start of `range`, and its media type.
-fn sniffed(found: &Found, mut file: File, range: &Range<u64>) -> io::Result<(File, &'static str)> {
+fn detect_media_type(
+    found: &FoundFile,
+    mut file: File,
+    range: &Range<u64>,
+) -> io::Result<(File, &'static str)> {
     let media = match media::by_name(&found.path) {
         Some(media) => media,
         None => {
@@ -254,7 +261,7 @@ fn sniffed(found: &Found, mut file: File, range: &Range<u64>) -> io::Result<(Fil
 
 /// Parses a range header for a file of `len` bytes. Returns `None` for multiple ranges and for an
 /// empty file, which are answered with the whole file.
-fn range_of(text: &str, len: u64) -> Result<Option<Range<u64>>, &'static str> {
+fn parse_range(text: &str, len: u64) -> Result<Option<Range<u64>>, &'static str> {
     const INVALID: &str = "invalid range";
     let ranges = text.strip_prefix("bytes=").ok_or(INVALID)?;
     if ranges.contains(',') || len == 0 {
@@ -285,7 +292,7 @@ fn range_of(text: &str, len: u64) -> Result<Option<Range<u64>>, &'static str> {
 }
 
 /// Returns a 416 response for a range that cannot be satisfied, with the length of the file.
-fn unfit(why: &'static str, len: u64) -> Response {
+fn unsatisfiable_response(why: &'static str, len: u64) -> Response {
     let mut response = Response::new(Body::from(format!("{why}\n")));
     *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
     set(
@@ -310,7 +317,7 @@ fn set(response: &mut Response, name: HeaderName, value: &str) {
 
 /// Returns the modification time of a file; `None` if the system does not provide it or it is not
 /// after the epoch.
-fn modified(found: &Found) -> Option<SystemTime> {
+fn modified(found: &FoundFile) -> Option<SystemTime> {
     let modified = found.metadata.modified().ok();
     modified.filter(|time| *time > UNIX_EPOCH)
 }
@@ -341,7 +348,7 @@ fn escape(name: &str) -> String {
 }
 
 /// Escapes a name for HTML text or attributes, like Go's file server.
-fn shown(name: &str) -> String {
+fn escape_html(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.chars() {
         match c {
@@ -377,13 +384,13 @@ mod tests {
             ("lines=0-3", 10, Err("invalid range")),
         ];
         for (text, len, want) in cases {
-            assert_eq!(range_of(text, len), want, "{text}");
+            assert_eq!(parse_range(text, len), want, "{text}");
         }
     }
 
     #[test]
     fn name_in_a_list_is_a_link_to_itself() {
         assert_eq!(escape("a b?c#d%&:é"), "a%20b%3Fc%23d%25&:%C3%A9");
-        assert_eq!(shown("<a&'b\">"), "&lt;a&amp;&#39;b&#34;&gt;");
+        assert_eq!(escape_html("<a&'b\">"), "&lt;a&amp;&#39;b&#34;&gt;");
     }
 }

@@ -15,20 +15,20 @@
 
 use super::call::not_ready;
 use super::origin;
-use crate::app::App;
+use crate::app::ServerApp;
 use crate::http::body;
-use crate::http::failure::{Cause, Failure};
-use crate::metrics::Endpoint;
+use crate::http::failure::{ApiFailure, FailureCause};
+use crate::metrics::ServerEndpoint;
 use crate::parts::WebSettings;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use firn_ingest::{Admission, Origin, PendingWrite, Pipeline, Written};
+use firn_ingest::{PendingWrite, Pipeline, PushOrigin, WriteAdmission, WrittenCounts};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::tenant::TenantId;
 use firn_model::trace::SpanContext;
-use firn_wire::remote_write::Version;
+use firn_wire::remote_write::RemoteWriteVersion;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -49,13 +49,13 @@ pub(super) const COMMIT: &str = "writeCommit";
 
 /// Stores the samples of a request and answers 204 when they are durable. A 2.0 request also
 /// receives the number of written samples.
-pub(crate) async fn remote_write(app: App, request: Request) -> Response {
-    let version = version_of(request.headers());
+pub(crate) async fn remote_write(app: ServerApp, request: Request) -> Response {
+    let version = request_version(request.headers());
     let version = match version.and_then(|version| accepted(&app.parts.web, version)) {
         Ok(version) => version,
         Err(failure) => return failure.into_plain(),
     };
-    let mut written = Written::default();
+    let mut written = WrittenCounts::default();
     let mut response = match app.backend() {
         Err(state) => not_ready(state),
         Ok(backend) => {
@@ -70,7 +70,7 @@ pub(crate) async fn remote_write(app: App, request: Request) -> Response {
             }
         }
     };
-    if version == Version::V2 {
+    if version == RemoteWriteVersion::V2 {
         let headers = response.headers_mut();
         headers.insert(SAMPLES_WRITTEN, HeaderValue::from(written.samples));
         headers.insert(HISTOGRAMS_WRITTEN, HeaderValue::from(written.histograms));
@@ -81,42 +81,42 @@ pub(crate) async fn remote_write(app: App, request: Request) -> Response {
 
 /// Stores the samples of a request and sets `written` to the number of stored ones.
 async fn store(
-    app: &App,
+    app: &ServerApp,
     pipeline: Arc<Pipeline>,
-    (request, version): (Request, Version),
-    written: &mut Written,
-) -> Result<(), Failure> {
+    (request, version): (Request, RemoteWriteVersion),
+    written: &mut WrittenCounts,
+) -> Result<(), ApiFailure> {
     let (head, body) = request.into_parts();
     origin::check_same(&app.parts.web, &head.headers)?;
     let tenant = app.tenant(&head.headers)?;
     let peer = head.extensions.get::<SocketAddr>();
-    let from = Origin {
+    let from = PushOrigin {
         address: peer.map(|peer| peer.ip().to_canonical()),
         version,
     };
     let bytes_max = pipeline.limits().wire.body_bytes_max;
     let span = head.extensions.get::<SpanContext>().cloned();
-    let reading = SpanContext::begin_in(span.as_ref(), READ);
+    let reading = SpanContext::begin_child_of(span.as_ref(), READ);
     // The body is not read while there is no memory for it.
-    let admitted = pipeline.admit(body::declared_bytes(&body)).await;
-    let mut admission = admitted.map_err(refused_body)?;
-    let hold = |bytes| admission.cover(bytes).map_err(refused_body);
-    let body = (body, pipeline.take_body());
-    let metrics = app.metrics.endpoint(Endpoint::Write);
+    let admitted = pipeline.admit_body(body::declared_bytes(&body)).await;
+    let mut admission = admitted.map_err(body_failure)?;
+    let hold = |bytes| admission.extend_to_body(bytes).map_err(body_failure);
+    let body = (body, pipeline.take_body_buffer());
+    let metrics = app.metrics.endpoint(ServerEndpoint::Write);
     let bytes = body::read(app.limits(), metrics, body, bytes_max, hold).await?;
     drop(reading);
-    let prepared = pipeline.prepare(&mut admission, &bytes).await;
-    prepared.map_err(refused)?;
+    let prepared = pipeline.prepare_body(&mut admission, &bytes).await;
+    prepared.map_err(request_failure)?;
     let asked = (tenant, from, span.clone());
     let pending = decode(app, pipeline, asked, (bytes, admission)).await?;
-    let commit = SpanContext::begin_in(span.as_ref(), COMMIT);
+    let commit = SpanContext::begin_child_of(span.as_ref(), COMMIT);
     let outcome = pending.await;
     drop(commit);
-    let outcome = outcome.map_err(Failure::execution)?;
+    let outcome = outcome.map_err(ApiFailure::execution)?;
     *written = outcome.written;
-    match outcome.complaint() {
+    match outcome.error_text() {
         None => Ok(()),
-        Some(complaint) => Err(Failure::bad_data(complaint)),
+        Some(complaint) => Err(ApiFailure::bad_data(complaint)),
     }
 }
 
@@ -125,70 +125,73 @@ async fn store(
 /// writes is limited, so that they wait in order and do not compete for the scheduler. The request
 /// keeps its memory reserved until it is processed, even if the client disconnects.
 async fn decode(
-    app: &App,
+    app: &ServerApp,
     pipeline: Arc<Pipeline>,
-    (tenant, from, span): (TenantId, Origin, Option<SpanContext>),
-    (bytes, admission): (Vec<u8>, Admission),
-) -> Result<PendingWrite, Failure> {
+    (tenant, from, span): (TenantId, PushOrigin, Option<SpanContext>),
+    (bytes, admission): (Vec<u8>, WriteAdmission),
+) -> Result<PendingWrite, ApiFailure> {
     if pipeline.is_quick(from.version, &bytes) {
-        let pending = pipeline.remote_write(&tenant, from, &bytes, admission, span.as_ref());
-        pipeline.put_body(bytes);
-        return pending.map_err(refused);
+        let pending = pipeline.write_remote(&tenant, from, &bytes, admission, span.as_ref());
+        pipeline.return_body_buffer(bytes);
+        return pending.map_err(request_failure);
     }
     let slot = app.write_slots.clone().acquire_owned().await;
-    let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
+    let slot = slot.map_err(|_| ApiFailure::internal("the write queue is closed"))?;
     let watch_memory = app.parts.watch_memory.clone();
     let decoding = tokio::task::spawn_blocking(move || {
-        let pending = pipeline.remote_write(&tenant, from, &bytes, admission, span.as_ref());
-        pipeline.put_body(bytes);
+        let pending = pipeline.write_remote(&tenant, from, &bytes, admission, span.as_ref());
+        pipeline.return_body_buffer(bytes);
         // Returns freed memory to the system before other requests allocate as much again.
         watch_memory();
         drop(slot);
         pending
     });
     match decoding.await {
-        Ok(pending) => pending.map_err(refused),
+        Ok(pending) => pending.map_err(request_failure),
         Err(e) => {
             tracing::error!(error = %e, "failed to decode remote write");
             app.metrics.panics.inc();
-            Err(Failure::internal("the write failed: see the log"))
+            Err(ApiFailure::internal("the write failed: see the log"))
         }
     }
 }
 
 /// Converts an error of admitting a body: it is too long, or there is no memory for it.
-pub(super) fn refused_body(error: Error) -> Failure {
+pub(super) fn body_failure(error: Error) -> ApiFailure {
     match error.kind {
-        ErrorKind::Limited => Failure::new(Cause::BodyTooLarge, error.message),
-        _ => refused(error),
+        ErrorKind::Limited => ApiFailure::new(FailureCause::BodyTooLarge, error.message),
+        _ => request_failure(error),
     }
 }
 
 /// Converts an error of the request, or of reserving memory for it.
-fn refused(error: Error) -> Failure {
-    Failure::new(Cause::Request(error.kind), error.message)
+fn request_failure(error: Error) -> ApiFailure {
+    ApiFailure::new(FailureCause::Request(error.kind), error.message)
 }
 
 /// Returns the version if the server is configured to accept its message. Otherwise returns
 /// upstream's error.
-fn accepted(web: &WebSettings, version: Version) -> Result<Version, Failure> {
+fn accepted(
+    web: &WebSettings,
+    version: RemoteWriteVersion,
+) -> Result<RemoteWriteVersion, ApiFailure> {
     let accepted = &web.write_versions;
     if accepted.contains(&version) {
         return Ok(version);
     }
     let message = format!(
         "{} protobuf message is not accepted by this server; only accepts {}",
-        version.message(),
-        Version::messages(accepted)
+        version.message_name(),
+        RemoteWriteVersion::join_message_names(accepted)
     );
-    Err(Failure::new(Cause::MediaType, message))
+    Err(ApiFailure::new(FailureCause::MediaType, message))
 }
 
 /// Returns the protocol version according to the headers. Rejects unsupported ones with upstream's
 /// messages. Header values are parsed as RFC 9110 specifies: case-insensitively, with optional
 /// spaces and quotes.
-fn version_of(headers: &HeaderMap) -> Result<Version, Failure> {
-    let unsupported = |message: String| Err(Failure::new(Cause::MediaType, message));
+fn request_version(headers: &HeaderMap) -> Result<RemoteWriteVersion, ApiFailure> {
+    let unsupported = |message: String| Err(ApiFailure::new(FailureCause::MediaType, message));
     let encoding = text_of(headers, header::CONTENT_ENCODING);
     if !encoding.is_empty() && !encoding.eq_ignore_ascii_case("snappy") {
         return unsupported(format!(
@@ -214,19 +217,19 @@ fn version_of(headers: &HeaderMap) -> Result<Version, Failure> {
         if name.eq_ignore_ascii_case("proto") {
             let quoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
             let message = quoted.unwrap_or(value);
-            return Version::of_message(message).map_or_else(
+            return RemoteWriteVersion::from_message_name(message).map_or_else(
                 || {
                     unsupported(format!(
                         "got {content_type} content type; unknown type for remote write protobuf \
                          message {message}, supported: {}",
-                        Version::messages(&Version::ALL)
+                        RemoteWriteVersion::join_message_names(&RemoteWriteVersion::ALL)
                     ))
                 },
                 Ok,
             );
         }
     }
-    Ok(Version::V1)
+    Ok(RemoteWriteVersion::V1)
 }
 
 fn text_of(headers: &HeaderMap, name: HeaderName) -> &str {

@@ -19,10 +19,10 @@ const PIECE_BYTES: usize = 64 << 10;
 /// a piece and sending it.
 pub(crate) struct FileBody {
     left: u64,
-    state: Reading,
+    state: FileReadState,
 }
 
-enum Reading {
+enum FileReadState {
     Idle(File),
     Busy(JoinHandle<io::Result<(File, Bytes)>>),
     Done,
@@ -33,7 +33,7 @@ impl FileBody {
     pub(crate) fn new(file: File, bytes: u64) -> Self {
         Self {
             left: bytes,
-            state: Reading::Idle(file),
+            state: FileReadState::Idle(file),
         }
     }
 }
@@ -54,21 +54,21 @@ impl http_body::Body for FileBody {
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
         loop {
-            match std::mem::replace(&mut this.state, Reading::Done) {
-                Reading::Idle(file) if this.left > 0 => {
+            match std::mem::replace(&mut this.state, FileReadState::Done) {
+                FileReadState::Idle(file) if this.left > 0 => {
                     let most = PIECE_BYTES as u64;
                     let len = this.left.min(most) as usize;
-                    this.state = Reading::Busy(spawn_blocking(move || read(file, len)));
+                    this.state = FileReadState::Busy(spawn_blocking(move || read(file, len)));
                 }
-                Reading::Idle(_) | Reading::Done => return Poll::Ready(None),
-                Reading::Busy(mut reading) => {
+                FileReadState::Idle(_) | FileReadState::Done => return Poll::Ready(None),
+                FileReadState::Busy(mut reading) => {
                     let Poll::Ready(read) = Pin::new(&mut reading).poll(cx) else {
-                        this.state = Reading::Busy(reading);
+                        this.state = FileReadState::Busy(reading);
                         return Poll::Pending;
                     };
                     let (file, piece) = read.map_err(io::Error::other)??;
                     this.left -= piece.len() as u64;
-                    this.state = Reading::Idle(file);
+                    this.state = FileReadState::Idle(file);
                     return Poll::Ready(Some(Ok(Frame::data(piece))));
                 }
             }

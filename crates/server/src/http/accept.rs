@@ -1,7 +1,7 @@
 //! Abstraction of the source of connections.
 //!
 //! The listener and all code above it depend only on a byte stream and the address of its client,
-//! not on TCP. TLS and in-memory streams implement [`Accept`].
+//! not on TCP. TLS and in-memory streams implement [`ConnectionSource`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// Protocol of a connection, negotiated before the first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub enum HttpProtocol {
     /// HTTP/1.0 and HTTP/1.1.
     Http1,
     /// HTTP/2, negotiated during the TLS handshake.
@@ -18,7 +18,7 @@ pub enum Protocol {
 }
 
 /// A source of connections, for example a TCP or TLS listener. The server owns it until it stops.
-pub trait Accept: Send + Sync + 'static {
+pub trait ConnectionSource: Send + Sync + 'static {
     /// An accepted connection before its handshake.
     type Arriving: Send + 'static;
 
@@ -31,12 +31,12 @@ pub trait Accept: Send + Sync + 'static {
 
     /// Performs the handshake and returns the negotiated protocol. The caller limits its duration;
     /// other connections are accepted meanwhile.
-    fn agree(
+    fn negotiate(
         arriving: Self::Arriving,
-    ) -> impl Future<Output = io::Result<(Self::Stream, Protocol)>> + Send;
+    ) -> impl Future<Output = io::Result<(Self::Stream, HttpProtocol)>> + Send;
 }
 
-impl Accept for TcpListener {
+impl ConnectionSource for TcpListener {
     type Arriving = TcpStream;
     type Stream = TcpStream;
 
@@ -44,8 +44,8 @@ impl Accept for TcpListener {
         accept_tcp(self).await
     }
 
-    async fn agree(arriving: TcpStream) -> io::Result<(TcpStream, Protocol)> {
-        Ok((arriving, Protocol::Http1))
+    async fn negotiate(arriving: TcpStream) -> io::Result<(TcpStream, HttpProtocol)> {
+        Ok((arriving, HttpProtocol::Http1))
     }
 }
 

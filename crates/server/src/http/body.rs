@@ -3,8 +3,8 @@
 //! Invariant: memory is reserved before it is allocated. Pages are touched only by received bytes,
 //! never because of an announced length.
 
-use super::failure::{Cause, Failure};
-use crate::admission::limits::Limits;
+use super::failure::{ApiFailure, FailureCause};
+use crate::admission::limits::ServerLimits;
 use crate::metrics::EndpointMetrics;
 use axum::body::{Body, Bytes};
 use http_body::Body as _;
@@ -18,20 +18,20 @@ pub(crate) fn declared_bytes(body: &Body) -> usize {
 }
 
 /// Returns the failure for a body of more than `bytes_max`, answered with 413.
-fn too_large(bytes: usize, bytes_max: usize) -> Failure {
+fn too_large(bytes: usize, bytes_max: usize) -> ApiFailure {
     let message = format!("request body too large: {bytes} bytes, limit {bytes_max}");
-    Failure::new(Cause::BodyTooLarge, message)
+    ApiFailure::new(FailureCause::BodyTooLarge, message)
 }
 
 /// Reads a body of at most `bytes_max` into `bytes`, which must be empty. Calls `hold` with the
 /// total number of bytes that must be reserved, before they are allocated.
 pub(crate) async fn read(
-    limits: &Limits,
+    limits: &ServerLimits,
     metrics: &EndpointMetrics,
     (mut body, mut bytes): (Body, Vec<u8>),
     bytes_max: usize,
-    mut hold: impl FnMut(usize) -> Result<(), Failure>,
-) -> Result<Vec<u8>, Failure> {
+    mut hold: impl FnMut(usize) -> Result<(), ApiFailure>,
+) -> Result<Vec<u8>, ApiFailure> {
     let declared = declared_bytes(&body);
     // Reject early: the client need not send a body whose announced length is too large.
     if declared > bytes_max {
@@ -73,17 +73,17 @@ pub(crate) async fn read(
 
 /// A streamed body of any length. Only the time spent waiting for the client counts towards its
 /// deadline, not the time spent processing earlier bytes.
-pub(crate) struct Paced<'a> {
-    limits: &'a Limits,
+pub(crate) struct PacedBody<'a> {
+    limits: &'a ServerLimits,
     metrics: &'a EndpointMetrics,
     body: Body,
     received: usize,
     waited: Duration,
 }
 
-impl<'a> Paced<'a> {
+impl<'a> PacedBody<'a> {
     /// Creates a reader at the start of `body`, which has not waited yet.
-    pub(crate) fn new(limits: &'a Limits, metrics: &'a EndpointMetrics, body: Body) -> Self {
+    pub(crate) fn new(limits: &'a ServerLimits, metrics: &'a EndpointMetrics, body: Body) -> Self {
         Self {
             limits,
             metrics,
@@ -94,7 +94,7 @@ impl<'a> Paced<'a> {
     }
 
     /// Returns the next bytes of the body; `None` at its end. Fails if the client is too slow.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ApiFailure> {
         loop {
             let start = Instant::now();
             let left = allowed_time(self.limits, self.received).saturating_sub(self.waited);
@@ -111,17 +111,17 @@ impl<'a> Paced<'a> {
     }
 }
 
-fn too_slow(received: usize) -> Failure {
+fn too_slow(received: usize) -> ApiFailure {
     let message = format!("request body is too slow: {received} bytes received");
-    Failure::new(Cause::BodyTooSlow, message)
+    ApiFailure::new(FailureCause::BodyTooSlow, message)
 }
 
-fn unreadable(error: axum::Error) -> Failure {
-    Failure::bad_data(format!("error reading request body: {error}"))
+fn unreadable(error: axum::Error) -> ApiFailure {
+    ApiFailure::bad_data(format!("error reading request body: {error}"))
 }
 
 /// Returns the maximum time in which a body of this size must be received.
-fn allowed_time(limits: &Limits, bytes: usize) -> Duration {
+fn allowed_time(limits: &ServerLimits, bytes: usize) -> Duration {
     let paced = bytes as f64 / limits.body_bytes_per_second_min as f64;
     limits.body_grace + Duration::from_secs_f64(paced)
 }

@@ -27,7 +27,7 @@ impl ChannelBody {
 
     /// Creates a body from complete bytes. Their memory stays reserved until they were sent.
     pub(crate) fn whole(bytes: Bytes, memory: Reservation) -> Body {
-        Body::new(Whole {
+        Body::new(WholeBody {
             bytes: Some(bytes),
             _memory: memory,
         })
@@ -48,12 +48,12 @@ impl http_body::Body for ChannelBody {
 }
 
 /// A body with an announced length, sent in one piece.
-struct Whole {
+struct WholeBody {
     bytes: Option<Bytes>,
     _memory: Reservation,
 }
 
-impl http_body::Body for Whole {
+impl http_body::Body for WholeBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 

@@ -4,13 +4,13 @@
 //! Invariant: over HTTP/1.1, a request whose body was not read completely or whose head was
 //! rejected is the last one of its connection.
 
-use super::accept::{Accept, Protocol};
+use super::accept::{ConnectionSource, HttpProtocol};
 use super::http2;
-use super::phase::{Busy, Phase};
-use super::request_head::Beside;
+use super::phase::{BusyConnectionGuard, ConnectionPhase};
+use super::request_head::RequestHeadAttachment;
 use super::socket::GuardedSocket;
-use super::watched_body::{Watch, WatchedBody};
-use crate::admission::limits::Limits;
+use super::watched_body::{BodyObserver, ObservedBody};
+use crate::admission::limits::ServerLimits;
 use crate::metrics::ServerMetrics;
 use axum::Router;
 use axum::body::{Body, HttpBody};
@@ -33,11 +33,11 @@ use tokio::time::timeout;
 
 /// Context that all connections of a listener share. Cloned for each connection.
 #[derive(Clone)]
-pub(crate) struct Site {
+pub(crate) struct ConnectionContext {
     /// Router that processes the requests.
     pub(crate) router: Router,
     /// Limits of connections, heads and timeouts.
-    pub(crate) limits: Limits,
+    pub(crate) limits: ServerLimits,
     /// Memory budget of all long request heads.
     pub(crate) heads: Budget,
     /// Metrics of connections.
@@ -45,7 +45,7 @@ pub(crate) struct Site {
 }
 
 /// An accepted connection whose handshake has not started, with its client.
-pub(super) struct Connected<A: Accept> {
+pub(super) struct AcceptedConnection<A: ConnectionSource> {
     /// The connection before its handshake.
     pub(super) arriving: A::Arriving,
     /// Address of the client.
@@ -53,23 +53,25 @@ pub(super) struct Connected<A: Accept> {
 }
 
 /// Serves one connection until it ends. After `stopping` changes, it ends with the current request.
-pub(super) fn serve<A: Accept>(
-    connected: Connected<A>,
-    site: &Site,
+pub(super) fn serve<A: ConnectionSource>(
+    connected: AcceptedConnection<A>,
+    site: &ConnectionContext,
     mut stopping: watch::Receiver<bool>,
 ) -> impl Future<Output = ()> + Send + use<A> {
-    let Connected { arriving, peer } = connected;
+    let AcceptedConnection { arriving, peer } = connected;
     let site = site.clone();
     let counted = site.metrics.connections.enter();
     site.metrics.connections_total.inc();
     async move {
         let agreed = tokio::select! {
-            agreed = timeout(site.limits.header_read_max, A::agree(arriving)) => agreed,
+            agreed = timeout(site.limits.header_read_max, A::negotiate(arriving)) => agreed,
             _ = stopping.changed() => return,
         };
         match agreed {
-            Ok(Ok((stream, Protocol::Http1))) => http1(stream, peer, &site, stopping).await,
-            Ok(Ok((stream, Protocol::Http2))) => http2::serve(stream, peer, &site, stopping).await,
+            Ok(Ok((stream, HttpProtocol::Http1))) => http1(stream, peer, &site, stopping).await,
+            Ok(Ok((stream, HttpProtocol::Http2))) => {
+                http2::serve(stream, peer, &site, stopping).await
+            }
             Ok(Err(e)) => {
                 site.metrics.handshakes_failed.inc();
                 let error = certificate_reason(&e).unwrap_or_else(|| e.to_string());
@@ -84,12 +86,16 @@ pub(super) fn serve<A: Accept>(
     }
 }
 
-async fn http1<S>(stream: S, peer: SocketAddr, site: &Site, mut stopping: watch::Receiver<bool>)
-where
+async fn http1<S>(
+    stream: S,
+    peer: SocketAddr,
+    site: &ConnectionContext,
+    mut stopping: watch::Receiver<bool>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = &site.limits;
-    let phase = Phase::default();
+    let phase = ConnectionPhase::default();
     let io = GuardedSocket::new(stream, phase.clone(), limits, site.heads.clone());
     let routes = TowerToHyperService::new(site.router.clone());
     let service = service_fn(move |request| answer(request, peer, phase.clone(), &routes));
@@ -120,17 +126,17 @@ where
 fn answer(
     request: Request<Incoming>,
     peer: SocketAddr,
-    phase: Phase,
+    phase: ConnectionPhase,
     routes: &TowerToHyperService<Router>,
 ) -> impl Future<Output = Result<Response<BusyBody>, Infallible>> + Send + use<> {
     let busy = phase.busy();
     let has_ended = Arc::new(AtomicBool::new(request.body().is_end_stream()));
-    let watch = HasEnded(has_ended.clone());
-    let mut request = request.map(|inner| WatchedBody { inner, watch });
+    let watch = BodyEndRecorder(has_ended.clone());
+    let mut request = request.map(|inner| ObservedBody { inner, watch });
     request.extensions_mut().insert(peer);
     let answer = match phase.take_beside() {
-        Some(Beside::Refusal(failure)) => Err(failure),
-        Some(Beside::Line(line)) => {
+        Some(RequestHeadAttachment::Refusal(failure)) => Err(failure),
+        Some(RequestHeadAttachment::Line(line)) => {
             request.extensions_mut().insert(Arc::new(line));
             Ok(routes.call(request))
         }
@@ -147,21 +153,21 @@ fn answer(
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
-        Ok(response.map(|inner| WatchedBody { inner, watch: busy }))
+        Ok(response.map(|inner| ObservedBody { inner, watch: busy }))
     }
 }
 
 /// A response body. The connection is busy until it is dropped, which happens after the last byte
 /// was sent.
-type BusyBody = WatchedBody<Body, Busy>;
+type BusyBody = ObservedBody<Body, BusyConnectionGuard>;
 
-impl Watch for Busy {}
+impl BodyObserver for BusyConnectionGuard {}
 
 /// Records that a request body was read to its end. If it was not, the connection accepts no
 /// further request.
-struct HasEnded(Arc<AtomicBool>);
+struct BodyEndRecorder(Arc<AtomicBool>);
 
-impl Watch for HasEnded {
+impl BodyObserver for BodyEndRecorder {
     fn end(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -1,17 +1,17 @@
 //! Failed requests and their responses: the only place that maps an error to an HTTP status, a
 //! Prometheus error type and a `Retry-After` header.
 
-use crate::admission::queries::Unfinished;
+use crate::admission::queries::QueryAbortReason;
 use crate::json;
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use firn_model::error::{Error, ErrorKind};
-use firn_promql::value::QueryError;
+use firn_promql::value::PromqlError;
 
 /// Cause of a failure from the point of view of HTTP. It decides the status, the error type and
 /// whether to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum FailureCause {
     /// An error in the parameters of a request or the samples of a write.
     Request(ErrorKind),
     /// An error while a valid request was processed.
@@ -33,14 +33,14 @@ pub(crate) enum Cause {
 }
 
 /// An error on its way to the client: its cause and message. Converted into a response by
-/// [`Failure::into_json`] or [`Failure::into_plain`].
+/// [`ApiFailure::into_json`] or [`ApiFailure::into_plain`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) cause: Cause,
+pub(crate) struct ApiFailure {
+    pub(crate) cause: FailureCause,
     pub(crate) message: String,
 }
 
-struct Verdict {
+struct FailureStatus {
     status: u16,
     error_type: &'static str,
     retry_after_seconds: Option<u32>,
@@ -52,41 +52,43 @@ const CLIENT_CLOSED_REQUEST: u16 = 499;
 /// Long enough for the end of a body or sync, and short enough to avoid a backlog at the sender.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-fn verdict(cause: Cause) -> Verdict {
+fn verdict(cause: FailureCause) -> FailureStatus {
     use ErrorKind::{
         Canceled, Corrupt, Internal, Invalid, Limited, NotFound, Timeout, Unavailable,
     };
     let (status, error_type, retry_after_seconds) = match cause {
-        Cause::Request(Invalid | Limited) => (400, "bad_data", None),
-        Cause::Execution(Invalid | Limited) => (422, "execution", None),
-        Cause::Request(NotFound) | Cause::Execution(NotFound) => (404, "not_found", None),
-        Cause::Request(Canceled) | Cause::Execution(Canceled) => {
+        FailureCause::Request(Invalid | Limited) => (400, "bad_data", None),
+        FailureCause::Execution(Invalid | Limited) => (422, "execution", None),
+        FailureCause::Request(NotFound) | FailureCause::Execution(NotFound) => {
+            (404, "not_found", None)
+        }
+        FailureCause::Request(Canceled) | FailureCause::Execution(Canceled) => {
             (CLIENT_CLOSED_REQUEST, "canceled", None)
         }
-        Cause::Request(Timeout) | Cause::Execution(Timeout) => (503, "timeout", None),
-        Cause::Request(Unavailable) | Cause::Execution(Unavailable) => {
+        FailureCause::Request(Timeout) | FailureCause::Execution(Timeout) => (503, "timeout", None),
+        FailureCause::Request(Unavailable) | FailureCause::Execution(Unavailable) => {
             (503, "unavailable", Some(RETRY_AFTER_SECONDS))
         }
-        Cause::Request(Corrupt | Internal) | Cause::Execution(Corrupt | Internal) => {
+        FailureCause::Request(Corrupt | Internal) | FailureCause::Execution(Corrupt | Internal) => {
             (500, "internal", None)
         }
-        Cause::BodyTooLarge => (413, "bad_data", None),
-        Cause::HeadTooLarge => (431, "bad_data", None),
-        Cause::BodyTooSlow => (408, "timeout", None),
-        Cause::MediaType => (415, "bad_data", None),
-        Cause::Off => (500, "unavailable", None),
-        Cause::Unauthenticated => (401, "bad_data", None),
-        Cause::Forbidden => (403, "bad_data", None),
+        FailureCause::BodyTooLarge => (413, "bad_data", None),
+        FailureCause::HeadTooLarge => (431, "bad_data", None),
+        FailureCause::BodyTooSlow => (408, "timeout", None),
+        FailureCause::MediaType => (415, "bad_data", None),
+        FailureCause::Off => (500, "unavailable", None),
+        FailureCause::Unauthenticated => (401, "bad_data", None),
+        FailureCause::Forbidden => (403, "bad_data", None),
     };
-    Verdict {
+    FailureStatus {
         status,
         error_type,
         retry_after_seconds,
     }
 }
 
-impl Failure {
-    pub(crate) fn new(cause: Cause, message: impl Into<String>) -> Self {
+impl ApiFailure {
+    pub(crate) fn new(cause: FailureCause, message: impl Into<String>) -> Self {
         Self {
             cause,
             message: message.into(),
@@ -95,7 +97,7 @@ impl Failure {
 
     /// Creates a failure caused by an invalid request, answered with 400.
     pub(crate) fn bad_data(message: impl Into<String>) -> Self {
-        Self::new(Cause::Request(ErrorKind::Invalid), message)
+        Self::new(FailureCause::Request(ErrorKind::Invalid), message)
     }
 
     /// Creates a failure with upstream's message for an invalid parameter, answered with 400.
@@ -105,12 +107,12 @@ impl Failure {
 
     /// Creates a failure caused by a defect of Firn, answered with 500.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
-        Self::new(Cause::Execution(ErrorKind::Internal), message)
+        Self::new(FailureCause::Execution(ErrorKind::Internal), message)
     }
 
     /// Converts an error of another crate that occurred while a valid request was processed.
     pub(crate) fn execution(error: Error) -> Self {
-        Self::new(Cause::Execution(error.kind), error.message)
+        Self::new(FailureCause::Execution(error.kind), error.message)
     }
 
     /// Returns the response in the JSON format of the API.
@@ -138,7 +140,7 @@ impl Failure {
     }
 }
 
-impl Verdict {
+impl FailureStatus {
     fn response(&self, content_type: &'static str, body: Vec<u8>) -> Response<Body> {
         let mut response = Response::new(Body::from(body));
         *response.status_mut() =
@@ -152,37 +154,37 @@ impl Verdict {
     }
 }
 
-impl Failure {
+impl ApiFailure {
     /// Converts an error of the parser. A parse error refers to the parameter `name`, except for
     /// endpoints where upstream omits it.
-    pub(crate) fn of_parser(error: QueryError, name: Option<&str>) -> Self {
+    pub(crate) fn from_parser(error: PromqlError, name: Option<&str>) -> Self {
         match (error, name) {
-            (QueryError::Parse(message), Some(name)) => Failure::parameter(name, message),
-            (QueryError::Parse(message), None) => Failure::bad_data(message),
+            (PromqlError::Parse(message), Some(name)) => ApiFailure::parameter(name, message),
+            (PromqlError::Parse(message), None) => ApiFailure::bad_data(message),
             (other, _) => other.into(),
         }
     }
 }
 
-impl From<QueryError> for Failure {
+impl From<PromqlError> for ApiFailure {
     /// Converts a query error. As in upstream, a parse error is an invalid parameter and all others
     /// are execution errors.
-    fn from(error: QueryError) -> Self {
+    fn from(error: PromqlError) -> Self {
         match error {
-            QueryError::Parse(message) => Failure::parameter("query", message),
-            other => Failure::new(Cause::Execution(other.kind()), other.to_string()),
+            PromqlError::Parse(message) => ApiFailure::parameter("query", message),
+            other => ApiFailure::new(FailureCause::Execution(other.kind()), other.to_string()),
         }
     }
 }
 
-impl From<Unfinished> for Failure {
-    fn from(unfinished: Unfinished) -> Self {
+impl From<QueryAbortReason> for ApiFailure {
+    fn from(unfinished: QueryAbortReason) -> Self {
         let kind = match unfinished {
-            Unfinished::Waiting | Unfinished::Running => ErrorKind::Timeout,
-            Unfinished::Refused(_) => ErrorKind::Unavailable,
-            Unfinished::Panicked => ErrorKind::Internal,
+            QueryAbortReason::Waiting | QueryAbortReason::Running => ErrorKind::Timeout,
+            QueryAbortReason::Refused(_) => ErrorKind::Unavailable,
+            QueryAbortReason::Panicked => ErrorKind::Internal,
         };
-        Failure::new(Cause::Execution(kind), unfinished.to_string())
+        ApiFailure::new(FailureCause::Execution(kind), unfinished.to_string())
     }
 }
 
@@ -193,16 +195,40 @@ mod tests {
     #[test]
     fn verdict_of_every_kind_is_upstreams() {
         let cases = [
-            (Cause::Request(ErrorKind::Invalid), 400, "bad_data"),
-            (Cause::Request(ErrorKind::Limited), 400, "bad_data"),
-            (Cause::Execution(ErrorKind::Invalid), 422, "execution"),
-            (Cause::Execution(ErrorKind::Limited), 422, "execution"),
-            (Cause::Execution(ErrorKind::NotFound), 404, "not_found"),
-            (Cause::Execution(ErrorKind::Canceled), 499, "canceled"),
-            (Cause::Execution(ErrorKind::Timeout), 503, "timeout"),
-            (Cause::Execution(ErrorKind::Unavailable), 503, "unavailable"),
-            (Cause::Execution(ErrorKind::Corrupt), 500, "internal"),
-            (Cause::Execution(ErrorKind::Internal), 500, "internal"),
+            (FailureCause::Request(ErrorKind::Invalid), 400, "bad_data"),
+            (FailureCause::Request(ErrorKind::Limited), 400, "bad_data"),
+            (
+                FailureCause::Execution(ErrorKind::Invalid),
+                422,
+                "execution",
+            ),
+            (
+                FailureCause::Execution(ErrorKind::Limited),
+                422,
+                "execution",
+            ),
+            (
+                FailureCause::Execution(ErrorKind::NotFound),
+                404,
+                "not_found",
+            ),
+            (
+                FailureCause::Execution(ErrorKind::Canceled),
+                499,
+                "canceled",
+            ),
+            (FailureCause::Execution(ErrorKind::Timeout), 503, "timeout"),
+            (
+                FailureCause::Execution(ErrorKind::Unavailable),
+                503,
+                "unavailable",
+            ),
+            (FailureCause::Execution(ErrorKind::Corrupt), 500, "internal"),
+            (
+                FailureCause::Execution(ErrorKind::Internal),
+                500,
+                "internal",
+            ),
         ];
         for (cause, status, error_type) in cases {
             let got = verdict(cause);
@@ -216,12 +242,12 @@ mod tests {
 
     #[test]
     fn failure_from_query_error_marks_parse_errors_as_parameter() {
-        let parse = Failure::from(QueryError::Parse("1:3: parse error: x".into()));
+        let parse = ApiFailure::from(PromqlError::Parse("1:3: parse error: x".into()));
         assert_eq!(
             parse,
-            Failure::bad_data(r#"invalid parameter "query": 1:3: parse error: x"#)
+            ApiFailure::bad_data(r#"invalid parameter "query": 1:3: parse error: x"#)
         );
-        let execution = Failure::from(QueryError::Execution("many-to-many".into()));
-        assert_eq!(execution.cause, Cause::Execution(ErrorKind::Invalid));
+        let execution = ApiFailure::from(PromqlError::Execution("many-to-many".into()));
+        assert_eq!(execution.cause, FailureCause::Execution(ErrorKind::Invalid));
     }
 }

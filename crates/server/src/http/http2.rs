@@ -7,8 +7,8 @@
 //! is closed if its client has disconnected, is idle or does not read, after the same times as over
 //! HTTP/1.1.
 
-use super::connection::Site;
-use super::watched_body::{Watch, WatchedBody};
+use super::connection::ConnectionContext;
+use super::watched_body::{BodyObserver, ObservedBody};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, header};
@@ -54,13 +54,13 @@ const LOOK_PAUSE: Duration = Duration::from_secs(5);
 pub(super) async fn serve<S>(
     stream: S,
     peer: SocketAddr,
-    site: &Site,
+    site: &ConnectionContext,
     mut stopping: watch::Receiver<bool>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = &site.limits;
-    let requests = Requests::default();
+    let requests = Http2Requests::default();
     let under_way = requests.clone();
     let routes = TowerToHyperService::new(site.router.clone());
     let service = service_fn(move |request| answer(request, peer, requests.enter(), &routes));
@@ -108,9 +108,11 @@ pub(super) async fn serve<S>(
 fn answer(
     mut request: Request<Incoming>,
     peer: SocketAddr,
-    entered: Entered,
+    entered: Http2RequestGuard,
     routes: &TowerToHyperService<Router>,
-) -> impl Future<Output = Result<Response<WatchedBody<Body, Entered>>, Infallible>> + Send + use<> {
+) -> impl Future<Output = Result<Response<ObservedBody<Body, Http2RequestGuard>>, Infallible>>
++ Send
++ use<> {
     request.extensions_mut().insert(peer);
     // The rest of the server expects the `Host` header of HTTP/1.1.
     if let Some(authority) = request.uri().authority()
@@ -122,16 +124,16 @@ fn answer(
     async move {
         let response = answer.await?;
         let watch = entered;
-        Ok(response.map(|inner| WatchedBody { inner, watch }))
+        Ok(response.map(|inner| ObservedBody { inner, watch }))
     }
 }
 
 /// The current requests of one connection, checked periodically by its task. Clones share the
 /// state.
 #[derive(Clone)]
-struct Requests(Arc<Mutex<UnderWay>>);
+struct Http2Requests(Arc<Mutex<Http2RequestsState>>);
 
-struct UnderWay {
+struct Http2RequestsState {
     next: u64,
     /// For each request, the time since which a piece of its response has been waiting for the
     /// client.
@@ -140,9 +142,9 @@ struct UnderWay {
     idle_since: Instant,
 }
 
-impl Default for Requests {
+impl Default for Http2Requests {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(UnderWay {
+        Self(Arc::new(Mutex::new(Http2RequestsState {
             next: 0,
             waiting_since: HashMap::new(),
             idle_since: Instant::now(),
@@ -150,15 +152,15 @@ impl Default for Requests {
     }
 }
 
-impl Requests {
+impl Http2Requests {
     /// Registers a request as current until the returned guard is dropped.
-    fn enter(&self) -> Entered {
+    fn enter(&self) -> Http2RequestGuard {
         let mut all = lock(&self.0);
         let number = all.next;
         all.next += 1;
         all.waiting_since.insert(number, None);
         let requests = self.clone();
-        Entered { requests, number }
+        Http2RequestGuard { requests, number }
     }
 
     /// Returns whether the connection has had no requests for at least `longest`; false without a
@@ -179,13 +181,13 @@ impl Requests {
 
 /// Guard of a current request, which records the progress of its response and removes it when
 /// dropped.
-struct Entered {
-    requests: Requests,
+struct Http2RequestGuard {
+    requests: Http2Requests,
     number: u64,
 }
 
-impl Entered {
-    fn note(&self, since: Option<Instant>) {
+impl Http2RequestGuard {
+    fn set_waiting_since(&self, since: Option<Instant>) {
         let mut all = lock(&self.requests.0);
         if let Some(known) = all.waiting_since.get_mut(&self.number) {
             *known = since;
@@ -193,17 +195,17 @@ impl Entered {
     }
 }
 
-impl Watch for Entered {
-    fn asked(&mut self) {
-        self.note(None);
+impl BodyObserver for Http2RequestGuard {
+    fn on_piece_requested(&mut self) {
+        self.set_waiting_since(None);
     }
 
     fn data(&mut self, _bytes: usize) {
-        self.note(Some(Instant::now()));
+        self.set_waiting_since(Some(Instant::now()));
     }
 }
 
-impl Drop for Entered {
+impl Drop for Http2RequestGuard {
     fn drop(&mut self) {
         let mut all = lock(&self.requests.0);
         all.waiting_since.remove(&self.number);

@@ -3,8 +3,8 @@
 //! Invariant: the number of connections never exceeds the limit. Each one ends when its client is
 //! too slow or disconnects, or the server stops.
 
-use super::accept::Accept;
-use super::connection::{self, Connected, Site};
+use super::accept::ConnectionSource;
+use super::connection::{self, AcceptedConnection, ConnectionContext};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,8 +23,12 @@ const ACCEPT_REPORT_PAUSE: Duration = Duration::from_secs(60);
 
 /// Serves the connections of `source` until `shutdown` resolves. Then waits for current requests up
 /// to the grace period in the limits.
-pub(crate) async fn serve(source: impl Accept, site: Site, shutdown: impl Future<Output = ()>) {
-    let mut server = Server::new(site);
+pub(crate) async fn serve(
+    source: impl ConnectionSource,
+    site: ConnectionContext,
+    shutdown: impl Future<Output = ()>,
+) {
+    let mut server = HttpServer::new(site);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -66,16 +70,16 @@ impl AcceptFailures {
     }
 }
 
-struct Server {
-    site: Site,
+struct HttpServer {
+    site: ConnectionContext,
     places: Arc<Semaphore>,
     failures: AcceptFailures,
     /// Changes once, when connections must end after the current request.
     stopping: watch::Sender<bool>,
 }
 
-impl Server {
-    fn new(site: Site) -> Self {
+impl HttpServer {
+    fn new(site: ConnectionContext) -> Self {
         Self {
             places: Arc::new(Semaphore::new(site.limits.connections_max)),
             failures: AcceptFailures::default(),
@@ -86,16 +90,16 @@ impl Server {
 
     /// Waits for a free connection slot before accepting, so that further clients wait in the
     /// kernel's backlog without cost. Retries failed accepts.
-    async fn accept<A: Accept>(
+    async fn accept<A: ConnectionSource>(
         &mut self,
         source: &A,
-    ) -> (Connected<A>, Option<OwnedSemaphorePermit>) {
+    ) -> (AcceptedConnection<A>, Option<OwnedSemaphorePermit>) {
         // The semaphore is never closed.
         let place = self.places.clone().acquire_owned().await.ok();
         let mut pause = ACCEPT_PAUSE_MIN;
         loop {
             match source.accept().await {
-                Ok((arriving, peer)) => return (Connected { arriving, peer }, place),
+                Ok((arriving, peer)) => return (AcceptedConnection { arriving, peer }, place),
                 Err(e) => {
                     self.site.metrics.accepts_failed.inc();
                     self.failures.report(&e);
@@ -123,12 +127,12 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::limits::Limits;
-    use crate::http::accept::Protocol;
+    use crate::admission::limits::ServerLimits;
+    use crate::http::accept::HttpProtocol;
     use axum::Router;
     use axum::routing::get;
     use firn_model::budget::Budget;
-    use firn_model::shares::Shares;
+    use firn_model::shares::BudgetShares;
     use std::net::{Ipv4Addr, SocketAddr};
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::sync::{Mutex, mpsc, oneshot};
@@ -136,7 +140,7 @@ mod tests {
     /// In-memory streams, in the order in which a test opens them.
     struct Streams(Mutex<mpsc::UnboundedReceiver<DuplexStream>>);
 
-    impl Accept for Streams {
+    impl ConnectionSource for Streams {
         type Arriving = DuplexStream;
         type Stream = DuplexStream;
 
@@ -147,15 +151,15 @@ mod tests {
             }
         }
 
-        async fn agree(arriving: DuplexStream) -> io::Result<(DuplexStream, Protocol)> {
-            Ok((arriving, Protocol::Http1))
+        async fn negotiate(arriving: DuplexStream) -> io::Result<(DuplexStream, HttpProtocol)> {
+            Ok((arriving, HttpProtocol::Http1))
         }
     }
 
-    fn site() -> Site {
-        Site {
+    fn site() -> ConnectionContext {
+        ConnectionContext {
             router: Router::new().route("/", get(async || "hello")),
-            limits: Limits::of(&Shares::of(1 << 30)),
+            limits: ServerLimits::from_shares(&BudgetShares::from_limit(1 << 30)),
             heads: Budget::new("request heads", 1 << 20),
             metrics: Arc::default(),
         }

@@ -1,7 +1,7 @@
 //! Measures requests from the end of the headers to the last byte of the response.
 
-use super::watched_body::{Watch, WatchedBody};
-use crate::metrics::{Endpoint, InFlightGuard, ServerMetrics};
+use super::watched_body::{BodyObserver, ObservedBody};
+use crate::metrics::{InFlightGuard, ServerEndpoint, ServerMetrics};
 use axum::body::Body;
 use axum::response::Response;
 use firn_model::env::Clock;
@@ -13,10 +13,10 @@ use std::time::Duration;
 pub(crate) async fn measure(
     clock: &Arc<dyn Clock>,
     metrics: &Arc<ServerMetrics>,
-    endpoint: Endpoint,
+    endpoint: ServerEndpoint,
     work: impl Future<Output = Response>,
 ) -> Response {
-    let timer = Timer {
+    let timer = RequestTimer {
         start: clock.monotonic(),
         endpoint,
         clock: clock.clone(),
@@ -28,21 +28,21 @@ pub(crate) async fn measure(
     metrics.endpoint(endpoint).count_response(status);
     response.map(|inner| {
         let watch = timer;
-        Body::new(WatchedBody { inner, watch })
+        Body::new(ObservedBody { inner, watch })
     })
 }
 
 /// Observes the duration of a request when it is dropped: after the response was sent or the client
 /// disconnected.
-struct Timer {
+struct RequestTimer {
     start: Duration,
-    endpoint: Endpoint,
+    endpoint: ServerEndpoint,
     clock: Arc<dyn Clock>,
     metrics: Arc<ServerMetrics>,
     _in_flight: InFlightGuard,
 }
 
-impl Drop for Timer {
+impl Drop for RequestTimer {
     fn drop(&mut self) {
         let elapsed = self.clock.monotonic().saturating_sub(self.start);
         let metrics = self.metrics.endpoint(self.endpoint);
@@ -50,7 +50,7 @@ impl Drop for Timer {
     }
 }
 
-impl Watch for Timer {
+impl BodyObserver for RequestTimer {
     fn data(&mut self, bytes: usize) {
         let metrics = self.metrics.endpoint(self.endpoint);
         metrics.response_bytes.add(bytes as u64);

@@ -5,7 +5,7 @@
 //!                             ` request body not read completely -------> Last
 //! ```
 
-use super::request_head::Beside;
+use super::request_head::RequestHeadAttachment;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,27 +21,27 @@ const LAST: u8 = 3;
 /// The phase of a connection. Written by its socket and its requests. Cheap to clone; clones share
 /// the state.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Phase(Arc<Shared>);
+pub(crate) struct ConnectionPhase(Arc<ConnectionPhaseState>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct ConnectionPhaseState {
     phase: AtomicU8,
     /// Data that bypasses the parser and belongs to the next request.
-    beside: Mutex<Option<Beside>>,
+    beside: Mutex<Option<RequestHeadAttachment>>,
 }
 
-impl Phase {
+impl ConnectionPhase {
     /// Returns and removes the data that bypassed the parser for the request that was just parsed.
-    pub(crate) fn take_beside(&self) -> Option<Beside> {
+    pub(crate) fn take_beside(&self) -> Option<RequestHeadAttachment> {
         self.beside().take()
     }
 
     /// Stores data that bypasses the parser, for the request whose head is being received.
-    pub(super) fn put_beside(&self, beside: Beside) {
+    pub(super) fn put_beside(&self, beside: RequestHeadAttachment) {
         *self.beside() = Some(beside);
     }
 
-    fn beside(&self) -> MutexGuard<'_, Option<Beside>> {
+    fn beside(&self) -> MutexGuard<'_, Option<RequestHeadAttachment>> {
         self.0.beside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -62,9 +62,9 @@ impl Phase {
     }
 
     /// Marks the connection as busy until the returned guard is dropped.
-    pub(crate) fn busy(&self) -> Busy {
+    pub(crate) fn busy(&self) -> BusyConnectionGuard {
         self.0.phase.store(BUSY, Ordering::Relaxed);
-        Busy(self.clone())
+        BusyConnectionGuard(self.clone())
     }
 
     /// Rejects further requests after the current one.
@@ -81,11 +81,11 @@ impl Phase {
 
 /// Guard that keeps a connection busy until the response was sent.
 #[derive(Debug)]
-pub(crate) struct Busy(Phase);
+pub(crate) struct BusyConnectionGuard(ConnectionPhase);
 
-impl Drop for Busy {
+impl Drop for BusyConnectionGuard {
     fn drop(&mut self) {
-        // Has no effect if the connection is already in the phase `Last`.
+        // Has no effect if the connection is already in the phase `PreviousColumn`.
         self.0.change(BUSY, IDLE);
     }
 }

@@ -27,14 +27,14 @@ const PIECE_BYTES: usize = 32 << 10;
 const COMPRESSED_BYTES_MIN: usize = 1 << 10;
 
 /// Renders a response piece by piece. Implemented by the documents of the API.
-pub(crate) trait Produce: Send {
+pub(crate) trait ResponseProducer: Send {
     /// Appends about `bytes_max` bytes to `out`, or the rest of the response. Returns whether there
     /// is more.
     fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool;
 }
 
 /// Splits a complete text into pieces, so that compressing one does not take long.
-impl Produce for Bytes {
+impl ResponseProducer for Bytes {
     fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         let piece = self.split_to(self.len().min(bytes_max));
         out.extend_from_slice(&piece);
@@ -44,12 +44,12 @@ impl Produce for Bytes {
 
 /// A complete text with the reservation of its memory, which is released after it was sent.
 /// Rendered in pieces like other documents.
-pub(crate) struct Text {
+pub(crate) struct RenderedText {
     rest: Bytes,
     _memory: Reservation,
 }
 
-impl Text {
+impl RenderedText {
     pub(crate) fn new(bytes: Vec<u8>, memory: Reservation) -> Self {
         Self {
             rest: bytes.into(),
@@ -58,14 +58,14 @@ impl Text {
     }
 }
 
-impl Text {
+impl RenderedText {
     /// Returns the text that was not sent yet: all of it before the first piece.
     pub(crate) fn start(&self) -> &[u8] {
         &self.rest
     }
 }
 
-impl Produce for Text {
+impl ResponseProducer for RenderedText {
     fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         self.rest.produce(out, bytes_max)
     }
@@ -73,48 +73,48 @@ impl Produce for Text {
 
 /// Compression of a response, chosen by the client's `Accept-Encoding`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
+pub(crate) enum ResponseEncoding {
     Identity,
     Gzip,
     Deflate,
 }
 
-impl Encoding {
+impl ResponseEncoding {
     /// Returns the first supported encoding in the `Accept-Encoding` header, as upstream does.
     /// Weights are ignored.
-    pub(crate) fn of_request(request: &Request) -> Self {
+    pub(crate) fn from_request(request: &Request) -> Self {
         let accepted = request.headers().get(header::ACCEPT_ENCODING);
         let accepted = accepted
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default();
         let known = accepted.split(',').find_map(|name| match name.trim() {
-            "gzip" => Some(Encoding::Gzip),
-            "deflate" => Some(Encoding::Deflate),
+            "gzip" => Some(ResponseEncoding::Gzip),
+            "deflate" => Some(ResponseEncoding::Deflate),
             _ => None,
         });
-        known.unwrap_or(Encoding::Identity)
+        known.unwrap_or(ResponseEncoding::Identity)
     }
 }
 
 /// Returns a 200 response with the output of `source`. A response that fits into one piece has a
 /// `Content-Length`; a longer one is sent with chunked encoding.
 pub(crate) fn respond(
-    mut source: impl Produce + 'static,
+    mut source: impl ResponseProducer + 'static,
     content_type: &'static str,
-    encoding: Encoding,
+    encoding: ResponseEncoding,
 ) -> Response<Body> {
     let mut piece = Vec::with_capacity(1 << 10);
     let more = source.produce(&mut piece, PIECE_BYTES);
     let encoding = if more || piece.len() >= COMPRESSED_BYTES_MIN {
         encoding
     } else {
-        Encoding::Identity
+        ResponseEncoding::Identity
     };
-    let mut encoder = Encoder::new(encoding);
+    let mut encoder = ResponseEncoder::new(encoding);
     let first = encoder.encode(piece, more);
     let mut response = Response::new(match more {
         false => Body::from(first),
-        true => Body::new(StreamBody {
+        true => Body::new(ResponseStreamBody {
             first: Some(first),
             source: Some(Box::new(source)),
             encoder,
@@ -125,44 +125,46 @@ pub(crate) fn respond(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     let name = match encoding {
-        Encoding::Identity => return response,
-        Encoding::Gzip => "gzip",
-        Encoding::Deflate => "deflate",
+        ResponseEncoding::Identity => return response,
+        ResponseEncoding::Gzip => "gzip",
+        ResponseEncoding::Deflate => "deflate",
     };
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(name));
     response
 }
 
-enum Encoder {
+enum ResponseEncoder {
     Identity,
     Gzip(GzEncoder<Vec<u8>>),
     Deflate(ZlibEncoder<Vec<u8>>),
 }
 
-impl Encoder {
-    fn new(encoding: Encoding) -> Self {
+impl ResponseEncoder {
+    fn new(encoding: ResponseEncoding) -> Self {
         // The fastest level: responses consist of digits and repeated labels, which compress about
         // tenfold at any level.
         let level = Compression::fast();
         match encoding {
-            Encoding::Identity => Encoder::Identity,
-            Encoding::Gzip => Encoder::Gzip(GzEncoder::new(Vec::new(), level)),
-            Encoding::Deflate => Encoder::Deflate(ZlibEncoder::new(Vec::new(), level)),
+            ResponseEncoding::Identity => ResponseEncoder::Identity,
+            ResponseEncoding::Gzip => ResponseEncoder::Gzip(GzEncoder::new(Vec::new(), level)),
+            ResponseEncoding::Deflate => {
+                ResponseEncoder::Deflate(ZlibEncoder::new(Vec::new(), level))
+            }
         }
     }
 
     fn encode(&mut self, piece: Vec<u8>, more: bool) -> Bytes {
         const INFALLIBLE: &str = "writing to a Vec does not fail";
         let encoded = match self {
-            Encoder::Identity => piece,
-            Encoder::Gzip(encoder) => {
+            ResponseEncoder::Identity => piece,
+            ResponseEncoder::Gzip(encoder) => {
                 encoder.write_all(&piece).expect(INFALLIBLE);
                 if !more {
                     encoder.try_finish().expect(INFALLIBLE);
                 }
                 std::mem::take(encoder.get_mut())
             }
-            Encoder::Deflate(encoder) => {
+            ResponseEncoder::Deflate(encoder) => {
                 encoder.write_all(&piece).expect(INFALLIBLE);
                 if !more {
                     encoder.try_finish().expect(INFALLIBLE);
@@ -174,16 +176,16 @@ impl Encoder {
     }
 }
 
-struct StreamBody {
+struct ResponseStreamBody {
     first: Option<Bytes>,
     /// `None` after everything was rendered.
-    source: Option<Box<dyn Produce>>,
-    encoder: Encoder,
+    source: Option<Box<dyn ResponseProducer>>,
+    encoder: ResponseEncoder,
     /// True if other tasks were able to run since the last piece.
     has_yielded: bool,
 }
 
-impl http_body::Body for StreamBody {
+impl http_body::Body for ResponseStreamBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -232,7 +234,7 @@ mod tests {
     /// Produces numbered lines, a few at a time.
     struct Lines(std::ops::Range<u32>);
 
-    impl Produce for Lines {
+    impl ResponseProducer for Lines {
         fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
             while out.len() < bytes_max {
                 let Some(n) = self.0.next() else { return false };
@@ -242,7 +244,7 @@ mod tests {
         }
     }
 
-    async fn check(lines: u32, encoding: Encoding, content_encoding: Option<&str>) {
+    async fn check(lines: u32, encoding: ResponseEncoding, content_encoding: Option<&str>) {
         let mut want = Vec::new();
         let _ = Lines(0..lines).produce(&mut want, usize::MAX);
         let response = respond(Lines(0..lines), "text/plain", encoding);
@@ -280,27 +282,27 @@ mod tests {
     #[tokio::test]
     async fn respond_streams_every_byte_in_every_encoding() {
         for lines in [1000, 7000, 300_000] {
-            check(lines, Encoding::Identity, None).await;
-            check(lines, Encoding::Gzip, Some("gzip")).await;
-            check(lines, Encoding::Deflate, Some("deflate")).await;
+            check(lines, ResponseEncoding::Identity, None).await;
+            check(lines, ResponseEncoding::Gzip, Some("gzip")).await;
+            check(lines, ResponseEncoding::Deflate, Some("deflate")).await;
         }
-        check(10, Encoding::Gzip, None).await;
-        check(0, Encoding::Gzip, None).await;
+        check(10, ResponseEncoding::Gzip, None).await;
+        check(0, ResponseEncoding::Gzip, None).await;
     }
 
     #[test]
     fn encoding_of_request_takes_the_first_known() {
         let cases = [
-            ("", Encoding::Identity),
-            ("br", Encoding::Identity),
-            ("gzip", Encoding::Gzip),
-            ("br, deflate, gzip", Encoding::Deflate),
-            ("br,gzip", Encoding::Gzip),
+            ("", ResponseEncoding::Identity),
+            ("br", ResponseEncoding::Identity),
+            ("gzip", ResponseEncoding::Gzip),
+            ("br, deflate, gzip", ResponseEncoding::Deflate),
+            ("br,gzip", ResponseEncoding::Gzip),
         ];
         for (accepted, want) in cases {
             let request = Request::get("/").header(header::ACCEPT_ENCODING, accepted);
             let request = request.body(Body::empty()).unwrap();
-            assert_eq!(Encoding::of_request(&request), want, "{accepted}");
+            assert_eq!(ResponseEncoding::from_request(&request), want, "{accepted}");
         }
     }
 }

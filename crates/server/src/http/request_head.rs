@@ -15,7 +15,7 @@
 //!
 //! Invariant: memory of all heads beyond a few KiB per connection is reserved from one budget.
 
-use super::failure::{Cause, Failure};
+use super::failure::{ApiFailure, FailureCause};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::error::ErrorKind;
 
@@ -69,24 +69,24 @@ const READ_NAME_BYTES_MAX: usize = 30;
 
 /// Part of a request that bypasses the parser and is attached to the request afterwards.
 #[derive(Debug)]
-pub(crate) enum Beside {
+pub(crate) enum RequestHeadAttachment {
     /// The end of a long URI.
-    Line(LongLine),
+    Line(LongUriTail),
     /// The failure with which the request must be answered.
-    Refusal(Failure),
+    Refusal(ApiFailure),
 }
 
 /// The end of a long URI, with the reservation of its memory. Attached to the request as an
 /// extension.
 #[derive(Debug)]
-pub(crate) struct LongLine {
+pub(crate) struct LongUriTail {
     pub(crate) text: Vec<u8>,
     pub(crate) held: Reservation,
 }
 
 /// Position in a request head, as far as it was received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Part {
+enum RequestHeadPosition {
     /// In the method or URI.
     #[default]
     Uri,
@@ -100,7 +100,7 @@ enum Part {
 
 /// Handling of the current header while a long head is filtered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Header {
+enum HeaderFilterState {
     /// The name is not complete yet.
     #[default]
     Unknown,
@@ -114,7 +114,7 @@ enum Header {
 /// exists per connection and is reset for each request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestHead {
-    part: Part,
+    part: RequestHeadPosition,
     /// Number of bytes received.
     seen: usize,
     /// Number of bytes passed to the parser.
@@ -123,7 +123,7 @@ pub(crate) struct RequestHead {
     lines: usize,
     /// Number of headers that were passed by the filter.
     kept: usize,
-    header: Header,
+    header: HeaderFilterState,
     /// Received part of the current header's name.
     name: Vec<u8>,
     /// The end of a long URI.
@@ -133,7 +133,7 @@ pub(crate) struct RequestHead {
 
 /// Replacement for received bytes, decided by [`RequestHead::receive`] and passed to the parser.
 #[derive(Debug)]
-pub(crate) enum Received {
+pub(crate) enum FilteredHeadBytes {
     /// The bytes are passed unchanged.
     AsTheyAre,
     /// These bytes are passed instead; possibly none.
@@ -149,29 +149,33 @@ impl RequestHead {
     }
 
     /// Returns the data that bypasses the parser after the head has ended; `None` if there is none.
-    pub(crate) fn take_beside(&mut self) -> Option<Beside> {
-        if self.part != Part::Ended {
+    pub(crate) fn take_beside(&mut self) -> Option<RequestHeadAttachment> {
+        if self.part != RequestHeadPosition::Ended {
             return None;
         }
         let held = self.held.take();
         let text = std::mem::take(&mut self.long);
         (!text.is_empty()).then_some(())?;
-        held.map(|held| Beside::Line(LongLine { text, held }))
+        held.map(|held| RequestHeadAttachment::Line(LongUriTail { text, held }))
     }
 
     /// Processes the next bytes of a head, possibly followed by a body. Memory beyond
     /// [`FREE_BYTES`] is reserved from `heads`. Returns a failure for a request that is too long or
     /// for which there is no memory.
-    pub(crate) fn receive(&mut self, bytes: &[u8], heads: &Budget) -> (Received, Option<Failure>) {
+    pub(crate) fn receive(
+        &mut self,
+        bytes: &[u8],
+        heads: &Budget,
+    ) -> (FilteredHeadBytes, Option<ApiFailure>) {
         let seen = self.seen + bytes.len();
         let outcome = match seen <= FEW_LINES_BYTES || self.fits(bytes) {
             true => Ok(self.encode_line(bytes)),
             false => self.receive_long(bytes, heads),
         };
         match outcome {
-            Ok(None) => (Received::AsTheyAre, None),
-            Ok(Some(instead)) => (Received::Instead(instead), None),
-            Err(failure) => (Received::Cut(self.cut()), Some(failure)),
+            Ok(None) => (FilteredHeadBytes::AsTheyAre, None),
+            Ok(Some(instead)) => (FilteredHeadBytes::Instead(instead), None),
+            Err(failure) => (FilteredHeadBytes::Cut(self.cut()), Some(failure)),
         }
     }
 
@@ -187,21 +191,25 @@ impl RequestHead {
         is_small && self.lines <= PASSED_LINES_MAX
     }
 
-    fn receive_long(&mut self, bytes: &[u8], heads: &Budget) -> Result<Option<Vec<u8>>, Failure> {
+    fn receive_long(
+        &mut self,
+        bytes: &[u8],
+        heads: &Budget,
+    ) -> Result<Option<Vec<u8>>, ApiFailure> {
         let seen = self.seen + bytes.len();
         if seen > SHORT_BYTES_MAX || self.lines > PASSED_LINES_MAX {
-            return self.sift(bytes, heads).map(Some);
+            return self.filter_head(bytes, heads).map(Some);
         }
         self.reserve(heads, seen)?;
         Ok(self.encode_line(bytes))
     }
 
-    fn reserve(&mut self, heads: &Budget, bytes: usize) -> Result<(), Failure> {
-        let held = self.held.get_or_insert_with(|| heads.hold());
+    fn reserve(&mut self, heads: &Budget, bytes: usize) -> Result<(), ApiFailure> {
+        let held = self.held.get_or_insert_with(|| heads.create_reservation());
         let more = bytes.saturating_sub(held.bytes());
         held.grow(more).map_err(|e| {
             // Other heads will end soon, so the client should retry.
-            Failure::new(Cause::Request(ErrorKind::Unavailable), e.message)
+            ApiFailure::new(FailureCause::Request(ErrorKind::Unavailable), e.message)
         })
     }
 
@@ -210,14 +218,14 @@ impl RequestHead {
     fn encode_line(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.seen += bytes.len();
         self.passed += bytes.len();
-        if self.part != Part::Uri {
+        if self.part != RequestHeadPosition::Uri {
             self.note_line_end(bytes);
             return None;
         }
         let end = bytes.iter().position(|b| *b == b'\n');
         let (line, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
         if end.is_some() {
-            self.part = Part::Headers;
+            self.part = RequestHeadPosition::Headers;
             self.note_line_end(rest);
         }
         if !line.iter().any(is_special) {
@@ -236,27 +244,27 @@ impl RequestHead {
         self.name.clear();
         let start = bytes.iter().rposition(|b| *b == b'\n');
         self.header = match start.map(|at| &bytes[at + 1..]) {
-            Some(b"") => Header::Unknown,
+            Some(b"") => HeaderFilterState::Unknown,
             Some(b"\r") => {
                 self.name.push(b'\r');
-                Header::Unknown
+                HeaderFilterState::Unknown
             }
-            Some(line) if is_read(line) => Header::Kept,
-            Some(line) if line.contains(&b':') => Header::CutShort,
+            Some(line) if is_read(line) => HeaderFilterState::Kept,
+            Some(line) if line.contains(&b':') => HeaderFilterState::CutShort,
             // An incomplete name was already passed, so the rest of its header must be passed as
             // well.
-            Some(_) => Header::Kept,
-            None if self.header == Header::CutShort => Header::CutShort,
-            None => Header::Kept,
+            Some(_) => HeaderFilterState::Kept,
+            None if self.header == HeaderFilterState::CutShort => HeaderFilterState::CutShort,
+            None => HeaderFilterState::Kept,
         };
     }
 
     /// Filters a long head, and everything after its first short part.
-    fn sift(&mut self, bytes: &[u8], heads: &Budget) -> Result<Vec<u8>, Failure> {
+    fn filter_head(&mut self, bytes: &[u8], heads: &Budget) -> Result<Vec<u8>, ApiFailure> {
         self.reserve(heads, PASSED_BYTES_MAX)?;
         let mut out = Vec::with_capacity(bytes.len().min(PASSED_BYTES_MAX));
         for (i, byte) in bytes.iter().enumerate() {
-            if self.part == Part::Ended {
+            if self.part == RequestHeadPosition::Ended {
                 out.extend_from_slice(&bytes[i..]);
                 return Ok(out);
             }
@@ -265,11 +273,12 @@ impl RequestHead {
                 return Err(too_long());
             }
             match self.part {
-                Part::Uri => self.sift_uri(*byte, &mut out, heads)?,
-                Part::Version => {
+                RequestHeadPosition::Uri => self.sift_uri(*byte, &mut out, heads)?,
+                RequestHeadPosition::Version => {
                     out.push(*byte);
                     if *byte == b'\n' {
-                        (self.part, self.header) = (Part::Headers, Header::Unknown);
+                        (self.part, self.header) =
+                            (RequestHeadPosition::Headers, HeaderFilterState::Unknown);
                     }
                 }
                 _ => self.sift_header(*byte, &mut out),
@@ -278,15 +287,15 @@ impl RequestHead {
         Ok(out)
     }
 
-    fn sift_uri(&mut self, byte: u8, out: &mut Vec<u8>, heads: &Budget) -> Result<(), Failure> {
+    fn sift_uri(&mut self, byte: u8, out: &mut Vec<u8>, heads: &Budget) -> Result<(), ApiFailure> {
         let is_long = self.passed >= PASSED_BYTES_MAX;
         if byte == b'\n' || (byte == b' ' && is_long) {
             out.push(byte);
             self.part = match byte {
-                b'\n' => Part::Headers,
-                _ => Part::Version,
+                b'\n' => RequestHeadPosition::Headers,
+                _ => RequestHeadPosition::Version,
             };
-            self.header = Header::Unknown;
+            self.header = HeaderFilterState::Unknown;
             return Ok(());
         }
         if is_long {
@@ -307,20 +316,20 @@ impl RequestHead {
     fn sift_header(&mut self, byte: u8, out: &mut Vec<u8>) {
         let is_end = byte == b'\n';
         match self.header {
-            Header::Kept => {
+            HeaderFilterState::Kept => {
                 out.push(byte);
                 self.passed += 1;
             }
-            Header::CutShort if is_end || self.passed < PASSED_BYTES_MAX => {
+            HeaderFilterState::CutShort if is_end || self.passed < PASSED_BYTES_MAX => {
                 out.push(byte);
                 self.passed += 1;
             }
-            Header::CutShort | Header::Dropped => {}
-            Header::Unknown => {
+            HeaderFilterState::CutShort | HeaderFilterState::Dropped => {}
+            HeaderFilterState::Unknown => {
                 self.name.push(byte);
                 if is_end && matches!(&self.name[..], b"\n" | b"\r\n") {
                     out.append(&mut self.name);
-                    self.part = Part::Ended;
+                    self.part = RequestHeadPosition::Ended;
                     return;
                 }
                 if is_end || byte == b':' || self.name.len() > READ_NAME_BYTES_MAX {
@@ -330,7 +339,7 @@ impl RequestHead {
         }
         if is_end {
             self.name.clear();
-            self.header = Header::Unknown;
+            self.header = HeaderFilterState::Unknown;
         }
     }
 
@@ -343,11 +352,11 @@ impl RequestHead {
     /// header is kept.
     fn decide(&mut self, out: &mut Vec<u8>) {
         self.header = match is_read(&self.name) {
-            true => Header::Kept,
-            false if self.has_room() => Header::CutShort,
-            false => Header::Dropped,
+            true => HeaderFilterState::Kept,
+            false if self.has_room() => HeaderFilterState::CutShort,
+            false => HeaderFilterState::Dropped,
         };
-        if self.header != Header::Dropped {
+        if self.header != HeaderFilterState::Dropped {
             self.kept += 1;
             self.passed += self.name.len();
             out.append(&mut self.name);
@@ -357,12 +366,12 @@ impl RequestHead {
     /// Returns the bytes that complete a valid request after the bytes passed so far.
     fn cut(&mut self) -> Vec<u8> {
         let end: &[u8] = match (self.part, self.passed) {
-            (Part::Uri, 0) => b"GET / HTTP/1.1\r\n\r\n",
-            (Part::Uri, _) => b" HTTP/1.1\r\n\r\n",
-            (Part::Version, _) => b"HTTP/1.1\r\n\r\n",
+            (RequestHeadPosition::Uri, 0) => b"GET / HTTP/1.1\r\n\r\n",
+            (RequestHeadPosition::Uri, _) => b" HTTP/1.1\r\n\r\n",
+            (RequestHeadPosition::Version, _) => b"HTTP/1.1\r\n\r\n",
             _ => b"\r\n\r\n",
         };
-        (self.part, self.long) = (Part::Ended, Vec::new());
+        (self.part, self.long) = (RequestHeadPosition::Ended, Vec::new());
         self.held = None;
         end.to_vec()
     }
@@ -392,12 +401,12 @@ fn count_lines(bytes: &[u8]) -> (usize, bool) {
     (lines, false)
 }
 
-fn too_long() -> Failure {
+fn too_long() -> ApiFailure {
     let message = format!(
         "request line and headers are too long: more than {HEAD_BYTES_MAX} bytes, \
          limit {HEAD_BYTES_MAX}"
     );
-    Failure::new(Cause::HeadTooLarge, message)
+    ApiFailure::new(FailureCause::HeadTooLarge, message)
 }
 
 fn is_special(byte: &u8) -> bool {
@@ -419,19 +428,19 @@ mod tests {
 
     /// Passes a head in pieces of `step` bytes. Returns the input of the parser and the data that
     /// bypasses it.
-    fn receive(sent: &[u8], step: usize, heads: &Budget) -> (Vec<u8>, Result<String, Failure>) {
+    fn receive(sent: &[u8], step: usize, heads: &Budget) -> (Vec<u8>, Result<String, ApiFailure>) {
         let mut head = RequestHead::default();
         let (mut passed, mut beside) = (Vec::new(), String::new());
         for piece in sent.chunks(step) {
             match head.receive(piece, heads) {
-                (Received::AsTheyAre, _) => passed.extend_from_slice(piece),
-                (Received::Instead(instead), _) => passed.extend_from_slice(&instead),
-                (Received::Cut(end), failure) => {
+                (FilteredHeadBytes::AsTheyAre, _) => passed.extend_from_slice(piece),
+                (FilteredHeadBytes::Instead(instead), _) => passed.extend_from_slice(&instead),
+                (FilteredHeadBytes::Cut(end), failure) => {
                     passed.extend_from_slice(&end);
                     return (passed, Err(failure.unwrap()));
                 }
             }
-            if let Some(Beside::Line(line)) = head.take_beside() {
+            if let Some(RequestHeadAttachment::Line(line)) = head.take_beside() {
                 beside.push_str(std::str::from_utf8(&line.text).unwrap());
             }
         }
@@ -462,14 +471,14 @@ mod tests {
         let body = format!("POST / HTTP/1.1\r\nA: b\r\n\r\n{}", "<".repeat(60_000));
         let (received, failure) = head.receive(body.as_bytes(), &heads);
         let untouched = match received {
-            Received::AsTheyAre => true,
-            Received::Instead(same) => same == body.as_bytes(),
-            Received::Cut(_) => false,
+            FilteredHeadBytes::AsTheyAre => true,
+            FilteredHeadBytes::Instead(same) => same == body.as_bytes(),
+            FilteredHeadBytes::Cut(_) => false,
         };
         assert!(untouched && failure.is_none());
         head.restart();
         let (received, _) = head.receive(b"GET /< ", &heads);
-        assert!(matches!(received, Received::Instead(line) if line == b"GET /%3C "));
+        assert!(matches!(received, FilteredHeadBytes::Instead(line) if line == b"GET /%3C "));
     }
 
     #[test]
@@ -535,7 +544,7 @@ mod tests {
         for sent in [line.clone(), header] {
             let (passed, outcome) = receive(sent.as_bytes(), 8 << 10, &heads);
             let failure = outcome.unwrap_err();
-            assert_eq!(failure.cause, Cause::HeadTooLarge);
+            assert_eq!(failure.cause, FailureCause::HeadTooLarge);
             let limit = "more than 1052672 bytes, limit 1052672";
             assert!(failure.message.ends_with(limit), "{}", failure.message);
             assert!(passed.len() < 64 << 10);
@@ -544,7 +553,7 @@ mod tests {
         let few = Budget::new("request heads", 100_000);
         let (_, outcome) = receive(line.as_bytes(), 8 << 10, &few);
         let failure = outcome.unwrap_err();
-        assert_eq!(failure.cause, Cause::Request(ErrorKind::Unavailable));
+        assert_eq!(failure.cause, FailureCause::Request(ErrorKind::Unavailable));
         let text = "request heads memory limit reached: ";
         assert!(failure.message.starts_with(text), "{}", failure.message);
         assert_eq!((few.used_bytes(), heads.used_bytes()), (0, 0));

@@ -1,9 +1,9 @@
 //! A socket that disconnects clients which send their requests too slowly or do not read the
 //! response.
 //!
-//! The deadlines depend on the connection's [`Phase`]. A request whose body was not read completely
-//! is the last one of its connection: the following bytes may belong to that body and must not be
-//! interpreted as a request line.
+//! The deadlines depend on the connection's [`ConnectionPhase`]. A request whose body was not read
+//! completely is the last one of its connection: the following bytes may belong to that body and
+//! must not be interpreted as a request line.
 //!
 //! [`super::body`] limits the time of a body, and hyper the idle time between requests. While a
 //! request is processed, the client may be silent for any time.
@@ -11,9 +11,9 @@
 //! The underlying stream may be of any type. A TLS stream may perform its handshake in the first
 //! read: the deadline of the first head starts with the connection.
 
-use super::phase::Phase;
-use super::request_head::{Beside, Received, RequestHead};
-use crate::admission::limits::Limits;
+use super::phase::ConnectionPhase;
+use super::request_head::{FilteredHeadBytes, RequestHead, RequestHeadAttachment};
+use crate::admission::limits::ServerLimits;
 use firn_model::budget::Budget;
 use hyper_util::rt::TokioIo;
 use std::io;
@@ -37,7 +37,7 @@ const LINGER_READS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct GuardedSocket<S> {
     inner: S,
-    phase: Phase,
+    phase: ConnectionPhase,
     head: RequestHead,
     /// Memory budget of request heads.
     heads: Budget,
@@ -48,8 +48,8 @@ pub(crate) struct GuardedSocket<S> {
     is_shut: bool,
     /// Number of bytes that were read and discarded since the shutdown.
     lingered: usize,
-    read_timer: Timer,
-    write_timer: Timer,
+    read_timer: SocketDeadline,
+    write_timer: SocketDeadline,
     header_read_max: Duration,
     response_stall_max: Duration,
 }
@@ -57,14 +57,14 @@ pub(crate) struct GuardedSocket<S> {
 /// A deadline that is active while the socket waits for the client. Allocates only while it is
 /// active.
 #[derive(Debug, Default)]
-struct Timer(Option<Pin<Box<Sleep>>>);
+struct SocketDeadline(Option<Pin<Box<Sleep>>>);
 
-impl Timer {
+impl SocketDeadline {
     fn clear(&mut self) {
         self.0 = None;
     }
 
-    /// Returns ready when `after` has elapsed since the first call after [`Timer::clear`].
+    /// Returns ready when `after` has elapsed since the first call after [`SocketDeadline::clear`].
     fn poll(&mut self, cx: &mut Context<'_>, after: Duration) -> Poll<io::Error> {
         let timer = self.0.get_or_insert_with(|| Box::pin(sleep(after)));
         timer
@@ -76,7 +76,12 @@ impl Timer {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> GuardedSocket<S> {
     /// Creates the socket of a new connection, whose first request is expected immediately.
-    pub(crate) fn new(inner: S, phase: Phase, limits: &Limits, heads: Budget) -> TokioIo<Self> {
+    pub(crate) fn new(
+        inner: S,
+        phase: ConnectionPhase,
+        limits: &ServerLimits,
+        heads: Budget,
+    ) -> TokioIo<Self> {
         TokioIo::new(Self {
             inner,
             phase,
@@ -86,8 +91,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> GuardedSocket<S> {
             is_cut: false,
             is_shut: false,
             lingered: 0,
-            read_timer: Timer::default(),
-            write_timer: Timer::default(),
+            read_timer: SocketDeadline::default(),
+            write_timer: SocketDeadline::default(),
             header_read_max: limits.header_read_max,
             response_stall_max: limits.response_stall_max,
         })
@@ -116,15 +121,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> GuardedSocket<S> {
         }
         let (received, failure) = self.head.receive(&buf.filled()[start..], &self.heads);
         let instead = match received {
-            Received::AsTheyAre => return,
-            Received::Instead(bytes) => bytes,
-            Received::Cut(bytes) => {
+            FilteredHeadBytes::AsTheyAre => return,
+            FilteredHeadBytes::Instead(bytes) => bytes,
+            FilteredHeadBytes::Cut(bytes) => {
                 self.is_cut = true;
                 bytes
             }
         };
         let beside = self.head.take_beside();
-        if let Some(beside) = failure.map(Beside::Refusal).or(beside) {
+        if let Some(beside) = failure.map(RequestHeadAttachment::Refusal).or(beside) {
             self.phase.put_beside(beside);
         }
         buf.set_filled(start);
@@ -135,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> GuardedSocket<S> {
 
     /// Reads and discards the remaining input of a refused client. Closing a socket with unread
     /// input resets the connection, so that the client would not receive the response.
-    fn linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn drain_input(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut scratch = [0; LINGER_READ_BYTES];
         for _ in 0..LINGER_READS {
             let mut buf = ReadBuf::new(&mut scratch);
@@ -236,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for GuardedSocket<S> {
             this.read_timer.clear();
         }
         match this.phase.is_last() {
-            true => this.linger(cx).map(Ok),
+            true => this.drain_input(cx).map(Ok),
             false => Poll::Ready(Ok(())),
         }
     }

@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 
 /// Observer of a body. It is dropped with the body, after the last byte was sent or the peer
 /// disconnected.
-pub(crate) trait Watch: Unpin {
+pub(crate) trait BodyObserver: Unpin {
     /// Called when the next piece is requested.
-    fn asked(&mut self) {}
+    fn on_piece_requested(&mut self) {}
 
     /// Called when a piece with this number of bytes has passed.
     fn data(&mut self, _bytes: usize) {}
@@ -19,12 +19,12 @@ pub(crate) trait Watch: Unpin {
 }
 
 /// The body `inner`, unchanged, with the observer `watch`. Used for requests and responses.
-pub(crate) struct WatchedBody<B, W> {
+pub(crate) struct ObservedBody<B, W> {
     pub(crate) inner: B,
     pub(crate) watch: W,
 }
 
-impl<B: HttpBody<Data = Bytes> + Unpin, W: Watch> HttpBody for WatchedBody<B, W> {
+impl<B: HttpBody<Data = Bytes> + Unpin, W: BodyObserver> HttpBody for ObservedBody<B, W> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -33,7 +33,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin, W: Watch> HttpBody for WatchedBody<B, W>
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.get_mut();
-        this.watch.asked();
+        this.watch.on_piece_requested();
         let polled = Pin::new(&mut this.inner).poll_frame(cx);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {

@@ -7,11 +7,11 @@
 //! The first number of a bucket encodes its inclusive bounds: 0 the upper, 1 the lower, 2 none, 3
 //! both (`util/jsonutil/marshal.go` upstream).
 
-use super::{FloatForm, push_float};
+use super::{FloatNotation, push_float};
 use firn_model::histogram::bounds::upper_bound;
 use firn_model::histogram::{FloatCounts, Histogram, bucket_indexes};
 
-struct Bucket {
+struct JsonHistogramBucket {
     lower: f64,
     upper: f64,
     lower_inclusive: bool,
@@ -23,9 +23,9 @@ struct Bucket {
 pub(crate) fn push_histogram(out: &mut Vec<u8>, histogram: &Histogram) {
     let counts = histogram.counts.to_floats();
     out.extend_from_slice(br#"{"count":""#);
-    push_float(out, counts.count, FloatForm::Sample);
+    push_float(out, counts.count, FloatNotation::Sample);
     out.extend_from_slice(br#"","sum":""#);
-    push_float(out, histogram.sum, FloatForm::Sample);
+    push_float(out, histogram.sum, FloatNotation::Sample);
     out.push(b'"');
     let mut before: &[u8] = br#","buckets":["#;
     for bucket in buckets(histogram, &counts) {
@@ -39,7 +39,7 @@ pub(crate) fn push_histogram(out: &mut Vec<u8>, histogram: &Histogram) {
     out.push(b'}');
 }
 
-fn push_bucket(out: &mut Vec<u8>, bucket: &Bucket) {
+fn push_bucket(out: &mut Vec<u8>, bucket: &JsonHistogramBucket) {
     let boundaries = match (bucket.lower_inclusive, bucket.upper_inclusive) {
         (false, true) => b'0',
         (true, false) => b'1',
@@ -49,7 +49,7 @@ fn push_bucket(out: &mut Vec<u8>, bucket: &Bucket) {
     out.extend_from_slice(&[b'[', boundaries]);
     for number in [bucket.lower, bucket.upper, bucket.count] {
         out.extend_from_slice(b",\"");
-        push_float(out, number, FloatForm::Sample);
+        push_float(out, number, FloatNotation::Sample);
         out.push(b'"');
     }
     out.push(b']');
@@ -57,15 +57,15 @@ fn push_bucket(out: &mut Vec<u8>, bucket: &Bucket) {
 
 /// Returns the non-empty buckets in ascending order: negative ones, the zero bucket and positive
 /// ones.
-fn buckets(histogram: &Histogram, counts: &FloatCounts) -> Vec<Bucket> {
-    let mut buckets: Vec<Bucket> = bucket_indexes(&histogram.negative_spans)
+fn buckets(histogram: &Histogram, counts: &FloatCounts) -> Vec<JsonHistogramBucket> {
+    let mut buckets: Vec<JsonHistogramBucket> = bucket_indexes(&histogram.negative_spans)
         .zip(&counts.negative)
         .map(|(index, count)| negative_bucket(histogram, index, *count))
         .collect();
     buckets.reverse();
     if counts.zero_count > 0.0 {
         let inclusive = !histogram.has_custom_buckets();
-        buckets.push(Bucket {
+        buckets.push(JsonHistogramBucket {
             lower: -histogram.zero_threshold,
             upper: histogram.zero_threshold,
             lower_inclusive: inclusive,
@@ -79,11 +79,11 @@ fn buckets(histogram: &Histogram, counts: &FloatCounts) -> Vec<Bucket> {
     buckets
 }
 
-fn positive_bucket(histogram: &Histogram, index: i64, count: f64) -> Bucket {
+fn positive_bucket(histogram: &Histogram, index: i64, count: f64) -> JsonHistogramBucket {
     let bound = |index| upper_bound(index, histogram.schema, &histogram.custom_values);
     let (lower, upper) = (bound(index - 1), bound(index));
     if histogram.has_custom_buckets() {
-        return Bucket {
+        return JsonHistogramBucket {
             lower,
             upper,
             lower_inclusive: index == 0,
@@ -92,7 +92,7 @@ fn positive_bucket(histogram: &Histogram, index: i64, count: f64) -> Bucket {
         };
     }
     let reaches_into_zero = lower > 0.0 && lower < histogram.zero_threshold;
-    Bucket {
+    JsonHistogramBucket {
         lower: if reaches_into_zero {
             histogram.zero_threshold
         } else {
@@ -105,9 +105,9 @@ fn positive_bucket(histogram: &Histogram, index: i64, count: f64) -> Bucket {
     }
 }
 
-fn negative_bucket(histogram: &Histogram, index: i64, count: f64) -> Bucket {
+fn negative_bucket(histogram: &Histogram, index: i64, count: f64) -> JsonHistogramBucket {
     let mirrored = positive_bucket(histogram, index, count);
-    Bucket {
+    JsonHistogramBucket {
         lower: -mirrored.upper,
         upper: -mirrored.lower,
         lower_inclusive: mirrored.upper_inclusive,
@@ -119,7 +119,7 @@ fn negative_bucket(histogram: &Histogram, index: i64, count: f64) -> Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, ResetHint, Span};
+    use firn_model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HistogramCounts, ResetHint};
 
     fn check(histogram: &Histogram, want: &str) {
         let mut out = Vec::new();
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), want);
     }
 
-    fn exponential(counts: Counts) -> Histogram {
+    fn exponential(counts: HistogramCounts) -> Histogram {
         Histogram {
             reset_hint: ResetHint::Unknown,
             schema: 0,
@@ -135,16 +135,16 @@ mod tests {
             sum: 18.4,
             counts,
             positive_spans: vec![
-                Span {
+                BucketSpan {
                     offset: 0,
                     length: 2,
                 },
-                Span {
+                BucketSpan {
                     offset: 1,
                     length: 1,
                 },
             ],
-            negative_spans: vec![Span {
+            negative_spans: vec![BucketSpan {
                 offset: 0,
                 length: 2,
             }],
@@ -160,7 +160,7 @@ mod tests {
             r#"[0,"0.5","1","1"],[0,"1","2","2"],[0,"4","8","4"]]}"#
         );
         check(
-            &exponential(Counts::Integer {
+            &exponential(HistogramCounts::Integer {
                 count: 12,
                 zero_count: 2,
                 positive: vec![1, 1, 2],
@@ -169,7 +169,7 @@ mod tests {
             want,
         );
         check(
-            &exponential(Counts::Float {
+            &exponential(HistogramCounts::Float {
                 count: 12.0,
                 zero_count: 2.0,
                 positive: vec![1.0, 2.0, 4.0],
@@ -184,19 +184,19 @@ mod tests {
         let histogram = Histogram {
             schema: CUSTOM_BUCKETS_SCHEMA,
             zero_threshold: 0.0,
-            counts: Counts::Float {
+            counts: HistogramCounts::Float {
                 count: 3.5,
                 zero_count: 0.0,
                 positive: vec![1.0, 0.0, 2.5],
                 negative: Vec::new(),
             },
-            positive_spans: vec![Span {
+            positive_spans: vec![BucketSpan {
                 offset: 0,
                 length: 3,
             }],
             negative_spans: Vec::new(),
             custom_values: vec![0.1, 1.0],
-            ..exponential(Counts::Float {
+            ..exponential(HistogramCounts::Float {
                 count: 0.0,
                 zero_count: 0.0,
                 positive: Vec::new(),
@@ -217,7 +217,7 @@ mod tests {
         let empty = Histogram {
             positive_spans: Vec::new(),
             negative_spans: Vec::new(),
-            ..exponential(Counts::Float {
+            ..exponential(HistogramCounts::Float {
                 count: 0.0,
                 zero_count: 0.0,
                 positive: Vec::new(),

@@ -6,11 +6,11 @@
 use crate::json;
 use firn_model::matcher::Matcher;
 use firn_promql::ast::{
-    Aggregate, At, Binary, Call, Cardinality, Duration, DurationExpr, DurationKind, Edges, Expr,
-    ExprKind, Grouping, Matching, MatrixSelector, NumberLiteral, Subquery, ValueType,
-    VectorSelector,
+    AggregateExpr, AggregateGrouping, AtModifier, BinaryExpr, DurationExpr, DurationExprKind, Expr,
+    ExprKind, FunctionCall, MatchCardinality, MatrixSelector, NumberLiteral, QueryDuration,
+    SubqueryExpr, ValueType, VectorMatching, VectorSelector, WindowEdges,
 };
-use firn_promql::depth::deeper;
+use firn_promql::depth::ensure_stack;
 use serde_json::{Number, Value, json};
 
 /// Returns a syntax tree as JSON, or the error message of Go's encoder.
@@ -47,7 +47,7 @@ fn unsupported(expr: &Expr, depth: usize) -> Option<(usize, f64)> {
     match &expr.kind {
         ExprKind::Call(call) => {
             let mut args = call.args.iter();
-            args.find_map(|arg| deeper(|| unsupported(arg, depth + 1)))
+            args.find_map(|arg| ensure_stack(|| unsupported(arg, depth + 1)))
         }
         ExprKind::Binary(binary) => {
             let matching = || {
@@ -55,9 +55,9 @@ fn unsupported(expr: &Expr, depth: usize) -> Option<(usize, f64)> {
                 let fills = [matching.fill_left, matching.fill_right];
                 fills.into_iter().flatten().find(|fill| !fill.is_finite())
             };
-            deeper(|| unsupported(&binary.left, depth))
+            ensure_stack(|| unsupported(&binary.left, depth))
                 .or_else(|| matching().map(|fill| (depth, fill)))
-                .or_else(|| deeper(|| unsupported(&binary.right, depth)))
+                .or_else(|| ensure_stack(|| unsupported(&binary.right, depth)))
         }
         _ => {
             let mut found = None;
@@ -70,11 +70,14 @@ fn unsupported(expr: &Expr, depth: usize) -> Option<(usize, f64)> {
 }
 
 fn tree(expr: &Expr) -> Value {
-    deeper(|| tree_here(expr))
+    ensure_stack(|| tree_here(expr))
 }
 
 /// Adds members to a document without copying them, as `json!` would do with nested values.
-fn with(mut document: Value, members: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+fn add_members(
+    mut document: Value,
+    members: impl IntoIterator<Item = (&'static str, Value)>,
+) -> Value {
     for (name, member) in members {
         document[name] = member;
     }
@@ -100,11 +103,11 @@ fn tree_here(expr: &Expr) -> Value {
         ExprKind::Binary(inner) => binary(inner),
         ExprKind::Unary(op, inner) => {
             let head = json!({ "type": "unaryExpr", "op": op.as_str() });
-            with(head, [("expr", tree(inner))])
+            add_members(head, [("expr", tree(inner))])
         }
         ExprKind::Paren(inner) => {
             let head = json!({ "type": "parenExpr" });
-            with(head, [("expr", tree(inner))])
+            add_members(head, [("expr", tree(inner))])
         }
     }
 }
@@ -130,8 +133,8 @@ fn selector(vector: &VectorSelector) -> Value {
         "matchers": vector.matchers.iter().map(matcher).collect::<Vec<_>>(),
         "timestamp": timestamp(vector.at),
         "startOrEnd": start_or_end(vector.at),
-        "anchored": vector.edges == Edges::Anchored,
-        "smoothed": vector.edges == Edges::Smoothed,
+        "anchored": vector.edges == WindowEdges::Anchored,
+        "smoothed": vector.edges == WindowEdges::Smoothed,
     })
 }
 
@@ -151,7 +154,7 @@ fn matrix_selector(matrix: &MatrixSelector) -> Value {
     out
 }
 
-fn subquery(subquery: &Subquery) -> Value {
+fn subquery(subquery: &SubqueryExpr) -> Value {
     let head = json!({
         "type": "subquery",
         "range": millis(&subquery.range),
@@ -163,35 +166,35 @@ fn subquery(subquery: &Subquery) -> Value {
         "timestamp": timestamp(subquery.at),
         "startOrEnd": start_or_end(subquery.at),
     });
-    with(head, [("expr", tree(&subquery.expr))])
+    add_members(head, [("expr", tree(&subquery.expr))])
 }
 
-fn timestamp(at: Option<At>) -> Option<i64> {
+fn timestamp(at: Option<AtModifier>) -> Option<i64> {
     match at {
-        Some(At::Time(time)) => Some(time),
+        Some(AtModifier::Time(time)) => Some(time),
         _ => None,
     }
 }
 
-fn start_or_end(at: Option<At>) -> Option<&'static str> {
+fn start_or_end(at: Option<AtModifier>) -> Option<&'static str> {
     match at {
-        Some(At::Start) => Some("start"),
-        Some(At::End) => Some("end"),
+        Some(AtModifier::Start) => Some("start"),
+        Some(AtModifier::End) => Some("end"),
         _ => None,
     }
 }
 
 /// Returns the milliseconds of a duration; zero if it is an expression that depends on the query.
-fn millis(duration: &Duration) -> i64 {
+fn millis(duration: &QueryDuration) -> i64 {
     match duration {
-        Duration::Millis(ms) => *ms,
-        Duration::Expr(_) => 0,
+        QueryDuration::Millis(ms) => *ms,
+        QueryDuration::Expr(_) => 0,
     }
 }
 
-fn duration(duration: Option<&Duration>) -> Value {
+fn duration(duration: Option<&QueryDuration>) -> Value {
     match duration {
-        Some(Duration::Expr(expr)) => duration_expr(expr, false),
+        Some(QueryDuration::Expr(expr)) => duration_expr(expr, false),
         _ => Value::Null,
     }
 }
@@ -199,28 +202,30 @@ fn duration(duration: Option<&Duration>) -> Value {
 fn duration_expr(expr: &DurationExpr, wrapped: bool) -> Value {
     let node = |op: &str, left: Option<&DurationExpr>, right: Option<&DurationExpr>| {
         let side = |side: Option<&DurationExpr>| {
-            side.map_or(Value::Null, |expr| deeper(|| duration_expr(expr, false)))
+            side.map_or(Value::Null, |expr| {
+                ensure_stack(|| duration_expr(expr, false))
+            })
         };
         let head = json!({ "type": "durationExpr", "op": op, "wrapped": wrapped });
-        with(head, [("lhs", side(left)), ("rhs", side(right))])
+        add_members(head, [("lhs", side(left)), ("rhs", side(right))])
     };
     match &expr.kind {
-        DurationKind::Number(literal) => {
+        DurationExprKind::Number(literal) => {
             let mut out = number(literal);
             out["duration"] = literal.is_duration.into();
             out
         }
-        DurationKind::Step => node("step", None, None),
-        DurationKind::Range => node("range", None, None),
-        DurationKind::Negative(inner) => node("-", None, Some(inner)),
-        DurationKind::Binary(op, left, right) => node(op.as_str(), Some(left), Some(right)),
-        DurationKind::MinOf(left, right) => node("min_of", Some(left), Some(right)),
-        DurationKind::MaxOf(left, right) => node("max_of", Some(left), Some(right)),
-        DurationKind::Paren(inner) => duration_expr(inner, true),
+        DurationExprKind::Step => node("step", None, None),
+        DurationExprKind::Range => node("range", None, None),
+        DurationExprKind::Negative(inner) => node("-", None, Some(inner)),
+        DurationExprKind::Binary(op, left, right) => node(op.as_str(), Some(left), Some(right)),
+        DurationExprKind::MinOf(left, right) => node("min_of", Some(left), Some(right)),
+        DurationExprKind::MaxOf(left, right) => node("max_of", Some(left), Some(right)),
+        DurationExprKind::Paren(inner) => duration_expr(inner, true),
     }
 }
 
-fn call(call: &Call) -> Value {
+fn call(call: &FunctionCall) -> Value {
     let function = call.function;
     let head = json!({
         "type": "call",
@@ -232,7 +237,7 @@ fn call(call: &Call) -> Value {
         },
     });
     let args = call.args.iter().map(tree).collect();
-    with(head, [("args", Value::Array(args))])
+    add_members(head, [("args", Value::Array(args))])
 }
 
 fn type_name(value_type: ValueType) -> &'static str {
@@ -244,10 +249,10 @@ fn type_name(value_type: ValueType) -> &'static str {
     }
 }
 
-fn aggregation(aggregate: &Aggregate) -> Value {
+fn aggregation(aggregate: &AggregateExpr) -> Value {
     let (grouping, without) = match &aggregate.grouping {
-        Grouping::By(labels) => (labels, false),
-        Grouping::Without(labels) => (labels, true),
+        AggregateGrouping::By(labels) => (labels, false),
+        AggregateGrouping::Without(labels) => (labels, true),
     };
     let head = json!({
         "type": "aggregation",
@@ -256,10 +261,10 @@ fn aggregation(aggregate: &Aggregate) -> Value {
         "without": without,
     });
     let param = aggregate.param.as_ref().map_or(Value::Null, tree);
-    with(head, [("expr", tree(&aggregate.expr)), ("param", param)])
+    add_members(head, [("expr", tree(&aggregate.expr)), ("param", param)])
 }
 
-fn binary(binary: &Binary) -> Value {
+fn binary(binary: &BinaryExpr) -> Value {
     let head = json!({
         "type": "binaryExpr",
         "op": binary.op.as_str(),
@@ -267,15 +272,15 @@ fn binary(binary: &Binary) -> Value {
         "bool": binary.returns_bool,
     });
     let sides = [("lhs", tree(&binary.left)), ("rhs", tree(&binary.right))];
-    with(head, sides)
+    add_members(head, sides)
 }
 
-fn matching(matching: &Matching) -> Value {
+fn matching(matching: &VectorMatching) -> Value {
     let card = match matching.cardinality {
-        Cardinality::OneToOne => "one-to-one",
-        Cardinality::ManyToOne => "many-to-one",
-        Cardinality::OneToMany => "one-to-many",
-        Cardinality::ManyToMany => "many-to-many",
+        MatchCardinality::OneToOne => "one-to-one",
+        MatchCardinality::ManyToOne => "many-to-one",
+        MatchCardinality::OneToMany => "one-to-many",
+        MatchCardinality::ManyToMany => "many-to-many",
     };
     json!({
         "card": card,
@@ -291,7 +296,7 @@ fn matching(matching: &Matching) -> Value {
 
 /// Writes a document like Go's encoder, extending the stack for deep documents.
 fn push(out: &mut Vec<u8>, value: &Value) {
-    deeper(|| push_here(out, value));
+    ensure_stack(|| push_here(out, value));
 }
 
 fn push_here(out: &mut Vec<u8>, value: &Value) {

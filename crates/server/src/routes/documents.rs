@@ -1,9 +1,9 @@
 //! Documents generated from the table of routes: an OpenAPI document and `docs/api.md`.
 
-use super::route::{Kind, Param, Route, Verb};
-use super::table::{SECTIONS, Section};
-use crate::access::Reach;
-use crate::app::App;
+use super::route::{ApiRoute, ParamKind, RouteMethod, RouteParam};
+use super::table::{RouteSection, SECTIONS};
+use crate::access::ResponseVisibility;
+use crate::app::ServerApp;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, header};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Returns the OpenAPI document in YAML with upstream's headers.
-pub(super) async fn openapi(app: App, _request: Request) -> Response {
+pub(super) async fn openapi(app: ServerApp, _request: Request) -> Response {
     let web = &app.parts.web;
     let text = document(&web.route_prefix, &app.parts.build.firn_version);
     let mut response = Response::new(Body::from(text));
@@ -55,7 +55,7 @@ fn document(prefix: &str, version: &str) -> String {
 
 /// Returns the routes by path including prefixes. Routes with the same path keep the order of the
 /// table.
-fn by_path() -> BTreeMap<String, Vec<(&'static Section, &'static Route)>> {
+fn by_path() -> BTreeMap<String, Vec<(&'static RouteSection, &'static ApiRoute)>> {
     let mut paths: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for section in &SECTIONS {
         for route in section.routes {
@@ -67,7 +67,7 @@ fn by_path() -> BTreeMap<String, Vec<(&'static Section, &'static Route)>> {
 }
 
 /// Returns the path of a route including the prefix of its section, without a trailing slash.
-fn whole_path(section: &Section, route: &Route) -> String {
+fn whole_path(section: &RouteSection, route: &ApiRoute) -> String {
     match (section.prefix, route.path) {
         (prefix, "/") if !prefix.is_empty() => prefix.to_owned(),
         // A wildcard parameter is documented like an ordinary one.
@@ -75,7 +75,7 @@ fn whole_path(section: &Section, route: &Route) -> String {
     }
 }
 
-fn push_operation(out: &mut String, section: &Section, route: &Route, verb: Verb) {
+fn push_operation(out: &mut String, section: &RouteSection, route: &ApiRoute, verb: RouteMethod) {
     let _ = write!(
         out,
         "    {}:\n      tags: [{}]\n      summary: {}\n      x-scope: {}\n",
@@ -101,7 +101,7 @@ fn push_operation(out: &mut String, section: &Section, route: &Route, verb: Verb
             "      - {{name: {}, in: query, required: {}, schema: {}, description: {}}}",
             quoted(param.name),
             // Not required in the URL of a POST, because the form may contain it.
-            param.is_required && verb != Verb::Post,
+            param.is_required && verb != RouteMethod::Post,
             schema(param.kind),
             quoted(param.doc),
         );
@@ -123,12 +123,12 @@ fn path_params(path: &'static str) -> Vec<&'static str> {
     names.map(|name| name.trim_start_matches('*')).collect()
 }
 
-fn schema(kind: Kind) -> &'static str {
+fn schema(kind: ParamKind) -> &'static str {
     match kind {
-        Kind::Text | Kind::Time | Kind::Duration => "{type: string}",
-        Kind::Texts => "{type: array, items: {type: string}}",
-        Kind::Count => "{type: integer}",
-        Kind::Flag => "{type: boolean}",
+        ParamKind::Text | ParamKind::Time | ParamKind::Duration => "{type: string}",
+        ParamKind::Texts => "{type: array, items: {type: string}}",
+        ParamKind::Count => "{type: integer}",
+        ParamKind::Flag => "{type: boolean}",
     }
 }
 
@@ -177,12 +177,12 @@ pub fn markdown() -> String {
     out
 }
 
-fn push_row(out: &mut String, section: &Section, route: &Route) {
+fn push_row(out: &mut String, section: &RouteSection, route: &ApiRoute) {
     let verbs: Vec<_> = route.mount.verbs.iter().map(|verb| verb.name()).collect();
     let part = match route.mount.reach {
-        Reach::Nothing => "full",
-        Reach::Part => "filtered",
-        Reach::Whole => "rejected",
+        ResponseVisibility::Nothing => "full",
+        ResponseVisibility::Part => "filtered",
+        ResponseVisibility::Whole => "rejected",
     };
     let _ = writeln!(
         out,
@@ -195,7 +195,7 @@ fn push_row(out: &mut String, section: &Section, route: &Route) {
 }
 
 /// Appends the parameters of all routes in a section, one list per route.
-fn push_params(out: &mut String, section: &Section) {
+fn push_params(out: &mut String, section: &RouteSection) {
     let with_params = section.routes.iter().filter(|r| !r.params.is_empty());
     for route in with_params {
         let params: Vec<_> = route.params.iter().map(param_text).collect();
@@ -205,14 +205,14 @@ fn push_params(out: &mut String, section: &Section) {
     }
 }
 
-fn param_text(param: &Param) -> String {
+fn param_text(param: &RouteParam) -> String {
     let kind = match param.kind {
-        Kind::Text => "string",
-        Kind::Texts => "string, may be repeated",
-        Kind::Time => "time",
-        Kind::Duration => "duration",
-        Kind::Count => "integer",
-        Kind::Flag => "boolean",
+        ParamKind::Text => "string",
+        ParamKind::Texts => "string, may be repeated",
+        ParamKind::Time => "time",
+        ParamKind::Duration => "duration",
+        ParamKind::Count => "integer",
+        ParamKind::Flag => "boolean",
     };
     let required = if param.is_required { ", required" } else { "" };
     format!("- `{}` ({kind}{required}): {}", param.name, param.doc)
@@ -221,7 +221,7 @@ fn param_text(param: &Param) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Scope;
+    use crate::access::AccessScope;
     use firn_model::yaml;
 
     #[test]
@@ -249,15 +249,16 @@ mod tests {
         for (path, routes) in by_path() {
             for (_, route) in routes {
                 let mount = &route.mount;
-                let changes = mount.verbs.iter().any(|v| *v != Verb::Get);
+                let changes = mount.verbs.iter().any(|v| *v != RouteMethod::Get);
                 // POST may be used for long queries in a form or body.
-                let asks = mount.verbs.contains(&Verb::Get) || mount.reach == Reach::Part;
+                let asks = mount.verbs.contains(&RouteMethod::Get)
+                    || mount.reach == ResponseVisibility::Part;
                 if changes && !asks {
-                    let is_guarded = !matches!(mount.scope, Scope::Any | Scope::Read);
+                    let is_guarded = !matches!(mount.scope, AccessScope::Any | AccessScope::Read);
                     assert!(is_guarded, "{path}");
                 }
-                let shows = mount.reach != Reach::Nothing;
-                assert!(!shows || mount.scope != Scope::Any, "{path}");
+                let shows = mount.reach != ResponseVisibility::Nothing;
+                assert!(!shows || mount.scope != AccessScope::Any, "{path}");
             }
         }
     }

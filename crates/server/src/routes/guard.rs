@@ -4,18 +4,18 @@
 //! Invariant: without credentials every request is answered with 401, independent of its method and
 //! whether its path exists.
 
-use crate::access::{Grant, enter, too_many};
-use crate::app::App;
-use crate::http::failure::{Cause, Failure};
+use crate::access::{AccessGrant, enter, too_many};
+use crate::app::ServerApp;
+use crate::http::failure::{ApiFailure, FailureCause};
 use crate::http::measured;
-use crate::http::watched_body::{Watch, WatchedBody};
-use crate::metrics::Endpoint;
+use crate::http::watched_body::{BodyObserver, ObservedBody};
+use crate::metrics::ServerEndpoint;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
-use firn_model::trace::{Span, SpanKind, TraceParent};
+use firn_model::trace::{SpanKind, TraceParent, TraceSpan};
 
 /// Header that contains the tenant of a request, the same as in Mimir and Loki.
 const TENANT_HEADER: HeaderName = HeaderName::from_static("x-scope-orgid");
@@ -24,7 +24,11 @@ const TENANT_HEADER: HeaderName = HeaderName::from_static("x-scope-orgid");
 const TRACEPARENT: &str = "traceparent";
 
 /// Authenticates a request and passes it to its route, or rejects it.
-pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub(super) async fn guard(
+    State(app): State<ServerApp>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let rules = app.access.rules();
     if !app.access.is_within_rate(&rules) {
         // As in upstream, the configured headers are not added.
@@ -52,59 +56,64 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
 
 /// Processes a request within a span, if its trace is sampled. The span ends with the last byte of
 /// the response. Rejected requests have no spans.
-async fn answer(app: &App, mut request: Request, next: Next) -> Response {
-    let mut span = span_of(app, &request);
+async fn answer(app: &ServerApp, mut request: Request, next: Next) -> Response {
+    let mut span = start_span(app, &request);
     let Some(context) = span.context() else {
         return next.run(request).await;
     };
     request.extensions_mut().insert(context);
     let response = next.run(request).await;
     let status = response.status();
-    span.set("http.response.status_code", || i64::from(status.as_u16()));
+    span.set_attribute("http.response.status_code", || i64::from(status.as_u16()));
     if status.is_server_error() {
-        span.fail(status);
+        span.set_error(status);
     }
-    if !span.is_kept() {
+    if !span.is_recorded() {
         return response;
     }
     response.map(|inner| {
-        let watch = Answering { span, bytes: 0 };
-        Body::new(WatchedBody { inner, watch })
+        let watch = ResponseSpan { span, bytes: 0 };
+        Body::new(ObservedBody { inner, watch })
     })
 }
 
 /// The span of a request whose response is being sent. Ends when the body is dropped.
-struct Answering {
-    span: Span,
+struct ResponseSpan {
+    span: TraceSpan,
     bytes: usize,
 }
 
-impl Watch for Answering {
+impl BodyObserver for ResponseSpan {
     fn data(&mut self, bytes: usize) {
         self.bytes += bytes;
     }
 }
 
-impl Drop for Answering {
+impl Drop for ResponseSpan {
     fn drop(&mut self) {
-        self.span.set("http.response.body.size", || self.bytes);
+        self.span
+            .set_attribute("http.response.body.size", || self.bytes);
     }
 }
 
-fn span_of(app: &App, request: &Request) -> Span {
+fn start_span(app: &ServerApp, request: &Request) -> TraceSpan {
     let (method, path) = (request.method(), request.uri().path());
     let parent = request.headers().get(TRACEPARENT);
     let parent = parent.and_then(|value| TraceParent::parse(value.to_str().ok()?));
     let name = || format!("{method} {path}");
-    let mut span = app.parts.tracer.begin(name, SpanKind::Server, parent);
-    span.set("http.request.method", || method.as_str());
-    span.set("url.path", || path);
+    let mut span = app.parts.tracer.start_trace(name, SpanKind::Server, parent);
+    span.set_attribute("http.request.method", || method.as_str());
+    span.set_attribute("url.path", || path);
     span
 }
 
 /// Checks that the credentials allow the tenant of the request. If they allow a single tenant, it
 /// is the default.
-fn choose_tenant(app: &App, grant: &Grant, headers: &mut HeaderMap) -> Result<(), Failure> {
+fn choose_tenant(
+    app: &ServerApp,
+    grant: &AccessGrant,
+    headers: &mut HeaderMap,
+) -> Result<(), ApiFailure> {
     if !app.parts.multitenancy || grant.tenants.is_empty() {
         return Ok(());
     }
@@ -121,10 +130,10 @@ fn choose_tenant(app: &App, grant: &Grant, headers: &mut HeaderMap) -> Result<()
         return Ok(());
     }
     let message = format!("{} has no access to the tenant {named:?}", grant.name);
-    Err(Failure::new(Cause::Forbidden, message))
+    Err(ApiFailure::new(FailureCause::Forbidden, message))
 }
 
-async fn counted(app: &App, response: Response) -> Response {
+async fn counted(app: &ServerApp, response: Response) -> Response {
     let (clock, metrics) = (&app.parts.env.clock, &app.metrics);
-    measured::measure(clock, metrics, Endpoint::Other, async { response }).await
+    measured::measure(clock, metrics, ServerEndpoint::Other, async { response }).await
 }

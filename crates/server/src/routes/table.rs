@@ -5,22 +5,25 @@ mod pages;
 mod profiles;
 
 use super::documents;
-use super::route::{Kind, Mount, Param, Route, Verb, api, changing, for_admins, plain};
-use crate::access::{Reach, Scope};
+use super::route::{
+    ApiRoute, ParamKind, RouteMethod, RouteParam, admin_route, api, mount, mount_data,
+    mutating_route, open, param, plain, required, state,
+};
+use crate::access::{AccessScope, ResponseVisibility};
 use crate::api::{
     admin, alertmanagers, blocks, discards, exemplars, features, federate, import, metadata,
     notifications, operations, otlp, query, read, rule_editor, rules, search, self_metrics, series,
     status, targets, write,
 };
-use crate::metrics::Endpoint;
-use Kind::{Count, Duration, Flag, Text, Texts, Time};
-use Verb::{Delete, Get, Post, Put};
+use crate::metrics::ServerEndpoint;
+use ParamKind::{Count, Duration, Flag, Text, Texts, Time};
+use RouteMethod::{Delete, Get, Post, Put};
 
-const GET: &[Verb] = &[Get];
-const GET_POST: &[Verb] = &[Get, Post];
-const POST: &[Verb] = &[Post];
-const POST_PUT: &[Verb] = &[Post, Put];
-const DELETE: &[Verb] = &[Delete];
+const GET: &[RouteMethod] = &[Get];
+const GET_POST: &[RouteMethod] = &[Get, Post];
+const POST: &[RouteMethod] = &[Post];
+const POST_PUT: &[RouteMethod] = &[Post, Put];
+const DELETE: &[RouteMethod] = &[Delete];
 
 const TEXT: &str = "text/plain";
 const LINES: &str = "application/x-ndjson";
@@ -32,15 +35,15 @@ const OCTETS: &str = "application/octet-stream";
 
 /// A section of the table: routes with a common title and path prefix. Sections structure the
 /// documentation.
-pub(crate) struct Section {
+pub(crate) struct RouteSection {
     pub(crate) title: &'static str,
     /// Prefix of all paths in the section.
     pub(crate) prefix: &'static str,
-    pub(crate) routes: &'static [Route],
+    pub(crate) routes: &'static [ApiRoute],
 }
 
 /// All sections, in the order of the documentation.
-pub(crate) const SECTIONS: [Section; 11] = [
+pub(crate) const SECTIONS: [RouteSection; 11] = [
     section("Queries", "/api/v1", QUERIES),
     section("Writes", "/api/v1", WRITES),
     section("Writes at other systems' paths", "", WRITES_OF_OTHERS),
@@ -54,138 +57,98 @@ pub(crate) const SECTIONS: [Section; 11] = [
     section("Pages and files of the operator", "", pages::OF_OPERATOR),
 ];
 
-const fn section(title: &'static str, prefix: &'static str, routes: &'static [Route]) -> Section {
-    Section {
+const fn section(
+    title: &'static str,
+    prefix: &'static str,
+    routes: &'static [ApiRoute],
+) -> RouteSection {
+    RouteSection {
         title,
         prefix,
         routes,
     }
 }
 
-const fn mount(verbs: &'static [Verb], endpoint: Endpoint, scope: Scope, reach: Reach) -> Mount {
-    Mount {
-        verbs,
-        endpoint,
-        scope,
-        reach,
-        needs_store: false,
-    }
-}
-
-/// Returns a mount for reading stored data, restricted to the series that the credentials allow.
-const fn look(verbs: &'static [Verb], endpoint: Endpoint) -> Mount {
-    Mount {
-        needs_store: true,
-        ..mount(verbs, endpoint, Scope::Read, Reach::Part)
-    }
-}
-
-/// Returns a mount for reading the state of the server, which restricted clients may not see.
-const fn state(endpoint: Endpoint) -> Mount {
-    mount(GET, endpoint, Scope::Read, Reach::Whole)
-}
-
-/// Returns a mount that reveals nothing about the data and requires no particular scope.
-const fn open(verbs: &'static [Verb], endpoint: Endpoint) -> Mount {
-    mount(verbs, endpoint, Scope::Any, Reach::Nothing)
-}
-
-const fn param(name: &'static str, kind: Kind, doc: &'static str) -> Param {
-    Param {
-        name,
-        kind,
-        is_required: false,
-        doc,
-    }
-}
-
-const fn required(name: &'static str, kind: Kind, doc: &'static str) -> Param {
-    Param {
-        is_required: true,
-        ..param(name, kind, doc)
-    }
-}
-
-const EXPRESSION: Param = required("query", Text, "PromQL expression.");
-const TIMEOUT: Param = param("timeout", Duration, "Maximum execution time of the query.");
-const LOOKBACK: Param = param(
+const EXPRESSION: RouteParam = required("query", Text, "PromQL expression.");
+const TIMEOUT: RouteParam = param("timeout", Duration, "Maximum execution time of the query.");
+const LOOKBACK: RouteParam = param(
     "lookback_delta",
     Duration,
     "Maximum age of a sample that a selector returns. Default: `--query.lookback-delta`.",
 );
-const STATS: Param = param(
+const STATS: RouteParam = param(
     "stats",
     Text,
     "`true` or `all`: include statistics of the query in the response.",
 );
-const LIMIT: Param = param(
+const LIMIT: RouteParam = param(
     "limit",
     Count,
     "Maximum number of results. 0 means no limit.",
 );
-const START: Param = param(
+const START: RouteParam = param(
     "start",
     Time,
     "Start of the time range. Default: the oldest sample.",
 );
-const END: Param = param(
+const END: RouteParam = param(
     "end",
     Time,
     "End of the time range, inclusive. Default: the newest sample.",
 );
-const MATCH: Param = param(
+const MATCH: RouteParam = param(
     "match[]",
     Texts,
     "Series selector. A series matches if any of the selectors matches.",
 );
 
-const TERMS: Param = param(
+const TERMS: RouteParam = param(
     "search[]",
     Texts,
     "Search term. An entry matches if any of the terms matches.",
 );
-const FUZZINESS: Param = param(
+const FUZZINESS: RouteParam = param(
     "fuzz_threshold",
     Count,
     "Minimum score of a match, from 0 to 100.",
 );
-const ALGORITHM: Param = param(
+const ALGORITHM: RouteParam = param(
     "fuzz_alg",
     Text,
     "Matching algorithm: `subsequence` or `jarowinkler`.",
 );
-const CASE: Param = param(
+const CASE: RouteParam = param(
     "case_sensitive",
     Flag,
     "Match case-sensitively (default: true).",
 );
-const SORT: Param = param("sort_by", Text, "Sort order: `alpha` or `score`.");
-const DIRECTION: Param = param(
+const SORT: RouteParam = param("sort_by", Text, "Sort order: `alpha` or `score`.");
+const DIRECTION: RouteParam = param(
     "sort_dir",
     Text,
     "Sort direction with `sort_by=alpha`: `asc` or `dsc`.",
 );
-const SCORES: Param = param("include_score", Flag, "Include the score of each match.");
-const RECENT: Param = param(
+const SCORES: RouteParam = param("include_score", Flag, "Include the score of each match.");
+const RECENT: RouteParam = param(
     "start",
     Time,
     "Start of the time range. Default: one hour ago.",
 );
-const FOUND: Param = param("limit", Count, "Maximum number of matches (default: 100).");
-const BATCH: Param = param(
+const FOUND: RouteParam = param("limit", Count, "Maximum number of matches (default: 100).");
+const BATCH: RouteParam = param(
     "batch_size",
     Count,
     "Number of matches per line of the response (default: 100).",
 );
 
-const QUERIES: &[Route] = &[
-    Route::new(
+const QUERIES: &[ApiRoute] = &[
+    ApiRoute::new(
         "/query",
-        look(GET_POST, Endpoint::Query),
+        mount_data(GET_POST, ServerEndpoint::Query),
         |m| api(m, query::instant),
         "Evaluates an expression at one point in time.",
     )
-    .with(&[
+    .with_params(&[
         EXPRESSION,
         param("time", Time, "Evaluation time. Default: the current time."),
         TIMEOUT,
@@ -193,13 +156,13 @@ const QUERIES: &[Route] = &[
         LOOKBACK,
         STATS,
     ]),
-    Route::new(
+    ApiRoute::new(
         "/query_range",
-        look(GET_POST, Endpoint::QueryRange),
+        mount_data(GET_POST, ServerEndpoint::QueryRange),
         |m| api(m, query::range),
         "Evaluates an expression over a time range.",
     )
-    .with(&[
+    .with_params(&[
         EXPRESSION,
         required("start", Time, "Time of the first step."),
         required("end", Time, "End of the time range, inclusive."),
@@ -209,36 +172,46 @@ const QUERIES: &[Route] = &[
         LOOKBACK,
         STATS,
     ]),
-    Route::new(
+    ApiRoute::new(
         "/query_exemplars",
-        look(GET_POST, Endpoint::Exemplars),
+        mount_data(GET_POST, ServerEndpoint::Exemplars),
         |m| api(m, exemplars::query),
         "Returns the exemplars of the series that an expression selects.",
     )
-    .with(&[EXPRESSION, START, END]),
-    Route::new(
+    .with_params(&[EXPRESSION, START, END]),
+    ApiRoute::new(
         "/format_query",
-        mount(GET_POST, Endpoint::FormatQuery, Scope::Read, Reach::Nothing),
+        mount(
+            GET_POST,
+            ServerEndpoint::FormatQuery,
+            AccessScope::Read,
+            ResponseVisibility::Nothing,
+        ),
         |m| api(m, query::format),
         "Formats an expression.",
     )
-    .of_store()
-    .with(&[EXPRESSION]),
-    Route::new(
+    .require_store()
+    .with_params(&[EXPRESSION]),
+    ApiRoute::new(
         "/parse_query",
-        mount(GET_POST, Endpoint::ParseQuery, Scope::Read, Reach::Nothing),
+        mount(
+            GET_POST,
+            ServerEndpoint::ParseQuery,
+            AccessScope::Read,
+            ResponseVisibility::Nothing,
+        ),
         |m| api(m, query::parse),
         "Returns an expression as a syntax tree.",
     )
-    .of_store()
-    .with(&[EXPRESSION]),
-    Route::new(
+    .require_store()
+    .with_params(&[EXPRESSION]),
+    ApiRoute::new(
         "/series",
-        look(GET_POST, Endpoint::Series),
+        mount_data(GET_POST, ServerEndpoint::Series),
         |m| api(m, series::series),
         "Returns the label sets of matching series.",
     )
-    .with(&[
+    .with_params(&[
         required(
             "match[]",
             Texts,
@@ -248,27 +221,27 @@ const QUERIES: &[Route] = &[
         END,
         LIMIT,
     ]),
-    Route::new(
+    ApiRoute::new(
         "/labels",
-        look(GET_POST, Endpoint::Labels),
+        mount_data(GET_POST, ServerEndpoint::Labels),
         |m| api(m, series::label_names),
         "Returns label names.",
     )
-    .with(&[MATCH, START, END, LIMIT]),
-    Route::new(
+    .with_params(&[MATCH, START, END, LIMIT]),
+    ApiRoute::new(
         "/label/{name}/values",
-        look(GET, Endpoint::LabelValues),
+        mount_data(GET, ServerEndpoint::LabelValues),
         |m| api(m, series::label_values),
         "Returns the values of a label.",
     )
-    .with(&[MATCH, START, END, LIMIT]),
-    Route::new(
+    .with_params(&[MATCH, START, END, LIMIT]),
+    ApiRoute::new(
         "/search/metric_names",
-        look(GET_POST, Endpoint::LabelValues),
+        mount_data(GET_POST, ServerEndpoint::LabelValues),
         |m| api(m, search::metric_names),
         "Searches metric names, as lines of JSON. Requires `--enable-feature=search-api`.",
     )
-    .with(&[
+    .with_params(&[
         TERMS,
         FUZZINESS,
         ALGORITHM,
@@ -288,24 +261,24 @@ const QUERIES: &[Route] = &[
         ),
     ])
     .answers(LINES),
-    Route::new(
+    ApiRoute::new(
         "/search/label_names",
-        look(GET_POST, Endpoint::Labels),
+        mount_data(GET_POST, ServerEndpoint::Labels),
         |m| api(m, search::label_names),
         "Searches label names, as lines of JSON. Requires the same feature.",
     )
-    .with(&[
+    .with_params(&[
         TERMS, FUZZINESS, ALGORITHM, CASE, SORT, DIRECTION, SCORES, MATCH, RECENT, END, FOUND,
         BATCH,
     ])
     .answers(LINES),
-    Route::new(
+    ApiRoute::new(
         "/search/label_values",
-        look(GET_POST, Endpoint::LabelValues),
+        mount_data(GET_POST, ServerEndpoint::LabelValues),
         |m| api(m, search::label_values),
         "Searches the values of a label, as lines of JSON. Requires the same feature.",
     )
-    .with(&[
+    .with_params(&[
         required("label", Text, "Name of the label."),
         TERMS,
         FUZZINESS,
@@ -321,9 +294,9 @@ const QUERIES: &[Route] = &[
         BATCH,
     ])
     .answers(LINES),
-    Route::new(
+    ApiRoute::new(
         "/read",
-        look(POST, Endpoint::Read),
+        mount_data(POST, ServerEndpoint::Read),
         |m| plain(m, read::remote_read),
         "Serves remote read requests, with samples or streamed chunks.",
     )
@@ -332,30 +305,45 @@ const QUERIES: &[Route] = &[
 
 /// Returns a remote-write route at `path`. Senders that migrate from other systems use several
 /// paths.
-const fn remote_write_at(path: &'static str, doc: &'static str) -> Route {
-    let mount = mount(POST, Endpoint::Write, Scope::Write, Reach::Nothing);
-    Route::new(path, mount, |m| plain(m, write::remote_write), doc).answers(TEXT)
+const fn remote_write_at(path: &'static str, doc: &'static str) -> ApiRoute {
+    let mount = mount(
+        POST,
+        ServerEndpoint::Write,
+        AccessScope::Write,
+        ResponseVisibility::Nothing,
+    );
+    ApiRoute::new(path, mount, |m| plain(m, write::remote_write), doc).answers(TEXT)
 }
 
 /// Returns an OTLP route at `path`, with the same handler for all paths.
-const fn otlp_at(path: &'static str, doc: &'static str) -> Route {
-    let mount = mount(POST, Endpoint::Otlp, Scope::Write, Reach::Nothing);
-    Route::new(path, mount, |m| plain(m, otlp::metrics), doc).answers(OTLP)
+const fn otlp_at(path: &'static str, doc: &'static str) -> ApiRoute {
+    let mount = mount(
+        POST,
+        ServerEndpoint::Otlp,
+        AccessScope::Write,
+        ResponseVisibility::Nothing,
+    );
+    ApiRoute::new(path, mount, |m| plain(m, otlp::metrics), doc).answers(OTLP)
 }
 
-const WRITES: &[Route] = &[
+const WRITES: &[ApiRoute] = &[
     remote_write_at("/write", "Accepts samples by remote write 1.0 and 2.0."),
     otlp_at(
         "/otlp/v1/metrics",
         "Accepts OpenTelemetry metrics (OTLP) as protocol buffers or JSON, optionally gzipped.",
     ),
-    Route::new(
+    ApiRoute::new(
         "/import/prometheus",
-        mount(POST_PUT, Endpoint::Import, Scope::Write, Reach::Nothing),
+        mount(
+            POST_PUT,
+            ServerEndpoint::Import,
+            AccessScope::Write,
+            ResponseVisibility::Nothing,
+        ),
         |m| plain(m, import::prometheus),
         "Accepts samples of any age in the text format.",
     )
-    .with(&[
+    .with_params(&[
         param(
             "timestamp",
             Count,
@@ -371,7 +359,7 @@ const WRITES: &[Route] = &[
 ];
 
 /// Paths of other systems: their senders only need a new host name.
-const WRITES_OF_OTHERS: &[Route] = &[
+const WRITES_OF_OTHERS: &[ApiRoute] = &[
     remote_write_at("/api/v1/push", "Remote write, at Mimir's path."),
     remote_write_at("/api/v1/receive", "Remote write, at Thanos's path."),
     otlp_at("/otlp/v1/metrics", "OTLP, at Mimir's path."),
@@ -381,27 +369,27 @@ const WRITES_OF_OTHERS: &[Route] = &[
     ),
 ];
 
-const TARGETS: &[Route] = &[
-    Route::new(
+const TARGETS: &[ApiRoute] = &[
+    ApiRoute::new(
         "/scrape_pools",
-        state(Endpoint::Targets),
+        state(ServerEndpoint::Targets),
         |m| api(m, targets::scrape_pools),
         "Returns the names of the scrape jobs.",
     ),
-    Route::new(
+    ApiRoute::new(
         "/scrape_pools/config",
-        state(Endpoint::Targets),
+        state(ServerEndpoint::Targets),
         |m| api(m, targets::scrape_pool_config),
         "Returns the configuration of a scrape job, without secrets.",
     )
-    .with(&[required("scrapePool", Text, "Name of the scrape job.")]),
-    Route::new(
+    .with_params(&[required("scrapePool", Text, "Name of the scrape job.")]),
+    ApiRoute::new(
         "/targets",
-        state(Endpoint::Targets),
+        state(ServerEndpoint::Targets),
         |m| api(m, targets::targets),
         "Returns the scrape targets and their state.",
     )
-    .with(&[
+    .with_params(&[
         param(
             "state",
             Text,
@@ -409,13 +397,13 @@ const TARGETS: &[Route] = &[
         ),
         param("scrapePool", Text, "Only targets of this scrape job."),
     ]),
-    Route::new(
+    ApiRoute::new(
         "/targets/metadata",
-        state(Endpoint::Targets),
+        state(ServerEndpoint::Targets),
         |m| api(m, metadata::by_target),
         "Returns type, unit and help text of metrics, by target.",
     )
-    .with(&[
+    .with_params(&[
         param(
             "match_target",
             Text,
@@ -424,23 +412,23 @@ const TARGETS: &[Route] = &[
         param("metric", Text, "Only this metric."),
         LIMIT,
     ]),
-    Route::new(
+    ApiRoute::new(
         "/targets/relabel_steps",
-        state(Endpoint::Targets),
+        state(ServerEndpoint::Targets),
         |m| api(m, targets::relabel_steps),
         "Returns the labels of a target after each relabeling rule.",
     )
-    .with(&[
+    .with_params(&[
         required("scrapePool", Text, "Name of the scrape job."),
         required("labels", Text, "Discovered labels of the target, as JSON."),
     ]),
-    Route::new(
+    ApiRoute::new(
         "/metadata",
-        state(Endpoint::Targets),
+        state(ServerEndpoint::Targets),
         |m| api(m, metadata::by_metric),
         "Returns type, unit and help text of metrics.",
     )
-    .with(&[
+    .with_params(&[
         LIMIT,
         param(
             "limit_per_metric",
@@ -449,24 +437,24 @@ const TARGETS: &[Route] = &[
         ),
         param("metric", Text, "Only this metric."),
     ]),
-    Route::new(
+    ApiRoute::new(
         "/alertmanagers",
-        state(Endpoint::Rules),
+        state(ServerEndpoint::Rules),
         |m| api(m, alertmanagers::alertmanagers),
         "Returns the Alertmanagers that receive alerts.",
     )
-    .of_store(),
+    .require_store(),
 ];
 
-const RULES: &[Route] = &[
-    Route::new(
+const RULES: &[ApiRoute] = &[
+    ApiRoute::new(
         "/rules",
-        state(Endpoint::Rules),
+        state(ServerEndpoint::Rules),
         |m| api(m, rules::rules),
         "Returns rule groups with their rules and alerts.",
     )
-    .of_store()
-    .with(&[
+    .require_store()
+    .with_params(&[
         param("type", Text, "Type of the rules: `alert` or `record`."),
         param("rule_name[]", Texts, "Only rules with this name."),
         param("rule_group[]", Texts, "Only groups with this name."),
@@ -480,28 +468,33 @@ const RULES: &[Route] = &[
             "Token of the next page, from the previous response.",
         ),
     ]),
-    Route::new(
+    ApiRoute::new(
         "/alerts",
-        state(Endpoint::Rules),
+        state(ServerEndpoint::Rules),
         |m| api(m, rules::alerts),
         "Returns pending and firing alerts.",
     )
-    .of_store(),
-    Route::new(
+    .require_store(),
+    ApiRoute::new(
         "/rules/backfill",
-        state(Endpoint::Rules),
+        state(ServerEndpoint::Rules),
         |m| api(m, rules::backfills),
         "Returns requested backfills of rules and their progress.",
     )
-    .of_store(),
-    Route::new(
+    .require_store(),
+    ApiRoute::new(
         "/rules/backfill",
-        mount(POST, Endpoint::Rules, Scope::Rules, Reach::Whole),
-        |m| changing(m, rules::backfill),
+        mount(
+            POST,
+            ServerEndpoint::Rules,
+            AccessScope::Rules,
+            ResponseVisibility::Whole,
+        ),
+        |m| mutating_route(m, rules::backfill),
         "Starts to evaluate the rules of a group over a past time range.",
     )
-    .of_store()
-    .with(&[
+    .require_store()
+    .with_params(&[
         required("group", Text, "Name of the group."),
         param(
             "file",
@@ -513,219 +506,259 @@ const RULES: &[Route] = &[
     ]),
 ];
 
-const STATUS: &[Route] = &[
-    Route::new(
+const STATUS: &[ApiRoute] = &[
+    ApiRoute::new(
         "/status/buildinfo",
-        open(GET, Endpoint::Status),
+        open(GET, ServerEndpoint::Status),
         |m| api(m, status::build_info),
         "Returns version and build information.",
     ),
-    Route::new(
+    ApiRoute::new(
         "/status/runtimeinfo",
-        state(Endpoint::Status),
+        state(ServerEndpoint::Status),
         |m| api(m, status::runtime_info),
         "Returns runtime information about the process.",
     ),
-    Route::new(
+    ApiRoute::new(
         "/status/flags",
-        state(Endpoint::Status),
+        state(ServerEndpoint::Status),
         |m| api(m, status::flags),
         "Returns the flags and their values.",
     ),
-    Route::new(
+    ApiRoute::new(
         "/status/config",
-        state(Endpoint::Status),
+        state(ServerEndpoint::Status),
         |m| api(m, status::config),
         "Returns the active configuration, without secrets.",
     ),
-    Route::new(
+    ApiRoute::new(
         "/status/tsdb",
-        state(Endpoint::Status),
+        state(ServerEndpoint::Status),
         |m| api(m, status::tsdb),
         "Returns statistics of the head.",
     )
-    .of_store()
-    .with(&[LIMIT]),
-    Route::new(
+    .require_store()
+    .with_params(&[LIMIT]),
+    ApiRoute::new(
         "/status/tsdb/blocks",
-        state(Endpoint::Status),
+        state(ServerEndpoint::Status),
         |m| api(m, blocks::blocks),
         "Returns the blocks of the store and the running work on them.",
     )
-    .of_store(),
-    Route::new(
+    .require_store(),
+    ApiRoute::new(
         "/status/walreplay",
-        state(Endpoint::Status),
+        state(ServerEndpoint::Status),
         |m| plain(m, status::replay),
         "Returns the progress of the WAL replay: the records `min` to `max` and the `current` one.",
     ),
-    Route::new(
+    ApiRoute::new(
         "/status/discards",
-        state(Endpoint::Status),
+        state(ServerEndpoint::Status),
         |m| api(m, discards::discards),
         "Returns the most recently rejected samples, by reason, sender and job.",
     ),
-    Route::new(
+    ApiRoute::new(
         "/status/self_metrics",
-        state(Endpoint::Status),
+        state(ServerEndpoint::Status),
         |m| api(m, self_metrics::self_metrics),
         "Returns Firn's own metrics as JSON.",
     )
-    .with(&[param(
+    .with_params(&[param(
         "metric_name_pattern",
         Text,
         "Regular expression that matches metric names.",
     )]),
-    Route::new(
+    ApiRoute::new(
         "/features",
-        open(GET, Endpoint::Status),
+        open(GET, ServerEndpoint::Status),
         |m| api(m, features::features),
         "Returns the features of this server.",
     ),
-    Route::new(
+    ApiRoute::new(
         "/notifications",
-        mount(GET, Endpoint::Status, Scope::Read, Reach::Nothing),
+        mount(
+            GET,
+            ServerEndpoint::Status,
+            AccessScope::Read,
+            ResponseVisibility::Nothing,
+        ),
         |m| plain(m, notifications::list),
         "Returns the active notifications for operators.",
     ),
-    Route::new(
+    ApiRoute::new(
         "/notifications/live",
-        mount(GET, Endpoint::Status, Scope::Read, Reach::Nothing),
+        mount(
+            GET,
+            ServerEndpoint::Status,
+            AccessScope::Read,
+            ResponseVisibility::Nothing,
+        ),
         |m| plain(m, notifications::live),
         "Streams notifications as server-sent events.",
     )
     .answers("text/event-stream"),
-    Route::new(
+    ApiRoute::new(
         "/admin/tsdb/snapshot",
-        mount(POST_PUT, Endpoint::Operations, Scope::Admin, Reach::Whole),
-        |m| for_admins(m, admin::snapshot),
+        mount(
+            POST_PUT,
+            ServerEndpoint::Operations,
+            AccessScope::Admin,
+            ResponseVisibility::Whole,
+        ),
+        |m| admin_route(m, admin::snapshot),
         "Creates a snapshot of the data folder. Requires `--web.enable-admin-api`.",
     )
-    .of_store()
-    .with(&[param(
+    .require_store()
+    .with_params(&[param(
         "skip_head",
         Flag,
         "Omit samples that are not yet in a block.",
     )]),
-    Route::new(
+    ApiRoute::new(
         "/openapi.yaml",
-        open(GET, Endpoint::Status),
+        open(GET, ServerEndpoint::Status),
         |m| plain(m, documents::openapi),
         "Returns this API as an OpenAPI document.",
     )
     .answers(YAML),
 ];
 
-const RULE_EDITOR: &[Route] = &[
-    Route::new(
+const RULE_EDITOR: &[ApiRoute] = &[
+    ApiRoute::new(
         "/",
-        state(Endpoint::Rules),
+        state(ServerEndpoint::Rules),
         |m| plain(m, rule_editor::rules),
         "Returns the rule groups of all namespaces.",
     )
     .answers(YAML),
-    Route::new(
+    ApiRoute::new(
         "/{namespace}",
-        state(Endpoint::Rules),
+        state(ServerEndpoint::Rules),
         |m| plain(m, rule_editor::rules),
         "Returns the rule groups of a namespace.",
     )
     .answers(YAML),
-    Route::new(
+    ApiRoute::new(
         "/{namespace}",
-        mount(POST, Endpoint::Rules, Scope::Rules, Reach::Whole),
+        mount(
+            POST,
+            ServerEndpoint::Rules,
+            AccessScope::Rules,
+            ResponseVisibility::Whole,
+        ),
         |m| plain(m, rule_editor::rules),
         "Creates or replaces a rule group.",
     ),
-    Route::new(
+    ApiRoute::new(
         "/{namespace}",
-        mount(DELETE, Endpoint::Rules, Scope::Rules, Reach::Whole),
+        mount(
+            DELETE,
+            ServerEndpoint::Rules,
+            AccessScope::Rules,
+            ResponseVisibility::Whole,
+        ),
         |m| plain(m, rule_editor::rules),
         "Deletes a namespace.",
     ),
-    Route::new(
+    ApiRoute::new(
         "/{namespace}/{group}",
-        state(Endpoint::Rules),
+        state(ServerEndpoint::Rules),
         |m| plain(m, rule_editor::rules),
         "Returns a rule group.",
     )
     .answers(YAML),
-    Route::new(
+    ApiRoute::new(
         "/{namespace}/{group}",
-        mount(DELETE, Endpoint::Rules, Scope::Rules, Reach::Whole),
+        mount(
+            DELETE,
+            ServerEndpoint::Rules,
+            AccessScope::Rules,
+            ResponseVisibility::Whole,
+        ),
         |m| plain(m, rule_editor::rules),
         "Deletes a rule group.",
     ),
 ];
 
-const OPERATIONS: &[Route] = &[
-    Route::new(
+const OPERATIONS: &[ApiRoute] = &[
+    ApiRoute::new(
         "/federate",
-        look(GET, Endpoint::Federate),
+        mount_data(GET, ServerEndpoint::Federate),
         |m| plain(m, federate::federate),
         "Returns the newest sample of each matching series, for another server.",
     )
-    .with(&[MATCH])
+    .with_params(&[MATCH])
     .answers(TEXT),
-    Route::new(
+    ApiRoute::new(
         "/-/healthy",
-        open(GET, Endpoint::Operations),
+        open(GET, ServerEndpoint::Operations),
         |m| plain(m, operations::healthy),
         "Liveness check: 200 while the process runs.",
     )
     .answers(TEXT),
-    Route::new(
+    ApiRoute::new(
         "/-/ready",
-        open(GET, Endpoint::Operations),
+        open(GET, ServerEndpoint::Operations),
         |m| plain(m, operations::ready),
         "Readiness check: 200 once the server accepts writes and queries see all acknowledged \
          samples.",
     )
     .answers(TEXT),
-    Route::new(
+    ApiRoute::new(
         "/-/reload",
-        open(GET, Endpoint::Operations),
+        open(GET, ServerEndpoint::Operations),
         |m| plain(m, operations::only_post),
         "Returns an error: use POST or PUT.",
     )
     .answers(TEXT),
-    Route::new(
+    ApiRoute::new(
         "/-/reload",
-        mount(POST_PUT, Endpoint::Operations, Scope::Admin, Reach::Whole),
+        mount(
+            POST_PUT,
+            ServerEndpoint::Operations,
+            AccessScope::Admin,
+            ResponseVisibility::Whole,
+        ),
         |m| plain(m, operations::reload),
         "Reloads the configuration. Requires `--web.enable-lifecycle`.",
     )
     .answers(TEXT),
-    Route::new(
+    ApiRoute::new(
         "/-/quit",
-        open(GET, Endpoint::Operations),
+        open(GET, ServerEndpoint::Operations),
         |m| plain(m, operations::only_post),
         "Returns an error: use POST or PUT.",
     )
     .answers(TEXT),
-    Route::new(
+    ApiRoute::new(
         "/-/quit",
-        mount(POST_PUT, Endpoint::Operations, Scope::Admin, Reach::Whole),
+        mount(
+            POST_PUT,
+            ServerEndpoint::Operations,
+            AccessScope::Admin,
+            ResponseVisibility::Whole,
+        ),
         |m| plain(m, operations::quit),
         "Stops the process. Requires `--web.enable-lifecycle`.",
     )
     .answers(TEXT),
-    Route::new(
+    ApiRoute::new(
         "/metrics",
-        state(Endpoint::Metrics),
+        state(ServerEndpoint::Metrics),
         |m| plain(m, operations::metrics),
         "Firn's own metrics.",
     )
     .answers(TEXT),
-    Route::new(
+    ApiRoute::new(
         "/version",
-        open(GET, Endpoint::Operations),
+        open(GET, ServerEndpoint::Operations),
         |m| plain(m, operations::version),
         "Returns version and build information.",
     ),
-    Route::new(
+    ApiRoute::new(
         "/openapi.yaml",
-        open(GET, Endpoint::Status),
+        open(GET, ServerEndpoint::Status),
         |m| plain(m, documents::openapi),
         "Returns this API as an OpenAPI document.",
     )

@@ -2,11 +2,11 @@
 //! certificate, optionally restricted to names in `client_allowed_sans`. The rules are those of the
 //! crate `firn-x509`.
 
-use super::settings::{ClientAuth, TlsFiles, TlsSettings};
+use super::settings::{ClientAuthPolicy, ListenerTlsSettings, TlsFileContents};
 use firn_x509::handshake::{
-    PeerCertificates, PeerRefused, SCHEMES, check_tls12_signature, check_tls13_signature,
+    PeerCertificates, PeerRejection, SCHEMES, check_tls12_signature, check_tls13_signature,
 };
-use firn_x509::{AlternativeNames, CertificatePool, Purpose};
+use firn_x509::{AlternativeNames, CertificatePool, CertificatePurpose};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -22,10 +22,10 @@ const HINT_BYTES_MAX: usize = 60 << 10;
 /// Creates the verifier of client certificates. Returns `None` if the policy requests no
 /// certificates.
 pub(super) fn verifier(
-    settings: &TlsSettings,
-    files: &TlsFiles,
+    settings: &ListenerTlsSettings,
+    files: &TlsFileContents,
 ) -> Option<Arc<dyn ClientCertVerifier>> {
-    use ClientAuth::{
+    use ClientAuthPolicy::{
         NoClientCert, RequestClientCert, RequireAndVerifyClientCert, RequireAnyClientCert,
         VerifyClientCertIfGiven,
     };
@@ -36,8 +36,8 @@ pub(super) fn verifier(
         VerifyClientCertIfGiven => (false, true),
         RequireAndVerifyClientCert => (true, true),
     };
-    let given = files.client_ca.as_deref().map(CertificatePool::of_pem);
-    Some(Arc::new(ClientCheck {
+    let given = files.client_ca.as_deref().map(CertificatePool::from_pem);
+    Some(Arc::new(ClientCertificateVerifier {
         // A client without a certificate cannot have an allowed name.
         is_required: is_required || settings.client_sans.is_some(),
         hints: given.as_ref().map(hints).unwrap_or_default(),
@@ -47,7 +47,7 @@ pub(super) fn verifier(
 }
 
 fn system_roots() -> CertificatePool {
-    CertificatePool::of_parsable(rustls_native_certs::load_native_certs().certs)
+    CertificatePool::from_parsable_der(rustls_native_certs::load_native_certs().certs)
 }
 
 /// Returns the subjects of the CAs, which help clients to select a certificate. Returns an empty
@@ -67,7 +67,7 @@ fn hints(authorities: &CertificatePool) -> Vec<DistinguishedName> {
 }
 
 #[derive(Debug)]
-struct ClientCheck {
+struct ClientCertificateVerifier {
     is_required: bool,
     hints: Vec<DistinguishedName>,
     /// Trusted CA certificates; `None` if any certificate is accepted.
@@ -76,7 +76,7 @@ struct ClientCheck {
     names: Option<Vec<String>>,
 }
 
-impl ClientCertVerifier for ClientCheck {
+impl ClientCertVerifier for ClientCertificateVerifier {
     fn client_auth_mandatory(&self) -> bool {
         self.is_required
     }
@@ -91,10 +91,10 @@ impl ClientCertVerifier for ClientCheck {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let peer = PeerCertificates::read(Purpose::Client, end_entity, intermediates)?;
+        let peer = PeerCertificates::read(CertificatePurpose::Client, end_entity, intermediates)?;
         if let Some(roots) = &self.roots {
             let checked = peer.check(roots, None, now);
-            checked.map_err(PeerRefused::from)?;
+            checked.map_err(PeerRejection::from)?;
         }
         peer.check_key()?;
         let Some(allowed) = &self.names else {
@@ -104,7 +104,7 @@ impl ClientCertVerifier for ClientCheck {
         if found.iter().any(|name| allowed.contains(name)) {
             return Ok(ClientCertVerified::assertion());
         }
-        let why = OtherError(Arc::new(NoAllowedName(found)));
+        let why = OtherError(Arc::new(NameNotAllowed(found)));
         Err(Error::InvalidCertificate(CertificateError::Other(why)))
     }
 
@@ -134,7 +134,7 @@ impl ClientCertVerifier for ClientCheck {
 /// Error for a trusted certificate that contains none of the allowed names.
 #[derive(Debug, thiserror::Error)]
 #[error("could not find allowed SANs in client cert, found: {0:?}")]
-struct NoAllowedName(Vec<String>);
+struct NameNotAllowed(Vec<String>);
 
 /// Returns all subject alternative names of a certificate: DNS names, mail addresses, URIs and IP
 /// addresses.

@@ -2,7 +2,7 @@
 //! HTTP requests with an HTTP error, because an HTTP client cannot interpret a TLS alert.
 
 use super::HTTP2;
-use crate::http::accept::{Accept, Protocol, accept_tcp};
+use crate::http::accept::{ConnectionSource, HttpProtocol, accept_tcp};
 use rustls::server::ServerConfig;
 use std::io;
 use std::net::SocketAddr;
@@ -48,7 +48,7 @@ impl TlsListener {
     }
 }
 
-impl Accept for TlsListener {
+impl ConnectionSource for TlsListener {
     type Arriving = (TcpStream, TlsConfigs);
     type Stream = TlsStream<TcpStream>;
 
@@ -57,7 +57,9 @@ impl Accept for TlsListener {
         Ok(((stream, self.configs.clone()), peer))
     }
 
-    async fn agree((stream, configs): Self::Arriving) -> io::Result<(Self::Stream, Protocol)> {
+    async fn negotiate(
+        (stream, configs): Self::Arriving,
+    ) -> io::Result<(Self::Stream, HttpProtocol)> {
         let mut first = [0];
         if stream.peek(&mut first).await? == 1
             && first[0] != HANDSHAKE
@@ -71,8 +73,8 @@ impl Accept for TlsListener {
         let config = config.await.map_err(io::Error::other)?;
         let stream = TlsAcceptor::from(config).accept(stream).await?;
         let protocol = match stream.get_ref().1.alpn_protocol() {
-            Some(name) if name == HTTP2 => Protocol::Http2,
-            _ => Protocol::Http1,
+            Some(name) if name == HTTP2 => HttpProtocol::Http2,
+            _ => HttpProtocol::Http1,
         };
         Ok((stream, protocol))
     }

@@ -7,7 +7,7 @@ use rustls::crypto::ring::{self, kx_group as groups};
 
 /// A TLS version. Versions before 1.2 are valid in a config, but not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TlsVersion {
+pub enum ServerTlsVersion {
     /// TLS 1.0, which Firn does not support.
     V10,
     /// TLS 1.1, which Firn does not support.
@@ -18,9 +18,9 @@ pub enum TlsVersion {
     V13,
 }
 
-impl TlsVersion {
+impl ServerTlsVersion {
     /// Returns the version with this name, such as `TLS12`, or `None` for another name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "TLS10" => Self::V10,
             "TLS11" => Self::V11,
@@ -33,7 +33,7 @@ impl TlsVersion {
 
 /// A cipher suite, identified by its name in Go's TLS package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cipher(&'static str);
+pub struct CipherSuite(&'static str);
 
 /// Cipher suites that Go considers secure. ring supports none of the CBC suites.
 const CIPHERS: [&str; 13] = [
@@ -52,9 +52,9 @@ const CIPHERS: [&str; 13] = [
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
 ];
 
-impl Cipher {
+impl CipherSuite {
     /// Returns the cipher suite with this name, or `None` if Go has no secure suite of that name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let found = CIPHERS.iter().find(|known| **known == name);
         found.map(|known| Self(known))
     }
@@ -83,7 +83,7 @@ impl Cipher {
 
 /// An elliptic curve for the key exchange, identified by its name in exporter-toolkit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Curve {
+pub enum KeyExchangeCurve {
     /// `CurveP256`: the NIST curve P-256.
     P256,
     /// `CurveP384`: the NIST curve P-384.
@@ -94,9 +94,9 @@ pub enum Curve {
     X25519,
 }
 
-impl Curve {
+impl KeyExchangeCurve {
     /// Returns the curve with this name, or `None` for another name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "CurveP256" => Self::P256,
             "CurveP384" => Self::P384,
@@ -124,7 +124,7 @@ impl Curve {
 
 /// Policy for client certificates, with the names of Go's `tls.ClientAuthType`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ClientAuth {
+pub enum ClientAuthPolicy {
     /// Request no certificate from clients; the default.
     #[default]
     NoClientCert,
@@ -138,9 +138,9 @@ pub enum ClientAuth {
     RequireAndVerifyClientCert,
 }
 
-impl ClientAuth {
+impl ClientAuthPolicy {
     /// Returns the policy with this name. An empty name is the default.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "" | "NoClientCert" => Self::NoClientCert,
             "RequestClientCert" => Self::RequestClientCert,
@@ -154,20 +154,20 @@ impl ClientAuth {
 
 /// TLS settings of the listener, as read from the section `tls_server_config` of the web config.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsSettings {
+pub struct ListenerTlsSettings {
     /// The `min_version` key: lowest TLS version that clients may use.
-    pub min_version: TlsVersion,
+    pub min_version: ServerTlsVersion,
     /// The `max_version` key: highest TLS version that clients may use.
-    pub max_version: TlsVersion,
+    pub max_version: ServerTlsVersion,
     /// The `cipher_suites` key: suites for TLS 1.2; empty for all.
-    pub ciphers: Vec<Cipher>,
+    pub ciphers: Vec<CipherSuite>,
     /// The `curve_preferences` key: curves for the key exchange; empty for all.
-    pub curves: Vec<Curve>,
+    pub curves: Vec<KeyExchangeCurve>,
     /// The `prefer_server_cipher_suites` key: select suites in the server's order of preference.
     pub prefers_server_ciphers: bool,
     /// The `client_auth_type` key: whether clients must present a certificate, and whether it is
     /// verified.
-    pub client_auth: ClientAuth,
+    pub client_auth: ClientAuthPolicy,
     /// The `client_allowed_sans` key: names of which a client certificate must contain at least
     /// one.
     pub client_sans: Option<Vec<String>>,
@@ -177,7 +177,7 @@ pub struct TlsSettings {
 
 /// Contents of the PEM files. Not shown in debug output, because they include the private key.
 #[derive(Clone, PartialEq, Eq)]
-pub struct TlsFiles {
+pub struct TlsFileContents {
     /// The server certificate, followed by its intermediate certificates.
     pub cert: Vec<u8>,
     /// Private key of the server certificate, which must belong to the first certificate.

@@ -6,41 +6,41 @@
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
-use firn_http_client::Places;
-use firn_ingest::scrape::Scraping;
+use firn_http_client::ConnectionSlots;
+use firn_ingest::scrape::ScrapeManager;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::batch::Batch;
 use firn_model::budget::{Budget, Reservation};
-use firn_model::cancel::{Cancel, Reason};
+use firn_model::cancel::{CancelReason, CancelToken};
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::env::real;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::exemplar::{FoundExemplar, FoundExemplars};
+use firn_model::exemplar::{ExemplarResult, SeriesExemplarResult};
 use firn_model::labels::Labels;
-use firn_model::losses::Losses;
+use firn_model::losses::DataLossWarnings;
 use firn_model::matcher::Matcher;
-use firn_model::metrics::{Collect, Sink, Value as Metric};
+use firn_model::metrics::{Collect, MetricSink, MetricValue as Metric};
 use firn_model::sample::TimeRange;
-use firn_model::shares::Shares;
-use firn_model::stats::{BlockStats, BlockWorkStats, BlocksStats, Stat, StoreStats};
+use firn_model::shares::BudgetShares;
+use firn_model::stats::{BlockStats, BlockStoreStats, BlockWorkStats, NamedStat, StoreStats};
 use firn_model::store::{
-    Append, AppendBounds, Appended, ExemplarRequest, Rejected, Rejection, Select, SelectRequest,
-    Selection, Ticket,
+    Append, AppendBounds, AppendOutcome, ExemplarRequest, RejectedSamples, SampleRejection, Select,
+    SelectRequest, Selection, Ticket,
 };
 use firn_model::tenant::TenantId;
 use firn_model::trace::Tracer;
 use firn_promql::value::{
-    MatrixSeries, PointValue, QueryError, QueryResult, Stats, Value, VectorElement,
+    MatrixSeries, PromqlError, QueryPointValue, QueryResult, QueryStats, QueryValue, VectorElement,
 };
-use firn_promql::{Context, EvalTime, Features, Options};
+use firn_promql::{EvalTime, Features, Options, QueryContext};
 use firn_server::ActiveQueries;
-use firn_server::Limits;
-use firn_server::engine::Engine;
+use firn_server::ServerLimits;
+use firn_server::engine::QueryEngine;
 use firn_server::parts::{
-    AppParts, Backend, BuildInfo, Lifecycle, OutsideUrl, QuerySettings, RuleEditor, RuntimeInfo,
+    AppParts, Backend, BuildInfo, ExternalUrl, Lifecycle, QuerySettings, RuleEditor, RuntimeInfo,
     WebSettings,
 };
-use firn_server::{App, router};
+use firn_server::{ServerApp, router};
 use firn_storage::store::Store;
 use http_body_util::BodyExt;
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ impl Select for FakeStore {
         }
         Ok(Arc::new(FakeSelection {
             series: self.matching(&request),
-            losses: self.losses(request.tenant, request.range),
+            losses: self.loss_warnings(request.tenant, request.range),
         }))
     }
 
@@ -101,8 +101,8 @@ impl Select for FakeStore {
     }
 
     /// Reports a loss for look-ups that start at second seven.
-    fn losses(&self, _tenant: &TenantId, range: TimeRange) -> Losses {
-        let losses = Losses::default();
+    fn loss_warnings(&self, _tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
+        let losses = DataLossWarnings::default();
         if range.min == 7_000 {
             losses.add("damage: \"<file>\" is damaged");
         }
@@ -110,21 +110,21 @@ impl Select for FakeStore {
     }
 
     /// Returns two exemplars for each series, one second apart.
-    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
+    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<SeriesExemplarResult>, Error> {
         let mut answer = Vec::new();
         for labels in &self.0 {
             let matches = |m: &Matcher| m.matches(labels.get(m.name()));
             if !request.sets.iter().any(|set| set.iter().all(matches)) {
                 continue;
             }
-            let exemplar = |(time, value)| FoundExemplar {
+            let exemplar = |(time, value)| ExemplarResult {
                 labels: Labels::from_pairs([("trace_id", "<1>")]),
                 value,
                 time,
             };
             let all = [(1_500, 0.25), (2_000, f64::INFINITY)].map(exemplar);
             let in_range = all.into_iter().filter(|e| request.range.contains(e.time));
-            answer.push(FoundExemplars {
+            answer.push(SeriesExemplarResult {
                 series: labels.clone(),
                 exemplars: in_range.collect(),
             });
@@ -135,7 +135,7 @@ impl Select for FakeStore {
 
 struct FakeSelection {
     series: Vec<Labels>,
-    losses: Losses,
+    losses: DataLossWarnings,
 }
 
 impl Selection for FakeSelection {
@@ -150,7 +150,7 @@ impl Selection for FakeSelection {
     fn label_column(
         &self,
         _name: &str,
-        _cancel: &Cancel,
+        _cancel: &CancelToken,
         _memory: &mut Reservation,
     ) -> Result<LabelColumn, Error> {
         Ok(LabelColumn::default())
@@ -160,7 +160,7 @@ impl Selection for FakeSelection {
         Ok(())
     }
 
-    fn losses(&self) -> Losses {
+    fn loss_warnings(&self) -> DataLossWarnings {
         self.losses.clone()
     }
 }
@@ -171,13 +171,13 @@ pub struct FakeEngine {
     /// Number of queries that wait for their cancellation.
     pub blocked: AtomicUsize,
     /// Reasons for the cancellation of waiting queries.
-    pub reasons: Mutex<Vec<Reason>>,
+    pub reasons: Mutex<Vec<CancelReason>>,
     /// Time and lookback of each query.
     pub asked: Mutex<Vec<(EvalTime, i64)>>,
 }
 
 impl FakeEngine {
-    fn value(&self, text: &str, time: EvalTime) -> Value {
+    fn value(&self, text: &str, time: EvalTime) -> QueryValue {
         let labels =
             |i: usize| Labels::from_pairs([("__name__", "up".into()), ("i", i.to_string())]);
         let (at, end) = match time {
@@ -189,9 +189,9 @@ impl FakeEngine {
                 let element = |i| VectorElement {
                     labels: labels(i),
                     time: at,
-                    value: PointValue::Float(i as f64),
+                    value: QueryPointValue::Float(i as f64),
                 };
-                Value::Vector((0..n.parse().unwrap()).map(element).collect())
+                QueryValue::Vector((0..n.parse().unwrap()).map(element).collect())
             }
             ("matrix", n) => {
                 let series = |i| MatrixSeries {
@@ -199,13 +199,13 @@ impl FakeEngine {
                     floats: vec![(at, 0.5), (end, i as f64)],
                     histograms: Vec::new(),
                 };
-                Value::Matrix((0..n.parse().unwrap()).map(series).collect())
+                QueryValue::Matrix((0..n.parse().unwrap()).map(series).collect())
             }
-            _ => Value::Scalar(at, 1.0),
+            _ => QueryValue::Scalar(at, 1.0),
         }
     }
 
-    fn block(&self, context: &Context<'_>) -> QueryError {
+    fn block(&self, context: &QueryContext<'_>) -> PromqlError {
         self.blocked.fetch_add(1, Ordering::SeqCst);
         let reason = loop {
             match context.cancel.reason() {
@@ -215,29 +215,29 @@ impl FakeEngine {
         };
         self.reasons.lock().unwrap().push(reason);
         self.blocked.fetch_sub(1, Ordering::SeqCst);
-        QueryError::Canceled("query was canceled in test".into())
+        PromqlError::Canceled("query was canceled in test".into())
     }
 }
 
-impl Engine for FakeEngine {
+impl QueryEngine for FakeEngine {
     fn query(
         &self,
-        context: &Context<'_>,
+        context: &QueryContext<'_>,
         text: &str,
         time: EvalTime,
         options: &Options,
-    ) -> Result<QueryResult, QueryError> {
+    ) -> Result<QueryResult, PromqlError> {
         self.asked.lock().unwrap().push((time, options.lookback_ms));
         let message = text.to_owned();
         match text {
-            "parse error" => return Err(QueryError::Parse("1:7: parse error: no".into())),
-            "execution" => return Err(QueryError::Execution(message)),
-            "timeout" => return Err(QueryError::Timeout(message)),
-            "canceled" => return Err(QueryError::Canceled(message)),
-            "limited" => return Err(QueryError::Limited(message)),
+            "parse error" => return Err(PromqlError::Parse("1:7: parse error: no".into())),
+            "execution" => return Err(PromqlError::Execution(message)),
+            "timeout" => return Err(PromqlError::Timeout(message)),
+            "canceled" => return Err(PromqlError::Canceled(message)),
+            "limited" => return Err(PromqlError::Limited(message)),
             "storage" => {
                 let e = Error::new(ErrorKind::Corrupt, message);
-                return Err(QueryError::Storage(e));
+                return Err(PromqlError::Storage(e));
             }
             "block" => return Err(self.block(context)),
             "panic" => panic!("as the test asked"),
@@ -246,11 +246,11 @@ impl Engine for FakeEngine {
         let noted = text == "noted";
         let value = self.value(text, time);
         let bytes = match &value {
-            Value::Vector(elements) => size_of_val(&elements[..]),
+            QueryValue::Vector(elements) => size_of_val(&elements[..]),
             _ => 0,
         };
         let memory = context.budget.reserve(bytes);
-        let memory = memory.map_err(|e| QueryError::Limited(e.message))?;
+        let memory = memory.map_err(|e| PromqlError::Limited(e.message))?;
         Ok(QueryResult {
             value,
             warnings: noted
@@ -261,13 +261,13 @@ impl Engine for FakeEngine {
                 .then(|| "PromQL info: <i>".to_owned())
                 .into_iter()
                 .collect(),
-            stats: Stats::default(),
+            stats: QueryStats::default(),
             counts: None,
             memory,
         })
     }
 
-    fn selector(&self, text: &str, memory: &mut Reservation) -> Result<Vec<Matcher>, QueryError> {
+    fn selector(&self, text: &str, memory: &mut Reservation) -> Result<Vec<Matcher>, PromqlError> {
         firn_promql::parser::parse_selector_within(text, memory)
     }
 
@@ -276,10 +276,10 @@ impl Engine for FakeEngine {
         text: &str,
         _features: Features,
         _memory: &mut Reservation,
-    ) -> Result<String, QueryError> {
+    ) -> Result<String, PromqlError> {
         let nothing = "1:1: parse error: no expression found in input";
         match text {
-            "" => Err(QueryError::Parse(nothing.into())),
+            "" => Err(PromqlError::Parse(nothing.into())),
             text => Ok(text.replace(',', ",\n")),
         }
     }
@@ -296,16 +296,16 @@ pub struct FakeLog {
 
 impl Append for FakeLog {
     fn append(&self, tenant: &TenantId, batch: &Batch, _bounds: AppendBounds) -> Ticket {
-        let mut appended = Appended::default();
+        let mut appended = AppendOutcome::default();
         for series in batch.iter() {
             match series.labels.get("__name__") {
                 b"broken" => {
                     let e = Error::new(ErrorKind::Unavailable, "log is closed");
-                    return Ticket::ready(Err(e));
+                    return Ticket::resolved(Err(e));
                 }
                 b"panic" => panic!("as the test asked"),
-                b"late" => appended.rejected.push(Rejected {
-                    rejection: Rejection::OutOfOrder,
+                b"late" => appended.rejected.push(RejectedSamples {
+                    rejection: SampleRejection::OutOfOrder,
                     count: series.times.len(),
                     first_labels: series.labels.to_owned(),
                     first_time: series.times[0],
@@ -315,7 +315,7 @@ impl Append for FakeLog {
         }
         let mut stored = self.stored.lock().unwrap();
         stored.push((tenant.as_str().to_owned(), appended.stored));
-        Ticket::ready(Ok(appended))
+        Ticket::resolved(Ok(appended))
     }
 }
 
@@ -332,7 +332,7 @@ pub fn write_body(metrics: &[&str]) -> Vec<u8> {
 struct FakeMetrics;
 
 impl Collect for FakeMetrics {
-    fn collect(&self, sink: &mut dyn Sink) {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         let labels = [("path", "a\"b\\c\nd")];
         sink.metric("firn_test_bytes", "Help.", &labels, Metric::Gauge(1.5));
     }
@@ -340,7 +340,7 @@ impl Collect for FakeMetrics {
 
 /// A server under test with its test doubles.
 pub struct Fixture {
-    pub app: App,
+    pub app: ServerApp,
     pub engine: Arc<FakeEngine>,
     pub quits: Arc<AtomicUsize>,
     pub log: Arc<FakeLog>,
@@ -365,7 +365,7 @@ impl Fixture {
         let memory = parts.memory.clone();
         Self {
             memory,
-            app: App::new(parts),
+            app: ServerApp::new(parts),
             engine,
             quits,
             log: Arc::default(),
@@ -409,28 +409,28 @@ fn backend(log: Arc<FakeLog>) -> Backend {
         chunks: 4,
         min_time: Some(1000),
         max_time: Some(2000),
-        series_count_by_metric_name: vec![Stat {
+        series_count_by_metric_name: vec![NamedStat {
             name: "up".into(),
             value: 2,
         }],
         ..StoreStats::default()
     };
-    let limits = IngestLimits::of(&Shares::of(WRITE_MEMORY_BYTES));
+    let limits = IngestLimits::from_write_share(&BudgetShares::from_limit(WRITE_MEMORY_BYTES));
     let memory = Budget::new("writes", WRITE_MEMORY_BYTES);
-    let clock = real::env().unwrap().clock;
+    let clock = real::system_env().unwrap().clock;
     let faulty = log.clone();
     let pipeline = Arc::new(Pipeline::new(log, clock.clone(), limits, &memory));
     let no_yaml = |_: &str| Err("no YAML here".to_owned());
     Backend {
         write_fault: Arc::new(move || faulty.fault.lock().unwrap().clone()),
-        scraping: Arc::new(Scraping::new(
+        scraping: Arc::new(ScrapeManager::new(
             pipeline.clone(),
             (
                 clock.clone(),
                 Tracer::new(clock, Arc::new(firn_model::env::sim::SimRng::new(1))),
             ),
             &memory,
-            Places::unlimited(),
+            ConnectionSlots::unlimited(),
             no_yaml,
         )),
         pipeline,
@@ -447,7 +447,7 @@ fn backend(log: Arc<FakeLog>) -> Backend {
             true => Err(Error::new(ErrorKind::Unavailable, "the disk is full")),
         }),
         collectors: vec![Arc::new(FakeMetrics)],
-        outside: OutsideUrl {
+        outside: ExternalUrl {
             url: "http://firn.example.org/f".to_owned(),
             path: "/f".to_owned(),
         },
@@ -455,7 +455,7 @@ fn backend(log: Arc<FakeLog>) -> Backend {
 }
 
 /// Returns a block from a cut, a shard of late samples, and a running merge.
-fn blocks_stats() -> BlocksStats {
+fn blocks_stats() -> BlockStoreStats {
     let cut = BlockStats {
         id: "01K9XFT7G0000000000000002D".to_owned(),
         range: TimeRange::new(0, 7_199_999),
@@ -482,7 +482,7 @@ fn blocks_stats() -> BlocksStats {
         shard: Some(1),
         ..cut.clone()
     };
-    BlocksStats {
+    BlockStoreStats {
         blocks: vec![cut, late],
         cut_time: Some(7_200_000),
         cut: BlockWorkStats {
@@ -500,11 +500,11 @@ fn blocks_stats() -> BlocksStats {
 }
 
 fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
-    let env = real::env().unwrap();
+    let env = real::system_env().unwrap();
     AppParts {
         tracer: Tracer::new(env.clock.clone(), env.rng.clone()),
         env,
-        limits: Limits::of(&Shares::of(MEMORY_BYTES)),
+        limits: ServerLimits::from_shares(&BudgetShares::from_limit(MEMORY_BYTES)),
         memory: Budget::new("process", MEMORY_BYTES),
         engine,
         query: QuerySettings {

@@ -1,7 +1,7 @@
 //! A fleet for the benchmarks of the store, and the batches of its samples: pods with 376 series
 //! each, whose 11 labels have about 281 bytes.
 
-use firn_model::batch::{Batch, Reading, Source};
+use firn_model::batch::{Batch, BatchSource, LabelDecodeOutcome};
 use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
@@ -135,12 +135,12 @@ impl<'f> Request<'f> {
 
     /// Appends the batch to the store.
     pub fn append(&mut self, store: &Store) -> Ticket {
-        let bounds = AppendBounds::until(i64::MAX);
+        let bounds = AppendBounds::up_to(i64::MAX);
         store.append_from(&TenantId::anonymous(), self, bounds)
     }
 }
 
-impl Source for Request<'_> {
+impl BatchSource for Request<'_> {
     fn batch(&self) -> &Batch {
         &self.batch
     }
@@ -151,14 +151,14 @@ impl Source for Request<'_> {
             let labels = self.members[i].labels.as_bytes();
             self.batch.read_key::<Error>(i, |_, _, arena| {
                 arena.extend_from_slice(labels);
-                Ok(Reading::Stands)
+                Ok(LabelDecodeOutcome::Stands)
             })?;
         }
         Ok(())
     }
 
-    fn take_out(&mut self, series: &[u32]) -> Option<Batch> {
-        self.batch.take_out(series);
+    fn remove_series(&mut self, series: &[u32]) -> Option<Batch> {
+        self.batch.remove_series(series);
         None
     }
 }

@@ -16,7 +16,7 @@ pub fn batches() -> (Vec<LogBatch>, usize) {
             request.fill(members, number * BATCH, round);
             let mut batch = LogBatch::default();
             for i in 0..members.len() {
-                if let Some((time, value)) = request.batch.sole_float(i) {
+                if let Some((time, value)) = request.batch.single_float(i) {
                     let row = FloatRow {
                         slot: (number * BATCH + i) as u64,
                         time,

@@ -11,15 +11,15 @@
 //! twice, however many series it creates there.
 
 use super::Appender;
-use super::scratch::{Scratch, UNINDEXED, UNKNOWN};
-use super::series_budget::SeriesBudget;
-use crate::head::series::{Series, Window};
-use crate::head::shard::Found;
+use super::scratch::{AppendScratch, UNINDEXED, UNKNOWN};
+use super::series_budget::SeriesBudgetWindow;
+use crate::head::series::{AppendWindow, MemSeries};
+use crate::head::shard::SeriesPlacement;
 use crate::ids::SeriesRef;
-use crate::index::{SeriesCreation, epoch_of};
+use crate::index::{SeriesCreation, epoch_from_time};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use firn_model::batch::{Batch, SeriesSamples, Source};
+use firn_model::batch::{Batch, BatchSource, SeriesSamples};
 use firn_model::error::Error;
 
 /// Name of the label that selects the budget of a new series.
@@ -29,7 +29,7 @@ const JOB: &str = "job";
 const INDEXED_BYTES: usize = 128;
 
 /// The creation of the new series of one batch. Holds the lock of the index while it exists.
-struct Creating<'a> {
+struct MissingSeriesCreation<'a> {
     index: SeriesCreation<'a>,
     /// The first new slot. A lower slot belongs to an evicted series that is restored.
     first_new: SeriesRef,
@@ -47,8 +47,8 @@ impl Appender {
     /// the key of the batch, computes the fingerprints again and repeats the lookup.
     pub(super) fn read_labels(
         &self,
-        scratch: &mut Scratch,
-        source: &mut dyn Source,
+        scratch: &mut AppendScratch,
+        source: &mut dyn BatchSource,
     ) -> Result<(), Error> {
         if scratch.wanted.is_empty() {
             return Ok(());
@@ -68,16 +68,21 @@ impl Appender {
             *known = print;
         }
         if is_another {
-            self.leave(scratch);
+            self.end_appending(scratch);
             scratch.group_by_shard(self);
-            self.look_up(scratch);
+            self.find_batch_series(scratch);
         }
         Ok(())
     }
 
     /// Creates the unknown series that have a sample in the window, in shards and index. Series
     /// beyond a limit remain unknown.
-    pub(super) fn create_missing(&self, scratch: &mut Scratch, batch: &Batch, window: Window) {
+    pub(super) fn create_missing(
+        &self,
+        scratch: &mut AppendScratch,
+        batch: &Batch,
+        window: AppendWindow,
+    ) {
         scratch.missing.clear();
         for (i, local) in scratch.locals.iter().enumerate() {
             if *local == UNKNOWN && has_sample_in(batch.series(i), window) {
@@ -88,10 +93,10 @@ impl Appender {
             return;
         }
         let index = self.index.create_series();
-        let mut creating = Creating {
+        let mut creating = MissingSeriesCreation {
             first_new: index.next_slot(),
             index,
-            room: self.room_for_series(),
+            room: self.remaining_series(),
             room_bytes: self
                 .options
                 .head_bytes_max
@@ -102,7 +107,7 @@ impl Appender {
         };
         self.reserve(scratch);
         self.index_missing(scratch, batch, &mut creating);
-        self.settle(scratch, &creating);
+        self.fill_reserved_places(scratch, &creating);
         self.metrics
             .new_series_memory
             .add(creating.created_bytes as i64);
@@ -112,10 +117,10 @@ impl Appender {
 
     /// Finds the missing series that another batch created in the meantime, and reserves places for
     /// all others.
-    fn reserve(&self, scratch: &mut Scratch) {
+    fn reserve(&self, scratch: &mut AppendScratch) {
         scratch.group_missing();
         for (number, shard) in self.shards.iter().enumerate() {
-            let group = scratch.group_of_missing(number);
+            let group = scratch.missing_shard_range(number);
             if group.is_empty() {
                 continue;
             }
@@ -123,65 +128,74 @@ impl Appender {
             for k in group {
                 let i = scratch.missing_by_shard[k] as usize;
                 match shard.find_or_reserve(scratch.prints[i]) {
-                    Found::Series(local, slot) => {
+                    SeriesPlacement::Series(local, slot) => {
                         (scratch.locals[i], scratch.slots[i]) = (local, slot);
                     }
-                    Found::Reserved(local) => scratch.locals[i] = local,
+                    SeriesPlacement::Reserved(local) => scratch.locals[i] = local,
                     // The batch contains the series twice.
-                    Found::ReservedBefore => {}
+                    SeriesPlacement::ReservedBefore => {}
                 }
             }
         }
     }
 
     /// Gives each series with a reserved place its slot, in the order of the batch.
-    fn index_missing(&self, scratch: &mut Scratch, batch: &Batch, creating: &mut Creating<'_>) {
+    fn index_missing(
+        &self,
+        scratch: &mut AppendScratch,
+        batch: &Batch,
+        creating: &mut MissingSeriesCreation<'_>,
+    ) {
         let mut budget = lock(&self.budget);
         let first = || batch.iter().find_map(|s| s.times.first().copied());
-        budget.turn_to(self.newest().or_else(first).unwrap_or(0));
+        budget.roll_window(self.newest().or_else(first).unwrap_or(0));
         for k in 0..scratch.missing.len() {
             let i = scratch.missing[k] as usize;
             if scratch.locals[i] != UNKNOWN && scratch.slots[i] == UNINDEXED {
-                let slot = self.index_one(scratch, batch, i, creating, &mut budget);
+                let slot = self.index_series(scratch, batch, i, creating, &mut budget);
                 scratch.slots[i] = slot.unwrap_or(UNINDEXED);
             }
         }
     }
 
     /// Returns the slot of series `i`, or `None` if a limit rejects it or the index is full.
-    fn index_one(
+    fn index_series(
         &self,
-        scratch: &Scratch,
+        scratch: &AppendScratch,
         batch: &Batch,
         i: usize,
-        creating: &mut Creating<'_>,
-        budget: &mut SeriesBudget,
+        creating: &mut MissingSeriesCreation<'_>,
+        budget: &mut SeriesBudgetWindow,
     ) -> Option<SeriesRef> {
         let labels = batch.series(i).labels;
         let job = labels.get(JOB);
         let bytes = creating.created_bytes + labels.as_bytes().len() + INDEXED_BYTES;
         let has_room = creating.room > 0 && bytes <= creating.room_bytes;
-        if !has_room || !budget.admit(self.options.new_series, job) {
+        if !has_room || !budget.try_admit(self.options.new_series, job) {
             creating.refused += 1;
             return None;
         }
-        let place = self.place(scratch.shard_of[i] as usize, scratch.locals[i]);
-        let slot = creating.index.add(labels, place).ok()?;
+        let place = self.encode_place(scratch.shard_of[i] as usize, scratch.locals[i]);
+        let slot = creating.index.add_series(labels, place).ok()?;
         creating.room -= 1;
         match slot >= creating.first_new {
             true => {
                 creating.created += 1;
                 creating.created_bytes = bytes;
             }
-            false => budget.take_back(job),
+            false => budget.revert_admission(job),
         }
         Some(slot)
     }
 
     /// Fills the reserved places with their series, and frees the places of rejected series.
-    fn settle(&self, scratch: &mut Scratch, creating: &Creating<'_>) {
+    fn fill_reserved_places(
+        &self,
+        scratch: &mut AppendScratch,
+        creating: &MissingSeriesCreation<'_>,
+    ) {
         for (number, shard) in self.shards.iter().enumerate() {
-            let group = scratch.group_of_missing(number);
+            let group = scratch.missing_shard_range(number);
             if group.is_empty() {
                 continue;
             }
@@ -193,15 +207,15 @@ impl Appender {
                     continue;
                 }
                 if slot == UNINDEXED {
-                    shard.give_up(local);
+                    shard.free_reserved(local);
                     scratch.locals[i] = UNKNOWN;
                     continue;
                 }
-                let mut series = Series::new(slot);
+                let mut series = MemSeries::new(slot);
                 if slot < creating.first_new {
                     self.restore(&mut series);
                 }
-                shard.fill(local, series);
+                shard.fill_reserved(local, series);
             }
             for k in group {
                 let i = scratch.missing_by_shard[k] as usize;
@@ -217,14 +231,14 @@ impl Appender {
 
     /// Returns the number of series that the head can still take. An evicted series counts as one
     /// sixteenth, for its terms and page entries.
-    fn room_for_series(&self) -> usize {
+    fn remaining_series(&self) -> usize {
         let held = self.head_series() + self.index.evicted_count() / 16;
         self.options.series_max.saturating_sub(held)
     }
 
     /// Prepares an evicted series that is restored. It accepts only samples newer than its sealed
     /// ones, even from a batch that began before the eviction.
-    fn restore(&self, series: &mut Series) {
+    fn restore(&self, series: &mut MemSeries) {
         // Its place is already in the index, but its samples are not in the log yet: see
         // `Coverage::tick`.
         let group = self.numbers.group_of(series.slot);
@@ -238,14 +252,14 @@ impl Appender {
             let sealed = newest.saturating_sub(self.lateness_ms());
             let sealed = sealed.max(self.evicted_to.load(Ordering::Relaxed));
             let sealed = sealed.saturating_sub(1);
-            series.begin_behind(sealed, None);
-            self.index.mark(series.slot, epoch_of(sealed));
+            series.set_newest_sealed(sealed, None);
+            self.index.mark_sample(series.slot, epoch_from_time(sealed));
         }
     }
 }
 
 /// Returns whether any sample of a series is at a time at which it may create the series.
-fn has_sample_in(series: SeriesSamples<'_>, window: Window) -> bool {
+fn has_sample_in(series: SeriesSamples<'_>, window: AppendWindow) -> bool {
     let floats = series.times.iter().copied();
     let histograms = series.histograms.iter().map(|h| h.time);
     floats.chain(histograms).any(|t| window.contains(t))

@@ -2,28 +2,28 @@
 //! them in memory once the record is durable.
 
 use super::Appender;
-use super::scratch::{Scratch, UNINDEXED, UNKNOWN};
-use crate::exemplars::Exemplars;
-use crate::head::series::{Verdict, Window};
+use super::scratch::{AppendScratch, UNINDEXED, UNKNOWN};
+use crate::exemplars::ExemplarStorage;
+use crate::head::series::{AppendVerdict, AppendWindow};
 use crate::ids::SeriesRef;
 use crate::sync::lock;
 use firn_model::batch::Batch;
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::Labels;
-use firn_model::log::Position;
-use firn_model::store::{Appended, ExemplarRefusal, RefusedExemplars};
+use firn_model::log::LogPosition;
+use firn_model::store::{AppendOutcome, ExemplarRejection, RejectedExemplars};
 use std::sync::Arc;
 
 /// Exemplars in a log record that is not durable yet.
 #[derive(Debug)]
-pub(super) struct Admitted {
+pub(super) struct AdmittedExemplars {
     exemplars: SeriesExemplars,
-    kept: Arc<Exemplars>,
+    kept: Arc<ExemplarStorage>,
 }
 
-impl Admitted {
+impl AdmittedExemplars {
     /// Stores the exemplars in memory. Called when the record at `position` is durable.
-    pub(super) fn keep(&self, position: Position) {
+    pub(super) fn store(&self, position: LogPosition) {
         self.kept.add(&self.exemplars, position);
     }
 }
@@ -34,11 +34,11 @@ impl Appender {
     #[inline]
     pub(super) fn admit_exemplars(
         &self,
-        scratch: &mut Scratch,
+        scratch: &mut AppendScratch,
         batch: &Batch,
-        window: Window,
-        appended: &mut Appended,
-    ) -> Option<Box<Admitted>> {
+        window: AppendWindow,
+        appended: &mut AppendOutcome,
+    ) -> Option<Box<AdmittedExemplars>> {
         match batch.exemplars().is_empty() || !self.exemplars.is_on() {
             true => None,
             false => self.admit_some(scratch, batch, window, appended),
@@ -48,16 +48,16 @@ impl Appender {
     #[cold]
     fn admit_some(
         &self,
-        scratch: &mut Scratch,
+        scratch: &mut AppendScratch,
         batch: &Batch,
-        window: Window,
-        appended: &mut Appended,
-    ) -> Option<Box<Admitted>> {
+        window: AppendWindow,
+        appended: &mut AppendOutcome,
+    ) -> Option<Box<AdmittedExemplars>> {
         let mut offered = SeriesExemplars::default();
         let mut offered_of = Vec::new();
         let mut refuse = |series: u64, refusal| {
-            let labels = || self.labels_of(scratch, batch, series as usize);
-            note(&mut appended.refused_exemplars, refusal, labels);
+            let labels = || self.series_labels(scratch, batch, series as usize);
+            count_rejected(&mut appended.refused_exemplars, refusal, labels);
         };
         for (series, exemplar) in batch.exemplars().iter() {
             if batch.is_refused(series as usize) {
@@ -67,11 +67,11 @@ impl Appender {
             match slot {
                 None => {
                     self.exemplars.count_without_series();
-                    refuse(series, ExemplarRefusal::NoSeries);
+                    refuse(series, ExemplarRejection::NoSeries);
                 }
                 Some(_) if exemplar.time > window.max => {
                     self.exemplars.count_too_far_in_future();
-                    refuse(series, ExemplarRefusal::TooFarInFuture);
+                    refuse(series, ExemplarRejection::TooFarInFuture);
                 }
                 Some(slot) => {
                     offered.push(self.numbers.slot(slot).0, exemplar);
@@ -84,7 +84,7 @@ impl Appender {
         });
         scratch.record.exemplars.clone_from(&exemplars);
         (!exemplars.is_empty()).then(|| {
-            Box::new(Admitted {
+            Box::new(AdmittedExemplars {
                 exemplars,
                 kept: self.exemplars.clone(),
             })
@@ -92,7 +92,7 @@ impl Appender {
     }
 
     /// Returns the labels of series `i` of the batch, from the index if the batch has only its key.
-    fn labels_of(&self, scratch: &Scratch, batch: &Batch, i: usize) -> Labels {
+    fn series_labels(&self, scratch: &AppendScratch, batch: &Batch, i: usize) -> Labels {
         match batch.key(i) {
             Some(_) if scratch.slots[i] != UNINDEXED => self.index.series_labels(scratch.slots[i]),
             _ => batch.series(i).labels.to_owned(),
@@ -101,7 +101,12 @@ impl Appender {
 
     /// Returns the slot of series `i` of the batch for its exemplars. Returns `None` if the series
     /// is not in the head, or if the batch has samples of it and all of them were rejected.
-    fn slot_for_exemplars(&self, scratch: &Scratch, batch: &Batch, i: usize) -> Option<SeriesRef> {
+    fn slot_for_exemplars(
+        &self,
+        scratch: &AppendScratch,
+        batch: &Batch,
+        i: usize,
+    ) -> Option<SeriesRef> {
         let samples = batch.series(i);
         let (floats, histograms) = batch.offsets(i);
         let floats = &scratch.floats[floats..floats + samples.times.len()];
@@ -111,7 +116,7 @@ impl Appender {
             .map(|o| o.verdict)
             .chain(histograms.iter().copied());
         let has_samples = !floats.is_empty() || !histograms.is_empty();
-        if has_samples && verdicts.all(|verdict| matches!(verdict, Verdict::Refused(_))) {
+        if has_samples && verdicts.all(|verdict| matches!(verdict, AppendVerdict::Refused(_))) {
             return None;
         }
         if scratch.slots[i] != UNINDEXED {
@@ -125,14 +130,14 @@ impl Appender {
 }
 
 /// Counts one rejected exemplar under its reason; keeps the labels of the first one.
-fn note(
-    refused: &mut Vec<RefusedExemplars>,
-    refusal: ExemplarRefusal,
+fn count_rejected(
+    refused: &mut Vec<RejectedExemplars>,
+    refusal: ExemplarRejection,
     labels: impl Fn() -> Labels,
 ) {
     match refused.iter_mut().find(|known| known.refusal == refusal) {
         Some(known) => known.count += 1,
-        None => refused.push(RefusedExemplars {
+        None => refused.push(RejectedExemplars {
             refusal,
             count: 1,
             first_labels: labels(),

@@ -7,16 +7,16 @@
 //! samples in order, late samples are rejected as out of order.
 
 use super::Appender;
-use super::scratch::Scratch;
-use crate::chunk::{Duplicates, Sample};
+use super::scratch::AppendScratch;
+use crate::chunk::{ChunkSample, DuplicatePolicy};
 use crate::error::StorageError;
-use crate::head::late::{Admission, LateRow};
-use crate::head::series::{Verdict, Window};
-use crate::head::shard::Shard;
+use crate::head::late::{LateAdmission, LateRow};
+use crate::head::series::{AppendVerdict, AppendWindow};
+use crate::head::shard::HeadShard;
 use firn_model::batch::Batch;
 use firn_model::error::Error;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
-use firn_model::store::{Rejection, TakeLate};
+use firn_model::store::{LateSamplePolicy, SampleRejection};
 use std::sync::Arc;
 
 /// Counts of the late samples of one batch.
@@ -35,11 +35,11 @@ impl Appender {
     #[cold]
     pub(super) fn append_late(
         &self,
-        shard: &mut Shard,
-        scratch: &mut Scratch,
+        shard: &mut HeadShard,
+        scratch: &mut AppendScratch,
         i: usize,
         batch: &Batch,
-        window: Window,
+        window: AppendWindow,
         sequence: u64,
     ) {
         let local = scratch.locals[i];
@@ -51,41 +51,44 @@ impl Appender {
         let slot = series.slot;
         let is_first = !series.has_newest() && !shard.late.has(local);
         let mut is_any = false;
-        let mut take = |verdict: &mut Verdict, time, start, value: &dyn Fn() -> Sample| {
-            if !self.judge_late(verdict, time, window) {
-                return;
-            }
-            let (value, duplicates) = (value(), self.options.duplicates);
-            if !may_be_late(&value, window.late) {
-                *verdict = Verdict::Refused(Rejection::OutOfOrder);
-                return;
-            }
-            if self.late_bytes() > self.late_bytes_max() {
-                scratch.late.refused += 1;
-                return;
-            }
-            let row = LateRow {
-                time,
-                sequence,
-                value,
+        let mut take =
+            |verdict: &mut AppendVerdict, time, start, value: &dyn Fn() -> ChunkSample| {
+                if !self.judge_late(verdict, time, window) {
+                    return;
+                }
+                let (value, duplicates) = (value(), self.options.duplicates);
+                if !may_be_late(&value, window.late) {
+                    *verdict = AppendVerdict::Refused(SampleRejection::OutOfOrder);
+                    return;
+                }
+                if self.late_bytes() > self.late_bytes_max() {
+                    scratch.late.refused += 1;
+                    return;
+                }
+                let row = LateRow {
+                    time,
+                    sequence,
+                    value,
+                };
+                let admission = shard
+                    .late
+                    .add_unless_duplicate(local, row, start, duplicates);
+                scratch.late.repeated += u64::from(admission != LateAdmission::New);
+                *verdict = AppendVerdict::Known;
+                if admission != LateAdmission::Known {
+                    *verdict = AppendVerdict::Late;
+                    scratch.late.taken += 1;
+                    is_any = true;
+                    self.index.mark_late(&mut scratch.marker, slot, time);
+                }
             };
-            let admission = shard.late.admit(local, row, start, duplicates);
-            scratch.late.repeated += u64::from(admission != Admission::New);
-            *verdict = Verdict::Known;
-            if admission != Admission::Known {
-                *verdict = Verdict::Late;
-                scratch.late.taken += 1;
-                is_any = true;
-                self.index.mark_late(&mut scratch.marker, slot, time);
-            }
-        };
         for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
             let start = samples.start_times.get(k).copied().unwrap_or(START_UNKNOWN);
             let verdict = &mut scratch.floats[floats + k].verdict;
-            take(verdict, *time, start, &|| Sample::Float(*value));
+            take(verdict, *time, start, &|| ChunkSample::Float(*value));
         }
         for (k, sample) in samples.histograms.iter().enumerate() {
-            let value = || Sample::Histogram(Arc::new(sample.histogram.clone()));
+            let value = || ChunkSample::Histogram(Arc::new(sample.histogram.clone()));
             let verdict = &mut scratch.histograms[histograms + k];
             take(verdict, sample.time, sample.start_time, &value);
         }
@@ -96,20 +99,29 @@ impl Appender {
 
     /// Returns whether a sample that was rejected in order is late. If it is rejected for another
     /// reason now, sets `verdict` to that reason.
-    fn judge_late(&self, verdict: &mut Verdict, time: TimestampMs, window: Window) -> bool {
-        let Verdict::Refused(rejection) = *verdict else {
+    fn judge_late(
+        &self,
+        verdict: &mut AppendVerdict,
+        time: TimestampMs,
+        window: AppendWindow,
+    ) -> bool {
+        let AppendVerdict::Refused(rejection) = *verdict else {
             return false;
         };
         let is_late = match rejection {
-            Rejection::OutOfOrder | Rejection::OutOfBounds => true,
-            Rejection::DuplicateTimestamp => self.options.duplicates != Duplicates::KeepFirst,
-            Rejection::TooOld | Rejection::TooFarInFuture | Rejection::SeriesLimit => false,
+            SampleRejection::OutOfOrder | SampleRejection::OutOfBounds => true,
+            SampleRejection::DuplicateTimestamp => {
+                self.options.duplicates != DuplicatePolicy::KeepFirst
+            }
+            SampleRejection::TooOld
+            | SampleRejection::TooFarInFuture
+            | SampleRejection::SeriesLimit => false,
         };
         if !is_late {
             return false;
         }
         if time < window.late_min {
-            *verdict = Verdict::Refused(Rejection::TooOld);
+            *verdict = AppendVerdict::Refused(SampleRejection::TooOld);
             return false;
         }
         true
@@ -129,7 +141,7 @@ impl Appender {
     /// Adds the counts of late samples of a batch to the metrics. Returns an error if some samples
     /// were rejected for lack of memory: the sender must repeat the batch, whose other samples are
     /// stored and will then count as duplicates.
-    pub(super) fn end_late(&self, scratch: &mut Scratch) -> Option<Error> {
+    pub(super) fn finish_late_counts(&self, scratch: &mut AppendScratch) -> Option<Error> {
         let counts = std::mem::take(&mut scratch.late);
         self.metrics.late_samples.add(counts.taken);
         self.metrics.late_repeated.add(counts.repeated);
@@ -142,11 +154,11 @@ impl Appender {
 }
 
 /// Returns whether the caller permits a late sample with this value.
-fn may_be_late(value: &Sample, late: TakeLate) -> bool {
+fn may_be_late(value: &ChunkSample, late: LateSamplePolicy) -> bool {
     match (late, value) {
-        (TakeLate::All | TakeLate::OfAnyAge, _) => true,
-        (TakeLate::AllButStale, Sample::Histogram(_)) => true,
-        (TakeLate::AllButStale, Sample::Float(value)) => !is_stale(*value),
-        (TakeLate::Nothing, _) => false,
+        (LateSamplePolicy::All | LateSamplePolicy::OfAnyAge, _) => true,
+        (LateSamplePolicy::AllButStale, ChunkSample::Histogram(_)) => true,
+        (LateSamplePolicy::AllButStale, ChunkSample::Float(value)) => !is_stale(*value),
+        (LateSamplePolicy::Nothing, _) => false,
     }
 }

@@ -2,58 +2,58 @@
 //! sample.
 
 use super::late::LateCounts;
-use crate::head::series::{Series, Verdict, Window};
-use crate::ids::{Local, SeriesRef, Slot};
-use crate::index::Marker;
-use crate::parts::Parts;
-use firn_model::batch::{Batch, SeriesSamples, Source};
+use crate::head::series::{AppendVerdict, AppendWindow, MemSeries};
+use crate::ids::{SeriesRef, SeriesSlot, ShardLocalId};
+use crate::index::EpochLeafCache;
+use crate::parts::StoreParts;
+use firn_model::batch::{Batch, BatchSource, SeriesSamples};
 use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::Labels;
 use firn_model::log::{DecimalHint, FloatRow, HistogramRow, LogBatch};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
-use firn_model::store::{Appended, Rejected, Rejection};
+use firn_model::store::{AppendOutcome, RejectedSamples, SampleRejection};
 use std::sync::Arc;
 
 /// Place of a series that is not in the head.
-pub(super) const UNKNOWN: Local = Local(u32::MAX);
+pub(super) const UNKNOWN: ShardLocalId = ShardLocalId(u32::MAX);
 
 /// Slot of a series that is not in the index.
 pub(super) const UNINDEXED: SeriesRef = SeriesRef(u32::MAX);
 
 /// Outcome of a float sample, with the decimal scale that its chunk found for the value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
+pub(super) struct FloatAppendOutcome {
     pub(super) hint: DecimalHint,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: AppendVerdict,
 }
 
-impl Outcome {
+impl FloatAppendOutcome {
     /// Returns the outcome of a float that has just become the newest sample of `series`.
     #[inline]
-    pub(super) fn stored(series: &Series) -> Self {
+    pub(super) fn from_stored(series: &MemSeries) -> Self {
         let known = series.open.newest_decimal();
         Self {
             hint: known.map_or(DecimalHint::NONE, |(scale, _)| DecimalHint(scale.code())),
-            verdict: Verdict::Stored,
+            verdict: AppendVerdict::Stored,
         }
     }
 }
 
-const REFUSED: Outcome = Outcome {
+const REFUSED: FloatAppendOutcome = FloatAppendOutcome {
     hint: DecimalHint::NONE,
-    verdict: Verdict::Refused(Rejection::SeriesLimit),
+    verdict: AppendVerdict::Refused(SampleRejection::SeriesLimit),
 };
 
 /// Memory of a batch in progress, reused for the next one. Columns have one entry per series of the
 /// batch unless noted otherwise.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(super) struct AppendScratch {
     pub(super) prints: Vec<Fingerprint>,
     pub(super) shard_of: Vec<u32>,
     /// Series of the batch, grouped by shard; shard `s` has `grouped[ends[s - 1]..ends[s]]`.
     pub(super) grouped: Vec<u32>,
     ends: Vec<u32>,
-    pub(super) locals: Vec<Local>,
+    pub(super) locals: Vec<ShardLocalId>,
     pub(super) slots: Vec<SeriesRef>,
     /// Series whose labels are needed: unknown ones, and those whose creation is not logged yet.
     pub(super) wanted: Vec<u32>,
@@ -67,31 +67,31 @@ pub(super) struct Scratch {
     /// Working memory for a series key.
     pub(super) key: Vec<u8>,
     /// Outcomes of float samples and of histograms, in the order of the batch's columns.
-    pub(super) floats: Vec<Outcome>,
-    pub(super) histograms: Vec<Verdict>,
+    pub(super) floats: Vec<FloatAppendOutcome>,
+    pub(super) histograms: Vec<AppendVerdict>,
     /// Series whose first sample is in this batch.
     pub(super) created: Vec<u32>,
     /// Counts of the late samples of the batch.
     pub(super) late: LateCounts,
     /// The log record of the batch.
     pub(super) record: LogBatch,
-    pub(super) marker: Marker,
+    pub(super) marker: EpochLeafCache,
 }
 
-impl Scratch {
+impl AppendScratch {
     /// Resets the memory for a new batch, takes or computes the fingerprints of its series, and
     /// groups them by shard.
-    pub(super) fn begin(&mut self, parts: &Parts, source: &dyn Source) {
+    pub(super) fn begin(&mut self, parts: &StoreParts, source: &dyn BatchSource) {
         let batch = source.batch();
-        let made = source.prints(&parts.hash.keys).unwrap_or_default();
+        let made = source.fingerprints(&parts.hash.keys).unwrap_or_default();
         self.prints.clear();
         self.created.clear();
-        self.marker = Marker::default();
+        self.marker = EpochLeafCache::default();
         let series = batch.series_count();
         if made.len() == series {
             self.prints.extend_from_slice(made);
         } else {
-            batch.push_prints(&parts.hash, &mut self.key, &mut self.prints);
+            batch.push_fingerprints(&parts.hash, &mut self.key, &mut self.prints);
         }
         let (floats, histograms) = batch.offsets(series);
         self.floats.clear();
@@ -102,7 +102,7 @@ impl Scratch {
     }
 
     /// Groups the series by the shards of their fingerprints, and marks all of them as not found.
-    pub(super) fn group_by_shard(&mut self, parts: &Parts) {
+    pub(super) fn group_by_shard(&mut self, parts: &StoreParts) {
         let series = self.prints.len();
         let shards = parts.shards.len();
         let shard_of = |print: &Fingerprint| parts.shard_of(*print) as u32;
@@ -110,7 +110,7 @@ impl Scratch {
         self.shard_of.extend(self.prints.iter().map(shard_of));
         let all = 0..series as u32;
         let into = (&mut self.grouped, &mut self.ends);
-        group(all, &self.shard_of, shards, into);
+        group_numbers(all, &self.shard_of, shards, into);
         self.locals.clear();
         self.locals.resize(series, UNKNOWN);
         self.slots.clear();
@@ -118,20 +118,20 @@ impl Scratch {
     }
 
     /// Returns the range of a shard's series in `grouped`.
-    pub(super) fn group(&self, shard: usize) -> std::ops::Range<usize> {
-        range_of(&self.ends, shard)
+    pub(super) fn shard_range(&self, shard: usize) -> std::ops::Range<usize> {
+        range_at(&self.ends, shard)
     }
 
     /// Groups the missing series by shard into `missing_by_shard`.
     pub(super) fn group_missing(&mut self) {
         let into = (&mut self.missing_by_shard, &mut self.missing_ends);
         let missing = self.missing.iter().copied();
-        group(missing, &self.shard_of, self.ends.len() - 1, into);
+        group_numbers(missing, &self.shard_of, self.ends.len() - 1, into);
     }
 
     /// Returns the range of a shard's missing series in `missing_by_shard`.
-    pub(super) fn group_of_missing(&self, shard: usize) -> std::ops::Range<usize> {
-        range_of(&self.missing_ends, shard)
+    pub(super) fn missing_shard_range(&self, shard: usize) -> std::ops::Range<usize> {
+        range_at(&self.missing_ends, shard)
     }
 
     /// Sorts `wanted` into the order of the batch.
@@ -141,21 +141,21 @@ impl Scratch {
 
     /// Rejects all samples of a series that was not created, because a limit is reached or because
     /// none of them is in the window.
-    pub(super) fn refuse_missing(
+    pub(super) fn reject_missing(
         &mut self,
         (floats, histograms): (usize, usize),
         samples: SeriesSamples<'_>,
-        window: Window,
+        window: AppendWindow,
     ) {
         let verdict = |time: TimestampMs| {
-            Verdict::Refused(if time > window.max {
-                Rejection::TooFarInFuture
+            AppendVerdict::Refused(if time > window.max {
+                SampleRejection::TooFarInFuture
             } else if window.contains(time) {
-                Rejection::SeriesLimit
+                SampleRejection::SeriesLimit
             } else if window.takes_late() {
-                Rejection::TooOld
+                SampleRejection::TooOld
             } else {
-                Rejection::OutOfBounds
+                SampleRejection::OutOfBounds
             })
         };
         let outcomes = &mut self.floats[floats..];
@@ -170,8 +170,13 @@ impl Scratch {
 
     /// Fills the log record with the accepted samples of batch `sequence`, in the order of the
     /// batch. Returns the counts of stored and rejected samples.
-    pub(super) fn fill_record(&mut self, parts: &Parts, batch: &Batch, sequence: u64) -> Appended {
-        let mut appended = Appended::default();
+    pub(super) fn fill_record(
+        &mut self,
+        parts: &StoreParts,
+        batch: &Batch,
+        sequence: u64,
+    ) -> AppendOutcome {
+        let mut appended = AppendOutcome::default();
         self.record.floats.reserve(self.floats.len());
         order(&mut self.created, &mut self.marks, self.prints.len());
         let slot_of = |i: &u32| parts.numbers.slot(self.slots[*i as usize]);
@@ -182,8 +187,8 @@ impl Scratch {
             self.record.created.push(slot_of(i).0, labels);
         }
         for i in 0..batch.series_count() {
-            let is_stored = |at: usize| self.floats[at].verdict == Verdict::Stored;
-            match batch.sole_float(i) {
+            let is_stored = |at: usize| self.floats[at].verdict == AppendVerdict::Stored;
+            match batch.single_float(i) {
                 Some((time, value)) if is_stored(batch.offsets(i).0) => {
                     let at = batch.offsets(i).0;
                     let slot = parts.numbers.slot(self.slots[i]);
@@ -201,7 +206,13 @@ impl Scratch {
 
     /// Adds the accepted samples of one series to the log record, and counts all of them in
     /// `appended`.
-    fn record_series(&mut self, parts: &Parts, batch: &Batch, i: usize, appended: &mut Appended) {
+    fn record_series(
+        &mut self,
+        parts: &StoreParts,
+        batch: &Batch,
+        i: usize,
+        appended: &mut AppendOutcome,
+    ) {
         let samples = batch.series(i);
         let series = self.slots[i];
         let slot = parts.numbers.slot(series);
@@ -215,8 +226,8 @@ impl Scratch {
             let start = samples.start_times.get(k).copied();
             let start = start.unwrap_or(START_UNKNOWN);
             match verdict {
-                Verdict::Stored => self.push_row(slot, floats + k, (*time, start), *value),
-                Verdict::Late => {
+                AppendVerdict::Stored => self.push_row(slot, floats + k, (*time, start), *value),
+                AppendVerdict::Late => {
                     let row = FloatRow {
                         slot: slot.0,
                         time: *time,
@@ -225,7 +236,7 @@ impl Scratch {
                     };
                     self.record.late_floats.push(row, DecimalHint::NONE);
                 }
-                Verdict::Known | Verdict::Refused(_) => {}
+                AppendVerdict::Known | AppendVerdict::Refused(_) => {}
             }
             count(appended, verdict, labels, *time);
         }
@@ -238,12 +249,12 @@ impl Scratch {
                 value: Arc::new(sample.histogram.clone()),
             };
             match verdict {
-                Verdict::Stored => self.record.histograms.push(row()),
-                Verdict::Late => self.record.late_histograms.push(row()),
-                Verdict::Known | Verdict::Refused(_) => {}
+                AppendVerdict::Stored => self.record.histograms.push(row()),
+                AppendVerdict::Late => self.record.late_histograms.push(row()),
+                AppendVerdict::Known | AppendVerdict::Refused(_) => {}
             }
             count(appended, verdict, labels, sample.time);
-            let is_refused = matches!(verdict, Verdict::Refused(_));
+            let is_refused = matches!(verdict, AppendVerdict::Refused(_));
             appended.stored_histograms += usize::from(!is_refused);
         }
     }
@@ -253,7 +264,7 @@ impl Scratch {
     #[inline]
     fn push_row(
         &mut self,
-        slot: Slot,
+        slot: SeriesSlot,
         at: usize,
         (time, start): (TimestampMs, TimestampMs),
         value: f64,
@@ -270,7 +281,7 @@ impl Scratch {
 
 /// Groups `numbers` by shard and keeps their order within a shard. Shard `s` gets `into.0[into.1[s
 /// - 1]..into.1[s]]`.
-fn group(
+fn group_numbers(
     numbers: impl Iterator<Item = u32> + Clone,
     shard_of: &[u32],
     shards: usize,
@@ -297,7 +308,7 @@ fn group(
 }
 
 /// Returns the range of a shard in a grouped list, given the end of each shard.
-fn range_of(ends: &[u32], shard: usize) -> std::ops::Range<usize> {
+fn range_at(ends: &[u32], shard: usize) -> std::ops::Range<usize> {
     let start = shard.checked_sub(1).map_or(0, |before| ends[before]);
     start as usize..ends[shard] as usize
 }
@@ -321,30 +332,30 @@ fn order(numbers: &mut Vec<u32>, marks: &mut Vec<bool>, end: usize) {
 /// Counts a sample at `time` of the series with `labels` as stored or rejected.
 #[inline]
 fn count(
-    appended: &mut Appended,
-    verdict: Verdict,
+    appended: &mut AppendOutcome,
+    verdict: AppendVerdict,
     labels: impl Fn() -> Labels,
     time: TimestampMs,
 ) {
     match verdict {
-        Verdict::Stored | Verdict::Late | Verdict::Known => appended.stored += 1,
-        Verdict::Refused(rejection) => refuse(appended, rejection, labels, time),
+        AppendVerdict::Stored | AppendVerdict::Late | AppendVerdict::Known => appended.stored += 1,
+        AppendVerdict::Refused(rejection) => count_rejection(appended, rejection, labels, time),
     }
 }
 
 /// Counts a rejected sample under its reason, with labels and time of the first one. Out of line,
 /// because rejections are rare.
 #[cold]
-fn refuse(
-    appended: &mut Appended,
-    rejection: Rejection,
+fn count_rejection(
+    appended: &mut AppendOutcome,
+    rejection: SampleRejection,
     labels: impl Fn() -> Labels,
     time: TimestampMs,
 ) {
     let known = appended.rejected.iter_mut();
     match known.into_iter().find(|r| r.rejection == rejection) {
         Some(rejected) => rejected.count += 1,
-        None => appended.rejected.push(Rejected {
+        None => appended.rejected.push(RejectedSamples {
             rejection,
             count: 1,
             first_labels: labels(),

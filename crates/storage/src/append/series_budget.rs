@@ -16,7 +16,7 @@ const JOBS_MAX: usize = 1_024;
 
 /// Counts of one job in the current window.
 #[derive(Debug)]
-struct OfJob {
+struct JobSeriesCounts {
     name: Box<[u8]>,
     created: usize,
     refused: u64,
@@ -24,18 +24,18 @@ struct OfJob {
 
 /// Counts of created and rejected series in the current window.
 #[derive(Debug, Default)]
-pub(super) struct SeriesBudget {
+pub(super) struct SeriesBudgetWindow {
     window: i64,
     created: usize,
-    jobs: Vec<OfJob>,
+    jobs: Vec<JobSeriesCounts>,
     by_name: HashMap<Box<[u8]>, usize>,
     /// Index of the job of the last request; neighbouring series usually have the same job.
     last: usize,
 }
 
-impl SeriesBudget {
+impl SeriesBudgetWindow {
     /// Starts a new window if `newest`, a time in milliseconds, is after the current one.
-    pub(super) fn turn_to(&mut self, newest: i64) {
+    pub(super) fn roll_window(&mut self, newest: i64) {
         let window = newest.div_euclid(WINDOW_MS);
         if self.jobs.is_empty() || window > self.window {
             *self = Self {
@@ -47,12 +47,12 @@ impl SeriesBudget {
 
     /// Returns whether one more series of `job` may be created. Counts the series as created or as
     /// rejected.
-    pub(super) fn admit(&mut self, budget: NewSeriesBudget, job: &[u8]) -> bool {
+    pub(super) fn try_admit(&mut self, budget: NewSeriesBudget, job: &[u8]) -> bool {
         if budget == NewSeriesBudget::NONE {
             return true;
         }
         let is_over = self.created >= budget.all;
-        let of_job = self.of_job(job);
+        let of_job = self.job_counts(job);
         if is_over || of_job.created >= budget.of_job {
             of_job.refused += 1;
             return false;
@@ -63,17 +63,17 @@ impl SeriesBudget {
     }
 
     /// Reverts the last admission, which was for `job`.
-    pub(super) fn take_back(&mut self, job: &[u8]) {
+    pub(super) fn revert_admission(&mut self, job: &[u8]) {
         self.created = self.created.saturating_sub(1);
         if !self.jobs.is_empty() {
-            let of_job = self.of_job(job);
+            let of_job = self.job_counts(job);
             of_job.created = of_job.created.saturating_sub(1);
         }
     }
 
     /// Returns the counts of a job. Beyond [`JOBS_MAX`] jobs, returns the shared counts of all
     /// others.
-    fn of_job(&mut self, job: &[u8]) -> &mut OfJob {
+    fn job_counts(&mut self, job: &[u8]) -> &mut JobSeriesCounts {
         if self
             .jobs
             .get(self.last)
@@ -94,7 +94,7 @@ impl SeriesBudget {
 
     /// Adds a job to the current window and returns its index.
     fn add(&mut self, job: &[u8]) -> usize {
-        self.jobs.push(OfJob {
+        self.jobs.push(JobSeriesCounts {
             name: job.into(),
             created: 0,
             refused: 0,
@@ -104,7 +104,7 @@ impl SeriesBudget {
     }
 
     /// Returns the jobs with rejected series and their counts, highest count first; `top` at most.
-    pub(super) fn offenders(&self, top: usize) -> Vec<(String, u64)> {
+    pub(super) fn list_rejected_jobs(&self, top: usize) -> Vec<(String, u64)> {
         let refused = self.jobs.iter().filter(|of_job| of_job.refused > 0);
         let mut lines: Vec<(String, u64)> = refused
             .map(|of_job| {

@@ -10,8 +10,8 @@
 //!
 //! Invariant: no lock is held while a unit is read.
 
-use super::cached::{Flight, Place, Shard};
-use crate::damage::{self, Damage, DamageKind, Damages};
+use super::cached::{BlockCacheShard, UnitKey, UnitLookup};
+use crate::damage::{self, Damage, DamageKind, DamageList};
 use crate::error::StorageError;
 use firn_model::metrics::{Counter, Gauge};
 use std::any::Any;
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const SHARDS: usize = 16;
 
 /// A decoded part of a block that the cache can hold, such as a page or a unit of an index section.
-pub(crate) trait Unit: Any + Send + Sync {
+pub(crate) trait BlockUnit: Any + Send + Sync {
     /// Returns the largest number of bytes that the unit takes in memory while it is cached.
     fn memory_bytes(&self) -> usize;
 }
@@ -33,11 +33,11 @@ pub(crate) trait Unit: Any + Send + Sync {
 pub struct BlockCache {
     bytes_max: AtomicUsize,
     held: AtomicUsize,
-    shards: [Shard; SHARDS],
+    shards: [BlockCacheShard; SHARDS],
     /// Number of steps that the eviction hand has made; modulo `SHARDS` it is the next shard.
     hand: AtomicUsize,
     blocks: AtomicU64,
-    damages: Option<Arc<Damages>>,
+    damages: Option<Arc<DamageList>>,
     /// Bytes of all cached units.
     pub held_bytes: Gauge,
     /// Number of lookups that found their unit in the cache.
@@ -66,7 +66,7 @@ impl BlockCache {
     }
 
     /// Returns the cache with `damages` as the receiver of reports about damaged blocks.
-    pub(crate) fn reporting_to(self, damages: Arc<Damages>) -> Self {
+    pub(crate) fn with_damages(self, damages: Arc<DamageList>) -> Self {
         Self {
             damages: Some(damages),
             ..self
@@ -78,7 +78,7 @@ impl BlockCache {
     #[cold]
     pub(crate) fn report_recovered(&self, error: &StorageError, second: &str) {
         let Some(damages) = &self.damages else { return };
-        let damage = damage::met(DamageKind::Blocks, error);
+        let damage = damage::damage_from_error(DamageKind::Blocks, error);
         damages.report(Damage {
             what: format!("{}; {second} is read instead, nothing is lost", damage.what),
             samples: Some(0),
@@ -91,14 +91,14 @@ impl BlockCache {
     #[cold]
     pub(crate) fn report_damaged(&self, error: &StorageError) {
         if let Some(damages) = &self.damages {
-            damages.report(damage::met(DamageKind::Blocks, error));
+            damages.report(damage::damage_from_error(DamageKind::Blocks, error));
         }
     }
 
     /// Sets the bound in bytes and evicts units immediately until the cache is within it.
     pub fn set_bytes_max(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
-        self.shrink();
+        self.evict_to_bound();
     }
 
     /// Returns the largest total size of the cached units, in bytes.
@@ -107,30 +107,30 @@ impl BlockCache {
     }
 
     /// Returns a new number that identifies a newly opened block in the keys of the cache.
-    pub(crate) fn next_block(&self) -> u64 {
+    pub(crate) fn allocate_block_number(&self) -> u64 {
         self.blocks.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns the unit at `place` from the cache, or loads it with `load`. If another thread is
     /// loading it, waits for that thread, and loads the unit itself if that load fails.
-    pub(crate) fn get<U: Unit>(
+    pub(crate) fn get_or_load<U: BlockUnit>(
         &self,
-        place: Place,
+        place: UnitKey,
         load: impl FnOnce() -> Result<U, StorageError>,
     ) -> Result<Arc<U>, StorageError> {
         loop {
-            match self.shard(&place).begin(&place) {
-                Flight::Landed(unit) => {
+            match self.shard(&place).look_up(&place) {
+                UnitLookup::Landed(unit) => {
                     self.hits.inc();
                     let unit: Arc<dyn Any + Send + Sync> = unit;
                     // A corrupt index can assign units of two different types to the same location.
                     return unit.downcast().or_else(|_| load().map(Arc::new));
                 }
-                Flight::Elsewhere(flight) => flight.wait(),
-                Flight::Here(flight) => {
+                UnitLookup::Elsewhere(flight) => flight.wait(),
+                UnitLookup::Here(flight) => {
                     self.misses.inc();
                     let unit = Arc::new(load()?);
-                    self.land(&place, unit.clone());
+                    self.insert_unit(&place, unit.clone());
                     drop(flight);
                     return Ok(unit);
                 }
@@ -141,45 +141,45 @@ impl BlockCache {
     /// Claims the unit at `place` so that the caller can read it. Returns `None` if the unit is
     /// cached or is being read by another thread. Other threads wait for the unit until the claim
     /// is dropped.
-    pub(crate) fn claim(&self, place: Place) -> Option<Claim<'_>> {
-        match self.shard(&place).begin(&place) {
-            Flight::Here(flight) => Some(Claim {
+    pub(crate) fn claim_unit(&self, place: UnitKey) -> Option<UnitClaim<'_>> {
+        match self.shard(&place).look_up(&place) {
+            UnitLookup::Here(flight) => Some(UnitClaim {
                 cache: self,
                 place,
                 _flight: flight,
             }),
-            Flight::Landed(_) | Flight::Elsewhere(_) => None,
+            UnitLookup::Landed(_) | UnitLookup::Elsewhere(_) => None,
         }
     }
 
     /// Evicts all units of a block that was removed. Units that readers still hold stay valid until
     /// they drop them.
-    pub(crate) fn forget(&self, block: u64) {
+    pub(crate) fn evict_block(&self, block: u64) {
         for shard in &self.shards {
-            let freed = shard.forget(block);
+            let freed = shard.evict_block(block);
             self.held.fetch_sub(freed, Ordering::Relaxed);
         }
-        self.publish();
+        self.update_gauge();
     }
 
-    fn land(&self, place: &Place, unit: Arc<dyn Unit>) {
+    fn insert_unit(&self, place: &UnitKey, unit: Arc<dyn BlockUnit>) {
         let bytes = unit.memory_bytes();
         if bytes > self.bytes_max() {
             return;
         }
         // Count the bytes first: another thread may evict the unit as soon as it is in the shard.
         self.held.fetch_add(bytes, Ordering::Relaxed);
-        let freed = self.shard(place).put(*place, unit, bytes);
+        let freed = self.shard(place).insert_unit(*place, unit, bytes);
         self.held.fetch_sub(freed, Ordering::Relaxed);
-        self.shrink();
+        self.evict_to_bound();
     }
 
     /// Evicts units until the cache is within its bound or empty.
-    fn shrink(&self) {
+    fn evict_to_bound(&self) {
         let mut empty = 0;
         while self.held.load(Ordering::Relaxed) > self.bytes_max() && empty < 2 * SHARDS {
             let shard = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            match self.shards[shard].turn() {
+            match self.shards[shard].evict_next() {
                 Some(freed) => {
                     self.held.fetch_sub(freed, Ordering::Relaxed);
                     empty = 0;
@@ -187,30 +187,30 @@ impl BlockCache {
                 None => empty += 1,
             }
         }
-        self.publish();
+        self.update_gauge();
     }
 
-    fn publish(&self) {
+    fn update_gauge(&self) {
         self.held_bytes
             .set(self.held.load(Ordering::Relaxed) as i64);
     }
 
-    fn shard(&self, place: &Place) -> &Shard {
-        &self.shards[place.shard(SHARDS)]
+    fn shard(&self, place: &UnitKey) -> &BlockCacheShard {
+        &self.shards[place.shard_index(SHARDS)]
     }
 }
 
 /// The exclusive right to read one unit while other threads that need it wait.
-pub(crate) struct Claim<'a> {
+pub(crate) struct UnitClaim<'a> {
     cache: &'a BlockCache,
-    place: Place,
-    _flight: super::cached::Owned<'a>,
+    place: UnitKey,
+    _flight: super::cached::UnitLoadGuard<'a>,
 }
 
-impl Claim<'_> {
+impl UnitClaim<'_> {
     /// Inserts the unit that was read into the cache and wakes the waiting threads.
-    pub(crate) fn land(self, unit: Arc<dyn Unit>) {
+    pub(crate) fn insert_unit(self, unit: Arc<dyn BlockUnit>) {
         self.cache.misses.inc();
-        self.cache.land(&self.place, unit);
+        self.cache.insert_unit(&self.place, unit);
     }
 }

@@ -1,14 +1,14 @@
 //! The reader of the samples of a block, one column at a time.
 
 use super::data_page::{DataPage, PageColumn};
-use super::pages::{self, PageEntry, PagesUnit};
-use super::reader::{Block, PageAt};
+use super::pages::{self, BlockPageEntry, PagesUnit};
+use super::reader::{Block, PageEntryPosition};
 use super::times::TimesUnit;
-use crate::chunk::Columns;
-use crate::encoding::Malformed;
+use crate::chunk::SampleColumns;
+use crate::encoding::DecodeError;
 use crate::error::StorageError;
-use crate::page::times::TimesEntry;
-use crate::page::values::FloatReader;
+use crate::page::times::TimeColumnEntry;
+use crate::page::values::FloatColumnReader;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct BlockColumn {
     ordinal: u32,
     part: u32,
     column: PageColumn,
-    entry: TimesEntry,
+    entry: TimeColumnEntry,
     /// True if the column is the last one of its page, so that another part of the series may
     /// follow.
     is_last: bool,
@@ -52,31 +52,31 @@ impl BlockColumn {
 /// Reads columns of a block. It keeps the page that it read last together with the decoded times
 /// and values, so each thread should have its own reader and read series in block order.
 #[derive(Debug)]
-pub struct BlockReader<'a> {
+pub struct BlockColumnReader<'a> {
     block: &'a Block,
     page: Option<OpenPage>,
     times: Option<(u32, Arc<TimesUnit>)>,
     newest: Option<(u32, Arc<[TimestampMs]>)>,
-    floats: FloatReader,
+    floats: FloatColumnReader,
 }
 
 /// The location and the index entry of a page that has not been read yet.
-type Located = (PageAt, Arc<PagesUnit>, PageEntry);
+type Located = (PageEntryPosition, Arc<PagesUnit>, BlockPageEntry);
 
 /// The page that the reader has open, with its index entry and the index unit that lists its
 /// neighbours.
 #[derive(Debug)]
 struct OpenPage {
-    at: PageAt,
+    at: PageEntryPosition,
     pages: Arc<PagesUnit>,
-    entry: PageEntry,
+    entry: BlockPageEntry,
     page: Arc<DataPage>,
 }
 
 impl OpenPage {
     /// Returns the index of the column of a part of a series, or `None` if the page does not
     /// contain it.
-    fn column(&self, ordinal: u32, part: u32) -> Option<usize> {
+    fn find_column(&self, ordinal: u32, part: u32) -> Option<usize> {
         let at = ordinal.checked_sub(self.entry.first)? as usize;
         let of_first = if at == 0 { self.entry.part } else { 0 };
         (part == of_first && at < self.page.len()).then_some(at)
@@ -85,24 +85,24 @@ impl OpenPage {
 
 impl Block {
     /// Creates a reader of the block's columns. It reads nothing until its first call.
-    pub fn reader(&self) -> BlockReader<'_> {
-        BlockReader {
+    pub fn reader(&self) -> BlockColumnReader<'_> {
+        BlockColumnReader {
             block: self,
             page: None,
             times: None,
             newest: None,
-            floats: FloatReader::default(),
+            floats: FloatColumnReader::default(),
         }
     }
 }
 
-impl BlockReader<'_> {
+impl BlockColumnReader<'_> {
     /// Appends the samples of a series within `range` to `into`. On an error nothing is appended.
     pub fn read(
         &mut self,
         ordinal: u32,
         range: TimeRange,
-        into: &mut Columns,
+        into: &mut SampleColumns,
     ) -> Result<(), StorageError> {
         let (before, had_starts) = (into.times.len(), !into.start_times.is_empty());
         let read = self.read_parts(ordinal, range, into);
@@ -116,66 +116,66 @@ impl BlockReader<'_> {
     }
 
     /// Returns whether a series has a sample in `range`. Pages that do not overlap it are not read.
-    pub fn has(&mut self, ordinal: u32, range: TimeRange) -> Result<bool, StorageError> {
-        let mut next = self.column(ordinal, range)?;
+    pub fn has_sample_in(&mut self, ordinal: u32, range: TimeRange) -> Result<bool, StorageError> {
+        let mut next = self.find_first_part(ordinal, range)?;
         while let Some(column) = next {
             let is_near = column.range().overlaps(&range);
             if is_near && !range.indexes(&self.times(&column)?).is_empty() {
                 return Ok(true);
             }
-            next = self.next_part(&column, range)?;
+            next = self.find_next_part(&column, range)?;
         }
         Ok(false)
     }
 
     /// Returns the first part of a series that may contain samples in `range`, or `None`.
-    pub fn column(
+    pub fn find_first_part(
         &mut self,
         ordinal: u32,
         range: TimeRange,
     ) -> Result<Option<BlockColumn>, StorageError> {
         match ordinal < self.block.series_count() {
-            true => self.part_from(ordinal, 0, range),
+            true => self.find_part_from(ordinal, 0, range),
             false => Ok(None),
         }
     }
 
     /// Returns the next part of the series after `column` that may contain samples in `range`, or
     /// `None`.
-    pub fn next_part(
+    pub fn find_next_part(
         &mut self,
         column: &BlockColumn,
         range: TimeRange,
     ) -> Result<Option<BlockColumn>, StorageError> {
         match column.is_last && column.entry.last < range.max {
-            true => self.part_from(column.ordinal, column.part + 1, range),
+            true => self.find_part_from(column.ordinal, column.part + 1, range),
             false => Ok(None),
         }
     }
 
     /// Returns the first part, starting with `part`, whose page overlaps `range`. Pages outside the
     /// range are not read.
-    fn part_from(
+    fn find_part_from(
         &mut self,
         ordinal: u32,
         mut part: u32,
         range: TimeRange,
     ) -> Result<Option<BlockColumn>, StorageError> {
-        while !self.has_open(ordinal, part, range) {
-            let Some((at, pages, entry)) = self.locate(ordinal, part)? else {
+        while !self.has_part_open(ordinal, part, range) {
+            let Some((at, pages, entry)) = self.locate_part(ordinal, part)? else {
                 return Ok(None);
             };
             if entry.range.overlaps(&range) {
                 break;
             }
             let next = self.block.next_page(at, &pages)?;
-            let is_part = |next: &PageEntry| next.key() == pages::key(ordinal, part + 1);
+            let is_part = |next: &BlockPageEntry| next.key() == pages::page_key(ordinal, part + 1);
             if !next.is_some_and(|(_, _, next)| is_part(&next)) {
                 return Ok(None);
             }
             part += 1;
         }
-        let Some(at) = self.turn_to(ordinal, part)? else {
+        let Some(at) = self.open_part_page(ordinal, part)? else {
             return Ok(None);
         };
         let Some(OpenPage { page, .. }) = &self.page else {
@@ -195,9 +195,9 @@ impl BlockReader<'_> {
     }
 
     /// Returns whether the open page contains the part of the series and overlaps `range`.
-    fn has_open(&self, ordinal: u32, part: u32, range: TimeRange) -> bool {
+    fn has_part_open(&self, ordinal: u32, part: u32, range: TimeRange) -> bool {
         let open = self.page.as_ref();
-        let open = open.filter(|open| open.column(ordinal, part).is_some());
+        let open = open.filter(|open| open.find_column(ordinal, part).is_some());
         open.is_some_and(|open| open.entry.range.overlaps(&range))
     }
 
@@ -210,11 +210,13 @@ impl BlockReader<'_> {
         {
             return Ok(times.clone());
         }
-        let index = self.turn_to_times(number)?;
+        let index = self.open_times_unit(number)?;
         let Some((_, unit)) = &self.times else {
-            return Err(self.of_times(number, Malformed("number of no time column")));
+            return Err(self.malformed_times(number, DecodeError("number of no time column")));
         };
-        let times = unit.times(index).map_err(|e| self.of_times(number, e))?;
+        let times = unit
+            .times(index)
+            .map_err(|e| self.malformed_times(number, e))?;
         self.newest = Some((number, times.clone()));
         Ok(times)
     }
@@ -229,7 +231,7 @@ impl BlockReader<'_> {
     ) -> Result<(), StorageError> {
         let end = into.len() + wanted.len();
         let block = self.block;
-        if self.turn_to(column.ordinal, column.part)?.is_none() {
+        if self.open_part_page(column.ordinal, column.part)?.is_none() {
             return Ok(());
         }
         let Some(OpenPage { page, entry, .. }) = &self.page else {
@@ -237,24 +239,24 @@ impl BlockReader<'_> {
         };
         let (count, column) = (column.entry.count, &column.column);
         let read = page.read_floats(column, count, wanted, &mut self.floats, into);
-        let lacks = Malformed("column does not contain the number of samples that it declares");
+        let lacks = DecodeError("column does not contain the number of samples that it declares");
         let whole = read.and_then(|()| (into.len() == end).then_some(()).ok_or(lacks));
-        whole.map_err(|e| of_page(block, entry, e))
+        whole.map_err(|e| malformed_page(block, entry, e))
     }
 
     fn read_parts(
         &mut self,
         ordinal: u32,
         range: TimeRange,
-        into: &mut Columns,
+        into: &mut SampleColumns,
     ) -> Result<(), StorageError> {
         let base = into.times.len();
-        let mut next = self.column(ordinal, range)?;
+        let mut next = self.find_first_part(ordinal, range)?;
         while let Some(column) = next {
             if column.range().overlaps(&range) {
                 self.read_part(&column, range, base, into)?;
             }
-            next = self.next_part(&column, range)?;
+            next = self.find_next_part(&column, range)?;
         }
         Ok(())
     }
@@ -264,55 +266,56 @@ impl BlockReader<'_> {
         column: &BlockColumn,
         range: TimeRange,
         base: usize,
-        into: &mut Columns,
+        into: &mut SampleColumns,
     ) -> Result<(), StorageError> {
         let times = self.times(column)?;
         let wanted = range.indexes(&times);
         let block = self.block;
-        self.turn_to(column.ordinal, column.part)?;
+        self.open_part_page(column.ordinal, column.part)?;
         let Some(OpenPage { page, entry, .. }) = &self.page else {
             return Ok(());
         };
         let follows = into.times[base..].last() < times.get(wanted.start);
         if !wanted.is_empty() && !follows {
-            let e = Malformed("parts of a series out of order");
-            return Err(of_page(block, entry, e));
+            let e = DecodeError("parts of a series out of order");
+            return Err(malformed_page(block, entry, e));
         }
         let count = column.entry.count;
         let column = &column.column;
         page.read(column, count, wanted.clone(), &mut self.floats, into)
-            .map_err(|e| of_page(block, entry, e))?;
+            .map_err(|e| malformed_page(block, entry, e))?;
         into.times.extend_from_slice(&times[wanted]);
         match into.values.len() == into.times.len() {
             true => Ok(()),
             false => {
-                let e = Malformed("column does not contain the number of samples that it declares");
-                Err(of_page(block, entry, e))
+                let e =
+                    DecodeError("column does not contain the number of samples that it declares");
+                Err(malformed_page(block, entry, e))
             }
         }
     }
 
     /// Opens the page that contains the part of a series and returns the index of its column.
     /// Returns `None` if the series has no such part.
-    fn turn_to(&mut self, ordinal: u32, part: u32) -> Result<Option<usize>, StorageError> {
+    fn open_part_page(&mut self, ordinal: u32, part: u32) -> Result<Option<usize>, StorageError> {
         let known = self.page.as_ref();
-        if let Some(at) = known.and_then(|page| page.column(ordinal, part)) {
+        if let Some(at) = known.and_then(|page| page.find_column(ordinal, part)) {
             return Ok(Some(at));
         }
-        let Some((at, pages, entry)) = self.locate(ordinal, part)? else {
+        let Some((at, pages, entry)) = self.locate_part(ordinal, part)? else {
             return Ok(None);
         };
-        let page = self.block.page(&entry)?;
+        let page = self.block.load_page(&entry)?;
         let open = OpenPage {
             at,
             pages,
             entry,
             page,
         };
-        let column = open.column(ordinal, part);
+        let column = open.find_column(ordinal, part);
         if column.is_none() {
-            let e = Malformed("page without a series that it should have");
-            return Err(of_page(self.block, &open.entry, e));
+            let e = DecodeError("page without a series that it should have");
+            return Err(malformed_page(self.block, &open.entry, e));
         }
         self.page = Some(open);
         Ok(column)
@@ -320,20 +323,24 @@ impl BlockReader<'_> {
 
     /// Finds the page of a part of a series. It tries the open page and its successor before it
     /// searches the index.
-    fn locate(&self, ordinal: u32, part: u32) -> Result<Option<Located>, StorageError> {
-        let key = pages::key(ordinal, part);
+    fn locate_part(&self, ordinal: u32, part: u32) -> Result<Option<Located>, StorageError> {
+        let key = pages::page_key(ordinal, part);
         if let Some(open) = &self.page {
-            if open.column(ordinal, part).is_some() {
+            if open.find_column(ordinal, part).is_some() {
                 return Ok(Some((open.at, open.pages.clone(), open.entry)));
             }
             let entries = open.pages.entries();
             let (unit, index) = (open.at.unit, open.at.index + 1);
-            let is_over = |over: &PageEntry| key < over.key();
+            let is_over = |over: &BlockPageEntry| key < over.key();
             if let Some(next) = entries.get(index).filter(|next| next.key() <= key)
                 && entries.get(index + 1).is_some_and(is_over)
                 && (part == 0 || next.key() == key)
             {
-                return Ok(Some((PageAt { unit, index }, open.pages.clone(), *next)));
+                return Ok(Some((
+                    PageEntryPosition { unit, index },
+                    open.pages.clone(),
+                    *next,
+                )));
             }
         }
         let (at, pages) = self.block.find_page(key)?;
@@ -344,17 +351,17 @@ impl BlockReader<'_> {
         Ok(entry.map(|entry| (at, pages, entry)))
     }
 
-    fn times_entry(&mut self, number: u32) -> Result<TimesEntry, StorageError> {
-        let index = self.turn_to_times(number)?;
+    fn times_entry(&mut self, number: u32) -> Result<TimeColumnEntry, StorageError> {
+        let index = self.open_times_unit(number)?;
         let entry = match &self.times {
             Some((_, unit)) => unit.entry(index),
-            None => Err(Malformed("number of no time column")),
+            None => Err(DecodeError("number of no time column")),
         };
-        entry.map_err(|e| self.of_times(number, e))
+        entry.map_err(|e| self.malformed_times(number, e))
     }
 
     /// Opens the unit that contains a time column and returns the index of the column in it.
-    fn turn_to_times(&mut self, number: u32) -> Result<usize, StorageError> {
+    fn open_times_unit(&mut self, number: u32) -> Result<usize, StorageError> {
         let index = |(first, unit): &(u32, Arc<TimesUnit>)| {
             let at = number.checked_sub(*first)? as usize;
             (at < unit.len()).then_some(at)
@@ -366,10 +373,10 @@ impl BlockReader<'_> {
         let opened = self.block.times_unit(unit)?;
         let at = index(&opened);
         self.times = Some(opened);
-        at.ok_or_else(|| self.of_times(number, Malformed("number of no time column")))
+        at.ok_or_else(|| self.malformed_times(number, DecodeError("number of no time column")))
     }
 
-    fn of_times(&self, number: u32, e: Malformed) -> StorageError {
+    fn malformed_times(&self, number: u32, e: DecodeError) -> StorageError {
         let table = &self.block.tables.times;
         let unit = table.find(number.into()).and_then(|unit| table.get(unit));
         self.block.malformed_unit(unit, e)
@@ -377,9 +384,9 @@ impl BlockReader<'_> {
 }
 
 /// Returns the error for a malformed page, with its file and offset.
-fn of_page(block: &Block, entry: &PageEntry, e: Malformed) -> StorageError {
+fn malformed_page(block: &Block, entry: &BlockPageEntry, e: DecodeError) -> StorageError {
     match block.data_file(entry) {
-        Ok(file) => file.malformed(entry.offset)(e),
+        Ok(file) => file.malformed_error(entry.offset)(e),
         Err(error) => error,
     }
 }

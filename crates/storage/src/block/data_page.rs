@@ -15,18 +15,18 @@
 //! column with equal content. `starts of columns` contains one plus the number of the start column,
 //! or 0 for none.
 
-use super::cache::Unit;
+use super::cache::BlockUnit;
 use super::numbers;
-use crate::chunk::Columns;
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
+use crate::chunk::SampleColumns;
+use crate::encoding::DecodeError;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::push_uvarint;
-use crate::page::Family;
-use crate::page::directory::Kind;
+use crate::page::HistogramFamilyHash;
+use crate::page::directory::ColumnKind;
 use crate::page::encoder::ColumnEncoder;
-use crate::page::planner::Planner;
+use crate::page::planner::IntRunPlanner;
 use crate::page::starts::StartColumns;
-use crate::page::values::{self, FloatReader, Stripe};
+use crate::page::values::{self, FloatColumnReader, PageStripe};
 use crate::page::{ints, mixed};
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,9 +57,16 @@ pub(crate) struct DataPageBuilder {
 
 impl DataPageBuilder {
     /// Adds the samples of the next series. `times` is the number of its time column in the block.
-    pub(crate) fn push(&mut self, times: u32, family: Option<Family>, columns: &Columns) {
+    pub(crate) fn push(
+        &mut self,
+        times: u32,
+        family: Option<HistogramFamilyHash>,
+        columns: &SampleColumns,
+    ) {
         let planner = &mut self.values.encoders.ints;
-        let starts = self.start_columns.number(planner, &columns.start_times);
+        let starts = self
+            .start_columns
+            .intern_starts(planner, &columns.start_times);
         let before = self.values.data().len();
         let placed = self.values.push(times as usize, family, columns);
         let mut kind = placed.kind.code();
@@ -101,7 +108,7 @@ impl DataPageBuilder {
         push_uvarint(&mut out, self.kinds.len() as u64);
         push_uvarint(&mut out, start_columns.len() as u64);
         // A separate planner, because `data` borrows the encoder.
-        let mut planner = Planner::default();
+        let mut planner = IntRunPlanner::default();
         for list in [
             &self.kinds,
             &self.times,
@@ -110,7 +117,7 @@ impl DataPageBuilder {
             &self.distances,
             &start_lengths,
         ] {
-            numbers::push(&mut out, &mut planner, list.iter().copied());
+            numbers::push_numbers(&mut out, &mut planner, list.iter().copied());
         }
         start_columns
             .iter()
@@ -130,7 +137,7 @@ impl DataPageBuilder {
 /// The location and encoding of the column of one series in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageColumn {
-    kind: Kind,
+    kind: ColumnKind,
     /// Number of its time column in the block.
     pub(crate) times: u32,
     /// One plus the number of its start column, or 0 if it has no start timestamps.
@@ -141,7 +148,7 @@ pub(crate) struct PageColumn {
 impl PageColumn {
     /// Returns whether all samples are floats without start timestamps.
     pub(crate) fn is_plain(&self) -> bool {
-        self.kind != Kind::Mixed && self.starts == 0
+        self.kind != ColumnKind::Mixed && self.starts == 0
     }
 }
 
@@ -154,7 +161,7 @@ pub(crate) struct DataPage {
     starts: Vec<u32>,
 }
 
-impl Unit for DataPage {
+impl BlockUnit for DataPage {
     fn memory_bytes(&self) -> usize {
         let columns = self.columns.len() * size_of::<PageColumn>();
         size_of::<Self>() + self.bytes.len() + columns + self.starts.len() * 4
@@ -163,25 +170,25 @@ impl Unit for DataPage {
 
 impl DataPage {
     /// Decodes the directory of a page whose checksum was verified by the caller.
-    pub(crate) fn open(bytes: &[u8]) -> Result<Self, Malformed> {
-        let too_many = Malformed("page with too many columns");
-        let mut cursor = Cursor::new(bytes);
-        let mut count = || match usize::try_from(cursor.uvarint()?) {
+    pub(crate) fn open(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let too_many = DecodeError("page with too many columns");
+        let mut cursor = DecodeCursor::new(bytes);
+        let mut count = || match usize::try_from(cursor.read_uvarint()?) {
             Ok(count @ ..=COLUMNS_MAX) => Ok(count),
             _ => Err(too_many),
         };
         let (count, start_count) = (count()?, count()?);
-        let kinds = numbers::read(&mut cursor, count)?;
-        let times = numbers::read(&mut cursor, count)?;
-        let starts = numbers::read(&mut cursor, count)?;
+        let kinds = numbers::read_numbers(&mut cursor, count)?;
+        let times = numbers::read_numbers(&mut cursor, count)?;
+        let starts = numbers::read_numbers(&mut cursor, count)?;
         let shared = kinds.iter().filter(|kind| **kind >= SHARED).count();
-        let lengths = numbers::read(&mut cursor, count - shared)?;
-        let distances = numbers::read(&mut cursor, shared)?;
-        let start_lengths = numbers::read(&mut cursor, start_count)?;
-        let start_offsets = offsets(bytes, &mut cursor, &start_lengths)?;
-        let stored = offsets(bytes, &mut cursor, &lengths)?;
+        let lengths = numbers::read_numbers(&mut cursor, count - shared)?;
+        let distances = numbers::read_numbers(&mut cursor, shared)?;
+        let start_lengths = numbers::read_numbers(&mut cursor, start_count)?;
+        let start_offsets = compute_offsets(bytes, &mut cursor, &start_lengths)?;
+        let stored = compute_offsets(bytes, &mut cursor, &lengths)?;
         if !cursor.is_empty() {
-            return Err(Malformed("bytes after the last column of a page"));
+            return Err(DecodeError("bytes after the last column of a page"));
         }
         let (mut next, mut distances) = (0usize, distances.into_iter());
         let mut columns = Vec::with_capacity(count);
@@ -194,13 +201,13 @@ impl DataPage {
             next += usize::from(!is_shared);
             let offset = at.and_then(|at| stored.get(at)).copied();
             if starts[i] > start_count as u64 {
-                return Err(Malformed("number of no start column"));
+                return Err(DecodeError("number of no start column"));
             }
             columns.push(PageColumn {
-                kind: Kind::from_code(kinds[i] % SHARED)?,
-                times: u32::try_from(times[i]).map_err(|_| Malformed("number of no times"))?,
+                kind: ColumnKind::from_code(kinds[i] % SHARED)?,
+                times: u32::try_from(times[i]).map_err(|_| DecodeError("number of no times"))?,
                 starts: starts[i] as u32,
-                offset: offset.ok_or(Malformed(
+                offset: offset.ok_or(DecodeError(
                     "column refers to an equal column that does not exist",
                 ))?,
             });
@@ -230,9 +237,9 @@ impl DataPage {
         column: &PageColumn,
         count: usize,
         wanted: Range<usize>,
-        reader: &mut FloatReader,
-        into: &mut Columns,
-    ) -> Result<(), Malformed> {
+        reader: &mut FloatColumnReader,
+        into: &mut SampleColumns,
+    ) -> Result<(), DecodeError> {
         let base = into.times.len();
         let starts = &mut into.start_times;
         match column.starts.checked_sub(1) {
@@ -249,7 +256,9 @@ impl DataPage {
             None => starts.resize(base + wanted.len(), 0),
         }
         match column.kind {
-            Kind::Mixed => mixed::read(self.cursor(column.offset)?, count, wanted, into),
+            ColumnKind::Mixed => {
+                mixed::read_column(self.cursor(column.offset)?, count, wanted, into)
+            }
             _ => self.read_floats(column, count, wanted, reader, &mut into.values),
         }
     }
@@ -260,15 +269,15 @@ impl DataPage {
         column: &PageColumn,
         count: usize,
         wanted: Range<usize>,
-        reader: &mut FloatReader,
+        reader: &mut FloatColumnReader,
         into: &mut Vec<f64>,
-    ) -> Result<(), Malformed> {
-        if column.kind == Kind::Constant {
+    ) -> Result<(), DecodeError> {
+        if column.kind == ColumnKind::Constant {
             let value = values::read_constant(self.cursor(column.offset)?)?;
             into.resize(into.len() + wanted.len(), value);
             return Ok(());
         }
-        let stripe = Stripe {
+        let stripe = PageStripe {
             page: &self.bytes,
             index: 0,
             bytes: &self.bytes,
@@ -276,22 +285,26 @@ impl DataPage {
         reader.read(stripe, column.offset as usize, count, wanted, into)
     }
 
-    fn cursor(&self, at: u32) -> Result<Cursor<'_>, Malformed> {
+    fn cursor(&self, at: u32) -> Result<DecodeCursor<'_>, DecodeError> {
         let bytes = self.bytes.get(at as usize..);
         bytes
-            .map(Cursor::new)
-            .ok_or(Malformed("column outside of its page"))
+            .map(DecodeCursor::new)
+            .ok_or(DecodeError("column outside of its page"))
     }
 }
 
 /// Returns the offsets of consecutive columns of the given lengths, the first of which starts at
 /// the cursor.
-fn offsets(bytes: &[u8], cursor: &mut Cursor<'_>, lengths: &[u64]) -> Result<Vec<u32>, Malformed> {
+fn compute_offsets(
+    bytes: &[u8],
+    cursor: &mut DecodeCursor<'_>,
+    lengths: &[u64],
+) -> Result<Vec<u32>, DecodeError> {
     let mut offsets = Vec::with_capacity(lengths.len());
     for length in lengths {
         let offset = bytes.len() - cursor.len();
-        offsets.push(u32::try_from(offset).map_err(|_| Malformed("page too long"))?);
-        cursor.bytes(usize::try_from(*length).unwrap_or(usize::MAX))?;
+        offsets.push(u32::try_from(offset).map_err(|_| DecodeError("page too long"))?);
+        cursor.read_bytes(usize::try_from(*length).unwrap_or(usize::MAX))?;
     }
     Ok(offsets)
 }

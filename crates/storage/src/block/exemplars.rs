@@ -10,15 +10,15 @@
 //! range of the block. Invariant: ordinals ascend, the exemplars of one series are sorted, and no
 //! exemplar occurs twice.
 
-use super::cache::Unit;
+use super::cache::BlockUnit;
 use super::reader::Block;
 use super::unit::{UnitEntry, UnitTable};
-use crate::encoding::cursor::Cursor;
-use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::{DecodeError, push_uvarint, unzigzag, zigzag};
 use crate::error::StorageError;
-use crate::exemplars::{ExemplarEncoder, each_exemplar};
-use crate::ids::Slot;
-use crate::page::planner::Planner;
+use crate::exemplars::{ExemplarEncoder, for_each_exemplar};
+use crate::ids::SeriesSlot;
+use crate::page::planner::IntRunPlanner;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::sample::TimeRange;
 use std::cmp::Ordering;
@@ -48,7 +48,7 @@ pub(crate) struct ExemplarsTable {
 impl ExemplarsTable {
     /// Appends the encoded section to `out`, with `planner` choosing the encoding of the integer
     /// columns.
-    pub(crate) fn encode(&self, planner: &mut Planner, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, planner: &mut IntRunPlanner, out: &mut Vec<u8>) {
         push_uvarint(out, self.count);
         push_uvarint(out, zigzag(self.range.min));
         push_uvarint(out, self.range.max.wrapping_sub(self.range.min) as u64);
@@ -56,14 +56,14 @@ impl ExemplarsTable {
     }
 
     /// Decodes a section whose units all end at or before the offset `end`.
-    pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, Malformed> {
-        let mut cursor = Cursor::new(bytes);
-        let count = cursor.uvarint()?;
-        let oldest = unzigzag(cursor.uvarint()?);
-        let newest = oldest.wrapping_add(cursor.uvarint()? as i64);
+    pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, DecodeError> {
+        let mut cursor = DecodeCursor::new(bytes);
+        let count = cursor.read_uvarint()?;
+        let oldest = unzigzag(cursor.read_uvarint()?);
+        let newest = oldest.wrapping_add(cursor.read_uvarint()? as i64);
         let units = UnitTable::decode(&mut cursor, end)?;
         if !cursor.is_empty() || count == 0 || units.len() == 0 || newest < oldest {
-            return Err(Malformed("invalid section of exemplars"));
+            return Err(DecodeError("invalid section of exemplars"));
         }
         Ok(Self {
             count,
@@ -95,14 +95,14 @@ impl ExemplarsDraft {
             self.newest = (ordinal, 0);
         }
         if self.bytes.is_empty() {
-            self.first = key(ordinal, self.newest.1);
+            self.first = exemplar_key(ordinal, self.newest.1);
         }
         self.newest.1 += 1;
         self.count += 1;
         let time = Some(TimeRange::new(exemplar.time, exemplar.time));
         self.range = TimeRange::hull_of(self.range, time);
         self.encoder
-            .push(&mut self.bytes, Slot(u64::from(ordinal)), exemplar);
+            .push(&mut self.bytes, SeriesSlot(u64::from(ordinal)), exemplar);
         self.bytes.len() >= UNIT_BYTES
     }
 
@@ -132,24 +132,24 @@ impl ExemplarsDraft {
 /// The rate at which a block thins out its exemplars: of every n consecutive exemplars of a series,
 /// the newest is kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Thinning(usize);
+pub(crate) struct ExemplarThinning(usize);
 
-impl Thinning {
+impl ExemplarThinning {
     /// Returns the rate for a block for which `count` exemplars are available.
-    pub(crate) fn of(count: u64) -> Self {
+    pub(crate) fn from_count(count: u64) -> Self {
         let each = count.div_ceil(EXEMPLARS_MAX).max(1);
         Self(usize::try_from(each).unwrap_or(usize::MAX))
     }
 
     /// Merges the exemplars that several sources have of one series: sorts them, removes duplicates
     /// and applies the rate.
-    pub(crate) fn kept<'a>(
+    pub(crate) fn select_exemplars<'a>(
         &self,
         of_series: impl Iterator<Item = TimedExemplar<'a>>,
     ) -> Vec<TimedExemplar<'a>> {
         let mut all: Vec<TimedExemplar<'a>> = of_series.collect();
-        all.sort_by(TimedExemplar::order);
-        all.dedup_by(|a, b| a.order(b) == Ordering::Equal);
+        all.sort_by(TimedExemplar::compare);
+        all.dedup_by(|a, b| a.compare(b) == Ordering::Equal);
         let each = self.0.max(all.len().div_ceil(OF_SERIES_MAX));
         // Count from the end, so that the newest exemplar is always kept.
         let first = all.len().saturating_sub(1) % each;
@@ -157,7 +157,7 @@ impl Thinning {
     }
 }
 
-fn key(ordinal: u32, before: u32) -> u64 {
+fn exemplar_key(ordinal: u32, before: u32) -> u64 {
     u64::from(ordinal) << u32::BITS | u64::from(before)
 }
 
@@ -165,7 +165,7 @@ fn key(ordinal: u32, before: u32) -> u64 {
 #[derive(Debug)]
 pub(crate) struct ExemplarsUnit(SeriesExemplars);
 
-impl Unit for ExemplarsUnit {
+impl BlockUnit for ExemplarsUnit {
     fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()
     }
@@ -173,37 +173,37 @@ impl Unit for ExemplarsUnit {
 
 impl ExemplarsUnit {
     /// Decodes a unit whose key is `first`. Rejects exemplars that are out of order or too long.
-    pub(crate) fn open(bytes: &[u8], first: u64) -> Result<Self, Malformed> {
+    pub(crate) fn open(bytes: &[u8], first: u64) -> Result<Self, DecodeError> {
         let mut exemplars = SeriesExemplars::default();
         let mut last: Option<(u64, i64)> = None;
-        each_exemplar(bytes, |ordinal, exemplar| {
+        for_each_exemplar(bytes, |ordinal, exemplar| {
             let begins = last.is_some() || ordinal == first >> u32::BITS;
             let ascends = last.is_none_or(|last| last <= (ordinal, exemplar.time));
             // Rejecting exemplars above the length limit bounds the memory that a few bytes can
             // decode to.
             if !begins || !ascends || exemplar.is_too_long() {
-                return Err(Malformed("exemplars out of order"));
+                return Err(DecodeError("exemplars out of order"));
             }
             last = Some((ordinal, exemplar.time));
             exemplars.push(ordinal, exemplar);
             Ok(())
         })?;
         match exemplars.is_empty() {
-            true => Err(Malformed("unit without exemplars")),
+            true => Err(DecodeError("unit without exemplars")),
             false => Ok(Self(exemplars)),
         }
     }
 
     /// Verifies that the exemplars of each series are sorted without duplicates and that all
     /// ordinals are below `series`. Returns the number of exemplars.
-    pub(crate) fn check(&self, series: u32) -> Result<u64, Malformed> {
+    pub(crate) fn check(&self, series: u32) -> Result<u64, DecodeError> {
         let mut last: Option<(u64, TimedExemplar<'_>)> = None;
         for (ordinal, exemplar) in self.0.iter() {
             let is_behind = |(before, of_before): (u64, TimedExemplar<'_>)| {
-                before < ordinal || of_before.order(&exemplar) == Ordering::Less
+                before < ordinal || of_before.compare(&exemplar) == Ordering::Less
             };
             if ordinal >= u64::from(series) || !last.is_none_or(is_behind) {
-                return Err(Malformed("exemplars out of order"));
+                return Err(DecodeError("exemplars out of order"));
             }
             last = Some((ordinal, exemplar));
         }
@@ -225,7 +225,7 @@ impl Block {
 
     /// Calls `each` with every exemplar of the series with these ordinals, along with the index of
     /// the series in `series`. Stops at the first error that `each` returns.
-    pub fn exemplars<E: From<StorageError>>(
+    pub fn read_exemplars<E: From<StorageError>>(
         &self,
         series: &[u32],
         mut each: impl FnMut(usize, TimedExemplar<'_>) -> Result<(), E>,
@@ -235,14 +235,14 @@ impl Block {
         };
         let mut newest: Option<(usize, Arc<ExemplarsUnit>)> = None;
         for (place, ordinal) in series.iter().enumerate() {
-            let mut index = table.units.find(key(*ordinal, 0)).unwrap_or(0);
-            let is_behind = |entry: &&UnitEntry| entry.first > key(*ordinal, u32::MAX);
+            let mut index = table.units.find(exemplar_key(*ordinal, 0)).unwrap_or(0);
+            let is_behind = |entry: &&UnitEntry| entry.first > exemplar_key(*ordinal, u32::MAX);
             while let Some(entry) = table.units.get(index).filter(|entry| !is_behind(entry)) {
                 let unit = match newest.take().filter(|(newest, _)| *newest == index) {
                     Some((_, unit)) => unit,
                     None => self.exemplars_unit(entry)?,
                 };
-                for exemplar in unit.0.of_series(u64::from(*ordinal)) {
+                for exemplar in unit.0.iter_series(u64::from(*ordinal)) {
                     each(place, exemplar)?;
                 }
                 newest = Some((index, unit));
@@ -254,6 +254,6 @@ impl Block {
 
     fn exemplars_unit(&self, entry: &UnitEntry) -> Result<Arc<ExemplarsUnit>, StorageError> {
         let first = entry.first;
-        self.unit(Some(entry), |bytes| ExemplarsUnit::open(&bytes, first))
+        self.load_unit(Some(entry), |bytes| ExemplarsUnit::open(&bytes, first))
     }
 }

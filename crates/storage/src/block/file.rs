@@ -1,8 +1,8 @@
 //! A file of a block, read by offset and length. Its errors name the path and the offset.
 
-use crate::encoding::Malformed;
+use crate::encoding::DecodeError;
 use crate::error::{StorageError, is_disk_fault};
-use firn_model::env::{Disk, File, OpenMode};
+use firn_model::env::{Disk, DiskFile, OpenMode};
 use firn_model::metrics::Counter;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ const READ_BYTES: u64 = 1 << 20;
 const MISSING: &str = "the file is missing";
 
 /// An open block file of known length, or a placeholder for a missing one.
-pub(crate) struct BlockRanges {
+pub(crate) struct OpenBlockFile {
     path: PathBuf,
     /// `None` if the file is missing.
-    file: Option<Arc<dyn File>>,
+    file: Option<Arc<dyn DiskFile>>,
     bytes: u64,
 }
 
-impl std::fmt::Debug for BlockRanges {
+impl std::fmt::Debug for OpenBlockFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "BlockRanges({})", self.path.display())
     }
 }
 
-impl BlockRanges {
+impl OpenBlockFile {
     /// Opens the file at `path` and reads its length.
-    pub(crate) fn at(disk: &dyn Disk, path: &Path) -> Result<Self, StorageError> {
+    pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<Self, StorageError> {
         let file = disk
             .open(path, OpenMode::Read)
             .map_err(StorageError::io("open", path))?;
@@ -44,7 +44,7 @@ impl BlockRanges {
     }
 
     /// Creates a placeholder for a missing file. Every read from it returns an error.
-    pub(crate) fn missing(path: &Path) -> Self {
+    pub(crate) fn new_missing(path: &Path) -> Self {
         Self {
             path: path.to_path_buf(),
             file: None,
@@ -53,14 +53,14 @@ impl BlockRanges {
     }
 
     /// Returns whether the file exists, that is, whether this is not a placeholder.
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn is_present(&self) -> bool {
         self.file.is_some()
     }
 
     /// Returns the error for a file whose length should be `wanted` bytes.
-    pub(crate) fn of_other_length(&self, wanted: u64) -> StorageError {
+    pub(crate) fn wrong_length_error(&self, wanted: u64) -> StorageError {
         let what = format!("{} bytes instead of {wanted}", self.bytes);
-        self.damaged(self.bytes.min(wanted), what)
+        self.damage_error(self.bytes.min(wanted), what)
     }
 
     /// Returns the path of the file.
@@ -82,7 +82,7 @@ impl BlockRanges {
         count: &Counter,
     ) -> Result<Vec<u8>, StorageError> {
         let Some(file) = &self.file else {
-            return Err(self.damaged(0, MISSING));
+            return Err(self.damage_error(0, MISSING));
         };
         let end = offset.checked_add(bytes as u64);
         if end.is_none_or(|end| end > self.bytes) {
@@ -90,14 +90,14 @@ impl BlockRanges {
                 "read of {bytes} bytes past the end of a file of {}",
                 self.bytes
             );
-            return Err(self.damaged(offset, what));
+            return Err(self.damage_error(offset, what));
         }
         let mut read = vec![0; bytes];
         let done = file.read_at(offset, &mut read);
-        let done = done.map_err(|e| self.not_read(e))?;
+        let done = done.map_err(|e| self.read_error(e))?;
         count.add(done as u64);
         if done < bytes {
-            return Err(self.damaged(offset, format!("{done} bytes instead of {bytes}")));
+            return Err(self.damage_error(offset, format!("{done} bytes instead of {bytes}")));
         }
         Ok(read)
     }
@@ -112,7 +112,7 @@ impl BlockRanges {
         Ok(sum)
     }
 
-    fn not_read(&self, source: io::Error) -> StorageError {
+    fn read_error(&self, source: io::Error) -> StorageError {
         if !is_disk_fault(&source) {
             return StorageError::io("read", &self.path)(source);
         }
@@ -123,7 +123,7 @@ impl BlockRanges {
     }
 
     /// Returns the error for corrupted bytes at `offset`, described by `what`.
-    pub(crate) fn damaged(&self, offset: u64, what: impl Into<String>) -> StorageError {
+    pub(crate) fn damage_error(&self, offset: u64, what: impl Into<String>) -> StorageError {
         StorageError::Damaged {
             path: self.path.clone(),
             offset,
@@ -132,7 +132,7 @@ impl BlockRanges {
     }
 
     /// Returns a function for `map_err` that reports malformed bytes at `offset`.
-    pub(crate) fn malformed(&self, offset: u64) -> impl Fn(Malformed) -> StorageError + '_ {
-        move |e| self.damaged(offset, e.to_string())
+    pub(crate) fn malformed_error(&self, offset: u64) -> impl Fn(DecodeError) -> StorageError + '_ {
+        move |e| self.damage_error(offset, e.to_string())
     }
 }

@@ -24,7 +24,7 @@ pub struct BlockId(u128);
 /// The error for a text that is not a block id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid block id: expected 26 digits of Crockford's base 32")]
-pub struct NotABlockId;
+pub struct InvalidBlockId;
 
 impl BlockId {
     /// Creates an id from a time in milliseconds and 80 further bits. Excess high bits of both are
@@ -61,16 +61,16 @@ impl fmt::Display for BlockId {
 }
 
 impl FromStr for BlockId {
-    type Err = NotABlockId;
+    type Err = InvalidBlockId;
 
-    fn from_str(text: &str) -> Result<Self, NotABlockId> {
+    fn from_str(text: &str) -> Result<Self, InvalidBlockId> {
         let bytes = text.as_bytes();
         if bytes.len() != LEN || bytes[0] > b'7' {
-            return Err(NotABlockId);
+            return Err(InvalidBlockId);
         }
         bytes.iter().try_fold(Self(0), |id, byte| {
             let digit = DIGITS.iter().position(|digit| digit == byte);
-            let digit = digit.ok_or(NotABlockId)?;
+            let digit = digit.ok_or(InvalidBlockId)?;
             Ok(Self(id.0 << 5 | digit as u128))
         })
     }
@@ -110,7 +110,7 @@ mod tests {
             "0000000000000000000000000U",
             &long,
         ] {
-            assert_eq!(text.parse::<BlockId>(), Err(NotABlockId), "{text}");
+            assert_eq!(text.parse::<BlockId>(), Err(InvalidBlockId), "{text}");
         }
     }
 }

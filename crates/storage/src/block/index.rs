@@ -6,10 +6,10 @@
 //! needs the copy reports the damage. Blocks of version 1 have no copy.
 
 use super::cache::BlockCache;
-use super::file::BlockRanges;
+use super::file::OpenBlockFile;
 use super::layout::{INDEX, INDEX_COPY};
 use super::unit::UnitEntry;
-use crate::encoding::Malformed;
+use crate::encoding::DecodeError;
 use crate::error::StorageError;
 use firn_model::env::Disk;
 use std::io::ErrorKind;
@@ -19,9 +19,9 @@ use std::sync::{Arc, OnceLock};
 /// The files `index` and `index.copy` of a block, presented as one file.
 pub(crate) struct BlockIndex {
     disk: Arc<dyn Disk>,
-    first: BlockRanges,
+    first: OpenBlockFile,
     copy_path: PathBuf,
-    copy: OnceLock<BlockRanges>,
+    copy: OnceLock<OpenBlockFile>,
     bytes: u64,
     /// The damage that was found when the first file was opened, if it is missing or has the wrong
     /// length.
@@ -43,9 +43,9 @@ impl BlockIndex {
         bytes: Option<u64>,
     ) -> Result<Self, StorageError> {
         let path = dir.join(INDEX);
-        let (first, failed) = match BlockRanges::at(&**disk, &path) {
+        let (first, failed) = match OpenBlockFile::open(&**disk, &path) {
             Ok(first) => (first, None),
-            Err(e) => (BlockRanges::missing(&path), Some(e)),
+            Err(e) => (OpenBlockFile::new_missing(&path), Some(e)),
         };
         let mut index = Self {
             disk: disk.clone(),
@@ -56,9 +56,9 @@ impl BlockIndex {
             damage: None,
         };
         let damage = match failed {
-            Some(e) => Some(lost(e, &path)),
+            Some(e) => Some(missing_as_damage(e, &path)),
             None if index.first.len() != index.bytes => {
-                Some(index.first.of_other_length(index.bytes))
+                Some(index.first.wrong_length_error(index.bytes))
             }
             None => None,
         };
@@ -84,14 +84,14 @@ impl BlockIndex {
     }
 
     /// Returns the file `index`, from which reads are tried first.
-    pub(crate) fn first(&self) -> &BlockRanges {
+    pub(crate) fn first(&self) -> &OpenBlockFile {
         &self.first
     }
 
     /// Returns the copy of the index, opening it on first use, or `None` if it cannot be opened.
-    pub(crate) fn copy(&self) -> Option<&BlockRanges> {
+    pub(crate) fn copy(&self) -> Option<&OpenBlockFile> {
         if self.copy.get().is_none() {
-            let opened = BlockRanges::at(&*self.disk, &self.copy_path).ok()?;
+            let opened = OpenBlockFile::open(&*self.disk, &self.copy_path).ok()?;
             // Another thread may have opened it in the meantime; either result is fine.
             let _ = self.copy.set(opened);
         }
@@ -108,7 +108,7 @@ impl BlockIndex {
     ) -> Result<T, StorageError> {
         let read = self.first.read(offset, bytes, &cache.read_bytes);
         let checked = read.and_then(&check);
-        self.or_of_copy(checked, (offset, bytes), check, cache)
+        self.or_read_copy(checked, (offset, bytes), check, cache)
     }
 
     /// Reads the bytes of a unit and verifies their checksum.
@@ -119,14 +119,14 @@ impl BlockIndex {
     ) -> Result<Vec<u8>, StorageError> {
         let check = |bytes: Vec<u8>| match crc32c::crc32c(&bytes) == entry.crc {
             true => Ok(bytes),
-            false => Err(self.damaged(entry.offset, "unit fails its checksum")),
+            false => Err(self.damage_error(entry.offset, "unit fails its checksum")),
         };
         self.read((entry.offset, entry.bytes as usize), check, cache)
     }
 
     /// Returns `of_first`, the checked result of reading the first file, if it is `Ok`. Otherwise
     /// checks the same range of the copy, and returns the original error if that fails too.
-    pub(crate) fn or_of_copy<T>(
+    pub(crate) fn or_read_copy<T>(
         &self,
         of_first: Result<T, StorageError>,
         (offset, bytes): (u64, usize),
@@ -150,25 +150,25 @@ impl BlockIndex {
     }
 
     /// Reports damage to the first file that was found when the block was opened.
-    pub(crate) fn report(&self, cache: &BlockCache) {
+    pub(crate) fn report_damage(&self, cache: &BlockCache) {
         if let Some(damage) = &self.damage {
             cache.report_recovered(damage, INDEX_COPY);
         }
     }
 
     /// Returns the error for corrupted bytes at `offset`, which names the file `index`.
-    pub(crate) fn damaged(&self, offset: u64, what: impl Into<String>) -> StorageError {
-        self.first.damaged(offset, what)
+    pub(crate) fn damage_error(&self, offset: u64, what: impl Into<String>) -> StorageError {
+        self.first.damage_error(offset, what)
     }
 
     /// Returns a function for `map_err` that reports malformed bytes at `offset`.
-    pub(crate) fn malformed(&self, offset: u64) -> impl Fn(Malformed) -> StorageError + '_ {
-        self.first.malformed(offset)
+    pub(crate) fn malformed_error(&self, offset: u64) -> impl Fn(DecodeError) -> StorageError + '_ {
+        self.first.malformed_error(offset)
     }
 }
 
 /// Turns "not found" into damage, for a file that must exist; returns any other error unchanged.
-pub(crate) fn lost(error: StorageError, path: &Path) -> StorageError {
+pub(crate) fn missing_as_damage(error: StorageError, path: &Path) -> StorageError {
     match &error {
         StorageError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
             StorageError::Damaged {

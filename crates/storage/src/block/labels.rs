@@ -12,15 +12,15 @@
 
 use super::terms::TermPostings;
 use super::unit::UnitTable;
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::DecodeError;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::{push_prefixed, push_uvarint};
-use crate::page::planner::Planner;
+use crate::page::planner::IntRunPlanner;
 use std::ops::Range;
 
 /// A label name of a block, with its range of terms and the series that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Label {
+pub(crate) struct BlockLabel {
     pub(crate) name: Box<str>,
     /// Numbers of its terms, one per value.
     pub(crate) terms: Range<u32>,
@@ -28,25 +28,25 @@ pub(crate) struct Label {
     pub(crate) present: TermPostings,
 }
 
-impl Label {
+impl BlockLabel {
     /// Returns the number of distinct values of the label.
-    pub(crate) fn values(&self) -> u32 {
+    pub(crate) fn value_count(&self) -> u32 {
         self.terms.end - self.terms.start
     }
 }
 
 /// All labels of a block, sorted by name. The number of a label is its index in this table.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LabelTable(Vec<Label>);
+pub(crate) struct LabelTable(Vec<BlockLabel>);
 
 impl LabelTable {
     /// Appends a label. Names must ascend, and its terms must follow those of the label before.
-    pub(crate) fn push(&mut self, label: Label) {
+    pub(crate) fn push(&mut self, label: BlockLabel) {
         self.0.push(label);
     }
 
     /// Returns the number of terms of all labels, which is also the end of the last label's range.
-    pub(crate) fn terms(&self) -> u32 {
+    pub(crate) fn term_count(&self) -> u32 {
         self.0.last().map_or(0, |last| last.terms.end)
     }
 
@@ -57,25 +57,25 @@ impl LabelTable {
     }
 
     /// Returns the label with this number.
-    pub(crate) fn get(&self, label: u32) -> Option<&Label> {
+    pub(crate) fn get(&self, label: u32) -> Option<&BlockLabel> {
         self.0.get(label as usize)
     }
 
     /// Returns the label whose range of terms contains `term`, or `None` if there is no such term.
-    pub(crate) fn of_term(&self, term: u32) -> Option<&Label> {
+    pub(crate) fn find_by_term(&self, term: u32) -> Option<&BlockLabel> {
         let at = self.0.partition_point(|label| label.terms.end <= term);
         self.0.get(at)
     }
 
     /// Returns all labels, sorted by name.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Label> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &BlockLabel> {
         self.0.iter()
     }
 
     /// Returns the number of bytes that the table takes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let names: usize = self.0.iter().map(|label| label.name.len()).sum();
-        names + self.0.capacity() * size_of::<Label>()
+        names + self.0.capacity() * size_of::<BlockLabel>()
     }
 
     /// Encodes the section that [`LabelTable::decode`] reads.
@@ -84,7 +84,7 @@ impl LabelTable {
         push_uvarint(&mut out, self.0.len() as u64);
         for label in &self.0 {
             push_prefixed(&mut out, label.name.as_bytes());
-            push_uvarint(&mut out, label.values().into());
+            push_uvarint(&mut out, label.value_count().into());
             push_uvarint(&mut out, label.present.series.into());
             push_uvarint(&mut out, label.present.offset);
             push_uvarint(&mut out, label.present.bytes.into());
@@ -94,39 +94,41 @@ impl LabelTable {
 
     /// Decodes the section of a block with `series` series. Rejects names that do not ascend and
     /// impossible counts.
-    pub(crate) fn decode(bytes: &[u8], series: u32) -> Result<Self, Malformed> {
-        let mut cursor = Cursor::new(bytes);
-        let count = cursor.count(6)?;
+    pub(crate) fn decode(bytes: &[u8], series: u32) -> Result<Self, DecodeError> {
+        let mut cursor = DecodeCursor::new(bytes);
+        let count = cursor.read_count(6)?;
         let mut table = Self(Vec::with_capacity(count));
         for _ in 0..count {
-            let name = std::str::from_utf8(cursor.prefixed()?);
-            let name = name.map_err(|_| Malformed("label name is not UTF-8"))?;
+            let name = std::str::from_utf8(cursor.read_prefixed()?);
+            let name = name.map_err(|_| DecodeError("label name is not UTF-8"))?;
             if table.0.last().is_some_and(|last| &*last.name >= name) || name.is_empty() {
-                return Err(Malformed("label names out of order"));
+                return Err(DecodeError("label names out of order"));
             }
-            let mut short =
-                || u32::try_from(cursor.uvarint()?).map_err(|_| Malformed("number too large"));
-            let start = table.terms();
+            let mut short = || {
+                u32::try_from(cursor.read_uvarint()?).map_err(|_| DecodeError("number too large"))
+            };
+            let start = table.term_count();
             let end = start.checked_add(short()?);
-            let label = Label {
+            let label = BlockLabel {
                 name: name.into(),
-                terms: start..end.ok_or(Malformed("too many terms"))?,
+                terms: start..end.ok_or(DecodeError("too many terms"))?,
                 present: TermPostings {
                     series: short()?,
-                    offset: cursor.uvarint()?,
-                    bytes: u32::try_from(cursor.uvarint()?)
-                        .map_err(|_| Malformed("number too large"))?,
+                    offset: cursor.read_uvarint()?,
+                    bytes: u32::try_from(cursor.read_uvarint()?)
+                        .map_err(|_| DecodeError("number too large"))?,
                 },
             };
             let has_series = (1..=series).contains(&label.present.series);
-            if !has_series || label.values() == 0 || label.values() > label.present.series {
-                return Err(Malformed("label with no values or too many values"));
+            if !has_series || label.value_count() == 0 || label.value_count() > label.present.series
+            {
+                return Err(DecodeError("label with no values or too many values"));
             }
             table.push(label);
         }
         match cursor.is_empty() {
             true => Ok(table),
-            false => Err(Malformed("bytes after the last label")),
+            false => Err(DecodeError("bytes after the last label")),
         }
     }
 }
@@ -140,12 +142,12 @@ pub(crate) struct TermsTable {
 
 impl TermsTable {
     /// Appends the first value of the unit that was last added to `units`.
-    pub(crate) fn push_first(&mut self, value: Vec<u8>) {
+    pub(crate) fn push_first_value(&mut self, value: Vec<u8>) {
         self.firsts.push(value.into());
     }
 
     /// Encodes the section that [`TermsTable::decode`] reads.
-    pub(crate) fn encode(&self, planner: &mut Planner) -> Vec<u8> {
+    pub(crate) fn encode(&self, planner: &mut IntRunPlanner) -> Vec<u8> {
         let mut out = Vec::new();
         self.units.encode(planner, &mut out);
         self.firsts
@@ -155,20 +157,20 @@ impl TermsTable {
     }
 
     /// Decodes a section whose units all end at or before the offset `end`.
-    pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, Malformed> {
-        let mut cursor = Cursor::new(bytes);
+    pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, DecodeError> {
+        let mut cursor = DecodeCursor::new(bytes);
         let units = UnitTable::decode(&mut cursor, end)?;
-        let firsts = (0..units.len()).map(|_| cursor.prefixed().map(Box::from));
+        let firsts = (0..units.len()).map(|_| cursor.read_prefixed().map(Box::from));
         let firsts = firsts.collect::<Result<_, _>>()?;
         match cursor.is_empty() {
             true => Ok(Self { units, firsts }),
-            false => Err(Malformed("bytes after the last unit of terms")),
+            false => Err(DecodeError("bytes after the last unit of terms")),
         }
     }
 
     /// Returns the index of the only unit that can contain `value` of the label, or `None` for a
     /// corrupt table.
-    pub(crate) fn find(&self, label: &Label, value: &[u8]) -> Option<usize> {
+    pub(crate) fn find(&self, label: &BlockLabel, value: &[u8]) -> Option<usize> {
         let first = self.units.find(label.terms.start.into())?;
         let end = self.units.find(u64::from(label.terms.end) - 1)? + 1;
         // The first unit may begin with terms of the preceding label; the others begin with terms
@@ -179,7 +181,7 @@ impl TermsTable {
 
     /// Returns a range of terms of the label that contains every value with `prefix`, rounded to
     /// whole units.
-    pub(crate) fn with_prefix(&self, label: &Label, prefix: &[u8]) -> Range<u32> {
+    pub(crate) fn find_prefix_range(&self, label: &BlockLabel, prefix: &[u8]) -> Range<u32> {
         let units = self.units.find(label.terms.start.into()).unwrap_or(0);
         let end = self
             .units

@@ -16,8 +16,8 @@
 //! file. It rejects a block with an unknown section unless that section is marked optional.
 
 use super::id::BlockId;
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::DecodeError;
+use crate::encoding::cursor::DecodeCursor;
 use std::ops::Range;
 
 /// The format version that is written into new blocks and their `meta.json`.
@@ -46,14 +46,14 @@ pub(crate) const INDEX: &str = "index";
 pub(crate) const INDEX_COPY: &str = "index.copy";
 
 /// Returns the name of the data file with this number.
-pub(crate) fn data_name(number: usize) -> String {
+pub(crate) fn data_file_name(number: usize) -> String {
     format!("data-{number:03}")
 }
 
 /// The kinds of sections. 10 and 11 are reserved for optional ones: tombstones and a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
-pub(crate) enum Section {
+pub(crate) enum BlockSectionKind {
     /// Units of columns of label value numbers, which form the label sets of the series.
     Series = 1,
     /// Hashes of label sets. Only blocks of version 1 have it, and nothing reads it.
@@ -77,13 +77,13 @@ pub(crate) enum Section {
 }
 
 /// The sections that every block must have. A directory without one of them is rejected.
-const NEEDED: [Section; 6] = [
-    Section::Series,
-    Section::Terms,
-    Section::Labels,
-    Section::Postings,
-    Section::Times,
-    Section::Pages,
+const NEEDED: [BlockSectionKind; 6] = [
+    BlockSectionKind::Series,
+    BlockSectionKind::Terms,
+    BlockSectionKind::Labels,
+    BlockSectionKind::Postings,
+    BlockSectionKind::Times,
+    BlockSectionKind::Pages,
 ];
 
 /// An entry of the section directory, which locates a section in the file.
@@ -96,7 +96,7 @@ pub(crate) struct SectionEntry {
     pub(crate) bytes: u64,
 }
 
-impl Section {
+impl BlockSectionKind {
     fn flags(self) -> u16 {
         match NEEDED.contains(&self) {
             true => 0,
@@ -107,7 +107,7 @@ impl Section {
 
 impl SectionEntry {
     /// Returns the entry of a section that is stored as `bytes` at `offset`.
-    pub(crate) fn of(kind: Section, offset: u64, bytes: &[u8]) -> Self {
+    pub(crate) fn new(kind: BlockSectionKind, offset: u64, bytes: &[u8]) -> Self {
         Self {
             kind: kind as u16,
             flags: kind.flags(),
@@ -120,9 +120,9 @@ impl SectionEntry {
 
 /// The section directory: the entries of all sections of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sections(Vec<SectionEntry>);
+pub(crate) struct SectionDirectory(Vec<SectionEntry>);
 
-impl Sections {
+impl SectionDirectory {
     /// Appends an entry; the section must already be in the file.
     pub(crate) fn push(&mut self, entry: SectionEntry) {
         self.0.push(entry);
@@ -144,44 +144,44 @@ impl Sections {
     /// Decodes a directory that begins at the offset `end`. Rejects sections that reach beyond
     /// `end`, unknown sections that are not optional, and a directory that lacks a required
     /// section.
-    pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, Malformed> {
+    pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, DecodeError> {
         if !bytes.len().is_multiple_of(SECTION_BYTES) {
-            return Err(Malformed("section directory with an incomplete entry"));
+            return Err(DecodeError("section directory with an incomplete entry"));
         }
         if bytes.len() / SECTION_BYTES > SECTIONS_MAX {
-            return Err(Malformed("too many sections"));
+            return Err(DecodeError("too many sections"));
         }
-        let mut cursor = Cursor::new(bytes);
+        let mut cursor = DecodeCursor::new(bytes);
         let mut sections = Self::default();
         while !cursor.is_empty() {
             let entry = SectionEntry {
-                kind: cursor.number(2)? as u16,
-                flags: cursor.number(2)? as u16,
-                crc: cursor.number(4)? as u32,
-                offset: cursor.u64()?,
-                bytes: cursor.u64()?,
+                kind: cursor.read_number(2)? as u16,
+                flags: cursor.read_number(2)? as u16,
+                crc: cursor.read_number(4)? as u32,
+                offset: cursor.read_u64()?,
+                bytes: cursor.read_u64()?,
             };
             let behind = entry.offset.checked_add(entry.bytes);
             if behind.is_none_or(|behind| behind > end) {
-                return Err(Malformed("section outside of the file"));
+                return Err(DecodeError("section outside of the file"));
             }
-            let mut known = NEEDED.iter().chain([&Section::Hashes]);
+            let mut known = NEEDED.iter().chain([&BlockSectionKind::Hashes]);
             let is_known = known.any(|known| *known as u16 == entry.kind);
             if !is_known && entry.flags & OPTIONAL == 0 {
-                return Err(Malformed("unknown section that is not optional"));
+                return Err(DecodeError("unknown section that is not optional"));
             }
             sections.push(entry);
         }
         for kind in NEEDED {
             if sections.find(kind).is_none() {
-                return Err(Malformed("block without a section that it needs"));
+                return Err(DecodeError("block without a section that it needs"));
             }
         }
         Ok(sections)
     }
 
     /// Returns the entry of the section of this kind, or `None` if the block does not have it.
-    pub(crate) fn find(&self, kind: Section) -> Option<SectionEntry> {
+    pub(crate) fn find(&self, kind: BlockSectionKind) -> Option<SectionEntry> {
         self.0
             .iter()
             .find(|entry| entry.kind == kind as u16)
@@ -208,13 +208,13 @@ pub(crate) struct Footer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FooterError {
     /// The bytes are corrupted or are not a footer.
-    Malformed(Malformed),
+    Malformed(DecodeError),
     /// The footer is intact, but its format version is not supported.
     Version(u32),
 }
 
-impl From<Malformed> for FooterError {
-    fn from(e: Malformed) -> Self {
+impl From<DecodeError> for FooterError {
+    fn from(e: DecodeError) -> Self {
         Self::Malformed(e)
     }
 }
@@ -246,34 +246,34 @@ impl Footer {
 
     /// Decodes the last bytes of an index file that is `file_bytes` bytes long.
     pub(crate) fn decode(bytes: &[u8], file_bytes: u64) -> Result<Self, FooterError> {
-        let mut cursor = Cursor::new(bytes);
-        if bytes.len() != FOOTER_BYTES || cursor.bytes(MAGIC.len())? != MAGIC {
-            return Err(Malformed("no footer of a block").into());
+        let mut cursor = DecodeCursor::new(bytes);
+        if bytes.len() != FOOTER_BYTES || cursor.read_bytes(MAGIC.len())? != MAGIC {
+            return Err(DecodeError("no footer of a block").into());
         }
         let summed = &bytes[..FOOTER_BYTES - 4];
         if bytes[FOOTER_BYTES - 4..] != crc32c::crc32c(summed).to_le_bytes() {
-            return Err(Malformed("footer fails its checksum").into());
+            return Err(DecodeError("footer fails its checksum").into());
         }
-        let version = cursor.number(4)? as u32;
+        let version = cursor.read_number(4)? as u32;
         if ![VERSION, VERSION_BEFORE].contains(&version) {
             return Err(FooterError::Version(version));
         }
-        let series = cursor.number(4)? as u32;
-        let samples = cursor.u64()?;
-        let id = cursor.bytes(16)?.first_chunk().copied();
+        let series = cursor.read_number(4)? as u32;
+        let samples = cursor.read_u64()?;
+        let id = cursor.read_bytes(16)?.first_chunk().copied();
         let footer = Self {
             version,
             id: BlockId::from_bytes(id.unwrap_or_default()),
             series,
             samples,
-            directory_offset: cursor.u64()?,
-            directory_bytes: cursor.number(4)? as u32,
-            directory_crc: cursor.number(4)? as u32,
-            body_crc: cursor.number(4)? as u32,
+            directory_offset: cursor.read_u64()?,
+            directory_bytes: cursor.read_number(4)? as u32,
+            directory_crc: cursor.read_number(4)? as u32,
+            body_crc: cursor.read_number(4)? as u32,
         };
         let end = footer.directory().end;
         if end != file_bytes.saturating_sub(FOOTER_BYTES as u64) {
-            return Err(Malformed("section directory elsewhere than before the footer").into());
+            return Err(DecodeError("section directory elsewhere than before the footer").into());
         }
         Ok(footer)
     }

@@ -10,11 +10,11 @@ use super::postings;
 use super::reader::Block;
 use super::series::{RUN_SERIES, UNIT_SERIES};
 use super::terms::TermPostings;
-use crate::encoding::Malformed;
+use crate::encoding::DecodeError;
 use crate::error::StorageError;
-use crate::lookup::{self, Lists, Way};
+use crate::lookup::{self, LookupMethod, MatcherPostings};
 use firn_model::budget::Reservation;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 use rustc_hash::FxHashMap;
@@ -28,27 +28,28 @@ impl Block {
     pub fn lookup(
         &self,
         matchers: &[Matcher],
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<Vec<u32>, Error> {
         let before = memory.bytes();
-        let Some(mut conditions) = lookup::conditions(&self, matchers) else {
+        let Some(mut conditions) = lookup::build_conditions(&self, matchers) else {
             return Ok(Vec::new());
         };
-        let mut candidates = match lookup::take_first(&self, &mut conditions, cancel)? {
-            Some(first) => self.listed(&first, cancel, memory)?,
+        let mut candidates = match lookup::take_cheapest_condition(&self, &mut conditions, cancel)?
+        {
+            Some(first) => self.union_posting_lists(&first, cancel, memory)?,
             None => {
                 memory.grow(size_of::<u32>() * self.series_count() as usize)?;
                 (0..self.series_count()).collect()
             }
         };
-        lookup::rank(&mut conditions, 0, self.series_count() as usize);
+        lookup::sort_conditions(&mut conditions, 0, self.series_count() as usize);
         for condition in &mut conditions {
             cancel.check()?;
             if candidates.is_empty() {
                 break;
             }
-            self.narrow(condition, &mut candidates, cancel, memory)?;
+            self.narrow_candidates(condition, &mut candidates, cancel, memory)?;
         }
         memory.shrink_to(before + size_of_val(&candidates[..]));
         Ok(candidates)
@@ -56,18 +57,18 @@ impl Block {
 
     /// Removes the candidates that do not satisfy a condition, in the way that the planner
     /// estimates to be cheaper.
-    fn narrow<'a>(
+    fn narrow_candidates<'a>(
         &'a self,
         condition: &mut Condition<'a>,
         candidates: &mut Vec<u32>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<(), Error> {
-        if condition.way(&self, candidates.len(), 0, cancel)? == Way::Ask {
-            return self.ask(condition, candidates, cancel);
+        if condition.choose_method(&self, candidates.len(), 0, cancel)? == LookupMethod::Ask {
+            return self.filter_candidates(condition, candidates, cancel);
         }
         let held = memory.bytes();
-        let listed = self.listed(condition, cancel, memory)?;
+        let listed = self.union_posting_lists(condition, cancel, memory)?;
         let mut listed = listed.iter().copied().peekable();
         candidates.retain(|candidate| {
             while listed.next_if(|one| one < candidate).is_some() {}
@@ -78,52 +79,52 @@ impl Block {
     }
 
     /// Returns the union of the posting lists of a condition, in ascending order.
-    fn listed(
+    fn union_posting_lists(
         &self,
         condition: &Condition<'_>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<Vec<u32>, Error> {
         memory.grow(size_of::<u32>() * condition.series_max())?;
         let mut series = Vec::new();
         match &condition.lists {
-            Lists::Terms(terms) => match terms.as_slice() {
+            MatcherPostings::Terms(terms) => match terms.as_slice() {
                 [] => {}
-                [one] => self.read_list(&one.postings, &mut series)?,
+                [one] => self.read_posting_list(&one.postings, &mut series)?,
                 terms => {
                     let mut one = Vec::new();
-                    let mut bits = Bits::new(self.series_count(), memory)?;
+                    let mut bits = SeriesBitmap::new(self.series_count(), memory)?;
                     for terms in terms.chunks(CANCEL_EACH) {
                         cancel.check()?;
                         for term in terms {
                             one.clear();
-                            self.read_list(&term.postings, &mut one)?;
+                            self.read_posting_list(&term.postings, &mut one)?;
                             one.iter().for_each(|series| bits.set(*series));
                         }
                     }
-                    bits.read(&mut series);
+                    bits.collect_series(&mut series);
                 }
             },
-            _ => self.read_list(&condition.label.label.present, &mut series)?,
+            _ => self.read_posting_list(&condition.label.label.present, &mut series)?,
         }
         Ok(series)
     }
 
     /// Appends the series of one posting list to `into`, reading its unit through the cache.
-    pub(super) fn read_list(
+    pub(super) fn read_posting_list(
         &self,
         list: &TermPostings,
         into: &mut Vec<u32>,
     ) -> Result<(), StorageError> {
         let all = self.series_count();
         if list.bytes == 0 {
-            return postings::read(&[], list.series, all, into)
-                .map_err(|e| self.index.malformed(self.index.len())(e));
+            return postings::read_postings(&[], list.series, all, into)
+                .map_err(|e| self.index.malformed_error(self.index.len())(e));
         }
         let table = &self.tables.postings;
         let index = table.find(list.offset).unwrap_or(0);
         let entry = table.get(index);
-        let unit = self.unit(entry, |bytes| Ok(postings::PostingsUnit(bytes)))?;
+        let unit = self.load_unit(entry, |bytes| Ok(postings::PostingsUnit(bytes)))?;
         let at = list
             .offset
             .checked_sub(entry.map_or(0, |entry| entry.first));
@@ -131,21 +132,21 @@ impl Block {
         let bytes = at.and_then(|at| unit.0.get(at..));
         let bytes = bytes.and_then(|rest| rest.get(..list.bytes as usize));
         let read = match bytes {
-            Some(bytes) => postings::read(bytes, list.series, all, into),
-            None => Err(Malformed("list of series outside of its unit")),
+            Some(bytes) => postings::read_postings(bytes, list.series, all, into),
+            None => Err(DecodeError("list of series outside of its unit")),
         };
         read.map_err(|e| self.malformed_unit(entry, e))
     }
 
     /// Removes the candidates that do not satisfy a condition, by checking the value of the label
     /// of each candidate.
-    fn ask(
+    fn filter_candidates(
         &self,
         condition: &Condition<'_>,
         candidates: &mut Vec<u32>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<(), Error> {
-        condition.matcher.ready()?;
+        condition.matcher.prepare()?;
         let mut verdicts: FxHashMap<u32, bool> = FxHashMap::default();
         let mut newest = (0, !condition.is_in);
         let mut kept = 0;
@@ -155,7 +156,7 @@ impl Block {
             let run = candidates[first] as usize / RUN_SERIES;
             let end = (run + 1) * RUN_SERIES;
             let of_run = candidates[first..].partition_point(|c| (*c as usize) < end);
-            let numbers = self.numbers(condition.label.number, run)?;
+            let numbers = self.read_value_numbers(condition.label.number, run)?;
             for at in first..first + of_run {
                 let candidate = candidates[at];
                 let number = numbers.get(candidate as usize % RUN_SERIES);
@@ -168,7 +169,7 @@ impl Block {
                         (0, _) => !condition.is_in,
                         (_, Some(known)) => known,
                         _ => {
-                            let verdict = self.verdict(condition, number - 1)?;
+                            let verdict = self.is_value_match(condition, number - 1)?;
                             verdicts.insert(number as u32, verdict);
                             verdict
                         }
@@ -183,45 +184,51 @@ impl Block {
             first += of_run;
         }
         candidates.truncate(kept);
-        condition.matcher.ready()
+        condition.matcher.prepare()
     }
 
     /// Returns whether series with this value of the label satisfy a condition.
-    fn verdict(&self, condition: &Condition<'_>, value: i64) -> Result<bool, Error> {
+    fn is_value_match(&self, condition: &Condition<'_>, value: i64) -> Result<bool, Error> {
         let label = condition.label.label;
-        let value = u32::try_from(value).ok().filter(|v| *v < label.values());
+        let value = u32::try_from(value)
+            .ok()
+            .filter(|v| *v < label.value_count());
         let lacks = || {
             self.index
-                .damaged(self.index.len(), "series with a value that does not exist")
+                .damage_error(self.index.len(), "series with a value that does not exist")
         };
         let term = label.terms.start + value.ok_or_else(lacks)?;
         Ok(match &condition.lists {
-            Lists::Presence => condition.is_in,
-            Lists::Terms(terms) => {
+            MatcherPostings::Presence => condition.is_in,
+            MatcherPostings::Terms(terms) => {
                 let is_listed = terms.binary_search_by_key(&term, |t| t.term).is_ok();
                 is_listed == condition.is_in
             }
-            _ => condition.matcher.matches(&self.term_value(term)?),
+            _ => condition.matcher.matches(&self.read_term_value(term)?),
         })
     }
 
     /// Returns, for each series of a run, one plus the number of its value of the label, or 0 if it
     /// lacks the label.
-    pub(super) fn numbers(&self, label: u32, run: usize) -> Result<Vec<i64>, StorageError> {
+    pub(super) fn read_value_numbers(
+        &self,
+        label: u32,
+        run: usize,
+    ) -> Result<Vec<i64>, StorageError> {
         let each = UNIT_SERIES as usize / RUN_SERIES;
         let unit = self.series_unit(run / each)?;
         let mut numbers = Vec::new();
         let entry = self.tables.series.get(run / each);
-        let read = unit.run(label, run % each, &mut numbers);
+        let read = unit.read_run(label, run % each, &mut numbers);
         read.map_err(|e| self.malformed_unit(entry, e))?;
         Ok(numbers)
     }
 }
 
 /// A set of the series of a block, as a bitmap with one bit for each series.
-struct Bits(Vec<u64>);
+struct SeriesBitmap(Vec<u64>);
 
-impl Bits {
+impl SeriesBitmap {
     fn new(series: u32, memory: &mut Reservation) -> Result<Self, Error> {
         let words = series.div_ceil(u64::BITS) as usize;
         memory.grow(words * size_of::<u64>())?;
@@ -232,7 +239,7 @@ impl Bits {
         self.0[(series / u64::BITS) as usize] |= 1 << (series % u64::BITS);
     }
 
-    fn read(&self, into: &mut Vec<u32>) {
+    fn collect_series(&self, into: &mut Vec<u32>) {
         for (base, word) in (0..).step_by(u64::BITS as usize).zip(&self.0) {
             let mut left = *word;
             while left != 0 {

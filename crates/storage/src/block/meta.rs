@@ -10,7 +10,7 @@
 //! it. A change of any byte is therefore detected.
 
 use super::id::BlockId;
-use super::layout::{INDEX, INDEX_COPY, VERSION, VERSION_BEFORE, data_name};
+use super::layout::{INDEX, INDEX_COPY, VERSION, VERSION_BEFORE, data_file_name};
 use crate::error::StorageError;
 use firn_model::sample::{TimeRange, TimestampMs};
 use serde::{Deserialize, Serialize};
@@ -92,19 +92,19 @@ pub struct BlockMeta {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Text {
+struct BlockMetaJson {
     ulid: String,
     min_time: TimestampMs,
     max_time: TimestampMs,
-    stats: Stats,
-    compaction: Compaction,
+    stats: BlockStatsJson,
+    compaction: BlockCompactionJson,
     version: u32,
-    firn: Firn,
+    firn: BlockFirnJson,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Stats {
+struct BlockStatsJson {
     num_samples: u64,
     num_float_samples: u64,
     num_histogram_samples: u64,
@@ -113,14 +113,14 @@ struct Stats {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Compaction {
+struct BlockCompactionJson {
     level: u32,
     sources: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Firn {
+struct BlockFirnJson {
     format: u32,
     late: bool,
     /// Interval between samples of a downsampled block, in milliseconds; always zero today.
@@ -129,14 +129,14 @@ struct Firn {
     first_time: TimestampMs,
     last_time: TimestampMs,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    shard: Option<ShardText>,
-    files: Vec<FileText>,
+    shard: Option<BlockShardJson>,
+    files: Vec<BlockFileJson>,
     crc: String,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ShardText {
+struct BlockShardJson {
     set: String,
     number: u32,
     last: bool,
@@ -146,7 +146,7 @@ struct ShardText {
 }
 
 #[derive(Serialize, Deserialize)]
-struct FileText {
+struct BlockFileJson {
     name: String,
     bytes: u64,
     crc: String,
@@ -154,7 +154,7 @@ struct FileText {
 
 impl BlockShard {
     /// Returns whether the metric name is within the bounds of the block.
-    pub fn may_have(&self, metric: &[u8]) -> bool {
+    pub fn may_contain_metric(&self, metric: &[u8]) -> bool {
         let is_behind = |last: &String| metric > last.as_bytes();
         self.first_metric.as_bytes() <= metric && !self.last_metric.as_ref().is_some_and(is_behind)
     }
@@ -168,7 +168,7 @@ impl BlockMeta {
 
     /// Returns the number of leading entries in `files` that are the index and its copy. Data files
     /// follow them.
-    pub(crate) fn index_files(&self) -> usize {
+    pub(crate) fn index_file_count(&self) -> usize {
         match self.format {
             VERSION_BEFORE => 1,
             _ => 2,
@@ -177,12 +177,12 @@ impl BlockMeta {
 
     /// Returns whether there is at least one series, and the files are the index, its copy and the
     /// data files in order.
-    pub(crate) fn is_of_a_block(&self) -> bool {
+    pub(crate) fn is_valid_block(&self) -> bool {
         let indexes = [INDEX, INDEX_COPY].map(str::to_owned).into_iter();
-        let pages = self.files.len().saturating_sub(self.index_files());
+        let pages = self.files.len().saturating_sub(self.index_file_count());
         let names = indexes
-            .take(self.index_files())
-            .chain((0..pages).map(data_name));
+            .take(self.index_file_count())
+            .chain((0..pages).map(data_file_name));
         let is_named = self.files.iter().map(|file| file.name.clone()).eq(names);
         is_named && pages > 0 && self.series > 0
     }
@@ -191,31 +191,31 @@ impl BlockMeta {
     /// bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let stated = self.nominal.unwrap_or(self.range);
-        let text = Text {
+        let text = BlockMetaJson {
             ulid: self.id.to_string(),
             min_time: stated.min,
             max_time: stated.max.saturating_add(1),
-            stats: Stats {
+            stats: BlockStatsJson {
                 num_samples: self.samples,
                 num_float_samples: self.samples - self.histograms,
                 num_histogram_samples: self.histograms,
                 num_series: self.series,
                 num_chunks: self.columns,
             },
-            compaction: Compaction {
+            compaction: BlockCompactionJson {
                 level: self.level,
                 sources: self.sources.iter().map(BlockId::to_string).collect(),
             },
             version: META_VERSION,
-            firn: Firn {
+            firn: BlockFirnJson {
                 format: self.format,
                 late: self.is_late,
                 resolution: 0,
                 nominal: self.nominal.is_some(),
                 first_time: self.range.min,
                 last_time: self.range.max,
-                shard: self.shard.as_ref().map(ShardText::of),
-                files: self.files.iter().map(FileText::of).collect(),
+                shard: self.shard.as_ref().map(BlockShardJson::from_shard),
+                files: self.files.iter().map(BlockFileJson::from_file).collect(),
                 crc: String::new(),
             },
         };
@@ -247,7 +247,8 @@ impl BlockMeta {
         if text[summed..] != format!("{CRC_NAME}{crc:08x}{END}") {
             return Err(damaged(0, "checksum mismatch".to_owned()));
         }
-        let text: Text = serde_json::from_str(text).map_err(|e| damaged(0, e.to_string()))?;
+        let text: BlockMetaJson =
+            serde_json::from_str(text).map_err(|e| damaged(0, e.to_string()))?;
         let is_read = [VERSION, VERSION_BEFORE].contains(&text.firn.format);
         if text.version != META_VERSION || !is_read {
             return Err(StorageError::Format {
@@ -260,8 +261,8 @@ impl BlockMeta {
     }
 }
 
-impl ShardText {
-    fn of(shard: &BlockShard) -> Self {
+impl BlockShardJson {
+    fn from_shard(shard: &BlockShard) -> Self {
         Self {
             set: shard.set.to_string(),
             number: shard.number,
@@ -282,8 +283,8 @@ impl ShardText {
     }
 }
 
-impl FileText {
-    fn of(file: &FileMeta) -> Self {
+impl BlockFileJson {
+    fn from_file(file: &FileMeta) -> Self {
         Self {
             name: file.name.clone(),
             bytes: file.bytes,
@@ -300,7 +301,7 @@ impl FileText {
     }
 }
 
-impl Text {
+impl BlockMetaJson {
     fn into_meta(self) -> Result<BlockMeta, &'static str> {
         let id = |text: &String| text.parse().map_err(|_| "name is not a ULID");
         let firn = self.firn;
@@ -325,11 +326,11 @@ impl Text {
             histograms: self.stats.num_histogram_samples,
             series: self.stats.num_series,
             columns: self.stats.num_chunks,
-            shard: firn.shard.map(ShardText::into_shard).transpose()?,
+            shard: firn.shard.map(BlockShardJson::into_shard).transpose()?,
             files: firn
                 .files
                 .into_iter()
-                .map(FileText::into_file)
+                .map(BlockFileJson::into_file)
                 .collect::<Result<_, _>>()?,
         })
     }
@@ -407,11 +408,11 @@ mod tests {
             ("dd", true),
             ("dda", false),
         ] {
-            assert_eq!(shard.may_have(metric.as_bytes()), may, "{metric}");
+            assert_eq!(shard.may_contain_metric(metric.as_bytes()), may, "{metric}");
         }
-        assert!(!shard.may_have(b""));
+        assert!(!shard.may_contain_metric(b""));
         (shard.first_metric, shard.last_metric) = (String::new(), None);
-        assert!(shard.may_have(b"") && shard.may_have(&[0xff]));
+        assert!(shard.may_contain_metric(b"") && shard.may_contain_metric(&[0xff]));
     }
 
     #[test]

@@ -12,14 +12,14 @@
 //! covers all of them. Invariant: names ascend; the entries of a metric are sorted by their last
 //! time, newest first, and no entry occurs twice.
 
-use super::cache::Unit;
+use super::cache::BlockUnit;
 use super::reader::Block;
 use super::unit::{UnitEntry, UnitTable};
-use crate::encoding::cursor::Cursor;
-use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::{DecodeError, push_uvarint, unzigzag, zigzag};
 use crate::error::StorageError;
-use crate::page::planner::Planner;
-use firn_model::metadata::{Metadata, MetadataBatch, MetricType};
+use crate::page::planner::IntRunPlanner;
+use firn_model::metadata::{MetadataBatch, MetricMetadata, MetricType};
 use firn_model::sample::TimeRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,18 +40,18 @@ const TEXT_BYTES_MAX: usize = 16 << 10;
 const BYTES_MAX: usize = 16 << 20;
 
 /// Memory of an entry besides its characters, in bytes.
-const SAYING_BYTES: usize = size_of::<(Said, TimeRange)>();
+const SAYING_BYTES: usize = size_of::<(OwnedMetadata, TimeRange)>();
 
 /// The type, help and unit of a metric at some time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Said {
+struct OwnedMetadata {
     kind: MetricType,
     help: Box<str>,
     unit: Box<str>,
 }
 
-impl Said {
-    fn says(&self, said: &Metadata<'_>) -> bool {
+impl OwnedMetadata {
+    fn is_equal_to(&self, said: &MetricMetadata<'_>) -> bool {
         self.kind == said.kind && *self.help == *said.help && *self.unit == *said.unit
     }
 }
@@ -60,21 +60,21 @@ impl Said {
 /// to the last. The order in which entries are added does not matter, except when a size limit
 /// drops some of them.
 #[derive(Clone, Debug, Default)]
-pub struct Sayings {
-    by_name: BTreeMap<Box<str>, Vec<(Said, TimeRange)>>,
+pub struct MetricMetadataSet {
+    by_name: BTreeMap<Box<str>, Vec<(OwnedMetadata, TimeRange)>>,
     bytes: usize,
 }
 
-/// All metadata entries of one metric, newest first, as borrowed from a `Sayings`.
+/// All metadata entries of one metric, newest first, as borrowed from a `MetricMetadataSet`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Saying<'a> {
+pub(super) struct MetricMetadataHistory<'a> {
     name: &'a str,
-    texts: &'a [(Said, TimeRange)],
+    texts: &'a [(OwnedMetadata, TimeRange)],
 }
 
-impl Sayings {
+impl MetricMetadataSet {
     /// Creates a set from the entries of `batch`, each valid for the whole of `range`.
-    pub fn at(range: TimeRange, batch: &MetadataBatch) -> Self {
+    pub fn from_batch(range: TimeRange, batch: &MetadataBatch) -> Self {
         let mut all = Self::default();
         batch.iter().for_each(|said| all.add(range, said));
         all
@@ -82,31 +82,31 @@ impl Sayings {
 
     /// Adds an entry that is valid for `range`. Entries that exceed a size limit are dropped
     /// silently.
-    pub fn add(&mut self, range: TimeRange, said: Metadata<'_>) {
+    pub fn add(&mut self, range: TimeRange, said: MetricMetadata<'_>) {
         let own = said.help.len() + said.unit.len();
         let bytes = SAYING_BYTES + said.name.len() + own;
         if said.name.is_empty() || own > TEXT_BYTES_MAX {
             return;
         }
         if let Some(texts) = self.by_name.get_mut(said.name)
-            && let Some((_, times)) = texts.iter_mut().find(|(text, _)| text.says(&said))
+            && let Some((_, times)) = texts.iter_mut().find(|(text, _)| text.is_equal_to(&said))
         {
             times.min = times.min.min(range.min);
             times.max = times.max.max(range.max);
-            return newest_first(texts);
+            return sort_newest_first(texts);
         }
         if self.bytes + bytes > BYTES_MAX {
             return;
         }
         self.bytes += bytes;
-        let text = Said {
+        let text = OwnedMetadata {
             kind: said.kind,
             help: said.help.into(),
             unit: said.unit.into(),
         };
         let texts = self.by_name.entry(said.name.into()).or_default();
         texts.push((text, range));
-        newest_first(texts);
+        sort_newest_first(texts);
         if texts.len() > TEXTS_MAX
             && let Some((oldest, _)) = texts.pop()
         {
@@ -116,11 +116,11 @@ impl Sayings {
     }
 
     /// Returns the newest entry of each metric, sorted by name.
-    pub fn newest(&self) -> impl Iterator<Item = Metadata<'_>> {
+    pub fn newest(&self) -> impl Iterator<Item = MetricMetadata<'_>> {
         let all = self.by_name.iter();
         all.filter_map(|(name, texts)| {
             let (said, _) = texts.first()?;
-            Some(Metadata {
+            Some(MetricMetadata {
                 name,
                 kind: said.kind,
                 help: &said.help,
@@ -135,21 +135,21 @@ impl Sayings {
     }
 
     /// Returns the entries of each metric, sorted by name.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Saying<'_>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = MetricMetadataHistory<'_>> {
         let all = self.by_name.iter();
-        all.map(|(name, texts)| Saying { name, texts })
+        all.map(|(name, texts)| MetricMetadataHistory { name, texts })
     }
 }
 
 /// Sorts the entries of a metric by time, newest first.
-fn newest_first(texts: &mut [(Said, TimeRange)]) {
+fn sort_newest_first(texts: &mut [(OwnedMetadata, TimeRange)]) {
     texts.sort_by(|(a, of_a), (b, of_b)| {
         let (newer, older) = ((of_b.max, of_b.min), (of_a.max, of_a.min));
         newer.cmp(&older).then_with(|| a.cmp(b))
     });
 }
 
-impl<'a> Saying<'a> {
+impl<'a> MetricMetadataHistory<'a> {
     /// Returns the name of the metric family.
     pub(super) fn name(&self) -> &'a str {
         self.name
@@ -158,27 +158,27 @@ impl<'a> Saying<'a> {
 
 /// The decoded section: the number of metrics with metadata and the locations of the units.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MetadataTable {
+pub(crate) struct BlockMetadataTable {
     pub(crate) metrics: u64,
     pub(crate) units: UnitTable,
 }
 
-impl MetadataTable {
+impl BlockMetadataTable {
     /// Appends the encoded section to `out`, with `planner` choosing the encoding of the integer
     /// columns.
-    pub(crate) fn encode(&self, planner: &mut Planner, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, planner: &mut IntRunPlanner, out: &mut Vec<u8>) {
         push_uvarint(out, self.metrics);
         self.units.encode(planner, out);
     }
 
     /// Decodes a section whose units all end at or before the offset `end`.
-    pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, Malformed> {
-        let mut cursor = Cursor::new(bytes);
-        let metrics = cursor.uvarint()?;
+    pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, DecodeError> {
+        let mut cursor = DecodeCursor::new(bytes);
+        let metrics = cursor.read_uvarint()?;
         let units = UnitTable::decode(&mut cursor, end)?;
         let begins = units.get(0).map(|unit| unit.first);
         if !cursor.is_empty() || metrics == 0 || begins != Some(0) {
-            return Err(Malformed("invalid section of metadata"));
+            return Err(DecodeError("invalid section of metadata"));
         }
         Ok(Self { metrics, units })
     }
@@ -197,16 +197,16 @@ pub(super) struct MetadataDraft {
 impl MetadataDraft {
     /// Appends the entries of a metric; names must ascend. Returns true if the current unit is full
     /// and should be ended.
-    pub(super) fn push(&mut self, saying: Saying<'_>) -> bool {
+    pub(super) fn push(&mut self, saying: MetricMetadataHistory<'_>) -> bool {
         let out = &mut self.bytes;
-        push_text(out, saying.name);
+        push_string(out, saying.name);
         push_uvarint(out, saying.texts.len() as u64);
         for (said, times) in saying.texts {
             push_uvarint(out, zigzag(times.min));
             push_uvarint(out, times.max.wrapping_sub(times.min) as u64);
             out.push(said.kind.number());
-            push_text(out, &said.help);
-            push_text(out, &said.unit);
+            push_string(out, &said.help);
+            push_string(out, &said.unit);
         }
         self.metrics += 1;
         out.len() >= UNIT_BYTES
@@ -226,15 +226,15 @@ impl MetadataDraft {
     }
 
     /// Returns the section, or `None` if there is no metadata. All units must have been ended.
-    pub(super) fn into_table(self) -> Option<MetadataTable> {
-        (self.metrics > 0).then_some(MetadataTable {
+    pub(super) fn into_table(self) -> Option<BlockMetadataTable> {
+        (self.metrics > 0).then_some(BlockMetadataTable {
             metrics: self.metrics,
             units: self.units,
         })
     }
 }
 
-fn push_text(out: &mut Vec<u8>, text: &str) {
+fn push_string(out: &mut Vec<u8>, text: &str) {
     push_uvarint(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
@@ -243,54 +243,54 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
 #[derive(Debug)]
 pub(super) struct MetadataUnit(Vec<u8>);
 
-impl Unit for MetadataUnit {
+impl BlockUnit for MetadataUnit {
     fn memory_bytes(&self) -> usize {
         self.0.capacity()
     }
 }
 
 /// One entry of a metric. `rank` is the number of newer entries of that metric.
-struct Text<'a> {
+struct MetadataUnitEntry<'a> {
     rank: u64,
     times: TimeRange,
-    said: Metadata<'a>,
+    said: MetricMetadata<'a>,
 }
 
 impl MetadataUnit {
     /// Verifies that a unit can be decoded and is sorted.
-    pub(super) fn open(bytes: Vec<u8>) -> Result<Self, Malformed> {
+    pub(super) fn open(bytes: Vec<u8>) -> Result<Self, DecodeError> {
         let (mut last, mut newest): (Option<&str>, Option<TimeRange>) = (None, None);
-        each_text(&bytes, |text| {
+        decode_entries(&bytes, |text| {
             let name = text.said.name;
             let is_in_order = match text.rank {
                 0 => last.is_none_or(|last| last < name),
                 _ => newest.is_some_and(|newest| newest.max >= text.times.max),
             };
             if !is_in_order || name.is_empty() {
-                return Err(Malformed("metadata out of order"));
+                return Err(DecodeError("metadata out of order"));
             }
             (last, newest) = (Some(name), Some(text.times));
             Ok(())
         })?;
         match last {
             Some(_) => Ok(Self(bytes)),
-            None => Err(Malformed("unit without metadata")),
+            None => Err(DecodeError("unit without metadata")),
         }
     }
 
-    /// Calls `each` with all entries of the unit. Errors cannot occur because `open` decoded the
-    /// same bytes.
-    fn each<'a>(&'a self, mut each: impl FnMut(Text<'a>)) {
-        let _ = each_text(&self.0, |text| {
+    /// Calls `each` with all entries of the unit. Errors cannot occur because `open`
+    /// decoded the same bytes.
+    fn for_each_entry<'a>(&'a self, mut each: impl FnMut(MetadataUnitEntry<'a>)) {
+        let _ = decode_entries(&self.0, |text| {
             each(text);
             Ok(())
         });
     }
 
     /// Returns the names of the first and the last metric of the unit, and the number of metrics.
-    pub(super) fn span(&self) -> (&str, &str, u64) {
+    pub(super) fn name_range(&self) -> (&str, &str, u64) {
         let mut span = ("", "", 0);
-        self.each(|text| {
+        self.for_each_entry(|text| {
             if span.2 == 0 {
                 span.0 = text.said.name;
             }
@@ -302,40 +302,40 @@ impl MetadataUnit {
 }
 
 /// Calls `each` with the entries of a unit in order, and stops at the first error.
-fn each_text<'a>(
+fn decode_entries<'a>(
     bytes: &'a [u8],
-    mut each: impl FnMut(Text<'a>) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
-    let mut cursor = Cursor::new(bytes);
+    mut each: impl FnMut(MetadataUnitEntry<'a>) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
+    let mut cursor = DecodeCursor::new(bytes);
     while !cursor.is_empty() {
-        let name = read_text(&mut cursor)?;
-        let texts = cursor.uvarint()?;
+        let name = read_string(&mut cursor)?;
+        let texts = cursor.read_uvarint()?;
         if texts == 0 || texts > TEXTS_MAX as u64 {
-            return Err(Malformed("number of texts of a metric"));
+            return Err(DecodeError("number of texts of a metric"));
         }
         for rank in 0..texts {
-            let min = unzigzag(cursor.uvarint()?);
-            let max = min.wrapping_add(cursor.uvarint()? as i64);
+            let min = unzigzag(cursor.read_uvarint()?);
+            let max = min.wrapping_add(cursor.read_uvarint()? as i64);
             if max < min {
-                return Err(Malformed("times of a text"));
+                return Err(DecodeError("times of a text"));
             }
-            let kind = MetricType::of_number(cursor.byte()?);
-            let said = Metadata {
+            let kind = MetricType::from_number(cursor.read_byte()?);
+            let said = MetricMetadata {
                 name,
-                kind: kind.ok_or(Malformed("number of no type of metrics"))?,
-                help: read_text(&mut cursor)?,
-                unit: read_text(&mut cursor)?,
+                kind: kind.ok_or(DecodeError("number of no type of metrics"))?,
+                help: read_string(&mut cursor)?,
+                unit: read_string(&mut cursor)?,
             };
             let times = TimeRange::new(min, max);
-            each(Text { rank, times, said })?;
+            each(MetadataUnitEntry { rank, times, said })?;
         }
     }
     Ok(())
 }
 
-fn read_text<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Malformed> {
-    let text = std::str::from_utf8(cursor.prefixed()?);
-    text.map_err(|_| Malformed("metadata is not UTF-8"))
+fn read_string<'a>(cursor: &mut DecodeCursor<'a>) -> Result<&'a str, DecodeError> {
+    let text = std::str::from_utf8(cursor.read_prefixed()?);
+    text.map_err(|_| DecodeError("metadata is not UTF-8"))
 }
 
 impl Block {
@@ -348,20 +348,20 @@ impl Block {
     pub fn read_metadata(
         &self,
         metric: Option<&str>,
-        into: &mut Sayings,
+        into: &mut MetricMetadataSet,
     ) -> Result<(), StorageError> {
         let Some(table) = &self.metadata else {
             return Ok(());
         };
         let units = match metric {
             Some(metric) => {
-                let unit = self.metadata_unit_of(&table.units, metric)?;
+                let unit = self.find_metadata_unit(&table.units, metric)?;
                 unit..unit + 1
             }
             None => 0..table.units.len(),
         };
         for unit in units.filter_map(|index| table.units.get(index)) {
-            self.metadata_unit(unit)?.each(|text| {
+            self.metadata_unit(unit)?.for_each_entry(|text| {
                 if metric.is_none_or(|metric| metric == text.said.name) {
                     into.add(text.times, text.said);
                 }
@@ -372,14 +372,14 @@ impl Block {
 
     /// Returns the index of the only unit that can contain a metric: the last one whose first name
     /// is not greater.
-    fn metadata_unit_of(&self, units: &UnitTable, metric: &str) -> Result<usize, StorageError> {
+    fn find_metadata_unit(&self, units: &UnitTable, metric: &str) -> Result<usize, StorageError> {
         let (mut from, mut to) = (0, units.len());
         while to - from > 1 {
             let middle = from.midpoint(to);
             let Some(entry) = units.get(middle) else {
                 break;
             };
-            match self.metadata_unit(entry)?.span().0 <= metric {
+            match self.metadata_unit(entry)?.name_range().0 <= metric {
                 true => from = middle,
                 false => to = middle,
             }
@@ -388,6 +388,6 @@ impl Block {
     }
 
     fn metadata_unit(&self, entry: &UnitEntry) -> Result<Arc<MetadataUnit>, StorageError> {
-        self.unit(Some(entry), MetadataUnit::open)
+        self.load_unit(Some(entry), MetadataUnit::open)
     }
 }

@@ -3,7 +3,7 @@
 use super::reader::Block;
 use super::series::RUN_SERIES;
 use firn_model::budget::Reservation;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 
@@ -12,10 +12,10 @@ impl Block {
     pub fn label_names(
         &self,
         matchers: &[Matcher],
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<Vec<String>, Error> {
-        let found = self.found(matchers, cancel, memory)?;
+        let found = self.find_series(matchers, cancel, memory)?;
         let all = self.series_count() as usize;
         let mut names = Vec::new();
         for (number, label) in (0u32..).zip(self.labels.iter()) {
@@ -23,10 +23,10 @@ impl Block {
             let is_there = match &found {
                 None => true,
                 Some(found) if found.is_empty() => false,
-                // Fewer than `found.len()` series lack the label, so at least one of those found
-                // has it.
+                // Fewer than `found.len()` series lack the label, so at least one of those
+                // found has it.
                 Some(found) if label.present.series as usize + found.len() > all => true,
-                Some(found) => self.any_has(number, found)?,
+                Some(found) => self.has_label_in(number, found)?,
             };
             if is_there {
                 memory.grow(label.name.len() + size_of::<String>())?;
@@ -41,7 +41,7 @@ impl Block {
         &self,
         name: &str,
         matchers: &[Matcher],
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<Vec<Vec<u8>>, Error> {
         let number = self.labels.find(name);
@@ -49,15 +49,15 @@ impl Block {
         let Some((number, label)) = found else {
             return Ok(Vec::new());
         };
-        let wanted = match self.found(matchers, cancel, memory)? {
+        let wanted = match self.find_series(matchers, cancel, memory)? {
             None => None,
             Some(found) => {
-                memory.grow(label.values() as usize)?;
-                Some(self.values_of(number, &found, cancel)?)
+                memory.grow(label.value_count() as usize)?;
+                Some(self.find_used_values(number, &found, cancel)?)
             }
         };
         let mut values = Vec::new();
-        self.each_term(label.terms.clone(), &mut |listed, value| {
+        self.for_each_term(label.terms.clone(), &mut |listed, value| {
             cancel.check()?;
             let at = (listed.term - label.terms.start) as usize;
             if wanted
@@ -73,10 +73,10 @@ impl Block {
     }
 
     /// Returns the series that match, or `None` for all series if there are no matchers.
-    fn found(
+    fn find_series(
         &self,
         matchers: &[Matcher],
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<Option<Vec<u32>>, Error> {
         match matchers.is_empty() {
@@ -86,9 +86,9 @@ impl Block {
     }
 
     /// Returns whether any of the series has the label. `series` must ascend.
-    fn any_has(&self, label: u32, series: &[u32]) -> Result<bool, Error> {
-        for series in series.chunk_by(|a, b| run_of(*a) == run_of(*b)) {
-            let numbers = self.numbers(label, run_of(series[0]))?;
+    fn has_label_in(&self, label: u32, series: &[u32]) -> Result<bool, Error> {
+        for series in series.chunk_by(|a, b| run_index(*a) == run_index(*b)) {
+            let numbers = self.read_value_numbers(label, run_index(series[0]))?;
             let has = |s: &u32| {
                 numbers
                     .get(*s as usize % RUN_SERIES)
@@ -103,12 +103,20 @@ impl Block {
 
     /// Returns, for each value of the label, whether one of the series has it. `series` must
     /// ascend.
-    fn values_of(&self, label: u32, series: &[u32], cancel: &Cancel) -> Result<Vec<bool>, Error> {
-        let values = self.labels.get(label).map_or(0, |label| label.values());
+    fn find_used_values(
+        &self,
+        label: u32,
+        series: &[u32],
+        cancel: &CancelToken,
+    ) -> Result<Vec<bool>, Error> {
+        let values = self
+            .labels
+            .get(label)
+            .map_or(0, |label| label.value_count());
         let mut seen = vec![false; values as usize];
-        for series in series.chunk_by(|a, b| run_of(*a) == run_of(*b)) {
+        for series in series.chunk_by(|a, b| run_index(*a) == run_index(*b)) {
             cancel.check()?;
-            let numbers = self.numbers(label, run_of(series[0]))?;
+            let numbers = self.read_value_numbers(label, run_index(series[0]))?;
             for one in series {
                 let number = numbers
                     .get(*one as usize % RUN_SERIES)
@@ -124,6 +132,6 @@ impl Block {
     }
 }
 
-fn run_of(series: u32) -> usize {
+fn run_index(series: u32) -> usize {
     series as usize / RUN_SERIES
 }

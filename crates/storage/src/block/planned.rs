@@ -1,13 +1,13 @@
 //! A block from the point of view of the lookup planner (`crate::lookup`): the cost of each step,
 //! and the terms that satisfy a matcher.
 
-use super::labels::Label;
+use super::labels::BlockLabel;
 use super::reader::Block;
 use super::series::RUN_SERIES;
 use super::terms::TermPostings;
-use crate::encoding::Malformed;
-use crate::lookup::{self, Lists, PlannedIndex, Step};
-use firn_model::cancel::Cancel;
+use crate::encoding::DecodeError;
+use crate::lookup::{self, LookupIndex, LookupStep, MatcherPostings};
+use firn_model::cancel::CancelToken;
 use firn_model::error::Error;
 use firn_model::regex::Regex;
 use std::ops::Range;
@@ -33,11 +33,11 @@ const CANCEL_EACH: usize = 1_024;
 
 /// The callback that receives each term and its value. An error that it returns stops the
 /// iteration.
-pub(super) type EachTerm<'a> = dyn FnMut(Listed, &[u8]) -> Result<(), Error> + 'a;
+pub(super) type EachTerm<'a> = dyn FnMut(ListedTerm, &[u8]) -> Result<(), Error> + 'a;
 
 /// The number of a term, with the location of its posting list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedTerm {
     pub(super) term: u32,
     pub(super) postings: TermPostings,
 }
@@ -46,15 +46,15 @@ pub(crate) struct Listed {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NumberedLabel<'a> {
     pub(super) number: u32,
-    pub(super) label: &'a Label,
+    pub(super) label: &'a BlockLabel,
 }
 
 /// The condition that one matcher imposes on the series of a block.
-pub(super) type Condition<'a> = lookup::Condition<'a, &'a Block>;
+pub(super) type Condition<'a> = lookup::LookupCondition<'a, &'a Block>;
 
-impl<'a> PlannedIndex<'a> for &'a Block {
+impl<'a> LookupIndex<'a> for &'a Block {
     type Label = NumberedLabel<'a>;
-    type Term = Listed;
+    type Term = ListedTerm;
 
     fn label(&self, name: &str) -> Option<NumberedLabel<'a>> {
         let number = self.labels.find(name)?;
@@ -67,36 +67,41 @@ impl<'a> PlannedIndex<'a> for &'a Block {
     }
 
     fn values_count(&self, of: NumberedLabel<'a>) -> usize {
-        of.label.values() as usize
+        of.label.value_count() as usize
     }
 
-    fn next_step(&self, of: NumberedLabel<'a>, lists: &Lists<'a, Listed>) -> Step {
-        let of_terms = |terms: &[Listed]| terms.iter().map(|t| t.postings.series as usize).sum();
+    fn next_step(
+        &self,
+        of: NumberedLabel<'a>,
+        lists: &MatcherPostings<'a, ListedTerm>,
+    ) -> LookupStep {
+        let of_terms =
+            |terms: &[ListedTerm]| terms.iter().map(|t| t.postings.series as usize).sum();
         let series_max = match lists {
-            Lists::Terms(terms) => of_terms(terms),
+            MatcherPostings::Terms(terms) => of_terms(terms),
             _ => of.label.present.series as usize,
         };
         let nanos = match lists {
-            Lists::Presence => costs::LIST + series_max * costs::SERIES,
-            Lists::Terms(terms) => terms.len() * costs::LIST + series_max * costs::SERIES,
-            Lists::Values(values) => values.len() * costs::FIND,
-            Lists::Expression { regex, wants_match } => {
-                self.reach(of.label, regex, *wants_match).len() * costs::VALUE
+            MatcherPostings::Presence => costs::LIST + series_max * costs::SERIES,
+            MatcherPostings::Terms(terms) => terms.len() * costs::LIST + series_max * costs::SERIES,
+            MatcherPostings::Values(values) => values.len() * costs::FIND,
+            MatcherPostings::Expression { regex, wants_match } => {
+                self.find_regex_range(of.label, regex, *wants_match).len() * costs::VALUE
             }
         };
-        Step { nanos, series_max }
+        LookupStep { nanos, series_max }
     }
 
     fn find_terms(
         &self,
         NumberedLabel { label, .. }: NumberedLabel<'a>,
-        lists: &Lists<'a, Listed>,
-        cancel: &Cancel,
-    ) -> Result<Vec<Listed>, Error> {
+        lists: &MatcherPostings<'a, ListedTerm>,
+        cancel: &CancelToken,
+    ) -> Result<Vec<ListedTerm>, Error> {
         let mut terms = Vec::new();
         match *lists {
-            Lists::Presence | Lists::Terms(_) => {}
-            Lists::Values(values) => {
+            MatcherPostings::Presence | MatcherPostings::Terms(_) => {}
+            MatcherPostings::Values(values) => {
                 for (i, value) in values.iter().enumerate() {
                     if i.is_multiple_of(CANCEL_EACH) {
                         cancel.check()?;
@@ -104,10 +109,10 @@ impl<'a> PlannedIndex<'a> for &'a Block {
                     terms.extend(self.find_term(label, value)?);
                 }
             }
-            Lists::Expression { regex, wants_match } => {
-                regex.ready()?;
-                let reach = self.reach(label, regex, wants_match);
-                self.each_term(reach, &mut |listed, value| {
+            MatcherPostings::Expression { regex, wants_match } => {
+                regex.prepare()?;
+                let reach = self.find_regex_range(label, regex, wants_match);
+                self.for_each_term(reach, &mut |listed, value| {
                     // Checking the flag is one load, whereas matching a pattern can be slow.
                     cancel.check()?;
                     if regex.is_match(value) == wants_match {
@@ -115,46 +120,50 @@ impl<'a> PlannedIndex<'a> for &'a Block {
                     }
                     Ok(())
                 })?;
-                regex.ready()?;
+                regex.prepare()?;
             }
         }
         Ok(terms)
     }
 
     /// The remaining candidates must be checked against at least one more label.
-    fn first_nanos(&self, step: Step) -> usize {
-        step.nanos + asking(step.series_max)
+    fn first_nanos(&self, step: LookupStep) -> usize {
+        step.nanos + check_cost_nanos(step.series_max)
     }
 
     /// The union of the lists is already counted, so only the pass over the candidates costs time.
-    fn meet_nanos(&self, candidates: usize) -> usize {
+    fn prepare_nanos(&self, candidates: usize) -> usize {
         candidates * costs::SERIES
     }
 
-    fn ask_nanos(&self, of: NumberedLabel<'a>, is_known: bool, candidates: usize) -> usize {
+    fn check_nanos(&self, of: NumberedLabel<'a>, is_known: bool, candidates: usize) -> usize {
         let verdicts = match is_known {
             true => 0,
-            false => candidates.min(of.label.values() as usize),
+            false => candidates.min(of.label.value_count() as usize),
         };
-        asking(candidates) + verdicts * costs::FIND
+        check_cost_nanos(candidates) + verdicts * costs::FIND
     }
 }
 
 /// Returns the cost in nanoseconds of checking `candidates` series against a label whose matching
 /// values are already determined.
-fn asking(candidates: usize) -> usize {
-    candidates * costs::CHECK + runs(candidates) * costs::RUN
+fn check_cost_nanos(candidates: usize) -> usize {
+    candidates * costs::CHECK + estimate_runs(candidates) * costs::RUN
 }
 
 /// Returns an estimate of the number of runs that contain the candidates, which are mostly close to
 /// each other.
-fn runs(candidates: usize) -> usize {
+fn estimate_runs(candidates: usize) -> usize {
     1 + candidates / (RUN_SERIES / 8)
 }
 
 impl Block {
     /// Returns the term of the label that has this value, or `None` if there is no such term.
-    pub(super) fn find_term(&self, label: &Label, value: &[u8]) -> Result<Option<Listed>, Error> {
+    pub(super) fn find_term(
+        &self,
+        label: &BlockLabel,
+        value: &[u8],
+    ) -> Result<Option<ListedTerm>, Error> {
         let Some(index) = self.terms.find(label, value) else {
             return Ok(None);
         };
@@ -165,22 +174,28 @@ impl Block {
         let listed = found.and_then(|at| {
             let postings = unit.postings(at)?;
             let term = first + at as u32;
-            Some(Listed { term, postings })
+            Some(ListedTerm { term, postings })
         });
         Ok(listed)
     }
 
     /// Returns the range of terms of the label that the regular expression must be matched against.
-    pub(super) fn reach(&self, label: &Label, regex: &Regex, wants_match: bool) -> Range<u32> {
+    pub(super) fn find_regex_range(
+        &self,
+        label: &BlockLabel,
+        regex: &Regex,
+        wants_match: bool,
+    ) -> Range<u32> {
         let prefix = regex.prefix();
         match wants_match && !prefix.is_empty() {
-            true => self.terms.with_prefix(label, prefix),
+            true => self.terms.find_prefix_range(label, prefix),
             false => label.terms.clone(),
         }
     }
 
-    /// Calls `each` with each term of the range, its posting list and its value, in order.
-    pub(super) fn each_term(
+    /// Calls `each` with each term of the range, its posting list and its value, in
+    /// order.
+    pub(super) fn for_each_term(
         &self,
         terms: Range<u32>,
         each: &mut EachTerm<'_>,
@@ -193,17 +208,17 @@ impl Block {
             let among = at(next)..at(terms.end);
             let entry = self.terms.units.get(index);
             if among.is_empty() {
-                let e = Malformed("number of no term");
+                let e = DecodeError("number of no term");
                 return Err(self.malformed_unit(entry, e).into());
             }
             next = first + among.end as u32;
-            unit.each(
+            unit.for_each_value(
                 among,
                 |at, value| {
-                    let lacks = || self.malformed_unit(entry, Malformed("number of no term"));
+                    let lacks = || self.malformed_unit(entry, DecodeError("number of no term"));
                     let postings = unit.postings(at).ok_or_else(lacks)?;
                     let term = first + at as u32;
-                    each(Listed { term, postings }, value)
+                    each(ListedTerm { term, postings }, value)
                 },
                 |e| self.malformed_unit(entry, e).into(),
             )?;

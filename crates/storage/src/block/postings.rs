@@ -10,13 +10,13 @@
 //! the block takes no bytes. The number of series is stored with the label or term that the list
 //! belongs to.
 
-use super::cache::Unit;
+use super::cache::BlockUnit;
 use super::numbers;
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::DecodeError;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::push_uvarint;
 use crate::encoding::varint::uvarint_len;
-use crate::page::planner::Planner;
+use crate::page::planner::IntRunPlanner;
 
 const RUNS: u8 = 0;
 const PACKED: u8 = 1;
@@ -64,7 +64,7 @@ impl PostingsBuilder {
     }
 
     /// Appends the list to `out` in its shortest encoding, for a block of `all` series.
-    pub(crate) fn encode(mut self, all: u32, planner: &mut Planner, out: &mut Vec<u8>) {
+    pub(crate) fn encode(mut self, all: u32, planner: &mut IntRunPlanner, out: &mut Vec<u8>) {
         if self.count == all {
             return;
         }
@@ -72,11 +72,11 @@ impl PostingsBuilder {
         let by_runs = 1 + uvarint_len(self.runs.into()) + self.bytes.len();
         // A run takes at least two bytes; a packed series takes a few bits or none.
         if self.runs > 2 {
-            let series = self.series();
+            let series = self.list_series();
             let (first, last) = (series[0], series[series.len() - 1]);
             let bits = last - first + 1;
             let mut packed = vec![PACKED];
-            numbers::push(&mut packed, planner, series.iter().map(|s| u64::from(*s)));
+            numbers::push_numbers(&mut packed, planner, series.iter().map(|s| u64::from(*s)));
             let by_bits = uvarint_len(first.into()) + uvarint_len(bits.into());
             let by_bits = 1 + by_bits + bits.div_ceil(8) as usize;
             if packed.len() < by_runs && packed.len() <= by_bits {
@@ -91,9 +91,9 @@ impl PostingsBuilder {
         out.extend_from_slice(&self.bytes);
     }
 
-    fn series(&self) -> Vec<u32> {
+    fn list_series(&self) -> Vec<u32> {
         let mut series = Vec::with_capacity(self.count as usize);
-        let mut cursor = Cursor::new(&self.bytes);
+        let mut cursor = DecodeCursor::new(&self.bytes);
         let read = read_runs(&mut cursor, self.runs as usize, u32::MAX, &mut series);
         debug_assert!(read.is_ok());
         series
@@ -121,44 +121,44 @@ fn push_bitmap(out: &mut Vec<u8>, series: &[u32], bits: u32) {
 #[derive(Debug)]
 pub(crate) struct PostingsUnit(pub(crate) Vec<u8>);
 
-impl Unit for PostingsUnit {
+impl BlockUnit for PostingsUnit {
     fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.0.len()
     }
 }
 
-/// Appends the `count` series of an encoded list of a block with `all` series. Rejects lists that
-/// are not ascending or that contain more than `all` series, which also bounds the memory.
-pub(crate) fn read(
+/// Appends the `count` series of an encoded list of a block with `all` series. Rejects lists
+/// that are not ascending or that contain more than `all` series, which also bounds the memory.
+pub(crate) fn read_postings(
     bytes: &[u8],
     count: u32,
     all: u32,
     into: &mut Vec<u32>,
-) -> Result<(), Malformed> {
+) -> Result<(), DecodeError> {
     if bytes.is_empty() && count == all {
         into.extend(0..all);
         return Ok(());
     }
     if count > all {
-        return Err(Malformed("list with more series than the block"));
+        return Err(DecodeError("list with more series than the block"));
     }
     let base = into.len();
     into.reserve(count as usize);
-    let mut cursor = Cursor::new(bytes);
-    match cursor.byte()? {
+    let mut cursor = DecodeCursor::new(bytes);
+    match cursor.read_byte()? {
         RUNS => {
-            let runs = cursor.count(2)?;
+            let runs = cursor.read_count(2)?;
             read_runs(&mut cursor, runs, all, into)?;
         }
         PACKED => {
-            let series = numbers::read(&mut cursor, count as usize)?;
+            let series = numbers::read_numbers(&mut cursor, count as usize)?;
             for one in series {
                 let one = u32::try_from(one).unwrap_or(u32::MAX);
                 into.push(one);
             }
         }
         BITMAP => read_bitmap(&mut cursor, all, into)?,
-        _ => return Err(Malformed("unknown form of a list of series")),
+        _ => return Err(DecodeError("unknown form of a list of series")),
     }
     let list = &into[base..];
     let is_sound = list.len() == count as usize
@@ -166,23 +166,23 @@ pub(crate) fn read(
         && list.is_sorted_by(|a, b| a < b);
     match is_sound && cursor.is_empty() {
         true => Ok(()),
-        false => Err(Malformed(
+        false => Err(DecodeError(
             "list whose number of series differs from its header",
         )),
     }
 }
 
 fn read_runs(
-    cursor: &mut Cursor<'_>,
+    cursor: &mut DecodeCursor<'_>,
     runs: usize,
     all: u32,
     into: &mut Vec<u32>,
-) -> Result<(), Malformed> {
-    let outside = Malformed("run of series that do not exist");
+) -> Result<(), DecodeError> {
+    let outside = DecodeError("run of series that do not exist");
     let mut end = 0u64;
     for _ in 0..runs {
-        let start = end.checked_add(cursor.uvarint()?).ok_or(outside)?;
-        end = start.checked_add(cursor.uvarint()?).ok_or(outside)?;
+        let start = end.checked_add(cursor.read_uvarint()?).ok_or(outside)?;
+        end = start.checked_add(cursor.read_uvarint()?).ok_or(outside)?;
         end = end.checked_add(1).ok_or(outside)?;
         if end > all.into() {
             return Err(outside);
@@ -192,12 +192,16 @@ fn read_runs(
     Ok(())
 }
 
-fn read_bitmap(cursor: &mut Cursor<'_>, all: u32, into: &mut Vec<u32>) -> Result<(), Malformed> {
-    let (first, bits) = (cursor.uvarint()?, cursor.uvarint()?);
+fn read_bitmap(
+    cursor: &mut DecodeCursor<'_>,
+    all: u32,
+    into: &mut Vec<u32>,
+) -> Result<(), DecodeError> {
+    let (first, bits) = (cursor.read_uvarint()?, cursor.read_uvarint()?);
     if first.checked_add(bits).is_none_or(|end| end > all.into()) {
-        return Err(Malformed("bitmap of series that do not exist"));
+        return Err(DecodeError("bitmap of series that do not exist"));
     }
-    let bytes = cursor.bytes(bits.div_ceil(8) as usize)?;
+    let bytes = cursor.read_bytes(bits.div_ceil(8) as usize)?;
     for (base, byte) in (first..).step_by(8).zip(bytes) {
         let mut left = *byte;
         while left != 0 {

@@ -1,8 +1,8 @@
 //! Prefetching: loads the units of a block that a query needs into the cache with few large reads.
 
-use super::cache::{Claim, Unit};
-use super::file::BlockRanges;
-use super::pages::{self, PageEntry};
+use super::cache::{BlockUnit, UnitClaim};
+use super::file::OpenBlockFile;
+use super::pages::{self, BlockPageEntry};
 use super::reader::Block;
 use super::times::TimesUnit;
 use super::unit::UnitEntry;
@@ -20,25 +20,25 @@ const GAP_BYTES: u64 = 64 << 10;
 const READ_BYTES: u64 = 1 << 20;
 
 /// A page that is needed, with the indexes in the requested ordinals of the series it contains.
-struct Needed {
-    entry: PageEntry,
+struct PrefetchPage {
+    entry: BlockPageEntry,
     ordinals: Range<usize>,
 }
 
 /// A unit that this thread has claimed in the cache and must read.
-struct Wanted<'a> {
-    what: What,
-    claim: Claim<'a>,
+struct ClaimedUnit<'a> {
+    what: PrefetchUnit,
+    claim: UnitClaim<'a>,
 }
 
 /// A unit to prefetch: a data page, or a unit of time columns from the index.
 #[derive(Clone, Copy)]
-enum What {
-    Page(PageEntry),
+enum PrefetchUnit {
+    Page(BlockPageEntry),
     Times(UnitEntry),
 }
 
-impl What {
+impl PrefetchUnit {
     /// Returns the byte range of the unit in its file.
     fn range(&self) -> Range<u64> {
         let (offset, bytes) = match self {
@@ -55,19 +55,19 @@ impl Block {
     /// that another thread is reading are skipped. Callers should limit each request to a fraction
     /// of the cache.
     pub fn prefetch(&self, ordinals: &[u32], range: TimeRange) -> Result<(), StorageError> {
-        let needed = self.needed(ordinals, range)?;
+        let needed = self.find_needed_pages(ordinals, range)?;
         let mut wanted = Vec::new();
-        for Needed { entry, .. } in &needed {
-            self.want(What::Page(*entry), &mut wanted);
+        for PrefetchPage { entry, .. } in &needed {
+            self.claim_unit(PrefetchUnit::Page(*entry), &mut wanted);
         }
-        self.read_wanted(wanted)?;
+        self.read_claimed(wanted)?;
         let mut units = BTreeSet::new();
-        for Needed {
+        for PrefetchPage {
             entry,
             ordinals: of,
         } in needed
         {
-            let page = self.page(&entry)?;
+            let page = self.load_page(&entry)?;
             for ordinal in &ordinals[of] {
                 let column = page.column(ordinal.saturating_sub(entry.first) as usize);
                 let times = column.map_or(0, |column| u64::from(column.times));
@@ -79,27 +79,31 @@ impl Block {
             .into_iter()
             .filter_map(|unit| self.tables.times.get(unit))
         {
-            self.want(What::Times(*entry), &mut wanted);
+            self.claim_unit(PrefetchUnit::Times(*entry), &mut wanted);
         }
-        self.read_wanted(wanted)
+        self.read_claimed(wanted)
     }
 
     /// Returns the pages of the series that overlap `range`, in block order.
-    fn needed(&self, ordinals: &[u32], range: TimeRange) -> Result<Vec<Needed>, StorageError> {
-        let mut needed: Vec<Needed> = Vec::new();
+    fn find_needed_pages(
+        &self,
+        ordinals: &[u32],
+        range: TimeRange,
+    ) -> Result<Vec<PrefetchPage>, StorageError> {
+        let mut needed: Vec<PrefetchPage> = Vec::new();
         let mut next = 0;
         while let Some(ordinal) = ordinals.get(next) {
-            let (mut at, mut pages) = self.find_page(pages::key(*ordinal, 0))?;
+            let (mut at, mut pages) = self.find_page(pages::page_key(*ordinal, 0))?;
             let Some(entry) = pages.entries().get(at.index).copied() else {
                 break;
             };
             let mut behind = self.next_page(at, &pages)?;
             let key = behind.as_ref().map(|(_, _, next)| next.key());
-            let is_here = |one: &u32| key.is_none_or(|key| pages::key(*one, 0) < key);
+            let is_here = |one: &u32| key.is_none_or(|key| pages::page_key(*one, 0) < key);
             let end = next + ordinals[next..].partition_point(is_here).max(1);
             if entry.range.overlaps(&range) {
                 let ordinals = next..end;
-                needed.push(Needed { entry, ordinals });
+                needed.push(PrefetchPage { entry, ordinals });
             }
             // Further parts of the last series of this page.
             let last = end - 1;
@@ -109,7 +113,7 @@ impl Block {
             {
                 if entry.range.overlaps(&range) {
                     let ordinals = last..end;
-                    needed.push(Needed { entry, ordinals });
+                    needed.push(PrefetchPage { entry, ordinals });
                 }
                 (at, pages) = (next_at, next_pages);
                 behind = self.next_page(at, &pages)?;
@@ -120,20 +124,20 @@ impl Block {
     }
 
     /// Adds a unit to `wanted` unless it is cached or another thread is reading it.
-    fn want<'a>(&'a self, what: What, wanted: &mut Vec<Wanted<'a>>) {
+    fn claim_unit<'a>(&'a self, what: PrefetchUnit, wanted: &mut Vec<ClaimedUnit<'a>>) {
         let place = match &what {
-            What::Page(page) => self.page_place(page),
-            What::Times(unit) => self.unit_place(unit),
+            PrefetchUnit::Page(page) => self.page_key(page),
+            PrefetchUnit::Times(unit) => self.unit_key(unit),
         };
-        if let Some(claim) = self.cache().claim(place) {
-            wanted.push(Wanted { what, claim });
+        if let Some(claim) = self.cache().claim_unit(place) {
+            wanted.push(ClaimedUnit { what, claim });
         }
     }
 
-    fn read_wanted(&self, wanted: Vec<Wanted<'_>>) -> Result<(), StorageError> {
+    fn read_claimed(&self, wanted: Vec<ClaimedUnit<'_>>) -> Result<(), StorageError> {
         let mut wanted = wanted.into_iter().peekable();
         while let Some(first) = wanted.next() {
-            let file = self.file_of(&first.what)?;
+            let file = self.unit_file(&first.what)?;
             let Range { start, mut end } = first.what.range();
             let mut together = vec![first];
             while let Some(next) = wanted.next_if(|next| {
@@ -142,7 +146,7 @@ impl Block {
                     end: to,
                 } = next.what.range();
                 let is_same = self
-                    .file_of(&next.what)
+                    .unit_file(&next.what)
                     .is_ok_and(|of| std::ptr::eq(of, file));
                 let is_near = from >= end && from - end <= GAP_BYTES;
                 is_same && is_near && to - start <= READ_BYTES
@@ -152,14 +156,14 @@ impl Block {
             }
             let count = &self.cache().read_bytes;
             let bytes = file.read(start, (end - start) as usize, count);
-            for Wanted { what, claim } in together {
+            for ClaimedUnit { what, claim } in together {
                 let range = what.range();
                 let of_unit = |bytes: &'_ Vec<u8>| {
                     let end = (range.end - start) as usize;
                     bytes[(range.start - start) as usize..end].to_vec()
                 };
                 let bytes = bytes.as_ref().map(of_unit);
-                claim.land(self.open_wanted(&what, bytes.ok())?);
+                claim.insert_unit(self.open_claimed(&what, bytes.ok())?);
             }
         }
         Ok(())
@@ -167,17 +171,17 @@ impl Block {
 
     /// Decodes a unit from the bytes of a combined read, or reads it separately if that read failed
     /// or its bytes are damaged.
-    fn open_wanted(
+    fn open_claimed(
         &self,
-        what: &What,
+        what: &PrefetchUnit,
         read: Option<Vec<u8>>,
-    ) -> Result<Arc<dyn Unit>, StorageError> {
+    ) -> Result<Arc<dyn BlockUnit>, StorageError> {
         match what {
-            What::Page(entry) => match read {
+            PrefetchUnit::Page(entry) => match read {
                 Some(bytes) => Ok(Arc::new(self.open_page(entry, &bytes)?)),
                 None => Ok(Arc::new(self.read_page(entry)?)),
             },
-            What::Times(entry) => {
+            PrefetchUnit::Times(entry) => {
                 let sound = read.filter(|bytes| crc32c::crc32c(bytes) == entry.crc);
                 let bytes = sound.map_or_else(|| self.read_unit(entry), Ok)?;
                 let unit = TimesUnit::open(bytes);
@@ -188,10 +192,10 @@ impl Block {
         }
     }
 
-    fn file_of(&self, what: &What) -> Result<&BlockRanges, StorageError> {
+    fn unit_file(&self, what: &PrefetchUnit) -> Result<&OpenBlockFile, StorageError> {
         match what {
-            What::Page(page) => self.data_file(page),
-            What::Times(_) => Ok(self.index.first()),
+            PrefetchUnit::Page(page) => self.data_file(page),
+            PrefetchUnit::Times(_) => Ok(self.index.first()),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: a restored file gets its final name only once it is durable, and its bytes equal
 //! those originally written. Data files have no second copy and are left unchanged.
 
-use super::file::BlockRanges;
+use super::file::OpenBlockFile;
 use super::layout::{INDEX, INDEX_COPY};
 use super::meta::META;
 use super::reader::Block;
@@ -25,15 +25,15 @@ impl Block {
         if Self::read_meta(env, dir).is_err() {
             let text = self.meta().encode();
             let write = |write: &mut Append<'_>| write(&text);
-            replace(env, dir, META, write)?;
+            replace_file(env, dir, META, write)?;
         }
         let [of_first, of_copy, _, ..] = self.meta().files.as_slice() else {
             return Ok(());
         };
-        if self.meta().index_files() == 1 {
+        if self.meta().index_file_count() == 1 {
             return Ok(());
         }
-        let is_whole = |file: &BlockRanges, meta| self.check_file(file, meta).is_ok();
+        let is_whole = |file: &OpenBlockFile, meta| self.check_file(file, meta).is_ok();
         let first = self.index.first();
         let first = is_whole(first, of_first).then_some(first);
         let copy = self.index.copy().filter(|copy| is_whole(copy, of_copy));
@@ -42,7 +42,7 @@ impl Block {
             (Some(first), None) => (INDEX_COPY, first),
             (Some(_), Some(_)) | (None, None) => return Ok(()),
         };
-        replace(env, dir, name, |write| {
+        replace_file(env, dir, name, |write| {
             for start in (0..from.len()).step_by(COPY_BYTES as usize) {
                 let bytes = COPY_BYTES.min(from.len() - start) as usize;
                 write(&from.read(start, bytes, &self.cache().read_bytes)?)?;
@@ -57,7 +57,7 @@ type Append<'a> = dyn FnMut(&[u8]) -> Result<(), StorageError> + 'a;
 
 /// Writes the file `name` with `fill` under a temporary name, then atomically replaces the old file
 /// with it.
-fn replace(
+fn replace_file(
     env: &Env,
     dir: &Path,
     name: &str,

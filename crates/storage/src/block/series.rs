@@ -11,13 +11,13 @@
 //! from its ordinal. Because of the order of a block, most columns of a unit are a constant or a
 //! step function.
 
-use super::cache::Unit;
+use super::cache::BlockUnit;
 use super::numbers;
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::DecodeError;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::push_uvarint;
 use crate::page::packed;
-use crate::page::planner::Planner;
+use crate::page::planner::IntRunPlanner;
 use std::ops::Range;
 
 /// Number of series in a unit, whose columns take about 40 KB.
@@ -38,13 +38,13 @@ pub(crate) struct SeriesDraft {
 }
 
 impl SeriesDraft {
-    /// Starts the next series; its labels are added with `set`.
-    pub(crate) fn begin(&mut self) {
+    /// Starts the next series; its labels are added with `set_label`.
+    pub(crate) fn begin_series(&mut self) {
         self.len += 1;
     }
 
     /// Sets the value of a label of the current series.
-    pub(crate) fn set(&mut self, label: u32, value: u32) {
+    pub(crate) fn set_label(&mut self, label: u32, value: u32) {
         let at = label as usize;
         if self.places.len() <= at {
             self.places.resize(at + 1, 0);
@@ -68,8 +68,9 @@ impl SeriesDraft {
         self.len
     }
 
-    /// Ends the unit and returns its columns in the temporary form that [`Spilled`] reads.
-    pub(crate) fn end(&mut self) -> Vec<u8> {
+    /// Ends the unit and returns its columns in the temporary form that [`SpilledSeriesUnit`]
+    /// reads.
+    pub(crate) fn end_unit(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         push_uvarint(&mut out, self.len as u64);
         push_uvarint(&mut out, self.columns.len() as u64);
@@ -77,7 +78,7 @@ impl SeriesDraft {
             column.resize(self.len, 0);
             push_uvarint(&mut out, (*label).into());
             let numbers: Vec<u64> = column.iter().map(|n| u64::from(*n)).collect();
-            packed::push(&mut out, &numbers);
+            packed::push_array(&mut out, &numbers);
             self.places[*label as usize] = 0;
         }
         self.columns.clear();
@@ -89,22 +90,22 @@ impl SeriesDraft {
 /// The columns of a unit as the writer spills them to a file, because the final numbers of labels
 /// and values are not determined until all series have been pushed.
 #[derive(Debug)]
-pub(crate) struct Spilled {
+pub(crate) struct SpilledSeriesUnit {
     len: usize,
     columns: Vec<(u32, Vec<u64>)>,
 }
 
-impl Spilled {
-    /// Decodes the result of [`SeriesDraft::end`], which the writer reads back from its temporary
-    /// file.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut cursor = Cursor::new(bytes);
-        let len = cursor.count(0)?.min(UNIT_SERIES as usize);
-        let count = cursor.count(2)?;
+impl SpilledSeriesUnit {
+    /// Decodes the result of [`SeriesDraft::end_unit`], which the writer reads back from its
+    /// temporary file.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut cursor = DecodeCursor::new(bytes);
+        let len = cursor.read_count(0)?.min(UNIT_SERIES as usize);
+        let count = cursor.read_count(2)?;
         let mut columns = Vec::with_capacity(count);
         for _ in 0..count {
-            let label = cursor.uvarint()? as u32;
-            let list = packed::Packed::read(bytes, &mut cursor, len)?;
+            let label = cursor.read_uvarint()? as u32;
+            let list = packed::PackedArray::read(bytes, &mut cursor, len)?;
             let numbers = (0..len).map(|i| list.get(bytes, i));
             columns.push((label, numbers.collect::<Result<_, _>>()?));
         }
@@ -115,7 +116,7 @@ impl Spilled {
     /// final number and to the final numbers of its values.
     pub(crate) fn encode<'a>(
         mut self,
-        planner: &mut Planner,
+        planner: &mut IntRunPlanner,
         numbers: impl Fn(u32) -> (u32, &'a [u32]),
     ) -> Vec<u8> {
         for (label, column) in &mut self.columns {
@@ -135,7 +136,7 @@ impl Spilled {
         push_uvarint(&mut out, self.columns.len() as u64);
         for (label, column) in &self.columns {
             let before = columns.len();
-            numbers::push(&mut columns, planner, column.iter().copied());
+            numbers::push_numbers(&mut columns, planner, column.iter().copied());
             push_uvarint(&mut out, (*label).into());
             push_uvarint(&mut out, (columns.len() - before) as u64);
         }
@@ -153,7 +154,7 @@ pub(crate) struct SeriesUnit {
     columns: Vec<(u32, Range<usize>)>,
 }
 
-impl Unit for SeriesUnit {
+impl BlockUnit for SeriesUnit {
     fn memory_bytes(&self) -> usize {
         let columns = self.columns.len() * size_of::<(u32, Range<usize>)>();
         size_of::<Self>() + self.bytes.len() + columns
@@ -162,26 +163,26 @@ impl Unit for SeriesUnit {
 
 impl SeriesUnit {
     /// Decodes the directory of a unit of `len` series. Rejects labels that do not ascend.
-    pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, Malformed> {
-        let mut cursor = Cursor::new(&bytes);
-        if cursor.uvarint()? != len as u64 {
-            return Err(Malformed(
+    pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, DecodeError> {
+        let mut cursor = DecodeCursor::new(&bytes);
+        if cursor.read_uvarint()? != len as u64 {
+            return Err(DecodeError(
                 "unit whose number of series differs from its header",
             ));
         }
-        let count = cursor.count(2)?;
+        let count = cursor.read_count(2)?;
         let mut columns: Vec<(u32, Range<usize>)> = Vec::with_capacity(count);
         for _ in 0..count {
-            let label = u32::try_from(cursor.uvarint()?).unwrap_or(u32::MAX);
+            let label = u32::try_from(cursor.read_uvarint()?).unwrap_or(u32::MAX);
             if columns.last().is_some_and(|(last, _)| *last >= label) {
-                return Err(Malformed("labels out of order"));
+                return Err(DecodeError("labels out of order"));
             }
-            let length = usize::try_from(cursor.uvarint()?).unwrap_or(usize::MAX);
+            let length = usize::try_from(cursor.read_uvarint()?).unwrap_or(usize::MAX);
             columns.push((label, 0..length));
         }
         for (_, range) in &mut columns {
             let start = bytes.len() - cursor.len();
-            cursor.bytes(range.end)?;
+            cursor.read_bytes(range.end)?;
             *range = start..bytes.len() - cursor.len();
         }
         match cursor.is_empty() {
@@ -190,7 +191,7 @@ impl SeriesUnit {
                 len,
                 columns,
             }),
-            false => Err(Malformed("bytes after the last column of labels")),
+            false => Err(DecodeError("bytes after the last column of labels")),
         }
     }
 
@@ -201,7 +202,12 @@ impl SeriesUnit {
 
     /// Replaces `into` with one plus the value number of the label for each series of a run, or 0
     /// for series without the label.
-    pub(crate) fn run(&self, label: u32, run: usize, into: &mut Vec<i64>) -> Result<(), Malformed> {
+    pub(crate) fn read_run(
+        &self,
+        label: u32,
+        run: usize,
+        into: &mut Vec<i64>,
+    ) -> Result<(), DecodeError> {
         into.clear();
         let wanted = run * RUN_SERIES..self.len.min((run + 1) * RUN_SERIES);
         let Ok(at) = self
@@ -211,7 +217,7 @@ impl SeriesUnit {
             into.resize(wanted.len(), 0);
             return Ok(());
         };
-        let column = Cursor::new(&self.bytes[self.columns[at].1.clone()]);
+        let column = DecodeCursor::new(&self.bytes[self.columns[at].1.clone()]);
         crate::page::ints::read_column(column, self.len, wanted, into)
     }
 }

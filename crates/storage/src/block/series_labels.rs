@@ -2,7 +2,7 @@
 
 use super::reader::Block;
 use super::series::{RUN_SERIES, SeriesUnit, UNIT_SERIES};
-use crate::encoding::Malformed;
+use crate::encoding::DecodeError;
 use crate::error::StorageError;
 use firn_model::labels::{LabelsRef, push_pair};
 use rustc_hash::FxHashMap;
@@ -20,14 +20,14 @@ const WHOLE_MEMORY_BYTES: usize = 4 << 20;
 /// Reads the label sets of one block in ascending order of the ordinals, and caches the pairs that
 /// series share across calls. A reader must not be used with a second block.
 pub struct LabelsReader {
-    run: Run,
-    pairs: Pairs,
+    run: SeriesLabelRun,
+    pairs: LabelPairCache,
     /// Scratch buffer in which the label set of a series is assembled.
     labels: Vec<u8>,
 }
 
 /// A cache of encoded pairs of label name and value, keyed by term.
-struct Pairs {
+struct LabelPairCache {
     bytes: Vec<u8>,
     bytes_max: usize,
     places: FxHashMap<u32, Range<usize>>,
@@ -37,16 +37,16 @@ struct Pairs {
 
 /// The decoded value numbers of a run of series, one column for each label of the unit.
 #[derive(Default)]
-struct Run {
+struct SeriesLabelRun {
     /// Number of the run in the block.
     number: Option<usize>,
     unit: Option<(usize, Arc<SeriesUnit>)>,
-    columns: Vec<RunColumn>,
+    columns: Vec<SeriesLabelColumn>,
 }
 
 /// The column of one label in the current run.
 #[derive(Default)]
-struct RunColumn {
+struct SeriesLabelColumn {
     label: u32,
     /// One plus the value number of each series, or 0 for a series without the label.
     numbers: Vec<i64>,
@@ -58,8 +58,8 @@ struct RunColumn {
 impl LabelsReader {
     fn with_memory(bytes_max: usize) -> Self {
         Self {
-            run: Run::default(),
-            pairs: Pairs {
+            run: SeriesLabelRun::default(),
+            pairs: LabelPairCache {
                 bytes: Vec::new(),
                 bytes_max,
                 places: FxHashMap::default(),
@@ -70,7 +70,7 @@ impl LabelsReader {
     }
 
     /// Creates a reader with enough memory to read all series of a block in order.
-    pub fn of_whole() -> Self {
+    pub fn for_whole_block() -> Self {
         Self::with_memory(WHOLE_MEMORY_BYTES)
     }
 
@@ -84,7 +84,7 @@ impl LabelsReader {
     ) -> Result<(), StorageError> {
         let Self { run, pairs, labels } = self;
         for (index, ordinal) in ordinals.into_iter().enumerate() {
-            run.turn_to(block, ordinal)?;
+            run.load_run(block, ordinal)?;
             labels.clear();
             for column in &mut run.columns {
                 let number = column.numbers.get(ordinal as usize % RUN_SERIES);
@@ -93,7 +93,7 @@ impl LabelsReader {
                     continue;
                 }
                 if (column.newest.0, column.newest.1) != (number, pairs.cleared) {
-                    let place = pairs.place(block, column.label, number - 1)?;
+                    let place = pairs.cache_pair(block, column.label, number - 1)?;
                     column.newest = (number, pairs.cleared, place);
                 }
                 labels.extend_from_slice(&pairs.bytes[column.newest.2.clone()]);
@@ -107,7 +107,7 @@ impl LabelsReader {
 impl Block {
     /// Calls `each` with the index in `ordinals` and the label set of each of these series.
     /// `ordinals` must ascend.
-    pub fn labels(
+    pub fn read_labels(
         &self,
         ordinals: &[u32],
         each: &mut dyn FnMut(usize, LabelsRef<'_>),
@@ -118,20 +118,20 @@ impl Block {
 
     /// Calls `each` with the index in `ordinals` and the terms of each of these series, sorted by
     /// label name. `ordinals` must ascend.
-    pub fn label_terms(
+    pub fn read_label_terms(
         &self,
         ordinals: &[u32],
         each: &mut dyn FnMut(usize, &[u32]),
     ) -> Result<(), StorageError> {
-        let (mut run, mut terms) = (Run::default(), Vec::new());
+        let (mut run, mut terms) = (SeriesLabelRun::default(), Vec::new());
         for (index, ordinal) in ordinals.iter().enumerate() {
-            run.turn_to(self, *ordinal)?;
+            run.load_run(self, *ordinal)?;
             terms.clear();
             for column in &run.columns {
                 let number = column.numbers.get(*ordinal as usize % RUN_SERIES);
                 match number.copied().unwrap_or(-1) {
                     0 => {}
-                    number => terms.push(self.term_of(column.label, number - 1)?),
+                    number => terms.push(self.find_value_term(column.label, number - 1)?),
                 }
             }
             each(index, &terms);
@@ -143,28 +143,33 @@ impl Block {
     pub fn push_pair(&self, term: u32, into: &mut Vec<u8>) -> Result<(), StorageError> {
         let label = self
             .labels
-            .of_term(term)
-            .ok_or_else(|| self.lacks_value())?;
-        push_pair(into, label.name.as_bytes(), &self.term_value(term)?);
+            .find_by_term(term)
+            .ok_or_else(|| self.missing_value_error())?;
+        push_pair(into, label.name.as_bytes(), &self.read_term_value(term)?);
         Ok(())
     }
 
     /// Returns the term of the value with this number, or an error for a value that does not exist.
-    fn term_of(&self, label: u32, value: i64) -> Result<u32, StorageError> {
-        let of_label = self.labels.get(label).ok_or_else(|| self.lacks_value())?;
-        let value = u32::try_from(value).ok().filter(|v| *v < of_label.values());
-        Ok(of_label.terms.start + value.ok_or_else(|| self.lacks_value())?)
+    fn find_value_term(&self, label: u32, value: i64) -> Result<u32, StorageError> {
+        let of_label = self
+            .labels
+            .get(label)
+            .ok_or_else(|| self.missing_value_error())?;
+        let value = u32::try_from(value)
+            .ok()
+            .filter(|v| *v < of_label.value_count());
+        Ok(of_label.terms.start + value.ok_or_else(|| self.missing_value_error())?)
     }
 
-    fn lacks_value(&self) -> StorageError {
+    fn missing_value_error(&self) -> StorageError {
         self.index
-            .damaged(self.index.len(), "series with a value that does not exist")
+            .damage_error(self.index.len(), "series with a value that does not exist")
     }
 }
 
-impl Run {
+impl SeriesLabelRun {
     /// Decodes the run that contains a series, unless it is the current one.
-    fn turn_to(&mut self, block: &Block, ordinal: u32) -> Result<(), StorageError> {
+    fn load_run(&mut self, block: &Block, ordinal: u32) -> Result<(), StorageError> {
         let number = ordinal as usize / RUN_SERIES;
         if self.number == Some(number) {
             return Ok(());
@@ -179,13 +184,13 @@ impl Run {
         let mut count = 0;
         for label in unit.labels() {
             if self.columns.len() == count {
-                self.columns.push(RunColumn::default());
+                self.columns.push(SeriesLabelColumn::default());
             }
             let column = &mut self.columns[count];
             if column.label != label {
                 (column.label, column.newest.0) = (label, 0);
             }
-            let read = unit.run(label, of_unit, &mut column.numbers);
+            let read = unit.read_run(label, of_unit, &mut column.numbers);
             read.map_err(|e| block.malformed_unit(block.tables.series.get(index), e))?;
             count += 1;
         }
@@ -196,15 +201,15 @@ impl Run {
     }
 }
 
-impl Pairs {
+impl LabelPairCache {
     /// Returns the location of an encoded pair in the cache, adding it if necessary.
-    fn place(
+    fn cache_pair(
         &mut self,
         block: &Block,
         label: u32,
         value: i64,
     ) -> Result<Range<usize>, StorageError> {
-        let term = block.term_of(label, value)?;
+        let term = block.find_value_term(label, value)?;
         if let Some(place) = self.places.get(&term) {
             return Ok(place.clone());
         }
@@ -222,13 +227,13 @@ impl Pairs {
 
 impl Block {
     /// Reads the label value of a term. Empty values are reported as damage.
-    pub(super) fn term_value(&self, term: u32) -> Result<Vec<u8>, StorageError> {
+    pub(super) fn read_term_value(&self, term: u32) -> Result<Vec<u8>, StorageError> {
         let index = self.terms.units.find(term.into()).unwrap_or(0);
         let (first, unit) = self.terms_unit(index)?;
         let mut value = Vec::new();
         let read = unit.value(term.saturating_sub(first) as usize, &mut value);
         let has_bytes = (!value.is_empty()).then_some(());
-        let read = read.and(has_bytes.ok_or(Malformed("empty value of a label")));
+        let read = read.and(has_bytes.ok_or(DecodeError("empty value of a label")));
         read.map_err(|e| self.malformed_unit(self.terms.units.get(index), e))?;
         Ok(value)
     }

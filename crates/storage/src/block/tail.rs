@@ -4,17 +4,17 @@
 //! of the index. If `meta.json` is unreadable, its content is read from the index.
 
 use super::cache::BlockCache;
-use super::found_meta::find_meta;
+use super::found_meta::reconstruct_meta;
 use super::id::BlockId;
 use super::index::BlockIndex;
 use super::layout::{
-    FOOTER_BYTES, Footer, FooterError, INDEX, INDEX_COPY, Section, Sections, VERSION,
-    VERSION_BEFORE,
+    BlockSectionKind, FOOTER_BYTES, Footer, FooterError, INDEX, INDEX_COPY, SectionDirectory,
+    VERSION, VERSION_BEFORE,
 };
 use super::meta::{BlockMeta, FileMeta};
 use super::unit::UnitTable;
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::DecodeError;
+use crate::encoding::cursor::DecodeCursor;
 use crate::error::StorageError;
 use std::path::Path;
 
@@ -25,14 +25,14 @@ const TAIL_BYTES: u64 = 64 << 10;
 const OTHER_BLOCK: &str = "index of another block than meta.json is of";
 
 /// The identity that a footer must match, so that the index of another block is not accepted.
-pub(super) enum Known<'a> {
+pub(super) enum BlockIdentity<'a> {
     Meta(&'a BlockMeta),
     /// The id in the name of the folder, or `None` if the name is not a block id.
     Name(Option<BlockId>),
 }
 
-impl Known<'_> {
-    fn is_of(&self, footer: &Footer) -> bool {
+impl BlockIdentity<'_> {
+    fn matches_footer(&self, footer: &Footer) -> bool {
         match self {
             Self::Meta(meta) => {
                 let said = (meta.format, meta.id, meta.series, meta.samples);
@@ -44,7 +44,7 @@ impl Known<'_> {
 }
 
 /// The verified footer and directory of an index, with the bytes that were read around them.
-pub(super) struct Tail<'a> {
+pub(super) struct IndexTail<'a> {
     index: &'a BlockIndex,
     cache: &'a BlockCache,
     /// Offset of `bytes` in the file.
@@ -52,13 +52,13 @@ pub(super) struct Tail<'a> {
     /// The end of the first file; empty if it could not be read.
     bytes: Vec<u8>,
     footer: Footer,
-    sections: Sections,
+    sections: SectionDirectory,
 }
 
-impl<'a> Tail<'a> {
+impl<'a> IndexTail<'a> {
     pub(super) fn read(
         index: &'a BlockIndex,
-        known: &Known<'_>,
+        known: &BlockIdentity<'_>,
         cache: &'a BlockCache,
     ) -> Result<Self, StorageError> {
         let start = index.len().saturating_sub(TAIL_BYTES);
@@ -68,47 +68,47 @@ impl<'a> Tail<'a> {
         let at = index.len().saturating_sub(FOOTER_BYTES as u64);
         let open = |bytes: Vec<u8>| open_footer(index, known, &bytes, at);
         let place = (at, FOOTER_BYTES.min(index.len() as usize));
-        let of_first = piece(index, (start, &bytes), place, cache).and_then(open);
-        let footer = index.or_of_copy(of_first, place, open, cache)?;
+        let of_first = read_range(index, (start, &bytes), place, cache).and_then(open);
+        let footer = index.or_read_copy(of_first, place, open, cache)?;
         let mut tail = Self {
             index,
             cache,
             start,
             bytes,
             footer,
-            sections: Sections::default(),
+            sections: SectionDirectory::default(),
         };
         let directory = footer.directory();
         let place = (directory.start, footer.directory_bytes as usize);
-        tail.sections = tail.checked(place, |bytes| {
+        tail.sections = tail.read_checked(place, |bytes| {
             if crc32c::crc32c(bytes) != footer.directory_crc {
                 let what = "section directory fails its checksum";
-                return Err(index.damaged(directory.start, what));
+                return Err(index.damage_error(directory.start, what));
             }
-            let sections = Sections::decode(bytes, directory.start);
-            sections.map_err(index.malformed(directory.start))
+            let sections = SectionDirectory::decode(bytes, directory.start);
+            sections.map_err(index.malformed_error(directory.start))
         })?;
         Ok(tail)
     }
 
     /// Returns the result of `check` for a byte range of the index, taken from memory if it was
     /// already fetched.
-    fn checked<T>(
+    fn read_checked<T>(
         &self,
         place: (u64, usize),
         check: impl Fn(&[u8]) -> Result<T, StorageError>,
     ) -> Result<T, StorageError> {
         let check = |bytes: Vec<u8>| check(&bytes);
-        let read = piece(self.index, (self.start, &self.bytes), place, self.cache);
+        let read = read_range(self.index, (self.start, &self.bytes), place, self.cache);
         self.index
-            .or_of_copy(read.and_then(check), place, check, self.cache)
+            .or_read_copy(read.and_then(check), place, check, self.cache)
     }
 
     /// Decodes a section, or returns `None` if the block does not have it.
     pub(super) fn decode_optional<T>(
         &self,
-        kind: Section,
-        decode: impl Fn(&[u8]) -> Result<T, Malformed>,
+        kind: BlockSectionKind,
+        decode: impl Fn(&[u8]) -> Result<T, DecodeError>,
     ) -> Result<Option<T>, StorageError> {
         match self.sections.find(kind) {
             Some(_) => self.decode(kind, decode).map(Some),
@@ -118,70 +118,75 @@ impl<'a> Tail<'a> {
 
     pub(super) fn decode<T>(
         &self,
-        kind: Section,
-        decode: impl Fn(&[u8]) -> Result<T, Malformed>,
+        kind: BlockSectionKind,
+        decode: impl Fn(&[u8]) -> Result<T, DecodeError>,
     ) -> Result<T, StorageError> {
-        self.section(kind, |offset, bytes| {
-            decode(bytes).map_err(self.index.malformed(offset))
+        self.read_section(kind, |offset, bytes| {
+            decode(bytes).map_err(self.index.malformed_error(offset))
         })
     }
 
     /// Decodes a section that consists of a table of units.
-    pub(super) fn table(&self, kind: Section) -> Result<UnitTable, StorageError> {
+    pub(super) fn decode_table(&self, kind: BlockSectionKind) -> Result<UnitTable, StorageError> {
         self.decode(kind, |bytes| {
-            let mut cursor = Cursor::new(bytes);
+            let mut cursor = DecodeCursor::new(bytes);
             let table = UnitTable::decode(&mut cursor, self.index.len())?;
             match cursor.is_empty() {
                 true => Ok(table),
-                false => Err(Malformed("bytes after a table of units")),
+                false => Err(DecodeError("bytes after a table of units")),
             }
         })
     }
 
     /// Verifies the checksum of a section and calls `open` with its offset and its bytes.
-    fn section<T>(
+    fn read_section<T>(
         &self,
-        kind: Section,
+        kind: BlockSectionKind,
         open: impl Fn(u64, &[u8]) -> Result<T, StorageError>,
     ) -> Result<T, StorageError> {
-        let lacks = || self.index.damaged(self.index.len(), "section is missing");
+        let lacks = || {
+            self.index
+                .damage_error(self.index.len(), "section is missing")
+        };
         let entry = self.sections.find(kind).ok_or_else(lacks)?;
         let bytes = usize::try_from(entry.bytes).unwrap_or(usize::MAX);
-        self.checked((entry.offset, bytes), |bytes| {
+        self.read_checked((entry.offset, bytes), |bytes| {
             match crc32c::crc32c(bytes) == entry.crc {
                 true => open(entry.offset, bytes),
                 false => Err(self
                     .index
-                    .damaged(entry.offset, "section fails its checksum")),
+                    .damage_error(entry.offset, "section fails its checksum")),
             }
         })
     }
 
     /// Returns the content of `meta.json` in the folder `dir`, as stored in the index or, for
     /// version 1, reconstructed.
-    pub(super) fn meta(&self, dir: &Path) -> Result<BlockMeta, StorageError> {
+    pub(super) fn read_meta(&self, dir: &Path) -> Result<BlockMeta, StorageError> {
         if self.footer.version == VERSION_BEFORE {
-            let pages = self.table(Section::Pages)?;
-            return find_meta(self.index, &self.footer, &pages, dir, self.cache);
+            let pages = self.decode_table(BlockSectionKind::Pages)?;
+            return reconstruct_meta(self.index, &self.footer, &pages, dir, self.cache);
         }
         let path = self.index.first().path();
-        let mut meta = self.section(Section::Meta, |_, bytes| BlockMeta::decode(bytes, path))?;
+        let mut meta = self.read_section(BlockSectionKind::Meta, |_, bytes| {
+            BlockMeta::decode(bytes, path)
+        })?;
         let file = |name: &str| FileMeta {
             name: name.to_owned(),
             bytes: self.index.len(),
             crc: self.footer.file_crc().unwrap_or(0),
         };
         meta.files.splice(0..0, [file(INDEX), file(INDEX_COPY)]);
-        match Known::Meta(&meta).is_of(&self.footer) && meta.is_of_a_block() {
+        match BlockIdentity::Meta(&meta).matches_footer(&self.footer) && meta.is_valid_block() {
             true => Ok(meta),
-            false => Err(self.index.damaged(0, OTHER_BLOCK)),
+            false => Err(self.index.damage_error(0, OTHER_BLOCK)),
         }
     }
 }
 
 /// Returns the byte range at `offset` in the first file, taken from `read`, which begins at offset
 /// `start`, if that contains it.
-fn piece(
+fn read_range(
     index: &BlockIndex,
     (start, read): (u64, &[u8]),
     (offset, bytes): (u64, usize),
@@ -197,20 +202,20 @@ fn piece(
 
 fn open_footer(
     index: &BlockIndex,
-    known: &Known<'_>,
+    known: &BlockIdentity<'_>,
     bytes: &[u8],
     at: u64,
 ) -> Result<Footer, StorageError> {
     let footer = Footer::decode(bytes, index.len()).map_err(|e| match e {
-        FooterError::Malformed(e) => index.malformed(at)(e),
+        FooterError::Malformed(e) => index.malformed_error(at)(e),
         FooterError::Version(found) => StorageError::Format {
             path: index.first().path().to_path_buf(),
             found: found.to_string(),
             known: VERSION,
         },
     })?;
-    match known.is_of(&footer) {
+    match known.matches_footer(&footer) {
         true => Ok(footer),
-        false => Err(index.damaged(at, OTHER_BLOCK)),
+        false => Err(index.damage_error(at, OTHER_BLOCK)),
     }
 }

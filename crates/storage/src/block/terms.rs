@@ -13,12 +13,12 @@
 //! in the order of their terms; the postings offset of a unit is the position of its first list
 //! among all lists of the block.
 
-use super::cache::Unit;
+use super::cache::BlockUnit;
 use super::numbers;
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::DecodeError;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::push_uvarint;
-use crate::page::planner::Planner;
+use crate::page::planner::IntRunPlanner;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -42,7 +42,8 @@ pub(crate) struct TermsDraft {
 }
 
 impl TermsDraft {
-    /// Appends a value that `series` series have. `offset` and `bytes` locate its posting list.
+    /// Appends a value that `series` series have. `offset` and `bytes` locate its posting
+    /// list.
     pub(crate) fn push(&mut self, value: &[u8], series: u32, (offset, bytes): (u64, usize)) {
         if self.counts.is_empty() {
             self.postings = offset;
@@ -54,7 +55,7 @@ impl TermsDraft {
         }
         let shared = match begins {
             true => 0,
-            false => shared_bytes(&self.last, value),
+            false => shared_prefix_len(&self.last, value),
         };
         push_uvarint(&mut self.values, shared as u64);
         push_uvarint(&mut self.values, (value.len() - shared) as u64);
@@ -76,7 +77,7 @@ impl TermsDraft {
     }
 
     /// Ends the unit and returns its first value and its encoding.
-    pub(crate) fn end(&mut self, planner: &mut Planner) -> (Vec<u8>, Vec<u8>) {
+    pub(crate) fn end_unit(&mut self, planner: &mut IntRunPlanner) -> (Vec<u8>, Vec<u8>) {
         let draft = std::mem::take(self);
         let ends = draft
             .groups
@@ -88,15 +89,15 @@ impl TermsDraft {
         let mut out = Vec::new();
         push_uvarint(&mut out, draft.counts.len() as u64);
         push_uvarint(&mut out, draft.postings);
-        numbers::push(&mut out, planner, draft.counts.iter().copied());
-        numbers::push(&mut out, planner, draft.lengths.iter().copied());
-        numbers::push(&mut out, planner, lengths);
+        numbers::push_numbers(&mut out, planner, draft.counts.iter().copied());
+        numbers::push_numbers(&mut out, planner, draft.lengths.iter().copied());
+        numbers::push_numbers(&mut out, planner, lengths);
         out.extend_from_slice(&draft.values);
         (draft.first, out)
     }
 }
 
-fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
+fn shared_prefix_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
@@ -118,7 +119,7 @@ pub(crate) struct TermsUnit {
     groups: Vec<u32>,
 }
 
-impl Unit for TermsUnit {
+impl BlockUnit for TermsUnit {
     fn memory_bytes(&self) -> usize {
         let postings = self.postings.len() * size_of::<TermPostings>();
         size_of::<Self>() + self.bytes.len() + postings + self.groups.len() * 4
@@ -127,19 +128,19 @@ impl Unit for TermsUnit {
 
 impl TermsUnit {
     /// Decodes the directory of a unit of `len` terms. Rejects numbers that are out of range.
-    pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, Malformed> {
-        let too_large = |_| Malformed("number too large");
-        let mut cursor = Cursor::new(&bytes);
+    pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, DecodeError> {
+        let too_large = |_| DecodeError("number too large");
+        let mut cursor = DecodeCursor::new(&bytes);
         // Each value takes at least two bytes.
-        if cursor.count(2)? != len {
-            return Err(Malformed(
+        if cursor.read_count(2)? != len {
+            return Err(DecodeError(
                 "unit whose number of terms differs from its header",
             ));
         }
-        let mut offset = cursor.uvarint()?;
-        let counts = numbers::read(&mut cursor, len)?;
-        let lengths = numbers::read(&mut cursor, len)?;
-        let group_lengths = numbers::read(&mut cursor, len.div_ceil(GROUP))?;
+        let mut offset = cursor.read_uvarint()?;
+        let counts = numbers::read_numbers(&mut cursor, len)?;
+        let lengths = numbers::read_numbers(&mut cursor, len)?;
+        let group_lengths = numbers::read_numbers(&mut cursor, len.div_ceil(GROUP))?;
         let mut postings = Vec::with_capacity(len);
         for (series, bytes) in counts.into_iter().zip(lengths) {
             postings.push(TermPostings {
@@ -148,12 +149,12 @@ impl TermsUnit {
                 bytes: u32::try_from(bytes).map_err(too_large)?,
             });
             let next = offset.checked_add(bytes);
-            offset = next.ok_or(Malformed("lists of series beyond all bounds"))?;
+            offset = next.ok_or(DecodeError("lists of series beyond all bounds"))?;
         }
         let mut groups = Vec::with_capacity(group_lengths.len());
         for length in group_lengths {
             groups.push(u32::try_from(bytes.len() - cursor.len()).map_err(too_large)?);
-            cursor.bytes(usize::try_from(length).unwrap_or(usize::MAX))?;
+            cursor.read_bytes(usize::try_from(length).unwrap_or(usize::MAX))?;
         }
         match cursor.is_empty() {
             true => Ok(Self {
@@ -161,7 +162,7 @@ impl TermsUnit {
                 postings,
                 groups,
             }),
-            false => Err(Malformed("bytes after the last value")),
+            false => Err(DecodeError("bytes after the last value")),
         }
     }
 
@@ -181,20 +182,20 @@ impl TermsUnit {
         &self,
         value: &[u8],
         among: Range<usize>,
-    ) -> Result<Option<usize>, Malformed> {
+    ) -> Result<Option<usize>, DecodeError> {
         // The groups that begin with a term of the label, and the group before them.
         let first = among.start.div_ceil(GROUP);
         let (mut low, mut high) = (first, among.end.div_ceil(GROUP).max(first));
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.walk(middle)?.value().cmp(value) {
+            match self.seek_group(middle)?.value().cmp(value) {
                 Ordering::Greater => high = middle,
                 Ordering::Equal => return Ok(Some(middle * GROUP)),
                 Ordering::Less => low = middle + 1,
             }
         }
         let group = low.saturating_sub(1);
-        let mut walk = self.walk(group)?;
+        let mut walk = self.seek_group(group)?;
         while walk.index < among.end {
             if walk.index >= among.start {
                 match walk.value().cmp(value) {
@@ -211,29 +212,29 @@ impl TermsUnit {
     }
 
     /// Appends the value of the term with this index to `into`.
-    pub(crate) fn value(&self, index: usize, into: &mut Vec<u8>) -> Result<(), Malformed> {
-        let mut walk = self.walk(index / GROUP)?;
+    pub(crate) fn value(&self, index: usize, into: &mut Vec<u8>) -> Result<(), DecodeError> {
+        let mut walk = self.seek_group(index / GROUP)?;
         while walk.index < index {
             if !walk.next()? {
-                return Err(Malformed("number of no term"));
+                return Err(DecodeError("number of no term"));
             }
         }
         into.extend_from_slice(walk.value());
         Ok(())
     }
 
-    /// Calls `each` with the index and the value of the terms in `among`, and stops at the first
-    /// error. `malformed` converts decoding errors.
-    pub(crate) fn each<E>(
+    /// Calls `each` with the index and the value of the terms in `among`, and stops at
+    /// the first error. `malformed` converts decoding errors.
+    pub(crate) fn for_each_value<E>(
         &self,
         among: Range<usize>,
         mut each: impl FnMut(usize, &[u8]) -> Result<(), E>,
-        malformed: impl Fn(Malformed) -> E,
+        malformed: impl Fn(DecodeError) -> E,
     ) -> Result<(), E> {
         if among.is_empty() {
             return Ok(());
         }
-        let mut walk = self.walk(among.start / GROUP).map_err(&malformed)?;
+        let mut walk = self.seek_group(among.start / GROUP).map_err(&malformed)?;
         while walk.index < among.end {
             if walk.index >= among.start {
                 each(walk.index, walk.value())?;
@@ -246,13 +247,13 @@ impl TermsUnit {
     }
 
     /// Returns an iterator positioned at the first value of a group.
-    fn walk(&self, group: usize) -> Result<Walk<'_>, Malformed> {
+    fn seek_group(&self, group: usize) -> Result<TermValueCursor<'_>, DecodeError> {
         let start = self
             .groups
             .get(group)
-            .ok_or(Malformed("number of no term"))?;
-        let mut walk = Walk {
-            cursor: Cursor::new(&self.bytes[*start as usize..]),
+            .ok_or(DecodeError("number of no term"))?;
+        let mut walk = TermValueCursor {
+            cursor: DecodeCursor::new(&self.bytes[*start as usize..]),
             index: group * GROUP,
             len: self.postings.len(),
             value: Vec::new(),
@@ -264,8 +265,8 @@ impl TermsUnit {
 }
 
 /// An iterator over the values of a unit, which undoes their prefix compression.
-struct Walk<'a> {
-    cursor: Cursor<'a>,
+struct TermValueCursor<'a> {
+    cursor: DecodeCursor<'a>,
     index: usize,
     len: usize,
     value: Vec<u8>,
@@ -273,7 +274,7 @@ struct Walk<'a> {
     first: &'a [u8],
 }
 
-impl Walk<'_> {
+impl TermValueCursor<'_> {
     fn value(&self) -> &[u8] {
         match self.index.is_multiple_of(GROUP) {
             true => self.first,
@@ -281,16 +282,16 @@ impl Walk<'_> {
         }
     }
 
-    fn read_first(&mut self) -> Result<(), Malformed> {
-        if self.cursor.uvarint()? != 0 {
-            return Err(Malformed("first value of a group that leans on another"));
+    fn read_first(&mut self) -> Result<(), DecodeError> {
+        if self.cursor.read_uvarint()? != 0 {
+            return Err(DecodeError("first value of a group that leans on another"));
         }
-        self.first = self.cursor.prefixed()?;
+        self.first = self.cursor.read_prefixed()?;
         Ok(())
     }
 
     /// Advances to the next value. Returns false at the end of the unit.
-    fn next(&mut self) -> Result<bool, Malformed> {
+    fn next(&mut self) -> Result<bool, DecodeError> {
         self.index += 1;
         if self.index >= self.len {
             return Ok(false);
@@ -303,14 +304,14 @@ impl Walk<'_> {
             self.value.clear();
             self.value.extend_from_slice(self.first);
         }
-        let shared = usize::try_from(self.cursor.uvarint()?).unwrap_or(usize::MAX);
+        let shared = usize::try_from(self.cursor.read_uvarint()?).unwrap_or(usize::MAX);
         if shared > self.value.len() {
-            return Err(Malformed(
+            return Err(DecodeError(
                 "value that shares more bytes than its predecessor has",
             ));
         }
         self.value.truncate(shared);
-        let rest = self.cursor.prefixed()?;
+        let rest = self.cursor.read_prefixed()?;
         self.value.extend_from_slice(rest);
         Ok(true)
     }

@@ -10,14 +10,14 @@
 //! metric lists the targets in the same order. Neighbouring series therefore use neighbouring time
 //! columns, and a query reads few units.
 
-use super::cache::Unit;
+use super::cache::BlockUnit;
 use super::numbers;
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::DecodeError;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::push_uvarint;
 use crate::page::limits::SAMPLES_MAX;
-use crate::page::planner::Planner;
-use crate::page::times::{self, TimeColumns, TimesEntry};
+use crate::page::planner::IntRunPlanner;
+use crate::page::times::{self, TimeColumnEntry, TimeColumns};
 use firn_model::fingerprint::{Fingerprint, HashKeys};
 use firn_model::sample::TimestampMs;
 use rustc_hash::FxHashMap;
@@ -63,7 +63,7 @@ impl TimesWriter {
 
     /// Returns the number of the column with these timestamps, adding it if it is new. `times` must
     /// not be empty.
-    pub(crate) fn number(&mut self, times: &[TimestampMs]) -> u32 {
+    pub(crate) fn intern_times(&mut self, times: &[TimestampMs]) -> u32 {
         if self.last.0 == times {
             return self.last.1;
         }
@@ -74,7 +74,7 @@ impl TimesWriter {
         let print = self.keys.fingerprint(&self.bytes);
         let number = *self.numbers.entry(print).or_insert(next);
         if number == next {
-            self.unit.number(times);
+            self.unit.intern_times(times);
             self.samples += times.len();
         }
         self.last.0.clear();
@@ -90,7 +90,7 @@ impl TimesWriter {
 
     /// Ends the current unit and returns the number of its first column and its encoding, or `None`
     /// if it is empty.
-    pub(crate) fn end_unit(&mut self, planner: &mut Planner) -> Option<(u64, Vec<u8>)> {
+    pub(crate) fn end_unit(&mut self, planner: &mut IntRunPlanner) -> Option<(u64, Vec<u8>)> {
         let unit = std::mem::take(&mut self.unit);
         let columns = unit.columns();
         if columns.is_empty() {
@@ -104,7 +104,7 @@ impl TimesWriter {
         let mut out = Vec::new();
         push_uvarint(&mut out, columns.len() as u64);
         let mut list = |number: &dyn Fn(usize) -> u64| {
-            numbers::push(&mut out, planner, (0..columns.len()).map(number));
+            numbers::push_numbers(&mut out, planner, (0..columns.len()).map(number));
         };
         list(&|i| columns[i].len() as u64);
         list(&|i| ends(&columns[i]).0 as u64);
@@ -131,12 +131,12 @@ pub(crate) struct TimesUnit {
 /// The location of a column, and its timestamps once they are decoded.
 #[derive(Debug)]
 struct TimesColumn {
-    entry: TimesEntry,
+    entry: TimeColumnEntry,
     offset: usize,
     times: OnceLock<Arc<[TimestampMs]>>,
 }
 
-impl Unit for TimesUnit {
+impl BlockUnit for TimesUnit {
     fn memory_bytes(&self) -> usize {
         let columns = self.columns.len() * (size_of::<TimesColumn>() + 16);
         size_of::<Self>() + self.bytes.len() + columns + self.samples * size_of::<TimestampMs>()
@@ -145,25 +145,25 @@ impl Unit for TimesUnit {
 
 impl TimesUnit {
     /// Decodes the directory of a unit and validates the sizes of its columns.
-    pub(crate) fn open(bytes: Vec<u8>) -> Result<Self, Malformed> {
-        let mut cursor = Cursor::new(&bytes);
-        let count = cursor.count(3)?;
-        let counts = numbers::read(&mut cursor, count)?;
-        let firsts = numbers::read(&mut cursor, count)?;
-        let spans = numbers::read(&mut cursor, count)?;
-        let lengths = numbers::read(&mut cursor, count)?;
+    pub(crate) fn open(bytes: Vec<u8>) -> Result<Self, DecodeError> {
+        let mut cursor = DecodeCursor::new(&bytes);
+        let count = cursor.read_count(3)?;
+        let counts = numbers::read_numbers(&mut cursor, count)?;
+        let firsts = numbers::read_numbers(&mut cursor, count)?;
+        let spans = numbers::read_numbers(&mut cursor, count)?;
+        let lengths = numbers::read_numbers(&mut cursor, count)?;
         let mut offset = bytes.len() - cursor.len();
         let mut samples = 0;
         let mut columns = Vec::with_capacity(count);
         for i in 0..count {
             let count = usize::try_from(counts[i]).unwrap_or(usize::MAX);
             if count == 0 || count > SAMPLES_MAX || samples + count > UNIT_SAMPLES_MAX {
-                return Err(Malformed("column with no times or too many times"));
+                return Err(DecodeError("column with no times or too many times"));
             }
             samples += count;
             let first = firsts[i] as TimestampMs;
             columns.push(TimesColumn {
-                entry: TimesEntry {
+                entry: TimeColumnEntry {
                     count,
                     first,
                     last: first.wrapping_add(spans[i] as i64),
@@ -171,11 +171,11 @@ impl TimesUnit {
                 offset,
                 times: OnceLock::new(),
             });
-            cursor.bytes(usize::try_from(lengths[i]).unwrap_or(usize::MAX))?;
+            cursor.read_bytes(usize::try_from(lengths[i]).unwrap_or(usize::MAX))?;
             offset = bytes.len() - cursor.len();
         }
         if !cursor.is_empty() {
-            return Err(Malformed("bytes after the last time column"));
+            return Err(DecodeError("bytes after the last time column"));
         }
         Ok(Self {
             bytes,
@@ -190,17 +190,17 @@ impl TimesUnit {
     }
 
     /// Returns the number of timestamps in a column with the first and the last of them.
-    pub(crate) fn entry(&self, index: usize) -> Result<TimesEntry, Malformed> {
+    pub(crate) fn entry(&self, index: usize) -> Result<TimeColumnEntry, DecodeError> {
         self.column(index).map(|column| column.entry)
     }
 
     /// Returns the timestamps of a column, decoding them on first use.
-    pub(crate) fn times(&self, index: usize) -> Result<Arc<[TimestampMs]>, Malformed> {
+    pub(crate) fn times(&self, index: usize) -> Result<Arc<[TimestampMs]>, DecodeError> {
         let column = self.column(index)?;
         if let Some(times) = column.times.get() {
             return Ok(times.clone());
         }
-        let times = times::read(self.cursor(column), column.entry, |base| {
+        let times = times::read_column(self.cursor(column), column.entry, |base| {
             let base = self.column(base)?;
             times::read_base(self.cursor(base), base.entry)
         })?;
@@ -208,12 +208,12 @@ impl TimesUnit {
         Ok(column.times.get_or_init(|| times.into()).clone())
     }
 
-    fn column(&self, index: usize) -> Result<&TimesColumn, Malformed> {
+    fn column(&self, index: usize) -> Result<&TimesColumn, DecodeError> {
         let column = self.columns.get(index);
-        column.ok_or(Malformed("number of no time column"))
+        column.ok_or(DecodeError("number of no time column"))
     }
 
-    fn cursor(&self, column: &TimesColumn) -> Cursor<'_> {
-        Cursor::new(self.bytes.get(column.offset..).unwrap_or(&[]))
+    fn cursor(&self, column: &TimesColumn) -> DecodeCursor<'_> {
+        DecodeCursor::new(self.bytes.get(column.offset..).unwrap_or(&[]))
     }
 }

@@ -8,10 +8,10 @@
 //! series, terms or bytes of posting lists. Invariant: first numbers ascend.
 
 use super::numbers;
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::DecodeError;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::push_uvarint;
-use crate::page::planner::Planner;
+use crate::page::planner::IntRunPlanner;
 
 /// The location and checksum of a unit, with the number of its first item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,10 +63,10 @@ impl UnitTable {
 
     /// Appends the encoded table to `out`, with `planner` choosing the encoding of the integer
     /// columns.
-    pub(crate) fn encode(&self, planner: &mut Planner, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, planner: &mut IntRunPlanner, out: &mut Vec<u8>) {
         push_uvarint(out, self.0.len() as u64);
         let mut list = |number: fn(&UnitEntry) -> u64| {
-            numbers::push(out, planner, self.0.iter().map(number));
+            numbers::push_numbers(out, planner, self.0.iter().map(number));
         };
         list(|unit| unit.first);
         list(|unit| unit.offset);
@@ -78,25 +78,25 @@ impl UnitTable {
 
     /// Decodes a table. Rejects units that end after the offset `end` and first numbers that do not
     /// ascend.
-    pub(crate) fn decode(cursor: &mut Cursor<'_>, end: u64) -> Result<Self, Malformed> {
-        let count = cursor.count(4)?;
-        let firsts = numbers::read(cursor, count)?;
-        let offsets = numbers::read(cursor, count)?;
-        let lengths = numbers::read(cursor, count)?;
+    pub(crate) fn decode(cursor: &mut DecodeCursor<'_>, end: u64) -> Result<Self, DecodeError> {
+        let count = cursor.read_count(4)?;
+        let firsts = numbers::read_numbers(cursor, count)?;
+        let offsets = numbers::read_numbers(cursor, count)?;
+        let lengths = numbers::read_numbers(cursor, count)?;
         let mut units = Vec::with_capacity(count);
         for ((first, offset), bytes) in firsts.into_iter().zip(offsets).zip(lengths) {
             let entry = UnitEntry {
                 first,
                 offset,
-                bytes: u32::try_from(bytes).map_err(|_| Malformed("unit too long"))?,
-                crc: cursor.number(4)? as u32,
+                bytes: u32::try_from(bytes).map_err(|_| DecodeError("unit too long"))?,
+                crc: cursor.read_number(4)? as u32,
             };
             if offset.checked_add(bytes).is_none_or(|behind| behind > end) {
-                return Err(Malformed("unit outside of the file"));
+                return Err(DecodeError("unit outside of the file"));
             }
             let last: Option<&UnitEntry> = units.last();
             if last.is_some_and(|last| last.first >= entry.first) {
-                return Err(Malformed("units out of order"));
+                return Err(DecodeError("units out of order"));
             }
             units.push(entry);
         }

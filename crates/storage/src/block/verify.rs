@@ -2,23 +2,23 @@
 
 use super::data_page::DataPage;
 use super::exemplars::ExemplarsUnit;
-use super::file::BlockRanges;
-use super::index::lost;
-use super::labels::Label;
+use super::file::OpenBlockFile;
+use super::index::missing_as_damage;
+use super::labels::BlockLabel;
 use super::layout::INDEX_COPY;
 use super::meta::{FileMeta, META};
 use super::metadata::MetadataUnit;
-use super::pages::{PageEntry, PagesUnit};
+use super::pages::{BlockPageEntry, PagesUnit};
 use super::postings::{self, PostingsUnit};
 use super::reader::{Block, read_meta};
 use super::series::{RUN_SERIES, SeriesUnit, UNIT_SERIES};
 use super::terms::{TermPostings, TermsUnit};
 use super::times::TimesUnit;
 use super::unit::UnitTable;
-use crate::chunk::Columns;
-use crate::encoding::Malformed;
+use crate::chunk::SampleColumns;
+use crate::encoding::DecodeError;
 use crate::error::StorageError;
-use crate::page::values::FloatReader;
+use crate::page::values::FloatColumnReader;
 use std::path::Path;
 
 /// The callback that receives each damage found.
@@ -34,11 +34,11 @@ pub struct BlockFault {
 }
 
 impl Block {
-    /// Reads all bytes, units and pages, and calls `each` with every damage found. Damage to one
-    /// place can be reported twice: for the file, whose checksum does not match, and for the unit
-    /// that cannot be read.
+    /// Reads all bytes, units and pages, and calls `each` with every damage found. Damage
+    /// to one place can be reported twice: for the file, whose checksum does not match, and for the
+    /// unit that cannot be read.
     pub fn verify(&self, each: &mut dyn FnMut(BlockFault)) {
-        for error in self.recovered() {
+        for error in self.list_recovered_damage() {
             each(BlockFault {
                 error,
                 is_recovered: true,
@@ -51,7 +51,7 @@ impl Block {
             });
         };
         let mut files = self.data.iter().collect::<Vec<_>>();
-        if self.meta().index_files() == 1 {
+        if self.meta().index_file_count() == 1 {
             files.insert(0, self.index.first());
         }
         let behind = self.meta().files.len() - files.len();
@@ -69,16 +69,16 @@ impl Block {
 
     /// Returns the damage to `meta.json`, to the index and to its copy. None of these files is a
     /// loss on its own.
-    pub(crate) fn recovered(&self) -> Vec<StorageError> {
+    pub(crate) fn list_recovered_damage(&self) -> Vec<StorageError> {
         let dir = self.index.first().path().parent();
         let dir = dir.unwrap_or(Path::new(""));
         let read = read_meta(self.index.disk(), dir, &self.cache().read_bytes);
-        let meta = read.map_err(|e| lost(e, &dir.join(META)));
+        let meta = read.map_err(|e| missing_as_damage(e, &dir.join(META)));
         let mut found: Vec<StorageError> = meta.err().into_iter().collect();
         if let [first, copy, _, ..] = self.meta().files.as_slice()
-            && self.meta().index_files() == 2
+            && self.meta().index_file_count() == 2
         {
-            let missing = BlockRanges::missing(&dir.join(INDEX_COPY));
+            let missing = OpenBlockFile::new_missing(&dir.join(INDEX_COPY));
             let of_copy = self.index.copy().unwrap_or(&missing);
             found.extend(self.check_file(self.index.first(), first).err());
             found.extend(self.check_file(of_copy, copy).err());
@@ -88,15 +88,15 @@ impl Block {
 
     pub(super) fn check_file(
         &self,
-        file: &BlockRanges,
+        file: &OpenBlockFile,
         meta: &FileMeta,
     ) -> Result<(), StorageError> {
         if file.len() != meta.bytes {
-            return Err(file.of_other_length(meta.bytes));
+            return Err(file.wrong_length_error(meta.bytes));
         }
         match file.checksum(&self.cache().read_bytes)? == meta.crc {
             true => Ok(()),
-            false => Err(file.damaged(0, "the file fails its checksum")),
+            false => Err(file.damage_error(0, "the file fails its checksum")),
         }
     }
 
@@ -105,8 +105,8 @@ impl Block {
         &self,
         table: &UnitTable,
         each: &mut Each<'_>,
-        open: impl Fn(usize, Vec<u8>) -> Result<U, Malformed>,
-        mut check: impl FnMut(usize, U) -> Result<(), Malformed>,
+        open: impl Fn(usize, Vec<u8>) -> Result<U, DecodeError>,
+        mut check: impl FnMut(usize, U) -> Result<(), DecodeError>,
     ) {
         for (index, entry) in table.iter().enumerate() {
             let malformed = |e| self.malformed_unit(Some(entry), e);
@@ -130,11 +130,11 @@ impl Block {
         let mut numbers = Vec::new();
         self.check_units(&self.tables.series, each, open, |index, unit| {
             for label in unit.labels() {
-                let values = self.labels.get(label).map_or(0, Label::values);
+                let values = self.labels.get(label).map_or(0, BlockLabel::value_count);
                 for run in 0..len(index).div_ceil(RUN_SERIES) {
-                    unit.run(label, run, &mut numbers)?;
+                    unit.read_run(label, run, &mut numbers)?;
                     if numbers.iter().any(|n| !(0..=i64::from(values)).contains(n)) {
-                        return Err(Malformed("series with a value that does not exist"));
+                        return Err(DecodeError("series with a value that does not exist"));
                     }
                 }
             }
@@ -147,7 +147,7 @@ impl Block {
         let table = &self.terms.units;
         let len = |index: usize| {
             let next = table.get(index + 1);
-            let end = next.map_or(u64::from(self.labels.terms()), |next| next.first);
+            let end = next.map_or(u64::from(self.labels.term_count()), |next| next.first);
             let first = table.get(index).map_or(0, |unit| unit.first);
             end.saturating_sub(first) as usize
         };
@@ -156,14 +156,14 @@ impl Block {
             lists.extend((0..unit.len()).filter_map(|at| unit.postings(at)));
             let mut last: Option<Vec<u8>> = None;
             let mut falls = 0;
-            unit.each(
+            unit.for_each_value(
                 0..unit.len(),
                 |_, value| {
                     let is_next = last.as_ref().is_none_or(|last| **last < *value);
                     falls += usize::from(!is_next);
                     last = Some(value.to_vec());
                     match value.is_empty() {
-                        true => Err(Malformed("empty value of a label")),
+                        true => Err(DecodeError("empty value of a label")),
                         false => Ok(()),
                     }
                 },
@@ -172,7 +172,7 @@ impl Block {
             // Values start over at the first term of each label.
             match falls < self.labels.iter().count() {
                 true => Ok(()),
-                false => Err(Malformed("values of a label out of order")),
+                false => Err(DecodeError("values of a label out of order")),
             }
         });
         let open = |_, bytes| Ok(PostingsUnit(bytes));
@@ -190,9 +190,9 @@ impl Block {
                     .0
                     .get(at..)
                     .and_then(|rest| rest.get(..list.bytes as usize));
-                let bytes = bytes.ok_or(Malformed("list of series outside of its unit"))?;
+                let bytes = bytes.ok_or(DecodeError("list of series outside of its unit"))?;
                 series.clear();
-                postings::read(bytes, list.series, self.series_count(), &mut series)?;
+                postings::read_postings(bytes, list.series, self.series_count(), &mut series)?;
             }
             Ok(())
         });
@@ -213,7 +213,7 @@ impl Block {
         });
         if is_whole && count != table.count {
             let what = format!("{count} exemplars instead of {}", table.count);
-            each(self.index.damaged(0, what));
+            each(self.index.damage_error(0, what));
         }
     }
 
@@ -226,9 +226,9 @@ impl Block {
         };
         let open = |_, bytes| MetadataUnit::open(bytes);
         self.check_units(&table.units, &mut note, open, |_, unit| {
-            let (first, behind, count) = unit.span();
+            let (first, behind, count) = unit.name_range();
             if metrics > 0 && *last >= *first {
-                return Err(Malformed("metadata out of order"));
+                return Err(DecodeError("metadata out of order"));
             }
             metrics += count;
             behind.clone_into(&mut last);
@@ -239,7 +239,7 @@ impl Block {
                 "metadata of {metrics} metrics where it was of {}",
                 table.metrics
             );
-            each(self.index.damaged(0, what));
+            each(self.index.damage_error(0, what));
         }
     }
 
@@ -249,7 +249,9 @@ impl Block {
         self.check_units(&self.tables.times, each, open, |index, unit| {
             let first = self.tables.times.get(index).map_or(0, |unit| unit.first);
             if first != counts.len() as u64 {
-                return Err(Malformed("unit of other time columns than it should have"));
+                return Err(DecodeError(
+                    "unit of other time columns than it should have",
+                ));
             }
             for at in 0..unit.len() {
                 counts.push(unit.entry(at)?.count);
@@ -282,7 +284,7 @@ impl Block {
         }
         if is_whole && samples != self.meta().samples {
             let what = format!("{samples} samples instead of {}", self.meta().samples);
-            each(self.index.damaged(0, what));
+            each(self.index.damage_error(0, what));
         }
     }
 
@@ -290,7 +292,7 @@ impl Block {
     /// samples.
     fn check_page(
         &self,
-        entry: &PageEntry,
+        entry: &BlockPageEntry,
         end: u32,
         counts: &[usize],
     ) -> Result<u64, StorageError> {
@@ -300,27 +302,27 @@ impl Block {
         let page = self.open_page(entry, &bytes)?;
         let checked = match entry.first.checked_add(page.len() as u32) == Some(end) {
             true => check_columns(&page, counts),
-            false => Err(Malformed(
+            false => Err(DecodeError(
                 "page whose series differ from its directory entry",
             )),
         };
-        checked.map_err(file.malformed(entry.offset))
+        checked.map_err(file.malformed_error(entry.offset))
     }
 }
 
-fn check_columns(page: &DataPage, counts: &[usize]) -> Result<u64, Malformed> {
-    let (mut reader, mut columns) = (FloatReader::default(), Columns::default());
+fn check_columns(page: &DataPage, counts: &[usize]) -> Result<u64, DecodeError> {
+    let (mut reader, mut columns) = (FloatColumnReader::default(), SampleColumns::default());
     let mut samples = 0;
     for at in 0..page.len() {
         let Some(column) = page.column(at) else {
             break;
         };
         let count = counts.get(column.times as usize).copied();
-        let count = count.ok_or(Malformed("number of no time column"))?;
+        let count = count.ok_or(DecodeError("number of no time column"))?;
         columns.clear();
         page.read(&column, count, 0..count, &mut reader, &mut columns)?;
         if columns.values.len() != count {
-            return Err(Malformed(
+            return Err(DecodeError(
                 "column does not contain the number of samples that it declares",
             ));
         }

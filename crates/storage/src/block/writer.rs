@@ -18,26 +18,26 @@ mod index;
 mod output;
 
 use super::data_page::DataPageBuilder;
-use super::exemplars::Thinning;
+use super::exemplars::ExemplarThinning;
 use super::id::BlockId;
-use super::layout::{INDEX, INDEX_COPY, VERSION, data_name};
+use super::layout::{INDEX, INDEX_COPY, VERSION, data_file_name};
 use super::meta::{BlockMeta, BlockShard, META};
-use super::metadata::Sayings;
-use super::order::{block_order, family};
-use super::pages::PageEntry;
+use super::metadata::MetricMetadataSet;
+use super::order::{compare_block_order, hash_family};
+use super::pages::BlockPageEntry;
 use super::times::TimesWriter;
-use crate::chunk::Columns;
+use crate::chunk::SampleColumns;
 use crate::error::StorageError;
 use crate::page::limits::HISTOGRAM_NUMBERS_MAX;
 use crate::page::mixed;
-use dictionary::Dictionary;
+use dictionary::BlockLabelDictionary;
 use firn_model::env::Env;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::fingerprint::HashKeys;
 use firn_model::labels::{LabelsRef, METRIC_NAME};
 use firn_model::sample::TimeRange;
-use index::IndexWriter;
-use output::{Output, Twins};
+use index::BlockIndexWriter;
+use output::{BlockFileWriter, IndexFilePair};
 use std::cmp::Ordering;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ const SPILL: &str = "series.tmp";
 
 /// The properties of a block that its caller chooses and that do not follow from the samples.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct BlockSpec {
     /// Id of the block, which is also the name of its folder.
     pub id: BlockId,
     /// True if the block contains only late samples.
@@ -81,11 +81,11 @@ pub struct Source {
 pub struct BlockWriter {
     env: Env,
     dir: PathBuf,
-    source: Source,
-    index: IndexWriter,
-    dictionary: Dictionary,
+    source: BlockSpec,
+    index: BlockIndexWriter,
+    dictionary: BlockLabelDictionary,
     times: TimesWriter,
-    data: Output,
+    data: BlockFileWriter,
     files: Vec<super::meta::FileMeta>,
     page: DataPageBuilder,
     /// First series, part and time range of the current page.
@@ -93,14 +93,14 @@ pub struct BlockWriter {
     page_range: Option<TimeRange>,
     /// Next part number of the current series, and its samples that have not been added to a page.
     part: u32,
-    waiting: Columns,
+    waiting: SampleColumns,
     last: Vec<u8>,
     first_metric: Vec<u8>,
     range: Option<TimeRange>,
     samples: u64,
     histograms: u64,
     columns: u64,
-    thinning: Thinning,
+    thinning: ExemplarThinning,
     memory: Vec<u8>,
 }
 
@@ -112,46 +112,50 @@ impl std::fmt::Debug for BlockWriter {
 
 impl BlockWriter {
     /// Creates the folder `dir` of a new block, or removes the files in it if it exists.
-    pub fn create(env: &Env, dir: &Path, source: Source) -> Result<Self, StorageError> {
+    pub fn create(env: &Env, dir: &Path, source: BlockSpec) -> Result<Self, StorageError> {
         let disk = &*env.disk;
         disk.create_dir_all(dir)
             .map_err(StorageError::io("create folder", dir))?;
         remove_files(env, dir)?;
-        let create = |name: &str| Output::create(disk, dir.join(name));
-        let indexes = Twins::create(disk, [dir.join(INDEX), dir.join(INDEX_COPY)])?;
-        let index = IndexWriter::new(indexes, create(SPILL)?);
+        let create = |name: &str| BlockFileWriter::create(disk, dir.join(name));
+        let indexes = IndexFilePair::create(disk, [dir.join(INDEX), dir.join(INDEX_COPY)])?;
+        let index = BlockIndexWriter::new(indexes, create(SPILL)?);
         Ok(Self {
             env: env.clone(),
             dir: dir.to_path_buf(),
             source,
             index,
-            dictionary: Dictionary::new(HashKeys::new(&*env.rng)),
+            dictionary: BlockLabelDictionary::new(HashKeys::new(&*env.rng)),
             times: TimesWriter::new(HashKeys::new(&*env.rng)),
-            data: create(&data_name(0))?,
+            data: create(&data_file_name(0))?,
             files: Vec::new(),
             page: DataPageBuilder::default(),
             begin: (0, 0),
             page_range: None,
             part: 0,
-            waiting: Columns::default(),
+            waiting: SampleColumns::default(),
             last: Vec::new(),
             first_metric: Vec::new(),
             range: None,
             samples: 0,
             histograms: 0,
             columns: 0,
-            thinning: Thinning::of(0),
+            thinning: ExemplarThinning::from_count(0),
             memory: Vec::new(),
         })
     }
 
     /// Adds a series with its first samples, of which there must be at least one, in ascending
-    /// order of time. Series must be pushed in the order of [`block_order`].
-    pub fn push(&mut self, labels: LabelsRef<'_>, columns: &Columns) -> Result<(), StorageError> {
+    /// order of time. Series must be pushed in the order of [`compare_block_order`].
+    pub fn push(
+        &mut self,
+        labels: LabelsRef<'_>,
+        columns: &SampleColumns,
+    ) -> Result<(), StorageError> {
         self.end_series()?;
         let last = LabelsRef::from_canonical(&self.last);
         let is_first = self.index.series_count() == 0;
-        let is_in_order = is_first || block_order(last, labels) == Ordering::Less;
+        let is_in_order = is_first || compare_block_order(last, labels) == Ordering::Less;
         assert!(is_in_order, "series are pushed in the order of the block");
         if is_first {
             let metric = labels.get(METRIC_NAME);
@@ -163,14 +167,14 @@ impl BlockWriter {
         self.index.begin_series()?;
         let index = &mut self.index;
         self.dictionary
-            .push(series, labels, |label, value| index.set_label(label, value));
+            .push_labels(series, labels, |label, value| index.set_label(label, value));
         self.part = 0;
         self.push_columns(labels, columns)
     }
 
     /// Appends samples to the last pushed series; they must be newer than all its samples so far.
     /// They are buffered until they fill a column.
-    pub fn push_more(&mut self, columns: &Columns) -> Result<(), StorageError> {
+    pub fn push_more(&mut self, columns: &SampleColumns) -> Result<(), StorageError> {
         assert!(self.index.series_count() > 0, "samples follow a series");
         let base = self.waiting.times.len();
         self.waiting.times.extend_from_slice(&columns.times);
@@ -185,7 +189,7 @@ impl BlockWriter {
         let histograms = columns.histograms.iter();
         let behind = histograms.map(|(i, histogram)| (base as u32 + i, histogram.clone()));
         self.waiting.histograms.extend(behind);
-        let numbers = mixed::numbers(&self.waiting);
+        let numbers = mixed::count_numbers(&self.waiting);
         match self.waiting.times.len() >= PART_SAMPLES || numbers >= PART_NUMBERS {
             true => self.end_series(),
             false => Ok(()),
@@ -195,7 +199,7 @@ impl BlockWriter {
     /// Announces the number of exemplars that will be pushed. If it exceeds the limit of a block,
     /// only a sample of them is kept.
     pub fn expect_exemplars(&mut self, count: u64) {
-        self.thinning = Thinning::of(count);
+        self.thinning = ExemplarThinning::from_count(count);
     }
 
     /// Adds the exemplars of the last pushed series, in any order and possibly with duplicates.
@@ -205,14 +209,14 @@ impl BlockWriter {
         of_series: impl Iterator<Item = TimedExemplar<'a>>,
     ) -> Result<(), StorageError> {
         assert!(self.index.series_count() > 0, "exemplars follow a series");
-        let kept = self.thinning.kept(of_series);
+        let kept = self.thinning.select_exemplars(of_series);
         kept.iter()
             .try_for_each(|one| self.index.push_exemplar(one))
     }
 
     /// Adds metric metadata. Must be called at most once, after all series; entries of metric
     /// families without a series in the block are dropped.
-    pub fn say(&mut self, all: &Sayings) -> Result<(), StorageError> {
+    pub fn push_metadata(&mut self, all: &MetricMetadataSet) -> Result<(), StorageError> {
         let mut series = String::new();
         for saying in all.iter() {
             let mut has = |ending: &&str| {
@@ -220,10 +224,10 @@ impl BlockWriter {
                 series.push_str(saying.name());
                 series.push_str(ending);
                 let metric = METRIC_NAME.as_bytes();
-                self.dictionary.has(metric, series.as_bytes())
+                self.dictionary.has_label_value(metric, series.as_bytes())
             };
             if SERIES_ENDINGS.iter().any(&mut has) {
-                self.index.push_saying(saying)?;
+                self.index.push_metadata(saying)?;
             }
         }
         Ok(())
@@ -256,7 +260,7 @@ impl BlockWriter {
     /// Completes the block and syncs its files and its folder. The block must have at least one
     /// series.
     pub fn finish(self) -> Result<BlockMeta, StorageError> {
-        self.finish_as(None)
+        self.finish_with_shard(None)
     }
 
     /// Completes a block that is one of several of the same merge. `set` is the id of the first of
@@ -274,13 +278,13 @@ impl BlockWriter {
             is_last,
             // Metric names that are not UTF-8 are shortened or omitted, which only widens the
             // bounds.
-            first_metric: first_text(&self.first_metric).to_owned(),
+            first_metric: utf8_prefix(&self.first_metric).to_owned(),
             last_metric: std::str::from_utf8(metric).ok().map(str::to_owned),
         };
-        self.finish_as(Some(shard))
+        self.finish_with_shard(Some(shard))
     }
 
-    fn finish_as(mut self, shard: Option<BlockShard>) -> Result<BlockMeta, StorageError> {
+    fn finish_with_shard(mut self, shard: Option<BlockShard>) -> Result<BlockMeta, StorageError> {
         self.end_series()?;
         let range = self.range.expect("a block has a sample");
         self.end_page()?;
@@ -306,7 +310,7 @@ impl BlockWriter {
         let spill = self.dir.join(SPILL);
         let removed = self.env.disk.remove_file(&spill);
         removed.map_err(StorageError::io("remove", &spill))?;
-        let mut output = Output::create(&*self.env.disk, self.dir.join(META))?;
+        let mut output = BlockFileWriter::create(&*self.env.disk, self.dir.join(META))?;
         output.append(&meta.encode())?;
         output.finish()?;
         let synced = self.env.disk.sync_dir(&self.dir);
@@ -337,21 +341,21 @@ impl BlockWriter {
     fn push_columns(
         &mut self,
         labels: LabelsRef<'_>,
-        columns: &Columns,
+        columns: &SampleColumns,
     ) -> Result<(), StorageError> {
         let samples = columns.times.len();
         assert!(
             samples > 0 && samples == columns.values.len(),
             "a series has a sample"
         );
-        let family = family(labels, &mut self.memory);
-        let whole = part_of(columns, 0)?;
+        let family = hash_family(labels, &mut self.memory);
+        let whole = find_part_end(columns, 0)?;
         if whole == samples {
             return self.push_part(family, columns);
         }
-        let (mut start, mut part) = (0, Columns::default());
+        let (mut start, mut part) = (0, SampleColumns::default());
         while start < samples {
-            let end = part_of(columns, start)?;
+            let end = find_part_end(columns, start)?;
             part.clear();
             part.times.extend_from_slice(&columns.times[start..end]);
             part.values.extend_from_slice(&columns.values[start..end]);
@@ -370,8 +374,8 @@ impl BlockWriter {
 
     fn push_part(
         &mut self,
-        family: Option<crate::page::Family>,
-        columns: &Columns,
+        family: Option<crate::page::HistogramFamilyHash>,
+        columns: &SampleColumns,
     ) -> Result<(), StorageError> {
         let series = self.index.series_count() - 1;
         // A further part must begin a page, because only the first column of a page has its part
@@ -384,7 +388,7 @@ impl BlockWriter {
         }
         let (first, last) = (columns.times[0], columns.times[columns.times.len() - 1]);
         let range = Some(TimeRange::new(first, last));
-        let times = self.times.number(&columns.times);
+        let times = self.times.intern_times(&columns.times);
         if self.times.is_full() {
             self.index.end_times_unit(&mut self.times)?;
         }
@@ -403,14 +407,14 @@ impl BlockWriter {
             return Ok(());
         };
         if self.data.len() >= DATA_BYTES {
-            let name = data_name(self.files.len() + 1);
-            let next = Output::create(&*self.env.disk, self.dir.join(name))?;
+            let name = data_file_name(self.files.len() + 1);
+            let next = BlockFileWriter::create(&*self.env.disk, self.dir.join(name))?;
             self.files
                 .push(std::mem::replace(&mut self.data, next).finish()?);
         }
         let bytes = self.page.finish();
         let offset = self.data.append(&bytes)?;
-        self.index.push_page(PageEntry {
+        self.index.push_page(BlockPageEntry {
             first: self.begin.0,
             part: self.begin.1,
             file: self.files.len() as u32,
@@ -423,12 +427,12 @@ impl BlockWriter {
 }
 
 /// Returns the longest prefix of `bytes` that is valid UTF-8.
-fn first_text(bytes: &[u8]) -> &str {
+fn utf8_prefix(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
 /// Returns the index after the last sample of the part that begins at `start`.
-fn part_of(columns: &Columns, start: usize) -> Result<usize, StorageError> {
+fn find_part_end(columns: &SampleColumns, start: usize) -> Result<usize, StorageError> {
     let end = columns.times.len().min(start + PART_SAMPLES);
     let mut numbers = 0;
     for (i, histogram) in &columns.histograms {
@@ -436,7 +440,7 @@ fn part_of(columns: &Columns, start: usize) -> Result<usize, StorageError> {
         if !(start..end).contains(&i) {
             continue;
         }
-        let own = mixed::numbers_of(histogram);
+        let own = mixed::count_histogram_numbers(histogram);
         if own > HISTOGRAM_NUMBERS_MAX {
             return Err(StorageError::TooManyBuckets {
                 buckets: own,

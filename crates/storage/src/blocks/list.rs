@@ -13,7 +13,7 @@ use crate::block::{BlockId, BlockMeta};
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use firn_model::env::{Disk, OpenMode};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::fmt::Write;
 use std::io;
@@ -70,7 +70,7 @@ pub(crate) struct BlockList {
     /// from it on.
     pub(crate) cut: TimestampMs,
     /// Blocks contain the late samples of all WAL records up to and including this position.
-    pub(crate) late_through: Position,
+    pub(crate) late_through: LogPosition,
     /// Sequence number of the next block.
     pub(crate) next_sequence: u64,
     /// The blocks by kind and then by sequence number. This is their order of precedence at equal
@@ -83,7 +83,7 @@ impl Default for BlockList {
         Self {
             version: 0,
             cut: i64::MIN,
-            late_through: Position(0),
+            late_through: LogPosition(0),
             next_sequence: 1,
             blocks: Vec::new(),
         }
@@ -91,7 +91,7 @@ impl Default for BlockList {
 }
 
 /// The result of reading the manifests in a folder at start.
-pub(crate) struct FoundList {
+pub(crate) struct LoadedBlockList {
     pub(crate) list: BlockList,
     /// Damage to manifests newer than `list`, which could not be read.
     pub(crate) damages: Vec<Damage>,
@@ -102,24 +102,27 @@ pub(crate) struct FoundList {
 impl BlockList {
     /// Reads the newest readable manifest in `dir`, or returns an empty list if there is none. A
     /// disk fault is an error rather than a reason to fall back to an older manifest.
-    pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<FoundList, StorageError> {
+    pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<LoadedBlockList, StorageError> {
         let names = disk.list(dir).map_err(StorageError::io("list", dir))?;
-        let mut versions: Vec<u64> = names.iter().filter_map(|name| version_of(name)).collect();
+        let mut versions: Vec<u64> = names
+            .iter()
+            .filter_map(|name| parse_version(name))
+            .collect();
         versions.sort_unstable();
-        let mut found = FoundList {
+        let mut found = LoadedBlockList {
             list: BlockList::default(),
             damages: Vec::new(),
             others: Vec::new(),
         };
         let mut is_found = false;
         for version in versions.iter().rev() {
-            let path = path_of(dir, *version);
+            let path = manifest_path(dir, *version);
             if is_found {
                 found.others.push(path);
                 continue;
             }
             let text = read_file(disk, &path).map_err(StorageError::io("read", &path))?;
-            let list = std::str::from_utf8(&text).ok().and_then(parse);
+            let list = std::str::from_utf8(&text).ok().and_then(parse_manifest);
             match list.filter(|list| list.version == *version) {
                 Some(list) => {
                     found.list = list;
@@ -127,7 +130,7 @@ impl BlockList {
                 }
                 None => {
                     let what = "content differs from its checksum".to_owned();
-                    let damage = Damage::of_file(DamageKind::Manifest, &path, what);
+                    let damage = Damage::for_file(DamageKind::Manifest, &path, what);
                     found.damages.push(damage);
                 }
             }
@@ -143,35 +146,35 @@ impl BlockList {
     pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
         let temporary = dir.join(TEMPORARY);
         let io_error = StorageError::io("write manifest of blocks", &temporary);
-        self.put(disk, dir, &temporary).map_err(io_error)?;
+        self.write_file(disk, dir, &temporary).map_err(io_error)?;
         // If this fails, the next start removes the old manifest.
         if let Some(before) = self.version.checked_sub(1)
-            && disk.remove_file(&path_of(dir, before)).is_ok()
+            && disk.remove_file(&manifest_path(dir, before)).is_ok()
         {
             let _ = disk.sync_dir(dir);
         }
         Ok(())
     }
 
-    fn put(&self, disk: &dyn Disk, dir: &Path, temporary: &Path) -> io::Result<()> {
+    fn write_file(&self, disk: &dyn Disk, dir: &Path, temporary: &Path) -> io::Result<()> {
         match disk.remove_file(temporary) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
         let file = disk.open(temporary, OpenMode::CreateNew)?;
-        file.write_all_at(0, self.text().as_bytes())?;
+        file.write_all_at(0, self.to_text().as_bytes())?;
         file.sync_data()?;
-        disk.rename(temporary, &path_of(dir, self.version))?;
+        disk.rename(temporary, &manifest_path(dir, self.version))?;
         disk.sync_dir(dir)
     }
 
     /// Returns whether `name` is the file name of a manifest.
-    pub(crate) fn is_name(name: &Path) -> bool {
-        version_of(name).is_some()
+    pub(crate) fn is_manifest_name(name: &Path) -> bool {
+        parse_version(name).is_some()
     }
 
     /// Returns whether the manifest lists a block.
-    pub(crate) fn names(&self, id: BlockId) -> bool {
+    pub(crate) fn contains(&self, id: BlockId) -> bool {
         self.blocks.iter().any(|entry| entry.id == id)
     }
 
@@ -183,13 +186,13 @@ impl BlockList {
     }
 
     /// Returns the next sequence number and increments it, so that no two commits use the same one.
-    pub(crate) fn take_sequence(&mut self) -> u64 {
+    pub(crate) fn next_sequence(&mut self) -> u64 {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         sequence
     }
 
-    fn text(&self) -> String {
+    fn to_text(&self) -> String {
         let (version, cut, late, next) = (
             self.version,
             self.cut,
@@ -200,7 +203,7 @@ impl BlockList {
             format!("{FIRST_LINE}\nversion {version}\ncut {cut}\nlate {late}\nnext {next}\n");
         for entry in &self.blocks {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{}", entry.line());
+            let _ = writeln!(text, "{}", entry.to_line());
         }
         let sum = crc32c::crc32c(text.as_bytes());
         let _ = writeln!(text, "sum {sum:08x}");
@@ -210,7 +213,7 @@ impl BlockList {
 
 impl BlockEntry {
     /// Creates the entry of an intact block from its metadata.
-    pub(crate) fn of(meta: &BlockMeta, kind: BlockKind, sequence: u64) -> Self {
+    pub(crate) fn from_meta(meta: &BlockMeta, kind: BlockKind, sequence: u64) -> Self {
         Self {
             id: meta.id,
             kind,
@@ -224,7 +227,7 @@ impl BlockEntry {
         }
     }
 
-    fn line(&self) -> String {
+    fn to_line(&self) -> String {
         let kind = match self.kind {
             BlockKind::Main => "main",
             BlockKind::Late => "late-block",
@@ -272,7 +275,7 @@ pub(crate) struct BlockSet<'a>(&'a [BlockEntry]);
 
 impl<'a> BlockSet<'a> {
     /// Returns the sets of blocks in the order of [`BlockList::blocks`].
-    pub(crate) fn all(blocks: &'a [BlockEntry]) -> impl Iterator<Item = Self> {
+    pub(crate) fn split_into_sets(blocks: &'a [BlockEntry]) -> impl Iterator<Item = Self> {
         blocks
             .chunk_by(|a, b| (a.kind, a.sequence) == (b.kind, b.sequence))
             .map(BlockSet)
@@ -315,12 +318,12 @@ impl<'a> BlockSet<'a> {
     }
 }
 
-fn path_of(dir: &Path, version: u64) -> PathBuf {
+fn manifest_path(dir: &Path, version: u64) -> PathBuf {
     dir.join(format!("{PREFIX}{version}"))
 }
 
 /// Returns the version in the file name of a manifest, or `None` for any other name.
-fn version_of(name: &Path) -> Option<u64> {
+fn parse_version(name: &Path) -> Option<u64> {
     let digits = name.to_str()?.strip_prefix(PREFIX)?;
     let version: u64 = digits.parse().ok()?;
     (version.to_string() == digits).then_some(version)
@@ -339,9 +342,9 @@ fn read_file(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
     Ok(read)
 }
 
-/// Parses the text of a manifest. Returns `None` unless it is exactly as [`BlockList::text`] writes
-/// it.
-fn parse(text: &str) -> Option<BlockList> {
+/// Parses the text of a manifest. Returns `None` unless it is exactly as [`BlockList::to_text`]
+/// writes it.
+fn parse_manifest(text: &str) -> Option<BlockList> {
     let body = text.strip_suffix('\n')?;
     let (before, sum) = body.rsplit_once("\nsum ")?;
     let summed = text.get(..before.len() + 1)?;
@@ -360,7 +363,7 @@ fn parse(text: &str) -> Option<BlockList> {
         match (name, words.as_slice()) {
             ("version", [version]) => list.version = version.parse().ok()?,
             ("cut", [time]) => list.cut = time.parse().ok()?,
-            ("late", [position]) => list.late_through = Position(position.parse().ok()?),
+            ("late", [position]) => list.late_through = LogPosition(position.parse().ok()?),
             ("next", [sequence]) => list.next_sequence = sequence.parse().ok()?,
             ("main", words) => list.blocks.push(BlockEntry::parse(BlockKind::Main, words)?),
             ("late-block", words) => list.blocks.push(BlockEntry::parse(BlockKind::Late, words)?),

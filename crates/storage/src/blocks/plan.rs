@@ -25,7 +25,7 @@ const LATE_MAX: usize = 4;
 
 /// A merge that is due: its inputs and the properties of the resulting block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Merge {
+pub(crate) struct MergePlan {
     /// The input blocks in order of precedence at equal times.
     pub(crate) inputs: Vec<BlockEntry>,
     /// The window that the inputs are in.
@@ -35,10 +35,10 @@ pub(crate) struct Merge {
     pub(crate) level: u32,
 }
 
-impl Merge {
+impl MergePlan {
     /// Returns the id of the output block with the number `shard`, derived from the ids of the
     /// inputs.
-    pub(crate) fn id(&self, shard: u32) -> BlockId {
+    pub(crate) fn output_id(&self, shard: u32) -> BlockId {
         let mut sum: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
         // FNV-1a with 128 bits: the ids need no protection against deliberate collisions.
         let mut add = |byte: u8| {
@@ -56,11 +56,15 @@ impl Merge {
 
 /// Returns the merge that is due in the smallest window, the oldest of several. The smallest
 /// windows are `window_min` milliseconds long, and no block covers more than `window_max`.
-pub(crate) fn next(list: &BlockList, window_min: i64, window_max: i64) -> Option<Merge> {
+pub(crate) fn plan_next_merge(
+    list: &BlockList,
+    window_min: i64,
+    window_max: i64,
+) -> Option<MergePlan> {
     let mut window = window_min;
     loop {
         let is_top = window.saturating_mul(STEP) > window_max;
-        if let Some(merge) = next_of(list, window, is_top) {
+        if let Some(merge) = plan_merge_in_window(list, window, is_top) {
             return Some(merge);
         }
         if is_top {
@@ -71,35 +75,35 @@ pub(crate) fn next(list: &BlockList, window_min: i64, window_max: i64) -> Option
 }
 
 /// Returns the first merge that is due in the windows of this length.
-fn next_of(list: &BlockList, window: i64, is_top: bool) -> Option<Merge> {
-    let sound: Vec<BlockSet<'_>> = BlockSet::all(&list.blocks)
+fn plan_merge_in_window(list: &BlockList, window: i64, is_top: bool) -> Option<MergePlan> {
+    let sound: Vec<BlockSet<'_>> = BlockSet::split_into_sets(&list.blocks)
         .filter(|set| !set.is_bad())
         .collect();
     let starts = sound.iter();
     let mut starts: Vec<TimestampMs> = starts
-        .filter_map(|set| window_of(set.range(), window))
+        .filter_map(|set| window_start(set.range(), window))
         .collect();
     starts.sort_unstable();
     starts.dedup();
     let ends_before_cut = |start: &TimestampMs| start.saturating_add(window) <= list.cut;
     let closed = starts.into_iter().filter(ends_before_cut);
     closed
-        .filter_map(|start| merge_of(&sound, start, window, is_top))
+        .filter_map(|start| build_merge(&sound, start, window, is_top))
         .next()
 }
 
 /// Returns the start of the window that contains all of `range`, or `None` if it spans several.
-fn window_of(range: TimeRange, window: i64) -> Option<TimestampMs> {
+fn window_start(range: TimeRange, window: i64) -> Option<TimestampMs> {
     let number = range.min.div_euclid(window);
     (number == range.max.div_euclid(window)).then(|| number.saturating_mul(window))
 }
 
-fn merge_of(
+fn build_merge(
     sound: &[BlockSet<'_>],
     start: TimestampMs,
     window: i64,
     is_top: bool,
-) -> Option<Merge> {
+) -> Option<MergePlan> {
     let range = TimeRange::new(start, start.saturating_add(window - 1));
     let is_inside = |set: &BlockSet<'_>| {
         let own = set.range();
@@ -135,7 +139,7 @@ fn merge_of(
         BlockKind::Main
     };
     let of_kind = taken.iter().filter(|set| set.kind() == kind);
-    Some(Merge {
+    Some(MergePlan {
         range,
         kind,
         sequence: of_kind.map(BlockSet::sequence).min()?,
@@ -176,7 +180,7 @@ mod tests {
     /// Checks the next merge, given as sequence numbers and the hours of its window.
     #[track_caller]
     fn check(list: &BlockList, expected: Option<(&[u64], (i64, i64))>) {
-        let merge = next(list, 2 * HOUR, 32 * HOUR);
+        let merge = plan_next_merge(list, 2 * HOUR, 32 * HOUR);
         let found = merge.as_ref().map(|merge| {
             let inputs: Vec<u64> = merge.inputs.iter().map(|block| block.sequence).collect();
             (
@@ -252,11 +256,11 @@ mod tests {
     #[test]
     fn merge_of_a_main_block_takes_its_place() {
         let list = list(4, &[(Main, 5, 0, 2, 1), (Late, 2, 0, 1, 25)]);
-        let merge = next(&list, 2 * HOUR, 32 * HOUR).unwrap();
+        let merge = plan_next_merge(&list, 2 * HOUR, 32 * HOUR).unwrap();
         assert_eq!((merge.kind, merge.sequence, merge.level), (Main, 5, 2));
-        assert_eq!(merge.id(0), merge.id(0));
-        assert_ne!(merge.id(0), merge.inputs[0].id);
-        assert_ne!(merge.id(0), merge.id(1));
+        assert_eq!(merge.output_id(0), merge.output_id(0));
+        assert_ne!(merge.output_id(0), merge.inputs[0].id);
+        assert_ne!(merge.output_id(0), merge.output_id(1));
     }
 
     /// Creates a list of shards, each given as (sequence, first hour, hour after the last).

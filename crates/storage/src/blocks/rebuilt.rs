@@ -5,8 +5,8 @@
 //! in two main blocks. A block that cannot be opened is listed unless other blocks contain all of
 //! its data, because a start would otherwise remove it.
 
-use super::folders;
 use super::list::{BlockEntry, BlockKind, BlockList};
+use super::list_block_folders;
 use crate::block::{Block, BlockCache, BlockId, BlockMeta, BlockShard};
 use crate::error::StorageError;
 use firn_model::env::Env;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A folder whose block could not be opened, and the part of its metadata that is readable.
-struct Unopened {
+struct UnopenedBlock {
     id: BlockId,
     /// Content of its `meta.json`, if it is readable.
     meta: Option<BlockMeta>,
@@ -26,18 +26,18 @@ struct Unopened {
 
 /// Returns a list of the complete blocks in `dir`, without those that were merged into others,
 /// followed by the blocks that cannot be opened.
-pub(crate) fn list_of_folders(
+pub(crate) fn rebuild_list(
     env: &Env,
     dir: &Path,
     cache: &Arc<BlockCache>,
     version: u64,
 ) -> Result<BlockList, StorageError> {
     let (mut metas, mut unopened) = (Vec::new(), Vec::new());
-    for id in folders(env, dir)? {
+    for id in list_block_folders(env, dir)? {
         let folder = dir.join(id.to_string());
         match Block::open(env, &folder, cache) {
             Ok(block) => metas.push(block.meta().clone()),
-            Err(e) => unopened.push(Unopened {
+            Err(e) => unopened.push(UnopenedBlock {
                 id,
                 meta: Block::read_meta(env, &folder).ok(),
                 is_disk_fault: e.is_disk_fault(),
@@ -45,7 +45,7 @@ pub(crate) fn list_of_folders(
         }
     }
     drop_replaced(&mut metas);
-    metas.sort_by_key(|meta| (meta.is_late, set_of(meta)));
+    metas.sort_by_key(|meta| (meta.is_late, position_in_set(meta)));
     let mut list = BlockList {
         version,
         ..BlockList::default()
@@ -53,12 +53,13 @@ pub(crate) fn list_of_folders(
     let mut newest = None;
     // If there was never a manifest, nothing was committed and a folder without `meta.json`, which
     // is written last, is an unfinished block.
-    let is_unfinished = |one: &Unopened| version == 0 && one.meta.is_none() && !one.is_disk_fault;
-    unopened.retain(|one| !is_unfinished(one) && !is_had_by(&metas, one));
+    let is_unfinished =
+        |one: &UnopenedBlock| version == 0 && one.meta.is_none() && !one.is_disk_fault;
+    unopened.retain(|one| !is_unfinished(one) && !is_covered_by(&metas, one));
     for meta in metas {
-        let set = Some(set_of(&meta).0);
+        let set = Some(position_in_set(&meta).0);
         if newest != set {
-            list.take_sequence();
+            list.next_sequence();
             newest = set;
         }
         let sequence = list.next_sequence - 1;
@@ -67,7 +68,7 @@ pub(crate) fn list_of_folders(
         } else {
             BlockKind::Main
         };
-        let entry = BlockEntry::of(&meta, kind, sequence);
+        let entry = BlockEntry::from_meta(&meta, kind, sequence);
         if entry.kind == BlockKind::Main {
             let made_for = meta.nominal.unwrap_or(meta.range);
             list.cut = list.cut.max(made_for.max.saturating_add(1));
@@ -75,16 +76,16 @@ pub(crate) fn list_of_folders(
         list.add(entry);
     }
     for one in unopened {
-        let sequence = list.take_sequence();
-        list.add(one.entry(sequence));
+        let sequence = list.next_sequence();
+        list.add(one.to_entry(sequence));
     }
     Ok(list)
 }
 
-impl Unopened {
+impl UnopenedBlock {
     /// Returns its manifest entry as a late block, because its samples may overlap others. If its
     /// metadata is unreadable, the id provides the end of its time range.
-    fn entry(&self, sequence: u64) -> BlockEntry {
+    fn to_entry(&self, sequence: u64) -> BlockEntry {
         let end = self.id.time_ms().saturating_sub(1);
         let nothing_known = BlockEntry {
             id: self.id,
@@ -100,7 +101,7 @@ impl Unopened {
         match &self.meta {
             Some(meta) => BlockEntry {
                 is_bad: !self.is_disk_fault,
-                ..BlockEntry::of(meta, BlockKind::Late, sequence)
+                ..BlockEntry::from_meta(meta, BlockKind::Late, sequence)
             },
             None => nothing_known,
         }
@@ -108,14 +109,14 @@ impl Unopened {
 }
 
 /// Returns whether the blocks in `metas` contain all samples of a block that cannot be opened.
-fn is_had_by(metas: &[BlockMeta], one: &Unopened) -> bool {
+fn is_covered_by(metas: &[BlockMeta], one: &UnopenedBlock) -> bool {
     let is_had = |id: &BlockId| metas.iter().any(|meta| meta.sources.contains(id));
     let sources = one.meta.as_ref().map(|meta| &meta.sources);
     sources.is_some_and(|sources| sources.iter().all(is_had))
 }
 
 /// Returns the id of the set that a block belongs to, and its position in the set.
-fn set_of(meta: &BlockMeta) -> (BlockId, u32) {
+fn position_in_set(meta: &BlockMeta) -> (BlockId, u32) {
     let shard = meta.shard.as_ref();
     shard.map_or((meta.id, 0), |shard| (shard.set, shard.number))
 }
@@ -126,7 +127,7 @@ fn drop_replaced(metas: &mut Vec<BlockMeta>) {
     let is_whole = |meta: &BlockMeta| {
         let of_set = metas
             .iter()
-            .filter(|other| set_of(other).0 == set_of(meta).0);
+            .filter(|other| position_in_set(other).0 == position_in_set(meta).0);
         let shards: Vec<&BlockShard> = of_set.filter_map(|other| other.shard.as_ref()).collect();
         let last = shards.iter().find(|shard| shard.is_last);
         meta.shard.is_none() || last.is_some_and(|last| shards.len() == last.number as usize + 1)
@@ -144,7 +145,7 @@ fn drop_replaced(metas: &mut Vec<BlockMeta>) {
     let begun = part.iter().copied().filter(|meta| {
         let mut others = whole
             .iter()
-            .filter(|other| set_of(other).0 != set_of(meta).0);
+            .filter(|other| position_in_set(other).0 != position_in_set(meta).0);
         others.any(|other| has_any(other, meta))
     });
     let gone: BTreeSet<BlockId> = merged.chain(begun).map(|meta| meta.id).collect();

@@ -9,11 +9,11 @@
 //! Invariant: decompression takes no more memory than deflate can produce from the length of the
 //! payload.
 
-use crate::encoding::cursor::Cursor;
-use crate::encoding::{Malformed, push_uvarint};
-use crate::ids::Slot;
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::{DecodeError, push_uvarint};
+use crate::ids::SeriesSlot;
 use firn_model::label_code::SeriesRecords;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use std::borrow::Cow;
 
@@ -26,34 +26,38 @@ const RATIO_MAX: usize = 1_040;
 
 /// The header of a payload, which describes the log as of the write that added it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct CataloguePayloadHeader {
     /// The log is covered by catalogue and pages up to this position.
-    pub(crate) trimmed: Position,
+    pub(crate) trimmed: LogPosition,
     /// All slots below this one were assigned, also those of removed series.
-    pub(crate) next_slot: Slot,
+    pub(crate) next_slot: SeriesSlot,
 }
 
-/// A decompressed payload: its header and the encoded series, which [`Payload::records`] decodes.
+/// A decompressed payload: its header and the encoded series, which [`CataloguePayload::records`]
+/// decodes.
 #[derive(Debug)]
-pub(crate) struct Payload<'a> {
-    pub(crate) header: Header,
+pub(crate) struct CataloguePayload<'a> {
+    pub(crate) header: CataloguePayloadHeader,
     series: Cow<'a, [u8]>,
 }
 
-impl<'a> Payload<'a> {
+impl<'a> CataloguePayload<'a> {
     /// Decompresses a payload. Returns an error for an unknown version or a corrupt stream.
-    pub(crate) fn read(payload: &'a [u8], inflater: &mut Inflater) -> Result<Self, Malformed> {
-        let mut cursor = Cursor::new(payload);
-        let version = cursor.byte()?;
+    pub(crate) fn read(
+        payload: &'a [u8],
+        inflater: &mut PayloadInflater,
+    ) -> Result<Self, DecodeError> {
+        let mut cursor = DecodeCursor::new(payload);
+        let version = cursor.read_byte()?;
         let header = read_header(&mut cursor)?;
         let series = match version {
             VERSION_PLAIN => Cow::Borrowed(cursor.rest()),
             VERSION => {
-                let bytes = usize::try_from(cursor.uvarint()?);
-                let bytes = bytes.map_err(|_| Malformed("catalogue payload too long"))?;
+                let bytes = usize::try_from(cursor.read_uvarint()?);
+                let bytes = bytes.map_err(|_| DecodeError("catalogue payload too long"))?;
                 Cow::Owned(inflate(cursor.rest(), bytes, inflater)?)
             }
-            _ => return Err(Malformed("catalogue payload of an unknown version")),
+            _ => return Err(DecodeError("catalogue payload of an unknown version")),
         };
         Ok(Self { header, series })
     }
@@ -65,25 +69,25 @@ impl<'a> Payload<'a> {
 }
 
 /// Reads only the header of a payload.
-pub(crate) fn header_of(payload: &[u8]) -> Result<Header, Malformed> {
-    let mut cursor = Cursor::new(payload);
-    match cursor.byte()? {
+pub(crate) fn decode_header(payload: &[u8]) -> Result<CataloguePayloadHeader, DecodeError> {
+    let mut cursor = DecodeCursor::new(payload);
+    match cursor.read_byte()? {
         VERSION | VERSION_PLAIN => read_header(&mut cursor),
-        _ => Err(Malformed("catalogue payload of an unknown version")),
+        _ => Err(DecodeError("catalogue payload of an unknown version")),
     }
 }
 
-fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, Malformed> {
-    let trimmed = Position(cursor.uvarint()?);
-    let next_slot = Slot(cursor.uvarint()?);
-    Ok(Header { trimmed, next_slot })
+fn read_header(cursor: &mut DecodeCursor<'_>) -> Result<CataloguePayloadHeader, DecodeError> {
+    let trimmed = LogPosition(cursor.read_uvarint()?);
+    let next_slot = SeriesSlot(cursor.read_uvarint()?);
+    Ok(CataloguePayloadHeader { trimmed, next_slot })
 }
 
 /// Compresses payloads, with one compressor for all of them.
 #[derive(Debug)]
-pub(crate) struct Deflater(Compress);
+pub(crate) struct PayloadDeflater(Compress);
 
-impl Default for Deflater {
+impl Default for PayloadDeflater {
     fn default() -> Self {
         // The fastest level: the others save only a tenth.
         Self(Compress::new(Compression::fast(), false))
@@ -92,16 +96,20 @@ impl Default for Deflater {
 
 /// Decompresses payloads, with one decompressor for all of them.
 #[derive(Debug)]
-pub(crate) struct Inflater(Decompress);
+pub(crate) struct PayloadInflater(Decompress);
 
-impl Default for Inflater {
+impl Default for PayloadInflater {
     fn default() -> Self {
         Self(Decompress::new(false))
     }
 }
 
 /// Encodes a payload from series in the format of [`SeriesRecords`].
-pub(crate) fn write(header: Header, series: &[u8], deflater: &mut Deflater) -> Vec<u8> {
+pub(crate) fn write(
+    header: CataloguePayloadHeader,
+    series: &[u8],
+    deflater: &mut PayloadDeflater,
+) -> Vec<u8> {
     let mut payload = Vec::with_capacity(series.len() / 4 + 64);
     payload.push(VERSION);
     push_uvarint(&mut payload, header.trimmed.0);
@@ -127,8 +135,12 @@ fn deflate(mut input: &[u8], out: &mut Vec<u8>, deflater: &mut Compress) {
 }
 
 /// Decompresses `input`, which must yield exactly `bytes` bytes.
-fn inflate(input: &[u8], bytes: usize, inflater: &mut Inflater) -> Result<Vec<u8>, Malformed> {
-    const DAMAGED: Malformed = Malformed("catalogue payload is not a valid deflate stream");
+fn inflate(
+    input: &[u8],
+    bytes: usize,
+    inflater: &mut PayloadInflater,
+) -> Result<Vec<u8>, DecodeError> {
+    const DAMAGED: DecodeError = DecodeError("catalogue payload is not a valid deflate stream");
     if bytes > input.len().saturating_mul(RATIO_MAX) {
         return Err(DAMAGED);
     }
@@ -150,17 +162,17 @@ mod tests {
     use super::*;
     use firn_model::env::sim::SimRng;
 
-    const HEADER: Header = Header {
-        trimmed: Position(300),
-        next_slot: Slot(70_000),
+    const HEADER: CataloguePayloadHeader = CataloguePayloadHeader {
+        trimmed: LogPosition(300),
+        next_slot: SeriesSlot(70_000),
     };
 
     #[track_caller]
     fn check(series: &[u8]) {
-        let payload = write(HEADER, series, &mut Deflater::default());
-        let read = Payload::read(&payload, &mut Inflater::default()).unwrap();
+        let payload = write(HEADER, series, &mut PayloadDeflater::default());
+        let read = CataloguePayload::read(&payload, &mut PayloadInflater::default()).unwrap();
         assert_eq!((read.header, &*read.series), (HEADER, series));
-        assert_eq!(header_of(&payload), Ok(HEADER));
+        assert_eq!(decode_header(&payload), Ok(HEADER));
     }
 
     #[test]
@@ -169,9 +181,9 @@ mod tests {
         check(b"");
         check(&[7; 100_000]);
         for _ in 0..200 {
-            let letters = 1 + rng.below(255);
-            let bytes: Vec<u8> = (0..rng.below(5_000))
-                .map(|_| rng.below(letters) as u8)
+            let letters = 1 + rng.next_below(255);
+            let bytes: Vec<u8> = (0..rng.next_below(5_000))
+                .map(|_| rng.next_below(letters) as u8)
                 .collect();
             check(&bytes);
         }
@@ -180,30 +192,30 @@ mod tests {
     #[test]
     fn payload_of_the_version_before_reads_as_written() {
         let payload = [1, 5, 9, b'a', b'b'];
-        let read = Payload::read(&payload, &mut Inflater::default()).unwrap();
-        assert_eq!(read.header.trimmed, Position(5));
+        let read = CataloguePayload::read(&payload, &mut PayloadInflater::default()).unwrap();
+        assert_eq!(read.header.trimmed, LogPosition(5));
         assert_eq!(
             (read.header.next_slot, &*read.series),
-            (Slot(9), &b"ab"[..])
+            (SeriesSlot(9), &b"ab"[..])
         );
     }
 
     #[test]
     fn payload_with_any_byte_changed_is_refused_or_of_the_same_length() {
         let series: Vec<u8> = (0..2_000u32).map(|i| (i % 7 * i % 11) as u8).collect();
-        let payload = write(HEADER, &series, &mut Deflater::default());
-        let mut inflater = Inflater::default();
+        let payload = write(HEADER, &series, &mut PayloadDeflater::default());
+        let mut inflater = PayloadInflater::default();
         for at in 0..payload.len() {
             for bit in 0..8 {
                 let mut changed = payload.clone();
                 changed[at] ^= 1 << bit;
                 // Damage that deflate does not detect is detected by the checksum of the frame.
-                if let Ok(read) = Payload::read(&changed, &mut inflater) {
+                if let Ok(read) = CataloguePayload::read(&changed, &mut inflater) {
                     assert!(read.series.len() <= payload.len() * RATIO_MAX);
                 }
             }
             assert!(
-                Payload::read(&payload[..at], &mut inflater).is_err() || at < 2,
+                CataloguePayload::read(&payload[..at], &mut inflater).is_err() || at < 2,
                 "{at}"
             );
         }

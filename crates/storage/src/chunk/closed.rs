@@ -1,10 +1,10 @@
 //! Closed chunks, and views of chunks inside a copy of the head.
 
-use super::columns::Columns;
+use super::columns::SampleColumns;
 use super::decode;
-use super::known_times::TimesKnown;
+use super::known_times::DecodedTimesCache;
 use super::layout::{COUNT_BYTES, HEADER_BYTES, NEIGHBOURS, SAMPLES, SAMPLES_SPREAD};
-use crate::encoding::Malformed;
+use crate::encoding::DecodeError;
 use crate::ids::SeriesRef;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
@@ -58,8 +58,12 @@ impl Chunk {
     }
 
     /// Decodes the first `samples_max` samples and appends them to `into`.
-    pub(crate) fn decode(&self, samples_max: usize, into: &mut Columns) -> Result<(), Malformed> {
-        let known = &mut TimesKnown::default();
+    pub(crate) fn decode(
+        &self,
+        samples_max: usize,
+        into: &mut SampleColumns,
+    ) -> Result<(), DecodeError> {
+        let known = &mut DecodedTimesCache::default();
         self.view().decode(samples_max, known, into)
     }
 }
@@ -91,11 +95,11 @@ impl<'a> ChunkView<'a> {
     pub(crate) fn decode(
         self,
         samples_max: usize,
-        known: &mut TimesKnown,
-        into: &mut Columns,
-    ) -> Result<(), Malformed> {
+        known: &mut DecodedTimesCache,
+        into: &mut SampleColumns,
+    ) -> Result<(), DecodeError> {
         let samples = samples_max.min(self.sample_count());
-        decode::body(self.body(), samples, known, into)
+        decode::decode_body(self.body(), samples, known, into)
     }
 
     /// Decodes the first `samples_max` values of a chunk of floats without start timestamps and
@@ -104,11 +108,11 @@ impl<'a> ChunkView<'a> {
     pub(crate) fn decode_plain(
         self,
         samples_max: usize,
-        known: &mut TimesKnown,
+        known: &mut DecodedTimesCache,
         values: &mut Vec<f64>,
-    ) -> Result<bool, Malformed> {
+    ) -> Result<bool, DecodeError> {
         let samples = samples_max.min(self.sample_count());
-        decode::plain(self.body(), samples, known, values)
+        decode::decode_plain(self.body(), samples, known, values)
     }
 
     fn body(self) -> &'a [u8] {

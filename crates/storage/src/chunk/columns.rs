@@ -1,6 +1,6 @@
 //! Decoded samples of a series, in columns.
 
-use super::duplicates::Duplicates;
+use super::duplicates::DuplicatePolicy;
 use firn_model::columns::{HISTOGRAM_PLACEHOLDER, SeriesBatch};
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Decoded samples, in the shape of [`firn_model::columns::SeriesColumns`]. Reuse an instance to
 /// keep its memory.
 #[derive(Clone, Debug, Default)]
-pub struct Columns {
+pub struct SampleColumns {
     /// Timestamps in milliseconds since 1970, in strictly ascending order.
     pub times: Vec<TimestampMs>,
     /// Values, one per timestamp; a placeholder for a histogram.
@@ -23,14 +23,14 @@ pub struct Columns {
 
 /// The value of one sample: a float, or a native histogram that is shared.
 #[derive(Clone, Debug)]
-pub enum Sample {
+pub enum ChunkSample {
     /// A float.
     Float(f64),
     /// A native histogram.
     Histogram(Arc<Histogram>),
 }
 
-impl Columns {
+impl SampleColumns {
     /// Removes all samples and keeps the memory of the columns.
     pub fn clear(&mut self) {
         self.times.clear();
@@ -69,7 +69,7 @@ impl Columns {
     /// be in order of arrival; `duplicates` determines which one is kept. A histogram whose
     /// predecessor changes loses its counter reset hint, because it was compared with another
     /// sample.
-    pub(crate) fn merge_late(&mut self, len: usize, duplicates: Duplicates) {
+    pub(crate) fn merge_late(&mut self, len: usize, duplicates: DuplicatePolicy) {
         let mut order: Vec<usize> = (0..self.times.len()).collect();
         order.sort_by_key(|i| self.times[*i]);
         let mut histograms = std::mem::take(&mut self.histograms);
@@ -86,13 +86,13 @@ impl Columns {
     }
 
     /// Returns the value of the sample at index `i`. The histograms must be sorted.
-    fn sample(&self, i: usize) -> Sample {
+    fn sample(&self, i: usize) -> ChunkSample {
         let found = self
             .histograms
             .binary_search_by_key(&(i as u32), |(i, _)| *i);
         match found {
-            Ok(found) => Sample::Histogram(self.histograms[found].1.clone()),
-            Err(_) => Sample::Float(self.values[i]),
+            Ok(found) => ChunkSample::Histogram(self.histograms[found].1.clone()),
+            Err(_) => ChunkSample::Float(self.values[i]),
         }
     }
 
@@ -122,7 +122,7 @@ impl Columns {
 
     /// Appends a sample without a check of its time. `START_UNKNOWN` is the start of a sample
     /// without one.
-    pub fn push(&mut self, time: TimestampMs, start: TimestampMs, value: &Sample) {
+    pub fn push(&mut self, time: TimestampMs, start: TimestampMs, value: &ChunkSample) {
         let at = self.times.len();
         if start != START_UNKNOWN || !self.start_times.is_empty() {
             self.start_times.resize(at, START_UNKNOWN);
@@ -130,8 +130,8 @@ impl Columns {
         }
         self.times.push(time);
         self.values.push(match value {
-            Sample::Float(value) => *value,
-            Sample::Histogram(histogram) => {
+            ChunkSample::Float(value) => *value,
+            ChunkSample::Histogram(histogram) => {
                 self.histograms.push((at as u32, histogram.clone()));
                 HISTOGRAM_PLACEHOLDER
             }
@@ -139,13 +139,13 @@ impl Columns {
     }
 
     /// Returns the samples one by one, as (time, start, value).
-    pub fn samples(&self) -> impl Iterator<Item = (TimestampMs, TimestampMs, Sample)> {
+    pub fn samples(&self) -> impl Iterator<Item = (TimestampMs, TimestampMs, ChunkSample)> {
         let mut histograms = self.histograms.iter().peekable();
         self.times.iter().enumerate().map(move |(i, time)| {
             let start = self.start_times.get(i).copied().unwrap_or(START_UNKNOWN);
             let sample = match histograms.next_if(|(at, _)| *at as usize == i) {
-                Some((_, histogram)) => Sample::Histogram(histogram.clone()),
-                None => Sample::Float(self.values[i]),
+                Some((_, histogram)) => ChunkSample::Histogram(histogram.clone()),
+                None => ChunkSample::Float(self.values[i]),
             };
             (*time, start, sample)
         })

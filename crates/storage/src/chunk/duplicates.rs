@@ -5,12 +5,12 @@
 //! time with the sample kept so far, gives the same result if samples that would not be kept are
 //! left out.
 
-use super::columns::Sample;
+use super::columns::ChunkSample;
 
 /// The rule that selects the sample that a query returns if several have the same time. Set by the
 /// configuration of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Duplicates {
+pub enum DuplicatePolicy {
     /// Keep the sample that arrived first. A result that was returned once never changes.
     #[default]
     KeepFirst,
@@ -21,14 +21,14 @@ pub enum Duplicates {
     Max,
 }
 
-impl Duplicates {
+impl DuplicatePolicy {
     /// Returns whether `later` replaces `first`, which has the same time.
-    pub(crate) fn replaces(self, first: &Sample, later: &Sample) -> bool {
+    pub(crate) fn replaces(self, first: &ChunkSample, later: &ChunkSample) -> bool {
         match (self, first, later) {
             (Self::KeepFirst, ..) => false,
-            (Self::KeepLast, ..) | (Self::Max, _, Sample::Histogram(_)) => true,
-            (Self::Max, Sample::Histogram(_), Sample::Float(_)) => false,
-            (Self::Max, Sample::Float(first), Sample::Float(later)) => {
+            (Self::KeepLast, ..) | (Self::Max, _, ChunkSample::Histogram(_)) => true,
+            (Self::Max, ChunkSample::Histogram(_), ChunkSample::Float(_)) => false,
+            (Self::Max, ChunkSample::Float(first), ChunkSample::Float(later)) => {
                 later > first || first.is_nan() && !later.is_nan()
             }
         }
@@ -38,20 +38,20 @@ impl Duplicates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::histogram::{Counts, Histogram, ResetHint};
+    use firn_model::histogram::{Histogram, HistogramCounts, ResetHint};
     use firn_model::sample::stale_nan;
     use std::sync::Arc;
 
     #[test]
     fn duplicates_replaces_says_which_of_two_stays() {
-        use Duplicates::{KeepFirst, KeepLast, Max};
+        use DuplicatePolicy::{KeepFirst, KeepLast, Max};
         let histogram = || {
-            Sample::Histogram(Arc::new(Histogram {
+            ChunkSample::Histogram(Arc::new(Histogram {
                 reset_hint: ResetHint::Unknown,
                 schema: 0,
                 zero_threshold: 0.0,
                 sum: 3.0,
-                counts: Counts::Float {
+                counts: HistogramCounts::Float {
                     count: 2.0,
                     zero_count: 2.0,
                     positive: Vec::new(),
@@ -63,11 +63,11 @@ mod tests {
             }))
         };
         let (one, two, stale) = (
-            || Sample::Float(1.0),
-            || Sample::Float(2.0),
-            || Sample::Float(stale_nan()),
+            || ChunkSample::Float(1.0),
+            || ChunkSample::Float(2.0),
+            || ChunkSample::Float(stale_nan()),
         );
-        let cases: [(Duplicates, Sample, Sample, bool); 11] = [
+        let cases: [(DuplicatePolicy, ChunkSample, ChunkSample, bool); 11] = [
             (KeepFirst, one(), two(), false),
             (KeepLast, two(), one(), true),
             (KeepLast, histogram(), one(), true),

@@ -6,15 +6,15 @@
 //! begins a new run.
 
 use super::closed::{Chunk, first_time, write};
-use super::columns::{Columns, Sample};
+use super::columns::{ChunkSample, SampleColumns};
 use super::layout::{BODY_BYTES, HISTOGRAM, START};
-use super::pack::{self, Pack, Packs};
-use super::tail::{TAIL_BYTES, Tail, TailBuffer, Word};
-use crate::encoding::Malformed;
-use crate::encoding::decimal::Scale;
-use crate::encoding::sink::Sink;
+use super::pack::{self, EncodedPack, PacksHeader};
+use super::tail::{ChunkTail, ChunkTailBuffer, TAIL_BYTES, TailBuffer};
+use crate::encoding::DecodeError;
+use crate::encoding::decimal::DecimalScale;
+use crate::encoding::sink::EncodeSink;
 use crate::encoding::time::TimeState;
-use crate::encoding::value::{Form, ValueState};
+use crate::encoding::value::{ValueScaleState, ValueState};
 use crate::encoding::{histogram, push_uvarint, zigzag};
 use crate::prefetch;
 use firn_model::histogram::{Histogram, ResetHint};
@@ -31,16 +31,16 @@ pub(crate) struct OpenChunk {
     bits: u64,
     int: i64,
     /// Only series with histograms or start timestamps pay for this state.
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<ChunkEncoderExtras>>,
     count: u16,
-    form: Form,
+    form: ValueScaleState,
     /// Number of used bytes of the body; [`WHOLE`] if all are used.
     used: u16,
-    known: Known,
+    known: NewestSampleState,
     /// Positions of the growing runs in the tail, counted from one: four bits for times, and above
     /// them four bits for values.
     runs_at: u8,
-    tail: Tail,
+    tail: ChunkTail,
 }
 
 /// Value of `used` for a body without spare capacity, whatever its length.
@@ -48,7 +48,7 @@ const WHOLE: u16 = u16::MAX;
 
 /// The available information about the newest sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Known {
+enum NewestSampleState {
     #[default]
     Nothing,
     Time,
@@ -57,7 +57,7 @@ enum Known {
 
 /// Encoder state that only series with histograms or start timestamps need.
 #[derive(Debug, Default)]
-struct Rare {
+struct ChunkEncoderExtras {
     start: TimestampMs,
     histogram: Option<Arc<Histogram>>,
     /// True if the newest sample is `histogram`.
@@ -66,7 +66,7 @@ struct Rare {
 
 /// The value of the newest sample of a series, as far as the open chunk still has it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Newest<'a> {
+pub(crate) enum NewestSampleValue<'a> {
     /// A float.
     Float(f64),
     /// A native histogram.
@@ -77,20 +77,20 @@ pub(crate) enum Newest<'a> {
 
 impl OpenChunk {
     /// Returns an empty chunk after a sample at `time`, whose value may be unavailable.
-    pub(crate) fn behind(time: TimestampMs, sample: Option<Sample>) -> Self {
+    pub(crate) fn new_after(time: TimestampMs, sample: Option<ChunkSample>) -> Self {
         let mut open = Self {
-            time: TimeState::starting_at(time),
+            time: TimeState::from_start(time),
             known: if sample.is_some() {
-                Known::Sample
+                NewestSampleState::Sample
             } else {
-                Known::Time
+                NewestSampleState::Time
             },
             ..Self::default()
         };
         match sample {
-            Some(Sample::Float(value)) => open.bits = value.to_bits(),
-            Some(Sample::Histogram(histogram)) => {
-                open.rare = Some(Box::new(Rare {
+            Some(ChunkSample::Float(value)) => open.bits = value.to_bits(),
+            Some(ChunkSample::Histogram(histogram)) => {
+                open.rare = Some(Box::new(ChunkEncoderExtras {
                     start: START_UNKNOWN,
                     histogram: Some(histogram),
                     ends_in_histogram: true,
@@ -117,12 +117,12 @@ impl OpenChunk {
     /// Prefetches the body, for a caller that is about to read all of it.
     #[inline]
     pub(crate) fn prefetch(&self) {
-        prefetch::bytes(self.used_body());
+        prefetch::prefetch_bytes(self.used_body());
     }
 
     /// Returns whether a sample was ever appended or set.
     pub(crate) fn has_newest(&self) -> bool {
-        self.known != Known::Nothing
+        self.known != NewestSampleState::Nothing
     }
 
     /// Returns the time of the newest sample, even if its chunk has been closed.
@@ -131,23 +131,23 @@ impl OpenChunk {
     }
 
     /// Returns the newest sample, even if its chunk has been closed.
-    pub(crate) fn newest(&self) -> Newest<'_> {
+    pub(crate) fn newest(&self) -> NewestSampleValue<'_> {
         match self.rare.as_deref() {
-            _ if self.known != Known::Sample => Newest::Unknown,
-            Some(Rare {
+            _ if self.known != NewestSampleState::Sample => NewestSampleValue::Unknown,
+            Some(ChunkEncoderExtras {
                 ends_in_histogram: true,
                 histogram: Some(histogram),
                 ..
-            }) => Newest::Histogram(histogram),
-            _ => Newest::Float(f64::from_bits(self.bits)),
+            }) => NewestSampleValue::Histogram(histogram),
+            _ => NewestSampleValue::Float(f64::from_bits(self.bits)),
         }
     }
 
     /// Returns scale and integer of the newest float, if it has them. An encoder of the same float
     /// uses them instead of a search.
     #[inline]
-    pub(crate) fn newest_decimal(&self) -> Option<(Scale, i64)> {
-        self.value().known()
+    pub(crate) fn newest_decimal(&self) -> Option<(DecimalScale, i64)> {
+        self.value().newest_int()
     }
 
     #[inline]
@@ -161,7 +161,11 @@ impl OpenChunk {
 
     /// Returns the memory of the chunk in bytes, without the struct itself.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.body.len() + self.rare.as_ref().map_or(0, |_| size_of::<Rare>())
+        self.body.len()
+            + self
+                .rare
+                .as_ref()
+                .map_or(0, |_| size_of::<ChunkEncoderExtras>())
     }
 
     /// Returns whether the chunk must be closed before the next sample.
@@ -182,11 +186,11 @@ impl OpenChunk {
     #[inline]
     pub(crate) fn push_sole(&mut self, time: TimestampMs, value: f64) {
         assert!(time > self.time.time, "times of a chunk ascend");
-        let mut word = Word::of(self.tail);
+        let mut word = ChunkTailBuffer::from_tail(self.tail);
         let (mut times, mut values) = (self.time, self.value());
         let (mut time_run, mut value_run) = self.runs();
         times.push(&mut word, &mut time_run, time);
-        let fits = values.push_fitting(&mut word, &mut value_run, value);
+        let fits = values.push_if_fitting(&mut word, &mut value_run, value);
         match word.tail() {
             Some(tail) if fits => {
                 self.tail = tail;
@@ -194,14 +198,14 @@ impl OpenChunk {
                 self.set_value(values);
                 self.set_runs(time_run, value_run);
             }
-            _ => self.push_by_buffer(time, value),
+            _ => self.push_buffered(time, value),
         }
         self.count += 1;
     }
 
     /// Appends a float whose encoding does not fit into the tail, or needs another scale.
     #[inline(never)]
-    fn push_by_buffer(&mut self, time: TimestampMs, value: f64) {
+    fn push_buffered(&mut self, time: TimestampMs, value: f64) {
         let mut buffer = self.take_tail();
         self.push_time(&mut buffer, time);
         self.push_value(&mut buffer, value);
@@ -237,8 +241,8 @@ impl OpenChunk {
         let mut bytes = buffer.as_bytes().to_vec();
         // The first histogram of a body contains its shape, so that the body can be decoded on its
         // own.
-        histogram::push(&mut bytes, rare.histogram.as_deref(), histogram, hint);
-        histogram::replace(&mut rare.histogram, histogram, hint);
+        histogram::push_histogram(&mut bytes, rare.histogram.as_deref(), histogram, hint);
+        histogram::replace_histogram(&mut rare.histogram, histogram, hint);
         rare.ends_in_histogram = true;
         self.flush(&bytes);
         self.count += 1;
@@ -308,7 +312,7 @@ impl OpenChunk {
         }
         let mut bytes = [0; TAIL_BYTES + 1];
         bytes[..written.len()].copy_from_slice(written);
-        self.tail = Tail::new(u128::from_le_bytes(bytes), written.len());
+        self.tail = ChunkTail::new(u128::from_le_bytes(bytes), written.len());
     }
 
     /// Appends `bytes` to the body and clears the tail.
@@ -340,7 +344,7 @@ impl OpenChunk {
     /// Records that the body contains the whole chunk, in its first `used` bytes.
     fn end_body(&mut self, used: usize) {
         self.used = u16::try_from(used).unwrap_or(WHOLE);
-        self.tail = Tail::default();
+        self.tail = ChunkTail::default();
         self.runs_at = 0;
     }
 
@@ -358,15 +362,15 @@ impl OpenChunk {
     fn pack(&mut self) {
         let tail = self.tail.bytes();
         self.flush(&tail[..self.tail.len()]);
-        let Ok(before) = Packs::find(self.used_body()) else {
+        let Ok(before) = PacksHeader::find(self.used_body()) else {
             return;
         };
         let samples = self.sample_count() - before.samples;
         let loose = &self.used_body()[before.end()..];
-        let Some(pack) = Pack::of(before, loose, samples, self.bits) else {
+        let Some(pack) = EncodedPack::encode(before, loose, samples, self.bits) else {
             return;
         };
-        let Some(after) = before.with(&pack, self.value().is_raw()) else {
+        let Some(after) = before.with_pack(&pack, self.value().is_raw()) else {
             return;
         };
         self.make_room(after.end());
@@ -384,8 +388,8 @@ impl OpenChunk {
     /// Starts a body at `time`.
     fn begin(&mut self, buffer: &mut TailBuffer, time: TimestampMs) {
         buffer.put_low(time as u64, 8);
-        self.time = TimeState::starting_at(time);
-        self.known = Known::Sample;
+        self.time = TimeState::from_start(time);
+        self.known = NewestSampleState::Sample;
         (self.bits, self.int, self.form) = Default::default();
         self.runs_at = 0;
         if let Some(rare) = &mut self.rare {
@@ -412,7 +416,7 @@ impl OpenChunk {
         // Releases the memory, which a series that ends here should not keep.
         self.body = Box::default();
         self.used = 0;
-        self.tail = Tail::default();
+        self.tail = ChunkTail::default();
         self.count = 0;
         Some(chunk)
     }
@@ -426,7 +430,7 @@ impl OpenChunk {
     /// Appends a chunk with only the newest sample to `out`, for [`super::ChunkView::new`]. Returns
     /// false and appends nothing if that sample is not a plain float.
     pub(crate) fn write_newest_to(&self, out: &mut Vec<u8>) -> bool {
-        let Newest::Float(value) = self.newest() else {
+        let NewestSampleValue::Float(value) = self.newest() else {
             return false;
         };
         if !self.is_plain() {
@@ -434,8 +438,8 @@ impl OpenChunk {
         }
         let time = self.time.time;
         write(1, time, (&time.to_le_bytes(), &[]), out);
-        TimeState::starting_at(time).push(out, &mut 0, time);
-        ValueState::default().push_known(out, &mut 0, value, self.newest_decimal());
+        TimeState::from_start(time).push(out, &mut 0, time);
+        ValueState::default().push_with_int(out, &mut 0, value, self.newest_decimal());
         true
     }
 
@@ -453,18 +457,18 @@ impl OpenChunk {
 
 impl Chunk {
     /// Returns a copy without the samples up to `time`. The chunk must have newer ones.
-    pub(crate) fn behind(&self, time: TimestampMs) -> Result<Self, Malformed> {
-        let mut columns = Columns::default();
+    pub(crate) fn copy_after(&self, time: TimestampMs) -> Result<Self, DecodeError> {
+        let mut columns = SampleColumns::default();
         self.decode(usize::MAX, &mut columns)?;
         let mut open = OpenChunk::default();
         for (at, start, value) in columns.samples().filter(|(at, ..)| *at > time) {
             match value {
-                Sample::Float(value) => open.push_float(at, start, value),
-                Sample::Histogram(histogram) => {
+                ChunkSample::Float(value) => open.push_float(at, start, value),
+                ChunkSample::Histogram(histogram) => {
                     open.push_histogram(at, start, &histogram, histogram.reset_hint)
                 }
             }
         }
-        open.snapshot().ok_or(Malformed("chunk without a sample"))
+        open.snapshot().ok_or(DecodeError("chunk without a sample"))
     }
 }

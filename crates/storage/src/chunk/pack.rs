@@ -22,11 +22,11 @@ pub(super) mod times;
 pub(super) mod values;
 mod write;
 
-pub(super) use write::Pack;
+pub(super) use write::EncodedPack;
 
-use crate::encoding::Malformed;
+use crate::encoding::DecodeError;
 use crate::encoding::bits::BITS_MAX;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::cursor::DecodeCursor;
 
 /// Number of samples of a pack, except for the first one of a chunk.
 const SAMPLES: usize = 16;
@@ -64,7 +64,7 @@ const DEARER_BYTES: usize = 8;
 
 /// Header of the packs of a body, which follow the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Packs {
+pub(super) struct PacksHeader {
     /// Number of samples; zero if the body has no packs and no header.
     pub(super) samples: usize,
     /// Bytes of the encoded times.
@@ -74,20 +74,20 @@ pub(super) struct Packs {
     is_raw: bool,
 }
 
-impl Packs {
+impl PacksHeader {
     /// Reads the header of a body, which may be empty.
-    pub(super) fn find(body: &[u8]) -> Result<Self, Malformed> {
-        let mut cursor = Cursor::new(body.get(FIRST_TIME_BYTES..).unwrap_or(&[]));
+    pub(super) fn find(body: &[u8]) -> Result<Self, DecodeError> {
+        let mut cursor = DecodeCursor::new(body.get(FIRST_TIME_BYTES..).unwrap_or(&[]));
         match cursor.rest().first() {
             Some(&PACKED) => {
-                cursor.byte()?;
-                Self::read(cursor.number(HEADER_BYTES)?)
+                cursor.read_byte()?;
+                Self::read(cursor.read_number(HEADER_BYTES)?)
             }
             _ => Ok(Self::default()),
         }
     }
 
-    fn read(word: u64) -> Result<Self, Malformed> {
+    fn read(word: u64) -> Result<Self, DecodeError> {
         let samples = word as u16;
         let packs = Self {
             samples: usize::from(samples & !RAW),
@@ -99,7 +99,7 @@ impl Packs {
         // so it is checked against that.
         match packs.samples.checked_sub(FIRST_MIN) {
             Some(behind) if behind / SAMPLES < packs.values => Ok(packs),
-            _ => Err(Malformed("packs without their values")),
+            _ => Err(DecodeError("packs without their values")),
         }
     }
 
@@ -110,7 +110,7 @@ impl Packs {
     }
 
     /// Returns the header after appending `pack`, or `None` if its fields would overflow.
-    pub(super) fn with(self, pack: &Pack, is_raw: bool) -> Option<Self> {
+    pub(super) fn with_pack(self, pack: &EncodedPack, is_raw: bool) -> Option<Self> {
         let with = Self {
             samples: self.samples + pack.samples,
             times: self.times + pack.times.as_bytes().len(),
@@ -135,7 +135,7 @@ impl Packs {
 
     /// Inserts `pack` into `body`, whose packs are described by `before`. The body must be long
     /// enough for the new header `self`.
-    pub(super) fn insert(self, before: Self, pack: &Pack, body: &mut [u8]) {
+    pub(super) fn insert(self, before: Self, pack: &EncodedPack, body: &mut [u8]) {
         let (old, new) = (before.values_at(), self.values_at());
         body.copy_within(old..old + before.values, new);
         body[new + before.values..self.end()].copy_from_slice(pack.values.as_bytes());
@@ -146,8 +146,10 @@ impl Packs {
     }
 
     /// Returns the bytes of the times and those of the values in `body`.
-    pub(super) fn bytes(self, body: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
-        let all = body.get(..self.end()).ok_or(Malformed("packs cut short"))?;
+    pub(super) fn bytes(self, body: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
+        let all = body
+            .get(..self.end())
+            .ok_or(DecodeError("packs cut short"))?;
         let (times, values) = all.split_at(self.values_at());
         Ok((&times[self.values_at() - self.times..], values))
     }
@@ -163,9 +165,9 @@ pub(super) fn is_due(samples: usize, phase: u32) -> bool {
 
 /// Splits `out` into the places of the first pack and those of each further pack.
 #[inline]
-fn apart<T>(out: &mut [T]) -> Result<(&mut [T], &mut [[T; SAMPLES]]), Malformed> {
+fn split_packs<T>(out: &mut [T]) -> Result<(&mut [T], &mut [[T; SAMPLES]]), DecodeError> {
     let Some(behind) = out.len().checked_sub(FIRST_MIN) else {
-        return Err(Malformed("too few samples in packs"));
+        return Err(DecodeError("too few samples in packs"));
     };
     let (first, others) = out.split_at_mut(FIRST_MIN + behind % SAMPLES);
     Ok((first, others.as_chunks_mut().0))
@@ -174,14 +176,14 @@ fn apart<T>(out: &mut [T]) -> Result<(&mut [T], &mut [[T; SAMPLES]]), Malformed>
 /// Skips as many `numbers` of `width` bits. Returns bytes that begin with them.
 #[inline]
 fn read_packed<'a>(
-    cursor: &mut Cursor<'a>,
+    cursor: &mut DecodeCursor<'a>,
     width: usize,
     numbers: usize,
-) -> Result<&'a [u8], Malformed> {
+) -> Result<&'a [u8], DecodeError> {
     if width > WIDTH_MAX {
-        return Err(Malformed("unknown pack"));
+        return Err(DecodeError("unknown pack"));
     }
     let bytes = cursor.rest();
-    cursor.bytes((width * numbers).div_ceil(8))?;
+    cursor.read_bytes((width * numbers).div_ceil(8))?;
     Ok(bytes)
 }

@@ -1,17 +1,17 @@
 //! The tail: the newest bytes of an open chunk, stored in the series itself.
 
-use crate::encoding::sink::{Buffer, Sink};
+use crate::encoding::sink::{EncodeBuffer, EncodeSink};
 
 /// Bytes of the tail, which round up a series to 96 bytes. A sample takes one to three.
 pub(super) const TAIL_BYTES: usize = 15;
 
 /// The tail, from the lowest byte on; the highest byte contains its length. It consists of two
 /// words, because bytes that are written one by one cannot be read as words for about twenty
-/// cycles: a sample is added in registers ([`Word`]).
+/// cycles: a sample is added in registers ([`ChunkTailBuffer`]).
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tail([u64; 2]);
+pub(super) struct ChunkTail([u64; 2]);
 
-impl Tail {
+impl ChunkTail {
     #[inline]
     pub(super) fn new(bits: u128, len: usize) -> Self {
         Self([bits as u64, (bits >> 64) as u64 | (len as u64) << 56])
@@ -34,16 +34,16 @@ impl Tail {
 }
 
 /// A tail in registers, to which a sample is added. Bytes that do not fit are lost, which
-/// [`Word::tail`] detects.
-pub(super) struct Word {
+/// [`ChunkTailBuffer::tail`] detects.
+pub(super) struct ChunkTailBuffer {
     bits: u128,
     /// Counted from one, as in [`TailBuffer`].
     end: usize,
 }
 
-impl Word {
+impl ChunkTailBuffer {
     #[inline]
-    pub(super) fn of(tail: Tail) -> Self {
+    pub(super) fn from_tail(tail: ChunkTail) -> Self {
         Self {
             bits: tail.bits(),
             end: 1 + tail.len(),
@@ -52,9 +52,9 @@ impl Word {
 
     /// Returns the tail, or `None` if the bytes do not fit into one.
     #[inline]
-    pub(super) fn tail(&self) -> Option<Tail> {
+    pub(super) fn tail(&self) -> Option<ChunkTail> {
         let len = self.end - 1;
-        (len <= TAIL_BYTES).then(|| Tail::new(self.bits, len))
+        (len <= TAIL_BYTES).then(|| ChunkTail::new(self.bits, len))
     }
 
     #[inline]
@@ -63,7 +63,7 @@ impl Word {
     }
 }
 
-impl Sink for Word {
+impl EncodeSink for ChunkTailBuffer {
     #[inline]
     fn position(&self) -> usize {
         self.end
@@ -93,4 +93,4 @@ impl Sink for Word {
 
 /// A buffer for a tail and all bytes that one sample adds to it: a first time, a start, a time and
 /// a value, and the slack of an eight-byte store.
-pub(super) type TailBuffer = Buffer<{ 1 + TAIL_BYTES + 8 + 11 + 9 + 11 + 8 }>;
+pub(super) type TailBuffer = EncodeBuffer<{ 1 + TAIL_BYTES + 8 + 11 + 9 + 11 + 8 }>;

@@ -4,7 +4,7 @@ use super::layout::HEADER_BYTES;
 use super::*;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
-use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 use firn_model::sample::{START_UNKNOWN, stale_nan};
 use std::collections::HashMap;
 
@@ -57,14 +57,14 @@ fn check_packed(samples: &[Sample], phase: Option<u32>, context: &str) -> Vec<u8
     compare(&chunk, samples, samples.len() / 2, context);
     let (first, second) = samples.split_at(samples.len().div_ceil(2));
     if let (Some(cut), false) = (first.last(), second.is_empty()) {
-        let rest = chunk.behind(cut.time).unwrap();
+        let rest = chunk.copy_after(cut.time).unwrap();
         compare(&rest, second, second.len(), context);
     }
     chunk.as_bytes().to_vec()
 }
 
 fn compare(chunk: &Chunk, samples: &[Sample], limit: usize, context: &str) {
-    let mut columns = Columns::default();
+    let mut columns = SampleColumns::default();
     chunk.decode(limit, &mut columns).unwrap();
     let times: Vec<i64> = samples[..limit].iter().map(|s| s.time).collect();
     assert_eq!(columns.times, times, "times, {context}");
@@ -84,7 +84,7 @@ fn compare(chunk: &Chunk, samples: &[Sample], limit: usize, context: &str) {
             Value::Histogram(h) => {
                 let (at, read) = histograms.next().unwrap();
                 assert_eq!(*at as usize, i, "{context}");
-                let is_equal = crate::encoding::histogram::equal_but_hint(read, h);
+                let is_equal = crate::encoding::histogram::is_equal_except_hint(read, h);
                 assert!(is_equal, "sample {i}, {context}");
                 assert_eq!(read.reset_hint, h.reset_hint, "sample {i}, {context}");
             }
@@ -99,23 +99,23 @@ fn integers(counts: [i64; 3]) -> Histogram {
         schema: 3,
         zero_threshold: 1e-128,
         sum: 12.5,
-        counts: Counts::Integer {
+        counts: HistogramCounts::Integer {
             count: 10,
             zero_count: 1,
             positive: counts.to_vec(),
             negative: vec![-4],
         },
         positive_spans: vec![
-            Span {
+            BucketSpan {
                 offset: -2,
                 length: 2,
             },
-            Span {
+            BucketSpan {
                 offset: 7,
                 length: 1,
             },
         ],
-        negative_spans: vec![Span {
+        negative_spans: vec![BucketSpan {
             offset: 0,
             length: 1,
         }],
@@ -129,13 +129,13 @@ fn custom(bounds: &[f64], count: f64) -> Histogram {
         schema: firn_model::histogram::CUSTOM_BUCKETS_SCHEMA,
         zero_threshold: 0.0,
         sum: f64::NAN,
-        counts: Counts::Float {
+        counts: HistogramCounts::Float {
             count,
             zero_count: 0.0,
             positive: vec![count; bounds.len()],
             negative: Vec::new(),
         },
-        positive_spans: vec![Span {
+        positive_spans: vec![BucketSpan {
             offset: 0,
             length: bounds.len() as u32,
         }],
@@ -235,10 +235,10 @@ fn chunk_newest_after_close_is_still_known() {
     open.push_float(5, 0, 2.0);
     open.push_histogram(6, 0, &integers([1, 2, 3]), ResetHint::NotReset);
     open.close();
-    assert!(matches!(open.newest(), Newest::Histogram(h) if *h == integers([1, 2, 3])));
+    assert!(matches!(open.newest(), NewestSampleValue::Histogram(h) if *h == integers([1, 2, 3])));
     open.push_float(7, 0, 4.0);
     open.close();
-    assert!(matches!(open.newest(), Newest::Float(4.0)));
+    assert!(matches!(open.newest(), NewestSampleValue::Float(4.0)));
     assert_eq!((open.last_time(), open.sample_count()), (7, 0));
 }
 
@@ -335,7 +335,7 @@ fn chunk_of_packs_is_damaged_and_nothing_panics() {
             bytes.truncate(HEADER_BYTES + rng.next_u64() as usize % bytes.len());
         }
         let view = ChunkView::new(&bytes);
-        let (mut columns, mut known) = (Columns::default(), TimesKnown::default());
+        let (mut columns, mut known) = (SampleColumns::default(), DecodedTimesCache::default());
         let decoded = view.decode(usize::MAX, &mut known, &mut columns);
         assert_eq!(columns.times.len(), columns.values.len(), "seed {seed}");
         let mut values = Vec::new();
@@ -369,9 +369,9 @@ fn chunk_after_another_of_its_target_decodes_with_the_times_of_that() {
         of(3, 90, 0.0),
         of(0, 61, 0.1),
     ];
-    let mut known = TimesKnown::default();
+    let mut known = DecodedTimesCache::default();
     for chunk in &chunks {
-        let (mut alone, mut values) = (Columns::default(), Vec::new());
+        let (mut alone, mut values) = (SampleColumns::default(), Vec::new());
         chunk.decode(usize::MAX, &mut alone).unwrap();
         let plain = chunk
             .view()
@@ -379,7 +379,7 @@ fn chunk_after_another_of_its_target_decodes_with_the_times_of_that() {
         assert!(plain.unwrap());
         assert_eq!(known.newest(), alone.times);
         assert_eq!(values, alone.values);
-        let mut columns = Columns::default();
+        let mut columns = SampleColumns::default();
         chunk.view().decode(50, &mut known, &mut columns).unwrap();
         let seen = alone.times.len().min(50);
         assert_eq!(columns.times, alone.times[..seen]);
@@ -389,16 +389,16 @@ fn chunk_after_another_of_its_target_decodes_with_the_times_of_that() {
 
 /// Returns times of a scrape: some late, some missing, sometimes with another interval.
 fn scraped(rng: &SimRng, count: usize) -> Vec<i64> {
-    let (mut at, mut interval) = (rng.below(1 << 40) as i64, 15_000);
-    let (late, gaps) = (1 + rng.below(40), 8 + rng.below(90));
+    let (mut at, mut interval) = (rng.next_below(1 << 40) as i64, 15_000);
+    let (late, gaps) = (1 + rng.next_below(40), 8 + rng.next_below(90));
     let mut next = || {
         if rng.one_in(gaps) {
-            at += interval * rng.below(3) as i64;
-            interval = [15_000, 30_000][rng.below(2) as usize];
+            at += interval * rng.next_below(3) as i64;
+            interval = [15_000, 30_000][rng.next_below(2) as usize];
         }
         at += interval;
         at + if rng.one_in(5) {
-            rng.below(late) as i64
+            rng.next_below(late) as i64
         } else {
             0
         }
@@ -411,15 +411,15 @@ fn chunks_of_scrapes_in_any_order_decode_as_each_alone() {
     for seed in 0..200 {
         let rng = SimRng::new(seed);
         let targets = [(); 3].map(|()| scraped(&rng, 100));
-        let mut known = TimesKnown::default();
+        let mut known = DecodedTimesCache::default();
         let mut by_generation: HashMap<u64, Vec<i64>> = HashMap::new();
         for i in 0..30 {
-            let times = &targets[rng.below(3) as usize];
-            let from = [0, 0, rng.below(90) as usize][rng.below(3) as usize];
-            let count = 1 + rng.below((times.len() - from) as u64) as usize;
+            let times = &targets[rng.next_below(3) as usize];
+            let from = [0, 0, rng.next_below(90) as usize][rng.next_below(3) as usize];
+            let count = 1 + rng.next_below((times.len() - from) as u64) as usize;
             let times = &times[from..from + count];
-            let phase = [None, Some(0), Some(5)][rng.below(3) as usize];
-            let kind = rng.below(7);
+            let phase = [None, Some(0), Some(5)][rng.next_below(3) as usize];
+            let kind = rng.next_below(7);
             let mut open = OpenChunk::default();
             for time in times {
                 let value = random_value(&rng, kind, 1.0);
@@ -428,10 +428,10 @@ fn chunks_of_scrapes_in_any_order_decode_as_each_alone() {
                 phase.inspect(|phase| open.pack_if_due(*phase));
             }
             let chunk = open.snapshot().unwrap();
-            let mut alone = Columns::default();
+            let mut alone = SampleColumns::default();
             chunk.decode(usize::MAX, &mut alone).unwrap();
             assert_eq!(alone.times, times, "seed {seed}, chunk {i}");
-            let seen = 1 + rng.below(count as u64) as usize;
+            let seen = 1 + rng.next_below(count as u64) as usize;
             let mut values = Vec::new();
             let plain = chunk.view().decode_plain(seen, &mut known, &mut values);
             let (of_seed, wanted) = (format!("seed {seed}, chunk {i}"), &times[..seen]);
@@ -442,7 +442,7 @@ fn chunks_of_scrapes_in_any_order_decode_as_each_alone() {
             assert_eq!(same, wanted, "{of_seed}");
             let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(&values), bits(&alone.values[..seen]), "{of_seed}");
-            let mut columns = Columns::default();
+            let mut columns = SampleColumns::default();
             let view = chunk.view();
             view.decode(seen, &mut known, &mut columns).unwrap();
             assert_eq!(columns.times, wanted, "{of_seed}");

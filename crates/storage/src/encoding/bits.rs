@@ -4,25 +4,25 @@
 //! The log, the page directory and the packs of chunks use this order directly; vectors of pages
 //! interleave it in lanes.
 
-use super::Malformed;
-use super::sink::Sink;
+use super::DecodeError;
+use super::sink::EncodeSink;
 
-/// Maximum width of a number that [`BitReader::take`] reads: a word loaded at a byte boundary
+/// Maximum width of a number that [`LsbBitReader::take`] reads: a word loaded at a byte boundary
 /// contains that many bits after up to seven bits that were already read.
 pub(crate) const BITS_MAX: u32 = 56;
 
-/// Writes bits to a [`Sink`], eight bytes at a time.
+/// Writes bits to a [`EncodeSink`], eight bytes at a time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct BitWriter {
+pub(crate) struct LsbBitWriter {
     /// Bits that are not in the sink yet; fewer than 64.
     pending: u64,
     bits: u32,
 }
 
-impl BitWriter {
+impl LsbBitWriter {
     /// Appends the low `width` bits of `number`, at most 64. The other bits must be zero.
     #[inline]
-    pub(crate) fn put(&mut self, out: &mut impl Sink, number: u64, width: u32) {
+    pub(crate) fn put(&mut self, out: &mut impl EncodeSink, number: u64, width: u32) {
         debug_assert!(width <= 64 && number.unbounded_shr(width) == 0);
         self.pending |= number << self.bits;
         self.bits += width;
@@ -35,7 +35,7 @@ impl BitWriter {
 
     /// Appends the remaining bits and fills the last byte with zeros.
     #[inline]
-    pub(crate) fn finish(self, out: &mut impl Sink) {
+    pub(crate) fn finish(self, out: &mut impl EncodeSink) {
         if self.bits > 0 {
             out.put_low(self.pending, self.bits.div_ceil(8) as usize);
         }
@@ -44,23 +44,27 @@ impl BitWriter {
 
 /// Appends numbers of `width` bits each and fills the last byte with zeros.
 #[inline]
-pub(crate) fn push_bits(out: &mut impl Sink, width: usize, numbers: impl Iterator<Item = u64>) {
-    let mut bits = BitWriter::default();
+pub(crate) fn push_bits(
+    out: &mut impl EncodeSink,
+    width: usize,
+    numbers: impl Iterator<Item = u64>,
+) {
+    let mut bits = LsbBitWriter::default();
     for number in numbers {
         bits.put(out, number, width as u32);
     }
     bits.finish(out);
 }
 
-/// Reads bits. After the end it returns zeros, and [`BitReader::finish`] reports an error, so that
-/// single reads need no check.
+/// Reads bits. After the end it returns zeros, and [`LsbBitReader::finish`] reports an error, so
+/// that single reads need no check.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BitReader<'a> {
+pub(crate) struct LsbBitReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> BitReader<'a> {
+impl<'a> LsbBitReader<'a> {
     /// Returns a reader at the first bit of `bytes`.
     #[inline]
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
@@ -103,11 +107,11 @@ impl<'a> BitReader<'a> {
     }
 
     /// Returns an error unless exactly all bytes were read and the last byte is filled with zeros.
-    pub(crate) fn finish(&self) -> Result<(), Malformed> {
+    pub(crate) fn finish(&self) -> Result<(), DecodeError> {
         if self.at.div_ceil(8) == self.bytes.len() && self.peek() == 0 {
             Ok(())
         } else {
-            Err(Malformed("as many bits as values need"))
+            Err(DecodeError("as many bits as values need"))
         }
     }
 }
@@ -149,7 +153,7 @@ fn unpack_by<const EACH: usize>(
     mut each: impl FnMut(u64) -> i64,
 ) {
     let mask = u64::MAX >> (64 - width);
-    let mut reader = BitReader::new(bytes);
+    let mut reader = LsbBitReader::new(bytes);
     let mut of_word = |places: &mut [i64]| {
         let mut word = reader.peek();
         for out in places {
@@ -175,20 +179,20 @@ mod tests {
 
     #[test]
     fn bits_of_every_width_return() {
-        let (mut bytes, mut writer) = (Vec::new(), BitWriter::default());
+        let (mut bytes, mut writer) = (Vec::new(), LsbBitWriter::default());
         for width in 1..=64 {
             writer.put(&mut bytes, number(width), width);
         }
         writer.finish(&mut bytes);
         assert_eq!(bytes.len(), 260);
-        let mut reader = BitReader::new(&bytes);
+        let mut reader = LsbBitReader::new(&bytes);
         for width in 1..=64 {
             assert_eq!(reader.take_long(width), number(width), "{width} bits");
         }
         assert_eq!(reader.finish(), Ok(()));
         reader.take(1);
         assert!(reader.finish().is_err());
-        assert!(BitReader::new(&bytes[..1]).finish().is_err());
+        assert!(LsbBitReader::new(&bytes[..1]).finish().is_err());
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! Most values were printed as short decimals: `0.25` is `25 / 10^2`. Exporters also multiply by
 //! `1e-9` and similar factors, which rounds differently from a division, so a scale is either a
-//! divisor or a factor. Invariant: [`Scale::float`] of the result of [`Scale::int`] has the same
-//! bits as the input.
+//! divisor or a factor. Invariant: [`DecimalScale::to_float`] of the result of
+//! [`DecimalScale::to_int`] has the same bits as the input.
 
 /// The powers of ten up to 1e15, all of which a float represents exactly.
 const POWERS: [f64; 16] = [
@@ -17,12 +17,12 @@ const INVERSES: [f64; 16] = [
 ];
 
 /// Divisor of each scale; 1 for scales that multiply.
-const DIVISORS: [f64; 32] = two_halves(POWERS, [1.0; 16]);
+const DIVISORS: [f64; 32] = join_halves(POWERS, [1.0; 16]);
 
 /// Factor of each scale; 1 for scales that divide.
-const FACTORS: [f64; 32] = two_halves([1.0; 16], INVERSES);
+const FACTORS: [f64; 32] = join_halves([1.0; 16], INVERSES);
 
-const fn two_halves(low: [f64; 16], high: [f64; 16]) -> [f64; 32] {
+const fn join_halves(low: [f64; 16], high: [f64; 16]) -> [f64; 32] {
     let mut all = [0.0; 32];
     let mut code = 0;
     while code < 16 {
@@ -45,21 +45,21 @@ pub(crate) const SMALL: i64 = 1 << 51;
 pub(crate) const OFFSET: f64 = (3 * SMALL) as f64;
 
 /// Code in place of a scale: the integer contains the bits of the float, or, in a float column of a
-/// page, their order ([`ordered`]).
+/// page, their order ([`order_bits`]).
 pub(crate) const BITS: u8 = 16;
 
 /// Maps the bits of a float to an integer, so that integers have the same order as the floats. It
 /// is its own inverse.
 #[inline]
-pub(crate) fn ordered(bits: u64) -> i64 {
+pub(crate) fn order_bits(bits: u64) -> i64 {
     (bits ^ ((bits as i64 >> 63) as u64 >> 1)) as i64
 }
 
 /// A power of ten: codes 0 to 15 divide by `10^code`, codes 17 to 31 multiply by `10^-(code - 16)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Scale(u8);
+pub(crate) struct DecimalScale(u8);
 
-impl Scale {
+impl DecimalScale {
     /// Returns the scale with this code, if there is one.
     #[inline]
     pub(crate) fn from_code(code: u8) -> Option<Self> {
@@ -78,7 +78,7 @@ impl Scale {
 
     /// Returns the float for `int` in this scale.
     #[inline]
-    pub(crate) fn float(self, int: i64) -> f64 {
+    pub(crate) fn to_float(self, int: i64) -> f64 {
         // One of the two operations has no effect. Which one differs between values, and a branch
         // would be mispredicted.
         let code = usize::from(self.0 % 32);
@@ -87,31 +87,32 @@ impl Scale {
 
     /// Returns the conversion of integers of this scale to floats.
     #[inline]
-    pub(crate) fn scaling(self) -> Scaling {
+    pub(crate) fn to_conversion(self) -> DecimalConversion {
         let power = self.exponent();
         match self.0 {
-            0 => Scaling::One,
-            1..16 => Scaling::Divisor(Divisor {
+            0 => DecimalConversion::One,
+            1..16 => DecimalConversion::Divisor(DecimalDivisor {
                 power: POWERS[power],
                 inverse: INVERSES[power],
             }),
-            _ => Scaling::Factor(INVERSES[power]),
+            _ => DecimalConversion::Factor(INVERSES[power]),
         }
     }
 
     /// Returns the integer for `value`, if there is one that reproduces it bit for bit.
     #[inline]
-    pub(crate) fn int(self, value: f64) -> Option<i64> {
+    pub(crate) fn to_int(self, value: f64) -> Option<i64> {
         let scaled = value * POWERS[self.exponent()];
         // Rounds to the nearest by truncation: `round` is a library call on the oldest x86-64.
         let int = (scaled + 0.5f64.copysign(scaled)) as i64;
-        let exact = int.unsigned_abs() <= INT_MAX && self.float(int).to_bits() == value.to_bits();
+        let exact =
+            int.unsigned_abs() <= INT_MAX && self.to_float(int).to_bits() == value.to_bits();
         exact.then_some(int)
     }
 
     /// Sets `ints` to the integers for `values`. Returns false, with arbitrary contents of `ints`,
-    /// unless all are small and exact: then the caller uses [`Scale::int`] one by one.
-    pub(crate) fn small_ints(self, values: &[f64], ints: &mut Vec<i64>) -> bool {
+    /// unless all are small and exact: then the caller uses [`DecimalScale::to_int`] one by one.
+    pub(crate) fn convert_small_ints(self, values: &[f64], ints: &mut Vec<i64>) -> bool {
         let power = POWERS[self.exponent()];
         let code = usize::from(self.0 % 32);
         let (divisor, factor) = (DIVISORS[code], FACTORS[code]);
@@ -129,32 +130,32 @@ impl Scale {
     }
 
     /// Returns the coarsest scale for `value`, divisors first, with its integer.
-    pub(crate) fn find(value: f64) -> Option<(Scale, i64)> {
+    pub(crate) fn find_for_value(value: f64) -> Option<(DecimalScale, i64)> {
         if !value.is_finite() {
             return None;
         }
         (0..32)
-            .filter_map(Scale::from_code)
-            .find_map(|scale| Some((scale, scale.int(value)?)))
+            .filter_map(DecimalScale::from_code)
+            .find_map(|scale| Some((scale, scale.to_int(value)?)))
     }
 }
 
 /// Conversion of integers of one scale to floats.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Scaling {
+pub(crate) enum DecimalConversion {
     /// The integer is the order of the bits of the float.
     Ordered,
     /// The float has the value of the integer.
     One,
     /// The integer is divided by a power of ten.
-    Divisor(Divisor),
+    Divisor(DecimalDivisor),
     /// The integer is multiplied by the inverse of a power of ten.
     Factor(f64),
 }
 
 /// A power of ten to divide by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Divisor {
+pub(crate) struct DecimalDivisor {
     pub(crate) power: f64,
     /// The float nearest to its inverse. It is stored so that no loop computes it: compilers move
     /// that division before the choice between scalings, where a denormal left by another scaling
@@ -181,7 +182,7 @@ mod tests {
             (1e300, None),
         ];
         for (value, expected) in cases {
-            let found = Scale::find(value).map(|(s, i)| (s.code(), i));
+            let found = DecimalScale::find_for_value(value).map(|(s, i)| (s.code(), i));
             assert_eq!(found, expected, "{value}");
         }
     }

@@ -13,25 +13,25 @@
 //! xor       = 00 for equal bits, else (zero bytes below) << 4 | bytes, and these bytes
 //! ```
 
-use super::Malformed;
-use super::cursor::Cursor;
-use super::sink::Sink;
+use super::DecodeError;
+use super::cursor::DecodeCursor;
+use super::sink::EncodeSink;
 use super::varint::{byte_len, push_uvarint, unzigzag, zigzag};
-use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 use std::sync::Arc;
 
 const FLOAT: u8 = 1;
 const NEW_SHAPE: u8 = 2;
 
 /// Appends `histogram` with `hint` as its counter reset hint, encoded relative to `previous`.
-pub(crate) fn push(
+pub(crate) fn push_histogram(
     out: &mut Vec<u8>,
     previous: Option<&Histogram>,
     histogram: &Histogram,
     hint: ResetHint,
 ) {
-    let previous = previous.filter(|p| same_shape(p, histogram));
-    let is_float = matches!(histogram.counts, Counts::Float { .. });
+    let previous = previous.filter(|p| has_same_shape(p, histogram));
+    let is_float = matches!(histogram.counts, HistogramCounts::Float { .. });
     let shape = if previous.is_none() { NEW_SHAPE } else { 0 };
     out.push(u8::from(is_float) | shape | hint_code(hint) << 2);
     if previous.is_none() {
@@ -42,10 +42,10 @@ pub(crate) fn push(
 }
 
 /// Returns whether all fields except the counter reset hint are bit for bit equal.
-pub(crate) fn equal_but_hint(a: &Histogram, b: &Histogram) -> bool {
+pub(crate) fn is_equal_except_hint(a: &Histogram, b: &Histogram) -> bool {
     let bytes = |histogram| {
         let mut bytes = Vec::new();
-        push(&mut bytes, None, histogram, ResetHint::Unknown);
+        push_histogram(&mut bytes, None, histogram, ResetHint::Unknown);
         bytes
     };
     bytes(a) == bytes(b)
@@ -53,20 +53,24 @@ pub(crate) fn equal_but_hint(a: &Histogram, b: &Histogram) -> bool {
 
 /// Returns whether two histograms have the same schema, spans, bounds and numbers of buckets, so
 /// that only their counts differ.
-pub(crate) fn same_shape(a: &Histogram, b: &Histogram) -> bool {
+pub(crate) fn has_same_shape(a: &Histogram, b: &Histogram) -> bool {
     a.schema == b.schema
         && a.zero_threshold.to_bits() == b.zero_threshold.to_bits()
         && a.positive_spans == b.positive_spans
         && a.negative_spans == b.negative_spans
-        && same_bits(&a.custom_values, &b.custom_values)
-        && bucket_counts(&a.counts) == bucket_counts(&b.counts)
+        && has_same_bits(&a.custom_values, &b.custom_values)
+        && count_buckets(&a.counts) == count_buckets(&b.counts)
 }
 
 /// Replaces the histogram in `kept` by another one with `hint` as its hint. Reuses the memory of
 /// the old one if no other reference to it exists and the shapes are equal.
-pub(crate) fn replace(kept: &mut Option<Arc<Histogram>>, by: &Histogram, hint: ResetHint) {
+pub(crate) fn replace_histogram(
+    kept: &mut Option<Arc<Histogram>>,
+    by: &Histogram,
+    hint: ResetHint,
+) {
     let own = kept.as_mut().and_then(Arc::get_mut);
-    match own.filter(|own| same_shape(own, by)) {
+    match own.filter(|own| has_same_shape(own, by)) {
         Some(own) => {
             own.reset_hint = hint;
             own.sum = by.sum;
@@ -82,16 +86,16 @@ pub(crate) fn replace(kept: &mut Option<Arc<Histogram>>, by: &Histogram, hint: R
 }
 
 /// Replaces counts by others with the same numbers of buckets.
-fn replace_counts(own: &mut Counts, by: &Counts) {
+fn replace_counts(own: &mut HistogramCounts, by: &HistogramCounts) {
     match (own, by) {
         (
-            Counts::Integer {
+            HistogramCounts::Integer {
                 count,
                 zero_count,
                 positive,
                 negative,
             },
-            Counts::Integer {
+            HistogramCounts::Integer {
                 count: by_count,
                 zero_count: by_zero,
                 positive: by_positive,
@@ -103,13 +107,13 @@ fn replace_counts(own: &mut Counts, by: &Counts) {
             negative.clone_from(by_negative);
         }
         (
-            Counts::Float {
+            HistogramCounts::Float {
                 count,
                 zero_count,
                 positive,
                 negative,
             },
-            Counts::Float {
+            HistogramCounts::Float {
                 count: by_count,
                 zero_count: by_zero,
                 positive: by_positive,
@@ -124,17 +128,17 @@ fn replace_counts(own: &mut Counts, by: &Counts) {
     }
 }
 
-fn same_bits(a: &[f64], b: &[f64]) -> bool {
+fn has_same_bits(a: &[f64], b: &[f64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.to_bits() == y.to_bits())
 }
 
 /// Returns whether the counts are floats, and the numbers of positive and negative buckets.
-pub(crate) fn bucket_counts(counts: &Counts) -> (bool, usize, usize) {
+pub(crate) fn count_buckets(counts: &HistogramCounts) -> (bool, usize, usize) {
     match counts {
-        Counts::Integer {
+        HistogramCounts::Integer {
             positive, negative, ..
         } => (false, positive.len(), negative.len()),
-        Counts::Float {
+        HistogramCounts::Float {
             positive, negative, ..
         } => (true, positive.len(), negative.len()),
     }
@@ -175,21 +179,21 @@ pub(crate) fn push_shape(out: &mut Vec<u8>, histogram: &Histogram) {
     for bound in &histogram.custom_values {
         out.put_low(bound.to_bits(), 8);
     }
-    let (_, positive, negative) = bucket_counts(&histogram.counts);
+    let (_, positive, negative) = count_buckets(&histogram.counts);
     push_uvarint(out, positive as u64);
     push_uvarint(out, negative as u64);
 }
 
-fn push_counts(out: &mut Vec<u8>, previous: Option<&Counts>, counts: &Counts) {
+fn push_counts(out: &mut Vec<u8>, previous: Option<&HistogramCounts>, counts: &HistogramCounts) {
     match counts {
-        Counts::Integer {
+        HistogramCounts::Integer {
             count,
             zero_count,
             positive,
             negative,
         } => {
             let (p_count, p_zero, p_positive, p_negative) = match previous {
-                Some(Counts::Integer {
+                Some(HistogramCounts::Integer {
                     count,
                     zero_count,
                     positive,
@@ -205,14 +209,14 @@ fn push_counts(out: &mut Vec<u8>, previous: Option<&Counts>, counts: &Counts) {
                 }
             }
         }
-        Counts::Float {
+        HistogramCounts::Float {
             count,
             zero_count,
             positive,
             negative,
         } => {
             let (p_count, p_zero, p_positive, p_negative) = match previous {
-                Some(Counts::Float {
+                Some(HistogramCounts::Float {
                     count,
                     zero_count,
                     positive,
@@ -248,13 +252,13 @@ fn push_xor(out: &mut Vec<u8>, before: f64, value: f64) {
 }
 
 /// Decodes a histogram that was encoded relative to `previous`.
-pub(crate) fn read(
-    cursor: &mut Cursor<'_>,
+pub(crate) fn read_histogram(
+    cursor: &mut DecodeCursor<'_>,
     previous: Option<&Histogram>,
-) -> Result<Histogram, Malformed> {
-    let flags = cursor.byte()?;
+) -> Result<Histogram, DecodeError> {
+    let flags = cursor.read_byte()?;
     if flags >= 1 << 4 {
-        return Err(Malformed("unknown histogram flags"));
+        return Err(DecodeError("unknown histogram flags"));
     }
     let is_float = flags & FLOAT != 0;
     let fresh;
@@ -262,12 +266,12 @@ pub(crate) fn read(
         fresh = read_shape(cursor, is_float)?;
         &fresh
     } else {
-        previous.ok_or(Malformed("histogram without a shape"))?
+        previous.ok_or(DecodeError("histogram without a shape"))?
     };
     let sum = read_xor(cursor, base.sum)?;
     let counts = read_counts(cursor, &base.counts)?;
-    if is_float != matches!(counts, Counts::Float { .. }) {
-        return Err(Malformed("histogram changes kind without a shape"));
+    if is_float != matches!(counts, HistogramCounts::Float { .. }) {
+        return Err(DecodeError("histogram changes kind without a shape"));
     }
     Ok(Histogram {
         reset_hint: hint_from_code(flags >> 2),
@@ -278,26 +282,29 @@ pub(crate) fn read(
 }
 
 /// Decodes a shape and returns a histogram of that shape with all counts zero.
-pub(crate) fn read_shape(cursor: &mut Cursor<'_>, is_float: bool) -> Result<Histogram, Malformed> {
-    let schema = i32::try_from(unzigzag(cursor.uvarint()?))
-        .map_err(|_| Malformed("histogram schema out of range"))?;
-    let zero_threshold = f64::from_bits(cursor.u64()?);
+pub(crate) fn read_shape(
+    cursor: &mut DecodeCursor<'_>,
+    is_float: bool,
+) -> Result<Histogram, DecodeError> {
+    let schema = i32::try_from(unzigzag(cursor.read_uvarint()?))
+        .map_err(|_| DecodeError("histogram schema out of range"))?;
+    let zero_threshold = f64::from_bits(cursor.read_u64()?);
     let positive_spans = read_spans(cursor)?;
     let negative_spans = read_spans(cursor)?;
-    let custom_values = (0..cursor.count(8)?)
-        .map(|_| cursor.u64().map(f64::from_bits))
+    let custom_values = (0..cursor.read_count(8)?)
+        .map(|_| cursor.read_u64().map(f64::from_bits))
         .collect::<Result<_, _>>()?;
-    let positive = cursor.count(1)?;
-    let negative = cursor.count(1)?;
+    let positive = cursor.read_count(1)?;
+    let negative = cursor.read_count(1)?;
     let counts = if is_float {
-        Counts::Float {
+        HistogramCounts::Float {
             count: 0.0,
             zero_count: 0.0,
             positive: vec![0.0; positive],
             negative: vec![0.0; negative],
         }
     } else {
-        Counts::Integer {
+        HistogramCounts::Integer {
             count: 0,
             zero_count: 0,
             positive: vec![0; positive],
@@ -316,37 +323,41 @@ pub(crate) fn read_shape(cursor: &mut Cursor<'_>, is_float: bool) -> Result<Hist
     })
 }
 
-fn read_spans(cursor: &mut Cursor<'_>) -> Result<Vec<Span>, Malformed> {
-    let out_of_range = Malformed("histogram span out of range");
-    (0..cursor.count(2)?)
+fn read_spans(cursor: &mut DecodeCursor<'_>) -> Result<Vec<BucketSpan>, DecodeError> {
+    let out_of_range = DecodeError("histogram span out of range");
+    (0..cursor.read_count(2)?)
         .map(|_| {
-            Ok(Span {
-                offset: i32::try_from(unzigzag(cursor.uvarint()?)).map_err(|_| out_of_range)?,
-                length: u32::try_from(cursor.uvarint()?).map_err(|_| out_of_range)?,
+            Ok(BucketSpan {
+                offset: i32::try_from(unzigzag(cursor.read_uvarint()?))
+                    .map_err(|_| out_of_range)?,
+                length: u32::try_from(cursor.read_uvarint()?).map_err(|_| out_of_range)?,
             })
         })
         .collect()
 }
 
-fn read_counts(cursor: &mut Cursor<'_>, base: &Counts) -> Result<Counts, Malformed> {
+fn read_counts(
+    cursor: &mut DecodeCursor<'_>,
+    base: &HistogramCounts,
+) -> Result<HistogramCounts, DecodeError> {
     Ok(match base {
-        Counts::Integer {
+        HistogramCounts::Integer {
             count,
             zero_count,
             positive,
             negative,
-        } => Counts::Integer {
+        } => HistogramCounts::Integer {
             count: read_step(cursor, *count as i64)? as u64,
             zero_count: read_step(cursor, *zero_count as i64)? as u64,
             positive: read_each(cursor, positive, read_step)?,
             negative: read_each(cursor, negative, read_step)?,
         },
-        Counts::Float {
+        HistogramCounts::Float {
             count,
             zero_count,
             positive,
             negative,
-        } => Counts::Float {
+        } => HistogramCounts::Float {
             count: read_xor(cursor, *count)?,
             zero_count: read_xor(cursor, *zero_count)?,
             positive: read_each(cursor, positive, read_xor)?,
@@ -356,26 +367,26 @@ fn read_counts(cursor: &mut Cursor<'_>, base: &Counts) -> Result<Counts, Malform
 }
 
 fn read_each<T: Copy>(
-    cursor: &mut Cursor<'_>,
+    cursor: &mut DecodeCursor<'_>,
     before: &[T],
-    read: impl Fn(&mut Cursor<'_>, T) -> Result<T, Malformed>,
-) -> Result<Vec<T>, Malformed> {
+    read: impl Fn(&mut DecodeCursor<'_>, T) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
     before.iter().map(|b| read(cursor, *b)).collect()
 }
 
-fn read_step(cursor: &mut Cursor<'_>, before: i64) -> Result<i64, Malformed> {
-    Ok(before.wrapping_add(unzigzag(cursor.uvarint()?)))
+fn read_step(cursor: &mut DecodeCursor<'_>, before: i64) -> Result<i64, DecodeError> {
+    Ok(before.wrapping_add(unzigzag(cursor.read_uvarint()?)))
 }
 
-fn read_xor(cursor: &mut Cursor<'_>, before: f64) -> Result<f64, Malformed> {
-    let op = cursor.byte()?;
+fn read_xor(cursor: &mut DecodeCursor<'_>, before: f64) -> Result<f64, DecodeError> {
+    let op = cursor.read_byte()?;
     if op == 0 {
         return Ok(before);
     }
     let (below, len) = (usize::from(op >> 4), usize::from(op & 0x0f));
     if len == 0 || below + len > 8 {
-        return Err(Malformed("unknown float code"));
+        return Err(DecodeError("unknown float code"));
     }
-    let xor = cursor.number(len)? << (8 * below);
+    let xor = cursor.read_number(len)? << (8 * below);
     Ok(f64::from_bits(before.to_bits() ^ xor))
 }

@@ -9,10 +9,10 @@
 //! Source of the lanes: Lemire and Boytsov, "Decoding billions of integers per second through
 //! vectorization".
 
-use super::Malformed;
+use super::DecodeError;
 use super::bits::push_bits;
-use super::cursor::Cursor;
-use super::simd::{self, Packed};
+use super::cursor::DecodeCursor;
+use super::simd::{self, PackedLanes};
 
 /// Number of numbers in a full vector.
 pub(crate) const VECTOR: usize = 128;
@@ -64,17 +64,17 @@ fn pack_lanes<const LANES: usize, const WORD: usize>(
 /// after the last number may change.
 #[inline]
 pub(crate) fn unpack(
-    cursor: &mut Cursor<'_>,
+    cursor: &mut DecodeCursor<'_>,
     count: usize,
     width: usize,
     low: i64,
     out: &mut [i64],
-) -> Result<(), Malformed> {
+) -> Result<(), DecodeError> {
     let rest = cursor.rest();
-    let bytes = cursor.bytes(packed_bytes(count, width))?;
+    let bytes = cursor.read_bytes(packed_bytes(count, width))?;
     match width {
         0 => out.fill(low),
-        _ => simd::unpack(Packed { bytes, rest, width }, low, out),
+        _ => simd::unpack(PackedLanes { bytes, rest, width }, low, out),
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ mod tests {
                 let mut bytes = vec![7];
                 pack(&mut bytes, &numbers, width);
                 assert_eq!(bytes.len(), 1 + packed_bytes(count, width));
-                let mut cursor = Cursor::new(&bytes[1..]);
+                let mut cursor = DecodeCursor::new(&bytes[1..]);
                 let mut out = [-1; VECTOR];
                 unpack(&mut cursor, count, width, -5, &mut out).unwrap();
                 let out = out.map(|n| n.wrapping_add(5) as u64);

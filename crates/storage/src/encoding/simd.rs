@@ -11,7 +11,7 @@ mod avx2;
 mod avx512;
 mod portable;
 
-use super::decimal::Scaling;
+use super::decimal::DecimalConversion;
 #[cfg(target_arch = "x86_64")]
 use super::lanes::NARROW;
 #[cfg(target_arch = "x86_64")]
@@ -21,7 +21,7 @@ use avx512::Avx512;
 
 /// Packed numbers of one width, in lanes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Packed<'a> {
+pub(crate) struct PackedLanes<'a> {
     /// The bytes of the numbers.
     pub(crate) bytes: &'a [u8],
     /// `bytes` with those that follow in memory. A loop may read the latter and ignores their
@@ -34,7 +34,7 @@ pub(crate) struct Packed<'a> {
 /// Unpacks numbers, adds `low` to each, wrapping, and stores as many as `out` has places, which
 /// must be a multiple of eight.
 #[inline]
-pub(crate) fn unpack(packed: Packed<'_>, low: i64, out: &mut [i64]) {
+pub(crate) fn unpack(packed: PackedLanes<'_>, low: i64, out: &mut [i64]) {
     #[cfg(target_arch = "x86_64")]
     if packed.width <= NARROW
         && let Some(avx512) = Avx512::detect()
@@ -51,38 +51,38 @@ pub(crate) fn unpack(packed: Packed<'_>, low: i64, out: &mut [i64]) {
 /// Replaces each difference by the sum of `before` and all differences up to it, wrapping. Returns
 /// the last sum. The number of differences must be a multiple of four.
 #[inline]
-pub(crate) fn add_up(before: i64, differences: &mut [i64]) -> i64 {
+pub(crate) fn prefix_sum(before: i64, differences: &mut [i64]) -> i64 {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx512) = Avx512::detect() {
-        return avx512.add_up(before, differences);
+        return avx512.prefix_sum(before, differences);
     }
     #[cfg(target_arch = "x86_64")]
     if let Some(avx2) = Avx2::detect() {
-        return avx2.add_up(before, differences);
+        return avx2.prefix_sum(before, differences);
     }
-    portable::add_up(before, differences)
+    portable::prefix_sum(before, differences)
 }
 
 /// Converts integers to floats; both slices must have the same length.
 #[inline]
-pub(crate) fn floats(scaling: Scaling, ints: &[i64], floats: &mut [f64]) {
+pub(crate) fn convert_to_floats(scaling: DecimalConversion, ints: &[i64], floats: &mut [f64]) {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx512) = Avx512::detect() {
-        return avx512.floats(scaling, ints, floats);
+        return avx512.convert_to_floats(scaling, ints, floats);
     }
     #[cfg(target_arch = "x86_64")]
     if let Some(avx2) = Avx2::detect()
-        && avx2.floats(scaling, ints, floats)
+        && avx2.convert_to_floats(scaling, ints, floats)
     {
         return;
     }
-    portable::floats(scaling, ints, floats);
+    portable::convert_to_floats(scaling, ints, floats);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encoding::decimal::Scale;
+    use crate::encoding::decimal::DecimalScale;
     use crate::encoding::lanes::{VECTOR, pack};
     use firn_model::env::Rng;
     use firn_model::env::sim::SimRng;
@@ -99,15 +99,15 @@ mod tests {
             let rng = SimRng::new(seed);
             let (width, count) = (
                 1 + seed as usize % 64,
-                1 + rng.below(VECTOR as u64) as usize,
+                1 + rng.next_below(VECTOR as u64) as usize,
             );
             let numbers: Vec<u64> = (0..count).map(|_| rng.next_u64()).collect();
             let mut rest = Vec::new();
             pack(&mut rest, &numbers, width);
             let end = rest.len();
             // The bytes that follow must not affect the result.
-            rest.extend((0..rng.below(3) * 9).map(|_| rng.next_u64() as u8));
-            let packed = Packed {
+            rest.extend((0..rng.next_below(3) * 9).map(|_| rng.next_u64() as u8));
+            let packed = PackedLanes {
                 bytes: &rest[..end],
                 rest: &rest,
                 width,
@@ -132,21 +132,23 @@ mod tests {
             let rng = SimRng::new(seed);
             let numbers = [(); VECTOR].map(|()| rng.next_u64() as i64 >> (seed % 64));
             let mut wanted = numbers;
-            let last = portable::add_up(-3, &mut wanted);
+            let last = portable::prefix_sum(-3, &mut wanted);
             let check = |add_up: &dyn Fn(&mut [i64]) -> i64| {
                 let mut sums = numbers;
                 assert_eq!((add_up(&mut sums), sums), (last, wanted), "seed {seed}");
             };
-            check(&|sums| add_up(-3, sums));
+            check(&|sums| prefix_sum(-3, sums));
             #[cfg(target_arch = "x86_64")]
-            avx2().inspect(|avx2| check(&|sums| avx2.add_up(-3, sums)));
+            avx2().inspect(|avx2| check(&|sums| avx2.prefix_sum(-3, sums)));
         }
     }
 
     #[test]
     fn floats_gives_the_bits_of_the_portable_form() {
-        let scales = (0..32).filter_map(Scale::from_code).map(Scale::scaling);
-        let scalings: Vec<Scaling> = scales.chain([Scaling::Ordered]).collect();
+        let scales = (0..32)
+            .filter_map(DecimalScale::from_code)
+            .map(DecimalScale::to_conversion);
+        let scalings: Vec<DecimalConversion> = scales.chain([DecimalConversion::Ordered]).collect();
         for seed in 0..400 {
             let rng = SimRng::new(seed);
             let width = rng.next_u64() % 62;
@@ -166,17 +168,17 @@ mod tests {
                     is_done.then(|| bits.collect::<Vec<_>>())
                 };
                 let wanted = bits(&|out| {
-                    portable::floats(scaling, ints, out);
+                    portable::convert_to_floats(scaling, ints, out);
                     true
                 });
                 let best = bits(&|out| {
-                    floats(scaling, ints, out);
+                    convert_to_floats(scaling, ints, out);
                     true
                 });
                 assert_eq!(best, wanted, "seed {seed}, {scaling:?}, {ints:?}");
                 #[cfg(target_arch = "x86_64")]
                 if let Some(bits) =
-                    avx2().and_then(|avx2| bits(&|out| avx2.floats(scaling, ints, out)))
+                    avx2().and_then(|avx2| bits(&|out| avx2.convert_to_floats(scaling, ints, out)))
                 {
                     assert_eq!(Some(bits), wanted, "seed {seed}, {scaling:?}, {ints:?}");
                 }

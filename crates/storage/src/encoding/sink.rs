@@ -1,8 +1,8 @@
 //! Output of an encoder: a vector, or a buffer of fixed size on the stack.
 
 /// The output of an encoder, to which it appends bytes.
-pub(crate) trait Sink {
-    /// Returns the number of bytes written so far; a [`Buffer`] counts from one.
+pub(crate) trait EncodeSink {
+    /// Returns the number of bytes written so far; a [`EncodeBuffer`] counts from one.
     fn position(&self) -> usize;
 
     /// Appends a byte.
@@ -16,7 +16,7 @@ pub(crate) trait Sink {
     fn increment(&mut self, position: usize, last: u8) -> bool;
 }
 
-impl Sink for Vec<u8> {
+impl EncodeSink for Vec<u8> {
     fn position(&self) -> usize {
         self.len()
     }
@@ -41,13 +41,13 @@ impl Sink for Vec<u8> {
 /// A buffer of at most `BYTES` bytes, including one byte in front and the slack of an eight-byte
 /// store. The caller must ensure that everything fits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Buffer<const BYTES: usize> {
+pub(crate) struct EncodeBuffer<const BYTES: usize> {
     bytes: [u8; BYTES],
     /// Counts from one, so that no run begins at position zero, which means "no run".
     end: usize,
 }
 
-impl<const BYTES: usize> Default for Buffer<BYTES> {
+impl<const BYTES: usize> Default for EncodeBuffer<BYTES> {
     fn default() -> Self {
         Self {
             bytes: [0; BYTES],
@@ -56,7 +56,7 @@ impl<const BYTES: usize> Default for Buffer<BYTES> {
     }
 }
 
-impl<const BYTES: usize> Buffer<BYTES> {
+impl<const BYTES: usize> EncodeBuffer<BYTES> {
     /// Returns the bytes written so far.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -71,7 +71,7 @@ impl<const BYTES: usize> Buffer<BYTES> {
     }
 }
 
-impl<const BYTES: usize> Sink for Buffer<BYTES> {
+impl<const BYTES: usize> EncodeSink for EncodeBuffer<BYTES> {
     #[inline]
     fn position(&self) -> usize {
         self.end

@@ -10,9 +10,9 @@
 //!
 //! Arithmetic wraps, so every pair of timestamps is representable.
 
-use super::Malformed;
-use super::cursor::Cursor;
-use super::sink::Sink;
+use super::DecodeError;
+use super::cursor::DecodeCursor;
+use super::sink::EncodeSink;
 use super::varint::{byte_len, unzigzag, zigzag};
 use firn_model::sample::TimestampMs;
 
@@ -24,23 +24,23 @@ const BYTES_LAST: u8 = 0xf7;
 
 /// A decoded operation of the time encoding: the next deltas, relative to the newest one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Code {
+pub(crate) enum TimeDeltaOp {
     /// This number of timestamps with an unchanged delta.
     Repeats(u32),
     /// The zigzag of a change of the delta.
     Change(u64),
 }
 
-impl Code {
+impl TimeDeltaOp {
     /// Decodes the operation `op` and the bytes that belong to it.
     #[inline(always)]
-    pub(crate) fn read(op: u8, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn read(op: u8, cursor: &mut DecodeCursor<'_>) -> Result<Self, DecodeError> {
         Ok(Self::Change(match op {
             ..RUN => u64::from(op),
             RUN..TWELVE_BITS => return Ok(Self::Repeats(u32::from(op - RUN) + 1)),
-            TWELVE_BITS..BYTES => u64::from(op & 0x0f) << 8 | u64::from(cursor.byte()?),
-            BYTES..=BYTES_LAST => cursor.number(usize::from(op - BYTES) + 1)?,
-            _ => return Err(Malformed("unknown time code")),
+            TWELVE_BITS..BYTES => u64::from(op & 0x0f) << 8 | u64::from(cursor.read_byte()?),
+            BYTES..=BYTES_LAST => cursor.read_number(usize::from(op - BYTES) + 1)?,
+            _ => return Err(DecodeError("unknown time code")),
         }))
     }
 }
@@ -48,7 +48,7 @@ impl Code {
 /// Appends the zigzag of a change of the delta. `run_at` is the position of the growing run in
 /// `out`, zero for none.
 #[inline]
-pub(crate) fn push_change(out: &mut impl Sink, run_at: &mut u16, change: u64) {
+pub(crate) fn push_change(out: &mut impl EncodeSink, run_at: &mut u16, change: u64) {
     if change == 0 {
         return push_repeat(out, run_at, RUN, RUN_MAX);
     }
@@ -77,13 +77,13 @@ pub(crate) struct TimeState {
 
 impl TimeState {
     /// Returns the state before the first timestamp, which costs one byte if it is equal to `time`.
-    pub(crate) fn starting_at(time: TimestampMs) -> Self {
+    pub(crate) fn from_start(time: TimestampMs) -> Self {
         Self { time, delta: 0 }
     }
 
     /// Appends `time`. `run_at` is the position of the growing run in `out`, zero for none.
     #[inline]
-    pub(crate) fn push(&mut self, out: &mut impl Sink, run_at: &mut u16, time: TimestampMs) {
+    pub(crate) fn push(&mut self, out: &mut impl EncodeSink, run_at: &mut u16, time: TimestampMs) {
         let delta = time.wrapping_sub(self.time);
         let change = zigzag(delta.wrapping_sub(self.delta));
         *self = Self { time, delta };
@@ -92,43 +92,47 @@ impl TimeState {
 
     /// Advances by one unchanged delta and returns the timestamp.
     #[inline]
-    pub(crate) fn repeat(&mut self) -> TimestampMs {
+    pub(crate) fn repeat_delta(&mut self) -> TimestampMs {
         self.time = self.time.wrapping_add(self.delta);
         self.time
     }
 
-    /// Decodes and applies an operation. For a run, returns how often [`TimeState::repeat`] is due,
-    /// and leaves the state unchanged; otherwise advances the state by one timestamp and returns
-    /// zero.
+    /// Decodes and applies an operation. For a run, returns how often [`TimeState::repeat_delta`]
+    /// is due, and leaves the state unchanged; otherwise advances the state by one timestamp and
+    /// returns zero.
     #[inline(always)]
-    pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
+    pub(crate) fn apply_op(
+        &mut self,
+        op: u8,
+        cursor: &mut DecodeCursor<'_>,
+    ) -> Result<u32, DecodeError> {
         // The fast path for nearly all samples, whose operation is one byte.
         if op < RUN {
-            self.change(u64::from(op));
+            self.change_delta(u64::from(op));
             return Ok(0);
         }
         if op < TWELVE_BITS {
             return Ok(u32::from(op - RUN) + 1);
         }
-        match Code::read(op, cursor)? {
-            Code::Repeats(repeats) => Ok(repeats),
-            Code::Change(change) => {
-                self.change(change);
+        match TimeDeltaOp::read(op, cursor)? {
+            TimeDeltaOp::Repeats(repeats) => Ok(repeats),
+            TimeDeltaOp::Change(change) => {
+                self.change_delta(change);
                 Ok(0)
             }
         }
     }
 
     #[inline(always)]
-    fn change(&mut self, change: u64) {
+    fn change_delta(&mut self, change: u64) {
         self.delta = self.delta.wrapping_add(unzigzag(change));
-        self.repeat();
+        self.repeat_delta();
     }
 }
 
 /// Counts one more repeat: in the run at `run_at`, or in a new one.
 #[inline]
-pub(super) fn push_repeat(out: &mut impl Sink, run_at: &mut u16, run: u8, run_max: u8) {
+pub(super) fn push_repeat(out: &mut impl EncodeSink, run_at: &mut u16, run: u8, run_max: u8) {
     if *run_at != 0 && out.increment(usize::from(*run_at), run + run_max - 1) {
         return;
     }

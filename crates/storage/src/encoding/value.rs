@@ -12,10 +12,10 @@
 //!
 //! Invariant: decoding returns the same bits for every f64.
 
-use super::Malformed;
-use super::cursor::Cursor;
-use super::decimal::{Scale, Scaling};
-use super::sink::Sink;
+use super::DecodeError;
+use super::cursor::DecodeCursor;
+use super::decimal::{DecimalConversion, DecimalScale};
+use super::sink::EncodeSink;
 use super::time::push_repeat;
 use super::varint::{byte_len, unzigzag, zigzag};
 
@@ -39,14 +39,14 @@ pub(crate) struct ValueState {
     pub(crate) bits: u64,
     /// The newest integer, to which the next step is added.
     pub(crate) int: i64,
-    pub(crate) form: Form,
+    pub(crate) form: ValueScaleState,
 }
 
 /// Encoding of the newest values. A struct of its own, so that a series can store the state in 18
 /// bytes instead of 24.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Form {
-    scale: Scale,
+pub(crate) struct ValueScaleState {
+    scale: DecimalScale,
     /// Number of failed searches for a scale, combined with [`RAW`].
     misses: u8,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Form {
 /// Flag: the newest float is not given by the integer and the scale.
 const RAW: u8 = 0x80;
 
-impl Form {
+impl ValueScaleState {
     fn is_raw(self) -> bool {
         self.misses & RAW != 0
     }
@@ -62,7 +62,7 @@ impl Form {
 
 /// A decoded operation of the value encoding: the next values, relative to the newest one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Code {
+pub(crate) enum ValueDeltaOp {
     /// This number of values with the newest bits.
     Repeats(u32),
     /// The zigzag of a step of the integer.
@@ -73,41 +73,41 @@ pub(crate) enum Code {
     Scale,
 }
 
-impl Code {
+impl ValueDeltaOp {
     /// Decodes the operation `op` and the bytes that belong to it.
     #[inline(always)]
-    pub(crate) fn read(op: u8, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn read(op: u8, cursor: &mut DecodeCursor<'_>) -> Result<Self, DecodeError> {
         Ok(match op {
             ..RUN => Self::Step(u64::from(op)),
             RUN..THIRTEEN_BITS => Self::Repeats(u32::from(op - RUN) + 1),
             THIRTEEN_BITS..BYTES => {
-                Self::Step(u64::from(op & 0x1f) << 8 | u64::from(cursor.byte()?))
+                Self::Step(u64::from(op & 0x1f) << 8 | u64::from(cursor.read_byte()?))
             }
-            BYTES..XOR => Self::Step(cursor.number(usize::from(op - BYTES) + 1)?),
-            XOR..=XOR_LAST => Self::Xor(cursor.number(usize::from(op - XOR) + 1)?),
+            BYTES..XOR => Self::Step(cursor.read_number(usize::from(op - BYTES) + 1)?),
+            XOR..=XOR_LAST => Self::Xor(cursor.read_number(usize::from(op - XOR) + 1)?),
             SCALE => Self::Scale,
-            _ => return Err(Malformed("unknown value code")),
+            _ => return Err(DecodeError("unknown value code")),
         })
     }
 
     /// Decodes the zigzag of the step after a scale.
-    pub(crate) fn step_of_scale(cursor: &mut Cursor<'_>) -> Result<u64, Malformed> {
-        match Self::read(cursor.byte()?, cursor)? {
+    pub(crate) fn read_scale_step(cursor: &mut DecodeCursor<'_>) -> Result<u64, DecodeError> {
+        match Self::read(cursor.read_byte()?, cursor)? {
             Self::Step(step) => Ok(step),
-            _ => Err(Malformed("scale without an integer")),
+            _ => Err(DecodeError("scale without an integer")),
         }
     }
 }
 
 /// Appends one more repeat. `run_at` is the position of the growing run in `out`, zero for none.
-pub(crate) fn push_run(out: &mut impl Sink, run_at: &mut u16) {
+pub(crate) fn push_run(out: &mut impl EncodeSink, run_at: &mut u16) {
     push_repeat(out, run_at, RUN, RUN_MAX);
 }
 
 impl ValueState {
     /// Appends `value`. `run_at` is the position of the growing run in `out`, zero for none.
-    pub(crate) fn push(&mut self, out: &mut impl Sink, run_at: &mut u16, value: f64) {
-        if !self.push_fitting(out, run_at, value) {
+    pub(crate) fn push(&mut self, out: &mut impl EncodeSink, run_at: &mut u16, value: f64) {
+        if !self.push_if_fitting(out, run_at, value) {
             self.push_outlier(out, value);
             self.bits = value.to_bits();
         }
@@ -117,9 +117,9 @@ impl ValueState {
     /// otherwise returns false and appends nothing. Calls nothing else, so that the whole state
     /// stays in registers.
     #[inline]
-    pub(crate) fn push_fitting(
+    pub(crate) fn push_if_fitting(
         &mut self,
-        out: &mut impl Sink,
+        out: &mut impl EncodeSink,
         run_at: &mut u16,
         value: f64,
     ) -> bool {
@@ -129,7 +129,7 @@ impl ValueState {
             return true;
         }
         *run_at = 0;
-        let Some(int) = self.form.scale.int(value) else {
+        let Some(int) = self.form.scale.to_int(value) else {
             return false;
         };
         if self.form.is_raw() && !self.is_nearer(int, bits) {
@@ -152,12 +152,12 @@ impl ValueState {
 
     /// Appends `value`, whose scale and integer are given by the caller, if there are any.
     #[inline]
-    pub(crate) fn push_known(
+    pub(crate) fn push_with_int(
         &mut self,
-        out: &mut impl Sink,
+        out: &mut impl EncodeSink,
         run_at: &mut u16,
         value: f64,
-        known: Option<(Scale, i64)>,
+        known: Option<(DecimalScale, i64)>,
     ) {
         let bits = value.to_bits();
         if bits == self.bits {
@@ -178,18 +178,18 @@ impl ValueState {
 
     /// Returns scale and integer of the newest value, if it has them.
     #[inline]
-    pub(crate) fn known(&self) -> Option<(Scale, i64)> {
+    pub(crate) fn newest_int(&self) -> Option<(DecimalScale, i64)> {
         (!self.form.is_raw()).then_some((self.form.scale, self.int))
     }
 
-    fn push_scale(&mut self, out: &mut impl Sink, scale: Scale) {
+    fn push_scale(&mut self, out: &mut impl EncodeSink, scale: DecimalScale) {
         out.put(SCALE);
         out.put(scale.code());
         self.form.scale = scale;
         self.int = 0;
     }
 
-    fn push_bits(&mut self, out: &mut impl Sink, bits: u64) {
+    fn push_bits(&mut self, out: &mut impl EncodeSink, bits: u64) {
         let xor = bits ^ self.bits;
         let len = byte_len(xor);
         out.put(XOR + len as u8 - 1);
@@ -198,7 +198,7 @@ impl ValueState {
     }
 
     #[inline]
-    fn push_int(&mut self, out: &mut impl Sink, int: i64) {
+    fn push_int(&mut self, out: &mut impl EncodeSink, int: i64) {
         let step = zigzag(int.wrapping_sub(self.int));
         self.int = int;
         self.form.misses &= !RAW;
@@ -216,9 +216,9 @@ impl ValueState {
 
     /// Appends a value that the current scale does not fit: with another scale, or as bits.
     #[cold]
-    fn push_outlier(&mut self, out: &mut impl Sink, value: f64) {
+    fn push_outlier(&mut self, out: &mut impl EncodeSink, value: f64) {
         if self.form.misses & !RAW < MISSES_MAX
-            && let Some((scale, int)) = Scale::find(value)
+            && let Some((scale, int)) = DecimalScale::find_for_value(value)
         {
             self.push_scale(out, scale);
             return self.push_int(out, int);
@@ -235,51 +235,55 @@ impl ValueState {
     /// [`ValueState::bits`] are due; otherwise advances the state to the next value and returns
     /// zero.
     #[inline(always)]
-    pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
+    pub(crate) fn apply_op(
+        &mut self,
+        op: u8,
+        cursor: &mut DecodeCursor<'_>,
+    ) -> Result<u32, DecodeError> {
         // The fast path for nearly all samples, whose operation is one byte.
         if op < RUN {
-            self.follow(u64::from(op));
+            self.apply_step(u64::from(op));
             return Ok(0);
         }
         if op < THIRTEEN_BITS {
             return Ok(u32::from(op - RUN) + 1);
         }
-        match Code::read(op, cursor)? {
-            Code::Repeats(repeats) => return Ok(repeats),
-            Code::Step(step) => self.follow(step),
-            Code::Xor(bits) => {
+        match ValueDeltaOp::read(op, cursor)? {
+            ValueDeltaOp::Repeats(repeats) => return Ok(repeats),
+            ValueDeltaOp::Step(step) => self.apply_step(step),
+            ValueDeltaOp::Xor(bits) => {
                 self.bits ^= bits;
                 self.form.misses |= RAW;
             }
-            Code::Scale => (*self, *cursor) = self.rescaled(*cursor)?,
+            ValueDeltaOp::Scale => (*self, *cursor) = self.read_rescaled(*cursor)?,
         }
         Ok(0)
     }
 
     /// Advances by a zigzag step of the integer.
     #[inline]
-    pub(crate) fn follow(&mut self, step: u64) {
+    pub(crate) fn apply_step(&mut self, step: u64) {
         self.int = self.int.wrapping_add(unzigzag(step));
         self.form.misses &= !RAW;
-        self.bits = self.form.scale.float(self.int).to_bits();
+        self.bits = self.form.scale.to_float(self.int).to_bits();
     }
 
     /// Returns the conversion of integers of the current scale to floats.
     #[inline]
-    pub(crate) fn scaling(&self) -> Scaling {
-        self.form.scale.scaling()
+    pub(crate) fn current_conversion(&self) -> DecimalConversion {
+        self.form.scale.to_conversion()
     }
 
     /// Advances to a float that is given by `int` and the scale.
     #[inline]
-    pub(crate) fn turn_to_int(&mut self, int: i64, float: f64) {
+    pub(crate) fn set_int(&mut self, int: i64, float: f64) {
         (self.int, self.bits) = (int, float.to_bits());
         self.form.misses &= !RAW;
     }
 
     /// Advances to a float that is not given by the integer and the scale.
     #[inline]
-    pub(crate) fn turn_to_bits(&mut self, float: f64) {
+    pub(crate) fn set_bits(&mut self, float: f64) {
         self.bits = float.to_bits();
         self.form.misses |= RAW;
     }
@@ -290,8 +294,8 @@ impl ValueState {
     }
 
     /// Changes to the scale with this code, and resets the integer to 0.
-    pub(crate) fn rescale(&mut self, code: u8) -> Result<(), Malformed> {
-        self.form.scale = Scale::from_code(code).ok_or(Malformed("unknown scale"))?;
+    pub(crate) fn set_scale(&mut self, code: u8) -> Result<(), DecodeError> {
+        self.form.scale = DecimalScale::from_code(code).ok_or(DecodeError("unknown scale"))?;
         self.int = 0;
         Ok(())
     }
@@ -299,10 +303,13 @@ impl ValueState {
     /// Decodes the bytes after a change of the scale. Takes and returns state and cursor by value,
     /// so that the caller can keep its own in registers.
     #[cold]
-    fn rescaled<'a>(mut self, mut cursor: Cursor<'a>) -> Result<(Self, Cursor<'a>), Malformed> {
-        self.rescale(cursor.byte()?)?;
-        let step = Code::step_of_scale(&mut cursor)?;
-        self.follow(step);
+    fn read_rescaled<'a>(
+        mut self,
+        mut cursor: DecodeCursor<'a>,
+    ) -> Result<(Self, DecodeCursor<'a>), DecodeError> {
+        self.set_scale(cursor.read_byte()?)?;
+        let step = ValueDeltaOp::read_scale_step(&mut cursor)?;
+        self.apply_step(step);
         Ok((self, cursor))
     }
 }

@@ -1,6 +1,6 @@
 //! Varints, zigzag encoding, and lengths of numbers in bytes and bits.
 
-use super::sink::Sink;
+use super::sink::EncodeSink;
 
 /// Maps a signed number to an unsigned one that is small if the number is near zero.
 #[inline]
@@ -30,7 +30,7 @@ pub(crate) fn uvarint_len(n: u64) -> usize {
 }
 
 /// Appends `n`, seven bits per byte, least significant first.
-pub(crate) fn push_uvarint(out: &mut impl Sink, mut n: u64) {
+pub(crate) fn push_uvarint(out: &mut impl EncodeSink, mut n: u64) {
     while n >= 0x80 {
         out.put((n & 0x7f) as u8 | 0x80);
         n >>= 7;

@@ -5,9 +5,9 @@
 //!            | own time u8, 0 or 1 | labels, relative to those before
 //! ```
 
-use crate::encoding::cursor::Cursor;
-use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
-use crate::ids::Slot;
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::{DecodeError, push_uvarint, unzigzag, zigzag};
+use crate::ids::SeriesSlot;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::label_code::{LabelsDecoder, LabelsEncoder};
 
@@ -20,7 +20,12 @@ pub(crate) struct ExemplarEncoder {
 
 impl ExemplarEncoder {
     /// Appends an exemplar of the series at `slot` to `out`.
-    pub(crate) fn push(&mut self, out: &mut Vec<u8>, slot: Slot, exemplar: &TimedExemplar<'_>) {
+    pub(crate) fn push(
+        &mut self,
+        out: &mut Vec<u8>,
+        slot: SeriesSlot,
+        exemplar: &TimedExemplar<'_>,
+    ) {
         push_uvarint(out, slot.0);
         push_uvarint(out, zigzag(exemplar.time.wrapping_sub(self.last_time)));
         self.last_time = exemplar.time;
@@ -37,8 +42,8 @@ impl ExemplarEncoder {
 }
 
 /// Decodes the exemplars in `bytes` and adds them to `into`.
-pub(crate) fn read_exemplars(bytes: &[u8], into: &mut SeriesExemplars) -> Result<(), Malformed> {
-    each_exemplar(bytes, |slot, exemplar| {
+pub(crate) fn read_exemplars(bytes: &[u8], into: &mut SeriesExemplars) -> Result<(), DecodeError> {
+    for_each_exemplar(bytes, |slot, exemplar| {
         into.push(slot, exemplar);
         Ok(())
     })
@@ -46,24 +51,26 @@ pub(crate) fn read_exemplars(bytes: &[u8], into: &mut SeriesExemplars) -> Result
 
 /// Decodes the exemplars in `bytes`, and calls `each` with the number of the series and the
 /// exemplar until it fails.
-pub(crate) fn each_exemplar(
+pub(crate) fn for_each_exemplar(
     bytes: &[u8],
-    mut each: impl FnMut(u64, TimedExemplar<'_>) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
-    let mut cursor = Cursor::new(bytes);
+    mut each: impl FnMut(u64, TimedExemplar<'_>) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
+    let mut cursor = DecodeCursor::new(bytes);
     let mut labels = LabelsDecoder::default();
     let mut time = 0i64;
     while !cursor.is_empty() {
-        let slot = cursor.uvarint()?;
-        time = time.wrapping_add(unzigzag(cursor.uvarint()?));
-        let value = f64::from_bits(cursor.u64()?);
-        let has_own_time = match cursor.byte()? {
+        let slot = cursor.read_uvarint()?;
+        time = time.wrapping_add(unzigzag(cursor.read_uvarint()?));
+        let value = f64::from_bits(cursor.read_u64()?);
+        let has_own_time = match cursor.read_byte()? {
             0 => false,
             1 => true,
-            _ => return Err(Malformed("exemplar with an unknown mark")),
+            _ => return Err(DecodeError("exemplar with an unknown mark")),
         };
         let exemplar = TimedExemplar {
-            labels: labels.read(cursor.rest_mut()).map_err(Malformed::labels)?,
+            labels: labels
+                .read(cursor.rest_mut())
+                .map_err(DecodeError::from_labels)?,
             value,
             time,
             has_own_time,

@@ -12,19 +12,19 @@
 //! when it returns.
 
 use super::code::{ExemplarEncoder, read_exemplars};
-use super::ring::{News, Ring};
+use super::ring::{ExemplarRing, UnwrittenExemplars};
 use crate::damage::{Damage, DamageKind};
-use crate::encoding::cursor::Cursor;
-use crate::encoding::{Malformed, push_uvarint};
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::{DecodeError, push_uvarint};
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;
 use crate::file::header::EXEMPLARS_MAGIC;
-use crate::ids::Slot;
-use crate::manifest::KnownFile;
+use crate::ids::SeriesSlot;
+use crate::manifest::ManifestFileEntry;
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::path::{Path, PathBuf};
 
 /// The files of exemplars, of which the one with the highest number is current.
@@ -49,7 +49,7 @@ pub(crate) struct ExemplarFile {
     /// `None` before the first write.
     file: Option<AppendOnlyFile>,
     /// Number of the next file.
-    next: Position,
+    next: LogPosition,
     /// Entries of the ring before this number are in the file.
     has: u64,
     /// Size of the file after its last rewrite, in bytes.
@@ -60,7 +60,11 @@ impl ExemplarFile {
     /// Opens the newest file in `dir`, if the folder exists, and removes the remains of an
     /// interrupted rewrite. The file with the number in `known` had at least that many durable
     /// bytes.
-    pub(crate) fn find(env: &Env, dir: &Path, known: KnownFile) -> Result<Self, StorageError> {
+    pub(crate) fn open_newest(
+        env: &Env,
+        dir: &Path,
+        known: ManifestFileEntry,
+    ) -> Result<Self, StorageError> {
         let newest = EXEMPLARS.open_newest(env, dir, known)?;
         Ok(Self {
             env: env.clone(),
@@ -74,9 +78,9 @@ impl ExemplarFile {
     }
 
     /// Returns number and length of the file, if there is an undamaged one.
-    pub(crate) fn place(&self) -> Option<KnownFile> {
+    pub(crate) fn manifest_entry(&self) -> Option<ManifestFileEntry> {
         let file = self.file.as_ref().filter(|file| file.is_whole())?;
-        Some(KnownFile {
+        Some(ManifestFileEntry {
             number: file.first(),
             bytes: file.durable_bytes(),
         })
@@ -93,24 +97,25 @@ impl ExemplarFile {
         self.file.as_ref().map_or(0, AppendOnlyFile::bytes)
     }
 
-    /// Returns the damage of the file found at startup; `known` as in [`ExemplarFile::find`].
-    pub(crate) fn damages(&self, known: KnownFile) -> Option<Damage> {
+    /// Returns the damage of the file found at startup; `known` as in
+    /// [`ExemplarFile::open_newest`].
+    pub(crate) fn damages(&self, known: ManifestFileEntry) -> Option<Damage> {
         let (path, what) = match &self.file {
             Some(file) if file.is_whole() => return None,
-            Some(file) => (file.path().to_path_buf(), file.trouble()),
-            None if known.number == Position(0) => return None,
+            Some(file) => (file.path().to_path_buf(), file.describe_damage()),
+            None if known.number == LogPosition(0) => return None,
             None => {
                 let path = EXEMPLARS.path(&self.dir, known.number);
                 (path, "the file is missing".to_owned())
             }
         };
         let what = format!("{what}; the exemplars in it are lost");
-        Some(Damage::of_file(DamageKind::Exemplars, &path, what))
+        Some(Damage::for_file(DamageKind::Exemplars, &path, what))
     }
 
     /// Returns the number of the first entry of the ring that must be written. Zero if most of the
     /// file is no longer in the ring, so that the next write rewrites it.
-    pub(crate) fn has(&self) -> u64 {
+    pub(crate) fn first_unwritten(&self) -> u64 {
         let bytes = self.file.as_ref().map_or(0, AppendOnlyFile::bytes);
         match bytes > WHOLE_BYTES_MIN.max(2 * self.whole_bytes) {
             true => 0,
@@ -120,11 +125,11 @@ impl ExemplarFile {
 
     /// Reads the file into `ring`. Skips damage, and reports payloads that are malformed within a
     /// valid frame.
-    pub(crate) fn read(&self, ring: &mut Ring, report: &mut dyn FnMut(Damage)) {
+    pub(crate) fn read_into_ring(&self, ring: &mut ExemplarRing, report: &mut dyn FnMut(Damage)) {
         let Some(file) = &self.file else { return };
-        file.each_frame(FrameKind::Exemplars, &mut |scanner, offset, header| {
+        file.for_each_frame(FrameKind::Exemplars, &mut |scanner, offset, header| {
             if let Err(e) = read_payload(scanner.payload(offset, header), ring) {
-                let damage = Damage::of_file(DamageKind::Exemplars, file.path(), e.to_string());
+                let damage = Damage::for_file(DamageKind::Exemplars, file.path(), e.to_string());
                 report(Damage {
                     offset: Some(offset),
                     ..damage
@@ -134,7 +139,7 @@ impl ExemplarFile {
     }
 
     /// Writes `news` durably. Returns the number of written bytes.
-    pub(crate) fn write(&mut self, news: &News) -> Result<u64, StorageError> {
+    pub(crate) fn write(&mut self, news: &UnwrittenExemplars) -> Result<u64, StorageError> {
         // Taken out, because a file whose write failed is not written again.
         let old = self.file.take();
         let (mut file, old) = match old {
@@ -146,7 +151,7 @@ impl ExemplarFile {
         append(&mut file, news)?;
         file.sync()?;
         if news.is_whole {
-            EXEMPLARS.put_in_place(&self.env, &self.dir, &mut file)?;
+            EXEMPLARS.install_file(&self.env, &self.dir, &mut file)?;
             self.whole_bytes = file.bytes();
         }
         // A file that the disk cannot read is left as it is.
@@ -162,14 +167,14 @@ impl ExemplarFile {
 }
 
 /// Appends the payloads of a write, the last of which contains the position. Does not sync.
-fn append(file: &mut AppendOnlyFile, news: &News) -> Result<(), StorageError> {
+fn append(file: &mut AppendOnlyFile, news: &UnwrittenExemplars) -> Result<(), StorageError> {
     let mut encoder = ExemplarEncoder::default();
     let mut exemplars = Vec::new();
     let mut payload = Vec::new();
     for (slot, exemplar) in news.exemplars.iter() {
-        encoder.push(&mut exemplars, Slot(slot), &exemplar);
+        encoder.push(&mut exemplars, SeriesSlot(slot), &exemplar);
         if exemplars.len() >= PAYLOAD_BYTES {
-            begin(&mut payload, Position(0));
+            begin(&mut payload, LogPosition(0));
             payload.append(&mut exemplars);
             file.append(&payload)?;
             encoder.clear();
@@ -181,37 +186,37 @@ fn append(file: &mut AppendOnlyFile, news: &News) -> Result<(), StorageError> {
     Ok(())
 }
 
-fn begin(payload: &mut Vec<u8>, position: Position) {
+fn begin(payload: &mut Vec<u8>, position: LogPosition) {
     payload.clear();
     payload.push(VERSION);
     push_uvarint(payload, position.0);
 }
 
 /// Returns the number of exemplars in a payload.
-pub(crate) fn count_payload(payload: &[u8]) -> Result<u64, Malformed> {
+pub(crate) fn count_payload(payload: &[u8]) -> Result<u64, DecodeError> {
     let (_, exemplars) = decode_payload(payload)?;
     Ok(exemplars.iter().count() as u64)
 }
 
 /// Decodes a payload into its position, which is zero for all but the last one of a write, and its
 /// exemplars.
-fn decode_payload(payload: &[u8]) -> Result<(Position, SeriesExemplars), Malformed> {
-    let mut cursor = Cursor::new(payload);
-    if cursor.byte()? != VERSION {
-        return Err(Malformed("exemplars of an unknown version"));
+fn decode_payload(payload: &[u8]) -> Result<(LogPosition, SeriesExemplars), DecodeError> {
+    let mut cursor = DecodeCursor::new(payload);
+    if cursor.read_byte()? != VERSION {
+        return Err(DecodeError("exemplars of an unknown version"));
     }
-    let position = Position(cursor.uvarint()?);
+    let position = LogPosition(cursor.read_uvarint()?);
     let mut exemplars = SeriesExemplars::default();
-    read_exemplars(cursor.bytes(cursor.len())?, &mut exemplars)?;
+    read_exemplars(cursor.read_bytes(cursor.len())?, &mut exemplars)?;
     Ok((position, exemplars))
 }
 
 /// Reads a payload, and adds its exemplars to `ring`.
-fn read_payload(payload: &[u8], ring: &mut Ring) -> Result<(), Malformed> {
+fn read_payload(payload: &[u8], ring: &mut ExemplarRing) -> Result<(), DecodeError> {
     let (position, exemplars) = decode_payload(payload)?;
     for (slot, exemplar) in exemplars.iter() {
-        ring.add(Slot(slot), &exemplar);
+        ring.add(SeriesSlot(slot), &exemplar);
     }
-    ring.note(position);
+    ring.set_position(position);
     Ok(())
 }

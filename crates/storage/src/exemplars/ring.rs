@@ -7,13 +7,13 @@
 //! ```
 //!
 //! An entry is identified by its number, which counts all exemplars ever added. Invariant: along a
-//! chain, numbers and [`TimedExemplar::order`] ascend, except for exemplars that have the time of a
-//! sample.
+//! chain, numbers and [`TimedExemplar::compare`] ascend, except for exemplars that have the time of
+//! a sample.
 
-use crate::ids::Slot;
+use crate::ids::SeriesSlot;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::labels::LabelsRef;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::sample::TimestampMs;
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
@@ -23,7 +23,7 @@ const NONE: u64 = u64::MAX;
 
 /// Result of adding an exemplar: it was stored, or the reason why it was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum ExemplarAppendOutcome {
     /// The exemplar is in the ring.
     Added,
     /// The newest exemplar of the series is equal.
@@ -34,18 +34,18 @@ pub(crate) enum Taken {
 
 /// An exemplar in the ring, linked to the next one of its series.
 #[derive(Debug)]
-struct Entry {
+struct ExemplarRingEntry {
     /// Labels of the exemplar in canonical encoding.
     labels: Box<[u8]>,
     value: f64,
     time: TimestampMs,
     /// Number of the next entry of the series.
     next: u64,
-    slot: Slot,
+    slot: SeriesSlot,
     has_own_time: bool,
 }
 
-impl Entry {
+impl ExemplarRingEntry {
     fn exemplar(&self) -> TimedExemplar<'_> {
         TimedExemplar {
             labels: LabelsRef::from_canonical(&self.labels),
@@ -58,37 +58,37 @@ impl Entry {
 
 /// The numbers of the first and the last entry of a series.
 #[derive(Clone, Copy, Debug)]
-struct Chain {
+struct SeriesExemplarChain {
     oldest: u64,
     newest: u64,
 }
 
 /// The exemplars of a ring that are not in the file yet.
 #[derive(Debug)]
-pub(crate) struct News {
+pub(crate) struct UnwrittenExemplars {
     pub(crate) exemplars: SeriesExemplars,
     /// True if these are all exemplars of the ring, so that the file must be rewritten.
     pub(crate) is_whole: bool,
     /// The number after the last of them.
     pub(crate) end: u64,
     /// All exemplars of the log up to this position are among them or in the file.
-    pub(crate) position: Position,
+    pub(crate) position: LogPosition,
 }
 
 /// The ring, with entries of all series.
 #[derive(Debug, Default)]
-pub(crate) struct Ring {
+pub(crate) struct ExemplarRing {
     max: usize,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<ExemplarRingEntry>,
     /// Number of the first entry.
     first: u64,
-    chains: HashMap<Slot, Chain>,
+    chains: HashMap<SeriesSlot, SeriesExemplarChain>,
     label_bytes: usize,
     /// Position of the last record whose exemplars are in the ring.
-    position: Position,
+    position: LogPosition,
 }
 
-impl Ring {
+impl ExemplarRing {
     /// Sets the maximum number of entries, and drops the oldest ones above it.
     pub(crate) fn set_max(&mut self, max: usize) {
         self.max = max;
@@ -109,7 +109,7 @@ impl Ring {
     }
 
     /// Returns the slots of the series with exemplars.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = SeriesSlot> {
         self.chains.keys().copied()
     }
 
@@ -119,36 +119,44 @@ impl Ring {
     }
 
     /// Returns the position of the last record whose exemplars are in the ring.
-    pub(crate) fn position(&self) -> Position {
+    pub(crate) fn position(&self) -> LogPosition {
         self.position
     }
 
     /// Records that the exemplars of the record at `position` are in the ring.
-    pub(crate) fn note(&mut self, position: Position) {
+    pub(crate) fn set_position(&mut self, position: LogPosition) {
         self.position = self.position.max(position);
     }
 
     /// Returns the result that adding an exemplar of the series at `slot` would have.
-    pub(crate) fn would_take(&self, slot: Slot, exemplar: &TimedExemplar<'_>) -> Taken {
+    pub(crate) fn check_append(
+        &self,
+        slot: SeriesSlot,
+        exemplar: &TimedExemplar<'_>,
+    ) -> ExemplarAppendOutcome {
         let chain = self.chains.get(&slot);
         let Some(newest) = chain.and_then(|chain| self.entry(chain.newest)) else {
-            return Taken::Added;
+            return ExemplarAppendOutcome::Added;
         };
         let newest = newest.exemplar();
-        if exemplar.repeats(&newest) {
-            return Taken::Repeated;
+        if exemplar.is_duplicate_of(&newest) {
+            return ExemplarAppendOutcome::Repeated;
         }
-        match exemplar.order(&newest) {
-            Ordering::Less => Taken::OutOfOrder,
-            Ordering::Equal => Taken::Repeated,
-            Ordering::Greater => Taken::Added,
+        match exemplar.compare(&newest) {
+            Ordering::Less => ExemplarAppendOutcome::OutOfOrder,
+            Ordering::Equal => ExemplarAppendOutcome::Repeated,
+            Ordering::Greater => ExemplarAppendOutcome::Added,
         }
     }
 
     /// Adds an exemplar of the series at `slot`.
-    pub(crate) fn add(&mut self, slot: Slot, exemplar: &TimedExemplar<'_>) -> Taken {
-        let taken = self.would_take(slot, exemplar);
-        if taken != Taken::Added || self.max == 0 {
+    pub(crate) fn add(
+        &mut self,
+        slot: SeriesSlot,
+        exemplar: &TimedExemplar<'_>,
+    ) -> ExemplarAppendOutcome {
+        let taken = self.check_append(slot, exemplar);
+        if taken != ExemplarAppendOutcome::Added || self.max == 0 {
             return taken;
         }
         if self.entries.len() == self.max {
@@ -164,7 +172,7 @@ impl Ring {
                 }
             }
             None => {
-                let chain = Chain {
+                let chain = SeriesExemplarChain {
                     oldest: number,
                     newest: number,
                 };
@@ -173,7 +181,7 @@ impl Ring {
         }
         let labels = exemplar.labels.as_bytes();
         self.label_bytes += labels.len();
-        self.entries.push_back(Entry {
+        self.entries.push_back(ExemplarRingEntry {
             labels: labels.into(),
             value: exemplar.value,
             time: exemplar.time,
@@ -203,13 +211,16 @@ impl Ring {
         self.first + self.entries.len() as u64
     }
 
-    fn entry(&self, number: u64) -> Option<&Entry> {
+    fn entry(&self, number: u64) -> Option<&ExemplarRingEntry> {
         let at = number.checked_sub(self.first)?;
         self.entries.get(usize::try_from(at).ok()?)
     }
 
     /// Returns the exemplars of a series, oldest first.
-    pub(crate) fn of_series(&self, slot: Slot) -> impl Iterator<Item = TimedExemplar<'_>> {
+    pub(crate) fn series_exemplars(
+        &self,
+        slot: SeriesSlot,
+    ) -> impl Iterator<Item = TimedExemplar<'_>> {
         let mut next = self.chains.get(&slot).map_or(NONE, |chain| chain.oldest);
         std::iter::from_fn(move || {
             let entry = self.entry(next)?;
@@ -220,7 +231,7 @@ impl Ring {
 
     /// Returns the entries from number `has` on, which are not in the file; `None` if there are
     /// none.
-    pub(crate) fn news(&self, has: u64) -> Option<News> {
+    pub(crate) fn unwritten_since(&self, has: u64) -> Option<UnwrittenExemplars> {
         if self.end() <= has {
             return None;
         }
@@ -229,7 +240,7 @@ impl Ring {
         for entry in self.entries.iter().skip(known) {
             exemplars.push(entry.slot.0, entry.exemplar());
         }
-        Some(News {
+        Some(UnwrittenExemplars {
             exemplars,
             is_whole: known == 0,
             end: self.end(),
@@ -240,8 +251,8 @@ impl Ring {
     /// Returns the memory of the ring in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         // A hash table of the standard library has one byte per bucket in addition.
-        let chain = size_of::<(Slot, Chain)>() + 1;
-        self.entries.capacity() * size_of::<Entry>()
+        let chain = size_of::<(SeriesSlot, SeriesExemplarChain)>() + 1;
+        self.entries.capacity() * size_of::<ExemplarRingEntry>()
             + self.label_bytes
             + self.chains.capacity() * chain
     }
@@ -262,18 +273,20 @@ mod tests {
         }
     }
 
-    fn found(ring: &Ring, slot: Slot) -> Vec<(f64, i64)> {
-        ring.of_series(slot).map(|e| (e.value, e.time)).collect()
+    fn found(ring: &ExemplarRing, slot: SeriesSlot) -> Vec<(f64, i64)> {
+        ring.series_exemplars(slot)
+            .map(|e| (e.value, e.time))
+            .collect()
     }
 
     #[test]
     fn ring_takes_what_upstream_takes() {
-        use Taken::{Added, OutOfOrder, Repeated};
+        use ExemplarAppendOutcome::{Added, OutOfOrder, Repeated};
         let (a, b) = (
             Labels::from_pairs([("id", "a")]),
             Labels::from_pairs([("id", "b")]),
         );
-        let mut ring = Ring::default();
+        let mut ring = ExemplarRing::default();
         ring.set_max(10);
         for (labels, value, time, has_own_time, want) in [
             (&a, 1.0, 10, true, Added),
@@ -295,37 +308,41 @@ mod tests {
         ] {
             let exemplar = exemplar(labels, value, time, has_own_time);
             let context = format!("{exemplar:?}");
-            assert_eq!(ring.would_take(Slot(7), &exemplar), want, "{context}");
-            assert_eq!(ring.add(Slot(7), &exemplar), want, "{context}");
+            assert_eq!(
+                ring.check_append(SeriesSlot(7), &exemplar),
+                want,
+                "{context}"
+            );
+            assert_eq!(ring.add(SeriesSlot(7), &exemplar), want, "{context}");
         }
-        assert_eq!(ring.add(Slot(8), &exemplar(&a, 1.0, 1, true)), Added);
-        assert_eq!(found(&ring, Slot(8)), [(1.0, 1)]);
-        assert_eq!(found(&ring, Slot(9)), []);
+        assert_eq!(ring.add(SeriesSlot(8), &exemplar(&a, 1.0, 1, true)), Added);
+        assert_eq!(found(&ring, SeriesSlot(8)), [(1.0, 1)]);
+        assert_eq!(found(&ring, SeriesSlot(9)), []);
     }
 
     #[test]
     fn ring_full_keeps_the_newest_of_all_series() {
         for seed in 0..200 {
             let rng = SimRng::new(seed);
-            let mut ring = Ring::default();
-            let mut max = 1 + rng.below(20) as usize;
+            let mut ring = ExemplarRing::default();
+            let mut max = 1 + rng.next_below(20) as usize;
             ring.set_max(max);
-            let mut all: Vec<(Slot, i64)> = Vec::new();
+            let mut all: Vec<(SeriesSlot, i64)> = Vec::new();
             let labels = Labels::from_pairs([("trace_id", "x")]);
-            for time in 0..rng.below(200) as i64 {
+            for time in 0..rng.next_below(200) as i64 {
                 if rng.one_in(40) {
-                    max = 1 + rng.below(30) as usize;
+                    max = 1 + rng.next_below(30) as usize;
                     ring.set_max(max);
                     let over = all.len().saturating_sub(max);
                     all.drain(..over);
                 }
-                let slot = Slot(rng.below(6));
+                let slot = SeriesSlot(rng.next_below(6));
                 ring.add(slot, &exemplar(&labels, 0.5, time, true));
                 all.push((slot, time));
                 let over = all.len().saturating_sub(max);
                 all.drain(..over);
             }
-            for slot in (0..6).map(Slot) {
+            for slot in (0..6).map(SeriesSlot) {
                 let of_slot = all.iter().filter(|(s, _)| *s == slot);
                 let want: Vec<_> = of_slot.map(|(_, time)| (0.5, *time)).collect();
                 assert_eq!(found(&ring, slot), want, "seed {seed} {slot:?}");

@@ -10,14 +10,16 @@
 //! is durable. A file whose write or sync failed is not written again, and a file that the disk
 //! cannot read completely is left exactly as it is.
 
-use super::frame::{self, FRAME_HEADER_BYTES, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX, Place};
-use super::header::{self, FILE_HEADER_BYTES, HeaderState, Magic};
-use super::scan::{Found, Scanner};
+use super::frame::{
+    self, FRAME_HEADER_BYTES, FrameHeader, FrameKind, FramePlace, PAYLOAD_BYTES_MAX,
+};
+use super::header::{self, FILE_HEADER_BYTES, FileHeaderState, FileMagic};
+use super::scan::{FrameScanItem, FrameScanner};
 use super::survey::{make_durable, survey};
 use crate::error::StorageError;
-use crate::manifest::KnownFile;
-use firn_model::env::{Env, File, OpenMode};
-use firn_model::log::Position;
+use crate::manifest::ManifestFileEntry;
+use firn_model::env::{DiskFile, Env, OpenMode};
+use firn_model::log::LogPosition;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +28,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileKind {
     /// Magic in its first eight bytes.
-    pub(crate) magic: Magic,
+    pub(crate) magic: FileMagic,
     /// Suffix of its name after the number.
     pub(crate) suffix: &'static str,
     /// Kind of the frames that contain its data.
@@ -35,33 +37,33 @@ pub(crate) struct FileKind {
 
 impl FileKind {
     /// Returns the path of the file with this number.
-    pub(crate) fn path(&self, dir: &Path, number: Position) -> PathBuf {
+    pub(crate) fn path(&self, dir: &Path, number: LogPosition) -> PathBuf {
         dir.join(format!("{:020}{}", number.0, self.suffix))
     }
 
     /// Returns the numbers of the files of this kind in `dir`, in ascending order. Ignores other
     /// files.
-    pub(crate) fn list(&self, env: &Env, dir: &Path) -> Result<Vec<Position>, StorageError> {
+    pub(crate) fn list(&self, env: &Env, dir: &Path) -> Result<Vec<LogPosition>, StorageError> {
         let names = env.disk.list(dir).map_err(StorageError::io("list", dir))?;
-        let mut numbers: Vec<Position> = names.iter().filter_map(|n| self.parse(n)).collect();
+        let mut numbers: Vec<LogPosition> = names.iter().filter_map(|n| self.parse(n)).collect();
         numbers.sort();
         Ok(numbers)
     }
 
     /// Returns the number in the name of a file of this kind.
-    pub(crate) fn parse(&self, name: &Path) -> Option<Position> {
+    pub(crate) fn parse(&self, name: &Path) -> Option<LogPosition> {
         let digits = name.to_str()?.strip_suffix(self.suffix)?;
-        let number = Position(digits.parse().ok()?);
+        let number = LogPosition(digits.parse().ok()?);
         (self.path(Path::new(""), number) == name).then_some(number)
     }
 }
 
 /// Result of [`FileKind::open_newest`]: the current file, and the number for its replacement.
-pub(crate) struct Newest {
+pub(crate) struct NewestFile {
     /// The newest file, if there is one.
     pub(crate) file: Option<AppendOnlyFile>,
     /// Number of the next file.
-    pub(crate) next: Position,
+    pub(crate) next: LogPosition,
 }
 
 /// Suffix of a file that is not at its final name yet.
@@ -79,15 +81,15 @@ impl FileKind {
         &self,
         env: &Env,
         dir: &Path,
-        known: KnownFile,
-    ) -> Result<Newest, StorageError> {
+        known: ManifestFileEntry,
+    ) -> Result<NewestFile, StorageError> {
         let temporary = format!("{}{TEMPORARY_SUFFIX}", self.suffix);
         for name in env.disk.list(dir).map_err(StorageError::io("list", dir))? {
             if name.to_string_lossy().ends_with(&temporary) {
                 remove(env, &dir.join(name))?;
             }
         }
-        let mut newest = Newest {
+        let mut newest = NewestFile {
             file: None,
             next: known.number.next(),
         };
@@ -109,12 +111,12 @@ impl FileKind {
     }
 
     /// Creates the file with this number under a temporary name. It becomes the current file when
-    /// [`FileKind::put_in_place`] renames it.
+    /// [`FileKind::install_file`] renames it.
     pub(crate) fn begin(
         &self,
         env: &Env,
         dir: &Path,
-        number: Position,
+        number: LogPosition,
     ) -> Result<AppendOnlyFile, StorageError> {
         let mut path = self.path(dir, number).into_os_string();
         path.push(TEMPORARY_SUFFIX);
@@ -125,7 +127,7 @@ impl FileKind {
 
     /// Renames `fresh`, which must be synced, to its final name in `dir`. After an error, a restart
     /// may open either file, so neither may be written again.
-    pub(crate) fn put_in_place(
+    pub(crate) fn install_file(
         &self,
         env: &Env,
         dir: &Path,
@@ -175,11 +177,11 @@ fn sync_dir_of(env: &Env, path: &Path) -> Result<(), StorageError> {
 /// recovered at startup.
 pub(crate) struct AppendOnlyFile {
     path: PathBuf,
-    file: Arc<dyn File>,
+    file: Arc<dyn DiskFile>,
     kind: FrameKind,
-    first: Position,
-    last: Position,
-    durable: Position,
+    first: LogPosition,
+    last: LogPosition,
+    durable: LogPosition,
     offset: u64,
     /// Number of bytes from the start of the file that are durable.
     durable_bytes: u64,
@@ -198,7 +200,7 @@ impl AppendOnlyFile {
         env: &Env,
         path: PathBuf,
         kind: FileKind,
-        first: Position,
+        first: LogPosition,
     ) -> Result<Self, StorageError> {
         let file = env
             .disk
@@ -233,7 +235,7 @@ impl AppendOnlyFile {
         env: &Env,
         path: PathBuf,
         kind: FileKind,
-        first: Position,
+        first: LogPosition,
         durable_bytes: u64,
     ) -> Result<Option<Self>, StorageError> {
         let file = env
@@ -243,7 +245,7 @@ impl AppendOnlyFile {
         let bytes = file.len().map_err(StorageError::io("read file", &path))?;
         let header = check_header(&*file, kind, first, &path)?;
         let survey = survey(file.clone(), first, bytes, durable_bytes);
-        let is_unreadable = survey.unreadable || header == HeaderState::Unreadable;
+        let is_unreadable = survey.unreadable || header == FileHeaderState::Unreadable;
         let recovered = |offset| Self {
             path: path.clone(),
             file: file.clone(),
@@ -267,7 +269,7 @@ impl AppendOnlyFile {
             remove(env, &path)?;
             return Ok(None);
         }
-        if header != HeaderState::Sound {
+        if header != FileHeaderState::Sound {
             file.write_all_at(0, &header::encode(&kind.magic, first))
                 .map_err(StorageError::io("write file", &path))?;
         }
@@ -291,7 +293,7 @@ impl AppendOnlyFile {
     }
 
     /// Describes the damage of a file that is not whole.
-    pub(crate) fn trouble(&self) -> String {
+    pub(crate) fn describe_damage(&self) -> String {
         match self.is_unreadable {
             true => "the disk does not deliver all of it".to_owned(),
             false => format!("{} bytes are damaged or missing", self.damaged_bytes),
@@ -305,21 +307,21 @@ impl AppendOnlyFile {
     }
 
     /// Returns a scanner over its frames from the first one.
-    pub(crate) fn scanner(&self) -> Scanner {
+    pub(crate) fn scanner(&self) -> FrameScanner {
         let range = FILE_HEADER_BYTES..self.offset;
-        Scanner::new(self.file.clone(), self.first, range)
+        FrameScanner::new(self.file.clone(), self.first, range)
     }
 
     /// Calls `each` with the valid frames of a kind, and skips damage. The scanner reads their
     /// payloads.
-    pub(crate) fn each_frame(
+    pub(crate) fn for_each_frame(
         &self,
         kind: FrameKind,
-        each: &mut dyn FnMut(&mut Scanner, u64, &FrameHeader),
+        each: &mut dyn FnMut(&mut FrameScanner, u64, &FrameHeader),
     ) {
         let mut scanner = self.scanner();
         while let Some(found) = scanner.next() {
-            if let Found::Frame { offset, header } = found
+            if let FrameScanItem::Frame { offset, header } = found
                 && header.kind == kind
             {
                 each(&mut scanner, offset, &header);
@@ -333,12 +335,12 @@ impl AppendOnlyFile {
     }
 
     /// Returns the number in its name, which is also that of its first frame.
-    pub(crate) fn first(&self) -> Position {
+    pub(crate) fn first(&self) -> LogPosition {
         self.first
     }
 
     /// Returns the number of the last frame; the one before the first if there is none.
-    pub(crate) fn last(&self) -> Position {
+    pub(crate) fn last(&self) -> LogPosition {
         self.last
     }
 
@@ -364,7 +366,7 @@ impl AppendOnlyFile {
                 limit: PAYLOAD_BYTES_MAX,
             });
         }
-        let place = Place {
+        let place = FramePlace {
             first: self.first,
             offset: self.offset,
         };
@@ -412,11 +414,11 @@ impl AppendOnlyFile {
     /// Syncs all written frames and marks them as durable with another frame, so that later damage
     /// of them is not taken for a torn write.
     pub(crate) fn sync(&mut self) -> Result<(), StorageError> {
-        self.sync_end()?;
+        self.sync_without_mark()?;
         if self.last < self.first {
             return Ok(());
         }
-        let place = Place {
+        let place = FramePlace {
             first: self.first,
             offset: self.offset,
         };
@@ -430,7 +432,7 @@ impl AppendOnlyFile {
     }
 
     /// Like [`AppendOnlyFile::sync`], for the last bytes of a file: no mark follows them.
-    pub(crate) fn sync_end(&mut self) -> Result<(), StorageError> {
+    pub(crate) fn sync_without_mark(&mut self) -> Result<(), StorageError> {
         self.file
             .sync_data()
             .map_err(StorageError::io("sync file", &self.path))?;
@@ -442,14 +444,14 @@ impl AppendOnlyFile {
 
 /// Reads and checks the header of an open file.
 pub(crate) fn check_header(
-    file: &dyn File,
+    file: &dyn DiskFile,
     kind: FileKind,
-    first: Position,
+    first: LogPosition,
     path: &Path,
-) -> Result<HeaderState, StorageError> {
+) -> Result<FileHeaderState, StorageError> {
     let mut bytes = [0; FILE_HEADER_BYTES as usize];
     let Ok(read) = file.read_at(0, &mut bytes) else {
-        return Ok(HeaderState::Unreadable);
+        return Ok(FileHeaderState::Unreadable);
     };
     header::check(&bytes[..read], &kind.magic, first, path)
 }

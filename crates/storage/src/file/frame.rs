@@ -13,7 +13,7 @@
 //! that place; the payload has a checksum of its own, so that a damaged payload after a valid
 //! header affects one frame. `docs/format/log.md` describes the bytes.
 
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 
 /// Bytes of a frame before its payload.
 pub(crate) const FRAME_HEADER_BYTES: usize = 25;
@@ -59,9 +59,9 @@ impl FrameKind {
 
 /// The place of a frame, which is part of its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FramePlace {
     /// First position of the file.
-    pub(crate) first: Position,
+    pub(crate) first: LogPosition,
     /// Offset of the frame in the file.
     pub(crate) offset: u64,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Place {
 /// The decoded header of a frame, without the place that its checksum also covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
-    pub(crate) position: Position,
+    pub(crate) position: LogPosition,
     /// Number of frames directly before this one that were not durable when it was written. All
     /// earlier ones were durable: their damage is never a torn tail.
     pub(crate) unsynced: u32,
@@ -85,16 +85,16 @@ impl FrameHeader {
     }
 
     /// Returns the newest position that was durable when this frame was written.
-    pub(crate) fn durable_before(&self) -> Position {
+    pub(crate) fn durable_before(&self) -> LogPosition {
         let before = self.position.previous().0;
-        Position(before.saturating_sub(u64::from(self.unsynced)))
+        LogPosition(before.saturating_sub(u64::from(self.unsynced)))
     }
 }
 
 /// Appends a frame to `into`. The payload must not exceed [`PAYLOAD_BYTES_MAX`].
 pub(crate) fn encode(
-    place: Place,
-    position: Position,
+    place: FramePlace,
+    position: LogPosition,
     unsynced: u32,
     kind: FrameKind,
     payload: &[u8],
@@ -114,7 +114,10 @@ pub(crate) fn encode(
 }
 
 /// Decodes a header; returns `None` unless it was written at `place`.
-pub(crate) fn decode_header(place: Place, bytes: &[u8; FRAME_HEADER_BYTES]) -> Option<FrameHeader> {
+pub(crate) fn decode_header(
+    place: FramePlace,
+    bytes: &[u8; FRAME_HEADER_BYTES],
+) -> Option<FrameHeader> {
     let kind = FrameKind::from_byte(bytes[24])?;
     let payload_bytes = u32_at(bytes, 8);
     if payload_bytes as usize > PAYLOAD_BYTES_MAX {
@@ -124,7 +127,7 @@ pub(crate) fn decode_header(place: Place, bytes: &[u8; FRAME_HEADER_BYTES]) -> O
         return None;
     }
     Some(FrameHeader {
-        position: Position(u64::from(u32_at(bytes, 12)) | u64::from(u32_at(bytes, 16)) << 32),
+        position: LogPosition(u64::from(u32_at(bytes, 12)) | u64::from(u32_at(bytes, 16)) << 32),
         unsynced: u32_at(bytes, 20),
         kind,
         payload_bytes,
@@ -133,7 +136,7 @@ pub(crate) fn decode_header(place: Place, bytes: &[u8; FRAME_HEADER_BYTES]) -> O
 }
 
 /// Returns the CRC-32C of a header together with the place of its frame.
-fn header_crc(place: Place, header: &[u8; FRAME_HEADER_BYTES]) -> u32 {
+fn header_crc(place: FramePlace, header: &[u8; FRAME_HEADER_BYTES]) -> u32 {
     let mut bytes = [0; 16 + FRAME_HEADER_BYTES - 4];
     bytes[..8].copy_from_slice(&place.first.0.to_le_bytes());
     bytes[8..16].copy_from_slice(&place.offset.to_le_bytes());

@@ -1,13 +1,13 @@
 //! Scans the frames of a file with untrusted contents.
 //!
-//! A [`Scanner`] returns valid frames and, between them, damaged ranges; after a damaged header it
-//! searches every offset for the next valid one. Sectors that the disk cannot read count as damage
-//! too. Memory is one window or the largest frame, and never exceeds the size of the file. The
-//! caller decides whether damage is a torn tail or a loss.
+//! A [`FrameScanner`] returns valid frames and, between them, damaged ranges; after a damaged
+//! header it searches every offset for the next valid one. Sectors that the disk cannot read count
+//! as damage too. Memory is one window or the largest frame, and never exceeds the size of the
+//! file. The caller decides whether damage is a torn tail or a loss.
 
-use super::frame::{FRAME_HEADER_BYTES, FrameHeader, Place, decode_header};
-use firn_model::env::File;
-use firn_model::log::Position;
+use super::frame::{FRAME_HEADER_BYTES, FrameHeader, FramePlace, decode_header};
+use firn_model::env::DiskFile;
+use firn_model::log::LogPosition;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ const WINDOW_BYTES: usize = 256 << 10;
 /// Unit in which unreadable ranges are skipped.
 const SECTOR_BYTES: usize = 4096;
 
-/// One result of a [`Scanner`]: the next valid frame, or a damaged range in its place.
+/// One result of a [`FrameScanner`]: the next valid frame, or a damaged range in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FrameScanItem {
     /// A valid frame, whose header and payload match their checksums.
     Frame {
         /// Offset of its header in the file.
@@ -33,9 +33,9 @@ pub(crate) enum Found {
 }
 
 /// Iterates over the frames and damaged ranges of a file.
-pub(crate) struct Scanner {
-    file: Arc<dyn File>,
-    first: Position,
+pub(crate) struct FrameScanner {
+    file: Arc<dyn DiskFile>,
+    first: LogPosition,
     at: u64,
     end: u64,
     window: Vec<u8>,
@@ -43,10 +43,10 @@ pub(crate) struct Scanner {
     unreadable: bool,
 }
 
-impl Scanner {
+impl FrameScanner {
     /// Returns a scanner over `range` of `file`, whose first position is `first`. The range must
     /// end at or before the end of the file.
-    pub(crate) fn new(file: Arc<dyn File>, first: Position, range: Range<u64>) -> Self {
+    pub(crate) fn new(file: Arc<dyn DiskFile>, first: LogPosition, range: Range<u64>) -> Self {
         Self {
             file,
             first,
@@ -64,34 +64,34 @@ impl Scanner {
     }
 
     /// Returns the next frame or damaged range; `None` at the end.
-    pub(crate) fn next(&mut self) -> Option<Found> {
+    pub(crate) fn next(&mut self) -> Option<FrameScanItem> {
         let start = self.at;
         if start >= self.end {
             return None;
         }
-        let Some(header) = self.header_at(start) else {
+        let Some(header) = self.read_header(start) else {
             self.at = self.resynchronise(start + 1);
-            return Some(Found::Damage(start..self.at));
+            return Some(FrameScanItem::Damage(start..self.at));
         };
         let frame_end = start + header.frame_bytes();
         if frame_end > self.end {
             self.at = self.end;
-            return Some(Found::Damage(start..self.end));
+            return Some(FrameScanItem::Damage(start..self.end));
         }
         self.at = frame_end;
         if crc32c::crc32c(self.payload(start, &header)) == header.payload_crc {
-            Some(Found::Frame {
+            Some(FrameScanItem::Frame {
                 offset: start,
                 header,
             })
         } else {
-            Some(Found::Damage(start..frame_end))
+            Some(FrameScanItem::Damage(start..frame_end))
         }
     }
 
     /// Returns the payload of a frame that this scanner found.
     pub(crate) fn payload(&mut self, offset: u64, header: &FrameHeader) -> &[u8] {
-        self.view(
+        self.window_bytes(
             offset + FRAME_HEADER_BYTES as u64,
             header.payload_bytes as usize,
         )
@@ -100,21 +100,21 @@ impl Scanner {
     /// Returns the first offset from `from` on with a valid header, or the end.
     fn resynchronise(&mut self, from: u64) -> u64 {
         (from..self.end)
-            .find(|offset| self.header_at(*offset).is_some())
+            .find(|offset| self.read_header(*offset).is_some())
             .unwrap_or(self.end)
     }
 
-    fn header_at(&mut self, offset: u64) -> Option<FrameHeader> {
+    fn read_header(&mut self, offset: u64) -> Option<FrameHeader> {
         if self.end - offset < FRAME_HEADER_BYTES as u64 {
             return None;
         }
         let first = self.first;
-        let bytes = self.view(offset, FRAME_HEADER_BYTES);
-        decode_header(Place { first, offset }, bytes.try_into().ok()?)
+        let bytes = self.window_bytes(offset, FRAME_HEADER_BYTES);
+        decode_header(FramePlace { first, offset }, bytes.try_into().ok()?)
     }
 
     /// Returns `count` bytes at `offset`, which must be before the end.
-    fn view(&mut self, offset: u64, count: usize) -> &[u8] {
+    fn window_bytes(&mut self, offset: u64, count: usize) -> &[u8] {
         let window_end = self.window_start + self.window.len() as u64;
         if offset < self.window_start || offset + count as u64 > window_end {
             self.load(offset, count);

@@ -9,10 +9,10 @@
 
 use super::frame::FrameKind;
 use super::header::FILE_HEADER_BYTES;
-use super::scan::{Found, Scanner};
+use super::scan::{FrameScanItem, FrameScanner};
 use crate::error::is_disk_fault;
-use firn_model::env::File;
-use firn_model::log::Position;
+use firn_model::env::DiskFile;
+use firn_model::log::LogPosition;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,17 +21,17 @@ const COPY_BYTES: usize = 1 << 20;
 
 /// Cuts the file at its end and makes the rest durable. The part that is above the marks of all
 /// frames is rewritten first.
-pub(crate) fn make_durable(file: &dyn File, survey: &Survey) -> std::io::Result<()> {
+pub(crate) fn make_durable(file: &dyn DiskFile, survey: &FileSurvey) -> std::io::Result<()> {
     if file.len()? != survey.end {
         file.set_len(survey.end)?;
     }
-    write_again(file, survey.durable_end..survey.end)
+    rewrite_range(file, survey.durable_end..survey.end)
 }
 
 /// Rewrites a part of a file in place and syncs it: after a failed sync the system may hold the
 /// data in memory, treat it as clean and never write it. Parts that the disk cannot read are not in
 /// memory, and are skipped.
-pub(crate) fn write_again(file: &dyn File, part: Range<u64>) -> std::io::Result<()> {
+pub(crate) fn rewrite_range(file: &dyn DiskFile, part: Range<u64>) -> std::io::Result<()> {
     let mut buffer = vec![0; COPY_BYTES];
     let mut offset = part.start;
     while offset < part.end {
@@ -49,11 +49,11 @@ pub(crate) fn write_again(file: &dyn File, part: Range<u64>) -> std::io::Result<
 
 /// Result of reading all bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Survey {
+pub(crate) struct FileSurvey {
     /// Offset after the last valid frame, at which the file ends.
     pub(crate) end: u64,
     /// Position of that frame; the one before the file's first if there is none.
-    pub(crate) last: Position,
+    pub(crate) last: LogPosition,
     /// Offset from which on no later frame marks the bytes as durable.
     pub(crate) durable_end: u64,
     /// Number of complete frames in the torn tail.
@@ -67,14 +67,14 @@ pub(crate) struct Survey {
 /// Surveys the first `bytes` of a file whose first position is `first`. At least `durable_bytes` of
 /// it were durable: damage in them is not a torn tail.
 pub(crate) fn survey(
-    file: Arc<dyn File>,
-    first: Position,
+    file: Arc<dyn DiskFile>,
+    first: LogPosition,
     bytes: u64,
     durable_bytes: u64,
-) -> Survey {
+) -> FileSurvey {
     let before_first = first.previous();
     let durable = newest_mark(file.clone(), first, bytes).max(before_first);
-    let mut survey = Survey {
+    let mut survey = FileSurvey {
         end: FILE_HEADER_BYTES,
         last: before_first,
         durable_end: if durable > before_first {
@@ -88,11 +88,11 @@ pub(crate) fn survey(
     };
     let mut damaged = 0;
     let mut torn = false;
-    let mut scanner = Scanner::new(file, first, FILE_HEADER_BYTES..bytes);
+    let mut scanner = FrameScanner::new(file, first, FILE_HEADER_BYTES..bytes);
     while let Some(found) = scanner.next() {
         let (offset, header) = match found {
-            Found::Frame { offset, header } => (offset, header),
-            Found::Damage(range) => {
+            FrameScanItem::Frame { offset, header } => (offset, header),
+            FrameScanItem::Damage(range) => {
                 torn |= survey.last >= durable && range.start >= durable_bytes;
                 damaged += range.end - range.start;
                 if !torn && range.start < durable_bytes {
@@ -130,11 +130,11 @@ pub(crate) fn survey(
 }
 
 /// Returns the newest position that any valid frame marks as durable.
-fn newest_mark(file: Arc<dyn File>, first: Position, bytes: u64) -> Position {
-    let mut newest = Position(0);
-    let mut scanner = Scanner::new(file, first, FILE_HEADER_BYTES..bytes);
+fn newest_mark(file: Arc<dyn DiskFile>, first: LogPosition, bytes: u64) -> LogPosition {
+    let mut newest = LogPosition(0);
+    let mut scanner = FrameScanner::new(file, first, FILE_HEADER_BYTES..bytes);
     while let Some(found) = scanner.next() {
-        if let Found::Frame { header, .. } = found {
+        if let FrameScanItem::Frame { header, .. } = found {
             newest = newest.max(header.durable_before());
         }
     }

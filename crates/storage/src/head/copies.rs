@@ -5,33 +5,33 @@
 //! the copy itself. Invariant: a copy never changes, and samples that were hidden when it was made
 //! stay hidden.
 
-use super::series::Series;
-use crate::chunk::{Chunk, ChunkView, Columns, TimesKnown};
-use crate::encoding::Malformed;
+use super::series::MemSeries;
+use crate::chunk::{Chunk, ChunkView, DecodedTimesCache, SampleColumns};
+use crate::encoding::DecodeError;
 use firn_model::sample::{TimeRange, TimestampMs};
 
 /// Copies of several series, numbered in the order in which they were added.
 #[derive(Debug, Default)]
-pub(crate) struct Copies {
+pub(crate) struct SeriesCopies {
     closed: Vec<Chunk>,
     /// Memory of the closed chunks, in bytes.
     closed_bytes: usize,
     open: Vec<u8>,
-    ends: Vec<End>,
+    ends: Vec<SeriesCopyEnd>,
 }
 
 /// End of the copy of one series; it begins at the end of the previous one.
 #[derive(Clone, Copy, Debug, Default)]
-struct End {
+struct SeriesCopyEnd {
     closed: u32,
     /// Number of readable samples of the last chunk; all other chunks are fully readable.
     last_samples: u32,
     open: usize,
 }
 
-/// The copy of one series in [`Copies`]: readable samples of its chunks, oldest first.
+/// The copy of one series in [`SeriesCopies`]: readable samples of its chunks, oldest first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Copied<'a> {
+pub(crate) struct SeriesCopy<'a> {
     /// Closed chunks that overlap the copied range, oldest first.
     closed: &'a [Chunk],
     /// Copy of the open chunk, which is newer than the closed ones.
@@ -39,14 +39,14 @@ pub(crate) struct Copied<'a> {
     last_samples: usize,
 }
 
-impl Copies {
+impl SeriesCopies {
     /// Copies only the newest sample of `series`. Returns false and adds nothing if the sample is
     /// outside `range` or is not a plain float.
-    pub(crate) fn add_newest(&mut self, series: &Series, range: TimeRange) -> bool {
+    pub(crate) fn add_newest(&mut self, series: &MemSeries, range: TimeRange) -> bool {
         let open = &series.open;
         let added = range.contains(open.last_time()) && open.write_newest_to(&mut self.open);
         if added {
-            self.ends.push(End {
+            self.ends.push(SeriesCopyEnd {
                 closed: self.closed.len() as u32,
                 last_samples: 1,
                 open: self.open.len(),
@@ -57,13 +57,13 @@ impl Copies {
 
     /// Copies the chunks of `series` that overlap `range`, without its newest `hidden` samples.
     /// Returns false and adds nothing if no chunk is left.
-    pub(crate) fn add(&mut self, series: &Series, range: TimeRange, mut hidden: usize) -> bool {
+    pub(crate) fn add(&mut self, series: &MemSeries, range: TimeRange, mut hidden: usize) -> bool {
         let first_closed = self.closed.len();
         let mut last_samples = None;
         // Newest chunk first, because the hidden samples are the newest ones.
         let open = &series.open;
         let span = TimeRange::new(open.first_time(), open.last_time());
-        let seen = see(open.sample_count(), &mut hidden);
+        let seen = count_visible(open.sample_count(), &mut hidden);
         if seen > 0 && span.overlaps(&range) && open.write_to(&mut self.open) {
             last_samples = Some(seen);
         }
@@ -72,7 +72,7 @@ impl Copies {
             if span.max < range.min {
                 break;
             }
-            let seen = see(chunk.sample_count(), &mut hidden);
+            let seen = count_visible(chunk.sample_count(), &mut hidden);
             if seen > 0 && span.overlaps(&range) {
                 last_samples = last_samples.or(Some(seen));
                 self.closed_bytes += chunk.memory_bytes();
@@ -83,7 +83,7 @@ impl Copies {
         let Some(last_samples) = last_samples else {
             return false;
         };
-        self.ends.push(End {
+        self.ends.push(SeriesCopyEnd {
             closed: self.closed.len() as u32,
             last_samples: last_samples as u32,
             open: self.open.len(),
@@ -93,19 +93,19 @@ impl Copies {
 
     /// Returns an estimate of the bytes that one more series of the same kind takes; `None` if
     /// there are no copies yet.
-    pub(crate) fn bytes_each(&self) -> Option<usize> {
+    pub(crate) fn estimate_copy_bytes(&self) -> Option<usize> {
         let each = (self.closed_bytes + self.open.len()).checked_div(self.len())?;
-        Some(each + each / 8 + size_of::<End>())
+        Some(each + each / 8 + size_of::<SeriesCopyEnd>())
     }
 
     /// Reserves memory for the open chunks of `series` more series of `bytes_each` bytes.
-    pub(crate) fn make_room(&mut self, series: usize, bytes_each: usize) {
+    pub(crate) fn reserve_memory(&mut self, series: usize, bytes_each: usize) {
         self.ends.reserve(series);
         self.open.reserve(series.saturating_mul(bytes_each));
     }
 
     /// Releases reserved memory if most of it was not used.
-    pub(crate) fn give_room_back(&mut self) {
+    pub(crate) fn release_unused_memory(&mut self) {
         if self.open.len() < self.open.capacity() / 2 {
             self.open.shrink_to_fit();
         }
@@ -116,13 +116,13 @@ impl Copies {
         self.ends.len()
     }
 
-    /// Returns the copy with this number, which must be less than [`Copies::len`].
+    /// Returns the copy with this number, which must be less than [`SeriesCopies::len`].
     #[inline]
-    pub(crate) fn get(&self, number: usize) -> Copied<'_> {
+    pub(crate) fn get(&self, number: usize) -> SeriesCopy<'_> {
         let before = number.checked_sub(1).map(|i| self.ends[i]);
         let (start, end) = (before.unwrap_or_default(), self.ends[number]);
         let open = &self.open[start.open..end.open];
-        Copied {
+        SeriesCopy {
             closed: &self.closed[start.closed as usize..end.closed as usize],
             open: (!open.is_empty()).then(|| ChunkView::new(open)),
             last_samples: end.last_samples as usize,
@@ -134,19 +134,19 @@ impl Copies {
         self.closed_bytes
             + self.closed.capacity() * size_of::<Chunk>()
             + self.open.capacity()
-            + self.ends.capacity() * size_of::<End>()
+            + self.ends.capacity() * size_of::<SeriesCopyEnd>()
     }
 }
 
 /// Returns the number of visible samples of a chunk if the newest `hidden` samples are hidden, and
 /// subtracts the hidden ones from `hidden`.
-fn see(count: usize, hidden: &mut usize) -> usize {
+fn count_visible(count: usize, hidden: &mut usize) -> usize {
     let hidden_here = count.min(*hidden);
     *hidden -= hidden_here;
     count - hidden_here
 }
 
-impl<'a> Copied<'a> {
+impl<'a> SeriesCopy<'a> {
     fn chunks(self) -> impl Iterator<Item = ChunkView<'a>> {
         self.closed.iter().map(Chunk::view).chain(self.open)
     }
@@ -177,9 +177,9 @@ impl<'a> Copied<'a> {
     /// error is returned after all others are decoded.
     pub(crate) fn decode(
         self,
-        known: &mut TimesKnown,
-        into: &mut Columns,
-    ) -> Result<(), Malformed> {
+        known: &mut DecodedTimesCache,
+        into: &mut SampleColumns,
+    ) -> Result<(), DecodeError> {
         let count = self.chunks().count();
         let mut outcome = Ok(());
         for (i, chunk) in self.chunks().enumerate() {

@@ -13,9 +13,9 @@
 //! duplicate rule of the store when it was admitted. A row that would not replace them is not
 //! added.
 
-use crate::chunk::{Duplicates, Sample};
-use crate::encoding::histogram::equal_but_hint;
-use crate::ids::Local;
+use crate::chunk::{ChunkSample, DuplicatePolicy};
+use crate::encoding::histogram::is_equal_except_hint;
+use crate::ids::ShardLocalId;
 use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const LEAF_ROWS: usize = if cfg!(test) { 4 } else { 128 };
 
 /// Approximate memory of a series in the table without its leaves, and of a leaf without its rows.
 const SERIES_BYTES: usize = 48;
-const LEAF_BYTES: usize = 24 + size_of::<Leaf>();
+const LEAF_BYTES: usize = 24 + size_of::<LateRowLeaf>();
 
 /// A late sample with the batch that it arrived in.
 #[derive(Clone, Debug)]
@@ -33,23 +33,23 @@ pub(crate) struct LateRow {
     pub(crate) time: TimestampMs,
     /// Sequence number of the batch that contained it.
     pub(crate) sequence: u64,
-    pub(crate) value: Sample,
+    pub(crate) value: ChunkSample,
 }
 
 /// Sort key of a row: time, then order of arrival. Floats precede histograms of the same batch, as
 /// in its log record, so that replay restores the same order.
-type Key = (TimestampMs, u64, bool);
+type LateRowKey = (TimestampMs, u64, bool);
 
 impl LateRow {
-    fn key(&self) -> Key {
-        let is_histogram = matches!(self.value, Sample::Histogram(_));
+    fn key(&self) -> LateRowKey {
+        let is_histogram = matches!(self.value, ChunkSample::Histogram(_));
         (self.time, self.sequence, is_histogram)
     }
 }
 
-/// Neighbouring rows of one series, sorted by [`Key`].
+/// Neighbouring rows of one series, sorted by [`LateRowKey`].
 #[derive(Clone, Debug, Default)]
-struct Leaf {
+struct LateRowLeaf {
     rows: Vec<LateRow>,
     /// Start timestamps of the rows; empty if no row has one.
     starts: Vec<TimestampMs>,
@@ -61,13 +61,13 @@ struct Leaf {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LateSeries {
     /// Sorted by time; no leaf is empty.
-    leaves: Vec<Arc<Leaf>>,
+    leaves: Vec<Arc<LateRowLeaf>>,
 }
 
 /// The late rows of all series of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct LateTable {
-    series: FxHashMap<Local, LateSeries>,
+    series: FxHashMap<ShardLocalId, LateSeries>,
     bytes: usize,
     /// The smallest sequence number of any row.
     oldest: Option<u64>,
@@ -80,12 +80,12 @@ impl LateTable {
     }
 
     /// Returns whether the series at `local` has late rows.
-    pub(crate) fn has(&self, local: Local) -> bool {
+    pub(crate) fn has(&self, local: ShardLocalId) -> bool {
         self.series.contains_key(&local)
     }
 
     /// Returns the late rows of the series at `local`, if it has any.
-    pub(crate) fn get(&self, local: Local) -> Option<&LateSeries> {
+    pub(crate) fn get(&self, local: ShardLocalId) -> Option<&LateSeries> {
         self.series.get(&local)
     }
 
@@ -100,37 +100,39 @@ impl LateTable {
     }
 
     /// Returns the series that have rows, in an arbitrary order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Local, &LateSeries)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ShardLocalId, &LateSeries)> {
         self.series.iter().map(|(local, series)| (*local, series))
     }
 
     /// Adds a row, unless the series has an equal late row at the same time or one that takes
     /// precedence by `duplicates`. Returns which of these applied.
-    pub(crate) fn admit(
+    pub(crate) fn add_unless_duplicate(
         &mut self,
-        local: Local,
+        local: ShardLocalId,
         row: LateRow,
         start: TimestampMs,
-        duplicates: Duplicates,
-    ) -> Admission {
-        let before = self.get(local).and_then(|series| series.before(row.key()));
+        duplicates: DuplicatePolicy,
+    ) -> LateAdmission {
+        let before = self
+            .get(local)
+            .and_then(|series| series.last_row_through(row.key()));
         let repeated = before.filter(|before| before.time == row.time);
         if let Some(known) = repeated
             && (!duplicates.replaces(&known.value, &row.value)
                 || is_equal(&known.value, &row.value))
         {
-            return Admission::Known;
+            return LateAdmission::Known;
         }
         let is_repeated = repeated.is_some();
         self.insert(local, row, start);
         match is_repeated {
-            true => Admission::Replacing,
-            false => Admission::New,
+            true => LateAdmission::Replacing,
+            false => LateAdmission::New,
         }
     }
 
     /// Adds a row without a check for duplicates.
-    pub(crate) fn insert(&mut self, local: Local, row: LateRow, start: TimestampMs) {
+    pub(crate) fn insert(&mut self, local: ShardLocalId, row: LateRow, start: TimestampMs) {
         self.oldest = Some(self.oldest.unwrap_or(row.sequence).min(row.sequence));
         if !self.has(local) {
             self.bytes += SERIES_BYTES;
@@ -143,7 +145,7 @@ impl LateTable {
 
     /// Drops the rows of a series from batches up to `sequence`. The caller must call
     /// [`LateTable::settle`] afterwards.
-    pub(crate) fn drop_through(&mut self, local: Local, sequence: u64) {
+    pub(crate) fn drop_through(&mut self, local: ShardLocalId, sequence: u64) {
         let Some(series) = self.series.get_mut(&local) else {
             return;
         };
@@ -167,9 +169,10 @@ impl LateTable {
     }
 }
 
-/// Result of [`LateTable::admit`]: whether a late row was added, and whether it replaces another.
+/// Result of [`LateTable::add_unless_duplicate`]: whether a late row was added, and whether it
+/// replaces another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
+pub(crate) enum LateAdmission {
     /// The row was added, and the series has no other late row at its time.
     New,
     /// The row was added and takes precedence over another late row at its time.
@@ -221,17 +224,17 @@ impl LateSeries {
     /// Returns the memory of the leaves in bytes, without the struct itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         let leaves = self.leaves.iter().map(|leaf| leaf.memory_bytes());
-        self.leaves.capacity() * size_of::<Arc<Leaf>>() + leaves.sum::<usize>()
+        self.leaves.capacity() * size_of::<Arc<LateRowLeaf>>() + leaves.sum::<usize>()
     }
 
     /// Returns the last row that is not after `key`.
-    fn before(&self, key: Key) -> Option<&LateRow> {
-        let leaf = self.leaves.get(self.leaf_of(key))?;
-        leaf.rows.get(leaf.place_of(key).checked_sub(1)?)
+    fn last_row_through(&self, key: LateRowKey) -> Option<&LateRow> {
+        let leaf = self.leaves.get(self.find_leaf(key))?;
+        leaf.rows.get(leaf.count_rows_before(key).checked_sub(1)?)
     }
 
     /// Returns the index of the leaf for a row with this key; 0 if there are no leaves yet.
-    fn leaf_of(&self, key: Key) -> usize {
+    fn find_leaf(&self, key: LateRowKey) -> usize {
         let behind = self
             .leaves
             .partition_point(|leaf| leaf.first().key() <= key);
@@ -242,7 +245,7 @@ impl LateSeries {
     /// bytes.
     fn insert(&mut self, row: LateRow, start: TimestampMs) -> isize {
         let of_list = self.leaves.capacity();
-        let mut number = self.leaf_of(row.key());
+        let mut number = self.find_leaf(row.key());
         if self.leaves.is_empty() {
             self.leaves.reserve_exact(1);
             self.leaves.push(Arc::default());
@@ -253,7 +256,7 @@ impl LateSeries {
             before = 0;
         } else if self.leaves[number].rows.len() >= LEAF_ROWS {
             let leaf = Arc::make_mut(&mut self.leaves[number]);
-            let at = leaf.place_of(row.key());
+            let at = leaf.count_rows_before(row.key());
             // Rows mostly arrive in order of time: a leaf that is split at its end stays full.
             let rest = leaf.split_off(if at < LEAF_ROWS { LEAF_ROWS / 2 } else { at });
             self.leaves.insert(number + 1, Arc::new(rest));
@@ -264,7 +267,7 @@ impl LateSeries {
         }
         Arc::make_mut(&mut self.leaves[number]).insert(row, start);
         after += self.leaves[number].memory_bytes();
-        after += (self.leaves.capacity() - of_list) * size_of::<Arc<Leaf>>();
+        after += (self.leaves.capacity() - of_list) * size_of::<Arc<LateRowLeaf>>();
         after as isize - before as isize
     }
 
@@ -273,7 +276,7 @@ impl LateSeries {
         let is_old = |row: &LateRow| row.sequence <= sequence;
         for leaf in &mut self.leaves {
             if leaf.rows.iter().any(is_old) {
-                let kept = leaf.without(is_old);
+                let kept = leaf.without_rows(is_old);
                 *leaf = Arc::new(kept);
             }
         }
@@ -282,7 +285,7 @@ impl LateSeries {
     }
 }
 
-impl Leaf {
+impl LateRowLeaf {
     fn first(&self) -> &LateRow {
         self.rows.first().expect("no leaf is empty")
     }
@@ -292,12 +295,12 @@ impl Leaf {
     }
 
     /// Returns the number of rows that precede a row with this key.
-    fn place_of(&self, key: Key) -> usize {
+    fn count_rows_before(&self, key: LateRowKey) -> usize {
         self.rows.partition_point(|row| row.key() <= key)
     }
 
     fn insert(&mut self, row: LateRow, start: TimestampMs) {
-        let (len, at) = (self.rows.len(), self.place_of(row.key()));
+        let (len, at) = (self.rows.len(), self.count_rows_before(row.key()));
         if len == self.rows.capacity() {
             let room = (1 + len / 2).min(LEAF_ROWS.saturating_sub(len).max(1));
             self.rows.reserve_exact(room);
@@ -311,12 +314,12 @@ impl Leaf {
     }
 
     /// Moves the rows from index `at` on into a new leaf.
-    fn split_off(&mut self, at: usize) -> Leaf {
+    fn split_off(&mut self, at: usize) -> LateRowLeaf {
         let at_starts = at.min(self.starts.len());
         let rows = self.rows.split_off(at);
         let histogram_bytes = rows.iter().map(histogram_bytes).sum();
         self.histogram_bytes -= histogram_bytes;
-        Leaf {
+        LateRowLeaf {
             rows,
             starts: self.starts.split_off(at_starts),
             histogram_bytes,
@@ -324,8 +327,8 @@ impl Leaf {
     }
 
     /// Returns a leaf with the rows for which `is_gone` is false.
-    fn without(&self, is_gone: impl Fn(&LateRow) -> bool) -> Leaf {
-        let mut kept = Leaf::default();
+    fn without_rows(&self, is_gone: impl Fn(&LateRow) -> bool) -> LateRowLeaf {
+        let mut kept = LateRowLeaf::default();
         for (i, row) in self
             .rows
             .iter()
@@ -352,17 +355,17 @@ impl Leaf {
 /// Returns the memory of the histogram of a row in bytes; 0 for a float.
 fn histogram_bytes(row: &LateRow) -> usize {
     match &row.value {
-        Sample::Float(_) => 0,
-        Sample::Histogram(histogram) => histogram.memory_bytes(),
+        ChunkSample::Float(_) => 0,
+        ChunkSample::Histogram(histogram) => histogram.memory_bytes(),
     }
 }
 
 /// Returns whether two values are bit for bit equal, except for the counter reset hint of
 /// histograms.
-fn is_equal(a: &Sample, b: &Sample) -> bool {
+fn is_equal(a: &ChunkSample, b: &ChunkSample) -> bool {
     match (a, b) {
-        (Sample::Float(a), Sample::Float(b)) => a.to_bits() == b.to_bits(),
-        (Sample::Histogram(a), Sample::Histogram(b)) => equal_but_hint(a, b),
+        (ChunkSample::Float(a), ChunkSample::Float(b)) => a.to_bits() == b.to_bits(),
+        (ChunkSample::Histogram(a), ChunkSample::Histogram(b)) => is_equal_except_hint(a, b),
         _ => false,
     }
 }

@@ -2,48 +2,48 @@
 //!
 //! A place is free, reserved for a series that is being created, or occupied. Free numbers are
 //! reused, lowest first, so that after a peak the places at the high end become free and
-//! [`Places::shrink`] can release their memory. Invariant: the number of a place does not change
-//! until the place is freed.
+//! [`ShardPlaces::shrink`] can release their memory. Invariant: the number of a place does not
+//! change until the place is freed.
 
-use super::series::Series;
-use super::slabs::{SLAB_ITEMS, Slabs};
-use super::vacancies::Vacancies;
-use crate::ids::Local;
+use super::series::MemSeries;
+use super::slabs::{SLAB_ITEMS, SlabVec};
+use super::vacancies::ShardVacancies;
+use crate::ids::ShardLocalId;
 use firn_model::fingerprint::Fingerprint;
 
 /// The places of one shard, stored as parallel columns of fingerprints and series.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
-    prints: Slabs<Fingerprint>,
-    series: Slabs<Option<Series>>,
-    free: Vacancies,
+pub(crate) struct ShardPlaces {
+    prints: SlabVec<Fingerprint>,
+    series: SlabVec<Option<MemSeries>>,
+    free: ShardVacancies,
 }
 
-impl Places {
+impl ShardPlaces {
     /// Returns whether the place at `local` belongs to the series with this fingerprint.
     #[inline]
-    pub(crate) fn is_of(&self, local: Local, print: Fingerprint) -> bool {
+    pub(crate) fn is_series_at(&self, local: ShardLocalId, print: Fingerprint) -> bool {
         self.prints.get(local.index()) == Some(&print)
     }
 
     /// Returns a place, which may be free or reserved; `None` if the number does not exist.
     #[inline]
-    pub(crate) fn get(&self, local: Local) -> Option<&Option<Series>> {
+    pub(crate) fn get(&self, local: ShardLocalId) -> Option<&Option<MemSeries>> {
         self.series.get(local.index())
     }
 
     /// Returns a place that is not free for the insertion or removal of its series.
     #[inline]
-    pub(crate) fn get_mut(&mut self, local: Local) -> Option<&mut Option<Series>> {
+    pub(crate) fn get_mut(&mut self, local: ShardLocalId) -> Option<&mut Option<MemSeries>> {
         self.series.get_mut(local.index())
     }
 
     /// Reserves the free place with the lowest number, or a new one at the end.
-    pub(crate) fn reserve(&mut self, print: Fingerprint) -> Local {
+    pub(crate) fn reserve(&mut self, print: Fingerprint) -> ShardLocalId {
         let Some(local) = self.free.pop() else {
             self.prints.push(print);
             self.series.push(None);
-            return Local(self.series.len() as u32 - 1);
+            return ShardLocalId(self.series.len() as u32 - 1);
         };
         let slab = local.index() / SLAB_ITEMS;
         self.prints.restore(slab, Fingerprint::default);
@@ -55,16 +55,16 @@ impl Places {
     }
 
     /// Frees a reserved place and returns its fingerprint.
-    pub(crate) fn free(&mut self, local: Local) -> Option<Fingerprint> {
+    pub(crate) fn free(&mut self, local: ShardLocalId) -> Option<Fingerprint> {
         let print = self.prints.get_mut(local.index())?;
         self.free.push(local);
         Some(std::mem::take(print))
     }
 
     /// Returns all series with their numbers, in order of the numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Local, &Series)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ShardLocalId, &MemSeries)> {
         let numbered = self.series.iter();
-        numbered.filter_map(|(local, s)| Some((Local(local as u32), s.as_ref()?)))
+        numbered.filter_map(|(local, s)| Some((ShardLocalId(local as u32), s.as_ref()?)))
     }
 
     /// Returns one past the highest number.
@@ -85,7 +85,7 @@ impl Places {
         for slab in free.into_iter().rev() {
             if slab + 1 == end {
                 end = slab;
-            } else if self.series.held_in(slab) > 0 {
+            } else if self.series.count_items(slab) > 0 {
                 self.prints.release(slab);
                 self.series.release(slab);
             }
@@ -97,7 +97,7 @@ impl Places {
 
     /// Returns whether all places of a slab are free, which includes released slabs.
     fn is_free(&self, slab: usize) -> bool {
-        let items = self.series.held_in(slab);
+        let items = self.series.count_items(slab);
         items == 0 || items == self.free.count_in(slab)
     }
 
@@ -122,7 +122,7 @@ mod tests {
     }
 
     /// Returns the occupied places with the slots of their series.
-    fn taken(places: &Places) -> BTreeMap<u32, u32> {
+    fn taken(places: &ShardPlaces) -> BTreeMap<u32, u32> {
         let series = places.iter();
         series
             .map(|(local, series)| (local.0, series.slot.0))
@@ -133,24 +133,24 @@ mod tests {
     fn places_after_peaks_and_shrinking_are_those_that_were_taken() {
         for seed in 0..20 {
             let rng = SimRng::new(seed);
-            let mut places = Places::default();
+            let mut places = ShardPlaces::default();
             let mut model: BTreeMap<u32, u32> = BTreeMap::new();
             let mut number = 0;
             for _ in 0..12 {
-                for _ in 0..rng.below(5_000) {
+                for _ in 0..rng.next_below(5_000) {
                     let local = places.reserve(print(number));
-                    *places.get_mut(local).unwrap() = Some(Series::new(SeriesRef(number)));
+                    *places.get_mut(local).unwrap() = Some(MemSeries::new(SeriesRef(number)));
                     assert_eq!(model.insert(local.0, number), None, "seed {seed}");
                     number += 1;
                 }
-                let one_in = 1 + rng.below(4);
+                let one_in = 1 + rng.next_below(4);
                 let going: Vec<u32> = model.keys().copied().collect();
                 for local in going {
                     if !rng.one_in(one_in) {
                         continue;
                     }
-                    places.get_mut(Local(local)).unwrap().take();
-                    let whose = places.free(Local(local));
+                    places.get_mut(ShardLocalId(local)).unwrap().take();
+                    let whose = places.free(ShardLocalId(local));
                     assert_eq!(whose, model.remove(&local).map(print), "seed {seed}");
                 }
                 if rng.one_in(2) {
@@ -158,7 +158,10 @@ mod tests {
                 }
                 assert_eq!(taken(&places), model, "seed {seed}");
                 for (local, number) in &model {
-                    assert!(places.is_of(Local(*local), print(*number)), "seed {seed}");
+                    assert!(
+                        places.is_series_at(ShardLocalId(*local), print(*number)),
+                        "seed {seed}"
+                    );
                 }
             }
         }
@@ -166,22 +169,22 @@ mod tests {
 
     #[test]
     fn places_of_few_series_behind_a_peak_take_the_memory_of_few() {
-        let mut places = Places::default();
+        let mut places = ShardPlaces::default();
         let mut bytes = Vec::new();
         for peak in [100, 40_000] {
             for number in 0..peak {
                 places.reserve(print(number));
             }
             for local in 100..peak {
-                places.free(Local(local));
+                places.free(ShardLocalId(local));
             }
             places.shrink();
             bytes.push(places.memory_bytes());
             for local in 0..100 {
-                places.free(Local(local));
+                places.free(ShardLocalId(local));
             }
         }
-        let slab = SLAB_ITEMS * (size_of::<Option<Series>>() + size_of::<Fingerprint>());
+        let slab = SLAB_ITEMS * (size_of::<Option<MemSeries>>() + size_of::<Fingerprint>());
         assert!(bytes[1] <= bytes[0] + 2 * slab, "{bytes:?}");
     }
 }

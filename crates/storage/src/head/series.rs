@@ -1,16 +1,16 @@
 //! One series of the head: its chunks, and the checks for the next sample.
 
-use crate::chunk::{Chunk, Columns, Newest, OpenChunk, Sample};
-use crate::encoding::{Malformed, histogram};
+use crate::chunk::{Chunk, ChunkSample, NewestSampleValue, OpenChunk, SampleColumns};
+use crate::encoding::{DecodeError, histogram};
 use crate::ids::SeriesRef;
 use firn_model::histogram::Histogram;
 use firn_model::sample::{TimeRange, TimestampMs};
-use firn_model::store::{Rejection, TakeLate};
+use firn_model::store::{LateSamplePolicy, SampleRejection};
 use std::ops::RangeInclusive;
 
 /// The times that an append accepts, in milliseconds. Computed once per batch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
+pub(crate) struct AppendWindow {
     /// Oldest accepted time for samples in order.
     pub(crate) min: TimestampMs,
     /// The newest accepted time; later samples are rejected.
@@ -18,10 +18,10 @@ pub(crate) struct Window {
     /// Oldest accepted time for late samples; `i64::MAX` if late samples are rejected.
     pub(crate) late_min: TimestampMs,
     /// Kinds of samples that are accepted late if their time permits.
-    pub(crate) late: TakeLate,
+    pub(crate) late: LateSamplePolicy,
 }
 
-impl Window {
+impl AppendWindow {
     /// Returns whether late samples are accepted.
     pub(crate) fn takes_late(&self) -> bool {
         self.late_min != TimestampMs::MAX
@@ -40,7 +40,7 @@ impl Window {
 
 /// Outcome of one sample that was appended to a series of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum AppendVerdict {
     /// The sample was appended in order.
     Stored,
     /// The sample was stored as a late one.
@@ -48,12 +48,12 @@ pub(crate) enum Verdict {
     /// The sample was already stored; counts as a success.
     Known,
     /// The sample was rejected, for this reason.
-    Refused(Rejection),
+    Refused(SampleRejection),
 }
 
 /// The value of a sample to append.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Value<'a> {
+pub(crate) enum SampleValueRef<'a> {
     /// A float.
     Float(f64),
     /// A native histogram.
@@ -62,7 +62,7 @@ pub(crate) enum Value<'a> {
 
 /// The chunks of one series in memory. Times strictly increase across the chunks.
 #[derive(Debug)]
-pub(crate) struct Series {
+pub(crate) struct MemSeries {
     /// Number of the series, constant while the process runs.
     pub(crate) slot: SeriesRef,
     /// Low 32 bits of the sequence number of the last batch that wrote to the series.
@@ -76,7 +76,7 @@ pub(crate) struct Series {
     closed: Option<Box<Vec<Chunk>>>,
 }
 
-impl Series {
+impl MemSeries {
     /// Returns a series without samples, in the slot `slot`.
     pub(crate) fn new(slot: SeriesRef) -> Self {
         Self {
@@ -103,67 +103,79 @@ impl Series {
     #[inline]
     pub(crate) fn append(
         &mut self,
-        window: Window,
+        window: AppendWindow,
         time: TimestampMs,
         start: TimestampMs,
-        value: Value<'_>,
-    ) -> Verdict {
+        value: SampleValueRef<'_>,
+    ) -> AppendVerdict {
         if self.has_newest() && time <= self.open.last_time() {
             return self.judge_old(window, time, value);
         }
         if time < window.min {
-            return Verdict::Refused(Rejection::OutOfBounds);
+            return AppendVerdict::Refused(SampleRejection::OutOfBounds);
         }
         if time > window.max {
-            return Verdict::Refused(Rejection::TooFarInFuture);
+            return AppendVerdict::Refused(SampleRejection::TooFarInFuture);
         }
         self.push(time, start, value);
-        Verdict::Stored
+        AppendVerdict::Stored
     }
 
     /// Returns the verdict on a sample that is not newer than the newest one of the series.
     #[cold]
-    fn judge_old(&self, window: Window, time: TimestampMs, value: Value<'_>) -> Verdict {
+    fn judge_old(
+        &self,
+        window: AppendWindow,
+        time: TimestampMs,
+        value: SampleValueRef<'_>,
+    ) -> AppendVerdict {
         let is_newest = time == self.open.last_time();
         if is_newest && self.is_newest_value(value) {
-            return Verdict::Known;
+            return AppendVerdict::Known;
         }
-        Verdict::Refused(if time < window.min {
-            Rejection::OutOfBounds
+        AppendVerdict::Refused(if time < window.min {
+            SampleRejection::OutOfBounds
         } else if is_newest {
-            Rejection::DuplicateTimestamp
+            SampleRejection::DuplicateTimestamp
         } else {
-            Rejection::OutOfOrder
+            SampleRejection::OutOfOrder
         })
     }
 
     /// Returns whether the newest sample has this value, bit for bit.
-    pub(crate) fn is_newest_value(&self, value: Value<'_>) -> bool {
+    pub(crate) fn is_newest_value(&self, value: SampleValueRef<'_>) -> bool {
         match (self.open.newest(), value) {
-            (Newest::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
+            (NewestSampleValue::Float(a), SampleValueRef::Float(b)) => a.to_bits() == b.to_bits(),
             // The head computes the counter reset hint itself, so the hint is not compared.
-            (Newest::Histogram(a), Value::Histogram(b)) => histogram::equal_but_hint(a, b),
+            (NewestSampleValue::Histogram(a), SampleValueRef::Histogram(b)) => {
+                histogram::is_equal_except_hint(a, b)
+            }
             _ => false,
         }
     }
 
     /// Appends a sample that must be newer than all others.
     #[inline]
-    pub(crate) fn push(&mut self, time: TimestampMs, start: TimestampMs, value: Value<'_>) {
+    pub(crate) fn push(
+        &mut self,
+        time: TimestampMs,
+        start: TimestampMs,
+        value: SampleValueRef<'_>,
+    ) {
         if self.open.is_full(Chunk::samples_max(self.slot)) {
             self.close_chunk();
         }
         match value {
-            Value::Float(value) => {
+            SampleValueRef::Float(value) => {
                 self.open.push_float(time, start, value);
                 self.open.pack_if_due(Chunk::phase(self.slot));
             }
-            Value::Histogram(histogram) => {
+            SampleValueRef::Histogram(histogram) => {
                 let previous = match self.open.newest() {
-                    Newest::Histogram(previous) => Some(previous),
-                    Newest::Float(_) | Newest::Unknown => None,
+                    NewestSampleValue::Histogram(previous) => Some(previous),
+                    NewestSampleValue::Float(_) | NewestSampleValue::Unknown => None,
                 };
-                let hint = histogram.hint_behind(previous);
+                let hint = histogram.hint_after(previous);
                 self.open.push_histogram(time, start, histogram, hint);
             }
         }
@@ -251,20 +263,20 @@ impl Series {
 
     /// Sets the newest sealed sample, before the series has any sample in memory. `None` as the
     /// sample means that it is too old to be sent again.
-    pub(crate) fn begin_behind(&mut self, time: TimestampMs, sample: Option<Sample>) {
-        self.open = OpenChunk::behind(time, sample);
+    pub(crate) fn set_newest_sealed(&mut self, time: TimestampMs, sample: Option<ChunkSample>) {
+        self.open = OpenChunk::new_after(time, sample);
     }
 
     /// Drops the samples up to `time`, which are sealed. The newest sample remains known for the
     /// check of duplicates.
-    pub(crate) fn drop_through(&mut self, time: TimestampMs) -> Result<(), Malformed> {
+    pub(crate) fn drop_through(&mut self, time: TimestampMs) -> Result<(), DecodeError> {
         if let Some(closed) = &mut self.closed {
             let sealed = closed.partition_point(|c| c.range().max <= time);
             closed.drain(..sealed);
             if let Some(cut) = closed.first_mut()
                 && cut.range().min <= time
             {
-                *cut = cut.behind(time)?;
+                *cut = cut.copy_after(time)?;
             }
             if closed.is_empty() {
                 self.closed = None;
@@ -280,18 +292,18 @@ impl Series {
             self.open.close();
             return Ok(());
         }
-        let mut columns = Columns::default();
+        let mut columns = SampleColumns::default();
         if let Some(chunk) = self.open.snapshot() {
             chunk.decode(usize::MAX, &mut columns)?;
         }
         let mut open = OpenChunk::default();
         for (at, start, value) in columns.samples().filter(|(at, ..)| *at > time) {
             match value {
-                Sample::Float(value) => {
+                ChunkSample::Float(value) => {
                     open.push_float(at, start, value);
                     open.pack_if_due(Chunk::phase(self.slot));
                 }
-                Sample::Histogram(histogram) => {
+                ChunkSample::Histogram(histogram) => {
                     open.push_histogram(at, start, &histogram, histogram.reset_hint)
                 }
             }
@@ -302,7 +314,7 @@ impl Series {
 
     /// Drops the samples up to `time`. If a chunk cannot be decoded, drops every chunk that has a
     /// sample up to `time`.
-    pub(crate) fn give_up_through(&mut self, time: TimestampMs) {
+    pub(crate) fn discard_through(&mut self, time: TimestampMs) {
         if self.drop_through(time).is_ok() {
             return;
         }
@@ -328,9 +340,9 @@ impl Series {
     /// applied them.
     pub(crate) fn insert_displaced(
         &mut self,
-        displaced: &[(TimestampMs, TimestampMs, Sample)],
-    ) -> Result<(), Malformed> {
-        let mut columns = Columns::default();
+        displaced: &[(TimestampMs, TimestampMs, ChunkSample)],
+    ) -> Result<(), DecodeError> {
+        let mut columns = SampleColumns::default();
         for chunk in self.closed() {
             chunk.decode(usize::MAX, &mut columns)?;
         }
@@ -356,12 +368,12 @@ impl Series {
     }
 }
 
-impl Sample {
+impl ChunkSample {
     /// Returns the sample as a borrowed value.
-    pub(crate) fn as_value(&self) -> Value<'_> {
+    pub(crate) fn as_value(&self) -> SampleValueRef<'_> {
         match self {
-            Self::Float(value) => Value::Float(*value),
-            Self::Histogram(histogram) => Value::Histogram(histogram),
+            Self::Float(value) => SampleValueRef::Float(*value),
+            Self::Histogram(histogram) => SampleValueRef::Histogram(histogram),
         }
     }
 }

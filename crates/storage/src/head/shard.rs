@@ -2,41 +2,41 @@
 //! visible to all readers yet.
 
 use super::late::LateTable;
-use super::places::Places;
-use super::series::Series;
-use super::table::{Table, Vacancy};
-use crate::encoding::Malformed;
-use crate::ids::{Local, SeriesRef};
+use super::places::ShardPlaces;
+use super::series::MemSeries;
+use super::table::{FingerprintTable, FingerprintVacancy};
+use crate::encoding::DecodeError;
+use crate::ids::{SeriesRef, ShardLocalId};
 use crate::prefetch;
 use firn_model::fingerprint::Fingerprint;
 use firn_model::sample::TimestampMs;
 use std::collections::VecDeque;
 
-/// Number of series for which [`Shard::warm`] is most effective: the number of memory loads that a
-/// processor has in flight.
+/// Number of series for which [`HeadShard::prefetch_cells`] is most effective: the number of memory
+/// loads that a processor has in flight.
 pub(crate) const WARM: usize = 12;
 
 /// Number of samples that a batch appended to one series.
 #[derive(Clone, Copy, Debug)]
-struct Appended {
-    local: Local,
+struct SeriesAppendCount {
+    local: ShardLocalId,
     samples: u32,
 }
 
 /// A batch that at least one reader must not see.
 #[derive(Debug)]
-struct Pending {
+struct PendingBatch {
     sequence: u64,
-    series: Vec<Appended>,
+    series: Vec<SeriesAppendCount>,
 }
 
-/// Result of [`Shard::find_or_reserve`]: an existing series, or a place for a new one.
+/// Result of [`HeadShard::find_or_reserve`]: an existing series, or a place for a new one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found {
+pub(crate) enum SeriesPlacement {
     /// The series exists, at this place and with this slot.
-    Series(Local, SeriesRef),
+    Series(ShardLocalId, SeriesRef),
     /// A new place was reserved.
-    Reserved(Local),
+    Reserved(ShardLocalId),
     /// The place was already reserved for this fingerprint.
     ReservedBefore,
 }
@@ -44,15 +44,15 @@ pub(crate) enum Found {
 /// A shard of the head. A series keeps its place number, `local`, until it is removed; then the
 /// number is reused.
 #[derive(Debug, Default)]
-pub(crate) struct Shard {
-    table: Table,
-    places: Places,
+pub(crate) struct HeadShard {
+    table: FingerprintTable,
+    places: ShardPlaces,
     /// In ascending order of sequence numbers.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingBatch>,
     /// Entries of the batch that is being applied.
-    applying: Vec<Appended>,
+    applying: Vec<SeriesAppendCount>,
     /// Lists of batches that all readers may see, kept for reuse.
-    spare: Vec<Vec<Appended>>,
+    spare: Vec<Vec<SeriesAppendCount>>,
     /// Number of batches that have looked up series and not written to them yet. No series may be
     /// removed while it is not zero.
     pub(crate) appending: usize,
@@ -64,28 +64,28 @@ pub(crate) struct Shard {
     pub(crate) active: usize,
 }
 
-impl Shard {
+impl HeadShard {
     /// Returns the place of the series with this fingerprint. `guess` is checked first.
     #[inline]
-    pub(crate) fn find(&self, print: Fingerprint, guess: Local) -> Option<Local> {
-        if self.places.is_of(guess, print) {
+    pub(crate) fn find(&self, print: Fingerprint, guess: ShardLocalId) -> Option<ShardLocalId> {
+        if self.places.is_series_at(guess, print) {
             return Some(guess);
         }
         self.table
-            .find(print, |local| self.places.is_of(local, print))
+            .find(print, |local| self.places.is_series_at(local, print))
     }
 
     /// Prefetches the memory of a series that is about to be read.
     #[inline]
-    pub(crate) fn prefetch(&self, local: Local) {
+    pub(crate) fn prefetch(&self, local: ShardLocalId) {
         if let Some(place) = self.places.get(local) {
-            prefetch::value(place);
+            prefetch::prefetch_value(place);
         }
     }
 
     /// Prefetches the memory of the open chunk of a series that is about to be copied.
     #[inline]
-    pub(crate) fn prefetch_chunk(&self, local: Local) {
+    pub(crate) fn prefetch_chunk(&self, local: ShardLocalId) {
         if let Some(series) = self.series(local) {
             series.open.prefetch();
         }
@@ -94,42 +94,42 @@ impl Shard {
     /// Loads the cells of the table for fingerprints that are probably absent. Their lookups miss
     /// the caches, and loading the cells together overlaps the misses.
     #[inline]
-    pub(crate) fn warm(&self, prints: impl Iterator<Item = Fingerprint>) {
-        self.table.warm(prints);
+    pub(crate) fn prefetch_cells(&self, prints: impl Iterator<Item = Fingerprint>) {
+        self.table.prefetch_cells(prints);
     }
 
     #[inline]
-    fn probe(&self, print: Fingerprint) -> Result<Local, Vacancy> {
+    fn probe(&self, print: Fingerprint) -> Result<ShardLocalId, FingerprintVacancy> {
         self.table
-            .probe(print, |local| self.places.is_of(local, print))
+            .probe(print, |local| self.places.is_series_at(local, print))
     }
 
     /// Returns the series with this fingerprint, or reserves a place for it. The place appears as
-    /// reserved to other calls until [`Shard::fill`] fills it.
-    pub(crate) fn find_or_reserve(&mut self, print: Fingerprint) -> Found {
+    /// reserved to other calls until [`HeadShard::fill_reserved`] fills it.
+    pub(crate) fn find_or_reserve(&mut self, print: Fingerprint) -> SeriesPlacement {
         match self.probe(print) {
             Ok(local) => match self.series(local) {
-                Some(series) => Found::Series(local, series.slot),
-                None => Found::ReservedBefore,
+                Some(series) => SeriesPlacement::Series(local, series.slot),
+                None => SeriesPlacement::ReservedBefore,
             },
-            Err(vacancy) => Found::Reserved(self.reserve(print, vacancy)),
+            Err(vacancy) => SeriesPlacement::Reserved(self.reserve(print, vacancy)),
         }
     }
 
     /// Reserves a place and inserts it into the table at the vacancy that the probe found.
-    fn reserve(&mut self, print: Fingerprint, vacancy: Vacancy) -> Local {
+    fn reserve(&mut self, print: Fingerprint, vacancy: FingerprintVacancy) -> ShardLocalId {
         let local = self.places.reserve(print);
         self.table.insert(print, local, vacancy);
         local
     }
 
     /// Returns whether `local` is a reserved place without a series.
-    pub(crate) fn is_reserved(&self, local: Local) -> bool {
+    pub(crate) fn is_reserved(&self, local: ShardLocalId) -> bool {
         matches!(self.places.get(local), Some(None))
     }
 
     /// Stores a series in its reserved place, and counts the memory of its chunks.
-    pub(crate) fn fill(&mut self, local: Local, series: Series) {
+    pub(crate) fn fill_reserved(&mut self, local: ShardLocalId, series: MemSeries) {
         self.chunk_bytes += series.memory_bytes();
         if let Some(place) = self.places.get_mut(local) {
             *place = Some(series);
@@ -137,7 +137,7 @@ impl Shard {
     }
 
     /// Frees the place that was reserved for a series.
-    pub(crate) fn give_up(&mut self, local: Local) {
+    pub(crate) fn free_reserved(&mut self, local: ShardLocalId) {
         if let Some(print) = self.places.free(local) {
             self.table.remove(print, local);
         }
@@ -145,38 +145,42 @@ impl Shard {
 
     /// Returns the place of the series with this fingerprint. If there is none, inserts `series`
     /// and returns true as the second value.
-    pub(crate) fn find_or_insert(&mut self, print: Fingerprint, series: Series) -> (Local, bool) {
+    pub(crate) fn find_or_insert(
+        &mut self,
+        print: Fingerprint,
+        series: MemSeries,
+    ) -> (ShardLocalId, bool) {
         match self.probe(print) {
             Ok(local) => (local, false),
             Err(vacancy) => {
                 let local = self.reserve(print, vacancy);
-                self.fill(local, series);
+                self.fill_reserved(local, series);
                 (local, true)
             }
         }
     }
 
     /// Removes a series, which must have no late samples.
-    pub(crate) fn remove(&mut self, local: Local) {
+    pub(crate) fn remove(&mut self, local: ShardLocalId) {
         let Some(place) = self.places.get_mut(local) else {
             return;
         };
         if let Some(series) = place.take() {
             assert!(!self.late.has(local), "late samples of no series");
             self.chunk_bytes -= series.memory_bytes();
-            self.give_up(local);
+            self.free_reserved(local);
         }
     }
 
     /// Returns the series at this place.
     #[inline]
-    pub(crate) fn series(&self, local: Local) -> Option<&Series> {
+    pub(crate) fn series(&self, local: ShardLocalId) -> Option<&MemSeries> {
         self.places.get(local)?.as_ref()
     }
 
     /// Returns the series at this place for modification.
     #[inline]
-    pub(crate) fn series_mut(&mut self, local: Local) -> Option<&mut Series> {
+    pub(crate) fn series_mut(&mut self, local: ShardLocalId) -> Option<&mut MemSeries> {
         self.places.get_mut(local)?.as_mut()
     }
 
@@ -184,10 +188,10 @@ impl Shard {
     /// slot.
     pub(crate) fn drop_through(
         &mut self,
-        local: Local,
+        local: ShardLocalId,
         slot: SeriesRef,
         time: TimestampMs,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), DecodeError> {
         let Some(series) = self.series_mut(local).filter(|s| s.slot == slot) else {
             return Ok(());
         };
@@ -200,9 +204,9 @@ impl Shard {
 
     /// Drops the samples up to `time` of the series at `local`, provided that it still has this
     /// slot; drops whole chunks if they cannot be decoded. Returns the number of dropped samples.
-    pub(crate) fn give_up_through(
+    pub(crate) fn discard_through(
         &mut self,
-        local: Local,
+        local: ShardLocalId,
         slot: SeriesRef,
         time: TimestampMs,
     ) -> u64 {
@@ -210,19 +214,23 @@ impl Shard {
             return 0;
         };
         let before = (series.memory_bytes(), series.sample_count());
-        series.give_up_through(time);
+        series.discard_through(time);
         let after = (series.memory_bytes(), series.sample_count());
         self.chunk_bytes = self.chunk_bytes + after.0 - before.0;
         before.1.saturating_sub(after.1) as u64
     }
 
     /// Returns the series at `local`, provided that it still has this slot.
-    pub(crate) fn series_of_slot(&self, local: Local, slot: SeriesRef) -> Option<&Series> {
+    pub(crate) fn series_of_slot(
+        &self,
+        local: ShardLocalId,
+        slot: SeriesRef,
+    ) -> Option<&MemSeries> {
         self.series(local).filter(|s| s.slot == slot)
     }
 
     /// Returns all series in an arbitrary order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Local, &Series)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ShardLocalId, &MemSeries)> {
         self.places.iter()
     }
 
@@ -243,19 +251,19 @@ impl Shard {
 
     /// Records that the batch being applied appended `samples` samples to a series.
     #[inline]
-    pub(crate) fn note(&mut self, local: Local, samples: u32) {
-        self.applying.push(Appended { local, samples });
+    pub(crate) fn record_append(&mut self, local: ShardLocalId, samples: u32) {
+        self.applying.push(SeriesAppendCount { local, samples });
     }
 
     /// Ends a batch: its samples are hidden from readers whose watermark is below `sequence`. All
     /// batches up to `floor` are visible to every reader and are removed from the list.
     pub(crate) fn end_batch(&mut self, sequence: u64, floor: u64) {
-        self.forget_pending(floor);
+        self.drop_visible_batches(floor);
         if !self.applying.is_empty() {
             let newest = self.pending.back().map_or(0, |batch| batch.sequence);
             assert!(newest < sequence, "a shard applies batches in order");
             let empty = self.spare.pop().unwrap_or_default();
-            self.pending.push_back(Pending {
+            self.pending.push_back(PendingBatch {
                 sequence,
                 series: std::mem::replace(&mut self.applying, empty),
             });
@@ -263,7 +271,7 @@ impl Shard {
     }
 
     /// Removes the batches that every reader may see from the list of pending ones.
-    pub(crate) fn forget_pending(&mut self, floor: u64) {
+    pub(crate) fn drop_visible_batches(&mut self, floor: u64) {
         while let Some(mut old) = self.pending.pop_front_if(|p| p.sequence <= floor) {
             old.series.clear();
             // Enough for a busy shard; more lists would only hold memory.
@@ -274,7 +282,12 @@ impl Shard {
     }
 
     /// Returns how many of the newest samples of a series are hidden from a reader at `watermark`.
-    pub(crate) fn hidden(&self, local: Local, series: &Series, watermark: u64) -> usize {
+    pub(crate) fn count_hidden(
+        &self,
+        local: ShardLocalId,
+        series: &MemSeries,
+        watermark: u64,
+    ) -> usize {
         // The difference wraps: a number from four billion batches ago only costs a needless scan
         // of the list.
         let ahead = series.last_sequence.wrapping_sub(watermark as u32) as i32;

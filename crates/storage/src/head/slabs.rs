@@ -6,13 +6,13 @@ pub(crate) const SLAB_ITEMS: usize = 1_024;
 
 /// The array. Items are addressed by their index, which never changes.
 #[derive(Debug)]
-pub(crate) struct Slabs<T> {
+pub(crate) struct SlabVec<T> {
     /// Every slab except the last one is full, or released and without memory.
     slabs: Vec<Vec<T>>,
     len: usize,
 }
 
-impl<T> Default for Slabs<T> {
+impl<T> Default for SlabVec<T> {
     fn default() -> Self {
         Self {
             slabs: Vec::new(),
@@ -21,7 +21,7 @@ impl<T> Default for Slabs<T> {
     }
 }
 
-impl<T> Slabs<T> {
+impl<T> SlabVec<T> {
     /// Returns the number of items, those of released slabs included.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -75,7 +75,7 @@ impl<T> Slabs<T> {
     }
 
     /// Returns the number of items of a slab; 0 if it is released.
-    pub(crate) fn held_in(&self, slab: usize) -> usize {
+    pub(crate) fn count_items(&self, slab: usize) -> usize {
         self.slabs.get(slab).map_or(0, Vec::len)
     }
 

@@ -6,7 +6,7 @@
 //! without access to the series. In a large table the remaining bits of the tag distinguish
 //! neighbouring cells: about one probe in ten thousand compares a fingerprint that differs.
 
-use crate::ids::Local;
+use crate::ids::ShardLocalId;
 use firn_model::fingerprint::Fingerprint;
 
 const CELLS_MIN: usize = 16;
@@ -16,11 +16,11 @@ const REMOVED: u64 = u32::MAX as u64;
 
 /// Index of the free cell at which a missing fingerprint can be inserted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Vacancy(usize);
+pub(crate) struct FingerprintVacancy(usize);
 
 /// The table, which stores places and not the fingerprints themselves.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct FingerprintTable {
     cells: Vec<u64>,
     /// Number of cells that are not free, removed ones included.
     used: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Table {
     count: usize,
 }
 
-impl Default for Table {
+impl Default for FingerprintTable {
     fn default() -> Self {
         Self {
             cells: vec![0; CELLS_MIN],
@@ -38,10 +38,14 @@ impl Default for Table {
     }
 }
 
-impl Table {
+impl FingerprintTable {
     /// Returns the place with the tag of `print` for which `is_it` returns true.
     #[inline]
-    pub(crate) fn find(&self, print: Fingerprint, is_it: impl Fn(Local) -> bool) -> Option<Local> {
+    pub(crate) fn find(
+        &self,
+        print: Fingerprint,
+        is_it: impl Fn(ShardLocalId) -> bool,
+    ) -> Option<ShardLocalId> {
         self.probe(print, is_it).ok()
     }
 
@@ -51,17 +55,17 @@ impl Table {
     pub(crate) fn probe(
         &self,
         print: Fingerprint,
-        is_it: impl Fn(Local) -> bool,
-    ) -> Result<Local, Vacancy> {
+        is_it: impl Fn(ShardLocalId) -> bool,
+    ) -> Result<ShardLocalId, FingerprintVacancy> {
         let mask = self.cells.len() - 1;
         let mut at = home(print.low, mask);
         loop {
             let cell = self.cells[at];
             if cell == 0 {
-                return Err(Vacancy(at));
+                return Err(FingerprintVacancy(at));
             }
             if cell >> 32 == print.low >> 32 && cell != REMOVED {
-                let local = Local(cell as u32 - 1);
+                let local = ShardLocalId(cell as u32 - 1);
                 if is_it(local) {
                     return Ok(local);
                 }
@@ -70,19 +74,24 @@ impl Table {
         }
     }
 
-    /// Loads the first cell that [`Table::probe`] reads for each of `prints`, so that the cache
-    /// misses overlap instead of following one another.
+    /// Loads the first cell that [`FingerprintTable::probe`] reads for each of `prints`, so that
+    /// the cache misses overlap instead of following one another.
     #[inline]
-    pub(crate) fn warm(&self, prints: impl Iterator<Item = Fingerprint>) {
+    pub(crate) fn prefetch_cells(&self, prints: impl Iterator<Item = Fingerprint>) {
         let mask = self.cells.len() - 1;
         let cells = prints.map(|print| self.cells[home(print.low, mask)]);
         std::hint::black_box(cells.fold(0, |all, cell| all ^ cell));
     }
 
-    /// Inserts `local` under `print` at the vacancy that [`Table::probe`] returned. No other
-    /// insertion may happen in between.
+    /// Inserts `local` under `print` at the vacancy that [`FingerprintTable::probe`] returned. No
+    /// other insertion may happen in between.
     #[inline]
-    pub(crate) fn insert(&mut self, print: Fingerprint, local: Local, vacancy: Vacancy) {
+    pub(crate) fn insert(
+        &mut self,
+        print: Fingerprint,
+        local: ShardLocalId,
+        vacancy: FingerprintVacancy,
+    ) {
         self.used += 1;
         self.count += 1;
         // At most three quarters full: a miss reads about eight cells, one cache line.
@@ -123,7 +132,7 @@ impl Table {
     }
 
     /// Removes `local`, which was inserted under `print`.
-    pub(crate) fn remove(&mut self, print: Fingerprint, local: Local) {
+    pub(crate) fn remove(&mut self, print: Fingerprint, local: ShardLocalId) {
         let mask = self.cells.len() - 1;
         let mut at = home(print.low, mask);
         while self.cells[at] != 0 {
@@ -164,7 +173,7 @@ fn home(tagged: u64, mask: usize) -> usize {
     (tagged >> 32) as usize & mask
 }
 
-fn cell(print: Fingerprint, local: Local) -> u64 {
+fn cell(print: Fingerprint, local: ShardLocalId) -> u64 {
     print.low >> 32 << 32 | u64::from(local.0 + 1)
 }
 
@@ -182,20 +191,20 @@ mod tests {
 
     #[test]
     fn table_after_growth_and_removal_finds_what_is_left() {
-        let mut table = Table::default();
+        let mut table = FingerprintTable::default();
         let mut left = Vec::new();
         for n in 0..500 {
             let vacancy = table.probe(print(n), |_| false).unwrap_err();
-            table.insert(print(n), Local(n), vacancy);
+            table.insert(print(n), ShardLocalId(n), vacancy);
             left.push(n);
             if n % 3 == 2 {
                 let gone = left.remove(n as usize % left.len());
-                table.remove(print(gone), Local(gone));
+                table.remove(print(gone), ShardLocalId(gone));
             }
         }
         for n in 0..500 {
-            let found = table.find(print(n), |found| found == Local(n));
-            assert_eq!(found, left.contains(&n).then_some(Local(n)), "{n}");
+            let found = table.find(print(n), |found| found == ShardLocalId(n));
+            assert_eq!(found, left.contains(&n).then_some(ShardLocalId(n)), "{n}");
         }
     }
 }

@@ -2,13 +2,13 @@
 //! low end and slabs at the high end become free.
 
 use super::slabs::SLAB_ITEMS;
-use crate::ids::Local;
+use crate::ids::ShardLocalId;
 
 const WORDS: usize = SLAB_ITEMS / 64;
 
 /// The free place numbers within the range of one slab.
 #[derive(Debug, Default)]
-struct OfSlab {
+struct SlabVacancies {
     count: u32,
     /// One bit per number, set if it is free.
     words: [u64; WORDS],
@@ -16,19 +16,19 @@ struct OfSlab {
 
 /// The set of free numbers, with a bitmap per slab.
 #[derive(Debug, Default)]
-pub(crate) struct Vacancies {
-    slabs: Vec<OfSlab>,
+pub(crate) struct ShardVacancies {
+    slabs: Vec<SlabVacancies>,
     /// All slabs before this one have no free number.
     first: usize,
     count: usize,
 }
 
-impl Vacancies {
+impl ShardVacancies {
     /// Adds a number, which must not be in the set.
-    pub(crate) fn push(&mut self, local: Local) {
+    pub(crate) fn push(&mut self, local: ShardLocalId) {
         let (slab, at) = (local.index() / SLAB_ITEMS, local.index() % SLAB_ITEMS);
         if self.slabs.len() <= slab {
-            self.slabs.resize_with(slab + 1, OfSlab::default);
+            self.slabs.resize_with(slab + 1, SlabVacancies::default);
         }
         let of_slab = &mut self.slabs[slab];
         of_slab.words[at / 64] |= 1 << (at % 64);
@@ -38,7 +38,7 @@ impl Vacancies {
     }
 
     /// Removes and returns the lowest free number, if there is one.
-    pub(crate) fn pop(&mut self) -> Option<Local> {
+    pub(crate) fn pop(&mut self) -> Option<ShardLocalId> {
         if self.count == 0 {
             return None;
         }
@@ -52,7 +52,7 @@ impl Vacancies {
         of_slab.count -= 1;
         self.count -= 1;
         let at = self.first * SLAB_ITEMS + word * 64 + bit as usize;
-        Some(Local(at as u32))
+        Some(ShardLocalId(at as u32))
     }
 
     /// Returns the number of free places in a slab.
@@ -74,7 +74,7 @@ impl Vacancies {
 
     /// Returns the memory of the bitmaps in bytes, without the struct itself.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.slabs.capacity() * size_of::<OfSlab>()
+        self.slabs.capacity() * size_of::<SlabVacancies>()
     }
 }
 
@@ -89,18 +89,18 @@ mod tests {
         for seed in 0..50 {
             let rng = SimRng::new(seed);
             let mut model = BTreeSet::new();
-            let mut vacancies = Vacancies::default();
+            let mut vacancies = ShardVacancies::default();
             for _ in 0..400 {
-                let local = rng.below(5 * SLAB_ITEMS as u64) as u32;
+                let local = rng.next_below(5 * SLAB_ITEMS as u64) as u32;
                 if model.insert(local) {
-                    vacancies.push(Local(local));
+                    vacancies.push(ShardLocalId(local));
                 }
                 if rng.one_in(3) {
                     let lowest = vacancies.pop().map(|local| local.0);
                     assert_eq!(lowest, model.pop_first(), "seed {seed}");
                 }
                 if rng.one_in(60) {
-                    let end = rng.below(6) as usize;
+                    let end = rng.next_below(6) as usize;
                     vacancies.truncate(end);
                     model.retain(|local| (*local as usize) < end * SLAB_ITEMS);
                 }

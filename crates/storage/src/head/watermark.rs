@@ -11,27 +11,27 @@
 //! are rejected early. Once the record is durable, its batch becomes visible with all later ones.
 //! After a record that can never become durable, the watermark does not advance any more.
 
-use crate::failpoints::{self, Flaw};
+use crate::failpoints::{self, StoreFlaw};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, lock, wait};
 use firn_model::error::{Error, ErrorKind};
-use firn_model::log::Position;
-use firn_model::store::{Appended, TicketResolver};
+use firn_model::log::LogPosition;
+use firn_model::store::{AppendOutcome, TicketResolver};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// State behind the lock: completed batches, waiting tickets and active readers.
 #[derive(Debug, Default)]
-struct State {
+struct WatermarkState {
     /// Complete sequence numbers above the watermark.
     complete: BTreeSet<u64>,
-    waiting: BTreeMap<u64, (TicketResolver, Appended)>,
+    waiting: BTreeMap<u64, (TicketResolver, AppendOutcome)>,
     /// Watermarks of readers that are still copying, with the number of readers at each.
     readers: BTreeMap<u64, usize>,
     /// Durable records by position, with the sequence numbers of their batches, that are not all
     /// visible yet.
-    durable: VecDeque<(Position, u64)>,
-    visible_position: Position,
+    durable: VecDeque<(LogPosition, u64)>,
+    visible_position: LogPosition,
     failure: Option<Error>,
     /// The error that delays the records, while they wait to be written.
     delay: Option<Error>,
@@ -44,15 +44,15 @@ pub(crate) struct Watermark {
     visible: AtomicU64,
     /// Every current and future reader may see all batches up to this sequence number.
     floor: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<WatermarkState>,
     /// Notified when a reader ends.
     ended: Condvar,
 }
 
 impl Watermark {
     /// Assigns the next sequence number. The caller must hold the lock of the first shard.
-    pub(crate) fn next(self: &Arc<Self>) -> Taken {
-        Taken {
+    pub(crate) fn begin_batch(self: &Arc<Self>) -> SequenceGuard {
+        SequenceGuard {
             sequence: self.taken.fetch_add(1, Ordering::Relaxed) + 1,
             watermark: self.clone(),
             is_settled: false,
@@ -65,16 +65,16 @@ impl Watermark {
     }
 
     /// Returns the sequence number up to which every current and future reader sees all batches.
-    pub(crate) fn floor(&self) -> u64 {
+    pub(crate) fn visible_to_all(&self) -> u64 {
         self.floor.load(Ordering::Acquire)
     }
 
     /// Begins a read at the current watermark. Batches above it stay hidden from this reader.
-    pub(crate) fn read(&self) -> Reading<'_> {
+    pub(crate) fn begin_read(&self) -> WatermarkReadGuard<'_> {
         let mut state = lock(&self.state);
         let sequence = self.visible.load(Ordering::Acquire);
         *state.readers.entry(sequence).or_default() += 1;
-        Reading {
+        WatermarkReadGuard {
             watermark: self,
             sequence,
         }
@@ -82,13 +82,13 @@ impl Watermark {
 
     /// Begins a read at the watermark of the oldest active reader, so that it sees only samples
     /// that all readers see.
-    pub(crate) fn read_floor(&self) -> Reading<'_> {
+    pub(crate) fn begin_read_visible_to_all(&self) -> WatermarkReadGuard<'_> {
         let mut state = lock(&self.state);
         let visible = self.visible.load(Ordering::Acquire);
         let oldest = state.readers.keys().next().copied();
         let sequence = oldest.unwrap_or(visible);
         *state.readers.entry(sequence).or_default() += 1;
-        Reading {
+        WatermarkReadGuard {
             watermark: self,
             sequence,
         }
@@ -105,7 +105,7 @@ impl Watermark {
 
     /// Returns the watermark, and a log position up to which every record belongs to a batch at or
     /// below the watermark.
-    pub(crate) fn mark(&self) -> (u64, Position) {
+    pub(crate) fn visible_position(&self) -> (u64, LogPosition) {
         let state = lock(&self.state);
         (self.visible.load(Ordering::Acquire), state.visible_position)
     }
@@ -115,9 +115,9 @@ impl Watermark {
     fn complete(
         &self,
         sequence: u64,
-        position: Option<Position>,
+        position: Option<LogPosition>,
         resolver: TicketResolver,
-        appended: Appended,
+        appended: AppendOutcome,
     ) {
         let mut state = lock(&self.state);
         if let Some(failure) = state.failure.clone() {
@@ -128,7 +128,7 @@ impl Watermark {
             state.delay = None;
         } else if let Some(delay) = &state.delay {
             // The batch is complete but waits for earlier ones that are delayed.
-            resolver.refuse_early(delay.clone());
+            resolver.reject_early(delay.clone());
         }
         state.complete.insert(sequence);
         state.waiting.insert(sequence, (resolver, appended));
@@ -137,7 +137,7 @@ impl Watermark {
             .extend(position.map(|position| (position, sequence)));
         let mut visible = self.visible.load(Ordering::Relaxed);
         while state.complete.remove(&(visible + 1))
-            || failpoints::has(Flaw::ShowsOutOfOrder) && visible < sequence
+            || failpoints::has(StoreFlaw::ShowsOutOfOrder) && visible < sequence
         {
             visible += 1;
         }
@@ -158,11 +158,11 @@ impl Watermark {
     /// Records that a log record waits for a disk that cannot write. The tickets of its batch and
     /// of later ones are rejected early; all of these batches become visible once the record is
     /// durable.
-    pub(crate) fn delay(&self, reason: &Error) {
+    pub(crate) fn record_delay(&self, reason: &Error) {
         let mut state = lock(&self.state);
         state.delay = Some(reason.clone());
         for (resolver, _) in state.waiting.values() {
-            resolver.refuse_early(reason.clone());
+            resolver.reject_early(reason.clone());
         }
     }
 
@@ -183,7 +183,7 @@ impl Watermark {
 
     /// Initializes the watermark after replay: all records up to `position` are visible, and the
     /// next batch gets the sequence number after `sequence`.
-    pub(crate) fn start_at(&self, position: Position, sequence: u64) {
+    pub(crate) fn initialize(&self, position: LogPosition, sequence: u64) {
         let mut state = lock(&self.state);
         state.visible_position = position;
         self.taken.store(sequence, Ordering::Relaxed);
@@ -193,10 +193,10 @@ impl Watermark {
 
     /// Sets the floor to the watermark of the oldest active reader, or to the current one without
     /// readers.
-    fn publish_floor(&self, state: &State) {
+    fn publish_floor(&self, state: &WatermarkState) {
         let visible = self.visible.load(Ordering::Relaxed);
         let mut readers = state.readers.keys();
-        let oldest = match failpoints::has(Flaw::RaisesFloorEarly) {
+        let oldest = match failpoints::has(StoreFlaw::RaisesFloorEarly) {
             true => readers.next_back(),
             false => readers.next(),
         };
@@ -208,21 +208,21 @@ impl Watermark {
 /// The sequence number of a batch in progress. If it is dropped without a result, for example by a
 /// panic, the watermark fails, so that no ticket waits for a number that never completes.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct SequenceGuard {
     /// The sequence number that was assigned to the batch.
     pub(crate) sequence: u64,
     watermark: Arc<Watermark>,
     is_settled: bool,
 }
 
-impl Taken {
+impl SequenceGuard {
     /// Marks the batch as complete, with its record at `position` if it needed one. The ticket
     /// resolves when all earlier batches are complete too.
     pub(crate) fn complete(
         mut self,
-        position: Option<Position>,
+        position: Option<LogPosition>,
         resolver: TicketResolver,
-        appended: Appended,
+        appended: AppendOutcome,
     ) {
         self.is_settled = true;
         self.watermark
@@ -237,7 +237,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for SequenceGuard {
     fn drop(&mut self) {
         if !self.is_settled {
             let error = Error::new(ErrorKind::Internal, "the write was aborted".to_owned());
@@ -247,13 +247,13 @@ impl Drop for Taken {
 }
 
 /// A reader that copies the samples that were visible when it began. Unregisters when dropped.
-pub(crate) struct Reading<'a> {
+pub(crate) struct WatermarkReadGuard<'a> {
     watermark: &'a Watermark,
     /// The watermark that the reader began with.
     pub(crate) sequence: u64,
 }
 
-impl Drop for Reading<'_> {
+impl Drop for WatermarkReadGuard<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.watermark.state);
         if let Some(count) = state.readers.get_mut(&self.sequence) {

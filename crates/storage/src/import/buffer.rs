@@ -1,8 +1,8 @@
 //! A buffer for samples in any order, which are sorted and written as blocks when it is flushed.
 
-use super::{Import, Series};
-use crate::block::block_order;
-use crate::chunk::{Columns, Sample};
+use super::{BlockImport, ImportSeriesWriter};
+use crate::block::compare_block_order;
+use crate::chunk::{ChunkSample, SampleColumns};
 use crate::index::EPOCH_MS;
 use firn_model::error::Error;
 use firn_model::labels::{Labels, LabelsRef};
@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
 /// Memory of a sample in the buffer, in bytes.
-const SAMPLE_BYTES: usize = size_of::<Row>();
+const SAMPLE_BYTES: usize = size_of::<ImportRow>();
 
 /// Memory of a series without its labels and samples, in bytes: its entries in table and list.
 const SERIES_BYTES: usize = 96;
@@ -26,27 +26,28 @@ const LARGER: i64 = 16;
 /// Maximum number of blocks in a flush. Samples that are further apart share larger blocks.
 const WINDOWS_MAX: usize = 64;
 
-type Row = (TimestampMs, TimestampMs, Sample);
+type ImportRow = (TimestampMs, TimestampMs, ChunkSample);
 
-/// Buffered samples by series. Filled by [`Buffer::push`], emptied by [`Buffer::flush`].
-pub struct Buffer {
+/// Buffered samples by series. Filled by [`ImportBuffer::push`], emptied by
+/// [`ImportBuffer::flush`].
+pub struct ImportBuffer {
     cut_ms: i64,
     /// Numbers of the series, by the canonical encoding of their labels.
     numbers: FxHashMap<Box<[u8]>, usize>,
     /// Samples by number of the series, in order of arrival.
-    series: Vec<Vec<Row>>,
+    series: Vec<Vec<ImportRow>>,
     bytes: usize,
     samples: u64,
 }
 
 /// A buffer for cuts of the default length.
-impl Default for Buffer {
+impl Default for ImportBuffer {
     fn default() -> Self {
         Self::new(EPOCH_MS)
     }
 }
 
-impl Buffer {
+impl ImportBuffer {
     /// Returns an empty buffer. Blocks will cover windows of `cut_ms` of data time, or of several
     /// of those.
     pub fn new(cut_ms: i64) -> Self {
@@ -65,7 +66,7 @@ impl Buffer {
         labels: LabelsRef<'_>,
         time: TimestampMs,
         start: TimestampMs,
-        value: Sample,
+        value: ChunkSample,
     ) {
         let known = self.numbers.get(labels.as_bytes()).copied();
         let number = known.unwrap_or_else(|| {
@@ -75,7 +76,7 @@ impl Buffer {
             self.series.push(Vec::new());
             self.series.len() - 1
         });
-        if let Sample::Histogram(histogram) = &value {
+        if let ChunkSample::Histogram(histogram) = &value {
             self.bytes += histogram.memory_bytes();
         }
         self.series[number].push((time, start, value));
@@ -95,33 +96,33 @@ impl Buffer {
 
     /// Writes the samples as blocks of `import`, one for each window with samples, and empties the
     /// buffer. If a series has several samples at one time, the first one is kept.
-    pub fn flush(&mut self, import: &mut Import) -> Result<(), Error> {
+    pub fn flush(&mut self, import: &mut BlockImport) -> Result<(), Error> {
         let Self {
             numbers, series, ..
         } = std::mem::replace(self, Self::new(self.cut_ms));
-        let mut series: Vec<Option<Vec<Row>>> = series.into_iter().map(Some).collect();
+        let mut series: Vec<Option<Vec<ImportRow>>> = series.into_iter().map(Some).collect();
         let named = numbers.into_iter();
-        let mut sorted: Vec<(Labels, Vec<Row>)> = named
+        let mut sorted: Vec<(Labels, Vec<ImportRow>)> = named
             .filter_map(|(labels, number)| {
                 let labels = LabelsRef::from_canonical(&labels).to_owned();
                 Some((labels, series[number].take()?))
             })
             .collect();
-        sorted.sort_unstable_by(|a, b| block_order(a.0.as_ref(), b.0.as_ref()));
+        sorted.sort_unstable_by(|a, b| compare_block_order(a.0.as_ref(), b.0.as_ref()));
         for (_, rows) in &mut sorted {
             rows.sort_by_key(|(time, ..)| *time);
             rows.dedup_by_key(|(time, ..)| *time);
         }
-        for window in windows_of(&sorted, self.cut_ms) {
+        for window in list_windows(&sorted, self.cut_ms) {
             let id = import.target.new_id(window.max.saturating_add(1));
-            import.block(id, Some(window), |into| push_window(&sorted, window, into))?;
+            import.write_block(id, Some(window), |into| push_window(&sorted, window, into))?;
         }
         Ok(())
     }
 }
 
 /// Returns the windows that contain samples, oldest first.
-fn windows_of(series: &[(Labels, Vec<Row>)], cut_ms: i64) -> Vec<TimeRange> {
+fn list_windows(series: &[(Labels, Vec<ImportRow>)], cut_ms: i64) -> Vec<TimeRange> {
     let (mut length, mut max) = (cut_ms, SMALL_MAX);
     loop {
         if let Some(numbers) = window_numbers(series, length, max) {
@@ -138,7 +139,11 @@ fn windows_of(series: &[(Labels, Vec<Row>)], cut_ms: i64) -> Vec<TimeRange> {
 
 /// Returns the numbers of the windows of this length that contain samples; `None` if there are more
 /// than `max`.
-fn window_numbers(series: &[(Labels, Vec<Row>)], length: i64, max: usize) -> Option<BTreeSet<i64>> {
+fn window_numbers(
+    series: &[(Labels, Vec<ImportRow>)],
+    length: i64,
+    max: usize,
+) -> Option<BTreeSet<i64>> {
     let mut numbers = BTreeSet::new();
     for (_, rows) in series {
         let mut last = None;
@@ -156,11 +161,11 @@ fn window_numbers(series: &[(Labels, Vec<Row>)], length: i64, max: usize) -> Opt
 }
 
 fn push_window(
-    series: &[(Labels, Vec<Row>)],
+    series: &[(Labels, Vec<ImportRow>)],
     window: TimeRange,
-    into: &mut Series<'_>,
+    into: &mut ImportSeriesWriter<'_>,
 ) -> Result<(), Error> {
-    let mut columns = Columns::default();
+    let mut columns = SampleColumns::default();
     for (labels, rows) in series {
         let start = rows.partition_point(|(time, ..)| *time < window.min);
         let end = rows.partition_point(|(time, ..)| *time <= window.max);

@@ -2,7 +2,7 @@
 
 /// Costs of the steps of a lookup, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Costs {
+pub(super) struct LookupCosts {
     /// Reading a run of postings and intersecting it with the candidates.
     pub(super) run: usize,
     /// Looking up a value in the table of its label, or starting to read the postings of a term:
@@ -18,7 +18,7 @@ pub(super) struct Costs {
     pub(super) check: usize,
 }
 
-impl Costs {
+impl LookupCosts {
     /// Measured with `cargo bench -p firn-storage --bench lookups`. Only the ratios matter: a plan
     /// that is wrong by half costs half as much again.
     pub(super) const MEASURED: Self = Self {

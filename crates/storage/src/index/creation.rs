@@ -5,22 +5,22 @@
 //! at once.
 
 use super::core::Index;
-use super::series_table::{LEAF_SLOTS, Place};
-use super::terms::Full;
-use super::writer::{OpenRun, Writer};
+use super::series_table::{HeadSeriesPlace, LEAF_SLOTS};
+use super::terms::IndexFull;
+use super::writer::{IndexWriterState, OpenTermRun};
 use crate::failpoints;
 use crate::ids::{SeriesRef, TermId};
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use firn_model::label_code::steps::Step;
+use firn_model::label_code::steps::LabelStep;
 use firn_model::labels::LabelsRef;
 
 /// The creation of series of one batch. Holds the lock of the index; readers see the series when it
 /// is dropped.
 pub(crate) struct SeriesCreation<'a> {
     pub(super) index: &'a Index,
-    pub(super) writer: MutexGuard<'a, Writer>,
+    pub(super) writer: MutexGuard<'a, IndexWriterState>,
     created: u32,
 }
 
@@ -41,7 +41,7 @@ impl Index {
     }
 
     /// Returns the number of new series for which slots remain.
-    pub(crate) fn numbers_left(&self) -> u32 {
+    pub(crate) fn remaining_slots(&self) -> u32 {
         let writer = lock(&self.writer);
         writer.end_slot.saturating_sub(writer.next_slot)
     }
@@ -53,19 +53,23 @@ impl SeriesCreation<'_> {
         SeriesRef(self.writer.next_slot)
     }
 
-    /// Indexes a series at `place` of the head and returns its slot. An evicted series gets its old
-    /// slot. Fails if the index is full.
-    pub(crate) fn add(&mut self, labels: LabelsRef<'_>, place: Place) -> Result<SeriesRef, Full> {
+    /// Indexes a series at `place` of the head and returns its slot. An evicted series gets
+    /// its old slot. Fails if the index is full.
+    pub(crate) fn add_series(
+        &mut self,
+        labels: LabelsRef<'_>,
+        place: HeadSeriesPlace,
+    ) -> Result<SeriesRef, IndexFull> {
         self.intern(labels)?;
         let terms = std::mem::take(&mut self.writer.terms);
         let slot = match self.index.find_evicted(&terms) {
             Some(slot) => {
-                self.restore(slot, place);
+                self.restore_series(slot, place);
                 slot
             }
             None => {
                 let slot = SeriesRef(self.writer.next_slot);
-                self.place(slot, place, &terms);
+                self.insert_series(slot, place, &terms);
                 slot
             }
         };
@@ -75,10 +79,10 @@ impl SeriesCreation<'_> {
 
     /// Returns the terms of `labels` in their order, valid until the next call. Creates missing
     /// labels and terms.
-    pub(crate) fn intern(&mut self, labels: LabelsRef<'_>) -> Result<&[TermId], Full> {
+    pub(crate) fn intern(&mut self, labels: LabelsRef<'_>) -> Result<&[TermId], IndexFull> {
         let writer = &mut *self.writer;
         if writer.next_slot >= writer.end_slot {
-            return Err(Full);
+            return Err(IndexFull);
         }
         writer.terms.clear();
         writer
@@ -91,8 +95,8 @@ impl SeriesCreation<'_> {
     /// call.
     pub(crate) fn intern_steps<'l>(
         &mut self,
-        steps: impl Iterator<Item = Step<'l>>,
-    ) -> Result<&[TermId], Full> {
+        steps: impl Iterator<Item = LabelStep<'l>>,
+    ) -> Result<&[TermId], IndexFull> {
         let writer = &mut *self.writer;
         writer.terms.clear();
         writer
@@ -102,7 +106,12 @@ impl SeriesCreation<'_> {
     }
 
     /// Adds the series `slot` with these terms. The slot must be higher than all others.
-    pub(crate) fn place(&mut self, SeriesRef(slot): SeriesRef, place: Place, terms: &[TermId]) {
+    pub(crate) fn insert_series(
+        &mut self,
+        SeriesRef(slot): SeriesRef,
+        place: HeadSeriesPlace,
+        terms: &[TermId],
+    ) {
         let index = self.index;
         let writer = &mut *self.writer;
         assert!(slot >= writer.next_slot, "slots are given in order");
@@ -110,7 +119,7 @@ impl SeriesCreation<'_> {
             writer.flush(index);
         }
         if slot / LEAF_SLOTS != writer.next_slot / LEAF_SLOTS {
-            writer.turn_leaf(index);
+            writer.begin_next_leaf(index);
         }
         let mut open = std::mem::take(&mut writer.scratch_open);
         open.clear();
@@ -120,7 +129,7 @@ impl SeriesCreation<'_> {
                 open.push(*same);
                 continue;
             }
-            let label = index.label_of(*term);
+            let label = index.label_of_term(*term);
             while let Some(b) = before.next_if(|b| index.is_before(b.label, label)) {
                 b.end_term(&mut writer.pending, slot);
                 b.end_label(&mut writer.pending, slot);
@@ -129,7 +138,7 @@ impl SeriesCreation<'_> {
             if let Some(b) = same_label {
                 b.end_term(&mut writer.pending, slot);
             }
-            open.push(OpenRun {
+            open.push(OpenTermRun {
                 term: *term,
                 label,
                 term_start: slot,
@@ -146,17 +155,17 @@ impl SeriesCreation<'_> {
         self.created += 1;
         writer.pending.flush_if_long(index);
         if writer.next_slot.is_multiple_of(LEAF_SLOTS) {
-            writer.turn_leaf_after(index, slot);
+            writer.publish_leaf_at(index, slot);
         }
     }
 
     /// Reserves all slots below `end` for series that replay has found. New series get higher ones.
-    pub(crate) fn skip_to(&mut self, end: u32) {
+    pub(crate) fn reserve_slots_below(&mut self, end: u32) {
         let writer = &mut *self.writer;
         if end > writer.next_slot {
             writer.flush(self.index);
             if end / LEAF_SLOTS != writer.next_slot / LEAF_SLOTS {
-                writer.turn_leaf(self.index);
+                writer.begin_next_leaf(self.index);
             }
             writer.next_slot = end;
         }
@@ -166,8 +175,8 @@ impl SeriesCreation<'_> {
 impl SeriesCreation<'_> {
     /// Ends replay: the slots of new series start at `first`. Tests can limit the number of new
     /// series.
-    pub(crate) fn begin_new(&mut self, first: SeriesRef) {
-        self.skip_to(first.0);
+    pub(crate) fn begin_new_series(&mut self, first: SeriesRef) {
+        self.reserve_slots_below(first.0);
         if let Some(max) = failpoints::faults().new_series_max {
             self.writer.end_slot = first.0 + max;
         }

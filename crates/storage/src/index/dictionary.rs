@@ -13,13 +13,13 @@
 //! postings. If a quarter of the values is removed, the next lookup rebuilds the lists; if more
 //! than half is removed, the lists are dropped.
 
-use super::sorted_values::{Question, SortedValues};
-use super::terms::{Label, Terms};
+use super::sorted_values::{SortedValues, ValueRegexMatcher};
+use super::terms::{IndexTerms, IndexedLabel};
 use crate::ids::TermId;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, MutexGuard};
 use arc_swap::ArcSwapOption;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::error::Error;
 use firn_model::regex::Regex;
 use std::sync::{Arc, TryLockError};
@@ -33,21 +33,21 @@ const SORTED_MAX: usize = 1 << 16;
 
 /// The sorted lists of the values of one label. Readers load the current lists without a lock.
 #[derive(Debug, Default)]
-pub(super) struct Dictionary {
-    lists: ArcSwapOption<Lists>,
+pub(super) struct LabelValueDictionary {
+    lists: ArcSwapOption<SortedValueLists>,
     /// Held while lists are built.
     making: Mutex<()>,
 }
 
 /// An immutable set of sorted lists, replaced as a whole.
 #[derive(Clone, Debug, Default)]
-struct Lists {
+struct SortedValueLists {
     lists: Vec<Arc<SortedValues>>,
     /// Terms of the label below this number are in the lists.
     terms_end: u32,
 }
 
-impl Lists {
+impl SortedValueLists {
     fn len(&self) -> usize {
         self.lists.iter().map(|list| list.len()).sum()
     }
@@ -59,18 +59,18 @@ impl Lists {
         while let [.., before, last] = self.lists.as_slice()
             && before.len() <= last.len()
         {
-            let joined = before.join(last);
+            let joined = before.merge(last);
             self.lists.truncate(self.lists.len() - 2);
             self.lists.push(Arc::new(joined));
         }
     }
 }
 
-impl Dictionary {
+impl LabelValueDictionary {
     /// Returns the number of values that an expression must be matched against, in the lists and in
     /// place. `distinct` is the number of values of the label. Only values with the prefix of the
     /// expression count in the lists, or all if non-matching values are wanted.
-    pub(super) fn in_reach(
+    pub(super) fn count_regex_candidates(
         &self,
         regex: &Regex,
         wants_match: bool,
@@ -81,7 +81,11 @@ impl Dictionary {
             return (0, distinct);
         };
         let in_order = match wants_match {
-            true => lists.lists.iter().map(|l| l.count_in_reach(regex)).sum(),
+            true => lists
+                .lists
+                .iter()
+                .map(|l| l.count_regex_candidates(regex))
+                .sum(),
             false => lists.len(),
         };
         (in_order, distinct.saturating_sub(lists.len()))
@@ -89,9 +93,9 @@ impl Dictionary {
 
     /// Drops the lists if more than half of their values are removed. `distinct` is the number of
     /// values that the label still has.
-    pub(super) fn forget_if_gone(&self, distinct: usize) {
+    pub(super) fn drop_if_outdated(&self, distinct: usize) {
         let lists = self.lists.load();
-        let is_gone = |lists: &Arc<Lists>| lists.len() > SORTED_MIN.max(distinct * 2);
+        let is_gone = |lists: &Arc<SortedValueLists>| lists.len() > SORTED_MIN.max(distinct * 2);
         if lists.as_ref().is_some_and(is_gone) {
             self.lists.store(None);
         }
@@ -100,32 +104,34 @@ impl Dictionary {
     /// Returns the memory of the lists in bytes, without the struct itself.
     pub(super) fn memory_bytes(&self) -> usize {
         let lists = self.lists.load();
-        let bytes = |lists: &Arc<Lists>| lists.lists.iter().map(|list| list.memory_bytes()).sum();
+        let bytes = |lists: &Arc<SortedValueLists>| {
+            lists.lists.iter().map(|list| list.memory_bytes()).sum()
+        };
         lists.as_ref().map_or(0, bytes)
     }
 }
 
-impl Terms {
+impl IndexTerms {
     /// Returns the terms of a label whose values match the expression, or do not match it if
     /// `wants_match` is false, in ascending order; and the number of values that were read.
-    pub(super) fn terms_by_expression(
+    pub(super) fn find_terms_by_regex(
         &self,
-        label: &Label,
+        label: &IndexedLabel,
         regex: &Regex,
         wants_match: bool,
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<(Vec<TermId>, usize), Error> {
-        let (lists, behind) = self.values_in_order(label, cancel)?;
-        let question = Question::new(regex, wants_match, lists.len());
+        let (lists, behind) = self.load_sorted_values(label, cancel)?;
+        let question = ValueRegexMatcher::new(regex, wants_match, lists.len());
         let mut terms = Vec::new();
         let mut looked_at = behind.len();
         for list in &lists.lists {
-            looked_at += list.ask(&question, &mut terms, cancel)?;
+            looked_at += list.match_values(&question, &mut terms, cancel)?;
         }
         for id in behind {
             // Reading a value is a cache miss, and a pattern may take long.
             cancel.check()?;
-            let is_wanted = self.with_term(id, |t| question.wants(&t.value));
+            let is_wanted = self.with_term(id, |t| question.is_wanted(&t.value));
             terms.extend((is_wanted == Some(true)).then_some(id));
         }
         terms.sort_unstable();
@@ -134,13 +140,13 @@ impl Terms {
 
     /// Returns the lists of a label, and the terms that are in no list in ascending order. Extends
     /// or rebuilds the lists if necessary.
-    fn values_in_order(
+    fn load_sorted_values(
         &self,
-        label: &Label,
-        cancel: &Cancel,
-    ) -> Result<(Arc<Lists>, Vec<TermId>), Error> {
+        label: &IndexedLabel,
+        cancel: &CancelToken,
+    ) -> Result<(Arc<SortedValueLists>, Vec<TermId>), Error> {
         let lists = label.dictionary.lists.load_full().unwrap_or_default();
-        let behind = self.terms_from(lists.terms_end, label);
+        let behind = self.list_terms_from(lists.terms_end, label);
         let gone = (lists.len() + behind.len()).saturating_sub(label.values_count());
         let is_stale = gone > SORTED_MIN.max(lists.len() / 4);
         if behind.len() < SORTED_MIN && !is_stale {
@@ -151,17 +157,17 @@ impl Terms {
         };
         // Another reader may have built some in the meantime.
         let mut lists = match is_stale {
-            true => Lists::default(),
+            true => SortedValueLists::default(),
             false => {
                 let made = label.dictionary.lists.load();
                 made.as_deref().cloned().unwrap_or_default()
             }
         };
-        let mut share = self.terms_from(lists.terms_end, label);
+        let mut share = self.list_terms_from(lists.terms_end, label);
         let rest = share.split_off(share.len().min(SORTED_MAX));
         cancel.check()?;
         if !share.is_empty() {
-            let (list, end) = self.sorted(&share);
+            let (list, end) = self.sort_terms(&share);
             lists.push(list, end);
         }
         let lists = Arc::new(lists);
@@ -170,7 +176,7 @@ impl Terms {
     }
 
     /// Sorts the values of terms into a list. Returns it with the number after the last term.
-    fn sorted(&self, ids: &[TermId]) -> (SortedValues, u32) {
+    fn sort_terms(&self, ids: &[TermId]) -> (SortedValues, u32) {
         let mut arena = Vec::new();
         let mut values = Vec::with_capacity(ids.len());
         for id in ids {
@@ -181,14 +187,14 @@ impl Terms {
             });
         }
         let end = ids.last().map_or(0, |id| id.0 + 1);
-        (SortedValues::sort(&arena, &values), end)
+        (SortedValues::from_unsorted(&arena, &values), end)
     }
 
     /// Returns the terms of a label with the number `first` or a higher one, in ascending order.
-    fn terms_from(&self, first: u32, label: &Label) -> Vec<TermId> {
+    fn list_terms_from(&self, first: u32, label: &IndexedLabel) -> Vec<TermId> {
         // Terms created later have no series that this reader may see.
         let end = self.term_count.load(Ordering::Acquire);
-        let is_of = |term: &TermId| self.label_of(*term) == label.id;
+        let is_of = |term: &TermId| self.label_of_term(*term) == label.id;
         // The table of the label has about two cells per value.
         if ((end - first) as usize) < label.values_count() * 2 {
             return (first..end).map(TermId).filter(is_of).collect();

@@ -8,9 +8,9 @@
 
 use super::core::Index;
 use super::creation::SeriesCreation;
-use super::membership::Members;
-use super::series_table::{LEAF_SLOTS, Place, SeriesCursor};
-use crate::failpoints::{self, Flaw};
+use super::membership::EpochMembers;
+use super::series_table::{HeadSeriesPlace, LEAF_SLOTS, SeriesCursor};
+use crate::failpoints::{self, StoreFlaw};
 use crate::ids::{SeriesRef, TermId};
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ impl Index {
     /// Returns the evicted series with exactly these terms, which must be in the order of their
     /// labels.
     pub(super) fn find_evicted(&self, terms: &[TermId]) -> Option<SeriesRef> {
-        if self.evicted_count() == 0 || failpoints::has(Flaw::LosesEvicted) {
+        if self.evicted_count() == 0 || failpoints::has(StoreFlaw::LosesEvicted) {
             return None;
         }
-        let hash = self.hash_of_terms(terms.iter().copied());
+        let hash = self.hash_terms(terms.iter().copied());
         let found = self.evicted.find(hash, |slot| {
             SeriesCursor::new(self).terms(SeriesRef(slot)) == terms
         });
@@ -37,23 +37,23 @@ impl Index {
     }
 
     /// Returns the series with a sample in any epoch that is kept.
-    pub(crate) fn members(&self) -> Members {
-        self.membership.of_all()
+    pub(crate) fn members(&self) -> EpochMembers {
+        self.membership.snapshot_all()
     }
 
     /// Returns the evicted series in slots `first..end` that have no sample in any remaining epoch.
-    pub(super) fn evicted_without_samples(&self, first: u32, end: u32) -> Vec<SeriesRef> {
+    pub(super) fn find_evicted_without_samples(&self, first: u32, end: u32) -> Vec<SeriesRef> {
         let mut cursor = SeriesCursor::new(self);
-        let is_evicted = |slot: &SeriesRef| cursor.place(*slot) == Some(Place::EVICTED);
+        let is_evicted = |slot: &SeriesRef| cursor.place(*slot) == Some(HeadSeriesPlace::EVICTED);
         let evicted = (first..end).map(SeriesRef).filter(is_evicted);
         let members = self.members();
-        evicted.filter(|slot| !members.has(*slot)).collect()
+        evicted.filter(|slot| !members.contains(*slot)).collect()
     }
 }
 
 impl Index {
     /// Returns the hash of a series with these terms, which must be in the order of their labels.
-    fn hash_of_terms(&self, terms: impl IntoIterator<Item = TermId>) -> u64 {
+    fn hash_terms(&self, terms: impl IntoIterator<Item = TermId>) -> u64 {
         let mut bytes = [0; 4 * TERMS_HASHED];
         let mut end = 0;
         for (cell, term) in bytes.chunks_exact_mut(4).zip(terms) {
@@ -63,16 +63,16 @@ impl Index {
         self.keys.hash(&bytes[..end])
     }
 
-    fn hash_of_slot(&self, cursor: &mut SeriesCursor<'_>, slot: SeriesRef) -> u64 {
-        self.hash_of_terms(cursor.terms(slot).iter().copied())
+    fn hash_series(&self, cursor: &mut SeriesCursor<'_>, slot: SeriesRef) -> u64 {
+        self.hash_terms(cursor.terms(slot).iter().copied())
     }
 
     /// Removes a series from the table of evicted ones, if it is in it. The terms of the series
     /// must still exist.
-    pub(super) fn forget_evicted(&self, slot: SeriesRef) {
+    pub(super) fn unlist_evicted(&self, slot: SeriesRef) {
         let mut cursor = SeriesCursor::new(self);
-        if cursor.place(slot) == Some(Place::EVICTED) {
-            let hash = self.hash_of_slot(&mut cursor, slot);
+        if cursor.place(slot) == Some(HeadSeriesPlace::EVICTED) {
+            let hash = self.hash_series(&mut cursor, slot);
             self.evicted.remove(hash, slot.0);
         }
     }
@@ -81,27 +81,27 @@ impl Index {
 impl SeriesCreation<'_> {
     /// Marks series as evicted; `slots` must be in ascending order. The caller holds the locks of
     /// their shards, or runs before all readers and writers.
-    pub(crate) fn evict(&mut self, slots: &[SeriesRef]) {
+    pub(crate) fn evict_series(&mut self, slots: &[SeriesRef]) {
         assert!(slots.is_sorted(), "leaves are written once");
         for of_leaf in slots.chunk_by(|a, b| a.0 / LEAF_SLOTS == b.0 / LEAF_SLOTS) {
-            self.move_in_leaf(of_leaf, Place::EVICTED);
+            self.move_in_leaf(of_leaf, HeadSeriesPlace::EVICTED);
         }
         let index = self.index;
         let mut cursor = SeriesCursor::new(index);
         for slot in slots {
-            let hash = index.hash_of_slot(&mut cursor, *slot);
+            let hash = index.hash_series(&mut cursor, *slot);
             index.evicted.insert(hash, slot.0);
         }
     }
 
     /// Restores an evicted series at its new place in the head.
-    pub(crate) fn restore(&mut self, slot: SeriesRef, place: Place) {
-        self.index.forget_evicted(slot);
+    pub(crate) fn restore_series(&mut self, slot: SeriesRef, place: HeadSeriesPlace) {
+        self.index.unlist_evicted(slot);
         self.move_in_leaf(&[slot], place);
     }
 
     /// Changes the places of slots of one leaf.
-    fn move_in_leaf(&mut self, slots: &[SeriesRef], place: Place) {
+    fn move_in_leaf(&mut self, slots: &[SeriesRef], place: HeadSeriesPlace) {
         let Some(number) = slots.first().map(|slot| slot.0 / LEAF_SLOTS) else {
             return;
         };
@@ -109,12 +109,12 @@ impl SeriesCreation<'_> {
             return;
         };
         let at = |slot: &SeriesRef| (slot.0 % LEAF_SLOTS) as usize;
-        let leaf = match self.writer.leaf_under_way(number) {
+        let leaf = match self.writer.current_leaf(number) {
             Some(leaf) => {
                 slots.iter().for_each(|slot| leaf.move_to(at(slot), place));
                 leaf.build()
             }
-            None => cell.load().moved(slots.iter().map(at), place),
+            None => cell.load().with_moved(slots.iter().map(at), place),
         };
         cell.store(Arc::new(leaf));
     }

@@ -2,4 +2,4 @@
 
 /// The time between two removals. Readers hold the generation in which they began.
 #[derive(Debug, Default)]
-pub(crate) struct Generation;
+pub(crate) struct ReaderGeneration;

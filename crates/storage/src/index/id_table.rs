@@ -33,19 +33,19 @@ pub(crate) struct IdTable {
 impl Default for IdTable {
     fn default() -> Self {
         Self {
-            cells: ArcSwap::from_pointee(free_cells(CELLS_MIN)),
+            cells: ArcSwap::from_pointee(new_cells(CELLS_MIN)),
             used: AtomicU32::new(0),
             count: AtomicU32::new(0),
         }
     }
 }
 
-fn free_cells(cells: usize) -> Box<[AtomicU64]> {
+fn new_cells(cells: usize) -> Box<[AtomicU64]> {
     (0..cells).map(|_| AtomicU64::new(0)).collect()
 }
 
 /// Returns the cell at which probing begins for a hash, or for a cell that contains its tag.
-fn home(tagged: u64, cells: usize) -> usize {
+fn home_cell(tagged: u64, cells: usize) -> usize {
     (tagged >> 32) as usize & (cells - 1)
 }
 
@@ -54,7 +54,7 @@ impl IdTable {
     #[inline]
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let cells = self.cells.load();
-        let mut at = home(hash, cells.len());
+        let mut at = home_cell(hash, cells.len());
         loop {
             // Acquire: a reader that sees the id sees the object behind it.
             let cell = cells[at].load(Ordering::Acquire);
@@ -78,7 +78,7 @@ impl IdTable {
         if used * 3 > self.cells.load().len() * 2 {
             self.rebuild();
         }
-        place(&self.cells.load(), cell(hash, id));
+        insert_cell(&self.cells.load(), pack_cell(hash, id));
         self.used.fetch_add(1, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Relaxed);
     }
@@ -86,10 +86,10 @@ impl IdTable {
     fn rebuild(&self) {
         let old = self.cells.load();
         let count = self.count();
-        let cells = free_cells(((count + 1) * 2).next_power_of_two().max(CELLS_MIN));
+        let cells = new_cells(((count + 1) * 2).next_power_of_two().max(CELLS_MIN));
         for cell in old.iter().map(|c| c.load(Ordering::Relaxed)) {
             if cell != 0 && cell != REMOVED {
-                place(&cells, cell);
+                insert_cell(&cells, cell);
             }
         }
         self.used.store(count as u32, Ordering::Relaxed);
@@ -99,8 +99,8 @@ impl IdTable {
     /// Removes `id`, which was inserted under `hash`.
     pub(crate) fn remove(&self, hash: u64, id: u32) {
         let cells = self.cells.load();
-        let wanted = cell(hash, id);
-        let mut at = home(hash, cells.len());
+        let wanted = pack_cell(hash, id);
+        let mut at = home_cell(hash, cells.len());
         loop {
             match cells[at].load(Ordering::Relaxed) {
                 0 => return,
@@ -139,12 +139,12 @@ impl IdTable {
     }
 }
 
-fn cell(hash: u64, id: u32) -> u64 {
+fn pack_cell(hash: u64, id: u32) -> u64 {
     hash >> 32 << 32 | u64::from(id + 1)
 }
 
-fn place(cells: &[AtomicU64], cell: u64) {
-    let mut at = home(cell, cells.len());
+fn insert_cell(cells: &[AtomicU64], cell: u64) {
+    let mut at = home_cell(cell, cells.len());
     while cells[at].load(Ordering::Relaxed) != 0 {
         at = (at + 1) & (cells.len() - 1);
     }

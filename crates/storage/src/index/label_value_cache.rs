@@ -29,7 +29,7 @@ const ABSENT: u32 = u32::MAX;
 /// The cache, shared by all readers of an index: cells that hold one piece each.
 #[derive(Debug)]
 pub(super) struct LabelValueCache {
-    cells: Box<[ArcSwapOption<Piece>]>,
+    cells: Box<[ArcSwapOption<LabelValuePiece>]>,
     pieces: AtomicUsize,
 }
 
@@ -45,13 +45,13 @@ impl Default for LabelValueCache {
 /// The entries of one label for one leaf of slots: the number of the term plus one, [`UNKNOWN`] or
 /// [`ABSENT`].
 #[derive(Debug)]
-struct Piece {
+struct LabelValuePiece {
     label: LabelId,
     leaf: u32,
     terms: [AtomicU32; LEAF_SLOTS as usize],
 }
 
-impl Piece {
+impl LabelValuePiece {
     fn new(label: LabelId, leaf: u32) -> Self {
         Self {
             label,
@@ -60,7 +60,7 @@ impl Piece {
         }
     }
 
-    fn is_of(&self, label: LabelId, leaf: u32) -> bool {
+    fn is_for(&self, label: LabelId, leaf: u32) -> bool {
         (self.label, self.leaf) == (label, leaf)
     }
 }
@@ -77,17 +77,17 @@ impl LabelValueCache {
 
     /// Returns the piece of a label and a leaf. If its cell contains another piece, replaces that
     /// by an empty one.
-    fn piece(&self, label: LabelId, leaf: u32) -> Guard<Option<Arc<Piece>>> {
+    fn load_piece(&self, label: LabelId, leaf: u32) -> Guard<Option<Arc<LabelValuePiece>>> {
         // The cells of different labels start far apart, and the leaves of one label are
         // neighbours.
         let start = label.0.wrapping_mul(0x9e37_79b9) >> 16;
         let cell = &self.cells[(start.wrapping_add(leaf)) as usize % CELLS];
         let there = cell.load();
-        let is_it = |piece: &Arc<Piece>| piece.is_of(label, leaf);
+        let is_it = |piece: &Arc<LabelValuePiece>| piece.is_for(label, leaf);
         if there.as_ref().is_some_and(is_it) {
             return there;
         }
-        let piece = Some(Arc::new(Piece::new(label, leaf)));
+        let piece = Some(Arc::new(LabelValuePiece::new(label, leaf)));
         if cell.swap(piece.clone()).is_none() {
             self.pieces.fetch_add(1, Ordering::Relaxed);
         }
@@ -97,7 +97,7 @@ impl LabelValueCache {
     /// Returns the memory of the cache in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let pieces = self.pieces.load(Ordering::Relaxed);
-        size_of_val(&self.cells[..]) + pieces * (size_of::<Piece>() + 16)
+        size_of_val(&self.cells[..]) + pieces * (size_of::<LabelValuePiece>() + 16)
     }
 }
 
@@ -107,20 +107,20 @@ pub(super) struct LabelValueReader<'a> {
     label: LabelId,
     /// A guard and not a clone of the `Arc`, whose reference count would be contended by all
     /// threads.
-    piece: Guard<Option<Arc<Piece>>>,
+    piece: Guard<Option<Arc<LabelValuePiece>>>,
 }
 
 impl LabelValueReader<'_> {
     /// Returns the term of the series with `slot`. `read` finds the term if it is not cached.
     #[inline]
-    pub(super) fn term_of(
+    pub(super) fn get_or_read(
         &mut self,
         SeriesRef(slot): SeriesRef,
         read: impl FnOnce() -> Option<TermId>,
     ) -> Option<TermId> {
         let leaf = slot / LEAF_SLOTS;
         if self.piece.as_ref().is_none_or(|held| held.leaf != leaf) {
-            self.piece = self.known.piece(self.label, leaf);
+            self.piece = self.known.load_piece(self.label, leaf);
         }
         let Some(piece) = &*self.piece else {
             return read();
@@ -155,14 +155,14 @@ mod tests {
         let known = LabelValueCache::default();
         let rng = SimRng::new(7);
         for _ in 0..2_000 {
-            let label = LabelId(rng.below(9) as u32);
+            let label = LabelId(rng.next_below(9) as u32);
             let mut reader = known.reader(label);
-            let mut slot = SeriesRef(rng.below(3_000_000) as u32);
+            let mut slot = SeriesRef(rng.next_below(3_000_000) as u32);
             for _ in 0..20 {
-                slot.0 += rng.below(300) as u32;
-                let found = reader.term_of(slot, || term(label, slot));
+                slot.0 += rng.next_below(300) as u32;
+                let found = reader.get_or_read(slot, || term(label, slot));
                 assert_eq!(found, term(label, slot), "{label:?}, {slot:?}");
-                let again = reader.term_of(slot, || unreachable!("it was read just now"));
+                let again = reader.get_or_read(slot, || unreachable!("it was read just now"));
                 assert_eq!(again, found, "{label:?}, {slot:?}");
             }
         }
@@ -170,7 +170,7 @@ mod tests {
         let (count, bytes) = (pieces.count(), size_of_val(&known.cells[..]));
         assert_eq!(
             known.memory_bytes(),
-            bytes + count * (size_of::<Piece>() + 16)
+            bytes + count * (size_of::<LabelValuePiece>() + 16)
         );
     }
 }

@@ -6,20 +6,20 @@
 
 use super::core::Index;
 use super::lookup_work::CANCEL_EACH;
-use super::membership::Members;
+use super::membership::EpochMembers;
 use super::postings::Postings;
-use super::runs::Runs;
+use super::runs::SlotRunSet;
 use super::series_table::SeriesCursor;
-use super::terms::Label;
-use crate::fan_out::in_parts;
+use super::terms::IndexedLabel;
+use crate::fan_out::map_parts;
 use crate::ids::{LabelId, SeriesRef, TermId};
 use firn_model::budget::Reservation;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn};
 use firn_model::env::Compute;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
-use firn_model::order::ordered;
+use firn_model::order::sort_checked;
 use firn_model::sample::TimeRange;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -49,24 +49,24 @@ const PASSING_BYTES: usize = size_of::<u32>() + 2 * size_of::<Option<TermId>>();
 const NUMBER_BYTES: usize = 2 * size_of::<(Option<TermId>, u32)>();
 
 /// The series whose labels are requested, selected by time alone or by matchers too.
-enum Asked {
+enum SelectedSlots {
     /// All series that have a sample.
-    Members(Members),
+    Members(EpochMembers),
     /// The series that match and have a sample in the requested range.
-    Found(Runs),
+    Found(SlotRunSet),
 }
 
-impl Asked {
+impl SelectedSlots {
     /// Returns whether any of the series is in `postings` below `limit`.
-    fn meet(&self, postings: &Postings, limit: u32) -> bool {
+    fn intersects(&self, postings: &Postings, limit: u32) -> bool {
         match self {
-            Self::Members(members) => postings.any(0..limit, |run| members.any(run)),
+            Self::Members(members) => postings.any_run(0..limit, |run| members.has_any_in(run)),
             Self::Found(found) => {
-                let mut beside = found.beside();
+                let mut beside = found.cursor();
                 let mut meets = false;
-                postings.any(0..limit, |run| {
-                    meets = beside.meets(run);
-                    meets || beside.is_over()
+                postings.any_run(0..limit, |run| {
+                    meets = beside.overlaps(run);
+                    meets || beside.is_exhausted()
                 });
                 meets
             }
@@ -80,30 +80,30 @@ impl Index {
         &self,
         matchers: &[Matcher],
         range: TimeRange,
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<Vec<String>, Error> {
-        let asked = self.asked(matchers, range, cancel)?;
+        let asked = self.select_slots(matchers, range, cancel)?;
         let mut names = BTreeSet::new();
         let reading = || {
-            let runs = self.all_labels().map(|l| l.present.runs_from(0));
+            let runs = self.all_labels().map(|l| l.present.count_runs_from(0));
             runs.sum::<usize>() * self.costs.run
         };
         match &asked {
-            Asked::Found(found) if found.len() * self.costs.series < reading() => {
+            SelectedSlots::Found(found) if found.len() * self.costs.series < reading() => {
                 let mut seen = BTreeSet::new();
                 let mut cursor = SeriesCursor::new(self);
                 for slot in found.slots() {
                     let terms = cursor.terms(slot).iter();
-                    seen.extend(terms.map(|term| self.label_of(*term)));
+                    seen.extend(terms.map(|term| self.label_of_term(*term)));
                 }
                 let name = |id: LabelId| self.labels.get(id.0).map(|l| l.name.to_string());
                 names.extend(seen.into_iter().filter_map(name));
             }
             _ => {
-                let limit = self.published();
+                let limit = self.published_end();
                 for label in self.all_labels() {
                     cancel.check()?;
-                    if asked.meet(&label.present, limit) {
+                    if asked.intersects(&label.present, limit) {
                         names.insert(label.name.to_string());
                     }
                 }
@@ -119,61 +119,61 @@ impl Index {
         name: &str,
         matchers: &[Matcher],
         range: TimeRange,
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<Vec<Vec<u8>>, Error> {
         let Some(label) = self.label(name) else {
             return Ok(Vec::new());
         };
-        let asked = self.asked(matchers, range, cancel)?;
+        let asked = self.select_slots(matchers, range, cancel)?;
         // In the worst case, each series of the label is a run of its own.
         let reading =
             label.values_count() * self.costs.term + label.present.count() * self.costs.run;
         let terms: Vec<TermId> = match &asked {
-            Asked::Found(found) if found.len() * self.costs.series < reading => {
+            SelectedSlots::Found(found) if found.len() * self.costs.series < reading => {
                 let mut cursor = SeriesCursor::new(self);
-                let term_of = |slot| cursor.term_of(slot, label.id);
+                let term_of = |slot| cursor.find_term(slot, label.id);
                 let terms: BTreeSet<TermId> = found.slots().filter_map(term_of).collect();
                 terms.into_iter().collect()
             }
-            _ => self.terms_that_meet(label, &asked, cancel)?,
+            _ => self.find_intersecting_terms(label, &asked, cancel)?,
         };
         let value = |id| self.with_term(id, |term| term.value.to_vec());
         let mut values: Vec<Vec<u8>> = terms.into_iter().filter_map(value).collect();
         let mut order: Vec<usize> = (0..values.len()).collect();
         let compare = |a: usize, b: usize| values[a].cmp(&values[b]);
-        ordered(&mut order, || cancel.check(), compare)?;
+        sort_checked(&mut order, || cancel.check(), compare)?;
         let in_order = order.into_iter().map(|at| std::mem::take(&mut values[at]));
         Ok(in_order.collect())
     }
 
     /// Returns the series that match: all with a sample in `range` if there are no matchers,
     /// otherwise the result of a lookup.
-    fn asked(
+    fn select_slots(
         &self,
         matchers: &[Matcher],
         range: TimeRange,
-        cancel: &Cancel,
-    ) -> Result<Asked, Error> {
+        cancel: &CancelToken,
+    ) -> Result<SelectedSlots, Error> {
         Ok(match matchers.is_empty() {
-            true => Asked::Members(self.membership.of_range(range)),
-            false => Asked::Found(self.lookup(matchers, range, cancel)?),
+            true => SelectedSlots::Members(self.membership.snapshot_range(range)),
+            false => SelectedSlots::Found(self.lookup(matchers, range, cancel)?),
         })
     }
 
     /// Returns the terms of a label that any of the requested series has, by a check of all their
     /// postings.
-    fn terms_that_meet(
+    fn find_intersecting_terms(
         &self,
-        label: &Label,
-        asked: &Asked,
-        cancel: &Cancel,
+        label: &IndexedLabel,
+        asked: &SelectedSlots,
+        cancel: &CancelToken,
     ) -> Result<Vec<TermId>, Error> {
-        let limit = self.published();
+        let limit = self.published_end();
         let ids: Vec<TermId> = label.terms().collect();
         let mut terms = Vec::new();
         for ids in ids.chunks(CANCEL_EACH) {
             cancel.check()?;
-            let meets = |id: &TermId| self.with_term(*id, |t| asked.meet(&t.postings, limit));
+            let meets = |id: &TermId| self.with_term(*id, |t| asked.intersects(&t.postings, limit));
             terms.extend(ids.iter().filter(|id| meets(id) == Some(true)));
         }
         Ok(terms)
@@ -181,12 +181,12 @@ impl Index {
 
     /// Returns one label of many series as a column, read by the threads of `compute`. Reserves its
     /// memory in `memory`.
-    pub(crate) fn label_column(
+    pub(crate) fn read_label_column(
         &self,
         name: &str,
         slots: &[SeriesRef],
         compute: &dyn Compute,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<LabelColumn, Error> {
         memory.grow(size_of_val(slots))?;
@@ -194,22 +194,22 @@ impl Index {
         memory.grow(passing)?;
         let label = self.label(name).map(|label| label.id);
         let parts: Vec<&[SeriesRef]> = slots.chunks(COLUMN_PART).collect();
-        let read = in_parts(compute, &parts, |_, slots| {
-            self.term_column(label, slots, cancel)
+        let read = map_parts(compute, &parts, |_, slots| {
+            self.read_term_column(label, slots, cancel)
         })?;
         let mut column = LabelColumn {
             ids: Vec::with_capacity(slots.len()),
             values: Vec::new(),
         };
         let mut numbers: FxHashMap<Option<TermId>, u32> = FxHashMap::default();
-        let mut room = Room { memory, bytes: 0 };
+        let mut room = BulkReservation { memory, bytes: 0 };
         for part in read {
             let mut ids = Vec::with_capacity(part.terms.len());
             for term in part.terms {
                 ids.push(match numbers.entry(term) {
                     Entry::Occupied(known) => *known.get(),
                     Entry::Vacant(place) => {
-                        let value = self.term_value(term, &mut room)?;
+                        let value = self.read_term_value(term, &mut room)?;
                         column.values.push(value);
                         *place.insert(column.values.len() as u32 - 1)
                     }
@@ -218,17 +218,17 @@ impl Index {
             let of_part = part.ids.iter().map(|id| ids[*id as usize]);
             column.ids.extend(of_part);
         }
-        room.give_back();
+        room.release_rest();
         memory.shrink_to(memory.bytes() - passing);
         Ok(column)
     }
 
     /// Returns the terms of one label of series, in the order in which they first occur.
-    fn term_column(
+    fn read_term_column(
         &self,
         label: Option<LabelId>,
         slots: &[SeriesRef],
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<TermColumn, Error> {
         cancel.check()?;
         let mut column = TermColumn {
@@ -240,9 +240,9 @@ impl Index {
         let mut known = label.map(|label| (label, self.label_value_cache.reader(label)));
         let mut before = None;
         for slot in slots {
-            let term = known
-                .as_mut()
-                .and_then(|(label, known)| known.term_of(*slot, || cursor.term_of(*slot, *label)));
+            let term = known.as_mut().and_then(|(label, known)| {
+                known.get_or_read(*slot, || cursor.find_term(*slot, *label))
+            });
             // Series that were created one after the other mostly share the value.
             let id = match before {
                 Some((same, id)) if same == term => id,
@@ -257,23 +257,27 @@ impl Index {
         Ok(column)
     }
 
-    fn term_value(&self, term: Option<TermId>, room: &mut Room<'_>) -> Result<Arc<[u8]>, Error> {
+    fn read_term_value(
+        &self,
+        term: Option<TermId>,
+        room: &mut BulkReservation<'_>,
+    ) -> Result<Arc<[u8]>, Error> {
         let term = term.and_then(|id| self.term(id));
         let value = term.as_ref().map_or(&[][..], |term| &term.value[..]);
-        room.take(COLUMN_VALUE_BYTES + NUMBER_BYTES + value.len())?;
+        room.reserve(COLUMN_VALUE_BYTES + NUMBER_BYTES + value.len())?;
         Ok(value.into())
     }
 }
 
 /// Memory that is reserved in large pieces, because all threads share the counters.
-struct Room<'a> {
+struct BulkReservation<'a> {
     memory: &'a mut Reservation,
     /// Reserved bytes that are not used yet.
     bytes: usize,
 }
 
-impl Room<'_> {
-    fn take(&mut self, bytes: usize) -> Result<(), Error> {
+impl BulkReservation<'_> {
+    fn reserve(&mut self, bytes: usize) -> Result<(), Error> {
         if self.bytes < bytes {
             let more = bytes.max(ROOM_BYTES);
             self.memory.grow(more)?;
@@ -283,7 +287,7 @@ impl Room<'_> {
         Ok(())
     }
 
-    fn give_back(self) {
+    fn release_rest(self) {
         self.memory.shrink_to(self.memory.bytes() - self.bytes);
     }
 }

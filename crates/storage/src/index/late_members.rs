@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 /// One bit per series, and the time range of their late samples.
 #[derive(Debug)]
-struct Marks {
+struct LateMarks {
     leaves: ArcSwap<Leaves>,
     min: AtomicI64,
     max: AtomicI64,
 }
 
-impl Default for Marks {
+impl Default for LateMarks {
     fn default() -> Self {
         Self {
             leaves: ArcSwap::default(),
@@ -31,7 +31,7 @@ impl Default for Marks {
     }
 }
 
-impl Marks {
+impl LateMarks {
     fn set(&self, slot: SeriesRef, time: TimestampMs) {
         set_bit(&self.leaves, slot);
         self.min.fetch_min(time, Ordering::Relaxed);
@@ -42,10 +42,10 @@ impl Marks {
 /// The marks of series with late samples. Replaced as a whole when late samples leave the head.
 #[derive(Debug, Default)]
 pub(crate) struct LateMembers {
-    current: ArcSwap<Marks>,
+    current: ArcSwap<LateMarks>,
     /// Held to set a mark. Contains the marks that will replace the current ones while they are
     /// collected.
-    next: Mutex<Option<Marks>>,
+    next: Mutex<Option<LateMarks>>,
 }
 
 impl LateMembers {
@@ -59,13 +59,13 @@ impl LateMembers {
     }
 
     /// Starts to collect marks that will replace the current ones.
-    pub(super) fn begin(&self) {
-        *lock(&self.next) = Some(Marks::default());
+    pub(super) fn begin_replacement(&self) {
+        *lock(&self.next) = Some(LateMarks::default());
     }
 
     /// Adds to the collected marks that a series still has late samples from the start of `range`
     /// to its end.
-    pub(super) fn keep(&self, slot: SeriesRef, range: TimeRange) {
+    pub(super) fn keep_mark(&self, slot: SeriesRef, range: TimeRange) {
         if let Some(next) = &*lock(&self.next) {
             next.set(slot, range.min);
             next.set(slot, range.max);
@@ -73,14 +73,14 @@ impl LateMembers {
     }
 
     /// Replaces the current marks by the collected ones.
-    pub(super) fn end(&self) {
+    pub(super) fn finish_replacement(&self) {
         if let Some(next) = lock(&self.next).take() {
             self.current.store(Arc::new(next));
         }
     }
 
     /// Returns the bits of the series that may have a late sample in `range`, if there are any.
-    pub(super) fn overlapping(&self, range: TimeRange) -> Option<Arc<Leaves>> {
+    pub(super) fn find_overlapping(&self, range: TimeRange) -> Option<Arc<Leaves>> {
         let marks = self.current.load();
         let min = marks.min.load(Ordering::Relaxed);
         let max = marks.max.load(Ordering::Relaxed);

@@ -11,15 +11,15 @@
 
 use super::core::Index;
 use super::lookup_work::CANCEL_EACH;
-use super::matcher_cache::joined;
-use super::membership::Members;
-use super::planned::Among;
+use super::matcher_cache::join_sets;
+use super::membership::EpochMembers;
+use super::planned::IndexSlice;
 use super::postings::Postings;
-use super::runs::{Run, Runs};
+use super::runs::{SlotRun, SlotRunSet};
 use super::series_table::SeriesCursor;
 use crate::ids::TermId;
-use crate::lookup::{self, Lists, PlannedIndex, Way};
-use firn_model::cancel::Cancel;
+use crate::lookup::{self, LookupIndex, LookupMethod, MatcherPostings};
+use firn_model::cancel::CancelToken;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
@@ -30,18 +30,18 @@ use std::ops::Range;
 const KEPT_WITHOUT_SAMPLES: usize = 256;
 
 /// The condition of one matcher on this index.
-type Condition<'a> = lookup::Condition<'a, Among<'a>>;
+type Condition<'a> = lookup::LookupCondition<'a, IndexSlice<'a>>;
 
 /// A lookup in progress: the candidates that remain, and the conditions not evaluated yet.
-struct Lookup<'a> {
-    among: Among<'a>,
-    cancel: &'a Cancel,
+struct PostingsLookup<'a> {
+    among: IndexSlice<'a>,
+    cancel: &'a CancelToken,
     /// The series that satisfy all conditions so far.
-    candidates: Runs,
+    candidates: SlotRunSet,
     /// True if the candidates include those without a sample.
     has_all: bool,
     /// Conditions to check on each candidate.
-    filters: Vec<Filter<'a>>,
+    filters: Vec<CandidateFilter<'a>>,
 }
 
 impl Index {
@@ -50,25 +50,25 @@ impl Index {
         &self,
         matchers: &[Matcher],
         range: TimeRange,
-        cancel: &Cancel,
-    ) -> Result<Runs, Error> {
+        cancel: &CancelToken,
+    ) -> Result<SlotRunSet, Error> {
         // Read before any term is looked up, so that all series below it have their terms.
-        let limit = self.published();
-        let members = self.membership.of_range(range);
+        let limit = self.published_end();
+        let members = self.membership.snapshot_range(range);
         let known = self.matcher_cache.get(self, matchers);
         let known = known.as_deref();
         let first = known.map_or(0, |answer| answer.limit);
         if let Some(answer) = known.filter(|_| first >= limit) {
-            return Ok(members.filter(&answer.found));
+            return Ok(members.filter_slots(&answer.found));
         }
         let (mut found, is_all) = self.search(matchers, first..limit, &members, cancel)?;
         if let Some(answer) = known {
-            found = joined(&answer.found, &found);
+            found = join_sets(&answer.found, &found);
         }
         if is_all && !matchers.is_empty() {
-            self.matcher_cache.keep(self, matchers, limit, &found);
+            self.matcher_cache.insert(self, matchers, limit, &found);
         }
-        Ok(members.filter(&found))
+        Ok(members.filter_slots(&found))
     }
 
     /// Returns the matching series in `slots`, and whether they include those without a sample.
@@ -76,42 +76,44 @@ impl Index {
         &self,
         matchers: &[Matcher],
         slots: Range<u32>,
-        members: &Members,
-        cancel: &Cancel,
-    ) -> Result<(Runs, bool), Error> {
-        let among = Among { index: self, slots };
-        let Some(mut conditions) = lookup::conditions(&among, matchers) else {
-            return Ok((Runs::default(), true));
+        members: &EpochMembers,
+        cancel: &CancelToken,
+    ) -> Result<(SlotRunSet, bool), Error> {
+        let among = IndexSlice { index: self, slots };
+        let Some(mut conditions) = lookup::build_conditions(&among, matchers) else {
+            return Ok((SlotRunSet::default(), true));
         };
-        let mut lookup = Lookup {
-            candidates: Runs::span(among.slots.start, among.slots.end),
+        let mut lookup = PostingsLookup {
+            candidates: SlotRunSet::from_range(among.slots.start, among.slots.end),
             among,
             cancel,
             has_all: true,
             filters: Vec::new(),
         };
-        if let Some(first) = lookup::take_first(&lookup.among, &mut conditions, cancel)? {
-            lookup.narrow(first)?;
+        if let Some(first) =
+            lookup::take_cheapest_condition(&lookup.among, &mut conditions, cancel)?
+        {
+            lookup.apply_condition(first)?;
         }
         lookup.drop_without_samples(members, !conditions.is_empty());
         let beside = lookup.candidates.as_slice().len() * self.costs.run;
-        lookup::rank(&mut conditions, beside, lookup.among.slots.len());
+        lookup::sort_conditions(&mut conditions, beside, lookup.among.slots.len());
         for condition in conditions {
-            lookup.narrow(condition)?;
+            lookup.apply_condition(condition)?;
         }
         let has_all = lookup.has_all;
-        Ok((lookup.filtered()?, has_all))
+        Ok((lookup.apply_filters()?, has_all))
     }
 }
 
-impl<'a> Lookup<'a> {
+impl<'a> PostingsLookup<'a> {
     /// Drops candidates without a sample, unless they are few compared to those with one, or no
     /// condition is left.
-    fn drop_without_samples(&mut self, members: &Members, is_checked: bool) {
+    fn drop_without_samples(&mut self, members: &EpochMembers, is_checked: bool) {
         if !is_checked {
             return;
         }
-        let with_samples = members.filter(&self.candidates);
+        let with_samples = members.filter_slots(&self.candidates);
         if self.candidates.len() > with_samples.len() * 2 + KEPT_WITHOUT_SAMPLES {
             self.candidates = with_samples;
             self.has_all = false;
@@ -119,58 +121,62 @@ impl<'a> Lookup<'a> {
     }
 
     /// Reduces the candidates to those that satisfy `condition`, or adds it to the filters.
-    fn narrow(&mut self, mut condition: Condition<'a>) -> Result<(), Error> {
+    fn apply_condition(&mut self, mut condition: Condition<'a>) -> Result<(), Error> {
         self.cancel.check()?;
         let count = self.candidates.len();
         // The terms of the candidates are read once for all filters.
         let meeting = match self.filters.is_empty() {
-            true => self.among.meet_nanos(count),
+            true => self.among.prepare_nanos(count),
             false => 0,
         };
-        let way = condition.way(&self.among, count, meeting, self.cancel)?;
+        let way = condition.choose_method(&self.among, count, meeting, self.cancel)?;
         let mut both = Vec::new();
         match (way, &condition.lists) {
-            (Way::Read, Lists::Presence) => self.read(&condition.label.present, &mut both),
-            (Way::Read, Lists::Terms(terms)) => self.read_terms(terms, &mut both)?,
+            (LookupMethod::Read, MatcherPostings::Presence) => {
+                self.read_postings(&condition.label.present, &mut both)
+            }
+            (LookupMethod::Read, MatcherPostings::Terms(terms)) => {
+                self.read_terms(terms, &mut both)?
+            }
             _ => {
-                self.filters.push(Filter::new(condition));
+                self.filters.push(CandidateFilter::new(condition));
                 return Ok(());
             }
         }
-        let listed = Runs::of(both);
+        let listed = SlotRunSet::from_runs(both);
         self.candidates = match condition.is_in {
             true => listed,
-            false => self.candidates.and_not(&listed),
+            false => self.candidates.subtract(&listed),
         };
         Ok(())
     }
 
     /// Adds the candidates that are in the postings of any of `terms` to `both`.
-    fn read_terms(&self, terms: &[TermId], both: &mut Vec<Run>) -> Result<(), Error> {
+    fn read_terms(&self, terms: &[TermId], both: &mut Vec<SlotRun>) -> Result<(), Error> {
         for terms in terms.chunks(CANCEL_EACH) {
             self.cancel.check()?;
             for term in terms {
                 self.among
                     .index
-                    .with_term(*term, |term| self.read(&term.postings, both));
+                    .with_term(*term, |term| self.read_postings(&term.postings, both));
             }
         }
         Ok(())
     }
 
     /// Adds the candidates that are in `postings` to `both`.
-    fn read(&self, postings: &Postings, both: &mut Vec<Run>) {
-        let mut beside = self.candidates.beside();
+    fn read_postings(&self, postings: &Postings, both: &mut Vec<SlotRun>) {
+        let mut beside = self.candidates.cursor();
         let mut runs = 0;
-        postings.any(self.among.slots.clone(), |run| {
+        postings.any_run(self.among.slots.clone(), |run| {
             runs += 1;
-            !beside.and(run, both)
+            !beside.intersect_run(run, both)
         });
         self.among.index.work.runs.add(runs);
     }
 
     /// Returns the candidates that satisfy the filters. Reads the terms of each candidate once.
-    fn filtered(mut self) -> Result<Runs, Error> {
+    fn apply_filters(mut self) -> Result<SlotRunSet, Error> {
         if self.filters.is_empty() {
             return Ok(self.candidates);
         }
@@ -183,7 +189,7 @@ impl<'a> Lookup<'a> {
             count += 1;
             let terms = cursor.terms(slot);
             let mut filters = self.filters.iter_mut();
-            Ok(filters.all(|filter| filter.keeps(self.among.index, terms)))
+            Ok(filters.all(|filter| filter.is_satisfied(self.among.index, terms)))
         });
         self.among.index.work.series.add(count as u64);
         self.check_filters()?;
@@ -193,7 +199,7 @@ impl<'a> Lookup<'a> {
     /// Returns an error if the pattern of a filter cannot be evaluated.
     fn check_filters(&self) -> Result<(), Error> {
         let mut asked = self.filters.iter().filter(|f| !f.condition.is_known());
-        asked.try_for_each(|filter| filter.condition.matcher.ready())
+        asked.try_for_each(|filter| filter.condition.matcher.prepare())
     }
 }
 
@@ -201,7 +207,7 @@ impl<'a> Lookup<'a> {
 const VERDICTS: usize = 256;
 
 /// A condition that is checked on each candidate.
-struct Filter<'a> {
+struct CandidateFilter<'a> {
     condition: Condition<'a>,
     /// Index of the label's term in the previous series; usually the same in the next one.
     place: usize,
@@ -212,7 +218,7 @@ struct Filter<'a> {
     verdicts: Vec<Option<(TermId, bool)>>,
 }
 
-impl<'a> Filter<'a> {
+impl<'a> CandidateFilter<'a> {
     fn new(condition: Condition<'a>) -> Self {
         Self {
             condition,
@@ -223,9 +229,9 @@ impl<'a> Filter<'a> {
     }
 
     /// Returns whether a series with these terms satisfies the condition.
-    fn keeps(&mut self, index: &Index, terms: &[TermId]) -> bool {
+    fn is_satisfied(&mut self, index: &Index, terms: &[TermId]) -> bool {
         let label = self.condition.label.id;
-        let is_of = |term: &TermId| index.label_of(*term) == label;
+        let is_of = |term: &TermId| index.label_of_term(*term) == label;
         if !terms.get(self.place).is_some_and(is_of) {
             match terms.iter().position(is_of) {
                 Some(place) => self.place = place,
@@ -234,14 +240,18 @@ impl<'a> Filter<'a> {
         }
         let term = terms[self.place];
         match &self.condition.lists {
-            Lists::Presence => self.condition.is_in,
-            Lists::Terms(listed) => listed.binary_search(&term).is_ok() == self.condition.is_in,
-            Lists::Values(_) | Lists::Expression { .. } => self.verdict(index, term),
+            MatcherPostings::Presence => self.condition.is_in,
+            MatcherPostings::Terms(listed) => {
+                listed.binary_search(&term).is_ok() == self.condition.is_in
+            }
+            MatcherPostings::Values(_) | MatcherPostings::Expression { .. } => {
+                self.is_term_match(index, term)
+            }
         }
     }
 
     /// Returns whether the value of a term matches, from the cached results if possible.
-    fn verdict(&mut self, index: &Index, term: TermId) -> bool {
+    fn is_term_match(&mut self, index: &Index, term: TermId) -> bool {
         if let Some((newest, verdict)) = self.newest
             && newest == term
         {

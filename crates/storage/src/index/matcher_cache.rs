@@ -12,8 +12,8 @@
 //! A cell contains one result; a new one replaces it. Invariant: all results together take no more
 //! than a limit, above which cells are cleared in turn.
 
-use super::runs::{Run, Runs};
-use super::terms::Terms;
+use super::runs::{SlotRun, SlotRunSet};
+use super::terms::IndexTerms;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use arc_swap::ArcSwapOption;
 use firn_model::matcher::{MatchOp, Matcher};
@@ -37,7 +37,7 @@ const HASHED_BYTES: usize = 32;
 /// The cache, shared by all lookups of an index: cells that hold one result each.
 #[derive(Debug)]
 pub(super) struct MatcherCache {
-    cells: Box<[ArcSwapOption<Answer>]>,
+    cells: Box<[ArcSwapOption<CachedLookup>]>,
     bytes: AtomicUsize,
     /// The cell that is cleared next.
     next: AtomicUsize,
@@ -55,24 +55,24 @@ impl Default for MatcherCache {
 
 /// A cached result: the matchers of a lookup and the series that satisfy them.
 #[derive(Debug)]
-pub(super) struct Answer {
-    matchers: Box<[Asked]>,
+pub(super) struct CachedLookup {
+    matchers: Box<[MatcherKey]>,
     /// Slots from here on were not searched.
     pub(super) limit: u32,
     /// The matching slots below the limit; may include removed ones.
-    pub(super) found: Runs,
+    pub(super) found: SlotRunSet,
 }
 
 /// A matcher in source form, without its compiled expression.
 #[derive(Debug)]
-struct Asked {
+struct MatcherKey {
     name: Box<str>,
     op: MatchOp,
     value: Arc<[u8]>,
 }
 
-impl Asked {
-    fn is(&self, matcher: &Matcher) -> bool {
+impl MatcherKey {
+    fn is_equal_to(&self, matcher: &Matcher) -> bool {
         let (own, value) = (&self.value, matcher.shared_value());
         self.op == matcher.op()
             && (Arc::ptr_eq(own, value) || own == value)
@@ -80,13 +80,13 @@ impl Asked {
     }
 }
 
-impl Answer {
-    fn is_to(&self, matchers: &[Matcher]) -> bool {
+impl CachedLookup {
+    fn is_for_matchers(&self, matchers: &[Matcher]) -> bool {
         let pairs = || self.matchers.iter().zip(matchers);
-        self.matchers.len() == matchers.len() && pairs().all(|(asked, m)| asked.is(m))
+        self.matchers.len() == matchers.len() && pairs().all(|(asked, m)| asked.is_equal_to(m))
     }
 
-    fn bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         let matchers = self.matchers.iter();
         let texts: usize = matchers.map(|m| m.name.len() + m.value.len()).sum();
         let found = size_of_val(self.found.as_slice());
@@ -96,38 +96,49 @@ impl Answer {
 
 impl MatcherCache {
     /// Returns the cached result for `matchers`, if there is one.
-    pub(super) fn get(&self, index: &Terms, matchers: &[Matcher]) -> Option<Arc<Answer>> {
-        let answer = self.cells[cell_of(index, matchers)].load_full()?;
-        answer.is_to(matchers).then_some(answer)
+    pub(super) fn get(
+        &self,
+        index: &IndexTerms,
+        matchers: &[Matcher],
+    ) -> Option<Arc<CachedLookup>> {
+        let answer = self.cells[cell_index(index, matchers)].load_full()?;
+        answer.is_for_matchers(matchers).then_some(answer)
     }
 
     /// Caches a result unless it is too large. `found` are all matching slots below `limit`.
-    pub(super) fn keep(&self, index: &Terms, matchers: &[Matcher], limit: u32, found: &Runs) {
-        let asked = |m: &Matcher| Asked {
+    pub(super) fn insert(
+        &self,
+        index: &IndexTerms,
+        matchers: &[Matcher],
+        limit: u32,
+        found: &SlotRunSet,
+    ) {
+        let asked = |m: &Matcher| MatcherKey {
             name: m.name().into(),
             op: m.op(),
             value: m.shared_value().clone(),
         };
-        let answer = Answer {
+        let answer = CachedLookup {
             matchers: matchers.iter().map(asked).collect(),
             limit,
             found: found.clone(),
         };
-        let bytes = answer.bytes();
+        let bytes = answer.memory_bytes();
         if bytes > ANSWER_BYTES_MAX {
             return;
         }
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.put(cell_of(index, matchers), Some(Arc::new(answer)));
+        self.replace_cell(cell_index(index, matchers), Some(Arc::new(answer)));
         while self.bytes.load(Ordering::Relaxed) > BYTES_MAX {
-            self.put(self.next.fetch_add(1, Ordering::Relaxed) % CELLS, None);
+            self.replace_cell(self.next.fetch_add(1, Ordering::Relaxed) % CELLS, None);
         }
     }
 
     /// Replaces the contents of a cell and updates the memory of all results.
-    fn put(&self, cell: usize, answer: Option<Arc<Answer>>) {
+    fn replace_cell(&self, cell: usize, answer: Option<Arc<CachedLookup>>) {
         if let Some(before) = self.cells[cell].swap(answer) {
-            self.bytes.fetch_sub(before.bytes(), Ordering::Relaxed);
+            self.bytes
+                .fetch_sub(before.memory_bytes(), Ordering::Relaxed);
         }
     }
 
@@ -139,7 +150,7 @@ impl MatcherCache {
 
 /// Returns the cell for a list of matchers, by a hash of their names, operators and the ends of
 /// their values.
-fn cell_of(index: &Terms, matchers: &[Matcher]) -> usize {
+fn cell_index(index: &IndexTerms, matchers: &[Matcher]) -> usize {
     let mut bytes = Vec::with_capacity(256);
     for matcher in matchers {
         let value = matcher.value();
@@ -153,9 +164,9 @@ fn cell_of(index: &Terms, matchers: &[Matcher]) -> usize {
 }
 
 /// Returns the union of two sets, where all slots of `later` are above those of `found`.
-pub(super) fn joined(found: &Runs, later: &Runs) -> Runs {
+pub(super) fn join_sets(found: &SlotRunSet, later: &SlotRunSet) -> SlotRunSet {
     let mut all = found.clone();
-    let runs: &[Run] = later.as_slice();
+    let runs: &[SlotRun] = later.as_slice();
     runs.iter().for_each(|run| all.push(*run));
     all
 }
@@ -172,12 +183,12 @@ mod tests {
     }
 
     /// Returns `count` runs of one slot each.
-    fn runs(count: u32) -> Runs {
-        let run = |i| Run {
+    fn runs(count: u32) -> SlotRunSet {
+        let run = |i| SlotRun {
             start: i * 2,
             end: i * 2 + 1,
         };
-        Runs::of((0..count).map(run).collect())
+        SlotRunSet::from_runs((0..count).map(run).collect())
     }
 
     #[test]
@@ -194,7 +205,7 @@ mod tests {
         };
         for (i, one) in asked.iter().enumerate() {
             let one = std::slice::from_ref(one);
-            answers.keep(&index, one, i as u32, &runs(count(i)));
+            answers.insert(&index, one, i as u32, &runs(count(i)));
             let kept = answers.get(&index, one).expect("it was kept just now");
             assert_eq!((kept.limit, &kept.found), (i as u32, &runs(count(i))));
             let bytes = answers.memory_bytes() - size_of_val(&answers.cells[..]);
@@ -210,7 +221,7 @@ mod tests {
             }
         }
         assert!(kept > CELLS / 4, "{kept}");
-        (0..CELLS).for_each(|cell| answers.put(cell, None));
+        (0..CELLS).for_each(|cell| answers.replace_cell(cell, None));
         assert_eq!(answers.bytes.load(Ordering::Relaxed), 0);
     }
 
@@ -224,7 +235,7 @@ mod tests {
             (long.as_str(), 1, false),
         ] {
             let asked = [matcher(value)];
-            index.matcher_cache.keep(&index, &asked, 9, &runs(count));
+            index.matcher_cache.insert(&index, &asked, 9, &runs(count));
             assert_eq!(
                 index.matcher_cache.get(&index, &asked).is_some(),
                 is_kept,
@@ -238,7 +249,7 @@ mod tests {
         let index = Index::new(Arc::new(HashKeys::new(&SimRng::new(5))));
         let value = |middle: &str| format!("{}{middle}{}", "a".repeat(40), "b".repeat(40));
         let [one, other] = ["1", "2"].map(|middle| [matcher(&value(middle))]);
-        index.matcher_cache.keep(&index, &one, 9, &runs(3));
+        index.matcher_cache.insert(&index, &one, 9, &runs(3));
         assert!(index.matcher_cache.get(&index, &other).is_none());
         let two = [one[0].clone(), other[0].clone()];
         assert!(index.matcher_cache.get(&index, &two).is_none());

@@ -6,7 +6,7 @@
 //! of 4,096 slots.
 
 use super::late_members::LateMembers;
-use super::runs::{Run, Runs};
+use super::runs::{SlotRun, SlotRunSet};
 use crate::ids::SeriesRef;
 use crate::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
@@ -26,13 +26,13 @@ pub(super) type Leaves = Vec<Option<Arc<Leaf>>>;
 
 /// Returns the epoch of a timestamp: its window of two hours, counted from 1970.
 #[inline]
-pub(crate) fn epoch_of(time: TimestampMs) -> i64 {
+pub(crate) fn epoch_from_time(time: TimestampMs) -> i64 {
     time.div_euclid(EPOCH_MS)
 }
 
 /// The bits of one epoch, in leaves that are allocated on first use.
 #[derive(Debug)]
-struct Epoch {
+struct EpochBits {
     number: i64,
     leaves: ArcSwap<Leaves>,
 }
@@ -40,11 +40,11 @@ struct Epoch {
 /// Cache of the leaf in which a bit was last set. Valid for one batch only, because a dropped epoch
 /// that starts again has other leaves.
 #[derive(Debug, Default)]
-pub(crate) struct Marker(Option<HeldLeaf>);
+pub(crate) struct EpochLeafCache(Option<CachedEpochLeaf>);
 
-/// A leaf with its epoch and its number, as cached by a [`Marker`].
+/// A leaf with its epoch and its number, as cached by a [`EpochLeafCache`].
 #[derive(Debug)]
-struct HeldLeaf {
+struct CachedEpochLeaf {
     epoch: i64,
     number: usize,
     words: Arc<Leaf>,
@@ -52,9 +52,9 @@ struct HeldLeaf {
 
 /// The bits of all epochs, and the series whose late samples are in the head.
 #[derive(Debug)]
-pub(crate) struct Membership {
+pub(crate) struct EpochMembership {
     /// In ascending order of their numbers.
-    epochs: ArcSwap<Vec<Arc<Epoch>>>,
+    epochs: ArcSwap<Vec<Arc<EpochBits>>>,
     /// Held to add epochs or leaves, but not to set a bit in an existing leaf.
     growing: Mutex<()>,
     /// Epochs before this one are dropped.
@@ -63,7 +63,7 @@ pub(crate) struct Membership {
     pub(super) late: LateMembers,
 }
 
-impl Default for Membership {
+impl Default for EpochMembership {
     fn default() -> Self {
         Self {
             epochs: ArcSwap::default(),
@@ -74,23 +74,28 @@ impl Default for Membership {
     }
 }
 
-impl Membership {
+impl EpochMembership {
     /// Records that `slot` has a sample in `epoch`.
     pub(crate) fn set(&self, slot: SeriesRef, epoch: i64) {
-        self.set_with(&mut Marker::default(), slot, epoch);
+        self.set_cached(&mut EpochLeafCache::default(), slot, epoch);
     }
 
     /// Records that `slot` has a sample in `epoch`. `marker` caches the leaf, so that neighbours in
     /// one epoch search for it once.
     #[inline]
-    pub(crate) fn set_with(&self, marker: &mut Marker, SeriesRef(slot): SeriesRef, epoch: i64) {
+    pub(crate) fn set_cached(
+        &self,
+        marker: &mut EpochLeafCache,
+        SeriesRef(slot): SeriesRef,
+        epoch: i64,
+    ) {
         let leaf = (slot / LEAF_SLOTS) as usize;
         let held = match &mut marker.0 {
             Some(held) if (held.epoch, held.number) == (epoch, leaf) => held,
-            other => other.insert(HeldLeaf {
+            other => other.insert(CachedEpochLeaf {
                 epoch,
                 number: leaf,
-                words: self.leaf(epoch, leaf),
+                words: self.get_or_add_leaf(epoch, leaf),
             }),
         };
         let bit = slot % LEAF_SLOTS;
@@ -99,7 +104,7 @@ impl Membership {
     }
 
     /// Returns a leaf of an epoch; allocates both if necessary.
-    fn leaf(&self, epoch: i64, leaf: usize) -> Arc<Leaf> {
+    fn get_or_add_leaf(&self, epoch: i64, leaf: usize) -> Arc<Leaf> {
         loop {
             let epochs = self.epochs.load();
             if let Ok(at) = epochs.binary_search_by_key(&epoch, |e| e.number)
@@ -107,19 +112,19 @@ impl Membership {
             {
                 return words.clone();
             }
-            self.grow(epoch, leaf);
+            self.allocate_leaf(epoch, leaf);
         }
     }
 
     /// Adds a leaf to an epoch, and the epoch if it does not exist.
     #[cold]
-    fn grow(&self, epoch: i64, leaf: usize) {
+    fn allocate_leaf(&self, epoch: i64, leaf: usize) {
         let _growing = lock(&self.growing);
         let mut epochs = Vec::clone(&self.epochs.load());
         let at = match epochs.binary_search_by_key(&epoch, |e| e.number) {
             Ok(at) => at,
             Err(at) => {
-                let fresh = Epoch {
+                let fresh = EpochBits {
                     number: epoch,
                     leaves: ArcSwap::default(),
                 };
@@ -133,10 +138,10 @@ impl Membership {
 
     /// Records that `slot` has a late sample at `time` in the head. The epoch may be dropped before
     /// the sample leaves the head.
-    pub(crate) fn set_late(&self, marker: &mut Marker, slot: SeriesRef, time: TimestampMs) {
+    pub(crate) fn set_late(&self, marker: &mut EpochLeafCache, slot: SeriesRef, time: TimestampMs) {
         self.late.set(slot, time);
-        if epoch_of(time) >= self.first.load(Ordering::Relaxed) {
-            self.set_with(marker, slot, epoch_of(time));
+        if epoch_from_time(time) >= self.first.load(Ordering::Relaxed) {
+            self.set_cached(marker, slot, epoch_from_time(time));
         }
     }
 
@@ -169,14 +174,14 @@ impl Membership {
     }
 
     /// Returns the current bits of all epochs.
-    pub(crate) fn of_all(&self) -> Members {
+    pub(crate) fn snapshot_all(&self) -> EpochMembers {
         let epochs = self.epochs.load();
-        Members(epochs.iter().map(|e| e.leaves.load_full()).collect())
+        EpochMembers(epochs.iter().map(|e| e.leaves.load_full()).collect())
     }
 
     /// Returns the current bits of the epochs that overlap `range`.
-    pub(crate) fn of_range(&self, range: TimeRange) -> Members {
-        let (first, last) = (epoch_of(range.min), epoch_of(range.max));
+    pub(crate) fn snapshot_range(&self, range: TimeRange) -> EpochMembers {
+        let (first, last) = (epoch_from_time(range.min), epoch_from_time(range.max));
         let epochs = self.epochs.load();
         let wanted = epochs
             .iter()
@@ -187,14 +192,14 @@ impl Membership {
         if first < kept {
             let forgotten_max = kept.saturating_mul(EPOCH_MS).saturating_sub(1);
             let forgotten = TimeRange::new(range.min, range.max.min(forgotten_max));
-            members.extend(self.late.overlapping(forgotten));
+            members.extend(self.late.find_overlapping(forgotten));
         }
-        Members(members)
+        EpochMembers(members)
     }
 
     /// Returns the memory of the bits in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let leaf_bytes = |e: &Arc<Epoch>| {
+        let leaf_bytes = |e: &Arc<EpochBits>| {
             let leaves = e.leaves.load();
             leaves.len() * 8 + leaves.iter().flatten().count() * (size_of::<Leaf>() + 16)
         };
@@ -227,9 +232,9 @@ pub(super) fn set_bit(of: &ArcSwap<Leaves>, SeriesRef(slot): SeriesRef) {
 /// The series with a sample in some time range: a snapshot of the lists of leaves, whose bits may
 /// still be set.
 #[derive(Debug)]
-pub(crate) struct Members(Vec<Arc<Leaves>>);
+pub(crate) struct EpochMembers(Vec<Arc<Leaves>>);
 
-impl Members {
+impl EpochMembers {
     /// Returns the bits of the 64 slots from `word * 64` on.
     fn word(&self, word: u32) -> u64 {
         let (leaf, at) = ((word / 64) as usize, (word % 64) as usize);
@@ -243,13 +248,13 @@ impl Members {
     }
 
     /// Returns whether `slot` has a sample in the time range of the snapshot.
-    pub(crate) fn has(&self, SeriesRef(slot): SeriesRef) -> bool {
+    pub(crate) fn contains(&self, SeriesRef(slot): SeriesRef) -> bool {
         self.word(slot / 64) >> (slot % 64) & 1 == 1
     }
 
     /// Returns the slots of `runs` that have a sample.
-    pub(crate) fn filter(&self, runs: &Runs) -> Runs {
-        let mut kept = Runs::default();
+    pub(crate) fn filter_slots(&self, runs: &SlotRunSet) -> SlotRunSet {
+        let mut kept = SlotRunSet::default();
         for run in runs.as_slice() {
             let mut slot = run.start;
             while slot < run.end {
@@ -262,7 +267,7 @@ impl Members {
     }
 
     /// Returns whether any slot of `run` has a sample.
-    pub(crate) fn any(&self, run: Run) -> bool {
+    pub(crate) fn has_any_in(&self, run: SlotRun) -> bool {
         let mut slot = run.start;
         while slot < run.end {
             let end = run.end.min((slot / 64 + 1) * 64);
@@ -278,7 +283,7 @@ impl Members {
 }
 
 /// Adds the slots in `start..end` whose bit is set; all of them are in one word.
-fn push_bits(kept: &mut Runs, word: u64, start: u32, end: u32) {
+fn push_bits(kept: &mut SlotRunSet, word: u64, start: u32, end: u32) {
     let mut slot = start;
     while slot < end {
         let bits = word >> (slot % 64);
@@ -288,7 +293,7 @@ fn push_bits(kept: &mut Runs, word: u64, start: u32, end: u32) {
         slot += bits.trailing_zeros();
         let ones = (word >> (slot % 64)).trailing_ones();
         let run_end = (slot + ones).min(end);
-        kept.push(Run {
+        kept.push(SlotRun {
             start: slot.min(end),
             end: run_end,
         });
@@ -306,24 +311,24 @@ mod tests {
     fn membership_of_random_bits_filters_as_sets_do() {
         for seed in 0..200 {
             let rng = SimRng::new(seed);
-            let membership = Membership::default();
+            let membership = EpochMembership::default();
             let mut expected = Vec::new();
             let slots = 1 + rng.next_u64() % 10_000;
             for _ in 0..rng.next_u64() % 3_000 {
                 let slot = SeriesRef((rng.next_u64() % slots) as u32);
                 let time = (rng.next_u64() % 5) as i64 * EPOCH_MS - EPOCH_MS;
-                membership.set(slot, epoch_of(time));
+                membership.set(slot, epoch_from_time(time));
                 if (0..2 * EPOCH_MS).contains(&time) {
                     expected.push(slot);
                 }
             }
             expected.sort_unstable();
             expected.dedup();
-            let members = membership.of_range(TimeRange::new(0, 2 * EPOCH_MS - 1));
-            let all = members.filter(&Runs::span(0, slots as u32 + 70));
+            let members = membership.snapshot_range(TimeRange::new(0, 2 * EPOCH_MS - 1));
+            let all = members.filter_slots(&SlotRunSet::from_range(0, slots as u32 + 70));
             assert_eq!(all.slots().collect::<Vec<_>>(), expected, "seed {seed}");
             let (low, high) = (slots as u32 / 3, slots as u32 / 2);
-            let some = members.filter(&Runs::span(low, high));
+            let some = members.filter_slots(&SlotRunSet::from_range(low, high));
             let in_span: Vec<SeriesRef> = expected
                 .iter()
                 .copied()
@@ -331,24 +336,27 @@ mod tests {
                 .collect();
             assert_eq!(some.slots().collect::<Vec<_>>(), in_span, "seed {seed}");
             for start in low..high.min(low + 200) {
-                let run = Run {
+                let run = SlotRun {
                     start,
                     end: high.min(start + seed as u32),
                 };
                 let expected = in_span.iter().any(|s| (run.start..run.end).contains(&s.0));
-                assert_eq!(members.any(run), expected, "{run:?}, seed {seed}");
+                assert_eq!(members.has_any_in(run), expected, "{run:?}, seed {seed}");
             }
         }
     }
 
     #[test]
     fn membership_drop_before_forgets_whole_epochs() {
-        let membership = Membership::default();
+        let membership = EpochMembership::default();
         membership.set(SeriesRef(1), -1);
         membership.set(SeriesRef(2), 0);
         assert!(membership.drop_before(0));
         assert!(!membership.drop_before(0));
-        let members = membership.of_range(TimeRange::ALL);
-        assert_eq!(members.filter(&Runs::span(0, 9)), Runs::span(2, 3));
+        let members = membership.snapshot_range(TimeRange::ALL);
+        assert_eq!(
+            members.filter_slots(&SlotRunSet::from_range(0, 9)),
+            SlotRunSet::from_range(2, 3)
+        );
     }
 }

@@ -12,14 +12,14 @@ impl Index {
     /// Returns the series of `slots` that are not removed, in one list per metric: series without a
     /// name first, then in order of the names. No two series have the same labels, although a
     /// removed series may still exist beside a new one with the same labels.
-    pub(crate) fn by_metric(&self, slots: &[SeriesRef]) -> Vec<Vec<SeriesRef>> {
+    pub(crate) fn group_by_metric(&self, slots: &[SeriesRef]) -> Vec<Vec<SeriesRef>> {
         let label = self.label(METRIC).map(|label| label.id);
         let members = self.members();
         let mut cursor = SeriesCursor::new(self);
         let mut of_terms: FxHashMap<Option<TermId>, Vec<SeriesRef>> = FxHashMap::default();
         for slot in slots {
-            if members.has(*slot) && cursor.place(*slot).is_some() {
-                let term = label.and_then(|label| cursor.term_of(*slot, label));
+            if members.contains(*slot) && cursor.place(*slot).is_some() {
+                let term = label.and_then(|label| cursor.find_term(*slot, label));
                 of_terms.entry(term).or_default().push(*slot);
             }
         }

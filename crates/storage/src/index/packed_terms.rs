@@ -12,8 +12,8 @@
 //! A place without a series has the count 0 and no more bytes. Terms after the 64th are always
 //! stored.
 
-use crate::encoding::cursor::Cursor;
-use crate::encoding::{Malformed, push_uvarint};
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::{DecodeError, push_uvarint};
 use crate::ids::TermId;
 
 /// Number of series from one that stores all of its terms to the next such one.
@@ -103,7 +103,7 @@ impl TermReader {
     }
 
     /// Returns the terms of the series at `place`; empty if there is no such series.
-    pub(super) fn read(&mut self, packed: &PackedTerms, place: usize) -> &[TermId] {
+    pub(super) fn read_terms(&mut self, packed: &PackedTerms, place: usize) -> &[TermId] {
         let run = place / RUN;
         if place + 1 < self.next || run * RUN >= self.next {
             let Some(start) = packed.starts.get(run) else {
@@ -117,7 +117,7 @@ impl TermReader {
                 self.terms.clear();
             }
             // Only this file writes these bytes, so decoding never fails.
-            if self.follow(packed).is_err() {
+            if self.decode_next(packed).is_err() {
                 self.reset();
                 return &[];
             }
@@ -127,19 +127,23 @@ impl TermReader {
     }
 
     /// Decodes the terms of the next series relative to those of the previous one.
-    fn follow(&mut self, packed: &PackedTerms) -> Result<(), Malformed> {
-        let mut cursor = Cursor::new(packed.bytes.get(self.at..).unwrap_or_default());
-        let count = cursor.count(0)?;
+    fn decode_next(&mut self, packed: &PackedTerms) -> Result<(), DecodeError> {
+        let mut cursor = DecodeCursor::new(packed.bytes.get(self.at..).unwrap_or_default());
+        let count = cursor.read_count(0)?;
         self.terms.resize(count, TermId::default());
-        let mut differ = if count == 0 { 0 } else { cursor.uvarint()? };
+        let mut differ = if count == 0 {
+            0
+        } else {
+            cursor.read_uvarint()?
+        };
         while differ != 0
             && let Some(term) = self.terms.get_mut(differ.trailing_zeros() as usize)
         {
-            *term = TermId(cursor.uvarint()? as u32);
+            *term = TermId(cursor.read_uvarint()? as u32);
             differ &= differ - 1;
         }
         for term in self.terms.iter_mut().skip(BITS) {
-            *term = TermId(cursor.uvarint()? as u32);
+            *term = TermId(cursor.read_uvarint()? as u32);
         }
         self.at = packed.bytes.len() - cursor.len();
         Ok(())
@@ -154,17 +158,17 @@ mod tests {
     /// Returns a series that resembles the previous one, a different one, none, or one with many
     /// terms.
     fn next_terms(rng: &SimRng, before: &[TermId]) -> Vec<TermId> {
-        match rng.below(12) {
+        match rng.next_below(12) {
             0 => Vec::new(),
-            1 => (0..rng.below(100))
+            1 => (0..rng.next_below(100))
                 .map(|_| TermId(rng.next_u64() as u32))
                 .collect(),
             2 => before[..before.len() / 2].to_vec(),
             _ => {
                 let mut terms = before.to_vec();
                 terms.resize(terms.len().max(11), TermId(7));
-                let at = rng.below(terms.len() as u64) as usize;
-                terms[at] = TermId(rng.below(100_000) as u32);
+                let at = rng.next_below(terms.len() as u64) as usize;
+                terms[at] = TermId(rng.next_below(100_000) as u32);
                 terms
             }
         }
@@ -176,7 +180,7 @@ mod tests {
             let rng = SimRng::new(seed);
             let mut packer = TermPacker::default();
             let mut all: Vec<Vec<TermId>> = Vec::new();
-            for _ in 0..rng.below(70) {
+            for _ in 0..rng.next_below(70) {
                 let terms = next_terms(&rng, all.last().map_or(&[], |t| t));
                 packer.push(&terms);
                 all.push(terms);
@@ -184,12 +188,20 @@ mod tests {
             let packed = packer.build();
             let mut reader = TermReader::default();
             for (place, terms) in all.iter().enumerate() {
-                assert_eq!(reader.read(&packed, place), terms, "seed {seed}, {place}");
+                assert_eq!(
+                    reader.read_terms(&packed, place),
+                    terms,
+                    "seed {seed}, {place}"
+                );
             }
             for _ in 0..100 {
-                let place = rng.below(all.len() as u64 + 40) as usize;
+                let place = rng.next_below(all.len() as u64 + 40) as usize;
                 let terms = all.get(place).map_or(&[][..], |t| t);
-                assert_eq!(reader.read(&packed, place), terms, "seed {seed}, {place}");
+                assert_eq!(
+                    reader.read_terms(&packed, place),
+                    terms,
+                    "seed {seed}, {place}"
+                );
             }
         }
     }

@@ -5,8 +5,8 @@
 //! of its runs; otherwise this would be most of the cost of a creation. Invariant: the runs of a
 //! list arrive in the order in which they were pushed.
 
-use super::runs::Run;
-use super::terms::Terms;
+use super::runs::SlotRun;
+use super::terms::IndexTerms;
 use crate::ids::TermId;
 
 /// Maximum number of collected runs: a batch of some thousand new series has as many, and they take
@@ -21,7 +21,7 @@ const END: u32 = u32::MAX;
 
 /// A chain of runs of one list.
 #[derive(Debug)]
-struct Group {
+struct RunChain {
     id: u32,
     first: u32,
     last: u32,
@@ -29,15 +29,15 @@ struct Group {
 
 /// Runs grouped by the id of their list.
 #[derive(Debug)]
-pub(super) struct Gathered {
-    runs: Vec<(Run, u32)>,
-    groups: Vec<Group>,
+pub(super) struct GroupedRuns {
+    runs: Vec<(SlotRun, u32)>,
+    groups: Vec<RunChain>,
     /// The newest group of the lists that map to each cell, if it still exists. Lists that collide
     /// have several groups, in order.
     cells: Box<[u32]>,
 }
 
-impl Default for Gathered {
+impl Default for GroupedRuns {
     fn default() -> Self {
         Self {
             runs: Vec::new(),
@@ -47,10 +47,10 @@ impl Default for Gathered {
     }
 }
 
-impl Gathered {
+impl GroupedRuns {
     /// Adds a run to list `id`, after its earlier ones.
     #[inline]
-    pub(super) fn push(&mut self, id: u32, run: Run) {
+    pub(super) fn push(&mut self, id: u32, run: SlotRun) {
         let at = self.runs.len() as u32;
         self.runs.push((run, END));
         let cell = &mut self.cells[id as usize % CELLS];
@@ -61,7 +61,7 @@ impl Gathered {
             }
             _ => {
                 *cell = self.groups.len() as u32;
-                self.groups.push(Group {
+                self.groups.push(RunChain {
                     id,
                     first: at,
                     last: at,
@@ -70,7 +70,7 @@ impl Gathered {
         }
     }
 
-    fn runs_of(&self, group: &Group) -> impl Iterator<Item = Run> {
+    fn chain_runs(&self, group: &RunChain) -> impl Iterator<Item = SlotRun> {
         let mut at = group.first;
         std::iter::from_fn(move || {
             let (run, next) = self.runs.get(at as usize)?;
@@ -87,31 +87,31 @@ impl Gathered {
 
 /// Collected runs of terms and of labels.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
-    pub(super) of_terms: Gathered,
-    pub(super) of_labels: Gathered,
+pub(super) struct PendingRuns {
+    pub(super) of_terms: GroupedRuns,
+    pub(super) of_labels: GroupedRuns,
 }
 
-impl Pending {
+impl PendingRuns {
     /// Appends all collected runs to the postings of their terms and labels.
-    pub(super) fn flush(&mut self, index: &Terms) {
+    pub(super) fn flush(&mut self, index: &IndexTerms) {
         for group in &self.of_terms.groups {
             if let Some(term) = index.term(TermId(group.id)) {
-                term.postings.extend(self.of_terms.runs_of(group));
+                term.postings.extend(self.of_terms.chain_runs(group));
             }
         }
         for group in &self.of_labels.groups {
             if let Some(label) = index.labels.get(group.id) {
-                label.present.extend(self.of_labels.runs_of(group));
+                label.present.extend(self.of_labels.chain_runs(group));
             }
         }
         self.of_terms.clear();
         self.of_labels.clear();
     }
 
-    /// Calls [`Pending::flush`] once [`RUNS_MAX`] runs of terms are pending.
+    /// Calls [`PendingRuns::flush`] once [`RUNS_MAX`] runs of terms are pending.
     #[inline]
-    pub(super) fn flush_if_long(&mut self, index: &Terms) {
+    pub(super) fn flush_if_long(&mut self, index: &IndexTerms) {
         if self.of_terms.runs.len() >= RUNS_MAX {
             self.flush(index);
         }

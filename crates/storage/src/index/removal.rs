@@ -2,16 +2,16 @@
 //!
 //! A reader that found a slot may read its labels at any later time, so removed series and terms
 //! remain in memory until every reader that began before the removal is done. Readers hold the
-//! [`Generation`] in which they began. A removal starts a new generation, and its [`Garbage`] is
-//! swept when no reader holds the old one.
+//! [`ReaderGeneration`] in which they began. A removal starts a new generation, and its
+//! [`IndexGarbage`] is swept when no reader holds the old one.
 
 use super::core::Index;
-use super::generation::Generation;
-use super::runs::{Run, Runs};
+use super::generation::ReaderGeneration;
+use super::runs::{SlotRun, SlotRunSet};
 use super::series_table::{LEAF_SLOTS, LeafBuilder, SeriesCursor};
 use super::terms::LEAF_TERMS;
-use super::writer::Writer;
-use crate::failpoints::{self, Flaw};
+use super::writer::IndexWriterState;
+use crate::failpoints::{self, StoreFlaw};
 use crate::ids::{LabelId, SeriesRef, TermId};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 /// Removed series and terms that earlier readers may still access.
 #[derive(Debug)]
-pub(crate) struct Garbage {
-    generation: Arc<Generation>,
+pub(crate) struct IndexGarbage {
+    generation: Arc<ReaderGeneration>,
     slots: Vec<SeriesRef>,
     terms: Vec<TermId>,
 }
@@ -34,38 +34,38 @@ impl Index {
 
     /// Removes the series of `gone`, which must be in ascending order, from all postings and
     /// epochs. New lookups do not find them any more.
-    pub(crate) fn remove(&self, gone: &[SeriesRef]) -> Garbage {
+    pub(crate) fn remove_series(&self, gone: &[SeriesRef]) -> IndexGarbage {
         let mut writer = lock(&self.writer);
-        self.remove_with(&mut writer, gone)
+        self.remove_locked(&mut writer, gone)
     }
 
     /// Removes from all postings the evicted series in slots `first..end` that have no sample in
     /// any remaining epoch. Returns their number with the garbage, or `None` if there are none.
-    pub(crate) fn remove_evicted(&self, first: u32, end: u32) -> Option<(usize, Garbage)> {
-        let gone = || self.evicted_without_samples(first, end);
-        let too_early = failpoints::has(Flaw::RemovesUnlocked).then(gone);
+    pub(crate) fn remove_evicted(&self, first: u32, end: u32) -> Option<(usize, IndexGarbage)> {
+        let gone = || self.find_evicted_without_samples(first, end);
+        let too_early = failpoints::has(StoreFlaw::RemovesUnlocked).then(gone);
         failpoints::turn();
         // Held throughout, so that none of them is restored in the meantime.
         let mut writer = lock(&self.writer);
         let gone = too_early.unwrap_or_else(gone);
-        (!gone.is_empty()).then(|| (gone.len(), self.remove_with(&mut writer, &gone)))
+        (!gone.is_empty()).then(|| (gone.len(), self.remove_locked(&mut writer, &gone)))
     }
 
     /// Removes series under the lock of the writer, and starts a new generation of readers.
-    fn remove_with(&self, writer: &mut Writer, gone: &[SeriesRef]) -> Garbage {
+    fn remove_locked(&self, writer: &mut IndexWriterState, gone: &[SeriesRef]) -> IndexGarbage {
         assert!(gone.is_sorted(), "sets of slots are built in order");
         // The interner caches terms that may be removed.
-        writer.forget();
-        let mut by_term: BTreeMap<TermId, Runs> = BTreeMap::new();
-        let mut by_label: BTreeMap<LabelId, Runs> = BTreeMap::new();
+        writer.reset_interner();
+        let mut by_term: BTreeMap<TermId, SlotRunSet> = BTreeMap::new();
+        let mut by_label: BTreeMap<LabelId, SlotRunSet> = BTreeMap::new();
         let mut cursor = SeriesCursor::new(self);
         for slot in gone {
             self.membership.clear(*slot);
-            self.forget_evicted(*slot);
-            let run = Run::of(*slot);
+            self.unlist_evicted(*slot);
+            let run = SlotRun::from_slot(*slot);
             for term in cursor.terms(*slot) {
                 by_term.entry(*term).or_default().push(run);
-                let label = self.label_of(*term);
+                let label = self.label_of_term(*term);
                 by_label.entry(label).or_default().push(run);
             }
         }
@@ -81,7 +81,7 @@ impl Index {
             }
         }
         self.live.fetch_sub(gone.len() as u32, Ordering::Relaxed);
-        Garbage {
+        IndexGarbage {
             generation: self.generation.swap(Arc::default()),
             slots: gone.to_vec(),
             terms,
@@ -89,7 +89,7 @@ impl Index {
     }
 
     /// Removes slots from the postings of a term. Returns whether no series has the term any more.
-    fn remove_from_term(&self, id: TermId, slots: &Runs) -> bool {
+    fn remove_from_term(&self, id: TermId, slots: &SlotRunSet) -> bool {
         let Some(term) = self.term(id) else {
             return false;
         };
@@ -98,16 +98,16 @@ impl Index {
         if is_unused && let Some(label) = self.labels.get(term.label.0) {
             label.values.remove(self.keys.hash(&term.value), id.0);
             label.distinct.fetch_sub(1, Ordering::Relaxed);
-            label.dictionary.forget_if_gone(label.values_count());
+            label.dictionary.drop_if_outdated(label.values_count());
         }
         is_unused
     }
 
     /// Frees the memory of a removal, or returns `garbage` unchanged if a reader may still access
     /// it.
-    pub(crate) fn sweep(&self, garbage: Garbage) -> Option<Garbage> {
+    pub(crate) fn free_garbage(&self, garbage: IndexGarbage) -> Option<IndexGarbage> {
         let is_held = Arc::strong_count(&garbage.generation) > 1;
-        if is_held && !failpoints::has(Flaw::SweepsUnderReaders) {
+        if is_held && !failpoints::has(StoreFlaw::SweepsUnderReaders) {
             return Some(garbage);
         }
         for id in garbage.terms {
@@ -126,7 +126,7 @@ impl Index {
                 garbage.slots.binary_search(&slot).is_ok()
             };
             let mut left = LeafBuilder::from_leaf(&cell.load(), is_gone);
-            if let Some(under_way) = writer.leaf_under_way(number) {
+            if let Some(under_way) = writer.current_leaf(number) {
                 std::mem::swap(under_way, &mut left);
                 cell.store(Arc::new(under_way.build()));
             } else if left.is_vacant() {

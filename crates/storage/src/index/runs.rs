@@ -8,17 +8,17 @@ use crate::ids::SeriesRef;
 
 /// A non-empty range of consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct SlotRun {
     /// The first slot of the run.
     pub(crate) start: u32,
     /// One past the last slot.
     pub(crate) end: u32,
 }
 
-impl Run {
+impl SlotRun {
     /// Returns a run that contains one slot.
     #[inline]
-    pub(crate) fn of(slot: SeriesRef) -> Self {
+    pub(crate) fn from_slot(slot: SeriesRef) -> Self {
         Self {
             start: slot.0,
             end: slot.0 + 1,
@@ -28,19 +28,19 @@ impl Run {
 
 /// A set of slots, as disjoint runs in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Runs(Vec<Run>);
+pub(crate) struct SlotRunSet(Vec<SlotRun>);
 
-impl Runs {
+impl SlotRunSet {
     /// Returns the set of the slots in `start..end`.
-    pub(crate) fn span(start: u32, end: u32) -> Self {
+    pub(crate) fn from_range(start: u32, end: u32) -> Self {
         let mut runs = Self::default();
-        runs.push(Run { start, end });
+        runs.push(SlotRun { start, end });
         runs
     }
 
     /// Adds a run that starts at or after the end of the last one. Ignores an empty run.
     #[inline]
-    pub(crate) fn push(&mut self, run: Run) {
+    pub(crate) fn push(&mut self, run: SlotRun) {
         if run.start >= run.end {
             return;
         }
@@ -52,7 +52,7 @@ impl Runs {
     }
 
     /// Returns the runs in ascending order.
-    pub(crate) fn as_slice(&self) -> &[Run] {
+    pub(crate) fn as_slice(&self) -> &[SlotRun] {
         &self.0
     }
 
@@ -72,20 +72,20 @@ impl Runs {
     }
 
     /// Returns the slots that are in both sets.
-    pub(crate) fn and(&self, other: &Runs) -> Runs {
+    pub(crate) fn intersect(&self, other: &SlotRunSet) -> SlotRunSet {
         let mut both = Vec::new();
-        let mut beside = self.beside();
+        let mut beside = self.cursor();
         for run in &other.0 {
-            if !beside.and(*run, &mut both) {
+            if !beside.intersect_run(*run, &mut both) {
                 break;
             }
         }
-        Runs::of(both)
+        SlotRunSet::from_runs(both)
     }
 
     /// Returns the slots of this set that are not in `other`.
-    pub(crate) fn and_not(&self, other: &Runs) -> Runs {
-        let mut left = Runs::default();
+    pub(crate) fn subtract(&self, other: &SlotRunSet) -> SlotRunSet {
+        let mut left = SlotRunSet::default();
         let mut holes = other.0.iter().peekable();
         for run in &self.0 {
             let mut start = run.start;
@@ -93,7 +93,7 @@ impl Runs {
                 if hole.start >= run.end {
                     break;
                 }
-                left.push(Run {
+                left.push(SlotRun {
                     start,
                     end: hole.start.max(start),
                 });
@@ -103,7 +103,7 @@ impl Runs {
                 }
                 holes.next();
             }
-            left.push(Run {
+            left.push(SlotRun {
                 start: start.min(run.end),
                 end: run.end,
             });
@@ -113,7 +113,7 @@ impl Runs {
 
     /// Returns the union of `runs`, which may be in any order and overlap; cheapest if they are
     /// sorted.
-    pub(crate) fn of(mut runs: Vec<Run>) -> Runs {
+    pub(crate) fn from_runs(mut runs: Vec<SlotRun>) -> SlotRunSet {
         runs.sort_unstable_by_key(|r| r.start);
         runs.dedup_by(|next, last| {
             let is_joined = next.start <= last.end;
@@ -122,23 +122,23 @@ impl Runs {
             }
             is_joined
         });
-        Runs(runs)
+        SlotRunSet(runs)
     }
 
     /// Returns a cursor that compares the set with ascending runs of another one.
-    pub(crate) fn beside(&self) -> Beside<'_> {
-        Beside { runs: &self.0 }
+    pub(crate) fn cursor(&self) -> SlotRunCursor<'_> {
+        SlotRunCursor { runs: &self.0 }
     }
 
     /// Returns the slots for which `keep` returns true.
     pub(crate) fn filter<E>(
         &self,
         mut keep: impl FnMut(SeriesRef) -> Result<bool, E>,
-    ) -> Result<Runs, E> {
-        let mut kept = Runs::default();
+    ) -> Result<SlotRunSet, E> {
+        let mut kept = SlotRunSet::default();
         for slot in self.slots() {
             if keep(slot)? {
-                kept.push(Run::of(slot));
+                kept.push(SlotRun::from_slot(slot));
             }
         }
         Ok(kept)
@@ -147,20 +147,20 @@ impl Runs {
 
 /// The rest of a set while it is compared with ascending runs of another one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beside<'a> {
-    runs: &'a [Run],
+pub(crate) struct SlotRunCursor<'a> {
+    runs: &'a [SlotRun],
 }
 
-impl Beside<'_> {
+impl SlotRunCursor<'_> {
     /// Adds the intersection of `run` and the set to `both`. Returns whether the set has slots
     /// after `run`.
     #[inline]
-    pub(crate) fn and(&mut self, run: Run, both: &mut Vec<Run>) -> bool {
+    pub(crate) fn intersect_run(&mut self, run: SlotRun, both: &mut Vec<SlotRun>) -> bool {
         self.skip_to(run.start);
         while let Some(own) = self.runs.first()
             && own.start < run.end
         {
-            both.push(Run {
+            both.push(SlotRun {
                 start: own.start.max(run.start),
                 end: own.end.min(run.end),
             });
@@ -173,13 +173,13 @@ impl Beside<'_> {
     }
 
     /// Returns whether the set has no slots at or after the last run.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.runs.is_empty()
     }
 
     /// Returns whether `run` overlaps the set.
     #[inline]
-    pub(crate) fn meets(&mut self, run: Run) -> bool {
+    pub(crate) fn overlaps(&mut self, run: SlotRun) -> bool {
         self.skip_to(run.start);
         self.runs.first().is_some_and(|own| own.start < run.end)
     }
@@ -213,10 +213,10 @@ mod tests {
         (0..40).filter(|_| rng.next_u64() % 5 < density).collect()
     }
 
-    fn runs(set: &BTreeSet<u32>) -> Runs {
-        let mut runs = Runs::default();
+    fn runs(set: &BTreeSet<u32>) -> SlotRunSet {
+        let mut runs = SlotRunSet::default();
         for slot in set {
-            runs.push(Run::of(SeriesRef(*slot)));
+            runs.push(SlotRun::from_slot(SeriesRef(*slot)));
         }
         runs
     }
@@ -226,15 +226,19 @@ mod tests {
         for seed in 0..3_000 {
             let rng = SimRng::new(seed);
             let (a, b, c) = (random_set(&rng), random_set(&rng), random_set(&rng));
-            let check = |got: Runs, expected: BTreeSet<u32>, what: &str| {
+            let check = |got: SlotRunSet, expected: BTreeSet<u32>, what: &str| {
                 assert_eq!(got, runs(&expected), "{what}, seed {seed}");
                 assert_eq!(got.len(), expected.len(), "{what}, seed {seed}");
             };
-            check(runs(&a).and(&runs(&b)), &a & &b, "and");
-            check(runs(&a).and_not(&runs(&b)), &a - &b, "and not");
+            check(runs(&a).intersect(&runs(&b)), &a & &b, "and");
+            check(runs(&a).subtract(&runs(&b)), &a - &b, "and not");
             let sets = [&a, &b, &c].map(runs);
-            let all = sets.iter().flat_map(Runs::as_slice).copied().collect();
-            check(Runs::of(all), &(&a | &b) | &c, "union");
+            let all = sets
+                .iter()
+                .flat_map(SlotRunSet::as_slice)
+                .copied()
+                .collect();
+            check(SlotRunSet::from_runs(all), &(&a | &b) | &c, "union");
             let even = runs(&a).filter(|s| Ok::<_, ()>(s.0 % 2 == 0)).unwrap();
             check(
                 even,
@@ -249,24 +253,24 @@ mod tests {
         for seed in 0..3_000 {
             let rng = SimRng::new(seed);
             // One of them may be much longer than the other.
-            let [a, b] = [1, 1 + rng.below(12) as u32].map(|stretch| {
+            let [a, b] = [1, 1 + rng.next_below(12) as u32].map(|stretch| {
                 let set = random_set(&rng);
                 set.iter()
                     .map(|slot| slot * stretch)
                     .collect::<BTreeSet<_>>()
             });
             let (own, others) = (runs(&a), runs(&b));
-            let (mut beside, mut meeting) = (own.beside(), own.beside());
+            let (mut beside, mut meeting) = (own.cursor(), own.cursor());
             let mut both = Vec::new();
             for run in others.as_slice() {
                 let shared = both.len();
-                let goes_on = beside.and(*run, &mut both);
+                let goes_on = beside.intersect_run(*run, &mut both);
                 let is_left = a.iter().any(|slot| *slot >= run.end);
                 assert!(goes_on || !is_left, "{run:?}, seed {seed}");
                 let is_shared = both.len() > shared;
-                assert_eq!(meeting.meets(*run), is_shared, "{run:?}, seed {seed}");
+                assert_eq!(meeting.overlaps(*run), is_shared, "{run:?}, seed {seed}");
             }
-            assert_eq!(Runs::of(both), runs(&(&a & &b)), "seed {seed}");
+            assert_eq!(SlotRunSet::from_runs(both), runs(&(&a & &b)), "seed {seed}");
         }
     }
 }

@@ -5,7 +5,7 @@
 //! labels' names.
 
 use super::packed_terms::{PackedTerms, TermPacker, TermReader};
-use super::terms::Terms;
+use super::terms::IndexTerms;
 use crate::ids::{LabelId, SeriesRef, TermId};
 use arc_swap::Guard;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ pub(super) const LEAF_SLOTS: u32 = 256;
 
 /// The place of a series in the head: `local * shards + shard`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(pub(crate) u32);
+pub(crate) struct HeadSeriesPlace(pub(crate) u32);
 
-impl Place {
+impl HeadSeriesPlace {
     /// The place of a series that is not in the head, because all of its samples are sealed.
     pub(crate) const EVICTED: Self = Self(u32::MAX - 1);
 }
@@ -25,20 +25,24 @@ impl Place {
 /// One leaf of the table as readers see it: the places and terms of up to 256 slots. Never changes.
 #[derive(Debug, Default)]
 pub(super) struct SeriesLeaf {
-    places: Box<[Place]>,
+    places: Box<[HeadSeriesPlace]>,
     /// Shared by successive versions of a leaf in which only the places differ.
     terms: Arc<PackedTerms>,
 }
 
 impl SeriesLeaf {
-    fn place(&self, at: usize) -> Option<Place> {
+    fn place(&self, at: usize) -> Option<HeadSeriesPlace> {
         let place = *self.places.get(at)?;
         // A place that no shard can have marks a removed or skipped slot.
         (place != LeafBuilder::NO_PLACE).then_some(place)
     }
 
     /// Returns a copy of the leaf in which the series at `slots` have the place `to`.
-    pub(super) fn moved(&self, slots: impl IntoIterator<Item = usize>, to: Place) -> Self {
+    pub(super) fn with_moved(
+        &self,
+        slots: impl IntoIterator<Item = usize>,
+        to: HeadSeriesPlace,
+    ) -> Self {
         let mut places = self.places.clone();
         for at in slots {
             move_to(&mut places, at, to);
@@ -55,7 +59,7 @@ impl SeriesLeaf {
 }
 
 /// Changes the place of a slot, unless its series is removed.
-fn move_to(places: &mut [Place], at: usize, to: Place) {
+fn move_to(places: &mut [HeadSeriesPlace], at: usize, to: HeadSeriesPlace) {
     let known = places.get_mut(at);
     if let Some(known) = known.filter(|known| **known != LeafBuilder::NO_PLACE) {
         *known = to;
@@ -65,12 +69,12 @@ fn move_to(places: &mut [Place], at: usize, to: Place) {
 /// The current leaf, to which series are added.
 #[derive(Debug, Default)]
 pub(super) struct LeafBuilder {
-    places: Vec<Place>,
+    places: Vec<HeadSeriesPlace>,
     terms: TermPacker,
 }
 
 impl LeafBuilder {
-    const NO_PLACE: Place = Place(u32::MAX);
+    const NO_PLACE: HeadSeriesPlace = HeadSeriesPlace(u32::MAX);
 
     /// Returns a builder with the contents of `leaf`, without the slots for which `is_gone` returns
     /// true.
@@ -79,7 +83,7 @@ impl LeafBuilder {
         let mut reader = TermReader::default();
         for at in 0..leaf.places.len() {
             match leaf.place(at).filter(|_| !is_gone(at)) {
-                Some(place) => builder.add(place, reader.read(&leaf.terms, at)),
+                Some(place) => builder.add(place, reader.read_terms(&leaf.terms, at)),
                 None => builder.add(Self::NO_PLACE, &[]),
             }
         }
@@ -87,12 +91,12 @@ impl LeafBuilder {
     }
 
     /// Changes the place of slot `at`, unless its series is removed.
-    pub(super) fn move_to(&mut self, at: usize, place: Place) {
+    pub(super) fn move_to(&mut self, at: usize, place: HeadSeriesPlace) {
         move_to(&mut self.places, at, place);
     }
 
     /// Adds slot `at` of the leaf, and marks the skipped slots before it as absent.
-    pub(super) fn push(&mut self, at: usize, place: Place, terms: &[TermId]) {
+    pub(super) fn push(&mut self, at: usize, place: HeadSeriesPlace, terms: &[TermId]) {
         assert!(self.places.len() <= at, "slots of a leaf come in order");
         while self.places.len() < at {
             self.add(Self::NO_PLACE, &[]);
@@ -100,7 +104,7 @@ impl LeafBuilder {
         self.add(place, terms);
     }
 
-    fn add(&mut self, place: Place, terms: &[TermId]) {
+    fn add(&mut self, place: HeadSeriesPlace, terms: &[TermId]) {
         self.places.push(place);
         self.terms.push(terms);
     }
@@ -127,7 +131,7 @@ impl LeafBuilder {
 
 /// Reads the series of several slots; cheapest in ascending order.
 pub(crate) struct SeriesCursor<'a> {
-    index: &'a Terms,
+    index: &'a IndexTerms,
     leaf: Option<(u32, Guard<Arc<SeriesLeaf>>)>,
     reader: TermReader,
     /// Index of the last requested term within the terms of its series.
@@ -136,7 +140,7 @@ pub(crate) struct SeriesCursor<'a> {
 
 impl<'a> SeriesCursor<'a> {
     /// Returns a cursor over `index` that has not read any leaf yet.
-    pub(crate) fn new(index: &'a Terms) -> Self {
+    pub(crate) fn new(index: &'a IndexTerms) -> Self {
         Self {
             index,
             leaf: None,
@@ -146,7 +150,7 @@ impl<'a> SeriesCursor<'a> {
     }
 
     /// Loads the leaf of `slot`. Returns it with the reader of its terms.
-    fn turn_to(&mut self, slot: SeriesRef) -> Option<(&SeriesLeaf, &mut TermReader)> {
+    fn load_leaf(&mut self, slot: SeriesRef) -> Option<(&SeriesLeaf, &mut TermReader)> {
         let number = slot.0 / LEAF_SLOTS;
         if self.leaf.as_ref().is_none_or(|(held, _)| *held != number) {
             self.leaf = Some((number, self.index.series.get(number)?.load()));
@@ -157,24 +161,24 @@ impl<'a> SeriesCursor<'a> {
     }
 
     /// Returns the place of the series, or `None` if it is removed.
-    pub(crate) fn place(&mut self, slot: SeriesRef) -> Option<Place> {
-        let (leaf, _) = self.turn_to(slot)?;
+    pub(crate) fn place(&mut self, slot: SeriesRef) -> Option<HeadSeriesPlace> {
+        let (leaf, _) = self.load_leaf(slot)?;
         leaf.place((slot.0 % LEAF_SLOTS) as usize)
     }
 
     /// Returns the terms of the series in the order of their labels' names; empty if it is removed.
     pub(crate) fn terms(&mut self, slot: SeriesRef) -> &[TermId] {
         let at = (slot.0 % LEAF_SLOTS) as usize;
-        match self.turn_to(slot) {
-            Some((leaf, reader)) if leaf.place(at).is_some() => reader.read(&leaf.terms, at),
+        match self.load_leaf(slot) {
+            Some((leaf, reader)) if leaf.place(at).is_some() => reader.read_terms(&leaf.terms, at),
             _ => &[],
         }
     }
 
     /// Returns the term of the series for `label`.
-    pub(crate) fn term_of(&mut self, slot: SeriesRef, label: LabelId) -> Option<TermId> {
+    pub(crate) fn find_term(&mut self, slot: SeriesRef, label: LabelId) -> Option<TermId> {
         let index = self.index;
-        let is_of = |term: &&TermId| index.label_of(**term) == label;
+        let is_of = |term: &&TermId| index.label_of_term(**term) == label;
         // Neighbours mostly have the same labels.
         let likely = self.found_at;
         let terms = self.terms(slot);

@@ -9,12 +9,12 @@
 //! with a prefix that cannot match any more are skipped, whole runs at a time.
 
 use super::lookup_work::CANCEL_EACH;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::push_uvarint;
 use crate::ids::TermId;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::error::Error;
-use firn_model::regex::{Regex, State, Stepper};
+use firn_model::regex::{Regex, RegexStepper, RegexStepperState};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -29,14 +29,14 @@ const STEPPER_VALUES_MIN: usize = 4_096;
 const STEPPER_BYTES_MAX: usize = 1 << 20;
 
 /// An expression, prepared to be matched against many values.
-pub(super) struct Question<'a> {
+pub(super) struct ValueRegexMatcher<'a> {
     regex: &'a Regex,
-    stepper: Option<Stepper>,
+    stepper: Option<RegexStepper>,
     /// True if matching values are wanted, false if non-matching ones are.
     wants_match: bool,
 }
 
-impl<'a> Question<'a> {
+impl<'a> ValueRegexMatcher<'a> {
     /// Prepares `regex` to be matched against about `count` values.
     pub(super) fn new(regex: &'a Regex, wants_match: bool, count: usize) -> Self {
         let is_led = count >= STEPPER_VALUES_MIN;
@@ -48,7 +48,7 @@ impl<'a> Question<'a> {
     }
 
     /// Returns whether `value` is wanted.
-    pub(super) fn wants(&self, value: &[u8]) -> bool {
+    pub(super) fn is_wanted(&self, value: &[u8]) -> bool {
         self.regex.is_match(value) == self.wants_match
     }
 }
@@ -64,19 +64,19 @@ pub(super) struct SortedValues {
 
 impl SortedValues {
     /// Sorts values that are stored in `arena` at the given ranges, in any order, with their terms.
-    pub(super) fn sort(arena: &[u8], values: &[(Range<usize>, TermId)]) -> Self {
+    pub(super) fn from_unsorted(arena: &[u8], values: &[(Range<usize>, TermId)]) -> Self {
         let value = |number: u32| &arena[values[number as usize].0.clone()];
         let shared = (1..values.len() as u32).fold(usize::MAX, |shared, number| {
             let first = value(0);
-            shared_bytes(&first[..shared.min(first.len())], value(number))
+            shared_prefix_len(&first[..shared.min(first.len())], value(number))
         });
-        let key = |number: u32| key(value(number).get(shared..).unwrap_or_default());
+        let key = |number: u32| prefix_key(value(number).get(shared..).unwrap_or_default());
         let numbers = 0..values.len() as u32;
         let mut order: Vec<(u128, u32)> = numbers.map(|number| (key(number), number)).collect();
         order.sort_unstable_by(|(a_key, a), (b_key, b)| {
             a_key.cmp(b_key).then_with(|| value(*a).cmp(value(*b)))
         });
-        let mut list = Packer::default();
+        let mut list = SortedValuesBuilder::default();
         for (_, number) in order {
             list.push(value(number), values[number as usize].1);
         }
@@ -84,10 +84,10 @@ impl SortedValues {
     }
 
     /// Merges two lists into a new one, in order of values.
-    pub(super) fn join(&self, other: &Self) -> Self {
-        let (mut a, mut b) = (Reader::new(self), Reader::new(other));
+    pub(super) fn merge(&self, other: &Self) -> Self {
+        let (mut a, mut b) = (SortedValueReader::new(self), SortedValueReader::new(other));
         let (mut a_term, mut b_term) = (a.next(), b.next());
-        let mut joined = Packer::default();
+        let mut joined = SortedValuesBuilder::default();
         loop {
             let a_first = match (&a_term, &b_term) {
                 (Some(_), Some(_)) => a.value.cmp(&b.value) != Ordering::Greater,
@@ -116,12 +116,12 @@ impl SortedValues {
     }
 
     /// Returns the maximum number of values that begin with the prefix of all matching values.
-    pub(super) fn count_in_reach(&self, regex: &Regex) -> usize {
-        self.runs_with(regex.prefix()).len() * RUN
+    pub(super) fn count_regex_candidates(&self, regex: &Regex) -> usize {
+        self.find_prefix_runs(regex.prefix()).len() * RUN
     }
 
     /// Returns the runs that may contain values with `prefix`.
-    fn runs_with(&self, prefix: &[u8]) -> Range<usize> {
+    fn find_prefix_runs(&self, prefix: &[u8]) -> Range<usize> {
         let head = |start: &usize| {
             let first = self.first_value(*start);
             &first[..first.len().min(prefix.len())]
@@ -133,47 +133,52 @@ impl SortedValues {
     }
 
     fn first_value(&self, start: usize) -> &[u8] {
-        let mut cursor = Cursor::new(&self.bytes[start..]);
-        let len = cursor.uvarint().and_then(|_| cursor.uvarint()).unwrap_or(0);
-        cursor.bytes(len as usize).unwrap_or_default()
+        let mut cursor = DecodeCursor::new(&self.bytes[start..]);
+        let len = cursor
+            .read_uvarint()
+            .and_then(|_| cursor.read_uvarint())
+            .unwrap_or(0);
+        cursor.read_bytes(len as usize).unwrap_or_default()
     }
 
-    fn terms_of(&self, runs: Range<usize>) -> &[TermId] {
+    fn run_terms(&self, runs: Range<usize>) -> &[TermId] {
         let end = self.terms.len().min(runs.end * RUN);
         &self.terms[(runs.start * RUN).min(end)..end]
     }
 
     /// Adds the terms of the wanted values. Returns the number of values that were read.
-    pub(super) fn ask(
+    pub(super) fn match_values(
         &self,
-        question: &Question<'_>,
+        question: &ValueRegexMatcher<'_>,
         terms: &mut Vec<TermId>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<usize, Error> {
-        let reach = self.runs_with(question.regex.prefix());
+        let reach = self.find_prefix_runs(question.regex.prefix());
         let out_of_reach = [0..reach.start, reach.end..self.starts.len()];
         if !question.wants_match {
             for runs in out_of_reach {
-                terms.extend_from_slice(self.terms_of(runs));
+                terms.extend_from_slice(self.run_terms(runs));
             }
         }
         match &question.stepper {
-            Some(stepper) => Walk::new(self, stepper).over(reach, question, terms, cancel),
-            None => self.ask_each(reach, question, terms, cancel),
+            Some(stepper) => {
+                ValueAutomatonRunner::new(self, stepper).match_runs(reach, question, terms, cancel)
+            }
+            None => self.match_each_value(reach, question, terms, cancel),
         }
     }
 
     /// Matches every value of the runs `reach` one by one, without an automaton. Returns the number
     /// of values read.
-    fn ask_each(
+    fn match_each_value(
         &self,
         reach: Range<usize>,
-        question: &Question<'_>,
+        question: &ValueRegexMatcher<'_>,
         into: &mut Vec<TermId>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<usize, Error> {
-        let mut reader = Reader::new(self);
-        reader.turn_to(reach.start);
+        let mut reader = SortedValueReader::new(self);
+        reader.seek_run(reach.start);
         let end = self.terms.len().min(reach.end * RUN);
         let mut count = 0usize;
         while reader.number < end
@@ -182,7 +187,7 @@ impl SortedValues {
             // Reading a value is a cache miss, and a pattern may take long.
             cancel.check()?;
             count += 1;
-            if question.wants(&reader.value) {
+            if question.is_wanted(&reader.value) {
                 into.push(term);
             }
         }
@@ -192,12 +197,12 @@ impl SortedValues {
 
 /// A list under construction; values must be added in order.
 #[derive(Default)]
-struct Packer {
+struct SortedValuesBuilder {
     list: SortedValues,
     newest: Vec<u8>,
 }
 
-impl Packer {
+impl SortedValuesBuilder {
     fn push(&mut self, value: &[u8], term: TermId) {
         let list = &mut self.list;
         let shared = match list.terms.len().is_multiple_of(RUN) {
@@ -205,7 +210,7 @@ impl Packer {
                 list.starts.push(list.bytes.len());
                 0
             }
-            false => shared_bytes(&self.newest, value),
+            false => shared_prefix_len(&self.newest, value),
         };
         push_uvarint(&mut list.bytes, shared as u64);
         push_uvarint(&mut list.bytes, (value.len() - shared) as u64);
@@ -225,41 +230,41 @@ impl Packer {
 
 /// Returns the first sixteen bytes as a number in the same order, except for zeros at the end:
 /// whole values are compared if their keys are equal.
-fn key(bytes: &[u8]) -> u128 {
+fn prefix_key(bytes: &[u8]) -> u128 {
     let mut first = [0; 16];
     let len = bytes.len().min(16);
     first[..len].copy_from_slice(&bytes[..len]);
     u128::from_be_bytes(first)
 }
 
-fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
+fn shared_prefix_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// Reads the values one after the other.
-struct Reader<'a> {
+struct SortedValueReader<'a> {
     list: &'a SortedValues,
-    cursor: Cursor<'a>,
+    cursor: DecodeCursor<'a>,
     /// Index of the next value.
     number: usize,
     value: Vec<u8>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SortedValueReader<'a> {
     fn new(list: &'a SortedValues) -> Self {
         Self {
             list,
-            cursor: Cursor::new(&list.bytes),
+            cursor: DecodeCursor::new(&list.bytes),
             number: 0,
             value: Vec::new(),
         }
     }
 
     /// Moves to the first value of a run.
-    fn turn_to(&mut self, run: usize) {
+    fn seek_run(&mut self, run: usize) {
         let start = self.list.starts.get(run).copied();
         let rest = start.and_then(|start| self.list.bytes.get(start..));
-        self.cursor = Cursor::new(rest.unwrap_or_default());
+        self.cursor = DecodeCursor::new(rest.unwrap_or_default());
         self.number = run * RUN;
     }
 
@@ -269,11 +274,11 @@ impl<'a> Reader<'a> {
     fn next(&mut self) -> Option<(usize, TermId)> {
         let term = *self.list.terms.get(self.number)?;
         // Only this file writes these bytes, so none of this fails.
-        let coded = self.cursor.uvarint().ok()? as usize;
-        let len = self.cursor.uvarint().ok()? as usize;
-        let own = self.cursor.bytes(len).ok()?;
+        let coded = self.cursor.read_uvarint().ok()? as usize;
+        let len = self.cursor.read_uvarint().ok()? as usize;
+        let own = self.cursor.read_bytes(len).ok()?;
         let shared = match self.number.is_multiple_of(RUN) {
-            true => shared_bytes(&self.value, own),
+            true => shared_prefix_len(&self.value, own),
             false => coded,
         };
         self.value.truncate(coded);
@@ -284,17 +289,17 @@ impl<'a> Reader<'a> {
 }
 
 /// Runs an automaton over the values of a list.
-struct Walk<'a> {
-    reader: Reader<'a>,
-    stepper: &'a Stepper,
+struct ValueAutomatonRunner<'a> {
+    reader: SortedValueReader<'a>,
+    stepper: &'a RegexStepper,
     /// The state after each byte of the last value, up to the first dead one.
-    states: Vec<State>,
+    states: Vec<RegexStepperState>,
 }
 
-impl<'a> Walk<'a> {
-    fn new(list: &'a SortedValues, stepper: &'a Stepper) -> Self {
+impl<'a> ValueAutomatonRunner<'a> {
+    fn new(list: &'a SortedValues, stepper: &'a RegexStepper) -> Self {
         Self {
-            reader: Reader::new(list),
+            reader: SortedValueReader::new(list),
             stepper,
             states: vec![stepper.start()],
         }
@@ -302,12 +307,12 @@ impl<'a> Walk<'a> {
 
     /// Runs the automaton over the runs `reach` and adds the wanted terms. Returns the number of
     /// values read.
-    fn over(
+    fn match_runs(
         mut self,
         reach: Range<usize>,
-        question: &Question<'_>,
+        question: &ValueRegexMatcher<'_>,
         into: &mut Vec<TermId>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<usize, Error> {
         let list = self.reader.list;
         let mut count = 0;
@@ -318,7 +323,7 @@ impl<'a> Walk<'a> {
                 cancel.check()?;
             }
             visited += 1;
-            self.reader.turn_to(run);
+            self.reader.seek_run(run);
             let end = list.terms.len().min((run + 1) * RUN);
             while self.reader.number < end
                 && let Some((shared, term)) = self.reader.next()
@@ -328,9 +333,9 @@ impl<'a> Walk<'a> {
                     into.push(term);
                 }
             }
-            let next = self.run_behind_dead(run + 1, reach.end);
+            let next = self.skip_dead_runs(run + 1, reach.end);
             if !question.wants_match {
-                into.extend_from_slice(list.terms_of(run + 1..next));
+                into.extend_from_slice(list.run_terms(run + 1..next));
             }
             run = next;
         }
@@ -356,12 +361,12 @@ impl<'a> Walk<'a> {
                 return false;
             }
         }
-        self.stepper.accepts(state)
+        self.stepper.is_accepting(state)
     }
 
     /// Returns the first run from `next` on with values that do not begin with the dead prefix of
     /// the current value. Searches in steps that double.
-    fn run_behind_dead(&self, next: usize, end: usize) -> usize {
+    fn skip_dead_runs(&self, next: usize, end: usize) -> usize {
         let dead = self.states.last().is_some_and(|s| self.stepper.is_dead(*s));
         let begun = &self.reader.value[..self.states.len() - 1];
         let list = self.reader.list;
@@ -393,8 +398,8 @@ mod tests {
     /// them.
     fn random_value(rng: &SimRng) -> Vec<u8> {
         let letters = [&b"a"[..], b"b", b"-", "é".as_bytes(), b"\xff", b"ab-ab-ab-"];
-        let count = rng.below(7) as usize;
-        let letter = |_| letters[rng.below(letters.len() as u64) as usize];
+        let count = rng.next_below(7) as usize;
+        let letter = |_| letters[rng.next_below(letters.len() as u64) as usize];
         (0..count).flat_map(letter).copied().collect()
     }
 
@@ -417,8 +422,8 @@ mod tests {
             "(?:ab-ab|ba)-.*",
             "b{2}",
         ];
-        let count = 1 + rng.below(4) as usize;
-        let part = |_| parts[rng.below(parts.len() as u64) as usize];
+        let count = 1 + rng.next_below(4) as usize;
+        let part = |_| parts[rng.next_below(parts.len() as u64) as usize];
         (0..count).map(part).collect()
     }
 
@@ -430,15 +435,17 @@ mod tests {
             (start..arena.len(), *term)
         };
         let placed: Vec<_> = values.iter().map(place).collect();
-        SortedValues::sort(&arena, &placed)
+        SortedValues::from_unsorted(&arena, &placed)
     }
 
     fn check(list: &SortedValues, values: &[(Vec<u8>, TermId)], pattern: &str, seed: u64) {
         let regex = Regex::new(pattern.as_bytes()).unwrap();
         for (wants_match, count) in [(true, 1 << 20), (false, 1 << 20), (true, 0), (false, 0)] {
-            let question = Question::new(&regex, wants_match, count);
+            let question = ValueRegexMatcher::new(&regex, wants_match, count);
             let mut found = Vec::new();
-            let looked_at = list.ask(&question, &mut found, &Cancel::new()).unwrap();
+            let looked_at = list
+                .match_values(&question, &mut found, &CancelToken::new())
+                .unwrap();
             found.sort_unstable();
             let wanted = |value: &[u8]| regex.is_match(value) == wants_match;
             let expected = values.iter().filter(|(value, _)| wanted(value));
@@ -450,7 +457,10 @@ mod tests {
             );
             assert!(looked_at <= values.len(), "{pattern}, seed {seed}");
             let begin = values.iter().filter(|(v, _)| v.starts_with(regex.prefix()));
-            assert!(begin.count() <= list.count_in_reach(&regex), "seed {seed}");
+            assert!(
+                begin.count() <= list.count_regex_candidates(&regex),
+                "seed {seed}"
+            );
         }
     }
 
@@ -460,13 +470,13 @@ mod tests {
             let rng = SimRng::new(seed);
             let mut values: Vec<(Vec<u8>, TermId)> = Vec::new();
             let mut list = SortedValues::default();
-            for _ in 0..1 + rng.below(3) {
+            for _ in 0..1 + rng.next_below(3) {
                 let first = values.len() as u32;
-                let count = rng.below(200) as u32;
+                let count = rng.next_below(200) as u32;
                 let more: Vec<_> = (first..first + count)
                     .map(|term| (random_value(&rng), TermId(term)))
                     .collect();
-                list = list.join(&sorted(&more));
+                list = list.merge(&sorted(&more));
                 values.extend(more);
             }
             assert_eq!(list.len(), values.len(), "seed {seed}");
@@ -494,8 +504,10 @@ mod tests {
         for (pattern, matching, most) in cases {
             let regex = Regex::new(pattern.as_bytes()).unwrap();
             let mut terms = Vec::new();
-            let question = Question::new(&regex, true, values.len());
-            let looked_at = list.ask(&question, &mut terms, &Cancel::new()).unwrap();
+            let question = ValueRegexMatcher::new(&regex, true, values.len());
+            let looked_at = list
+                .match_values(&question, &mut terms, &CancelToken::new())
+                .unwrap();
             assert_eq!(terms.len(), matching, "{pattern}");
             assert!(looked_at <= most, "{pattern} looked at {looked_at}");
         }

@@ -1,7 +1,7 @@
 //! Statistics of the index: the tables of the status page, and its memory.
 
 use super::core::Index;
-use super::terms::{LEAF_TERMS, Term, TermLeaf};
+use super::terms::{IndexedTerm, LEAF_TERMS, TermLeaf};
 use crate::ids::TermId;
 use crate::sync::atomic::Ordering;
 use firn_model::labels::METRIC_NAME;
@@ -12,7 +12,7 @@ pub(crate) type Line = (String, u64);
 
 /// The tables of Prometheus's status page, each sorted by descending number.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tables {
+pub(crate) struct IndexStatusTables {
     /// Number of distinct pairs of name and value.
     pub(crate) label_pairs: u64,
     /// Number of series per metric.
@@ -27,8 +27,8 @@ pub(crate) struct Tables {
 
 impl Index {
     /// Returns the tables with at most `top` lines each. Reads all terms.
-    pub(crate) fn tables(&self, top: usize) -> Tables {
-        let mut tables = Tables::default();
+    pub(crate) fn build_status_tables(&self, top: usize) -> IndexStatusTables {
+        let mut tables = IndexStatusTables::default();
         for label in self.all_labels() {
             let mut values = 0;
             let mut bytes = 0;
@@ -38,18 +38,18 @@ impl Index {
                 values += 1;
                 bytes += term.value.len() as u64 * series;
                 if &*label.name == METRIC_NAME {
-                    keep_top(&mut tables.series_by_metric, top, series, || {
+                    insert_top_line(&mut tables.series_by_metric, top, series, || {
                         value.to_string()
                     });
                 }
                 let pair = || format!("{}={value}", label.name);
-                keep_top(&mut tables.series_by_pair, top, series, pair);
+                insert_top_line(&mut tables.series_by_pair, top, series, pair);
             }
             if values > 0 {
                 let name = || label.name.to_string();
                 tables.label_pairs += values;
-                keep_top(&mut tables.values_by_label, top, values, name);
-                keep_top(&mut tables.bytes_by_label, top, bytes, name);
+                insert_top_line(&mut tables.values_by_label, top, values, name);
+                insert_top_line(&mut tables.bytes_by_label, top, bytes, name);
             }
         }
         tables
@@ -68,9 +68,12 @@ impl Index {
         bytes += terms.div_ceil(LEAF_TERMS) as usize * size_of::<TermLeaf>();
         for term in (0..terms).filter_map(|id| self.term(TermId(id))) {
             // The counters of the `Arc`.
-            bytes += size_of::<Term>() + 16 + term.value.len() + term.postings.memory_bytes();
+            bytes +=
+                size_of::<IndexedTerm>() + 16 + term.value.len() + term.postings.memory_bytes();
         }
-        let leaves = self.published().div_ceil(super::series_table::LEAF_SLOTS);
+        let leaves = self
+            .published_end()
+            .div_ceil(super::series_table::LEAF_SLOTS);
         for leaf in (0..leaves).filter_map(|number| self.series.get(number)) {
             bytes += leaf.load().memory_bytes();
         }
@@ -80,7 +83,7 @@ impl Index {
 
 /// Inserts a line at its sorted position and keeps the first `top` lines. Calls `name` only for
 /// lines that are kept.
-fn keep_top(lines: &mut Vec<Line>, top: usize, value: u64, name: impl FnOnce() -> String) {
+fn insert_top_line(lines: &mut Vec<Line>, top: usize, value: u64, name: impl FnOnce() -> String) {
     let is_in = lines.len() < top || lines.last().is_some_and(|(_, least)| *least < value);
     if top > 0 && is_in {
         let at = lines.partition_point(|(_, v)| Reverse(*v) <= Reverse(value));

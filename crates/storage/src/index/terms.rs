@@ -4,10 +4,10 @@
 //! Invariant: the numbers of labels and terms are never reused; a published label or term remains
 //! until no reader can hold it.
 
-use super::dictionary::Dictionary;
+use super::dictionary::LabelValueDictionary;
 use super::id_table::IdTable;
 use super::postings::Postings;
-use super::radix::Radix;
+use super::radix::RadixArray;
 use super::series_table::{SeriesCursor, SeriesLeaf};
 use crate::ids::{LabelId, SeriesRef, TermId};
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -28,23 +28,23 @@ const BUCKET_LABEL: &str = "le";
 
 /// Error of a full index, which accepts no more series, label names or values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct IndexFull;
 
 /// A label name with its values. Names remain when their last series is removed.
 #[derive(Debug)]
-pub(super) struct Label {
+pub(super) struct IndexedLabel {
     pub(super) id: LabelId,
     pub(super) name: Box<str>,
     pub(super) present: Postings,
     /// Terms by the hash of their value.
     pub(super) values: IdTable,
     pub(super) distinct: AtomicU32,
-    pub(super) dictionary: Dictionary,
+    pub(super) dictionary: LabelValueDictionary,
 }
 
 /// A pair of label name and value, with the series that have it.
 #[derive(Debug)]
-pub(super) struct Term {
+pub(super) struct IndexedTerm {
     pub(super) label: LabelId,
     pub(super) value: Box<[u8]>,
     pub(super) postings: Postings,
@@ -55,7 +55,7 @@ pub(super) struct Term {
 #[derive(Debug)]
 pub(super) struct TermLeaf {
     pub(super) labels: [AtomicU32; LEAF_TERMS as usize],
-    pub(super) terms: [ArcSwapOption<Term>; LEAF_TERMS as usize],
+    pub(super) terms: [ArcSwapOption<IndexedTerm>; LEAF_TERMS as usize],
 }
 
 impl Default for TermLeaf {
@@ -67,7 +67,7 @@ impl Default for TermLeaf {
     }
 }
 
-impl Label {
+impl IndexedLabel {
     /// Returns the number of values of the label.
     pub(super) fn values_count(&self) -> usize {
         self.distinct.load(Ordering::Relaxed) as usize
@@ -81,27 +81,27 @@ impl Label {
 
 /// The label names, terms and series of the index.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct IndexTerms {
     pub(super) keys: Arc<HashKeys>,
-    pub(super) labels: Radix<Label>,
+    pub(super) labels: RadixArray<IndexedLabel>,
     names: IdTable,
     label_count: AtomicU32,
-    pub(super) terms: Radix<Box<TermLeaf>>,
+    pub(super) terms: RadixArray<Box<TermLeaf>>,
     pub(super) term_count: AtomicU32,
-    pub(super) series: Radix<ArcSwap<SeriesLeaf>>,
+    pub(super) series: RadixArray<ArcSwap<SeriesLeaf>>,
 }
 
-impl Terms {
+impl IndexTerms {
     /// Returns an empty dictionary that hashes strings with `keys`.
     pub(super) fn new(keys: Arc<HashKeys>) -> Self {
         Self {
             keys,
-            labels: Radix::default(),
+            labels: RadixArray::default(),
             names: IdTable::default(),
             label_count: AtomicU32::new(0),
-            terms: Radix::default(),
+            terms: RadixArray::default(),
             term_count: AtomicU32::new(0),
-            series: Radix::default(),
+            series: RadixArray::default(),
         }
     }
 
@@ -116,12 +116,12 @@ impl Terms {
 
     /// Returns a hash of the labels of a series without `le`, or `None` if it has no `le`. The
     /// buckets of one histogram have the same hash.
-    pub(crate) fn family(&self, slot: SeriesRef) -> Option<u64> {
+    pub(crate) fn hash_family(&self, slot: SeriesRef) -> Option<u64> {
         let le = self.label(BUCKET_LABEL)?.id;
         let mut is_bucket = false;
         let mut bytes = Vec::with_capacity(64);
         for term in SeriesCursor::new(self).terms(slot) {
-            if self.label_of(*term) == le {
+            if self.label_of_term(*term) == le {
                 is_bucket = true;
             } else {
                 bytes.extend_from_slice(&term.0.to_le_bytes());
@@ -145,16 +145,16 @@ impl Terms {
     }
 
     /// Returns a term with a reference count of its own, unless it was freed after a removal.
-    pub(super) fn term(&self, TermId(id): TermId) -> Option<Arc<Term>> {
+    pub(super) fn term(&self, TermId(id): TermId) -> Option<Arc<IndexedTerm>> {
         self.terms.get(id / LEAF_TERMS)?.terms[(id % LEAF_TERMS) as usize].load_full()
     }
 
-    /// Calls `look` with a term, if it exists, without the reference count of [`Terms::term`].
+    /// Calls `look` with a term, if it exists, without the reference count of [`IndexTerms::term`].
     #[inline]
     pub(super) fn with_term<T>(
         &self,
         TermId(id): TermId,
-        look: impl FnOnce(&Term) -> T,
+        look: impl FnOnce(&IndexedTerm) -> T,
     ) -> Option<T> {
         let leaf = self.terms.get(id / LEAF_TERMS)?;
         let term = leaf.terms[(id % LEAF_TERMS) as usize].load();
@@ -163,21 +163,21 @@ impl Terms {
 
     /// Returns the label of a term with one load and no reference count.
     #[inline]
-    pub(super) fn label_of(&self, TermId(term): TermId) -> LabelId {
+    pub(super) fn label_of_term(&self, TermId(term): TermId) -> LabelId {
         LabelId(self.terms.get(term / LEAF_TERMS).map_or(u32::MAX, |leaf| {
             leaf.labels[(term % LEAF_TERMS) as usize].load(Ordering::Relaxed)
         }))
     }
 
     /// Returns the label with this name, if any series ever had it.
-    pub(super) fn label(&self, name: &str) -> Option<&Label> {
+    pub(super) fn label(&self, name: &str) -> Option<&IndexedLabel> {
         let is_it = |id| self.labels.get(id).is_some_and(|l| &*l.name == name);
         let id = self.names.find(self.keys.hash(name.as_bytes()), is_it)?;
         self.labels.get(id)
     }
 
     /// Returns the term of a label with this value, if it exists.
-    pub(super) fn find_term(&self, label: &Label, value: &[u8]) -> Option<TermId> {
+    pub(super) fn find_term(&self, label: &IndexedLabel, value: &[u8]) -> Option<TermId> {
         let is_it = |id: u32| {
             let leaf = self.terms.get(id / LEAF_TERMS);
             leaf.is_some_and(|p| {
@@ -190,22 +190,22 @@ impl Terms {
     }
 
     /// Returns all labels in order of their ids.
-    pub(super) fn all_labels(&self) -> impl Iterator<Item = &Label> {
+    pub(super) fn all_labels(&self) -> impl Iterator<Item = &IndexedLabel> {
         let count = self.label_count.load(Ordering::Acquire);
         (0..count).filter_map(|id| self.labels.get(id))
     }
 
     /// Returns the label with this name; creates it if necessary. Fails if there are [`LABELS_MAX`]
     /// labels.
-    pub(super) fn add_label(&self, name: &str) -> Result<LabelId, Full> {
+    pub(super) fn add_label(&self, name: &str) -> Result<LabelId, IndexFull> {
         if let Some(label) = self.label(name) {
             return Ok(label.id);
         }
         let id = self.label_count.load(Ordering::Relaxed);
         if id >= LABELS_MAX {
-            return Err(Full);
+            return Err(IndexFull);
         }
-        self.labels.get_or_init(id, || Label {
+        self.labels.get_or_init(id, || IndexedLabel {
             id: LabelId(id),
             name: name.into(),
             present: Default::default(),
@@ -220,21 +220,21 @@ impl Terms {
 
     /// Returns the term of a label with this value; creates it if necessary. Fails if all term
     /// numbers are used.
-    pub(super) fn add_term(&self, label_id: LabelId, value: &[u8]) -> Result<TermId, Full> {
-        let label = self.labels.get(label_id.0).ok_or(Full)?;
+    pub(super) fn add_term(&self, label_id: LabelId, value: &[u8]) -> Result<TermId, IndexFull> {
+        let label = self.labels.get(label_id.0).ok_or(IndexFull)?;
         if let Some(term) = self.find_term(label, value) {
             return Ok(term);
         }
         let id = self.term_count.load(Ordering::Relaxed);
         if id == u32::MAX - 1 {
-            return Err(Full);
+            return Err(IndexFull);
         }
         let leaf = self
             .terms
             .get_or_init(id / LEAF_TERMS, || Box::new(TermLeaf::default()));
         let at = (id % LEAF_TERMS) as usize;
         leaf.labels[at].store(label_id.0, Ordering::Relaxed);
-        leaf.terms[at].store(Some(Arc::new(Term {
+        leaf.terms[at].store(Some(Arc::new(IndexedTerm {
             label: label_id,
             value: value.into(),
             postings: Default::default(),

@@ -1,14 +1,14 @@
 //! Compares the index with brute force: planned lookups return the same series as a scan of all
 //! series.
 
-use super::costs::Costs;
+use super::costs::LookupCosts;
 use super::*;
 use crate::ids::SeriesRef;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::COLUMN_VALUE_BYTES;
 use firn_model::env::Rng;
-use firn_model::env::sim::{Inline, SimRng};
+use firn_model::env::sim::{InlineCompute, SimRng};
 use firn_model::fingerprint::HashKeys;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
@@ -25,8 +25,10 @@ fn create(index: &Index, series: &[Labels]) {
     let mut creation = index.create_series();
     for labels in series {
         let slot = creation.next_slot();
-        creation.add(labels.as_ref(), Place(slot.0)).unwrap();
-        index.mark(slot, 0);
+        creation
+            .add_series(labels.as_ref(), HeadSeriesPlace(slot.0))
+            .unwrap();
+        index.mark_sample(slot, 0);
     }
 }
 
@@ -82,9 +84,9 @@ fn matches(labels: &Labels, matchers: &[Matcher]) -> bool {
 }
 
 /// Returns costs with which any way of evaluating a matcher may be the cheapest.
-fn random_costs(rng: &SimRng) -> Costs {
-    let cost = || [0, 1, 100, 1_000_000][rng.below(4) as usize];
-    Costs {
+fn random_costs(rng: &SimRng) -> LookupCosts {
+    let cost = || [0, 1, 100, 1_000_000][rng.next_below(4) as usize];
+    LookupCosts {
         run: cost(),
         term: cost(),
         value: cost(),
@@ -102,7 +104,7 @@ fn index_lookup_of_random_matchers_by_any_plan_equals_filtering_all_series() {
         let mut alive = Vec::new();
         let mut garbage = Vec::new();
         for _ in 0..1 + rng.next_u64() % 12 {
-            let start = index.published();
+            let start = index.published_end();
             let count = 1 + rng.next_u64() % 90;
             let series: Vec<Labels> = (0..count)
                 .map(|i| random_labels(&rng, u64::from(start) + i))
@@ -116,10 +118,13 @@ fn index_lookup_of_random_matchers_by_any_plan_equals_filtering_all_series() {
                     .filter(|slot| slot.0 % 5 < 2 && !rng.one_in(8))
                     .collect();
                 alive.retain(|(slot, _)| !gone.contains(slot));
-                garbage.push(index.remove(&gone.into_iter().collect::<Vec<_>>()));
+                garbage.push(index.remove_series(&gone.into_iter().collect::<Vec<_>>()));
             }
             if rng.next_u64().is_multiple_of(3) {
-                garbage = garbage.into_iter().filter_map(|g| index.sweep(g)).collect();
+                garbage = garbage
+                    .into_iter()
+                    .filter_map(|g| index.free_garbage(g))
+                    .collect();
                 assert!(garbage.is_empty(), "there is no reader, seed {seed}");
             }
         }
@@ -143,7 +148,7 @@ fn check_lookups(index: &Index, alive: &[(SeriesRef, Labels)], rng: &SimRng, see
             .filter(|(_, l)| matches(l, &matchers))
             .collect();
         let slots: Vec<SeriesRef> = expected.iter().map(|(slot, _)| *slot).collect();
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let all = TimeRange::ALL;
         let found = index.lookup(&matchers, all, &cancel).unwrap();
         let found: Vec<SeriesRef> = found.slots().collect();
@@ -169,8 +174,8 @@ fn check_lookups(index: &Index, alive: &[(SeriesRef, Labels)], rng: &SimRng, see
             values.into_iter().collect::<Vec<_>>(),
             "{matchers:?}, seed {seed}"
         );
-        let mut memory = Budget::new("query", usize::MAX).hold();
-        let column = index.label_column("le", &slots, &Inline, &cancel, &mut memory);
+        let mut memory = Budget::new("query", usize::MAX).create_reservation();
+        let column = index.read_label_column("le", &slots, &InlineCompute, &cancel, &mut memory);
         let column = column.unwrap();
         let values = column.values.iter().map(|v| v.len() + COLUMN_VALUE_BYTES);
         assert!(memory.bytes() >= slots.len() * 4 + values.sum::<usize>());
@@ -189,8 +194,8 @@ type Alive = (SeriesRef, Labels, BTreeSet<i64>);
 
 /// Looks up one of `sets` in some epochs.
 fn check_asked_again(index: &Index, alive: &[Alive], sets: &[Vec<Matcher>], rng: &SimRng) {
-    let matchers = &sets[rng.below(sets.len() as u64) as usize];
-    let (first, last) = (rng.below(4) as i64, rng.below(4) as i64);
+    let matchers = &sets[rng.next_below(sets.len() as u64) as usize];
+    let (first, last) = (rng.next_below(4) as i64, rng.next_below(4) as i64);
     let epochs = first.min(last)..=first.max(last);
     let in_range = |of: &BTreeSet<i64>| of.range(epochs.clone()).next().is_some();
     let matching = alive
@@ -198,7 +203,7 @@ fn check_asked_again(index: &Index, alive: &[Alive], sets: &[Vec<Matcher>], rng:
         .filter(|(_, labels, of)| matches(labels, matchers) && in_range(of));
     let expected: Vec<SeriesRef> = matching.map(|(slot, ..)| *slot).collect();
     let range = TimeRange::new(epochs.start() * EPOCH_MS, epochs.end() * EPOCH_MS);
-    let found = index.lookup(matchers, range, &Cancel::new()).unwrap();
+    let found = index.lookup(matchers, range, &CancelToken::new()).unwrap();
     let found: Vec<SeriesRef> = found.slots().collect();
     assert_eq!(found, expected, "{matchers:?} in {epochs:?}");
 }
@@ -211,41 +216,47 @@ fn index_lookup_asked_again_after_creations_and_removals_equals_filtering_all_se
         if rng.one_in(2) {
             index.costs = random_costs(&rng);
         }
-        let set = |_| (0..rng.below(4)).map(|_| random_matcher(&rng)).collect();
+        let set = |_| {
+            (0..rng.next_below(4))
+                .map(|_| random_matcher(&rng))
+                .collect()
+        };
         let sets: Vec<Vec<Matcher>> = (0..6).map(set).collect();
         let mut alive: Vec<Alive> = Vec::new();
         for _ in 0..60 {
-            match rng.below(6) {
+            match rng.next_below(6) {
                 0 => {
-                    let start = index.published();
-                    let epoch = rng.below(4) as i64;
+                    let start = index.published_end();
+                    let epoch = rng.next_below(4) as i64;
                     // A few more than are looked up although they have no sample.
-                    let count = 1 + rng.below(if rng.one_in(4) { 2_000 } else { 60 });
+                    let count = 1 + rng.next_below(if rng.one_in(4) { 2_000 } else { 60 });
                     let mut creation = index.create_series();
                     for slot in start..start + count as u32 {
                         let labels = random_labels(&rng, u64::from(slot));
-                        creation.add(labels.as_ref(), Place(slot)).unwrap();
+                        creation
+                            .add_series(labels.as_ref(), HeadSeriesPlace(slot))
+                            .unwrap();
                         let slot = SeriesRef(slot);
-                        index.mark(slot, epoch);
+                        index.mark_sample(slot, epoch);
                         alive.push((slot, labels, BTreeSet::from([epoch])));
                     }
                 }
                 1 => {
-                    let one_in = 2 + rng.below(8);
+                    let one_in = 2 + rng.next_below(8);
                     let (gone, left) = alive.into_iter().partition(|_| rng.one_in(one_in));
                     alive = left;
                     let gone: Vec<SeriesRef> =
                         gone.iter().map(|(slot, ..): &Alive| *slot).collect();
-                    let garbage = index.remove(&gone);
+                    let garbage = index.remove_series(&gone);
                     assert!(
-                        index.sweep(garbage).is_none(),
+                        index.free_garbage(garbage).is_none(),
                         "there is no reader, seed {seed}"
                     );
                 }
                 2 => {
-                    let epoch = rng.below(4) as i64;
+                    let epoch = rng.next_below(4) as i64;
                     for (slot, _, epochs) in alive.iter_mut().filter(|_| rng.one_in(3)) {
-                        index.mark(*slot, epoch);
+                        index.mark_sample(*slot, epoch);
                         epochs.insert(epoch);
                     }
                 }
@@ -295,7 +306,7 @@ fn work_of(index: &Index, matchers: &[(&str, MatchOp, &str)]) -> (usize, [u64; 3
     let so_far = || [&index.work.runs, &index.work.values, &index.work.series].map(|c| c.get());
     let before = so_far();
     let all = TimeRange::ALL;
-    let found = index.lookup(&matchers, all, &Cancel::new()).unwrap();
+    let found = index.lookup(&matchers, all, &CancelToken::new()).unwrap();
     let after = so_far();
     (found.len(), [0, 1, 2].map(|i| after[i] - before[i]))
 }
@@ -350,8 +361,8 @@ fn index_lookup_by_expression_over_many_values_follows_creations_and_removals() 
         let index = index();
         let mut alive: Vec<(SeriesRef, Labels)> = Vec::new();
         for _ in 0..8 {
-            let start = index.published();
-            let series: Vec<Labels> = (0..1 + rng.below(500))
+            let start = index.published_end();
+            let series: Vec<Labels> = (0..1 + rng.next_below(500))
                 .map(|i| random_labels(&rng, u64::from(start) + i))
                 .collect();
             create(&index, &series);
@@ -363,9 +374,9 @@ fn index_lookup_by_expression_over_many_values_follows_creations_and_removals() 
                     .filter(|_| !rng.one_in(4))
                     .collect();
                 alive.retain(|(slot, _)| !gone.contains(slot));
-                let garbage = index.remove(&gone.into_iter().collect::<Vec<_>>());
+                let garbage = index.remove_series(&gone.into_iter().collect::<Vec<_>>());
                 assert!(
-                    index.sweep(garbage).is_none(),
+                    index.free_garbage(garbage).is_none(),
                     "there is no reader, seed {seed}"
                 );
             }
@@ -381,7 +392,7 @@ fn index_lookup_by_expression_over_many_values_follows_creations_and_removals() 
                     .iter()
                     .filter(|(_, l)| matches(l, std::slice::from_ref(&matcher)));
                 let expected: Vec<SeriesRef> = matching.map(|(slot, _)| *slot).collect();
-                let found = index.lookup(&[matcher], TimeRange::ALL, &Cancel::new());
+                let found = index.lookup(&[matcher], TimeRange::ALL, &CancelToken::new());
                 let found: Vec<SeriesRef> = found.unwrap().slots().collect();
                 assert_eq!(found, expected, "{op:?} {pattern}, seed {seed}");
             }
@@ -401,14 +412,14 @@ fn index_lookup_by_expression_over_very_many_values_puts_a_share_in_order_each_t
         COUNT
             - label
                 .dictionary
-                .in_reach(&Regex::new(b"x?").unwrap(), false, COUNT)
+                .count_regex_candidates(&Regex::new(b"x?").unwrap(), false, COUNT)
                 .1
     };
     for (round, sorted) in [SHARE, 2 * SHARE, COUNT, COUNT].into_iter().enumerate() {
         // A different one each time, because a repeated one would be cached.
         let ending = format!("7{round}");
         let matcher = Matcher::new("id", MatchOp::Regex, format!(".*{ending}").as_bytes());
-        let found = index.lookup(&[matcher.unwrap()], TimeRange::ALL, &Cancel::new());
+        let found = index.lookup(&[matcher.unwrap()], TimeRange::ALL, &CancelToken::new());
         let ends = |i: &usize| labels(*i).get("id").ends_with(ending.as_bytes());
         assert_eq!(
             found.unwrap().len(),
@@ -423,10 +434,10 @@ fn index_lookup_by_expression_over_very_many_values_puts_a_share_in_order_each_t
 fn index_lookup_outside_of_a_series_epochs_leaves_it_out() {
     let index = index();
     create(&index, &[Labels::from_pairs([("__name__", "up")])]);
-    let lookup = |range| index.lookup(&[], range, &Cancel::new()).unwrap().len();
+    let lookup = |range| index.lookup(&[], range, &CancelToken::new()).unwrap().len();
     assert_eq!(lookup(TimeRange::new(0, 1)), 1);
     assert_eq!(lookup(TimeRange::new(EPOCH_MS, 9 * EPOCH_MS)), 0);
-    index.mark(SeriesRef(0), 3);
+    index.mark_sample(SeriesRef(0), 3);
     assert_eq!(lookup(TimeRange::new(EPOCH_MS, 9 * EPOCH_MS)), 1);
     assert!(index.drop_epochs_before(4));
     assert_eq!(lookup(TimeRange::ALL), 0);
@@ -437,11 +448,17 @@ fn index_sweep_while_a_reader_holds_the_generation_waits() {
     let index = index();
     create(&index, &[Labels::from_pairs([("__name__", "up")])]);
     let held = index.generation();
-    let garbage = index.sweep(index.remove(&[SeriesRef(0)])).unwrap();
+    let garbage = index
+        .free_garbage(index.remove_series(&[SeriesRef(0)]))
+        .unwrap();
     assert_eq!(index.series_labels(SeriesRef(0)).get("__name__"), b"up");
-    assert!(index.lookup(&[], TimeRange::ALL, &Cancel::new()).is_ok());
+    assert!(
+        index
+            .lookup(&[], TimeRange::ALL, &CancelToken::new())
+            .is_ok()
+    );
     drop(held);
-    assert!(index.sweep(garbage).is_none());
+    assert!(index.free_garbage(garbage).is_none());
     assert!(index.series_labels(SeriesRef(0)).is_empty());
 }
 
@@ -452,15 +469,19 @@ fn index_series_created_after_skip_keep_their_slots() {
     let slots = [0, 1, 255, 256, 700, 701, 1_024];
     for slot in slots {
         let mut creation = index.create_series();
-        creation.skip_to(slot);
+        creation.reserve_slots_below(slot);
         creation
-            .add(labels(slot).as_ref(), Place(slot + 1))
+            .add_series(labels(slot).as_ref(), HeadSeriesPlace(slot + 1))
             .unwrap();
     }
     for slot in 0..1_200 {
         let is_there = slots.contains(&slot);
         let place = SeriesCursor::new(&index).place(SeriesRef(slot));
-        assert_eq!(place, is_there.then_some(Place(slot + 1)), "{slot}");
+        assert_eq!(
+            place,
+            is_there.then_some(HeadSeriesPlace(slot + 1)),
+            "{slot}"
+        );
         assert_eq!(
             index.series_labels(SeriesRef(slot)),
             if is_there {
@@ -480,7 +501,7 @@ fn index_tables_count_series_values_and_bytes() {
         &index,
         &[labels("a", "1"), labels("a", "20"), labels("b", "1")],
     );
-    let tables = index.tables(1);
+    let tables = index.build_status_tables(1);
     let line = |name: &str, value| vec![(name.to_owned(), value)];
     assert_eq!(tables.series_by_metric, line("a", 2));
     assert_eq!(tables.values_by_label, line("__name__", 2));

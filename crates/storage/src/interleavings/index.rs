@@ -1,10 +1,10 @@
 //! Readers of the index concurrent with creation, removal and sweeping.
 
 use super::check;
-use crate::failpoints::Flaw;
+use crate::failpoints::StoreFlaw;
 use crate::ids::SeriesRef;
-use crate::index::{Index, Place, epoch_of};
-use firn_model::cancel::Cancel;
+use crate::index::{HeadSeriesPlace, Index, epoch_from_time};
+use firn_model::cancel::CancelToken;
 use firn_model::env::sim::SimRng;
 use firn_model::fingerprint::HashKeys;
 use firn_model::labels::Labels;
@@ -22,9 +22,9 @@ fn create(index: &Index, instances: std::ops::Range<u32>) {
     let mut creation = index.create_series();
     for instance in instances {
         let slot = creation
-            .add(labels(instance).as_ref(), Place(instance))
+            .add_series(labels(instance).as_ref(), HeadSeriesPlace(instance))
             .unwrap();
-        index.mark(slot, epoch_of(0));
+        index.mark_sample(slot, epoch_from_time(0));
     }
 }
 
@@ -34,7 +34,7 @@ fn read(index: &Index) {
     let generation = index.generation();
     let matcher = Matcher::new("__name__", MatchOp::Equal, b"m").unwrap();
     let found = index
-        .lookup(&[matcher], TimeRange::ALL, &Cancel::new())
+        .lookup(&[matcher], TimeRange::ALL, &CancelToken::new())
         .unwrap();
     let slots: Vec<SeriesRef> = found.slots().collect();
     let created = slots.iter().filter(|slot| (4..8).contains(&slot.0)).count();
@@ -48,7 +48,7 @@ fn read(index: &Index) {
 
 #[test]
 fn index_reader_keeps_its_series_while_they_are_removed_and_swept() {
-    check(300, &[Flaw::SweepsUnderReaders], || {
+    check(300, &[StoreFlaw::SweepsUnderReaders], || {
         let index = Arc::new(Index::new(Arc::new(HashKeys::new(&SimRng::new(1)))));
         create(&index, 0..4);
         let readers = (0..2).map(|_| {
@@ -58,9 +58,9 @@ fn index_reader_keeps_its_series_while_they_are_removed_and_swept() {
         let remover = {
             let index = index.clone();
             spawn(move || {
-                let mut garbage = Some(index.remove(&[SeriesRef(0), SeriesRef(2)]));
+                let mut garbage = Some(index.remove_series(&[SeriesRef(0), SeriesRef(2)]));
                 while let Some(left) = garbage.take() {
-                    garbage = index.sweep(left);
+                    garbage = index.free_garbage(left);
                     yield_now();
                 }
             })
@@ -75,7 +75,7 @@ fn index_reader_keeps_its_series_while_they_are_removed_and_swept() {
         }
         let matcher = Matcher::new("__name__", MatchOp::Equal, b"m").unwrap();
         let left = index
-            .lookup(&[matcher], TimeRange::ALL, &Cancel::new())
+            .lookup(&[matcher], TimeRange::ALL, &CancelToken::new())
             .unwrap();
         assert_eq!(
             left.slots().collect::<Vec<_>>(),

@@ -1,13 +1,13 @@
 //! Concurrent batches, reads, sealing, eviction and removal in one store.
 
 use super::check;
-use crate::failpoints::Flaw;
+use crate::failpoints::StoreFlaw;
 use crate::store::{Store, StoreOptions};
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
-use firn_model::env::sim::{self, Sim};
+use firn_model::env::sim::{self, SimEnv};
 use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
@@ -36,7 +36,7 @@ fn options() -> StoreOptions {
     }
 }
 
-fn open(sim: &Sim) -> Arc<Store> {
+fn open(sim: &SimEnv) -> Arc<Store> {
     Store::open(sim.env.clone(), options()).unwrap()
 }
 
@@ -58,7 +58,7 @@ fn send(store: &Store, names: &[&str], time: i64) -> usize {
         let labels = Labels::from_pairs([("__name__", *name)]);
         batch.push_series(labels.as_ref(), &[(time, time as f64)]);
     }
-    let bounds = AppendBounds::until(i64::MAX);
+    let bounds = AppendBounds::up_to(i64::MAX);
     wait(store.append(&TenantId::anonymous(), &batch, bounds))
 }
 
@@ -69,9 +69,9 @@ fn contents(store: &Store) -> BTreeMap<String, Vec<i64>> {
         matchers: &[],
         range: TimeRange::ALL,
         newest_only: false,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget: &Budget::new("query", usize::MAX),
-        series: &SeriesLimit::none(),
+        series: &SeriesLimit::unlimited(),
         span: None,
     };
     let selection = store.select(request).unwrap();
@@ -89,8 +89,8 @@ fn contents(store: &Store) -> BTreeMap<String, Vec<i64>> {
 
 #[test]
 fn store_reader_sees_all_of_a_batch_or_nothing_while_it_is_sealed() {
-    check(300, &[Flaw::ReadsPagesFirst], || {
-        let sim = sim::env(1);
+    check(300, &[StoreFlaw::ReadsPagesFirst], || {
+        let sim = sim::sim_env(1);
         let store = open(&sim);
         let writer = {
             let store = store.clone();
@@ -128,7 +128,7 @@ fn store_reader_sees_all_of_a_batch_or_nothing_while_it_is_sealed() {
 /// Sends samples to two series that were silent up to `end`, while they are evicted or removed
 /// because data time reaches `newest`. The samples must be found once, before and after a restart.
 fn send_while_they_leave(end: i64, newest: i64) {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim);
     send(&store, &["old", "older"], 0);
     for time in (HOUR / 2..end).step_by(HOUR as usize / 2) {
@@ -166,7 +166,7 @@ fn send_while_they_leave(end: i64, newest: i64) {
 
 #[test]
 fn series_that_gets_a_sample_while_it_is_evicted_is_found_once() {
-    let flaws = [Flaw::EvictsAppending, Flaw::LosesEvicted];
+    let flaws = [StoreFlaw::EvictsAppending, StoreFlaw::LosesEvicted];
     let newest = HOUR + HOUR / 2;
     check(500, &flaws, move || send_while_they_leave(newest, newest));
 }
@@ -174,5 +174,5 @@ fn series_that_gets_a_sample_while_it_is_evicted_is_found_once() {
 #[test]
 fn series_that_gets_a_sample_while_it_is_removed_is_found_once() {
     let leave = || send_while_they_leave(5 * HOUR, 6 * HOUR);
-    check(400, &[Flaw::RemovesUnlocked], leave);
+    check(400, &[StoreFlaw::RemovesUnlocked], leave);
 }

@@ -1,10 +1,10 @@
 //! Batches that complete in any order, and their visibility to readers.
 
 use super::check;
-use crate::failpoints::Flaw;
+use crate::failpoints::StoreFlaw;
 use crate::head::watermark::Watermark;
-use firn_model::log::Position;
-use firn_model::store::{Appended, Ticket};
+use firn_model::log::LogPosition;
+use firn_model::store::{AppendOutcome, Ticket};
 use shuttle::sync::Mutex;
 use shuttle::thread::{JoinHandle, spawn};
 use std::collections::BTreeSet;
@@ -32,20 +32,23 @@ fn is_resolved(ticket: &mut Ticket) -> bool {
 fn write(watermark: Arc<Watermark>, complete: Complete, log: Log) -> JoinHandle<()> {
     spawn(move || {
         for _ in 0..BATCHES_PER_WRITER {
-            let taken = watermark.next();
+            let taken = watermark.begin_batch();
             let sequence = taken.sequence;
             complete.lock().unwrap().insert(sequence);
             let (mut ticket, resolver) = Ticket::new();
             if sequence.is_multiple_of(2) {
-                taken.complete(None, resolver, Appended::default());
+                taken.complete(None, resolver, AppendOutcome::default());
             } else {
                 let mut last = log.lock().unwrap();
                 *last += 1;
-                let position = Some(Position(*last));
-                taken.complete(position, resolver, Appended::default());
+                let position = Some(LogPosition(*last));
+                taken.complete(position, resolver, AppendOutcome::default());
             }
             if is_resolved(&mut ticket) {
-                assert!(watermark.read().sequence >= sequence, "acked and not seen");
+                assert!(
+                    watermark.begin_read().sequence >= sequence,
+                    "acked and not seen"
+                );
             }
         }
     })
@@ -56,7 +59,7 @@ fn read(watermark: Arc<Watermark>, complete: Complete) -> JoinHandle<()> {
     spawn(move || {
         let mut before = 0;
         for _ in 0..2 {
-            let reading = watermark.read();
+            let reading = watermark.begin_read();
             let complete = complete.lock().unwrap().clone();
             assert!(
                 (1..=reading.sequence).all(|s| complete.contains(&s)),
@@ -64,7 +67,10 @@ fn read(watermark: Arc<Watermark>, complete: Complete) -> JoinHandle<()> {
                 reading.sequence
             );
             assert!(reading.sequence >= before, "time ran backwards");
-            assert!(watermark.floor() <= reading.sequence, "the floor overtook");
+            assert!(
+                watermark.visible_to_all() <= reading.sequence,
+                "the floor overtook"
+            );
             before = reading.sequence;
         }
     })
@@ -72,7 +78,7 @@ fn read(watermark: Arc<Watermark>, complete: Complete) -> JoinHandle<()> {
 
 #[test]
 fn watermark_shows_only_what_is_complete_and_keeps_its_floor_below_every_reader() {
-    let flaws = [Flaw::ShowsOutOfOrder, Flaw::RaisesFloorEarly];
+    let flaws = [StoreFlaw::ShowsOutOfOrder, StoreFlaw::RaisesFloorEarly];
     check(2_000, &flaws, || {
         let watermark = Arc::new(Watermark::default());
         let complete = Complete::default();
@@ -84,7 +90,10 @@ fn watermark_shows_only_what_is_complete_and_keeps_its_floor_below_every_reader(
             thread.join().unwrap();
         }
         let all = WRITERS * BATCHES_PER_WRITER;
-        assert_eq!(watermark.read().sequence, all);
-        assert_eq!(watermark.mark(), (all, Position(all.div_ceil(2))));
+        assert_eq!(watermark.begin_read().sequence, all);
+        assert_eq!(
+            watermark.visible_position(),
+            (all, LogPosition(all.div_ceil(2)))
+        );
     });
 }

@@ -4,32 +4,32 @@
 //! queue is empty or the log is stalled; callbacks run in order of position and outside the lock. A
 //! job that panics poisons the log, so that no caller waits for it.
 
-use super::queue::{Queued, Shared, State};
-use super::stall::{Fault, Stall};
-use super::writer::Writer;
+use super::queue::{LogQueueState, QueuedLogRecord, SharedLogState};
+use super::stall::{LogStall, LogWriteFault};
+use super::writer::LogWriter;
 use crate::error::StorageError;
-use firn_model::env::Work;
+use firn_model::env::JobKind;
 use firn_model::error::Error;
 use firn_model::sync::lock;
 use std::sync::Arc;
 
 /// The commit job. Owns the only writer of the log and returns it when the job ends.
-pub(crate) struct Commit {
-    shared: Arc<Shared>,
+pub(crate) struct LogCommitJob {
+    shared: Arc<SharedLogState>,
     /// `None` once the job has ended.
-    writer: Option<Box<Writer>>,
+    writer: Option<Box<LogWriter>>,
 }
 
-impl Commit {
+impl LogCommitJob {
     /// Returns a job that owns `writer` until it ends.
-    pub(crate) fn new(shared: Arc<Shared>, writer: Box<Writer>) -> Self {
+    pub(crate) fn new(shared: Arc<SharedLogState>, writer: Box<LogWriter>) -> Self {
         Self {
             shared,
             writer: Some(writer),
         }
     }
 
-    pub(crate) fn writer_mut(&mut self) -> &mut Writer {
+    pub(crate) fn writer_mut(&mut self) -> &mut LogWriter {
         self.writer
             .as_mut()
             .expect("taken only by run and drop, which end the job")
@@ -40,14 +40,14 @@ impl Commit {
         while let Some(group) = self.next_group() {
             match self.write(&group) {
                 Ok(()) => {
-                    self.shared.go_on();
+                    self.shared.end_stall();
                     for queued in group {
-                        queued.done.done(Ok(queued.position));
+                        queued.done.report_outcome(Ok(queued.position));
                     }
                 }
-                Err(e) => match self.writer_mut().step_back(&e) {
-                    Some(fault) => return self.stall(fault, &e, group),
-                    None => self.shared.fail(&e, group),
+                Err(e) => match self.writer_mut().rewind_to_last_group(&e) {
+                    Some(fault) => return self.start_stall(fault, &e, group),
+                    None => self.shared.poison_log(&e, group),
                 },
             }
         }
@@ -55,7 +55,7 @@ impl Commit {
 
     /// Writes a group of records. If a write or sync fails, retries the group at once in a new
     /// segment.
-    fn write(&mut self, group: &[Queued]) -> Result<(), StorageError> {
+    fn write(&mut self, group: &[QueuedLogRecord]) -> Result<(), StorageError> {
         let stalled = lock(&self.shared.state).stalled.as_ref().map(|s| s.fault);
         let writer = self
             .writer
@@ -66,13 +66,13 @@ impl Commit {
         }
         let outcome = writer.write(group);
         match &outcome {
-            Err(e) if writer.step_back(e) == Some(Fault::Failed) => {
+            Err(e) if writer.rewind_to_last_group(e) == Some(LogWriteFault::Failed) => {
                 self.shared.metrics.faults.inc();
                 tracing::error!(
                     error = %e,
                     "write to the log failed: writing the batch again in a new segment"
                 );
-                writer.prepare(Fault::Failed)?;
+                writer.prepare(LogWriteFault::Failed)?;
                 writer.write(group)
             }
             _ => outcome,
@@ -81,12 +81,17 @@ impl Commit {
 
     /// Ends the job and puts `group` back at the front of the queue, where it waits until the disk
     /// can write.
-    fn stall(mut self, fault: Fault, error: &StorageError, group: Vec<Queued>) {
+    fn start_stall(
+        mut self,
+        fault: LogWriteFault,
+        error: &StorageError,
+        group: Vec<QueuedLogRecord>,
+    ) {
         let now = self.shared.env.clock.monotonic();
         let mut state = lock(&self.shared.state);
-        let stall = Stall::new(fault, error, state.stalled.as_ref(), now);
+        let stall = LogStall::new(fault, error, state.stalled.as_ref(), now);
         if state.stalled.as_ref().map(|before| before.fault) != Some(fault) {
-            stall.announce();
+            stall.log_stall();
         }
         let refusal = Error::from(stall.refusal());
         state.stalled = Some(stall);
@@ -98,9 +103,11 @@ impl Commit {
         let metrics = &self.shared.metrics;
         metrics.queued_bytes.set(state.queued_bytes as i64);
         metrics.stalled.set(1);
-        metrics.disk_full.set(i64::from(fault == Fault::NoRoom));
+        metrics
+            .disk_full
+            .set(i64::from(fault == LogWriteFault::NoRoom));
         state.writer = self.writer.take();
-        self.shared.signal(&state);
+        self.shared.wake_waiters(&state);
         drop(state);
         for delayed in delayed {
             delayed(refusal.clone());
@@ -109,11 +116,11 @@ impl Commit {
 
     /// Takes all queued records. If there are none, returns the writer to the shared state and
     /// `None`.
-    fn next_group(&mut self) -> Option<Vec<Queued>> {
+    fn next_group(&mut self) -> Option<Vec<QueuedLogRecord>> {
         let durable = self.writer_mut().durable();
         let mut state = lock(&self.shared.state);
         state.durable = durable;
-        self.shared.signal(&state);
+        self.shared.wake_waiters(&state);
         if state.queue.is_empty() {
             state.writer = self.writer.take();
             return None;
@@ -124,23 +131,23 @@ impl Commit {
     }
 }
 
-impl Drop for Commit {
+impl Drop for LogCommitJob {
     fn drop(&mut self) {
         if self.writer.is_some() {
             let cause = "the commit of a batch was aborted".to_owned();
             self.shared
-                .fail(&StorageError::Poisoned { cause }, Vec::new());
+                .poison_log(&StorageError::Poisoned { cause }, Vec::new());
             let mut state = lock(&self.shared.state);
             state.writer = self.writer.take();
-            self.shared.signal(&state);
+            self.shared.wake_waiters(&state);
         }
     }
 }
 
-impl Shared {
+impl SharedLogState {
     /// Wakes the threads that wait for a change of `state`. Skipped if there are none, because a
     /// notification costs a system call.
-    fn signal(&self, state: &State) {
+    fn wake_waiters(&self, state: &LogQueueState) {
         if state.waiting > 0 {
             self.changed.notify_all();
         }
@@ -148,12 +155,12 @@ impl Shared {
 
     /// Returns the writer of `commit` after other work, and commits the records that were queued in
     /// the meantime.
-    pub(crate) fn give_back(&self, mut commit: Commit) {
+    pub(crate) fn return_writer(&self, mut commit: LogCommitJob) {
         {
             let mut state = lock(&self.state);
             if state.queue.is_empty() || state.stalled.is_some() {
                 state.writer = commit.writer.take();
-                self.signal(&state);
+                self.wake_waiters(&state);
                 return;
             }
         }
@@ -161,7 +168,7 @@ impl Shared {
     }
 
     /// Ends a stall, if there is one, after a group was written.
-    fn go_on(&self) {
+    fn end_stall(&self) {
         let mut state = lock(&self.state);
         let Some(stall) = state.stalled.take() else {
             return;
@@ -173,14 +180,14 @@ impl Shared {
     }
 
     /// Runs `commit` on the log's thread, and returns at once.
-    pub(crate) fn spawn(&self, commit: Commit) {
+    pub(crate) fn spawn(&self, commit: LogCommitJob) {
         self.env
             .compute
-            .spawn(Work::Log, Box::new(move || commit.run()));
+            .spawn(JobKind::Log, Box::new(move || commit.run()));
     }
 
     /// Poisons the log: the records of `group` and all queued ones fail and can never be durable.
-    pub(crate) fn fail(&self, error: &StorageError, group: Vec<Queued>) {
+    pub(crate) fn poison_log(&self, error: &StorageError, group: Vec<QueuedLogRecord>) {
         let cause = match error {
             StorageError::Poisoned { cause } => cause.clone(),
             other => other.to_string(),
@@ -197,7 +204,7 @@ impl Shared {
             }
             state.queued_bytes = 0;
             self.metrics.queued_bytes.set(0);
-            self.signal(&state);
+            self.wake_waiters(&state);
             std::mem::take(&mut state.queue)
         };
         self.metrics.poisoned.set(1);
@@ -205,7 +212,7 @@ impl Shared {
             let cause = cause.clone();
             queued
                 .done
-                .done(Err(StorageError::Poisoned { cause }.into()));
+                .report_outcome(Err(StorageError::Poisoned { cause }.into()));
         }
     }
 }

@@ -11,24 +11,24 @@
 //! with a dictionary, and predict the next value from it. Batches without floats and very large
 //! ones are written as plain records.
 //!
-//! Invariants: a [`Context`] is reset at the start of each segment, with each new writer, and after
-//! an average of [`ROUNDS`] samples per series; a frame contains the position at which its context
-//! began. Every frame contains a checksum of its values: if an earlier frame is lost that the
-//! values depend on, decoding returns an error and never a wrong value. `docs/format/log.md`
-//! describes the bytes.
+//! Invariants: a [`PredictorContext`] is reset at the start of each segment, with each new writer,
+//! and after an average of [`ROUNDS`] samples per series; a frame contains the position at which
+//! its context began. Every frame contains a checksum of its values: if an earlier frame is lost
+//! that the values depend on, decoding returns an error and never a wrong value.
+//! `docs/format/log.md` describes the bytes.
 
 mod number;
 mod predictor;
 #[cfg(test)]
 mod tests;
 
-use crate::encoding::cursor::Cursor;
-use crate::encoding::{Malformed, push_uvarint};
-use crate::failpoints::{self, Flaw};
-use crate::log::record::{self, ReadValues, RecordEncoder, decimal_of};
-use firn_model::log::{FloatRows, LogBatch, Position};
-use number::{NUMBER_BYTES_MAX, Number, NumberReader, NumberWriter};
-use predictor::{Context, SLAB_SLOTS};
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::{DecodeError, push_uvarint};
+use crate::failpoints::{self, StoreFlaw};
+use crate::log::record::{self, LogRecordEncoder, RecordValueDecoder, decimal_of};
+use firn_model::log::{FloatRows, LogBatch, LogPosition};
+use number::{DeltaNumber, DeltaNumberReader, DeltaNumberWriter, NUMBER_BYTES_MAX};
+use predictor::{PredictorContext, SLAB_SLOTS};
 
 /// Maximum rows of a delta-coded record. Typical requests have thousands.
 const ROWS_MAX: usize = 1 << 20;
@@ -43,17 +43,17 @@ const SUMMED_VALUES: usize = 64;
 
 /// Encodes the records of one segment. Created by the writer of the log.
 #[derive(Debug, Default)]
-pub(crate) struct DeltaEncoder {
-    context: Context,
+pub(crate) struct DeltaRecordEncoder {
+    context: PredictorContext,
     /// Position at which the context began; `None` before its first record.
-    began: Option<Position>,
+    began: Option<LogPosition>,
     /// Number of series in the context and of their samples.
     series: u64,
     rows: u64,
-    writer: NumberWriter,
+    writer: DeltaNumberWriter,
 }
 
-impl DeltaEncoder {
+impl DeltaRecordEncoder {
     /// Resets the context. The caller must do so at the start of each segment.
     pub(crate) fn begin(&mut self) {
         self.context.clear();
@@ -65,10 +65,10 @@ impl DeltaEncoder {
     /// false if the batch cannot be delta-coded; then the caller must write a plain record.
     pub(crate) fn encode(
         &mut self,
-        position: Position,
+        position: LogPosition,
         batch: &LogBatch,
         bytes_max: usize,
-        (record, into): (&mut RecordEncoder, &mut Vec<u8>),
+        (record, into): (&mut LogRecordEncoder, &mut Vec<u8>),
     ) -> bool {
         // These checks precede any change of the context, which must not contain plainly written
         // batches.
@@ -87,7 +87,7 @@ impl DeltaEncoder {
         self.write_numbers(&batch.floats);
         into.clear();
         push_uvarint(into, position.0 - began.0);
-        into.extend_from_slice(&sum_of(&batch.floats.values).to_le_bytes());
+        into.extend_from_slice(&checksum_values(&batch.floats.values).to_le_bytes());
         record.finish(self.writer.finish(), into);
         true
     }
@@ -102,7 +102,7 @@ impl DeltaEncoder {
             let slab = self.context.slab(slots[0] / SLAB_SLOTS);
             for slot in slots {
                 let bits = floats.values[index].to_bits();
-                let number = Number::new(bits, decimal_of(floats, index));
+                let number = DeltaNumber::new(bits, decimal_of(floats, index));
                 self.series +=
                     u64::from(self.writer.push(slab, (slot % SLAB_SLOTS) as u32, number));
                 index += 1;
@@ -112,7 +112,7 @@ impl DeltaEncoder {
 }
 
 /// Returns the CRC-32C of the values, eight little-endian bytes each.
-fn sum_of(values: &[f64]) -> u32 {
+fn checksum_values(values: &[f64]) -> u32 {
     let mut sum = 0;
     let mut bytes = [0; SUMMED_VALUES * size_of::<f64>()];
     for values in values.chunks(SUMMED_VALUES) {
@@ -127,30 +127,34 @@ fn sum_of(values: &[f64]) -> u32 {
 
 /// Decodes the records of one segment, in order from its first record.
 #[derive(Debug, Default)]
-pub(crate) struct DeltaDecoder {
-    context: Context,
-    began: Option<Position>,
+pub(crate) struct DeltaRecordDecoder {
+    context: PredictorContext,
+    began: Option<LogPosition>,
 }
 
-impl DeltaDecoder {
+impl DeltaRecordDecoder {
     /// Decodes the batch in `bytes`, the record at `position`. Returns an error if an earlier
     /// record is lost that its values depend on.
     pub(crate) fn decode(
         &mut self,
-        position: Position,
+        position: LogPosition,
         bytes: &[u8],
-    ) -> Result<LogBatch, Malformed> {
-        let mut cursor = Cursor::new(bytes);
-        let began = position.0.checked_sub(cursor.uvarint()?);
-        let began = began.map(Position).ok_or(Malformed("context before all"))?;
-        let sum = cursor.number(4)?;
-        let mut values = DeltaValues {
+    ) -> Result<LogBatch, DecodeError> {
+        let mut cursor = DecodeCursor::new(bytes);
+        let began = position.0.checked_sub(cursor.read_uvarint()?);
+        let began = began
+            .map(LogPosition)
+            .ok_or(DecodeError("context before all"))?;
+        let sum = cursor.read_number(4)?;
+        let mut values = DeltaValueDecoder {
             decoder: self,
             began,
         };
         let batch = record::decode(cursor.rest(), &mut values)?;
-        if u64::from(sum_of(&batch.floats.values)) != sum && !failpoints::has(Flaw::TrustsContext) {
-            return Err(Malformed(
+        if u64::from(checksum_values(&batch.floats.values)) != sum
+            && !failpoints::has(StoreFlaw::TrustsContext)
+        {
+            return Err(DecodeError(
                 "the values that later ones are encoded against were lost",
             ));
         }
@@ -159,22 +163,27 @@ impl DeltaDecoder {
 }
 
 /// Decodes the values of one record, given the position at which its context began.
-struct DeltaValues<'a> {
-    decoder: &'a mut DeltaDecoder,
-    began: Position,
+struct DeltaValueDecoder<'a> {
+    decoder: &'a mut DeltaRecordDecoder,
+    began: LogPosition,
 }
 
-impl ReadValues for DeltaValues<'_> {
-    fn read(&mut self, slots: &[u64], codes: &[u8], into: &mut Vec<f64>) -> Result<(), Malformed> {
+impl RecordValueDecoder for DeltaValueDecoder<'_> {
+    fn read(
+        &mut self,
+        slots: &[u64],
+        codes: &[u8],
+        into: &mut Vec<f64>,
+    ) -> Result<(), DecodeError> {
         if slots.len() > ROWS_MAX {
-            return Err(Malformed("more rows than a log block has"));
+            return Err(DecodeError("more rows than a log block has"));
         }
         let decoder = &mut *self.decoder;
-        if decoder.began != Some(self.began) && !failpoints::has(Flaw::MixesContexts) {
+        if decoder.began != Some(self.began) && !failpoints::has(StoreFlaw::MixesContexts) {
             decoder.context.clear();
             decoder.began = Some(self.began);
         }
-        let mut reader = NumberReader::new(codes);
+        let mut reader = DeltaNumberReader::new(codes);
         into.reserve(slots.len());
         for slots in slots.chunk_by(|a, b| a / SLAB_SLOTS == b / SLAB_SLOTS) {
             let slab = decoder.context.slab(slots[0] / SLAB_SLOTS);

@@ -1,16 +1,16 @@
 //! [`LocalLog`]: the implementation of [`DurableLog`] on a local disk.
 
-use super::commit::Commit;
+use super::commit::LogCommitJob;
 use super::metrics::LogMetrics;
 use super::options::LogOptions;
-use super::queue::{Queued, Shared, State};
-use super::record::RecordEncoder;
+use super::queue::{LogQueueState, QueuedLogRecord, SharedLogState};
+use super::record::LogRecordEncoder;
 use super::recovery;
-use super::segment::{self, Reader, SegmentInfo};
-use super::segment_list::SegmentList;
-use super::stall::{Fault, Stall};
-use super::tail::SegmentTail;
-use super::writer::Writer;
+use super::segment::{self, LogSegmentInfo, LogSegmentReader};
+use super::segment_list::LogSegmentList;
+use super::stall::{LogStall, LogWriteFault};
+use super::tail::LogSegmentTail;
+use super::writer::LogWriter;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::file::frame::PAYLOAD_BYTES_MAX;
@@ -18,8 +18,8 @@ use crate::manifest::Manifest;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::log::{
-    DurableLog, LogBatch, LogFile, LogHealth, LogRecord, OnDurable, Position, Positions, Pressure,
-    Tail,
+    DurableCallbacks, DurableLog, LogBatch, LogFile, LogHealth, LogPosition, LogPositions,
+    LogPressure, LogRecord, LogRecordReader,
 };
 use firn_model::metrics::{Collect, Gauge};
 use firn_model::sample::TimeRange;
@@ -40,7 +40,7 @@ const UNREADABLE_EXTENSION: &str = "unreadable";
 
 /// A log of segments in one folder of a local disk. Created by the store; appends from several
 /// threads are queued and committed in groups.
-pub struct LocalLog(pub(super) Arc<Shared>);
+pub struct LocalLog(pub(super) Arc<SharedLogState>);
 
 impl LocalLog {
     /// Opens the log in the existing folder `dir`. Truncates a torn tail; damaged records are kept
@@ -51,18 +51,18 @@ impl LocalLog {
         options: LogOptions,
         metrics: Arc<LogMetrics>,
     ) -> Result<Self, StorageError> {
-        let segments = Arc::new(SegmentList::new(metrics.clone()));
+        let segments = Arc::new(LogSegmentList::new(metrics.clone()));
         let start = recovery::recover(env, dir, &options, &segments)?;
         let (next, found_newest) = (start.last.next(), start.found_newest);
-        let writer = Writer::new(env, dir, &options, segments.clone(), metrics.clone(), start);
-        let log = Self(Arc::new(Shared {
+        let writer = LogWriter::new(env, dir, &options, segments.clone(), metrics.clone(), start);
+        let log = Self(Arc::new(SharedLogState {
             env: env.clone(),
             dir: dir.to_path_buf(),
             options,
             segments,
             metrics,
             found_newest,
-            state: Mutex::new(State {
+            state: Mutex::new(LogQueueState {
                 queue: Vec::new(),
                 queued_bytes: 0,
                 next,
@@ -84,24 +84,29 @@ impl LocalLog {
 
     /// Returns the records after `trimmed` that exist according to the manifest but are in no
     /// segment. Gaps between segments are not searched for: reads find and report them.
-    pub(crate) fn missing(&self, trimmed: Position, known: &Manifest) -> Option<Damage> {
+    pub(crate) fn find_missing_records(
+        &self,
+        trimmed: LogPosition,
+        known: &Manifest,
+    ) -> Option<Damage> {
         if known.log > trimmed && self.0.found_newest < known.log {
             let path = self.0.dir.join(segment::file_name(known.log));
             let what = "the newest segment is missing or empty".to_owned();
-            return Some(Damage::of_file(DamageKind::Log, &path, what));
+            return Some(Damage::for_file(DamageKind::Log, &path, what));
         }
         let first = self.0.segments.first();
         let (from, to) = (trimmed.next(), known.logged.min(first.previous()));
         (from <= to).then(|| {
             let what = format!("records {} to {} are missing", from.0, to.0);
             // The time range is unknown, because the preceding records are gone too.
-            Damage::of_file(DamageKind::Log, &self.0.dir, what).within(Some(TimeRange::ALL))
+            Damage::for_file(DamageKind::Log, &self.0.dir, what)
+                .with_time_range(Some(TimeRange::ALL))
         })
     }
 
     /// Returns the job that retries to write the waiting records; `None` if no records wait or the
     /// retry is not due. `at_once` ignores the time of the next retry.
-    fn next_attempt(&self, at_once: bool) -> Option<Commit> {
+    fn take_retry_job(&self, at_once: bool) -> Option<LogCommitJob> {
         let now = self.0.env.clock.monotonic();
         let mut state = lock(&self.0.state);
         let stall = state.stalled.as_ref()?;
@@ -109,11 +114,11 @@ impl LocalLog {
             return None;
         }
         let writer = state.writer.take()?;
-        Some(Commit::new(self.0.clone(), writer))
+        Some(LogCommitJob::new(self.0.clone(), writer))
     }
 
-    /// Calls [`Writer::vouch`], unless records are being written or wait.
-    fn vouch(&self) {
+    /// Calls [`LogWriter::write_durability_mark`], unless records are being written or wait.
+    fn write_durability_mark(&self) {
         let mut state = lock(&self.0.state);
         if !state.queue.is_empty() || state.poisoned.is_some() || state.stalled.is_some() {
             return;
@@ -122,12 +127,12 @@ impl LocalLog {
             return;
         };
         drop(state);
-        let mut commit = Commit::new(self.0.clone(), writer);
-        if let Err(e) = commit.writer_mut().vouch() {
+        let mut commit = LogCommitJob::new(self.0.clone(), writer);
+        if let Err(e) = commit.writer_mut().write_durability_mark() {
             // The next record carries the same mark, and its write reports the disk error.
-            let _ = commit.writer_mut().step_back(&e);
+            let _ = commit.writer_mut().rewind_to_last_group(&e);
         }
-        self.0.give_back(commit);
+        self.0.return_writer(commit);
     }
 
     /// Starts a new segment after all appended records, unless the newest segment has no records
@@ -135,7 +140,7 @@ impl LocalLog {
     fn begin_segment(&self) -> Result<(), StorageError> {
         let mut state = lock(&self.0.state);
         let writer = loop {
-            let stalled = state.stalled.as_ref().map(Stall::refusal);
+            let stalled = state.stalled.as_ref().map(LogStall::refusal);
             if let Some(refusal) = state.refusal().or(stalled) {
                 return Err(refusal);
             }
@@ -146,30 +151,33 @@ impl LocalLog {
             }
         };
         drop(state);
-        let mut commit = Commit::new(self.0.clone(), writer);
-        let outcome = commit.writer_mut().turn();
+        let mut commit = LogCommitJob::new(self.0.clone(), writer);
+        let outcome = commit.writer_mut().rotate_unless_empty();
         if let Err(e) = &outcome
-            && commit.writer_mut().step_back(e).is_none()
+            && commit.writer_mut().rewind_to_last_group(e).is_none()
         {
-            self.0.fail(e, Vec::new());
+            self.0.poison_log(e, Vec::new());
         }
-        self.0.give_back(commit);
+        self.0.return_writer(commit);
         outcome
     }
 
     /// Returns the current segments, oldest first.
-    pub fn segments(&self) -> Vec<SegmentInfo> {
+    pub fn segments(&self) -> Vec<LogSegmentInfo> {
         self.0.segments.all(&self.0.dir)
     }
 
-    pub(super) fn open_segment(&self, segment: SegmentInfo) -> Result<Reader, StorageError> {
-        Reader::open(&*self.0.env.disk, segment)
+    pub(super) fn open_segment(
+        &self,
+        segment: LogSegmentInfo,
+    ) -> Result<LogSegmentReader, StorageError> {
+        LogSegmentReader::open(&*self.0.env.disk, segment)
     }
 
     /// Returns the next record of a segment, and counts damage and unreadable segments.
     pub(super) fn next_record(
         &self,
-        reader: &mut Reader,
+        reader: &mut LogSegmentReader,
     ) -> Option<Result<LogRecord, StorageError>> {
         let item = reader.next();
         if reader.is_unreadable() {
@@ -192,25 +200,25 @@ impl LocalLog {
                 None => state = self.wait_for_commit(state),
             }
         };
-        let stalled = state.stalled.as_ref().map(Stall::refusal);
-        let refusal = state.poison().or(stalled);
+        let stalled = state.stalled.as_ref().map(LogStall::refusal);
+        let refusal = state.poison_error().or(stalled);
         drop(state);
-        let mut commit = Commit::new(self.0.clone(), writer);
+        let mut commit = LogCommitJob::new(self.0.clone(), writer);
         let outcome = match refusal {
             Some(refusal) => Err(refusal),
             None => commit.writer_mut().sync().inspect_err(|e| {
                 // Only a log that acknowledges records before it syncs them has unsynced records
                 // here.
-                self.0.fail(e, Vec::new());
+                self.0.poison_log(e, Vec::new());
             }),
         };
-        self.0.give_back(commit);
+        self.0.return_writer(commit);
         outcome
     }
 
     /// Checks the free space and rejects appends while the disk is nearly full. A disk that does
     /// not report its free space counts as having enough.
-    fn look_at_free_space(&self) -> Result<(), StorageError> {
+    fn check_free_space(&self) -> Result<(), StorageError> {
         let required = self.0.options.free_bytes_min;
         let free = self.0.env.disk.free_bytes(&self.0.dir).unwrap_or(u64::MAX);
         let full = free < required;
@@ -221,7 +229,7 @@ impl LocalLog {
             || state
                 .stalled
                 .as_ref()
-                .is_some_and(|s| s.fault == Fault::NoRoom);
+                .is_some_and(|s| s.fault == LogWriteFault::NoRoom);
         self.0.metrics.disk_full.set(i64::from(is_shown));
         drop(state);
         match (was_full, full) {
@@ -245,10 +253,13 @@ impl LocalLog {
 
     /// Waits until the commit job changes the state. Records that are held back for a following one
     /// are written first, because the caller's record may be that one.
-    fn wait_for_commit<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait_for_commit<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, LogQueueState>,
+    ) -> MutexGuard<'a, LogQueueState> {
         if let Some(writer) = state.writer_for_queue() {
             drop(state);
-            self.0.spawn(Commit::new(self.0.clone(), writer));
+            self.0.spawn(LogCommitJob::new(self.0.clone(), writer));
             return lock(&self.0.state);
         }
         state.waiting += 1;
@@ -258,20 +269,20 @@ impl LocalLog {
     }
 
     /// Removes the segments all of whose records are before `to`, oldest first.
-    fn remove_before(&self, to: Position) -> Result<(), StorageError> {
+    fn remove_before(&self, to: LogPosition) -> Result<(), StorageError> {
         // A removal is durable before the next one starts. Otherwise a crash could undo an older
         // removal and not a newer one, which would leave a gap.
         while self.0.segments.second().is_some_and(|second| second <= to) {
             let first = self.0.segments.first();
             self.discard(first)?;
-            self.0.segments.forget(first);
+            self.0.segments.remove(first);
         }
         Ok(())
     }
 
     /// Removes a segment. A segment that the disk could not read is renamed and kept instead: its
     /// records may be readable once the disk is repaired.
-    fn discard(&self, first: Position) -> Result<(), StorageError> {
+    fn discard(&self, first: LogPosition) -> Result<(), StorageError> {
         let disk = &*self.0.env.disk;
         if !self.0.segments.is_unreadable(first) {
             return segment::remove(disk, &self.0.dir, first);
@@ -292,7 +303,7 @@ fn check_size(batch: &LogBatch) -> Result<(), StorageError> {
         return Ok(());
     }
     let mut record = Vec::new();
-    RecordEncoder::default().encode(batch, &mut record);
+    LogRecordEncoder::default().encode(batch, &mut record);
     match record.len() {
         ..=PAYLOAD_BYTES_MAX => Ok(()),
         bytes => Err(StorageError::RecordTooLarge {
@@ -303,9 +314,9 @@ fn check_size(batch: &LogBatch) -> Result<(), StorageError> {
 }
 
 impl DurableLog for LocalLog {
-    fn append(&self, batch: LogBatch, mut done: OnDurable) {
+    fn append(&self, batch: LogBatch, mut done: DurableCallbacks) {
         if let Err(refusal) = check_size(&batch) {
-            return done.done(Err(refusal.into()));
+            return done.report_outcome(Err(refusal.into()));
         }
         let bytes = batch.memory_bytes();
         let mut state = lock(&self.0.state);
@@ -314,9 +325,9 @@ impl DurableLog for LocalLog {
         }
         if let Some(refusal) = state.refusal() {
             drop(state);
-            return done.done(Err(refusal.into()));
+            return done.report_outcome(Err(refusal.into()));
         }
-        let stalled = state.stalled.as_ref().map(Stall::refusal);
+        let stalled = state.stalled.as_ref().map(LogStall::refusal);
         let delayed = stalled.and_then(|refusal| Some((done.take_delayed()?, refusal)));
         let position = state.next;
         state.next = position.next();
@@ -324,7 +335,7 @@ impl DurableLog for LocalLog {
         state.bytes_since += bytes;
         let is_followed = batch.is_followed;
         self.0.metrics.queued_bytes.set(state.queued_bytes as i64);
-        state.queue.push(Queued {
+        state.queue.push(QueuedLogRecord {
             position,
             batch,
             bytes,
@@ -336,66 +347,66 @@ impl DurableLog for LocalLog {
         };
         drop(state);
         if let Some(writer) = writer {
-            self.0.spawn(Commit::new(self.0.clone(), writer));
+            self.0.spawn(LogCommitJob::new(self.0.clone(), writer));
         }
         if let Some((delayed, refusal)) = delayed {
             delayed(refusal.into());
         }
     }
 
-    fn write_held(&self) {
+    fn write_held_records(&self) {
         let writer = lock(&self.0.state).writer_for_queue();
         if let Some(writer) = writer {
-            self.0.spawn(Commit::new(self.0.clone(), writer));
+            self.0.spawn(LogCommitJob::new(self.0.clone(), writer));
         }
     }
 
-    fn admit(&self) -> Result<(), Error> {
+    fn check_append(&self) -> Result<(), Error> {
         let now = self.0.env.clock.monotonic();
         let state = lock(&self.0.state);
         if let Some(refusal) = state.refusal() {
             return Err(refusal.into());
         }
-        let stalled = state.stalled.as_ref().map(Stall::refusal);
+        let stalled = state.stalled.as_ref().map(LogStall::refusal);
         let is_old = now.saturating_sub(state.looked_at) >= LOOK_EACH;
         let must_look = state.disk_full || is_old || state.bytes_since >= LOOK_BYTES;
         drop(state);
         if let Some(stalled) = stalled {
-            if let Some(commit) = self.next_attempt(false) {
+            if let Some(commit) = self.take_retry_job(false) {
                 self.0.spawn(commit);
             }
             return Err(stalled.into());
         }
         if must_look {
-            self.look_at_free_space()?;
+            self.check_free_space()?;
         }
         Ok(())
     }
 
-    fn tail(&self, from: Position) -> Box<dyn Tail + '_> {
-        Box::new(SegmentTail::new(self, from))
+    fn read_from(&self, from: LogPosition) -> Box<dyn LogRecordReader + '_> {
+        Box::new(LogSegmentTail::new(self, from))
     }
 
-    fn positions(&self) -> Positions {
+    fn positions(&self) -> LogPositions {
         let (last, durable) = {
             let state = lock(&self.0.state);
             (state.next.previous(), state.durable)
         };
         let segments = &self.0.segments;
-        Positions {
+        LogPositions {
             first: segments.first(),
             last,
             durable,
             growing: segments.newest(),
-            trims_from: segments.second().unwrap_or(Position(u64::MAX)),
+            trims_from: segments.second().unwrap_or(LogPosition(u64::MAX)),
         }
     }
 
     /// Reads gauges, which follow the state under its lock: this is called for each batch.
-    fn pressure(&self) -> Pressure {
+    fn pressure(&self) -> LogPressure {
         let metrics = &self.0.metrics;
         let bytes_of = |gauge: &Gauge| u64::try_from(gauge.get()).unwrap_or(0);
-        Pressure {
+        LogPressure {
             bytes: bytes_of(&metrics.size_bytes),
             is_crowded: bytes_of(&metrics.queued_bytes) > self.0.options.queue_bytes_max as u64 / 2,
             is_disk_full: metrics.disk_full.get() > 0,
@@ -421,11 +432,11 @@ impl DurableLog for LocalLog {
     /// records are durable.
     fn tick(&self) {
         // The state contains the result.
-        let _ = self.look_at_free_space();
-        if let Some(commit) = self.next_attempt(false) {
+        let _ = self.check_free_space();
+        if let Some(commit) = self.take_retry_job(false) {
             commit.run();
         }
-        self.vouch();
+        self.write_durability_mark();
     }
 
     /// Syncs all written records. In interval mode, only this call syncs an idle log.
@@ -439,7 +450,7 @@ impl DurableLog for LocalLog {
 
     fn files(&self) -> Vec<LogFile> {
         let segments = self.segments().into_iter();
-        let file = |segment: SegmentInfo| LogFile {
+        let file = |segment: LogSegmentInfo| LogFile {
             path: segment.path,
             bytes: segment.bytes,
             is_complete: segment.next.is_some(),
@@ -447,7 +458,7 @@ impl DurableLog for LocalLog {
         segments.map(file).collect()
     }
 
-    fn trim(&self, to: Position) -> Result<(), Error> {
+    fn trim(&self, to: LogPosition) -> Result<(), Error> {
         let next = lock(&self.0.state).next;
         assert!(
             to <= next,
@@ -460,7 +471,7 @@ impl DurableLog for LocalLog {
 
     fn close(&self) -> Result<(), Error> {
         lock(&self.0.state).closed = true;
-        if let Some(commit) = self.next_attempt(true) {
+        if let Some(commit) = self.take_retry_job(true) {
             commit.run();
         }
         self.sync()

@@ -1,7 +1,7 @@
 //! The metrics of the log. [`LogMetrics::collect`] contains their names, help texts and types in
 //! one table.
 
-use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
+use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, MetricSink, MetricValue};
 
 /// Metrics of one log, shared with the store, which renders them.
 #[derive(Debug, Default)]
@@ -33,14 +33,14 @@ pub struct LogMetrics {
 }
 
 impl Collect for LogMetrics {
-    fn collect(&self, sink: &mut dyn Sink) {
-        let counter = |c: &Counter| Value::Counter(c.get() as f64);
-        let gauge = |g: &Gauge| Value::Gauge(g.get() as f64);
+    fn collect(&self, sink: &mut dyn MetricSink) {
+        let counter = |c: &Counter| MetricValue::Counter(c.get() as f64);
+        let gauge = |g: &Gauge| MetricValue::Gauge(g.get() as f64);
         let table = [
             (
                 "firn_storage_wal_fsync_duration_seconds",
                 "Duration of a sync of the log.",
-                Value::Histogram(&self.fsync_duration),
+                MetricValue::Histogram(&self.fsync_duration),
             ),
             (
                 "firn_storage_wal_groups_total",

@@ -1,11 +1,11 @@
 //! The options of a log.
 
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::time::Duration;
 
 /// The time at which written records are synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncMode {
+pub enum LogSyncMode {
     /// Before they are acknowledged. Acknowledged records survive a power loss.
     Always,
     /// With the first group after this interval, and by
@@ -20,7 +20,7 @@ pub enum SyncMode {
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
     /// When segments are synced. Decides whether acked records survive power loss.
-    pub sync: SyncMode,
+    pub sync: LogSyncMode,
     /// Size at which a segment is closed, in bytes. 64 MiB: a million samples per second take about
     /// 1.5 MB of records per second, so a segment lasts about a minute at the highest rates and an
     /// hour at usual ones. Trimming leaves at most one such segment of old records, and a folder of
@@ -35,20 +35,20 @@ pub struct LogOptions {
     pub free_bytes_min: u64,
     /// Positions start after this one, up to which pages cover the log. Opening the log removes the
     /// segments before it.
-    pub start_after: Position,
+    pub start_after: LogPosition,
     /// The newest assigned position, even if its record is lost. New records get later ones.
-    pub given: Position,
+    pub given: LogPosition,
 }
 
 impl Default for LogOptions {
     fn default() -> Self {
         Self {
-            sync: SyncMode::Always,
+            sync: LogSyncMode::Always,
             segment_bytes: 64 << 20,
             queue_bytes_max: 32 << 20,
             free_bytes_min: 128 << 20,
-            start_after: Position(0),
-            given: Position(0),
+            start_after: LogPosition(0),
+            given: LogPosition(0),
         }
     }
 }

@@ -12,12 +12,12 @@ mod columns;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::encoding::cursor::Cursor;
-use crate::encoding::decimal::Scale;
-use crate::encoding::{Malformed, histogram, push_prefixed, push_uvarint, unzigzag, zigzag};
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::decimal::DecimalScale;
+use crate::encoding::{DecodeError, histogram, push_prefixed, push_uvarint, unzigzag, zigzag};
 use crate::exemplars::{ExemplarEncoder, read_exemplars};
-use crate::ids::Slot;
-use columns::{NumberReader, ValueReader, push_numbers, push_values};
+use crate::ids::SeriesSlot;
+use columns::{IntegerColumnReader, ValueColumnReader, push_numbers, push_values};
 use firn_model::log::{CreatedSeries, DecimalHint, FloatRows, HistogramRow, JournalMark, LogBatch};
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ const VERSION_WITH_JOURNAL: u8 = 4;
 
 /// Encodes batches, and reuses its memory from one to the next.
 #[derive(Debug, Default)]
-pub(crate) struct RecordEncoder {
+pub(crate) struct LogRecordEncoder {
     exemplars: ExemplarEncoder,
     column: Vec<u8>,
     /// Encoded parts of the record before and after the values.
@@ -45,7 +45,7 @@ pub(crate) struct RecordEncoder {
     behind: Vec<u8>,
 }
 
-impl RecordEncoder {
+impl LogRecordEncoder {
     /// Encodes all of `batch` except its values. Returns the number of bytes.
     pub(crate) fn begin(&mut self, batch: &LogBatch) -> usize {
         let floats = &batch.floats;
@@ -67,13 +67,13 @@ impl RecordEncoder {
         let starts = floats.starts.iter().copied();
         push_numbers(starts, &mut self.column, &mut self.behind);
         push_histograms(&batch.histograms, &mut self.behind);
-        if batch.has_late() || !batch.journal.is_none() {
+        if batch.has_late() || !batch.journal.is_empty() {
             self.push_late(batch);
         }
         self.before.len() + self.behind.len()
     }
 
-    /// Appends the record started by [`RecordEncoder::begin`] to `into`, with `values` as its
+    /// Appends the record started by [`LogRecordEncoder::begin`] to `into`, with `values` as its
     /// encoded values.
     pub(crate) fn finish(&mut self, values: &[u8], into: &mut Vec<u8>) {
         into.extend_from_slice(&self.before);
@@ -95,7 +95,7 @@ impl RecordEncoder {
     /// Writes the start of the record: its version, and the exemplars and the journal if the
     /// version has them.
     fn begin_version(&mut self, batch: &LogBatch) {
-        let has_journal = !batch.journal.is_none();
+        let has_journal = !batch.journal.is_empty();
         let version = match (has_journal, batch.has_late(), batch.exemplars.is_empty()) {
             (true, _, _) => VERSION_WITH_JOURNAL,
             (false, true, _) => VERSION_WITH_LATE,
@@ -105,12 +105,13 @@ impl RecordEncoder {
         self.exemplars.clear();
         self.column.clear();
         for (slot, exemplar) in batch.exemplars.iter() {
-            self.exemplars.push(&mut self.column, Slot(slot), &exemplar);
+            self.exemplars
+                .push(&mut self.column, SeriesSlot(slot), &exemplar);
         }
         self.before.push(version);
         push_prefixed(&mut self.before, &self.column);
         if has_journal {
-            self.before.push(code_of(batch.journal.mark));
+            self.before.push(encode_mark(batch.journal.mark));
             push_prefixed(&mut self.before, &batch.journal.bytes);
         }
     }
@@ -141,12 +142,12 @@ const MARKS: [JournalMark; 5] = [
     JournalMark::Ends,
 ];
 
-fn code_of(mark: JournalMark) -> u8 {
+fn encode_mark(mark: JournalMark) -> u8 {
     let code = MARKS.iter().position(|known| *known == mark);
     code.map_or(0, |code| code as u8)
 }
 
-fn mark_of(code: u8) -> Option<JournalMark> {
+fn decode_mark(code: u8) -> Option<JournalMark> {
     MARKS.get(usize::from(code)).copied()
 }
 
@@ -157,31 +158,37 @@ fn push_histograms(rows: &[HistogramRow], out: &mut Vec<u8>) {
         push_uvarint(out, row.slot);
         push_uvarint(out, zigzag(row.time));
         push_uvarint(out, zigzag(row.start));
-        histogram::push(out, None, &row.value, row.value.reset_hint);
+        histogram::push_histogram(out, None, &row.value, row.value.reset_hint);
     }
 }
 
 /// Returns scale and integer of the value at `index`, if its hint is correct.
 #[inline]
-pub(crate) fn decimal_of(floats: &FloatRows, index: usize) -> Option<(Scale, i64)> {
+pub(crate) fn decimal_of(floats: &FloatRows, index: usize) -> Option<(DecimalScale, i64)> {
     let hint = floats.hints.get(index).unwrap_or(&DecimalHint::NONE);
-    let scale = Scale::from_code(hint.0)?;
-    Some((scale, scale.int(floats.values[index])?))
+    let scale = DecimalScale::from_code(hint.0)?;
+    Some((scale, scale.to_int(floats.values[index])?))
 }
 
 /// Decodes the values of rows. Takes the slots of the rows and the encoded values, and appends one
 /// value per slot.
-pub(crate) trait ReadValues {
+pub(crate) trait RecordValueDecoder {
     /// Appends the decoded values to `into`; see the trait.
-    fn read(&mut self, slots: &[u64], codes: &[u8], into: &mut Vec<f64>) -> Result<(), Malformed>;
+    fn read(&mut self, slots: &[u64], codes: &[u8], into: &mut Vec<f64>)
+    -> Result<(), DecodeError>;
 }
 
 /// Decodes values that are encoded relative to each other.
-pub(crate) struct PlainValues;
+pub(crate) struct PlainValueDecoder;
 
-impl ReadValues for PlainValues {
-    fn read(&mut self, slots: &[u64], codes: &[u8], into: &mut Vec<f64>) -> Result<(), Malformed> {
-        let mut reader = ValueReader::new(codes);
+impl RecordValueDecoder for PlainValueDecoder {
+    fn read(
+        &mut self,
+        slots: &[u64],
+        codes: &[u8],
+        into: &mut Vec<f64>,
+    ) -> Result<(), DecodeError> {
+        let mut reader = ValueColumnReader::new(codes);
         for _ in slots {
             into.push(reader.next()?);
         }
@@ -191,68 +198,71 @@ impl ReadValues for PlainValues {
 
 /// Decodes a record into a batch. Memory grows with the decoded content, never by an unchecked
 /// length.
-pub(crate) fn decode(bytes: &[u8], values: &mut impl ReadValues) -> Result<LogBatch, Malformed> {
+pub(crate) fn decode(
+    bytes: &[u8],
+    values: &mut impl RecordValueDecoder,
+) -> Result<LogBatch, DecodeError> {
     let mut batch = LogBatch::default();
-    let mut cursor = Cursor::new(bytes);
-    let version = cursor.byte()?;
+    let mut cursor = DecodeCursor::new(bytes);
+    let version = cursor.read_byte()?;
     match version {
         VERSION => {}
         VERSION_WITH_EXEMPLARS | VERSION_WITH_LATE | VERSION_WITH_JOURNAL => {
-            read_exemplars(cursor.prefixed()?, &mut batch.exemplars)?;
+            read_exemplars(cursor.read_prefixed()?, &mut batch.exemplars)?;
         }
-        _ => return Err(Malformed("log block of an unknown version")),
+        _ => return Err(DecodeError("log block of an unknown version")),
     }
     if version == VERSION_WITH_JOURNAL {
-        let code = cursor.byte()?;
-        batch.journal.mark = mark_of(code).ok_or(Malformed("mark of a journal"))?;
-        batch.journal.bytes = cursor.prefixed()?.to_vec();
+        let code = cursor.read_byte()?;
+        batch.journal.mark = decode_mark(code).ok_or(DecodeError("mark of a journal"))?;
+        batch.journal.bytes = cursor.read_prefixed()?.to_vec();
     }
-    let created_count = cursor.uvarint()?;
-    batch.created =
-        CreatedSeries::from_bytes(created_count, cursor.prefixed()?).map_err(Malformed::labels)?;
+    let created_count = cursor.read_uvarint()?;
+    batch.created = CreatedSeries::from_bytes(created_count, cursor.read_prefixed()?)
+        .map_err(DecodeError::from_labels)?;
     decode_floats(&mut cursor, values, &mut batch.floats)?;
     decode_histograms(&mut cursor, &mut batch.histograms)?;
     if version >= VERSION_WITH_LATE {
-        batch.late_order = cursor.uvarint()?;
-        decode_floats(&mut cursor, &mut PlainValues, &mut batch.late_floats)?;
+        batch.late_order = cursor.read_uvarint()?;
+        decode_floats(&mut cursor, &mut PlainValueDecoder, &mut batch.late_floats)?;
         decode_histograms(&mut cursor, &mut batch.late_histograms)?;
     }
     match cursor.is_empty() {
         true => Ok(batch),
-        false => Err(Malformed("log block continues beyond its end")),
+        false => Err(DecodeError("log block continues beyond its end")),
     }
 }
 
 fn decode_histograms(
-    cursor: &mut Cursor<'_>,
+    cursor: &mut DecodeCursor<'_>,
     into: &mut Vec<HistogramRow>,
-) -> Result<(), Malformed> {
-    for _ in 0..cursor.uvarint()? {
+) -> Result<(), DecodeError> {
+    for _ in 0..cursor.read_uvarint()? {
         into.push(HistogramRow {
-            slot: cursor.uvarint()?,
-            time: unzigzag(cursor.uvarint()?),
-            start: unzigzag(cursor.uvarint()?),
-            value: Arc::new(histogram::read(cursor, None)?),
+            slot: cursor.read_uvarint()?,
+            time: unzigzag(cursor.read_uvarint()?),
+            start: unzigzag(cursor.read_uvarint()?),
+            value: Arc::new(histogram::read_histogram(cursor, None)?),
         });
     }
     Ok(())
 }
 
 fn decode_floats(
-    cursor: &mut Cursor<'_>,
-    values: &mut impl ReadValues,
+    cursor: &mut DecodeCursor<'_>,
+    values: &mut impl RecordValueDecoder,
     floats: &mut FloatRows,
-) -> Result<(), Malformed> {
-    let count = cursor.uvarint()?;
-    let mut slots = NumberReader::new(cursor.prefixed()?);
+) -> Result<(), DecodeError> {
+    let count = cursor.read_uvarint()?;
+    let mut slots = IntegerColumnReader::new(cursor.read_prefixed()?);
     slots.read(count, &mut floats.slots, |number| {
-        u64::try_from(number).map_err(|_| Malformed("slot out of range"))
+        u64::try_from(number).map_err(|_| DecodeError("slot out of range"))
     })?;
-    NumberReader::new(cursor.prefixed()?).read(count, &mut floats.times, Ok)?;
-    values.read(&floats.slots, cursor.prefixed()?, &mut floats.values)?;
-    let starts = cursor.prefixed()?;
+    IntegerColumnReader::new(cursor.read_prefixed()?).read(count, &mut floats.times, Ok)?;
+    values.read(&floats.slots, cursor.read_prefixed()?, &mut floats.values)?;
+    let starts = cursor.read_prefixed()?;
     if !starts.is_empty() {
-        NumberReader::new(starts).read(count, &mut floats.starts, Ok)?;
+        IntegerColumnReader::new(starts).read(count, &mut floats.starts, Ok)?;
     }
     Ok(())
 }

@@ -1,16 +1,16 @@
 //! Recovery of the log after a stop or crash: finds the segments, and prepares the newest one for
 //! more records. [`crate::file::survey`] determines where its valid part ends.
 
-use super::options::{LogOptions, SyncMode};
+use super::options::{LogOptions, LogSyncMode};
 use super::segment;
-use super::segment_list::SegmentList;
-use super::writer::{Start, create_segment};
+use super::segment_list::LogSegmentList;
+use super::writer::{LogWriterStart, create_segment};
 use crate::error::StorageError;
 use crate::file::frame::FRAME_HEADER_BYTES;
-use crate::file::header::{FILE_HEADER_BYTES, HeaderState};
+use crate::file::header::{FILE_HEADER_BYTES, FileHeaderState};
 use crate::file::survey::{make_durable, survey};
-use firn_model::env::{Env, File, OpenMode};
-use firn_model::log::Position;
+use firn_model::env::{DiskFile, Env, OpenMode};
+use firn_model::log::LogPosition;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ pub(crate) fn recover(
     env: &Env,
     dir: &Path,
     options: &LogOptions,
-    segments: &SegmentList,
-) -> Result<Start, StorageError> {
+    segments: &LogSegmentList,
+) -> Result<LogWriterStart, StorageError> {
     let disk = &*env.disk;
     let mut firsts = segment::list(disk, dir)?;
     let newest = firsts.pop();
@@ -42,7 +42,7 @@ pub(crate) fn recover(
             found_newest = first;
             segments.push(first, end.bytes);
             if last == end.last && end.goes_on {
-                return Ok(Start {
+                return Ok(LogWriterStart {
                     file,
                     first,
                     offset: end.bytes,
@@ -55,7 +55,7 @@ pub(crate) fn recover(
     let first = last.next();
     let file = create_segment(env, dir, first, options.sync)?;
     segments.push(first, FILE_HEADER_BYTES);
-    Ok(Start {
+    Ok(LogWriterStart {
         file,
         first,
         offset: FILE_HEADER_BYTES,
@@ -65,11 +65,11 @@ pub(crate) fn recover(
 }
 
 /// Result of the recovery of the newest segment.
-struct Newest {
+struct RecoveredLogSegment {
     /// `None` if the segment contained no records and was removed.
-    file: Option<Arc<dyn File>>,
+    file: Option<Arc<dyn DiskFile>>,
     bytes: u64,
-    last: Position,
+    last: LogPosition,
     /// True if more records can be written to the same file.
     goes_on: bool,
 }
@@ -79,13 +79,13 @@ struct Newest {
 fn recover_newest(
     env: &Env,
     dir: &Path,
-    first: Position,
-    sync: SyncMode,
-) -> Result<Newest, StorageError> {
+    first: LogPosition,
+    sync: LogSyncMode,
+) -> Result<RecoveredLogSegment, StorageError> {
     let path = dir.join(segment::file_name(first));
     let mode = match sync {
-        SyncMode::Always => OpenMode::WriteDirect,
-        SyncMode::Interval(_) | SyncMode::None => OpenMode::Write,
+        LogSyncMode::Always => OpenMode::WriteDirect,
+        LogSyncMode::Interval(_) | LogSyncMode::None => OpenMode::Write,
     };
     let file = env
         .disk
@@ -104,17 +104,17 @@ fn recover_newest(
             segment = %path.display(),
             "log segment is not readable to its end: keeping it"
         );
-        return Ok(Newest {
+        return Ok(RecoveredLogSegment {
             file: Some(file),
             bytes,
-            last: Position(survey.last.0.saturating_add(unseen)),
+            last: LogPosition(survey.last.0.saturating_add(unseen)),
             goes_on: false,
         });
     }
-    if header != HeaderState::Sound && survey.last < first {
+    if header != FileHeaderState::Sound && survey.last < first {
         tracing::info!(segment = %path.display(), "removing log segment without a complete header");
         segment::remove(&*env.disk, dir, first)?;
-        return Ok(Newest {
+        return Ok(RecoveredLogSegment {
             file: None,
             bytes: 0,
             last: survey.last,
@@ -134,10 +134,10 @@ fn recover_newest(
     env.disk
         .sync_dir(dir)
         .map_err(StorageError::io("sync folder", dir))?;
-    Ok(Newest {
+    Ok(RecoveredLogSegment {
         file: Some(file),
         bytes: survey.end,
         last: survey.last,
-        goes_on: header == HeaderState::Sound,
+        goes_on: header == FileHeaderState::Sound,
     })
 }

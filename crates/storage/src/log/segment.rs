@@ -5,15 +5,15 @@
 //! except the newest one is fully durable, because the log syncs a segment before it creates the
 //! next one.
 
-use super::delta_codec::DeltaDecoder;
-use super::record::{self, PlainValues};
-use crate::encoding::Malformed;
+use super::delta_codec::DeltaRecordDecoder;
+use super::record::{self, PlainValueDecoder};
+use crate::encoding::DecodeError;
 use crate::error::StorageError;
 use crate::file::frame::{FrameHeader, FrameKind};
-use crate::file::header::{self, FILE_HEADER_BYTES, HeaderState, SEGMENT_MAGIC};
-use crate::file::scan::{Found, Scanner};
-use firn_model::env::{Disk, File, OpenMode};
-use firn_model::log::{LogRecord, Position};
+use crate::file::header::{self, FILE_HEADER_BYTES, FileHeaderState, SEGMENT_MAGIC};
+use crate::file::scan::{FrameScanItem, FrameScanner};
+use firn_model::env::{Disk, DiskFile, OpenMode};
+use firn_model::log::{LogPosition, LogRecord};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,27 +22,27 @@ const SUFFIX: &str = ".wal";
 
 /// A segment at the time when [`LocalLog::segments`](super::local::LocalLog::segments) was called.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SegmentInfo {
+pub struct LogSegmentInfo {
     /// Path of the file of the segment.
     pub path: PathBuf,
     /// Position of its first record.
-    pub first: Position,
+    pub first: LogPosition,
     /// Position after its last record, if more segments follow. Records that are absent before it
     /// are reported as missing.
-    pub next: Option<Position>,
+    pub next: Option<LogPosition>,
     /// Number of readable bytes; the newest segment may grow beyond them.
     pub bytes: u64,
 }
 
 /// Returns the file name of the segment that begins with `first`.
-pub(crate) fn file_name(first: Position) -> String {
+pub(crate) fn file_name(first: LogPosition) -> String {
     format!("{:020}{SUFFIX}", first.0)
 }
 
 /// Returns the first positions of the segments in `dir` in ascending order. Ignores other files.
-pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Position>, StorageError> {
+pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<LogPosition>, StorageError> {
     let names = disk.list(dir).map_err(StorageError::io("list", dir))?;
-    let mut firsts: Vec<Position> = names.iter().filter_map(|n| parse_name(n)).collect();
+    let mut firsts: Vec<LogPosition> = names.iter().filter_map(|n| parse_name(n)).collect();
     firsts.sort();
     Ok(firsts)
 }
@@ -52,15 +52,15 @@ pub(crate) fn is_name(name: &Path) -> bool {
     parse_name(name).is_some()
 }
 
-fn parse_name(name: &Path) -> Option<Position> {
+fn parse_name(name: &Path) -> Option<LogPosition> {
     let digits = name.to_str()?.strip_suffix(SUFFIX)?;
-    let first = Position(digits.parse().ok()?);
+    let first = LogPosition(digits.parse().ok()?);
     (file_name(first) == name.to_str()?).then_some(first)
 }
 
 /// Removes the segment that begins with `first`, durably. It is no error if the file does not
 /// exist, because an earlier attempt may have removed it.
-pub(crate) fn remove(disk: &dyn Disk, dir: &Path, first: Position) -> Result<(), StorageError> {
+pub(crate) fn remove(disk: &dyn Disk, dir: &Path, first: LogPosition) -> Result<(), StorageError> {
     let path = dir.join(file_name(first));
     match disk.remove_file(&path) {
         Err(e) if e.kind() != ErrorKind::NotFound => {
@@ -74,47 +74,47 @@ pub(crate) fn remove(disk: &dyn Disk, dir: &Path, first: Position) -> Result<(),
 
 /// Reads and checks the header of an open segment.
 pub(crate) fn check_header(
-    file: &dyn File,
-    first: Position,
+    file: &dyn DiskFile,
+    first: LogPosition,
     path: &Path,
-) -> Result<HeaderState, StorageError> {
+) -> Result<FileHeaderState, StorageError> {
     let mut bytes = [0; FILE_HEADER_BYTES as usize];
     let Ok(read) = file.read_at(0, &mut bytes) else {
-        return Ok(HeaderState::Unreadable);
+        return Ok(FileHeaderState::Unreadable);
     };
     header::check(&bytes[..read], &SEGMENT_MAGIC, first, path)
 }
 
 /// Reads a segment record by record, and reports damage instead of stopping at it.
-pub(crate) struct Reader {
-    segment: SegmentInfo,
-    scanner: Scanner,
-    delta: DeltaDecoder,
+pub(crate) struct LogSegmentReader {
+    segment: LogSegmentInfo,
+    scanner: FrameScanner,
+    delta: DeltaRecordDecoder,
     /// Position of the next record, if none is missing.
-    expected: Position,
+    expected: LogPosition,
     /// True if the file header is damaged and the reader has not reported it yet.
     is_header_damaged: bool,
 }
 
-impl Reader {
+impl LogSegmentReader {
     /// Opens `segment` and checks its header. A damaged header is reported by the first call of
-    /// [`Reader::next`].
-    pub(crate) fn open(disk: &dyn Disk, segment: SegmentInfo) -> Result<Self, StorageError> {
-        let file: Arc<dyn File> = disk
+    /// [`LogSegmentReader::next`].
+    pub(crate) fn open(disk: &dyn Disk, segment: LogSegmentInfo) -> Result<Self, StorageError> {
+        let file: Arc<dyn DiskFile> = disk
             .open(&segment.path, OpenMode::Read)
             .map_err(StorageError::io("open segment", &segment.path))?;
         let header = check_header(&*file, segment.first, &segment.path)?;
         Ok(Self {
-            scanner: Scanner::new(file, segment.first, FILE_HEADER_BYTES..segment.bytes),
-            delta: DeltaDecoder::default(),
+            scanner: FrameScanner::new(file, segment.first, FILE_HEADER_BYTES..segment.bytes),
+            delta: DeltaRecordDecoder::default(),
             expected: segment.first,
-            is_header_damaged: header != HeaderState::Sound,
+            is_header_damaged: header != FileHeaderState::Sound,
             segment,
         })
     }
 
     /// Returns the first position of the segment, which is also its name.
-    pub(crate) fn first(&self) -> Position {
+    pub(crate) fn first(&self) -> LogPosition {
         self.segment.first
     }
 
@@ -127,17 +127,19 @@ impl Reader {
     pub(crate) fn next(&mut self) -> Option<Result<LogRecord, StorageError>> {
         if std::mem::take(&mut self.is_header_damaged) {
             return Some(Err(
-                self.damaged(0, "the file header is not sound".to_owned())
+                self.damage_error(0, "the file header is not sound".to_owned())
             ));
         }
-        while let Some(found) = self.next_found() {
+        while let Some(found) = self.next_frame() {
             match found {
-                Found::Damage(range) => {
+                FrameScanItem::Damage(range) => {
                     let what = format!("{} bytes are not a valid frame", range.end - range.start);
-                    return Some(Err(self.damaged(range.start, what)));
+                    return Some(Err(self.damage_error(range.start, what)));
                 }
-                Found::Frame { header, .. } if header.kind == FrameKind::Padding => {}
-                Found::Frame { offset, header } => return Some(self.record(offset, &header)),
+                FrameScanItem::Frame { header, .. } if header.kind == FrameKind::Padding => {}
+                FrameScanItem::Frame { offset, header } => {
+                    return Some(self.decode_frame(offset, &header));
+                }
             }
         }
         let next = self.segment.next.take()?;
@@ -153,7 +155,7 @@ impl Reader {
     /// Returns the next frame or damaged range before the start of the next segment. The rest of
     /// the file was abandoned after a failed write or sync, and its records were written again to
     /// the next segment.
-    fn next_found(&mut self) -> Option<Found> {
+    fn next_frame(&mut self) -> Option<FrameScanItem> {
         let is_done = self.segment.next.is_some_and(|next| self.expected >= next);
         if is_done {
             return None;
@@ -162,17 +164,21 @@ impl Reader {
     }
 
     /// Decodes a frame into a record, and checks that its position is not before the expected one.
-    fn record(&mut self, offset: u64, header: &FrameHeader) -> Result<LogRecord, StorageError> {
+    fn decode_frame(
+        &mut self,
+        offset: u64,
+        header: &FrameHeader,
+    ) -> Result<LogRecord, StorageError> {
         if header.position < self.expected {
-            return Err(self.damaged(offset, "a block is out of place".to_owned()));
+            return Err(self.damage_error(offset, "a block is out of place".to_owned()));
         }
         self.expected = header.position.next();
         let payload = self.scanner.payload(offset, header);
         let record = read_record(&mut self.delta, header, payload);
-        record.map_err(|e| self.damaged(offset, e.to_string()))
+        record.map_err(|e| self.damage_error(offset, e.to_string()))
     }
 
-    fn damaged(&self, offset: u64, what: String) -> StorageError {
+    fn damage_error(&self, offset: u64, what: String) -> StorageError {
         StorageError::Damaged {
             path: self.segment.path.clone(),
             offset,
@@ -183,14 +189,14 @@ impl Reader {
 
 /// Decodes the payload of a frame, plain or delta-coded.
 fn read_record(
-    delta: &mut DeltaDecoder,
+    delta: &mut DeltaRecordDecoder,
     header: &FrameHeader,
     payload: &[u8],
-) -> Result<LogRecord, Malformed> {
+) -> Result<LogRecord, DecodeError> {
     let batch = match header.kind {
-        FrameKind::Log => record::decode(payload, &mut PlainValues)?,
+        FrameKind::Log => record::decode(payload, &mut PlainValueDecoder)?,
         FrameKind::DeltaCoded => delta.decode(header.position, payload)?,
-        _ => return Err(Malformed("a block of a kind that the log has not")),
+        _ => return Err(DecodeError("a block of a kind that the log has not")),
     };
     Ok(LogRecord {
         position: header.position,
@@ -204,7 +210,7 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, expected: Option<u64>) {
-        assert_eq!(parse_name(Path::new(name)), expected.map(Position));
+        assert_eq!(parse_name(Path::new(name)), expected.map(LogPosition));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Kind of a failure, which determines how the log retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum LogWriteFault {
     /// There was no space for a write. Earlier records are unaffected.
     NoRoom,
     /// A write or sync failed. The segment is not written any more.
@@ -33,27 +33,27 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// The reason why the log cannot write now, and the time of its next retry.
 #[derive(Clone, Debug)]
-pub(super) struct Stall {
-    pub(super) fault: Fault,
+pub(super) struct LogStall {
+    pub(super) fault: LogWriteFault,
     pub(super) cause: String,
     attempts: u32,
     /// Time of the next retry on the monotonic clock.
     next: Duration,
 }
 
-impl Stall {
+impl LogStall {
     /// Returns a stall at time `now`. `before` is the stall that it continues, if any; it lengthens
     /// the pause.
     pub(super) fn new(
-        fault: Fault,
+        fault: LogWriteFault,
         error: &StorageError,
-        before: Option<&Stall>,
+        before: Option<&LogStall>,
         now: Duration,
     ) -> Self {
         let attempts = before.map_or(0, |stall| stall.attempts + 1);
         let pause = match fault {
-            Fault::NoRoom => PAUSE,
-            Fault::Failed => PAUSE.saturating_mul(1 << attempts.min(5)).min(PAUSE_MAX),
+            LogWriteFault::NoRoom => PAUSE,
+            LogWriteFault::Failed => PAUSE.saturating_mul(1 << attempts.min(5)).min(PAUSE_MAX),
         };
         Self {
             fault,
@@ -72,28 +72,28 @@ impl Stall {
     pub(super) fn refusal(&self) -> StorageError {
         let cause = self.cause.clone();
         match self.fault {
-            Fault::NoRoom => StorageError::NoRoom { cause },
-            Fault::Failed => StorageError::Failing { cause },
+            LogWriteFault::NoRoom => StorageError::NoRoom { cause },
+            LogWriteFault::Failed => StorageError::Failing { cause },
         }
     }
 
     /// Returns the health of the log during the stall.
     pub(super) fn health(&self) -> LogHealth {
         match self.fault {
-            Fault::NoRoom => LogHealth::NoRoom(self.cause.clone()),
-            Fault::Failed => LogHealth::Failing(self.cause.clone()),
+            LogWriteFault::NoRoom => LogHealth::NoRoom(self.cause.clone()),
+            LogWriteFault::Failed => LogHealth::Failing(self.cause.clone()),
         }
     }
 
     /// Logs the stall once, with advice for the operator.
-    pub(super) fn announce(&self) {
+    pub(super) fn log_stall(&self) {
         match self.fault {
-            Fault::NoRoom => tracing::warn!(
+            LogWriteFault::NoRoom => tracing::warn!(
                 cause = %self.cause,
                 "no space for the log: writes are rejected until space is free; free space on the \
                  disk of the data folder"
             ),
-            Fault::Failed => tracing::error!(
+            LogWriteFault::Failed => tracing::error!(
                 cause = %self.cause,
                 "disk error: writes are rejected and retried in a new log segment; acknowledged \
                  samples are safe. Check the system's log and the disk, and move the data folder \
@@ -111,9 +111,14 @@ mod tests {
     fn stall_of_a_failing_disk_pauses_longer_and_longer() {
         let error = StorageError::Closed;
         let mut pauses = Vec::new();
-        let mut stall: Option<Stall> = None;
+        let mut stall: Option<LogStall> = None;
         for _ in 0..7 {
-            let next = Stall::new(Fault::Failed, &error, stall.as_ref(), Duration::ZERO);
+            let next = LogStall::new(
+                LogWriteFault::Failed,
+                &error,
+                stall.as_ref(),
+                Duration::ZERO,
+            );
             pauses.push(next.next.as_secs());
             stall = Some(next);
         }
@@ -123,8 +128,13 @@ mod tests {
     #[test]
     fn stall_without_room_tries_each_second() {
         let error = StorageError::Closed;
-        let first = Stall::new(Fault::NoRoom, &error, None, Duration::ZERO);
-        let second = Stall::new(Fault::NoRoom, &error, Some(&first), Duration::from_secs(1));
+        let first = LogStall::new(LogWriteFault::NoRoom, &error, None, Duration::ZERO);
+        let second = LogStall::new(
+            LogWriteFault::NoRoom,
+            &error,
+            Some(&first),
+            Duration::from_secs(1),
+        );
         assert!(!second.is_due(Duration::from_millis(1_999)));
         assert!(second.is_due(Duration::from_secs(2)));
     }

@@ -1,22 +1,22 @@
 //! Reads the records of a log from a position on, segment by segment.
 
 use super::local::LocalLog;
-use super::segment::{Reader, SegmentInfo};
+use super::segment::{LogSegmentInfo, LogSegmentReader};
 use crate::error::StorageError;
 use firn_model::error::Error;
-use firn_model::log::{LogDamage, LogRecord, Position, Tail};
+use firn_model::log::{LogDamage, LogPosition, LogRecord, LogRecordReader};
 use std::path::PathBuf;
 
 /// A reader of the segments that existed when it was created.
-pub(super) struct SegmentTail<'a> {
+pub(super) struct LogSegmentTail<'a> {
     log: &'a LocalLog,
-    from: Position,
-    segments: std::vec::IntoIter<SegmentInfo>,
-    reader: Option<Reader>,
+    from: LogPosition,
+    segments: std::vec::IntoIter<LogSegmentInfo>,
+    reader: Option<LogSegmentReader>,
 }
 
-impl<'a> SegmentTail<'a> {
-    pub(super) fn new(log: &'a LocalLog, from: Position) -> Self {
+impl<'a> LogSegmentTail<'a> {
+    pub(super) fn new(log: &'a LocalLog, from: LogPosition) -> Self {
         let mut segments = log.segments();
         segments.retain(|s| s.next.is_none_or(|next| next > from));
         Self {
@@ -28,7 +28,7 @@ impl<'a> SegmentTail<'a> {
     }
 }
 
-impl Tail for SegmentTail<'_> {
+impl LogRecordReader for LogSegmentTail<'_> {
     fn next(&mut self) -> Result<Option<Result<LogRecord, LogDamage>>, Error> {
         loop {
             if let Some(reader) = &mut self.reader {

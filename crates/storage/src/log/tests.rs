@@ -8,10 +8,10 @@ use crate::error::StorageError;
 use crate::file::{frame, header, scan};
 use crate::manifest::Manifest;
 use crate::payload::{batch_of, bytes_of};
-use firn_model::env::sim::{self, Deferred, Inline, Operation, Sim};
-use firn_model::env::{Compute, File, OpenMode, real};
+use firn_model::env::sim::{self, DeferredCompute, InlineCompute, SimDiskOperation, SimEnv};
+use firn_model::env::{Compute, DiskFile, OpenMode, real};
 use firn_model::error::{Error, ErrorKind};
-use firn_model::log::{DurableLog, LogHealth, OnDurable, Position};
+use firn_model::log::{DurableCallbacks, DurableLog, LogHealth, LogPosition};
 use firn_model::sync::lock;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -20,19 +20,19 @@ use std::time::Duration;
 const DIR: &str = "wal";
 const FIRST_SEGMENT: &str = "wal/00000000000000000001.wal";
 
-type Answers = Arc<Mutex<Vec<Result<Position, Error>>>>;
+type Answers = Arc<Mutex<Vec<Result<LogPosition, Error>>>>;
 
-fn world() -> Sim {
-    world_with(Arc::new(Inline))
+fn world() -> SimEnv {
+    world_with(Arc::new(InlineCompute))
 }
 
-fn world_with(compute: Arc<dyn Compute>) -> Sim {
-    let sim = sim::env_with(1, compute);
+fn world_with(compute: Arc<dyn Compute>) -> SimEnv {
+    let sim = sim::sim_env_with(1, compute);
     sim.env.disk.create_dir_all(Path::new(DIR)).unwrap();
     sim
 }
 
-fn open(sim: &Sim, options: LogOptions) -> Result<LocalLog, StorageError> {
+fn open(sim: &SimEnv, options: LogOptions) -> Result<LocalLog, StorageError> {
     let metrics = Arc::new(LogMetrics::default());
     LocalLog::open(&sim.env, Path::new(DIR), options, metrics)
 }
@@ -42,7 +42,7 @@ fn append(log: &LocalLog, payload: &[u8]) -> Answers {
     let sink = answers.clone();
     log.append(
         batch_of(payload),
-        OnDurable::new(move |outcome| lock(&sink).push(outcome)),
+        DurableCallbacks::new(move |outcome| lock(&sink).push(outcome)),
     );
     answers
 }
@@ -50,7 +50,7 @@ fn append(log: &LocalLog, payload: &[u8]) -> Answers {
 /// Options with which records are not padded to sectors, as with the system's cache.
 fn unpadded() -> LogOptions {
     LogOptions {
-        sync: SyncMode::Interval(Duration::ZERO),
+        sync: LogSyncMode::Interval(Duration::ZERO),
         ..LogOptions::default()
     }
 }
@@ -58,7 +58,7 @@ fn unpadded() -> LogOptions {
 /// Options with which records are acknowledged long before they are synced.
 fn unpadded_later() -> LogOptions {
     LogOptions {
-        sync: SyncMode::Interval(Duration::from_secs(3_600)),
+        sync: LogSyncMode::Interval(Duration::from_secs(3_600)),
         ..LogOptions::default()
     }
 }
@@ -66,7 +66,7 @@ fn unpadded_later() -> LogOptions {
 /// Returns the payloads in the log as text, with `!` for damage.
 fn contents(log: &LocalLog) -> Vec<String> {
     let mut items = Vec::new();
-    let mut tail = log.tail(Position(0));
+    let mut tail = log.read_from(LogPosition(0));
     while let Some(item) = tail.next().unwrap() {
         items.push(match item {
             Ok(record) => String::from_utf8(bytes_of(&record.batch)).unwrap(),
@@ -171,11 +171,11 @@ fn log_in_another_format_is_refused() {
 /// Checks the response of a log in `mode` to a record during `fault`, and its health at that time.
 #[track_caller]
 fn check_fault(
-    mode: SyncMode,
-    fault: impl FnOnce(&Sim),
+    mode: LogSyncMode,
+    fault: impl FnOnce(&SimEnv),
     expected: Result<(), &str>,
     health: LogHealth,
-) -> (Sim, LocalLog) {
+) -> (SimEnv, LocalLog) {
     let sim = world();
     let options = LogOptions {
         sync: mode,
@@ -186,7 +186,7 @@ fn check_fault(
     fault(&sim);
     let answers = Answers::default();
     let (done, delayed) = (answers.clone(), answers.clone());
-    let hears = OnDurable::new(move |outcome| lock(&done).push(outcome));
+    let hears = DurableCallbacks::new(move |outcome| lock(&done).push(outcome));
     let hears = hears.or_delayed(move |e| lock(&delayed).push(Err(e)));
     log.append(batch_of(b"hit"), hears);
     let answer = lock(&answers)[0].clone();
@@ -194,7 +194,7 @@ fn check_fault(
     assert_eq!(heard, expected);
     if let Err(e) = &answer {
         assert_eq!(e.kind, ErrorKind::Unavailable);
-        assert_eq!(log.admit().unwrap_err().message, e.message);
+        assert_eq!(log.check_append().unwrap_err().message, e.message);
     }
     assert_eq!(log.health(), health);
     (sim, log)
@@ -203,7 +203,7 @@ fn check_fault(
 /// Checks that the delayed record and one after it are in the log once the disk writes again, also
 /// after a crash.
 #[track_caller]
-fn check_goes_on(sim: &Sim, log: LocalLog, options: LogOptions) {
+fn check_goes_on(sim: &SimEnv, log: LocalLog, options: LogOptions) {
     let behind = append(&log, b"behind");
     assert!(lock(&behind).is_empty(), "it waits");
     assert_eq!(contents(&log), ["before"]);
@@ -211,9 +211,9 @@ fn check_goes_on(sim: &Sim, log: LocalLog, options: LogOptions) {
     assert!(lock(&behind).is_empty(), "it is not time to try again");
     sim.clock.advance_ms(60_000);
     log.tick();
-    assert_eq!(*lock(&behind), [Ok(Position(3))]);
+    assert_eq!(*lock(&behind), [Ok(LogPosition(3))]);
     assert_eq!(log.health(), LogHealth::Sound);
-    assert!(log.admit().is_ok());
+    assert!(log.check_append().is_ok());
     let held = ["before", "hit", "behind"];
     assert_eq!(contents(&log), held);
     log.sync().unwrap();
@@ -226,9 +226,9 @@ fn check_goes_on(sim: &Sim, log: LocalLog, options: LogOptions) {
 fn log_without_room_keeps_what_it_took_and_goes_on_by_itself() {
     let cause = format!("write segment {FIRST_SEGMENT}: no storage space");
     let refusal = format!("the disk is full, writes resume when space is free: {cause}");
-    let no_room = |sim: &Sim| sim.disk.set_free_bytes(7);
+    let no_room = |sim: &SimEnv| sim.disk.set_free_bytes(7);
     let health = LogHealth::NoRoom(cause.clone());
-    for sync in [SyncMode::Always, SyncMode::None] {
+    for sync in [LogSyncMode::Always, LogSyncMode::None] {
         let (sim, log) = check_fault(sync, no_room, Err(&refusal), health.clone());
         assert!(log.pressure().is_disk_full);
         sim.clock.advance_ms(60_000);
@@ -247,7 +247,7 @@ fn log_without_room_keeps_what_it_took_and_goes_on_by_itself() {
 /// in the previous segment.
 #[test]
 fn log_that_runs_out_of_room_anywhere_holds_all_that_it_took_later() {
-    for (sync, room) in [SyncMode::Always, SyncMode::None]
+    for (sync, room) in [LogSyncMode::Always, LogSyncMode::None]
         .into_iter()
         .flat_map(|sync| (0..3_000).step_by(6).map(move |room| (sync, room)))
     {
@@ -289,7 +289,7 @@ fn log_whose_segment_fails_twice_holds_all_that_it_took() {
     {
         let sim = world();
         let log = open(&sim, LogOptions::default()).unwrap();
-        sim.disk.fail_after(Operation::Sync, sync);
+        sim.disk.fail_after(SimDiskOperation::Sync, sync);
         sim.disk.set_free_bytes(room);
         let mut push = payloads.iter().map(|p| append(&log, p.as_bytes()));
         let taken: Vec<Answers> = push.by_ref().take(4).collect();
@@ -311,23 +311,27 @@ fn log_whose_segment_fails_twice_holds_all_that_it_took() {
             log: log.positions().growing,
             ..Manifest::default()
         };
-        sim.disk.fail_after(Operation::Sync, 0);
+        sim.disk.fail_after(SimDiskOperation::Sync, 0);
         sim.disk.power_off_after(changes);
         let answers = append(&log, payloads[0].as_bytes());
         let is_taken = matches!(lock(&answers)[..], [Ok(_)]);
         drop(log);
         sim.disk.crash();
         let log = open(&sim, LogOptions::default()).unwrap();
-        assert_eq!(log.missing(Position(0), &known), None, "{changes}");
+        assert_eq!(
+            log.find_missing_records(LogPosition(0), &known),
+            None,
+            "{changes}"
+        );
         assert!(!is_taken || contents(&log) == payloads[..1], "{changes}");
     }
 }
 
 #[test]
 fn log_after_one_failed_write_or_sync_writes_the_group_in_a_new_segment() {
-    for operation in [Operation::Write, Operation::Sync] {
-        let once = |sim: &Sim| sim.disk.fail_after(operation, 0);
-        let (sim, log) = check_fault(SyncMode::Always, once, Ok(()), LogHealth::Sound);
+    for operation in [SimDiskOperation::Write, SimDiskOperation::Sync] {
+        let once = |sim: &SimEnv| sim.disk.fail_after(operation, 0);
+        let (sim, log) = check_fault(LogSyncMode::Always, once, Ok(()), LogHealth::Sound);
         assert_eq!(log.segments().len(), 2);
         assert_eq!(log.0.metrics.faults.get(), 1);
         append(&log, b"after");
@@ -344,13 +348,13 @@ fn log_after_one_failed_write_or_sync_writes_the_group_in_a_new_segment() {
 fn log_on_a_disk_that_goes_on_failing_keeps_what_it_took_until_it_writes() {
     let cause = "sync segment wal/00000000000000000002.wal: input/output error";
     let refusal = format!("disk error, writes are retried: {cause}");
-    let always = |sim: &Sim| sim.disk.fail_always(Operation::Sync, true);
+    let always = |sim: &SimEnv| sim.disk.fail_always(SimDiskOperation::Sync, true);
     let health = LogHealth::Failing(cause.to_owned());
-    let (sim, log) = check_fault(SyncMode::Always, always, Err(&refusal), health);
+    let (sim, log) = check_fault(LogSyncMode::Always, always, Err(&refusal), health);
     sim.clock.advance_ms(60_000);
     log.tick();
     assert!(matches!(log.health(), LogHealth::Failing(_)));
-    sim.disk.fail_always(Operation::Sync, false);
+    sim.disk.fail_always(SimDiskOperation::Sync, false);
     check_goes_on(&sim, log, LogOptions::default());
 }
 
@@ -359,7 +363,7 @@ fn log_that_acknowledged_what_a_failed_sync_lost_is_poisoned() {
     let sim = world();
     let log = open(&sim, unpadded_later()).unwrap();
     append(&log, b"acknowledged");
-    sim.disk.fail_after(Operation::Sync, 0);
+    sim.disk.fail_after(SimDiskOperation::Sync, 0);
     let cause = format!("sync segment {FIRST_SEGMENT}: input/output error");
     assert_eq!(log.sync().unwrap_err().to_string(), cause);
     let refusal = lock(&append(&log, b"lost"))[0].clone().unwrap_err();
@@ -383,9 +387,9 @@ fn unit_that_was_begun_outlives_what_was_before() {
     log.begin_unit().unwrap();
     log.begin_unit().unwrap();
     append(&log, b"c");
-    let starts: Vec<Position> = log.segments().iter().map(|s| s.first).collect();
-    assert_eq!(starts, [Position(1), Position(3)]);
-    log.trim(Position(3)).unwrap();
+    let starts: Vec<LogPosition> = log.segments().iter().map(|s| s.first).collect();
+    assert_eq!(starts, [LogPosition(1), LogPosition(3)]);
+    log.trim(LogPosition(3)).unwrap();
     assert_eq!(contents(&log), ["c"]);
     log.close().unwrap();
     assert!(log.begin_unit().is_err());
@@ -399,7 +403,7 @@ fn unit_that_was_begun_outlives_what_was_before() {
 
 /// Starts a unit between two records during `fault`. Both records must be there after a crash.
 #[track_caller]
-fn check_unit(sync: SyncMode, fault: impl Fn(&Sim)) {
+fn check_unit(sync: LogSyncMode, fault: impl Fn(&SimEnv)) {
     let sim = world();
     let options = LogOptions {
         sync,
@@ -421,15 +425,15 @@ fn check_unit(sync: SyncMode, fault: impl Fn(&Sim)) {
 
 #[test]
 fn unit_that_cannot_be_begun_costs_no_record() {
-    for sync in [SyncMode::Always, SyncMode::None] {
+    for sync in [LogSyncMode::Always, LogSyncMode::None] {
         for room in (0..600).step_by(4) {
             check_unit(sync, |sim| sim.disk.set_free_bytes(room));
         }
     }
-    for operation in [Operation::Write, Operation::Sync] {
+    for operation in [SimDiskOperation::Write, SimDiskOperation::Sync] {
         for count in 0..4 {
-            let fault = |sim: &Sim| sim.disk.fail_after(operation, count);
-            check_unit(SyncMode::Always, fault);
+            let fault = |sim: &SimEnv| sim.disk.fail_after(operation, count);
+            check_unit(LogSyncMode::Always, fault);
         }
     }
     for changes in 0..12 {
@@ -447,7 +451,7 @@ fn unit_that_cannot_be_begun_costs_no_record() {
 
 #[test]
 fn log_that_ticked_tells_damage_to_its_last_block_from_a_torn_one() {
-    for sync in [SyncMode::Always, SyncMode::Interval(Duration::ZERO)] {
+    for sync in [LogSyncMode::Always, LogSyncMode::Interval(Duration::ZERO)] {
         let options = LogOptions {
             sync,
             ..LogOptions::default()
@@ -469,7 +473,7 @@ fn log_that_ticked_tells_damage_to_its_last_block_from_a_torn_one() {
         sim.disk.overwrite(path, &bytes);
         let log = open(&sim, options).unwrap();
         assert_eq!(contents(&log), ["kept", "!"]);
-        assert_eq!(*lock(&append(&log, b"next")), [Ok(Position(3))]);
+        assert_eq!(*lock(&append(&log, b"next")), [Ok(LogPosition(3))]);
         assert_eq!(contents(&log), ["kept", "!", "next"]);
     }
 }
@@ -478,18 +482,18 @@ fn log_that_ticked_tells_damage_to_its_last_block_from_a_torn_one() {
 fn log_on_a_nearly_full_disk_refuses_until_there_is_space() {
     let sim = world();
     let log = open(&sim, LogOptions::default()).unwrap();
-    assert!(log.admit().is_ok());
+    assert!(log.check_append().is_ok());
     sim.disk.set_capacity_bytes(1 << 20);
-    assert!(log.admit().is_ok(), "it looked just now");
+    assert!(log.check_append().is_ok(), "it looked just now");
     sim.clock.advance_ms(250);
-    let refusal = log.admit().unwrap_err();
+    let refusal = log.check_append().unwrap_err();
     assert_eq!(refusal.kind, ErrorKind::Unavailable);
     assert_eq!(
         refusal.message,
         "disk of wal is full: 1048552 bytes free, 134217728 required"
     );
     sim.disk.set_capacity_bytes(1 << 30);
-    assert_eq!(log.admit(), Ok(()));
+    assert_eq!(log.check_append(), Ok(()));
     assert!(lock(&append(&log, b"a"))[0].is_ok());
 }
 
@@ -515,14 +519,14 @@ fn block_beyond_the_limit_is_refused() {
 
 #[test]
 fn blocks_queued_while_a_group_waits_share_one_sync() {
-    let deferred = Arc::new(Deferred::default());
+    let deferred = Arc::new(DeferredCompute::default());
     let sim = world_with(deferred.clone());
     let log = open(&sim, LogOptions::default()).unwrap();
     let answers = [b"a", b"b", b"c"].map(|payload| append(&log, payload));
     assert!(answers.iter().all(|a| lock(a).is_empty()));
     deferred.run();
     let positions = answers.map(|a| lock(&a)[0].clone());
-    assert_eq!(positions, [1, 2, 3].map(|p| Ok(Position(p))));
+    assert_eq!(positions, [1, 2, 3].map(|p| Ok(LogPosition(p))));
     assert_eq!(log.0.metrics.groups.get(), 1);
     let syncs: u64 = log.0.metrics.fsync_duration.bucket_counts().iter().sum();
     assert_eq!(syncs, 1);
@@ -530,7 +534,7 @@ fn blocks_queued_while_a_group_waits_share_one_sync() {
 
 /// Appends five records with 100 ms between them and checks the number of syncs.
 #[track_caller]
-fn check_syncs(sync: SyncMode, expected: u64) {
+fn check_syncs(sync: LogSyncMode, expected: u64) {
     let sim = world();
     let log = open(
         &sim,
@@ -550,9 +554,9 @@ fn check_syncs(sync: SyncMode, expected: u64) {
 
 #[test]
 fn sync_mode_decides_how_often_the_log_syncs() {
-    check_syncs(SyncMode::Always, 5);
-    check_syncs(SyncMode::Interval(Duration::from_millis(200)), 2);
-    check_syncs(SyncMode::None, 0);
+    check_syncs(LogSyncMode::Always, 5);
+    check_syncs(LogSyncMode::Interval(Duration::from_millis(200)), 2);
+    check_syncs(LogSyncMode::None, 0);
 }
 
 #[test]
@@ -567,20 +571,20 @@ fn log_opened_behind_what_is_sealed_holds_nothing_of_it() {
         append(&log, payload.as_bytes());
     }
     log.close().unwrap();
-    options.start_after = Position(4);
+    options.start_after = LogPosition(4);
     let log = open(&sim, options).unwrap();
     assert_eq!(contents(&log), ["e"]);
-    assert_eq!(log.positions().last, Position(5));
+    assert_eq!(log.positions().last, LogPosition(5));
     // The log lost its end, but the lost records are in pages.
-    options.start_after = Position(9);
+    options.start_after = LogPosition(9);
     let log = open(&sim, options).unwrap();
     assert_eq!(contents(&log), Vec::<String>::new());
-    assert_eq!(*lock(&append(&log, b"j")), [Ok(Position(10))]);
+    assert_eq!(*lock(&append(&log, b"j")), [Ok(LogPosition(10))]);
 }
 
 #[test]
 fn log_with_many_writers_acknowledges_every_block_once() {
-    let sim = world_with(real::env().unwrap().compute);
+    let sim = world_with(real::system_env().unwrap().compute);
     let options = LogOptions {
         queue_bytes_max: 1000,
         segment_bytes: 10_000,
@@ -593,12 +597,12 @@ fn log_with_many_writers_acknowledges_every_block_once() {
             let sink = answers.clone();
             log.append(
                 batch_of(&[b'x'; 200]),
-                OnDurable::new(move |outcome| lock(&sink).push(outcome)),
+                DurableCallbacks::new(move |outcome| lock(&sink).push(outcome)),
             );
         }
     });
     log.close().unwrap();
-    let expected: Vec<_> = (1..=400).map(|p| Ok(Position(p))).collect();
+    let expected: Vec<_> = (1..=400).map(|p| Ok(LogPosition(p))).collect();
     assert_eq!(*lock(&answers), expected);
     assert_eq!(contents(&log).len(), 400);
 }
@@ -619,17 +623,17 @@ fn check_recorded(golden: &[u8], sector: u64) {
     let sim = world();
     sim.disk.overwrite(Path::new(FIRST_SEGMENT), golden);
     let log = open(&sim, LogOptions::default()).unwrap();
-    assert_eq!(log.positions().last, Position(3));
+    assert_eq!(log.positions().last, LogPosition(3));
     let file = sim
         .env
         .disk
         .open(Path::new(FIRST_SEGMENT), OpenMode::Read)
         .unwrap();
     let range = header::FILE_HEADER_BYTES..golden.len() as u64;
-    let mut scanner = scan::Scanner::new(file, Position(1), range);
+    let mut scanner = scan::FrameScanner::new(file, LogPosition(1), range);
     let mut read = Vec::new();
     while let Some(found) = scanner.next() {
-        let scan::Found::Frame { offset, header } = found else {
+        let scan::FrameScanItem::Frame { offset, header } = found else {
             panic!("{found:?}");
         };
         if header.kind == frame::FrameKind::Log {
@@ -638,7 +642,7 @@ fn check_recorded(golden: &[u8], sector: u64) {
     }
     assert_eq!(read, payloads);
 
-    let mut written = header::encode(&header::SEGMENT_MAGIC, Position(1)).to_vec();
+    let mut written = header::encode(&header::SEGMENT_MAGIC, LogPosition(1)).to_vec();
     for (payload, position) in payloads.into_iter().zip(1..) {
         push_frame(
             &mut written,
@@ -658,11 +662,11 @@ fn check_recorded(golden: &[u8], sector: u64) {
 
 /// Appends a frame that marks everything before it as durable.
 fn push_frame(segment: &mut Vec<u8>, position: u64, kind: frame::FrameKind, payload: &[u8]) {
-    let place = frame::Place {
-        first: Position(1),
+    let place = frame::FramePlace {
+        first: LogPosition(1),
         offset: segment.len() as u64,
     };
-    frame::encode(place, Position(position), 0, kind, payload, segment);
+    frame::encode(place, LogPosition(position), 0, kind, payload, segment);
 }
 
 #[test]
@@ -693,8 +697,8 @@ fn padded_log_cut_anywhere_loses_only_what_was_cut() {
 
 #[test]
 fn sector_that_cannot_be_read_costs_only_its_blocks() {
-    struct BadSector(Arc<dyn File>);
-    impl File for BadSector {
+    struct BadSector(Arc<dyn DiskFile>);
+    impl DiskFile for BadSector {
         fn read_at(&self, offset: u64, into: &mut [u8]) -> std::io::Result<usize> {
             if offset < 8192 && offset + into.len() as u64 > 4096 {
                 return Err(std::io::Error::other("input/output error"));
@@ -723,9 +727,9 @@ fn sector_that_cannot_be_read_costs_only_its_blocks() {
     let file = sim.env.disk.open(path, OpenMode::Read).unwrap();
     let bytes = file.len().unwrap();
     let range = header::FILE_HEADER_BYTES..bytes;
-    let mut scanner = scan::Scanner::new(Arc::new(BadSector(file)), Position(1), range);
+    let mut scanner = scan::FrameScanner::new(Arc::new(BadSector(file)), LogPosition(1), range);
     let found: Vec<_> = std::iter::from_fn(|| scanner.next()).collect();
-    let blocks = |f: &&scan::Found| matches!(f, scan::Found::Frame { .. });
+    let blocks = |f: &&scan::FrameScanItem| matches!(f, scan::FrameScanItem::Frame { .. });
     // Records 9 to 17 of 500 bytes overlap bytes 4096 to 8191.
     assert_eq!(found.iter().filter(blocks).count(), 21);
     assert!(scanner.unreadable());

@@ -4,20 +4,20 @@
 //! is synced before the next one is created; `durable` is never ahead of the last successful sync;
 //! after an error the writer returns to the end of the last group that was written completely.
 
-use super::delta_codec::DeltaEncoder;
+use super::delta_codec::DeltaRecordEncoder;
 use super::metrics::LogMetrics;
-use super::options::{LogOptions, SyncMode};
-use super::queue::Queued;
-use super::record::RecordEncoder;
+use super::options::{LogOptions, LogSyncMode};
+use super::queue::QueuedLogRecord;
+use super::record::LogRecordEncoder;
 use super::segment;
-use super::segment_list::SegmentList;
-use super::stall::Fault;
+use super::segment_list::LogSegmentList;
+use super::stall::LogWriteFault;
 use crate::error::StorageError;
-use crate::failpoints::{self, Flaw};
-use crate::file::frame::{self, FRAME_HEADER_BYTES, FrameKind, PAYLOAD_BYTES_MAX, Place};
+use crate::failpoints::{self, StoreFlaw};
+use crate::file::frame::{self, FRAME_HEADER_BYTES, FrameKind, FramePlace, PAYLOAD_BYTES_MAX};
 use crate::file::header::{self, FILE_HEADER_BYTES, SEGMENT_MAGIC};
-use firn_model::env::{Env, File, OpenMode};
-use firn_model::log::{LogBatch, Position};
+use firn_model::env::{DiskFile, Env, OpenMode};
+use firn_model::log::{LogBatch, LogPosition};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,56 +31,56 @@ const WRITE_BYTES: usize = 1 << 20;
 const CODED_BYTES_KEPT: usize = 1 << 20;
 
 /// The state at which a writer continues after recovery.
-pub(crate) struct Start {
-    pub(crate) file: Arc<dyn File>,
-    pub(crate) first: Position,
+pub(crate) struct LogWriterStart {
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) first: LogPosition,
     pub(crate) offset: u64,
-    pub(crate) last: Position,
+    pub(crate) last: LogPosition,
     /// The newest segment that existed before recovery.
-    pub(crate) found_newest: Position,
+    pub(crate) found_newest: LogPosition,
 }
 
 /// Name of a segment file until its header is durable.
 const TEMPORARY: &str = "wal.tmp";
 
 /// Writes and syncs groups of records to the newest segment. Owned by one commit job at a time.
-pub(crate) struct Writer {
+pub(crate) struct LogWriter {
     env: Env,
     dir: PathBuf,
-    sync: SyncMode,
+    sync: LogSyncMode,
     segment_bytes: u64,
-    segments: Arc<SegmentList>,
+    segments: Arc<LogSegmentList>,
     metrics: Arc<LogMetrics>,
-    file: Arc<dyn File>,
-    first: Position,
+    file: Arc<dyn DiskFile>,
+    first: LogPosition,
     offset: u64,
-    last: Position,
-    durable: Position,
+    last: LogPosition,
+    durable: LogPosition,
     /// The newest position that a written record marks as durable.
-    vouched: Position,
+    vouched: LogPosition,
     /// End of the last group that was written completely: offset and position.
-    kept: (u64, Position),
+    kept: (u64, LogPosition),
     /// True if the last failed operation was a sync.
     has_failed_sync: bool,
     /// A segment whose creation failed; parts of it may exist.
-    unfinished: Option<Position>,
+    unfinished: Option<LogPosition>,
     last_sync: Duration,
     buffer: Vec<u8>,
-    delta: DeltaEncoder,
-    record: RecordEncoder,
+    delta: DeltaRecordEncoder,
+    record: LogRecordEncoder,
     /// Buffer of the record that is being written.
     coded: Vec<u8>,
 }
 
-impl Writer {
+impl LogWriter {
     /// Returns a writer that continues at `start`, up to which all records are durable.
     pub(crate) fn new(
         env: &Env,
         dir: &Path,
         options: &LogOptions,
-        segments: Arc<SegmentList>,
+        segments: Arc<LogSegmentList>,
         metrics: Arc<LogMetrics>,
-        start: Start,
+        start: LogWriterStart,
     ) -> Self {
         Self {
             env: env.clone(),
@@ -100,15 +100,15 @@ impl Writer {
             unfinished: None,
             last_sync: env.clock.monotonic(),
             buffer: Vec::new(),
-            delta: DeltaEncoder::default(),
-            record: RecordEncoder::default(),
+            delta: DeltaRecordEncoder::default(),
+            record: LogRecordEncoder::default(),
             coded: Vec::new(),
         }
     }
 
     /// Writes a group in order and syncs it if the sync mode requires that. Skips records that an
     /// earlier attempt has written.
-    pub(crate) fn write(&mut self, group: &[Queued]) -> Result<(), StorageError> {
+    pub(crate) fn write(&mut self, group: &[QueuedLogRecord]) -> Result<(), StorageError> {
         self.remove_unfinished()?;
         let written = self.last;
         for queued in group.iter().filter(|queued| queued.position > written) {
@@ -123,22 +123,22 @@ impl Writer {
         }
         self.flush()?;
         let due = match self.sync {
-            SyncMode::Always => true,
-            SyncMode::Interval(every) => self.env.clock.monotonic() >= self.last_sync + every,
-            SyncMode::None => false,
+            LogSyncMode::Always => true,
+            LogSyncMode::Interval(every) => self.env.clock.monotonic() >= self.last_sync + every,
+            LogSyncMode::None => false,
         };
         if due {
             self.sync()?;
         }
         self.kept = (self.offset, self.last);
-        self.segments.grow(self.offset);
+        self.segments.set_newest_bytes(self.offset);
         self.metrics.records.add(group.len() as u64);
         self.metrics.groups.inc();
         Ok(())
     }
 
     /// Starts a new segment, unless the current one has no records yet.
-    pub(crate) fn turn(&mut self) -> Result<(), StorageError> {
+    pub(crate) fn rotate_unless_empty(&mut self) -> Result<(), StorageError> {
         if self.last < self.first {
             return Ok(());
         }
@@ -149,30 +149,30 @@ impl Writer {
     /// Discards, after an error, everything written since the end of the last complete group.
     /// Returns how to continue, or `None` if the log must be poisoned, because records before that
     /// end are neither durable nor in the queue.
-    pub(crate) fn step_back(&mut self, error: &StorageError) -> Option<Fault> {
+    pub(crate) fn rewind_to_last_group(&mut self, error: &StorageError) -> Option<LogWriteFault> {
         self.buffer.clear();
         self.delta.begin();
         (self.offset, self.last) = self.kept;
-        match (error.is_no_room(), self.has_failed_sync) {
-            (true, false) => Some(Fault::NoRoom),
+        match (error.is_disk_full(), self.has_failed_sync) {
+            (true, false) => Some(LogWriteFault::NoRoom),
             (_, true) if self.durable < self.last => None,
-            _ => Some(Fault::Failed),
+            _ => Some(LogWriteFault::Failed),
         }
     }
 
-    /// Prepares the writer for a retry after [`Writer::step_back`]. Without space, the remains of a
-    /// failed write are cut off. After another failure the segment is left as it is, and the next
-    /// one begins at its last complete group.
-    pub(crate) fn prepare(&mut self, fault: Fault) -> Result<(), StorageError> {
+    /// Prepares the writer for a retry after [`LogWriter::rewind_to_last_group`]. Without space,
+    /// the remains of a failed write are cut off. After another failure the segment is left as it
+    /// is, and the next one begins at its last complete group.
+    pub(crate) fn prepare(&mut self, fault: LogWriteFault) -> Result<(), StorageError> {
         match fault {
             // The open file may have been replaced on disk.
-            Fault::NoRoom if self.unfinished == Some(self.first) => self.begin_segment(),
-            Fault::NoRoom => {
+            LogWriteFault::NoRoom if self.unfinished == Some(self.first) => self.begin_segment(),
+            LogWriteFault::NoRoom => {
                 self.remove_unfinished()?;
-                let cut = self.cut_behind_the_end();
+                let cut = self.truncate_at_end();
                 cut.map_err(StorageError::io("cut segment", &self.path()))
             }
-            Fault::Failed => {
+            LogWriteFault::Failed => {
                 self.sync()?;
                 self.begin_segment()
             }
@@ -180,7 +180,7 @@ impl Writer {
     }
 
     /// Truncates the file at the current offset, to remove the rest of a failed write.
-    fn cut_behind_the_end(&self) -> std::io::Result<()> {
+    fn truncate_at_end(&self) -> std::io::Result<()> {
         if self.file.len()? > self.offset {
             self.file.set_len(self.offset)?;
         }
@@ -190,14 +190,14 @@ impl Writer {
     /// Writes a frame that marks all records as durable, unless a record does so already. Without
     /// the mark, recovery cannot distinguish damage of the last records from a torn write. The
     /// frame is not synced, because it only has to outlive the process.
-    pub(crate) fn vouch(&mut self) -> Result<(), StorageError> {
+    pub(crate) fn write_durability_mark(&mut self) -> Result<(), StorageError> {
         if self.durable < self.last || self.vouched >= self.last {
             return Ok(());
         }
         let sector = self.file.sector_bytes();
         let least = self.offset + FRAME_HEADER_BYTES as u64;
         let zeros = least.next_multiple_of(sector) - least;
-        let place = Place {
+        let place = FramePlace {
             first: self.first,
             offset: self.offset,
         };
@@ -217,7 +217,7 @@ impl Writer {
         self.buffer.clear();
         self.vouched = self.last;
         self.kept = (self.offset, self.last);
-        self.segments.grow(self.offset);
+        self.segments.set_newest_bytes(self.offset);
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl Writer {
 
     /// Adds a frame at the position `last` to the buffer.
     fn encode(&mut self, kind: FrameKind, payload: &[u8]) {
-        let place = Place {
+        let place = FramePlace {
             first: self.first,
             offset: self.offset + self.buffer.len() as u64,
         };
@@ -272,7 +272,7 @@ impl Writer {
     }
 
     /// Returns the newest durable position.
-    pub(crate) fn durable(&self) -> Position {
+    pub(crate) fn durable(&self) -> LogPosition {
         self.durable
     }
 
@@ -313,7 +313,7 @@ impl Writer {
         self.flush()?;
         self.sync()?;
         self.kept = (self.offset, self.last);
-        self.segments.grow(self.offset);
+        self.segments.set_newest_bytes(self.offset);
         self.begin_segment()
     }
 
@@ -328,11 +328,11 @@ impl Writer {
         self.kept = (self.offset, self.last);
         // A segment implies that all earlier ones are durable.
         self.vouched = self.last;
-        if !failpoints::has(Flaw::KeepsContext) {
+        if !failpoints::has(StoreFlaw::KeepsContext) {
             self.delta.begin();
         }
         match std::mem::replace(&mut self.first, first) == first {
-            true => self.segments.grow(self.offset),
+            true => self.segments.set_newest_bytes(self.offset),
             false => self.segments.push(first, self.offset),
         }
         Ok(())
@@ -359,9 +359,9 @@ impl Writer {
 pub(crate) fn create_segment(
     env: &Env,
     dir: &Path,
-    first: Position,
-    sync: SyncMode,
-) -> Result<Arc<dyn File>, StorageError> {
+    first: LogPosition,
+    sync: LogSyncMode,
+) -> Result<Arc<dyn DiskFile>, StorageError> {
     let disk = &*env.disk;
     let path = dir.join(segment::file_name(first));
     let temporary = dir.join(TEMPORARY);
@@ -372,8 +372,8 @@ pub(crate) fn create_segment(
         _ => {}
     }
     let mode = match sync {
-        SyncMode::Always => OpenMode::CreateNewDirect,
-        SyncMode::Interval(_) | SyncMode::None => OpenMode::CreateNew,
+        LogSyncMode::Always => OpenMode::CreateNewDirect,
+        LogSyncMode::Interval(_) | LogSyncMode::None => OpenMode::CreateNew,
     };
     let file = disk
         .open(&temporary, mode)

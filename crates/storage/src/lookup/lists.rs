@@ -11,7 +11,7 @@ use firn_model::value_set::ValueSet;
 
 /// The lists that answer a matcher. `T` is the term type of the index.
 #[derive(Debug)]
-pub(crate) enum Lists<'a, T> {
+pub(crate) enum MatcherPostings<'a, T> {
     /// The list of the label: all series that have it.
     Presence,
     /// The lists of these terms, in ascending order.
@@ -23,11 +23,11 @@ pub(crate) enum Lists<'a, T> {
     Expression { regex: &'a Regex, wants_match: bool },
 }
 
-impl<'a, T> Lists<'a, T> {
+impl<'a, T> MatcherPostings<'a, T> {
     /// Returns the lists for a matcher that does not accept every series. If the matcher accepts
     /// the empty value, it accepts series without the label: then the lists contain the series that
     /// do not match.
-    pub(crate) fn of(matcher: &'a Matcher) -> Self {
+    pub(crate) fn from_matcher(matcher: &'a Matcher) -> Self {
         let or_absent = matcher.matches_empty();
         let is_negative = matcher.op().is_negative();
         let values = match is_negative {

@@ -16,15 +16,15 @@ pub(super) mod progress;
 
 use super::{Maintenance, PAUSE};
 use crate::block::{BlockMeta, remove_folder};
-use crate::blocks::plan::{self, Merge};
+use crate::blocks::plan::{self, MergePlan};
 use crate::blocks::{BlockEntry, BlockList};
 use crate::damage::{self, DamageKind};
 use crate::error::StorageError;
 use crate::failpoints;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use firn_model::env::Work;
-use merging::{Failure, Merging};
+use firn_model::env::JobKind;
+use merging::{MergeFailure, MergeJob};
 use std::sync::Arc;
 
 /// Minimum number of samples merged per tick: about 100 ms of CPU time.
@@ -41,9 +41,9 @@ const WINDOW_MAX_MS: i64 = 36 * 24 * 3_600_000;
 
 /// Guard of the current share. When it is dropped, also by a panic, the next share may be
 /// scheduled.
-struct Scheduled(Arc<Maintenance>);
+struct CompactionGuard(Arc<Maintenance>);
 
-impl Drop for Scheduled {
+impl Drop for CompactionGuard {
     fn drop(&mut self) {
         self.0
             .compaction
@@ -54,25 +54,25 @@ impl Drop for Scheduled {
 
 impl Maintenance {
     /// Schedules a share of the compaction on its thread, unless one is running.
-    pub(super) fn compact_share(&self) {
+    pub(super) fn schedule_compaction_share(&self) {
         let Some(me) = self.me.upgrade() else { return };
         if self.compaction.is_scheduled.swap(true, Ordering::AcqRel) {
             return;
         }
-        let scheduled = Scheduled(me);
-        let job = move || scheduled.0.compact();
-        self.env.compute.spawn(Work::Compaction, Box::new(job));
+        let scheduled = CompactionGuard(me);
+        let job = move || scheduled.0.run_compaction_share();
+        self.env.compute.spawn(JobKind::Compaction, Box::new(job));
     }
 
     /// Runs one share of the compaction: continues the current merge or starts the next one.
-    fn compact(&self) {
+    fn run_compaction_share(&self) {
         let mut under_way = lock(&self.compaction.under_way);
         let now = self.env.clock.monotonic();
         if now < under_way.not_before {
             return;
         }
         let outcome = match under_way.merging.take() {
-            Some(merging) => self.go_on(merging),
+            Some(merging) => self.advance_merge(merging),
             None => self.begin_merge(),
         };
         match outcome {
@@ -87,64 +87,64 @@ impl Maintenance {
     }
 
     /// Starts the next merge that is due, if there is one.
-    fn begin_merge(&self) -> Result<Option<Merging>, StorageError> {
-        let Some(merge) = plan::next(
-            &self.blocks.mergeable(),
+    fn begin_merge(&self) -> Result<Option<MergeJob>, StorageError> {
+        let Some(merge) = plan::plan_next_merge(
+            &self.blocks.list_mergeable(),
             self.options.cut_ms.max(1),
-            self.window_max(),
+            self.max_block_window(),
         ) else {
             self.metrics.compaction_left.set(0);
             return Ok(None);
         };
         let bytes = merge.inputs.iter().map(|block| block.bytes).sum::<u64>();
-        self.look_for_room(bytes.saturating_add(self.reserve_bytes(false)))?;
-        match Merging::new(&self.env, &self.blocks, merge, &self.options) {
+        self.check_free_space(bytes.saturating_add(self.log_reserve_bytes(false)))?;
+        match MergeJob::new(&self.env, &self.blocks, merge, &self.options) {
             Ok(merging) => {
                 let clock = &*self.env.clock;
-                self.metrics.merging.begin(clock, merging.series());
-                self.go_on(merging)
+                self.metrics.merging.begin(clock, merging.total_series());
+                self.advance_merge(merging)
             }
-            Err(failure) => self.leave_bad_input(failure).map(|()| None),
+            Err(failure) => self.exclude_bad_input(failure).map(|()| None),
         }
     }
 
     /// Merges one share. Returns the merge if it is not complete yet.
-    fn go_on(&self, mut merging: Merging) -> Result<Option<Merging>, StorageError> {
+    fn advance_merge(&self, mut merging: MergeJob) -> Result<Option<MergeJob>, StorageError> {
         let share = SHARE_MIN.max(merging.samples_in / TICKS_MAX);
         match merging.advance(share) {
             Ok(false) => {
                 let left = merging.samples_in.saturating_sub(merging.samples_done);
                 self.metrics.compaction_left.set(left as i64);
-                let (series, bytes) = (merging.series_done(), merging.written_bytes());
-                self.metrics.merging.go_on(series, bytes);
+                let (series, bytes) = (merging.merged_series(), merging.written_bytes());
+                self.metrics.merging.update_progress(series, bytes);
                 Ok(Some(merging))
             }
             Ok(true) => {
-                self.end_merge(merging)?;
+                self.commit_merge(merging)?;
                 Ok(None)
             }
             Err(failure) => {
                 self.metrics.merging.stop();
                 merging.abandon();
-                self.leave_bad_input(failure).map(|()| None)
+                self.exclude_bad_input(failure).map(|()| None)
             }
         }
     }
 
     /// Replaces the inputs by the result of the merge.
-    fn end_merge(&self, merging: Merging) -> Result<(), StorageError> {
+    fn commit_merge(&self, merging: MergeJob) -> Result<(), StorageError> {
         let (merge, metas) = merging.finish()?;
         failpoints::turn();
         let mut is_replaced = false;
         self.blocks
-            .commit(|list| is_replaced = replace(list, &merge, &metas))?;
+            .commit(|list| is_replaced = replace_inputs(list, &merge, &metas))?;
         let bytes = metas.iter().map(BlockMeta::file_bytes).sum();
         self.metrics.block_bytes_written.add(bytes);
         self.metrics.merging.end(&*self.env.clock, bytes);
         if is_replaced {
             self.metrics.compactions.inc();
             tracing::info!(
-                block = %merge.id(0),
+                block = %merge.output_id(0),
                 blocks = metas.len(),
                 inputs = merge.inputs.len(),
                 level = merge.level,
@@ -156,13 +156,13 @@ impl Maintenance {
             return Ok(());
         }
         // An input was deleted by the retention in the meantime.
-        let mut folders = metas.iter().map(|meta| self.blocks.dir_of(meta.id));
+        let mut folders = metas.iter().map(|meta| self.blocks.block_dir(meta.id));
         folders.try_for_each(|folder| remove_folder(&self.env, &folder))
     }
 
     /// Handles a failed merge: if an input cannot be read, reports it and excludes it from merges
     /// until restart. Returns other errors.
-    fn leave_bad_input(&self, failure: Failure) -> Result<(), StorageError> {
+    fn exclude_bad_input(&self, failure: MergeFailure) -> Result<(), StorageError> {
         let Some((id, range)) = failure.input else {
             return Err(failure.error);
         };
@@ -170,14 +170,15 @@ impl Maintenance {
         if !is_damaged && !failure.error.is_disk_fault() {
             return Err(failure.error);
         }
-        let damage = damage::met(DamageKind::Blocks, &failure.error);
-        self.damages.report_met(damage.within(Some(range)));
-        self.blocks.keep_apart(id);
+        let damage = damage::damage_from_error(DamageKind::Blocks, &failure.error);
+        self.damages
+            .report_read_damage(damage.with_time_range(Some(range)));
+        self.blocks.exclude_from_merges(id);
         Ok(())
     }
 
     /// Returns the maximum time range of a block in milliseconds, a fraction of the retention time.
-    fn window_max(&self) -> i64 {
+    fn max_block_window(&self) -> i64 {
         let of_retention = self.retaining.limits().time_ms / OF_RETENTION;
         of_retention.clamp(
             self.options.cut_ms.max(1),
@@ -188,7 +189,7 @@ impl Maintenance {
 
 /// Replaces the inputs of `merge` in the list by the blocks of `metas`. Returns false without a
 /// change if an input is gone.
-fn replace(list: &mut BlockList, merge: &Merge, metas: &[BlockMeta]) -> bool {
+fn replace_inputs(list: &mut BlockList, merge: &MergePlan, metas: &[BlockMeta]) -> bool {
     let is_input = |entry: &BlockEntry| merge.inputs.iter().any(|input| input.id == entry.id);
     let found = list.blocks.iter().filter(|entry| is_input(entry)).count();
     if found < merge.inputs.len() {
@@ -196,7 +197,7 @@ fn replace(list: &mut BlockList, merge: &Merge, metas: &[BlockMeta]) -> bool {
     }
     list.blocks.retain(|entry| !is_input(entry));
     for meta in metas.iter().filter(|meta| meta.samples > 0) {
-        list.add(BlockEntry::of(meta, merge.kind, merge.sequence));
+        list.add(BlockEntry::from_meta(meta, merge.kind, merge.sequence));
     }
     true
 }

@@ -13,9 +13,9 @@
 #[cfg(test)]
 mod tests;
 
-use crate::failpoints::{self, Flaw};
+use crate::failpoints::{self, StoreFlaw};
 use crate::ids::GroupId;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::sample::TimestampMs;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -29,14 +29,14 @@ const GRACE_SHARE: i64 = 32;
 
 /// Division of data time into windows, at whose ends groups are sealed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Windows {
+pub(crate) struct SealWindows {
     /// Length of a window in milliseconds, at least 1.
     pub(crate) window_ms: i64,
     /// True if each group has a phase of its own.
     pub(crate) is_jittered: bool,
 }
 
-impl Windows {
+impl SealWindows {
     /// Returns the end of the newest window of `group` that is due if the newest sample of the
     /// store is at `newest`.
     pub(crate) fn due_end(self, group: GroupId, newest: TimestampMs) -> TimestampMs {
@@ -58,21 +58,21 @@ impl Windows {
 /// A statement about the log: no record up to `position` has a sample newer than `newest`, and all
 /// of these records belong to batches up to `sequence`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct CoverageMark {
     pub(crate) newest: TimestampMs,
     pub(crate) sequence: u64,
-    pub(crate) position: Position,
+    pub(crate) position: LogPosition,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Group {
+struct GroupCoverage {
     sealed_to: TimestampMs,
-    unsealed_after: Position,
+    unsealed_after: LogPosition,
 }
 
 /// A group that is due for sealing, with the end of its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Due {
+pub(crate) struct DueGroup {
     pub(crate) group: GroupId,
     pub(crate) end: TimestampMs,
 }
@@ -80,18 +80,18 @@ pub(crate) struct Due {
 /// The time up to which each group is sealed, and the marks that relate data time to the log.
 #[derive(Debug)]
 pub(crate) struct Coverage {
-    windows: Windows,
+    windows: SealWindows,
     /// In ascending order of every field.
-    marks: VecDeque<Mark>,
-    groups: BTreeMap<GroupId, Group>,
+    marks: VecDeque<CoverageMark>,
+    groups: BTreeMap<GroupId, GroupCoverage>,
     /// All groups below are registered, or gone.
     end_group: GroupId,
 }
 
 impl Coverage {
     /// Returns a coverage without groups. The log is not needed up to `start`.
-    pub(crate) fn new(windows: Windows, start: Position) -> Self {
-        let mark = Mark {
+    pub(crate) fn new(windows: SealWindows, start: LogPosition) -> Self {
+        let mark = CoverageMark {
             newest: i64::MIN,
             sequence: 0,
             position: start,
@@ -106,13 +106,13 @@ impl Coverage {
 
     /// Registers a group that is sealed up to `sealed_to` and has no unsealed samples in records up
     /// to `unsealed_after`. For a registered group, keeps the maximum of both values.
-    pub(crate) fn restore(
+    pub(crate) fn restore_group(
         &mut self,
         group: GroupId,
         sealed_to: TimestampMs,
-        unsealed_after: Position,
+        unsealed_after: LogPosition,
     ) {
-        let known = self.groups.entry(group).or_insert(Group {
+        let known = self.groups.entry(group).or_insert(GroupCoverage {
             sealed_to,
             unsealed_after,
         });
@@ -123,14 +123,19 @@ impl Coverage {
 
     /// Registers a group at startup that has no samples in records up to `start` and no unsealed
     /// sample older than `oldest`.
-    pub(crate) fn restore_at(&mut self, group: GroupId, oldest: TimestampMs, start: Position) {
+    pub(crate) fn restore_group_at_start(
+        &mut self,
+        group: GroupId,
+        oldest: TimestampMs,
+        start: LogPosition,
+    ) {
         let sealed_to = self.windows.due_end(group, oldest);
-        self.restore(group, sealed_to, start);
+        self.restore_group(group, sealed_to, start);
     }
 
     /// Declares that new series get slots in `first` and later groups. All earlier groups are
     /// registered, or gone.
-    pub(crate) fn begin_new(&mut self, first: GroupId) {
+    pub(crate) fn begin_new_groups(&mut self, first: GroupId) {
         self.end_group = self.end_group.max(first);
     }
 
@@ -143,8 +148,13 @@ impl Coverage {
     /// in the log. A series that is recorded too late for this tick therefore has no sample up to
     /// the position of `mark`, and a group that is found without series after this tick is recorded
     /// later.
-    pub(crate) fn tick(&mut self, mark: Mark, end_group: GroupId, restored: &[GroupId]) {
-        let before = self.marks.back().map_or(Position(0), |m| m.position);
+    pub(crate) fn record_mark(
+        &mut self,
+        mark: CoverageMark,
+        end_group: GroupId,
+        restored: &[GroupId],
+    ) {
+        let before = self.marks.back().map_or(LogPosition(0), |m| m.position);
         assert!(
             before <= mark.position,
             "marks ascend: {:?}, then {mark:?}",
@@ -158,7 +168,7 @@ impl Coverage {
             .chain((self.end_group.0..end_group.0).map(GroupId))
         {
             let sealed_to = self.windows.due_end(group, mark.newest);
-            self.restore(group, sealed_to, before);
+            self.restore_group(group, sealed_to, before);
         }
         if let Some(last) = self.marks.back_mut()
             && last.newest == mark.newest
@@ -167,11 +177,11 @@ impl Coverage {
         } else {
             self.marks.push_back(mark);
         }
-        self.prune();
+        self.prune_marks();
     }
 
     /// Drops the marks that no group needs any more.
-    fn prune(&mut self) {
+    fn prune_marks(&mut self) {
         let oldest = self.groups.values().map(|g| g.sealed_to).min();
         let oldest = oldest.unwrap_or(i64::MAX);
         while self.marks.get(1).is_some_and(|next| next.newest <= oldest) {
@@ -187,10 +197,10 @@ impl Coverage {
     }
 
     /// Returns the groups that are due, the longest overdue first.
-    pub(crate) fn due(&self, newest: TimestampMs) -> Vec<Due> {
+    pub(crate) fn list_due_groups(&self, newest: TimestampMs) -> Vec<DueGroup> {
         let ends = self.groups.iter().filter_map(|(group, state)| {
             let end = self.windows.due_end(*group, newest);
-            (end > state.sealed_to).then_some((state.sealed_to, Due { group: *group, end }))
+            (end > state.sealed_to).then_some((state.sealed_to, DueGroup { group: *group, end }))
         });
         let mut due: Vec<_> = ends.collect();
         due.sort_by_key(|(sealed_to, due)| (*sealed_to, due.group));
@@ -198,40 +208,47 @@ impl Coverage {
     }
 
     /// Returns all groups, to be sealed up to `end`.
-    pub(crate) fn all(&self, end: TimestampMs) -> Vec<Due> {
+    pub(crate) fn list_all_groups(&self, end: TimestampMs) -> Vec<DueGroup> {
         let groups = self.groups.keys();
-        groups.map(|group| Due { group: *group, end }).collect()
+        groups
+            .map(|group| DueGroup { group: *group, end })
+            .collect()
     }
 
     /// Returns the position up to which the log has no unsealed samples of a group, if the group is
     /// sealed up to `due.end` with the samples of batches up to `sequence`.
-    pub(crate) fn unsealed_after(&self, due: Due, sequence: u64) -> Position {
+    pub(crate) fn unsealed_after(&self, due: DueGroup, sequence: u64) -> LogPosition {
         let known = self.groups.get(&due.group).map(|g| g.unsealed_after);
-        let trusts = failpoints::has(Flaw::TrustsUnsealedMark);
-        let fits = |m: &&Mark| m.newest <= due.end && (m.sequence <= sequence || trusts);
+        let trusts = failpoints::has(StoreFlaw::TrustsUnsealedMark);
+        let fits = |m: &&CoverageMark| m.newest <= due.end && (m.sequence <= sequence || trusts);
         let mark = self.marks.iter().rev().find(fits).map(|m| m.position);
         known.max(mark).unwrap_or_default()
     }
 
     /// Records that a group was sealed. Removes a group without series in the head, unless new
     /// series may still get its slots.
-    pub(crate) fn sealed(&mut self, due: Due, unsealed_after: Position, is_gone: bool) {
+    pub(crate) fn record_sealed(
+        &mut self,
+        due: DueGroup,
+        unsealed_after: LogPosition,
+        is_gone: bool,
+    ) {
         if is_gone && due.group.0 + 1 < self.end_group.0 {
             self.groups.remove(&due.group);
         } else {
-            self.restore(due.group, due.end, unsealed_after);
+            self.restore_group(due.group, due.end, unsealed_after);
         }
     }
 
     /// Returns whether this group prevents further trimming of the log.
-    pub(crate) fn pins(&self, group: GroupId) -> bool {
+    pub(crate) fn is_pinning_log(&self, group: GroupId) -> bool {
         let known = self.groups.get(&group);
-        known.is_some_and(|group| group.unsealed_after <= self.covered())
+        known.is_some_and(|group| group.unsealed_after <= self.covered_position())
     }
 
     /// Returns the position up to which all samples in the log are sealed.
-    pub(crate) fn covered(&self) -> Position {
-        let last = self.marks.back().map_or(Position(0), |m| m.position);
+    pub(crate) fn covered_position(&self) -> LogPosition {
+        let last = self.marks.back().map_or(LogPosition(0), |m| m.position);
         let groups = self.groups.values().map(|g| g.unsealed_after);
         groups.min().map_or(last, |least| least.min(last))
     }

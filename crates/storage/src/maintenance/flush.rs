@@ -11,19 +11,19 @@
 //! written leaves folders that it does not contain, and the rows in the log. If a crash happens
 //! later, replay skips the rows.
 
-use super::late::DueSeries;
-use super::state::State;
+use super::late::DueLateSeries;
+use super::state::MaintenanceState;
 use super::{Maintenance, PAUSE};
-use crate::failpoints::{self, Flaw};
-use crate::import::{Buffer, Target};
-use crate::parts::options::SyncMode;
+use crate::failpoints::{self, StoreFlaw};
+use crate::import::{ImportBuffer, ImportTarget};
+use crate::parts::options::StoreSyncMode;
 use firn_model::error::Error;
 
 impl Maintenance {
     /// Flushes the late samples if they are due.
-    pub(super) fn flush_due(&self, state: &mut State) {
+    pub(super) fn flush_late_if_due(&self, state: &mut MaintenanceState) {
         let now = self.env.clock.monotonic();
-        if now < state.flush_not_before || !self.has_late_due(state) {
+        if now < state.flush_not_before || !self.is_late_flush_due(state) {
             return;
         }
         if let Err(e) = self.flush_late(state) {
@@ -34,32 +34,33 @@ impl Maintenance {
     }
 
     /// Moves the late samples that every reader sees into blocks.
-    pub(crate) fn flush_late(&self, state: &mut State) -> Result<(), Error> {
-        let (sequence, position) = self.watermark.mark();
-        let reading = self.watermark.read_floor();
+    pub(crate) fn flush_late(&self, state: &mut MaintenanceState) -> Result<(), Error> {
+        let (sequence, position) = self.watermark.visible_position();
+        let reading = self.watermark.begin_read_visible_to_all();
         // An earlier reader is still copying, and blocks would show it rows that it must not see.
         if reading.sequence < sequence {
             return Ok(());
         }
-        if self.options.sync != SyncMode::Always {
+        if self.options.sync != StoreSyncMode::Always {
             // A block survives a power loss, so all other parts of its batches must survive one
             // too.
             self.log.sync()?;
         }
-        let mut taken = self.take_late(sequence);
+        let mut taken = self.collect_late_series(sequence);
         if taken.is_empty() {
             return Ok(());
         }
-        let mut import = Target::of(&self.env, &self.blocks).begin();
-        self.buffer_of(&taken, sequence).flush(&mut import)?;
-        if failpoints::has(Flaw::DropsLateFirst) {
-            self.drop_late(state, std::mem::take(&mut taken), sequence);
+        let mut import = ImportTarget::from_blocks(&self.env, &self.blocks).begin();
+        self.build_flush_buffer(&taken, sequence)
+            .flush(&mut import)?;
+        if failpoints::has(StoreFlaw::DropsLateFirst) {
+            self.drop_flushed_rows(state, std::mem::take(&mut taken), sequence);
         }
         failpoints::turn();
-        let flushed = import.commit_through(position)?;
+        let flushed = import.commit_late_through(position)?;
         drop(reading);
         failpoints::turn();
-        self.drop_late(state, taken, sequence);
+        self.drop_flushed_rows(state, taken, sequence);
         self.metrics.flushed_samples.add(flushed.samples);
         self.metrics.block_bytes_written.add(flushed.bytes);
         Ok(())
@@ -67,9 +68,9 @@ impl Maintenance {
 
     /// Returns the rows to flush. If several rows of a series have the same time, only the one that
     /// takes precedence is kept.
-    fn buffer_of(&self, taken: &[DueSeries], sequence: u64) -> Buffer {
+    fn build_flush_buffer(&self, taken: &[DueLateSeries], sequence: u64) -> ImportBuffer {
         let duplicates = self.options.duplicates;
-        let mut buffer = Buffer::new(self.options.cut_ms);
+        let mut buffer = ImportBuffer::new(self.options.cut_ms);
         for due in taken {
             let labels = self.index.series_labels(due.slot);
             let mut rows = due.rows(sequence).peekable();

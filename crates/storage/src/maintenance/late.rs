@@ -6,10 +6,10 @@
 //! data time ago, when they take too much memory, or when the log that contains them is too long.
 
 use super::Maintenance;
-use super::state::State;
+use super::state::MaintenanceState;
 use crate::head::late::{LateRow, LateSeries};
-use crate::head::shard::Shard;
-use crate::ids::{Local, SeriesRef};
+use crate::head::shard::HeadShard;
+use crate::ids::{SeriesRef, ShardLocalId};
 use crate::sync::lock;
 use firn_model::sample::{TimeRange, TimestampMs};
 
@@ -18,15 +18,15 @@ const SLICE: usize = 64;
 
 /// The late rows of a series, some of which are due for a flush.
 #[derive(Debug)]
-pub(crate) struct DueSeries {
+pub(crate) struct DueLateSeries {
     shard: usize,
-    local: Local,
+    local: ShardLocalId,
     pub(crate) slot: SeriesRef,
     /// The late samples of the series, shared with the head.
     rows: LateSeries,
 }
 
-impl DueSeries {
+impl DueLateSeries {
     /// Returns the rows of batches up to `sequence` with their start timestamps, in order of time
     /// and then of arrival.
     pub(crate) fn rows(&self, sequence: u64) -> impl Iterator<Item = (&LateRow, TimestampMs)> {
@@ -37,14 +37,14 @@ impl DueSeries {
 
 impl Maintenance {
     /// Returns the smallest sequence number of a batch with a late row in the head.
-    pub(super) fn oldest_late(&self) -> Option<u64> {
+    pub(super) fn oldest_late_sequence(&self) -> Option<u64> {
         let shards = self.shards.iter();
         shards.filter_map(|shard| lock(shard).late.oldest()).min()
     }
 
     /// Returns whether late rows are due for a flush.
-    pub(crate) fn has_late_due(&self, state: &State) -> bool {
-        let Some(since) = state.late.since() else {
+    pub(crate) fn is_late_flush_due(&self, state: &MaintenanceState) -> bool {
+        let Some(since) = state.late.oldest_row_time() else {
             return false;
         };
         // A store with only late samples has no newest time yet.
@@ -61,14 +61,14 @@ impl Maintenance {
 
     /// Returns the series with late rows of batches up to `sequence`, by slot. The rows remain in
     /// the head.
-    pub(crate) fn take_late(&self, sequence: u64) -> Vec<DueSeries> {
+    pub(crate) fn collect_late_series(&self, sequence: u64) -> Vec<DueLateSeries> {
         let mut due = Vec::new();
         for (number, shard) in self.shards.iter().enumerate() {
             let shard = lock(shard);
             if shard.late.oldest().is_none_or(|oldest| oldest > sequence) {
                 continue;
             }
-            due.extend(due_of(number, &shard, sequence));
+            due.extend(collect_due_series(number, &shard, sequence));
         }
         due.sort_unstable_by_key(|due| due.slot);
         due
@@ -76,7 +76,12 @@ impl Maintenance {
 
     /// Drops the rows of batches up to `sequence` of the series in `taken`, after readers can find
     /// them in blocks.
-    pub(crate) fn drop_late(&self, state: &mut State, mut taken: Vec<DueSeries>, sequence: u64) {
+    pub(crate) fn drop_flushed_rows(
+        &self,
+        state: &mut MaintenanceState,
+        mut taken: Vec<DueLateSeries>,
+        sequence: u64,
+    ) {
         taken.sort_unstable_by_key(|due| (due.shard, due.local));
         self.index.begin_late_marks();
         for (number, shard) in self.shards.iter().enumerate() {
@@ -96,28 +101,28 @@ impl Maintenance {
             self.mark_late_rows(&shard);
         }
         self.index.end_late_marks();
-        let oldest = self.oldest_late();
-        state.late.settle(oldest);
+        let oldest = self.oldest_late_sequence();
+        state.late.advance_covered(oldest);
     }
 
     /// Adds the remaining late rows of a shard to the new marks.
-    fn mark_late_rows(&self, shard: &Shard) {
+    fn mark_late_rows(&self, shard: &HeadShard) {
         for (local, rows) in shard.late.iter() {
             if let (Some(series), Some(range)) = (shard.series(local), rows.range()) {
-                self.index.mark_late_again(series.slot, range);
+                self.index.keep_late_mark(series.slot, range);
             }
         }
     }
 }
 
 /// Returns the series of a shard with late rows of batches up to `sequence`.
-fn due_of(number: usize, shard: &Shard, sequence: u64) -> Vec<DueSeries> {
+fn collect_due_series(number: usize, shard: &HeadShard, sequence: u64) -> Vec<DueLateSeries> {
     let with_rows = shard
         .late
         .iter()
         .filter(|(_, rows)| rows.has_through(sequence));
     let due = with_rows.filter_map(|(local, rows)| {
-        Some(DueSeries {
+        Some(DueLateSeries {
             shard: number,
             local,
             slot: shard.series(local)?.slot,

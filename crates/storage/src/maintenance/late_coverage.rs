@@ -5,8 +5,8 @@
 //! batch up to its sequence number. The log is therefore not needed for late rows up to the newest
 //! mark whose sequence number is less than that of every late row in the head.
 
-use super::coverage::Mark;
-use firn_model::log::Position;
+use super::coverage::CoverageMark;
+use firn_model::log::LogPosition;
 use firn_model::sample::TimestampMs;
 use std::collections::VecDeque;
 
@@ -17,15 +17,15 @@ const MARKS_MAX: usize = 8_192;
 /// Tracks the position up to which the log is not needed for late rows.
 #[derive(Debug)]
 pub(crate) struct LateCoverage {
-    covered: Position,
+    covered: LogPosition,
     /// Marks that are not covered yet, in ascending order: a row in the head precedes them.
-    marks: VecDeque<Mark>,
+    marks: VecDeque<CoverageMark>,
 }
 
 impl LateCoverage {
-    /// Returns a coverage in which the records up to `covered` have no late row that is in the
-    /// head.
-    pub(crate) fn new(covered: Position) -> Self {
+    /// Returns a coverage in which the records up to `covered` have no late row that is in
+    /// the head.
+    pub(crate) fn new(covered: LogPosition) -> Self {
         Self {
             covered,
             marks: VecDeque::new(),
@@ -34,12 +34,12 @@ impl LateCoverage {
 
     /// Leaves a mark. `oldest` is the smallest sequence number of a late row in the head, read
     /// after the mark.
-    pub(crate) fn tick(&mut self, mark: Mark, oldest: Option<u64>) {
+    pub(crate) fn record_mark(&mut self, mark: CoverageMark, oldest: Option<u64>) {
         match self.marks.back_mut() {
             Some(last) if last.newest == mark.newest => *last = mark,
             _ => self.marks.push_back(mark),
         }
-        self.settle(oldest);
+        self.advance_covered(oldest);
         if self.marks.len() > MARKS_MAX {
             let mut number = 0;
             self.marks.retain(|_| {
@@ -50,21 +50,22 @@ impl LateCoverage {
     }
 
     /// Advances the covered position to the newest mark that precedes all late rows.
-    pub(crate) fn settle(&mut self, oldest: Option<u64>) {
-        let is_before = |mark: &mut Mark| oldest.is_none_or(|oldest| mark.sequence < oldest);
+    pub(crate) fn advance_covered(&mut self, oldest: Option<u64>) {
+        let is_before =
+            |mark: &mut CoverageMark| oldest.is_none_or(|oldest| mark.sequence < oldest);
         while let Some(mark) = self.marks.pop_front_if(is_before) {
             self.covered = self.covered.max(mark.position);
         }
     }
 
     /// Returns the position up to which every late row in the log is in a block.
-    pub(crate) fn covered(&self) -> Position {
+    pub(crate) fn covered_position(&self) -> LogPosition {
         self.covered
     }
 
     /// Returns the approximate newest time of the store when the oldest late row in the head
     /// arrived.
-    pub(crate) fn since(&self) -> Option<TimestampMs> {
+    pub(crate) fn oldest_row_time(&self) -> Option<TimestampMs> {
         self.marks.front().map(|mark| mark.newest)
     }
 }
@@ -73,17 +74,17 @@ impl LateCoverage {
 mod tests {
     use super::*;
 
-    fn mark(sequence: u64) -> Mark {
-        Mark {
+    fn mark(sequence: u64) -> CoverageMark {
+        CoverageMark {
             newest: sequence as i64 * 1_000,
             sequence,
-            position: Position(sequence * 10),
+            position: LogPosition(sequence * 10),
         }
     }
 
     #[test]
     fn late_coverage_follows_marks_before_all_late_rows() {
-        let mut coverage = LateCoverage::new(Position(3));
+        let mut coverage = LateCoverage::new(LogPosition(3));
         // Sequence number of each tick's mark, the oldest late row, the expected covered position
         // and time.
         let ticks = [
@@ -96,21 +97,21 @@ mod tests {
             (7, None, 70, None),
         ];
         for (sequence, oldest, covered, since) in ticks {
-            coverage.tick(mark(sequence), oldest);
-            let found = (coverage.covered(), coverage.since());
-            assert_eq!(found, (Position(covered), since), "tick {sequence}");
+            coverage.record_mark(mark(sequence), oldest);
+            let found = (coverage.covered_position(), coverage.oldest_row_time());
+            assert_eq!(found, (LogPosition(covered), since), "tick {sequence}");
         }
     }
 
     #[test]
     fn late_coverage_of_many_marks_keeps_every_second_one() {
-        let mut coverage = LateCoverage::new(Position(0));
+        let mut coverage = LateCoverage::new(LogPosition(0));
         for sequence in 1..3 * MARKS_MAX as u64 {
-            coverage.tick(mark(sequence), Some(1));
+            coverage.record_mark(mark(sequence), Some(1));
             assert!(coverage.marks.len() <= MARKS_MAX, "{sequence}");
         }
-        assert_eq!(coverage.covered(), Position(0));
-        coverage.settle(Some(100));
-        assert!((Position(900)..Position(1_000)).contains(&coverage.covered()));
+        assert_eq!(coverage.covered_position(), LogPosition(0));
+        coverage.advance_covered(Some(100));
+        assert!((LogPosition(900)..LogPosition(1_000)).contains(&coverage.covered_position()));
     }
 }

@@ -11,10 +11,10 @@
 //! cut is reading.
 
 use super::Maintenance;
-use super::state::State;
+use super::state::MaintenanceState;
 use crate::block::{BlockId, remove_folder};
 use crate::blocks::{BlockEntry, BlockSet};
-use crate::failpoints::{self, Flaw};
+use crate::failpoints::{self, StoreFlaw};
 use crate::sync::atomic::Ordering;
 use firn_model::sample::TimestampMs;
 use std::cmp::Reverse;
@@ -26,19 +26,19 @@ impl Maintenance {
     pub(super) fn drop_old_blocks(&self) {
         let cutoff = self.cutoff();
         let list = self.blocks.list();
-        let old = BlockSet::all(&list.blocks).filter(|set| set.range().max < cutoff);
+        let old = BlockSet::split_into_sets(&list.blocks).filter(|set| set.range().max < cutoff);
         let old = old.flat_map(|set| set.blocks());
         let old: BTreeSet<BlockId> = old.map(|block| block.id).collect();
-        if self.forget_blocks(&old) {
+        if self.remove_from_manifest(&old) {
             self.retaining.by_time.inc();
         }
-        self.blocks.remove_left();
+        self.blocks.remove_dropped_folders();
     }
 
     /// Enforces the size limit: removes the oldest blocks from the manifest, or, if there are none,
     /// deletes the oldest page segments, until all files together fit.
-    pub(super) fn keep_to_size(&self, state: &mut State) {
-        self.measure_files(state);
+    pub(super) fn enforce_size_limit(&self, state: &mut MaintenanceState) {
+        self.update_size_gauges(state);
         let limit = self.size_limit();
         self.retaining
             .limit_bytes
@@ -46,28 +46,28 @@ impl Maintenance {
         let Some(limit) = limit else { return };
         let others = self.bytes_beside_blocks();
         let list = self.blocks.list();
-        let beyond = beyond(&list.blocks, limit.saturating_sub(others));
-        if self.forget_blocks(&beyond) {
+        let beyond = find_blocks_beyond(&list.blocks, limit.saturating_sub(others));
+        if self.remove_from_manifest(&beyond) {
             self.retaining.by_size.inc();
             tracing::info!(
                 blocks = beyond.len(),
                 limit,
                 "blocks beyond the retention size"
             );
-            self.blocks.remove_left();
+            self.blocks.remove_dropped_folders();
         }
         if beyond.len() == list.blocks.len() && others > limit {
-            self.drop_pages_for(others - limit, state);
+            self.drop_pages_to_free(others - limit, state);
         }
     }
 
     /// Removes blocks from the manifest. Returns whether that succeeded.
-    fn forget_blocks(&self, gone: &BTreeSet<BlockId>) -> bool {
+    fn remove_from_manifest(&self, gone: &BTreeSet<BlockId>) -> bool {
         if gone.is_empty() {
             return false;
         }
-        if failpoints::has(Flaw::RemovesBeforeCommit) {
-            let dirs = gone.iter().map(|id| self.blocks.dir_of(*id));
+        if failpoints::has(StoreFlaw::RemovesBeforeCommit) {
+            let dirs = gone.iter().map(|id| self.blocks.block_dir(*id));
             dirs.for_each(|dir| drop(remove_folder(&self.env, &dir)));
         }
         let dropped = self.blocks.commit(|list| {
@@ -81,14 +81,14 @@ impl Maintenance {
 
     /// Deletes the oldest page segments until they free `bytes` bytes. Keeps segments with times at
     /// which samples may still be appended.
-    fn drop_pages_for(&self, bytes: u64, state: &mut State) {
+    fn drop_pages_to_free(&self, bytes: u64, state: &mut MaintenanceState) {
         let Some(newest) = self.newest() else { return };
         if state.cut.is_under_way() {
             return;
         }
         // Older samples are sealed, and nothing is appended in order before this time.
         let closed = newest.saturating_sub(self.options.open_ms());
-        let Some(cutoff) = state.segments.cutoff_for(bytes, closed) else {
+        let Some(cutoff) = state.segments.find_size_cutoff(bytes, closed) else {
             return;
         };
         let before = self
@@ -99,15 +99,15 @@ impl Maintenance {
             self.retaining.by_size.inc();
             tracing::info!(before = cutoff, "pages beyond the retention size");
             self.drop_old_pages(state);
-            self.measure_files(state);
+            self.update_size_gauges(state);
         }
     }
 
     /// Updates the gauges of the sizes of all files that count against the limit.
-    fn measure_files(&self, state: &State) {
+    fn update_size_gauges(&self, state: &MaintenanceState) {
         // Pages whose samples are in blocks are deleted as soon as no reader needs them, and are
         // not counted twice.
-        let pages = state.segments.bytes_from(self.blocks.view().cut);
+        let pages = state.segments.count_bytes_since(self.blocks.view().cut);
         let gauges = [
             (&self.retaining.page_bytes, pages),
             (&self.retaining.catalogue_bytes, state.catalogue.bytes()),
@@ -132,8 +132,8 @@ impl Maintenance {
 
 /// Returns the blocks beyond `bytes`, counted from the newest one: the first one that does not fit,
 /// and all older ones, as upstream.
-fn beyond(blocks: &[BlockEntry], bytes: u64) -> BTreeSet<BlockId> {
-    let mut newest_first: Vec<BlockSet<'_>> = BlockSet::all(blocks).collect();
+fn find_blocks_beyond(blocks: &[BlockEntry], bytes: u64) -> BTreeSet<BlockId> {
+    let mut newest_first: Vec<BlockSet<'_>> = BlockSet::split_into_sets(blocks).collect();
     newest_first.sort_by_key(|set| {
         let newest: TimestampMs = set.range().max;
         (Reverse(newest), set.blocks()[0].id)
@@ -170,7 +170,7 @@ mod tests {
             samples: 1,
         };
         let list: Vec<BlockEntry> = blocks.iter().enumerate().map(entry).collect();
-        let beyond = beyond(&list, bytes);
+        let beyond = find_blocks_beyond(&list, bytes);
         let found = list.iter().filter(|block| beyond.contains(&block.id));
         let found: Vec<i64> = found.map(|block| block.range.max).collect();
         assert_eq!(found, gone, "{blocks:?} in {bytes} bytes");

@@ -20,24 +20,24 @@
 mod encode;
 pub(crate) mod troubles;
 
-use super::coverage::Due;
-use super::state::State;
+use super::coverage::DueGroup;
+use super::state::MaintenanceState;
 use super::{Maintenance, PAUSE};
-use crate::encoding::Malformed;
+use crate::encoding::DecodeError;
 use crate::error::StorageError;
-use crate::failpoints::{self, Flaw};
-use crate::head::copies::Copies;
-use crate::ids::{Local, SeriesRef};
-use crate::index::{Place, SeriesCursor};
-use crate::page::Page;
-use crate::parts::options::SyncMode;
+use crate::failpoints::{self, StoreFlaw};
+use crate::head::copies::SeriesCopies;
+use crate::ids::{SeriesRef, ShardLocalId};
+use crate::index::{HeadSeriesPlace, SeriesCursor};
+use crate::page::PageReader;
+use crate::parts::options::StoreSyncMode;
 use crate::sealed::GROUP_SLOTS;
-use crate::sealed::directory::PageEntry;
-use crate::sealed::meta::PageMeta;
+use crate::sealed::directory::SealedPageEntry;
+use crate::sealed::meta::SealedPageMeta;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
 
@@ -52,31 +52,31 @@ const SLICE: usize = 64;
 
 /// Place of a series, and the time up to which it is sealed.
 #[derive(Clone, Copy, Debug)]
-struct Cut {
+struct SeriesSealPoint {
     shard: usize,
-    local: Local,
+    local: ShardLocalId,
     slot: SeriesRef,
     time: TimestampMs,
 }
 
 /// A group that is being sealed: its encoded pages, and the samples to drop from the head.
-struct Sealed {
-    due: Due,
-    cuts: Vec<Cut>,
+struct EncodedGroup {
+    due: DueGroup,
+    cuts: Vec<SeriesSealPoint>,
     /// Its encoded pages: usually one, several if one would be too large, none without samples.
-    pages: Vec<(PageMeta, Vec<u8>)>,
-    unsealed_after: Position,
+    pages: Vec<(SealedPageMeta, Vec<u8>)>,
+    unsealed_after: LogPosition,
     /// True if the head has no series of the group.
     is_gone: bool,
     /// The samples that cannot be sealed, if there are any.
-    stuck: Option<Stuck>,
+    stuck: Option<UnsealableSamples>,
 }
 
 /// The part of a group that cannot be sealed.
-struct Stuck {
+struct UnsealableSamples {
     why: String,
     /// The affected series, each with the time up to which its samples would be dropped.
-    series: Vec<Cut>,
+    series: Vec<SeriesSealPoint>,
     /// Number of their samples that are sealed nevertheless.
     saved: u64,
     range: Option<TimeRange>,
@@ -84,7 +84,7 @@ struct Stuck {
 
 /// Treatment of samples that cannot be sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stance {
+enum UnsealablePolicy {
     /// They remain in head and log, and the group is not covered.
     Keep,
     /// They are dropped, and the group counts as covered.
@@ -93,16 +93,16 @@ enum Stance {
 
 /// Copies of the samples of a group that are to be sealed.
 #[derive(Default)]
-struct Taken {
-    copies: Copies,
+struct GroupSampleCopies {
+    copies: SeriesCopies,
     /// The copied series in ascending order of slots.
-    series: Vec<TakenSeries>,
+    series: Vec<CopiedSeries>,
 }
 
 /// A series with the number of its copy.
-struct TakenSeries {
+struct CopiedSeries {
     shard: usize,
-    local: Local,
+    local: ShardLocalId,
     slot: SeriesRef,
     copy: usize,
 }
@@ -110,31 +110,31 @@ struct TakenSeries {
 impl Maintenance {
     /// Seals this tick's share of the due groups, or all groups if the log fills the disk or
     /// approaches its limit.
-    pub(super) fn seal_due(&self, state: &mut State) {
+    pub(super) fn seal_due_groups(&self, state: &mut MaintenanceState) {
         let Some(newest) = self.newest() else { return };
         let now = self.env.clock.monotonic();
-        let mut due = state.coverage.due(newest);
+        let mut due = state.coverage.list_due_groups(newest);
         self.metrics.seal_queue.set(due.len() as i64);
         if now < state.seal_not_before {
             return;
         }
-        let is_full =
-            self.log.pressure().is_disk_full && self.log.positions().last > state.trimmed();
+        let is_full = self.log.pressure().is_disk_full
+            && self.log.positions().last > state.trimmed_position();
         let is_crowded = self.log.pressure().bytes > self.options.backlog_bytes_max / 2;
         if is_full || is_crowded {
-            due = state.coverage.all(newest);
+            due = state.coverage.list_all_groups(newest);
         }
         if !is_crowded {
-            due.retain(|due| state.troubles.may_try(due.group, now));
+            due.retain(|due| state.troubles.can_seal(due.group, now));
         }
         if !is_full && !is_crowded {
             due.truncate(due.len().div_ceil(TICKS));
         }
         let start = now;
-        let reserve_bytes = self.reserve_bytes(is_full);
-        let mut outcome = self.seal(state, &due, reserve_bytes);
+        let reserve_bytes = self.log_reserve_bytes(is_full);
+        let mut outcome = self.seal_groups(state, &due, reserve_bytes);
         if is_crowded && outcome.is_ok() {
-            outcome = self.give_up_what_pins(state, newest, reserve_bytes);
+            outcome = self.give_up_pinning_groups(state, newest, reserve_bytes);
         }
         if !due.is_empty() {
             let took = self.env.clock.monotonic().saturating_sub(start);
@@ -153,33 +153,33 @@ impl Maintenance {
     /// Returns the disk space in bytes that pages must leave to the log: a failed write of the log
     /// stops all writes, while a long log does not. A log that accepts no records leaves half of
     /// its reserve to pages, because sealing is the way to free space.
-    pub(super) fn reserve_bytes(&self, is_full: bool) -> u64 {
+    pub(super) fn log_reserve_bytes(&self, is_full: bool) -> u64 {
         self.log.pressure().free_bytes_min / if is_full { 2 } else { 1 }
     }
 
     /// Seals the groups, several with each sync. Samples that cannot be sealed remain in head and
     /// log.
-    pub(crate) fn seal(
+    pub(crate) fn seal_groups(
         &self,
-        state: &mut State,
-        due: &[Due],
+        state: &mut MaintenanceState,
+        due: &[DueGroup],
         reserve_bytes: u64,
     ) -> Result<(), Error> {
-        self.seal_as(state, due, (reserve_bytes, Stance::Keep))
+        self.seal_groups_with(state, due, (reserve_bytes, UnsealablePolicy::Keep))
     }
 
     /// Seals groups in batches that share a sync, and treats samples that cannot be sealed
     /// according to the stance.
-    fn seal_as(
+    fn seal_groups_with(
         &self,
-        state: &mut State,
-        due: &[Due],
-        (reserve_bytes, stance): (u64, Stance),
+        state: &mut MaintenanceState,
+        due: &[DueGroup],
+        (reserve_bytes, stance): (u64, UnsealablePolicy),
     ) -> Result<(), Error> {
         for some in due.chunks(GROUPS_PER_SYNC) {
             let mut sealed = self.encode_groups(state, some, stance)?;
             failpoints::turn();
-            if failpoints::has(Flaw::DropsBeforeWrite) {
+            if failpoints::has(StoreFlaw::DropsBeforeWrite) {
                 let mut cuts = sealed.iter_mut().map(|s| &mut s.cuts);
                 cuts.try_for_each(|cuts| self.drop_sealed(cuts))?;
             }
@@ -192,7 +192,7 @@ impl Maintenance {
                 }
             };
             for (sealed, entries) in sealed.into_iter().zip(entries) {
-                self.publish(state, sealed, entries, stance)?;
+                self.publish_group(state, sealed, entries, stance)?;
             }
         }
         Ok(())
@@ -202,23 +202,23 @@ impl Maintenance {
     /// if its records may not be durable.
     fn encode_groups(
         &self,
-        state: &State,
-        due: &[Due],
-        stance: Stance,
-    ) -> Result<Vec<Sealed>, Error> {
-        let reading = self.watermark.read_floor();
-        if self.options.sync != SyncMode::Always {
+        state: &MaintenanceState,
+        due: &[DueGroup],
+        stance: UnsealablePolicy,
+    ) -> Result<Vec<EncodedGroup>, Error> {
+        let reading = self.watermark.begin_read_visible_to_all();
+        if self.options.sync != StoreSyncMode::Always {
             // A page survives a power loss, so all other parts of its batches must survive one too.
             self.log.sync()?;
         }
-        let encode = |due: &Due| {
-            let seen = match failpoints::has(Flaw::SealsUnseen) {
+        let encode = |due: &DueGroup| {
+            let seen = match failpoints::has(StoreFlaw::SealsUnseen) {
                 true => u64::MAX,
                 false => reading.sequence,
             };
             let (taken, is_gone) = self.copy_group(*due, seen);
             let unsealed_after = state.coverage.unsealed_after(*due, reading.sequence);
-            let mut sealed = self.encode(*due, &taken, unsealed_after, stance);
+            let mut sealed = self.encode_group(*due, &taken, unsealed_after, stance);
             sealed.is_gone = is_gone;
             sealed
         };
@@ -227,23 +227,23 @@ impl Maintenance {
 
     /// Copies the samples to seal of a group, in order of slots. The second value is true if the
     /// head has none of its series.
-    fn copy_group(&self, due: Due, sequence: u64) -> (Taken, bool) {
-        let of_group = self.numbers.of_group(due.group).unwrap_or_default();
-        let end = self.index.published().min(of_group.end);
+    fn copy_group(&self, due: DueGroup, sequence: u64) -> (GroupSampleCopies, bool) {
+        let of_group = self.numbers.group_numbers(due.group).unwrap_or_default();
+        let end = self.index.published_end().min(of_group.end);
         let mut cursor = SeriesCursor::new(&self.index);
-        let mut places: Vec<(usize, Local, SeriesRef)> = (of_group.start..end)
+        let mut places: Vec<(usize, ShardLocalId, SeriesRef)> = (of_group.start..end)
             .map(SeriesRef)
             .filter_map(|slot| {
                 let place = cursor
                     .place(slot)
-                    .filter(|place| *place != Place::EVICTED)?;
-                let (shard, local) = self.shard_and_local(place);
+                    .filter(|place| *place != HeadSeriesPlace::EVICTED)?;
+                let (shard, local) = self.decode_place(place);
                 Some((shard, local, slot))
             })
             .collect();
         places.sort_unstable();
         let range = TimeRange::new(i64::MIN, due.end);
-        let mut taken = Taken::default();
+        let mut taken = GroupSampleCopies::default();
         for of_shard in places.chunk_by(|a, b| a.0 == b.0) {
             for slice in of_shard.chunks(SLICE) {
                 let held = lock(&self.shards[slice[0].0]);
@@ -251,9 +251,9 @@ impl Maintenance {
                     let Some(series) = held.series_of_slot(*local, *slot) else {
                         continue;
                     };
-                    let hidden = held.hidden(*local, series, sequence);
+                    let hidden = held.count_hidden(*local, series, sequence);
                     if taken.copies.add(series, range, hidden) {
-                        taken.series.push(TakenSeries {
+                        taken.series.push(CopiedSeries {
                             shard: *shard,
                             local: *local,
                             slot: *slot,
@@ -267,24 +267,24 @@ impl Maintenance {
         (taken, places.is_empty())
     }
 
-    /// Writes the pages of `sealed` and syncs them. Returns their entries for the directory, by
-    /// group.
+    /// Writes the pages of `sealed` and syncs them. Returns their entries for the directory,
+    /// by group.
     fn write_pages(
         &self,
-        state: &mut State,
-        sealed: &[Sealed],
+        state: &mut MaintenanceState,
+        sealed: &[EncodedGroup],
         reserve_bytes: u64,
-    ) -> Result<Vec<Vec<Arc<PageEntry>>>, StorageError> {
+    ) -> Result<Vec<Vec<Arc<SealedPageEntry>>>, StorageError> {
         let pages = || sealed.iter().flat_map(|s| &s.pages);
         let bytes: usize = pages().map(|(_, page)| page.len()).sum();
         if bytes == 0 {
             return Ok(sealed.iter().map(|_| Vec::new()).collect());
         }
-        self.look_for_room(reserve_bytes.saturating_add(bytes as u64))?;
+        self.check_free_space(reserve_bytes.saturating_add(bytes as u64))?;
         // After a restart, the labels of all series in a page must be found.
         let last = pages().filter_map(|(meta, _)| meta.slots().last()).max();
         if last >= Some(state.catalogue.end_slot()) {
-            self.write_catalogue(state, state.trimmed())?;
+            self.write_catalogue(state, state.trimmed_position())?;
         }
         let mut entries = Vec::with_capacity(sealed.len());
         for sealed in sealed {
@@ -294,7 +294,7 @@ impl Maintenance {
             }
             entries.push(of_group);
         }
-        if !failpoints::has(Flaw::SkipsPageSync) {
+        if !failpoints::has(StoreFlaw::SkipsPageSync) {
             state.segments.sync()?;
         }
         self.metrics.page_bytes.add(bytes as u64);
@@ -302,7 +302,7 @@ impl Maintenance {
     }
 
     /// Returns an error unless the disk has `required` free bytes.
-    pub(super) fn look_for_room(&self, required: u64) -> Result<(), StorageError> {
+    pub(super) fn check_free_space(&self, required: u64) -> Result<(), StorageError> {
         let path = self.dir.pages();
         // A disk that does not report its free space counts as having enough.
         let free = self.env.disk.free_bytes(&path).unwrap_or(u64::MAX);
@@ -317,37 +317,39 @@ impl Maintenance {
     }
 
     /// Makes the pages of a group visible to readers and drops their samples from the head.
-    fn publish(
+    fn publish_group(
         &self,
-        state: &mut State,
-        mut sealed: Sealed,
-        entries: Vec<Arc<PageEntry>>,
-        stance: Stance,
+        state: &mut MaintenanceState,
+        mut sealed: EncodedGroup,
+        entries: Vec<Arc<SealedPageEntry>>,
+        stance: UnsealablePolicy,
     ) -> Result<(), Error> {
         let group = sealed.due.group;
         for (entry, (_, page)) in entries.into_iter().zip(std::mem::take(&mut sealed.pages)) {
-            let open = Page::open(page.into()).map_err(malformed)?;
+            let open = PageReader::open(page.into()).map_err(malformed_error)?;
             self.sealed.cache.insert(&entry, Arc::new(open));
             self.metrics.sealed_pages.inc();
             self.sealed.directory.add(entry);
         }
         failpoints::turn();
         if let Some(stuck) = &sealed.stuck
-            && stance == Stance::GiveUp
+            && stance == UnsealablePolicy::GiveUp
         {
-            self.give_up(group, stuck);
+            self.give_up_group(group, stuck);
         }
         self.drop_sealed(&mut sealed.cuts)?;
         failpoints::turn();
         let (due, unsealed_after) = (sealed.due, sealed.unsealed_after);
-        state.coverage.sealed(due, unsealed_after, sealed.is_gone);
-        let stuck = sealed.stuck.filter(|_| stance == Stance::Keep);
-        self.note_trouble(state, group, stuck);
+        state
+            .coverage
+            .record_sealed(due, unsealed_after, sealed.is_gone);
+        let stuck = sealed.stuck.filter(|_| stance == UnsealablePolicy::Keep);
+        self.record_seal_result(state, group, stuck);
         Ok(())
     }
 
     /// Drops the samples that are in a page from the head.
-    fn drop_sealed(&self, cuts: &mut [Cut]) -> Result<(), Error> {
+    fn drop_sealed(&self, cuts: &mut [SeriesSealPoint]) -> Result<(), Error> {
         cuts.sort_unstable_by_key(|cut| (cut.shard, cut.local));
         for of_shard in cuts.chunk_by(|a, b| a.shard == b.shard) {
             for slice in of_shard.chunks(SLICE) {
@@ -355,7 +357,7 @@ impl Maintenance {
                 for cut in slice {
                     shard
                         .drop_through(cut.local, cut.slot, cut.time)
-                        .map_err(malformed)?;
+                        .map_err(malformed_error)?;
                 }
             }
         }
@@ -363,15 +365,15 @@ impl Maintenance {
     }
 
     /// Adds a mark with the current log position and data time to the coverage.
-    pub(super) fn leave_mark(&self, state: &mut State) {
-        // In this order: see `Coverage::tick`.
+    pub(super) fn record_coverage_mark(&self, state: &mut MaintenanceState) {
+        // In this order: see `Coverage::record_mark`.
         let newest = || self.newest.load(Ordering::Acquire);
-        let too_early = failpoints::has(Flaw::MarksTimeFirst).then(newest);
+        let too_early = failpoints::has(StoreFlaw::MarksTimeFirst).then(newest);
         failpoints::turn();
-        let (sequence, position) = self.watermark.mark();
+        let (sequence, position) = self.watermark.visible_position();
         failpoints::turn();
         let newest = too_early.unwrap_or_else(newest);
-        let mark = super::coverage::Mark {
+        let mark = super::coverage::CoverageMark {
             newest,
             sequence,
             position,
@@ -380,15 +382,15 @@ impl Maintenance {
         let next = self.index.next_slot().next_multiple_of(GROUP_SLOTS);
         let end_group = self.numbers.group_of(SeriesRef(next));
         let mut restored = std::mem::take(&mut *lock(&self.restored_groups));
-        if failpoints::has(Flaw::ForgetsRestored) {
+        if failpoints::has(StoreFlaw::ForgetsRestored) {
             restored.clear();
         }
-        state.coverage.tick(mark, end_group, &restored);
-        let oldest = self.oldest_late();
-        state.late.tick(mark, oldest);
+        state.coverage.record_mark(mark, end_group, &restored);
+        let oldest = self.oldest_late_sequence();
+        state.late.record_mark(mark, oldest);
     }
 }
 
-fn malformed(error: Malformed) -> Error {
+fn malformed_error(error: DecodeError) -> Error {
     Error::new(ErrorKind::Internal, error.to_string())
 }

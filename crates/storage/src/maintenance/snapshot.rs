@@ -13,28 +13,28 @@
 //! its manifest declares that no more is missing.
 
 use super::Maintenance;
-use super::state::State;
+use super::state::MaintenanceState;
 use crate::error::StorageError;
-use crate::failpoints::{self, Flaw};
-use crate::manifest::{Manifest, SegmentState};
+use crate::failpoints::{self, StoreFlaw};
+use crate::manifest::{Manifest, PageSegmentState};
 use crate::sealed::segment::PAGES;
-use crate::snapshot::Unfinished;
+use crate::snapshot::SnapshotBuilder;
 use crate::sync::lock;
 use firn_model::error::Error;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 
 impl Maintenance {
     /// Creates the snapshot `name`, without the log if `skips_head`. It is durable on return.
     pub(crate) fn take_snapshot(&self, name: &str, skips_head: bool) -> Result<(), Error> {
         let start = self.env.clock.monotonic();
-        let mut begun = Unfinished::begin(&self.env, &self.dir, name)?;
+        let mut begun = SnapshotBuilder::begin(&self.env, &self.dir, name)?;
         let mut state = lock(&self.state);
         let (blocks, _held) = self.blocks.list_and_view();
-        let manifest = self.gather(&mut begun, &mut state, skips_head)?;
+        let manifest = self.collect_files(&mut begun, &mut state, skips_head)?;
         drop(state);
         begun.link_blocks(&blocks)?;
         let bytes = begun.bytes_to_copy();
-        self.look_for_room(bytes.saturating_add(self.reserve_bytes(false)))?;
+        self.check_free_space(bytes.saturating_add(self.log_reserve_bytes(false)))?;
         failpoints::turn();
         begun.finish(Some(&manifest), &blocks)?;
         let took = self.env.clock.monotonic().saturating_sub(start);
@@ -52,14 +52,14 @@ impl Maintenance {
 
     /// Adds all files of this moment except blocks to `begun`. Returns the manifest of their
     /// contents.
-    fn gather(
+    fn collect_files(
         &self,
-        begun: &mut Unfinished<'_>,
-        state: &mut State,
+        begun: &mut SnapshotBuilder<'_>,
+        state: &mut MaintenanceState,
         skips_head: bool,
     ) -> Result<Manifest, StorageError> {
-        if failpoints::has(Flaw::CopiesLogFirst) && !skips_head {
-            self.gather_log(begun)?;
+        if failpoints::has(StoreFlaw::CopiesLogFirst) && !skips_head {
+            self.collect_log(begun)?;
         }
         failpoints::turn();
         // Complete segments are linked and need no copy.
@@ -68,18 +68,18 @@ impl Maintenance {
             return Err(e);
         }
         if state.catalogue.needs_whole() {
-            self.write_catalogue(state, state.trimmed())?;
+            self.write_catalogue(state, state.trimmed_position())?;
         }
-        let mut manifest = self.manifest(state);
+        let mut manifest = self.build_manifest(state);
         // A file that does not exist is not missing in a copy either.
-        manifest.catalogue = state.catalogue.place().unwrap_or_default();
-        manifest.exemplars = state.exemplars.place().unwrap_or_default();
+        manifest.catalogue = state.catalogue.manifest_entry().unwrap_or_default();
+        manifest.exemplars = state.exemplars.manifest_entry().unwrap_or_default();
         for entry in &manifest.segments {
             let path = PAGES.path(&self.dir.pages(), entry.number);
             match entry.state {
-                SegmentState::Complete => begun.link(&path)?,
-                SegmentState::Growing => begun.copy(&path, entry.bytes)?,
-                SegmentState::Lost => {}
+                PageSegmentState::Complete => begun.link(&path)?,
+                PageSegmentState::Growing => begun.copy(&path, entry.bytes)?,
+                PageSegmentState::Lost => {}
             }
         }
         for (path, bytes) in state.catalogue.files().chain(state.exemplars.files()) {
@@ -89,10 +89,10 @@ impl Maintenance {
         match skips_head {
             false => {
                 for inside in &self.options.beside {
-                    begun.take_along(inside)?;
+                    begun.copy_component_file(inside)?;
                 }
-                if !failpoints::has(Flaw::CopiesLogFirst) {
-                    self.gather_log(begun)?;
+                if !failpoints::has(StoreFlaw::CopiesLogFirst) {
+                    self.collect_log(begun)?;
                 }
             }
             true => {
@@ -101,14 +101,14 @@ impl Maintenance {
                 let last = self.log.positions().last;
                 manifest.trimmed = last;
                 manifest.logged = last;
-                manifest.log = Position(0);
+                manifest.log = LogPosition(0);
             }
         }
         Ok(manifest)
     }
 
     /// Adds the log to a snapshot: complete segments as links, the growing one as a copy.
-    fn gather_log(&self, begun: &mut Unfinished<'_>) -> Result<(), StorageError> {
+    fn collect_log(&self, begun: &mut SnapshotBuilder<'_>) -> Result<(), StorageError> {
         for file in self.log.files() {
             failpoints::turn();
             match file.is_complete {

@@ -2,22 +2,22 @@
 //! its rounds.
 
 use super::coverage::Coverage;
-use super::cut::progress::Cut;
+use super::cut::progress::BlockCutState;
 use super::late_coverage::LateCoverage;
-use super::seal::troubles::Troubles;
+use super::seal::troubles::SealFailures;
 use crate::catalogue::Catalogue;
 use crate::exemplars::ExemplarFile;
-use crate::ids::Local;
-use crate::index::Garbage;
+use crate::ids::ShardLocalId;
+use crate::index::IndexGarbage;
 use crate::manifest::Manifest;
-use crate::sealed::segments::Segments;
-use firn_model::log::Position;
+use crate::sealed::segments::PageSegmentSet;
+use firn_model::log::LogPosition;
 use std::time::Duration;
 
 /// State that the background job keeps between ticks. Created by replay, locked by the current
 /// tick.
-pub(crate) struct State {
-    pub(crate) segments: Segments,
+pub(crate) struct MaintenanceState {
+    pub(crate) segments: PageSegmentSet,
     pub(crate) catalogue: Catalogue,
     pub(crate) exemplars: ExemplarFile,
     pub(crate) coverage: Coverage,
@@ -26,15 +26,15 @@ pub(crate) struct State {
     pub(crate) manifest: Manifest,
     /// Time at which it may be written again after a failure, on the monotonic clock.
     pub(crate) manifest_not_before: Duration,
-    pub(crate) troubles: Troubles,
+    pub(crate) troubles: SealFailures,
     /// Time at which sealing may be retried after a failure, on the monotonic clock.
     pub(crate) seal_not_before: Duration,
-    pub(super) cut: Cut,
+    pub(super) cut: BlockCutState,
     /// Time at which late samples may be flushed again after a failure, on the monotonic clock.
     pub(crate) flush_not_before: Duration,
-    pub(super) garbage: Vec<Garbage>,
+    pub(super) garbage: Vec<IndexGarbage>,
     pub(super) shard: usize,
-    pub(super) local: Local,
+    pub(super) local: ShardLocalId,
     pub(super) active: usize,
     /// Number of places in all shards at the end of the last tick, free ones included.
     pub(super) places: usize,
@@ -50,10 +50,10 @@ pub(super) struct EvictedRound {
     pub(super) hurried: u32,
 }
 
-impl State {
+impl MaintenanceState {
     /// Returns the state of a store that was just opened.
     pub(crate) fn new(
-        segments: Segments,
+        segments: PageSegmentSet,
         catalogue: Catalogue,
         exemplars: ExemplarFile,
         coverage: Coverage,
@@ -67,13 +67,13 @@ impl State {
             catalogue,
             exemplars,
             coverage,
-            troubles: Troubles::default(),
+            troubles: SealFailures::default(),
             seal_not_before: Duration::ZERO,
-            cut: Cut::default(),
+            cut: BlockCutState::default(),
             flush_not_before: Duration::ZERO,
             garbage: Vec::new(),
             shard: 0,
-            local: Local(0),
+            local: ShardLocalId(0),
             active: 0,
             places: 0,
             evicted: EvictedRound::default(),
@@ -81,7 +81,7 @@ impl State {
     }
 
     /// Returns the position up to which the log is covered according to the catalogue on disk.
-    pub(crate) fn trimmed(&self) -> Position {
+    pub(crate) fn trimmed_position(&self) -> LogPosition {
         self.catalogue.trimmed()
     }
 }

@@ -6,10 +6,10 @@
 //! of its size, and no tick does more than its share. Retention follows data time.
 
 use super::Maintenance;
-use super::state::State;
-use crate::failpoints::{self, Flaw};
-use crate::ids::{Local, SeriesRef};
-use crate::index::epoch_of;
+use super::state::MaintenanceState;
+use crate::failpoints::{self, StoreFlaw};
+use crate::ids::{SeriesRef, ShardLocalId};
+use crate::index::epoch_from_time;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::sample::TimestampMs;
@@ -36,10 +36,12 @@ const ACTIVE_MS: i64 = 20 * 60_000;
 impl Maintenance {
     /// Sweeps this tick's share of the series: removes those whose samples left the retention, and
     /// updates the metrics of memory.
-    pub(super) fn sweep_share(&self, state: &mut State) {
+    pub(super) fn sweep_share(&self, state: &mut MaintenanceState) {
         let Some(newest) = self.newest() else { return };
         let cutoff = self.retaining.cutoff_at(newest);
-        let has_dropped = self.index.drop_epochs_before(epoch_of(self.pages_from()));
+        let has_dropped = self
+            .index
+            .drop_epochs_before(epoch_from_time(self.head_read_start()));
         // Places without a series are visited too.
         let slices = state.places / SLICE as usize + self.shards.len();
         let mut gone = Vec::new();
@@ -50,7 +52,7 @@ impl Maintenance {
         if !gone.is_empty() {
             gone.sort_unstable();
             self.metrics.removed_series.add(gone.len() as u64);
-            state.garbage.push(self.index.remove(&gone));
+            state.garbage.push(self.index.remove_series(&gone));
         }
         self.remove_evicted(state, has_dropped);
         let mut chunks = 0;
@@ -59,7 +61,7 @@ impl Maintenance {
         state.places = 0;
         for shard in &self.shards {
             let mut shard = lock(shard);
-            shard.forget_pending(self.watermark.floor());
+            shard.drop_visible_batches(self.watermark.visible_to_all());
             chunks += shard.chunk_bytes;
             late += shard.late.memory_bytes();
             tables += shard.table_bytes();
@@ -69,7 +71,7 @@ impl Maintenance {
         self.metrics.late_memory.set(late as i64);
         self.metrics.table_memory.set(tables as i64);
         if is_round {
-            self.sealed.cache.forget_idle(newest);
+            self.sealed.cache.evict_idle(newest);
             let bytes = self.index.memory_bytes();
             self.metrics.index_memory.set(bytes as i64);
             self.metrics.new_series_memory.set(0);
@@ -79,7 +81,7 @@ impl Maintenance {
     /// Sweeps one slice of one shard and moves on to the next. Returns whether a round is complete.
     fn sweep_slice(
         &self,
-        state: &mut State,
+        state: &mut MaintenanceState,
         newest: TimestampMs,
         cutoff: TimestampMs,
         gone: &mut Vec<SeriesRef>,
@@ -89,7 +91,7 @@ impl Maintenance {
         let mut idle = Vec::new();
         let mut shard = lock(&self.shards[state.shard]);
         let end = shard.end().min(state.local.0 + SLICE);
-        for local in (state.local.0..end).map(Local) {
+        for local in (state.local.0..end).map(ShardLocalId) {
             let Some(series) = shard.series_mut(local) else {
                 continue;
             };
@@ -113,11 +115,11 @@ impl Maintenance {
         }
         drop(shard);
         failpoints::turn();
-        self.evict(state.shard, &idle, gone);
-        state.local = Local(end);
+        self.evict_idle_series(state.shard, &idle, gone);
+        state.local = ShardLocalId(end);
         if is_end {
             lock(&self.shards[state.shard]).shrink();
-            state.local = Local(0);
+            state.local = ShardLocalId(0);
             state.shard = (state.shard + 1) % self.shards.len();
         }
         is_end && state.shard == 0
@@ -125,7 +127,12 @@ impl Maintenance {
 
     /// Removes idle series from a shard. Series with samples in pages are evicted, the others are
     /// added to `gone`.
-    fn evict(&self, number: usize, idle: &[(SeriesRef, Local)], gone: &mut Vec<SeriesRef>) {
+    fn evict_idle_series(
+        &self,
+        number: usize,
+        idle: &[(SeriesRef, ShardLocalId)],
+        gone: &mut Vec<SeriesRef>,
+    ) {
         if idle.is_empty() {
             return;
         }
@@ -133,7 +140,7 @@ impl Maintenance {
         // evicted.
         let mut creation = self.index.create_series();
         let mut shard = lock(&self.shards[number]);
-        if shard.appending > 0 && !failpoints::has(Flaw::EvictsAppending) {
+        if shard.appending > 0 && !failpoints::has(StoreFlaw::EvictsAppending) {
             return;
         }
         let members = self.index.members();
@@ -144,7 +151,7 @@ impl Maintenance {
                 continue;
             }
             shard.remove(*local);
-            if members.has(*slot) && !failpoints::has(Flaw::RemovesSealed) {
+            if members.contains(*slot) && !failpoints::has(StoreFlaw::RemovesSealed) {
                 evicted.push(*slot);
             } else {
                 gone.push(*slot);
@@ -152,13 +159,13 @@ impl Maintenance {
         }
         evicted.sort_unstable();
         self.metrics.evicted_series.add(evicted.len() as u64);
-        creation.evict(&evicted);
+        creation.evict_series(&evicted);
     }
 
     /// Removes this tick's share of the evicted series all of whose samples are older than the
     /// retention.
-    fn remove_evicted(&self, state: &mut State, has_dropped: bool) {
-        let State {
+    fn remove_evicted(&self, state: &mut MaintenanceState, has_dropped: bool) {
+        let MaintenanceState {
             evicted, garbage, ..
         } = state;
         let end = self.index.next_slot();

@@ -1,14 +1,14 @@
 //! Builds a page, one series at a time.
 
-use super::directory::Draft;
-use super::encoder::{ColumnEncoder, Family, Placed};
-use super::header::{self, Header, LogSpan, era_of};
+use super::directory::ColumnDirectoryDraft;
+use super::encoder::{ColumnEncoder, EncodedColumn, HistogramFamilyHash};
+use super::header::{self, LogSpan, PageHeader, slot_era};
 use super::limits::{COLUMNS_MAX, HISTOGRAM_NUMBERS_MAX, SAMPLES_MAX, STRIPE_BYTES};
 use super::mixed;
 use super::starts::StartColumns;
-use super::times::{TimeColumns, TimesEntry};
-use crate::chunk::Columns;
-use crate::ids::Slot;
+use super::times::{TimeColumnEntry, TimeColumns};
+use crate::chunk::SampleColumns;
+use crate::ids::SeriesSlot;
 use firn_model::sample::TimeRange;
 
 /// Error for a series that is too long for a page; the caller must split it by time.
@@ -26,7 +26,7 @@ pub struct ColumnTooLong {
 #[derive(Debug, Default)]
 pub struct PageBuilder {
     meta: LogSpan,
-    draft: Draft,
+    draft: ColumnDirectoryDraft,
     times: TimeColumns,
     starts: StartColumns,
     values: ColumnEncoder,
@@ -48,25 +48,25 @@ impl PageBuilder {
     /// without effect if the column is too long.
     pub fn push(
         &mut self,
-        slot: Slot,
-        family: Option<Family>,
-        columns: &Columns,
+        slot: SeriesSlot,
+        family: Option<HistogramFamilyHash>,
+        columns: &SampleColumns,
     ) -> Result<(), ColumnTooLong> {
-        let is_next = |last: &Slot| *last < slot && era_of(*last) == era_of(slot);
+        let is_next = |last: &SeriesSlot| *last < slot && slot_era(*last) == slot_era(slot);
         assert!(self.draft.slots.last().is_none_or(is_next));
         assert!(!columns.times.is_empty() && columns.times.len() == columns.values.len());
         assert!(self.draft.slots.len() < COLUMNS_MAX);
-        let (samples, numbers) = (columns.times.len(), mixed::numbers(columns));
+        let (samples, numbers) = (columns.times.len(), mixed::count_numbers(columns));
         if samples > SAMPLES_MAX || numbers > HISTOGRAM_NUMBERS_MAX {
             return Err(ColumnTooLong { samples, numbers });
         }
         if self.values.stripe_bytes() >= STRIPE_BYTES {
             self.values.begin_stripe();
         }
-        let times = self.times.number(&columns.times);
+        let times = self.times.intern_times(&columns.times);
         let planner = &mut self.values.encoders.ints;
-        let starts = self.starts.number(planner, &columns.start_times);
-        let Placed { kind, offset } = self.values.push(times, family, columns);
+        let starts = self.starts.intern_starts(planner, &columns.start_times);
+        let EncodedColumn { kind, offset } = self.values.push(times, family, columns);
         self.samples += samples as u64;
         self.draft.slots.push(slot);
         self.draft.kinds.push(kind);
@@ -108,7 +108,7 @@ impl PageBuilder {
         for (times, bytes) in self.times.columns().iter().zip(&encoded) {
             let (first, last) = (times[0], times[times.len() - 1]);
             range = range.hull(TimeRange::new(first, last));
-            let entry = TimesEntry {
+            let entry = TimeColumnEntry {
                 count: times.len(),
                 first,
                 last,
@@ -132,7 +132,7 @@ impl PageBuilder {
             ends.push(data.len());
         }
         self.draft.stripe_ends = ends;
-        let header = Header {
+        let header = PageHeader {
             meta: self.meta,
             range,
             slots: first_slot..=last_slot,
@@ -140,6 +140,6 @@ impl PageBuilder {
             samples: self.samples,
         };
         let directory = self.draft.encode(&header, &data);
-        Some(header::assemble(&header, &directory, &data))
+        Some(header::assemble_page(&header, &directory, &data))
     }
 }

@@ -12,20 +12,20 @@
 //! the header. Numbers of start columns count from one; zero means none. Offsets count from the
 //! first byte of the data.
 
-use super::header::Header;
+use super::header::PageHeader;
 use super::limits::{COLUMNS_MAX, SAMPLES_MAX};
-use super::packed::{self, Packed};
-use super::times::TimesEntry;
-use crate::encoding::cursor::Cursor;
-use crate::encoding::{Malformed, push_uvarint};
-use crate::ids::Slot;
+use super::packed::{self, PackedArray};
+use super::times::TimeColumnEntry;
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::{DecodeError, push_uvarint};
+use crate::ids::SeriesSlot;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Encoding of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ColumnKind {
     /// One float, which is the value of all samples.
     Constant,
     /// A column of floats, encoded by runs.
@@ -36,9 +36,9 @@ pub(crate) enum Kind {
 
 /// The directory entry of the column of one series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column {
-    pub(super) kind: Kind,
-    pub(super) slot: Slot,
+pub struct ColumnEntry {
+    pub(super) kind: ColumnKind,
+    pub(super) slot: SeriesSlot,
     pub(super) offset: usize,
     pub(super) times: usize,
     /// Number of the start column plus one; zero if there is none.
@@ -47,9 +47,9 @@ pub struct Column {
     pub(super) range: TimeRange,
 }
 
-impl Column {
+impl ColumnEntry {
     /// Returns the slot of the series.
-    pub fn slot(&self) -> Slot {
+    pub fn slot(&self) -> SeriesSlot {
         self.slot
     }
 
@@ -71,27 +71,27 @@ impl Column {
 
     /// Returns whether all samples are floats without start timestamps.
     pub fn is_plain(&self) -> bool {
-        self.kind != Kind::Mixed && self.starts == 0
+        self.kind != ColumnKind::Mixed && self.starts == 0
     }
 }
 
 /// A directory under construction, with its lists in order.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
-    pub(super) slots: Vec<Slot>,
-    pub(super) kinds: Vec<Kind>,
+pub(super) struct ColumnDirectoryDraft {
+    pub(super) slots: Vec<SeriesSlot>,
+    pub(super) kinds: Vec<ColumnKind>,
     pub(super) offsets: Vec<usize>,
     pub(super) times: Vec<usize>,
     pub(super) starts: Vec<usize>,
-    pub(super) time_entries: Vec<(usize, TimesEntry)>,
+    pub(super) time_entries: Vec<(usize, TimeColumnEntry)>,
     pub(super) start_offsets: Vec<usize>,
     /// End offset of each stripe.
     pub(super) stripe_ends: Vec<usize>,
 }
 
-impl Draft {
+impl ColumnDirectoryDraft {
     /// Returns the encoded directory. `data` is the data section.
-    pub(super) fn encode(&self, header: &Header, data: &[u8]) -> Vec<u8> {
+    pub(super) fn encode(&self, header: &PageHeader, data: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         for count in [
             self.slots.len(),
@@ -101,7 +101,7 @@ impl Draft {
         ] {
             push_uvarint(&mut out, count as u64);
         }
-        let mut list = |numbers: Vec<u64>| packed::push(&mut out, &numbers);
+        let mut list = |numbers: Vec<u64>| packed::push_array(&mut out, &numbers);
         let slots = self.slots.iter().zip(header.slots.start().0..);
         list(slots.map(|(slot, dense)| slot.0 - dense).collect());
         list(self.kinds.iter().map(|k| k.code()).collect());
@@ -130,7 +130,7 @@ impl Draft {
     }
 }
 
-impl Kind {
+impl ColumnKind {
     /// Returns the code of the kind in a directory.
     pub(crate) fn code(self) -> u64 {
         match self {
@@ -141,40 +141,40 @@ impl Kind {
     }
 
     /// Returns the kind with this code, or an error if there is none.
-    pub(crate) fn from_code(code: u64) -> Result<Self, Malformed> {
+    pub(crate) fn from_code(code: u64) -> Result<Self, DecodeError> {
         match code {
             0 => Ok(Self::Constant),
             1 => Ok(Self::Floats),
             2 => Ok(Self::Mixed),
-            _ => Err(Malformed("unknown kind of column")),
+            _ => Err(DecodeError("unknown kind of column")),
         }
     }
 }
 
 /// Positions of the lists in an encoded directory.
 #[derive(Clone, Debug)]
-pub(super) struct Directory {
+pub(super) struct ColumnDirectory {
     first_slot: u64,
     first_time: TimestampMs,
-    slots: Packed,
-    kinds: Packed,
-    offsets: Packed,
-    times: Packed,
-    starts: Packed,
-    time_offsets: Packed,
-    time_counts: Packed,
-    time_firsts: Packed,
-    time_spans: Packed,
-    start_offsets: Packed,
-    stripe_ends: Packed,
+    slots: PackedArray,
+    kinds: PackedArray,
+    offsets: PackedArray,
+    times: PackedArray,
+    starts: PackedArray,
+    time_offsets: PackedArray,
+    time_counts: PackedArray,
+    time_firsts: PackedArray,
+    time_spans: PackedArray,
+    start_offsets: PackedArray,
+    stripe_ends: PackedArray,
     checksums_at: usize,
 }
 
 /// The number of the time column of a column, with its entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TimesOfColumn {
+pub(super) struct TimeColumnRef {
     pub(super) times: usize,
-    pub(super) entry: TimesEntry,
+    pub(super) entry: TimeColumnEntry,
 }
 
 /// A stripe: its range in the data section, and its checksum.
@@ -184,19 +184,19 @@ pub(super) struct StripeEntry {
     pub(super) crc: u32,
 }
 
-impl Directory {
+impl ColumnDirectory {
     /// Locates the lists in an encoded directory and checks their lengths.
-    pub(super) fn open(bytes: &[u8], header: &Header) -> Result<Self, Malformed> {
-        let mut cursor = Cursor::new(bytes);
+    pub(super) fn open(bytes: &[u8], header: &PageHeader) -> Result<Self, DecodeError> {
+        let mut cursor = DecodeCursor::new(bytes);
         let mut count = || {
-            let n = usize::try_from(cursor.uvarint()?).unwrap_or(usize::MAX);
+            let n = usize::try_from(cursor.read_uvarint()?).unwrap_or(usize::MAX);
             match n {
                 0..=COLUMNS_MAX => Ok(n),
-                _ => Err(Malformed("page with too many columns")),
+                _ => Err(DecodeError("page with too many columns")),
             }
         };
         let (columns, times, starts, stripes) = (count()?, count()?, count()?, count()?);
-        let mut list = |count| Packed::read(bytes, &mut cursor, count);
+        let mut list = |count| PackedArray::read(bytes, &mut cursor, count);
         let directory = Self {
             first_slot: header.slots.start().0,
             first_time: header.range.min,
@@ -213,9 +213,9 @@ impl Directory {
             stripe_ends: list(stripes)?,
             checksums_at: bytes.len() - cursor.len(),
         };
-        cursor.bytes(stripes * 4)?;
+        cursor.read_bytes(stripes * 4)?;
         if !cursor.is_empty() || columns != header.columns as usize {
-            return Err(Malformed(
+            return Err(DecodeError(
                 "page directory whose length differs from its header",
             ));
         }
@@ -233,7 +233,7 @@ impl Directory {
     }
 
     /// Returns the bytes of all time columns in decoded form.
-    pub(super) fn times_bytes(&self, bytes: &[u8]) -> usize {
+    pub(super) fn decoded_times_bytes(&self, bytes: &[u8]) -> usize {
         let count = |number| self.time_counts.get(bytes, number).unwrap_or(u64::MAX);
         let counts = (0..self.time_columns()).map(count);
         let all = counts.fold(0, u64::saturating_add);
@@ -242,11 +242,15 @@ impl Directory {
     }
 
     /// Returns the index of the column of `slot`, by bisection.
-    pub(super) fn find(&self, bytes: &[u8], slot: Slot) -> Result<Option<usize>, Malformed> {
+    pub(super) fn find_column(
+        &self,
+        bytes: &[u8],
+        slot: SeriesSlot,
+    ) -> Result<Option<usize>, DecodeError> {
         let Some(distance) = slot.0.checked_sub(self.first_slot) else {
             return Ok(None);
         };
-        let slot_at = |index: usize| -> Result<u64, Malformed> {
+        let slot_at = |index: usize| -> Result<u64, DecodeError> {
             Ok(self.slots.get(bytes, index)?.saturating_add(index as u64))
         };
         let (mut low, mut high) = (0, self.len().min((distance as usize).saturating_add(1)));
@@ -266,31 +270,35 @@ impl Directory {
     }
 
     /// Returns the slot of the column at this index.
-    pub(super) fn slot(&self, bytes: &[u8], index: usize) -> Result<Slot, Malformed> {
+    pub(super) fn slot(&self, bytes: &[u8], index: usize) -> Result<SeriesSlot, DecodeError> {
         let more = self.slots.get(bytes, index)?;
         let slot = self.first_slot.checked_add(more);
         let slot = slot.and_then(|slot| slot.checked_add(index as u64));
-        slot.map(Slot).ok_or(Malformed("slot out of range"))
+        slot.map(SeriesSlot).ok_or(DecodeError("slot out of range"))
     }
 
     /// Returns the number of the time column of the column at this index.
     #[inline]
-    pub(super) fn times_of(&self, bytes: &[u8], index: usize) -> Result<usize, Malformed> {
+    pub(super) fn time_column_number(
+        &self,
+        bytes: &[u8],
+        index: usize,
+    ) -> Result<usize, DecodeError> {
         Ok(self.times.get(bytes, index)? as usize)
     }
 
     /// Returns the column at this index, given its slot and times.
     #[inline]
-    pub(super) fn column(
+    pub(super) fn decode_column(
         &self,
         bytes: &[u8],
         index: usize,
-        slot: Slot,
-        of_times: TimesOfColumn,
-    ) -> Result<Column, Malformed> {
-        let TimesOfColumn { times, entry } = of_times;
-        Ok(Column {
-            kind: Kind::from_code(self.kinds.get(bytes, index)?)?,
+        slot: SeriesSlot,
+        of_times: TimeColumnRef,
+    ) -> Result<ColumnEntry, DecodeError> {
+        let TimeColumnRef { times, entry } = of_times;
+        Ok(ColumnEntry {
+            kind: ColumnKind::from_code(self.kinds.get(bytes, index)?)?,
             slot,
             offset: self.offsets.get(bytes, index)? as usize,
             times,
@@ -301,15 +309,19 @@ impl Directory {
     }
 
     /// Returns the entry of the time column with this number.
-    pub(super) fn times_entry(&self, bytes: &[u8], number: usize) -> Result<TimesEntry, Malformed> {
+    pub(super) fn times_entry(
+        &self,
+        bytes: &[u8],
+        number: usize,
+    ) -> Result<TimeColumnEntry, DecodeError> {
         let count = self.time_counts.get(bytes, number)? as usize;
         if count == 0 || count > SAMPLES_MAX {
-            return Err(Malformed("column with no samples or too many samples"));
+            return Err(DecodeError("column with no samples or too many samples"));
         }
         let first = self.time_firsts.get(bytes, number)? as i64;
         let first = first.wrapping_add(self.first_time);
         let span = self.time_spans.get(bytes, number)? as i64;
-        Ok(TimesEntry {
+        Ok(TimeColumnEntry {
             count,
             first,
             last: first.wrapping_add(span),
@@ -317,17 +329,17 @@ impl Directory {
     }
 
     /// Returns the offset of the time column with this number.
-    pub(super) fn times_offset(&self, bytes: &[u8], number: usize) -> Result<usize, Malformed> {
+    pub(super) fn times_offset(&self, bytes: &[u8], number: usize) -> Result<usize, DecodeError> {
         Ok(self.time_offsets.get(bytes, number)? as usize)
     }
 
     /// Returns the offset of the start column with this number.
-    pub(super) fn starts_offset(&self, bytes: &[u8], number: usize) -> Result<usize, Malformed> {
+    pub(super) fn starts_offset(&self, bytes: &[u8], number: usize) -> Result<usize, DecodeError> {
         Ok(self.start_offsets.get(bytes, number)? as usize)
     }
 
     /// Returns the stripes in order.
-    pub(super) fn stripes(&self, bytes: &[u8]) -> Result<Vec<StripeEntry>, Malformed> {
+    pub(super) fn stripes(&self, bytes: &[u8]) -> Result<Vec<StripeEntry>, DecodeError> {
         let mut start = 0;
         let checksums = bytes.get(self.checksums_at..).unwrap_or(&[]);
         let checksums = checksums.as_chunks::<4>().0.iter().enumerate();

@@ -1,7 +1,7 @@
 //! Hashing of columns, to find equal ones, which are stored once.
 
 /// Returns a hash of numbers. It is never stored, and equal hashes are followed by a comparison.
-pub(super) fn hash(numbers: impl Iterator<Item = u64>) -> u64 {
+pub(super) fn hash_numbers(numbers: impl Iterator<Item = u64>) -> u64 {
     const LANES: usize = 4;
     const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
     // Several lanes, because each step depends on the previous one of its lane.

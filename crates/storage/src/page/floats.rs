@@ -8,18 +8,18 @@
 //! kind     = 0 bits f64; 1 staleness marker; 2 NaN of arithmetic; 3 -0; 4 +Inf; 5 -Inf
 //! ```
 //!
-//! The scales are those of [`crate::encoding::decimal`]. Scale 16 uses the bits themselves as an
-//! integer with the same order as the floats, so that full-precision floats that are close to each
-//! other differ by few bits. With a reference column, the integers are the differences between this
-//! column and the reference. Invariant: decoding returns the same bits for every f64.
+//! The scales are those of [`crate::encoding::format_decimal`]. Scale 16 uses the bits themselves
+//! as an integer with the same order as the floats, so that full-precision floats that are close to
+//! each other differ by few bits. With a reference column, the integers are the differences between
+//! this column and the reference. Invariant: decoding returns the same bits for every f64.
 
 use super::ints;
-use super::planner::Planner;
+use super::planner::IntRunPlanner;
 use super::runs;
-use crate::encoding::cursor::Cursor;
-use crate::encoding::decimal::{BITS, Scale, Scaling, ordered};
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::decimal::{BITS, DecimalConversion, DecimalScale, order_bits};
 use crate::encoding::simd;
-use crate::encoding::{Malformed, push_uvarint};
+use crate::encoding::{DecodeError, push_uvarint};
 use firn_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 
 const SCALE: u8 = 1 << 4;
@@ -46,7 +46,7 @@ const WIDE_BYTES: usize = 3;
 
 /// The integers of a run with their scale.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Scaled {
+pub(super) struct ScaledRun {
     scale: u8,
     ints: Vec<i64>,
     outliers: Vec<(usize, u64)>,
@@ -56,9 +56,9 @@ pub(super) struct Scaled {
 /// Encodes runs. Reuse an instance to keep its memory.
 #[derive(Debug, Default)]
 pub(super) struct FloatEncoder {
-    plain: Planner,
-    other: Planner,
-    trial: Scaled,
+    plain: IntRunPlanner,
+    other: IntRunPlanner,
+    trial: ScaledRun,
     differences: Vec<i64>,
 }
 
@@ -66,59 +66,64 @@ impl FloatEncoder {
     /// Appends a run of `values`, as differences from a run of the `reference` column if that is
     /// smaller. Stores the integers of the run in `scaled`, and returns whether the reference was
     /// used.
-    pub(super) fn push(
+    pub(super) fn push_run(
         &mut self,
         out: &mut Vec<u8>,
         values: &[f64],
-        reference: Option<&Scaled>,
-        scaled: &mut Scaled,
+        reference: Option<&ScaledRun>,
+        scaled: &mut ScaledRun,
     ) -> bool {
         let found = self.find_scale(values, scaled);
         let mut bytes = usize::MAX;
         if found {
-            bytes = self.plain.plan(&scaled.ints) + scaled.outlier_bytes;
+            bytes = self.plain.plan_run(&scaled.ints) + scaled.outlier_bytes;
             let of_reference = reference.filter(|s| s.scale == scaled.scale);
             if let Some(reference) = of_reference
-                && self.beats(bytes, scaled, reference)
+                && self.is_reference_worthwhile(bytes, scaled, reference)
             {
-                write(out, &self.other, scaled, REFERENCE);
+                write_run(out, &self.other, scaled, REFERENCE);
                 return true;
             }
         }
         if bytes > WIDE_BYTES * values.len() || scaled.outlier_bytes > values.len() / 4 {
-            self.trial.order(values);
-            if self.other.plan(&self.trial.ints) < bytes {
+            self.trial.order_values(values);
+            if self.other.plan_run(&self.trial.ints) < bytes {
                 std::mem::swap(scaled, &mut self.trial);
-                write(out, &self.other, scaled, 0);
+                write_run(out, &self.other, scaled, 0);
                 return false;
             }
         }
-        write(out, &self.plain, scaled, 0);
+        write_run(out, &self.plain, scaled, 0);
         false
     }
 
     /// Returns whether the differences from a reference take clearly less space, so that it is
     /// worth decoding both columns.
-    fn beats(&mut self, bytes: usize, scaled: &Scaled, reference: &Scaled) -> bool {
+    fn is_reference_worthwhile(
+        &mut self,
+        bytes: usize,
+        scaled: &ScaledRun,
+        reference: &ScaledRun,
+    ) -> bool {
         let pairs = scaled.ints.iter().zip(&reference.ints);
         self.differences.clear();
         self.differences
             .extend(pairs.map(|(a, b)| a.wrapping_sub(*b)));
-        let with_reference = self.other.plan(&self.differences) + scaled.outlier_bytes;
+        let with_reference = self.other.plan_run(&self.differences) + scaled.outlier_bytes;
         with_reference + bytes / 8 < bytes
     }
 
     /// Finds the scale with the fewest outliers. Returns false if no tested value has a scale.
-    fn find_scale(&mut self, values: &[f64], scaled: &mut Scaled) -> bool {
-        let Some((divisor, factor)) = candidates(values) else {
+    fn find_scale(&mut self, values: &[f64], scaled: &mut ScaledRun) -> bool {
+        let Some((divisor, factor)) = find_candidate_scales(values) else {
             scaled.outlier_bytes = usize::MAX;
             return false;
         };
-        scaled.apply(divisor, values);
+        scaled.scale_values(divisor, values);
         if let Some(factor) = factor
             && !scaled.outliers.is_empty()
         {
-            self.trial.apply(factor, values);
+            self.trial.scale_values(factor, values);
             if self.trial.outliers.len() < scaled.outliers.len() {
                 std::mem::swap(scaled, &mut self.trial);
             }
@@ -129,17 +134,17 @@ impl FloatEncoder {
 
 /// Returns the finest divisor among the scales of the tested values, and the most frequent factor
 /// if any value needs one.
-fn candidates(values: &[f64]) -> Option<(Scale, Option<Scale>)> {
-    let mut divisor = Scale::default();
+fn find_candidate_scales(values: &[f64]) -> Option<(DecimalScale, Option<DecimalScale>)> {
+    let mut divisor = DecimalScale::default();
     let mut factors = [0u8; 32];
     let (mut found, mut in_vain) = (false, 0);
     let stride = values.len().div_ceil(PROBES).max(1);
     for value in values.iter().step_by(stride) {
-        if divisor.int(*value).is_some() {
+        if divisor.to_int(*value).is_some() {
             found = true;
             continue;
         }
-        match Scale::find(*value) {
+        match DecimalScale::find_for_value(*value) {
             Some((scale, _)) if scale.code() < BITS => {
                 // It is coarser than the current one only because its integers would be too large.
                 if scale.code() > divisor.code() {
@@ -162,22 +167,22 @@ fn candidates(values: &[f64]) -> Option<(Scale, Option<Scale>)> {
         .rev()
         .max_by_key(|code| factors[usize::from(*code)]);
     let factor = commonest.filter(|code| factors[usize::from(*code)] > 0);
-    found.then(|| (divisor, factor.and_then(Scale::from_code)))
+    found.then(|| (divisor, factor.and_then(DecimalScale::from_code)))
 }
 
-impl Scaled {
+impl ScaledRun {
     /// Converts `values` to integers with `scale`. An outlier repeats the previous integer.
-    fn apply(&mut self, scale: Scale, values: &[f64]) {
+    fn scale_values(&mut self, scale: DecimalScale, values: &[f64]) {
         self.scale = scale.code();
         self.outliers.clear();
         self.outlier_bytes = 0;
-        if scale.small_ints(values, &mut self.ints) {
+        if scale.convert_small_ints(values, &mut self.ints) {
             return;
         }
         self.ints.clear();
-        let mut before = values.iter().find_map(|v| scale.int(*v)).unwrap_or(0);
+        let mut before = values.iter().find_map(|v| scale.to_int(*v)).unwrap_or(0);
         for (i, value) in values.iter().enumerate() {
-            match scale.int(*value) {
+            match scale.to_int(*value) {
                 Some(int) => before = int,
                 None => self.outliers.push((i, value.to_bits())),
             }
@@ -188,24 +193,24 @@ impl Scaled {
     }
 
     /// Converts `values` to the order of their bits.
-    fn order(&mut self, values: &[f64]) {
+    fn order_values(&mut self, values: &[f64]) {
         self.scale = BITS;
         self.outliers.clear();
         self.outlier_bytes = 0;
         self.ints.clear();
         self.ints
-            .extend(values.iter().map(|v| ordered(v.to_bits())));
+            .extend(values.iter().map(|v| order_bits(v.to_bits())));
     }
 }
 
-fn write(out: &mut Vec<u8>, planner: &Planner, scaled: &Scaled, tag: u8) {
+fn write_run(out: &mut Vec<u8>, planner: &IntRunPlanner, scaled: &ScaledRun, tag: u8) {
     let scale = if scaled.scale == 0 { 0 } else { SCALE };
     let outliers = if scaled.outliers.is_empty() {
         0
     } else {
         OUTLIERS
     };
-    planner.push(out, tag | scale | outliers, |out| {
+    planner.push_planned(out, tag | scale | outliers, |out| {
         if scale != 0 {
             out.push(scaled.scale);
         }
@@ -231,28 +236,28 @@ fn push_outliers(out: &mut Vec<u8>, outliers: &[(usize, u64)]) {
 
 /// The header of a run, before its integers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head<'a> {
+pub(super) struct FloatRunHeader<'a> {
     tag: u8,
     /// Code of the scale, or [`BITS`].
     pub(super) scale: u8,
-    outliers: Option<Cursor<'a>>,
+    outliers: Option<DecodeCursor<'a>>,
 }
 
-impl<'a> Head<'a> {
+impl<'a> FloatRunHeader<'a> {
     /// Reads the header and moves the cursor to the integers.
     #[inline]
-    pub(super) fn read(cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
-        let tag = cursor.byte()?;
+    pub(super) fn read(cursor: &mut DecodeCursor<'a>) -> Result<Self, DecodeError> {
+        let tag = cursor.read_byte()?;
         let scale = match tag & SCALE {
             0 => 0,
-            _ => cursor.byte()?,
+            _ => cursor.read_byte()?,
         };
-        if scale != BITS && Scale::from_code(scale).is_none() {
-            return Err(Malformed("unknown scale"));
+        if scale != BITS && DecimalScale::from_code(scale).is_none() {
+            return Err(DecodeError("unknown scale"));
         }
         let outliers = (tag & OUTLIERS != 0).then_some(*cursor);
         if outliers.is_some() {
-            each_outlier(cursor, |_, _| ())?;
+            for_each_outlier(cursor, |_, _| ())?;
         }
         Ok(Self {
             tag,
@@ -267,25 +272,25 @@ impl<'a> Head<'a> {
     }
 
     /// Returns the bits of the tag that describe the encoding of the integers.
-    pub(super) fn tag_of_ints(&self) -> u8 {
+    pub(super) fn ints_tag(&self) -> u8 {
         self.tag & ints::TAG_BITS
     }
 
     /// Appends the floats for `ints`, which begin at index `first` of the run, with its outliers.
     #[inline]
-    pub(super) fn append(
+    pub(super) fn append_floats(
         &self,
         ints: &[i64],
         first: usize,
         into: &mut Vec<f64>,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), DecodeError> {
         let base = into.len();
         into.resize(base + ints.len(), 0.0);
-        simd::floats(scaling_of(self.scale), ints, &mut into[base..]);
+        simd::convert_to_floats(conversion_for_scale(self.scale), ints, &mut into[base..]);
         let Some(mut outliers) = self.outliers else {
             return Ok(());
         };
-        each_outlier(&mut outliers, |at, bits| {
+        for_each_outlier(&mut outliers, |at, bits| {
             let place = at
                 .checked_sub(first)
                 .and_then(|at| into[base..].get_mut(at));
@@ -297,19 +302,19 @@ impl<'a> Head<'a> {
 }
 
 /// Decodes the outliers of a run, and calls `each` with the index and the bits of each.
-fn each_outlier(
-    cursor: &mut Cursor<'_>,
+fn for_each_outlier(
+    cursor: &mut DecodeCursor<'_>,
     mut each: impl FnMut(usize, u64),
-) -> Result<(), Malformed> {
-    let count = cursor.count(1)?;
+) -> Result<(), DecodeError> {
+    let count = cursor.read_count(1)?;
     let mut at = 0usize;
     for _ in 0..count {
-        let code = cursor.uvarint()?;
+        let code = cursor.read_uvarint()?;
         let bits = match (code & 7) as usize {
-            0 => cursor.u64()?,
+            0 => cursor.read_u64()?,
             kind => *KNOWN_OUTLIERS
                 .get(kind - 1)
-                .ok_or(Malformed("unknown kind of misfit"))?,
+                .ok_or(DecodeError("unknown kind of misfit"))?,
         };
         at = at.wrapping_add((code >> 3) as usize);
         each(at, bits);
@@ -318,19 +323,20 @@ fn each_outlier(
     Ok(())
 }
 
-/// Returns the conversion for a scale that [`Head::read`] accepted.
+/// Returns the conversion for a scale that [`FloatRunHeader::read`] accepted.
 #[inline]
-fn scaling_of(scale: u8) -> Scaling {
+fn conversion_for_scale(scale: u8) -> DecimalConversion {
     match scale {
-        BITS => Scaling::Ordered,
-        code => Scale::from_code(code).map_or(Scaling::One, Scale::scaling),
+        BITS => DecimalConversion::Ordered,
+        code => DecimalScale::from_code(code)
+            .map_or(DecimalConversion::One, DecimalScale::to_conversion),
     }
 }
 
 /// Skips a column of `count` floats without decoding its vectors.
-pub(super) fn skip_column(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malformed> {
-    runs::pass(cursor, count, |cursor, count| {
-        let head = Head::read(cursor)?;
-        ints::skip(cursor, head.tag_of_ints(), count)
+pub(super) fn skip_column(cursor: &mut DecodeCursor<'_>, count: usize) -> Result<(), DecodeError> {
+    runs::skip_runs(cursor, count, |cursor, count| {
+        let head = FloatRunHeader::read(cursor)?;
+        ints::skip_run(cursor, head.ints_tag(), count)
     })
 }

@@ -14,13 +14,13 @@
 //! `base` and the first difference of DELTA2 is `first`, regardless of the numbers at their
 //! positions. Arithmetic wraps, so every sequence of i64 is representable.
 
-use super::planner::Planner;
-use super::runs::{self, Run};
+use super::planner::IntRunPlanner;
+use super::runs::{self, ColumnRun};
 use super::vector;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::lanes::VECTOR;
-use crate::encoding::simd::add_up;
-use crate::encoding::{Malformed, unzigzag};
+use crate::encoding::simd::prefix_sum;
+use crate::encoding::{DecodeError, unzigzag};
 use std::ops::Range;
 
 pub(super) const PLAIN: u8 = 0;
@@ -36,29 +36,29 @@ pub(super) const ZIGZAG: u8 = 1 << 7;
 pub(super) const TAG_BITS: u8 = TRANSFORM | STEP | LOWS | ZIGZAG;
 
 /// Encodes a column of integers and appends it to `out`.
-pub(crate) fn push_column(out: &mut Vec<u8>, planner: &mut Planner, values: &[i64]) {
-    runs::push(out, values.len(), |out, range| {
-        planner.plan(&values[range]);
-        planner.push(out, 0, |_| ());
+pub(crate) fn push_column(out: &mut Vec<u8>, planner: &mut IntRunPlanner, values: &[i64]) {
+    runs::push_runs(out, values.len(), |out, range| {
+        planner.plan_run(&values[range]);
+        planner.push_planned(out, 0, |_| ());
     });
 }
 
 /// Decodes the values `wanted` of a column of `count` and appends them to `into`. Takes a copy of
 /// the cursor, which may end anywhere.
 pub(crate) fn read_column(
-    cursor: Cursor<'_>,
+    cursor: DecodeCursor<'_>,
     count: usize,
     wanted: Range<usize>,
     into: &mut Vec<i64>,
-) -> Result<(), Malformed> {
-    for run in runs::covering(count, wanted) {
+) -> Result<(), DecodeError> {
+    for run in runs::find_covering_runs(count, wanted) {
         let mut cursor = cursor;
-        runs::seek(&mut cursor, count, run.index)?;
+        runs::seek_run(&mut cursor, count, run.index)?;
         let tag = read_tag(&mut cursor)?;
         let base = into.len();
-        into.resize(base + run.room(), 0);
+        into.resize(base + run.padded_count(), 0);
         let values = &mut into[base..];
-        read(&mut cursor, tag, &run, &mut *values)?;
+        read_run(&mut cursor, tag, &run, &mut *values)?;
         values.copy_within(run.wanted.clone(), 0);
         into.truncate(base + run.wanted.len());
     }
@@ -66,22 +66,22 @@ pub(crate) fn read_column(
 }
 
 /// Skips a column of `count` integers without decoding its vectors.
-pub(crate) fn skip_column(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malformed> {
-    runs::pass(cursor, count, |cursor, count| {
+pub(crate) fn skip_column(cursor: &mut DecodeCursor<'_>, count: usize) -> Result<(), DecodeError> {
+    runs::skip_runs(cursor, count, |cursor, count| {
         let tag = read_tag(cursor)?;
-        skip(cursor, tag, count)
+        skip_run(cursor, tag, count)
     })
 }
 
-fn read_tag(cursor: &mut Cursor<'_>) -> Result<u8, Malformed> {
-    match cursor.byte()? {
+fn read_tag(cursor: &mut DecodeCursor<'_>) -> Result<u8, DecodeError> {
+    match cursor.read_byte()? {
         tag if tag & !TAG_BITS == 0 => Ok(tag),
-        _ => Err(Malformed("unknown bits in the tag of an integer run")),
+        _ => Err(DecodeError("unknown bits in the tag of an integer run")),
     }
 }
 
 /// The header of a run, before its vectors.
-struct Head {
+struct IntRunHeader {
     transform: u8,
     base: i64,
     first: i64,
@@ -91,22 +91,22 @@ struct Head {
     is_folded: bool,
 }
 
-impl Head {
+impl IntRunHeader {
     #[inline]
-    fn read(cursor: &mut Cursor<'_>, tag: u8) -> Result<Self, Malformed> {
+    fn read(cursor: &mut DecodeCursor<'_>, tag: u8) -> Result<Self, DecodeError> {
         let transform = tag & TRANSFORM;
-        let base = unzigzag(cursor.uvarint()?);
+        let base = unzigzag(cursor.read_uvarint()?);
         let first = match transform {
-            DELTA2 => unzigzag(cursor.uvarint()?),
+            DELTA2 => unzigzag(cursor.read_uvarint()?),
             _ => 0,
         };
         let low = match transform {
             PLAIN => 0,
-            _ => unzigzag(cursor.uvarint()?),
+            _ => unzigzag(cursor.read_uvarint()?),
         };
         let step = match tag & STEP {
             0 => 1,
-            _ => cursor.uvarint()? as i64,
+            _ => cursor.read_uvarint()? as i64,
         };
         Ok(Self {
             transform,
@@ -123,14 +123,14 @@ impl Head {
 /// Decodes a run after its tag. Stores the wanted values at their positions in `out`, which has
 /// room for all values of the run; other positions may change too.
 #[inline]
-pub(super) fn read(
-    cursor: &mut Cursor<'_>,
+pub(super) fn read_run(
+    cursor: &mut DecodeCursor<'_>,
     tag: u8,
-    run: &Run,
+    run: &ColumnRun,
     out: &mut [i64],
-) -> Result<(), Malformed> {
+) -> Result<(), DecodeError> {
     let (count, wanted) = (run.count, run.wanted.clone());
-    let head = Head::read(cursor, tag)?;
+    let head = IntRunHeader::read(cursor, tag)?;
     if head.transform == LINE {
         let mut value = head
             .base
@@ -151,17 +151,21 @@ pub(super) fn read(
         let needed = (wanted.end - start).next_multiple_of(8).min(VECTOR);
         let out = &mut out[..needed];
         let count = (count - start).min(VECTOR);
-        let low = if head.has_lows { cursor.uvarint()? } else { 0 };
+        let low = if head.has_lows {
+            cursor.read_uvarint()?
+        } else {
+            0
+        };
         if head.transform == PLAIN && start + count <= wanted.start {
-            vector::skip(cursor, count)?;
+            vector::skip_vector(cursor, count)?;
             continue;
         }
-        head.numbers(cursor, count, low as i64, &mut *out)?;
+        head.decode_vector(cursor, count, low as i64, &mut *out)?;
         match head.transform {
             PLAIN => (),
             DELTA => {
                 let (before, _) = state.unwrap_or((head.base.wrapping_sub(out[0]), 0));
-                state = Some((add_up(before, &mut *out), 0));
+                state = Some((prefix_sum(before, &mut *out), 0));
             }
             _ => {
                 // Chosen so that the first two values become the base and the base plus the first
@@ -170,33 +174,33 @@ pub(super) fn read(
                 let first = second.wrapping_sub(out[0]);
                 let before = head.base.wrapping_sub(second);
                 let (before, difference) = state.unwrap_or((before, first));
-                let difference = add_up(difference, &mut *out);
-                state = Some((add_up(before, out), difference));
+                let difference = prefix_sum(difference, &mut *out);
+                state = Some((prefix_sum(before, out), difference));
             }
         }
     }
     Ok(())
 }
 
-impl Head {
+impl IntRunHeader {
     /// Decodes the numbers of a vector and converts them to values or differences; `less` is the
     /// low of the vector.
     #[inline]
-    fn numbers(
+    fn decode_vector(
         &self,
-        cursor: &mut Cursor<'_>,
+        cursor: &mut DecodeCursor<'_>,
         count: usize,
         less: i64,
         out: &mut [i64],
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), DecodeError> {
         let low = match self.transform {
             PLAIN => self.base,
             _ => self.low,
         };
         if self.step == 1 && !self.is_folded {
-            return vector::read(cursor, count, low.wrapping_add(less), out);
+            return vector::read_vector(cursor, count, low.wrapping_add(less), out);
         }
-        vector::read(cursor, count, less, &mut *out)?;
+        vector::read_vector(cursor, count, less, &mut *out)?;
         if self.is_folded {
             out.iter_mut().for_each(|n| *n = unzigzag(*n as u64));
         }
@@ -215,16 +219,20 @@ impl Head {
 }
 
 /// Skips a run of `count` values after its tag.
-pub(super) fn skip(cursor: &mut Cursor<'_>, tag: u8, count: usize) -> Result<(), Malformed> {
-    let head = Head::read(cursor, tag)?;
+pub(super) fn skip_run(
+    cursor: &mut DecodeCursor<'_>,
+    tag: u8,
+    count: usize,
+) -> Result<(), DecodeError> {
+    let head = IntRunHeader::read(cursor, tag)?;
     if head.transform == LINE {
         return Ok(());
     }
     for start in (0..count).step_by(VECTOR) {
         if head.has_lows {
-            cursor.uvarint()?;
+            cursor.read_uvarint()?;
         }
-        vector::skip(cursor, (count - start).min(VECTOR))?;
+        vector::skip_vector(cursor, (count - start).min(VECTOR))?;
     }
     Ok(())
 }
@@ -237,14 +245,14 @@ mod tests {
 
     fn check(values: &[i64], context: &str) -> usize {
         let mut bytes = Vec::new();
-        push_column(&mut bytes, &mut Planner::default(), values);
+        push_column(&mut bytes, &mut IntRunPlanner::default(), values);
         let n = values.len();
         for wanted in [0..n, n / 2..n, n / 3..n / 2, 0..1, n - 1..n, n..n] {
             let mut read = Vec::new();
-            read_column(Cursor::new(&bytes), n, wanted.clone(), &mut read).unwrap();
+            read_column(DecodeCursor::new(&bytes), n, wanted.clone(), &mut read).unwrap();
             assert_eq!(read, values[wanted.clone()], "{wanted:?} of {context}");
         }
-        let mut cursor = Cursor::new(&bytes);
+        let mut cursor = DecodeCursor::new(&bytes);
         skip_column(&mut cursor, n).unwrap();
         assert!(cursor.is_empty(), "{context}");
         bytes.len()

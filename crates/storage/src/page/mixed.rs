@@ -13,27 +13,31 @@
 use super::floats::{self, FloatEncoder};
 use super::ints;
 use super::limits::HISTOGRAM_NUMBERS_MAX;
-use super::planner::Planner;
+use super::planner::IntRunPlanner;
 use super::values;
-use crate::chunk::Columns;
-use crate::encoding::cursor::Cursor;
+use crate::chunk::SampleColumns;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::histogram::{
-    bucket_counts, hint_code, hint_from_code, push_shape, read_shape, same_shape,
+    count_buckets, has_same_shape, hint_code, hint_from_code, push_shape, read_shape,
 };
-use crate::encoding::{Malformed, push_uvarint};
+use crate::encoding::{DecodeError, push_uvarint};
 use firn_model::columns::HISTOGRAM_PLACEHOLDER;
-use firn_model::histogram::{Counts, Histogram};
+use firn_model::histogram::{Histogram, HistogramCounts};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Returns the number of buckets, spans and bounds of all histograms of a column, to which the
 /// limits apply.
-pub(crate) fn numbers(columns: &Columns) -> usize {
-    columns.histograms.iter().map(|(_, h)| numbers_of(h)).sum()
+pub(crate) fn count_numbers(columns: &SampleColumns) -> usize {
+    columns
+        .histograms
+        .iter()
+        .map(|(_, h)| count_histogram_numbers(h))
+        .sum()
 }
 
 /// Returns the number of buckets, spans and bounds of one histogram.
-pub(crate) fn numbers_of(h: &Histogram) -> usize {
+pub(crate) fn count_histogram_numbers(h: &Histogram) -> usize {
     h.counts.bucket_count()
         + h.positive_spans.len()
         + h.negative_spans.len()
@@ -42,14 +46,18 @@ pub(crate) fn numbers_of(h: &Histogram) -> usize {
 
 /// The encoders for the columns of a page, with their working memory.
 #[derive(Debug, Default)]
-pub(crate) struct Encoders {
+pub(crate) struct ColumnEncoders {
     pub(super) floats: FloatEncoder,
     /// Encoder of the columns of integers.
-    pub(crate) ints: Planner,
+    pub(crate) ints: IntRunPlanner,
 }
 
 /// Encodes the values and histograms of `columns` and appends them to `out`.
-pub(super) fn push(out: &mut Vec<u8>, encoders: &mut Encoders, columns: &Columns) {
+pub(super) fn push_column(
+    out: &mut Vec<u8>,
+    encoders: &mut ColumnEncoders,
+    columns: &SampleColumns,
+) {
     let mut histograms = &columns.histograms[..];
     let mut at = 0;
     let mut payload = Vec::new();
@@ -59,18 +67,19 @@ pub(super) fn push(out: &mut Vec<u8>, encoders: &mut Encoders, columns: &Columns
             .first()
             .map_or(columns.values.len(), |(i, _)| *i as usize);
         let len = if at < next {
-            values::push_alone(
+            values::push_standalone(
                 &mut payload,
                 &mut encoders.floats,
                 &columns.values[at..next],
             );
             next - at
         } else {
-            let is_alike =
-                |w: &[(u32, Arc<Histogram>)]| w[1].0 == w[0].0 + 1 && same_shape(&w[0].1, &w[1].1);
+            let is_alike = |w: &[(u32, Arc<Histogram>)]| {
+                w[1].0 == w[0].0 + 1 && has_same_shape(&w[0].1, &w[1].1)
+            };
             let len = 1 + histograms.windows(2).take_while(|w| is_alike(w)).count();
             let (stretch, rest) = histograms.split_at(len);
-            push_stretch(&mut payload, encoders, stretch);
+            push_same_shape(&mut payload, encoders, stretch);
             histograms = rest;
             len
         };
@@ -82,32 +91,42 @@ pub(super) fn push(out: &mut Vec<u8>, encoders: &mut Encoders, columns: &Columns
 }
 
 /// Encodes consecutive histograms of one shape as columns of hints, sums and counts.
-fn push_stretch(out: &mut Vec<u8>, encoders: &mut Encoders, stretch: &[(u32, Arc<Histogram>)]) {
-    let Encoders { floats, ints } = encoders;
+fn push_same_shape(
+    out: &mut Vec<u8>,
+    encoders: &mut ColumnEncoders,
+    stretch: &[(u32, Arc<Histogram>)],
+) {
+    let ColumnEncoders { floats, ints } = encoders;
     let Some((_, first)) = stretch.first() else {
         return;
     };
-    out.push(u8::from(matches!(first.counts, Counts::Float { .. })));
+    out.push(u8::from(matches!(
+        first.counts,
+        HistogramCounts::Float { .. }
+    )));
     push_shape(out, first);
     let hints = stretch
         .iter()
         .map(|(_, h)| i64::from(hint_code(h.reset_hint)));
     ints::push_column(out, ints, &hints.collect::<Vec<_>>());
     let sums: Vec<f64> = stretch.iter().map(|(_, h)| h.sum).collect();
-    values::push_alone(out, floats, &sums);
-    let rows: Vec<Row> = stretch.iter().map(|(_, h)| Row::of(&h.counts)).collect();
+    values::push_standalone(out, floats, &sums);
+    let rows: Vec<HistogramCountRow> = stretch
+        .iter()
+        .map(|(_, h)| HistogramCountRow::from_counts(&h.counts))
+        .collect();
     let (mut integers, mut numbers) = (Vec::new(), Vec::new());
-    for i in 0..rows[0].numbers() {
+    for i in 0..rows[0].number_count() {
         integers.clear();
         numbers.clear();
         for row in &rows {
             match row {
-                Row::Integers(row) => integers.push(row[i]),
-                Row::Floats(row) => numbers.push(row[i]),
+                HistogramCountRow::Integers(row) => integers.push(row[i]),
+                HistogramCountRow::Floats(row) => numbers.push(row[i]),
             }
         }
         match integers.is_empty() {
-            true => values::push_alone(out, floats, &numbers),
+            true => values::push_standalone(out, floats, &numbers),
             false => ints::push_column(out, ints, &integers),
         }
     }
@@ -117,15 +136,15 @@ fn push_stretch(out: &mut Vec<u8>, encoders: &mut Encoders, stretch: &[(u32, Arc
 /// Integer buckets are absolute, and the integer total contains the observations that are in no
 /// bucket.
 #[derive(Clone)]
-enum Row {
+enum HistogramCountRow {
     Integers(Vec<i64>),
     Floats(Vec<f64>),
 }
 
-impl Row {
-    fn of(counts: &Counts) -> Self {
+impl HistogramCountRow {
+    fn from_counts(counts: &HistogramCounts) -> Self {
         match counts {
-            Counts::Integer {
+            HistogramCounts::Integer {
                 count,
                 zero_count,
                 positive,
@@ -143,7 +162,7 @@ impl Row {
                 row[0] = (*count as i64).wrapping_sub(known);
                 Self::Integers(row)
             }
-            Counts::Float {
+            HistogramCounts::Float {
                 count,
                 zero_count,
                 positive,
@@ -153,7 +172,7 @@ impl Row {
     }
 
     /// Returns the counts of a histogram with `positive` positive buckets.
-    fn into_counts(self, positive: usize) -> Counts {
+    fn into_counts(self, positive: usize) -> HistogramCounts {
         match self {
             Self::Integers(row) => {
                 let count = row.iter().fold(0i64, |sum, n| sum.wrapping_add(*n)) as u64;
@@ -163,7 +182,7 @@ impl Row {
                     pairs.map(|(n, before)| n.wrapping_sub(*before)).collect()
                 };
                 let (positive, negative) = row[2..].split_at(positive);
-                Counts::Integer {
+                HistogramCounts::Integer {
                     count,
                     zero_count: row[1] as u64,
                     positive: deltas(positive),
@@ -172,7 +191,7 @@ impl Row {
             }
             Self::Floats(row) => {
                 let (positive, negative) = row[2..].split_at(positive);
-                Counts::Float {
+                HistogramCounts::Float {
                     count: row[0],
                     zero_count: row[1],
                     positive: positive.to_vec(),
@@ -182,7 +201,7 @@ impl Row {
         }
     }
 
-    fn numbers(&self) -> usize {
+    fn number_count(&self) -> usize {
         match self {
             Self::Integers(row) => row.len(),
             Self::Floats(row) => row.len(),
@@ -192,19 +211,19 @@ impl Row {
 
 /// Decodes the samples `wanted` of a column of `count` and appends them to the values and
 /// histograms of `into`. The index of a histogram is its position in the values.
-pub(crate) fn read(
-    mut cursor: Cursor<'_>,
+pub(crate) fn read_column(
+    mut cursor: DecodeCursor<'_>,
     count: usize,
     wanted: Range<usize>,
-    into: &mut Columns,
-) -> Result<(), Malformed> {
+    into: &mut SampleColumns,
+) -> Result<(), DecodeError> {
     let (mut at, mut budget) = (0, HISTOGRAM_NUMBERS_MAX);
     while at < count && at < wanted.end {
-        let head = cursor.uvarint()?;
+        let head = cursor.read_uvarint()?;
         let len = usize::try_from(head >> 1).unwrap_or(usize::MAX);
-        let payload = Cursor::new(cursor.prefixed()?);
+        let payload = DecodeCursor::new(cursor.read_prefixed()?);
         if len == 0 || len > count - at {
-            return Err(Malformed("run longer than its column"));
+            return Err(DecodeError("run longer than its column"));
         }
         let part = wanted.start.saturating_sub(at).min(len)..(wanted.end - at).min(len);
         at += len;
@@ -212,9 +231,9 @@ pub(crate) fn read(
             continue;
         }
         if head & 1 == 0 {
-            values::read_alone(payload, len, part, &mut into.values)?;
+            values::read_standalone(payload, len, part, &mut into.values)?;
         } else {
-            read_stretch(payload, len, part, (&mut budget, into))?;
+            read_same_shape(payload, len, part, (&mut budget, into))?;
         }
     }
     Ok(())
@@ -222,38 +241,38 @@ pub(crate) fn read(
 
 /// Decodes the wanted histograms of a section with one shape, within the remaining budget of
 /// buckets.
-fn read_stretch(
-    mut cursor: Cursor<'_>,
+fn read_same_shape(
+    mut cursor: DecodeCursor<'_>,
     count: usize,
     wanted: Range<usize>,
-    (budget, into): (&mut usize, &mut Columns),
-) -> Result<(), Malformed> {
-    let is_float = match cursor.byte()? {
+    (budget, into): (&mut usize, &mut SampleColumns),
+) -> Result<(), DecodeError> {
+    let is_float = match cursor.read_byte()? {
         0 => false,
         1 => true,
-        _ => return Err(Malformed("unknown kind of histogram")),
+        _ => return Err(DecodeError("unknown kind of histogram")),
     };
     let mut shape = read_shape(&mut cursor, is_float)?;
     // The limit applies to all histograms of the column together, so that a shape cannot be
     // repeated for free.
-    let rest = budget.checked_sub(numbers_of(&shape).saturating_mul(wanted.len()));
-    *budget = rest.ok_or(Malformed("more buckets than a column may have"))?;
-    let mut rows = vec![Row::of(&shape.counts); wanted.len()];
-    let (_, positive, _) = bucket_counts(&shape.counts);
+    let rest = budget.checked_sub(count_histogram_numbers(&shape).saturating_mul(wanted.len()));
+    *budget = rest.ok_or(DecodeError("more buckets than a column may have"))?;
+    let mut rows = vec![HistogramCountRow::from_counts(&shape.counts); wanted.len()];
+    let (_, positive, _) = count_buckets(&shape.counts);
     // The shape is cloned for each histogram, which has its own counts.
-    shape.counts = Row::Floats(vec![0.0; 2]).into_counts(0);
+    shape.counts = HistogramCountRow::Floats(vec![0.0; 2]).into_counts(0);
     let mut hints = Vec::new();
     ints::read_column(cursor, count, wanted.clone(), &mut hints)?;
     ints::skip_column(&mut cursor, count)?;
     let mut sums = Vec::new();
-    values::read_alone(cursor, count, wanted.clone(), &mut sums)?;
+    values::read_standalone(cursor, count, wanted.clone(), &mut sums)?;
     floats::skip_column(&mut cursor, count)?;
     let (mut integers, mut numbers) = (Vec::new(), Vec::new());
-    for i in 0..rows.first().map_or(0, Row::numbers) {
+    for i in 0..rows.first().map_or(0, HistogramCountRow::number_count) {
         integers.clear();
         numbers.clear();
         if is_float {
-            values::read_alone(cursor, count, wanted.clone(), &mut numbers)?;
+            values::read_standalone(cursor, count, wanted.clone(), &mut numbers)?;
             floats::skip_column(&mut cursor, count)?;
         } else {
             ints::read_column(cursor, count, wanted.clone(), &mut integers)?;
@@ -261,8 +280,8 @@ fn read_stretch(
         }
         for (k, row) in rows.iter_mut().enumerate() {
             match row {
-                Row::Integers(row) => row[i] = integers[k],
-                Row::Floats(row) => row[i] = numbers[k],
+                HistogramCountRow::Integers(row) => row[i] = integers[k],
+                HistogramCountRow::Floats(row) => row[i] = numbers[k],
             }
         }
     }

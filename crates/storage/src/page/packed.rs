@@ -7,13 +7,13 @@
 //! The directory consists of such arrays, so it is as small in memory as on disk: a lookup reads
 //! only the few numbers that it needs.
 
-use crate::encoding::Malformed;
-use crate::encoding::bits::{BitReader, push_bits};
-use crate::encoding::cursor::Cursor;
+use crate::encoding::DecodeError;
+use crate::encoding::bits::{LsbBitReader, push_bits};
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::varint::bit_len;
 
 /// Encodes `numbers` at the width of the largest one, and appends them to `out`.
-pub(crate) fn push(out: &mut Vec<u8>, numbers: &[u64]) {
+pub(crate) fn push_array(out: &mut Vec<u8>, numbers: &[u64]) {
     let all = numbers.iter().fold(0, |all, n| all | n);
     let width = bit_len(all);
     out.push(width as u8);
@@ -22,29 +22,29 @@ pub(crate) fn push(out: &mut Vec<u8>, numbers: &[u64]) {
 
 /// Position of an array in the bytes that it was read from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Packed {
+pub(crate) struct PackedArray {
     at: usize,
     width: usize,
     count: usize,
 }
 
-impl Packed {
+impl PackedArray {
     /// Locates an array of `count` numbers at the cursor, which must be a cursor of `bytes`.
     pub(crate) fn read(
         bytes: &[u8],
-        cursor: &mut Cursor<'_>,
+        cursor: &mut DecodeCursor<'_>,
         count: usize,
-    ) -> Result<Self, Malformed> {
-        let width = usize::from(cursor.byte()?);
+    ) -> Result<Self, DecodeError> {
+        let width = usize::from(cursor.read_byte()?);
         if width > 64 {
-            return Err(Malformed("packed numbers wider than 64 bits"));
+            return Err(DecodeError("packed numbers wider than 64 bits"));
         }
         let at = bytes.len() - cursor.len();
         let bits = count.checked_mul(width);
         let len = bits
-            .ok_or(Malformed("too many packed numbers"))?
+            .ok_or(DecodeError("too many packed numbers"))?
             .div_ceil(8);
-        cursor.bytes(len)?;
+        cursor.read_bytes(len)?;
         Ok(Self { at, width, count })
     }
 
@@ -53,13 +53,14 @@ impl Packed {
         self.count
     }
 
-    /// Returns the number at this index. `bytes` must be those passed to [`Packed::read`].
+    /// Returns the number at this index. `read_bytes` must be those passed to
+    /// [`PackedArray::read`].
     #[inline]
-    pub(crate) fn get(&self, bytes: &[u8], index: usize) -> Result<u64, Malformed> {
+    pub(crate) fn get(&self, bytes: &[u8], index: usize) -> Result<u64, DecodeError> {
         if index >= self.count {
-            return Err(Malformed("number beyond the last one"));
+            return Err(DecodeError("number beyond the last one"));
         }
-        let mut reader = BitReader::new(bytes);
+        let mut reader = LsbBitReader::new(bytes);
         reader.skip(8 * self.at + index * self.width);
         Ok(reader.take_long(self.width as u32))
     }
@@ -75,9 +76,9 @@ mod tests {
             let top = u64::MAX.checked_shr(64 - width).unwrap_or(0);
             let numbers: Vec<u64> = (0..77).map(|i| top - (i % 5).min(top)).collect();
             let mut bytes = vec![9];
-            push(&mut bytes, &numbers);
-            let mut cursor = Cursor::new(&bytes[1..]);
-            let packed = Packed::read(&bytes, &mut cursor, numbers.len()).unwrap();
+            push_array(&mut bytes, &numbers);
+            let mut cursor = DecodeCursor::new(&bytes[1..]);
+            let packed = PackedArray::read(&bytes, &mut cursor, numbers.len()).unwrap();
             assert!(cursor.is_empty());
             for (i, n) in numbers.iter().enumerate() {
                 assert_eq!(packed.get(&bytes, i), Ok(*n), "{width} bits, number {i}");

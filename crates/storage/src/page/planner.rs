@@ -4,7 +4,7 @@
 //! and compared by their size.
 
 use super::ints::{DELTA, DELTA2, LINE, LOWS, PLAIN, STEP, ZIGZAG};
-use super::vector::Layout;
+use super::vector::VectorLayout;
 use crate::encoding::lanes::VECTOR;
 use crate::encoding::varint::{bit_len, push_uvarint, uvarint_len, zigzag};
 
@@ -16,16 +16,16 @@ const GROUPS_TRIMMED: usize = 4;
 
 /// Finds the smallest encoding of a run. Reuse an instance to keep its memory.
 #[derive(Debug, Default)]
-pub(crate) struct Planner {
+pub(crate) struct IntRunPlanner {
     /// The values after each transform.
     sequences: [Vec<i64>; 3],
-    trial: Form,
-    best: Form,
+    trial: IntRunEncoding,
+    best: IntRunEncoding,
 }
 
 /// One encoding of a run: its transform and parameters, and the numbers that it would write.
 #[derive(Debug, Default)]
-struct Form {
+struct IntRunEncoding {
     tag: u8,
     transform: u8,
     base: i64,
@@ -35,15 +35,15 @@ struct Form {
     numbers: Vec<u64>,
     /// The low of each vector, which is subtracted from its numbers; all zero without lows.
     lows: Vec<u64>,
-    layouts: Vec<Layout>,
+    layouts: Vec<VectorLayout>,
     /// Layouts with lows, during the comparison with those without.
-    lowered: Vec<Layout>,
+    lowered: Vec<VectorLayout>,
     bytes: usize,
 }
 
 /// The range of the values of a run after a transform, with and without extremes.
 #[derive(Clone, Copy, Debug)]
-struct Spread {
+struct IntRunSpread {
     least: i64,
     /// The minimum without extremes; larger than `least` if a few values are far below the rest.
     usual: i64,
@@ -51,16 +51,16 @@ struct Spread {
     bits: usize,
 }
 
-impl Planner {
+impl IntRunPlanner {
     /// Finds the best encoding of the values of a run and returns its size in bytes; the next
-    /// [`Planner::push`] writes it.
-    pub(super) fn plan(&mut self, values: &[i64]) -> usize {
+    /// [`IntRunPlanner::push`] writes it.
+    pub(super) fn plan_run(&mut self, values: &[i64]) -> usize {
         self.best.bytes = usize::MAX;
         let base = values.first().copied().unwrap_or(0);
         let first = values.get(1).map_or(0, |v| v.wrapping_sub(base));
         if is_line(values, first) {
-            self.best.begin(LINE, base, first, first);
-            self.best.close();
+            self.best.reset(LINE, base, first, first);
+            self.best.add_prefix_bytes();
             return self.best.bytes;
         }
         let [plain, delta, delta2] = &mut self.sequences;
@@ -68,46 +68,51 @@ impl Planner {
         plain.extend_from_slice(values);
         // The first numbers are ignored by decoders, so they get a value that does not affect the
         // rest.
-        differences(plain, delta, 1);
-        differences(delta, delta2, 2);
-        let spreads = [spread(plain), spread(delta), spread(delta2)];
+        compute_differences(plain, delta, 1);
+        compute_differences(delta, delta2, 2);
+        let spreads = [
+            measure_spread(plain),
+            measure_spread(delta),
+            measure_spread(delta2),
+        ];
         let least = spreads.iter().map(|s| s.bits).min().unwrap_or(0);
         // The estimate may be wrong by a quarter of a bit per value.
         let enough = least + values.len() / 4;
         for transform in [PLAIN, DELTA, DELTA2] {
             let spread = spreads[usize::from(transform)];
             if spread.bits <= enough {
-                self.consider(transform, base, first, spread);
+                self.try_transform(transform, base, first, spread);
             }
         }
         self.best.bytes
     }
 
     /// Tries the lows that may suit a transform.
-    fn consider(&mut self, transform: u8, base: i64, first: i64, spread: Spread) {
-        self.attempt(transform, base, first, spread.least);
+    fn try_transform(&mut self, transform: u8, base: i64, first: i64, spread: IntRunSpread) {
+        self.try_low(transform, base, first, spread.least);
         if spread.usual != spread.least {
-            self.attempt(transform, base, first, spread.usual);
+            self.try_low(transform, base, first, spread.usual);
         }
         let sequence = &self.sequences[usize::from(transform)];
-        if let Some(center) = majority(sequence) {
-            self.trial.begin(transform, base, first, center);
-            self.trial.take(sequence);
-            self.trial.fold();
-            self.keep();
+        if let Some(center) = find_majority(sequence) {
+            self.trial.reset(transform, base, first, center);
+            self.trial.set_sequence(sequence);
+            self.trial.zigzag_numbers();
+            self.keep_smaller();
         }
     }
 
     /// Tries a low. Numbers below it wrap around and become exceptions.
-    fn attempt(&mut self, transform: u8, base: i64, first: i64, low: i64) {
-        self.trial.begin(transform, base, first, low);
-        self.trial.take(&self.sequences[usize::from(transform)]);
-        self.trial.lower();
-        self.keep();
+    fn try_low(&mut self, transform: u8, base: i64, first: i64, low: i64) {
+        self.trial.reset(transform, base, first, low);
+        self.trial
+            .set_sequence(&self.sequences[usize::from(transform)]);
+        self.trial.choose_vector_lows();
+        self.keep_smaller();
     }
 
-    fn keep(&mut self) {
-        self.trial.close();
+    fn keep_smaller(&mut self) {
+        self.trial.add_prefix_bytes();
         if self.trial.bytes < self.best.bytes {
             std::mem::swap(&mut self.trial, &mut self.best);
         }
@@ -115,7 +120,12 @@ impl Planner {
 
     /// Appends the planned encoding: its tag combined with the bits of `tag`, the output of
     /// `between`, and the rest.
-    pub(super) fn push(&self, out: &mut Vec<u8>, tag: u8, between: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn push_planned(
+        &self,
+        out: &mut Vec<u8>,
+        tag: u8,
+        between: impl FnOnce(&mut Vec<u8>),
+    ) {
         let form = &self.best;
         out.push(tag | form.tag);
         between(out);
@@ -134,13 +144,13 @@ impl Planner {
             if form.tag & LOWS != 0 {
                 push_uvarint(out, *low);
             }
-            layout.push(out, numbers);
+            layout.push_vector(out, numbers);
         }
     }
 }
 
-impl Form {
-    fn begin(&mut self, transform: u8, base: i64, first: i64, low: i64) {
+impl IntRunEncoding {
+    fn reset(&mut self, transform: u8, base: i64, first: i64, low: i64) {
         self.tag = transform;
         self.transform = transform;
         // Plain values have no separate first value: their low is the base.
@@ -158,7 +168,7 @@ impl Form {
     }
 
     /// Subtracts the low from `sequence` and divides the result by its greatest common divisor.
-    fn take(&mut self, sequence: &[i64]) {
+    fn set_sequence(&mut self, sequence: &[i64]) {
         let low = self.low;
         let numbers = sequence.iter().map(|v| v.wrapping_sub(low) as u64);
         self.numbers.extend(numbers);
@@ -182,23 +192,23 @@ impl Form {
         self.tag |= STEP;
         self.step = step as u64;
         // Division without a remainder is multiplication by the inverse of the odd part.
-        let inverse = inverse_of(odd);
+        let inverse = compute_inverse(odd);
         for n in &mut self.numbers {
             *n = ((*n as i64 >> twos) as u64).wrapping_mul(inverse);
         }
     }
 
     /// Chooses the low of each vector, or none, and the widths of all vectors.
-    fn lower(&mut self) {
+    fn choose_vector_lows(&mut self) {
         let mut may_gain = false;
         for numbers in self.numbers.chunks(VECTOR) {
-            self.layouts.push(Layout::of(numbers));
+            self.layouts.push(VectorLayout::choose_smallest(numbers));
             let least = numbers.iter().fold(u64::MAX, |least, n| least.min(*n));
             let most = numbers.iter().fold(0, |most, n| most.max(*n));
             may_gain |= (most - least).leading_zeros() > most.leading_zeros();
             self.lows.push(least);
         }
-        self.bytes = bytes_of(&self.layouts);
+        self.bytes = sum_layout_bytes(&self.layouts);
         if !may_gain {
             self.lows.fill(0);
             return;
@@ -209,15 +219,16 @@ impl Form {
             for (to, n) in lower.iter_mut().zip(numbers) {
                 *to = n - low;
             }
-            self.lowered.push(Layout::of(&lower[..numbers.len()]));
+            self.lowered
+                .push(VectorLayout::choose_smallest(&lower[..numbers.len()]));
         }
         let lows: usize = self.lows.iter().map(|n| uvarint_len(*n)).sum();
-        if bytes_of(&self.lowered) + lows >= self.bytes {
+        if sum_layout_bytes(&self.lowered) + lows >= self.bytes {
             self.lows.fill(0);
             return;
         }
         self.tag |= LOWS;
-        self.bytes = bytes_of(&self.lowered) + lows;
+        self.bytes = sum_layout_bytes(&self.lowered) + lows;
         std::mem::swap(&mut self.layouts, &mut self.lowered);
         for (numbers, low) in self.numbers.chunks_mut(VECTOR).zip(&self.lows) {
             numbers.iter_mut().for_each(|n| *n -= low);
@@ -225,17 +236,20 @@ impl Form {
     }
 
     /// Applies zigzag to the numbers, for values on both sides of the low.
-    fn fold(&mut self) {
+    fn zigzag_numbers(&mut self) {
         self.tag |= ZIGZAG;
         self.numbers.iter_mut().for_each(|n| *n = zigzag(*n as i64));
-        self.layouts
-            .extend(self.numbers.chunks(VECTOR).map(Layout::of));
+        self.layouts.extend(
+            self.numbers
+                .chunks(VECTOR)
+                .map(VectorLayout::choose_smallest),
+        );
         self.lows.resize(self.layouts.len(), 0);
-        self.bytes = bytes_of(&self.layouts);
+        self.bytes = sum_layout_bytes(&self.layouts);
     }
 
     /// Adds the bytes before the vectors to the size.
-    fn close(&mut self) {
+    fn add_prefix_bytes(&mut self) {
         self.bytes += 1 + uvarint_len(zigzag(self.base));
         if self.has_low() {
             self.bytes += uvarint_len(zigzag(self.low));
@@ -256,7 +270,7 @@ fn is_line(values: &[i64], step: i64) -> bool {
 
 /// Computes the differences of neighbours of `from`. The first `known` ones are set to the one
 /// after them.
-fn differences(from: &[i64], to: &mut Vec<i64>, known: usize) {
+fn compute_differences(from: &[i64], to: &mut Vec<i64>, known: usize) {
     to.clear();
     let pairs = from.iter().zip(from.get(1..).unwrap_or(&[]));
     to.push(0);
@@ -268,8 +282,8 @@ fn differences(from: &[i64], to: &mut Vec<i64>, known: usize) {
 
 /// Measures a sequence vector by vector, and ignores extremes that occur in only one group of a
 /// vector.
-fn spread(sequence: &[i64]) -> Spread {
-    let mut spread = Spread {
+fn measure_spread(sequence: &[i64]) -> IntRunSpread {
+    let mut spread = IntRunSpread {
         least: i64::MAX,
         usual: i64::MAX,
         bits: 0,
@@ -296,7 +310,7 @@ fn spread(sequence: &[i64]) -> Spread {
 }
 
 /// Returns the value that most elements of a sequence have, if there is one.
-fn majority(sequence: &[i64]) -> Option<i64> {
+fn find_majority(sequence: &[i64]) -> Option<i64> {
     // It is usually among three samples; if it is missed, the cost is small.
     let at = |part: usize| sequence.get(sequence.len() * part / 4).copied();
     let (a, b, c) = (at(1)?, at(2)?, at(3)?);
@@ -305,7 +319,7 @@ fn majority(sequence: &[i64]) -> Option<i64> {
     (count > sequence.len() / 4 * 3).then_some(value)
 }
 
-fn bytes_of(layouts: &[Layout]) -> usize {
+fn sum_layout_bytes(layouts: &[VectorLayout]) -> usize {
     layouts.iter().map(|l| l.bytes).sum()
 }
 
@@ -320,7 +334,7 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
 }
 
 /// Returns the inverse of an odd number modulo 2^64, by Newton's iteration.
-fn inverse_of(odd: u64) -> u64 {
+fn compute_inverse(odd: u64) -> u64 {
     let mut inverse = odd;
     for _ in 0..5 {
         inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));

@@ -1,69 +1,69 @@
 //! Reads pages, one column at a time.
 
-use super::directory::{Column, Directory, Kind, StripeEntry, TimesOfColumn};
-use super::header::{self, Header, LogSpan};
-use super::times::{self, TimesEntry};
-use super::values::{self, FloatReader, Stripe};
+use super::directory::{ColumnDirectory, ColumnEntry, ColumnKind, StripeEntry, TimeColumnRef};
+use super::header::{self, LogSpan, PageHeader};
+use super::times::{self, TimeColumnEntry};
+use super::values::{self, FloatColumnReader, PageStripe};
 use super::{ints, mixed};
-use crate::chunk::Columns;
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
-use crate::ids::Slot;
+use crate::chunk::SampleColumns;
+use crate::encoding::DecodeError;
+use crate::encoding::cursor::DecodeCursor;
+use crate::ids::SeriesSlot;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Number of pages whose last float column is cached in a [`Scratch`]: enough for the pages that a
-/// query reads for each series of a family.
+/// Number of pages whose last float column is cached in a [`PageDecodeScratch`]: enough for the
+/// pages that a query reads for each series of a family.
 const PAGES_KEPT: usize = 8;
 
-const LACKS_SAMPLES: Malformed =
-    Malformed("column does not contain the number of samples that it declares");
+const LACKS_SAMPLES: DecodeError =
+    DecodeError("column does not contain the number of samples that it declares");
 
 /// An opened page. Header and directory are verified; a stripe is verified when it is first read.
 #[derive(Debug)]
-pub struct Page {
+pub struct PageReader {
     bytes: Arc<[u8]>,
-    header: Header,
+    header: PageHeader,
     directory_at: Range<usize>,
     data_at: Range<usize>,
-    directory: Directory,
-    stripes: Box<[CheckedOnce]>,
+    directory: ColumnDirectory,
+    stripes: Box<[StripeVerification]>,
     /// Time columns by number, cached because the series of a target and repeated queries share
     /// them. Empty if all of them would take more memory than the page.
-    times: Box<[TimesPlace]>,
+    times: Box<[CachedTimeColumn]>,
     times_bytes: usize,
 }
 
 /// A time column with its directory entry.
 #[derive(Debug)]
-struct TimesPlace {
-    entry: TimesEntry,
+struct CachedTimeColumn {
+    entry: TimeColumnEntry,
     /// Set when the times are first read.
     times: OnceLock<Arc<[TimestampMs]>>,
 }
 
 /// Working memory of decoding, with data that neighbouring columns share. Reuse an instance.
 #[derive(Debug, Default)]
-pub struct Scratch {
-    floats: Vec<FloatReader>,
+pub struct PageDecodeScratch {
+    floats: Vec<FloatColumnReader>,
     floats_next: usize,
 }
 
-impl Page {
+impl PageReader {
     /// Opens a page, which must be all of `bytes`. Returns an error if the header or the directory
     /// is corrupt.
-    pub fn open(bytes: Arc<[u8]>) -> Result<Self, Malformed> {
-        let opened = header::open(&bytes)?;
-        let directory = Directory::open(&bytes[opened.directory.clone()], &opened.header)?;
+    pub fn open(bytes: Arc<[u8]>) -> Result<Self, DecodeError> {
+        let opened = header::open_header(&bytes)?;
+        let directory = ColumnDirectory::open(&bytes[opened.directory.clone()], &opened.header)?;
         let stripes = directory.stripes(&bytes[opened.directory.clone()])?;
-        let unchecked = |entry| CheckedOnce {
+        let unchecked = |entry| StripeVerification {
             entry,
             is_checked: AtomicBool::new(false),
         };
         let columns = directory.time_columns();
-        let times_bytes = directory.times_bytes(&bytes[opened.directory.clone()]);
+        let times_bytes = directory.decoded_times_bytes(&bytes[opened.directory.clone()]);
         let (columns, times_bytes) = match times_bytes <= bytes.len() {
             true => (columns, times_bytes),
             false => (0, 0),
@@ -71,7 +71,7 @@ impl Page {
         let place = |number| {
             let entry = directory.times_entry(&bytes[opened.directory.clone()], number)?;
             let times = OnceLock::new();
-            Ok(TimesPlace { entry, times })
+            Ok(CachedTimeColumn { entry, times })
         };
         Ok(Self {
             times: (0..columns).map(place).collect::<Result<_, _>>()?,
@@ -96,7 +96,7 @@ impl Page {
     }
 
     /// Returns the first and the last slot.
-    pub fn slots(&self) -> RangeInclusive<Slot> {
+    pub fn slots(&self) -> RangeInclusive<SeriesSlot> {
         self.header.slots.clone()
     }
 
@@ -117,33 +117,33 @@ impl Page {
     }
 
     /// Returns the column at this index, in the order of slots.
-    pub fn column(&self, index: usize) -> Result<Column, Malformed> {
+    pub fn column(&self, index: usize) -> Result<ColumnEntry, DecodeError> {
         let slot = self.directory.slot(self.directory_bytes(), index)?;
-        self.column_of(index, slot)
+        self.read_column(index, slot)
     }
 
     /// Returns the column of the series with this slot, if there is one.
     #[inline]
-    pub fn find(&self, slot: Slot) -> Result<Option<Column>, Malformed> {
-        let index = self.directory.find(self.directory_bytes(), slot)?;
-        index.map(|index| self.column_of(index, slot)).transpose()
+    pub fn find_column(&self, slot: SeriesSlot) -> Result<Option<ColumnEntry>, DecodeError> {
+        let index = self.directory.find_column(self.directory_bytes(), slot)?;
+        index.map(|index| self.read_column(index, slot)).transpose()
     }
 
     /// Returns the column at an index, with its time entry from the cache if possible.
     #[inline]
-    fn column_of(&self, index: usize, slot: Slot) -> Result<Column, Malformed> {
+    fn read_column(&self, index: usize, slot: SeriesSlot) -> Result<ColumnEntry, DecodeError> {
         let bytes = self.directory_bytes();
-        let times = self.directory.times_of(bytes, index)?;
+        let times = self.directory.time_column_number(bytes, index)?;
         let entry = match self.times.get(times) {
             Some(known) => known.entry,
             None => self.directory.times_entry(bytes, times)?,
         };
-        let of_times = TimesOfColumn { times, entry };
-        self.directory.column(bytes, index, slot, of_times)
+        let of_times = TimeColumnRef { times, entry };
+        self.directory.decode_column(bytes, index, slot, of_times)
     }
 
     /// Returns the times of a column, from the cache if possible.
-    pub fn times(&self, column: &Column) -> Result<Arc<[TimestampMs]>, Malformed> {
+    pub fn times(&self, column: &ColumnEntry) -> Result<Arc<[TimestampMs]>, DecodeError> {
         let known = self.times.get(column.times).map(|place| &place.times);
         if let Some(times) = known.and_then(OnceLock::get) {
             return Ok(times.clone());
@@ -160,13 +160,13 @@ impl Page {
     /// is unchanged.
     pub fn decode(
         &self,
-        column: &Column,
+        column: &ColumnEntry,
         range: TimeRange,
-        scratch: &mut Scratch,
-        into: &mut Columns,
-    ) -> Result<(), Malformed> {
+        scratch: &mut PageDecodeScratch,
+        into: &mut SampleColumns,
+    ) -> Result<(), DecodeError> {
         let (before, had_starts) = (into.times.len(), !into.start_times.is_empty());
-        let decoded = self.decode_in(column, range, scratch, into);
+        let decoded = self.decode_partially(column, range, scratch, into);
         if decoded.is_err() {
             into.truncate(before);
             if !had_starts {
@@ -177,13 +177,13 @@ impl Page {
     }
 
     /// Like `decode`, but after an error the columns of `into` may have different lengths.
-    fn decode_in(
+    fn decode_partially(
         &self,
-        column: &Column,
+        column: &ColumnEntry,
         range: TimeRange,
-        scratch: &mut Scratch,
-        into: &mut Columns,
-    ) -> Result<(), Malformed> {
+        scratch: &mut PageDecodeScratch,
+        into: &mut SampleColumns,
+    ) -> Result<(), DecodeError> {
         let times = self.times(column)?;
         let Range { start, end } = range.indexes(&times);
         let base = into.times.len();
@@ -207,11 +207,11 @@ impl Page {
     /// error unless all of them exist.
     pub(crate) fn decode_plain(
         &self,
-        column: &Column,
+        column: &ColumnEntry,
         wanted: Range<usize>,
-        scratch: &mut Scratch,
+        scratch: &mut PageDecodeScratch,
         into: &mut Vec<f64>,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), DecodeError> {
         let end = into.len() + wanted.len();
         self.decode_floats(column, wanted, scratch, into)?;
         match into.len() == end {
@@ -224,48 +224,48 @@ impl Page {
     /// and histograms of `into`, without their times.
     pub fn decode_values(
         &self,
-        column: &Column,
+        column: &ColumnEntry,
         wanted: Range<usize>,
-        scratch: &mut Scratch,
-        into: &mut Columns,
-    ) -> Result<(), Malformed> {
-        if column.kind != Kind::Mixed {
+        scratch: &mut PageDecodeScratch,
+        into: &mut SampleColumns,
+    ) -> Result<(), DecodeError> {
+        if column.kind != ColumnKind::Mixed {
             return self.decode_floats(column, wanted, scratch, &mut into.values);
         }
         let wanted = wanted.start.min(column.count)..wanted.end.min(column.count);
-        let cursor = self.stripe(column.offset)?.cursor(column.offset)?;
-        mixed::read(cursor, column.count, wanted, into)
+        let cursor = self.verify_stripe(column.offset)?.cursor(column.offset)?;
+        mixed::read_column(cursor, column.count, wanted, into)
     }
 
     /// Decodes the values `wanted` of a column with only floats.
     fn decode_floats(
         &self,
-        column: &Column,
+        column: &ColumnEntry,
         wanted: Range<usize>,
-        scratch: &mut Scratch,
+        scratch: &mut PageDecodeScratch,
         into: &mut Vec<f64>,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), DecodeError> {
         let wanted = wanted.start.min(column.count)..wanted.end.min(column.count);
-        let stripe = self.stripe(column.offset)?;
-        if column.kind == Kind::Constant {
+        let stripe = self.verify_stripe(column.offset)?;
+        if column.kind == ColumnKind::Constant {
             let value = values::read_constant(stripe.cursor(column.offset)?)?;
             into.resize(into.len() + wanted.len(), value);
             return Ok(());
         }
         let at = column.offset.wrapping_sub(stripe.start);
-        let stripe = Stripe {
+        let stripe = PageStripe {
             page: &self.bytes,
             index: stripe.index,
             bytes: stripe.bytes,
         };
-        let reader = scratch.reader_of(&self.bytes);
+        let reader = scratch.reader_for_page(&self.bytes);
         reader.read(stripe, at, column.count, wanted, into)
     }
 
     /// Verifies every stripe that was not verified yet, at about 10 GB/s.
-    pub(crate) fn verify(&self) -> Result<(), Malformed> {
+    pub(crate) fn verify(&self) -> Result<(), DecodeError> {
         for stripe in &self.stripes {
-            self.stripe(stripe.entry.range.start)?;
+            self.verify_stripe(stripe.entry.range.start)?;
         }
         Ok(())
     }
@@ -273,11 +273,11 @@ impl Page {
     /// Appends start timestamps to `into`, which has either none or as many as times.
     fn decode_starts(
         &self,
-        column: &Column,
+        column: &ColumnEntry,
         wanted: Range<usize>,
         base: usize,
-        into: &mut Columns,
-    ) -> Result<(), Malformed> {
+        into: &mut SampleColumns,
+    ) -> Result<(), DecodeError> {
         let Some(number) = column.starts.checked_sub(1) else {
             if !into.start_times.is_empty() {
                 into.start_times.resize(base + wanted.len(), 0);
@@ -288,25 +288,28 @@ impl Page {
         let offset = self
             .directory
             .starts_offset(self.directory_bytes(), number)?;
-        let cursor = self.stripe(offset)?.cursor(offset)?;
+        let cursor = self.verify_stripe(offset)?.cursor(offset)?;
         ints::read_column(cursor, column.count, wanted, &mut into.start_times)
     }
 
     /// Decodes a time column, and its base if it is stored as a part of one.
-    fn read_times(&self, number: usize) -> Result<Vec<TimestampMs>, Malformed> {
-        let (cursor, entry) = self.times_at(number)?;
-        times::read(cursor, entry, |base| {
-            let (cursor, entry) = self.times_at(base)?;
+    fn read_times(&self, number: usize) -> Result<Vec<TimestampMs>, DecodeError> {
+        let (cursor, entry) = self.open_time_column(number)?;
+        times::read_column(cursor, entry, |base| {
+            let (cursor, entry) = self.open_time_column(base)?;
             times::read_base(cursor, entry)
         })
     }
 
     /// Returns a cursor at the start of a time column, with its entry.
-    fn times_at(&self, number: usize) -> Result<(Cursor<'_>, TimesEntry), Malformed> {
+    fn open_time_column(
+        &self,
+        number: usize,
+    ) -> Result<(DecodeCursor<'_>, TimeColumnEntry), DecodeError> {
         let bytes = self.directory_bytes();
         let entry = self.directory.times_entry(bytes, number)?;
         let offset = self.directory.times_offset(bytes, number)?;
-        Ok((self.stripe(offset)?.cursor(offset)?, entry))
+        Ok((self.verify_stripe(offset)?.cursor(offset)?, entry))
     }
 
     fn directory_bytes(&self) -> &[u8] {
@@ -316,8 +319,8 @@ impl Page {
     /// Returns the stripe that contains the byte at `offset` of the data, after verifying its
     /// checksum.
     #[inline]
-    fn stripe(&self, offset: usize) -> Result<Checked<'_>, Malformed> {
-        let outside = Malformed("page stripe outside of the data");
+    fn verify_stripe(&self, offset: usize) -> Result<VerifiedStripe<'_>, DecodeError> {
+        let outside = DecodeError("page stripe outside of the data");
         let index = self
             .stripes
             .partition_point(|s| s.entry.range.end <= offset);
@@ -326,11 +329,11 @@ impl Page {
         let bytes = data.get(stripe.entry.range.clone()).ok_or(outside)?;
         if !stripe.is_checked.load(Ordering::Relaxed) {
             if crc32c::crc32c(bytes) != stripe.entry.crc {
-                return Err(Malformed("page stripe fails its checksum"));
+                return Err(DecodeError("page stripe fails its checksum"));
             }
             stripe.is_checked.store(true, Ordering::Relaxed);
         }
-        Ok(Checked {
+        Ok(VerifiedStripe {
             index,
             start: stripe.entry.range.start,
             bytes,
@@ -338,13 +341,13 @@ impl Page {
     }
 }
 
-impl Scratch {
+impl PageDecodeScratch {
     /// Returns the reader that caches this page, or one to be used for it from now on.
-    fn reader_of(&mut self, page: &Arc<[u8]>) -> &mut FloatReader {
-        let known = self.floats.iter().position(|r| r.remembers(page));
+    fn reader_for_page(&mut self, page: &Arc<[u8]>) -> &mut FloatColumnReader {
+        let known = self.floats.iter().position(|r| r.is_reading_page(page));
         let index = known.unwrap_or_else(|| {
             if self.floats.len() < PAGES_KEPT {
-                self.floats.push(FloatReader::default());
+                self.floats.push(FloatColumnReader::default());
                 return self.floats.len() - 1;
             }
             self.floats_next = (self.floats_next + 1) % PAGES_KEPT;
@@ -356,25 +359,25 @@ impl Scratch {
 
 /// A stripe, and whether its checksum was verified before.
 #[derive(Debug)]
-struct CheckedOnce {
+struct StripeVerification {
     entry: StripeEntry,
     is_checked: AtomicBool,
 }
 
 /// A stripe with a valid checksum, whose columns can be decoded.
-struct Checked<'a> {
+struct VerifiedStripe<'a> {
     index: usize,
     start: usize,
     bytes: &'a [u8],
 }
 
-impl<'a> Checked<'a> {
+impl<'a> VerifiedStripe<'a> {
     /// Returns a cursor at an offset of the data section.
-    fn cursor(&self, offset: usize) -> Result<Cursor<'a>, Malformed> {
+    fn cursor(&self, offset: usize) -> Result<DecodeCursor<'a>, DecodeError> {
         let at = offset.checked_sub(self.start);
         let bytes = at.and_then(|at| self.bytes.get(at..));
         bytes
-            .map(Cursor::new)
-            .ok_or(Malformed("offset outside of its stripe"))
+            .map(DecodeCursor::new)
+            .ok_or(DecodeError("offset outside of its stripe"))
     }
 }

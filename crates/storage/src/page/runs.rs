@@ -4,17 +4,17 @@
 //! column = { length of run varint }* for all runs but the last | runs
 //! ```
 
-use crate::encoding::cursor::Cursor;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::lanes::VECTOR;
-use crate::encoding::{Malformed, push_uvarint};
+use crate::encoding::{DecodeError, push_uvarint};
 use std::ops::Range;
 
 /// Number of samples of a run: the maximum that is decoded for access to one sample.
 pub(super) const RUN: usize = 1_024;
 
-/// Appends the runs of a column of `count` samples, with their lengths; `push` appends the run of
-/// the given samples.
-pub(super) fn push(
+/// Appends the runs of a column of `count` samples, with their lengths; `push_runs` appends
+/// the run of the given samples.
+pub(super) fn push_runs(
     out: &mut Vec<u8>,
     count: usize,
     mut push: impl FnMut(&mut Vec<u8>, Range<usize>),
@@ -37,7 +37,7 @@ pub(super) fn push(
 
 /// One run of a column, with the wanted part of it.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(super) struct ColumnRun {
     /// Index of the run within its column.
     pub(super) index: usize,
     /// Number of samples of the run.
@@ -46,15 +46,18 @@ pub(super) struct Run {
     pub(super) wanted: Range<usize>,
 }
 
-impl Run {
+impl ColumnRun {
     /// Returns the number of places for its unpacked integers: whole vectors.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn padded_count(&self) -> usize {
         self.count.next_multiple_of(VECTOR)
     }
 }
 
 /// Returns the runs that contain the samples `wanted` of a column of `count` samples.
-pub(super) fn covering(count: usize, wanted: Range<usize>) -> impl Iterator<Item = Run> {
+pub(super) fn find_covering_runs(
+    count: usize,
+    wanted: Range<usize>,
+) -> impl Iterator<Item = ColumnRun> {
     let end = wanted.end.min(count);
     let first = wanted.start / RUN;
     let runs = if wanted.start < end {
@@ -64,7 +67,7 @@ pub(super) fn covering(count: usize, wanted: Range<usize>) -> impl Iterator<Item
     };
     runs.map(move |index| {
         let base = index * RUN;
-        Run {
+        ColumnRun {
             index,
             count: (count - base).min(RUN),
             wanted: wanted.start.saturating_sub(base)..(end - base).min(RUN),
@@ -73,7 +76,11 @@ pub(super) fn covering(count: usize, wanted: Range<usize>) -> impl Iterator<Item
 }
 
 /// Moves a cursor from the start of a column of `count` samples to the start of a run.
-pub(super) fn seek(cursor: &mut Cursor<'_>, count: usize, run: usize) -> Result<(), Malformed> {
+pub(super) fn seek_run(
+    cursor: &mut DecodeCursor<'_>,
+    count: usize,
+    run: usize,
+) -> Result<(), DecodeError> {
     if count <= RUN {
         return Ok(());
     }
@@ -81,23 +88,23 @@ pub(super) fn seek(cursor: &mut Cursor<'_>, count: usize, run: usize) -> Result<
     for index in 0..count.div_ceil(RUN) - 1 {
         // Each length is limited by the remaining bytes, so the sum of a few hundred cannot
         // overflow.
-        let len = cursor.count(1)?;
+        let len = cursor.read_count(1)?;
         if index < run {
             before += len;
         }
     }
-    cursor.bytes(before).map(|_| ())
+    cursor.read_bytes(before).map(|_| ())
 }
 
 /// Skips a column of `count` samples; `skip` skips one run.
-pub(super) fn pass(
-    cursor: &mut Cursor<'_>,
+pub(super) fn skip_runs(
+    cursor: &mut DecodeCursor<'_>,
     count: usize,
-    mut skip: impl FnMut(&mut Cursor<'_>, usize) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
+    mut skip: impl FnMut(&mut DecodeCursor<'_>, usize) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
     let Some(last) = count.div_ceil(RUN).checked_sub(1) else {
         return Ok(());
     };
-    seek(cursor, count, last)?;
+    seek_run(cursor, count, last)?;
     skip(cursor, count - last * RUN)
 }

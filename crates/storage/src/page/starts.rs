@@ -4,9 +4,9 @@
 //! starts = integer column | samples varint
 //! ```
 
-use super::equal::hash;
+use super::equal::hash_numbers;
 use super::ints;
-use super::planner::Planner;
+use super::planner::IntRunPlanner;
 use crate::encoding::push_uvarint;
 use firn_model::sample::TimestampMs;
 use std::collections::BTreeMap;
@@ -20,7 +20,11 @@ pub(crate) struct StartColumns {
 
 impl StartColumns {
     /// Returns the number of the start column plus one; zero if `starts` is empty.
-    pub(crate) fn number(&mut self, planner: &mut Planner, starts: &[TimestampMs]) -> usize {
+    pub(crate) fn intern_starts(
+        &mut self,
+        planner: &mut IntRunPlanner,
+        starts: &[TimestampMs],
+    ) -> usize {
         if starts.is_empty() {
             return 0;
         }
@@ -28,7 +32,7 @@ impl StartColumns {
         ints::push_column(&mut bytes, planner, starts);
         // Columns are compared by their bytes, which include their length.
         push_uvarint(&mut bytes, starts.len() as u64);
-        let hash = hash(bytes.iter().map(|b| u64::from(*b)));
+        let hash = hash_numbers(bytes.iter().map(|b| u64::from(*b)));
         let same = self.by_hash.entry(hash).or_default();
         let known = same.iter().find(|i| self.columns[**i] == bytes);
         let number = *known.unwrap_or(&self.columns.len());

@@ -1,12 +1,12 @@
 //! Survey of a damaged page: counts the samples that cannot be read.
 
-use super::reader::{Page, Scratch};
-use crate::chunk::Columns;
+use super::reader::{PageDecodeScratch, PageReader};
+use crate::chunk::SampleColumns;
 use firn_model::sample::TimeRange;
 
 /// The columns of a page that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostColumns {
     /// Number of columns that cannot be read.
     pub columns: usize,
     /// Number of samples in these columns.
@@ -15,12 +15,12 @@ pub struct Lost {
     pub range: Option<TimeRange>,
 }
 
-impl Page {
+impl PageReader {
     /// Decodes every column, and counts those that fail. Costs a thousand times as much as a read,
     /// so it is meant for a page in which one column has already failed.
-    pub fn survey(&self) -> Lost {
-        let (mut lost, mut columns) = (Lost::default(), Columns::default());
-        let mut scratch = Scratch::default();
+    pub fn survey(&self) -> LostColumns {
+        let (mut lost, mut columns) = (LostColumns::default(), SampleColumns::default());
+        let mut scratch = PageDecodeScratch::default();
         for index in 0..self.column_count() {
             columns.clear();
             let Ok(column) = self.column(index) else {

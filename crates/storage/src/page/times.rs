@@ -9,13 +9,13 @@
 //! Count, first and last time are in the directory. A base is a column of the first form. A series
 //! that missed scrapes, or that started or ended within the window, takes a few bytes this way.
 
-use super::equal::hash;
+use super::equal::hash_numbers;
 use super::ints;
 use super::limits::SAMPLES_MAX;
-use super::planner::Planner;
-use crate::encoding::cursor::Cursor;
+use super::planner::IntRunPlanner;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::lanes::VECTOR;
-use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
+use crate::encoding::{DecodeError, push_uvarint, unzigzag, zigzag};
 use firn_model::sample::TimestampMs;
 use std::collections::BTreeMap;
 
@@ -36,11 +36,11 @@ pub(crate) struct TimeColumns {
 
 impl TimeColumns {
     /// Returns the number of the column with these times; adds it if necessary.
-    pub(crate) fn number(&mut self, times: &[TimestampMs]) -> usize {
+    pub(crate) fn intern_times(&mut self, times: &[TimestampMs]) -> usize {
         if self.columns.get(self.last).is_some_and(|c| c == times) {
             return self.last;
         }
-        let hash = hash(times.iter().map(|t| *t as u64));
+        let hash = hash_numbers(times.iter().map(|t| *t as u64));
         let same = self.by_hash.entry(hash).or_default();
         let known = same.iter().find(|i| self.columns[**i as usize] == times);
         self.last = match known {
@@ -61,7 +61,7 @@ impl TimeColumns {
     }
 
     /// Returns the encoded columns, by number.
-    pub(crate) fn encode(&self, planner: &mut Planner) -> Vec<Vec<u8>> {
+    pub(crate) fn encode(&self, planner: &mut IntRunPlanner) -> Vec<Vec<u8>> {
         // The longest first, because others may be a part of it.
         let mut order: Vec<usize> = (0..self.columns.len()).collect();
         order.sort_by_key(|i| std::cmp::Reverse(self.columns[*i].len()));
@@ -70,10 +70,10 @@ impl TimeColumns {
         for i in order {
             let times = &self.columns[i];
             let mut own = Vec::new();
-            push_own(&mut own, planner, times);
+            push_standalone(&mut own, planner, times);
             let parts = bases.iter().take(BASES_MAX);
             let part = parts
-                .filter_map(|base| part_of(*base, &self.columns[*base], times))
+                .filter_map(|base| encode_as_part(*base, &self.columns[*base], times))
                 .min_by_key(Vec::len);
             match part.filter(|part| part.len() < own.len()) {
                 Some(part) => encoded[i] = part,
@@ -89,7 +89,7 @@ impl TimeColumns {
 
 /// Encodes times on their own: the median interval, and the distances from a line with that
 /// interval.
-fn push_own(out: &mut Vec<u8>, planner: &mut Planner, times: &[TimestampMs]) {
+fn push_standalone(out: &mut Vec<u8>, planner: &mut IntRunPlanner, times: &[TimestampMs]) {
     let mut steps: Vec<i64> = times.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
     let middle = steps.len() / 2;
     let step = match steps.is_empty() {
@@ -109,7 +109,7 @@ fn push_own(out: &mut Vec<u8>, planner: &mut Planner, times: &[TimestampMs]) {
 }
 
 /// Encodes `times` as a part of the column with number `base`, if they are one.
-fn part_of(base: usize, of: &[TimestampMs], times: &[TimestampMs]) -> Option<Vec<u8>> {
+fn encode_as_part(base: usize, of: &[TimestampMs], times: &[TimestampMs]) -> Option<Vec<u8>> {
     let from = of.binary_search(times.first()?).ok()?;
     let to = of.binary_search(times.last()?).ok()?;
     let span = &of[from..=to];
@@ -136,7 +136,7 @@ fn part_of(base: usize, of: &[TimestampMs], times: &[TimestampMs]) -> Option<Vec
 
 /// The directory entry of a time column.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TimesEntry {
+pub(crate) struct TimeColumnEntry {
     /// Number of times, at most [`SAMPLES_MAX`].
     pub(crate) count: usize,
     /// The first time of the column, in milliseconds.
@@ -147,50 +147,53 @@ pub(crate) struct TimesEntry {
 
 /// Decodes the times of a column. `base` returns those of the column with the given number, which
 /// must be of the first form.
-pub(crate) fn read(
-    mut cursor: Cursor<'_>,
-    entry: TimesEntry,
-    base: impl FnOnce(usize) -> Result<Vec<TimestampMs>, Malformed>,
-) -> Result<Vec<TimestampMs>, Malformed> {
-    let outside = Malformed("times outside of their base");
-    let form = cursor.byte()?;
+pub(crate) fn read_column(
+    mut cursor: DecodeCursor<'_>,
+    entry: TimeColumnEntry,
+    base: impl FnOnce(usize) -> Result<Vec<TimestampMs>, DecodeError>,
+) -> Result<Vec<TimestampMs>, DecodeError> {
+    let outside = DecodeError("times outside of their base");
+    let form = cursor.read_byte()?;
     let times = match form {
-        OWN => read_own(cursor, entry)?,
+        OWN => read_standalone(cursor, entry)?,
         PART | MASKED => {
-            let of = base(cursor.uvarint()? as usize)?;
-            let from = cursor.uvarint()? as usize;
+            let of = base(cursor.read_uvarint()? as usize)?;
+            let from = cursor.read_uvarint()? as usize;
             let rest = of.get(from..).ok_or(outside)?;
             if form == PART {
                 rest.get(..entry.count).ok_or(outside)?.to_vec()
             } else {
-                let span = cursor.uvarint()? as usize;
+                let span = cursor.read_uvarint()? as usize;
                 let span = rest.get(..span).ok_or(outside)?;
-                let mask = cursor.bytes(span.len().div_ceil(8))?;
+                let mask = cursor.read_bytes(span.len().div_ceil(8))?;
                 let is_set = |i: usize| mask[i / 8] & 1 << (i % 8) != 0;
                 let set = span.iter().enumerate().filter(|(i, _)| is_set(*i));
                 set.map(|(_, t)| *t).collect()
             }
         }
-        _ => return Err(Malformed("unknown form of times")),
+        _ => return Err(DecodeError("unknown form of times")),
     };
-    check(&times, entry)?;
+    check_times(&times, entry)?;
     Ok(times)
 }
 
 /// Decodes a column that is a base of others. It must be encoded on its own.
 pub(crate) fn read_base(
-    mut cursor: Cursor<'_>,
-    entry: TimesEntry,
-) -> Result<Vec<TimestampMs>, Malformed> {
-    if cursor.byte()? != OWN {
-        return Err(Malformed("base of times that is a part itself"));
+    mut cursor: DecodeCursor<'_>,
+    entry: TimeColumnEntry,
+) -> Result<Vec<TimestampMs>, DecodeError> {
+    if cursor.read_byte()? != OWN {
+        return Err(DecodeError("base of times that is a part itself"));
     }
-    read_own(cursor, entry)
+    read_standalone(cursor, entry)
 }
 
 /// Decodes times that are encoded on their own.
-fn read_own(mut cursor: Cursor<'_>, entry: TimesEntry) -> Result<Vec<TimestampMs>, Malformed> {
-    let step = unzigzag(cursor.uvarint()?);
+fn read_standalone(
+    mut cursor: DecodeCursor<'_>,
+    entry: TimeColumnEntry,
+) -> Result<Vec<TimestampMs>, DecodeError> {
+    let step = unzigzag(cursor.read_uvarint()?);
     debug_assert!(entry.count <= SAMPLES_MAX);
     let mut times = Vec::with_capacity(entry.count.next_multiple_of(VECTOR));
     ints::read_column(cursor, entry.count, 0..entry.count, &mut times)?;
@@ -204,14 +207,14 @@ fn read_own(mut cursor: Cursor<'_>, entry: TimesEntry) -> Result<Vec<TimestampMs
 
 /// Checks the properties that readers rely on: count, first and last time, and strictly ascending
 /// order.
-fn check(times: &[TimestampMs], entry: TimesEntry) -> Result<(), Malformed> {
+fn check_times(times: &[TimestampMs], entry: TimeColumnEntry) -> Result<(), DecodeError> {
     let ends = (times.first(), times.last());
     if times.len() != entry.count || ends != (Some(&entry.first), Some(&entry.last)) {
-        return Err(Malformed("times that differ from the directory"));
+        return Err(DecodeError("times that differ from the directory"));
     }
     is_ascending(times)
         .then_some(())
-        .ok_or(Malformed("times do not increase"))
+        .ok_or(DecodeError("times do not increase"))
 }
 
 fn is_ascending(times: &[TimestampMs]) -> bool {

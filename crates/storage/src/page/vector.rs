@@ -8,8 +8,8 @@
 //!
 //! Source: Zukowski et al., "Super-Scalar RAM-CPU Cache Compression".
 
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::DecodeError;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::lanes::{self, VECTOR};
 use crate::encoding::varint::{bit_len, push_uvarint};
 
@@ -17,17 +17,17 @@ const EXCEPTIONS: u8 = 0x80;
 
 /// The best packing of a vector: its width, and the number of exceptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct VectorLayout {
     width: u32,
     exceptions: usize,
     /// Size of the packed vector in bytes, header and exceptions included.
     pub(super) bytes: usize,
 }
 
-impl Layout {
+impl VectorLayout {
     /// Returns the smallest layout for `numbers`; of two equally small ones, the one with fewer
     /// exceptions.
-    pub(super) fn of(numbers: &[u64]) -> Self {
+    pub(super) fn choose_smallest(numbers: &[u64]) -> Self {
         let mut counts = [0usize; 65];
         // Neighbours often have the same width: two tables, so that their increments do not depend
         // on each other.
@@ -74,7 +74,7 @@ impl Layout {
     }
 
     /// Packs `numbers`, for which this layout was created, and appends them to `out`.
-    pub(super) fn push(&self, out: &mut Vec<u8>, numbers: &[u64]) {
+    pub(super) fn push_vector(&self, out: &mut Vec<u8>, numbers: &[u64]) {
         if self.exceptions == 0 {
             out.push(self.width as u8);
             return lanes::pack(out, numbers, self.width as usize);
@@ -98,26 +98,26 @@ impl Layout {
 /// `out` has places, which must be a multiple of eight; the places after the last number may
 /// change.
 #[inline]
-pub(super) fn read(
-    cursor: &mut Cursor<'_>,
+pub(super) fn read_vector(
+    cursor: &mut DecodeCursor<'_>,
     count: usize,
     low: i64,
     out: &mut [i64],
-) -> Result<(), Malformed> {
+) -> Result<(), DecodeError> {
     let (width, exceptions) = read_header(cursor)?;
     if exceptions == 0 {
         return lanes::unpack(cursor, count, width, low, out);
     }
-    let positions = cursor.bytes(exceptions)?;
+    let positions = cursor.read_bytes(exceptions)?;
     let mut highs = *cursor;
     for _ in 0..exceptions {
-        cursor.uvarint()?;
+        cursor.read_uvarint()?;
     }
     lanes::unpack(cursor, count, width, low, &mut *out)?;
     for position in positions {
-        let high = highs.uvarint()?.checked_shl(width as u32).unwrap_or(0);
+        let high = highs.read_uvarint()?.checked_shl(width as u32).unwrap_or(0);
         if usize::from(*position) >= count {
-            return Err(Malformed("exception beyond its vector"));
+            return Err(DecodeError("exception beyond its vector"));
         }
         if let Some(n) = out.get_mut(usize::from(*position)) {
             *n = n.wrapping_add(high as i64);
@@ -127,28 +127,30 @@ pub(super) fn read(
 }
 
 /// Skips a vector of `count` numbers without unpacking it.
-pub(super) fn skip(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malformed> {
+pub(super) fn skip_vector(cursor: &mut DecodeCursor<'_>, count: usize) -> Result<(), DecodeError> {
     let (width, exceptions) = read_header(cursor)?;
-    cursor.bytes(exceptions)?;
+    cursor.read_bytes(exceptions)?;
     for _ in 0..exceptions {
-        cursor.uvarint()?;
+        cursor.read_uvarint()?;
     }
-    cursor.bytes(lanes::packed_bytes(count, width)).map(|_| ())
+    cursor
+        .read_bytes(lanes::packed_bytes(count, width))
+        .map(|_| ())
 }
 
 #[inline]
-fn read_header(cursor: &mut Cursor<'_>) -> Result<(usize, usize), Malformed> {
-    let header = cursor.byte()?;
+fn read_header(cursor: &mut DecodeCursor<'_>) -> Result<(usize, usize), DecodeError> {
+    let header = cursor.read_byte()?;
     let width = usize::from(header & !EXCEPTIONS);
     if width > 64 {
-        return Err(Malformed("vector wider than 64 bits"));
+        return Err(DecodeError("vector wider than 64 bits"));
     }
     let exceptions = match header & EXCEPTIONS {
         0 => 0,
-        _ => usize::from(cursor.byte()?),
+        _ => usize::from(cursor.read_byte()?),
     };
     if exceptions > VECTOR {
-        return Err(Malformed("more exceptions than numbers"));
+        return Err(DecodeError("more exceptions than numbers"));
     }
     Ok((width, exceptions))
 }
@@ -172,15 +174,15 @@ mod tests {
                 rng.next_u64().checked_shr(64 - width).unwrap_or(0)
             };
             let numbers: Vec<u64> = (0..count).map(number).collect();
-            let layout = Layout::of(&numbers);
+            let layout = VectorLayout::choose_smallest(&numbers);
             let mut bytes = Vec::new();
-            layout.push(&mut bytes, &numbers);
+            layout.push_vector(&mut bytes, &numbers);
             assert_eq!(bytes.len(), layout.bytes, "seed {seed}");
             let mut out = [0; VECTOR];
-            let (mut read_at, mut skip_at) = (Cursor::new(&bytes), Cursor::new(&bytes));
-            read(&mut read_at, count, 7, &mut out).unwrap();
+            let (mut read_at, mut skip_at) = (DecodeCursor::new(&bytes), DecodeCursor::new(&bytes));
+            read_vector(&mut read_at, count, 7, &mut out).unwrap();
             let out = out.map(|n| n.wrapping_sub(7) as u64);
-            skip(&mut skip_at, count).unwrap();
+            skip_vector(&mut skip_at, count).unwrap();
             assert_eq!(out[..count], numbers, "seed {seed}");
             assert!(read_at.is_empty() && skip_at.is_empty(), "seed {seed}");
         }

@@ -4,14 +4,14 @@
 //! work.
 
 use firn_model::env::Clock;
-use firn_model::metrics::{Gauge, Sink, Value};
+use firn_model::metrics::{Gauge, MetricSink, MetricValue};
 use firn_model::stats::BlockWorkStats;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Progress of one kind of work, of which at most one instance runs at a time.
 #[derive(Debug, Default)]
-pub(crate) struct BlockWork {
+pub(crate) struct BlockWorkProgress {
     running: Gauge,
     /// Series to read, series read and bytes written by the current or last work.
     series: Gauge,
@@ -23,18 +23,18 @@ pub(crate) struct BlockWork {
     began_ms: AtomicU64,
 }
 
-impl BlockWork {
+impl BlockWorkProgress {
     /// Records the start of work on `series` series.
     pub(crate) fn begin(&self, clock: &dyn Clock, series: u64) {
         self.began_ms
             .store(millis(clock.monotonic()), Ordering::Relaxed);
         self.series.set(clamped(series));
-        self.go_on(0, 0);
+        self.update_progress(0, 0);
         self.running.set(1);
     }
 
     /// Records the number of series read so far, and of bytes written for them.
-    pub(crate) fn go_on(&self, series_done: u64, written_bytes: u64) {
+    pub(crate) fn update_progress(&self, series_done: u64, written_bytes: u64) {
         self.series_done.set(clamped(series_done));
         self.written_bytes.set(clamped(written_bytes));
     }
@@ -68,7 +68,11 @@ impl BlockWork {
 }
 
 /// Writes the progress of both kinds of work to `sink`.
-pub(crate) fn collect(cut: &BlockWork, compaction: &BlockWork, sink: &mut dyn Sink) {
+pub(crate) fn collect(
+    cut: &BlockWorkProgress,
+    compaction: &BlockWorkProgress,
+    sink: &mut dyn MetricSink,
+) {
     for (work, stats) in [("cut", cut.stats()), ("compaction", compaction.stats())] {
         let table = [
             (
@@ -98,7 +102,7 @@ pub(crate) fn collect(cut: &BlockWork, compaction: &BlockWork, sink: &mut dyn Si
             ),
         ];
         for (name, help, value) in table {
-            sink.metric(name, help, &[("work", work)], Value::Gauge(value));
+            sink.metric(name, help, &[("work", work)], MetricValue::Gauge(value));
         }
     }
 }

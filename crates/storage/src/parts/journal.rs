@@ -1,41 +1,41 @@
 //! The part of the log that the journal of another component needs, and its records found at
 //! startup.
 //!
-//! See [`firn_model::log::Journal`]. Records are registered in order, when they are durable or are
-//! read at startup. Invariant: the log is not trimmed beyond the first record of the journal, or
-//! beyond the newest record at which a replay of the journal may begin.
+//! See [`firn_model::log::JournalRecord`]. Records are registered in order, when they are durable
+//! or are read at startup. Invariant: the log is not trimmed beyond the first record of the
+//! journal, or beyond the newest record at which a replay of the journal may begin.
 
-use crate::failpoints::{self, Flaw};
+use crate::failpoints::{self, StoreFlaw};
 use crate::sync::{Mutex, lock};
-use firn_model::log::{Journal, JournalMark, Position};
+use firn_model::log::{JournalMark, JournalRecord, LogPosition};
 
 /// The journal of one other component: the part of the log that must be kept for it.
 #[derive(Debug, Default)]
-pub(crate) struct JournalKeeper(Mutex<Kept>);
+pub(crate) struct JournalTracker(Mutex<JournalPositions>);
 
 /// The registered positions of the journal, and the records found at startup.
 #[derive(Debug, Default)]
-struct Kept {
+struct JournalPositions {
     /// The first record that is needed; `None` if there is no journal.
-    from: Option<Position>,
+    from: Option<LogPosition>,
     /// The newest record that starts a complete description of the state.
-    begun: Option<Position>,
+    begun: Option<LogPosition>,
     /// Records found at startup, from `from` on.
-    found: Vec<(Position, Vec<u8>)>,
+    found: Vec<(LogPosition, Vec<u8>)>,
 }
 
-impl JournalKeeper {
+impl JournalTracker {
     /// Registers a journal record at `position`, which is durable.
-    pub(crate) fn note(&self, mark: JournalMark, position: Position) {
-        lock(&self.0).note(mark, position);
+    pub(crate) fn register_record(&self, mark: JournalMark, position: LogPosition) {
+        lock(&self.0).register_record(mark, position);
     }
 
     /// Registers a record read at startup, and keeps its bytes until they are taken.
-    pub(crate) fn replay(&self, journal: Journal, position: Position) {
+    pub(crate) fn replay(&self, journal: JournalRecord, position: LogPosition) {
         let mut kept = lock(&self.0);
-        kept.note(journal.mark, position);
+        kept.register_record(journal.mark, position);
         kept.found.push((position, journal.bytes));
-        let from = kept.from.unwrap_or(Position(u64::MAX));
+        let from = kept.from.unwrap_or(LogPosition(u64::MAX));
         // Happens once per complete state, so each record is dropped once.
         if kept.found.first().is_some_and(|(first, _)| *first < from) {
             kept.found.retain(|(position, _)| *position >= from);
@@ -49,20 +49,20 @@ impl JournalKeeper {
     }
 
     /// Returns the position up to which the journal does not need the log.
-    pub(crate) fn covered(&self) -> Position {
-        if failpoints::has(Flaw::TrimsJournal) {
-            return Position(u64::MAX);
+    pub(crate) fn covered(&self) -> LogPosition {
+        if failpoints::has(StoreFlaw::TrimsJournal) {
+            return LogPosition(u64::MAX);
         }
         lock(&self.0)
             .from
-            .map_or(Position(u64::MAX), Position::previous)
+            .map_or(LogPosition(u64::MAX), LogPosition::previous)
     }
 }
 
-impl Kept {
+impl JournalPositions {
     /// Registers a record: a complete state makes all earlier records unnecessary, an end makes all
     /// of them unnecessary.
-    fn note(&mut self, mark: JournalMark, position: Position) {
+    fn register_record(&mut self, mark: JournalMark, position: LogPosition) {
         if mark == JournalMark::Ends {
             (self.from, self.begun) = (None, None);
             return;
@@ -83,13 +83,13 @@ mod tests {
     use JournalMark::{Begins, Complete, Continues, Ends, Whole};
 
     fn check(marks: &[JournalMark], covered: u64, found: &[u8]) {
-        let keeper = JournalKeeper::default();
+        let keeper = JournalTracker::default();
         for (i, mark) in marks.iter().enumerate() {
             let bytes = vec![i as u8 + 1];
-            let journal = Journal { mark: *mark, bytes };
-            keeper.replay(journal, Position(i as u64 + 1));
+            let journal = JournalRecord { mark: *mark, bytes };
+            keeper.replay(journal, LogPosition(i as u64 + 1));
         }
-        assert_eq!(keeper.covered(), Position(covered), "{marks:?}");
+        assert_eq!(keeper.covered(), LogPosition(covered), "{marks:?}");
         let bytes: Vec<u8> = keeper.take_found().concat();
         assert_eq!(bytes, found, "{marks:?}");
         assert!(keeper.take_found().is_empty());

@@ -1,14 +1,14 @@
 //! The bounds between samples in order, late samples and rejected ones. They may change while the
 //! store runs.
 
-use super::Parts;
-use crate::head::series::Window;
+use super::StoreParts;
+use crate::head::series::AppendWindow;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::sample::TimestampMs;
-use firn_model::store::{AppendBounds, TakeLate};
+use firn_model::store::{AppendBounds, LateSamplePolicy};
 
-impl Parts {
+impl StoreParts {
     /// Implements [`crate::store::Store::set_late_window_ms`]; a negative window counts as zero.
     pub(crate) fn set_late_window_ms(&self, window_ms: i64) {
         self.late_window_ms
@@ -36,17 +36,17 @@ impl Parts {
         &self,
         bounds: AppendBounds,
         first: impl FnOnce() -> Option<TimestampMs>,
-    ) -> Window {
+    ) -> AppendWindow {
         let (newest, late_ms) = (self.newest(), self.late_window_ms());
         let late_min = match late_ms {
-            _ if bounds.late == TakeLate::OfAnyAge => TimestampMs::MIN,
+            _ if bounds.late == LateSamplePolicy::OfAnyAge => TimestampMs::MIN,
             0 => TimestampMs::MAX,
             _ => newest
                 .or_else(first)
                 .map_or(TimestampMs::MIN, |newest| newest.saturating_sub(late_ms)),
         };
         let in_order_min = newest.map_or(i64::MIN, |t| t.saturating_sub(self.lateness_ms()));
-        Window {
+        AppendWindow {
             min: in_order_min.max(bounds.in_order_min),
             max: bounds.time_max,
             late_min,
@@ -57,7 +57,7 @@ impl Parts {
     /// Prevents that samples before `time` are appended in order after this call returns: they are
     /// then late, or out of bounds if late samples are rejected. Waits for the batches that are
     /// being applied.
-    pub(crate) fn raise_floor(&self, time: TimestampMs) {
+    pub(crate) fn raise_in_order_min(&self, time: TimestampMs) {
         self.floor.fetch_max(time, Ordering::Relaxed);
         // A batch reads the floor under the lock of the first shard, and releases each lock only
         // after it holds the next one. A batch that did not read the new floor is in a later shard,

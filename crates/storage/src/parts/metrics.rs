@@ -1,9 +1,9 @@
 //! The metrics of the store: values, names and help texts.
 
-use super::Parts;
-use super::block_work::{self, BlockWork};
+use super::StoreParts;
+use super::block_work::{self, BlockWorkProgress};
 use crate::damage::DamageKind;
-use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
+use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, MetricSink, MetricValue};
 
 /// Metrics of the head and its maintenance, updated by the code that does the work.
 #[derive(Debug, Default)]
@@ -48,8 +48,8 @@ pub(crate) struct StoreMetrics {
     pub(crate) compaction_failures: Counter,
     pub(crate) compaction_left: Gauge,
     /// Progress of the current cut and the current merge.
-    pub(crate) cutting: BlockWork,
-    pub(crate) merging: BlockWork,
+    pub(crate) cutting: BlockWorkProgress,
+    pub(crate) merging: BlockWorkProgress,
     /// Number of page segments, and of those removed by retention.
     pub(crate) page_segments: Gauge,
     pub(crate) removed_segments: Counter,
@@ -70,11 +70,11 @@ pub(crate) struct StoreMetrics {
     pub(crate) table_memory: Gauge,
 }
 
-impl Collect for Parts {
-    fn collect(&self, sink: &mut dyn Sink) {
+impl Collect for StoreParts {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         self.log.metrics().collect(sink);
-        let counter = |c: &Counter| Value::Counter(c.get() as f64);
-        let gauge = |n: usize| Value::Gauge(n as f64);
+        let counter = |c: &Counter| MetricValue::Counter(c.get() as f64);
+        let gauge = |n: usize| MetricValue::Gauge(n as f64);
         let table = [
             (
                 "firn_storage_head_appended_samples_total",
@@ -104,7 +104,7 @@ impl Collect for Parts {
             (
                 "firn_storage_series_numbers_left",
                 "New series that fit in the index; a restart makes room for more.",
-                gauge(self.index.numbers_left() as usize),
+                gauge(self.index.remaining_slots() as usize),
             ),
             (
                 "firn_storage_head_active_series",
@@ -143,9 +143,9 @@ impl Collect for Parts {
     }
 }
 
-impl Parts {
+impl StoreParts {
     /// Writes the metrics of late samples in the head.
-    fn collect_late(&self, sink: &mut dyn Sink) {
+    fn collect_late(&self, sink: &mut dyn MetricSink) {
         let m = &self.metrics;
         let table = [
             (
@@ -166,14 +166,14 @@ impl Parts {
             ),
         ];
         for (name, help, counter) in table {
-            sink.metric(name, help, &[], Value::Counter(counter.get() as f64));
+            sink.metric(name, help, &[], MetricValue::Counter(counter.get() as f64));
         }
     }
 
     /// Writes the metrics of sealing, of groups that cannot be sealed, and of writes rejected
     /// because sealing lags behind.
-    fn collect_sealing(&self, sink: &mut dyn Sink) {
-        let counter = |c: &Counter| Value::Counter(c.get() as f64);
+    fn collect_sealing(&self, sink: &mut dyn MetricSink) {
+        let counter = |c: &Counter| MetricValue::Counter(c.get() as f64);
         let m = &self.metrics;
         let table = [
             (
@@ -189,12 +189,12 @@ impl Parts {
             (
                 "firn_storage_seal_queue_groups",
                 "Groups of series that are due to be sealed.",
-                Value::Gauge(m.seal_queue.get() as f64),
+                MetricValue::Gauge(m.seal_queue.get() as f64),
             ),
             (
                 "firn_storage_seal_duration_seconds",
                 "Duration of sealing per tick.",
-                Value::Histogram(&m.seal_duration),
+                MetricValue::Histogram(&m.seal_duration),
             ),
             (
                 "firn_storage_seal_failures_total",
@@ -209,7 +209,7 @@ impl Parts {
             (
                 "firn_storage_seal_stuck_groups",
                 "Groups with series that cannot be sealed.",
-                Value::Gauge(m.stuck_groups.get() as f64),
+                MetricValue::Gauge(m.stuck_groups.get() as f64),
             ),
             (
                 "firn_storage_seal_backlog_refusals_total",
@@ -224,8 +224,8 @@ impl Parts {
 
     /// Writes the metrics of page segments, of the caches of pages and blocks, and of the
     /// catalogue.
-    fn collect_pages(&self, sink: &mut dyn Sink) {
-        let counter = |c: &Counter| Value::Counter(c.get() as f64);
+    fn collect_pages(&self, sink: &mut dyn MetricSink) {
+        let counter = |c: &Counter| MetricValue::Counter(c.get() as f64);
         let m = &self.metrics;
         let table = [
             (
@@ -236,12 +236,12 @@ impl Parts {
             (
                 "firn_storage_page_segments",
                 "Segments of pages on disk.",
-                Value::Gauge(m.page_segments.get() as f64),
+                MetricValue::Gauge(m.page_segments.get() as f64),
             ),
             (
                 "firn_storage_page_files_open",
                 "Segments of pages whose files are open for reading.",
-                Value::Gauge(self.sealed.files.open_files.get() as f64),
+                MetricValue::Gauge(self.sealed.files.open_files.get() as f64),
             ),
             (
                 "firn_storage_page_file_opens_total",
@@ -295,21 +295,21 @@ impl Parts {
     }
 
     /// Writes the number of damages by kind.
-    fn collect_damages(&self, sink: &mut dyn Sink) {
+    fn collect_damages(&self, sink: &mut dyn MetricSink) {
         for kind in DamageKind::ALL {
             sink.metric(
                 "firn_storage_damages_total",
                 "Damaged ranges found in files or memory, counted once each.",
                 &[("kind", kind.as_str())],
-                Value::Counter(self.damages.count(kind) as f64),
+                MetricValue::Counter(self.damages.count(kind) as f64),
             );
         }
     }
 
     /// Writes the metrics of blocks, cuts, flushes of late samples, and merges.
-    fn collect_blocks(&self, sink: &mut dyn Sink) {
-        let counter = |c: &Counter| Value::Counter(c.get() as f64);
-        let gauge = |g: &Gauge| Value::Gauge(g.get() as f64);
+    fn collect_blocks(&self, sink: &mut dyn MetricSink) {
+        let counter = |c: &Counter| MetricValue::Counter(c.get() as f64);
+        let gauge = |g: &Gauge| MetricValue::Gauge(g.get() as f64);
         let (m, blocks) = (&self.metrics, &self.blocks);
         let table = [
             (
@@ -379,8 +379,8 @@ impl Parts {
     }
 
     /// Writes the metrics of the work of lookups.
-    fn collect_lookups(&self, sink: &mut dyn Sink) {
-        let work = self.index.work();
+    fn collect_lookups(&self, sink: &mut dyn MetricSink) {
+        let work = self.index.lookup_work();
         let table = [
             (
                 "firn_storage_lookup_postings_runs_total",
@@ -399,18 +399,18 @@ impl Parts {
             ),
         ];
         for (name, help, counter) in table {
-            sink.metric(name, help, &[], Value::Counter(counter.get() as f64));
+            sink.metric(name, help, &[], MetricValue::Counter(counter.get() as f64));
         }
     }
 
     /// Writes the memory of the store by part.
-    fn collect_memory(&self, sink: &mut dyn Sink) {
+    fn collect_memory(&self, sink: &mut dyn MetricSink) {
         for (part, bytes) in self.memory() {
             sink.metric(
                 "firn_storage_head_memory_bytes",
                 "Memory of the store by part, as of the last sweep.",
                 &[("part", part)],
-                Value::Gauge(bytes.get() as f64),
+                MetricValue::Gauge(bytes.get() as f64),
             );
         }
     }

@@ -1,9 +1,9 @@
 //! The options with which a [`crate::store::Store`] is opened.
 
-use crate::chunk::Duplicates;
+use crate::chunk::DuplicatePolicy;
 use crate::log;
-use crate::parts::retention::Retention;
-use firn_model::log::Replaying;
+use crate::parts::retention::RetentionLimits;
+use firn_model::log::LogReplayProgress;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 use firn_model::tenant::TenantId;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The point at which a batch counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum SyncMode {
+pub enum StoreSyncMode {
     /// After the sync of its record. The batch survives a power loss.
     #[default]
     Always,
@@ -26,12 +26,12 @@ pub enum SyncMode {
     None,
 }
 
-impl From<SyncMode> for log::SyncMode {
-    fn from(mode: SyncMode) -> Self {
+impl From<StoreSyncMode> for log::LogSyncMode {
+    fn from(mode: StoreSyncMode) -> Self {
         match mode {
-            SyncMode::Always => Self::Always,
-            SyncMode::Interval => Self::Interval(SYNC_INTERVAL),
-            SyncMode::None => Self::None,
+            StoreSyncMode::Always => Self::Always,
+            StoreSyncMode::Interval => Self::Interval(SYNC_INTERVAL),
+            StoreSyncMode::None => Self::None,
         }
     }
 }
@@ -67,7 +67,7 @@ const LATE_BYTES_MIN: usize = 8 << 20;
 
 /// The thread that seals samples into pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Sealing {
+pub enum SealingThread {
     /// The background thread, by ticks: writes never wait for a page.
     #[default]
     Background,
@@ -95,14 +95,14 @@ impl NewSeriesBudget {
 /// Maximum size of a block that is the result of a merge. Further series go into another block,
 /// which follows in block order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockMax {
+pub struct BlockSizeLimit {
     /// Maximum number of series in one block.
     pub series: u32,
     /// Maximum size of one block in bytes.
     pub bytes: u64,
 }
 
-impl BlockMax {
+impl BlockSizeLimit {
     /// Eight million series: terms and lists are held in memory while a block is written, about ten
     /// bytes per series. 32 GiB: 64 files of pages, each of which is open while the block is.
     pub const DEFAULT: Self = Self {
@@ -125,7 +125,7 @@ pub struct StoreOptions {
     /// series are created in the order of their batch and everything is deterministic.
     pub shards: usize,
     /// The point at which a batch counts as durable.
-    pub sync: SyncMode,
+    pub sync: StoreSyncMode,
     /// Retention time in milliseconds: samples older than the newest one by this much are deleted,
     /// as are series without samples. This option and the next two can be changed with
     /// [`crate::store::Store::set_retention`].
@@ -141,7 +141,7 @@ pub struct StoreOptions {
     /// them. See [`crate::store::Store::set_late_window_ms`].
     pub late_window_ms: i64,
     /// The rule for two samples of a series at the same time.
-    pub duplicates: Duplicates,
+    pub duplicates: DuplicatePolicy,
     /// Files of other components in the folder that a snapshot includes, as paths relative to the
     /// folder. Each file grows or is replaced, and refers only to records that the log contains at
     /// that moment.
@@ -162,12 +162,12 @@ pub struct StoreOptions {
     /// compaction.
     pub cut_ms: i64,
     /// Maximum size of a block that is the result of a merge.
-    pub block_max: BlockMax,
+    pub block_max: BlockSizeLimit,
     /// True if the windows of neighbouring series end at different times, so that the work is
     /// spread. False for benchmarks only.
     pub is_jittered: bool,
     /// The thread that seals samples into pages.
-    pub sealing: Sealing,
+    pub sealing: SealingThread,
     /// Data time in milliseconds after which an append triggers a tick.
     pub tick_ms: i64,
     /// Size in bytes at which a segment of the log is closed: the maximum amount of sealed records
@@ -185,7 +185,7 @@ pub struct StoreOptions {
     /// characters.
     pub exemplars_max: usize,
     /// Receives the progress of the replay of the log.
-    pub replaying: Arc<Replaying>,
+    pub replaying: Arc<LogReplayProgress>,
 }
 
 impl StoreOptions {
@@ -194,7 +194,7 @@ impl StoreOptions {
         Self {
             dir: dir.into(),
             shards: 8,
-            sync: SyncMode::default(),
+            sync: StoreSyncMode::default(),
             tenant: TenantId::anonymous(),
             key_format: &CanonicalKeys,
             retention_ms: RETENTION_MS,
@@ -202,7 +202,7 @@ impl StoreOptions {
             retention_percent: None,
             lateness_max_ms: LATENESS_MAX_MS,
             late_window_ms: 0,
-            duplicates: Duplicates::default(),
+            duplicates: DuplicatePolicy::default(),
             beside: Vec::new(),
             series_max: usize::MAX,
             head_bytes_max: usize::MAX,
@@ -210,9 +210,9 @@ impl StoreOptions {
             new_series: NewSeriesBudget::NONE,
             window_ms: WINDOW_MS,
             cut_ms: CUT_MS,
-            block_max: BlockMax::DEFAULT,
+            block_max: BlockSizeLimit::DEFAULT,
             is_jittered: true,
-            sealing: Sealing::default(),
+            sealing: SealingThread::default(),
             tick_ms: TICK_MS,
             log_segment_bytes: 16 << 20,
             backlog_bytes_max: BACKLOG_BYTES_MAX,
@@ -237,8 +237,8 @@ impl StoreOptions {
     }
 
     /// Returns the retention limits.
-    pub(crate) fn retention(&self) -> Retention {
-        Retention {
+    pub(crate) fn retention(&self) -> RetentionLimits {
+        RetentionLimits {
             time_ms: self.retention_ms,
             bytes: self.retention_bytes,
             percent: self.retention_percent,

@@ -4,17 +4,17 @@
 //! only files that the store itself writes count against the size limit, so snapshots and files set
 //! aside by a repair do not.
 
-use super::Parts;
+use super::StoreParts;
 use crate::sync::atomic::Ordering;
 use arc_swap::ArcSwap;
-use firn_model::metrics::{Counter, Gauge, Sink, Value};
+use firn_model::metrics::{Counter, Gauge, MetricSink, MetricValue};
 use firn_model::sample::TimestampMs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 /// Retention limits of a store, by time and by size.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Retention {
+pub struct RetentionLimits {
     /// Samples older than the newest one by this many milliseconds are deleted; `i64::MAX` means no
     /// limit.
     pub time_ms: i64,
@@ -26,8 +26,8 @@ pub struct Retention {
 }
 
 /// The current retention limits, with counters of their effect.
-pub(crate) struct Retaining {
-    limits: ArcSwap<Retention>,
+pub(crate) struct RetentionState {
+    limits: ArcSwap<RetentionLimits>,
     /// Pages before this time were deleted by the size limit.
     pub(crate) pages_gone_before: AtomicI64,
     /// Number of times that blocks were deleted by the time limit, and by the size limit.
@@ -41,9 +41,9 @@ pub(crate) struct Retaining {
     pub(crate) exemplar_bytes: Gauge,
 }
 
-impl Retaining {
+impl RetentionState {
     /// Returns the state with these limits, and with all counters at zero.
-    pub(crate) fn new(limits: Retention) -> Self {
+    pub(crate) fn new(limits: RetentionLimits) -> Self {
         Self {
             limits: ArcSwap::from_pointee(limits),
             pages_gone_before: AtomicI64::new(i64::MIN),
@@ -57,12 +57,12 @@ impl Retaining {
     }
 
     /// Returns the current limits, which may change at any time.
-    pub(crate) fn limits(&self) -> Retention {
+    pub(crate) fn limits(&self) -> RetentionLimits {
         **self.limits.load()
     }
 
     /// Replaces the limits. The new ones take effect without a restart.
-    pub(crate) fn set(&self, limits: Retention) {
+    pub(crate) fn set(&self, limits: RetentionLimits) {
         self.limits.store(Arc::new(limits));
     }
 
@@ -78,15 +78,15 @@ impl Retaining {
             &self.catalogue_bytes,
             &self.exemplar_bytes,
         ];
-        parts.iter().map(|gauge| bytes_of(gauge)).sum()
+        parts.iter().map(|gauge| gauge_bytes(gauge)).sum()
     }
 }
 
-fn bytes_of(gauge: &Gauge) -> u64 {
+fn gauge_bytes(gauge: &Gauge) -> u64 {
     u64::try_from(gauge.get()).unwrap_or(0)
 }
 
-impl Parts {
+impl StoreParts {
     /// Returns the first time that is kept; older samples are beyond the retention.
     pub(crate) fn cutoff(&self) -> TimestampMs {
         let newest = self.newest();
@@ -95,9 +95,9 @@ impl Parts {
 
     /// Returns the time before which readers need no sample from pages and head, because it is
     /// beyond the retention or in a block.
-    pub(crate) fn pages_from(&self) -> TimestampMs {
+    pub(crate) fn head_read_start(&self) -> TimestampMs {
         let by_size = self.retaining.pages_gone_before.load(Ordering::Relaxed);
-        let readers = self.blocks.cut_of_all_readers();
+        let readers = self.blocks.oldest_reader_cut();
         self.cutoff().max(readers).max(by_size)
     }
 
@@ -110,7 +110,7 @@ impl Parts {
             .saturating_add(self.retaining.file_bytes())
     }
 
-    pub(super) fn collect_retention(&self, sink: &mut dyn Sink) {
+    pub(super) fn collect_retention(&self, sink: &mut dyn MetricSink) {
         let kept = &self.retaining;
         let limits = kept.limits();
         let seconds = match limits.time_ms {
@@ -121,46 +121,46 @@ impl Parts {
             (
                 "firn_storage_retention_limit_seconds",
                 "Retention time; 0 means no limit.",
-                Value::Gauge(seconds),
+                MetricValue::Gauge(seconds),
             ),
             (
                 "firn_storage_retention_limit_bytes",
                 "Maximum bytes of the files of the store; 0 means no limit.",
-                Value::Gauge(bytes_of(&kept.limit_bytes) as f64),
+                MetricValue::Gauge(gauge_bytes(&kept.limit_bytes) as f64),
             ),
             (
                 "firn_storage_retention_limit_percentage",
                 "Maximum share of the file system that the files may use, in percent; 0 means no \
                  limit.",
-                Value::Gauge(limits.percent.unwrap_or(0.0)),
+                MetricValue::Gauge(limits.percent.unwrap_or(0.0)),
             ),
             (
                 "firn_storage_time_retentions_total",
                 "Deletions of blocks because of the retention time.",
-                Value::Counter(kept.by_time.get() as f64),
+                MetricValue::Counter(kept.by_time.get() as f64),
             ),
             (
                 "firn_storage_size_retentions_total",
                 "Deletions of blocks or pages because of the retention size.",
-                Value::Counter(kept.by_size.get() as f64),
+                MetricValue::Counter(kept.by_size.get() as f64),
             ),
         ];
         for (name, help, value) in table {
             sink.metric(name, help, &[], value);
         }
         let parts = [
-            ("blocks", bytes_of(&self.blocks.bytes)),
+            ("blocks", gauge_bytes(&self.blocks.bytes)),
             ("log", self.log.pressure().bytes),
-            ("pages", bytes_of(&kept.page_bytes)),
-            ("catalogue", bytes_of(&kept.catalogue_bytes)),
-            ("exemplars", bytes_of(&kept.exemplar_bytes)),
+            ("pages", gauge_bytes(&kept.page_bytes)),
+            ("catalogue", gauge_bytes(&kept.catalogue_bytes)),
+            ("exemplars", gauge_bytes(&kept.exemplar_bytes)),
         ];
         for (part, bytes) in parts {
             sink.metric(
                 "firn_storage_disk_bytes",
                 "Bytes on disk that count towards the retention size, by part.",
                 &[("part", part)],
-                Value::Gauge(bytes as f64),
+                MetricValue::Gauge(bytes as f64),
             );
         }
     }

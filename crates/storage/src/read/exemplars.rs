@@ -5,15 +5,15 @@
 //! after the lookup in the index, so a series that leaves the index in between is in a block of the
 //! view. Exemplars that are in both are returned once.
 
-use super::Reader;
-use super::union::lose_in;
+use super::StoreReader;
+use super::union::report_block_loss;
 use crate::block::Block;
 use crate::blocks::OpenBlock;
 use crate::error::StorageError;
 use crate::ids::SeriesRef;
 use firn_model::budget::Reservation;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::exemplar::{FoundExemplar, FoundExemplars, SeriesExemplars, TimedExemplar};
+use firn_model::exemplar::{ExemplarResult, SeriesExemplarResult, SeriesExemplars, TimedExemplar};
 use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
 use firn_model::store::ExemplarRequest;
@@ -25,15 +25,15 @@ const CANCEL_EACH: usize = 256;
 
 /// Memory of an exemplar without its labels, in bytes: the struct and an allocation, twice because
 /// of the sort.
-const EXEMPLAR_BYTES: usize = 2 * (size_of::<FoundExemplar>() + 32);
+const EXEMPLAR_BYTES: usize = 2 * (size_of::<ExemplarResult>() + 32);
 
 /// Exemplars found so far, by the labels of their series.
-struct Found {
+struct ExemplarCollector {
     series: BTreeMap<Labels, SeriesExemplars>,
     memory: Reservation,
 }
 
-impl Found {
+impl ExemplarCollector {
     fn add(&mut self, series: Labels, of_series: &SeriesExemplars) -> Result<(), Error> {
         let labels = of_series.iter().map(|(_, e)| e.labels.as_bytes().len());
         let bytes = labels
@@ -46,18 +46,18 @@ impl Found {
     }
 
     /// Returns the result: each exemplar once, in order.
-    fn into_answer(self) -> Vec<FoundExemplars> {
+    fn into_found(self) -> Vec<SeriesExemplarResult> {
         let series = self.series.into_iter();
         let found = series.map(|(series, all)| {
             let mut all: Vec<TimedExemplar<'_>> = all.iter().map(|(_, e)| e).collect();
-            all.sort_by(TimedExemplar::order);
-            all.dedup_by(|a, b| a.order(b) == Ordering::Equal);
-            let exemplars = all.into_iter().map(|exemplar| FoundExemplar {
+            all.sort_by(TimedExemplar::compare);
+            all.dedup_by(|a, b| a.compare(b) == Ordering::Equal);
+            let exemplars = all.into_iter().map(|exemplar| ExemplarResult {
                 labels: exemplar.labels.to_owned(),
                 value: exemplar.value,
                 time: exemplar.time,
             });
-            FoundExemplars {
+            SeriesExemplarResult {
                 exemplars: exemplars.collect(),
                 series,
             }
@@ -66,35 +66,35 @@ impl Found {
     }
 }
 
-impl Reader {
+impl StoreReader {
     /// Returns the exemplars of the series that any of the sets matches, in order of their labels.
     pub(crate) fn select_exemplars(
         &self,
         request: ExemplarRequest<'_>,
-    ) -> Result<Vec<FoundExemplars>, Error> {
+    ) -> Result<Vec<SeriesExemplarResult>, Error> {
         if *request.tenant != self.options.tenant {
             return Ok(Vec::new());
         }
-        let mut found = Found {
+        let mut found = ExemplarCollector {
             series: BTreeMap::new(),
-            memory: request.budget.hold(),
+            memory: request.budget.create_reservation(),
         };
-        self.exemplars_of_ring(request, &mut found)?;
+        self.collect_ring_exemplars(request, &mut found)?;
         let view = self.blocks.view();
         for open in &view.blocks {
             if open.block.has_exemplars_in(request.range) {
                 request.cancel.check()?;
-                self.exemplars_of_block(open, request, &mut found)?;
+                self.collect_block_exemplars(open, request, &mut found)?;
             }
         }
-        Ok(found.into_answer())
+        Ok(found.into_found())
     }
 
     /// Adds the exemplars in the ring of all series that match.
-    fn exemplars_of_ring(
+    fn collect_ring_exemplars(
         &self,
         request: ExemplarRequest<'_>,
-        found: &mut Found,
+        found: &mut ExemplarCollector,
     ) -> Result<(), Error> {
         let _generation = self.index.generation();
         let slots = self.exemplars.slots();
@@ -127,19 +127,19 @@ impl Reader {
 
     /// Adds the exemplars of a block. If the block is damaged, reports the damage, so that all
     /// queries of its range return a warning.
-    fn exemplars_of_block(
+    fn collect_block_exemplars(
         &self,
         open: &OpenBlock,
         request: ExemplarRequest<'_>,
-        found: &mut Found,
+        found: &mut ExemplarCollector,
     ) -> Result<(), Error> {
-        let mut memory = request.budget.hold();
+        let mut memory = request.budget.create_reservation();
         let mut matching = Vec::new();
         for matchers in request.sets.iter().filter(|set| open.may_match(set)) {
             match open.block.lookup(matchers, request.cancel, &mut memory) {
                 Ok(ordinals) => matching.extend(ordinals),
                 Err(e) if e.kind == ErrorKind::Corrupt => {
-                    self.lose_look_up(open, &e);
+                    self.report_lookup_loss(open, &e);
                     return Ok(());
                 }
                 Err(e) => return Err(e),
@@ -157,7 +157,7 @@ impl Reader {
                 Ok(Some(labels)) => found.add(labels, &of_series)?,
                 Ok(None) => {}
                 Err(e) => {
-                    lose_in(&self.damages, open, e)?;
+                    report_block_loss(&self.damages, open, e)?;
                 }
             }
         }
@@ -173,7 +173,7 @@ fn read(
     range: TimeRange,
     into: &mut SeriesExemplars,
 ) -> Result<Option<Labels>, StorageError> {
-    block.exemplars(&[ordinal], |_, exemplar| {
+    block.read_exemplars(&[ordinal], |_, exemplar| {
         if range.contains(exemplar.time) {
             into.push(0, exemplar);
         }
@@ -181,7 +181,7 @@ fn read(
     })?;
     let mut labels = None;
     if !into.is_empty() {
-        block.labels(&[ordinal], &mut |_, found| labels = Some(found.to_owned()))?;
+        block.read_labels(&[ordinal], &mut |_, found| labels = Some(found.to_owned()))?;
     }
     Ok(labels)
 }

@@ -3,13 +3,13 @@
 //! The series are copied in parts on all compute threads. A shard's lock is held for a slice of a
 //! part at a time, so that no writer has to wait for a large query.
 
-use super::Reader;
+use super::StoreReader;
 use super::late::LateCopies;
-use crate::fan_out::in_parts;
-use crate::head::copies::{Copied, Copies};
+use crate::fan_out::map_parts;
+use crate::head::copies::{SeriesCopies, SeriesCopy};
 use crate::head::late::LateSeries;
-use crate::head::shard::Shard;
-use crate::ids::{Local, SeriesRef};
+use crate::head::shard::HeadShard;
+use crate::ids::{SeriesRef, ShardLocalId};
 use crate::index::SeriesCursor;
 use crate::sync::lock;
 use firn_model::budget::Reservation;
@@ -51,7 +51,7 @@ pub(super) struct HeadCopies {
 
 /// Copies of the series of one part.
 struct PartCopies {
-    copies: Copies,
+    copies: SeriesCopies,
     late: LateCopies,
     /// Number of series that are not visited yet.
     left: usize,
@@ -62,11 +62,11 @@ struct PartCopies {
 
 /// A series of a part with its place in a shard.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct WantedMemSeries {
     /// Index of the series in the part.
     place: u32,
     slot: SeriesRef,
-    local: Local,
+    local: ShardLocalId,
 }
 
 impl HeadCopies {
@@ -85,20 +85,20 @@ impl HeadCopies {
     }
 
     /// Returns the copy of the candidate series with this number, if there is one.
-    pub(super) fn get(&self, number: usize) -> Option<Copied<'_>> {
+    pub(super) fn get(&self, number: usize) -> Option<SeriesCopy<'_>> {
         let (copies, copy) = self.find(number)?;
         Some(copies.get(copy))
     }
 
     /// Returns the copies of a part and the number of the series' copy in them.
-    fn find(&self, number: usize) -> Option<(&Copies, usize)> {
+    fn find(&self, number: usize) -> Option<(&SeriesCopies, usize)> {
         let part = &self.parts[number / PART];
         let copy = part.numbers[number % PART];
         (copy != NO_COPY).then_some((&part.copies, copy as usize))
     }
 }
 
-impl Reader {
+impl StoreReader {
     /// Copies the samples of the series with these slots that are visible at `watermark`.
     pub(super) fn copy_head(
         &self,
@@ -110,7 +110,7 @@ impl Reader {
         let parts: Vec<&[SeriesRef]> = slots.chunks(PART).collect();
         let copy =
             |part: usize, slots: &[SeriesRef]| self.copy_part(part, slots, request, watermark);
-        let parts = in_parts(&*self.env.compute, &parts, copy)?;
+        let parts = map_parts(&*self.env.compute, &parts, copy)?;
         Ok(HeadCopies {
             has_late: parts.iter().any(|part| !part.late.is_empty()),
             parts,
@@ -135,15 +135,15 @@ impl Reader {
             let Some(found) = cursor.place(*slot) else {
                 continue;
             };
-            let (shard, local) = self.shard_and_local(found);
-            wanted[shard].push(Wanted {
+            let (shard, local) = self.decode_place(found);
+            wanted[shard].push(WantedMemSeries {
                 place: place as u32,
                 slot: *slot,
                 local,
             });
         }
         let mut of_part = PartCopies {
-            copies: Copies::default(),
+            copies: SeriesCopies::default(),
             late: LateCopies::default(),
             left: slots.len(),
             numbers: vec![NO_COPY; slots.len()],
@@ -151,34 +151,34 @@ impl Reader {
         };
         // Parts begin with different shards, so that they do not wait for each other.
         for shard in (0..shards).map(|i| (part + i) % shards) {
-            self.copy_of_shard(shard, &wanted[shard], request, watermark, &mut of_part)?;
+            self.copy_shard(shard, &wanted[shard], request, watermark, &mut of_part)?;
         }
-        of_part.settle();
+        of_part.release_unused();
         Ok(of_part)
     }
 
     /// Copies the visible samples of the series of a part that are in one shard, in slices under
     /// its lock.
-    fn copy_of_shard(
+    fn copy_shard(
         &self,
         shard: usize,
-        wanted: &[Wanted],
+        wanted: &[WantedMemSeries],
         request: SelectRequest<'_>,
         watermark: u64,
         into: &mut PartCopies,
     ) -> Result<(), Error> {
         for slice in wanted.chunks(COPY_SLICE) {
             request.cancel.check()?;
-            into.expect(request.newest_only)?;
+            into.reserve_estimate(request.newest_only)?;
             let shard = lock(&self.shards[shard]);
             let has_late = !shard.late.is_empty();
-            let ahead = Ahead::new(&shard, slice, request.newest_only);
+            let ahead = MemSeriesPrefetcher::new(&shard, slice, request.newest_only);
             for (i, one) in slice.iter().enumerate() {
-                ahead.ask(i);
+                ahead.prefetch_after(i);
                 let Some(series) = shard.series_of_slot(one.local, one.slot) else {
                     continue;
                 };
-                let hidden = shard.hidden(one.local, series, watermark);
+                let hidden = shard.count_hidden(one.local, series, watermark);
                 let number = into.copies.len() as u32;
                 let of = (&*shard, one.local);
                 let has_late = has_late && into.late.add(one.place, of, request.range, watermark);
@@ -193,48 +193,48 @@ impl Reader {
             }
             drop(shard);
             into.left -= slice.len();
-            into.hold()?;
+            into.reserve_actual()?;
         }
         Ok(())
     }
 }
 
 /// Prefetches the memory of series that are copied one after the other.
-struct Ahead<'a> {
-    shard: &'a Shard,
-    series: &'a [Wanted],
+struct MemSeriesPrefetcher<'a> {
+    shard: &'a HeadShard,
+    series: &'a [WantedMemSeries],
     /// True if their chunks are not read.
     newest_only: bool,
 }
 
-impl<'a> Ahead<'a> {
-    fn new(shard: &'a Shard, series: &'a [Wanted], newest_only: bool) -> Self {
+impl<'a> MemSeriesPrefetcher<'a> {
+    fn new(shard: &'a HeadShard, series: &'a [WantedMemSeries], newest_only: bool) -> Self {
         let ahead = Self {
             shard,
             series,
             newest_only,
         };
-        (0..2 * AHEAD).for_each(|i| ahead.ask_for_series(i));
-        (0..AHEAD).for_each(|i| ahead.ask_for_chunk(i));
+        (0..2 * AHEAD).for_each(|i| ahead.prefetch_series(i));
+        (0..AHEAD).for_each(|i| ahead.prefetch_chunk(i));
         ahead
     }
 
     /// Prefetches the memory for the iterations after `i`.
     #[inline]
-    fn ask(&self, i: usize) {
-        self.ask_for_series(i + 2 * AHEAD);
-        self.ask_for_chunk(i + AHEAD);
+    fn prefetch_after(&self, i: usize) {
+        self.prefetch_series(i + 2 * AHEAD);
+        self.prefetch_chunk(i + AHEAD);
     }
 
     #[inline]
-    fn ask_for_series(&self, i: usize) {
+    fn prefetch_series(&self, i: usize) {
         if let Some(one) = self.series.get(i) {
             self.shard.prefetch(one.local);
         }
     }
 
     #[inline]
-    fn ask_for_chunk(&self, i: usize) {
+    fn prefetch_chunk(&self, i: usize) {
         if let Some(one) = self.series.get(i).filter(|_| !self.newest_only) {
             self.shard.prefetch_chunk(one.local);
         }
@@ -244,18 +244,21 @@ impl<'a> Ahead<'a> {
 impl PartCopies {
     /// Reserves the expected memory of the remaining series, estimated from the previous ones,
     /// because the actual size is only determined under the lock.
-    fn expect(&mut self, newest_only: bool) -> Result<(), Error> {
-        let each = self.copies.bytes_each().unwrap_or(match newest_only {
-            true => NEWEST_BYTES,
-            false => COPIED_BYTES,
-        });
+    fn reserve_estimate(&mut self, newest_only: bool) -> Result<(), Error> {
+        let each = self
+            .copies
+            .estimate_copy_bytes()
+            .unwrap_or(match newest_only {
+                true => NEWEST_BYTES,
+                false => COPIED_BYTES,
+            });
         self.reserve(self.memory_bytes() + self.left * each)?;
-        self.copies.make_room(self.left, each);
+        self.copies.reserve_memory(self.left, each);
         Ok(())
     }
 
     /// Reserves the actual memory of the copies, if it exceeds the estimate that was reserved.
-    fn hold(&mut self) -> Result<(), Error> {
+    fn reserve_actual(&mut self) -> Result<(), Error> {
         self.reserve(self.memory_bytes())
     }
 
@@ -268,8 +271,8 @@ impl PartCopies {
     }
 
     /// Releases memory that was reserved and not used.
-    fn settle(&mut self) {
-        self.copies.give_room_back();
+    fn release_unused(&mut self) {
+        self.copies.release_unused_memory();
         self.late.settle();
         self.memory.shrink_to(self.memory_bytes());
     }

@@ -3,11 +3,11 @@
 //! A reader holds the leaves that overlap its range, and of their rows it returns those of batches
 //! up to its watermark. They are merged after all in-order samples (see [`super::merge`]).
 
-use crate::chunk::Duplicates;
-use crate::failpoints::{self, Flaw};
+use crate::chunk::DuplicatePolicy;
+use crate::failpoints::{self, StoreFlaw};
 use crate::head::late::{LateRow, LateSeries};
-use crate::head::shard::Shard;
-use crate::ids::Local;
+use crate::head::shard::HeadShard;
+use crate::ids::ShardLocalId;
 use firn_model::sample::{TimeRange, TimestampMs};
 
 /// The late samples of the candidate series of a part.
@@ -23,12 +23,13 @@ impl LateCopies {
     pub(super) fn add(
         &mut self,
         place: u32,
-        (shard, local): (&Shard, Local),
+        (shard, local): (&HeadShard, ShardLocalId),
         range: TimeRange,
         watermark: u64,
     ) -> bool {
         let rows = shard.late.get(local);
-        let Some(shared) = rows.and_then(|rows| rows.share(range, seen_to(watermark))) else {
+        let Some(shared) = rows.and_then(|rows| rows.share(range, visible_through(watermark)))
+        else {
             return false;
         };
         self.bytes += size_of::<(u32, LateSeries)>() + shared.memory_bytes();
@@ -64,17 +65,17 @@ impl LateCopies {
 
 /// The rules of a selection for late samples.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LateRule {
+pub(super) struct LateReadRule {
     /// Rows of later batches are hidden.
     watermark: u64,
-    pub(super) duplicates: Duplicates,
+    pub(super) duplicates: DuplicatePolicy,
 }
 
-impl LateRule {
+impl LateReadRule {
     /// Returns the rules for a reader at `watermark`.
-    pub(super) fn new(watermark: u64, duplicates: Duplicates) -> Self {
+    pub(super) fn new(watermark: u64, duplicates: DuplicatePolicy) -> Self {
         Self {
-            watermark: seen_to(watermark),
+            watermark: visible_through(watermark),
             duplicates,
         }
     }
@@ -91,8 +92,8 @@ impl LateRule {
 }
 
 /// Returns the last batch whose late rows are visible at `watermark`.
-fn seen_to(watermark: u64) -> u64 {
-    match failpoints::has(Flaw::ShowsLateEarly) {
+fn visible_through(watermark: u64) -> u64 {
+    match failpoints::has(StoreFlaw::ShowsLateEarly) {
         true => u64::MAX,
         false => watermark,
     }

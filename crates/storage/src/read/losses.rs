@@ -6,10 +6,10 @@
 
 use super::HeadSelection;
 use crate::damage::{Damage, DamageKind};
-use crate::encoding::Malformed;
-use crate::head::copies::Copied;
-use crate::page::{Column, Page};
-use crate::sealed::directory::PageEntry;
+use crate::encoding::DecodeError;
+use crate::head::copies::SeriesCopy;
+use crate::page::{ColumnEntry, PageReader};
+use crate::sealed::directory::SealedPageEntry;
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::store::Selection;
@@ -20,16 +20,16 @@ use std::sync::Arc;
 const PAGE_BYTES: usize = 1 << 10;
 
 /// State of a page of the group that is being read.
-pub(super) enum Opened {
+pub(super) enum GroupPageState {
     /// The page was not opened yet.
     No,
     /// The open page, with the number of bytes reserved for it.
-    Page(Arc<Page>, usize),
+    Page(Arc<PageReader>, usize),
     /// The page could not be read, which was reported, or was removed by retention.
     Lost,
 }
 
-impl Opened {
+impl GroupPageState {
     /// Closes a page that no other series of the read needs.
     pub(super) fn close(&mut self, memory: &mut Reservation) {
         if let Self::Page(_, held) = self {
@@ -43,25 +43,29 @@ impl Opened {
 impl HeadSelection {
     /// Returns the page of `entry` and caches it in `opened`; `None` if it cannot be read.
     #[inline]
-    pub(super) fn opened<'a>(
+    pub(super) fn open_cached<'a>(
         &self,
-        entry: &PageEntry,
-        opened: &'a mut Opened,
+        entry: &SealedPageEntry,
+        opened: &'a mut GroupPageState,
         memory: &mut Reservation,
-    ) -> Result<Option<&'a Page>, Error> {
-        if let Opened::No = opened {
+    ) -> Result<Option<&'a PageReader>, Error> {
+        if let GroupPageState::No = opened {
             *opened = self.open(entry, memory)?;
         }
         Ok(match opened {
-            Opened::Page(page, _) => Some(page),
-            Opened::No | Opened::Lost => None,
+            GroupPageState::Page(page, _) => Some(page),
+            GroupPageState::No | GroupPageState::Lost => None,
         })
     }
 
     /// Opens a page and reserves its memory. Reports a page that cannot be read, unless retention
     /// has removed it.
     #[cold]
-    fn open(&self, entry: &PageEntry, memory: &mut Reservation) -> Result<Opened, Error> {
+    fn open(
+        &self,
+        entry: &SealedPageEntry,
+        memory: &mut Reservation,
+    ) -> Result<GroupPageState, Error> {
         let before = memory.bytes();
         memory.grow(entry.bytes as usize + PAGE_BYTES)?;
         match self.sealed.cache.get(entry) {
@@ -69,14 +73,14 @@ impl HeadSelection {
                 let held = memory.bytes() - before;
                 // The times of its columns, which are decoded on demand.
                 memory.grow(page.memory_bytes().saturating_sub(held))?;
-                Ok(Opened::Page(page, memory.bytes() - before))
+                Ok(GroupPageState::Page(page, memory.bytes() - before))
             }
             // Removed by retention after it was listed.
-            Err(_) if entry.segment.ranges().is_removed() => Ok(Opened::Lost),
+            Err(_) if entry.segment.ranges().is_removed() => Ok(GroupPageState::Lost),
             Err(e) => {
-                let damage = self.sealed.lose_page(entry, e)?;
-                self.lose(&damage);
-                Ok(Opened::Lost)
+                let damage = self.sealed.report_lost_page(entry, e)?;
+                self.report_loss(&damage);
+                Ok(GroupPageState::Lost)
             }
         }
     }
@@ -84,27 +88,29 @@ impl HeadSelection {
     /// Reports that a column of a page cannot be read. `column` is `None` if the directory of the
     /// page is damaged.
     #[cold]
-    pub(super) fn lose_column(
+    pub(super) fn report_lost_column(
         &self,
         series: usize,
-        entry: &PageEntry,
-        page: &Page,
-        (column, why): (Option<Column>, Malformed),
+        entry: &SealedPageEntry,
+        page: &PageReader,
+        (column, why): (Option<ColumnEntry>, DecodeError),
     ) {
-        let damage = self.sealed.lose_columns(entry, page, &why.to_string());
+        let damage = self
+            .sealed
+            .report_lost_columns(entry, page, &why.to_string());
         let range = column.map_or(entry.range, |column| column.range());
         // Samples that the head contains are not read from pages.
-        let unsealed = self.copy(series).and_then(Copied::first_time);
+        let unsealed = self.head_copy(series).and_then(SeriesCopy::first_time);
         let is_sealed = unsealed.is_none_or(|unsealed| range.min < unsealed);
         if is_sealed && range.overlaps(&self.range) {
-            self.lose(&damage);
+            self.report_loss(&damage);
         }
     }
 
     /// Reports that a chunk of a series in the head cannot be decoded.
     #[cold]
-    pub(super) fn lose_chunk(&self, series: usize, copy: Copied<'_>, why: Malformed) {
-        let damage = self.sealed.damages.report_met(Damage {
+    pub(super) fn report_lost_chunk(&self, series: usize, copy: SeriesCopy<'_>, why: DecodeError) {
+        let damage = self.sealed.damages.report_read_damage(Damage {
             kind: DamageKind::Head,
             file: PathBuf::new(),
             offset: None,
@@ -112,10 +118,10 @@ impl HeadSelection {
             samples: None,
             range: copy.range(),
         });
-        self.lose(&damage);
+        self.report_loss(&damage);
     }
 
-    fn lose(&self, damage: &Damage) {
+    fn report_loss(&self, damage: &Damage) {
         self.losses.add(&damage.warning());
     }
 }

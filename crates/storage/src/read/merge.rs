@@ -13,7 +13,7 @@
 //!   samples that were appended in order: the times of each strictly increase, and two samples at
 //!   the same time are equal, because a series accepts one in-order sample per time. Late samples
 //!   may repeat the time of any other sample. They come after all in-order samples, in order of
-//!   arrival, and [`crate::chunk::Duplicates`] determines which sample of a time is returned.
+//!   arrival, and [`crate::chunk::DuplicatePolicy`] determines which sample of a time is returned.
 //! - **Completeness.** Every visible sample in the selection's range is in at least one source that
 //!   the selection holds. The head is copied first and pages are listed after that, so a sample
 //!   that leaves the head in between is in a listed page. Nothing is read from a source that the
@@ -25,7 +25,7 @@
 //! series that has a source other than pages and one chunk, unless the times of the sources cannot
 //! overlap.
 
-use super::{HeadSelection, Memory, OpenGroup};
+use super::{HeadSelection, OpenPageGroup, SeriesReadScratch};
 use firn_model::error::Error;
 
 impl HeadSelection {
@@ -35,8 +35,8 @@ impl HeadSelection {
     pub(super) fn merge_sources(
         &self,
         series: usize,
-        open: &mut OpenGroup<'_>,
-        memory: &mut Memory,
+        open: &mut OpenPageGroup<'_>,
+        memory: &mut SeriesReadScratch,
     ) -> Result<(), Error> {
         memory.columns.clear();
         self.append_in_order(series, open, memory)?;
@@ -49,8 +49,8 @@ impl HeadSelection {
     pub(super) fn append_in_order(
         &self,
         series: usize,
-        open: &mut OpenGroup<'_>,
-        memory: &mut Memory,
+        open: &mut OpenPageGroup<'_>,
+        memory: &mut SeriesReadScratch,
     ) -> Result<(), Error> {
         self.merge_pages(series, open, memory)?;
         self.merge_head(series, memory);
@@ -61,20 +61,20 @@ impl HeadSelection {
     fn merge_pages(
         &self,
         series: usize,
-        open: &mut OpenGroup<'_>,
-        memory: &mut Memory,
+        open: &mut OpenPageGroup<'_>,
+        memory: &mut SeriesReadScratch,
     ) -> Result<(), Error> {
         let slot = self.numbers.slot(self.slots[series]);
         let into = &mut memory.columns;
         for (entry, opened) in open.entries.iter().zip(&mut open.pages) {
-            if !entry.has(slot) {
+            if !entry.has_series(slot) {
                 continue;
             }
-            let Some(page) = self.opened(entry, opened, &mut open.memory)? else {
+            let Some(page) = self.open_cached(entry, opened, &mut open.memory)? else {
                 continue;
             };
             let before = into.times.len();
-            let found = page.find(slot);
+            let found = page.find_column(slot);
             let decoded = match &found {
                 Ok(Some(column)) => page.decode(column, self.range, &mut memory.page, into),
                 Ok(None) => continue,
@@ -82,7 +82,7 @@ impl HeadSelection {
             };
             match decoded {
                 Ok(()) => into.merge_from(before),
-                Err(e) => self.lose_column(series, entry, page, (found.ok().flatten(), e)),
+                Err(e) => self.report_lost_column(series, entry, page, (found.ok().flatten(), e)),
             }
             if open.is_last {
                 opened.close(&mut open.memory);
@@ -92,21 +92,21 @@ impl HeadSelection {
     }
 
     /// Merges the in-order samples of a series from the head.
-    fn merge_head(&self, series: usize, memory: &mut Memory) {
-        let Some(copy) = self.copy(series) else {
+    fn merge_head(&self, series: usize, memory: &mut SeriesReadScratch) {
+        let Some(copy) = self.head_copy(series) else {
             return;
         };
         let into = &mut memory.columns;
         let before = into.times.len();
         match copy.decode(&mut memory.known, into) {
             Ok(()) => into.merge_from(before),
-            Err(e) => self.lose_chunk(series, copy, e),
+            Err(e) => self.report_lost_chunk(series, copy, e),
         }
     }
 
     /// Merges the late samples of a series from the head, after all in-order samples.
-    pub(super) fn merge_late(&self, series: usize, memory: &mut Memory) {
-        let Some(late) = self.late(series) else {
+    pub(super) fn merge_late(&self, series: usize, memory: &mut SeriesReadScratch) {
+        let Some(late) = self.late_copy(series) else {
             return;
         };
         let into = &mut memory.columns;

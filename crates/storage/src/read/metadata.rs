@@ -1,13 +1,13 @@
 //! Metadata of metrics from the blocks.
 
-use super::Reader;
-use super::union::lose_in;
-use crate::block::Sayings;
+use super::StoreReader;
+use super::union::report_block_loss;
+use crate::block::MetricMetadataSet;
 use firn_model::error::Error;
 use firn_model::metadata::MetadataBatch;
 use firn_model::store::MetadataRequest;
 
-impl Reader {
+impl StoreReader {
     /// Returns the newest metadata of each metric from any block, in order of names. If a block is
     /// damaged, reports the damage and returns the metadata of the other blocks.
     pub(crate) fn metadata(&self, request: MetadataRequest<'_>) -> Result<MetadataBatch, Error> {
@@ -15,13 +15,16 @@ impl Reader {
         if *request.tenant != self.options.tenant {
             return Ok(found);
         }
-        let (mut all, mut memory) = (Sayings::default(), request.budget.hold());
+        let (mut all, mut memory) = (
+            MetricMetadataSet::default(),
+            request.budget.create_reservation(),
+        );
         let mut held = 0;
         let view = self.blocks.view();
         for open in &view.blocks {
             request.cancel.check()?;
             if let Err(e) = open.block.read_metadata(request.metric, &mut all) {
-                lose_in(&self.damages, open, e)?;
+                report_block_loss(&self.damages, open, e)?;
             }
             // Twice, because the result contains them too.
             let bytes = 2 * all.memory_bytes();

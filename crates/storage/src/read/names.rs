@@ -1,6 +1,6 @@
 //! Label names and values: from the index for head and pages, and from blocks.
 
-use super::Reader;
+use super::StoreReader;
 use crate::blocks::OpenBlock;
 use crate::sync::lock;
 use firn_model::budget::Reservation;
@@ -9,10 +9,10 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::SelectRequest;
 use std::collections::BTreeSet;
 
-impl Reader {
+impl StoreReader {
     /// Implements [`firn_model::store::Select::label_names`].
     pub(crate) fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
-        self.all_of(
+        self.collect_names(
             request,
             |range| {
                 self.index
@@ -32,7 +32,7 @@ impl Reader {
         request: SelectRequest<'_>,
     ) -> Result<Vec<Vec<u8>>, Error> {
         let (matchers, cancel) = (request.matchers, request.cancel);
-        self.all_of(
+        self.collect_names(
             request,
             |range| self.index.label_values(name, matchers, range, cancel),
             |open, memory| open.block.label_values(name, matchers, cancel, memory),
@@ -42,14 +42,14 @@ impl Reader {
     /// Returns whether head and pages begin before the end of `range` and end after its start.
     /// Upstream makes only this check, so an inverted range within the data selects all of it.
     /// Blocks are checked with [`TimeRange::overlaps`].
-    fn is_around(&self, range: TimeRange) -> bool {
+    fn is_head_in_range(&self, range: TimeRange) -> bool {
         let held = self.oldest().zip(self.newest());
         held.is_some_and(|(min, max)| TimeRange::new(min, max).overlaps(&range))
     }
 
     /// Returns the time from which head and pages own samples: the cut, or all times while earlier
     /// late samples wait for their block.
-    fn owned_since(&self, cut: TimestampMs) -> TimestampMs {
+    fn head_owned_since(&self, cut: TimestampMs) -> TimestampMs {
         let is_before = |range: TimeRange| range.min < cut;
         let waits = self.shards.iter().any(|shard| {
             let shard = lock(shard);
@@ -61,7 +61,7 @@ impl Reader {
 
     /// Returns the sorted results of the index, for the part of the request's range that head and
     /// pages own, and of blocks, for the whole range.
-    fn all_of<T: Ord>(
+    fn collect_names<T: Ord>(
         &self,
         request: SelectRequest<'_>,
         of_index: impl FnOnce(TimeRange) -> Result<Vec<T>, Error>,
@@ -74,31 +74,33 @@ impl Reader {
         let view = self.blocks.view();
         let is_inverted = request.range.min > request.range.max;
         let since = match request.range.min < view.cut || is_inverted {
-            true => self.owned_since(view.cut),
+            true => self.head_owned_since(view.cut),
             false => view.cut,
         };
         let range = TimeRange::new(request.range.min.max(since), request.range.max);
         let of_index = match range.min <= range.max {
             true => of_index(range)?,
-            false if is_inverted && self.is_around(request.range) => {
+            false if is_inverted && self.is_head_in_range(request.range) => {
                 of_index(TimeRange::new(since, i64::MAX))?
             }
             false => Vec::new(),
         };
         // A series that left the index in the meantime is in a block of this view.
         let view = self.blocks.view();
-        let mut blocks = view.matching(request.range, request.matchers).peekable();
+        let mut blocks = view
+            .find_matching(request.range, request.matchers)
+            .peekable();
         if blocks.peek().is_none() {
             return Ok(of_index);
         }
         let mut all: BTreeSet<T> = of_index.into_iter().collect();
-        let mut memory = request.budget.hold();
+        let mut memory = request.budget.create_reservation();
         for open in blocks {
             match of_block(open, &mut memory) {
                 Ok(found) => all.extend(found),
                 // From here on, queries of this range return a warning.
                 Err(e) if e.kind == ErrorKind::Corrupt => {
-                    self.lose_look_up(open, &e);
+                    self.report_lookup_loss(open, &e);
                 }
                 Err(e) => return Err(e),
             }

@@ -6,12 +6,12 @@
 //! that the batch already contains their times, and they are neither assembled nor compared.
 //! Invariant: equal pieces contain equal times.
 
-use super::{HeadSelection, Memory, OpenGroup};
-use crate::chunk::{ChunkView, TimesKnown};
-use crate::encoding::Malformed;
-use crate::head::copies::Copied;
-use crate::page::{Column, Page};
-use firn_model::columns::{SeriesBatch, TimesKept};
+use super::{HeadSelection, OpenPageGroup, SeriesReadScratch};
+use crate::chunk::{ChunkView, DecodedTimesCache};
+use crate::encoding::DecodeError;
+use crate::head::copies::SeriesCopy;
+use crate::page::{ColumnEntry, PageReader};
+use firn_model::columns::{SeriesBatch, TimeColumnRange};
 use firn_model::error::Error;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::ops::Range;
@@ -19,23 +19,23 @@ use std::sync::Arc;
 
 /// The times of the last series of a batch, with the pieces that they consist of.
 #[derive(Debug, Default)]
-pub(super) struct TimesMade {
+pub(super) struct BatchTimes {
     /// The times of pages, oldest first, followed by memory of earlier pieces. A piece is written
     /// in place, because moving a freshly written struct stalls on store forwarding.
-    pieces: Vec<Piece>,
+    pieces: Vec<PageTimesSlice>,
     /// Number of pieces in use.
     count: usize,
     /// Generation of the times of the chunk; none without a chunk.
     of_chunk: Option<u64>,
     /// Position of the times in the batch; none if they differ from those of the previous series.
-    kept: Option<TimesKept>,
+    kept: Option<TimeColumnRange>,
     /// Buffer in which the times are assembled.
     all: Vec<TimestampMs>,
 }
 
 /// The wanted part of a time column of a page.
 #[derive(Debug)]
-struct Piece {
+struct PageTimesSlice {
     /// Index of the page in its group.
     page: usize,
     /// Number of the time column in the page.
@@ -49,10 +49,10 @@ struct Piece {
     rest: TimestampMs,
 }
 
-impl TimesMade {
+impl BatchTimes {
     /// Resets the state before another batch, another group, or after a series that does not use
     /// this path.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.cut(0);
         self.kept = None;
     }
@@ -68,30 +68,30 @@ impl TimesMade {
 
     /// Returns the piece with this number: the times of a page's column in `range`.
     #[inline]
-    fn piece(
+    fn load_piece(
         &mut self,
         number: usize,
-        (of_group, page): (usize, &Page),
-        column: &Column,
+        (of_group, page): (usize, &PageReader),
+        column: &ColumnEntry,
         range: TimeRange,
-    ) -> Result<&Piece, Malformed> {
+    ) -> Result<&PageTimesSlice, DecodeError> {
         let wanted = (of_group, column.time_column(), range);
-        let is_it = |piece: &Piece| (piece.page, piece.column, piece.range) == wanted;
+        let is_it = |piece: &PageTimesSlice| (piece.page, piece.column, piece.range) == wanted;
         if !self.pieces[..self.count].get(number).is_some_and(is_it) {
             let times = page.times(column)?;
             self.count = number + 1;
             self.kept = None;
             if self.pieces.len() == number {
-                self.pieces.push(Piece::empty(range));
+                self.pieces.push(PageTimesSlice::empty(range));
             }
-            self.pieces[number].turn_to(wanted, times);
+            self.pieces[number].load_column(wanted, times);
         }
         Ok(&self.pieces[number])
     }
 
     /// Sets the times after the pieces: those of a chunk, or none.
     #[inline]
-    fn end(&mut self, of_chunk: Option<u64>) {
+    fn set_chunk_times(&mut self, of_chunk: Option<u64>) {
         if self.of_chunk != of_chunk {
             self.of_chunk = of_chunk;
             self.kept = None;
@@ -100,11 +100,11 @@ impl TimesMade {
 
     /// Adds the series to `batch`, which contains `values` values of it.
     #[inline]
-    fn add_to(
+    fn push_series_to(
         &mut self,
         batch: &mut SeriesBatch,
         values: usize,
-        known: &TimesKnown,
+        known: &DecodedTimesCache,
         range: TimeRange,
     ) {
         if let Some(kept) = &self.kept {
@@ -121,7 +121,7 @@ impl TimesMade {
     }
 }
 
-impl Piece {
+impl PageTimesSlice {
     /// Returns an empty piece.
     fn empty(range: TimeRange) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl Piece {
 
     /// Sets the piece to the times of a page's column in a range.
     #[inline]
-    fn turn_to(
+    fn load_column(
         &mut self,
         (page, column, range): (usize, usize, TimeRange),
         times: Arc<[TimestampMs]>,
@@ -155,12 +155,12 @@ impl HeadSelection {
     pub(super) fn read_plain(
         &self,
         series: usize,
-        open: &mut OpenGroup<'_>,
-        memory: &mut Memory,
+        open: &mut OpenPageGroup<'_>,
+        memory: &mut SeriesReadScratch,
         into: &mut SeriesBatch,
     ) -> Result<bool, Error> {
-        let copy = self.copy(series);
-        let chunk = copy.and_then(Copied::sole_chunk);
+        let copy = self.head_copy(series);
+        let chunk = copy.and_then(SeriesCopy::sole_chunk);
         if copy.is_some() != chunk.is_some() {
             return Ok(false);
         }
@@ -175,7 +175,7 @@ impl HeadSelection {
         let appended = values.len() - base;
         memory
             .made
-            .add_to(into, appended, &memory.known, self.range);
+            .push_series_to(into, appended, &memory.known, self.range);
         Ok(true)
     }
 
@@ -185,7 +185,7 @@ impl HeadSelection {
         &self,
         series: usize,
         chunk: Option<(ChunkView<'_>, usize)>,
-        (open, memory): (&mut OpenGroup<'_>, &mut Memory),
+        (open, memory): (&mut OpenPageGroup<'_>, &mut SeriesReadScratch),
         values: &mut Vec<f64>,
     ) -> Result<bool, Error> {
         let (mut range, mut pieces) = (self.range, 0);
@@ -201,14 +201,14 @@ impl HeadSelection {
         let slot = self.numbers.slot(self.slots[series]);
         let entries = open.entries;
         for (of_group, (entry, opened)) in entries.iter().zip(&mut open.pages).enumerate() {
-            if !entry.has(slot) {
+            if !entry.has_series(slot) {
                 continue;
             }
-            let Some(page) = self.opened(entry, opened, &mut open.memory)? else {
+            let Some(page) = self.open_cached(entry, opened, &mut open.memory)? else {
                 continue;
             };
             // Moving a freshly written struct stalls on store forwarding; borrow it.
-            let found = page.find(slot);
+            let found = page.find_column(slot);
             let column = match &found {
                 Ok(Some(column)) => column,
                 Ok(None) => continue,
@@ -221,7 +221,10 @@ impl HeadSelection {
             if !column.is_plain() || !is_behind || !is_before {
                 return Ok(false);
             }
-            let Ok(piece) = memory.made.piece(pieces, (of_group, page), column, range) else {
+            let Ok(piece) = memory
+                .made
+                .load_piece(pieces, (of_group, page), column, range)
+            else {
                 return Ok(false);
             };
             let (wanted, scratch) = (piece.wanted.clone(), &mut memory.page);
@@ -244,15 +247,15 @@ impl HeadSelection {
     fn read_chunk(
         &self,
         chunk: Option<(ChunkView<'_>, usize)>,
-        memory: &mut Memory,
+        memory: &mut SeriesReadScratch,
         values: &mut Vec<f64>,
     ) -> bool {
         let Some((chunk, samples)) = chunk else {
-            memory.made.end(None);
+            memory.made.set_chunk_times(None);
             return true;
         };
         let is_plain = chunk.decode_plain(samples, &mut memory.known, values);
-        memory.made.end(Some(memory.known.generation()));
+        memory.made.set_chunk_times(Some(memory.known.generation()));
         is_plain.unwrap_or(false)
     }
 }

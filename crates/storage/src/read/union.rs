@@ -11,21 +11,21 @@ mod labels;
 mod pairs;
 mod series;
 
-use super::{HeadSelection, Memory, OpenGroup, Reader};
-use crate::block::BlockReader;
-use crate::blocks::{BlockKind, OpenBlock, View};
-use crate::damage::{self, Damage, DamageKind, Damages};
+use super::{HeadSelection, OpenPageGroup, SeriesReadScratch, StoreReader};
+use crate::block::BlockColumnReader;
+use crate::blocks::{BlockKind, BlocksView, OpenBlock};
+use crate::damage::{self, Damage, DamageKind, DamageList};
 use crate::error::StorageError;
 use crate::sync::lock;
 use firn_model::budget::Reservation;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
-use firn_model::losses::Losses;
+use firn_model::losses::DataLossWarnings;
 use firn_model::sample::TimeRange;
 use firn_model::store::{SelectRequest, Selection};
-use series::{BlockSeries, Joined};
+use series::{BlockSeriesOrdinal, UnionSeriesTable};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -36,41 +36,42 @@ pub(super) struct UnionSelection {
     range: TimeRange,
     /// The blocks with matching series, in order of precedence for equal times.
     blocks: Vec<Arc<OpenBlock>>,
-    joined: Joined,
-    damages: Arc<Damages>,
+    joined: UnionSeriesTable,
+    damages: Arc<DamageList>,
     /// Held so that its blocks, and pages not covered by them, are not removed.
-    _view: Arc<View>,
+    _view: Arc<BlocksView>,
     /// Memory reservation of the query for `joined`.
     _memory: Reservation,
 }
 
-impl Reader {
+impl StoreReader {
     /// Joins the series of `head` with the matching ones of the blocks of `view`.
     pub(super) fn join(
         &self,
         head: HeadSelection,
-        view: Arc<View>,
+        view: Arc<BlocksView>,
         request: SelectRequest<'_>,
     ) -> Result<Arc<dyn Selection>, Error> {
-        let mut memory = request.budget.hold();
-        let mut joined = Joined::behind(&head.index, &head.slots, request.cancel, &mut memory)?;
+        let mut memory = request.budget.create_reservation();
+        let mut joined =
+            UnionSeriesTable::from_head(&head.index, &head.slots, request.cancel, &mut memory)?;
         let mut blocks = Vec::new();
-        for open in view.matching(request.range, request.matchers) {
+        for open in view.find_matching(request.range, request.matchers) {
             request.cancel.check()?;
             match join_block(open, blocks.len(), &mut joined, (request, &mut memory)) {
                 Ok(false) => {}
                 Ok(true) => blocks.push(open.clone()),
                 Err(e) if e.kind == ErrorKind::Corrupt => {
-                    head.losses.add(&self.lose_look_up(open, &e));
+                    head.losses.add(&self.report_lookup_loss(open, &e));
                 }
                 Err(e) => return Err(e),
             }
         }
-        request.series.count(joined.len() - head.len())?;
+        request.series.add_series(joined.len() - head.len())?;
         if blocks.is_empty() {
             return Ok(Arc::new(head));
         }
-        joined.settle();
+        joined.complete();
         Ok(Arc::new(UnionSelection {
             range: request.range,
             head,
@@ -84,14 +85,14 @@ impl Reader {
 
     /// Reports a block whose index cannot be read, so that none of its series is found. Returns the
     /// text of the warning.
-    pub(super) fn lose_look_up(&self, open: &OpenBlock, error: &Error) -> String {
-        let dir = self.blocks.dir_of(open.entry.id);
-        let damage = Damage::of_file(DamageKind::Blocks, &dir, error.message.clone());
+    pub(super) fn report_lookup_loss(&self, open: &OpenBlock, error: &Error) -> String {
+        let dir = self.blocks.block_dir(open.entry.id);
+        let damage = Damage::for_file(DamageKind::Blocks, &dir, error.message.clone());
         let damage = Damage {
             samples: Some(open.entry.samples),
-            ..damage.within(Some(open.entry.range))
+            ..damage.with_time_range(Some(open.entry.range))
         };
-        self.damages.report_met_in_look_up(damage).warning()
+        self.damages.report_lookup_damage(damage).warning()
     }
 }
 
@@ -100,7 +101,7 @@ impl Reader {
 fn join_block(
     open: &OpenBlock,
     number: usize,
-    joined: &mut Joined,
+    joined: &mut UnionSeriesTable,
     (request, memory): (SelectRequest<'_>, &mut Reservation),
 ) -> Result<bool, Error> {
     let ordinals = open
@@ -128,15 +129,15 @@ impl Selection for UnionSelection {
     fn label_column(
         &self,
         name: &str,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<LabelColumn, Error> {
         let column = self.head.label_column(name, cancel, memory)?;
         labels::extend(column, &self.joined, name, cancel, memory)
     }
 
-    fn losses(&self) -> Losses {
-        self.head.losses()
+    fn loss_warnings(&self) -> DataLossWarnings {
+        self.head.loss_warnings()
     }
 
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
@@ -144,13 +145,13 @@ impl Selection for UnionSelection {
         while at < series.end {
             let of_head = self
                 .joined
-                .without_blocks(at..series.end.min(self.head.len()));
+                .prefix_without_blocks(at..series.end.min(self.head.len()));
             if !of_head.is_empty() {
                 at = of_head.end;
                 self.head.read(of_head, into)?;
                 continue;
             }
-            let end = self.joined.with_blocks_until(at, series.end);
+            let end = self.joined.merged_series_end(at, series.end);
             self.read_merged(at..end, into)?;
             at = end;
         }
@@ -159,27 +160,27 @@ impl Selection for UnionSelection {
 }
 
 /// Working memory for reading a range of series.
-struct Working<'a> {
+struct UnionScratch<'a> {
     /// One per block; opened when a series needs it.
-    readers: Vec<Option<BlockReader<'a>>>,
-    open: OpenGroup<'a>,
-    memory: Memory,
+    readers: Vec<Option<BlockColumnReader<'a>>>,
+    open: OpenPageGroup<'a>,
+    memory: SeriesReadScratch,
 }
 
 impl UnionSelection {
     /// Reads series that have samples in blocks, and merges all their sources.
     fn read_merged(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
-        self.fetch(&series)?;
-        let mut working = Working {
+        self.prefetch_pages(&series)?;
+        let mut working = UnionScratch {
             readers: self.blocks.iter().map(|_| None).collect(),
-            open: OpenGroup::new(self.head.budget.hold()),
+            open: OpenPageGroup::new(self.head.budget.create_reservation()),
             memory: lock(&self.head.idle).pop().unwrap_or_default(),
         };
         for i in series.clone() {
             self.merge(i, &mut working)?;
             working.memory.columns.push_range(self.range, into);
             if i == series.start {
-                into.make_room(series.len() - 1);
+                into.reserve_series(series.len() - 1);
             }
         }
         lock(&self.head.idle).push(working.memory);
@@ -187,11 +188,11 @@ impl UnionSelection {
     }
 
     /// Reads the pages of blocks that `series` need ahead, neighbours together.
-    fn fetch(&self, series: &Range<usize>) -> Result<(), Error> {
+    fn prefetch_pages(&self, series: &Range<usize>) -> Result<(), Error> {
         for (number, open) in self.blocks.iter().enumerate() {
-            let ordinals = self.joined.ordinals_of(number, series.clone());
+            let ordinals = self.joined.block_ordinals(number, series.clone());
             if let Err(e) = open.block.prefetch(&ordinals, self.range) {
-                self.lose(open, e)?;
+                self.add_block_loss(open, e)?;
             }
         }
         Ok(())
@@ -200,11 +201,11 @@ impl UnionSelection {
     /// Merges the samples of a series into the columns of `working`: main blocks, pages and
     /// in-order samples of the head, then late blocks and late samples of the head, in order of
     /// arrival.
-    fn merge<'a>(&'a self, series: usize, working: &mut Working<'a>) -> Result<(), Error> {
+    fn merge<'a>(&'a self, series: usize, working: &mut UnionScratch<'a>) -> Result<(), Error> {
         working.memory.columns.clear();
-        let mut of_blocks = self.joined.of(series).peekable();
+        let mut of_blocks = self.joined.block_series(series).peekable();
         let is_main =
-            |of: &BlockSeries| self.blocks[of.block as usize].entry.kind == BlockKind::Main;
+            |of: &BlockSeriesOrdinal| self.blocks[of.block as usize].entry.kind == BlockKind::Main;
         while let Some(of_block) = of_blocks.next_if(is_main) {
             self.append_block(of_block, working)?;
         }
@@ -223,8 +224,8 @@ impl UnionSelection {
     /// Merges the samples of a series from one block; reports a block that cannot be read.
     fn append_block<'a>(
         &'a self,
-        BlockSeries { block, ordinal }: BlockSeries,
-        working: &mut Working<'a>,
+        BlockSeriesOrdinal { block, ordinal }: BlockSeriesOrdinal,
+        working: &mut UnionScratch<'a>,
     ) -> Result<(), Error> {
         let open = &self.blocks[block as usize];
         let reader = working.readers[block as usize].get_or_insert_with(|| open.block.reader());
@@ -233,17 +234,23 @@ impl UnionSelection {
         match reader.read(ordinal, self.range, columns) {
             Ok(()) if open.entry.kind == BlockKind::Main => columns.merge_from(before),
             Ok(()) => columns.merge_late(before, self.head.late_rule.duplicates),
-            Err(e) => self.lose(open, e)?,
+            Err(e) => self.add_block_loss(open, e)?,
         }
         Ok(())
     }
 
     /// Merges the in-order samples of a series from pages and head.
-    fn append_head<'a>(&'a self, series: usize, working: &mut Working<'a>) -> Result<(), Error> {
+    fn append_head<'a>(
+        &'a self,
+        series: usize,
+        working: &mut UnionScratch<'a>,
+    ) -> Result<(), Error> {
         let slot = self.head.slots[series];
         let group = self.head.numbers.group_of(slot);
         if working.open.group != Some(group) {
-            working.open.turn_to(group, self.head.pages(slot));
+            working
+                .open
+                .switch_group(group, self.head.group_pages(slot));
         }
         self.head
             .append_in_order(series, &mut working.open, &mut working.memory)
@@ -252,8 +259,8 @@ impl UnionSelection {
     /// Adds a warning for a block that cannot be read. Returns an error that has another cause than
     /// the block.
     #[cold]
-    fn lose(&self, open: &OpenBlock, error: StorageError) -> Result<(), Error> {
-        let text = lose_in(&self.damages, open, error)?;
+    fn add_block_loss(&self, open: &OpenBlock, error: StorageError) -> Result<(), Error> {
+        let text = report_block_loss(&self.damages, open, error)?;
         self.head.losses.add(&text);
         Ok(())
     }
@@ -261,14 +268,15 @@ impl UnionSelection {
 
 /// Reports a block that cannot be read and returns the text of the warning. Returns an error that
 /// has another cause than the block.
-pub(super) fn lose_in(
-    damages: &Damages,
+pub(super) fn report_block_loss(
+    damages: &DamageList,
     open: &OpenBlock,
     error: StorageError,
 ) -> Result<String, Error> {
     if !matches!(error, StorageError::Damaged { .. }) && !error.is_disk_fault() {
         return Err(error.into());
     }
-    let damage = damage::met(DamageKind::Blocks, &error).within(Some(open.entry.range));
-    Ok(damages.report_met(damage).warning())
+    let damage = damage::damage_from_error(DamageKind::Blocks, &error)
+        .with_time_range(Some(open.entry.range));
+    Ok(damages.report_read_damage(damage).warning())
 }

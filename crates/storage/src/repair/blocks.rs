@@ -10,7 +10,7 @@ use crate::blocks::{self, BlockEntry, BlockList};
 use crate::damage::DamageKind;
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
-use crate::verify::{Finding, Report};
+use crate::verify::{VerifyFinding, VerifyReport};
 use firn_model::env::Env;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 const CACHE_BYTES: usize = 32 << 20;
 
 /// The planned changes to the blocks and to their manifest.
-pub(super) struct Plan {
+pub(super) struct BlockRepairPlan {
     folder: PathBuf,
     /// The new content of the manifest.
     list: BlockList,
@@ -33,13 +33,13 @@ pub(super) struct Plan {
     manifests: Vec<PathBuf>,
 }
 
-impl Plan {
+impl BlockRepairPlan {
     /// Plans the repair; returns `None` if no block is damaged. If the manifest is damaged or
     /// missing, it is rebuilt from the existing blocks.
-    pub(super) fn of(
+    pub(super) fn plan_repair(
         env: &Env,
         dir: &DataDir,
-        found: &Report,
+        found: &VerifyReport,
     ) -> Result<Option<Self>, StorageError> {
         let folder = dir.blocks();
         let files = found.findings.iter().map(|finding| &finding.damage.file);
@@ -47,7 +47,7 @@ impl Plan {
         if files.is_empty() {
             return Ok(None);
         }
-        let block_of = |finding: &&Finding| -> Option<BlockId> {
+        let block_of = |finding: &&VerifyFinding| -> Option<BlockId> {
             let inside = finding.damage.file.strip_prefix(&folder).ok()?;
             inside.iter().next()?.to_str()?.parse().ok()
         };
@@ -68,7 +68,7 @@ impl Plan {
         let mut list = read.list;
         if !read.damages.is_empty() || list.version == 0 {
             let cache = Arc::new(BlockCache::new(CACHE_BYTES));
-            list = blocks::list_of_folders(env, &folder, &cache, list.version)?;
+            list = blocks::rebuild_list(env, &folder, &cache, list.version)?;
             // The verification did not report these, because no manifest listed them.
             let unopened = list.blocks.iter().filter(|entry| entry.is_bad);
             broken.extend(unopened.map(|entry| entry.id));
@@ -99,7 +99,7 @@ impl Plan {
     }
 
     /// Restores files, rewrites blocks and the manifest, and then removes the damaged blocks.
-    pub(super) fn carry_out(mut self, env: &Env) -> Result<(), StorageError> {
+    pub(super) fn apply(mut self, env: &Env) -> Result<(), StorageError> {
         for id in &self.recovered {
             let dir = self.folder.join(id.to_string());
             open(env, &dir)?.restore(env, &dir)?;
@@ -140,7 +140,7 @@ fn replace(list: &mut BlockList, id: BlockId, left: Option<&BlockMeta>) {
     match left {
         Some(meta) => {
             let known = &list.blocks[at];
-            list.blocks[at] = BlockEntry::of(meta, known.kind, known.sequence);
+            list.blocks[at] = BlockEntry::from_meta(meta, known.kind, known.sequence);
         }
         None => {
             list.blocks.remove(at);

@@ -3,57 +3,57 @@
 //! The samples are written back into the original page. Replaying them would append them after the
 //! later pages of the same series, whose samples are newer.
 
-use crate::chunk::{Columns, Sample};
+use crate::chunk::{ChunkSample, SampleColumns};
 use crate::error::StorageError;
-use crate::ids::Slot;
-use crate::log::SegmentInfo;
-use crate::log::segment::Reader;
+use crate::ids::SeriesSlot;
+use crate::log::LogSegmentInfo;
+use crate::log::segment::LogSegmentReader;
 use firn_model::env::Env;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 
 /// A sample with its time and its start timestamp in milliseconds.
-type Timed = (TimestampMs, TimestampMs, Sample);
+type TimedChunkSample = (TimestampMs, TimestampMs, ChunkSample);
 
 /// The recovered samples by series, sorted by time.
 #[derive(Default)]
-pub(super) struct FromLog(BTreeMap<Slot, Vec<Timed>>);
+pub(super) struct RecoveredLogSamples(BTreeMap<SeriesSlot, Vec<TimedChunkSample>>);
 
-impl FromLog {
+impl RecoveredLogSamples {
     /// Reads the samples of the `wanted` series and time ranges from these WAL segments.
     pub(super) fn read(
         env: &Env,
-        segments: &[SegmentInfo],
-        wanted: &[(Slot, TimeRange)],
+        segments: &[LogSegmentInfo],
+        wanted: &[(SeriesSlot, TimeRange)],
     ) -> Result<Self, StorageError> {
-        let mut ranges: BTreeMap<Slot, Vec<TimeRange>> = BTreeMap::new();
+        let mut ranges: BTreeMap<SeriesSlot, Vec<TimeRange>> = BTreeMap::new();
         for (slot, range) in wanted {
             ranges.entry(*slot).or_default().push(*range);
         }
-        let mut found: BTreeMap<Slot, Vec<Timed>> = BTreeMap::new();
+        let mut found: BTreeMap<SeriesSlot, Vec<TimedChunkSample>> = BTreeMap::new();
         if ranges.is_empty() {
             return Ok(Self(found));
         }
-        let mut add = |slot: Slot, row: Timed| {
+        let mut add = |slot: SeriesSlot, row: TimedChunkSample| {
             let mut of_slot = ranges.get(&slot).into_iter().flatten();
             if of_slot.any(|range| range.contains(row.0)) {
                 found.entry(slot).or_default().push(row);
             }
         };
         for info in segments {
-            let mut reader = Reader::open(&*env.disk, info.clone())?;
+            let mut reader = LogSegmentReader::open(&*env.disk, info.clone())?;
             while let Some(item) = reader.next() {
                 // Damaged records contain no usable samples.
                 let Ok(record) = item else { continue };
                 for row in record.batch.floats.iter() {
                     add(
-                        Slot(row.slot),
-                        (row.time, row.start, Sample::Float(row.value)),
+                        SeriesSlot(row.slot),
+                        (row.time, row.start, ChunkSample::Float(row.value)),
                     );
                 }
                 for row in record.batch.histograms {
-                    let value = Sample::Histogram(row.value);
-                    add(Slot(row.slot), (row.time, row.start, value));
+                    let value = ChunkSample::Histogram(row.value);
+                    add(SeriesSlot(row.slot), (row.time, row.start, value));
                 }
             }
         }
@@ -65,8 +65,8 @@ impl FromLog {
     }
 
     /// Returns the samples of a series within `range`, or `None` if there are none.
-    pub(super) fn columns(&self, slot: Slot, range: TimeRange) -> Option<Columns> {
-        let mut columns = Columns::default();
+    pub(super) fn columns(&self, slot: SeriesSlot, range: TimeRange) -> Option<SampleColumns> {
+        let mut columns = SampleColumns::default();
         let rows = self.0.get(&slot)?.iter();
         for (time, start, value) in rows.filter(|(time, ..)| range.contains(*time)) {
             columns.push(*time, *start, value);

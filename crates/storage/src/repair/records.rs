@@ -1,15 +1,15 @@
 //! Rewrites the catalogue and the exemplars from their intact records.
 
-use crate::catalogue::payload::Inflater;
+use crate::catalogue::payload::PayloadInflater;
 use crate::damage::DamageKind;
-use crate::encoding::Malformed;
+use crate::encoding::DecodeError;
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
-use crate::verify::finding::Part;
-use crate::verify::frames::{self, Named};
-use crate::verify::{catalogue, none_if_missing};
+use crate::verify::finding::VerifyPart;
+use crate::verify::frames::{self, VerifiedFile};
+use crate::verify::{catalogue, default_if_missing};
 use firn_model::env::Env;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -23,23 +23,23 @@ pub(super) fn rewrite(
 ) -> Result<(), StorageError> {
     let mut payloads = BTreeMap::new();
     let mut old: Vec<PathBuf> = Vec::new();
-    let mut last = Position(0);
-    let mut inflater = Inflater::default();
+    let mut last = LogPosition(0);
+    let mut inflater = PayloadInflater::default();
     for kind in kinds {
-        for number in none_if_missing(kind.list(env, folder))? {
+        for number in default_if_missing(kind.list(env, folder))? {
             let path = kind.path(folder, number);
-            let named = Named {
+            let named = VerifiedFile {
                 kind: (*kind, damage_kind),
                 path: &path,
                 number,
                 durable_bytes: 0,
             };
-            let each = &mut |position: Position, payload: &[u8]| -> Result<(), Malformed> {
+            let each = &mut |position: LogPosition, payload: &[u8]| -> Result<(), DecodeError> {
                 catalogue::check_payload(damage_kind, payload, &mut inflater)?;
                 payloads.entry(position).or_insert_with(|| payload.to_vec());
                 Ok(())
             };
-            let end = frames::read(env, named, &mut Part::default(), each)?;
+            let end = frames::read(env, named, &mut VerifyPart::default(), each)?;
             last = last.max(end.last).max(number);
             old.push(path);
         }
@@ -55,8 +55,8 @@ fn write(
     env: &Env,
     folder: &Path,
     kinds: &[FileKind],
-    number: Position,
-    payloads: &BTreeMap<Position, Vec<u8>>,
+    number: LogPosition,
+    payloads: &BTreeMap<LogPosition, Vec<u8>>,
 ) -> Result<(), StorageError> {
     let begin = |kind: &FileKind| kind.begin(env, folder, number);
     let mut files: Vec<AppendOnlyFile> = kinds.iter().map(begin).collect::<Result<_, _>>()?;
@@ -67,7 +67,7 @@ fn write(
         file.sync()?;
     }
     for (kind, file) in kinds.iter().zip(&mut files) {
-        kind.put_in_place(env, folder, file)?;
+        kind.install_file(env, folder, file)?;
     }
     Ok(())
 }

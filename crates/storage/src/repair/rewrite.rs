@@ -4,8 +4,10 @@
 //! some samples next to the damaged page. The id of the new block is a function of the id of the
 //! damaged one, so a repair that was interrupted writes the same block again.
 
-use crate::block::{Block, BlockId, BlockMeta, BlockWriter, LabelsReader, Sayings, Source};
-use crate::chunk::Columns;
+use crate::block::{
+    Block, BlockId, BlockMeta, BlockSpec, BlockWriter, LabelsReader, MetricMetadataSet,
+};
+use crate::chunk::SampleColumns;
 use crate::error::StorageError;
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
@@ -17,7 +19,7 @@ use std::path::Path;
 const HALVINGS: u32 = 6;
 
 /// Returns the id of the block that replaces the block `id`.
-pub(super) fn name_of(id: BlockId) -> BlockId {
+pub(super) fn replacement_id(id: BlockId) -> BlockId {
     let number = u128::from_be_bytes(id.to_bytes());
     BlockId::new(id.time_ms(), !number)
 }
@@ -29,8 +31,8 @@ pub(super) fn rewrite(
     block: &Block,
 ) -> Result<Option<BlockMeta>, StorageError> {
     let meta = block.meta();
-    let source = Source {
-        id: name_of(meta.id),
+    let source = BlockSpec {
+        id: replacement_id(meta.id),
         is_late: meta.is_late,
         level: meta.level,
         sources: meta.sources.clone(),
@@ -39,30 +41,30 @@ pub(super) fn rewrite(
     let dir = folder.join(source.id.to_string());
     let mut writer = BlockWriter::create(env, &dir, source)?;
     writer.expect_exemplars(block.exemplar_count());
-    let mut labels = LabelsReader::of_whole();
+    let mut labels = LabelsReader::for_whole_block();
     for ordinal in 0..block.series_count() {
         let mut own = Labels::default();
         let read = labels.read(block, [ordinal], &mut |_, found| own = found.to_owned());
-        let columns = columns_of(block, ordinal);
-        if or_lost(read)?.is_none() || columns.times.is_empty() {
+        let columns = read_columns(block, ordinal);
+        if none_if_damaged(read)?.is_none() || columns.times.is_empty() {
             continue;
         }
         writer.push(own.as_ref(), &columns)?;
         let mut exemplars = SeriesExemplars::default();
-        let read = block.exemplars(&[ordinal], |_, exemplar| {
+        let read = block.read_exemplars(&[ordinal], |_, exemplar| {
             exemplars.push(0, exemplar);
             Ok(())
         });
-        or_lost(read)?;
+        none_if_damaged(read)?;
         writer.push_exemplars(exemplars.iter().map(|(_, exemplar)| exemplar))?;
     }
     if writer.series_count() == 0 {
         writer.abandon()?;
         return Ok(None);
     }
-    let mut sayings = Sayings::default();
-    or_lost(block.read_metadata(None, &mut sayings))?;
-    writer.say(&sayings)?;
+    let mut sayings = MetricMetadataSet::default();
+    none_if_damaged(block.read_metadata(None, &mut sayings))?;
+    writer.push_metadata(&sayings)?;
     let written = match &meta.shard {
         Some(shard) => writer.finish_shard(shard.set, shard.number, shard.is_last),
         None => writer.finish(),
@@ -71,7 +73,7 @@ pub(super) fn rewrite(
 }
 
 /// Returns the value that was read, or `None` if its bytes are damaged.
-fn or_lost<T>(read: Result<T, StorageError>) -> Result<Option<T>, StorageError> {
+fn none_if_damaged<T>(read: Result<T, StorageError>) -> Result<Option<T>, StorageError> {
     match read {
         Err(StorageError::Damaged { .. }) => Ok(None),
         read => read.map(Some),
@@ -79,8 +81,8 @@ fn or_lost<T>(read: Result<T, StorageError>) -> Result<Option<T>, StorageError> 
 }
 
 /// Returns the readable samples of a series, skipping the time ranges of damaged pages.
-fn columns_of(block: &Block, ordinal: u32) -> Columns {
-    let mut columns = Columns::default();
+fn read_columns(block: &Block, ordinal: u32) -> SampleColumns {
+    let mut columns = SampleColumns::default();
     read_around(block, ordinal, (block.range(), HALVINGS), &mut columns);
     columns
 }
@@ -89,7 +91,7 @@ fn read_around(
     block: &Block,
     ordinal: u32,
     (range, halvings): (TimeRange, u32),
-    into: &mut Columns,
+    into: &mut SampleColumns,
 ) {
     let read = block.reader().read(ordinal, range, into);
     if read.is_ok() || halvings == 0 || range.min >= range.max {

@@ -6,9 +6,9 @@ use crate::verify::tests::{
 };
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
-use firn_model::env::sim::Sim;
+use firn_model::env::sim::SimEnv;
 use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
@@ -32,16 +32,16 @@ fn model() -> Samples {
 
 /// Returns every sample that a start finds, and checks that it finds no damage.
 #[track_caller]
-fn samples(sim: &Sim, how: &str) -> Samples {
+fn samples(sim: &SimEnv, how: &str) -> Samples {
     let store = Store::open(sim.env.clone(), options()).unwrap();
     let request = SelectRequest {
         tenant: &TenantId::anonymous(),
         matchers: &[],
         range: TimeRange::ALL,
         newest_only: false,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget: &Budget::new("query", usize::MAX),
-        series: &SeriesLimit::none(),
+        series: &SeriesLimit::unlimited(),
         span: None,
     };
     let selection = store.select(request).unwrap();
@@ -60,26 +60,26 @@ fn samples(sim: &Sim, how: &str) -> Samples {
     samples
 }
 
-fn mend(sim: &Sim) -> Result<Outcome, Error> {
+fn mend(sim: &SimEnv) -> Result<RepairOutcome, Error> {
     repair(&sim.env, Path::new(ROOT), "now", &mut |_| true)
 }
 
 /// The state before a repair, and its result.
 struct Mended {
-    before: Report,
+    before: VerifyReport,
     set_aside: PathBuf,
     samples: Samples,
 }
 
 /// Repairs a damaged folder and checks that it is intact afterwards and that no sample is wrong.
 #[track_caller]
-fn check_mended(sim: &Sim, how: &str) -> Option<Mended> {
+fn check_mended(sim: &SimEnv, how: &str) -> Option<Mended> {
     let before = crate::verify::verify(&sim.env, Path::new(ROOT)).unwrap();
     let outcome = mend(sim).unwrap_or_else(|e| panic!("{how}: {}", e.message));
     let (set_aside, report) = match outcome {
-        Outcome::Whole(_) => return None,
-        Outcome::Repaired { set_aside, report } => (set_aside, report),
-        Outcome::Declined => panic!("{how}"),
+        RepairOutcome::Whole(_) => return None,
+        RepairOutcome::Repaired { set_aside, report } => (set_aside, report),
+        RepairOutcome::Declined => panic!("{how}"),
     };
     assert!(report.is_whole(), "{how}: {:?}", report.findings);
     let samples = samples(sim, how);
@@ -94,10 +94,10 @@ fn check_mended(sim: &Sim, how: &str) -> Option<Mended> {
     })
 }
 
-fn restore(sim: &Sim, files: &BTreeMap<PathBuf, Vec<u8>>) {
+fn restore(sim: &SimEnv, files: &BTreeMap<PathBuf, Vec<u8>>) {
     sim.disk.kill();
     for path in sim.disk.files() {
-        sim.disk.lose(&path);
+        sim.disk.remove_durably(&path);
     }
     for (path, bytes) in files {
         let folder = path.parent().unwrap();
@@ -136,7 +136,7 @@ fn repair_of_any_damage_leaves_a_whole_folder_with_all_that_was_whole() {
             restore(&sim, &files);
             match &damaged {
                 Some(damaged) => sim.disk.overwrite(path, damaged),
-                None => sim.disk.lose(path),
+                None => sim.disk.remove_durably(path),
             }
             let how = format!("{} damage {number}", path.display());
             let Some(mended) = check_mended(&sim, &how) else {
@@ -150,7 +150,7 @@ fn repair_of_any_damage_leaves_a_whole_folder_with_all_that_was_whole() {
             } else {
                 assert_eq!(left + lost, model.len() as u64, "{how}");
             }
-            let is_named = |f: &verify::Finding| f.damage.file == *path;
+            let is_named = |f: &verify::VerifyFinding| f.damage.file == *path;
             if damaged.is_some() && mended.before.findings.iter().any(is_named) {
                 let copy = mended.set_aside.join(path.strip_prefix(ROOT).unwrap());
                 assert_eq!(sim.disk.contents(&copy), damaged, "{how}");
@@ -179,12 +179,12 @@ fn damaged_all_over() -> BTreeMap<PathBuf, Vec<u8>> {
 #[test]
 fn repair_that_is_cut_off_anywhere_goes_on_the_next_time() {
     let files = damaged_all_over();
-    let sim = firn_model::env::sim::env(1);
+    let sim = firn_model::env::sim::sim_env(1);
     restore(&sim, &files);
     let wanted = check_mended(&sim, "not cut off").unwrap().samples;
     assert!(wanted.len() as i64 > SERIES_COUNT * PAGED / 2);
     for changes in 0.. {
-        let sim = firn_model::env::sim::env(changes);
+        let sim = firn_model::env::sim::sim_env(changes);
         restore(&sim, &files);
         sim.disk.power_off_after(changes);
         let outcome = mend(&sim);
@@ -205,14 +205,14 @@ fn repair_that_is_cut_off_anywhere_goes_on_the_next_time() {
 #[test]
 fn repair_that_nobody_wants_changes_nothing() {
     let files = damaged_all_over();
-    let sim = firn_model::env::sim::env(1);
+    let sim = firn_model::env::sim::sim_env(1);
     restore(&sim, &files);
     let mut asked = 0;
     let outcome = repair(&sim.env, Path::new(ROOT), "now", &mut |found| {
         asked += found.findings.len();
         false
     });
-    assert!(matches!(outcome, Ok(Outcome::Declined)));
+    assert!(matches!(outcome, Ok(RepairOutcome::Declined)));
     assert!(asked >= 4);
     assert!(contents(&sim) == files);
 }
@@ -231,7 +231,7 @@ fn repair_of_what_the_disk_does_not_deliver_is_refused() {
 }
 
 /// Returns the path and the bytes of the first segment of pages, and the offset of its first page.
-fn first_page(sim: &Sim) -> (PathBuf, Vec<u8>, usize) {
+fn first_page(sim: &SimEnv) -> (PathBuf, Vec<u8>, usize) {
     let files = contents(sim);
     let is_pages = |(path, _): &(PathBuf, Vec<u8>)| path.extension().is_some_and(|s| s == "pages");
     let (path, bytes) = files.into_iter().find(is_pages).unwrap();
@@ -243,17 +243,17 @@ fn first_page(sim: &Sim) -> (PathBuf, Vec<u8>, usize) {
 fn repair_keeps_the_whole_columns_of_a_damaged_page() {
     const NAMES: usize = 40;
     const EACH: i64 = 400;
-    let sim = firn_model::env::sim::env(1);
+    let sim = firn_model::env::sim::sim_env(1);
     let store = Store::open(sim.env.clone(), options()).unwrap();
     let rng = firn_model::env::sim::SimRng::new(7);
     for number in 0..EACH {
         let mut batch = Batch::default();
         for name in 0..NAMES {
             let labels = Labels::from_pairs([("__name__", format!("w{name:02}"))]);
-            let value = (rng.below(1 << 52) as f64) / 3.0;
+            let value = (rng.next_below(1 << 52) as f64) / 3.0;
             batch.push_series(labels.as_ref(), &[(number * 4_000, value)]);
         }
-        let bounds = AppendBounds::until(i64::MAX);
+        let bounds = AppendBounds::up_to(i64::MAX);
         let ticket = store.append(&TenantId::anonymous(), &batch, bounds);
         assert_eq!(ticket.wait().unwrap().stored as usize, NAMES);
     }
@@ -272,7 +272,7 @@ fn repair_keeps_the_whole_columns_of_a_damaged_page() {
     let lost = finding.series.unwrap();
     assert!(0 < lost && lost < NAMES as u64 / 2, "{finding:?}");
     assert_eq!(finding.damage.samples, Some(lost * EACH as u64));
-    assert!(matches!(mend(&sim), Ok(Outcome::Repaired { report, .. }) if report.is_whole()));
+    assert!(matches!(mend(&sim), Ok(RepairOutcome::Repaired { report, .. }) if report.is_whole()));
     let after = samples(&sim, "after");
     assert_eq!(after.len() as u64, (NAMES as u64 - lost) * EACH as u64);
     assert!(
@@ -284,7 +284,7 @@ fn repair_keeps_the_whole_columns_of_a_damaged_page() {
 
 #[test]
 fn repair_takes_from_the_log_what_a_damaged_page_lacks() {
-    let sim = firn_model::env::sim::env(1);
+    let sim = firn_model::env::sim::sim_env(1);
     let kept = StoreOptions {
         // The WAL keeps all samples.
         log_segment_bytes: 1 << 30,
@@ -325,7 +325,7 @@ fn repair_of_lost_labels_takes_their_samples_out_of_the_pages() {
     let mut costs = 0;
     for at in (0..200).map(Some).chain([None]) {
         let files = without_labels(at);
-        let sim = firn_model::env::sim::env(1);
+        let sim = firn_model::env::sim::sim_env(1);
         restore(&sim, &files);
         let how = format!("catalogue changed at {at:?}");
         let Some(mended) = check_mended(&sim, &how) else {

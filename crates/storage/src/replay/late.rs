@@ -5,22 +5,22 @@
 //! restored to the tables of late rows with their original sequence numbers, so that the rule for
 //! equal times gives the same result as before. All of them are visible to every reader.
 
-use super::Replay;
-use super::series::ReplaySeries;
-use crate::chunk::Sample;
-use crate::failpoints::{self, Flaw};
+use super::ReplayState;
+use super::series::ReplaySeriesTable;
+use crate::chunk::ChunkSample;
+use crate::failpoints::{self, StoreFlaw};
 use crate::head::late::LateRow;
-use crate::ids::Slot;
-use crate::index::Marker;
+use crate::ids::SeriesSlot;
+use crate::index::EpochLeafCache;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::lock;
-use firn_model::log::{LogBatch, Position};
+use firn_model::log::{LogBatch, LogPosition};
 use firn_model::sample::TimestampMs;
 
 /// A late row of the log, with the slot of its series.
-struct LogRow {
-    slot: Slot,
+struct LateLogRow {
+    slot: SeriesSlot,
     start: TimestampMs,
     row: LateRow,
 }
@@ -28,16 +28,16 @@ struct LogRow {
 /// State of the replay of late samples.
 pub(super) struct LateReplay {
     /// Blocks contain the late samples of records up to this position.
-    from: Position,
+    from: LogPosition,
     /// The highest sequence number of a batch with late samples.
     newest: AtomicU64,
     /// Rows whose series is not found yet.
-    orphans: Mutex<Vec<LogRow>>,
+    orphans: Mutex<Vec<LateLogRow>>,
 }
 
 impl LateReplay {
     /// Returns the initial state. Blocks contain the late samples of records up to `from`.
-    pub(super) fn new(from: Position) -> Self {
+    pub(super) fn new(from: LogPosition) -> Self {
         Self {
             from,
             newest: AtomicU64::new(0),
@@ -52,11 +52,11 @@ impl LateReplay {
     }
 
     /// Removes the late samples that are in blocks from the batch at `position`.
-    pub(super) fn leave(&self, position: Position, batch: &mut LogBatch) {
+    pub(super) fn drop_rows_in_blocks(&self, position: LogPosition, batch: &mut LogBatch) {
         if !batch.has_late() {
             return;
         }
-        if failpoints::has(Flaw::NumbersLateByPosition) {
+        if failpoints::has(StoreFlaw::NumbersLateByPosition) {
             batch.late_order = position.0;
         }
         self.newest.fetch_max(batch.late_order, Ordering::Relaxed);
@@ -67,25 +67,28 @@ impl LateReplay {
     }
 }
 
-impl Replay<'_> {
+impl ReplayState<'_> {
     /// Adds the late samples of a batch to the tables of their shards. Those whose series is not
     /// found yet are kept.
-    pub(super) fn apply_late_of(&self, batch: &LogBatch, known: &ReplaySeries) {
+    pub(super) fn apply_late_batch(&self, batch: &LogBatch, known: &ReplaySeriesTable) {
         let sequence = batch.late_order;
         let row = |time, value| LateRow {
             time,
             sequence,
             value,
         };
-        let floats = batch.late_floats.iter().map(|float| LogRow {
-            slot: Slot(float.slot),
+        let floats = batch.late_floats.iter().map(|float| LateLogRow {
+            slot: SeriesSlot(float.slot),
             start: float.start,
-            row: row(float.time, Sample::Float(float.value)),
+            row: row(float.time, ChunkSample::Float(float.value)),
         });
-        let histograms = batch.late_histograms.iter().map(|histogram| LogRow {
-            slot: Slot(histogram.slot),
+        let histograms = batch.late_histograms.iter().map(|histogram| LateLogRow {
+            slot: SeriesSlot(histogram.slot),
             start: histogram.start,
-            row: row(histogram.time, Sample::Histogram(histogram.value.clone())),
+            row: row(
+                histogram.time,
+                ChunkSample::Histogram(histogram.value.clone()),
+            ),
         });
         let unknown = self.apply_late_rows(floats.chain(histograms), known);
         lock(&self.late.orphans).extend(unknown);
@@ -94,22 +97,22 @@ impl Replay<'_> {
     /// Adds rows to the tables of their shards. Returns those whose series is not found.
     fn apply_late_rows(
         &self,
-        rows: impl Iterator<Item = LogRow>,
-        known: &ReplaySeries,
-    ) -> Vec<LogRow> {
+        rows: impl Iterator<Item = LateLogRow>,
+        known: &ReplaySeriesTable,
+    ) -> Vec<LateLogRow> {
         let mut unknown = Vec::new();
-        let (mut marker, mut numbers) = (Marker::default(), known.groups.cursor());
-        for LogRow { slot, start, row } in rows {
+        let (mut marker, mut numbers) = (EpochLeafCache::default(), known.groups.cursor());
+        for LateLogRow { slot, start, row } in rows {
             // Also slots without a series: a series created later must not inherit them.
-            self.note_slot(slot);
+            self.record_slot(slot);
             let Some((series, place)) = known.find(&mut numbers, slot) else {
-                unknown.push(LogRow { slot, start, row });
+                unknown.push(LateLogRow { slot, start, row });
                 continue;
             };
-            if failpoints::has(Flaw::SkipsLateSealed) && known.is_sealed(series, row.time) {
+            if failpoints::has(StoreFlaw::SkipsLateSealed) && known.is_sealed(series, row.time) {
                 continue;
             }
-            let (number, local) = self.store.shard_and_local(place);
+            let (number, local) = self.store.decode_place(place);
             self.store.index.mark_late(&mut marker, series, row.time);
             let mut shard = lock(&self.store.shards[number]);
             shard.late.insert(local, row, start);
@@ -119,7 +122,7 @@ impl Replay<'_> {
 
     /// Adds the late samples whose series was created in a later record to the tables. Those
     /// without a series belong to removed series, or to series whose creation was never acked.
-    pub(super) fn end_late(&self) {
+    pub(super) fn apply_late_orphans(&self) {
         let orphans = std::mem::take(&mut *lock(&self.late.orphans));
         self.apply_late_rows(orphans.into_iter(), &lock(&self.known));
         let shards = self.store.shards.iter();

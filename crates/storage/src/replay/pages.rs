@@ -6,33 +6,33 @@
 //! contain the page's samples, or if the page is so recent that a sample near it could be accepted.
 //! Otherwise the end of the page is used instead.
 
-use super::Replay;
-use super::series::ReplaySeries;
-use crate::chunk::{Columns, Sample};
+use super::ReplayState;
+use super::series::ReplaySeriesTable;
+use crate::chunk::{ChunkSample, SampleColumns};
 use crate::damage::{self, Damage, DamageKind};
-use crate::encoding::Malformed;
+use crate::encoding::DecodeError;
 use crate::error::StorageError;
 use crate::fan_out::map;
-use crate::ids::{GroupId, SeriesRef, Slot};
-use crate::index::{Place, epoch_of};
-use crate::maintenance::state::State;
-use crate::page::{Page, Scratch};
-use crate::parts::numbers::NumberCursor;
-use crate::sealed::cache::{damaged, read};
-use crate::sealed::meta::PageMeta;
-use crate::sealed::segment::Placed;
+use crate::ids::{GroupId, SeriesRef, SeriesSlot};
+use crate::index::{HeadSeriesPlace, epoch_from_time};
+use crate::maintenance::state::MaintenanceState;
+use crate::page::{PageDecodeScratch, PageReader};
+use crate::parts::numbers::SeriesNumberCursor;
+use crate::sealed::cache::{page_damage_error, read};
+use crate::sealed::meta::SealedPageMeta;
+use crate::sealed::segment::PageWithMeta;
 use crate::sealed::{GROUP_SLOTS, place_in_group};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 
 /// Conditions under which the newest sample of a page must be read.
 #[derive(Clone, Copy)]
-struct Needed {
+struct NewestSampleCriteria {
     /// The first position of the log.
-    log_first: Position,
+    log_first: LogPosition,
     /// Pages with samples at or after this time are recent.
     recent: TimestampMs,
     /// Samples before this time are beyond the retention, or in blocks.
@@ -40,18 +40,18 @@ struct Needed {
 }
 
 /// A group whose pages are being loaded.
-struct Group<'a> {
-    known: &'a ReplaySeries,
-    numbers: NumberCursor<'a>,
-    needed: Needed,
+struct PageGroupLoader<'a> {
+    known: &'a ReplaySeriesTable,
+    numbers: SeriesNumberCursor<'a>,
+    needed: NewestSampleCriteria,
     /// The newest sample of each series in the pages loaded so far.
     newest: [TimestampMs; GROUP_SLOTS as usize],
-    found: OfGroup,
+    found: LoadedPageGroup,
 }
 
 /// Result of loading the pages of a group.
 #[derive(Default)]
-struct OfGroup {
+struct LoadedPageGroup {
     /// Time up to which series are sealed, if the log may repeat their samples.
     sealed: Vec<(SeriesRef, TimestampMs)>,
     /// True if a page whose samples the log may repeat could not be read completely.
@@ -62,34 +62,34 @@ struct OfGroup {
     nameless_range: Option<TimeRange>,
 }
 
-impl Group<'_> {
+impl PageGroupLoader<'_> {
     /// Returns whether a page up to `time` may have a newer sample of a series than the pages
     /// loaded so far.
-    fn is_fresh(&self, slot: Slot, time: TimestampMs) -> bool {
+    fn is_fresh(&self, slot: SeriesSlot, time: TimestampMs) -> bool {
         self.newest[place_in_group(slot) as usize] < time
     }
 
     /// Sets the newest sample of a series in the pages loaded so far.
-    fn know(&mut self, slot: Slot, time: TimestampMs) {
+    fn set_newest(&mut self, slot: SeriesSlot, time: TimestampMs) {
         self.newest[place_in_group(slot) as usize] = time;
     }
 
     /// Returns number and place of a series, if it is in the catalogue.
-    fn find(&mut self, slot: Slot) -> Option<(SeriesRef, Place)> {
+    fn find(&mut self, slot: SeriesSlot) -> Option<(SeriesRef, HeadSeriesPlace)> {
         self.known.find(&mut self.numbers, slot)
     }
 }
 
-impl Replay<'_> {
+impl ReplayState<'_> {
     /// Makes the pages visible to readers and registers them in head, index and coverage. Returns
     /// whether all pages that the log may repeat were undamaged. If not, or if `is_whole` is false
     /// because pages are missing, only samples that are found in a page are skipped in the log, and
     /// the log is kept.
     pub(super) fn load_pages(
         &mut self,
-        pages: Vec<Placed>,
+        pages: Vec<PageWithMeta>,
         is_whole: bool,
-        state: &mut State,
+        state: &mut MaintenanceState,
     ) -> bool {
         let store = self.store;
         let Some(newest) = pages.iter().map(|(meta, _)| meta.range.max).max() else {
@@ -97,24 +97,24 @@ impl Replay<'_> {
         };
         store.newest.fetch_max(newest, Ordering::Relaxed);
         let cut = store.blocks.view().cut;
-        let needed = Needed {
+        let needed = NewestSampleCriteria {
             log_first: store.log.positions().first,
             recent: newest.saturating_sub(store.lateness_ms()),
             cutoff: store.retaining.cutoff_at(newest).max(cut),
         };
-        let mut groups: BTreeMap<GroupId, Vec<Placed>> = BTreeMap::new();
+        let mut groups: BTreeMap<GroupId, Vec<PageWithMeta>> = BTreeMap::new();
         // The next tick removes the segments of pages whose samples are in blocks.
         for (meta, entry) in pages.into_iter().filter(|(meta, _)| meta.range.max >= cut) {
             meta.slots()
                 .last()
                 .into_iter()
-                .for_each(|slot| self.note_slot(slot));
+                .for_each(|slot| self.record_slot(slot));
             store.sealed.directory.add(entry.clone());
             groups.entry(meta.group).or_default().push((meta, entry));
         }
-        let groups: Vec<Vec<Placed>> = groups.into_values().collect();
+        let groups: Vec<Vec<PageWithMeta>> = groups.into_values().collect();
         // Every series of a page is in the catalogue, which was read before.
-        let mut known = std::mem::replace(&mut *lock(&self.known), ReplaySeries::new(cut));
+        let mut known = std::mem::replace(&mut *lock(&self.known), ReplaySeriesTable::new(cut));
         let load = |i: usize| self.load_group(&groups[i], &known, needed);
         let found = map(&*store.env.compute, groups.len(), load);
         let mut all_whole = true;
@@ -126,7 +126,7 @@ impl Replay<'_> {
             match (trusts, pages.first()) {
                 (false, Some((meta, _))) => {
                     store.sealed.returned.add(meta.group);
-                    known.set_spans(meta.group, spans(pages, needed));
+                    known.set_spans(meta.group, collect_intact_ranges(pages, needed));
                 }
                 _ => {
                     for (slot, time) in found.sealed {
@@ -142,13 +142,13 @@ impl Replay<'_> {
             store.sealed.returned.add_all();
         }
         *lock(&self.known) = known;
-        self.report_nameless(nameless);
+        self.report_unlabelled(nameless);
         all_whole
     }
 
     /// Registers the log positions of a group's pages in the coverage. If the pages are not
     /// trusted, the log may contain samples that are in no page, and is needed from its beginning.
-    fn restore_coverage(&self, pages: &[Placed], trusts: bool, state: &mut State) {
+    fn restore_coverage(&self, pages: &[PageWithMeta], trusts: bool, state: &mut MaintenanceState) {
         let log_last = self.store.log.positions().last;
         let start = self.store.log.positions().first.previous();
         for (meta, _) in pages {
@@ -159,30 +159,35 @@ impl Replay<'_> {
             };
             state
                 .coverage
-                .restore(meta.group, meta.window_end, unsealed_after);
+                .restore_group(meta.group, meta.window_end, unsealed_after);
         }
     }
 
     /// Reports series whose part of the catalogue is lost: queries cannot find samples without
     /// labels.
-    fn report_nameless(&self, (series, range): (u64, Option<TimeRange>)) {
+    fn report_unlabelled(&self, (series, range): (u64, Option<TimeRange>)) {
         if series == 0 {
             return;
         }
         let dir = self.store.dir.series();
         let what = format!("the labels of {series} series are lost, whose samples are in pages");
-        let damage = Damage::of_file(DamageKind::Catalogue, &dir, what);
-        self.store.damages.report(damage.within(range));
+        let damage = Damage::for_file(DamageKind::Catalogue, &dir, what);
+        self.store.damages.report(damage.with_time_range(range));
     }
 
     /// Loads the pages of one group, newest first.
-    fn load_group(&self, pages: &[Placed], known: &ReplaySeries, needed: Needed) -> OfGroup {
-        let mut group = Group {
+    fn load_group(
+        &self,
+        pages: &[PageWithMeta],
+        known: &ReplaySeriesTable,
+        needed: NewestSampleCriteria,
+    ) -> LoadedPageGroup {
+        let mut group = PageGroupLoader {
             known,
             numbers: known.groups.cursor(),
             needed,
             newest: [TimestampMs::MIN; GROUP_SLOTS as usize],
-            found: OfGroup::default(),
+            found: LoadedPageGroup::default(),
         };
         for page in pages.iter().rev() {
             self.load_page(page, &mut group);
@@ -192,33 +197,36 @@ impl Replay<'_> {
 
     /// Loads one page: marks the epochs of its series in the index, and sets their newest samples
     /// in the head.
-    fn load_page(&self, (meta, entry): &Placed, group: &mut Group<'_>) {
-        let (first, last) = (epoch_of(meta.range.min), epoch_of(meta.range.max));
+    fn load_page(&self, (meta, entry): &PageWithMeta, group: &mut PageGroupLoader<'_>) {
+        let (first, last) = (
+            epoch_from_time(meta.range.min),
+            epoch_from_time(meta.range.max),
+        );
         let repeats = meta.sealed_up_to >= group.needed.log_first;
         let is_needed = repeats || meta.range.max >= group.needed.recent;
         let has_gaps = last - first > 1;
         let is_kept = meta.range.max >= group.needed.cutoff;
         let mut open = None;
-        let wants = |slot: Slot, group: &mut Group<'_>| match group.find(slot) {
+        let wants = |slot: SeriesSlot, group: &mut PageGroupLoader<'_>| match group.find(slot) {
             None => is_kept,
             Some(_) => has_gaps || repeats || is_needed && group.is_fresh(slot, meta.range.max),
         };
         if meta.slots().any(|slot| wants(slot, group)) {
             match read(entry) {
                 Ok(page) => open = Some(page),
-                Err(e) => self.meet(meta, &e, repeats, group),
+                Err(e) => self.report_page_damage(meta, &e, repeats, group),
             }
         }
         if let Some(page) = open.as_ref().filter(|_| repeats)
             && let Err(e) = page.verify()
         {
-            self.meet(meta, &damaged(entry, e), repeats, group);
+            self.report_page_damage(meta, &page_damage_error(entry, e), repeats, group);
         }
         for slot in meta.slots() {
             let Some((series, place)) = group.find(slot) else {
                 // Series whose samples are beyond the retention are not reported.
                 if let Some(page) = open.as_ref().filter(|_| is_kept) {
-                    group.note_nameless(page, slot);
+                    group.count_unlabelled(page, slot);
                 }
                 continue;
             };
@@ -227,20 +235,20 @@ impl Replay<'_> {
                 _ => false,
             };
             if !is_marked {
-                self.store.index.mark(series, first);
-                self.store.index.mark(series, last);
+                self.store.index.mark_sample(series, first);
+                self.store.index.mark_sample(series, last);
             }
             if !group.is_fresh(slot, meta.range.max) {
                 continue;
             }
             let column = match (&open, is_needed) {
-                (Some(page), true) => newest(page, slot).ok().flatten(),
+                (Some(page), true) => read_newest_sample(page, slot).ok().flatten(),
                 _ => None,
             };
             match column {
                 Some((range, sample)) if group.is_fresh(slot, range.max) => {
-                    group.know(slot, range.max);
-                    self.begin_behind(place, range.max, Some(sample));
+                    group.set_newest(slot, range.max);
+                    self.set_newest_sealed(place, range.max, Some(sample));
                     group.found.sealed.push((series, range.max));
                 }
                 Some(_) => {}
@@ -249,67 +257,83 @@ impl Replay<'_> {
                 // The end of the page represents the newest sample, so a next sample in the same
                 // epoch does not mark the epoch again.
                 None => {
-                    self.store.index.mark(series, last);
-                    group.know(slot, meta.range.max);
-                    self.begin_behind(place, meta.range.max, None);
+                    self.store.index.mark_sample(series, last);
+                    group.set_newest(slot, meta.range.max);
+                    self.set_newest_sealed(place, meta.range.max, None);
                 }
             }
         }
     }
 
     /// Reports that a page, or a column of it, cannot be read.
-    fn meet(&self, meta: &PageMeta, error: &StorageError, repeats: bool, group: &mut Group<'_>) {
+    fn report_page_damage(
+        &self,
+        meta: &SealedPageMeta,
+        error: &StorageError,
+        repeats: bool,
+        group: &mut PageGroupLoader<'_>,
+    ) {
         group.found.is_damaged |= repeats;
-        let damage = damage::met(DamageKind::Pages, error);
+        let damage = damage::damage_from_error(DamageKind::Pages, error);
         self.store
             .damages
-            .report_met(damage.within(Some(meta.range)));
+            .report_read_damage(damage.with_time_range(Some(meta.range)));
     }
 
     /// Marks the epochs in which a series has samples, for a page in which epochs may be skipped:
     /// two consecutive samples may be any time apart.
-    fn mark_epochs(&self, page: &Page, slot: Slot, series: SeriesRef) -> Result<(), Malformed> {
-        let Some(column) = page.find(slot)? else {
+    fn mark_epochs(
+        &self,
+        page: &PageReader,
+        slot: SeriesSlot,
+        series: SeriesRef,
+    ) -> Result<(), DecodeError> {
+        let Some(column) = page.find_column(slot)? else {
             return Ok(());
         };
-        let mut columns = Columns::default();
+        let mut columns = SampleColumns::default();
         page.decode(
             &column,
             TimeRange::ALL,
-            &mut Scratch::default(),
+            &mut PageDecodeScratch::default(),
             &mut columns,
         )?;
-        let mut epochs: Vec<i64> = columns.times.iter().map(|t| epoch_of(*t)).collect();
+        let mut epochs: Vec<i64> = columns.times.iter().map(|t| epoch_from_time(*t)).collect();
         epochs.dedup();
         for epoch in epochs {
-            self.store.index.mark(series, epoch);
+            self.store.index.mark_sample(series, epoch);
         }
         Ok(())
     }
 
     /// Sets the newest sealed sample of a series in the head.
-    fn begin_behind(&self, place: Place, time: TimestampMs, sample: Option<Sample>) {
-        let (number, local) = self.store.shard_and_local(place);
+    fn set_newest_sealed(
+        &self,
+        place: HeadSeriesPlace,
+        time: TimestampMs,
+        sample: Option<ChunkSample>,
+    ) {
+        let (number, local) = self.store.decode_place(place);
         let mut shard = lock(&self.store.shards[number]);
         if let Some(series) = shard.series_mut(local) {
             let before = series.memory_bytes();
-            series.begin_behind(time, sample);
+            series.set_newest_sealed(time, sample);
             let after = series.memory_bytes();
             shard.chunk_bytes = shard.chunk_bytes + after - before;
         }
     }
 }
 
-impl Group<'_> {
+impl PageGroupLoader<'_> {
     /// Counts a series that is not in the catalogue, if it has samples within the retention.
-    fn note_nameless(&mut self, page: &Page, slot: Slot) {
-        let Ok(Some(column)) = page.find(slot) else {
+    fn count_unlabelled(&mut self, page: &PageReader, slot: SeriesSlot) {
+        let Ok(Some(column)) = page.find_column(slot) else {
             return;
         };
         let newest = column.range().max;
         if newest >= self.needed.cutoff && self.is_fresh(slot, newest) {
             // Counted once, however many pages contain it.
-            self.know(slot, TimestampMs::MAX);
+            self.set_newest(slot, TimestampMs::MAX);
             self.found.nameless += 1;
             self.found.nameless_range =
                 TimeRange::hull_of(self.found.nameless_range, Some(column.range()));
@@ -319,14 +343,17 @@ impl Group<'_> {
 
 /// Returns the time ranges that undamaged columns of a group contain, for pages whose samples the
 /// log may repeat.
-fn spans(pages: &[Placed], needed: Needed) -> Vec<(Slot, TimeRange)> {
+fn collect_intact_ranges(
+    pages: &[PageWithMeta],
+    needed: NewestSampleCriteria,
+) -> Vec<(SeriesSlot, TimeRange)> {
     let mut spans = Vec::new();
-    let repeats = |placed: &&Placed| placed.0.sealed_up_to >= needed.log_first;
+    let repeats = |placed: &&PageWithMeta| placed.0.sealed_up_to >= needed.log_first;
     for (meta, entry) in pages.iter().filter(repeats) {
         // Unreadable pages were reported before.
         let Ok(page) = read(entry) else { continue };
         for slot in meta.slots() {
-            if let Ok(Some((range, _))) = newest(&page, slot) {
+            if let Ok(Some((range, _))) = read_newest_sample(&page, slot) {
                 spans.push((slot, range));
             }
         }
@@ -336,14 +363,22 @@ fn spans(pages: &[Placed], needed: Needed) -> Vec<(Slot, TimeRange)> {
 
 /// Returns the time range of the samples of a series in `page`, and the newest one. Decoding checks
 /// that the column is undamaged.
-fn newest(page: &Page, slot: Slot) -> Result<Option<(TimeRange, Sample)>, Malformed> {
-    let Some(column) = page.find(slot)? else {
+fn read_newest_sample(
+    page: &PageReader,
+    slot: SeriesSlot,
+) -> Result<Option<(TimeRange, ChunkSample)>, DecodeError> {
+    let Some(column) = page.find_column(slot)? else {
         return Ok(None);
     };
     let range = column.range();
     let last = TimeRange::new(range.max, range.max);
-    let mut columns = Columns::default();
-    page.decode(&column, last, &mut Scratch::default(), &mut columns)?;
+    let mut columns = SampleColumns::default();
+    page.decode(
+        &column,
+        last,
+        &mut PageDecodeScratch::default(),
+        &mut columns,
+    )?;
     let newest = columns.samples().last();
     Ok(newest.map(|(time, _, value)| (TimeRange::new(range.min, time), value)))
 }

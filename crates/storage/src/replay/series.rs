@@ -3,31 +3,31 @@
 //! Tables grow by leaves, so that growth copies nothing. A start with a million series takes about
 //! 60 bytes per series in addition to the head.
 
-use crate::failpoints::{self, Flaw};
-use crate::ids::{GroupId, SeriesRef, Slot, TermId};
-use crate::index::Place;
-use crate::parts::numbers::{FoundGroups, NumberCursor};
+use crate::failpoints::{self, StoreFlaw};
+use crate::ids::{GroupId, SeriesRef, SeriesSlot, TermId};
+use crate::index::HeadSeriesPlace;
+use crate::parts::numbers::{SeriesNumberCursor, StartupGroups};
 use crate::sealed::group_of;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 
 const LEAF: usize = 4_096;
 
-const NOWHERE: Place = Place(u32::MAX);
+const NOWHERE: HeadSeriesPlace = HeadSeriesPlace(u32::MAX);
 
 /// Number of terms in a leaf; all terms of a series are in one leaf.
 const TERMS_OF_LEAF: usize = 1 << 18;
 
 /// The leaves of a table by number; a leaf is allocated when one of its numbers is first used.
-struct Leaves<T>(Vec<Option<Box<[T]>>>);
+struct SeriesLeaves<T>(Vec<Option<Box<[T]>>>);
 
-impl<T> Default for Leaves<T> {
+impl<T> Default for SeriesLeaves<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T: Copy> Leaves<T> {
+impl<T: Copy> SeriesLeaves<T> {
     #[inline]
     fn get(&self, SeriesRef(slot): SeriesRef) -> Option<T> {
         let leaf = self.0.get(slot as usize / LEAF)?.as_ref()?;
@@ -46,27 +46,27 @@ impl<T: Copy> Leaves<T> {
 }
 
 /// The series by the numbers assigned to their slots during replay.
-pub(super) struct ReplaySeries {
+pub(super) struct ReplaySeriesTable {
     /// The groups of slots to which numbers were assigned.
-    pub(super) groups: FoundGroups,
-    places: Leaves<Place>,
+    pub(super) groups: StartupGroups,
+    places: SeriesLeaves<HeadSeriesPlace>,
     /// Time of the newest sealed sample, for series whose pages the log may repeat.
-    sealed: Leaves<Option<TimestampMs>>,
+    sealed: SeriesLeaves<Option<TimestampMs>>,
     /// For groups with damaged pages: the time ranges that undamaged pages contain, by series.
-    spans: BTreeMap<GroupId, BTreeMap<Slot, Vec<TimeRange>>>,
+    spans: BTreeMap<GroupId, BTreeMap<SeriesSlot, Vec<TimeRange>>>,
     /// True if all groups are treated like those with damaged pages, because pages may be missing.
     trusts_spans_only: bool,
     /// Blocks contain all in-order samples before this time.
     cut: TimestampMs,
 }
 
-impl ReplaySeries {
+impl ReplaySeriesTable {
     /// Returns an empty table. Blocks contain all in-order samples before `cut`.
     pub(super) fn new(cut: TimestampMs) -> Self {
         Self {
-            groups: FoundGroups::default(),
-            places: Leaves::default(),
-            sealed: Leaves::default(),
+            groups: StartupGroups::default(),
+            places: SeriesLeaves::default(),
+            sealed: SeriesLeaves::default(),
             spans: BTreeMap::new(),
             trusts_spans_only: false,
             cut,
@@ -74,12 +74,12 @@ impl ReplaySeries {
     }
 
     /// Sets the place of a series in the head.
-    pub(super) fn add(&mut self, slot: SeriesRef, place: Place) {
+    pub(super) fn add(&mut self, slot: SeriesRef, place: HeadSeriesPlace) {
         *self.places.entry(slot, NOWHERE) = place;
     }
 
     /// Removes a series from the table, if it is in it.
-    pub(super) fn forget(&mut self, slot: SeriesRef) {
+    pub(super) fn remove(&mut self, slot: SeriesRef) {
         if self.place(slot).is_some() {
             self.add(slot, NOWHERE);
         }
@@ -89,16 +89,16 @@ impl ReplaySeries {
     #[inline]
     pub(super) fn find(
         &self,
-        numbers: &mut NumberCursor<'_>,
-        slot: Slot,
-    ) -> Option<(SeriesRef, Place)> {
+        numbers: &mut SeriesNumberCursor<'_>,
+        slot: SeriesSlot,
+    ) -> Option<(SeriesRef, HeadSeriesPlace)> {
         let series = numbers.number(slot)?;
         Some((series, self.place(series)?))
     }
 
     /// Returns the place of a series in the head, if it has one.
     #[inline]
-    pub(super) fn place(&self, slot: SeriesRef) -> Option<Place> {
+    pub(super) fn place(&self, slot: SeriesRef) -> Option<HeadSeriesPlace> {
         self.places.get(slot).filter(|place| *place != NOWHERE)
     }
 
@@ -110,7 +110,7 @@ impl ReplaySeries {
 
     /// Records the time ranges that undamaged pages contain for a group with damaged pages. No
     /// other samples of the group count as sealed.
-    pub(super) fn set_spans(&mut self, group: GroupId, spans: Vec<(Slot, TimeRange)>) {
+    pub(super) fn set_spans(&mut self, group: GroupId, spans: Vec<(SeriesSlot, TimeRange)>) {
         let of_group = self.spans.entry(group).or_default();
         for (slot, span) in spans {
             of_group.entry(slot).or_default().push(span);
@@ -118,7 +118,7 @@ impl ReplaySeries {
     }
 
     /// Treats samples as unsealed from now on, in all groups, except those in the ranges passed to
-    /// [`ReplaySeries::set_spans`].
+    /// [`ReplaySeriesTable::set_spans`].
     pub(super) fn trust_spans_only(&mut self) {
         self.trusts_spans_only = true;
     }
@@ -140,11 +140,11 @@ impl ReplaySeries {
             }
         }
         let sealed = self.sealed.get(slot).flatten();
-        sealed.is_some_and(|sealed| time <= sealed) && !failpoints::has(Flaw::ReplaysSealed)
+        sealed.is_some_and(|sealed| time <= sealed) && !failpoints::has(StoreFlaw::ReplaysSealed)
     }
 
     /// Calls `each` with the series that were not removed, in ascending order of numbers.
-    pub(super) fn each_in_order(&self, mut each: impl FnMut(SeriesRef, Place)) {
+    pub(super) fn each_in_order(&self, mut each: impl FnMut(SeriesRef, HeadSeriesPlace)) {
         for (number, leaf) in self.places.0.iter().enumerate() {
             for (at, place) in leaf.iter().flat_map(|places| places.iter()).enumerate() {
                 if *place != NOWHERE {
@@ -157,7 +157,7 @@ impl ReplaySeries {
 
 /// Position of the terms of a series.
 #[derive(Clone, Copy, Default)]
-struct List {
+struct TermListLocation {
     leaf: u32,
     start: u32,
     count: u32,
@@ -165,12 +165,12 @@ struct List {
 
 /// The terms of all series, until the index is built.
 #[derive(Default)]
-pub(super) struct TermLists {
-    by_slot: Leaves<List>,
+pub(super) struct SeriesTermLists {
+    by_slot: SeriesLeaves<TermListLocation>,
     terms: Vec<Vec<TermId>>,
 }
 
-impl TermLists {
+impl SeriesTermLists {
     /// Adds the terms of a series.
     pub(super) fn add(&mut self, slot: SeriesRef, terms: &[TermId]) {
         let is_full = |leaf: &Vec<TermId>| leaf.len() + terms.len() > TERMS_OF_LEAF;
@@ -185,7 +185,7 @@ impl TermLists {
         }
         let leaf = self.terms.len() - 1;
         let into = &mut self.terms[leaf];
-        *self.by_slot.entry(slot, List::default()) = List {
+        *self.by_slot.entry(slot, TermListLocation::default()) = TermListLocation {
             leaf: leaf as u32,
             start: into.len() as u32,
             count: terms.len() as u32,
@@ -202,7 +202,7 @@ impl TermLists {
     }
 
     /// Returns the terms of a series; empty if it is unknown.
-    pub(super) fn of(&self, slot: SeriesRef) -> &[TermId] {
+    pub(super) fn series_terms(&self, slot: SeriesRef) -> &[TermId] {
         let list = self.by_slot.get(slot).unwrap_or_default();
         let leaf = self.terms.get(list.leaf as usize);
         leaf.map_or(&[], |leaf| {

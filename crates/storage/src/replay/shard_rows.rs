@@ -1,24 +1,24 @@
 //! Samples of the log, sorted by shard before they are applied.
 
-use super::series::ReplaySeries;
-use crate::chunk::Sample;
-use crate::encoding::Malformed;
-use crate::head::series::{Series, Value};
-use crate::head::shard::Shard;
-use crate::ids::{Local, SeriesRef, Slot};
-use crate::index::{Marker, Place, epoch_of};
-use crate::parts::Parts;
+use super::series::ReplaySeriesTable;
+use crate::chunk::ChunkSample;
+use crate::encoding::DecodeError;
+use crate::head::series::{MemSeries, SampleValueRef};
+use crate::head::shard::HeadShard;
+use crate::ids::{SeriesRef, SeriesSlot, ShardLocalId};
+use crate::index::{EpochLeafCache, HeadSeriesPlace, epoch_from_time};
+use crate::parts::StoreParts;
 use firn_model::log::{FloatRow, HistogramRow, LogBatch};
 use firn_model::sample::TimestampMs;
 
 /// An in-order sample that was found after a newer one of its series, because records are in
 /// another order: (local, time, start, value).
-pub(super) type Displaced = (Local, TimestampMs, TimestampMs, Sample);
+pub(super) type DisplacedSample = (ShardLocalId, TimestampMs, TimestampMs, ChunkSample);
 
 /// A float sample of the series `local` of a shard.
 #[derive(Clone, Copy)]
 struct ShardRow {
-    local: Local,
+    local: ShardLocalId,
     time: TimestampMs,
     start: TimestampMs,
     value: f64,
@@ -26,9 +26,9 @@ struct ShardRow {
 
 /// Samples of the series of one shard.
 #[derive(Default)]
-struct OfShard {
+struct ShardSamples {
     floats: Vec<ShardRow>,
-    histograms: Vec<(Local, HistogramRow)>,
+    histograms: Vec<(ShardLocalId, HistogramRow)>,
 }
 
 /// Rows by shard, and rows whose series is not found yet.
@@ -36,18 +36,18 @@ struct OfShard {
 pub(super) struct ShardRows {
     floats: Vec<FloatRow>,
     histograms: Vec<HistogramRow>,
-    shards: Vec<OfShard>,
+    shards: Vec<ShardSamples>,
 }
 
 impl ShardRows {
     /// Adds the samples of a batch that are not sealed, by shard; separately those whose series is
     /// not found.
-    pub(super) fn add(&mut self, store: &Parts, known: &ReplaySeries, batch: &LogBatch) {
+    pub(super) fn add(&mut self, store: &StoreParts, known: &ReplaySeriesTable, batch: &LogBatch) {
         self.shards
-            .resize_with(store.shards.len(), OfShard::default);
+            .resize_with(store.shards.len(), ShardSamples::default);
         let mut numbers = known.groups.cursor();
         for row in batch.floats.iter() {
-            let series = known.find(&mut numbers, Slot(row.slot));
+            let series = known.find(&mut numbers, SeriesSlot(row.slot));
             if !sort_row(store, known, &mut self.shards, (series, &row)) {
                 self.floats.push(row);
             }
@@ -73,25 +73,25 @@ impl ShardRows {
     }
 
     /// Sorts rows whose series has been found in the meantime into shards, except sealed ones.
-    pub(super) fn sort(&mut self, store: &Parts, known: &ReplaySeries) {
+    pub(super) fn sort(&mut self, store: &StoreParts, known: &ReplaySeriesTable) {
         self.shards
-            .resize_with(store.shards.len(), OfShard::default);
+            .resize_with(store.shards.len(), ShardSamples::default);
         let (shards, mut numbers) = (&mut self.shards, known.groups.cursor());
         self.floats.retain(|row| {
-            let series = known.find(&mut numbers, Slot(row.slot));
+            let series = known.find(&mut numbers, SeriesSlot(row.slot));
             !sort_row(store, known, shards, (series, row))
         });
         self.sort_histograms(store, known);
     }
 
-    fn sort_histograms(&mut self, store: &Parts, known: &ReplaySeries) {
+    fn sort_histograms(&mut self, store: &StoreParts, known: &ReplaySeriesTable) {
         let (shards, mut numbers) = (&mut self.shards, known.groups.cursor());
         self.histograms.retain(|row| {
-            let Some((series, place)) = known.find(&mut numbers, Slot(row.slot)) else {
+            let Some((series, place)) = known.find(&mut numbers, SeriesSlot(row.slot)) else {
                 return true;
             };
             if !known.is_sealed(series, row.time) {
-                let (shard, local) = store.shard_and_local(place);
+                let (shard, local) = store.decode_place(place);
                 shards[shard].histograms.push((local, row.clone()));
             }
             false
@@ -102,18 +102,18 @@ impl ShardRows {
     /// `displaced`.
     pub(super) fn apply(
         &self,
-        store: &Parts,
+        store: &StoreParts,
         number: usize,
-        shard: &mut Shard,
-        displaced: &mut Vec<Displaced>,
+        shard: &mut HeadShard,
+        displaced: &mut Vec<DisplacedSample>,
     ) {
         let Some(rows) = self.shards.get(number) else {
             return;
         };
-        let mut marker = Marker::default();
+        let mut marker = EpochLeafCache::default();
         for row in &rows.floats {
-            let value = Value::Float(row.value);
-            if !apply_one(
+            let value = SampleValueRef::Float(row.value);
+            if !apply_sample(
                 (store, &mut marker),
                 shard,
                 row.local,
@@ -121,12 +121,17 @@ impl ShardRows {
                 row.start,
                 value,
             ) {
-                displaced.push((row.local, row.time, row.start, Sample::Float(row.value)));
+                displaced.push((
+                    row.local,
+                    row.time,
+                    row.start,
+                    ChunkSample::Float(row.value),
+                ));
             }
         }
         for (local, row) in &rows.histograms {
-            let value = Value::Histogram(&row.value);
-            if !apply_one(
+            let value = SampleValueRef::Histogram(&row.value);
+            if !apply_sample(
                 (store, &mut marker),
                 shard,
                 *local,
@@ -134,7 +139,7 @@ impl ShardRows {
                 row.start,
                 value,
             ) {
-                let sample = Sample::Histogram(row.value.clone());
+                let sample = ChunkSample::Histogram(row.value.clone());
                 displaced.push((*local, row.time, row.start, sample));
             }
         }
@@ -145,16 +150,16 @@ impl ShardRows {
 /// found.
 #[inline]
 fn sort_row(
-    store: &Parts,
-    known: &ReplaySeries,
-    shards: &mut [OfShard],
-    (series, row): (Option<(SeriesRef, Place)>, &FloatRow),
+    store: &StoreParts,
+    known: &ReplaySeriesTable,
+    shards: &mut [ShardSamples],
+    (series, row): (Option<(SeriesRef, HeadSeriesPlace)>, &FloatRow),
 ) -> bool {
     let Some((series, place)) = series else {
         return false;
     };
     if !known.is_sealed(series, row.time) {
-        let (shard, local) = store.shard_and_local(place);
+        let (shard, local) = store.decode_place(place);
         shards[shard].floats.push(ShardRow {
             local,
             time: row.time,
@@ -168,13 +173,13 @@ fn sort_row(
 /// Appends a sample, unless it is already there. Returns false if it is older than the newest one
 /// and must be inserted.
 #[inline]
-fn apply_one(
-    (store, marker): (&Parts, &mut Marker),
-    shard: &mut Shard,
-    local: Local,
+fn apply_sample(
+    (store, marker): (&StoreParts, &mut EpochLeafCache),
+    shard: &mut HeadShard,
+    local: ShardLocalId,
     time: TimestampMs,
     start: TimestampMs,
-    value: Value<'_>,
+    value: SampleValueRef<'_>,
 ) -> bool {
     let Some(series) = shard.series_mut(local) else {
         return true;
@@ -183,9 +188,9 @@ fn apply_one(
     if series.has_newest() && time <= last {
         return time == last && series.is_newest_value(value);
     }
-    let epoch = epoch_of(time);
-    if !series.has_newest() || epoch != epoch_of(last) {
-        store.index.mark_with(marker, series.slot, epoch);
+    let epoch = epoch_from_time(time);
+    if !series.has_newest() || epoch != epoch_from_time(last) {
+        store.index.mark_sample_cached(marker, series.slot, epoch);
     }
     let closed = series.closed().len();
     let before = series.bytes_since(closed);
@@ -197,10 +202,10 @@ fn apply_one(
 
 /// Inserts displaced samples at their positions, series by series.
 pub(super) fn insert_displaced(
-    store: &Parts,
-    shard: &mut Shard,
-    mut displaced: Vec<Displaced>,
-) -> Result<(), Malformed> {
+    store: &StoreParts,
+    shard: &mut HeadShard,
+    mut displaced: Vec<DisplacedSample>,
+) -> Result<(), DecodeError> {
     displaced.sort_by_key(|(local, time, ..)| (*local, *time));
     for of_series in displaced.chunk_by(|a, b| a.0 == b.0) {
         let Some(series) = shard.series_mut(of_series[0].0) else {
@@ -215,12 +220,12 @@ pub(super) fn insert_displaced(
 }
 
 fn insert_into(
-    store: &Parts,
-    series: &mut Series,
-    displaced: &[Displaced],
-) -> Result<(), Malformed> {
+    store: &StoreParts,
+    series: &mut MemSeries,
+    displaced: &[DisplacedSample],
+) -> Result<(), DecodeError> {
     for (_, time, ..) in displaced {
-        store.index.mark(series.slot, epoch_of(*time));
+        store.index.mark_sample(series.slot, epoch_from_time(*time));
     }
     let displaced: Vec<_> = displaced
         .iter()

@@ -6,11 +6,11 @@
 //! last pass (Corbató's CLOCK). Readers hold an `Arc`, so an evicted page lives until its last
 //! reader drops it.
 
-use super::directory::PageEntry;
-use crate::encoding::Malformed;
+use super::directory::SealedPageEntry;
+use crate::encoding::DecodeError;
 use crate::error::StorageError;
-use crate::page::Page;
-use firn_model::log::Position;
+use crate::page::PageReader;
+use firn_model::log::LogPosition;
 use firn_model::metrics::{Counter, Gauge};
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
@@ -20,15 +20,15 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The location of a page: the number of its segment and its offset in the file.
-type Key = (u64, u64);
+type CachedPageKey = (u64, u64);
 
 /// Duration of data time for which an unused page is kept, in milliseconds; most dashboards query
 /// the last hour.
 const IDLE_MS: i64 = 3_600_000;
 
 #[derive(Debug)]
-struct Held {
-    page: Arc<Page>,
+struct CachedPage {
+    page: Arc<PageReader>,
     /// True if the page was used since the eviction hand last passed it.
     used: AtomicBool,
     /// Time of its newest sample, or of the newest sample in the store when the page was last used.
@@ -36,11 +36,11 @@ struct Held {
 }
 
 #[derive(Debug, Default)]
-struct Clock {
-    held: FxHashMap<Key, Held>,
+struct PageCacheClock {
+    held: FxHashMap<CachedPageKey, CachedPage>,
     /// Keys in the order in which the hand visits them. Keys of pages that are no longer cached are
     /// skipped.
-    order: VecDeque<Key>,
+    order: VecDeque<CachedPageKey>,
     bytes: usize,
 }
 
@@ -48,8 +48,8 @@ struct Clock {
 #[derive(Debug)]
 pub(crate) struct PageCache {
     bytes_max: usize,
-    clock: Mutex<Clock>,
-    /// Time of the newest sample in the store at the last call of [`PageCache::forget_idle`].
+    clock: Mutex<PageCacheClock>,
+    /// Time of the newest sample in the store at the last call of [`PageCache::evict_idle`].
     now: AtomicI64,
     /// Bytes of all cached pages.
     pub(crate) held_bytes: Gauge,
@@ -73,7 +73,7 @@ impl PageCache {
     }
 
     /// Returns the page from the cache, or reads it from its segment and caches it.
-    pub(crate) fn get(&self, entry: &PageEntry) -> Result<Arc<Page>, StorageError> {
+    pub(crate) fn get(&self, entry: &SealedPageEntry) -> Result<Arc<PageReader>, StorageError> {
         if let Some(held) = lock(&self.clock).held.get(&key(entry)) {
             held.used.store(true, Ordering::Relaxed);
             let now = self.now.load(Ordering::Relaxed);
@@ -85,22 +85,27 @@ impl PageCache {
         let page = read(entry)?;
         let page = Arc::new(page);
         let now = self.now.load(Ordering::Relaxed);
-        self.hold(entry, page.clone(), now.max(entry.range.max));
+        self.insert_with_time(entry, page.clone(), now.max(entry.range.max));
         Ok(page)
     }
 
     /// Inserts a page that was just sealed, because queries of recent samples will need it soon.
-    pub(crate) fn insert(&self, entry: &PageEntry, page: Arc<Page>) {
-        self.hold(entry, page, entry.range.max);
+    pub(crate) fn insert(&self, entry: &SealedPageEntry, page: Arc<PageReader>) {
+        self.insert_with_time(entry, page, entry.range.max);
     }
 
-    fn hold(&self, entry: &PageEntry, page: Arc<Page>, wanted_at: TimestampMs) {
+    fn insert_with_time(
+        &self,
+        entry: &SealedPageEntry,
+        page: Arc<PageReader>,
+        wanted_at: TimestampMs,
+    ) {
         let bytes = page.memory_bytes();
         if bytes > self.bytes_max {
             return;
         }
         let mut clock = lock(&self.clock);
-        let held = Held {
+        let held = CachedPage {
             page,
             used: AtomicBool::new(false),
             wanted_at: AtomicI64::new(wanted_at),
@@ -112,19 +117,19 @@ impl PageCache {
         }
         clock.bytes += bytes;
         while clock.bytes > self.bytes_max {
-            clock.turn();
+            clock.advance_hand();
         }
         self.held_bytes.set(clock.bytes as i64);
     }
 
     /// Evicts the pages of a segment that is about to be removed.
-    pub(crate) fn forget(&self, segment: Position) {
+    pub(crate) fn evict_segment(&self, segment: LogPosition) {
         self.retain(|key, _| key.0 != segment.0);
     }
 
     /// Evicts the pages that no query used within an hour of data time. `now` is the time of the
     /// newest sample in the store.
-    pub(crate) fn forget_idle(&self, now: TimestampMs) {
+    pub(crate) fn evict_idle(&self, now: TimestampMs) {
         self.now.store(now, Ordering::Relaxed);
         let oldest = now.saturating_sub(IDLE_MS);
         self.retain(|_, held| held.wanted_at.load(Ordering::Relaxed) >= oldest);
@@ -132,7 +137,7 @@ impl PageCache {
 
     /// Evicts the pages that do not satisfy `is_kept`. Visits all pages under the lock, of which
     /// the bound allows a few thousand.
-    fn retain(&self, is_kept: impl Fn(&Key, &Held) -> bool) {
+    fn retain(&self, is_kept: impl Fn(&CachedPageKey, &CachedPage) -> bool) {
         let mut guard = lock(&self.clock);
         let clock = &mut *guard;
         let before = clock.held.len();
@@ -151,9 +156,9 @@ impl PageCache {
     }
 }
 
-impl Clock {
+impl PageCacheClock {
     /// Advances the hand by one page, which is spared if it was used and evicted otherwise.
-    fn turn(&mut self) {
+    fn advance_hand(&mut self) {
         let Some(key) = self.order.pop_front() else {
             return;
         };
@@ -168,19 +173,19 @@ impl Clock {
     }
 }
 
-fn key(entry: &PageEntry) -> Key {
+fn key(entry: &SealedPageEntry) -> CachedPageKey {
     (entry.segment.number.0, entry.offset)
 }
 
 /// Reads a page from its segment and verifies its header and directory.
-pub(crate) fn read(entry: &PageEntry) -> Result<Page, StorageError> {
+pub(crate) fn read(entry: &SealedPageEntry) -> Result<PageReader, StorageError> {
     let ranges = entry.segment.ranges();
     let bytes = ranges.read(entry.offset, entry.bytes as usize)?;
-    Page::open(bytes.into()).map_err(|e| damaged(entry, e))
+    PageReader::open(bytes.into()).map_err(|e| page_damage_error(entry, e))
 }
 
 /// Returns the error for a page with corrupted bytes.
-pub(crate) fn damaged(entry: &PageEntry, what: Malformed) -> StorageError {
+pub(crate) fn page_damage_error(entry: &SealedPageEntry, what: DecodeError) -> StorageError {
     StorageError::Damaged {
         path: entry.segment.ranges().path().to_path_buf(),
         offset: entry.offset,

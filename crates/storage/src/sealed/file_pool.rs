@@ -5,8 +5,8 @@
 //! pool. Invariant: no lock is held while a file is opened, read or closed.
 
 use crate::sync::{Mutex, lock};
-use firn_model::env::{Disk, File, OpenMode};
-use firn_model::log::Position;
+use firn_model::env::{Disk, DiskFile, OpenMode};
+use firn_model::log::LogPosition;
 use firn_model::metrics::{Counter, Gauge};
 use rustc_hash::FxHashMap;
 use std::io;
@@ -19,36 +19,36 @@ use std::sync::Arc;
 pub(crate) const FILES_MAX: usize = 64;
 
 /// An open file and the logical time of its last use.
-struct Kept {
-    file: Arc<dyn File>,
+struct PooledFile {
+    file: Arc<dyn DiskFile>,
     used_at: u64,
 }
 
 #[derive(Default)]
-struct Open {
-    files: FxHashMap<Position, Kept>,
+struct FilePoolState {
+    files: FxHashMap<LogPosition, PooledFile>,
     /// Logical clock, incremented with each lookup.
     now: u64,
 }
 
 /// A pool of open segment files with least-recently-used eviction, shared by all segments of a
 /// store.
-pub(crate) struct FilePool {
+pub(crate) struct SegmentFilePool {
     disk: Arc<dyn Disk>,
-    open: Mutex<Open>,
+    open: Mutex<FilePoolState>,
     /// Number of files in the pool.
     pub(crate) open_files: Gauge,
     /// Number of times that a file was opened.
     pub(crate) opens: Counter,
 }
 
-impl std::fmt::Debug for FilePool {
+impl std::fmt::Debug for SegmentFilePool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "FilePool({} open)", self.open_files.get())
     }
 }
 
-impl FilePool {
+impl SegmentFilePool {
     /// Creates an empty pool for files on `disk`.
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
         Self {
@@ -60,19 +60,19 @@ impl FilePool {
     }
 
     /// Returns the file of the segment with this number, opening it at `path` if necessary.
-    pub(crate) fn get(&self, number: Position, path: &Path) -> io::Result<Arc<dyn File>> {
+    pub(crate) fn get(&self, number: LogPosition, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         if let Some(file) = self.find(number) {
             return Ok(file);
         }
         let file = self.disk.open(path, OpenMode::Read)?;
         self.opens.inc();
-        let gone = self.keep(number, file.clone());
+        let gone = self.insert(number, file.clone());
         drop(gone);
         Ok(file)
     }
 
     /// Closes the file of a segment that is about to be removed.
-    pub(crate) fn forget(&self, number: Position) {
+    pub(crate) fn close_segment(&self, number: LogPosition) {
         let mut open = lock(&self.open);
         let gone = open.files.remove(&number);
         self.open_files.set(open.files.len() as i64);
@@ -80,7 +80,7 @@ impl FilePool {
         drop(gone);
     }
 
-    fn find(&self, number: Position) -> Option<Arc<dyn File>> {
+    fn find(&self, number: LogPosition) -> Option<Arc<dyn DiskFile>> {
         let mut open = lock(&self.open);
         open.now += 1;
         let now = open.now;
@@ -91,10 +91,10 @@ impl FilePool {
 
     /// Adds a file and returns the one that is evicted for it, which the caller closes without the
     /// lock.
-    fn keep(&self, number: Position, file: Arc<dyn File>) -> Option<Kept> {
+    fn insert(&self, number: LogPosition, file: Arc<dyn DiskFile>) -> Option<PooledFile> {
         let mut open = lock(&self.open);
         let used_at = open.now;
-        let mut gone = open.files.insert(number, Kept { file, used_at });
+        let mut gone = open.files.insert(number, PooledFile { file, used_at });
         if open.files.len() > FILES_MAX {
             let oldest = open.files.iter().min_by_key(|(_, kept)| kept.used_at);
             let oldest = oldest.map(|(number, _)| *number);

@@ -1,6 +1,6 @@
 //! Groups: 512 consecutive slots whose samples are sealed together.
 
-use crate::ids::{GroupId, Slot};
+use crate::ids::{GroupId, SeriesSlot};
 use firn_model::sync::{read, write};
 use std::collections::BTreeSet;
 use std::sync::RwLock;
@@ -16,13 +16,13 @@ const SLOTS: u64 = GROUP_SLOTS as u64;
 
 /// Returns the group of a slot.
 #[inline]
-pub(crate) fn group_of(slot: Slot) -> GroupId {
+pub(crate) fn group_of(slot: SeriesSlot) -> GroupId {
     GroupId(slot.0 / SLOTS)
 }
 
 /// Returns the place of a slot in its group, from 0 to 511.
 #[inline]
-pub(crate) fn place_in_group(slot: Slot) -> u32 {
+pub(crate) fn place_in_group(slot: SeriesSlot) -> u32 {
     (slot.0 % SLOTS) as u32
 }
 
@@ -32,8 +32,8 @@ impl GroupId {
 
     /// Returns the slot at this place in the group.
     #[inline]
-    pub(crate) fn slot(self, place: u32) -> Slot {
-        Slot(self.0 * SLOTS + u64::from(place))
+    pub(crate) fn slot(self, place: u32) -> SeriesSlot {
+        SeriesSlot(self.0 * SLOTS + u64::from(place))
     }
 }
 
@@ -41,13 +41,13 @@ impl GroupId {
 /// trust the pages restores from the WAL all samples that it did not find in a page. Reads of such
 /// a group merge its samples by time.
 #[derive(Debug, Default)]
-pub(crate) struct Returned {
+pub(crate) struct UnorderedGroups {
     all: AtomicBool,
     groups: RwLock<BTreeSet<GroupId>>,
     is_any: AtomicBool,
 }
 
-impl Returned {
+impl UnorderedGroups {
     /// Adds a group; its reads merge the samples of head and pages by time from now on.
     pub(crate) fn add(&self, group: GroupId) {
         write(&self.groups).insert(group);

@@ -5,13 +5,13 @@
 //! are lost; a damaged stripe loses the columns in it. Determining the loss visits every column, so
 //! the result is kept for as long as the segment of the page exists.
 
-use super::directory::PageEntry;
-use super::lost_pages::Key;
+use super::directory::SealedPageEntry;
+use super::lost_pages::LostPageKey;
 use super::range_reader::OPEN;
-use super::view::Sealed;
+use super::view::SealedPages;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
-use crate::page::{Lost, Page};
+use crate::page::{LostColumns, PageReader};
 use crate::sync::lock;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ const SHORTAGES: [i32; 3] = [12, 23, 24];
 /// The offset in the key of damage to a whole segment file.
 const WHOLE_FILE: u64 = u64::MAX;
 
-impl Sealed {
+impl SealedPages {
     /// Returns the damage to a page that cannot be read because of `error`, or the error itself if
     /// it is not evidence of damage.
-    pub(crate) fn lose_page(
+    pub(crate) fn report_lost_page(
         &self,
-        entry: &PageEntry,
+        entry: &SealedPageEntry,
         error: StorageError,
     ) -> Result<Arc<Damage>, StorageError> {
         let what = match error {
@@ -45,26 +45,26 @@ impl Sealed {
                     });
                 }
                 if action == OPEN {
-                    return Ok(self.lose_file(entry, &source));
+                    return Ok(self.report_lost_file(entry, &source));
                 }
                 format!("{action} it: {source}")
             }
             StorageError::Damaged { what, .. } => what,
             other => return Err(other),
         };
-        let all = |_: &PageEntry| Lost {
+        let all = |_: &SealedPageEntry| LostColumns {
             columns: entry.series_count(),
             samples: 0,
             range: Some(entry.range),
         };
-        Ok(self.lose(entry, &what, all))
+        Ok(self.report_lost(entry, &what, all))
     }
 
     /// Returns the damage of losing all pages of a segment file that cannot be opened.
-    fn lose_file(&self, entry: &PageEntry, error: &std::io::Error) -> Arc<Damage> {
+    fn report_lost_file(&self, entry: &SealedPageEntry, error: &std::io::Error) -> Arc<Damage> {
         let segment = entry.segment.number;
-        self.remember((segment.0, WHOLE_FILE), || {
-            let (pages, range) = self.directory.extent_of(segment);
+        self.find_or_report((segment.0, WHOLE_FILE), || {
+            let (pages, range) = self.directory.segment_extent(segment);
             Damage {
                 kind: DamageKind::Pages,
                 file: entry.segment.ranges().path().to_path_buf(),
@@ -77,17 +77,22 @@ impl Sealed {
     }
 
     /// Returns the damage to a page in which the read of a column failed.
-    pub(crate) fn lose_columns(&self, entry: &PageEntry, page: &Page, what: &str) -> Arc<Damage> {
-        self.lose(entry, what, |_| page.survey())
+    pub(crate) fn report_lost_columns(
+        &self,
+        entry: &SealedPageEntry,
+        page: &PageReader,
+        what: &str,
+    ) -> Arc<Damage> {
+        self.report_lost(entry, what, |_| page.survey())
     }
 
-    fn lose(
+    fn report_lost(
         &self,
-        entry: &PageEntry,
+        entry: &SealedPageEntry,
         what: &str,
-        survey: impl FnOnce(&PageEntry) -> Lost,
+        survey: impl FnOnce(&SealedPageEntry) -> LostColumns,
     ) -> Arc<Damage> {
-        self.remember((entry.segment.number.0, entry.offset), || {
+        self.find_or_report((entry.segment.number.0, entry.offset), || {
             let lost = survey(entry);
             Damage {
                 kind: DamageKind::Pages,
@@ -101,14 +106,14 @@ impl Sealed {
     }
 
     /// Returns the recorded damage at a location, or reports and records the result of `find`.
-    fn remember(&self, key: Key, find: impl FnOnce() -> Damage) -> Arc<Damage> {
+    fn find_or_report(&self, key: LostPageKey, find: impl FnOnce() -> Damage) -> Arc<Damage> {
         let known = || lock(&self.directory.lost.known);
         if let Some(damage) = known().get(&key) {
             return damage.clone();
         }
         // Not under the lock: another thread that does the same in the meantime finds the same
         // damage.
-        let damage = Arc::new(self.damages.report_met(find()));
+        let damage = Arc::new(self.damages.report_read_damage(find()));
         known().insert(key, damage.clone());
         damage
     }

@@ -7,18 +7,18 @@
 //! ```
 
 use super::group::GROUP_SLOTS;
-use crate::encoding::cursor::Cursor;
-use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
-use crate::ids::{GroupId, Slot};
-use crate::index::{Run, Runs};
-use firn_model::log::Position;
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::{DecodeError, push_uvarint, unzigzag, zigzag};
+use crate::ids::{GroupId, SeriesSlot};
+use crate::index::{SlotRun, SlotRunSet};
+use firn_model::log::LogPosition;
 use firn_model::sample::{TimeRange, TimestampMs};
 
 const VERSION: u8 = 1;
 
 /// The header of a page: its series and time range, and the WAL positions that it covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PageMeta {
+pub(crate) struct SealedPageMeta {
     /// Group of the series in the page.
     pub(crate) group: GroupId,
     /// End of the window that it was sealed for, in milliseconds.
@@ -27,14 +27,14 @@ pub(crate) struct PageMeta {
     pub(crate) range: TimeRange,
     /// Position up to which every sample of the group in the WAL is in this page or in an earlier
     /// one.
-    pub(crate) unsealed_after: Position,
+    pub(crate) unsealed_after: LogPosition,
     /// Position after which the WAL contains no sample of this page.
-    pub(crate) sealed_up_to: Position,
+    pub(crate) sealed_up_to: LogPosition,
     /// Places in the group of the series that have a column.
-    pub(crate) places: Runs,
+    pub(crate) places: SlotRunSet,
 }
 
-impl PageMeta {
+impl SealedPageMeta {
     /// Appends the encoded header to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
@@ -57,38 +57,40 @@ impl PageMeta {
 
     /// Decodes a header. Rejects groups and places that are out of range and pages without a
     /// series.
-    pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
-        if cursor.byte()? != VERSION {
-            return Err(Malformed("page of an unknown version"));
+    pub(crate) fn decode(cursor: &mut DecodeCursor<'_>) -> Result<Self, DecodeError> {
+        if cursor.read_byte()? != VERSION {
+            return Err(DecodeError("page of an unknown version"));
         }
-        let out_of_range = Malformed("page out of range");
-        let group = GroupId(cursor.uvarint()?);
+        let out_of_range = DecodeError("page out of range");
+        let group = GroupId(cursor.read_uvarint()?);
         if group > GroupId::LAST {
             return Err(out_of_range);
         }
-        let window_end = unzigzag(cursor.uvarint()?);
-        let min = unzigzag(cursor.uvarint()?);
-        let max = min.wrapping_add(cursor.uvarint()? as i64);
+        let window_end = unzigzag(cursor.read_uvarint()?);
+        let min = unzigzag(cursor.read_uvarint()?);
+        let max = min.wrapping_add(cursor.read_uvarint()? as i64);
         if max < min {
             return Err(out_of_range);
         }
-        let unsealed_after = Position(cursor.uvarint()?);
-        let sealed_up_to = Position(cursor.uvarint()?);
-        let mut places = Runs::default();
+        let unsealed_after = LogPosition(cursor.read_uvarint()?);
+        let sealed_up_to = LogPosition(cursor.read_uvarint()?);
+        let mut places = SlotRunSet::default();
         let mut at = 0u64;
-        for _ in 0..cursor.count(2)? {
-            let start = at.saturating_add(cursor.uvarint()?);
-            at = start.saturating_add(cursor.uvarint()?).saturating_add(1);
+        for _ in 0..cursor.read_count(2)? {
+            let start = at.saturating_add(cursor.read_uvarint()?);
+            at = start
+                .saturating_add(cursor.read_uvarint()?)
+                .saturating_add(1);
             if at > u64::from(GROUP_SLOTS) {
                 return Err(out_of_range);
             }
-            places.push(Run {
+            places.push(SlotRun {
                 start: start as u32,
                 end: at as u32,
             });
         }
         if places.is_empty() {
-            return Err(Malformed("page without a series"));
+            return Err(DecodeError("page without a series"));
         }
         Ok(Self {
             group,
@@ -101,7 +103,7 @@ impl PageMeta {
     }
 
     /// Returns the slots of the series that have a column, in ascending order.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = SeriesSlot> {
         let places = self.places.slots();
         places.map(|place| self.group.slot(place.0))
     }

@@ -2,10 +2,10 @@
 //! not memory-mapped, because a page fault cannot return an error and its memory is not accounted
 //! for.
 
-use super::file_pool::FilePool;
+use super::file_pool::SegmentFilePool;
 use crate::error::StorageError;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,16 +30,16 @@ pub(crate) trait RangeReader: Send + Sync {
 }
 
 /// A file of a segment, which is open only while it is in the pool of recently used files.
-pub(crate) struct FileRanges {
-    files: Arc<FilePool>,
-    number: Position,
+pub(crate) struct SegmentFileReader {
+    files: Arc<SegmentFilePool>,
+    number: LogPosition,
     path: PathBuf,
     is_removed: AtomicBool,
 }
 
-impl FileRanges {
+impl SegmentFileReader {
     /// Creates a reader of the file at `path`, which belongs to the segment with this number.
-    pub(crate) fn new(files: Arc<FilePool>, number: Position, path: PathBuf) -> Self {
+    pub(crate) fn new(files: Arc<SegmentFilePool>, number: LogPosition, path: PathBuf) -> Self {
         Self {
             files,
             number,
@@ -49,13 +49,13 @@ impl FileRanges {
     }
 }
 
-impl RangeReader for FileRanges {
+impl RangeReader for SegmentFileReader {
     fn read(&self, offset: u64, bytes: usize) -> Result<Vec<u8>, StorageError> {
         let file = self.files.get(self.number, &self.path);
         let file = file.map_err(StorageError::io(OPEN, &self.path))?;
         if self.is_removed() {
             // The file was opened while it was being removed, so the pool must not keep it.
-            self.files.forget(self.number);
+            self.files.close_segment(self.number);
         }
         let mut read = vec![0; bytes];
         let count = file
@@ -77,7 +77,7 @@ impl RangeReader for FileRanges {
 
     fn mark_removed(&self) {
         self.is_removed.store(true, Ordering::Release);
-        self.files.forget(self.number);
+        self.files.close_segment(self.number);
     }
 
     fn is_removed(&self) -> bool {

@@ -7,23 +7,23 @@
 //!
 //! A segment without a valid directory was not completed; its frames are scanned instead.
 
-use super::directory::PageEntry;
-use super::file_pool::FilePool;
-use super::meta::PageMeta;
-use super::range_reader::{FileRanges, RangeReader};
+use super::directory::SealedPageEntry;
+use super::file_pool::SegmentFilePool;
+use super::meta::SealedPageMeta;
+use super::range_reader::{RangeReader, SegmentFileReader};
 use crate::damage::{Damage, DamageKind};
-use crate::encoding::cursor::Cursor;
-use crate::encoding::{Malformed, push_uvarint};
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::{DecodeError, push_uvarint};
 use crate::error::{StorageError, is_disk_fault};
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;
-use crate::file::header::{FILE_HEADER_BYTES, HeaderState, PAGES_MAGIC};
-use crate::file::scan::{Found, Scanner};
-use crate::file::survey::write_again;
-use crate::manifest::{SegmentEntry, SegmentState};
+use crate::file::header::{FILE_HEADER_BYTES, FileHeaderState, PAGES_MAGIC};
+use crate::file::scan::{FrameScanItem, FrameScanner};
+use crate::file::survey::rewrite_range;
+use crate::manifest::{PageSegmentEntry, PageSegmentState};
 use crate::page;
-use firn_model::env::{Env, File, OpenMode};
-use firn_model::log::Position;
+use firn_model::env::{DiskFile, Env, OpenMode};
+use firn_model::log::LogPosition;
 use firn_model::sample::TimeRange;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,24 +39,28 @@ pub(crate) const PAGES: FileKind = FileKind {
 pub(crate) const TRAILER_BYTES: u64 = 12;
 
 /// A readable segment, shared by the entries of its pages.
-pub(crate) struct Segment {
+pub(crate) struct PageSegment {
     /// Number of its first page, which is also the number in the file name.
-    pub(crate) number: Position,
+    pub(crate) number: LogPosition,
     ranges: Box<dyn RangeReader>,
 }
 
-impl std::fmt::Debug for Segment {
+impl std::fmt::Debug for PageSegment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Segment({})", self.number.0)
     }
 }
 
-impl Segment {
+impl PageSegment {
     /// Creates the segment at `path`, whose file is opened through `files`.
-    pub(crate) fn new(number: Position, files: &Arc<FilePool>, path: &Path) -> Self {
+    pub(crate) fn new(number: LogPosition, files: &Arc<SegmentFilePool>, path: &Path) -> Self {
         Self {
             number,
-            ranges: Box::new(FileRanges::new(files.clone(), number, path.to_path_buf())),
+            ranges: Box::new(SegmentFileReader::new(
+                files.clone(),
+                number,
+                path.to_path_buf(),
+            )),
         }
     }
 
@@ -67,13 +71,13 @@ impl Segment {
 }
 
 /// The header of a page, with its directory entry, as kept until the segment is completed.
-pub(crate) type Placed = (PageMeta, Arc<PageEntry>);
+pub(crate) type PageWithMeta = (SealedPageMeta, Arc<SealedPageEntry>);
 
 /// Appends the directory of `pages` and the trailer to `file`, which completes the segment, and
 /// syncs it.
 pub(crate) fn write_directory(
     file: &mut AppendOnlyFile,
-    pages: &[Placed],
+    pages: &[PageWithMeta],
 ) -> Result<(), StorageError> {
     let mut payload = Vec::new();
     push_uvarint(&mut payload, pages.len() as u64);
@@ -87,18 +91,18 @@ pub(crate) fn write_directory(
     let mut trailer = offset.to_le_bytes().to_vec();
     trailer.extend_from_slice(&crc32c::crc32c(&offset.to_le_bytes()).to_le_bytes());
     file.append_raw(&trailer)?;
-    file.sync_end()
+    file.sync_without_mark()
 }
 
 /// The result of reading a segment at start: its pages, its damage and its new manifest entry.
-pub(crate) struct Loaded {
-    pub(crate) pages: Vec<Placed>,
+pub(crate) struct LoadedPageSegment {
+    pub(crate) pages: Vec<PageWithMeta>,
     /// Number that follows the last frame.
-    pub(crate) next: Position,
+    pub(crate) next: LogPosition,
     /// Damage to parts that could not be read.
     pub(crate) damages: Vec<Damage>,
     /// Its manifest entry; if part of the segment is lost, the entry of the rest.
-    pub(crate) entry: SegmentEntry,
+    pub(crate) entry: PageSegmentEntry,
     /// True if part of the file could not be read because of a disk fault. The file is then left
     /// unchanged.
     pub(crate) is_unreadable: bool,
@@ -109,26 +113,26 @@ pub(crate) struct Loaded {
 /// disk fault is left unchanged.
 pub(crate) fn load(
     env: &Env,
-    files: &Arc<FilePool>,
+    files: &Arc<SegmentFilePool>,
     dir: &Path,
-    number: Position,
-    known: Option<&SegmentEntry>,
-) -> Result<Option<Loaded>, StorageError> {
+    number: LogPosition,
+    known: Option<&PageSegmentEntry>,
+) -> Result<Option<LoadedPageSegment>, StorageError> {
     let path = PAGES.path(dir, number);
     let opened = env.disk.open(&path, OpenMode::Read);
     let (file, bytes) = match opened.and_then(|file| Ok((file.len()?, file))) {
         Ok((bytes, file)) => (file, bytes),
-        Err(e) if is_disk_fault(&e) => return Ok(Some(unopened(&path, number, known, &e))),
+        Err(e) if is_disk_fault(&e) => return Ok(Some(unopened_segment(&path, number, known, &e))),
         Err(e) => return Err(StorageError::io("open segment", &path)(e)),
     };
     // This only rejects newer versions; the rest of the header repeats the file name.
     let header = append_only::check_header(&*file, PAGES, number, &path)?;
-    let segment = Arc::new(Segment::new(number, files, &path));
-    let complete = known.filter(|known| known.state == SegmentState::Complete);
+    let segment = Arc::new(PageSegment::new(number, files, &path));
+    let complete = known.filter(|known| known.state == PageSegmentState::Complete);
     // The directory of an abandoned segment may exist only in the page cache of the system, because
     // its sync failed.
-    let is_given_up = known.is_some_and(|known| known.state == SegmentState::Growing);
-    if header == HeaderState::Sound
+    let is_given_up = known.is_some_and(|known| known.state == PageSegmentState::Growing);
+    if header == FileHeaderState::Sound
         && !is_given_up
         && let Some(loaded) = read_directory(&file, &segment, bytes, known)
     {
@@ -136,7 +140,7 @@ pub(crate) fn load(
         // possibly in an earlier start.
         if complete.is_none() {
             let file = env.disk.open(&path, OpenMode::Write);
-            let written = file.and_then(|file| write_again(&*file, 0..bytes));
+            let written = file.and_then(|file| rewrite_range(&*file, 0..bytes));
             written.map_err(StorageError::io("sync file", &path))?;
         }
         return Ok(Some(loaded));
@@ -149,14 +153,14 @@ pub(crate) fn load(
         return Ok(None);
     };
     let counted_bytes = known.map_or(0, |known| known.bytes);
-    let (mut loaded, counted) = walk(&file, files, counted_bytes);
+    let (mut loaded, counted) = scan_frames(&file, files, counted_bytes);
     if !file.is_unreadable() {
         write_directory(&mut file, &loaded.pages)?;
-        loaded.entry.state = SegmentState::Complete;
+        loaded.entry.state = PageSegmentState::Complete;
         loaded.entry.bytes = file.bytes();
     }
     loaded.next = file.last().next();
-    say_what_is_lost(
+    add_manifest_losses(
         &mut loaded,
         file.path(),
         (bytes, durable_bytes),
@@ -166,15 +170,15 @@ pub(crate) fn load(
 }
 
 /// Returns the result for a segment that could not be opened.
-fn unopened(
+fn unopened_segment(
     path: &Path,
-    number: Position,
-    known: Option<&SegmentEntry>,
+    number: LogPosition,
+    known: Option<&PageSegmentEntry>,
     error: &std::io::Error,
-) -> Loaded {
+) -> LoadedPageSegment {
     let what = format!("it cannot be read and is left unchanged: {error}");
-    let damage = Damage::of_file(DamageKind::Pages, path, what);
-    Loaded {
+    let damage = Damage::for_file(DamageKind::Pages, path, what);
+    LoadedPageSegment {
         pages: Vec::new(),
         next: number.next(),
         damages: vec![Damage {
@@ -182,9 +186,9 @@ fn unopened(
             range: known.and_then(|known| known.range),
             ..damage
         }],
-        entry: known.cloned().unwrap_or(SegmentEntry {
+        entry: known.cloned().unwrap_or(PageSegmentEntry {
             number,
-            state: SegmentState::Growing,
+            state: PageSegmentState::Growing,
             bytes: 0,
             crc: None,
             pages: 0,
@@ -197,15 +201,15 @@ fn unopened(
 
 /// Adds the loss according to the manifest to the damages of a segment whose frames were scanned. A
 /// truncated part can be detected only from the manifest.
-fn say_what_is_lost(
-    loaded: &mut Loaded,
+fn add_manifest_losses(
+    loaded: &mut LoadedPageSegment,
     path: &Path,
     (bytes, durable_bytes): (u64, u64),
-    (known, counted): (Option<&SegmentEntry>, Counted),
+    (known, counted): (Option<&PageSegmentEntry>, SegmentScanCounts),
 ) {
     if bytes < durable_bytes {
         let what = format!("it is truncated: {bytes} of {durable_bytes} bytes exist");
-        let damage = Damage::of_file(DamageKind::Pages, path, what);
+        let damage = Damage::for_file(DamageKind::Pages, path, what);
         loaded.damages.insert(0, damage);
     }
     let lost = known.and_then(|known| known.samples);
@@ -227,7 +231,7 @@ fn say_what_is_lost(
 
 /// The part of a scanned file that the numbers in the manifest entry cover.
 #[derive(Default)]
-struct Counted {
+struct SegmentScanCounts {
     /// Number of samples in that part.
     samples: u64,
     /// True if there is damage after that part.
@@ -236,21 +240,25 @@ struct Counted {
 
 /// Scans the frames of a file without a directory. `counted_bytes` is the length that its manifest
 /// entry covers.
-fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>, counted_bytes: u64) -> (Loaded, Counted) {
-    let mut counted = Counted::default();
-    let segment = Arc::new(Segment::new(file.first(), files, file.path()));
+fn scan_frames(
+    file: &AppendOnlyFile,
+    files: &Arc<SegmentFilePool>,
+    counted_bytes: u64,
+) -> (LoadedPageSegment, SegmentScanCounts) {
+    let mut counted = SegmentScanCounts::default();
+    let segment = Arc::new(PageSegment::new(file.first(), files, file.path()));
     let (mut pages, mut damages, mut samples) = (Vec::new(), Vec::new(), 0);
     let damaged = |offset, what: String| Damage {
         offset: Some(offset),
-        ..Damage::of_file(DamageKind::Pages, file.path(), what)
+        ..Damage::for_file(DamageKind::Pages, file.path(), what)
     };
     let mut scanner = file.scanner();
     while let Some(found) = scanner.next() {
         match found {
-            Found::Frame { offset, header } if header.kind == FrameKind::Page => {
+            FrameScanItem::Frame { offset, header } if header.kind == FrameKind::Page => {
                 let payload = scanner.payload(offset, &header);
                 let end = offset + header.frame_bytes();
-                match placed(&segment, end, payload) {
+                match decode_page(&segment, end, payload) {
                     Ok((page, count)) => {
                         pages.push(page);
                         samples += count;
@@ -262,24 +270,24 @@ fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>, counted_bytes: u64) -> (Lo
                     }
                 }
             }
-            Found::Frame { .. } => {}
-            Found::Damage(range) => {
+            FrameScanItem::Frame { .. } => {}
+            FrameScanItem::Damage(range) => {
                 counted.is_damaged_behind |= range.end > counted_bytes;
                 let what = format!("{} bytes are not a valid frame", range.end - range.start);
                 damages.push(damaged(range.start, what));
             }
         }
     }
-    let loaded = Loaded {
+    let loaded = LoadedPageSegment {
         next: file.last().next(),
-        entry: SegmentEntry {
+        entry: PageSegmentEntry {
             number: file.first(),
-            state: SegmentState::Growing,
+            state: PageSegmentState::Growing,
             bytes: file.durable_bytes(),
             crc: None,
             pages: pages.len() as u64,
             samples: Some(samples),
-            range: range_of(&pages),
+            range: pages_range(&pages),
         },
         is_unreadable: file.is_unreadable(),
         pages,
@@ -289,31 +297,35 @@ fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>, counted_bytes: u64) -> (Lo
 }
 
 /// Returns the time range from the oldest to the newest sample of the pages, both inclusive.
-pub(crate) fn range_of(pages: &[Placed]) -> Option<TimeRange> {
+pub(crate) fn pages_range(pages: &[PageWithMeta]) -> Option<TimeRange> {
     let ranges = pages.iter().map(|(meta, _)| meta.range);
     ranges.reduce(TimeRange::hull)
 }
 
 /// Decodes a page whose payload ends at the offset `end`, and returns it with its number of
 /// samples.
-fn placed(segment: &Arc<Segment>, end: u64, payload: &[u8]) -> Result<(Placed, u64), Malformed> {
-    let mut cursor = Cursor::new(payload);
-    let meta = PageMeta::decode(&mut cursor)?;
+fn decode_page(
+    segment: &Arc<PageSegment>,
+    end: u64,
+    payload: &[u8],
+) -> Result<(PageWithMeta, u64), DecodeError> {
+    let mut cursor = DecodeCursor::new(payload);
+    let meta = SealedPageMeta::decode(&mut cursor)?;
     let bytes = cursor.len() as u32;
     let offset = end - u64::from(bytes);
-    let samples = page::sample_count(cursor.rest()).ok_or(Malformed("not a page"))?;
-    let entry = PageEntry::new(&meta, segment.clone(), offset, bytes);
+    let samples = page::peek_sample_count(cursor.rest()).ok_or(DecodeError("not a page"))?;
+    let entry = SealedPageEntry::new(&meta, segment.clone(), offset, bytes);
     Ok(((meta, Arc::new(entry)), samples))
 }
 
 /// Reads the pages from the directory at the end of `file`, which is `bytes` bytes long. Returns
 /// `None` unless the directory is valid.
 pub(crate) fn read_directory(
-    file: &Arc<dyn File>,
-    segment: &Arc<Segment>,
+    file: &Arc<dyn DiskFile>,
+    segment: &Arc<PageSegment>,
     bytes: u64,
-    known: Option<&SegmentEntry>,
-) -> Option<Loaded> {
+    known: Option<&PageSegmentEntry>,
+) -> Option<LoadedPageSegment> {
     let end = bytes.checked_sub(TRAILER_BYTES)?;
     let mut trailer = [0; TRAILER_BYTES as usize];
     if file.read_at(end, &mut trailer).ok()? != trailer.len() {
@@ -327,26 +339,26 @@ pub(crate) fn read_directory(
     if start < FILE_HEADER_BYTES || start >= end {
         return None;
     }
-    let mut scanner = Scanner::new(file.clone(), segment.number, start..end);
-    let Some(Found::Frame { offset, header }) = scanner.next() else {
+    let mut scanner = FrameScanner::new(file.clone(), segment.number, start..end);
+    let Some(FrameScanItem::Frame { offset, header }) = scanner.next() else {
         return None;
     };
     if header.kind != FrameKind::Directory || offset + header.frame_bytes() != end {
         return None;
     }
     let pages = parse_directory(scanner.payload(offset, &header), segment, start).ok()?;
-    let known = known.filter(|known| known.state == SegmentState::Complete);
-    Some(Loaded {
+    let known = known.filter(|known| known.state == PageSegmentState::Complete);
+    Some(LoadedPageSegment {
         next: header.position.next(),
         damages: Vec::new(),
-        entry: SegmentEntry {
+        entry: PageSegmentEntry {
             number: segment.number,
-            state: SegmentState::Complete,
+            state: PageSegmentState::Complete,
             bytes,
             crc: known.and_then(|known| known.crc),
             pages: pages.len() as u64,
             samples: known.and_then(|known| known.samples),
-            range: range_of(&pages),
+            range: pages_range(&pages),
         },
         is_unreadable: false,
         pages,
@@ -355,25 +367,25 @@ pub(crate) fn read_directory(
 
 fn parse_directory(
     payload: &[u8],
-    segment: &Arc<Segment>,
+    segment: &Arc<PageSegment>,
     end: u64,
-) -> Result<Vec<Placed>, Malformed> {
-    let mut cursor = Cursor::new(payload);
-    let count = cursor.count(10)?;
+) -> Result<Vec<PageWithMeta>, DecodeError> {
+    let mut cursor = DecodeCursor::new(payload);
+    let count = cursor.read_count(10)?;
     let mut pages = Vec::with_capacity(count);
     for _ in 0..count {
-        let meta = PageMeta::decode(&mut cursor)?;
-        let offset = cursor.uvarint()?;
-        let bytes = cursor.uvarint()?;
+        let meta = SealedPageMeta::decode(&mut cursor)?;
+        let offset = cursor.read_uvarint()?;
+        let bytes = cursor.read_uvarint()?;
         // Readers allocate memory for the length of a page.
         if offset
             .checked_add(bytes)
             .is_none_or(|page_end| page_end > end)
         {
-            return Err(Malformed("page beyond the end of its segment"));
+            return Err(DecodeError("page beyond the end of its segment"));
         }
-        let bytes = u32::try_from(bytes).map_err(|_| Malformed("page too large"))?;
-        let entry = PageEntry::new(&meta, segment.clone(), offset, bytes);
+        let bytes = u32::try_from(bytes).map_err(|_| DecodeError("page too large"))?;
+        let entry = SealedPageEntry::new(&meta, segment.clone(), offset, bytes);
         pages.push((meta, Arc::new(entry)));
     }
     Ok(pages)

@@ -4,7 +4,7 @@ use super::Store;
 use crate::block::BlockId;
 use crate::blocks::{BlockEntry, BlockKind, OpenBlock};
 use firn_model::sample::TimestampMs;
-use firn_model::stats::{BlockStats, BlocksStats};
+use firn_model::stats::{BlockStats, BlockStoreStats};
 
 impl Store {
     /// Returns the start time of the oldest block, if there is one.
@@ -14,7 +14,7 @@ impl Store {
     }
 
     /// Returns the blocks in the manifest in order of time, and the progress of cut and merge.
-    pub fn block_stats(&self) -> BlocksStats {
+    pub fn block_stats(&self) -> BlockStoreStats {
         let parts = &*self.parts;
         let (list, view) = parts.blocks.list_and_view();
         let opened = |id: BlockId| view.blocks.iter().find(|open| open.entry.id == id);
@@ -26,7 +26,7 @@ impl Store {
             let key = |stats: &BlockStats| (stats.range.min, stats.range.max);
             (key(a), a.shard, &a.id).cmp(&(key(b), b.shard, &b.id))
         });
-        BlocksStats {
+        BlockStoreStats {
             blocks,
             cut_time: (list.cut != i64::MIN).then_some(list.cut),
             cut: parts.metrics.cutting.stats(),

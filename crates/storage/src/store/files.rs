@@ -6,26 +6,26 @@
 //! determine the affected times.
 
 use crate::catalogue::Catalogue;
-use crate::damage::{Damage, DamageKind, Damages};
+use crate::damage::{Damage, DamageKind, DamageList};
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
 use crate::exemplars::ExemplarFile;
 use crate::log::{LocalLog, LogOptions};
 use crate::manifest::{self, Manifest};
 use crate::parts::options::StoreOptions;
-use crate::sealed::segments::{Found, Segments};
+use crate::sealed::segments::{OpenedPageSegments, PageSegmentSet};
 use crate::snapshot;
 use firn_model::env::Env;
-use firn_model::fingerprint::{HashKeys, HashKind, Seed};
+use firn_model::fingerprint::{FingerprintSeed, HashKeys, HashKind};
 use firn_model::log::DurableLog;
 use std::sync::Arc;
 
 /// The opened files of a data folder, as passed to replay.
-pub(super) struct Files {
+pub(super) struct StoreFiles {
     pub(super) dir: DataDir,
     pub(super) catalogue: Catalogue,
     /// The page segments; their damage is already reported.
-    pub(super) found: Found,
+    pub(super) found: OpenedPageSegments,
     /// True if no page segment is damaged or missing.
     pub(super) has_all_pages: bool,
     pub(super) exemplars: ExemplarFile,
@@ -38,19 +38,20 @@ pub(super) struct Files {
     pub(super) manifest: Manifest,
 }
 
-impl Files {
+impl StoreFiles {
     /// Opens the files of the folder, and upgrades the folder if it has an older format.
     pub(super) fn open(
         env: &Env,
         mut dir: DataDir,
         options: &StoreOptions,
-        damages: &Damages,
+        damages: &DamageList,
     ) -> Result<Self, StorageError> {
         snapshot::remove_unfinished(env, &dir);
         let known = read_manifest(env, &dir, damages);
         let catalogue = Catalogue::open(env, &dir.series(), known.catalogue)?;
-        let mut found = Segments::open(env, &dir.pages(), options.page_segment_bytes, &known)?;
-        let exemplars = ExemplarFile::find(env, &dir.exemplars(), known.exemplars)?;
+        let mut found =
+            PageSegmentSet::open(env, &dir.pages(), options.page_segment_bytes, &known)?;
+        let exemplars = ExemplarFile::open_newest(env, &dir.exemplars(), known.exemplars)?;
         let trimmed = catalogue.trimmed().max(known.trimmed);
         let log_options = LogOptions {
             sync: options.sync.into(),
@@ -67,13 +68,15 @@ impl Files {
         for damage in others.chain(of_exemplars).chain(of_pages) {
             damages.report(damage);
         }
-        let seed = known.seed.unwrap_or_else(|| Seed::draw(&*env.rng));
+        let seed = known
+            .seed
+            .unwrap_or_else(|| FingerprintSeed::generate(&*env.rng));
         let manifest = Manifest {
             trimmed,
             logged: log.positions().durable.max(known.logged),
             log: log.positions().growing,
-            catalogue: catalogue.place().unwrap_or(known.catalogue),
-            exemplars: exemplars.place().unwrap_or(known.exemplars),
+            catalogue: catalogue.manifest_entry().unwrap_or(known.catalogue),
+            exemplars: exemplars.manifest_entry().unwrap_or(known.exemplars),
             seed: Some(seed),
             segments: found.segments.entries(),
         };
@@ -81,7 +84,7 @@ impl Files {
             Ok(()) => manifest,
             // Readers need no space, and the first tick retries. Until then the loss of a segment
             // cannot be detected, as between any two manifests.
-            Err(e) if e.is_no_room() && dir.is_current() => {
+            Err(e) if e.is_disk_full() && dir.is_current() => {
                 tracing::error!(
                     error = %e,
                     "failed to write the manifest at start: the disk is full"
@@ -94,10 +97,10 @@ impl Files {
             Err(e) => return Err(e),
         };
         dir.upgrade(env)?;
-        let keys = HashKeys::of(HashKind::fastest(), seed);
+        let keys = HashKeys::from_seed(HashKind::fastest(), seed);
         Ok(Self {
             keys: Arc::new(keys),
-            missing_log: log.missing(trimmed, &known),
+            missing_log: log.find_missing_records(trimmed, &known),
             dir,
             catalogue,
             found,
@@ -111,14 +114,14 @@ impl Files {
 
 /// Reads the manifest. Returns an empty one if it does not exist, which is reported as damage in a
 /// folder of the current format.
-fn read_manifest(env: &Env, dir: &DataDir, damages: &Damages) -> Manifest {
+fn read_manifest(env: &Env, dir: &DataDir, damages: &DamageList) -> Manifest {
     match Manifest::read(&*env.disk, dir.root()) {
         Ok(Some(manifest)) => return manifest,
         Ok(None) if dir.is_without_manifest() => {}
         Ok(None) => {
             let path = dir.root().join(manifest::NAME);
             let what = "the file is missing; other missing files cannot be detected".to_owned();
-            damages.report(Damage::of_file(DamageKind::Manifest, &path, what));
+            damages.report(Damage::for_file(DamageKind::Manifest, &path, what));
         }
         Err(damage) => {
             damages.report(damage);

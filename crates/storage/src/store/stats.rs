@@ -3,15 +3,15 @@
 use super::Store;
 use crate::sync::lock;
 use firn_model::sample::TimeRange;
-use firn_model::stats::{Stat, StoreStats};
+use firn_model::stats::{NamedStat, StoreStats};
 
 impl Store {
     /// Returns statistics of the head; each table has at most `top` lines. Visits every series.
     pub fn stats(&self, top: usize) -> StoreStats {
         let parts = &*self.parts;
-        let tables = parts.index.tables(top);
+        let tables = parts.index.build_status_tables(top);
         let lines = |lines: Vec<(String, u64)>| {
-            let stat = |(name, value)| Stat { name, value };
+            let stat = |(name, value)| NamedStat { name, value };
             lines.into_iter().map(stat).collect()
         };
         let mut stats = StoreStats {
@@ -23,7 +23,7 @@ impl Store {
             label_value_count_by_label_name: lines(tables.values_by_label),
             memory_in_bytes_by_label_name: lines(tables.bytes_by_label),
             series_count_by_label_value_pair: lines(tables.series_by_pair),
-            refused_series_by_job: lines(self.appender.offenders(top)),
+            refused_series_by_job: lines(self.appender.list_rejected_jobs(top)),
             damages: self.damages(),
             ..StoreStats::default()
         };

@@ -31,19 +31,19 @@ use super::*;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
-use firn_model::env::Work;
-use firn_model::env::sim::{self, Sim};
+use firn_model::env::JobKind;
+use firn_model::env::sim::{self, SimEnv};
 use firn_model::labels::Labels;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
-use firn_model::stats::Stat;
-use firn_model::store::{Appended, Rejection};
+use firn_model::stats::NamedStat;
+use firn_model::store::{AppendOutcome, SampleRejection};
 
-const ALWAYS: AppendBounds = AppendBounds::until(i64::MAX);
+const ALWAYS: AppendBounds = AppendBounds::up_to(i64::MAX);
 
 fn options() -> StoreOptions {
     StoreOptions {
@@ -52,7 +52,7 @@ fn options() -> StoreOptions {
     }
 }
 
-fn open(sim: &Sim, options: StoreOptions) -> Arc<Store> {
+fn open(sim: &SimEnv, options: StoreOptions) -> Arc<Store> {
     Store::open(sim.env.clone(), options).unwrap()
 }
 
@@ -68,7 +68,7 @@ fn batch(series: &[(&str, &[(i64, f64)])]) -> Batch {
     batch
 }
 
-fn append(store: &Store, batch: &Batch, bounds: AppendBounds) -> Appended {
+fn append(store: &Store, batch: &Batch, bounds: AppendBounds) -> AppendOutcome {
     let ticket = store.append(&TenantId::anonymous(), batch, bounds);
     ticket.wait().unwrap()
 }
@@ -88,9 +88,9 @@ fn select_of(
         matchers,
         range,
         newest_only,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget: &Budget::new("query", usize::MAX),
-        series: &SeriesLimit::none(),
+        series: &SeriesLimit::unlimited(),
         span: None,
     };
     store.select(request).unwrap()
@@ -119,14 +119,14 @@ fn contents_of(selection: &dyn Selection) -> Vec<(String, Vec<(i64, f64)>)> {
         .collect()
 }
 
-fn rejections(appended: &Appended) -> Vec<(Rejection, usize, i64)> {
+fn rejections(appended: &AppendOutcome) -> Vec<(SampleRejection, usize, i64)> {
     let each = appended.rejected.iter();
     each.map(|r| (r.rejection, r.count, r.first_time)).collect()
 }
 
 #[test]
 fn store_append_refuses_by_reason_and_stores_the_rest() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     const HOUR: i64 = 3_600_000;
     let first = batch(&[("a", &[(0, 1.0), (10 * HOUR, 2.0)]), ("b", &[(-HOUR, 5.0)])]);
@@ -141,14 +141,14 @@ fn store_append_refuses_by_reason_and_stores_the_rest() {
         ("c", &[(9 * HOUR - 1, 6.0)]),
         ("d", &[(11 * HOUR + 1, 1.0), (11 * HOUR, 1.0)]),
     ]);
-    let bounds = AppendBounds::until(11 * HOUR);
+    let bounds = AppendBounds::up_to(11 * HOUR);
     let appended = append(&store, &second, bounds);
     assert_eq!(appended.stored, 3);
     let expected = [
-        (Rejection::DuplicateTimestamp, 1, 10 * HOUR),
-        (Rejection::OutOfOrder, 1, 10 * HOUR - 1),
-        (Rejection::OutOfBounds, 3, 9 * HOUR - 1),
-        (Rejection::TooFarInFuture, 1, 11 * HOUR + 1),
+        (SampleRejection::DuplicateTimestamp, 1, 10 * HOUR),
+        (SampleRejection::OutOfOrder, 1, 10 * HOUR - 1),
+        (SampleRejection::OutOfBounds, 3, 9 * HOUR - 1),
+        (SampleRejection::TooFarInFuture, 1, 11 * HOUR + 1),
     ];
     assert_eq!(rejections(&appended), expected);
     assert_eq!(appended.rejected[2].first_labels, labels("b"));
@@ -164,7 +164,7 @@ fn store_append_refuses_by_reason_and_stores_the_rest() {
 
 #[test]
 fn store_append_beyond_series_max_refuses_new_series_only() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let limited = StoreOptions {
         series_max: 2,
         ..options()
@@ -179,14 +179,17 @@ fn store_append_beyond_series_max_refuses_new_series_only() {
     let next = batch(&[("c", &[(2, 1.0), (3, 1.0)]), ("a", &[(2, 1.0)])]);
     let appended = append(&store, &next, ALWAYS);
     assert_eq!(appended.stored, 1);
-    assert_eq!(rejections(&appended), [(Rejection::SeriesLimit, 2, 2)]);
+    assert_eq!(
+        rejections(&appended),
+        [(SampleRejection::SeriesLimit, 2, 2)]
+    );
     drop(store);
     assert_eq!(open(&sim, limited).stats(1).series, 2);
 }
 
 #[test]
 fn store_append_beyond_head_bytes_max_refuses_new_series_only() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let limited = StoreOptions {
         head_bytes_max: 4_000,
         ..options()
@@ -205,14 +208,17 @@ fn store_append_beyond_head_bytes_max_refuses_new_series_only() {
     for time in 1..4 {
         let appended = append(&store, &at(time), ALWAYS);
         assert_eq!(appended.stored, 3, "{:?}", rejections(&appended));
-        assert_eq!(rejections(&appended), [(Rejection::SeriesLimit, 5, time)]);
+        assert_eq!(
+            rejections(&appended),
+            [(SampleRejection::SeriesLimit, 5, time)]
+        );
     }
 }
 
 #[test]
 fn store_append_over_the_budget_of_new_series_refuses_only_those_of_the_job() {
     const HOUR: i64 = 3_600_000;
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(
         &sim,
         StoreOptions {
@@ -246,7 +252,7 @@ fn store_append_over_the_budget_of_new_series_refuses_only_those_of_the_job() {
 
 #[test]
 fn store_append_of_one_series_twice_in_a_batch_is_one_series() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     let twice = batch(&[("a", &[(1, 1.0)]), ("b", &[(1, 2.0)]), ("a", &[(2, 3.0)])]);
     assert_eq!(append(&store, &twice, ALWAYS).stored, 3);
@@ -260,24 +266,24 @@ fn store_append_of_one_series_twice_in_a_batch_is_one_series() {
 
 #[test]
 fn store_opened_again_hashes_as_before_unless_its_manifest_is_lost() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let seed = || {
         let store = open(&sim, options());
         append(&store, &batch(&[("up", &[(1, 1.0)])]), ALWAYS);
-        let seed = store.hashing().unwrap().keys.seed();
+        let seed = store.series_hash().unwrap().keys.seed();
         drop(store);
         sim.disk.crash();
         seed
     };
     let first = seed();
     assert_eq!(seed(), first);
-    sim.disk.lose("/data/MANIFEST".as_ref());
+    sim.disk.remove_durably("/data/MANIFEST".as_ref());
     assert_ne!(seed(), first);
 }
 
 #[test]
 fn store_of_one_tenant_keeps_no_other() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     append(&store, &batch(&[("a", &[(1, 1.0)])]), ALWAYS);
     let other = TenantId::new("other").unwrap();
@@ -290,9 +296,9 @@ fn store_of_one_tenant_keeps_no_other() {
         matchers: &[],
         range: TimeRange::ALL,
         newest_only: false,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget: &Budget::new("query", usize::MAX),
-        series: &SeriesLimit::none(),
+        series: &SeriesLimit::unlimited(),
         span: None,
     };
     assert!(store.select(request).unwrap().is_empty());
@@ -302,7 +308,7 @@ fn store_of_one_tenant_keeps_no_other() {
 
 #[test]
 fn range_that_ends_before_it_starts_names_everything_of_what_it_lies_in() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     append(
         &store,
@@ -321,9 +327,9 @@ fn range_that_ends_before_it_starts_names_everything_of_what_it_lies_in() {
             matchers: &[],
             range: TimeRange::new(start, end),
             newest_only: false,
-            cancel: &Cancel::new(),
+            cancel: &CancelToken::new(),
             budget: &Budget::new("query", usize::MAX),
-            series: &SeriesLimit::none(),
+            series: &SeriesLimit::unlimited(),
             span: None,
         };
         let names = store.label_names(request).unwrap();
@@ -335,7 +341,7 @@ fn range_that_ends_before_it_starts_names_everything_of_what_it_lies_in() {
 
 #[test]
 fn selection_holds_its_memory_in_the_budget_or_is_refused() {
-    let store = open(&sim::env(1), options());
+    let store = open(&sim::sim_env(1), options());
     let names: Vec<String> = (0..3_000).map(|i| format!("m{i}")).collect();
     let series: Vec<(&str, &[(i64, f64)])> = names
         .iter()
@@ -348,9 +354,9 @@ fn selection_holds_its_memory_in_the_budget_or_is_refused() {
             matchers: &[],
             range: TimeRange::ALL,
             newest_only: false,
-            cancel: &Cancel::new(),
+            cancel: &CancelToken::new(),
             budget,
-            series: &SeriesLimit::none(),
+            series: &SeriesLimit::unlimited(),
             span: None,
         })
     };
@@ -372,7 +378,7 @@ fn selection_holds_its_memory_in_the_budget_or_is_refused() {
 
 #[test]
 fn store_after_close_holds_everything_in_pages_and_no_log() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     append(
         &store,
@@ -414,7 +420,7 @@ fn store_after_close_holds_everything_in_pages_and_no_log() {
 
 #[test]
 fn store_stats_count_what_is_there() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     const HOUR: i64 = 3_600_000;
     append(
@@ -430,7 +436,7 @@ fn store_stats_count_what_is_there() {
     assert_eq!((stats.min_time, stats.max_time), (Some(5), Some(HOUR)));
     assert_eq!(stats.label_pairs, 3);
     let line = |name: &str, value| {
-        vec![Stat {
+        vec![NamedStat {
             name: name.to_owned(),
             value,
         }]
@@ -441,7 +447,7 @@ fn store_stats_count_what_is_there() {
 #[test]
 fn selection_made_before_a_removal_still_knows_its_series() {
     const HOUR: i64 = 3_600_000;
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(
         &sim,
         StoreOptions {
@@ -463,8 +469,8 @@ fn selection_made_before_a_removal_still_knows_its_series() {
     assert_eq!(store.stats(0).series, 1);
     assert!(select(&store, std::slice::from_ref(&matcher), TimeRange::ALL).is_empty());
     assert_eq!(before.labels(0), labels("old"));
-    let mut memory = Budget::new("query", usize::MAX).hold();
-    let jobs = before.label_column("job", &Cancel::new(), &mut memory);
+    let mut memory = Budget::new("query", usize::MAX).create_reservation();
+    let jobs = before.label_column("job", &CancelToken::new(), &mut memory);
     assert_eq!(*jobs.unwrap().values[0], *b"test");
     append(&store, &batch(&[("old", &[(24 * HOUR, 2.0)])]), ALWAYS);
     let names: Vec<_> = contents(&store, TimeRange::ALL)

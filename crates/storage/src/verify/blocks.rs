@@ -1,7 +1,7 @@
 //! Verifies the manifest of blocks, and every byte and every sample of the blocks that it lists.
 
-use super::finding::{Finding, Part};
-use super::{none_if_missing, read_all};
+use super::finding::{VerifyFinding, VerifyPart};
+use super::{default_if_missing, read_parallel};
 use crate::block::{Block, BlockCache, BlockId, BlockMeta, META};
 use crate::blocks::{BlockEntry, BlockList};
 use crate::damage::{self, Damage, DamageKind};
@@ -16,10 +16,10 @@ use std::sync::Arc;
 const CACHE_BYTES: usize = 1 << 20;
 
 /// Verifies the folder of blocks and adds the results to `all`.
-pub(crate) fn read(env: &Env, dir: &DataDir, all: &mut Part) -> Result<(), StorageError> {
+pub(crate) fn read(env: &Env, dir: &DataDir, all: &mut VerifyPart) -> Result<(), StorageError> {
     let folder = dir.blocks();
     let listed = env.disk.list(&folder);
-    let names = none_if_missing(listed.map_err(StorageError::io("list", &folder)))?;
+    let names = default_if_missing(listed.map_err(StorageError::io("list", &folder)))?;
     let there = |name: &Path| name.to_str()?.parse::<BlockId>().ok();
     let there: Vec<BlockId> = names.iter().filter_map(|name| there(name)).collect();
     let found = match BlockList::read(&*env.disk, &folder) {
@@ -28,38 +28,46 @@ pub(crate) fn read(env: &Env, dir: &DataDir, all: &mut Part) -> Result<(), Stora
             return Ok(());
         }
         Err(e) => {
-            all.find(finding_of(&folder, &e));
+            all.add_finding(finding_from_error(&folder, &e));
             return Ok(());
         }
     };
-    for name in names.iter().filter(|name| BlockList::is_name(name)) {
+    for name in names
+        .iter()
+        .filter(|name| BlockList::is_manifest_name(name))
+    {
         count(env, &folder.join(name), all);
     }
     let is_damaged = !found.damages.is_empty();
     for damage in found.damages {
-        all.find(Finding {
+        all.add_finding(VerifyFinding {
             damage,
-            ..Finding::new(DamageKind::Manifest, &folder, None, String::new())
+            ..VerifyFinding::new(DamageKind::Manifest, &folder, None, String::new())
         });
     }
     for older in &found.others {
-        all.remark(older, "a newer manifest of blocks counts");
+        all.add_remark(older, "a newer manifest of blocks counts");
     }
     let is_missing = found.list.version == 0 && !is_damaged;
     if is_missing && there.iter().any(|id| is_whole(env, &folder, *id)) {
         let what = "the manifest of blocks is missing; without it, a start loads no blocks";
         let what = what.to_owned();
-        all.find(Finding::new(DamageKind::Manifest, &folder, None, what));
+        all.add_finding(VerifyFinding::new(
+            DamageKind::Manifest,
+            &folder,
+            None,
+            what,
+        ));
     }
     let entries = &found.list.blocks;
     for id in &there {
         if !entries.iter().any(|entry| entry.id == *id) {
             let what = "the block is not in the manifest: it was replaced or never completed";
-            all.remark(&folder.join(id.to_string()), what);
+            all.add_remark(&folder.join(id.to_string()), what);
         }
     }
     let read = |i: usize| Ok(read_block(env, &folder, &entries[i]));
-    read_all(env, entries.len(), &read, &mut |part| all.add(part))
+    read_parallel(env, entries.len(), &read, &mut |part| all.add(part))
 }
 
 /// Returns whether a block can be opened.
@@ -68,38 +76,42 @@ fn is_whole(env: &Env, folder: &Path, id: BlockId) -> bool {
     Block::open(env, &folder.join(id.to_string()), &cache).is_ok()
 }
 
-fn read_block(env: &Env, folder: &Path, entry: &BlockEntry) -> Part {
-    let mut part = Part::default();
+fn read_block(env: &Env, folder: &Path, entry: &BlockEntry) -> VerifyPart {
+    let mut part = VerifyPart::default();
     let dir = folder.join(entry.id.to_string());
     let (mut is_whole, mut is_intact) = (true, true);
-    let mut damaged = |finding: Finding, cost: Cost, part: &mut Part| {
-        is_whole &= cost == Cost::Nothing;
+    let mut damaged = |finding: VerifyFinding, cost: BlockDamageLoss, part: &mut VerifyPart| {
+        is_whole &= cost == BlockDamageLoss::Nothing;
         is_intact = false;
-        part.find(cost.of(finding, entry));
+        part.add_finding(cost.apply_to(finding, entry));
     };
     let cache = Arc::new(BlockCache::new(CACHE_BYTES));
     let block = match Block::open(env, &dir, &cache) {
         Ok(block) => block,
         Err(e) => {
-            damaged(finding_of(&dir, &e), Cost::All, &mut part);
+            damaged(
+                finding_from_error(&dir, &e),
+                BlockDamageLoss::All,
+                &mut part,
+            );
             return part;
         }
     };
     if block.meta().id != entry.id {
         let what = format!("it contains block {}", block.meta().id);
-        let finding = Finding::new(DamageKind::Blocks, &dir.join(META), None, what);
-        damaged(finding, Cost::All, &mut part);
+        let finding = VerifyFinding::new(DamageKind::Blocks, &dir.join(META), None, what);
+        damaged(finding, BlockDamageLoss::All, &mut part);
     }
     block.verify(&mut |fault| {
         let cost = match fault.is_recovered {
-            true => Cost::Nothing,
-            false => Cost::Unknown,
+            true => BlockDamageLoss::Nothing,
+            false => BlockDamageLoss::Unknown,
         };
-        damaged(finding_of(&dir, &fault.error), cost, &mut part);
+        damaged(finding_from_error(&dir, &fault.error), cost, &mut part);
     });
     if is_intact && entry.is_bad {
         let what = "it was quarantined and is intact again: the next start loads it";
-        part.remark(&dir, what);
+        part.add_remark(&dir, what);
     }
     count_files(env, &dir, block.meta(), &mut part);
     part.report.blocks += 1;
@@ -111,7 +123,7 @@ fn read_block(env: &Env, folder: &Path, entry: &BlockEntry) -> Part {
 
 /// The loss that damage to a block causes, which determines the numbers of its finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cost {
+enum BlockDamageLoss {
     /// Nothing is lost, because a second copy is intact.
     Nothing,
     /// Some samples are lost, but their number cannot be determined.
@@ -119,38 +131,38 @@ enum Cost {
     All,
 }
 
-impl Cost {
-    fn of(self, finding: Finding, entry: &BlockEntry) -> Finding {
+impl BlockDamageLoss {
+    fn apply_to(self, finding: VerifyFinding, entry: &BlockEntry) -> VerifyFinding {
         match self {
-            Self::Nothing => finding.costs(Some(0), None),
-            Self::Unknown => finding.costs(None, Some(entry.range)),
-            Self::All => Finding {
+            Self::Nothing => finding.with_loss(Some(0), None),
+            Self::Unknown => finding.with_loss(None, Some(entry.range)),
+            Self::All => VerifyFinding {
                 series: Some(entry.series),
-                ..finding.costs(Some(entry.samples), Some(entry.range))
+                ..finding.with_loss(Some(entry.samples), Some(entry.range))
             },
         }
     }
 }
 
 /// Counts the files of a block, and adds a remark for each other file in its folder.
-fn count_files(env: &Env, dir: &Path, meta: &BlockMeta, part: &mut Part) {
+fn count_files(env: &Env, dir: &Path, meta: &BlockMeta, part: &mut VerifyPart) {
     for name in env.disk.list(dir).unwrap_or_default() {
         let is_file = |file: &crate::block::FileMeta| name.as_os_str() == file.name.as_str();
         match name.as_os_str() == META || meta.files.iter().any(is_file) {
             true => count(env, &dir.join(name), part),
-            false => part.remark(&dir.join(name), "unknown file; not checked"),
+            false => part.add_remark(&dir.join(name), "unknown file; not checked"),
         }
     }
 }
 
-fn count(env: &Env, path: &Path, part: &mut Part) {
+fn count(env: &Env, path: &Path, part: &mut VerifyPart) {
     let size = env.disk.open(path, OpenMode::Read).and_then(|f| f.len());
     part.count_file(size.unwrap_or(0));
 }
 
 /// Converts an error of a file in `folder` to a finding.
-fn finding_of(folder: &Path, error: &StorageError) -> Finding {
-    let mut damage = damage::met(DamageKind::Blocks, error);
+fn finding_from_error(folder: &Path, error: &StorageError) -> VerifyFinding {
+    let mut damage = damage::damage_from_error(DamageKind::Blocks, error);
     match error {
         StorageError::Format { path, .. } => damage.file = path.clone(),
         _ if damage.file.as_os_str().is_empty() => damage.file = folder.to_path_buf(),
@@ -159,53 +171,55 @@ fn finding_of(folder: &Path, error: &StorageError) -> Finding {
     let Damage {
         file, offset, what, ..
     } = damage;
-    let finding = Finding::new(DamageKind::Blocks, &file, offset, what);
+    let finding = VerifyFinding::new(DamageKind::Blocks, &file, offset, what);
     match error.is_disk_fault() {
-        true => finding.unreadable(),
+        true => finding.with_unreadable(),
         false => finding,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::import::{Columns, Sample, Target};
-    use crate::repair::{Outcome, repair};
+    use crate::import::{ChunkSample, ImportTarget, SampleColumns};
+    use crate::repair::{RepairOutcome, repair};
     use crate::seeds::seeds;
     use crate::verify::tests::{check_named, contents, folder};
     use crate::verify::verify;
-    use firn_model::env::sim::{Sim, SimRng};
+    use firn_model::env::sim::{SimEnv, SimRng};
     use firn_model::labels::Labels;
     use std::path::{Path, PathBuf};
 
     const ROOT: &str = "/data";
 
     /// Returns the folder of the other tests with two added blocks.
-    fn with_blocks() -> Sim {
+    fn with_blocks() -> SimEnv {
         let sim = folder();
-        let target = Target::folder(&sim.env, Path::new(ROOT)).unwrap();
+        let target = ImportTarget::open_folder(&sim.env, Path::new(ROOT)).unwrap();
         for number in 0..2 {
             let mut import = target.begin();
-            let fill = |into: &mut crate::import::Series<'_>| {
+            let fill = |into: &mut crate::import::ImportSeriesWriter<'_>| {
                 for series in 0..30 {
                     let labels = Labels::from_pairs([("__name__", format!("b{series:02}"))]);
-                    let mut columns = Columns::default();
+                    let mut columns = SampleColumns::default();
                     for time in 0..40 {
                         let value = (time * 7 % 11 + series) as f64 * 0.3;
                         let time = number * 1_000_000 + time * 1_000;
-                        columns.push(time, 0, &Sample::Float(value));
+                        columns.push(time, 0, &ChunkSample::Float(value));
                     }
                     into.push(labels.as_ref(), &columns)?;
                 }
                 Ok(())
             };
-            import.block(target.new_id(number), None, fill).unwrap();
+            import
+                .write_block(target.new_id(number), None, fill)
+                .unwrap();
             import.commit().unwrap();
         }
         drop(target);
         sim
     }
 
-    fn block_files(sim: &Sim) -> Vec<(PathBuf, Vec<u8>)> {
+    fn block_files(sim: &SimEnv) -> Vec<(PathBuf, Vec<u8>)> {
         let files = contents(sim).into_iter();
         let files: Vec<_> = files
             .filter(|(path, _)| path.starts_with("/data/blocks"))
@@ -255,7 +269,7 @@ mod tests {
                 let report = check_named(&sim, &path, &how).unwrap();
                 assert!(!report.is_whole(), "{how} cut to {left}");
             }
-            sim.disk.lose(&path);
+            sim.disk.remove_durably(&path);
             let report = check_named(&sim, &path, &how).unwrap();
             assert!(!report.is_whole(), "{how} removed");
             sim.disk.overwrite(&path, &bytes);
@@ -272,7 +286,7 @@ mod tests {
             bytes[middle] ^= 0x10;
             sim.disk.overwrite(&path, &bytes);
             let outcome = repair(&sim.env, Path::new(ROOT), "now", &mut |_| true).unwrap();
-            let Outcome::Repaired { set_aside, report } = outcome else {
+            let RepairOutcome::Repaired { set_aside, report } = outcome else {
                 panic!("{}: {outcome:?}", path.display());
             };
             assert!(report.is_whole(), "{:?}", report.findings);
@@ -298,21 +312,21 @@ mod tests {
         const SAMPLES: u64 = 3_000;
         for seed in seeds(6) {
             let (sim, rng) = (folder(), SimRng::new(seed));
-            let target = Target::folder(&sim.env, Path::new(ROOT)).unwrap();
+            let target = ImportTarget::open_folder(&sim.env, Path::new(ROOT)).unwrap();
             let mut import = target.begin();
-            let fill = |into: &mut crate::import::Series<'_>| {
+            let fill = |into: &mut crate::import::ImportSeriesWriter<'_>| {
                 for series in 0..SERIES {
                     let labels = Labels::from_pairs([("__name__", format!("b{series:02}"))]);
-                    let mut columns = Columns::default();
+                    let mut columns = SampleColumns::default();
                     for time in 0..SAMPLES as i64 {
-                        let value = f64::from_bits(rng.below(1 << 62));
-                        columns.push(time * 1_000, 0, &Sample::Float(value));
+                        let value = f64::from_bits(rng.next_below(1 << 62));
+                        columns.push(time * 1_000, 0, &ChunkSample::Float(value));
                     }
                     into.push(labels.as_ref(), &columns)?;
                 }
                 Ok(())
             };
-            import.block(target.new_id(0), None, fill).unwrap();
+            import.write_block(target.new_id(0), None, fill).unwrap();
             import.commit().unwrap();
             drop(target);
             let files = contents(&sim).into_iter();
@@ -320,12 +334,12 @@ mod tests {
                 .into_iter()
                 .find(|(path, _)| path.ends_with("data-000"))
                 .unwrap();
-            let at = rng.below(bytes.len() as u64) as usize;
+            let at = rng.next_below(bytes.len() as u64) as usize;
             bytes[at] ^= 1;
             sim.disk.overwrite(&path, &bytes);
             let before = verify(&sim.env, Path::new(ROOT)).unwrap();
             let outcome = repair(&sim.env, Path::new(ROOT), "now", &mut |_| true).unwrap();
-            let Outcome::Repaired { set_aside, report } = outcome else {
+            let RepairOutcome::Repaired { set_aside, report } = outcome else {
                 panic!("seed {seed}: {outcome:?}");
             };
             assert!(!before.is_whole(), "seed {seed}");
@@ -350,9 +364,9 @@ mod tests {
         let files = block_files(&sim).into_iter();
         let is_manifest = |path: &PathBuf| path.parent() == Some(Path::new("/data/blocks"));
         let (path, _) = files.into_iter().find(|(p, _)| is_manifest(p)).unwrap();
-        sim.disk.lose(&path);
+        sim.disk.remove_durably(&path);
         let outcome = repair(&sim.env, Path::new(ROOT), "now", &mut |_| true).unwrap();
-        let Outcome::Repaired { report, .. } = outcome else {
+        let RepairOutcome::Repaired { report, .. } = outcome else {
             panic!("{outcome:?}");
         };
         assert!(report.is_whole(), "{:?}", report.findings);

@@ -1,28 +1,28 @@
 //! Verifies the two copies of the series catalogue and the file of exemplars, and determines the
 //! series that are missing in both copies.
 
-use super::finding::{Finding, Part};
-use super::frames::{self, Named};
-use crate::catalogue::payload::{Inflater, Payload};
+use super::finding::{VerifyFinding, VerifyPart};
+use super::frames::{self, VerifiedFile};
+use crate::catalogue::payload::{CataloguePayload, PayloadInflater};
 use crate::catalogue::{COPY, SERIES};
 use crate::damage::DamageKind;
 use crate::data_dir::DataDir;
-use crate::encoding::Malformed;
+use crate::encoding::DecodeError;
 use crate::error::StorageError;
 use crate::exemplars::{EXEMPLARS, count_payload};
 use crate::file::append_only::FileKind;
-use crate::ids::Slot;
+use crate::ids::SeriesSlot;
 use crate::manifest::Manifest;
 use firn_model::env::Env;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::series_key::CanonicalKeys;
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The results of reading the catalogue, in addition to its series.
-pub(crate) struct Said {
+pub(crate) struct CatalogueVerification {
     /// Position up to which pages and blocks cover the WAL.
-    pub(crate) trimmed: Position,
+    pub(crate) trimmed: LogPosition,
     /// True if both copies have lost the same part, so that labels of series are lost.
     pub(crate) is_lost: bool,
 }
@@ -32,37 +32,37 @@ pub(crate) fn read_catalogue(
     env: &Env,
     dir: &DataDir,
     manifest: &Manifest,
-    part: &mut Part,
-) -> Result<Said, StorageError> {
+    part: &mut VerifyPart,
+) -> Result<CatalogueVerification, StorageError> {
     let folder = dir.series();
-    let mut said = Said {
-        trimmed: Position(0),
+    let mut said = CatalogueVerification {
+        trimmed: LogPosition(0),
         is_lost: false,
     };
     let numbers = [list(env, SERIES, &folder)?, list(env, COPY, &folder)?];
     let newest = numbers.iter().flatten().max().copied().unwrap_or_default();
     let newest = newest.max(manifest.catalogue.number);
-    let mut held: BTreeSet<Position> = BTreeSet::new();
-    let mut last = Position(0);
+    let mut held: BTreeSet<LogPosition> = BTreeSet::new();
+    let mut last = LogPosition(0);
     let mut open_ends = 0;
-    let mut inflater = Inflater::default();
+    let mut inflater = PayloadInflater::default();
     let first_finding = part.report.findings.len();
     for (kind, numbers) in [SERIES, COPY].into_iter().zip(&numbers) {
         for number in numbers {
             let path = kind.path(&folder, *number);
-            let named = Named {
+            let named = VerifiedFile {
                 kind: (kind, DamageKind::Catalogue),
                 path: &path,
                 number: *number,
                 durable_bytes: manifest.catalogue.durable_bytes(*number),
             };
             let mut slots = std::mem::take(&mut part.named);
-            let each = &mut |position: Position, payload: &[u8]| -> Result<(), Malformed> {
-                let payload = Payload::read(payload, &mut inflater)?;
+            let each = &mut |position: LogPosition, payload: &[u8]| -> Result<(), DecodeError> {
+                let payload = CataloguePayload::read(payload, &mut inflater)?;
                 payload
                     .records()
-                    .read(&CanonicalKeys, |slot, _| slots.add(Slot(slot)))
-                    .map_err(Malformed::labels)?;
+                    .read(&CanonicalKeys, |slot, _| slots.add(SeriesSlot(slot)))
+                    .map_err(DecodeError::from_labels)?;
                 said.trimmed = said.trimmed.max(payload.header.trimmed);
                 held.insert(position);
                 Ok(())
@@ -74,16 +74,18 @@ pub(crate) fn read_catalogue(
                 open_ends += usize::from(end.is_open);
             }
         }
-        if !numbers.contains(&newest) && newest == manifest.catalogue.number && newest > Position(0)
+        if !numbers.contains(&newest)
+            && newest == manifest.catalogue.number
+            && newest > LogPosition(0)
         {
             let path = kind.path(&folder, newest);
             let what = "the file is missing".to_owned();
-            part.find(Finding::new(DamageKind::Catalogue, &path, None, what));
+            part.add_finding(VerifyFinding::new(DamageKind::Catalogue, &path, None, what));
             open_ends += 1;
         }
     }
     let findings = &mut part.report.findings[first_finding..];
-    let has_gap = (newest.0..=last.0).any(|p| !held.contains(&Position(p)));
+    let has_gap = (newest.0..=last.0).any(|p| !held.contains(&LogPosition(p)));
     said.is_lost = !findings.is_empty() && (has_gap || open_ends == 2);
     let cost = match said.is_lost {
         true => "; series without labels are lost with it",
@@ -95,22 +97,22 @@ pub(crate) fn read_catalogue(
     Ok(said)
 }
 
-fn list(env: &Env, kind: FileKind, folder: &Path) -> Result<Vec<Position>, StorageError> {
-    super::none_if_missing(kind.list(env, folder))
+fn list(env: &Env, kind: FileKind, folder: &Path) -> Result<Vec<LogPosition>, StorageError> {
+    super::default_if_missing(kind.list(env, folder))
 }
 
 /// Decodes a payload of the catalogue or of the exemplars, and returns an error if it is malformed.
 pub(crate) fn check_payload(
     kind: DamageKind,
     payload: &[u8],
-    inflater: &mut Inflater,
-) -> Result<(), Malformed> {
+    inflater: &mut PayloadInflater,
+) -> Result<(), DecodeError> {
     match kind {
         DamageKind::Exemplars => count_payload(payload).map(|_| ()),
-        _ => Payload::read(payload, inflater)?
+        _ => CataloguePayload::read(payload, inflater)?
             .records()
             .read(&CanonicalKeys, |_, _| ())
-            .map_err(Malformed::labels),
+            .map_err(DecodeError::from_labels),
     }
 }
 
@@ -119,7 +121,7 @@ pub(crate) fn read_exemplars(
     env: &Env,
     dir: &DataDir,
     manifest: &Manifest,
-    part: &mut Part,
+    part: &mut VerifyPart,
 ) -> Result<(), StorageError> {
     let folder = dir.exemplars();
     let numbers = list(env, EXEMPLARS, &folder)?;
@@ -127,18 +129,18 @@ pub(crate) fn read_exemplars(
     if numbers.last().copied().unwrap_or_default() < known.number {
         let path = EXEMPLARS.path(&folder, known.number);
         let what = "the file is missing; its exemplars are lost".to_owned();
-        part.find(Finding::new(DamageKind::Exemplars, &path, None, what));
+        part.add_finding(VerifyFinding::new(DamageKind::Exemplars, &path, None, what));
     }
     for number in numbers {
         let path = EXEMPLARS.path(&folder, number);
-        let named = Named {
+        let named = VerifiedFile {
             kind: (EXEMPLARS, DamageKind::Exemplars),
             path: &path,
             number,
             durable_bytes: known.durable_bytes(number),
         };
         let mut count = 0;
-        let each = &mut |_: Position, payload: &[u8]| -> Result<(), Malformed> {
+        let each = &mut |_: LogPosition, payload: &[u8]| -> Result<(), DecodeError> {
             count += count_payload(payload)?;
             Ok(())
         };

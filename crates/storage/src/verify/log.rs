@@ -3,91 +3,93 @@
 //! The content of a damaged record cannot be determined. Its samples must approximately lie between
 //! those of the neighbouring records in time.
 
-use super::finding::{Finding, Part};
+use super::finding::{VerifyFinding, VerifyPart};
 use crate::damage::{self, DamageKind};
 use crate::error::StorageError;
-use crate::file::header::HeaderState;
+use crate::file::header::FileHeaderState;
 use crate::file::survey::survey;
-use crate::ids::Slot;
-use crate::log::SegmentInfo;
-use crate::log::segment::{Reader, check_header};
+use crate::ids::SeriesSlot;
+use crate::log::LogSegmentInfo;
+use crate::log::segment::{LogSegmentReader, check_header};
 use firn_model::env::{Env, OpenMode};
-use firn_model::log::{LogBatch, Position};
+use firn_model::log::{LogBatch, LogPosition};
 use firn_model::sample::TimeRange;
 use std::collections::BTreeMap;
 
 /// The result for a segment, and its last position.
 #[derive(Default)]
-pub(crate) struct Segment {
-    pub(crate) part: Part,
+pub(crate) struct VerifiedLogSegment {
+    pub(crate) part: VerifyPart,
     /// Last position that was assigned in the segment.
-    pub(crate) last: Position,
+    pub(crate) last: LogPosition,
 }
 
 /// Samples to search for in the WAL: the lost time ranges of each series, with the index of the
 /// finding.
-pub(crate) type Wanted = BTreeMap<Slot, Vec<(TimeRange, usize)>>;
+pub(crate) type WantedLogSamples = BTreeMap<SeriesSlot, Vec<(TimeRange, usize)>>;
 
 /// The state while a segment is read.
-struct Reading<'a> {
-    info: &'a SegmentInfo,
+struct LogSegmentVerifier<'a> {
+    info: &'a LogSegmentInfo,
     /// Position up to which pages cover the records.
-    trimmed: Position,
-    part: Part,
+    trimmed: LogPosition,
+    part: VerifyPart,
     /// Position of the previous intact record, and the time range of the last samples before it.
-    before: (Position, Option<TimeRange>),
+    before: (LogPosition, Option<TimeRange>),
     /// Damage after that record.
-    open: Vec<Finding>,
+    open: Vec<VerifyFinding>,
 }
 
 /// Verifies a segment. If it is the newest one, a torn tail is only a remark.
 pub(crate) fn read(
     env: &Env,
-    info: &SegmentInfo,
-    trimmed: Position,
-) -> Result<Segment, StorageError> {
-    let mut segment = Segment {
+    info: &LogSegmentInfo,
+    trimmed: LogPosition,
+) -> Result<VerifiedLogSegment, StorageError> {
+    let mut segment = VerifiedLogSegment {
         last: info.first.previous(),
-        ..Segment::default()
+        ..VerifiedLogSegment::default()
     };
-    let finding = |what: String| Finding::new(DamageKind::Log, &info.path, None, what);
+    let finding = |what: String| VerifyFinding::new(DamageKind::Log, &info.path, None, what);
     let part = &mut segment.part;
     part.count_file(info.bytes);
     let file = match env.disk.open(&info.path, OpenMode::Read) {
         Ok(file) => file,
         Err(e) => {
-            part.find(finding(format!("it cannot be read: {e}")).unreadable());
+            part.add_finding(finding(format!("it cannot be read: {e}")).with_unreadable());
             return Ok(segment);
         }
     };
     let header = check_header(&*file, info.first, &info.path)?;
     let survey = survey(file, info.first, info.bytes, 0);
     segment.last = survey.last;
-    if survey.unreadable || header == HeaderState::Unreadable {
-        part.find(finding("the disk does not deliver all of it".to_owned()).unreadable());
+    if survey.unreadable || header == FileHeaderState::Unreadable {
+        part.add_finding(
+            finding("the disk does not deliver all of it".to_owned()).with_unreadable(),
+        );
     }
-    if info.next.is_none() && header == HeaderState::Damaged && survey.last < info.first {
-        part.remark(&info.path, "it was never completed and contains no record");
+    if info.next.is_none() && header == FileHeaderState::Damaged && survey.last < info.first {
+        part.add_remark(&info.path, "it was never completed and contains no record");
         return Ok(segment);
     }
     let mut info = info.clone();
     if info.next.is_none() && survey.end < info.bytes {
         let torn = info.bytes - survey.end;
-        part.remark(
+        part.add_remark(
             &info.path,
             format!("its last {torn} bytes are an incomplete record that was never acknowledged"),
         );
         info.bytes = survey.end;
     }
-    let mut reading = Reading {
+    let mut reading = LogSegmentVerifier {
         info: &info,
         trimmed,
         part: std::mem::take(&mut segment.part),
         before: (info.first.previous(), None),
         open: Vec::new(),
     };
-    reading.read(Reader::open(&*env.disk, info.clone())?);
-    reading.close(
+    reading.read(LogSegmentReader::open(&*env.disk, info.clone())?);
+    reading.close_findings(
         segment
             .last
             .max(info.next.unwrap_or_default().previous())
@@ -100,34 +102,38 @@ pub(crate) fn read(
         let what = format!(
             "the {behind} bytes after its last record are not a record; no record is missing"
         );
-        segment.part.remark(&info.path, what);
+        segment.part.add_remark(&info.path, what);
     }
     Ok(segment)
 }
 
-impl Reading<'_> {
-    fn read(&mut self, mut reader: Reader) {
+impl LogSegmentVerifier<'_> {
+    fn read(&mut self, mut reader: LogSegmentReader) {
         while let Some(item) = reader.next() {
             let record = match item {
                 Ok(record) => record,
                 Err(e) => {
-                    let damage = damage::met(DamageKind::Log, &e);
-                    let finding =
-                        Finding::new(DamageKind::Log, &self.info.path, damage.offset, damage.what);
+                    let damage = damage::damage_from_error(DamageKind::Log, &e);
+                    let finding = VerifyFinding::new(
+                        DamageKind::Log,
+                        &self.info.path,
+                        damage.offset,
+                        damage.what,
+                    );
                     self.open.push(finding);
                     continue;
                 }
             };
             count_batch(&record.batch, &mut self.part);
             let range = record.batch.time_range();
-            self.close(record.position, range);
+            self.close_findings(record.position, range);
             self.before = (record.position, range.or(self.before.1));
         }
     }
 
     /// Completes the open findings at the next intact record, whose samples have the time range
     /// `after`.
-    fn close(&mut self, position: Position, after: Option<TimeRange>) {
+    fn close_findings(&mut self, position: LogPosition, after: Option<TimeRange>) {
         let (last, before) = self.before;
         let range = TimeRange::hull_of(before, after);
         for mut finding in self.open.drain(..) {
@@ -143,18 +149,20 @@ impl Reading<'_> {
             } else {
                 finding.damage.range = range;
             }
-            self.part.find(finding);
+            self.part.add_finding(finding);
         }
     }
 }
 
 /// Counts the samples and exemplars of a batch, and adds its new series to those with labels.
-fn count_batch(batch: &LogBatch, part: &mut Part) {
+fn count_batch(batch: &LogBatch, part: &mut VerifyPart) {
     let named = &mut part.named;
-    batch.created.for_each(|slot, _| named.add(Slot(slot)));
+    batch
+        .created
+        .for_each(|slot, _| named.add(SeriesSlot(slot)));
     part.report.exemplars += batch.exemplars.len() as u64;
     for (slot, _) in batch.samples().chain(batch.late_samples()) {
-        part.read.add(Slot(slot));
+        part.read.add(SeriesSlot(slot));
         part.report.log_samples += 1;
     }
 }
@@ -162,16 +170,16 @@ fn count_batch(batch: &LogBatch, part: &mut Part) {
 /// Counts the samples of `wanted` in a segment, by the index of their finding.
 pub(crate) fn count(
     env: &Env,
-    info: &SegmentInfo,
-    wanted: &Wanted,
+    info: &LogSegmentInfo,
+    wanted: &WantedLogSamples,
 ) -> Result<BTreeMap<usize, u64>, StorageError> {
     let mut counts = BTreeMap::new();
-    let mut reader = Reader::open(&*env.disk, info.clone())?;
+    let mut reader = LogSegmentReader::open(&*env.disk, info.clone())?;
     while let Some(item) = reader.next() {
         // Damage was reported before, when the segment was verified.
         let Ok(record) = item else { continue };
         for (slot, time) in record.batch.samples() {
-            for (range, finding) in wanted.get(&Slot(slot)).into_iter().flatten() {
+            for (range, finding) in wanted.get(&SeriesSlot(slot)).into_iter().flatten() {
                 if range.min <= time && time <= range.max {
                     *counts.entry(*finding).or_default() += 1;
                 }

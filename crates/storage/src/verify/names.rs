@@ -1,7 +1,7 @@
 //! Finds files in the data folder that this version does not use.
 
-use super::finding::Part;
-use super::none_if_missing;
+use super::default_if_missing;
+use super::finding::VerifyPart;
 use crate::block::BlockId;
 use crate::blocks::BlockList;
 use crate::catalogue::{COPY, SERIES};
@@ -15,17 +15,17 @@ use firn_model::env::Env;
 use std::path::Path;
 
 /// Adds a remark for each file with an unknown name.
-pub(crate) fn check(env: &Env, dir: &DataDir, part: &mut Part) -> Result<(), StorageError> {
-    let unknown = |folder: &Path, knows: &dyn Fn(&Path) -> bool, part: &mut Part| {
+pub(crate) fn check(env: &Env, dir: &DataDir, part: &mut VerifyPart) -> Result<(), StorageError> {
+    let unknown = |folder: &Path, knows: &dyn Fn(&Path) -> bool, part: &mut VerifyPart| {
         let list = env.disk.list(folder);
-        for name in none_if_missing(list.map_err(StorageError::io("list", folder)))? {
+        for name in default_if_missing(list.map_err(StorageError::io("list", folder)))? {
             if !knows(&name) {
                 let is_left = name.extension().is_some_and(|suffix| suffix == "tmp");
                 let what = match is_left {
                     true => "left by an interrupted write; not checked",
                     false => "unknown file; not checked",
                 };
-                part.remark(&folder.join(name), what);
+                part.add_remark(&folder.join(name), what);
             }
         }
         Ok::<(), StorageError>(())
@@ -37,7 +37,7 @@ pub(crate) fn check(env: &Env, dir: &DataDir, part: &mut Part) -> Result<(), Sto
     };
     unknown(&dir.pages(), &of(&[PAGES]), part)?;
     let is_block = |name: &Path| name.to_str().is_some_and(|n| n.parse::<BlockId>().is_ok());
-    let knows = |name: &Path| BlockList::is_name(name) || is_block(name);
+    let knows = |name: &Path| BlockList::is_manifest_name(name) || is_block(name);
     unknown(&dir.blocks(), &knows, part)?;
     unknown(&dir.series(), &of(&[SERIES, COPY]), part)?;
     unknown(&dir.exemplars(), &of(&[EXEMPLARS]), part)

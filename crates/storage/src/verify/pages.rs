@@ -5,27 +5,27 @@
 //! through their magic bytes. Pages have their own checksums, so their intact columns can be
 //! identified even then.
 
-use super::finding::{Finding, Lost, Part};
-use crate::chunk::Columns;
+use super::finding::{LostSeriesSamples, VerifyFinding, VerifyPart};
+use crate::chunk::SampleColumns;
 use crate::damage::DamageKind;
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::DecodeError;
+use crate::encoding::cursor::DecodeCursor;
 use crate::error::StorageError;
 use crate::file::append_only;
 use crate::file::frame::{FrameKind, PAYLOAD_BYTES_MAX};
-use crate::file::header::{FILE_HEADER_BYTES, HeaderState};
-use crate::file::scan::{Found, Scanner};
+use crate::file::header::{FILE_HEADER_BYTES, FileHeaderState};
+use crate::file::scan::{FrameScanItem, FrameScanner};
 use crate::file::survey::survey;
-use crate::ids::{GroupId, SeriesRef, Slot};
-use crate::index::{Run, Runs};
-use crate::manifest::{SegmentEntry, SegmentState};
-use crate::page::{Page, Scratch};
-use crate::sealed::file_pool::FilePool;
-use crate::sealed::meta::PageMeta;
-use crate::sealed::segment::{PAGES, Placed, Segment, TRAILER_BYTES, read_directory};
+use crate::ids::{GroupId, SeriesRef, SeriesSlot};
+use crate::index::{SlotRun, SlotRunSet};
+use crate::manifest::{PageSegmentEntry, PageSegmentState};
+use crate::page::{PageDecodeScratch, PageReader};
+use crate::sealed::file_pool::SegmentFilePool;
+use crate::sealed::meta::SealedPageMeta;
+use crate::sealed::segment::{PAGES, PageSegment, PageWithMeta, TRAILER_BYTES, read_directory};
 use crate::sealed::{group_of, place_in_group};
-use firn_model::env::{Env, File, OpenMode};
-use firn_model::log::Position;
+use firn_model::env::{DiskFile, Env, OpenMode};
+use firn_model::log::LogPosition;
 use firn_model::sample::TimeRange;
 use std::ops::Range;
 use std::path::Path;
@@ -45,11 +45,11 @@ const LOST_MAX: usize = 1 << 16;
 const RUNS_LISTED: usize = 8;
 
 /// A page that was found in a segment; it may be damaged.
-pub(crate) struct FoundPage {
+pub(crate) struct VerifiedPage {
     /// Offset of its frame, or of the rest of it.
     pub(crate) offset: u64,
     /// Header in front of its columns, if it is readable.
-    pub(crate) meta: Option<PageMeta>,
+    pub(crate) meta: Option<SealedPageMeta>,
     /// Bytes of the page after that header.
     pub(crate) bytes: Arc<[u8]>,
     /// Damage to its frame, if there is any.
@@ -57,19 +57,19 @@ pub(crate) struct FoundPage {
 }
 
 /// A part of a segment. The parts are reported in the order of the file.
-pub(crate) enum Piece {
+pub(crate) enum PageSegmentPiece {
     /// A page, which may be damaged.
-    Page(FoundPage),
+    Page(VerifiedPage),
     /// A byte range in which no page was found, and the reason.
     Lost(Range<u64>, String),
 }
 
 /// An open segment, with its directory if that is valid.
-pub(crate) struct Opened {
-    file: Arc<dyn File>,
-    number: Position,
+pub(crate) struct PageSegmentVerifier {
+    file: Arc<dyn DiskFile>,
+    number: LogPosition,
     bytes: u64,
-    directory: Option<Vec<Placed>>,
+    directory: Option<Vec<PageWithMeta>>,
     /// End of the data; only a torn tail follows.
     end: u64,
     pub(crate) is_unreadable: bool,
@@ -78,19 +78,19 @@ pub(crate) struct Opened {
 /// Opens a segment whose manifest entry is `known`.
 pub(crate) fn open(
     env: &Env,
-    file: Arc<dyn File>,
-    number: Position,
+    file: Arc<dyn DiskFile>,
+    number: LogPosition,
     path: &Path,
-    known: Option<&SegmentEntry>,
-) -> Result<Opened, StorageError> {
+    known: Option<&PageSegmentEntry>,
+) -> Result<PageSegmentVerifier, StorageError> {
     let bytes = file.len().map_err(StorageError::io("read segment", path))?;
-    let files = Arc::new(FilePool::new(env.disk.clone()));
-    let segment = Arc::new(Segment::new(number, &files, path));
+    let files = Arc::new(SegmentFilePool::new(env.disk.clone()));
+    let segment = Arc::new(PageSegment::new(number, &files, path));
     let loaded = read_directory(&file, &segment, bytes, known);
-    let is_complete = known.is_some_and(|known| known.state == SegmentState::Complete);
+    let is_complete = known.is_some_and(|known| known.state == PageSegmentState::Complete);
     let durable_bytes = known.map_or(0, |known| known.bytes);
     let survey = survey(file.clone(), number, bytes, durable_bytes);
-    Ok(Opened {
+    Ok(PageSegmentVerifier {
         number,
         bytes,
         end: match loaded.is_some() || is_complete {
@@ -103,32 +103,32 @@ pub(crate) fn open(
     })
 }
 
-impl Opened {
+impl PageSegmentVerifier {
     /// Calls `each` with every part of the segment, in the order of the file.
-    pub(crate) fn pieces(&self, each: &mut dyn FnMut(Piece)) {
+    pub(crate) fn for_each_piece(&self, each: &mut dyn FnMut(PageSegmentPiece)) {
         // A valid directory is followed by the trailer, which is not a frame.
         let trailer = self.directory.as_ref().map_or(0, |_| TRAILER_BYTES);
         let range = FILE_HEADER_BYTES..self.end - trailer;
-        let mut scanner = Scanner::new(self.file.clone(), self.number, range);
+        let mut scanner = FrameScanner::new(self.file.clone(), self.number, range);
         while let Some(found) = scanner.next() {
             match found {
-                Found::Frame { offset, header } if header.kind == FrameKind::Page => {
+                FrameScanItem::Frame { offset, header } if header.kind == FrameKind::Page => {
                     each(read_page(offset, scanner.payload(offset, &header)));
                 }
-                Found::Frame { .. } => {}
-                Found::Damage(range) => self.pieces_of_damage(range, each),
+                FrameScanItem::Frame { .. } => {}
+                FrameScanItem::Damage(range) => self.for_each_damaged_piece(range, each),
             }
         }
     }
 
     /// Calls `each` with the pages in a range without valid frames, or with the range if there are
     /// none.
-    fn pieces_of_damage(&self, range: Range<u64>, each: &mut dyn FnMut(Piece)) {
+    fn for_each_damaged_piece(&self, range: Range<u64>, each: &mut dyn FnMut(PageSegmentPiece)) {
         let what = format!("{} bytes are not a valid frame", range.end - range.start);
         let mut is_any = false;
-        let mut page = |offset, meta: Option<PageMeta>, bytes: Arc<[u8]>| {
+        let mut page = |offset, meta: Option<SealedPageMeta>, bytes: Arc<[u8]>| {
             is_any = true;
-            each(Piece::Page(FoundPage {
+            each(PageSegmentPiece::Page(VerifiedPage {
                 offset,
                 meta,
                 bytes,
@@ -149,7 +149,7 @@ impl Opened {
             }),
         }
         if !is_any {
-            each(Piece::Lost(range, what));
+            each(PageSegmentPiece::Lost(range, what));
         }
     }
 
@@ -164,7 +164,7 @@ impl Opened {
             let mut from = 0;
             while let Some(start) = find_page(&bytes, from) {
                 from = start + PAGE_MAGIC.len();
-                let length = length_of(&bytes[start..]);
+                let length = page_length(&bytes[start..]);
                 let rest = range.end - at - start as u64;
                 if let Some(length) = length.filter(|length| *length <= rest) {
                     each(
@@ -196,16 +196,16 @@ fn find_page(bytes: &[u8], from: usize) -> Option<usize> {
         .map(|(at, _)| from + at)
 }
 
-fn length_of(page: &[u8]) -> Option<u64> {
+fn page_length(page: &[u8]) -> Option<u64> {
     let bytes = page.get(PAGE_LENGTH_AT)?.try_into().ok()?;
     Some(u64::from_le_bytes(bytes)).filter(|length| *length > 0)
 }
 
 /// Decodes the page in an intact frame, or returns the range of the frame as lost.
-fn read_page(offset: u64, payload: &[u8]) -> Piece {
-    let mut cursor = Cursor::new(payload);
-    match PageMeta::decode(&mut cursor) {
-        Ok(meta) => Piece::Page(FoundPage {
+fn read_page(offset: u64, payload: &[u8]) -> PageSegmentPiece {
+    let mut cursor = DecodeCursor::new(payload);
+    match SealedPageMeta::decode(&mut cursor) {
+        Ok(meta) => PageSegmentPiece::Page(VerifiedPage {
             offset,
             meta: Some(meta),
             bytes: cursor.rest().into(),
@@ -213,29 +213,29 @@ fn read_page(offset: u64, payload: &[u8]) -> Piece {
         }),
         Err(e) => {
             let end = offset + payload.len() as u64;
-            Piece::Lost(offset..end, e.to_string())
+            PageSegmentPiece::Lost(offset..end, e.to_string())
         }
     }
 }
 
 /// The readable and the lost columns of a page, after all of them have been decoded.
-pub(crate) struct Examined {
+pub(crate) struct ExaminedPage {
     /// The opened page.
-    pub(crate) page: Page,
+    pub(crate) page: PageReader,
     /// Series whose columns are readable, followed by the number of their samples.
-    pub(crate) whole: Vec<Slot>,
+    pub(crate) whole: Vec<SeriesSlot>,
     pub(crate) samples: u64,
     /// Lost columns, each with its time range and its number of samples.
-    pub(crate) lost: Vec<(Slot, TimeRange, u64)>,
+    pub(crate) lost: Vec<(SeriesSlot, TimeRange, u64)>,
     /// The first error that was found.
-    pub(crate) why: Option<Malformed>,
+    pub(crate) why: Option<DecodeError>,
 }
 
 /// Opens a page and decodes all of its columns. Returns an error only if its header or directory is
 /// damaged.
-pub(crate) fn examine(bytes: &Arc<[u8]>) -> Result<Examined, Malformed> {
-    let page = Page::open(bytes.clone())?;
-    let (mut scratch, mut columns) = (Scratch::default(), Columns::default());
+pub(crate) fn examine(bytes: &Arc<[u8]>) -> Result<ExaminedPage, DecodeError> {
+    let page = PageReader::open(bytes.clone())?;
+    let (mut scratch, mut columns) = (PageDecodeScratch::default(), SampleColumns::default());
     let (mut whole, mut samples, mut lost) = (Vec::new(), 0, Vec::new());
     let mut why = page.verify().err();
     for index in 0..page.column_count() {
@@ -252,7 +252,7 @@ pub(crate) fn examine(bytes: &Arc<[u8]>) -> Result<Examined, Malformed> {
             }
         }
     }
-    Ok(Examined {
+    Ok(ExaminedPage {
         page,
         whole,
         samples,
@@ -263,24 +263,24 @@ pub(crate) fn examine(bytes: &Arc<[u8]>) -> Result<Examined, Malformed> {
 
 /// Reconstructs the header in front of a page from the page itself. Fields that the page does not
 /// contain get conservative values.
-pub(crate) fn meta_of(examined: &Examined) -> PageMeta {
+pub(crate) fn rebuild_meta(examined: &ExaminedPage) -> SealedPageMeta {
     let (page, meta) = (&examined.page, examined.page.meta());
     let group = group_of(*page.slots().start());
-    PageMeta {
+    SealedPageMeta {
         group,
         window_end: page.range().max,
         range: page.range(),
         unsealed_after: meta.log_from.previous(),
         sealed_up_to: meta.log_to,
-        places: places_of(group, &examined.whole),
+        places: places_in_group(group, &examined.whole),
     }
 }
 
 /// Returns the places of the slots that are in the group. The slots must ascend.
-pub(crate) fn places_of(group: GroupId, slots: &[Slot]) -> Runs {
-    let mut places = Runs::default();
+pub(crate) fn places_in_group(group: GroupId, slots: &[SeriesSlot]) -> SlotRunSet {
+    let mut places = SlotRunSet::default();
     for slot in slots.iter().filter(|slot| group_of(**slot) == group) {
-        places.push(Run::of(SeriesRef(place_in_group(*slot))));
+        places.push(SlotRun::from_slot(SeriesRef(place_in_group(*slot))));
     }
     places
 }
@@ -289,36 +289,38 @@ pub(crate) fn places_of(group: GroupId, slots: &[Slot]) -> Runs {
 pub(crate) fn read(
     env: &Env,
     folder: &Path,
-    number: Position,
-    known: Option<&SegmentEntry>,
-) -> Result<Part, StorageError> {
+    number: LogPosition,
+    known: Option<&PageSegmentEntry>,
+) -> Result<VerifyPart, StorageError> {
     let path = PAGES.path(folder, number);
-    let mut part = Part::default();
-    let finding = |offset, what: String| Finding::new(DamageKind::Pages, &path, offset, what);
+    let mut part = VerifyPart::default();
+    let finding = |offset, what: String| VerifyFinding::new(DamageKind::Pages, &path, offset, what);
     let opened = env.disk.open(&path, OpenMode::Read);
     let file = match opened {
         Ok(file) => file,
         Err(e) => {
-            let cost = finding(None, format!("it cannot be read: {e}")).unreadable();
+            let cost = finding(None, format!("it cannot be read: {e}")).with_unreadable();
             let samples = known.and_then(|known| known.samples);
-            part.find(cost.costs(samples, known.and_then(|known| known.range)));
+            part.add_finding(cost.with_loss(samples, known.and_then(|known| known.range)));
             return Ok(part);
         }
     };
     let header = append_only::check_header(&*file, PAGES, number, &path)?;
     let opened = open(env, file.clone(), number, &path, known)?;
     part.count_file(opened.bytes);
-    if header == HeaderState::Damaged && opened.bytes > 0 {
-        part.find(finding(Some(0), "the file header is not sound".to_owned()));
+    if header == FileHeaderState::Damaged && opened.bytes > 0 {
+        part.add_finding(finding(Some(0), "the file header is not sound".to_owned()));
     }
     if opened.is_unreadable {
-        part.find(finding(None, "the disk does not deliver all of it".to_owned()).unreadable());
+        part.add_finding(
+            finding(None, "the disk does not deliver all of it".to_owned()).with_unreadable(),
+        );
     }
     compare_length(&opened, &path, known, &mut part);
-    opened.pieces(&mut |piece| add_piece(&path, piece, &mut part));
+    opened.for_each_piece(&mut |piece| add_piece(&path, piece, &mut part));
     if opened.end < opened.bytes {
         let torn = opened.bytes - opened.end;
-        part.remark(
+        part.add_remark(
             &path,
             format!("its last {torn} bytes are an incomplete record that was never acknowledged"),
         );
@@ -328,30 +330,40 @@ pub(crate) fn read(
     let is_whole = part.report.findings.is_empty();
     if is_whole && crc.is_some() && crc_of(&*file).ok() != crc {
         let what = "its checksum differs from the manifest, although every page is intact";
-        part.find(finding(None, what.to_owned()).costs(Some(0), None));
+        part.add_finding(finding(None, what.to_owned()).with_loss(Some(0), None));
     }
-    say_what_is_lost(known, &mut part);
+    derive_finding_loss(known, &mut part);
     Ok(part)
 }
 
-fn compare_length(opened: &Opened, path: &Path, known: Option<&SegmentEntry>, part: &mut Part) {
+fn compare_length(
+    opened: &PageSegmentVerifier,
+    path: &Path,
+    known: Option<&PageSegmentEntry>,
+    part: &mut VerifyPart,
+) {
     let Some(known) = known else { return };
     let (bytes, there) = (known.bytes, opened.bytes);
     let what = match known.state {
         _ if there < bytes => format!("it is truncated: {there} of {bytes} bytes exist"),
-        SegmentState::Complete if there > bytes => {
+        PageSegmentState::Complete if there > bytes => {
             format!("it has {there} bytes instead of {bytes}")
         }
-        SegmentState::Complete if opened.directory.is_none() => {
+        PageSegmentState::Complete if opened.directory.is_none() => {
             "its directory is not sound".to_owned()
         }
         _ => return,
     };
-    part.find(Finding::new(DamageKind::Pages, path, None, what));
+    part.add_finding(VerifyFinding::new(DamageKind::Pages, path, None, what));
 }
 
 /// Reports pages that the directory or the manifest lists and that are missing.
-fn compare_pages(opened: &Opened, path: &Path, known: Option<&SegmentEntry>, part: &mut Part) {
+fn compare_pages(
+    opened: &PageSegmentVerifier,
+    path: &Path,
+    known: Option<&PageSegmentEntry>,
+    part: &mut VerifyPart,
+) {
     if !part.report.findings.is_empty() {
         return;
     }
@@ -362,20 +374,21 @@ fn compare_pages(opened: &Opened, path: &Path, known: Option<&SegmentEntry>, par
     let there = part.report.pages;
     if let Some(named) = listed.or(known).filter(|named| *named != there) {
         let what = format!("it contains {there} pages instead of {named}");
-        part.find(Finding::new(DamageKind::Pages, path, None, what));
+        part.add_finding(VerifyFinding::new(DamageKind::Pages, path, None, what));
     }
 }
 
-fn is_complete(known: &SegmentEntry) -> bool {
-    known.state == SegmentState::Complete
+fn is_complete(known: &PageSegmentEntry) -> bool {
+    known.state == PageSegmentState::Complete
 }
 
 /// Counts the intact part of a page and reports its damage.
-fn add_piece(path: &Path, piece: Piece, part: &mut Part) {
-    let finding = |offset, what: String| Finding::new(DamageKind::Pages, path, Some(offset), what);
+fn add_piece(path: &Path, piece: PageSegmentPiece, part: &mut VerifyPart) {
+    let finding =
+        |offset, what: String| VerifyFinding::new(DamageKind::Pages, path, Some(offset), what);
     let found = match piece {
-        Piece::Page(found) => found,
-        Piece::Lost(range, what) => return part.find(finding(range.start, what)),
+        PageSegmentPiece::Page(found) => found,
+        PageSegmentPiece::Lost(range, what) => return part.add_finding(finding(range.start, what)),
     };
     let offset = found.offset;
     match examine(&found.bytes) {
@@ -386,20 +399,20 @@ fn add_piece(path: &Path, piece: Piece, part: &mut Part) {
             let why = examined.why.map(|e| e.to_string()).or(found.trouble);
             let Some(why) = why else { return };
             let what = format!("{why}{}", name_columns(&examined));
-            lose(part, finding(offset, what), &examined.lost, true);
+            add_lost_columns(part, finding(offset, what), &examined.lost, true);
         }
         Err(e) => {
             let meta = found.meta;
             let range = meta.as_ref().map(|meta| meta.range);
-            let slots = meta.iter().flat_map(PageMeta::slots);
+            let slots = meta.iter().flat_map(SealedPageMeta::slots);
             let lost: Vec<_> = slots.filter_map(|slot| Some((slot, range?, 0))).collect();
-            lose(part, finding(offset, e.to_string()), &lost, false);
+            add_lost_columns(part, finding(offset, e.to_string()), &lost, false);
         }
     }
 }
 
 /// Describes the columns of a page that cannot be read.
-fn name_columns(examined: &Examined) -> String {
+fn name_columns(examined: &ExaminedPage) -> String {
     let lost: Vec<u64> = examined.lost.iter().map(|(slot, ..)| slot.0).collect();
     let runs: Vec<&[u64]> = lost.chunk_by(|a, b| a + 1 == *b).collect();
     if runs.is_empty() {
@@ -422,26 +435,34 @@ fn name_columns(examined: &Examined) -> String {
 }
 
 /// Adds a finding together with the columns that are lost.
-fn lose(part: &mut Part, finding: Finding, lost: &[(Slot, TimeRange, u64)], is_counted: bool) {
+fn add_lost_columns(
+    part: &mut VerifyPart,
+    finding: VerifyFinding,
+    lost: &[(SeriesSlot, TimeRange, u64)],
+    is_counted: bool,
+) {
     let ranges = lost.iter().map(|(_, range, _)| *range);
     let range = ranges.reduce(TimeRange::hull);
     let samples = lost.iter().map(|(.., samples)| samples).sum();
     let number = part.report.findings.len();
-    part.find(Finding {
+    part.add_finding(VerifyFinding {
         series: (is_counted || !lost.is_empty()).then_some(lost.len() as u64),
-        ..finding.costs(is_counted.then_some(samples), range)
+        ..finding.with_loss(is_counted.then_some(samples), range)
     });
     let room = LOST_MAX.saturating_sub(part.lost.len());
-    part.lost
-        .extend(lost.iter().take(room).map(|(slot, range, _)| Lost {
-            finding: number,
-            slot: *slot,
-            range: *range,
-        }));
+    part.lost.extend(
+        lost.iter()
+            .take(room)
+            .map(|(slot, range, _)| LostSeriesSamples {
+                finding: number,
+                slot: *slot,
+                range: *range,
+            }),
+    );
 }
 
 /// Derives the loss of one finding from the number of samples in the manifest.
-fn say_what_is_lost(known: Option<&SegmentEntry>, part: &mut Part) {
+fn derive_finding_loss(known: Option<&PageSegmentEntry>, part: &mut VerifyPart) {
     let Some(known) = known else { return };
     let findings = &mut part.report.findings;
     let told: u64 = findings.iter().filter_map(|f| f.damage.samples).sum();
@@ -461,7 +482,7 @@ fn say_what_is_lost(known: Option<&SegmentEntry>, part: &mut Part) {
     }
 }
 
-fn crc_of(file: &dyn File) -> std::io::Result<u32> {
+fn crc_of(file: &dyn DiskFile) -> std::io::Result<u32> {
     let mut buffer = vec![0; READ_BYTES];
     let (mut offset, mut crc) = (0, 0);
     loop {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::store::{Store, StoreOptions};
 use firn_model::batch::Batch;
-use firn_model::env::sim::{self, Sim};
+use firn_model::env::sim::{self, SimEnv};
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::Labels;
 use firn_model::store::{Append, AppendBounds};
@@ -54,7 +54,7 @@ pub(crate) fn append(store: &Store, time: i64) {
         });
         batch.end_series();
     }
-    let bounds = AppendBounds::until(i64::MAX);
+    let bounds = AppendBounds::up_to(i64::MAX);
     let ticket = store.append(&TenantId::anonymous(), &batch, bounds);
     assert_eq!(ticket.wait().unwrap().stored as i64, SERIES);
 }
@@ -66,8 +66,8 @@ pub(crate) fn time(number: i64) -> i64 {
 
 /// Returns a folder with three segments of pages, a catalogue, exemplars and a WAL of several
 /// segments, as left by a killed process.
-pub(crate) fn folder() -> Sim {
-    let sim = sim::env(1);
+pub(crate) fn folder() -> SimEnv {
+    let sim = sim::sim_env(1);
     let open = || Store::open(sim.env.clone(), options()).unwrap();
     let store = open();
     for number in 0..PAGED {
@@ -83,7 +83,7 @@ pub(crate) fn folder() -> Sim {
     sim
 }
 
-pub(crate) fn contents(sim: &Sim) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn contents(sim: &SimEnv) -> BTreeMap<PathBuf, Vec<u8>> {
     let files = sim.disk.files().into_iter();
     files
         .map(|path| {
@@ -96,7 +96,7 @@ pub(crate) fn contents(sim: &Sim) -> BTreeMap<PathBuf, Vec<u8>> {
 /// Verifies the folder, and checks that nothing changed and that a finding refers to `path` or its
 /// folder.
 #[track_caller]
-pub(crate) fn check_named(sim: &Sim, path: &Path, how: &str) -> Option<Report> {
+pub(crate) fn check_named(sim: &SimEnv, path: &Path, how: &str) -> Option<VerifyReport> {
     let before = contents(sim);
     let verified = verify(&sim.env, Path::new(ROOT));
     assert!(contents(sim) == before, "{how}: files changed");
@@ -186,7 +186,7 @@ fn verify_names_the_file_that_is_cut_emptied_or_removed() {
             sim.disk.overwrite(&path, &bytes[..left]);
             check_named(&sim, &path, &format!("{} cut to {left}", path.display()));
         }
-        sim.disk.lose(&path);
+        sim.disk.remove_durably(&path);
         check_named(&sim, &path, &format!("{} removed", path.display()));
         sim.disk.overwrite(&path, &bytes);
     }
@@ -212,7 +212,7 @@ fn verify_of_a_file_that_the_disk_does_not_deliver_says_so() {
 
 #[test]
 fn samples_of_a_damaged_page_that_the_log_has_are_told() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let kept = StoreOptions {
         // The WAL keeps all samples.
         log_segment_bytes: 1 << 30,
@@ -277,6 +277,6 @@ fn file_that_nobody_knows_is_remarked_upon() {
         assert!(report.is_whole());
         assert_eq!(report.remarks.len(), 1);
         assert_eq!(report.remarks[0].file, path);
-        sim.disk.lose(&path);
+        sim.disk.remove_durably(&path);
     }
 }

@@ -7,14 +7,14 @@ use crate::fleet::{Written, dir, random_series, write};
 use crate::seeds;
 use crate::series::assert_equal;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::env::sim::SimRng;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::LabelsRef;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
 use firn_storage::block::{Block, BlockCache};
-use firn_storage::page::Columns;
+use firn_storage::page::SampleColumns;
 use std::sync::Arc;
 
 const FILES: [&str; 4] = ["meta.json", "index", "index.copy", "data-000"];
@@ -60,7 +60,10 @@ fn check_answers(written: &Written, context: &str) -> usize {
         check_error(&e, context);
         errors += 1;
     };
-    let (cancel, mut memory) = (Cancel::new(), Budget::new("test", usize::MAX).hold());
+    let (cancel, mut memory) = (
+        CancelToken::new(),
+        Budget::new("test", usize::MAX).create_reservation(),
+    );
     for matchers in matchers() {
         let of = |labels: LabelsRef<'_>| matchers.iter().all(|m| m.matches(labels.get(m.name())));
         let all = (0u32..).zip(&written.series);
@@ -74,7 +77,7 @@ fn check_answers(written: &Written, context: &str) -> usize {
         }
     }
     for (ordinal, (labels, columns)) in (0..).zip(&written.series) {
-        let mut read = Columns::default();
+        let mut read = SampleColumns::default();
         match block.reader().read(ordinal, TimeRange::ALL, &mut read) {
             Ok(()) => assert_equal(&read, columns, context),
             Err(e) => {
@@ -86,7 +89,7 @@ fn check_answers(written: &Written, context: &str) -> usize {
                 note(e.into());
             }
         }
-        let read = block.labels(&[ordinal], &mut |_, found| {
+        let read = block.read_labels(&[ordinal], &mut |_, found| {
             assert_eq!(found, labels.as_ref(), "{context}");
         });
         read.unwrap_or_else(|e| note(e.into()));
@@ -164,8 +167,8 @@ fn block_with_one_byte_of_both_indexes_flipped_answers_the_same_or_names_the_pla
         for path in &paths {
             let mut bytes = sound.clone();
             let half = sound.len() as u64 / 2;
-            let at = rng.below(half) + if path == &paths[0] { 0 } else { half };
-            bytes[at as usize] ^= 1 << rng.below(8);
+            let at = rng.next_below(half) + if path == &paths[0] { 0 } else { half };
+            bytes[at as usize] ^= 1 << rng.next_below(8);
             written.sim.disk.overwrite(path, &bytes);
         }
         check_answers(&written, &format!("two places, seed {seed}"));
@@ -196,17 +199,17 @@ fn block_with_changed_stretches_answers_the_same_or_names_the_place() {
     for seed in seeds::seeds(60) {
         let rng = SimRng::new(seed);
         let written = write(random_series(&rng, 200, 60));
-        let file = FILES[rng.below(4) as usize];
+        let file = FILES[rng.next_below(4) as usize];
         let path = dir().join(file);
         let mut bytes = written.sim.disk.contents(&path).expect("the file is there");
-        let at = rng.below(bytes.len() as u64) as usize;
-        let end = bytes.len().min(at + 1 + rng.below(600) as usize);
-        match rng.below(4) {
+        let at = rng.next_below(bytes.len() as u64) as usize;
+        let end = bytes.len().min(at + 1 + rng.next_below(600) as usize);
+        match rng.next_below(4) {
             0 => bytes.truncate(at),
             1 => bytes[at..end].fill(0),
             2 => bytes[at..end]
                 .iter_mut()
-                .for_each(|b| *b = rng.below(256) as u8),
+                .for_each(|b| *b = rng.next_below(256) as u8),
             _ => bytes.extend_from_slice(&[7; 9]),
         }
         written.sim.disk.overwrite(&path, &bytes);
@@ -219,7 +222,7 @@ fn block_with_changed_stretches_answers_the_same_or_names_the_place() {
 fn block_that_is_sound_has_nothing_to_verify() {
     for seed in seeds::seeds(10) {
         let rng = SimRng::new(seed);
-        let written = write(random_series(&rng, 1 + rng.below(6_000), 5));
+        let written = write(random_series(&rng, 1 + rng.next_below(6_000), 5));
         let mut findings = Vec::new();
         written.open().verify(&mut |fault| findings.push(fault));
         assert!(findings.is_empty(), "{findings:?}, seed {seed}");
@@ -231,7 +234,7 @@ fn block_without_a_file_lacks_nothing_or_is_an_error_that_names_it() {
     for file in FILES {
         let written = small(1);
         let path = dir().join(file);
-        written.sim.disk.lose(&path);
+        written.sim.disk.remove_durably(&path);
         if file != SINGLE {
             assert_eq!(check_answers(&written, file), 0, "{file}");
             check_found(&written, true, file);

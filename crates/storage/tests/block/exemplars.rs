@@ -4,11 +4,11 @@
 use crate::fleet::{dir, random_series, source};
 use crate::seeds;
 use firn_model::env::Rng;
-use firn_model::env::sim::{Sim, SimRng, env};
+use firn_model::env::sim::{SimEnv, SimRng, sim_env};
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
-use firn_storage::block::{Block, BlockCache, BlockWriter, block_order};
+use firn_storage::block::{Block, BlockCache, BlockWriter, compare_block_order};
 use firn_storage::error::StorageError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 type Model = BTreeMap<u32, BTreeSet<(i64, String)>>;
 
 struct Written {
-    sim: Sim,
+    sim: SimEnv,
     model: Model,
     series: u32,
 }
 
 fn labels(rng: &SimRng) -> Labels {
     let id = format!("{:016x}", rng.next_u64());
-    match rng.below(3) {
+    match rng.next_below(3) {
         0 => Labels::from_pairs([("span_id", "7"), ("trace_id", &id)]),
         1 => Labels::empty(),
         _ => Labels::from_pairs([("trace_id", id)]),
@@ -35,23 +35,27 @@ fn labels(rng: &SimRng) -> Labels {
 /// twice.
 fn write(rng: &SimRng, series: u64, each: u64, max: u64) -> Written {
     let mut all = random_series(rng, series, 3);
-    all.sort_by(|(a, _), (b, _)| block_order(a.as_ref(), b.as_ref()));
+    all.sort_by(|(a, _), (b, _)| compare_block_order(a.as_ref(), b.as_ref()));
     all.dedup_by(|(a, _), (b, _)| a == b);
-    let (sim, mut model) = (env(1), Model::new());
+    let (sim, mut model) = (sim_env(1), Model::new());
     let mut writer = BlockWriter::create(&sim.env, &dir(), source()).expect("the disk is sound");
     for (ordinal, (of_series, columns)) in (0..).zip(&all) {
         let pushed = writer.push(of_series.as_ref(), columns);
         pushed.expect("the disk is sound");
         let mut offered = SeriesExemplars::default();
-        for _ in 0..if rng.one_in(each) { rng.below(max) } else { 0 } {
+        for _ in 0..if rng.one_in(each) {
+            rng.next_below(max)
+        } else {
+            0
+        } {
             let labels = labels(rng);
             let exemplar = TimedExemplar {
                 labels: labels.as_ref(),
-                value: rng.below(100) as f64,
-                time: rng.below(1_000) as i64 - 500,
+                value: rng.next_below(100) as f64,
+                time: rng.next_below(1_000) as i64 - 500,
                 has_own_time: rng.one_in(2),
             };
-            (0..=rng.below(2)).for_each(|_| offered.push(0, exemplar));
+            (0..=rng.next_below(2)).for_each(|_| offered.push(0, exemplar));
             let text = format!("{}{labels}", exemplar.value);
             model
                 .entry(ordinal)
@@ -76,7 +80,7 @@ impl Written {
     fn found(&self, block: &Block, ordinals: &[u32]) -> Result<Model, StorageError> {
         let mut found = Model::new();
         let mut last = None;
-        block.exemplars(ordinals, |place, exemplar| {
+        block.read_exemplars(ordinals, |place, exemplar| {
             let text = format!("{}{}", exemplar.value, exemplar.labels.to_owned());
             let of_series = found.entry(ordinals[place]).or_default();
             assert!(last <= Some((place, exemplar.time)));
@@ -117,8 +121,8 @@ impl Written {
 fn exemplars_of_a_block_are_found_by_series() {
     for seed in seeds::seeds(30) {
         let rng = SimRng::new(seed);
-        let max = [2, 9, 1_500][rng.below(3) as usize];
-        let written = write(&rng, 1 + rng.below(300), 1 + rng.below(40), max);
+        let max = [2, 9, 1_500][rng.next_below(3) as usize];
+        let written = write(&rng, 1 + rng.next_below(300), 1 + rng.next_below(40), max);
         written.check(&rng, &format!("seed {seed}"));
     }
 }
@@ -157,7 +161,7 @@ fn exemplars_with_any_one_byte_of_the_index_flipped_are_found_or_the_place_is_na
 /// Pushes `own` exemplars of one series, out of `all` announced ones, and returns the times of
 /// those kept.
 fn kept_of(own: i64, all: u64) -> Vec<i64> {
-    let sim = env(1);
+    let sim = sim_env(1);
     let mut writer = BlockWriter::create(&sim.env, &dir(), source()).expect("the disk is sound");
     writer.expect_exemplars(all);
     let series = random_series(&SimRng::new(1), 1, 3);
@@ -175,7 +179,7 @@ fn kept_of(own: i64, all: u64) -> Vec<i64> {
     let cache = Arc::new(BlockCache::new(8 << 20));
     let block = Block::open(&sim.env, &dir(), &cache).expect("the block is sound");
     let mut times = Vec::new();
-    let read = block.exemplars(&[0], |_, exemplar| {
+    let read = block.read_exemplars(&[0], |_, exemplar| {
         times.push(exemplar.time);
         Ok::<(), StorageError>(())
     });

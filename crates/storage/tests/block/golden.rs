@@ -5,17 +5,17 @@
 //! folders `block-1`, are only read.
 
 use crate::series::assert_equal;
-use firn_model::env::sim::{Sim, env};
+use firn_model::env::sim::{SimEnv, sim_env};
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
-use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 use firn_model::labels::Labels;
-use firn_model::metadata::{Metadata, MetricType};
+use firn_model::metadata::{MetricMetadata, MetricType};
 use firn_model::sample::{STALE_NAN_BITS, TimeRange};
 use firn_storage::block::{
-    Block, BlockCache, BlockId, BlockMeta, BlockWriter, FileMeta, Sayings, Source,
+    Block, BlockCache, BlockId, BlockMeta, BlockSpec, BlockWriter, FileMeta, MetricMetadataSet,
 };
 use firn_storage::error::StorageError;
-use firn_storage::page::Columns;
+use firn_storage::page::SampleColumns;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,11 +36,11 @@ fn noise(i: usize) -> u64 {
     (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
 }
 
-fn floats(times: &[i64], value: impl Fn(usize) -> f64) -> Columns {
-    Columns {
+fn floats(times: &[i64], value: impl Fn(usize) -> f64) -> SampleColumns {
+    SampleColumns {
         times: times.to_vec(),
         values: (0..times.len()).map(value).collect(),
-        ..Columns::default()
+        ..SampleColumns::default()
     }
 }
 
@@ -50,13 +50,13 @@ fn histogram(i: usize) -> Histogram {
         schema: 3,
         zero_threshold: 1e-128,
         sum: i as f64 * 1.25,
-        counts: Counts::Integer {
+        counts: HistogramCounts::Integer {
             count: 6 * i as u64 + 4,
             zero_count: i as u64,
             positive: vec![i as i64, 3],
             negative: Vec::new(),
         },
-        positive_spans: vec![Span {
+        positive_spans: vec![BucketSpan {
             offset: 2,
             length: 2,
         }],
@@ -67,7 +67,7 @@ fn histogram(i: usize) -> Histogram {
 
 /// Returns series of every kind in block order: several pods of a metric, buckets, a constant, one
 /// with start timestamps, one of histograms, and one that is too long for a single page.
-fn series() -> Vec<(Labels, Columns)> {
+fn series() -> Vec<(Labels, SampleColumns)> {
     let steady: Vec<i64> = (0..300).map(|i| START_MS + i * 15_000).collect();
     let shaky: Vec<i64> = (0..300)
         .map(|i| START_MS + 7 + i * 15_000 + noise(i as usize) as i64 % 4)
@@ -131,12 +131,12 @@ fn none(_: u32) -> SeriesExemplars {
 
 #[test]
 fn block_of_every_kind_of_series_equals_its_golden_files() {
-    check("block", none, &Sayings::default());
+    check("block", none, &MetricMetadataSet::default());
 }
 
 #[test]
 fn block_with_exemplars_equals_its_golden_files() {
-    check("block-exemplars", exemplars, &Sayings::default());
+    check("block-exemplars", exemplars, &MetricMetadataSet::default());
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn block_with_metadata_equals_its_golden_files() {
 
 /// Returns metadata of two metrics of the block, one of which had different metadata before, and of
 /// a metric that is not in the block.
-fn sayings() -> Sayings {
-    let mut all = Sayings::default();
+fn sayings() -> MetricMetadataSet {
+    let mut all = MetricMetadataSet::default();
     for (name, kind, help, unit, age) in [
         (
             "up",
@@ -166,7 +166,7 @@ fn sayings() -> Sayings {
         ),
         ("missing", MetricType::Counter, "Of no series.", "", 0),
     ] {
-        let said = Metadata {
+        let said = MetricMetadata {
             name,
             kind,
             help,
@@ -179,9 +179,9 @@ fn sayings() -> Sayings {
 }
 
 /// Writes the block, compares it with the golden files, and reads those.
-fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &Sayings) {
-    let sim = env(1);
-    let source = Source {
+fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &MetricMetadataSet) {
+    let sim = sim_env(1);
+    let source = BlockSpec {
         id: id(),
         is_late: false,
         level: 2,
@@ -198,7 +198,7 @@ fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &Sayings)
             .push_exemplars(of_series.iter().map(|(_, exemplar)| exemplar))
             .expect("the disk is sound");
     }
-    writer.say(sayings).expect("the disk is sound");
+    writer.push_metadata(sayings).expect("the disk is sound");
     let meta = writer.finish().expect("the disk is sound");
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(golden);
     for name in FILES {
@@ -217,7 +217,7 @@ fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &Sayings)
     }
     check_read(&sim, &meta, exemplars, sayings);
     // Without `meta.json`, its content is read from the index.
-    sim.disk.lose(&dir().join("meta.json"));
+    sim.disk.remove_durably(&dir().join("meta.json"));
     let block = open(&sim);
     assert_eq!(*block.meta(), meta);
     read_old(
@@ -233,9 +233,9 @@ fn read_old(
     golden: &str,
     meta: &BlockMeta,
     exemplars: fn(u32) -> SeriesExemplars,
-    sayings: &Sayings,
+    sayings: &MetricMetadataSet,
 ) {
-    let sim = env(1);
+    let sim = sim_env(1);
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(golden);
     sim.env
         .disk
@@ -258,7 +258,7 @@ fn read_old(
     };
     check_read(&sim, &meta, exemplars, sayings);
     // Without `meta.json`, its content is reconstructed from the index and the pages.
-    sim.disk.lose(&dir().join("meta.json"));
+    sim.disk.remove_durably(&dir().join("meta.json"));
     let meta = BlockMeta {
         is_late: true,
         level: 1,
@@ -270,23 +270,23 @@ fn read_old(
     check_read(&sim, &meta, exemplars, sayings);
 }
 
-fn open(sim: &Sim) -> Block {
+fn open(sim: &SimEnv) -> Block {
     let cache = Arc::new(BlockCache::new(1 << 20));
     Block::open(&sim.env, &dir(), &cache).expect("the golden block is sound")
 }
 
 /// Reads all data of the block in the folder.
 fn check_read(
-    sim: &Sim,
+    sim: &SimEnv,
     meta: &BlockMeta,
     exemplars: fn(u32) -> SeriesExemplars,
-    sayings: &Sayings,
+    sayings: &MetricMetadataSet,
 ) {
     let block = open(sim);
     assert_eq!(block.meta(), meta);
     let mut reader = block.reader();
     for (ordinal, (labels, pushed)) in (0..).zip(series()) {
-        let mut read = Columns::default();
+        let mut read = SampleColumns::default();
         reader
             .read(ordinal, TimeRange::ALL, &mut read)
             .expect("the golden block is sound");
@@ -295,10 +295,10 @@ fn check_read(
             assert_eq!(found, labels.as_ref());
         };
         block
-            .labels(&[ordinal], each)
+            .read_labels(&[ordinal], each)
             .expect("the golden block is sound");
         let (mut found, pushed) = (Vec::new(), exemplars(ordinal));
-        let read = block.exemplars(&[ordinal], |_, exemplar| {
+        let read = block.read_exemplars(&[ordinal], |_, exemplar| {
             found.push(format!("{exemplar:?}"));
             Ok::<(), StorageError>(())
         });
@@ -316,8 +316,8 @@ fn check_read(
     assert_eq!(faults, usize::from(!is_whole));
 }
 
-fn check_sayings(block: &Block, sayings: &Sayings) {
-    let mut found = Sayings::default();
+fn check_sayings(block: &Block, sayings: &MetricMetadataSet) {
+    let mut found = MetricMetadataSet::default();
     let read = block.read_metadata(None, &mut found);
     read.expect("the golden block is sound");
     let wanted = sayings.newest().filter(|said| said.name != "missing");

@@ -3,11 +3,11 @@
 use crate::fleet::{Written, random_series, write};
 use crate::seeds;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::env::sim::SimRng;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
-use firn_storage::page::Columns;
+use firn_storage::page::SampleColumns;
 use std::collections::BTreeSet;
 
 const OPS: [MatchOp; 4] = [
@@ -43,8 +43,8 @@ fn random_matcher(rng: &SimRng) -> Matcher {
         "a{0,3}",
         "[^n].*",
     ];
-    let op = OPS[rng.below(4) as usize];
-    let of = |list: &[&str]| list[rng.below(list.len() as u64) as usize].to_owned();
+    let op = OPS[rng.next_below(4) as usize];
+    let of = |list: &[&str]| list[rng.next_below(list.len() as u64) as usize].to_owned();
     let value = match op {
         MatchOp::Equal | MatchOp::NotEqual => of(&values),
         MatchOp::Regex | MatchOp::NotRegex => of(&patterns),
@@ -64,10 +64,12 @@ fn check(written: &Written, rng: &SimRng, rounds: usize, context: &str) {
     let block = written.open();
     let budget = Budget::new("test", usize::MAX);
     for _ in 0..rounds {
-        let matchers: Vec<_> = (0..1 + rng.below(4)).map(|_| random_matcher(rng)).collect();
+        let matchers: Vec<_> = (0..1 + rng.next_below(4))
+            .map(|_| random_matcher(rng))
+            .collect();
         let wanted = expected(written, &matchers);
         let context = format!("{matchers:?}, {context}");
-        let (cancel, mut memory) = (Cancel::new(), budget.hold());
+        let (cancel, mut memory) = (CancelToken::new(), budget.create_reservation());
         let found = block
             .lookup(&matchers, &cancel, &mut memory)
             .expect("the block is sound");
@@ -99,8 +101,8 @@ fn check(written: &Written, rng: &SimRng, rounds: usize, context: &str) {
 fn lookup_of_random_matchers_finds_what_a_look_at_all_finds() {
     for seed in seeds::seeds(60) {
         let rng = SimRng::new(seed);
-        let count = [1, 20, 300, 3_000][rng.below(4) as usize];
-        let written = write(random_series(&rng, 1 + rng.below(count), 2));
+        let count = [1, 20, 300, 3_000][rng.next_below(4) as usize];
+        let written = write(random_series(&rng, 1 + rng.next_below(count), 2));
         check(&written, &rng, 40, &format!("seed {seed}"));
     }
 }
@@ -118,10 +120,10 @@ fn lookup_of_a_value_that_is_not_there_reads_one_unit() {
     let block = written.open();
     let is = |name: &str, value: &[u8]| Matcher::new(name, MatchOp::Equal, value).unwrap();
     let matchers = [is("__name__", b"metric_1"), is("id", b"none")];
-    let mut memory = Budget::new("test", usize::MAX).hold();
+    let mut memory = Budget::new("test", usize::MAX).create_reservation();
     let before = written.cache.misses.get();
     let found = block
-        .lookup(&matchers, &Cancel::new(), &mut memory)
+        .lookup(&matchers, &CancelToken::new(), &mut memory)
         .expect("the block is sound");
     assert!(found.is_empty());
     assert_eq!(written.cache.misses.get() - before, 1);
@@ -132,17 +134,19 @@ fn label_values_without_matchers_are_all_in_order() {
     let written = write(random_series(&SimRng::new(2), 5_000, 1));
     let block = written.open();
     let budget = Budget::new("test", usize::MAX);
-    let mut memory = budget.hold();
+    let mut memory = budget.create_reservation();
     let all = written.series.iter().map(|(labels, _)| labels);
     for name in ["__name__", "id", "le", "pod", "none"] {
         let values: BTreeSet<&[u8]> = all.clone().map(|l| l.get(name)).collect();
         let wanted: Vec<&[u8]> = values.into_iter().filter(|v| !v.is_empty()).collect();
         let found = block
-            .label_values(name, &[], &Cancel::new(), &mut memory)
+            .label_values(name, &[], &CancelToken::new(), &mut memory)
             .unwrap();
         assert_eq!(found, wanted, "{name}");
     }
-    let names = block.label_names(&[], &Cancel::new(), &mut memory).unwrap();
+    let names = block
+        .label_names(&[], &CancelToken::new(), &mut memory)
+        .unwrap();
     assert_eq!(names, ["Zone", "__name__", "a b", "id", "job", "le", "pod"]);
 }
 
@@ -151,10 +155,10 @@ fn lookup_beyond_its_memory_is_refused() {
     let written = write(random_series(&SimRng::new(2), 5_000, 1));
     let block = written.open();
     let budget = Budget::new("query", 1_000);
-    let mut memory = budget.hold();
+    let mut memory = budget.create_reservation();
     let everything = [Matcher::new("job", MatchOp::Equal, b"node").unwrap()];
     let refused = block
-        .lookup(&everything, &Cancel::new(), &mut memory)
+        .lookup(&everything, &CancelToken::new(), &mut memory)
         .unwrap_err();
     assert!(
         refused.message.contains("query memory limit reached"),
@@ -166,18 +170,18 @@ fn lookup_beyond_its_memory_is_refused() {
 fn lookup_that_is_canceled_ends() {
     let series = |i: u32| {
         let labels = Labels::from_pairs([("__name__", "m"), ("id", &i.to_string())]);
-        let columns = Columns {
+        let columns = SampleColumns {
             times: vec![1],
             values: vec![0.0],
-            ..Columns::default()
+            ..SampleColumns::default()
         };
         (labels, columns)
     };
     let written = write((0..3_000).map(series).collect());
     let block = written.open();
-    let cancel = Cancel::new();
-    cancel.cancel(firn_model::cancel::Reason::Canceled);
+    let cancel = CancelToken::new();
+    cancel.cancel(firn_model::cancel::CancelReason::Canceled);
     let slow = [Matcher::new("id", MatchOp::Regex, b"(.*[0-9])+").unwrap()];
-    let mut memory = Budget::new("query", 1 << 20).hold();
+    let mut memory = Budget::new("query", 1 << 20).create_reservation();
     assert!(block.lookup(&slow, &cancel, &mut memory).is_err());
 }

@@ -3,13 +3,13 @@
 
 use crate::fleet::{dir, source};
 use crate::seeds;
-use firn_model::env::sim::{Sim, SimRng, env};
+use firn_model::env::sim::{SimEnv, SimRng, sim_env};
 use firn_model::labels::Labels;
-use firn_model::metadata::{Metadata, MetadataBatch, MetricType};
+use firn_model::metadata::{MetadataBatch, MetricMetadata, MetricType};
 use firn_model::sample::TimeRange;
-use firn_storage::block::{Block, BlockCache, BlockWriter, Sayings, block_order};
+use firn_storage::block::{Block, BlockCache, BlockWriter, MetricMetadataSet, compare_block_order};
 use firn_storage::error::StorageError;
-use firn_storage::page::Columns;
+use firn_storage::page::SampleColumns;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,39 +17,39 @@ use std::sync::Arc;
 type Model = BTreeMap<String, (MetricType, String, String)>;
 
 /// Writes a block with these series.
-fn write(series: &[String], sayings: &Sayings) -> Sim {
-    let sim = env(1);
+fn write(series: &[String], sayings: &MetricMetadataSet) -> SimEnv {
+    let sim = sim_env(1);
     let mut writer = BlockWriter::create(&sim.env, &dir(), source()).expect("the disk is sound");
     let named = |name: &String| Labels::from_pairs([("__name__", name.as_str()), ("job", "x")]);
     let mut all: Vec<Labels> = series.iter().map(named).collect();
-    all.sort_by(|a, b| block_order(a.as_ref(), b.as_ref()));
+    all.sort_by(|a, b| compare_block_order(a.as_ref(), b.as_ref()));
     all.dedup();
-    let columns = Columns {
+    let columns = SampleColumns {
         times: vec![1, 2],
         values: vec![0.5, 0.5],
-        ..Columns::default()
+        ..SampleColumns::default()
     };
     for labels in &all {
         let pushed = writer.push(labels.as_ref(), &columns);
         pushed.expect("the disk is sound");
     }
-    writer.say(sayings).expect("the disk is sound");
+    writer.push_metadata(sayings).expect("the disk is sound");
     writer.finish().expect("the disk is sound");
     sim
 }
 
-fn open(sim: &Sim) -> Result<Block, StorageError> {
+fn open(sim: &SimEnv) -> Result<Block, StorageError> {
     Block::open(&sim.env, &dir(), &Arc::new(BlockCache::new(8 << 20)))
 }
 
 /// Reads the metadata of a block, of all metrics or of one.
 fn said(block: &Block, metric: Option<&str>) -> Result<Model, StorageError> {
-    let mut sayings = Sayings::default();
+    let mut sayings = MetricMetadataSet::default();
     block.read_metadata(metric, &mut sayings)?;
     Ok(model(&sayings))
 }
 
-fn model(sayings: &Sayings) -> Model {
+fn model(sayings: &MetricMetadataSet) -> Model {
     let all = sayings.newest();
     let owned = all.map(|m| {
         let text = (m.kind, m.help.to_owned(), m.unit.to_owned());
@@ -59,12 +59,12 @@ fn model(sayings: &Sayings) -> Model {
 }
 
 fn random_text(rng: &SimRng) -> (MetricType, String, String) {
-    let help = "Many a word. ".repeat(rng.below(30) as usize);
-    let kind = MetricType::ALL[rng.below(8) as usize];
+    let help = "Many a word. ".repeat(rng.next_below(30) as usize);
+    let kind = MetricType::ALL[rng.next_below(8) as usize];
     (
         kind,
         help,
-        ["", "seconds"][rng.below(2) as usize].to_owned(),
+        ["", "seconds"][rng.next_below(2) as usize].to_owned(),
     )
 }
 
@@ -72,18 +72,19 @@ fn random_text(rng: &SimRng) -> (MetricType, String, String) {
 fn metadata_of_a_block_is_that_of_its_metrics_with_the_newest_text() {
     for seed in seeds::seeds(30) {
         let rng = SimRng::new(seed);
-        let (mut sayings, mut series, mut wanted) = (Sayings::default(), Vec::new(), Model::new());
-        for i in 0..rng.below(if rng.one_in(8) { 2_000 } else { 40 }) {
+        let (mut sayings, mut series, mut wanted) =
+            (MetricMetadataSet::default(), Vec::new(), Model::new());
+        for i in 0..rng.next_below(if rng.one_in(8) { 2_000 } else { 40 }) {
             let name = format!("metric_{i}");
-            let ending = ["", "_total", "_bucket", "_sum", "_created"][rng.below(5) as usize];
+            let ending = ["", "_total", "_bucket", "_sum", "_created"][rng.next_below(5) as usize];
             let is_there = !rng.one_in(3);
             series.extend(is_there.then(|| format!("{name}{ending}")));
             // In any order: the entry with the newest time wins.
             let mut newest = None;
-            for _ in 0..rng.below(12) {
-                let last = rng.below(1_000_000) as i64;
+            for _ in 0..rng.next_below(12) {
+                let last = rng.next_below(1_000_000) as i64;
                 let (kind, help, unit) = random_text(&rng);
-                let text = Metadata {
+                let text = MetricMetadata {
                     name: &name,
                     kind,
                     help: &help,
@@ -117,16 +118,16 @@ fn metadata_of_a_block_is_that_of_its_metrics_with_the_newest_text() {
 #[test]
 fn sayings_joined_in_any_order_are_the_same_and_keep_when_each_was_said() {
     let texts = [("A.", 1, 3), ("B.", 5, 6), ("A.", 9, 9), ("C.", 2, 2)];
-    let add = |all: &mut Sayings, (help, first, last): (&str, i64, i64)| {
-        let text = Metadata {
+    let add = |all: &mut MetricMetadataSet, (help, first, last): (&str, i64, i64)| {
+        let text = MetricMetadata {
             name: "up",
             help,
-            ..Metadata::default()
+            ..MetricMetadata::default()
         };
         all.add(TimeRange::new(first, last), text);
     };
     for turn in 0..texts.len() {
-        let (mut first, mut rest) = (Sayings::default(), Sayings::default());
+        let (mut first, mut rest) = (MetricMetadataSet::default(), MetricMetadataSet::default());
         let (one, others) = (texts[turn], texts.iter().cycle().skip(turn + 1).take(3));
         add(&mut first, one);
         others.for_each(|text| add(&mut rest, *text));
@@ -147,12 +148,12 @@ fn sayings_joined_in_any_order_are_the_same_and_keep_when_each_was_said() {
 
 #[test]
 fn sayings_that_are_too_long_or_too_many_are_left_out() {
-    let mut all = Sayings::default();
-    fn text<'a>(name: &'a str, help: &'a str) -> Metadata<'a> {
-        Metadata {
+    let mut all = MetricMetadataSet::default();
+    fn text<'a>(name: &'a str, help: &'a str) -> MetricMetadata<'a> {
+        MetricMetadata {
             name,
             help,
-            ..Metadata::default()
+            ..MetricMetadata::default()
         }
     }
     let long = "x".repeat((16 << 10) + 1);
@@ -178,14 +179,14 @@ fn sayings_that_are_too_long_or_too_many_are_left_out() {
 fn metadata_with_any_one_byte_of_the_index_flipped_is_found_or_the_place_is_named() {
     let mut batch = MetadataBatch::default();
     for (name, kind) in [("a", MetricType::Counter), ("up", MetricType::Gauge)] {
-        batch.push(Metadata {
+        batch.push(MetricMetadata {
             name,
             kind,
             help: "Whether it is.",
             unit: "",
         });
     }
-    let sayings = Sayings::at(TimeRange::new(1, 2), &batch);
+    let sayings = MetricMetadataSet::from_batch(TimeRange::new(1, 2), &batch);
     let sim = write(&["a_total".into(), "up".into()], &sayings);
     let paths = ["index", "index.copy"].map(|name| dir().join(name));
     let sound = sim.disk.contents(&paths[0]).expect("it was written");

@@ -3,11 +3,11 @@
 use crate::fleet::{Written, dir, random_series, write};
 use crate::series;
 use crate::series::assert_equal;
-use firn_model::env::sim::{Operation, SimRng};
+use firn_model::env::sim::{SimDiskOperation, SimRng};
 use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
 use firn_storage::block::{Block, BlockCache};
-use firn_storage::page::Columns;
+use firn_storage::page::SampleColumns;
 use std::sync::Arc;
 
 fn open(written: &Written, bytes_max: usize) -> (Arc<BlockCache>, Block) {
@@ -19,7 +19,7 @@ fn open(written: &Written, bytes_max: usize) -> (Arc<BlockCache>, Block) {
 fn read_all(written: &Written, block: &Block) {
     let mut reader = block.reader();
     for (ordinal, (labels, pushed)) in (0..).zip(&written.series) {
-        let mut read = Columns::default();
+        let mut read = SampleColumns::default();
         reader
             .read(ordinal, TimeRange::ALL, &mut read)
             .expect("the block is sound");
@@ -126,7 +126,7 @@ fn prefetch_reads_what_is_needed_once_and_nothing_else() {
         .expect("the block is sound");
     let read = cache.read_bytes.get() - before;
     assert!(read < written.meta.file_bytes() / 2, "{read} bytes");
-    let mut columns = Columns::default();
+    let mut columns = SampleColumns::default();
     block
         .reader()
         .read(long, range, &mut columns)
@@ -145,17 +145,17 @@ fn read_that_fails_is_an_error_and_leaves_nothing_in_the_way() {
     // and pages are read again one by one.
     for failing in [0, 1, 2] {
         let (_, block) = open(&written, 64 << 20);
-        written.sim.disk.fail_after(Operation::Read, failing);
+        written.sim.disk.fail_after(SimDiskOperation::Read, failing);
         let prefetched = block.prefetch(&ordinals, TimeRange::ALL);
         assert!(prefetched.is_ok(), "{prefetched:?}");
         read_all(&written, &block);
     }
     let (cache, block) = open(&written, 64 << 20);
-    written.sim.disk.fail_always(Operation::Read, true);
+    written.sim.disk.fail_always(SimDiskOperation::Read, true);
     let prefetched = block.prefetch(&ordinals, TimeRange::ALL);
     let e = prefetched.expect_err("all reads fail").to_string();
     assert!(e.contains("read blocks/"), "{e}");
-    let mut columns = Columns::default();
+    let mut columns = SampleColumns::default();
     assert!(
         block
             .reader()
@@ -163,7 +163,7 @@ fn read_that_fails_is_an_error_and_leaves_nothing_in_the_way() {
             .is_err()
     );
     assert!(columns.times.is_empty());
-    written.sim.disk.fail_always(Operation::Read, false);
+    written.sim.disk.fail_always(SimDiskOperation::Read, false);
     read_all(&written, &block);
     assert!(cache.misses.get() > 0);
 }

@@ -3,11 +3,11 @@
 use crate::fleet::{Written, dir, random_series, source, write};
 use crate::series::{assert_equal, between};
 use crate::{seeds, series};
-use firn_model::env::sim::{SimRng, env};
+use firn_model::env::sim::{SimRng, sim_env};
 use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
 use firn_storage::block::{Block, BlockCache, BlockWriter};
-use firn_storage::page::Columns;
+use firn_storage::page::SampleColumns;
 use std::sync::Arc;
 
 /// Reads every series, whole and in parts, in order and out of order.
@@ -23,10 +23,10 @@ fn check(written: &Written, rng: &SimRng, context: &str) {
         assert_eq!(labels, written.series[index].0.as_ref(), "{context}");
         seen += 1;
     };
-    block.labels(&all, each).expect("the block is sound");
+    block.read_labels(&all, each).expect("the block is sound");
     assert_eq!(seen, count, "{context}");
     let mut reader = block.reader();
-    let mut read = Columns::default();
+    let mut read = SampleColumns::default();
     for (ordinal, (labels, pushed)) in (0..).zip(&written.series) {
         read.clear();
         reader
@@ -35,9 +35,9 @@ fn check(written: &Written, rng: &SimRng, context: &str) {
         assert_equal(&read, pushed, &format!("{labels}, {context}"));
     }
     for _ in 0..written.series.len().min(60) {
-        let ordinal = rng.below(count.into()) as u32;
+        let ordinal = rng.next_below(count.into()) as u32;
         let (labels, pushed) = &written.series[ordinal as usize];
-        let at = || pushed.times[rng.below(pushed.times.len() as u64) as usize];
+        let at = || pushed.times[rng.next_below(pushed.times.len() as u64) as usize];
         let range = TimeRange::new(at(), at());
         read.clear();
         reader
@@ -45,7 +45,9 @@ fn check(written: &Written, rng: &SimRng, context: &str) {
             .expect("the block is sound");
         let wanted = between(pushed, range.min, range.max);
         assert_equal(&read, &wanted, &format!("{range:?} of {labels}, {context}"));
-        let has = reader.has(ordinal, range).expect("the block is sound");
+        let has = reader
+            .has_sample_in(ordinal, range)
+            .expect("the block is sound");
         assert_eq!(has, !wanted.times.is_empty(), "{context}");
     }
 }
@@ -54,8 +56,8 @@ fn check(written: &Written, rng: &SimRng, context: &str) {
 fn block_of_random_series_returns_every_bit() {
     for seed in seeds::seeds(40) {
         let rng = SimRng::new(seed);
-        let samples = [1, 2, 120, 480, 1_500][rng.below(5) as usize];
-        let count = 1 + rng.below([3, 60, 400][rng.below(3) as usize]);
+        let samples = [1, 2, 120, 480, 1_500][rng.next_below(5) as usize];
+        let count = 1 + rng.next_below([3, 60, 400][rng.next_below(3) as usize]);
         let written = write(random_series(&rng, count, samples));
         check(&written, &rng, &format!("seed {seed}"));
     }
@@ -93,19 +95,19 @@ fn block_with_series_longer_than_a_page_returns_every_bit() {
 fn block_of_series_pushed_in_pieces_returns_every_bit() {
     for seed in seeds::seeds(10) {
         let rng = SimRng::new(seed);
-        let sim = env(seed);
+        let sim = sim_env(seed);
         let times = series::times(&rng, 3, 50_000);
         let mut writer = BlockWriter::create(&sim.env, &dir(), source()).unwrap();
         let mut all = Vec::new();
         for number in 0..5 {
             let labels = Labels::from_pairs([("__name__", format!("m{number}"))]);
-            let mut columns = series::of_class(&rng, rng.below(series::CLASSES), &times);
+            let mut columns = series::of_class(&rng, rng.next_below(series::CLASSES), &times);
             if rng.one_in(3) {
                 columns = series::with_histograms(&rng, columns);
             }
             let mut at = 0;
             while at < times.len() {
-                let end = times.len().min(at + 1 + rng.below(30_000) as usize);
+                let end = times.len().min(at + 1 + rng.next_below(30_000) as usize);
                 let mut piece = between(&columns, times[at], times[end - 1]);
                 // Some pieces may have start timestamps and others none.
                 if rng.one_in(4) {
@@ -150,7 +152,7 @@ fn block_is_written_again_byte_for_byte() {
 
 #[test]
 fn block_that_is_abandoned_leaves_no_file_and_begins_anew() {
-    let sim = env(1);
+    let sim = sim_env(1);
     let columns = series::of_class(&SimRng::new(1), 3, &[1, 2, 3]);
     let labels = Labels::from_pairs([("__name__", "m")]);
     let mut writer = BlockWriter::create(&sim.env, &dir(), source()).unwrap();
@@ -185,7 +187,7 @@ fn block_plain_columns_read_straight_equal_what_was_pushed() {
     let mut plain = 0;
     for (ordinal, (_, pushed)) in (0..).zip(&written.series) {
         let column = reader
-            .column(ordinal, TimeRange::ALL)
+            .find_first_part(ordinal, TimeRange::ALL)
             .unwrap()
             .expect("it was pushed");
         let is_plain = pushed.histograms.is_empty() && pushed.start_times.is_empty();
@@ -193,7 +195,12 @@ fn block_plain_columns_read_straight_equal_what_was_pushed() {
             (column.is_plain(), column.sample_count()),
             (is_plain, pushed.times.len())
         );
-        assert!(reader.next_part(&column, TimeRange::ALL).unwrap().is_none());
+        assert!(
+            reader
+                .find_next_part(&column, TimeRange::ALL)
+                .unwrap()
+                .is_none()
+        );
         assert_eq!(reader.times(&column).unwrap()[..], pushed.times);
         if is_plain {
             plain += 1;
@@ -207,7 +214,7 @@ fn block_plain_columns_read_straight_equal_what_was_pushed() {
     assert!(plain > 100);
     assert!(
         reader
-            .column(written.series.len() as u32, TimeRange::ALL)
+            .find_first_part(written.series.len() as u32, TimeRange::ALL)
             .unwrap()
             .is_none()
     );

@@ -8,10 +8,10 @@ use crate::{seeds, series};
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::sample::TimeRange;
-use firn_storage::ids::Slot;
+use firn_storage::ids::SeriesSlot;
 use firn_storage::page::{
-    Columns, Family, HISTOGRAM_NUMBERS_MAX, LogSpan, Malformed, Page, PageBuilder, SAMPLES_MAX,
-    Scratch,
+    DecodeError, HISTOGRAM_NUMBERS_MAX, HistogramFamilyHash, LogSpan, PageBuilder,
+    PageDecodeScratch, PageReader, SAMPLES_MAX, SampleColumns,
 };
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ const SECTION_BYTES: usize = 24;
 const LISTS: usize = 11;
 
 /// Returns series of all classes. They are short, so that every byte is likely to be changed.
-fn pushes(rng: &SimRng) -> Vec<(u64, Columns)> {
+fn pushes(rng: &SimRng) -> Vec<(u64, SampleColumns)> {
     let count = [3, 40, 130, 1_100][rng.next_u64() as usize % 4];
     let times = series::times(rng, 3, count);
     let mut slot = 50;
@@ -48,10 +48,10 @@ fn pushes(rng: &SimRng) -> Vec<(u64, Columns)> {
     pushes
 }
 
-fn sealed(pushes: &[(u64, Columns)]) -> Vec<u8> {
+fn sealed(pushes: &[(u64, SampleColumns)]) -> Vec<u8> {
     let mut builder = PageBuilder::new(LogSpan::default());
     for (slot, columns) in pushes {
-        let pushed = builder.push(Slot(*slot), Some(Family(1)), columns);
+        let pushed = builder.push(SeriesSlot(*slot), Some(HistogramFamilyHash(1)), columns);
         pushed.expect("no series is too long");
     }
     builder.finish().expect("there are series")
@@ -77,15 +77,15 @@ fn damage(rng: &SimRng, bytes: &mut [u8], stretch: Range<usize>) {
 }
 
 /// Reads every column and checks that the result is within its bounds.
-fn read_all(bytes: &[u8], ranges: &[TimeRange]) -> Result<Vec<(u64, Columns)>, Malformed> {
-    let page = Page::open(bytes.into())?;
-    let mut scratch = Scratch::default();
+fn read_all(bytes: &[u8], ranges: &[TimeRange]) -> Result<Vec<(u64, SampleColumns)>, DecodeError> {
+    let page = PageReader::open(bytes.into())?;
+    let mut scratch = PageDecodeScratch::default();
     let mut all = Vec::new();
     for index in 0..page.column_count().min(1_000) {
         let column = page.column(index)?;
-        page.find(column.slot())?;
+        page.find_column(column.slot())?;
         for range in ranges {
-            let mut read = Columns::default();
+            let mut read = SampleColumns::default();
             let decoded = page.decode(&column, *range, &mut scratch, &mut read);
             assert!(read.times.len() <= SAMPLES_MAX && read.values.len() <= SAMPLES_MAX);
             assert!(read.start_times.capacity() <= 2 * SAMPLES_MAX);
@@ -241,13 +241,13 @@ fn page_with_a_section_to_come_is_read_if_that_is_optional() {
         assert_equal(read, pushed, "optional section");
     }
     let required = with_section(&bytes, 900, 0, b"from the future");
-    let refused = Page::open(required.into()).expect_err("it is not optional");
+    let refused = PageReader::open(required.into()).expect_err("it is not optional");
     assert_eq!(
         refused.to_string(),
         "malformed bytes: page with an unknown section"
     );
     let twice = with_section(&bytes, 2, 0, b"");
-    assert!(Page::open(twice.into()).is_err());
+    assert!(PageReader::open(twice.into()).is_err());
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn page_of_another_version_or_flag_is_refused_in_words() {
         let mut bytes = bytes.clone();
         bytes[at] ^= 2;
         settle(&mut bytes);
-        let refused = Page::open(bytes.into()).expect_err("it was changed");
+        let refused = PageReader::open(bytes.into()).expect_err("it was changed");
         assert_eq!(refused.to_string(), format!("malformed bytes: {wanted}"));
     }
 }

@@ -4,27 +4,31 @@
 //! must then change, too. `FIRN_WRITE_GOLDEN=1` writes the files.
 
 use crate::series::assert_equal;
-use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
-use firn_model::log::Position;
+use firn_model::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint,
+};
+use firn_model::log::LogPosition;
 use firn_model::sample::{STALE_NAN_BITS, TimeRange};
-use firn_storage::ids::Slot;
-use firn_storage::page::{Columns, Family, LogSpan, Page, PageBuilder, Scratch};
+use firn_storage::ids::SeriesSlot;
+use firn_storage::page::{
+    HistogramFamilyHash, LogSpan, PageBuilder, PageDecodeScratch, PageReader, SampleColumns,
+};
 use std::path::Path;
 use std::sync::Arc;
 
-type Push = (u64, Option<Family>, Columns);
+type Push = (u64, Option<HistogramFamilyHash>, SampleColumns);
 
 const START_MS: i64 = 1_763_000_000_000;
 
 /// Reads the golden file and writes it again.
 fn check(name: &str, pushes: &[Push]) {
     let meta = LogSpan {
-        log_from: Position(17),
-        log_to: Position(4_711),
+        log_from: LogPosition(17),
+        log_to: LogPosition(4_711),
     };
     let mut builder = PageBuilder::new(meta);
     for (slot, family, columns) in pushes {
-        let pushed = builder.push(Slot(*slot), *family, columns);
+        let pushed = builder.push(SeriesSlot(*slot), *family, columns);
         pushed.expect("no series is too long");
     }
     let written = builder.finish().expect("there are series");
@@ -35,12 +39,15 @@ fn check(name: &str, pushes: &[Push]) {
         std::fs::write(&path, &written).expect("the file can be written");
     }
     let golden = std::fs::read(&path).expect("the golden page is there");
-    let page = Page::open(golden.as_slice().into()).expect("the golden page is sound");
+    let page = PageReader::open(golden.as_slice().into()).expect("the golden page is sound");
     assert_eq!((page.meta(), page.column_count()), (meta, pushes.len()));
-    let mut scratch = Scratch::default();
+    let mut scratch = PageDecodeScratch::default();
     for (slot, _, pushed) in pushes {
-        let column = page.find(Slot(*slot)).expect("sound").expect("pushed");
-        let mut read = Columns::default();
+        let column = page
+            .find_column(SeriesSlot(*slot))
+            .expect("sound")
+            .expect("pushed");
+        let mut read = SampleColumns::default();
         let decoded = page.decode(&column, TimeRange::ALL, &mut scratch, &mut read);
         decoded.expect("the golden page is sound");
         assert_equal(&read, pushed, &format!("slot {slot} of {name}"));
@@ -48,11 +55,11 @@ fn check(name: &str, pushes: &[Push]) {
     assert!(written == golden, "{name} is written otherwise than it was");
 }
 
-fn floats(times: &[i64], value: impl Fn(usize) -> f64) -> Columns {
-    Columns {
+fn floats(times: &[i64], value: impl Fn(usize) -> f64) -> SampleColumns {
+    SampleColumns {
         times: times.to_vec(),
         values: (0..times.len()).map(value).collect(),
-        ..Columns::default()
+        ..SampleColumns::default()
     }
 }
 
@@ -119,7 +126,7 @@ fn page_of_floats_equals_its_golden_file() {
     for le in 0..5 {
         pushes.push((
             120 + le as u64,
-            Some(Family(1)),
+            Some(HistogramFamilyHash(1)),
             floats(&steady, bucket(le)),
         ));
     }
@@ -152,16 +159,16 @@ fn page_of_a_later_era_equals_its_golden_file() {
 }
 
 fn histogram(i: u64, is_float: bool, is_custom: bool) -> Histogram {
-    let span = |offset, length| Span { offset, length };
+    let span = |offset, length| BucketSpan { offset, length };
     let counts = if is_float {
-        Counts::Float {
+        HistogramCounts::Float {
             count: i as f64 * 3.5,
             zero_count: 0.0,
             positive: vec![i as f64, i as f64 * 2.5],
             negative: Vec::new(),
         }
     } else {
-        Counts::Integer {
+        HistogramCounts::Integer {
             count: 6 * i + 4,
             zero_count: i,
             positive: vec![i as i64, 3],

@@ -5,55 +5,67 @@ use crate::series::{assert_equal, between};
 use crate::{seeds, series};
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::sample::TimeRange;
-use firn_storage::ids::Slot;
+use firn_storage::ids::SeriesSlot;
 use firn_storage::page::{
-    Column, Columns, Family, LogSpan, Page, PageBuilder, SAMPLES_MAX, Scratch,
+    ColumnEntry, HistogramFamilyHash, LogSpan, PageBuilder, PageDecodeScratch, PageReader,
+    SAMPLES_MAX, SampleColumns,
 };
 use std::sync::Arc;
 
 const META: LogSpan = LogSpan {
-    log_from: Position(7),
-    log_to: Position(9),
+    log_from: LogPosition(7),
+    log_to: LogPosition(9),
 };
 
-fn page_of(pushes: &[(u64, Option<Family>, Columns)]) -> Page {
+fn page_of(pushes: &[(u64, Option<HistogramFamilyHash>, SampleColumns)]) -> PageReader {
     let mut builder = PageBuilder::new(META);
     for (slot, family, columns) in pushes {
-        let pushed = builder.push(Slot(*slot), *family, columns);
+        let pushed = builder.push(SeriesSlot(*slot), *family, columns);
         pushed.expect("no series is too long");
     }
     let bytes = builder.finish().expect("there is a series");
-    Page::open(bytes.into()).expect("the page is sound")
+    PageReader::open(bytes.into()).expect("the page is sound")
 }
 
-fn column_of(page: &Page, slot: u64) -> Column {
-    let column = page.find(Slot(slot)).expect("the directory is sound");
+fn column_of(page: &PageReader, slot: u64) -> ColumnEntry {
+    let column = page
+        .find_column(SeriesSlot(slot))
+        .expect("the directory is sound");
     column.expect("the slot was pushed")
 }
 
-fn read(page: &Page, column: &Column, range: TimeRange, scratch: &mut Scratch) -> Columns {
-    let mut read = Columns::default();
+fn read(
+    page: &PageReader,
+    column: &ColumnEntry,
+    range: TimeRange,
+    scratch: &mut PageDecodeScratch,
+) -> SampleColumns {
+    let mut read = SampleColumns::default();
     let decoded = page.decode(column, range, scratch, &mut read);
     decoded.expect("the page is sound");
     read
 }
 
 /// Reads every series whole and in parts, in order and out of order.
-fn check(pushes: &[(u64, Option<Family>, Columns)], rng: &SimRng, context: &str) -> Page {
+fn check(
+    pushes: &[(u64, Option<HistogramFamilyHash>, SampleColumns)],
+    rng: &SimRng,
+    context: &str,
+) -> PageReader {
     let page = page_of(pushes);
     assert_eq!(page.meta(), META);
     assert_eq!(page.column_count(), pushes.len());
     let samples: usize = pushes.iter().map(|(_, _, c)| c.times.len()).sum();
     assert_eq!(page.sample_count(), samples as u64);
-    let mut scratch = Scratch::default();
+    let mut scratch = PageDecodeScratch::default();
     for (slot, _, pushed) in pushes {
         let context = format!("slot {slot}, {context}");
         let column = column_of(&page, *slot);
         assert_eq!(
             (column.slot(), column.sample_count()),
-            (Slot(*slot), pushed.times.len())
+            (SeriesSlot(*slot), pushed.times.len())
         );
         let (first, last) = (pushed.times[0], pushed.times[pushed.times.len() - 1]);
         assert_eq!(column.range(), TimeRange::new(first, last), "{context}");
@@ -110,7 +122,7 @@ fn page_of_random_series_returns_every_bit() {
                     columns.start_times[times.len() / 2..].fill(times[times.len() / 2]);
                 }
             }
-            let family = (rng.next_u64() % 3).checked_sub(1).map(Family);
+            let family = (rng.next_u64() % 3).checked_sub(1).map(HistogramFamilyHash);
             pushes.push((slot, family, columns));
             slot += if dense { 1 } else { 1 + rng.next_u64() % 300 };
         }
@@ -119,15 +131,19 @@ fn page_of_random_series_returns_every_bit() {
 }
 
 /// Returns cumulative buckets of some histograms, as a target exposes them.
-fn buckets(rng: &SimRng, families: u64, count: usize) -> Vec<(u64, Option<Family>, Columns)> {
+fn buckets(
+    rng: &SimRng,
+    families: u64,
+    count: usize,
+) -> Vec<(u64, Option<HistogramFamilyHash>, SampleColumns)> {
     let times = series::times(rng, 2, count);
     let mut pushes = Vec::new();
     for family in 0..families {
         let mut totals = [0u64; 20];
         let mut columns = vec![
-            Columns {
+            SampleColumns {
                 times: times.clone(),
-                ..Columns::default()
+                ..SampleColumns::default()
             };
             20
         ];
@@ -140,7 +156,11 @@ fn buckets(rng: &SimRng, families: u64, count: usize) -> Vec<(u64, Option<Family
             cells.for_each(|(c, n)| c.values.push(*n as f64));
         }
         for (le, columns) in columns.into_iter().enumerate() {
-            pushes.push((family * 22 + le as u64, Some(Family(family)), columns));
+            pushes.push((
+                family * 22 + le as u64,
+                Some(HistogramFamilyHash(family)),
+                columns,
+            ));
         }
     }
     pushes
@@ -154,7 +174,7 @@ fn page_of_buckets_chains_siblings_and_returns_them() {
         let with = check(&pushes, &rng, "families");
         let alone: Vec<_> = pushes
             .iter()
-            .map(|(slot, _, c)| (*slot, Some(Family(*slot)), c.clone()))
+            .map(|(slot, _, c)| (*slot, Some(HistogramFamilyHash(*slot)), c.clone()))
             .collect();
         let without = check(&alone, &rng, "no families");
         let guessed: Vec<_> = pushes
@@ -162,7 +182,7 @@ fn page_of_buckets_chains_siblings_and_returns_them() {
             .map(|(s, _, c)| (*s, None, c.clone()))
             .collect();
         let guessed = check(&guessed, &rng, "guessed families");
-        let bytes = [&with, &guessed, &without].map(Page::memory_bytes);
+        let bytes = [&with, &guessed, &without].map(PageReader::memory_bytes);
         assert!(bytes[0] * 4 < bytes[2] * 3, "{bytes:?} of {count}");
         assert!(bytes[1] * 10 < bytes[0] * 11, "{bytes:?} of {count}");
     }
@@ -173,7 +193,7 @@ fn page_read_out_of_order_answers_the_same() {
     let rng = SimRng::new(4);
     let pushes = buckets(&rng, 4, 480);
     let page = page_of(&pushes);
-    let mut scratch = Scratch::default();
+    let mut scratch = PageDecodeScratch::default();
     for _ in 0..2_000 {
         let (slot, _, pushed) = &pushes[rng.next_u64() as usize % pushes.len()];
         let column = column_of(&page, *slot);
@@ -199,7 +219,10 @@ fn page_finds_the_slots_that_it_holds_and_no_others() {
             .chain([u32::MAX.into(), 1 << 32, u64::MAX])
             .step_by(1 + gap as usize / 50)
         {
-            let found = page.find(Slot(slot)).unwrap().map(|c| c.slot().0);
+            let found = page
+                .find_column(SeriesSlot(slot))
+                .unwrap()
+                .map(|c| c.slot().0);
             assert_eq!(found, slots.contains(&slot).then_some(slot), "gap {gap}");
         }
     }
@@ -266,11 +289,11 @@ fn page_refuses_a_column_beyond_its_limits() {
     let times: Vec<i64> = (0..=SAMPLES_MAX as i64).collect();
     let mut columns = series::of_class(&SimRng::new(8), 0, &times);
     let mut builder = PageBuilder::new(META);
-    let refused = builder.push(Slot(1), None, &columns).unwrap_err();
+    let refused = builder.push(SeriesSlot(1), None, &columns).unwrap_err();
     assert_eq!(refused.samples, SAMPLES_MAX + 1);
     columns.times.pop();
     columns.values.pop();
-    builder.push(Slot(1), None, &columns).unwrap();
-    assert!(Page::open(builder.finish().unwrap().into()).is_ok());
+    builder.push(SeriesSlot(1), None, &columns).unwrap();
+    assert!(PageReader::open(builder.finish().unwrap().into()).is_ok());
     assert!(PageBuilder::new(META).finish().is_none());
 }

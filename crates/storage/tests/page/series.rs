@@ -2,9 +2,11 @@
 
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
-use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint,
+};
 use firn_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
-use firn_storage::page::Columns;
+use firn_storage::page::SampleColumns;
 use std::sync::Arc;
 
 /// Floats that decimal conversion, bit packing and arithmetic are most likely to get wrong.
@@ -41,10 +43,10 @@ pub const NASTY: [u64; 24] = [
 pub const CLASSES: u64 = 18;
 
 /// Returns a series of a class, with one sample at each of `times`.
-pub fn of_class(rng: &SimRng, class: u64, times: &[i64]) -> Columns {
-    let mut columns = Columns {
+pub fn of_class(rng: &SimRng, class: u64, times: &[i64]) -> SampleColumns {
+    let mut columns = SampleColumns {
         times: times.to_vec(),
-        ..Columns::default()
+        ..SampleColumns::default()
     };
     let mut value = (rng.next_u64() % 100_000) as f64;
     for i in 0..times.len() {
@@ -78,7 +80,7 @@ pub fn of_class(rng: &SimRng, class: u64, times: &[i64]) -> Columns {
 }
 
 /// Replaces some samples by histograms of changing shapes.
-pub fn with_histograms(rng: &SimRng, mut columns: Columns) -> Columns {
+pub fn with_histograms(rng: &SimRng, mut columns: SampleColumns) -> SampleColumns {
     let mut shape = rng.next_u64();
     let mut is_histogram = rng.next_u64().is_multiple_of(2);
     let mut grown = 0;
@@ -114,10 +116,10 @@ pub fn histogram(rng: &SimRng, shape: u64, grown: u64) -> Histogram {
         let length = length as u32;
         match length {
             0 => Vec::new(),
-            1 => vec![Span { offset, length }],
+            1 => vec![BucketSpan { offset, length }],
             _ => vec![
-                Span { offset, length: 1 },
-                Span {
+                BucketSpan { offset, length: 1 },
+                BucketSpan {
                     offset: 3,
                     length: length - 1,
                 },
@@ -134,7 +136,7 @@ pub fn histogram(rng: &SimRng, shape: u64, grown: u64) -> Histogram {
     };
     let is_custom = shape.is_multiple_of(5);
     let counts = if shape.is_multiple_of(3) {
-        Counts::Float {
+        HistogramCounts::Float {
             count: float(grown * 10),
             zero_count: float(grown),
             positive: (0..positive).map(|b| float(grown * b as u64)).collect(),
@@ -142,7 +144,7 @@ pub fn histogram(rng: &SimRng, shape: u64, grown: u64) -> Histogram {
         }
     } else {
         let delta = |b: usize| odd(grown / (b as u64 + 1)) as i64 - 3;
-        Counts::Integer {
+        HistogramCounts::Integer {
             count: odd(grown * 10),
             zero_count: odd(grown),
             positive: (0..positive).map(delta).collect(),
@@ -193,11 +195,11 @@ pub fn times(rng: &SimRng, kind: u64, count: usize) -> Vec<i64> {
 }
 
 /// Checks that all samples are equal to the bit.
-pub fn assert_equal(read: &Columns, pushed: &Columns, context: &str) {
+pub fn assert_equal(read: &SampleColumns, pushed: &SampleColumns, context: &str) {
     assert_eq!(read.times, pushed.times, "times, {context}");
-    let bits = |c: &Columns| c.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    let bits = |c: &SampleColumns| c.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(read), bits(pushed), "values, {context}");
-    let starts = |c: &Columns| match c.start_times.iter().all(|s| *s == 0) {
+    let starts = |c: &SampleColumns| match c.start_times.iter().all(|s| *s == 0) {
         true => Vec::new(),
         false => c.start_times.clone(),
     };
@@ -213,8 +215,8 @@ pub fn assert_equal(read: &Columns, pushed: &Columns, context: &str) {
 fn exactly(h: &Histogram) -> String {
     let bits = |floats: &[f64]| floats.iter().map(|f| f.to_bits()).collect::<Vec<_>>();
     let counts = match &h.counts {
-        Counts::Integer { .. } => format!("{:?}", h.counts),
-        Counts::Float {
+        HistogramCounts::Integer { .. } => format!("{:?}", h.counts),
+        HistogramCounts::Float {
             count,
             zero_count,
             positive,
@@ -238,11 +240,11 @@ fn exactly(h: &Histogram) -> String {
 }
 
 /// Returns the samples of `columns` between two times, both inclusive.
-pub fn between(columns: &Columns, min: i64, max: i64) -> Columns {
+pub fn between(columns: &SampleColumns, min: i64, max: i64) -> SampleColumns {
     let start = columns.times.partition_point(|t| *t < min);
     let end = columns.times.partition_point(|t| *t <= max).max(start);
     let histograms = columns.histograms.iter();
-    Columns {
+    SampleColumns {
         times: columns.times[start..end].to_vec(),
         values: columns.values[start..end].to_vec(),
         start_times: columns.start_times.get(start..end).unwrap_or(&[]).to_vec(),

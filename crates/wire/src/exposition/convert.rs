@@ -12,11 +12,13 @@
 
 use super::custom::ClassicHistogram;
 use super::error::ParseError;
-use super::event::{Entry, Field, Metadata, Sample, Value};
+use super::event::{
+    ExpositionEntryKind, ExpositionMetadata, ExpositionSample, ExpositionValue, FamilyMetadataField,
+};
 use super::number::parse_any_notation;
 use super::pairs::LabelPairs;
-use super::source::Source;
-use firn_model::exemplar::Exemplars;
+use super::source::FormatParser;
+use firn_model::exemplar::SampleExemplars;
 use firn_model::histogram::Histogram;
 use firn_model::labels::METRIC_NAME;
 use firn_model::metadata::MetricType;
@@ -27,7 +29,7 @@ use firn_model::sample::{START_UNKNOWN, TimestampMs};
 const BOUND_LABEL: &[u8] = b"le";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum HistogramConverterState {
     /// The converter forwards the event of the inner parser.
     Passing,
     /// The converter collects samples of a classic histogram.
@@ -39,12 +41,12 @@ enum State {
 /// Wraps the parser of a text format and converts the classic histograms in its events, which it
 /// may also keep.
 #[derive(Debug)]
-pub(super) struct Converter<'t> {
-    source: Source<'t>,
+pub(super) struct HistogramConverter<'t> {
+    source: FormatParser<'t>,
     keeps_classic: bool,
-    state: State,
+    state: HistogramConverterState,
     /// The latest entry of the source; `None` at its end.
-    entry: Option<Entry>,
+    entry: Option<ExpositionEntryKind>,
     is_expected: bool,
     /// Timestamp of the latest sample of the source.
     time: Option<TimestampMs>,
@@ -55,40 +57,40 @@ pub(super) struct Converter<'t> {
     /// Name of the family in the latest `# TYPE` line.
     family: Vec<u8>,
     kind: MetricType,
-    collected: Collected,
-    told: Told,
+    collected: CollectedHistogram,
+    told: ConvertedHistogram,
 }
 
 /// A classic histogram whose samples are being collected, until a sample of another series arrives.
 /// Its identity is the label set without `le`.
 #[derive(Debug, Default)]
-struct Collected {
+struct CollectedHistogram {
     name: Vec<u8>,
     /// Names and values of its labels without the metric name and `le`.
     identity: Vec<u8>,
     labels: LabelPairs,
     histogram: ClassicHistogram,
-    exemplars: Exemplars,
+    exemplars: SampleExemplars,
     start: TimestampMs,
 }
 
 /// A converted histogram that is ready to be emitted as one sample, with its key and labels. It
 /// remains valid until the next histogram is converted.
 #[derive(Debug, Default)]
-struct Told {
+struct ConvertedHistogram {
     key: Vec<u8>,
     labels: LabelPairs,
     histogram: Option<Histogram>,
-    exemplars: Exemplars,
+    exemplars: SampleExemplars,
     start: TimestampMs,
 }
 
-impl<'t> Converter<'t> {
-    pub fn new(source: Source<'t>, keeps_classic: bool) -> Self {
+impl<'t> HistogramConverter<'t> {
+    pub fn new(source: FormatParser<'t>, keeps_classic: bool) -> Self {
         Self {
             source,
             keeps_classic,
-            state: State::Passing,
+            state: HistogramConverterState::Passing,
             entry: None,
             is_expected: false,
             time: None,
@@ -96,32 +98,33 @@ impl<'t> Converter<'t> {
             gave_exemplars: false,
             family: Vec::new(),
             kind: MetricType::Unknown,
-            collected: Collected::default(),
-            told: Told::default(),
+            collected: CollectedHistogram::default(),
+            told: ConvertedHistogram::default(),
         }
     }
 
     /// Moves to the next entry, which may be a converted histogram; `None` at the end of the body.
-    pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
+    pub fn advance(&mut self, expected: &[u8]) -> Result<Option<ExpositionEntryKind>, ParseError> {
         loop {
             let is_classic = match self.state {
-                State::Telling => {
-                    self.state = State::Passing;
-                    self.entry == Some(Entry::Sample) && self.collect()
+                HistogramConverterState::Telling => {
+                    self.state = HistogramConverterState::Passing;
+                    self.entry == Some(ExpositionEntryKind::Sample) && self.collect()
                 }
                 _ => {
                     self.entry = self.read(expected)?;
-                    let ends_here = self.entry != Some(Entry::Sample) || self.is_other_metric();
+                    let ends_here =
+                        self.entry != Some(ExpositionEntryKind::Sample) || self.is_other_metric();
                     if ends_here && self.convert() {
                         self.is_expected = self.told.key == expected;
-                        return Ok(Some(Entry::Sample));
+                        return Ok(Some(ExpositionEntryKind::Sample));
                     }
-                    self.entry == Some(Entry::Sample) && self.collect()
+                    self.entry == Some(ExpositionEntryKind::Sample) && self.collect()
                 }
             };
             if !is_classic || self.keeps_classic {
-                self.is_expected =
-                    self.entry == Some(Entry::Sample) && self.source.sample().key == expected;
+                self.is_expected = self.entry == Some(ExpositionEntryKind::Sample)
+                    && self.source.sample().key == expected;
                 return Ok(self.entry);
             }
         }
@@ -129,23 +132,23 @@ impl<'t> Converter<'t> {
 
     /// Advances the source and copies the fields of its entry that the conversion needs. Fails if
     /// the source does.
-    fn read(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
+    fn read(&mut self, expected: &[u8]) -> Result<Option<ExpositionEntryKind>, ParseError> {
         let is_histogram = self.kind == MetricType::Histogram;
         let entry = self
             .source
             .advance(if is_histogram { b"" } else { expected })?;
         match entry {
-            Some(Entry::Sample) => {
+            Some(ExpositionEntryKind::Sample) => {
                 self.time = self.source.sample().time;
                 self.gave_exemplars = false;
                 if is_histogram {
                     self.source.labels(&mut self.labels)?;
                 }
             }
-            Some(Entry::Metadata) => {
-                if let Metadata {
+            Some(ExpositionEntryKind::Metadata) => {
+                if let ExpositionMetadata {
                     name,
-                    field: Field::Type(kind),
+                    field: FamilyMetadataField::Type(kind),
                 } = self.source.metadata()
                 {
                     self.kind = kind;
@@ -153,7 +156,7 @@ impl<'t> Converter<'t> {
                     self.family.extend_from_slice(name);
                 }
             }
-            Some(Entry::Comment) | None => {}
+            Some(ExpositionEntryKind::Comment) | None => {}
         }
         Ok(entry)
     }
@@ -161,11 +164,11 @@ impl<'t> Converter<'t> {
     /// Returns whether the current sample belongs to another histogram than the collected one, or
     /// to none.
     fn is_other_metric(&self) -> bool {
-        if self.state != State::Collecting || self.kind != MetricType::Histogram {
+        if self.state != HistogramConverterState::Collecting || self.kind != MetricType::Histogram {
             return true;
         }
         let (_, name) = split_suffix(metric_name(&self.labels));
-        name != self.collected.name || identity(&self.labels) != self.collected.identity
+        name != self.collected.name || encode_identity(&self.labels) != self.collected.identity
     }
 
     /// Adds the current sample to the collected histogram; returns false if it is not part of a
@@ -178,21 +181,21 @@ impl<'t> Converter<'t> {
         if name != self.family {
             return false;
         }
-        let Value::Float(value) = self.source.sample().value else {
+        let ExpositionValue::Float(value) = self.source.sample().value else {
             return false;
         };
         let bound = self.labels.iter().find(|(name, _)| *name == BOUND_LABEL);
         let bound = bound.and_then(|(_, value)| parse_any_notation(value));
         match (part, bound.filter(|bound| !bound.is_nan())) {
-            (Part::Bucket, Some(bound)) => {
+            (ClassicSampleRole::Bucket, Some(bound)) => {
                 self.begin();
                 self.collected.histogram.set_bucket(bound, value);
             }
-            (Part::Count, _) => {
+            (ClassicSampleRole::Count, _) => {
                 self.begin();
                 self.collected.histogram.set_count(value);
             }
-            (Part::Sum, _) => {
+            (ClassicSampleRole::Sum, _) => {
                 self.begin();
                 self.collected.histogram.set_sum(value);
             }
@@ -204,12 +207,12 @@ impl<'t> Converter<'t> {
     /// Starts a histogram with the labels of the current sample unless one is being collected
     /// already, and takes the exemplars of the sample.
     fn begin(&mut self) {
-        if self.state != State::Collecting {
-            self.state = State::Collecting;
+        if self.state != HistogramConverterState::Collecting {
+            self.state = HistogramConverterState::Collecting;
             let (_, name) = split_suffix(metric_name(&self.labels));
             let collected = &mut self.collected;
             collected.name = name.to_vec();
-            collected.identity = identity(&self.labels);
+            collected.identity = encode_identity(&self.labels);
             collected.start = self.source.start();
             collected.labels.clear();
             for (label, value) in self.labels.iter() {
@@ -227,7 +230,7 @@ impl<'t> Converter<'t> {
     /// Converts the collected histogram; returns false if nothing was collected or the result is
     /// invalid.
     fn convert(&mut self) -> bool {
-        if self.state != State::Collecting {
+        if self.state != HistogramConverterState::Collecting {
             return false;
         }
         let collected = &mut self.collected;
@@ -240,8 +243,8 @@ impl<'t> Converter<'t> {
         }
         let is_converted = converted.is_ok();
         self.state = match is_converted {
-            true => State::Telling,
-            false => State::Passing,
+            true => HistogramConverterState::Telling,
+            false => HistogramConverterState::Passing,
         };
         if let Ok(histogram) = converted {
             self.told.histogram = Some(histogram);
@@ -258,39 +261,41 @@ impl<'t> Converter<'t> {
     /// Returns the start time of the current sample, or zero if it is unknown.
     pub fn start(&mut self) -> TimestampMs {
         match self.state {
-            State::Passing if self.entry == Some(Entry::Sample) => self.source.start(),
-            State::Passing => START_UNKNOWN,
-            State::Collecting => self.collected.start,
-            State::Telling => self.told.start,
+            HistogramConverterState::Passing if self.entry == Some(ExpositionEntryKind::Sample) => {
+                self.source.start()
+            }
+            HistogramConverterState::Passing => START_UNKNOWN,
+            HistogramConverterState::Collecting => self.collected.start,
+            HistogramConverterState::Telling => self.told.start,
         }
     }
 
-    pub fn sample(&self) -> Sample<'_> {
+    pub fn sample(&self) -> ExpositionSample<'_> {
         let found = match (self.state, &self.told.histogram) {
-            (State::Telling, Some(histogram)) => Sample {
+            (HistogramConverterState::Telling, Some(histogram)) => ExpositionSample {
                 key: &self.told.key,
                 is_expected: false,
                 // Upstream uses the timestamp of the sample after the histogram, if there is one.
                 time: self.time,
                 start: None,
-                value: Value::Histogram(histogram),
+                value: ExpositionValue::Histogram(histogram),
             },
             _ => self.source.sample(),
         };
-        Sample {
+        ExpositionSample {
             is_expected: self.is_expected,
             ..found
         }
     }
 
-    pub fn metadata(&self) -> Metadata<'_> {
+    pub fn metadata(&self) -> ExpositionMetadata<'_> {
         self.source.metadata()
     }
 
     /// Replaces `out` with the labels of the current sample. Those of a converted histogram have no
     /// `le`.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
-        if self.state != State::Telling {
+        if self.state != HistogramConverterState::Telling {
             return self.source.labels(out);
         }
         out.clone_from(&self.told.labels);
@@ -298,8 +303,8 @@ impl<'t> Converter<'t> {
     }
 
     /// Appends the exemplars of the current sample to `out`.
-    pub fn exemplars(&self, out: &mut Exemplars) {
-        if self.state == State::Telling {
+    pub fn exemplars(&self, out: &mut SampleExemplars) {
+        if self.state == HistogramConverterState::Telling {
             out.extend(&self.told.exemplars);
         } else if !self.gave_exemplars {
             self.source.exemplars(out);
@@ -309,7 +314,7 @@ impl<'t> Converter<'t> {
 
 /// The role of a sample within a classic histogram, derived from the suffix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ClassicSampleRole {
     Bucket,
     Sum,
     Count,
@@ -317,18 +322,18 @@ enum Part {
 }
 
 /// Returns the role of a sample with this name, and the name without the suffix of that role.
-fn split_suffix(name: &[u8]) -> (Part, &[u8]) {
-    let parts: [(&[u8], Part); 3] = [
-        (b"_bucket", Part::Bucket),
-        (b"_sum", Part::Sum),
-        (b"_count", Part::Count),
+fn split_suffix(name: &[u8]) -> (ClassicSampleRole, &[u8]) {
+    let parts: [(&[u8], ClassicSampleRole); 3] = [
+        (b"_bucket", ClassicSampleRole::Bucket),
+        (b"_sum", ClassicSampleRole::Sum),
+        (b"_count", ClassicSampleRole::Count),
     ];
     for (suffix, part) in parts {
         if let Some(base) = name.strip_suffix(suffix) {
             return (part, base);
         }
     }
-    (Part::None, name)
+    (ClassicSampleRole::None, name)
 }
 
 fn metric_name(labels: &LabelPairs) -> &[u8] {
@@ -340,7 +345,7 @@ fn metric_name(labels: &LabelPairs) -> &[u8] {
 
 /// Encodes label names and values, without the metric name and `le`, as a key that identifies one
 /// histogram of a family.
-fn identity(labels: &LabelPairs) -> Vec<u8> {
+fn encode_identity(labels: &LabelPairs) -> Vec<u8> {
     let mut identity = Vec::new();
     for (name, value) in labels.iter() {
         if name != METRIC_NAME.as_bytes() && name != BOUND_LABEL {

@@ -1,8 +1,10 @@
 //! Builds a native histogram with custom buckets from a classic histogram, one bucket at a time.
 
 use super::error::ParseError;
-use super::number::{shortest, whole};
-use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
+use super::number::{format_shortest, truncate_to_integer};
+use firn_model::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint,
+};
 
 /// Largest run of empty buckets that an integer histogram stores, because they cost less than a new
 /// span.
@@ -47,7 +49,7 @@ impl ClassicHistogram {
             return Err(ParseError::new("bucket boundary must not be NaN"));
         }
         if count < 0.0 {
-            let (bound, count) = (shortest(bound), shortest(count));
+            let (bound, count) = (format_shortest(bound), format_shortest(count));
             return Err(ParseError::new(format!(
                 "bucket count must be non-negative: le={bound}, count={count}"
             )));
@@ -62,7 +64,7 @@ impl ClassicHistogram {
             return Ok(());
         }
         let not_cumulative = |sign: &str, other: f64| {
-            let (count, other) = (shortest(count), shortest(other));
+            let (count, other) = (format_shortest(count), format_shortest(other));
             ParseError::new(format!("count is not cumulative: {count} {sign} {other}"))
         };
         if let Some(before) = before.filter(|before| count < *before) {
@@ -84,7 +86,7 @@ impl ClassicHistogram {
             return;
         }
         if count < 0.0 {
-            let count = shortest(count);
+            let count = format_shortest(count);
             let message = format!("count must be non-negative: count={count}");
             self.failure = Some(ParseError::new(message));
             return;
@@ -110,7 +112,7 @@ impl ClassicHistogram {
         if last.is_none_or(|last| last.0 != f64::INFINITY) {
             self.buckets.push((f64::INFINITY, count));
         }
-        let is_whole = |count: f64| count == whole(count.round()) as f64;
+        let is_whole = |count: f64| count == truncate_to_integer(count.round()) as f64;
         let all_whole = self.buckets.iter().all(|bucket| is_whole(bucket.1));
         match all_whole && count == count.round() as u64 as f64 {
             true => self.convert_whole(count as u64),
@@ -127,7 +129,7 @@ impl ClassicHistogram {
             (before, delta_before) = (*cumulative as i64, own);
         }
         self.check_count(count as f64, count.to_string())?;
-        let mut histogram = self.histogram(Counts::Integer {
+        let mut histogram = self.build_histogram(HistogramCounts::Integer {
             count,
             zero_count: 0,
             positive: deltas,
@@ -144,8 +146,8 @@ impl ClassicHistogram {
             counts.push(cumulative - before);
             before = *cumulative;
         }
-        self.check_count(count, shortest(count))?;
-        let mut histogram = self.histogram(Counts::Float {
+        self.check_count(count, format_shortest(count))?;
+        let mut histogram = self.build_histogram(HistogramCounts::Float {
             count,
             zero_count: 0.0,
             positive: counts,
@@ -161,13 +163,13 @@ impl ClassicHistogram {
         let Some((bound, last)) = self.buckets.last().filter(|last| last.1 != count) else {
             return Ok(());
         };
-        let (bound, last) = (shortest(*bound), shortest(*last));
+        let (bound, last) = (format_shortest(*bound), format_shortest(*last));
         Err(ParseError::new(format!(
             "count mismatch: count={shown} != le={bound} count={last}"
         )))
     }
 
-    fn histogram(&self, counts: Counts) -> Histogram {
+    fn build_histogram(&self, counts: HistogramCounts) -> Histogram {
         let bounds = self.buckets.iter().map(|bucket| bucket.0);
         Histogram {
             reset_hint: ResetHint::Unknown,
@@ -175,7 +177,7 @@ impl ClassicHistogram {
             zero_threshold: 0.0,
             sum: self.sum,
             counts,
-            positive_spans: vec![Span {
+            positive_spans: vec![BucketSpan {
                 offset: 0,
                 // Fits: there are fewer buckets than bytes in the body.
                 length: self.buckets.len() as u32,

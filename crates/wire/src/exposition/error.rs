@@ -1,6 +1,6 @@
 //! The error of the exposition parsers, and helpers that format it with an excerpt of the body.
 
-use super::lex::{Scanner, Token};
+use super::lex::{ExpositionScanner, ExpositionToken};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::quote::quote;
 use std::ops::Range;
@@ -34,15 +34,15 @@ impl From<ParseError> for Error {
 /// `line`.
 #[cold]
 pub(super) fn unexpected(
-    scanner: &Scanner<'_>,
+    scanner: &ExpositionScanner<'_>,
     line: usize,
     expected: &str,
-    token: Token,
+    token: ExpositionToken,
 ) -> ParseError {
     let Range { start, end } = scanner.span();
-    let got = shown(scanner, start..end + 1);
+    let got = quote_excerpt(scanner, start..end + 1);
     let token = quote(token.name().as_bytes());
-    let line = shown(scanner, line..end + 1);
+    let line = quote_excerpt(scanner, line..end + 1);
     ParseError::new(format!(
         "{expected}, got {got} ({token}) while parsing: {line}"
     ))
@@ -50,14 +50,18 @@ pub(super) fn unexpected(
 
 /// Returns the error `what` for the line that begins at offset `line`.
 #[cold]
-pub(super) fn while_parsing(scanner: &Scanner<'_>, line: usize, what: &str) -> ParseError {
-    let line = shown(scanner, line..scanner.at);
+pub(super) fn while_parsing(
+    scanner: &ExpositionScanner<'_>,
+    line: usize,
+    what: &str,
+) -> ParseError {
+    let line = quote_excerpt(scanner, line..scanner.at);
     ParseError::new(format!("{what} while parsing: {line}"))
 }
 
 /// Returns a quoted excerpt of the body, cut to [`SHOWN_BYTES_MAX`]. The excerpt ends with dots if
 /// it was cut.
-pub(super) fn shown(scanner: &Scanner<'_>, range: Range<usize>) -> String {
+pub(super) fn quote_excerpt(scanner: &ExpositionScanner<'_>, range: Range<usize>) -> String {
     let bytes = scanner.bytes(range);
     match bytes.get(..SHOWN_BYTES_MAX) {
         Some(cut) if cut.len() < bytes.len() => format!("{}...", quote(cut)),

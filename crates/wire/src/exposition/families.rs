@@ -1,10 +1,12 @@
 //! Writes the metrics of this process as protocol buffers, the only format that can expose native
 //! histograms (`crate::families` has their layout).
 
-use crate::families::{Family, MEDIA_TYPE, MetricType, field, put_set_integer, put_spans};
+use crate::families::{
+    MEDIA_TYPE, ProtobufFamilyEncoder, ProtobufMetricType, field, put_set_integer, put_spans,
+};
 use crate::protobuf::{put_bytes, put_double, put_integer, to_zigzag};
-use firn_model::histogram::Counts;
-use firn_model::metrics::{DURATION_BOUNDS_SECONDS, DurationHistogram, Sink, Value};
+use firn_model::histogram::HistogramCounts;
+use firn_model::metrics::{DURATION_BOUNDS_SECONDS, DurationHistogram, MetricSink, MetricValue};
 
 /// The media type of the bodies that [`FamilySink`] writes.
 pub const FAMILIES_CONTENT_TYPE: &str = MEDIA_TYPE;
@@ -15,7 +17,7 @@ pub const FAMILIES_CONTENT_TYPE: &str = MEDIA_TYPE;
 pub struct FamilySink {
     body: Vec<u8>,
     name: String,
-    family: Family,
+    family: ProtobufFamilyEncoder,
 }
 
 impl FamilySink {
@@ -31,7 +33,7 @@ impl FamilySink {
     }
 
     /// Starts a new family if `name` differs from the current one, and finishes the current family.
-    fn begin(&mut self, name: &str, help: &str, metric_type: MetricType) {
+    fn begin(&mut self, name: &str, help: &str, metric_type: ProtobufMetricType) {
         if self.name != name {
             self.family.finish(&mut self.body);
             name.clone_into(&mut self.name);
@@ -40,12 +42,12 @@ impl FamilySink {
     }
 }
 
-impl Sink for FamilySink {
-    fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: Value<'_>) {
+impl MetricSink for FamilySink {
+    fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: MetricValue<'_>) {
         let (metric_type, field) = match value {
-            Value::Counter(_) => (MetricType::Counter, field::METRIC_COUNTER),
-            Value::Gauge(_) => (MetricType::Gauge, field::METRIC_GAUGE),
-            Value::Histogram(_) => (MetricType::Histogram, field::METRIC_HISTOGRAM),
+            MetricValue::Counter(_) => (ProtobufMetricType::Counter, field::METRIC_COUNTER),
+            MetricValue::Gauge(_) => (ProtobufMetricType::Gauge, field::METRIC_GAUGE),
+            MetricValue::Histogram(_) => (ProtobufMetricType::Histogram, field::METRIC_HISTOGRAM),
         };
         self.begin(name, help, metric_type);
         let mut metric = Vec::new();
@@ -54,10 +56,10 @@ impl Sink for FamilySink {
         }
         let mut message = Vec::new();
         match value {
-            Value::Counter(value) | Value::Gauge(value) => {
+            MetricValue::Counter(value) | MetricValue::Gauge(value) => {
                 put_double(&mut message, field::VALUE, value);
             }
-            Value::Histogram(histogram) => put_histogram(&mut message, histogram),
+            MetricValue::Histogram(histogram) => put_histogram(&mut message, histogram),
         }
         put_bytes(&mut metric, field, &message);
         self.family.push(&metric);
@@ -66,8 +68,8 @@ impl Sink for FamilySink {
 
 /// Writes a histogram in both forms into one message: classic buckets and native buckets.
 fn put_histogram(out: &mut Vec<u8>, histogram: &DurationHistogram) {
-    let native = histogram.native();
-    let Counts::Integer {
+    let native = histogram.to_native_histogram();
+    let HistogramCounts::Integer {
         count,
         zero_count,
         positive,

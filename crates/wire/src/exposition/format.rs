@@ -1,5 +1,5 @@
-//! Scrape formats: the `Accept` header that requests them, and the choice of a parser from the
-//! content type of a response.
+//! Scrape formats: the `ConnectionSource` header that requests them, and the choice of a parser
+//! from the content type of a response.
 
 use super::error::ParseError;
 use super::media_type;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// The syntax of a scraped body, which selects the parser. Versions of a format are parsed alike.
 /// The content type of the response determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum ExpositionFormat {
     /// Prometheus text format, any version, without exemplars.
     Text,
     /// OpenMetrics text format, any version, with exemplars.
@@ -21,21 +21,21 @@ pub enum Format {
 /// The format chosen for a body, and a warning if its content type was not usable and the fallback
 /// was used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
+pub struct ChosenFormat {
     /// The format with which to parse the body.
-    pub format: Format,
+    pub format: ExpositionFormat,
     /// Why the fallback protocol was used instead of the content type, if it was.
     pub complaint: Option<String>,
 }
 
-impl Format {
-    /// Returns the format for the content type `header`, or that of the `fallback` protocol if the
-    /// header is blank, malformed or unsupported. Without a fallback, fails with the error text of
-    /// Prometheus.
-    pub fn of_content_type(
+impl ExpositionFormat {
+    /// Returns the format for the content type `header`, or that of the `fallback` protocol
+    /// if the header is blank, malformed or unsupported. Without a fallback, fails with the error
+    /// text of Prometheus.
+    pub fn from_content_type(
         header: &str,
         fallback: Option<ScrapeProtocol>,
-    ) -> Result<Chosen, ParseError> {
+    ) -> Result<ChosenFormat, ParseError> {
         if header.is_empty() {
             let target = "non-compliant scrape target sending blank Content-Type";
             return choose_fallback(
@@ -54,8 +54,8 @@ impl Format {
                 ),
                 &format!("could not parse received Content-Type {quoted}"),
             ),
-            Ok(media_type) => match Self::of_media_type(&media_type) {
-                Some(format) => Ok(Chosen {
+            Ok(media_type) => match Self::from_media_type(&media_type) {
+                Some(format) => Ok(ChosenFormat {
                     format,
                     complaint: None,
                 }),
@@ -68,11 +68,11 @@ impl Format {
         }
     }
 
-    fn of_media_type(media_type: &str) -> Option<Self> {
+    fn from_media_type(media_type: &str) -> Option<Self> {
         match media_type {
-            "text/plain" => Some(Format::Text),
-            "application/openmetrics-text" => Some(Format::OpenMetrics),
-            "application/vnd.google.protobuf" => Some(Format::Protobuf),
+            "text/plain" => Some(ExpositionFormat::Text),
+            "application/openmetrics-text" => Some(ExpositionFormat::OpenMetrics),
+            "application/vnd.google.protobuf" => Some(ExpositionFormat::Protobuf),
             _ => None,
         }
     }
@@ -84,14 +84,15 @@ fn choose_fallback(
     fallback: Option<ScrapeProtocol>,
     without: String,
     why: &str,
-) -> Result<Chosen, ParseError> {
+) -> Result<ChosenFormat, ParseError> {
     let Some(protocol) = fallback else {
         return Err(ParseError::new(without));
     };
     let media_type = protocol.media_type();
-    let format = Format::of_media_type(media_type).ok_or_else(|| ParseError::new(without))?;
+    let format =
+        ExpositionFormat::from_media_type(media_type).ok_or_else(|| ParseError::new(without))?;
     let media_type = quote(media_type.as_bytes());
-    Ok(Chosen {
+    Ok(ChosenFormat {
         format,
         complaint: Some(format!(
             "{why}, using fallback_scrape_protocol {media_type}"
@@ -155,14 +156,14 @@ impl ScrapeProtocol {
     }
 
     /// Returns the protocol with this name in the configuration, or `None` for an unknown name.
-    pub fn of_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|protocol| protocol.name() == name)
     }
 
-    /// Returns the media type with its parameters, as the `Accept` header needs it.
-    fn header(self) -> &'static str {
+    /// Returns the media type with its parameters, as the `ConnectionSource` header needs it.
+    fn accept_value(self) -> &'static str {
         match self {
             ScrapeProtocol::PrometheusProto => {
                 "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
@@ -176,11 +177,11 @@ impl ScrapeProtocol {
     }
 
     fn media_type(self) -> &'static str {
-        self.header().split(';').next().unwrap_or("")
+        self.accept_value().split(';').next().unwrap_or("")
     }
 
     /// Returns whether the version has quoted names, and therefore accepts an escaping parameter.
-    fn knows_escaping(self) -> bool {
+    fn has_escaping(self) -> bool {
         matches!(
             self,
             ScrapeProtocol::PrometheusText1_0_0 | ScrapeProtocol::OpenMetricsText1_0_0
@@ -189,9 +190,9 @@ impl ScrapeProtocol {
 }
 
 /// The escaping that a target must apply to names which are invalid in the legacy character set. It
-/// is requested in the `Accept` header.
+/// is requested in the `ConnectionSource` header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Escaping {
+pub enum ScrapeNameEscaping {
     /// Names are sent unchanged, in quotes where the format needs them.
     #[default]
     AllowUtf8,
@@ -203,26 +204,27 @@ pub enum Escaping {
     Values,
 }
 
-impl Escaping {
+impl ScrapeNameEscaping {
     /// Returns the name of the escaping in headers and in the configuration.
     pub fn name(self) -> &'static str {
         match self {
-            Escaping::AllowUtf8 => "allow-utf-8",
-            Escaping::Underscores => "underscores",
-            Escaping::Dots => "dots",
-            Escaping::Values => "values",
+            ScrapeNameEscaping::AllowUtf8 => "allow-utf-8",
+            ScrapeNameEscaping::Underscores => "underscores",
+            ScrapeNameEscaping::Dots => "dots",
+            ScrapeNameEscaping::Values => "values",
         }
     }
 }
 
-/// Returns the `Accept` header that requests `protocols`, which are in order of preference.
-pub fn accept_header(protocols: &[ScrapeProtocol], escaping: Escaping) -> String {
+/// Returns the `ConnectionSource` header that requests `protocols`, which are in order of
+/// preference.
+pub fn accept_header(protocols: &[ScrapeProtocol], escaping: ScrapeNameEscaping) -> String {
     let mut header = String::new();
     // One weight for each protocol and one for `*/*`, so that each has one digit.
     let mut weight = ScrapeProtocol::ALL.len() + 1;
     for protocol in protocols {
-        header.push_str(protocol.header());
-        if protocol.knows_escaping() {
+        header.push_str(protocol.accept_value());
+        if protocol.has_escaping() {
             header.push_str(";escaping=");
             header.push_str(escaping.name());
         }

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// A token of a line in either text format; its bytes are the span of the scanner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Token {
+pub(super) enum ExpositionToken {
     Invalid,
     Eof,
     Linebreak,
@@ -31,29 +31,29 @@ pub(super) enum Token {
     Value,
 }
 
-impl Token {
+impl ExpositionToken {
     /// Returns the name of the token in error messages, which equals upstream's.
     pub fn name(self) -> &'static str {
         match self {
-            Token::Invalid => "INVALID",
-            Token::Eof => "EOF",
-            Token::Linebreak => "LINEBREAK",
-            Token::Help => "HELP",
-            Token::Type => "TYPE",
-            Token::Unit => "UNIT",
-            Token::EofWord => "EOFWORD",
-            Token::Text => "TEXT",
-            Token::Comment => "COMMENT",
-            Token::MetricName => "MNAME",
-            Token::QuotedString => "QSTRING",
-            Token::BraceOpen => "BOPEN",
-            Token::BraceClose => "BCLOSE",
-            Token::LabelName => "LNAME",
-            Token::LabelValue => "LVALUE",
-            Token::Comma => "COMMA",
-            Token::Equal => "EQUAL",
-            Token::Timestamp => "TIMESTAMP",
-            Token::Value => "VALUE",
+            ExpositionToken::Invalid => "INVALID",
+            ExpositionToken::Eof => "EOF",
+            ExpositionToken::Linebreak => "LINEBREAK",
+            ExpositionToken::Help => "HELP",
+            ExpositionToken::Type => "TYPE",
+            ExpositionToken::Unit => "UNIT",
+            ExpositionToken::EofWord => "EOFWORD",
+            ExpositionToken::Text => "TEXT",
+            ExpositionToken::Comment => "COMMENT",
+            ExpositionToken::MetricName => "MNAME",
+            ExpositionToken::QuotedString => "QSTRING",
+            ExpositionToken::BraceOpen => "BOPEN",
+            ExpositionToken::BraceClose => "BCLOSE",
+            ExpositionToken::LabelName => "LNAME",
+            ExpositionToken::LabelValue => "LVALUE",
+            ExpositionToken::Comma => "COMMA",
+            ExpositionToken::Equal => "EQUAL",
+            ExpositionToken::Timestamp => "TIMESTAMP",
+            ExpositionToken::Value => "VALUE",
         }
     }
 }
@@ -61,7 +61,7 @@ impl Token {
 /// A cursor over a text with the same movements as the generated lexers, so that errors show the
 /// same excerpts.
 #[derive(Clone, Debug)]
-pub(super) struct Scanner<'t> {
+pub(super) struct ExpositionScanner<'t> {
     text: &'t [u8],
     /// Offset of the first byte of the current token.
     pub start: usize,
@@ -75,7 +75,7 @@ pub(super) struct Scanner<'t> {
     is_utf8: OnceCell<bool>,
 }
 
-impl<'t> Scanner<'t> {
+impl<'t> ExpositionScanner<'t> {
     pub fn new(text: &'t [u8], adds_newline: bool) -> Self {
         Self {
             text,
@@ -104,7 +104,7 @@ impl<'t> Scanner<'t> {
 
     /// Returns the current byte, or NUL after the end of the text.
     #[inline]
-    pub fn byte(&self) -> u8 {
+    pub fn current_byte(&self) -> u8 {
         match self.text.get(self.at) {
             Some(byte) => *byte,
             None if self.adds_newline && self.at == self.text.len() => b'\n',
@@ -121,20 +121,20 @@ impl<'t> Scanner<'t> {
                 self.at += 1;
             }
         }
-        self.byte()
+        self.current_byte()
     }
 
     /// Moves past the current byte and all following bytes of the class.
     #[inline]
     pub fn scan(&mut self, class: u8) {
         let rest = self.text.get(self.at + 1..).unwrap_or_default();
-        self.at += 1 + rest.iter().take_while(|c| is(**c, class)).count();
+        self.at += 1 + rest.iter().take_while(|c| is_in_class(**c, class)).count();
     }
 
     /// Moves past the series `key`, which begins here, and leaves the cursor as if its tokens had
     /// been read one by one.
     #[inline]
-    pub fn pass_series(&mut self, key: &[u8]) {
+    pub fn skip_series(&mut self, key: &[u8]) {
         let last_token = if key.ends_with(b"}") {
             key.len() - 1
         } else {
@@ -146,14 +146,14 @@ impl<'t> Scanner<'t> {
 
     /// Reads `word` after the current byte; returns false at the first byte that differs. The
     /// current byte counts as read.
-    pub fn word(&mut self, word: &[u8]) -> bool {
+    pub fn scan_word(&mut self, word: &[u8]) -> bool {
         word.iter().all(|wanted| self.step() == *wanted)
     }
 
     /// Reads from an opening quote to the byte after the closing one; returns false if the quote is
     /// not closed. Newlines are allowed if the string `spans_lines`, but never after a backslash.
     #[inline]
-    pub fn quoted(&mut self, spans_lines: bool) -> bool {
+    pub fn scan_quoted(&mut self, spans_lines: bool) -> bool {
         let passes_nul = self.passes_nul;
         loop {
             let rest = self.text.get(self.at + 1..).unwrap_or_default();
@@ -259,6 +259,6 @@ const fn classes() -> [u8; 256] {
 
 /// Returns whether `c` belongs to one of the classes in the bit set `class`.
 #[inline]
-pub(super) fn is(c: u8, class: u8) -> bool {
+pub(super) fn is_in_class(c: u8, class: u8) -> bool {
     CLASSES[c as usize] & class != 0
 }

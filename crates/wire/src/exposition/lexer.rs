@@ -13,12 +13,13 @@
 //! lexers.
 
 use super::lex::{
-    BLANK, DIGIT, LABEL, LABEL_START, METRIC, METRIC_START, Scanner, TEXT_VALUE, Token, WORD, is,
+    BLANK, DIGIT, ExpositionScanner, ExpositionToken, LABEL, LABEL_START, METRIC, METRIC_START,
+    TEXT_VALUE, WORD, is_in_class,
 };
 
 /// The text format that a lexer reads, which decides about blanks, comments and exemplars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Syntax {
+pub(super) enum ExpositionSyntax {
     Prometheus,
     OpenMetrics,
 }
@@ -26,7 +27,7 @@ pub(super) enum Syntax {
 /// The position within a line, which decides the tokens that may follow. The names are those of the
 /// generated lexers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ExpositionLexerState {
     Init,
     Comment,
     MetaName,
@@ -42,182 +43,204 @@ enum State {
 
 /// Splits a text into tokens. The parser takes one at a time and may skip a series that it expects.
 #[derive(Clone, Debug)]
-pub(super) struct Lexer<'t> {
-    scanner: Scanner<'t>,
-    syntax: Syntax,
-    state: State,
+pub(super) struct ExpositionLexer<'t> {
+    scanner: ExpositionScanner<'t>,
+    syntax: ExpositionSyntax,
+    state: ExpositionLexerState,
 }
 
-impl<'t> Lexer<'t> {
-    pub fn new(text: &'t [u8], syntax: Syntax) -> Self {
+impl<'t> ExpositionLexer<'t> {
+    pub fn new(text: &'t [u8], syntax: ExpositionSyntax) -> Self {
         Self {
-            scanner: Scanner::new(text, syntax == Syntax::Prometheus),
+            scanner: ExpositionScanner::new(text, syntax == ExpositionSyntax::Prometheus),
             syntax,
-            state: State::Init,
+            state: ExpositionLexerState::Init,
         }
     }
 
     /// Returns the cursor of the lexer, for the text and the span of the current token.
-    pub fn scanner(&self) -> &Scanner<'t> {
+    pub fn scanner(&self) -> &ExpositionScanner<'t> {
         &self.scanner
     }
 
     /// Returns whether the lexer is at the start of a line.
     pub fn is_at_line(&self) -> bool {
-        self.state == State::Init
+        self.state == ExpositionLexerState::Init
     }
 
     /// Moves past the series `key`, which begins here and was parsed before.
-    pub fn pass_series(&mut self, key: &[u8]) {
-        self.scanner.pass_series(key);
-        self.enter(State::Value);
+    pub fn skip_series(&mut self, key: &[u8]) {
+        self.scanner.skip_series(key);
+        self.enter(ExpositionLexerState::Value);
     }
 
     /// Moves back to the start of the line at offset `line`.
-    pub fn return_to(&mut self, line: usize) {
+    pub fn rewind_to_line(&mut self, line: usize) {
         self.scanner.at = line;
-        self.enter(State::Init);
+        self.enter(ExpositionLexerState::Init);
     }
 
-    /// Reads and returns the next token. Invalid input gives [`Token::Invalid`], which the parser
-    /// turns into an error.
+    /// Reads and returns the next token. Invalid input gives [`ExpositionToken::Invalid`], which
+    /// the parser turns into an error.
     #[inline]
-    pub fn next(&mut self) -> Token {
-        if self.syntax == Syntax::Prometheus && self.state != State::MetaText {
-            self.pass_blanks();
+    pub fn next(&mut self) -> ExpositionToken {
+        if self.syntax == ExpositionSyntax::Prometheus
+            && self.state != ExpositionLexerState::MetaText
+        {
+            self.skip_blanks();
         }
         if self.scanner.is_at_end() {
-            return Token::Eof;
+            return ExpositionToken::Eof;
         }
         self.scanner.start = self.scanner.at;
-        let c = self.scanner.byte();
+        let c = self.scanner.current_byte();
         match self.state {
-            State::Init => self.line_start(c),
-            State::Comment => self.comment_word(c),
-            State::MetaName => self.meta_name(c),
-            State::MetaText => self.meta_text(c),
-            State::Labels => self.label_part(c, LABELS),
-            State::Exemplar => self.label_part(c, EXEMPLAR),
-            State::LabelValue => self.label_value(c, State::Labels),
-            State::ExemplarValue if c == b'"' => self.label_value(c, State::Exemplar),
-            State::Value => self.value(c, State::Timestamp),
-            State::ExemplarValue => self.value(c, State::ExemplarTimestamp),
-            State::Timestamp | State::ExemplarTimestamp => self.timestamp(c),
+            ExpositionLexerState::Init => self.lex_line_start(c),
+            ExpositionLexerState::Comment => self.lex_comment_word(c),
+            ExpositionLexerState::MetaName => self.lex_meta_name(c),
+            ExpositionLexerState::MetaText => self.lex_meta_text(c),
+            ExpositionLexerState::Labels => self.lex_label_part(c, LABELS),
+            ExpositionLexerState::Exemplar => self.lex_label_part(c, EXEMPLAR),
+            ExpositionLexerState::LabelValue => {
+                self.lex_label_value(c, ExpositionLexerState::Labels)
+            }
+            ExpositionLexerState::ExemplarValue if c == b'"' => {
+                self.lex_label_value(c, ExpositionLexerState::Exemplar)
+            }
+            ExpositionLexerState::Value => self.lex_value(c, ExpositionLexerState::Timestamp),
+            ExpositionLexerState::ExemplarValue => {
+                self.lex_value(c, ExpositionLexerState::ExemplarTimestamp)
+            }
+            ExpositionLexerState::Timestamp | ExpositionLexerState::ExemplarTimestamp => {
+                self.lex_timestamp(c)
+            }
         }
     }
 
     #[inline]
-    fn enter(&mut self, state: State) {
+    fn enter(&mut self, state: ExpositionLexerState) {
         self.state = state;
-        self.scanner.passes_nul =
-            matches!(state, State::LabelValue | State::MetaText | State::Comment);
+        self.scanner.passes_nul = matches!(
+            state,
+            ExpositionLexerState::LabelValue
+                | ExpositionLexerState::MetaText
+                | ExpositionLexerState::Comment
+        );
     }
 
     #[inline]
-    fn pass_blanks(&mut self) {
-        let mut c = self.scanner.byte();
-        while is(c, BLANK) {
+    fn skip_blanks(&mut self) {
+        let mut c = self.scanner.current_byte();
+        while is_in_class(c, BLANK) {
             c = self.scanner.step();
         }
     }
 
-    fn single(&mut self, token: Token, state: State) -> Token {
+    fn lex_single(
+        &mut self,
+        token: ExpositionToken,
+        state: ExpositionLexerState,
+    ) -> ExpositionToken {
         self.scanner.step();
         self.enter(state);
         token
     }
 
-    fn line_start(&mut self, c: u8) -> Token {
+    fn lex_line_start(&mut self, c: u8) -> ExpositionToken {
         match (c, self.syntax) {
-            (b'#', _) => self.hash(),
-            (b'{', _) => self.single(Token::BraceOpen, State::Labels),
-            (b'\n', Syntax::Prometheus) => self.single(Token::Linebreak, State::Init),
-            (0, Syntax::Prometheus) => self.single(Token::Eof, State::Init),
-            _ if is(c, METRIC_START) => {
-                self.scanner.scan(METRIC);
-                self.enter(State::Value);
-                Token::MetricName
+            (b'#', _) => self.lex_hash(),
+            (b'{', _) => self.lex_single(ExpositionToken::BraceOpen, ExpositionLexerState::Labels),
+            (b'\n', ExpositionSyntax::Prometheus) => {
+                self.lex_single(ExpositionToken::Linebreak, ExpositionLexerState::Init)
             }
-            _ => Token::Invalid,
+            (0, ExpositionSyntax::Prometheus) => {
+                self.lex_single(ExpositionToken::Eof, ExpositionLexerState::Init)
+            }
+            _ if is_in_class(c, METRIC_START) => {
+                self.scanner.scan(METRIC);
+                self.enter(ExpositionLexerState::Value);
+                ExpositionToken::MetricName
+            }
+            _ => ExpositionToken::Invalid,
         }
     }
 
-    fn hash(&mut self) -> Token {
+    fn lex_hash(&mut self) -> ExpositionToken {
         let next = self.scanner.step();
         match self.syntax {
-            Syntax::Prometheus if is(next, BLANK) => self.pass_blanks(),
-            Syntax::Prometheus => return self.comment(),
-            Syntax::OpenMetrics if next == b' ' => drop(self.scanner.step()),
-            Syntax::OpenMetrics => return Token::Invalid,
+            ExpositionSyntax::Prometheus if is_in_class(next, BLANK) => self.skip_blanks(),
+            ExpositionSyntax::Prometheus => return self.lex_comment(),
+            ExpositionSyntax::OpenMetrics if next == b' ' => drop(self.scanner.step()),
+            ExpositionSyntax::OpenMetrics => return ExpositionToken::Invalid,
         }
-        self.enter(State::Comment);
-        self.comment_word(self.scanner.byte())
+        self.enter(ExpositionLexerState::Comment);
+        self.lex_comment_word(self.scanner.current_byte())
     }
 
     /// Reads one of the keywords that may follow a hash. Any other word starts a comment, which
     /// OpenMetrics rejects.
-    fn comment_word(&mut self, c: u8) -> Token {
+    fn lex_comment_word(&mut self, c: u8) -> ExpositionToken {
         let (rest, token): (&[u8], _) = match (c, self.syntax) {
-            (b'H', _) => (b"ELP", Token::Help),
-            (b'T', _) => (b"YPE", Token::Type),
-            (b'E', Syntax::OpenMetrics) => (b"OF", Token::EofWord),
-            (b'U', Syntax::OpenMetrics) => (b"NIT", Token::Unit),
-            _ => return self.comment(),
+            (b'H', _) => (b"ELP", ExpositionToken::Help),
+            (b'T', _) => (b"YPE", ExpositionToken::Type),
+            (b'E', ExpositionSyntax::OpenMetrics) => (b"OF", ExpositionToken::EofWord),
+            (b'U', ExpositionSyntax::OpenMetrics) => (b"NIT", ExpositionToken::Unit),
+            _ => return self.lex_comment(),
         };
-        if !self.scanner.word(rest) {
-            return self.comment();
+        if !self.scanner.scan_word(rest) {
+            return self.lex_comment();
         }
         let next = self.scanner.step();
         match self.syntax {
-            _ if token == Token::EofWord => {
+            _ if token == ExpositionToken::EofWord => {
                 if next == b'\n' {
                     self.scanner.step();
                 }
-                self.enter(State::Init);
+                self.enter(ExpositionLexerState::Init);
                 return token;
             }
-            Syntax::Prometheus if is(next, BLANK) => self.pass_blanks(),
-            Syntax::OpenMetrics if next == b' ' => drop(self.scanner.step()),
-            _ => return self.comment(),
+            ExpositionSyntax::Prometheus if is_in_class(next, BLANK) => self.skip_blanks(),
+            ExpositionSyntax::OpenMetrics if next == b' ' => drop(self.scanner.step()),
+            _ => return self.lex_comment(),
         }
-        self.enter(State::MetaName);
+        self.enter(ExpositionLexerState::MetaName);
         token
     }
 
     /// Reads the rest of the line as a comment, which OpenMetrics does not allow.
-    fn comment(&mut self) -> Token {
-        if self.syntax == Syntax::OpenMetrics {
-            return Token::Invalid;
+    fn lex_comment(&mut self) -> ExpositionToken {
+        if self.syntax == ExpositionSyntax::OpenMetrics {
+            return ExpositionToken::Invalid;
         }
-        let mut c = self.scanner.byte();
+        let mut c = self.scanner.current_byte();
         loop {
             match c {
-                0 => return Token::Eof,
+                0 => return ExpositionToken::Eof,
                 b'\n' => {
-                    self.enter(State::Init);
-                    return Token::Comment;
+                    self.enter(ExpositionLexerState::Init);
+                    return ExpositionToken::Comment;
                 }
                 _ => c = self.scanner.step(),
             }
         }
     }
 
-    fn meta_name(&mut self, c: u8) -> Token {
+    fn lex_meta_name(&mut self, c: u8) -> ExpositionToken {
         match c {
-            b'"' if self.scanner.quoted(true) => {}
-            c if is(c, METRIC_START) => self.scanner.scan(METRIC),
-            _ => return Token::Invalid,
+            b'"' if self.scanner.scan_quoted(true) => {}
+            c if is_in_class(c, METRIC_START) => self.scanner.scan(METRIC),
+            _ => return ExpositionToken::Invalid,
         }
-        self.enter(State::MetaText);
-        Token::MetricName
+        self.enter(ExpositionLexerState::MetaText);
+        ExpositionToken::MetricName
     }
 
-    fn meta_text(&mut self, first: u8) -> Token {
-        if self.syntax == Syntax::OpenMetrics {
-            return self.meta_text_with_newline(first);
+    fn lex_meta_text(&mut self, first: u8) -> ExpositionToken {
+        if self.syntax == ExpositionSyntax::OpenMetrics {
+            return self.lex_meta_text_with_newline(first);
         }
-        self.pass_blanks();
-        let mut c = self.scanner.byte();
+        self.skip_blanks();
+        let mut c = self.scanner.current_byte();
         // If only blanks follow, the text is empty and begins after them.
         if c == b'\n' {
             self.scanner.start = self.scanner.at;
@@ -225,18 +248,18 @@ impl<'t> Lexer<'t> {
         while !matches!(c, b'\n' | 0) {
             c = self.scanner.step();
         }
-        self.enter(State::Init);
-        Token::Text
+        self.enter(ExpositionLexerState::Init);
+        ExpositionToken::Text
     }
 
-    fn meta_text_with_newline(&mut self, first: u8) -> Token {
+    fn lex_meta_text_with_newline(&mut self, first: u8) -> ExpositionToken {
         if first != b' ' {
-            return Token::Invalid;
+            return ExpositionToken::Invalid;
         }
         loop {
             match self.scanner.step() {
-                b'\n' => return self.single(Token::Text, State::Init),
-                0 => return Token::Invalid,
+                b'\n' => return self.lex_single(ExpositionToken::Text, ExpositionLexerState::Init),
+                0 => return ExpositionToken::Invalid,
                 _ => {}
             }
         }
@@ -245,83 +268,85 @@ impl<'t> Lexer<'t> {
     /// Reads one token between the braces of a label set. The token after the braces depends on
     /// `of`.
     #[inline]
-    fn label_part(&mut self, c: u8, of: Braces) -> Token {
+    fn lex_label_part(&mut self, c: u8, of: BraceLexing) -> ExpositionToken {
         match c {
-            b'"' => match self.scanner.quoted(of.strings_span_lines) {
-                true => Token::QuotedString,
-                false => Token::Invalid,
+            b'"' => match self.scanner.scan_quoted(of.strings_span_lines) {
+                true => ExpositionToken::QuotedString,
+                false => ExpositionToken::Invalid,
             },
-            b',' => self.single(Token::Comma, self.state),
-            b'=' => self.single(Token::Equal, of.after_equal),
-            b'}' => self.single(Token::BraceClose, of.after_close),
-            c if is(c, LABEL_START) => {
+            b',' => self.lex_single(ExpositionToken::Comma, self.state),
+            b'=' => self.lex_single(ExpositionToken::Equal, of.after_equal),
+            b'}' => self.lex_single(ExpositionToken::BraceClose, of.after_close),
+            c if is_in_class(c, LABEL_START) => {
                 self.scanner.scan(LABEL);
-                Token::LabelName
+                ExpositionToken::LabelName
             }
-            _ => Token::Invalid,
+            _ => ExpositionToken::Invalid,
         }
     }
 
     #[inline]
-    fn label_value(&mut self, c: u8, after: State) -> Token {
-        let spans_lines = self.syntax == Syntax::Prometheus;
-        if c != b'"' || !self.scanner.quoted(spans_lines) {
-            return Token::Invalid;
+    fn lex_label_value(&mut self, c: u8, after: ExpositionLexerState) -> ExpositionToken {
+        let spans_lines = self.syntax == ExpositionSyntax::Prometheus;
+        if c != b'"' || !self.scanner.scan_quoted(spans_lines) {
+            return ExpositionToken::Invalid;
         }
         self.enter(after);
-        Token::LabelValue
+        ExpositionToken::LabelValue
     }
 
     /// Reads the token after a metric name, or after the labels of an exemplar.
     #[inline]
-    fn value(&mut self, c: u8, after: State) -> Token {
+    fn lex_value(&mut self, c: u8, after: ExpositionLexerState) -> ExpositionToken {
         let class = match (c, self.syntax) {
-            (b'{', _) if self.state == State::Value => {
-                return self.single(Token::BraceOpen, State::Labels);
+            (b'{', _) if self.state == ExpositionLexerState::Value => {
+                return self.lex_single(ExpositionToken::BraceOpen, ExpositionLexerState::Labels);
             }
-            (_, Syntax::Prometheus) if is(c, TEXT_VALUE) => TEXT_VALUE,
-            (b' ', Syntax::OpenMetrics) if is(self.scanner.step(), WORD) => WORD,
-            _ => return Token::Invalid,
+            (_, ExpositionSyntax::Prometheus) if is_in_class(c, TEXT_VALUE) => TEXT_VALUE,
+            (b' ', ExpositionSyntax::OpenMetrics) if is_in_class(self.scanner.step(), WORD) => WORD,
+            _ => return ExpositionToken::Invalid,
         };
         self.scanner.scan(class);
         self.enter(after);
-        Token::Value
+        ExpositionToken::Value
     }
 
     #[inline]
-    fn timestamp(&mut self, c: u8) -> Token {
+    fn lex_timestamp(&mut self, c: u8) -> ExpositionToken {
         match (c, self.syntax) {
-            (b'\n', _) => self.single(Token::Linebreak, State::Init),
-            (_, Syntax::Prometheus) if is(c, DIGIT) => {
+            (b'\n', _) => self.lex_single(ExpositionToken::Linebreak, ExpositionLexerState::Init),
+            (_, ExpositionSyntax::Prometheus) if is_in_class(c, DIGIT) => {
                 self.scanner.scan(DIGIT);
-                Token::Timestamp
+                ExpositionToken::Timestamp
             }
-            (b' ', Syntax::OpenMetrics) => self.timestamp_or_exemplar(),
-            _ => Token::Invalid,
+            (b' ', ExpositionSyntax::OpenMetrics) => self.lex_timestamp_or_exemplar(),
+            _ => ExpositionToken::Invalid,
         }
     }
 
     /// Reads a space and a word, or ` # {`, which begins an exemplar.
-    fn timestamp_or_exemplar(&mut self) -> Token {
+    fn lex_timestamp_or_exemplar(&mut self) -> ExpositionToken {
         match self.scanner.step() {
-            b'#' if self.state == State::Timestamp => {
+            b'#' if self.state == ExpositionLexerState::Timestamp => {
                 let next = self.scanner.step();
                 if next != b' ' {
-                    if is(next, WORD) {
+                    if is_in_class(next, WORD) {
                         self.scanner.scan(WORD);
                     }
-                    return Token::Timestamp;
+                    return ExpositionToken::Timestamp;
                 }
                 match self.scanner.step() {
-                    b'{' => self.single(Token::Comment, State::Exemplar),
-                    _ => Token::Invalid,
+                    b'{' => {
+                        self.lex_single(ExpositionToken::Comment, ExpositionLexerState::Exemplar)
+                    }
+                    _ => ExpositionToken::Invalid,
                 }
             }
-            c if is(c, WORD) => {
+            c if is_in_class(c, WORD) => {
                 self.scanner.scan(WORD);
-                Token::Timestamp
+                ExpositionToken::Timestamp
             }
-            _ => Token::Invalid,
+            _ => ExpositionToken::Invalid,
         }
     }
 }
@@ -329,20 +354,20 @@ impl<'t> Lexer<'t> {
 /// How to lex a pair of braces. Quoted strings may span lines in the labels of a series, but not in
 /// those of an exemplar.
 #[derive(Clone, Copy)]
-struct Braces {
+struct BraceLexing {
     strings_span_lines: bool,
-    after_equal: State,
-    after_close: State,
+    after_equal: ExpositionLexerState,
+    after_close: ExpositionLexerState,
 }
 
-const LABELS: Braces = Braces {
+const LABELS: BraceLexing = BraceLexing {
     strings_span_lines: true,
-    after_equal: State::LabelValue,
-    after_close: State::Value,
+    after_equal: ExpositionLexerState::LabelValue,
+    after_close: ExpositionLexerState::Value,
 };
 
-const EXEMPLAR: Braces = Braces {
+const EXEMPLAR: BraceLexing = BraceLexing {
     strings_span_lines: false,
-    after_equal: State::ExemplarValue,
-    after_close: State::ExemplarValue,
+    after_equal: ExpositionLexerState::ExemplarValue,
+    after_close: ExpositionLexerState::ExemplarValue,
 };

@@ -3,19 +3,19 @@
 use firn_model::quote::quote;
 use std::borrow::Cow;
 
-/// Powers of ten for [`plain_decimal`], all of which a double represents exactly.
+/// Powers of ten for [`parse_plain_decimal`], all of which a double represents exactly.
 const TENS: [f64; 16] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
 ];
 
-/// The power of ten from which on [`shortest`] writes an exponent.
+/// The power of ten from which on [`format_shortest`] writes an exponent.
 const SHORTEST_EXPONENT_END: i32 = 6;
 
 /// Parses the value of a sample: decimal notation only, like Go before version 1.13. The error text
 /// is Go's.
 #[inline]
 pub(super) fn parse_value(word: &[u8]) -> Result<f64, String> {
-    match plain_decimal(word) {
+    match parse_plain_decimal(word) {
         Some(value) => Ok(value),
         None => parse_any(word),
     }
@@ -24,7 +24,7 @@ pub(super) fn parse_value(word: &[u8]) -> Result<f64, String> {
 /// Parses a number of at most 15 digits without an exponent. Digits and power of ten are exact
 /// doubles, so that their quotient is rounded only once.
 #[inline]
-fn plain_decimal(word: &[u8]) -> Option<f64> {
+fn parse_plain_decimal(word: &[u8]) -> Option<f64> {
     let (is_negative, digits) = match word {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
@@ -76,7 +76,7 @@ fn parse_any(word: &[u8]) -> Result<f64, String> {
 /// Returns `None` if it is malformed.
 pub(super) fn parse_any_notation(word: &[u8]) -> Option<f64> {
     let word = match word.contains(&b'_') {
-        true => Cow::from(without_underscores(word)?),
+        true => Cow::from(strip_underscores(word)?),
         false => Cow::from(word),
     };
     let (sign, digits) = match &*word {
@@ -85,14 +85,14 @@ pub(super) fn parse_any_notation(word: &[u8]) -> Option<f64> {
         digits => (1.0, digits),
     };
     match digits {
-        [b'0', b'x' | b'X', digits @ ..] => hexadecimal(digits).map(|value| sign * value),
+        [b'0', b'x' | b'X', digits @ ..] => parse_hexadecimal(digits).map(|value| sign * value),
         _ => parse_value(&word).ok(),
     }
 }
 
 /// Removes underscores, each of which must be between two digits or after the prefix `0x`. Returns
 /// `None` if one is not.
-fn without_underscores(word: &[u8]) -> Option<Vec<u8>> {
+fn strip_underscores(word: &[u8]) -> Option<Vec<u8>> {
     let unsigned = word.strip_prefix(b"-").or(word.strip_prefix(b"+"));
     let unsigned = unsigned.unwrap_or(word);
     let is_hexadecimal = matches!(unsigned, [b'0', b'x' | b'X', ..]);
@@ -115,7 +115,7 @@ fn without_underscores(word: &[u8]) -> Option<Vec<u8>> {
 
 /// Parses the hexadecimal notation `h.hhhp±d` without its prefix, rounded once; returns `None` if
 /// it overflows.
-fn hexadecimal(word: &[u8]) -> Option<f64> {
+fn parse_hexadecimal(word: &[u8]) -> Option<f64> {
     let at = word.iter().position(|c| matches!(c, b'p' | b'P'))?;
     let exponent = std::str::from_utf8(&word[at + 1..]).ok()?;
     // Beyond these limits every number is zero or infinite, because no body has enough digits to
@@ -145,12 +145,12 @@ fn hexadecimal(word: &[u8]) -> Option<f64> {
     }
     // The lowest bit is set if non-zero digits were cut off, so that rounding takes them into
     // account.
-    let value = scaled(mantissa | u64::from(is_inexact), exponent);
+    let value = ldexp(mantissa | u64::from(is_inexact), exponent);
     value.is_finite().then_some(value)
 }
 
 /// Returns `mantissa * 2^exponent`, rounded once to the nearest double, ties to even.
-fn scaled(mantissa: u64, exponent: i64) -> f64 {
+fn ldexp(mantissa: u64, exponent: i64) -> f64 {
     if mantissa == 0 {
         return 0.0;
     }
@@ -187,7 +187,7 @@ pub(super) fn parse_milliseconds(digits: &[u8]) -> Result<i64, String> {
 
 /// Truncates towards zero; values out of range become `i64::MIN`, as Go's conversion does on
 /// x86-64.
-pub(super) fn whole(value: f64) -> i64 {
+pub(super) fn truncate_to_integer(value: f64) -> i64 {
     match value.abs() < i64::MAX as f64 {
         true => value as i64,
         false => i64::MIN,
@@ -196,11 +196,11 @@ pub(super) fn whole(value: f64) -> i64 {
 
 /// Formats the shortest decimal that parses to the same value, always with a point or an exponent
 /// as OpenMetrics requires.
-pub(super) fn open_metrics_float(value: f64) -> String {
+pub(super) fn format_openmetrics_float(value: f64) -> String {
     if value == 0.0 {
         return "0.0".into();
     }
-    let text = shortest(value);
+    let text = format_shortest(value);
     match text.contains(['e', '.', 'N', 'I']) {
         true => text,
         false => text + ".0",
@@ -208,7 +208,7 @@ pub(super) fn open_metrics_float(value: f64) -> String {
 }
 
 /// Formats the shortest decimal that parses to the same value, like Go's verb `%g`.
-pub(super) fn shortest(value: f64) -> String {
+pub(super) fn format_shortest(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
     }
@@ -216,10 +216,10 @@ pub(super) fn shortest(value: f64) -> String {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.into();
     }
     let mut buffer = zmij::Buffer::new();
-    let (digits, exponent) = significant(buffer.format_finite(value.abs()));
+    let (digits, exponent) = significant_digits(buffer.format_finite(value.abs()));
     let sign = if value.is_sign_negative() { "-" } else { "" };
     if (-4..SHORTEST_EXPONENT_END).contains(&exponent) {
-        return format!("{sign}{}", with_point(&digits, exponent));
+        return format!("{sign}{}", insert_point(&digits, exponent));
     }
     let (first, others) = digits.split_at(digits.len().min(1));
     let point = if others.is_empty() { "" } else { "." };
@@ -232,7 +232,7 @@ pub(super) fn shortest(value: f64) -> String {
 
 /// Returns the digits of a formatted number without leading and trailing zeros, and the power of
 /// ten of the first digit.
-fn significant(text: &str) -> (String, i32) {
+fn significant_digits(text: &str) -> (String, i32) {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = [whole, fraction].concat();
@@ -246,7 +246,7 @@ fn significant(text: &str) -> (String, i32) {
 }
 
 /// Inserts the decimal point into `digits`, whose first digit has the power of ten `exponent`.
-fn with_point(digits: &str, exponent: i32) -> String {
+fn insert_point(digits: &str, exponent: i32) -> String {
     let Ok(whole) = usize::try_from(exponent + 1) else {
         let zeros = "0".repeat(exponent.unsigned_abs() as usize - 1);
         return format!("0.{zeros}{digits}");

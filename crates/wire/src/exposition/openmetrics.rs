@@ -13,40 +13,43 @@ mod line;
 mod start;
 
 use super::error::ParseError;
-use super::event::{Entry, Field, Metadata, Place, Sample, Value};
+use super::event::{
+    ExpositionEntryKind, ExpositionMetadata, ExpositionPosition, ExpositionSample, ExpositionValue,
+    FamilyMetadataField,
+};
 use super::pairs::LabelPairs;
-use super::series::{Family, unescape, write_labels};
-use firn_model::exemplar::Exemplars;
+use super::series::{FamilyTypeAndUnit, unescape, write_labels};
+use firn_model::exemplar::SampleExemplars;
 use firn_model::labels::LabelsBuilder;
 use firn_model::metadata::MetricType;
-use line::Line;
-use start::{CREATED, Starts};
+use line::OpenMetricsLine;
+use start::{CREATED, CreatedTimestampCache};
 
 /// Parses an OpenMetrics text line by line, with the start times of its `_created` samples if
 /// requested.
 #[derive(Clone, Debug)]
 pub(super) struct OpenMetricsParser<'t> {
-    line: Line<'t>,
+    line: OpenMetricsLine<'t>,
     is_expected: bool,
     is_labelled: bool,
     /// True if `_created` samples are left out because their values become start times.
     skips_created: bool,
-    starts: Starts<'t>,
+    starts: CreatedTimestampCache<'t>,
 }
 
 impl<'t> OpenMetricsParser<'t> {
     pub fn new(text: &'t [u8], is_labelled: bool, skips_created: bool) -> Self {
         Self {
-            line: Line::new(text),
+            line: OpenMetricsLine::new(text),
             is_expected: false,
             is_labelled,
             skips_created,
-            starts: Starts::new(text),
+            starts: CreatedTimestampCache::new(text),
         }
     }
 
-    pub fn place(&self) -> Place {
-        self.line.place()
+    pub fn position(&self) -> ExpositionPosition {
+        self.line.position()
     }
 
     pub fn resume(&mut self, kind: MetricType) {
@@ -55,15 +58,15 @@ impl<'t> OpenMetricsParser<'t> {
 
     /// Moves to the next entry; returns `None` at the end. A sample of the series `expected` is not
     /// parsed beyond its key.
-    pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
+    pub fn advance(&mut self, expected: &[u8]) -> Result<Option<ExpositionEntryKind>, ParseError> {
         // The fast path does not parse the name, which decides whether a sample is left out.
         if !self.skips_created && self.line.read_expected(expected)? {
             self.is_expected = true;
-            return Ok(Some(Entry::Sample));
+            return Ok(Some(ExpositionEntryKind::Sample));
         }
         loop {
             let entry = self.line.read()?;
-            if entry != Some(Entry::Sample) {
+            if entry != Some(ExpositionEntryKind::Sample) {
                 return Ok(entry);
             }
             if !(self.skips_created && self.is_created()) {
@@ -89,31 +92,31 @@ impl<'t> OpenMetricsParser<'t> {
     /// samples are left out.
     pub fn start(&mut self) -> i64 {
         if !self.has_start() {
-            self.starts.forget();
+            self.starts.clear_known();
             return 0;
         }
         self.skips_created = true;
         self.starts.find(&self.line)
     }
 
-    pub fn sample(&self) -> Sample<'t> {
-        Sample {
+    pub fn sample(&self) -> ExpositionSample<'t> {
+        ExpositionSample {
             key: self.line.key(),
             is_expected: self.is_expected,
             time: self.line.time,
             start: None,
-            value: Value::Float(self.line.value),
+            value: ExpositionValue::Float(self.line.value),
         }
     }
 
-    pub fn metadata(&self) -> Metadata<'_> {
-        let (name, text) = self.line.meta();
-        Metadata {
+    pub fn metadata(&self) -> ExpositionMetadata<'_> {
+        let (name, text) = self.line.metadata();
+        ExpositionMetadata {
             name,
             field: match self.line.meta_field {
-                line::MetaField::Type => Field::Type(self.line.kind),
-                line::MetaField::Help => Field::Help(unescape(text)),
-                line::MetaField::Unit => Field::Unit(text),
+                line::MetadataKeyword::Type => FamilyMetadataField::Type(self.line.kind),
+                line::MetadataKeyword::Help => FamilyMetadataField::Help(unescape(text)),
+                line::MetadataKeyword::Unit => FamilyMetadataField::Unit(text),
             },
         }
     }
@@ -121,7 +124,7 @@ impl<'t> OpenMetricsParser<'t> {
     /// Replaces `out` with the labels of the current sample. Parses them again if the series was
     /// skipped as the expected one.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
-        let family = Family {
+        let family = FamilyTypeAndUnit {
             kind: self.line.kind,
             unit: self.line.unit(),
             is_labelled: self.is_labelled,
@@ -131,14 +134,14 @@ impl<'t> OpenMetricsParser<'t> {
             return Ok(());
         }
         // The series was skipped because its key was the expected one.
-        let mut again = Line::new(self.line.key());
+        let mut again = OpenMetricsLine::new(self.line.key());
         again.read_series()?;
         write_labels(again.text(), &again.offsets, family, out);
         Ok(())
     }
 
     /// Appends the exemplar of the current sample, if it has one.
-    pub fn exemplars(&self, out: &mut Exemplars) {
+    pub fn exemplars(&self, out: &mut SampleExemplars) {
         let Some(exemplar) = &self.line.exemplar else {
             return;
         };

@@ -11,9 +11,9 @@
 //! excerpt of a line in an error. Memory is limited to one piece or the longest line.
 
 use super::error::ParseError;
-use super::event::Event;
-use super::format::Format;
-use super::{Parser, Place};
+use super::event::ExpositionEvent;
+use super::format::ExpositionFormat;
+use super::{ExpositionParser, ExpositionPosition};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::metadata::MetricType;
 
@@ -33,8 +33,8 @@ pub struct PieceLimits {
 /// A parser of long texts with a buffer for the parts in which they arrive; see the module. Used by
 /// imports and by tools that read long files.
 #[derive(Debug)]
-pub struct Pieces {
-    format: Format,
+pub struct ExpositionPieceParser {
+    format: ExpositionFormat,
     limits: PieceLimits,
     /// Bytes that were received but not yet parsed.
     text: Vec<u8>,
@@ -51,9 +51,9 @@ pub struct Pieces {
     key: Vec<u8>,
 }
 
-impl Pieces {
+impl ExpositionPieceParser {
     /// Returns an empty buffer at the beginning of a text in one of the two text formats.
-    pub fn new(format: Format, limits: PieceLimits) -> Self {
+    pub fn new(format: ExpositionFormat, limits: PieceLimits) -> Self {
         Self {
             format,
             limits,
@@ -68,7 +68,7 @@ impl Pieces {
     }
 
     /// Returns the buffer of unparsed bytes, to which the caller appends text up to
-    /// [`Pieces::wanted_bytes`].
+    /// [`ExpositionPieceParser::wanted_bytes`].
     pub fn text(&mut self) -> &mut Vec<u8> {
         &mut self.text
     }
@@ -83,8 +83,8 @@ impl Pieces {
         self.is_ended = true;
     }
 
-    /// Returns whether the whole text was parsed. No more calls of [`Pieces::read`] are necessary
-    /// then.
+    /// Returns whether the whole text was parsed. No more calls of [`ExpositionPieceParser::read`]
+    /// are necessary then.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
@@ -95,7 +95,7 @@ impl Pieces {
     }
 
     /// Returns whether the buffered rest of the text ends like an OpenMetrics text, with `# EOF`.
-    pub fn ends_as_openmetrics(&self) -> bool {
+    pub fn has_openmetrics_end(&self) -> bool {
         let end = self.text.trim_ascii_end();
         let line = end.rsplit(|byte| *byte == b'\n').next();
         self.is_ended && line == Some(END.trim_ascii_end())
@@ -108,20 +108,20 @@ impl Pieces {
     /// read.
     pub fn read(
         &mut self,
-        take: &mut dyn FnMut(&Parser<'_>, u64) -> Result<(), Error>,
+        take: &mut dyn FnMut(&ExpositionParser<'_>, u64) -> Result<(), Error>,
     ) -> Result<bool, Error> {
-        let Some(mut piece) = self.cut()? else {
+        let Some(mut piece) = self.take_piece()? else {
             return Ok(false);
         };
         let end = piece.len();
-        if !self.is_done && self.format == Format::OpenMetrics {
+        if !self.is_done && self.format == ExpositionFormat::OpenMetrics {
             piece.extend_from_slice(END);
         }
         let read = self.read_piece(&piece, end, take)?;
         if read < end {
             // The line may continue after a newline in quotes.
             piece.truncate(end);
-            self.want(self.wanted.max(end - read).saturating_mul(2));
+            self.set_wanted_bytes(self.wanted.max(end - read).saturating_mul(2));
             piece.append(&mut self.text);
             self.text = piece.split_off(read);
             if self.text.len() > self.limits.line_bytes_max {
@@ -134,13 +134,13 @@ impl Pieces {
     }
 
     /// Sets the minimum size of the next piece, at most the longest line.
-    fn want(&mut self, bytes: usize) {
+    fn set_wanted_bytes(&mut self, bytes: usize) {
         self.wanted = bytes.min(self.limits.line_bytes_max);
     }
 
     /// Removes the next piece from the buffer and returns it. Returns `None` if more text is
     /// needed; fails if a line is too long.
-    fn cut(&mut self) -> Result<Option<Vec<u8>>, Error> {
+    fn take_piece(&mut self) -> Result<Option<Vec<u8>>, Error> {
         if self.is_done {
             return Ok(None);
         }
@@ -161,8 +161,8 @@ impl Pieces {
             }
             None if self.text.len() > self.limits.line_bytes_max => Err(self.line_too_long()),
             None => {
-                self.want(self.text.len().saturating_mul(2));
-                self.cut()
+                self.set_wanted_bytes(self.text.len().saturating_mul(2));
+                self.take_piece()
             }
         }
     }
@@ -173,13 +173,13 @@ impl Pieces {
         &mut self,
         text: &[u8],
         end: usize,
-        take: &mut dyn FnMut(&Parser<'_>, u64) -> Result<(), Error>,
+        take: &mut dyn FnMut(&ExpositionParser<'_>, u64) -> Result<(), Error>,
     ) -> Result<usize, Error> {
-        let mut parser = Parser::resuming(self.format, text, self.kind);
+        let mut parser = ExpositionParser::new_resumed(self.format, text, self.kind);
         let mut counted = 0;
         loop {
             let advanced = parser.advance_expecting(&self.key);
-            let place = parser.place();
+            let place = parser.position();
             let line = place.line.min(end);
             self.lines += newlines(&text[counted..line]);
             counted = line;
@@ -194,18 +194,18 @@ impl Pieces {
                     self.key.clear();
                     return Ok(line);
                 }
-                Err(e) => return Err(self.located(e.into())),
+                Err(e) => return Err(self.with_line_number(e.into())),
             }
             self.kind = place.kind;
             match parser.event() {
                 // The type decides how bucket bounds are written, so that equal keys may now mean
                 // other labels.
-                Event::Metadata(_) => {
+                ExpositionEvent::Metadata(_) => {
                     self.key.clear();
-                    take(&parser, self.lines + 1).map_err(|e| self.located(e))?;
+                    take(&parser, self.lines + 1).map_err(|e| self.with_line_number(e))?;
                 }
-                Event::Sample(sample) => {
-                    take(&parser, self.lines + 1).map_err(|e| self.located(e))?;
+                ExpositionEvent::Sample(sample) => {
+                    take(&parser, self.lines + 1).map_err(|e| self.with_line_number(e))?;
                     if !sample.is_expected {
                         self.key.clear();
                         self.key.extend_from_slice(sample.key);
@@ -216,15 +216,17 @@ impl Pieces {
     }
 
     /// Fails if the parser stopped at a NUL byte before the end of the piece.
-    fn end_piece(&self, text: &[u8], place: Place, end: usize) -> Result<(), Error> {
-        match self.format == Format::Text && text[..end].get(place.line) == Some(&0) {
-            true => Err(self.located(ParseError::new("a line begins with a NUL byte").into())),
+    fn end_piece(&self, text: &[u8], place: ExpositionPosition, end: usize) -> Result<(), Error> {
+        match self.format == ExpositionFormat::Text && text[..end].get(place.line) == Some(&0) {
+            true => {
+                Err(self.with_line_number(ParseError::new("a line begins with a NUL byte").into()))
+            }
             false => Ok(()),
         }
     }
 
     /// Adds the current line number to the error. The kind of the error does not change.
-    fn located(&self, error: Error) -> Error {
+    fn with_line_number(&self, error: Error) -> Error {
         let message = format!("line {}: {}", self.lines + 1, error.message);
         Error::new(error.kind, message)
     }
@@ -232,7 +234,7 @@ impl Pieces {
     fn line_too_long(&self) -> Error {
         let limit = self.limits.line_bytes_max;
         let message = format!("a line is longer than {limit} bytes");
-        self.located(Error::new(ErrorKind::Limited, message))
+        self.with_line_number(Error::new(ErrorKind::Limited, message))
     }
 }
 
@@ -243,21 +245,26 @@ fn newlines(text: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exposition::{LabelPairs, Value};
+    use crate::exposition::{ExpositionValue, LabelPairs};
 
     /// Returns the samples as `line name{labels} value time` of a text that arrives `step` bytes at
     /// a time and is parsed in pieces of `piece` bytes.
-    fn read(format: Format, text: &[u8], step: usize, piece: usize) -> Result<Vec<String>, Error> {
+    fn read(
+        format: ExpositionFormat,
+        text: &[u8],
+        step: usize,
+        piece: usize,
+    ) -> Result<Vec<String>, Error> {
         let limits = PieceLimits {
             piece_bytes: piece,
             line_bytes_max: 400,
         };
-        let mut pieces = Pieces::new(format, limits);
+        let mut pieces = ExpositionPieceParser::new(format, limits);
         let mut samples: Vec<String> = Vec::new();
         let mut pairs = LabelPairs::default();
         let mut last = String::new();
-        let mut take = |parser: &Parser<'_>, line: u64| {
-            let Event::Sample(sample) = parser.event() else {
+        let mut take = |parser: &ExpositionParser<'_>, line: u64| {
+            let ExpositionEvent::Sample(sample) = parser.event() else {
                 return Ok(());
             };
             parser.labels(&mut pairs)?;
@@ -267,7 +274,7 @@ mod tests {
                 .collect();
             let labels = labels.join(",");
             assert!(!sample.is_expected || last == labels, "{last} for {labels}");
-            let Value::Float(value) = sample.value else {
+            let ExpositionValue::Float(value) = sample.value else {
                 panic!("texts have no histograms");
             };
             samples.push(format!("{line} {labels} {value} {:?}", sample.time));
@@ -292,7 +299,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(format: Format, text: &[u8]) {
+    fn check(format: ExpositionFormat, text: &[u8]) {
         let whole = read(format, text, usize::MAX, 1 << 20);
         for piece in [1, 2, 3, 10, 33, 64, 150] {
             for step in [1, 7, 1000] {
@@ -316,17 +323,23 @@ mod tests {
 
     #[test]
     fn text_in_any_pieces_gives_the_same_samples() {
-        check(Format::Text, b"");
-        check(Format::Text, b"\n\n# comment\na 1\na 2 5\nb{x=\"y\"} 3");
-        check(Format::Text, HISTOGRAM.as_bytes());
+        check(ExpositionFormat::Text, b"");
         check(
-            Format::Text,
+            ExpositionFormat::Text,
+            b"\n\n# comment\na 1\na 2 5\nb{x=\"y\"} 3",
+        );
+        check(ExpositionFormat::Text, HISTOGRAM.as_bytes());
+        check(
+            ExpositionFormat::Text,
             b"a{x=\"1\n2\n\n3\"} 1\nb 2\n# TYPE c counter\nc{y=\"}\n\"} 2 7\n",
         );
         let open = format!("{HISTOGRAM}# TYPE c counter\nc_total 5 1.5 # {{a=\"b\"}} 3\n# EOF\n");
-        check(Format::OpenMetrics, open.as_bytes());
-        check(Format::OpenMetrics, b"{\"a\nb\",c=\"d\"} 1 2\n# EOF");
-        let samples = read(Format::Text, HISTOGRAM.as_bytes(), 9, 30).unwrap();
+        check(ExpositionFormat::OpenMetrics, open.as_bytes());
+        check(
+            ExpositionFormat::OpenMetrics,
+            b"{\"a\nb\",c=\"d\"} 1 2\n# EOF",
+        );
+        let samples = read(ExpositionFormat::Text, HISTOGRAM.as_bytes(), 9, 30).unwrap();
         assert_eq!(
             samples,
             [
@@ -339,49 +352,49 @@ mod tests {
 
     #[test]
     fn text_with_an_error_fails_in_its_line_however_it_is_cut() {
-        let cases: [(Format, &[u8], &str); 9] = [
+        let cases: [(ExpositionFormat, &[u8], &str); 9] = [
             (
-                Format::Text,
+                ExpositionFormat::Text,
                 b"a 1\nb c\n",
                 "line 2: strconv.ParseFloat: parsing",
             ),
             (
-                Format::Text,
+                ExpositionFormat::Text,
                 b"a 1\n\nb{x=} 1\n",
                 "line 3: expected label value, got",
             ),
             (
-                Format::Text,
+                ExpositionFormat::Text,
                 b"a{x=\"1\n\"} 1\nb c\n",
                 "line 3: strconv.ParseFloat: parsing",
             ),
             (
-                Format::Text,
+                ExpositionFormat::Text,
                 b"a 1\nb{x=\"y} 1\n",
                 "line 2: expected label value, got",
             ),
             (
-                Format::Text,
+                ExpositionFormat::Text,
                 b"a 1\n\0b 1\n",
                 "line 2: a line begins with a NUL byte",
             ),
             (
-                Format::OpenMetrics,
+                ExpositionFormat::OpenMetrics,
                 b"a 1 1\n",
                 "line 2: data does not end with # EOF",
             ),
             (
-                Format::OpenMetrics,
+                ExpositionFormat::OpenMetrics,
                 b"a 1\n# EOF\nb 1\n",
                 "line 2: unexpected data after # EOF",
             ),
             (
-                Format::OpenMetrics,
+                ExpositionFormat::OpenMetrics,
                 b"a 1\n# EOF\n# EOF\n",
                 "line 2: unexpected data after # EOF",
             ),
             (
-                Format::OpenMetrics,
+                ExpositionFormat::OpenMetrics,
                 b"a 1 1\nb x 1\n# EOF\n",
                 "line 2: strconv.ParseFloat: parsing",
             ),
@@ -399,7 +412,7 @@ mod tests {
         let quoted = format!("a 1\nb{{x=\"{}\"}} 1\n", "y\n".repeat(500));
         for text in [&long, &quoted] {
             for (step, piece) in [(1, 1), (50, 64)] {
-                let e = read(Format::Text, text.as_bytes(), step, piece).unwrap_err();
+                let e = read(ExpositionFormat::Text, text.as_bytes(), step, piece).unwrap_err();
                 assert_eq!(e.message, "line 2: a line is longer than 400 bytes");
                 assert_eq!(e.kind, ErrorKind::Limited);
             }

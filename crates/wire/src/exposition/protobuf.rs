@@ -12,18 +12,20 @@ mod native;
 
 use super::custom::ClassicHistogram;
 use super::error::ParseError;
-use super::event::{Entry, Field, Metadata, Sample, Value};
-use super::number::open_metrics_float;
+use super::event::{
+    ExpositionEntryKind, ExpositionMetadata, ExpositionSample, ExpositionValue, FamilyMetadataField,
+};
+use super::number::format_openmetrics_float;
 use super::pairs::LabelPairs;
 use super::series;
 use crate::protobuf::put_varint;
-use firn_model::exemplar::Exemplars;
+use firn_model::exemplar::SampleExemplars;
 use firn_model::histogram::Histogram;
 use firn_model::labels::LabelsBuilder;
 use firn_model::metadata::MetricType;
 use firn_model::quote::quote;
 use firn_model::sample::TimestampMs;
-use message::{Family, Metric, label, read_exemplar};
+use message::{FamilyMessage, MetricMessage, read_exemplar, read_label};
 
 /// A byte that never occurs in UTF-8, which separates the parts of a key.
 const SEPARATOR: u8 = 0xff;
@@ -33,7 +35,7 @@ const LENGTH_BYTES_MAX: usize = 5;
 
 /// The representations in which histograms are emitted, selected by the settings of the job.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Histograms {
+pub(super) struct HistogramEmission {
     /// Emit native histograms as such; otherwise only their classic buckets.
     pub native: bool,
     /// Convert classic histograms to native ones with custom buckets.
@@ -44,21 +46,21 @@ pub(super) struct Histograms {
 
 /// The event that was emitted last, from which the next one follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ProtobufParserState {
     /// Nothing yet, or all events of a family.
     Family,
     Help,
     Unit,
     Type,
     /// A sample with a float value: the given part of the metric.
-    Series(Part),
+    Series(MetricSamplePart),
     /// A sample with a native or converted histogram.
     Histogram,
 }
 
 /// The sample of a metric that is emitted: summaries and classic histograms have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum MetricSamplePart {
     /// The only sample of its metric, without a suffix.
     Whole,
     Count,
@@ -71,29 +73,29 @@ enum Part {
 #[derive(Clone, Debug)]
 pub(super) struct ProtobufParser<'t> {
     rest: &'t [u8],
-    family: Family<'t>,
+    family: FamilyMessage<'t>,
     kind: MetricType,
     /// Index of the next metric in the family.
     next_metric: usize,
-    metric: Metric<'t>,
-    state: State,
+    metric: MetricMessage<'t>,
+    state: ProtobufParserState,
     key: Vec<u8>,
     is_expected: bool,
     histogram: Option<Histogram>,
     classic: ClassicHistogram,
-    histograms: Histograms,
+    histograms: HistogramEmission,
     is_labelled: bool,
 }
 
 impl<'t> ProtobufParser<'t> {
-    pub fn new(body: &'t [u8], is_labelled: bool, histograms: Histograms) -> Self {
+    pub fn new(body: &'t [u8], is_labelled: bool, histograms: HistogramEmission) -> Self {
         Self {
             rest: body,
-            family: Family::default(),
+            family: FamilyMessage::default(),
             kind: MetricType::Unknown,
             next_metric: 0,
-            metric: Metric::default(),
-            state: State::Family,
+            metric: MetricMessage::default(),
+            state: ProtobufParserState::Family,
             key: Vec::new(),
             is_expected: false,
             histogram: None,
@@ -105,30 +107,34 @@ impl<'t> ProtobufParser<'t> {
 
     /// Moves to the next entry; returns `None` at the end of the body. Fails if a message is
     /// malformed.
-    pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
+    pub fn advance(&mut self, expected: &[u8]) -> Result<Option<ExpositionEntryKind>, ParseError> {
         self.state = match self.state {
-            State::Family => match self.read_family()? {
-                true => State::Help,
+            ProtobufParserState::Family => match self.read_family()? {
+                true => ProtobufParserState::Help,
                 false => return Ok(None),
             },
-            State::Help if !self.family.unit.is_empty() => State::Unit,
-            State::Help | State::Unit => State::Type,
-            State::Type => self.first_of_metric()?,
-            State::Series(part) => match self.part_after(part) {
-                Some(part) => State::Series(part),
+            ProtobufParserState::Help if !self.family.unit.is_empty() => ProtobufParserState::Unit,
+            ProtobufParserState::Help | ProtobufParserState::Unit => ProtobufParserState::Type,
+            ProtobufParserState::Type => self.first_sample_state()?,
+            ProtobufParserState::Series(part) => match self.part_after(part) {
+                Some(part) => ProtobufParserState::Series(part),
                 None if self.is_converted() => self.custom_histogram()?,
                 None => self.next_metric()?,
             },
-            State::Histogram if self.has_classic_too() => State::Series(Part::Count),
-            State::Histogram => self.next_metric()?,
+            ProtobufParserState::Histogram if self.has_classic_too() => {
+                ProtobufParserState::Series(MetricSamplePart::Count)
+            }
+            ProtobufParserState::Histogram => self.next_metric()?,
         };
         match self.state {
-            State::Family => self.advance(expected),
-            State::Help | State::Unit | State::Type => Ok(Some(Entry::Metadata)),
-            State::Series(_) | State::Histogram => {
+            ProtobufParserState::Family => self.advance(expected),
+            ProtobufParserState::Help | ProtobufParserState::Unit | ProtobufParserState::Type => {
+                Ok(Some(ExpositionEntryKind::Metadata))
+            }
+            ProtobufParserState::Series(_) | ProtobufParserState::Histogram => {
                 self.write_key();
                 self.is_expected = self.key == expected;
-                Ok(Some(Entry::Sample))
+                Ok(Some(ExpositionEntryKind::Sample))
             }
         }
     }
@@ -176,7 +182,7 @@ impl<'t> ProtobufParser<'t> {
     }
 
     fn check_family(&mut self) -> Result<(), ParseError> {
-        let Family {
+        let FamilyMessage {
             name, help, kind, ..
         } = &self.family;
         if name.is_empty() || std::str::from_utf8(name).is_err() {
@@ -216,24 +222,24 @@ impl<'t> ProtobufParser<'t> {
         Ok(true)
     }
 
-    fn next_metric(&mut self) -> Result<State, ParseError> {
+    fn next_metric(&mut self) -> Result<ProtobufParserState, ParseError> {
         match self.read_metric()? {
-            true => self.first_of_metric(),
-            false => Ok(State::Family),
+            true => self.first_sample_state(),
+            false => Ok(ProtobufParserState::Family),
         }
     }
 
     /// Returns the state for the first sample of the metric that was just read. Fails if it is an
     /// invalid histogram.
-    fn first_of_metric(&mut self) -> Result<State, ParseError> {
+    fn first_sample_state(&mut self) -> Result<ProtobufParserState, ParseError> {
         if self.is_native() {
             return self.native_histogram();
         }
         match self.kind {
-            MetricType::Summary => Ok(State::Series(Part::Count)),
-            _ if !self.is_histogram() => Ok(State::Series(Part::Whole)),
+            MetricType::Summary => Ok(ProtobufParserState::Series(MetricSamplePart::Count)),
+            _ if !self.is_histogram() => Ok(ProtobufParserState::Series(MetricSamplePart::Whole)),
             _ if self.is_converted() && !self.histograms.classic => self.custom_histogram(),
-            _ => Ok(State::Series(Part::Count)),
+            _ => Ok(ProtobufParserState::Series(MetricSamplePart::Count)),
         }
     }
 
@@ -260,40 +266,40 @@ impl<'t> ProtobufParser<'t> {
         self.histograms.classic && self.is_native() && !self.metric.histogram.buckets.is_empty()
     }
 
-    fn native_histogram(&mut self) -> Result<State, ParseError> {
+    fn native_histogram(&mut self) -> Result<ProtobufParserState, ParseError> {
         let is_gauge = self.kind == MetricType::GaugeHistogram;
         let native = self.metric.histogram.to_native(is_gauge).map_err(|e| {
             let name = quote(self.family.name);
             ParseError::new(format!("histogram {name}: {e}"))
         })?;
         self.histogram = Some(native);
-        Ok(State::Histogram)
+        Ok(ProtobufParserState::Histogram)
     }
 
-    fn custom_histogram(&mut self) -> Result<State, ParseError> {
+    fn custom_histogram(&mut self) -> Result<ProtobufParserState, ParseError> {
         let is_gauge = self.kind == MetricType::GaugeHistogram;
         let histogram = &self.metric.histogram;
         self.histogram = Some(histogram.to_custom(&mut self.classic, is_gauge)?);
-        Ok(State::Histogram)
+        Ok(ProtobufParserState::Histogram)
     }
 
     /// Returns the next float sample of the metric after `part`. Returns `None` after the last one.
-    fn part_after(&self, part: Part) -> Option<Part> {
+    fn part_after(&self, part: MetricSamplePart) -> Option<MetricSamplePart> {
         let next = match part {
-            Part::Whole => return None,
-            Part::Count => return Some(Part::Sum),
-            Part::Sum => 0,
-            Part::Item(index) => index + 1,
+            MetricSamplePart::Whole => return None,
+            MetricSamplePart::Count => return Some(MetricSamplePart::Sum),
+            MetricSamplePart::Sum => 0,
+            MetricSamplePart::Item(index) => index + 1,
         };
         if self.kind == MetricType::Summary {
             let has_next = next < self.metric.summary.quantiles.len();
-            return has_next.then_some(Part::Item(next));
+            return has_next.then_some(MetricSamplePart::Item(next));
         }
         // The bucket of infinity is the last one, whether the target sent it or not.
         let is_done = next
             .checked_sub(1)
             .is_some_and(|last| self.bound(last) == f64::INFINITY);
-        (!is_done).then_some(Part::Item(next))
+        (!is_done).then_some(MetricSamplePart::Item(next))
     }
 
     /// Returns the upper bound of a bucket, or the quantile. The bucket of infinity need not be in
@@ -307,19 +313,21 @@ impl<'t> ProtobufParser<'t> {
         bound.unwrap_or(f64::INFINITY)
     }
 
-    fn value(&self, part: Part) -> f64 {
-        let Metric {
+    fn value(&self, part: MetricSamplePart) -> f64 {
+        let MetricMessage {
             summary, histogram, ..
         } = &self.metric;
         match (self.kind, part) {
             (MetricType::Counter, _) => self.metric.counter.value,
             (MetricType::Gauge, _) => self.metric.gauge,
-            (MetricType::Summary, Part::Count) => summary.count as f64,
-            (MetricType::Summary, Part::Sum) => summary.sum,
-            (MetricType::Summary, Part::Item(i)) => summary.quantiles.get(i).map_or(0.0, |q| q.1),
+            (MetricType::Summary, MetricSamplePart::Count) => summary.count as f64,
+            (MetricType::Summary, MetricSamplePart::Sum) => summary.sum,
+            (MetricType::Summary, MetricSamplePart::Item(i)) => {
+                summary.quantiles.get(i).map_or(0.0, |q| q.1)
+            }
             (MetricType::Histogram | MetricType::GaugeHistogram, part) => match part {
-                Part::Sum => histogram.sum,
-                Part::Item(i) => histogram
+                MetricSamplePart::Sum => histogram.sum,
+                MetricSamplePart::Item(i) => histogram
                     .buckets
                     .get(i)
                     .map_or(histogram.total_count(), |bucket| bucket.cumulative_count()),
@@ -330,10 +338,10 @@ impl<'t> ProtobufParser<'t> {
     }
 
     /// Returns the part that distinguishes the sample from others with the same labels.
-    fn part(&self) -> Part {
+    fn part(&self) -> MetricSamplePart {
         match self.state {
-            State::Series(part) => part,
-            _ => Part::Whole,
+            ProtobufParserState::Series(part) => part,
+            _ => MetricSamplePart::Whole,
         }
     }
 
@@ -341,10 +349,10 @@ impl<'t> ProtobufParser<'t> {
     /// only if the key is new.
     fn write_key(&mut self) {
         let (tag, bound) = match self.part() {
-            Part::Whole => (0, 0.0),
-            Part::Count => (1, 0.0),
-            Part::Sum => (2, 0.0),
-            Part::Item(index) => (3, self.bound(index)),
+            MetricSamplePart::Whole => (0, 0.0),
+            MetricSamplePart::Count => (1, 0.0),
+            MetricSamplePart::Sum => (2, 0.0),
+            MetricSamplePart::Item(index) => (3, self.bound(index)),
         };
         self.key.clear();
         self.key.extend_from_slice(self.family.name);
@@ -359,26 +367,28 @@ impl<'t> ProtobufParser<'t> {
         }
     }
 
-    pub fn sample(&self) -> Sample<'_> {
-        Sample {
+    pub fn sample(&self) -> ExpositionSample<'_> {
+        ExpositionSample {
             key: &self.key,
             is_expected: self.is_expected,
             time: Some(self.metric.time).filter(|time| *time != 0),
             start: None,
             value: match (&self.histogram, self.state) {
-                (Some(histogram), State::Histogram) => Value::Histogram(histogram),
-                _ => Value::Float(self.value(self.part())),
+                (Some(histogram), ProtobufParserState::Histogram) => {
+                    ExpositionValue::Histogram(histogram)
+                }
+                _ => ExpositionValue::Float(self.value(self.part())),
             },
         }
     }
 
-    pub fn metadata(&self) -> Metadata<'_> {
-        Metadata {
+    pub fn metadata(&self) -> ExpositionMetadata<'_> {
+        ExpositionMetadata {
             name: self.family.name,
             field: match self.state {
-                State::Help => Field::Help(self.family.help.into()),
-                State::Unit => Field::Unit(self.family.unit),
-                _ => Field::Type(self.kind),
+                ProtobufParserState::Help => FamilyMetadataField::Help(self.family.help.into()),
+                ProtobufParserState::Unit => FamilyMetadataField::Unit(self.family.unit),
+                _ => FamilyMetadataField::Type(self.kind),
             },
         }
     }
@@ -395,7 +405,7 @@ impl<'t> ProtobufParser<'t> {
 
     /// Replaces `out` with the labels of the current sample.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
-        let family = series::Family {
+        let family = series::FamilyTypeAndUnit {
             kind: self.kind,
             unit: self.family.unit,
             is_labelled: self.is_labelled,
@@ -406,16 +416,16 @@ impl<'t> ProtobufParser<'t> {
         };
         let part = self.part();
         let suffix = match part {
-            Part::Whole => "",
-            Part::Count => "_count",
-            Part::Sum => "_sum",
-            Part::Item(_) => bucket.0,
+            MetricSamplePart::Whole => "",
+            MetricSamplePart::Count => "_count",
+            MetricSamplePart::Sum => "_sum",
+            MetricSamplePart::Item(_) => bucket.0,
         };
         let name = [self.family.name, suffix.as_bytes()].concat();
         out.clear();
         family.write_name(&name, out);
         for message in &self.metric.labels {
-            let (label, value) = label(message)?;
+            let (label, value) = read_label(message)?;
             let is_invalid = |text: &[u8]| std::str::from_utf8(text).is_err();
             if let Some(label) = label.filter(|label| label.is_empty() || is_invalid(label)) {
                 let label = String::from_utf8_lossy(label);
@@ -426,12 +436,12 @@ impl<'t> ProtobufParser<'t> {
                 return Err(ParseError::new(format!("invalid label value: {value}")));
             }
             let label = label.unwrap_or_default();
-            if !family.overrides(label, &name) {
+            if !family.has_own_label(label, &name) {
                 out.push(label, value);
             }
         }
-        if let Part::Item(index) = part {
-            let bound = open_metrics_float(self.bound(index));
+        if let MetricSamplePart::Item(index) = part {
+            let bound = format_openmetrics_float(self.bound(index));
             out.push(bucket.1.as_bytes(), bound.as_bytes());
         }
         out.sort();
@@ -440,21 +450,21 @@ impl<'t> ProtobufParser<'t> {
 
     /// Appends the exemplars of the current sample. Those of native histograms must have a
     /// timestamp.
-    pub fn exemplars(&self, out: &mut Exemplars) {
+    pub fn exemplars(&self, out: &mut SampleExemplars) {
         let metric = &self.metric;
         match (self.kind, self.state) {
             (MetricType::Counter, _) => push_exemplar(metric.counter.exemplar, false, out),
             (MetricType::Histogram | MetricType::GaugeHistogram, state) => match state {
-                State::Series(Part::Item(index)) => {
+                ProtobufParserState::Series(MetricSamplePart::Item(index)) => {
                     let bucket = metric.histogram.buckets.get(index);
                     push_exemplar(bucket.and_then(|bucket| bucket.exemplar), false, out);
                 }
-                State::Histogram if metric.histogram.exemplars.is_empty() => {
+                ProtobufParserState::Histogram if metric.histogram.exemplars.is_empty() => {
                     for bucket in &metric.histogram.buckets {
                         push_exemplar(bucket.exemplar, true, out);
                     }
                 }
-                State::Histogram => {
+                ProtobufParserState::Histogram => {
                     for exemplar in &metric.histogram.exemplars {
                         push_exemplar(Some(exemplar), true, out);
                     }
@@ -468,7 +478,7 @@ impl<'t> ProtobufParser<'t> {
 
 /// Appends the exemplar in `message`, unless a label name is not UTF-8 or it lacks a required
 /// timestamp.
-fn push_exemplar(message: Option<&[u8]>, needs_time: bool, out: &mut Exemplars) {
+fn push_exemplar(message: Option<&[u8]>, needs_time: bool, out: &mut SampleExemplars) {
     let Some(Ok(exemplar)) = message.map(read_exemplar) else {
         return;
     };

@@ -1,10 +1,10 @@
 //! The labels of a series in the text formats: `name{label="value",...}` or
 //! `{"name",label="value",...}`.
 
-use super::error::{ParseError, shown, unexpected, while_parsing};
-use super::lex::Token;
-use super::lexer::Lexer;
-use super::number::{open_metrics_float, parse_any_notation};
+use super::error::{ParseError, quote_excerpt, unexpected, while_parsing};
+use super::lex::ExpositionToken;
+use super::lexer::ExpositionLexer;
+use super::number::{format_openmetrics_float, parse_any_notation};
 use super::pairs::LabelPairs;
 use firn_model::labels::METRIC_NAME;
 use firn_model::metadata::MetricType;
@@ -17,14 +17,14 @@ const UNIT_LABEL: &str = "__unit__";
 
 /// Byte ranges of the parts of a series in the body, reused from line to line.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Offsets {
+pub(super) struct SeriesOffsets {
     /// The metric name, without quotes.
     pub name: Option<Range<usize>>,
     /// Names and values of the labels, without quotes.
     pub labels: Vec<(Range<usize>, Range<usize>)>,
 }
 
-impl Offsets {
+impl SeriesOffsets {
     pub fn clear(&mut self) {
         self.name = None;
         self.labels.clear();
@@ -33,7 +33,7 @@ impl Offsets {
 
 /// The syntax that is allowed between a pair of braces, which differs between the formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum BraceStyle {
     /// Labels with optional commas between them, and the metric name.
     Loose,
     /// Labels with required commas between them, and the metric name.
@@ -45,18 +45,18 @@ pub(super) enum Style {
 /// Reads labels from after an opening brace to the closing one. `line` is the offset of the line,
 /// for errors.
 pub(super) fn read_labels(
-    lexer: &mut Lexer<'_>,
+    lexer: &mut ExpositionLexer<'_>,
     line: usize,
-    style: Style,
-    into: &mut Offsets,
+    style: BraceStyle,
+    into: &mut SeriesOffsets,
 ) -> Result<(), ParseError> {
     let mut token = lexer.next();
     loop {
         let Range { start, end } = lexer.scanner().span();
         let is_quoted = match token {
-            Token::BraceClose => return Ok(()),
-            Token::LabelName => false,
-            Token::QuotedString => true,
+            ExpositionToken::BraceClose => return Ok(()),
+            ExpositionToken::LabelName => false,
+            ExpositionToken::QuotedString => true,
             _ => {
                 return Err(unexpected(
                     lexer.scanner(),
@@ -72,8 +72,8 @@ pub(super) fn read_labels(
             start..end
         };
         token = lexer.next();
-        if is_quoted && matches!(token, Token::Comma | Token::BraceClose) {
-            if style == Style::Exemplar {
+        if is_quoted && matches!(token, ExpositionToken::Comma | ExpositionToken::BraceClose) {
+            if style == BraceStyle::Exemplar {
                 return Err(unexpected(
                     lexer.scanner(),
                     line,
@@ -89,20 +89,20 @@ pub(super) fn read_labels(
                 ));
             }
             into.name = Some(name);
-            if token == Token::BraceClose {
+            if token == ExpositionToken::BraceClose {
                 return Ok(());
             }
             token = lexer.next();
             continue;
         }
-        if token != Token::Equal {
+        if token != ExpositionToken::Equal {
             return Err(unexpected(lexer.scanner(), line, "expected equal", token));
         }
         into.labels.push((name, read_value(lexer, line)?));
         token = lexer.next();
-        if token == Token::Comma {
+        if token == ExpositionToken::Comma {
             token = lexer.next();
-        } else if style != Style::Loose && token != Token::BraceClose {
+        } else if style != BraceStyle::Loose && token != ExpositionToken::BraceClose {
             let expected = "expected comma or brace close";
             return Err(unexpected(lexer.scanner(), line, expected, token));
         }
@@ -111,9 +111,9 @@ pub(super) fn read_labels(
 
 /// Reads the value of a label and returns its byte range between the quotes. Fails if it is missing
 /// or not UTF-8.
-fn read_value(lexer: &mut Lexer<'_>, line: usize) -> Result<Range<usize>, ParseError> {
+fn read_value(lexer: &mut ExpositionLexer<'_>, line: usize) -> Result<Range<usize>, ParseError> {
     let token = lexer.next();
-    if token != Token::LabelValue {
+    if token != ExpositionToken::LabelValue {
         return Err(unexpected(
             lexer.scanner(),
             line,
@@ -123,7 +123,7 @@ fn read_value(lexer: &mut Lexer<'_>, line: usize) -> Result<Range<usize>, ParseE
     }
     let value = lexer.scanner().span();
     if !lexer.scanner().is_utf8(value.clone()) {
-        let value = shown(lexer.scanner(), value);
+        let value = quote_excerpt(lexer.scanner(), value);
         let message = format!("invalid UTF-8 label value: {value}");
         return Err(ParseError::new(message));
     }
@@ -132,7 +132,7 @@ fn read_value(lexer: &mut Lexer<'_>, line: usize) -> Result<Range<usize>, ParseE
 
 /// The properties of a family that influence the labels of its series: type and unit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Family<'f> {
+pub(super) struct FamilyTypeAndUnit<'f> {
     /// Type in the latest `# TYPE` line.
     pub kind: MetricType,
     /// Unit in the latest `# UNIT` line.
@@ -141,7 +141,7 @@ pub(super) struct Family<'f> {
     pub is_labelled: bool,
 }
 
-impl Family<'_> {
+impl FamilyTypeAndUnit<'_> {
     /// Writes the metric name, and the type and unit labels if those are enabled.
     pub fn write_name(&self, name: &[u8], out: &mut LabelPairs) {
         if !self.is_labelled || !name.is_empty() {
@@ -156,7 +156,7 @@ impl Family<'_> {
     }
 
     /// Returns whether the family itself sets the label `label`, which replaces one in the series.
-    pub fn overrides(&self, label: &[u8], name: &[u8]) -> bool {
+    pub fn has_own_label(&self, label: &[u8], name: &[u8]) -> bool {
         self.is_labelled
             && match std::str::from_utf8(label) {
                 Ok(METRIC_NAME) => !name.is_empty(),
@@ -170,8 +170,8 @@ impl Family<'_> {
 /// Replaces `out` with the labels at `offsets` in `text`, sorted by name.
 pub(super) fn write_labels(
     text: &[u8],
-    offsets: &Offsets,
-    family: Family<'_>,
+    offsets: &SeriesOffsets,
+    family: FamilyTypeAndUnit<'_>,
     out: &mut LabelPairs,
 ) {
     let part = |range: &Range<usize>| unescape(text.get(range.clone()).unwrap_or_default());
@@ -180,8 +180,8 @@ pub(super) fn write_labels(
     family.write_name(&name, out);
     for (label, value) in &offsets.labels {
         let (label, value) = (part(label), part(value));
-        if !family.overrides(&label, &name) {
-            out.push(&label, &normal_bound(family.kind, &label, value));
+        if !family.has_own_label(&label, &name) {
+            out.push(&label, &normalize_bound(family.kind, &label, value));
         }
     }
     out.sort();
@@ -189,7 +189,7 @@ pub(super) fn write_labels(
 
 /// Normalizes the value of `le` and `quantile` labels, so that different notations of a number give
 /// the same series.
-fn normal_bound<'t>(kind: MetricType, label: &[u8], value: Cow<'t, [u8]>) -> Cow<'t, [u8]> {
+fn normalize_bound<'t>(kind: MetricType, label: &[u8], value: Cow<'t, [u8]>) -> Cow<'t, [u8]> {
     let is_bound = match kind {
         MetricType::Summary => label == b"quantile",
         MetricType::Histogram => label == b"le",
@@ -199,7 +199,7 @@ fn normal_bound<'t>(kind: MetricType, label: &[u8], value: Cow<'t, [u8]>) -> Cow
         return value;
     }
     match parse_any_notation(&value) {
-        Some(bound) => open_metrics_float(bound).into_bytes().into(),
+        Some(bound) => format_openmetrics_float(bound).into_bytes().into(),
         None => value,
     }
 }

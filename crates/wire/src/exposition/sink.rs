@@ -1,6 +1,6 @@
 //! Writes the metrics of this process in the text format.
 
-use firn_model::metrics::{DURATION_BOUNDS_SECONDS, DurationHistogram, Sink, Value};
+use firn_model::metrics::{DURATION_BOUNDS_SECONDS, DurationHistogram, MetricSink, MetricValue};
 use std::fmt::Write;
 
 /// The media type of the text that [`TextSink`] writes.
@@ -26,7 +26,7 @@ impl TextSink {
     }
 
     /// Writes the help and type lines before the first line of a metric.
-    fn head(&mut self, name: &str, help: &str, kind: &str) {
+    fn write_head(&mut self, name: &str, help: &str, kind: &str) {
         if self.name == name {
             return;
         }
@@ -42,7 +42,7 @@ impl TextSink {
         self.text.push('\n');
     }
 
-    fn line(&mut self, name: &str, suffix: &str, labels: &[(&str, &str)], value: f64) {
+    fn write_line(&mut self, name: &str, suffix: &str, labels: &[(&str, &str)], value: f64) {
         let text = &mut self.text;
         text.push_str(name);
         text.push_str(suffix);
@@ -61,7 +61,12 @@ impl TextSink {
         text.push('\n');
     }
 
-    fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &DurationHistogram) {
+    fn write_histogram(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        histogram: &DurationHistogram,
+    ) {
         let mut total = 0;
         let bounds = DURATION_BOUNDS_SECONDS.into_iter().chain([f64::INFINITY]);
         for (bound, count) in bounds.zip(histogram.bucket_counts()) {
@@ -71,27 +76,27 @@ impl TextSink {
             let mut with_le = labels.to_vec();
             let at = with_le.partition_point(|(name, _)| *name < "le");
             with_le.insert(at, ("le", &le));
-            self.line(name, "_bucket", &with_le, total as f64);
+            self.write_line(name, "_bucket", &with_le, total as f64);
         }
-        self.line(name, "_sum", labels, histogram.sum_seconds());
-        self.line(name, "_count", labels, total as f64);
+        self.write_line(name, "_sum", labels, histogram.sum_seconds());
+        self.write_line(name, "_count", labels, total as f64);
     }
 }
 
-impl Sink for TextSink {
-    fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: Value<'_>) {
+impl MetricSink for TextSink {
+    fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: MetricValue<'_>) {
         match value {
-            Value::Counter(value) => {
-                self.head(name, help, "counter");
-                self.line(name, "", labels, value);
+            MetricValue::Counter(value) => {
+                self.write_head(name, help, "counter");
+                self.write_line(name, "", labels, value);
             }
-            Value::Gauge(value) => {
-                self.head(name, help, "gauge");
-                self.line(name, "", labels, value);
+            MetricValue::Gauge(value) => {
+                self.write_head(name, help, "gauge");
+                self.write_line(name, "", labels, value);
             }
-            Value::Histogram(histogram) => {
-                self.head(name, help, "histogram");
-                self.histogram(name, labels, histogram);
+            MetricValue::Histogram(histogram) => {
+                self.write_head(name, help, "histogram");
+                self.write_histogram(name, labels, histogram);
             }
         }
     }

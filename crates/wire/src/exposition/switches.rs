@@ -3,7 +3,7 @@
 /// Options of a parser beyond the format, from the settings of a scrape job. All are off by
 /// default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Switches {
+pub struct ParserSwitches {
     /// True if the type and unit of a family become the labels `__type__` and `__unit__`.
     pub type_and_unit_labels: bool,
     /// True if samples carry their start time. In OpenMetrics this removes the `name_created`

@@ -10,15 +10,15 @@ mod text;
 
 use super::*;
 use firn_model::env::sim::SimRng;
-use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 use firn_model::quote::quote;
 use std::fmt::Write;
 
 /// Parses a body and formats one line for each event, then the error if there is one.
-fn read(format: Format, body: &[u8], switches: Switches) -> String {
+fn read(format: ExpositionFormat, body: &[u8], switches: ParserSwitches) -> String {
     let mut out = String::new();
-    let mut parser = Parser::new(format, body, switches);
-    let (mut pairs, mut exemplars) = (LabelPairs::default(), Exemplars::default());
+    let mut parser = ExpositionParser::new(format, body, switches);
+    let (mut pairs, mut exemplars) = (LabelPairs::default(), SampleExemplars::default());
     loop {
         match parser.advance() {
             Ok(true) => {}
@@ -29,8 +29,8 @@ fn read(format: Format, body: &[u8], switches: Switches) -> String {
             }
         }
         let _ = match parser.event() {
-            Event::Metadata(metadata) => writeln!(out, "{}", show_metadata(&metadata)),
-            Event::Sample(sample) => match parser.labels(&mut pairs) {
+            ExpositionEvent::Metadata(metadata) => writeln!(out, "{}", show_metadata(&metadata)),
+            ExpositionEvent::Sample(sample) => match parser.labels(&mut pairs) {
                 Ok(()) => {
                     parser.exemplars(&mut exemplars);
                     let exemplars = show_exemplars(&exemplars);
@@ -42,18 +42,18 @@ fn read(format: Format, body: &[u8], switches: Switches) -> String {
     }
 }
 
-fn show_metadata(metadata: &Metadata<'_>) -> String {
+fn show_metadata(metadata: &ExpositionMetadata<'_>) -> String {
     let name = String::from_utf8_lossy(metadata.name);
     match &metadata.field {
-        Field::Type(kind) => format!("type {name} {}", kind.name()),
-        Field::Help(text) => format!("help {name} {}", quote(text)),
-        Field::Unit(unit) => format!("unit {name} {}", quote(unit)),
+        FamilyMetadataField::Type(kind) => format!("type {name} {}", kind.name()),
+        FamilyMetadataField::Help(text) => format!("help {name} {}", quote(text)),
+        FamilyMetadataField::Unit(unit) => format!("unit {name} {}", quote(unit)),
     }
 }
 
 fn show_histogram(histogram: &Histogram) -> String {
-    let spans = |spans: &[Span]| -> String {
-        let span = |span: &Span| format!("{}:{} ", span.offset, span.length);
+    let spans = |spans: &[BucketSpan]| -> String {
+        let span = |span: &BucketSpan| format!("{}:{} ", span.offset, span.length);
         spans
             .iter()
             .map(span)
@@ -68,7 +68,7 @@ fn show_histogram(histogram: &Histogram) -> String {
         ..
     } = histogram;
     let (kind, counts) = match &histogram.counts {
-        Counts::Integer {
+        HistogramCounts::Integer {
             count,
             zero_count,
             positive,
@@ -77,7 +77,7 @@ fn show_histogram(histogram: &Histogram) -> String {
             "integer",
             format!("count {count}, {zero_count} in {zero}, {positive:?}, {negative:?}"),
         ),
-        Counts::Float {
+        HistogramCounts::Float {
             count,
             zero_count,
             positive,
@@ -99,7 +99,7 @@ fn show_histogram(histogram: &Histogram) -> String {
     format!("{gauge}{kind} schema {schema} sum {sum} {counts} ({positive}) ({negative}) {bounds:?}")
 }
 
-fn show_exemplars(exemplars: &Exemplars) -> String {
+fn show_exemplars(exemplars: &SampleExemplars) -> String {
     let mut out = String::new();
     for exemplar in exemplars.iter() {
         let _ = write!(out, " # {} {}", exemplar.labels, exemplar.value);
@@ -110,15 +110,15 @@ fn show_exemplars(exemplars: &Exemplars) -> String {
     out
 }
 
-fn show_sample(sample: &Sample<'_>, pairs: &LabelPairs) -> String {
+fn show_sample(sample: &ExpositionSample<'_>, pairs: &LabelPairs) -> String {
     let labels: Vec<String> = pairs
         .iter()
         .map(|(name, value)| format!("{}={}", String::from_utf8_lossy(name), quote(value)))
         .collect();
     let mut out = format!("{{{}}}", labels.join(", "));
     let _ = match sample.value {
-        Value::Float(value) => write!(out, " {value}"),
-        Value::Histogram(histogram) => write!(out, " {}", show_histogram(histogram)),
+        ExpositionValue::Float(value) => write!(out, " {value}"),
+        ExpositionValue::Histogram(histogram) => write!(out, " {}", show_histogram(histogram)),
     };
     if let Some(time) = sample.time {
         let _ = write!(out, " @{time}");
@@ -131,8 +131,8 @@ fn show_sample(sample: &Sample<'_>, pairs: &LabelPairs) -> String {
 
 /// Parses a body with its own keys expected in the given order. Neither the events nor the labels
 /// may depend on the expected keys.
-fn read_expecting(format: Format, body: &[u8], keys: &[Vec<u8>]) -> (Vec<String>, usize) {
-    let mut parser = Parser::new(format, body, Switches::default());
+fn read_expecting(format: ExpositionFormat, body: &[u8], keys: &[Vec<u8>]) -> (Vec<String>, usize) {
+    let mut parser = ExpositionParser::new(format, body, ParserSwitches::default());
     let mut pairs = LabelPairs::default();
     let (mut shown, mut hits) = (Vec::new(), 0);
     let mut keys = keys.iter().cycle();
@@ -146,7 +146,7 @@ fn read_expecting(format: Format, body: &[u8], keys: &[Vec<u8>]) -> (Vec<String>
                 return (shown, hits);
             }
         }
-        if let Event::Sample(sample) = parser.event() {
+        if let ExpositionEvent::Sample(sample) = parser.event() {
             assert_eq!(sample.is_expected, sample.key == key);
             hits += usize::from(sample.is_expected);
             parser.labels(&mut pairs).unwrap();
@@ -156,11 +156,11 @@ fn read_expecting(format: Format, body: &[u8], keys: &[Vec<u8>]) -> (Vec<String>
     }
 }
 
-fn keys_of(format: Format, body: &[u8]) -> Vec<Vec<u8>> {
-    let mut parser = Parser::new(format, body, Switches::default());
+fn keys_of(format: ExpositionFormat, body: &[u8]) -> Vec<Vec<u8>> {
+    let mut parser = ExpositionParser::new(format, body, ParserSwitches::default());
     let mut keys = Vec::new();
     while let Ok(true) = parser.advance() {
-        if let Event::Sample(sample) = parser.event() {
+        if let ExpositionEvent::Sample(sample) = parser.event() {
             keys.push(sample.key.to_vec());
         }
     }
@@ -169,7 +169,7 @@ fn keys_of(format: Format, body: &[u8]) -> Vec<Vec<u8>> {
 
 /// Parses bodies that differ from the valid one in a few places: the result must not depend on the
 /// expected keys.
-fn check_mutated(format: Format, sound: &str, switches: Switches) {
+fn check_mutated(format: ExpositionFormat, sound: &str, switches: ParserSwitches) {
     let pieces = [
         "{", "}", "\"", "\\", ",", "=", "\n", " ", "#", "é", "\u{0}", "-", "9", "a", "\t",
         "# TYPE ",
@@ -181,12 +181,12 @@ fn check_mutated(format: Format, sound: &str, switches: Switches) {
     for seed in 1..=seeds.unwrap_or(3_000) {
         let random = SimRng::new(seed);
         let mut body = sound.as_bytes().to_vec();
-        for _ in 0..random.below(6) {
-            let at = random.below(body.len() as u64 + 1) as usize;
-            let piece = pieces[random.below(pieces.len() as u64) as usize].as_bytes();
-            match random.below(4) {
+        for _ in 0..random.next_below(6) {
+            let at = random.next_below(body.len() as u64 + 1) as usize;
+            let piece = pieces[random.next_below(pieces.len() as u64) as usize].as_bytes();
+            match random.next_below(4) {
                 0 => body.truncate(at),
-                1 if at < body.len() => body[at] ^= 1 << random.below(8),
+                1 if at < body.len() => body[at] ^= 1 << random.next_below(8),
                 2 if at < body.len() => drop(body.remove(at)),
                 _ => drop(body.splice(at..at, piece.iter().copied())),
             }

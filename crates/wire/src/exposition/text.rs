@@ -10,12 +10,17 @@
 //! and labels need no comma between them.
 
 use super::error::{ParseError, unexpected, while_parsing};
-use super::event::{Entry, Field, Metadata, Place, Sample, Value};
-use super::lex::{BLANK, Token, is};
-use super::lexer::{Lexer, Syntax};
+use super::event::{
+    ExpositionEntryKind, ExpositionMetadata, ExpositionPosition, ExpositionSample, ExpositionValue,
+    FamilyMetadataField,
+};
+use super::lex::{BLANK, ExpositionToken, is_in_class};
+use super::lexer::{ExpositionLexer, ExpositionSyntax};
 use super::number::{parse_milliseconds, parse_value};
 use super::pairs::LabelPairs;
-use super::series::{Family, Offsets, Style, read_labels, unescape_help, write_labels};
+use super::series::{
+    BraceStyle, FamilyTypeAndUnit, SeriesOffsets, read_labels, unescape_help, write_labels,
+};
 use firn_model::metadata::MetricType;
 use firn_model::quote::quote;
 use firn_model::sample::{NORMAL_NAN_BITS, TimestampMs};
@@ -24,23 +29,23 @@ use std::ops::Range;
 /// Parses a text line by line and keeps the byte ranges of the current line.
 #[derive(Clone, Debug)]
 pub(super) struct TextParser<'t> {
-    lexer: Lexer<'t>,
+    lexer: ExpositionLexer<'t>,
     /// Offset of the first byte of the current line.
     line: usize,
     key: Range<usize>,
     is_expected: bool,
-    offsets: Offsets,
+    offsets: SeriesOffsets,
     /// Type in the latest `# TYPE` line of any family.
     kind: MetricType,
     is_labelled: bool,
     value: f64,
     time: Option<TimestampMs>,
-    meta: Meta,
+    meta: MetadataLine,
 }
 
 /// Byte ranges of the current metadata line: the name of the family and its text.
 #[derive(Clone, Debug, Default)]
-struct Meta {
+struct MetadataLine {
     name: Range<usize>,
     text: Range<usize>,
     is_type: bool,
@@ -49,21 +54,21 @@ struct Meta {
 impl<'t> TextParser<'t> {
     pub fn new(text: &'t [u8], is_labelled: bool) -> Self {
         Self {
-            lexer: Lexer::new(text, Syntax::Prometheus),
+            lexer: ExpositionLexer::new(text, ExpositionSyntax::Prometheus),
             line: 0,
             key: 0..0,
             is_expected: false,
-            offsets: Offsets::default(),
+            offsets: SeriesOffsets::default(),
             kind: MetricType::Unknown,
             is_labelled,
             value: 0.0,
             time: None,
-            meta: Meta::default(),
+            meta: MetadataLine::default(),
         }
     }
 
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn position(&self) -> ExpositionPosition {
+        ExpositionPosition {
             line: self.line,
             is_at_end: self.lexer.scanner().is_at_end(),
             kind: self.kind,
@@ -76,18 +81,18 @@ impl<'t> TextParser<'t> {
 
     /// Moves to the next entry; returns `None` at the end of the text. Fails at the first syntax
     /// error.
-    pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
+    pub fn advance(&mut self, expected: &[u8]) -> Result<Option<ExpositionEntryKind>, ParseError> {
         self.line = self.lexer.scanner().at;
-        if self.pass_expected(expected) {
+        if self.skip_expected(expected) {
             let token = self.lexer.next();
-            if token != Token::BraceOpen {
+            if token != ExpositionToken::BraceOpen {
                 return self.read_suffix(token).map(Some);
             }
             // The series has labels or empty braces, but the expected one has none.
-            self.lexer.return_to(self.line);
+            self.lexer.rewind_to_line(self.line);
         }
         let entry = self.read_entry()?;
-        if entry == Some(Entry::Sample) {
+        if entry == Some(ExpositionEntryKind::Sample) {
             self.is_expected = self.key_bytes() == expected;
         }
         Ok(entry)
@@ -97,7 +102,7 @@ impl<'t> TextParser<'t> {
     /// the series need no check: they were parsed before, and the byte after them ends the series
     /// here too.
     #[inline]
-    fn pass_expected(&mut self, expected: &[u8]) -> bool {
+    fn skip_expected(&mut self, expected: &[u8]) -> bool {
         let rest = self
             .lexer
             .scanner()
@@ -109,38 +114,38 @@ impl<'t> TextParser<'t> {
         };
         let ends = match expected.last() {
             Some(b'}') => true,
-            Some(_) => after.first().is_some_and(|c| is(*c, BLANK)),
+            Some(_) => after.first().is_some_and(|c| is_in_class(*c, BLANK)),
             None => false,
         };
         if ends {
             self.key = self.line..self.line + expected.len();
             self.is_expected = true;
             self.offsets.clear();
-            self.lexer.pass_series(expected);
+            self.lexer.skip_series(expected);
         }
         ends
     }
 
-    fn read_entry(&mut self) -> Result<Option<Entry>, ParseError> {
+    fn read_entry(&mut self) -> Result<Option<ExpositionEntryKind>, ParseError> {
         loop {
             self.line = self.lexer.scanner().at;
             self.offsets.clear();
             match self.lexer.next() {
-                Token::Eof => return Ok(None),
-                Token::Linebreak => {}
-                token @ (Token::Help | Token::Type) => {
+                ExpositionToken::Eof => return Ok(None),
+                ExpositionToken::Linebreak => {}
+                token @ (ExpositionToken::Help | ExpositionToken::Type) => {
                     self.read_meta(token)?;
-                    return Ok(Some(Entry::Metadata));
+                    return Ok(Some(ExpositionEntryKind::Metadata));
                 }
-                Token::Comment => {
+                ExpositionToken::Comment => {
                     self.expect_linebreak("linebreak expected after comment")?;
-                    return Ok(Some(Entry::Comment));
+                    return Ok(Some(ExpositionEntryKind::Comment));
                 }
-                Token::BraceOpen => {
+                ExpositionToken::BraceOpen => {
                     let suffix = self.read_braces()?;
                     return self.read_suffix(suffix).map(Some);
                 }
-                Token::MetricName => {
+                ExpositionToken::MetricName => {
                     let suffix = self.read_name()?;
                     return self.read_suffix(suffix).map(Some);
                 }
@@ -154,18 +159,23 @@ impl<'t> TextParser<'t> {
 
     /// Reads the labels after a name, if there are any, and returns the token after them. Fails if
     /// a label is malformed.
-    fn read_name(&mut self) -> Result<Token, ParseError> {
+    fn read_name(&mut self) -> Result<ExpositionToken, ParseError> {
         self.key = self.line..self.lexer.scanner().at;
         self.offsets.name = Some(self.key.clone());
         match self.lexer.next() {
-            Token::BraceOpen => self.read_braces(),
+            ExpositionToken::BraceOpen => self.read_braces(),
             token => Ok(token),
         }
     }
 
     /// Reads the labels in braces and returns the token after them; fails without a metric name.
-    fn read_braces(&mut self) -> Result<Token, ParseError> {
-        read_labels(&mut self.lexer, self.line, Style::Loose, &mut self.offsets)?;
+    fn read_braces(&mut self) -> Result<ExpositionToken, ParseError> {
+        read_labels(
+            &mut self.lexer,
+            self.line,
+            BraceStyle::Loose,
+            &mut self.offsets,
+        )?;
         self.key = self.line..self.lexer.scanner().at;
         let token = self.lexer.next();
         if self.offsets.name.is_none() {
@@ -181,8 +191,8 @@ impl<'t> TextParser<'t> {
     /// Reads the value and the optional timestamp after a series, up to the end of the line. Fails
     /// if one of them is malformed.
     #[inline]
-    fn read_suffix(&mut self, token: Token) -> Result<Entry, ParseError> {
-        if token != Token::Value {
+    fn read_suffix(&mut self, token: ExpositionToken) -> Result<ExpositionEntryKind, ParseError> {
+        if token != ExpositionToken::Value {
             let expected = "expected value after metric";
             return Err(unexpected(self.lexer.scanner(), self.line, expected, token));
         }
@@ -195,8 +205,8 @@ impl<'t> TextParser<'t> {
         };
         self.time = None;
         match self.lexer.next() {
-            Token::Linebreak => {}
-            Token::Timestamp => {
+            ExpositionToken::Linebreak => {}
+            ExpositionToken::Timestamp => {
                 let time = parse_milliseconds(&text[self.lexer.scanner().span()])
                     .map_err(|e| while_parsing(self.lexer.scanner(), self.line, &e))?;
                 self.time = Some(time);
@@ -207,19 +217,19 @@ impl<'t> TextParser<'t> {
                 return Err(unexpected(self.lexer.scanner(), self.line, expected, token));
             }
         }
-        Ok(Entry::Sample)
+        Ok(ExpositionEntryKind::Sample)
     }
 
     fn expect_linebreak(&mut self, expected: &str) -> Result<(), ParseError> {
         match self.lexer.next() {
-            Token::Linebreak => Ok(()),
+            ExpositionToken::Linebreak => Ok(()),
             token => Err(unexpected(self.lexer.scanner(), self.line, expected, token)),
         }
     }
 
-    fn read_meta(&mut self, keyword: Token) -> Result<(), ParseError> {
+    fn read_meta(&mut self, keyword: ExpositionToken) -> Result<(), ParseError> {
         let token = self.lexer.next();
-        if token != Token::MetricName {
+        if token != ExpositionToken::MetricName {
             let expected = format!("expected metric name after {}", keyword.name());
             return Err(unexpected(
                 self.lexer.scanner(),
@@ -234,7 +244,7 @@ impl<'t> TextParser<'t> {
             (start, end) = (start + 1, end - 1);
         }
         let token = self.lexer.next();
-        if token != Token::Text {
+        if token != ExpositionToken::Text {
             let message = format!("expected text in {}, got {}", keyword.name(), token.name());
             return Err(ParseError::new(message));
         }
@@ -242,11 +252,11 @@ impl<'t> TextParser<'t> {
             start: from,
             end: to,
         } = self.lexer.scanner().span();
-        self.meta = Meta {
+        self.meta = MetadataLine {
             name: start..end,
             // Skips the blank after the name.
             text: (from + 1).min(to)..to,
-            is_type: keyword == Token::Type,
+            is_type: keyword == ExpositionToken::Type,
         };
         let words = &text[self.meta.text.clone()];
         if self.meta.is_type {
@@ -263,24 +273,24 @@ impl<'t> TextParser<'t> {
         &self.lexer.scanner().text()[self.key.clone()]
     }
 
-    pub fn sample(&self) -> Sample<'t> {
-        Sample {
+    pub fn sample(&self) -> ExpositionSample<'t> {
+        ExpositionSample {
             key: self.key_bytes(),
             is_expected: self.is_expected,
             time: self.time,
             start: None,
-            value: Value::Float(self.value),
+            value: ExpositionValue::Float(self.value),
         }
     }
 
-    pub fn metadata(&self) -> Metadata<'_> {
+    pub fn metadata(&self) -> ExpositionMetadata<'_> {
         let text = self.lexer.scanner().text();
         let words = &text[self.meta.text.clone()];
-        Metadata {
+        ExpositionMetadata {
             name: &text[self.meta.name.clone()],
             field: match self.meta.is_type {
-                true => Field::Type(self.kind),
-                false => Field::Help(unescape_help(words)),
+                true => FamilyMetadataField::Type(self.kind),
+                false => FamilyMetadataField::Help(unescape_help(words)),
             },
         }
     }
@@ -288,7 +298,7 @@ impl<'t> TextParser<'t> {
     /// Replaces `out` with the labels of the current sample. Parses them again if the series was
     /// skipped as the expected one.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
-        let family = Family {
+        let family = FamilyTypeAndUnit {
             kind: self.kind,
             unit: b"",
             is_labelled: self.is_labelled,
@@ -299,7 +309,7 @@ impl<'t> TextParser<'t> {
         }
         // The series was skipped because its key was the expected one.
         let mut again = TextParser::new(self.key_bytes(), self.is_labelled);
-        if again.lexer.next() == Token::BraceOpen {
+        if again.lexer.next() == ExpositionToken::BraceOpen {
             again.read_braces()?;
         } else {
             again.read_name()?;

@@ -1,5 +1,5 @@
-//! Negotiates the format of a federation response from the `Accept` header, with the same choices
-//! as `expfmt.Negotiate` and the library that it uses.
+//! Negotiates the format of a federation response from the `ConnectionSource` header, with the same
+//! choices as `expfmt.Negotiate` and the library that it uses.
 
 use crate::families::MEDIA_TYPE;
 
@@ -26,7 +26,7 @@ impl NameEscaping {
         ("values", Self::Values),
     ];
 
-    fn named(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
         found.map(|(_, escaping)| *escaping)
     }
@@ -40,22 +40,22 @@ impl NameEscaping {
 /// The negotiated format of a response: text or protobuf, and the escaping of names. Created once
 /// for each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Format {
+pub struct FederationFormat {
     is_protobuf: bool,
     escaping: NameEscaping,
 }
 
-/// One clause of an `Accept` header, with its weight and parameters. Unknown parameters are
-/// ignored.
+/// One clause of an `ConnectionSource` header, with its weight and parameters. Unknown parameters
+/// are ignored.
 #[derive(Debug, Default)]
-struct Clause<'a> {
+struct AcceptClause<'a> {
     kind: &'a str,
     subtype: &'a str,
     weight: f64,
     params: Vec<(&'a str, &'a str)>,
 }
 
-impl Clause<'_> {
+impl AcceptClause<'_> {
     fn param(&self, name: &str) -> &str {
         // The last parameter of a name wins.
         let found = self.params.iter().rev().find(|(known, _)| *known == name);
@@ -63,12 +63,13 @@ impl Clause<'_> {
     }
 }
 
-impl Format {
-    /// Returns the format for a client that sends this `Accept` header; text if no clause matches.
+impl FederationFormat {
+    /// Returns the format for a client that sends this `ConnectionSource` header; text if no clause
+    /// matches.
     pub fn negotiate(accept: &str) -> Self {
         let mut escaping = NameEscaping::default();
-        for clause in clauses(accept) {
-            if let Some(named) = NameEscaping::named(clause.param("escaping")) {
+        for clause in parse_clauses(accept) {
+            if let Some(named) = NameEscaping::from_name(clause.param("escaping")) {
                 escaping = named;
             }
             let is_family = clause.param("proto") == "io.prometheus.client.MetricFamily";
@@ -111,17 +112,17 @@ impl Format {
 }
 
 /// Parses the clauses of a header and sorts them by decreasing weight.
-fn clauses(header: &str) -> Vec<Clause<'_>> {
-    let mut clauses: Vec<_> = header.split(',').filter_map(clause).collect();
+fn parse_clauses(header: &str) -> Vec<AcceptClause<'_>> {
+    let mut clauses: Vec<_> = header.split(',').filter_map(parse_clause).collect();
     // Clauses of equal weight keep their order, except that wildcards go last.
     clauses.sort_by(|a, b| {
-        let stars = |c: &Clause<'_>| u8::from(c.kind == "*") + u8::from(c.subtype == "*");
+        let stars = |c: &AcceptClause<'_>| u8::from(c.kind == "*") + u8::from(c.subtype == "*");
         b.weight.total_cmp(&a.weight).then(stars(a).cmp(&stars(b)))
     });
     clauses
 }
 
-fn clause(text: &str) -> Option<Clause<'_>> {
+fn parse_clause(text: &str) -> Option<AcceptClause<'_>> {
     let mut parts = text.trim_matches(' ').split(';');
     let media_type = parts.next().unwrap_or_default();
     let (kind, subtype) = match media_type.split_once('/') {
@@ -129,7 +130,7 @@ fn clause(text: &str) -> Option<Clause<'_>> {
         None if media_type.trim_matches(' ') == "*" => ("*", "*"),
         _ => return None,
     };
-    let mut clause = Clause {
+    let mut clause = AcceptClause {
         kind: kind.trim_matches(' '),
         subtype: subtype.trim_matches(' '),
         weight: 1.0,

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Returns `name` with the negotiated `escaping` applied; legacy names are never changed.
-pub(super) fn escaped(name: &str, escaping: NameEscaping) -> Cow<'_, str> {
+pub(super) fn escape_name(name: &str, escaping: NameEscaping) -> Cow<'_, str> {
     if escaping == NameEscaping::AllowUtf8 || is_plain(name) {
         return Cow::Borrowed(name);
     }

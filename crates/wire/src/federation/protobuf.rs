@@ -1,33 +1,35 @@
 //! Encodes federated series as delimited protobuf families (layout: `crate::families`).
 
-use super::text::cumulative;
-use super::{FederatedValue, Kind, Written};
-use crate::families::{self, MetricType, field, put_set_double, put_set_integer, put_spans};
+use super::text::cumulative_buckets;
+use super::{FederatedFamilyKind, FederatedSample, FederatedValue};
+use crate::families::{
+    self, ProtobufMetricType, field, put_set_double, put_set_integer, put_spans,
+};
 use crate::protobuf::{put_bytes, to_zigzag};
 use firn_model::histogram::Histogram;
 
 /// The family that is being written, with working memory for its metrics. Reused for all families
 /// of a response.
 #[derive(Debug, Default)]
-pub(super) struct Family {
-    family: families::Family,
+pub(super) struct FederatedProtobufFamily {
+    family: families::ProtobufFamilyEncoder,
     metric: Vec<u8>,
     part: Vec<u8>,
 }
 
-impl Family {
+impl FederatedProtobufFamily {
     /// Starts a family of the given kind without a help text.
-    pub(super) fn begin(&mut self, name: &str, kind: Kind) {
+    pub(super) fn begin(&mut self, name: &str, kind: FederatedFamilyKind) {
         let metric_type = match kind {
-            Kind::Untyped => MetricType::Untyped,
-            Kind::Histogram => MetricType::Histogram,
-            Kind::GaugeHistogram => MetricType::GaugeHistogram,
+            FederatedFamilyKind::Untyped => ProtobufMetricType::Untyped,
+            FederatedFamilyKind::Histogram => ProtobufMetricType::Histogram,
+            FederatedFamilyKind::GaugeHistogram => ProtobufMetricType::GaugeHistogram,
         };
         self.family.begin(name, "", metric_type);
     }
 
     /// Appends a sample to the family as a metric with its timestamp.
-    pub(super) fn push(&mut self, sample: &Written<'_>) {
+    pub(super) fn push(&mut self, sample: &FederatedSample<'_>) {
         self.metric.clear();
         for (name, value) in sample.labels {
             self.family.put_label(&mut self.metric, name, value);
@@ -60,7 +62,7 @@ fn put_classic(out: &mut Vec<u8>, histogram: &Histogram) {
     let counts = histogram.counts.to_floats();
     put_set_double(out, field::SUM, histogram.sum);
     let mut bucket = Vec::new();
-    for (bound, count) in cumulative(histogram, &counts.positive) {
+    for (bound, count) in cumulative_buckets(histogram, &counts.positive) {
         bucket.clear();
         put_set_double(&mut bucket, field::BUCKET_BOUND, bound);
         put_set_double(&mut bucket, field::BUCKET_FLOAT_COUNT, count);

@@ -1,7 +1,7 @@
 //! Tests the exact bytes of federated families, and the negotiation of formats.
 
 use super::*;
-use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Span};
+use firn_model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HistogramCounts};
 
 fn histogram(schema: i32, custom_values: &[f64], hint: ResetHint) -> Histogram {
     Histogram {
@@ -9,18 +9,18 @@ fn histogram(schema: i32, custom_values: &[f64], hint: ResetHint) -> Histogram {
         schema,
         zero_threshold: 0.0,
         sum: 4.5,
-        counts: Counts::Integer {
+        counts: HistogramCounts::Integer {
             count: 6,
             zero_count: 0,
             positive: vec![2, -1],
             negative: Vec::new(),
         },
         positive_spans: vec![
-            Span {
+            BucketSpan {
                 offset: 0,
                 length: 1,
             },
-            Span {
+            BucketSpan {
                 offset: 1,
                 length: 1,
             },
@@ -37,7 +37,7 @@ fn families(
     samples: &[(&[(&str, &str)], FederatedValue<'_>)],
 ) -> Vec<u8> {
     let external = Labels::from_pairs(external.iter().copied());
-    let mut families = Families::new(Format::negotiate(accept), &external);
+    let mut families = FederationWriter::new(FederationFormat::negotiate(accept), &external);
     let mut out = Vec::new();
     for (labels, value) in samples {
         let labels = Labels::from_pairs(labels.iter().copied());
@@ -162,7 +162,11 @@ fn negotiate_takes_the_heaviest_clause_that_there_is() {
         ),
     ];
     for (accept, want) in cases {
-        assert_eq!(Format::negotiate(accept).content_type(), want, "{accept}");
+        assert_eq!(
+            FederationFormat::negotiate(accept).content_type(),
+            want,
+            "{accept}"
+        );
     }
 }
 

@@ -1,23 +1,23 @@
 //! Encodes federated series in the text format 0.0.4.
 
 use super::name::is_plain;
-use super::{FederatedValue, Kind, Written};
-use firn_model::go_float::shortest;
+use super::{FederatedFamilyKind, FederatedSample, FederatedValue};
+use firn_model::go_float::format_shortest;
 use firn_model::histogram::{Histogram, bucket_indexes};
 use firn_model::sample::TimestampMs;
 
 /// Writes the `# TYPE` line of a family; both kinds of histograms have the same type.
-pub(super) fn begin(out: &mut Vec<u8>, name: &str, kind: Kind) {
+pub(super) fn begin(out: &mut Vec<u8>, name: &str, kind: FederatedFamilyKind) {
     out.extend_from_slice(b"# TYPE ");
     push_name(out, name);
     out.extend_from_slice(match kind {
-        Kind::Untyped => b" untyped\n",
-        Kind::Histogram | Kind::GaugeHistogram => b" histogram\n",
+        FederatedFamilyKind::Untyped => b" untyped\n",
+        FederatedFamilyKind::Histogram | FederatedFamilyKind::GaugeHistogram => b" histogram\n",
     });
 }
 
 /// Writes the lines of a sample: one for a float, several for a histogram.
-pub(super) fn push(out: &mut Vec<u8>, name: &str, sample: &Written<'_>) {
+pub(super) fn push(out: &mut Vec<u8>, name: &str, sample: &FederatedSample<'_>) {
     match sample.value {
         FederatedValue::Float(value) => {
             push_line(out, name, sample, None, value);
@@ -25,7 +25,7 @@ pub(super) fn push(out: &mut Vec<u8>, name: &str, sample: &Written<'_>) {
         FederatedValue::Histogram(histogram) => {
             let counts = histogram.counts.to_floats();
             let bucket = format!("{name}_bucket");
-            for (bound, count) in cumulative(histogram, &counts.positive) {
+            for (bound, count) in cumulative_buckets(histogram, &counts.positive) {
                 push_line(out, &bucket, sample, Some(bound), count);
             }
             push_line(out, &bucket, sample, Some(f64::INFINITY), counts.count);
@@ -36,7 +36,7 @@ pub(super) fn push(out: &mut Vec<u8>, name: &str, sample: &Written<'_>) {
 }
 
 /// Returns the bounds of custom buckets, each with its cumulative count of observations.
-pub(super) fn cumulative<'a>(
+pub(super) fn cumulative_buckets<'a>(
     histogram: &'a Histogram,
     counts: &'a [f64],
 ) -> impl Iterator<Item = (f64, f64)> + 'a {
@@ -55,7 +55,13 @@ pub(super) fn cumulative<'a>(
         })
 }
 
-fn push_line(out: &mut Vec<u8>, name: &str, sample: &Written<'_>, bound: Option<f64>, value: f64) {
+fn push_line(
+    out: &mut Vec<u8>,
+    name: &str,
+    sample: &FederatedSample<'_>,
+    bound: Option<f64>,
+    value: f64,
+) {
     let mut separator = b'{';
     if is_plain(name) {
         out.extend_from_slice(name.as_bytes());
@@ -113,7 +119,7 @@ fn push_float(out: &mut Vec<u8>, value: f64) {
     match value {
         // Matches zero of either sign.
         0.0 => out.push(b'0'),
-        value => out.extend_from_slice(shortest(value).as_bytes()),
+        value => out.extend_from_slice(format_shortest(value).as_bytes()),
     }
 }
 

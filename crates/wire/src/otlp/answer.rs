@@ -6,19 +6,19 @@ use crate::protobuf::{put_bytes, put_integer};
 /// The encoding of a request and of its response, known from the content type. The protocol
 /// requires that both are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum OtlpEncoding {
     /// Protocol buffers.
     Protobuf,
     /// JSON.
     Json,
 }
 
-impl Format {
+impl OtlpEncoding {
     /// Returns the media type of the encoding, for the content type of the response.
     pub fn media_type(self) -> &'static str {
         match self {
-            Format::Protobuf => "application/x-protobuf",
-            Format::Json => "application/json",
+            OtlpEncoding::Protobuf => "application/x-protobuf",
+            OtlpEncoding::Json => "application/json",
         }
     }
 }
@@ -26,7 +26,7 @@ impl Format {
 /// The response to an OTLP request. The protocol distinguishes partial success from failure by the
 /// message type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer<'a> {
+pub enum OtlpResponse<'a> {
     /// `ExportMetricsServiceResponse` without details: all points are stored.
     Stored,
     /// `ExportMetricsServiceResponse` with a partial success: some points were rejected.
@@ -45,26 +45,26 @@ pub enum Answer<'a> {
     },
 }
 
-impl Answer<'_> {
+impl OtlpResponse<'_> {
     /// Encodes the body of the response in the encoding of the request.
-    pub fn encode(self, format: Format) -> Vec<u8> {
+    pub fn encode(self, format: OtlpEncoding) -> Vec<u8> {
         match format {
-            Format::Protobuf => self.to_protobuf(),
-            Format::Json => self.to_json(),
+            OtlpEncoding::Protobuf => self.to_protobuf(),
+            OtlpEncoding::Json => self.to_json(),
         }
     }
 
     fn to_protobuf(self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
-            Answer::Stored => {}
-            Answer::Partial { rejected, message } => {
+            OtlpResponse::Stored => {}
+            OtlpResponse::Partial { rejected, message } => {
                 let mut partial = Vec::new();
                 put_integer(&mut partial, response::REJECTED, rejected as u64);
                 put_bytes(&mut partial, response::MESSAGE, message.as_bytes());
                 put_bytes(&mut out, response::PARTIAL_SUCCESS, &partial);
             }
-            Answer::Failed { code, message } => {
+            OtlpResponse::Failed { code, message } => {
                 put_integer(&mut out, status::CODE, u64::from(code));
                 put_bytes(&mut out, status::MESSAGE, message.as_bytes());
             }
@@ -74,13 +74,13 @@ impl Answer<'_> {
 
     fn to_json(self) -> Vec<u8> {
         let value = match self {
-            Answer::Stored => serde_json::json!({}),
+            OtlpResponse::Stored => serde_json::json!({}),
             // The JSON mapping of protobuf encodes 64-bit integers as strings.
-            Answer::Partial { rejected, message } => serde_json::json!({"partialSuccess": {
+            OtlpResponse::Partial { rejected, message } => serde_json::json!({"partialSuccess": {
                 "rejectedDataPoints": rejected.to_string(),
                 "errorMessage": message,
             }}),
-            Answer::Failed { code, message } => serde_json::json!({
+            OtlpResponse::Failed { code, message } => serde_json::json!({
                 "code": code,
                 "message": message,
             }),
@@ -95,16 +95,16 @@ mod tests {
 
     #[test]
     fn answer_is_encoded_in_both_forms() {
-        let partial = Answer::Partial {
+        let partial = OtlpResponse::Partial {
             rejected: 3,
             message: "no \"x\"",
         };
-        let failed = Answer::Failed {
+        let failed = OtlpResponse::Failed {
             code: 3,
             message: "bad",
         };
         for (answer, protobuf, json) in [
-            (Answer::Stored, &b""[..], "{}"),
+            (OtlpResponse::Stored, &b""[..], "{}"),
             (
                 partial,
                 b"\x0a\x0a\x08\x03\x12\x06no \"x\"",
@@ -116,9 +116,9 @@ mod tests {
                 r#"{"code":3,"message":"bad"}"#,
             ),
         ] {
-            assert_eq!(answer.encode(Format::Protobuf), protobuf);
+            assert_eq!(answer.encode(OtlpEncoding::Protobuf), protobuf);
             assert_eq!(
-                String::from_utf8(answer.encode(Format::Json)).unwrap(),
+                String::from_utf8(answer.encode(OtlpEncoding::Json)).unwrap(),
                 json
             );
         }

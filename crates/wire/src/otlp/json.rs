@@ -5,7 +5,7 @@
 //! those that upstream's reader accepts. The JSON reader limits the nesting depth, and the size of
 //! the message is limited too.
 
-use super::schema::{Field, Kind, Message, REQUEST, TEMPORALITIES};
+use super::schema::{OtlpFieldKind, OtlpFieldSchema, OtlpMessageSchema, REQUEST, TEMPORALITIES};
 use crate::error::WireError;
 use crate::protobuf::{WireType, put_bytes, put_key, put_varint, to_zigzag};
 use base64::Engine;
@@ -17,8 +17,8 @@ use std::fmt;
 /// Bytes reserved for the length of a message, which is known only after the message is written.
 const LENGTH_BYTES: usize = 5;
 
-/// Appends the protobuf encoding of the JSON request `text` to `out`. Fails if `out` would exceed
-/// `bytes_max` bytes or the text is invalid.
+/// Appends the protobuf encoding of the JSON request `text` to `out`. Fails if `out` would
+/// exceed `bytes_max` bytes or the text is invalid.
 pub fn to_protobuf(text: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<(), WireError> {
     let read = transcode(text, &REQUEST, bytes_max, out);
     if out.len() > bytes_max {
@@ -32,7 +32,7 @@ pub fn to_protobuf(text: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<(
 
 /// Transcodes an `AnyValue`.
 #[cfg(test)]
-pub(super) fn value(text: &[u8]) -> Vec<u8> {
+pub(super) fn transcode_value(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     transcode(text, &super::schema::VALUE, usize::MAX, &mut out).unwrap();
     out
@@ -40,13 +40,13 @@ pub(super) fn value(text: &[u8]) -> Vec<u8> {
 
 fn transcode(
     text: &[u8],
-    message: &'static Message,
+    message: &'static OtlpMessageSchema,
     bytes_max: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), serde_json::Error> {
     let mut json = serde_json::Deserializer::from_slice(text);
-    let mut writer = Writer { out, bytes_max };
-    Fields {
+    let mut writer = OtlpJsonTranscoder { out, bytes_max };
+    JsonObjectVisitor {
         writer: &mut writer,
         message,
     }
@@ -54,12 +54,12 @@ fn transcode(
     json.end()
 }
 
-struct Writer<'o> {
+struct OtlpJsonTranscoder<'o> {
     out: &'o mut Vec<u8>,
     bytes_max: usize,
 }
 
-impl Writer<'_> {
+impl OtlpJsonTranscoder<'_> {
     fn check<E: Error>(&self) -> Result<(), E> {
         match self.out.len() > self.bytes_max {
             true => Err(E::custom("the message is too large")),
@@ -69,7 +69,7 @@ impl Writer<'_> {
 
     /// Writes a length-delimited field whose content is written by `write`, and then fills in its
     /// length. Fails if the message exceeds its limit.
-    fn nested<T, E: Error>(
+    fn write_nested<T, E: Error>(
         &mut self,
         number: u32,
         write: impl FnOnce(&mut Self) -> Result<T, E>,
@@ -100,12 +100,12 @@ impl Writer<'_> {
 }
 
 /// Visitor for an object, which writes its known fields and skips the others.
-struct Fields<'w, 'o> {
-    writer: &'w mut Writer<'o>,
-    message: &'static Message,
+struct JsonObjectVisitor<'w, 'o> {
+    writer: &'w mut OtlpJsonTranscoder<'o>,
+    message: &'static OtlpMessageSchema,
 }
 
-impl<'de> DeserializeSeed<'de> for Fields<'_, '_> {
+impl<'de> DeserializeSeed<'de> for JsonObjectVisitor<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
@@ -113,7 +113,7 @@ impl<'de> DeserializeSeed<'de> for Fields<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Fields<'_, '_> {
+impl<'de> Visitor<'de> for JsonObjectVisitor<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,11 +125,11 @@ impl<'de> Visitor<'de> for Fields<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(name) = map.next_key_seed(Name)? {
+        while let Some(name) = map.next_key_seed(JsonFieldNameVisitor)? {
             let fields = self.message.0.iter();
             let mut fields = fields.filter(|f| f.name == name || f.plain_name == name);
             match fields.next() {
-                Some(field) => map.next_value_seed(Content {
+                Some(field) => map.next_value_seed(JsonValueVisitor {
                     writer: &mut *self.writer,
                     field,
                     is_element: false,
@@ -142,9 +142,9 @@ impl<'de> Visitor<'de> for Fields<'_, '_> {
 }
 
 /// Visitor for a field name, which borrows from the text unless the name contains escapes.
-struct Name;
+struct JsonFieldNameVisitor;
 
-impl<'de> DeserializeSeed<'de> for Name {
+impl<'de> DeserializeSeed<'de> for JsonFieldNameVisitor {
     type Value = Cow<'de, str>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Cow<'de, str>, D::Error> {
@@ -152,7 +152,7 @@ impl<'de> DeserializeSeed<'de> for Name {
     }
 }
 
-impl<'de> Visitor<'de> for Name {
+impl<'de> Visitor<'de> for JsonFieldNameVisitor {
     type Value = Cow<'de, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -169,21 +169,21 @@ impl<'de> Visitor<'de> for Name {
 }
 
 /// Visitor for the value of a field, or for one element of a repeated field.
-struct Content<'w, 'o> {
-    writer: &'w mut Writer<'o>,
-    field: &'static Field,
+struct JsonValueVisitor<'w, 'o> {
+    writer: &'w mut OtlpJsonTranscoder<'o>,
+    field: &'static OtlpFieldSchema,
     is_element: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Content<'_, '_> {
+impl<'de> DeserializeSeed<'de> for JsonValueVisitor<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         match (self.field.kind, self.field.is_list && !self.is_element) {
-            (Kind::Message(message), false) => {
+            (OtlpFieldKind::Message(message), false) => {
                 let writer = self.writer;
-                writer.nested(self.field.number, |writer| {
-                    Fields { writer, message }.deserialize(json)
+                writer.write_nested(self.field.number, |writer| {
+                    JsonObjectVisitor { writer, message }.deserialize(json)
                 })
             }
             _ => json.deserialize_any(self),
@@ -191,7 +191,7 @@ impl<'de> DeserializeSeed<'de> for Content<'_, '_> {
     }
 }
 
-impl Content<'_, '_> {
+impl JsonValueVisitor<'_, '_> {
     fn unsupported<T, E: Error>(&self) -> Result<T, E> {
         Err(E::custom(format!(
             "unsupported value type of the field {}",
@@ -207,80 +207,84 @@ impl Content<'_, '_> {
         }
     }
 
-    fn fixed<E: Error>(self, bits: u64) -> Result<(), E> {
+    fn write_fixed<E: Error>(self, bits: u64) -> Result<(), E> {
         put_key(self.writer.out, self.field.number, WireType::Fixed64);
         self.writer.out.extend_from_slice(&bits.to_le_bytes());
         Ok(())
     }
 
-    fn varint<E: Error>(self, value: u64) -> Result<(), E> {
+    fn write_varint<E: Error>(self, value: u64) -> Result<(), E> {
         put_key(self.writer.out, self.field.number, WireType::Varint);
         put_varint(self.writer.out, value);
         Ok(())
     }
 
-    fn integer<E: Error>(self, value: i128) -> Result<(), E> {
+    fn write_integer<E: Error>(self, value: i128) -> Result<(), E> {
         self.check()?;
         let out_of_range = || E::custom(format!("{value} is out of range"));
         match self.field.kind {
-            Kind::Unsigned => self.varint(u64::try_from(value).map_err(|_| out_of_range())?),
-            Kind::Fixed => self.fixed(u64::try_from(value).map_err(|_| out_of_range())?),
-            Kind::Signed => {
-                let value = i64::try_from(value).map_err(|_| out_of_range())?;
-                self.varint(value as u64)
+            OtlpFieldKind::Unsigned => {
+                self.write_varint(u64::try_from(value).map_err(|_| out_of_range())?)
             }
-            Kind::SignedFixed => {
-                let value = i64::try_from(value).map_err(|_| out_of_range())?;
-                self.fixed(value as u64)
+            OtlpFieldKind::Fixed => {
+                self.write_fixed(u64::try_from(value).map_err(|_| out_of_range())?)
             }
-            Kind::Zigzag | Kind::Temporality => {
+            OtlpFieldKind::Signed => {
+                let value = i64::try_from(value).map_err(|_| out_of_range())?;
+                self.write_varint(value as u64)
+            }
+            OtlpFieldKind::SignedFixed => {
+                let value = i64::try_from(value).map_err(|_| out_of_range())?;
+                self.write_fixed(value as u64)
+            }
+            OtlpFieldKind::Zigzag | OtlpFieldKind::Temporality => {
                 let number = i32::try_from(value).map_err(|_| out_of_range())?;
                 match self.field.kind {
-                    Kind::Zigzag => self.varint(to_zigzag(i64::from(number))),
-                    _ => self.varint(i64::from(number) as u64),
+                    OtlpFieldKind::Zigzag => self.write_varint(to_zigzag(i64::from(number))),
+                    _ => self.write_varint(i64::from(number) as u64),
                 }
             }
-            Kind::Double => self.fixed((value as f64).to_bits()),
+            OtlpFieldKind::Double => self.write_fixed((value as f64).to_bits()),
             _ => self.unsupported(),
         }
     }
 
-    fn text<E: Error>(self, text: &str) -> Result<(), E> {
+    fn write_text<E: Error>(self, text: &str) -> Result<(), E> {
         self.check()?;
         let number = self.field.number;
         match self.field.kind {
-            Kind::Text => put_bytes(self.writer.out, number, text.as_bytes()),
-            Kind::Bytes => {
+            OtlpFieldKind::Text => put_bytes(self.writer.out, number, text.as_bytes()),
+            OtlpFieldKind::Bytes => {
                 let bytes = BASE64.decode(text).map_err(E::custom)?;
                 put_bytes(self.writer.out, number, &bytes);
             }
-            Kind::Hex => {
-                let bytes = hex(text).ok_or_else(|| E::custom("an id is not hexadecimal"))?;
+            OtlpFieldKind::Hex => {
+                let bytes = write_hex(text).ok_or_else(|| E::custom("an id is not hexadecimal"))?;
                 put_bytes(self.writer.out, number, &bytes);
             }
-            Kind::Temporality => {
+            OtlpFieldKind::Temporality => {
                 let number = TEMPORALITIES.iter().position(|name| *name == text);
                 let number = number.ok_or_else(|| E::custom(format!("unknown {text:?}")))?;
-                return self.varint(number as u64);
+                return self.write_varint(number as u64);
             }
-            Kind::Double => {
+            OtlpFieldKind::Double => {
                 let value: f64 = text.parse().map_err(E::custom)?;
-                return self.fixed(value.to_bits());
+                return self.write_fixed(value.to_bits());
             }
-            Kind::Bool | Kind::Message(_) => return self.unsupported(),
+            OtlpFieldKind::Bool | OtlpFieldKind::Message(_) => return self.unsupported(),
             _ => {
                 let value = match text.parse::<u64>() {
                     Ok(value) => i128::from(value),
                     Err(_) => text.parse().map_err(E::custom)?,
                 };
-                return self.integer(value);
+                return self.write_integer(value);
             }
         }
         Ok(())
     }
 }
 
-fn hex(text: &str) -> Option<Vec<u8>> {
+fn write_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     let bytes = pairs
@@ -289,7 +293,7 @@ fn hex(text: &str) -> Option<Vec<u8>> {
     rest.is_empty().then(|| bytes.collect()).flatten()
 }
 
-impl<'de> Visitor<'de> for Content<'_, '_> {
+impl<'de> Visitor<'de> for JsonValueVisitor<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -303,29 +307,29 @@ impl<'de> Visitor<'de> for Content<'_, '_> {
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
         self.check()?;
         match self.field.kind {
-            Kind::Bool => self.varint(u64::from(value)),
+            OtlpFieldKind::Bool => self.write_varint(u64::from(value)),
             _ => self.unsupported(),
         }
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
-        self.integer(i128::from(value))
+        self.write_integer(i128::from(value))
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
-        self.integer(i128::from(value))
+        self.write_integer(i128::from(value))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
         self.check()?;
         match self.field.kind {
-            Kind::Double => self.fixed(value.to_bits()),
+            OtlpFieldKind::Double => self.write_fixed(value.to_bits()),
             _ => self.unsupported(),
         }
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.text(text)
+        self.write_text(text)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
@@ -333,7 +337,7 @@ impl<'de> Visitor<'de> for Content<'_, '_> {
             return self.unsupported();
         }
         loop {
-            let element = Content {
+            let element = JsonValueVisitor {
                 writer: &mut *self.writer,
                 field: self.field,
                 is_element: true,

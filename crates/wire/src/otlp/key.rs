@@ -1,9 +1,9 @@
 //! Writes the keys of series from the labels of a point.
 
-use super::labels::{Form, LABEL_FRAME_BYTES, Label};
-use super::request::Walk;
-use super::text::Made;
-use super::trouble::Trouble;
+use super::labels::{LABEL_FRAME_BYTES, PointLabel, PointLabelEncoding};
+use super::request::OtlpRequestDecoder;
+use super::text::GeneratedTexts;
+use super::trouble::OtlpDecodeError;
 use crate::error::WireError;
 use crate::remote_write::{KEY_COPIES, SERIES_BYTES, push_begun_label, push_checked, push_label};
 use std::ops::Range;
@@ -11,32 +11,32 @@ use std::ops::Range;
 /// The bytes of a key before and after one of its labels, for series that differ in that label
 /// only.
 #[derive(Clone, Debug)]
-pub(super) struct Around {
+pub(super) struct SeriesKeyAffixes {
     before: Range<usize>,
     behind: Range<usize>,
 }
 
-impl<'m> Walk<'_, '_, 'm> {
+impl<'m> OtlpRequestDecoder<'_, '_, 'm> {
     /// Writes the key of the series whose labels are in the set, and returns its range in `keys`.
-    pub(super) fn key(&mut self) -> Result<Range<usize>, Trouble> {
+    pub(super) fn write_key(&mut self) -> Result<Range<usize>, OtlpDecodeError> {
         self.charge_key()?;
         let start = self.keys.len();
-        for label in self.set.all() {
+        for label in self.set.iter_merged() {
             push(&mut self.keys, label, &self.made);
         }
         Ok(start..self.keys.len())
     }
 
-    /// Like [`Walk::key`], for a series that differs only in the label at index `at` from the one
-    /// that `around` was taken from. Sets `around` if it is `None`.
-    pub(super) fn key_around(
+    /// Like [`OtlpRequestDecoder::write_key`], for a series that differs only in the label at index
+    /// `at` from the one that `around` was taken from. Sets `around` if it is `None`.
+    pub(super) fn write_key_with_affixes(
         &mut self,
         at: usize,
-        around: &mut Option<Around>,
-    ) -> Result<Range<usize>, Trouble> {
+        around: &mut Option<SeriesKeyAffixes>,
+    ) -> Result<Range<usize>, OtlpDecodeError> {
         self.charge_key()?;
         let start = self.keys.len();
-        let labels = self.set.all();
+        let labels = self.set.iter_merged();
         let (before, rest) = labels.split_at_checked(at).unwrap_or_default();
         let Some((label, behind)) = rest.split_first() else {
             return Ok(start..start);
@@ -56,7 +56,7 @@ impl<'m> Walk<'_, '_, 'm> {
         for label in behind {
             push(&mut self.keys, label, &self.made);
         }
-        *around = Some(Around {
+        *around = Some(SeriesKeyAffixes {
             before,
             behind: label_end..self.keys.len(),
         });
@@ -66,13 +66,13 @@ impl<'m> Walk<'_, '_, 'm> {
     /// Counts a series and reserves the memory of its labels, which are in the set. Fails if they
     /// exceed a limit.
     #[inline]
-    fn charge_key(&mut self) -> Result<(), Trouble> {
+    fn charge_key(&mut self) -> Result<(), OtlpDecodeError> {
         self.series_count += 1;
         let limit = self.limits.series_count_max;
         if self.series_count > limit {
             return Err(WireError::TooManySeries { limit }.into());
         }
-        let labels = self.set.all();
+        let labels = self.set.iter_merged();
         let (name_max, value_max) = (
             self.limits.label_name_bytes_max,
             self.limits.label_value_bytes_max,
@@ -84,15 +84,15 @@ impl<'m> Walk<'_, '_, 'm> {
             bytes += LABEL_FRAME_BYTES + name + value;
         }
         if !fits {
-            return Err(self.offence());
+            return Err(self.limit_error());
         }
         Ok(self.charges.add(SERIES_BYTES + KEY_COPIES * bytes)?)
     }
 
     /// Returns the error for the labels in the set, which exceed a limit.
     #[cold]
-    fn offence(&self) -> Trouble {
-        let pairs = self.set.all().iter();
+    fn limit_error(&self) -> OtlpDecodeError {
+        let pairs = self.set.iter_merged().iter();
         let pairs = pairs.map(|l| (self.made.get(l.name), self.made.get(l.value)));
         match push_checked(pairs.collect(), self.limits, &mut Vec::new()) {
             Err(offence) => offence.into(),
@@ -102,12 +102,12 @@ impl<'m> Walk<'_, '_, 'm> {
 }
 
 #[inline]
-fn push(keys: &mut Vec<u8>, label: &Label<'_>, made: &Made) {
+fn push(keys: &mut Vec<u8>, label: &PointLabel<'_>, made: &GeneratedTexts) {
     let value = made.get(label.value);
     match label.form {
-        Form::Whole(whole) => keys.extend_from_slice(made.get(whole)),
-        Form::Begun(begun) => push_begun_label(keys, made.get(begun), value),
-        Form::Plain => {
+        PointLabelEncoding::Whole(whole) => keys.extend_from_slice(made.get(whole)),
+        PointLabelEncoding::Begun(begun) => push_begun_label(keys, made.get(begun), value),
+        PointLabelEncoding::Plain => {
             push_label(keys, made.get(label.name), value);
         }
     }

@@ -3,29 +3,29 @@
 //! A request repeats the same keys in each point, so that each key is translated only once for a
 //! request.
 
-use super::text::{Made, Text};
-use super::translation::Translation;
-use super::trouble::Trouble;
-use crate::remote_write::Refusal;
+use super::text::{GeneratedTexts, LabelText};
+use super::translation::OtlpTranslation;
+use super::trouble::OtlpDecodeError;
+use crate::remote_write::WriteRejectionReason;
 use rustc_hash::FxHashMap;
 
 /// The cache of translated attribute keys for one request. Keys borrow from the message, and so do
 /// names that equal their keys.
 #[derive(Debug, Default)]
-pub(super) struct LabelNames<'m> {
-    known: FxHashMap<&'m [u8], Text<'m>>,
+pub(super) struct LabelNameCache<'m> {
+    known: FxHashMap<&'m [u8], LabelText<'m>>,
 }
 
-impl<'m> LabelNames<'m> {
+impl<'m> LabelNameCache<'m> {
     /// Returns the label name for the attribute `key`, translated at its first use. Fails if the
     /// key cannot be translated.
     #[inline]
     pub(super) fn get(
         &mut self,
         key: &'m [u8],
-        translation: &Translation,
-        made: &mut Made,
-    ) -> Result<Text<'m>, Trouble> {
+        translation: &OtlpTranslation,
+        made: &mut GeneratedTexts,
+    ) -> Result<LabelText<'m>, OtlpDecodeError> {
         if let Some(name) = self.known.get(key) {
             return Ok(*name);
         }
@@ -38,36 +38,37 @@ impl<'m> LabelNames<'m> {
     fn translate(
         &mut self,
         key: &'m [u8],
-        translation: &Translation,
-        made: &mut Made,
-    ) -> Result<Text<'m>, Trouble> {
-        let name = label_name(key, translation)
-            .map_err(|message| Trouble::point(Refusal::LabelName, message))?;
+        translation: &OtlpTranslation,
+        made: &mut GeneratedTexts,
+    ) -> Result<LabelText<'m>, OtlpDecodeError> {
+        let name = label_name(key, translation).map_err(|message| {
+            OtlpDecodeError::reject_point(WriteRejectionReason::LabelName, message)
+        })?;
         match *name == *key {
-            true => Ok(Text::Message(key)),
+            true => Ok(LabelText::Message(key)),
             false => Ok(made.push(&name)),
         }
     }
 }
 
 /// Translates `key` to a label name, or returns upstream's error text if that is impossible.
-pub(super) fn label_name(key: &[u8], translation: &Translation) -> Result<Vec<u8>, String> {
+pub(super) fn label_name(key: &[u8], translation: &OtlpTranslation) -> Result<Vec<u8>, String> {
     let is_underscores = |name: &[u8]| name.iter().all(|byte| *byte == b'_');
     if key.is_empty() {
         return Err("label name is empty".to_owned());
     }
     let shown = String::from_utf8_lossy(key);
-    if !translation.strategy.escapes() {
+    if !translation.strategy.is_escaping() {
         return match is_underscores(key) {
             true => Err(format!("label name {shown:?} contains only underscores")),
             false => Ok(key.to_vec()),
         };
     }
     let mut name = match translation.preserves_underscores {
-        true => escaped(key, false),
-        false => match reserved(key) {
-            Some(inner) => [b"__", &*escaped(inner, true), b"__"].concat(),
-            None => escaped(key, true),
+        true => escape_key(key, false),
+        false => match reserved_part(key) {
+            Some(inner) => [b"__", &*escape_key(inner, true), b"__"].concat(),
+            None => escape_key(key, true),
         },
     };
     let is_single = name.starts_with(b"_") && !name.starts_with(b"__");
@@ -88,13 +89,13 @@ pub(super) fn label_name(key: &[u8], translation: &Translation) -> Result<Vec<u8
 
 /// Returns the part between the double underscores of a reserved name, which are kept as they are.
 /// Returns `None` for any other name.
-fn reserved(key: &[u8]) -> Option<&[u8]> {
+fn reserved_part(key: &[u8]) -> Option<&[u8]> {
     key.strip_prefix(b"__")?.strip_suffix(b"__")
 }
 
 /// Keeps letters and digits of `key` and replaces each other character, or each run of them if
 /// `collapses` is set, by an underscore.
-fn escaped(key: &[u8], collapses: bool) -> Vec<u8> {
+fn escape_key(key: &[u8], collapses: bool) -> Vec<u8> {
     let mut name = Vec::with_capacity(key.len());
     let underscore = |name: &mut Vec<u8>| {
         if !collapses || name.last() != Some(&b'_') {
@@ -117,26 +118,26 @@ fn escaped(key: &[u8], collapses: bool) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::translation::Strategy;
+    use super::super::translation::TranslationStrategy;
     use super::*;
 
     #[test]
     fn label_name_by_the_switches_is_as_upstream_makes_it() {
-        let plain = Translation {
+        let plain = OtlpTranslation {
             sanitizes_underscores: false,
             preserves_underscores: false,
-            ..Translation::default()
+            ..OtlpTranslation::default()
         };
-        let keyed = Translation {
+        let keyed = OtlpTranslation {
             sanitizes_underscores: true,
             ..plain.clone()
         };
-        let kept = Translation {
+        let kept = OtlpTranslation {
             preserves_underscores: true,
             ..plain.clone()
         };
-        let unescaped = Translation {
-            strategy: Strategy::NoTranslation,
+        let unescaped = OtlpTranslation {
+            strategy: TranslationStrategy::NoTranslation,
             ..plain.clone()
         };
         for (key, translation, want) in [

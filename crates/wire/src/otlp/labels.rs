@@ -11,17 +11,17 @@
 //! for the resource, scope or metric that the label belongs to. Labels record their source, so that
 //! [`super::order`] can arrange the labels of another point in the same order.
 
-use super::label_names::LabelNames;
-use super::text::{Made, Text};
-use super::translation::Translation;
-use super::trouble::Trouble;
+use super::label_names::LabelNameCache;
+use super::text::{GeneratedTexts, LabelText};
+use super::translation::OtlpTranslation;
+use super::trouble::OtlpDecodeError;
 
 /// Largest number of bytes that the encoding of a label in a key adds to its name and value.
 pub(super) const LABEL_FRAME_BYTES: usize = 12;
 
 /// The source of a label of a point, from which [`super::order`] derives a reusable order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum PointLabelSource {
     /// The attribute with this index in the point.
     Attribute(u32),
     /// The label of the overlay with this index.
@@ -31,47 +31,47 @@ pub(super) enum Source {
 }
 
 /// The part of a label's encoding that exists already, so that keys can be assembled by copying.
-/// Overlay labels are always complete after [`Overlay::form`].
+/// Overlay labels are always complete after [`LabelOverlay::encode_labels`].
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Form {
+pub(super) enum PointLabelEncoding {
     /// No part of it: the label is encoded when the key is written.
     Plain,
     /// The bytes before the value, without the length of the label.
-    Begun(Text<'static>),
+    Begun(LabelText<'static>),
     /// The complete encoding, which keys copy.
-    Whole(Text<'static>),
+    Whole(LabelText<'static>),
 }
 
 /// A label of a point that will be part of a series key: name and value are slices of the message
 /// or generated texts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Label<'m> {
+pub(super) struct PointLabel<'m> {
     /// Name of the label.
-    pub name: Text<'m>,
+    pub name: LabelText<'m>,
     /// Value of the label.
-    pub value: Text<'m>,
+    pub value: LabelText<'m>,
     /// The source of the label, from which orders are derived.
-    pub source: Source,
+    pub source: PointLabelSource,
     /// The existing part of its encoding in a key.
-    pub form: Form,
+    pub form: PointLabelEncoding,
 }
 
-impl<'m> Label<'m> {
-    fn plain(name: Text<'m>, value: Text<'m>, source: Source) -> Self {
+impl<'m> PointLabel<'m> {
+    fn plain(name: LabelText<'m>, value: LabelText<'m>, source: PointLabelSource) -> Self {
         Self {
             name,
             value,
             source,
-            form: Form::Plain,
+            form: PointLabelEncoding::Plain,
         }
     }
 }
 
 /// A label of the overlay, with its precedence over labels of the point.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Overlaid<'m> {
+pub(super) struct OverlayLabel<'m> {
     /// The label, whose source is not used.
-    pub label: Label<'m>,
+    pub label: PointLabel<'m>,
     /// True if it replaces a label of the point with the same name. An empty one then removes that
     /// label.
     pub is_stronger: bool,
@@ -80,22 +80,33 @@ pub(super) struct Overlaid<'m> {
 /// Labels that are merged into those of each point: sorted by name, without duplicates. Computed
 /// once for each metric.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Overlay<'m>(Vec<Overlaid<'m>>);
+pub(super) struct LabelOverlay<'m>(Vec<OverlayLabel<'m>>);
 
-impl<'m> Overlay<'m> {
+impl<'m> LabelOverlay<'m> {
     /// Adds a label that is used only if the point has no label of that name.
-    pub(super) fn offer(&mut self, name: Text<'m>, value: Text<'m>, made: &Made) {
+    pub(super) fn set_default(
+        &mut self,
+        name: LabelText<'m>,
+        value: LabelText<'m>,
+        made: &GeneratedTexts,
+    ) {
         self.put(name, value, false, made);
     }
 
     /// Adds a label that replaces others of its name, in the overlay and in points.
-    pub(super) fn set(&mut self, name: Text<'m>, value: Text<'m>, made: &Made) {
+    pub(super) fn set(&mut self, name: LabelText<'m>, value: LabelText<'m>, made: &GeneratedTexts) {
         self.put(name, value, true, made);
     }
 
-    fn put(&mut self, name: Text<'m>, value: Text<'m>, is_stronger: bool, made: &Made) {
-        let new = Overlaid {
-            label: Label::plain(name, value, Source::Other),
+    fn put(
+        &mut self,
+        name: LabelText<'m>,
+        value: LabelText<'m>,
+        is_stronger: bool,
+        made: &GeneratedTexts,
+    ) {
+        let new = OverlayLabel {
+            label: PointLabel::plain(name, value, PointLabelSource::Other),
             is_stronger,
         };
         let wanted = made.get(name);
@@ -111,57 +122,57 @@ impl<'m> Overlay<'m> {
     }
 
     /// Returns the labels of the overlay, sorted by name, with their precedence.
-    pub(super) fn labels(&self) -> &[Overlaid<'m>] {
+    pub(super) fn labels(&self) -> &[OverlayLabel<'m>] {
         &self.0
     }
 
-    /// Returns the memory in bytes that [`Self::form`] will need, to be reserved before.
+    /// Returns the memory in bytes that [`Self::encode_labels`] will need, to be reserved before.
     pub(super) fn plain_bytes(&self) -> usize {
         let labels = self.0.iter().map(|over| &over.label);
-        let plain = labels.filter(|label| matches!(label.form, Form::Plain));
+        let plain = labels.filter(|label| matches!(label.form, PointLabelEncoding::Plain));
         plain
             .map(|label| LABEL_FRAME_BYTES + label.name.len() + label.value.len())
             .sum()
     }
 
     /// Encodes the labels that have no encoding yet, so that each point only copies them.
-    pub(super) fn form(&mut self, made: &mut Made) {
-        for Overlaid { label, .. } in &mut self.0 {
-            if let Form::Plain = label.form {
-                label.form = Form::Whole(made.label(label.name, label.value));
+    pub(super) fn encode_labels(&mut self, made: &mut GeneratedTexts) {
+        for OverlayLabel { label, .. } in &mut self.0 {
+            if let PointLabelEncoding::Plain = label.form {
+                label.form = PointLabelEncoding::Whole(made.push_label(label.name, label.value));
             }
         }
     }
 
     /// Becomes a copy of `other` and reuses its own memory.
-    pub(super) fn copy(&mut self, other: &Overlay<'m>) {
+    pub(super) fn copy_from(&mut self, other: &LabelOverlay<'m>) {
         self.0.clone_from(&other.0);
     }
 }
 
 /// Key and value of an attribute.
-pub(super) type Pair<'m> = (&'m [u8], Text<'m>);
+pub(super) type Pair<'m> = (&'m [u8], LabelText<'m>);
 
 /// The labels of the current point: first its attributes, then the resulting label set. The memory
 /// is reused for the next point.
 #[derive(Debug, Default)]
-pub(super) struct LabelSet<'m> {
+pub(super) struct PointLabelSet<'m> {
     /// Keys and values of the attributes, in message order.
     attributes: Vec<Pair<'m>>,
     /// The labels that result from the attributes.
-    own: Vec<Label<'m>>,
+    own: Vec<PointLabel<'m>>,
     /// All labels including the overlay, sorted by name.
-    all: Vec<Label<'m>>,
+    all: Vec<PointLabel<'m>>,
 }
 
-impl<'m> LabelSet<'m> {
+impl<'m> PointLabelSet<'m> {
     /// Removes the attributes of the previous point.
     pub(super) fn clear(&mut self) {
         self.attributes.clear();
     }
 
     /// Adds an attribute of the current point; keys may repeat and may be in any order.
-    pub(super) fn push(&mut self, key: &'m [u8], value: Text<'m>) {
+    pub(super) fn push(&mut self, key: &'m [u8], value: LabelText<'m>) {
         self.attributes.push((key, value));
     }
 
@@ -172,7 +183,7 @@ impl<'m> LabelSet<'m> {
 
     /// Returns the attributes in message order, and the list of labels to be filled: sorted,
     /// without empty ones.
-    pub(super) fn parts(&mut self) -> (&[Pair<'m>], &mut Vec<Label<'m>>) {
+    pub(super) fn parts(&mut self) -> (&[Pair<'m>], &mut Vec<PointLabel<'m>>) {
         (&self.attributes, &mut self.all)
     }
 
@@ -180,19 +191,19 @@ impl<'m> LabelSet<'m> {
     /// to a label name.
     pub(super) fn finish(
         &mut self,
-        (names, translation): (&mut LabelNames<'m>, &Translation),
-        overlay: &Overlay<'m>,
-        made: &mut Made,
-    ) -> Result<(), Trouble> {
+        (names, translation): (&mut LabelNameCache<'m>, &OtlpTranslation),
+        overlay: &LabelOverlay<'m>,
+        made: &mut GeneratedTexts,
+    ) -> Result<(), OtlpDecodeError> {
         self.own.clear();
         for (number, (key, value)) in self.attributes.iter().enumerate() {
-            let source = Source::Attribute(number as u32);
-            let name = Text::Message(key);
-            self.own.push(Label::plain(name, *value, source));
+            let source = PointLabelSource::Attribute(number as u32);
+            let name = LabelText::Message(key);
+            self.own.push(PointLabel::plain(name, *value, source));
         }
         self.own
             .sort_by(|a, b| made.get(a.name).cmp(made.get(b.name)));
-        if translation.strategy.escapes() {
+        if translation.strategy.is_escaping() {
             self.translate(names, translation, made)?;
         }
         self.own.retain(|label| !label.value.is_empty());
@@ -204,13 +215,13 @@ impl<'m> LabelSet<'m> {
     /// joined, in order of the keys.
     fn translate(
         &mut self,
-        names: &mut LabelNames<'m>,
-        translation: &Translation,
-        made: &mut Made,
-    ) -> Result<(), Trouble> {
+        names: &mut LabelNameCache<'m>,
+        translation: &OtlpTranslation,
+        made: &mut GeneratedTexts,
+    ) -> Result<(), OtlpDecodeError> {
         let (mut is_sorted, mut before) = (true, None);
         for label in &mut self.own {
-            let Text::Message(key) = label.name else {
+            let LabelText::Message(key) = label.name else {
                 continue;
             };
             label.name = names.get(key, translation, made)?;
@@ -221,22 +232,22 @@ impl<'m> LabelSet<'m> {
         if !is_sorted {
             self.own
                 .sort_by(|a, b| made.get(a.name).cmp(made.get(b.name)));
-            self.join(made);
+            self.join_equal_names(made);
         }
         Ok(())
     }
 
     /// Joins the values of adjacent labels with equal names by semicolons, as upstream does.
     #[cold]
-    fn join(&mut self, made: &mut Made) {
-        let mut joined: Vec<Label<'m>> = Vec::with_capacity(self.own.len());
+    fn join_equal_names(&mut self, made: &mut GeneratedTexts) {
+        let mut joined: Vec<PointLabel<'m>> = Vec::with_capacity(self.own.len());
         for label in &self.own {
             let last = joined
                 .last_mut()
                 .filter(|last| made.get(last.name) == made.get(label.name));
             match last {
                 Some(last) => {
-                    last.source = Source::Other;
+                    last.source = PointLabelSource::Other;
                     if last.value.is_empty() {
                         last.value = label.value;
                         continue;
@@ -250,7 +261,7 @@ impl<'m> LabelSet<'m> {
         self.own = joined;
     }
 
-    fn merge(&mut self, overlay: &Overlay<'m>, made: &Made) {
+    fn merge(&mut self, overlay: &LabelOverlay<'m>, made: &GeneratedTexts) {
         self.all.clear();
         let mut own = self.own.iter().peekable();
         for (number, over) in overlay.0.iter().enumerate() {
@@ -266,8 +277,8 @@ impl<'m> LabelSet<'m> {
                 }
             }
             if !is_taken && !over.label.value.is_empty() {
-                let source = Source::Overlay(number as u32);
-                self.all.push(Label {
+                let source = PointLabelSource::Overlay(number as u32);
+                self.all.push(PointLabel {
                     source,
                     ..over.label
                 });
@@ -277,9 +288,14 @@ impl<'m> LabelSet<'m> {
     }
 
     /// Sets a label in the complete list, in sorted position, and returns its index.
-    pub(super) fn set(&mut self, name: &'static str, value: Text<'m>, made: &Made) -> usize {
+    pub(super) fn set(
+        &mut self,
+        name: &'static str,
+        value: LabelText<'m>,
+        made: &GeneratedTexts,
+    ) -> usize {
         let name = name.as_bytes();
-        let label = Label::plain(Text::Message(name), value, Source::Other);
+        let label = PointLabel::plain(LabelText::Message(name), value, PointLabelSource::Other);
         let at = self
             .all
             .partition_point(|label| made.get(label.name) < name);
@@ -291,14 +307,14 @@ impl<'m> LabelSet<'m> {
     }
 
     /// Sets the value of the label at index `at`.
-    pub(super) fn set_at(&mut self, at: usize, value: Text<'m>) {
+    pub(super) fn set_at(&mut self, at: usize, value: LabelText<'m>) {
         if let Some(label) = self.all.get_mut(at) {
-            *label = Label::plain(label.name, value, Source::Other);
+            *label = PointLabel::plain(label.name, value, PointLabelSource::Other);
         }
     }
 
     /// Returns the labels including the overlay, sorted by name and without empty ones.
-    pub(super) fn all(&self) -> &[Label<'m>] {
+    pub(super) fn iter_merged(&self) -> &[PointLabel<'m>] {
         &self.all
     }
 }

@@ -8,12 +8,12 @@
 //! The translation strategy decides about escaping and suffixes, as in upstream
 //! (`prometheus/otlptranslator`, and OpenTelemetry's compatibility specification).
 
-use super::translation::Translation;
+use super::translation::OtlpTranslation;
 
 /// The kind of a metric, as far as it affects the suffix of the translated name. Derived from the
 /// data field and its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum NamedKind {
+pub(super) enum MetricSuffixKind {
     /// A monotonic sum: the suffix is `_total`.
     Counter,
     /// A gauge: suffix `_ratio` if the unit is `1`.
@@ -65,17 +65,17 @@ const PER_UNITS: [(&str, &str); 7] = [
 ];
 
 /// Translates the name of a metric, or returns upstream's error text if that is impossible.
-pub(super) fn metric_name(
+pub(super) fn translate_metric_name(
     name: &str,
     unit: &str,
-    kind: NamedKind,
-    translation: &Translation,
+    kind: MetricSuffixKind,
+    translation: &OtlpTranslation,
 ) -> Result<String, String> {
     let strategy = translation.strategy;
-    let named = match (strategy.escapes(), strategy.adds_suffixes()) {
-        (true, true) => escaped_with_suffixes(name, unit, kind),
-        (true, false) => escaped(name),
-        (false, true) => return with_suffixes(name, unit, kind),
+    let named = match (strategy.is_escaping(), strategy.has_suffixes()) {
+        (true, true) => escape_name_with_suffixes(name, unit, kind),
+        (true, false) => escape_name(name),
+        (false, true) => return append_suffixes(name, unit, kind),
         (false, false) => return Ok(name.to_owned()),
     };
     if named.is_empty() {
@@ -96,24 +96,24 @@ fn is_name_char(c: char) -> bool {
 }
 
 /// Adds an underscore before a leading digit. Metric names must not begin with a digit.
-fn not_from_digit(name: String) -> String {
+fn prefix_leading_digit(name: String) -> String {
     match name.starts_with(|first: char| first.is_ascii_digit()) {
         true => format!("_{name}"),
         false => name,
     }
 }
 
-fn escaped(name: &str) -> String {
+fn escape_name(name: &str) -> String {
     let parts = name.split(|c| !is_name_char(c) && c != '_');
     let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
-    not_from_digit(parts.join("_"))
+    prefix_leading_digit(parts.join("_"))
 }
 
-fn escaped_with_suffixes(name: &str, unit: &str, kind: NamedKind) -> String {
+fn escape_name_with_suffixes(name: &str, unit: &str, kind: MetricSuffixKind) -> String {
     let parts = name.split(|c| !is_name_char(c));
     let mut parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
-    let (main, per) = unit_parts(unit);
-    let (main, per) = (cleaned(&main), cleaned(&per));
+    let (main, per) = split_unit(unit);
+    let (main, per) = (clean_name(&main), clean_name(&per));
     let per = match per.as_str() {
         "per_" => "",
         per => per.strip_suffix('_').unwrap_or(per),
@@ -126,26 +126,26 @@ fn escaped_with_suffixes(name: &str, unit: &str, kind: NamedKind) -> String {
     }
     parts.extend([main, per].iter().filter(|part| !part.is_empty()));
     let last = match kind {
-        NamedKind::Counter => "total",
-        NamedKind::Gauge if unit == "1" => "ratio",
+        MetricSuffixKind::Counter => "total",
+        MetricSuffixKind::Gauge if unit == "1" => "ratio",
         _ => "",
     };
     if !last.is_empty() {
         parts.retain(|part| *part != last);
         parts.push(last);
     }
-    not_from_digit(parts.join("_"))
+    prefix_leading_digit(parts.join("_"))
 }
 
 /// Appends the suffixes for unit and kind to the name without escaping it. Fails like upstream if
 /// cutting a suffix splits a character.
-fn with_suffixes(name: &str, unit: &str, kind: NamedKind) -> Result<String, String> {
-    let (main, per) = unit_parts(unit);
+fn append_suffixes(name: &str, unit: &str, kind: MetricSuffixKind) -> Result<String, String> {
+    let (main, per) = split_unit(unit);
     let mut behind: Vec<&str> = Vec::new();
-    if kind == NamedKind::Gauge && unit == "1" {
+    if kind == MetricSuffixKind::Gauge && unit == "1" {
         behind.push("ratio");
     }
-    if kind == NamedKind::Counter {
+    if kind == MetricSuffixKind::Counter {
         behind.push("total");
     }
     if !per.is_empty() {
@@ -175,10 +175,10 @@ fn with_suffixes(name: &str, unit: &str, kind: NamedKind) -> Result<String, Stri
 
 /// Returns the word for a unit, restricted to the characters of legacy names if `is_escaped` is
 /// true.
-pub(super) fn unit_name(unit: &str, is_escaped: bool) -> String {
-    let (main, per) = unit_parts(unit);
+pub(super) fn translate_unit(unit: &str, is_escaped: bool) -> String {
+    let (main, per) = split_unit(unit);
     let (main, per) = match is_escaped {
-        true => (cleaned(&main), cleaned(&per)),
+        true => (clean_name(&main), clean_name(&per)),
         false => (main, per),
     };
     let name = match (main.is_empty(), per.is_empty()) {
@@ -192,7 +192,7 @@ pub(super) fn unit_name(unit: &str, is_escaped: bool) -> String {
 
 /// Returns the words for the unit before a slash and, with the prefix `per_`, for the one after it.
 /// Annotations in braces are dropped.
-fn unit_parts(unit: &str) -> (String, String) {
+fn split_unit(unit: &str) -> (String, String) {
     let (main, per) = unit.split_once('/').unwrap_or((unit, ""));
     let word = |unit: &str, words: &[(&str, &str)]| {
         let unit = unit.trim();
@@ -210,7 +210,7 @@ fn unit_parts(unit: &str) -> (String, String) {
 }
 
 /// Replaces other characters than those of a name by single underscores, with none at the start.
-fn cleaned(unit: &str) -> String {
+fn clean_name(unit: &str) -> String {
     let mut cleaned = String::with_capacity(unit.len());
     for c in unit.chars() {
         match is_name_char(c) {
@@ -227,16 +227,16 @@ fn cleaned(unit: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::translation::Strategy;
+    use super::super::translation::TranslationStrategy;
     use super::*;
 
-    fn check(name: &str, unit: &str, kind: NamedKind, want: [&str; 4]) {
-        for (strategy, want) in Strategy::ALL.into_iter().zip(want) {
-            let translation = Translation {
+    fn check(name: &str, unit: &str, kind: MetricSuffixKind, want: [&str; 4]) {
+        for (strategy, want) in TranslationStrategy::ALL.into_iter().zip(want) {
+            let translation = OtlpTranslation {
                 strategy,
-                ..Translation::default()
+                ..OtlpTranslation::default()
             };
-            let got = metric_name(name, unit, kind, &translation);
+            let got = translate_metric_name(name, unit, kind, &translation);
             let got = got.unwrap_or_else(|why| why);
             assert_eq!(got, want, "{name} {unit} by {}", strategy.name());
         }
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn metric_name_by_each_strategy_is_as_upstream_makes_it() {
-        use NamedKind::{Counter, Gauge, Other};
+        use MetricSuffixKind::{Counter, Gauge, Other};
         // Escaped with and without suffixes, then unescaped with and without suffixes.
         for (name, unit, kind, want) in [
             (
@@ -318,10 +318,20 @@ mod tests {
     #[test]
     fn metric_name_that_comes_to_nothing_is_refused_where_it_is_escaped() {
         let empty = "normalization for metric \"++\" resulted in empty name";
-        check("++", "", NamedKind::Other, [empty, empty, "++", "++"]);
+        check(
+            "++",
+            "",
+            MetricSuffixKind::Other,
+            [empty, empty, "++", "++"],
+        );
         let empty = "normalization for metric \"_.\" resulted in empty name";
         let invalid = "normalization for metric \"_.\" resulted in invalid name \"_\"";
-        check("_.", "", NamedKind::Other, [empty, invalid, "_.", "_."]);
+        check(
+            "_.",
+            "",
+            MetricSuffixKind::Other,
+            [empty, invalid, "_.", "_."],
+        );
     }
 
     #[test]
@@ -337,7 +347,7 @@ mod tests {
             ("a b__c", "a_b_c"),
             ("%", "percent"),
         ] {
-            assert_eq!(unit_name(unit, true), want, "{unit}");
+            assert_eq!(translate_unit(unit, true), want, "{unit}");
         }
     }
 }

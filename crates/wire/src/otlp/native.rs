@@ -10,12 +10,12 @@
 //! The zero threshold is always [`ZERO_THRESHOLD`], whatever the point contains, as in upstream.
 //! Counter resets are unknown.
 
-use super::point::{Buckets, ExplicitPoint, ExponentialPoint};
-use super::trouble::Trouble;
-use crate::remote_write::{Refusal, fit_histogram};
+use super::point::{ExplicitHistogramPoint, ExponentialBuckets, ExponentialHistogramPoint};
+use super::trouble::OtlpDecodeError;
+use crate::remote_write::{WriteRejectionReason, fit_histogram};
 use firn_model::histogram::{
-    CUSTOM_BUCKETS_SCHEMA, Counts, EXPONENTIAL_SCHEMA_MAX, EXPONENTIAL_SCHEMA_MIN, Histogram,
-    ResetHint, Span,
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, EXPONENTIAL_SCHEMA_MAX, EXPONENTIAL_SCHEMA_MIN, Histogram,
+    HistogramCounts, ResetHint,
 };
 use firn_model::sample::stale_nan;
 
@@ -28,7 +28,7 @@ const GAP_MAX: i64 = 2;
 /// Properties of a point that affect its histogram besides the counts. Both change its reset hint
 /// or its sum.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+pub(super) struct PointFlags {
     /// True if the point has no recorded value and marks the series as stale.
     pub is_stale: bool,
     /// True if the point is a delta.
@@ -37,12 +37,12 @@ pub(super) struct Standing {
 
 /// Converts an exponential point to a native histogram; fails if the scale is too coarse or the
 /// counts are inconsistent.
-pub(super) fn exponential(
-    point: &ExponentialPoint,
-    standing: Standing,
-) -> Result<Histogram, Trouble> {
+pub(super) fn convert_exponential(
+    point: &ExponentialHistogramPoint,
+    standing: PointFlags,
+) -> Result<Histogram, OtlpDecodeError> {
     if point.scale < EXPONENTIAL_SCHEMA_MIN {
-        return Err(refused(format!(
+        return Err(rejection(format!(
             "cannot convert exponential to native histogram. Scale must be >= \
              {EXPONENTIAL_SCHEMA_MIN}, was {}",
             point.scale
@@ -50,8 +50,8 @@ pub(super) fn exponential(
     }
     let schema = point.scale.min(EXPONENTIAL_SCHEMA_MAX);
     let shift = i64::from(point.scale) - i64::from(schema);
-    let side = |buckets: &Buckets| {
-        layout(&buckets.counts, |i| {
+    let side = |buckets: &ExponentialBuckets| {
+        build_buckets(&buckets.counts, |i| {
             // With a shift beyond 32 bits all buckets merge into the first one of their side.
             let number = i64::from(buckets.offset) + i as i64;
             (number >> shift.min(62)) + 1
@@ -65,7 +65,7 @@ pub(super) fn exponential(
             schema,
             zero_threshold: ZERO_THRESHOLD,
             sum: point.sum.unwrap_or(0.0),
-            counts: Counts::Integer {
+            counts: HistogramCounts::Integer {
                 count: point.count,
                 zero_count: point.zero_count,
                 positive,
@@ -81,15 +81,18 @@ pub(super) fn exponential(
 
 /// Converts an explicit point to a native histogram with custom buckets; fails if the result is
 /// invalid.
-pub(super) fn custom(point: &ExplicitPoint, standing: Standing) -> Result<Histogram, Trouble> {
-    let (positive_spans, positive) = layout(&point.counts, |i| i as i64)?;
+pub(super) fn convert_custom(
+    point: &ExplicitHistogramPoint,
+    standing: PointFlags,
+) -> Result<Histogram, OtlpDecodeError> {
+    let (positive_spans, positive) = build_buckets(&point.counts, |i| i as i64)?;
     finish(
         Histogram {
             reset_hint: ResetHint::Unknown,
             schema: CUSTOM_BUCKETS_SCHEMA,
             zero_threshold: 0.0,
             sum: point.sum.unwrap_or(0.0),
-            counts: Counts::Integer {
+            counts: HistogramCounts::Integer {
                 count: point.count,
                 zero_count: 0,
                 positive,
@@ -103,17 +106,17 @@ pub(super) fn custom(point: &ExplicitPoint, standing: Standing) -> Result<Histog
     )
 }
 
-fn refused(message: String) -> Trouble {
-    Trouble::point(Refusal::Histogram, message)
+fn rejection(message: String) -> OtlpDecodeError {
+    OtlpDecodeError::reject_point(WriteRejectionReason::Histogram, message)
 }
 
-fn finish(mut histogram: Histogram, standing: Standing) -> Result<Histogram, Trouble> {
+fn finish(mut histogram: Histogram, standing: PointFlags) -> Result<Histogram, OtlpDecodeError> {
     if standing.is_delta {
         histogram.reset_hint = ResetHint::Gauge;
     }
     if standing.is_stale {
         histogram.sum = stale_nan();
-        histogram.counts = Counts::Integer {
+        histogram.counts = HistogramCounts::Integer {
             count: 0,
             zero_count: 0,
             positive: Vec::new(),
@@ -123,23 +126,23 @@ fn finish(mut histogram: Histogram, standing: Standing) -> Result<Histogram, Tro
         histogram.negative_spans.clear();
     }
     let valid = fit_histogram(&mut histogram);
-    valid.map_err(|e| refused(e.message))?;
+    valid.map_err(|e| rejection(e.message))?;
     Ok(histogram)
 }
 
 /// Returns spans and deltas of the buckets that are not empty. `number_of` maps the index of a
 /// count to its bucket, in ascending order; counts of the same bucket are added.
-fn layout(
+fn build_buckets(
     counts: &[u64],
     number_of: impl Fn(usize) -> i64,
-) -> Result<(Vec<Span>, Vec<i64>), Trouble> {
-    let mut layout = Layout::default();
+) -> Result<(Vec<BucketSpan>, Vec<i64>), OtlpDecodeError> {
+    let mut layout = IntegerBucketBuilder::default();
     let mut counts = counts.iter().enumerate().peekable();
     while let Some((i, first)) = counts.next() {
         let number = number_of(i);
         let mut count = *first;
         while let Some((_, more)) = counts.next_if(|(next, _)| number_of(*next) == number) {
-            count = count.checked_add(*more).ok_or_else(too_many)?;
+            count = count.checked_add(*more).ok_or_else(too_many_error)?;
         }
         if count > 0 {
             layout.push(number, count)?;
@@ -148,27 +151,27 @@ fn layout(
     Ok((layout.spans, layout.deltas))
 }
 
-fn too_many() -> Trouble {
-    refused("histogram has more observations in a bucket than a number of 63 bits holds".into())
+fn too_many_error() -> OtlpDecodeError {
+    rejection("histogram has more observations in a bucket than a number of 63 bits holds".into())
 }
 
 #[derive(Default)]
-struct Layout {
-    spans: Vec<Span>,
+struct IntegerBucketBuilder {
+    spans: Vec<BucketSpan>,
     deltas: Vec<i64>,
     /// Number of the bucket after the last one.
     next: i64,
     previous: i64,
 }
 
-impl Layout {
-    fn push(&mut self, number: i64, count: u64) -> Result<(), Trouble> {
-        let count = i64::try_from(count).map_err(|_| too_many())?;
+impl IntegerBucketBuilder {
+    fn push(&mut self, number: i64, count: u64) -> Result<(), OtlpDecodeError> {
+        let count = i64::try_from(count).map_err(|_| too_many_error())?;
         let gap = number - self.next;
         match self.spans.is_empty() || gap > GAP_MAX {
-            true => self.spans.push(Span {
+            true => self.spans.push(BucketSpan {
                 offset: i32::try_from(gap)
-                    .map_err(|_| refused(format!("histogram bucket {number} is out of range")))?,
+                    .map_err(|_| rejection(format!("histogram bucket {number} is out of range")))?,
                 length: 0,
             }),
             false => {
@@ -200,28 +203,28 @@ pub(super) fn memory_bytes(histogram: &Histogram) -> usize {
 mod tests {
     use super::*;
 
-    const PLAIN: Standing = Standing {
+    const PLAIN: PointFlags = PointFlags {
         is_stale: false,
         is_delta: false,
     };
 
-    fn point(scale: i32, offset: i32, counts: &[u64]) -> ExponentialPoint {
-        ExponentialPoint {
+    fn point(scale: i32, offset: i32, counts: &[u64]) -> ExponentialHistogramPoint {
+        ExponentialHistogramPoint {
             count: counts.iter().sum(),
             sum: Some(1.0),
             scale,
             zero_threshold: 0.5,
-            positive: Buckets {
+            positive: ExponentialBuckets {
                 offset,
                 counts: counts.to_vec(),
             },
-            ..ExponentialPoint::default()
+            ..ExponentialHistogramPoint::default()
         }
     }
 
     /// Returns pairs of bucket number and count.
     fn buckets(histogram: &Histogram) -> Vec<(i64, i64)> {
-        let Counts::Integer { positive, .. } = &histogram.counts else {
+        let HistogramCounts::Integer { positive, .. } = &histogram.counts else {
             panic!("{histogram:?}");
         };
         let mut deltas = positive.iter();
@@ -258,7 +261,7 @@ mod tests {
             (20, 4096, &[1; 4096], 8, &[(2, 4096)]),
             (i32::MAX, 7, &[1, 1], 8, &[(1, 2)]),
         ] {
-            let histogram = exponential(&point(scale, offset, counts), PLAIN).unwrap();
+            let histogram = convert_exponential(&point(scale, offset, counts), PLAIN).unwrap();
             assert_eq!(histogram.schema, schema);
             assert_eq!(histogram.zero_threshold, ZERO_THRESHOLD);
             assert_eq!(buckets(&histogram), want, "{scale} {offset} {counts:?}");
@@ -281,9 +284,9 @@ mod tests {
             (point(0, i32::MAX, &[0, 0, 1]), "is out of range"),
             (point(0, 0, &[u64::MAX / 2 + 1]), "63 bits"),
         ] {
-            match exponential(&point, PLAIN) {
-                Err(Trouble::Point(offence)) => {
-                    assert_eq!(offence.refusal, Refusal::Histogram);
+            match convert_exponential(&point, PLAIN) {
+                Err(OtlpDecodeError::Point(offence)) => {
+                    assert_eq!(offence.refusal, WriteRejectionReason::Histogram);
                     assert!(offence.message.contains(want), "{}", offence.message);
                 }
                 other => panic!("{other:?}"),
@@ -293,11 +296,11 @@ mod tests {
 
     #[test]
     fn stale_point_has_no_counts_and_delta_is_a_gauge() {
-        let stale = Standing {
+        let stale = PointFlags {
             is_stale: true,
             is_delta: true,
         };
-        let histogram = exponential(&point(0, 0, &[1, 2]), stale).unwrap();
+        let histogram = convert_exponential(&point(0, 0, &[1, 2]), stale).unwrap();
         assert!(histogram.is_stale());
         assert_eq!(histogram.reset_hint, ResetHint::Gauge);
         assert_eq!(buckets(&histogram), []);
@@ -305,23 +308,23 @@ mod tests {
 
     #[test]
     fn explicit_buckets_become_custom_ones() {
-        let point = ExplicitPoint {
+        let point = ExplicitHistogramPoint {
             count: 9,
             sum: Some(3.5),
             bounds: vec![0.5, 1.0, 2.5, 5.0, 10.0],
             counts: vec![0, 2, 0, 0, 0, 7],
-            ..ExplicitPoint::default()
+            ..ExplicitHistogramPoint::default()
         };
-        let histogram = custom(&point, PLAIN).unwrap();
+        let histogram = convert_custom(&point, PLAIN).unwrap();
         assert_eq!(histogram.schema, CUSTOM_BUCKETS_SCHEMA);
         assert_eq!(histogram.custom_values, point.bounds);
         assert_eq!(buckets(&histogram), [(1, 2), (5, 7)]);
-        let infinite = ExplicitPoint {
+        let infinite = ExplicitHistogramPoint {
             bounds: vec![f64::INFINITY],
             count: 0,
             counts: vec![],
             ..point
         };
-        assert!(custom(&infinite, PLAIN).is_err());
+        assert!(convert_custom(&infinite, PLAIN).is_err());
     }
 }

@@ -10,12 +10,15 @@
 //! points of a request repeat both: for a cached order, keys are neither sorted nor translated, and
 //! the encoded beginnings of the labels are reused.
 //!
-//! Invariant: a cached order gives the same labels as [`LabelSet::finish`].
+//! Invariant: a cached order gives the same labels as [`PointLabelSet::finish`].
 
-use super::labels::{Form, LABEL_FRAME_BYTES, Label, LabelSet, Overlaid, Overlay, Pair, Source};
-use super::text::{Made, Text};
+use super::labels::{
+    LABEL_FRAME_BYTES, LabelOverlay, OverlayLabel, Pair, PointLabel, PointLabelEncoding,
+    PointLabelSet, PointLabelSource,
+};
+use super::text::{GeneratedTexts, LabelText};
 use crate::error::WireError;
-use crate::remote_write::Charges;
+use crate::remote_write::RequestMemoryAccount;
 
 /// Largest number of cached orders: an application has about ten sets of keys.
 const ORDERS_MAX: usize = 16;
@@ -23,41 +26,41 @@ const ORDERS_MAX: usize = 16;
 /// A label of a cached order, which refers to attributes and overlay by index. Together the pieces
 /// give the complete sorted label set.
 #[derive(Clone, Copy, Debug)]
-enum Piece<'m> {
+enum OrderedLabel<'m> {
     /// The label of the overlay with this index.
     Overlay(u32),
     /// The label of an attribute, whose value differs from point to point.
     Attribute {
         number: u32,
-        name: Text<'m>,
-        begun: Text<'static>,
+        name: LabelText<'m>,
+        begun: LabelText<'static>,
     },
 }
 
 /// A cached order: the labels that a sequence of attribute keys becomes. It applies to every point
 /// with exactly these keys in this order.
 #[derive(Debug)]
-struct Order<'m> {
+struct LabelOrder<'m> {
     /// Keys of the attributes in message order.
     keys: Vec<&'m [u8]>,
-    pieces: Vec<Piece<'m>>,
+    pieces: Vec<OrderedLabel<'m>>,
 }
 
 /// The cached orders of one request, valid for one set of overlay names. A metric with other
 /// overlay names clears them.
 #[derive(Debug, Default)]
-pub(super) struct Orders<'m> {
+pub(super) struct LabelOrderCache<'m> {
     /// The overlay that was in effect for the cached orders.
-    overlay: Vec<Overlaid<'m>>,
-    orders: Vec<Order<'m>>,
+    overlay: Vec<OverlayLabel<'m>>,
+    orders: Vec<LabelOrder<'m>>,
     /// Index of the order that matched last.
     last: usize,
 }
 
-impl<'m> Orders<'m> {
+impl<'m> LabelOrderCache<'m> {
     /// Starts a metric with the overlay `overlay`, and clears the cache if the names in it have
     /// changed.
-    pub(super) fn begin(&mut self, overlay: &Overlay<'m>, made: &Made) {
+    pub(super) fn begin(&mut self, overlay: &LabelOverlay<'m>, made: &GeneratedTexts) {
         let labels = overlay.labels();
         let mut pairs = self.overlay.iter().zip(labels);
         let is_same = self.overlay.len() == labels.len()
@@ -76,9 +79,13 @@ impl<'m> Orders<'m> {
     /// Arranges the labels of the attributes in `set` by a cached order. Returns `false`, without
     /// changes, if none matches.
     #[inline]
-    pub(super) fn apply(&mut self, set: &mut LabelSet<'m>, overlay: &Overlay<'m>) -> bool {
+    pub(super) fn apply(
+        &mut self,
+        set: &mut PointLabelSet<'m>,
+        overlay: &LabelOverlay<'m>,
+    ) -> bool {
         let attributes = set.attributes();
-        let fits = |order: &Order<'m>| {
+        let fits = |order: &LabelOrder<'m>| {
             order.keys.len() == attributes.len()
                 && order.keys.iter().zip(attributes).all(|(a, (b, _))| a == b)
         };
@@ -105,35 +112,41 @@ impl<'m> Orders<'m> {
     /// Caches the order of the labels in `set`, if it depends on keys and names only. Fails if the
     /// memory limit is reached.
     #[cold]
-    pub(super) fn note(
+    pub(super) fn insert(
         &mut self,
-        set: &LabelSet<'m>,
-        made: &mut Made,
-        charges: &mut Charges<'_>,
+        set: &PointLabelSet<'m>,
+        made: &mut GeneratedTexts,
+        charges: &mut RequestMemoryAccount<'_>,
     ) -> Result<(), WireError> {
         let attributes = set.attributes();
         let is_plain = attributes.iter().all(|(_, value)| !value.is_empty())
-            && set.all().iter().all(|label| label.source != Source::Other);
+            && set
+                .iter_merged()
+                .iter()
+                .all(|label| label.source != PointLabelSource::Other);
         if !is_plain || self.orders.len() == ORDERS_MAX {
             return Ok(());
         }
         let mut bytes = size_of_val(attributes);
-        for label in set.all() {
-            bytes += size_of::<Piece<'_>>() + LABEL_FRAME_BYTES + label.name.len();
+        for label in set.iter_merged() {
+            bytes += size_of::<OrderedLabel<'_>>() + LABEL_FRAME_BYTES + label.name.len();
         }
         charges.add(bytes)?;
-        let pieces = set.all().iter().filter_map(|label| match label.source {
-            Source::Attribute(number) => Some(Piece::Attribute {
-                number,
-                name: label.name,
-                begun: made.beginning(label.name),
-            }),
-            Source::Overlay(number) => Some(Piece::Overlay(number)),
-            Source::Other => None,
-        });
+        let pieces = set
+            .iter_merged()
+            .iter()
+            .filter_map(|label| match label.source {
+                PointLabelSource::Attribute(number) => Some(OrderedLabel::Attribute {
+                    number,
+                    name: label.name,
+                    begun: made.push_label_start(label.name),
+                }),
+                PointLabelSource::Overlay(number) => Some(OrderedLabel::Overlay(number)),
+                PointLabelSource::Other => None,
+            });
         let pieces = pieces.collect();
         self.last = self.orders.len();
-        self.orders.push(Order {
+        self.orders.push(LabelOrder {
             keys: attributes.iter().map(|(key, _)| *key).collect(),
             pieces,
         });
@@ -141,25 +154,25 @@ impl<'m> Orders<'m> {
     }
 }
 
-impl<'m> Piece<'m> {
+impl<'m> OrderedLabel<'m> {
     #[inline]
-    fn label(&self, attributes: &[Pair<'m>], overlay: &Overlay<'m>) -> Option<Label<'m>> {
+    fn label(&self, attributes: &[Pair<'m>], overlay: &LabelOverlay<'m>) -> Option<PointLabel<'m>> {
         match self {
-            Piece::Overlay(number) => {
+            OrderedLabel::Overlay(number) => {
                 let over = overlay.labels().get(*number as usize)?;
                 Some(over.label)
             }
-            Piece::Attribute {
+            OrderedLabel::Attribute {
                 number,
                 name,
                 begun,
             } => {
                 let (_, value) = attributes.get(*number as usize)?;
-                Some(Label {
+                Some(PointLabel {
                     name: *name,
                     value: *value,
-                    source: Source::Attribute(*number),
-                    form: Form::Begun(*begun),
+                    source: PointLabelSource::Attribute(*number),
+                    form: PointLabelEncoding::Begun(*begun),
                 })
             }
         }

@@ -5,12 +5,12 @@ use super::field as f;
 /// A message type, described by its fields. The tables are constants that refer to each other. The
 /// transcoder follows them while it reads the text.
 #[derive(Debug)]
-pub(super) struct Message(pub &'static [Field]);
+pub(super) struct OtlpMessageSchema(pub &'static [OtlpFieldSchema]);
 
 /// A field of a message, with its names in JSON and its number in protobuf. Fields that are not
 /// listed are skipped.
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct OtlpFieldSchema {
     /// Name of the field in JSON (lower camel case).
     pub name: &'static str,
     /// Name of the field in the `.proto` file, which JSON may use too.
@@ -18,16 +18,16 @@ pub(super) struct Field {
     /// Field number in the protobuf message.
     pub number: u32,
     /// Type of the field, or of its elements.
-    pub kind: Kind,
+    pub kind: OtlpFieldKind,
     /// True if the field is repeated.
     pub is_list: bool,
 }
 
 /// The type of a field, which decides how its JSON value is parsed and encoded.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum OtlpFieldKind {
     /// A nested message, encoded as a JSON object.
-    Message(&'static Message),
+    Message(&'static OtlpMessageSchema),
     /// A string, encoded as a JSON string.
     Text,
     /// Bytes, encoded in base64 as usual for protobuf.
@@ -59,8 +59,13 @@ pub(super) const TEMPORALITIES: [&str; 3] = [
     "AGGREGATION_TEMPORALITY_CUMULATIVE",
 ];
 
-const fn one(name: &'static str, plain_name: &'static str, number: u32, kind: Kind) -> Field {
-    Field {
+const fn one(
+    name: &'static str,
+    plain_name: &'static str,
+    number: u32,
+    kind: OtlpFieldKind,
+) -> OtlpFieldSchema {
+    OtlpFieldSchema {
         name,
         plain_name,
         number,
@@ -69,8 +74,13 @@ const fn one(name: &'static str, plain_name: &'static str, number: u32, kind: Ki
     }
 }
 
-const fn many(name: &'static str, plain_name: &'static str, number: u32, kind: Kind) -> Field {
-    Field {
+const fn many(
+    name: &'static str,
+    plain_name: &'static str,
+    number: u32,
+    kind: OtlpFieldKind,
+) -> OtlpFieldSchema {
+    OtlpFieldSchema {
         name,
         plain_name,
         number,
@@ -79,306 +89,391 @@ const fn many(name: &'static str, plain_name: &'static str, number: u32, kind: K
     }
 }
 
-pub(super) static REQUEST: Message = Message(&[many(
+pub(super) static REQUEST: OtlpMessageSchema = OtlpMessageSchema(&[many(
     "resourceMetrics",
     "resource_metrics",
     f::request::RESOURCE_METRICS,
-    Kind::Message(&RESOURCE_METRICS),
+    OtlpFieldKind::Message(&RESOURCE_METRICS),
 )]);
 
-static RESOURCE_METRICS: Message = Message(&[
+static RESOURCE_METRICS: OtlpMessageSchema = OtlpMessageSchema(&[
     one(
         "resource",
         "resource",
         f::resource_metrics::RESOURCE,
-        Kind::Message(&RESOURCE),
+        OtlpFieldKind::Message(&RESOURCE),
     ),
     many(
         "scopeMetrics",
         "scope_metrics",
         f::resource_metrics::SCOPE_METRICS,
-        Kind::Message(&SCOPE_METRICS),
+        OtlpFieldKind::Message(&SCOPE_METRICS),
     ),
 ]);
 
-static RESOURCE: Message = Message(&[attributes(f::resource::ATTRIBUTES)]);
+static RESOURCE: OtlpMessageSchema = OtlpMessageSchema(&[attributes(f::resource::ATTRIBUTES)]);
 
-const fn attributes(number: u32) -> Field {
+const fn attributes(number: u32) -> OtlpFieldSchema {
     many(
         "attributes",
         "attributes",
         number,
-        Kind::Message(&KEY_VALUE),
+        OtlpFieldKind::Message(&KEY_VALUE),
     )
 }
 
-static SCOPE_METRICS: Message = Message(&[
+static SCOPE_METRICS: OtlpMessageSchema = OtlpMessageSchema(&[
     one(
         "scope",
         "scope",
         f::scope_metrics::SCOPE,
-        Kind::Message(&SCOPE),
+        OtlpFieldKind::Message(&SCOPE),
     ),
     many(
         "metrics",
         "metrics",
         f::scope_metrics::METRICS,
-        Kind::Message(&METRIC),
+        OtlpFieldKind::Message(&METRIC),
     ),
     one(
         "schemaUrl",
         "schema_url",
         f::scope_metrics::SCHEMA_URL,
-        Kind::Text,
+        OtlpFieldKind::Text,
     ),
 ]);
 
-static SCOPE: Message = Message(&[
-    one("name", "name", f::scope::NAME, Kind::Text),
-    one("version", "version", f::scope::VERSION, Kind::Text),
+static SCOPE: OtlpMessageSchema = OtlpMessageSchema(&[
+    one("name", "name", f::scope::NAME, OtlpFieldKind::Text),
+    one("version", "version", f::scope::VERSION, OtlpFieldKind::Text),
     attributes(f::scope::ATTRIBUTES),
 ]);
 
-static METRIC: Message = Message(&[
-    one("name", "name", f::metric::NAME, Kind::Text),
+static METRIC: OtlpMessageSchema = OtlpMessageSchema(&[
+    one("name", "name", f::metric::NAME, OtlpFieldKind::Text),
     one(
         "description",
         "description",
         f::metric::DESCRIPTION,
-        Kind::Text,
+        OtlpFieldKind::Text,
     ),
-    one("unit", "unit", f::metric::UNIT, Kind::Text),
-    one("gauge", "gauge", f::metric::GAUGE, Kind::Message(&NUMBERS)),
-    one("sum", "sum", f::metric::SUM, Kind::Message(&NUMBERS)),
+    one("unit", "unit", f::metric::UNIT, OtlpFieldKind::Text),
+    one(
+        "gauge",
+        "gauge",
+        f::metric::GAUGE,
+        OtlpFieldKind::Message(&NUMBERS),
+    ),
+    one(
+        "sum",
+        "sum",
+        f::metric::SUM,
+        OtlpFieldKind::Message(&NUMBERS),
+    ),
     one(
         "histogram",
         "histogram",
         f::metric::HISTOGRAM,
-        Kind::Message(&EXPLICITS),
+        OtlpFieldKind::Message(&EXPLICITS),
     ),
     one(
         "exponentialHistogram",
         "exponential_histogram",
         f::metric::EXPONENTIAL_HISTOGRAM,
-        Kind::Message(&EXPONENTIALS),
+        OtlpFieldKind::Message(&EXPONENTIALS),
     ),
     one(
         "summary",
         "summary",
         f::metric::SUMMARY,
-        Kind::Message(&SUMMARIES),
+        OtlpFieldKind::Message(&SUMMARIES),
     ),
 ]);
 
-const fn points(message: &'static Message) -> Field {
+const fn points(message: &'static OtlpMessageSchema) -> OtlpFieldSchema {
     many(
         "dataPoints",
         "data_points",
         f::data::POINTS,
-        Kind::Message(message),
+        OtlpFieldKind::Message(message),
     )
 }
 
-const TEMPORALITY: Field = one(
+const TEMPORALITY: OtlpFieldSchema = one(
     "aggregationTemporality",
     "aggregation_temporality",
     f::data::TEMPORALITY,
-    Kind::Temporality,
+    OtlpFieldKind::Temporality,
 );
 
-static NUMBERS: Message = Message(&[
+static NUMBERS: OtlpMessageSchema = OtlpMessageSchema(&[
     points(&NUMBER),
     TEMPORALITY,
     one(
         "isMonotonic",
         "is_monotonic",
         f::data::IS_MONOTONIC,
-        Kind::Bool,
+        OtlpFieldKind::Bool,
     ),
 ]);
 
-static EXPLICITS: Message = Message(&[points(&EXPLICIT), TEMPORALITY]);
+static EXPLICITS: OtlpMessageSchema = OtlpMessageSchema(&[points(&EXPLICIT), TEMPORALITY]);
 
-static EXPONENTIALS: Message = Message(&[points(&EXPONENTIAL), TEMPORALITY]);
+static EXPONENTIALS: OtlpMessageSchema = OtlpMessageSchema(&[points(&EXPONENTIAL), TEMPORALITY]);
 
-static SUMMARIES: Message = Message(&[points(&SUMMARY)]);
+static SUMMARIES: OtlpMessageSchema = OtlpMessageSchema(&[points(&SUMMARY)]);
 
-const START_TIME: Field = one(
+const START_TIME: OtlpFieldSchema = one(
     "startTimeUnixNano",
     "start_time_unix_nano",
     f::point::START_TIME,
-    Kind::Fixed,
+    OtlpFieldKind::Fixed,
 );
 
-const fn time(number: u32) -> Field {
-    one("timeUnixNano", "time_unix_nano", number, Kind::Fixed)
+const fn time(number: u32) -> OtlpFieldSchema {
+    one(
+        "timeUnixNano",
+        "time_unix_nano",
+        number,
+        OtlpFieldKind::Fixed,
+    )
 }
 
-const TIME: Field = time(f::point::TIME);
+const TIME: OtlpFieldSchema = time(f::point::TIME);
 
-const fn exemplars(number: u32) -> Field {
-    many("exemplars", "exemplars", number, Kind::Message(&EXEMPLAR))
+const fn exemplars(number: u32) -> OtlpFieldSchema {
+    many(
+        "exemplars",
+        "exemplars",
+        number,
+        OtlpFieldKind::Message(&EXEMPLAR),
+    )
 }
 
-const fn as_double(number: u32) -> Field {
-    one("asDouble", "as_double", number, Kind::Double)
+const fn as_double(number: u32) -> OtlpFieldSchema {
+    one("asDouble", "as_double", number, OtlpFieldKind::Double)
 }
 
-const fn as_int(number: u32) -> Field {
-    one("asInt", "as_int", number, Kind::SignedFixed)
+const fn as_int(number: u32) -> OtlpFieldSchema {
+    one("asInt", "as_int", number, OtlpFieldKind::SignedFixed)
 }
 
-static NUMBER: Message = Message(&[
+static NUMBER: OtlpMessageSchema = OtlpMessageSchema(&[
     attributes(f::number::ATTRIBUTES),
     START_TIME,
     TIME,
     as_double(f::number::AS_DOUBLE),
     as_int(f::number::AS_INT),
     exemplars(f::number::EXEMPLARS),
-    one("flags", "flags", f::number::FLAGS, Kind::Unsigned),
+    one("flags", "flags", f::number::FLAGS, OtlpFieldKind::Unsigned),
 ]);
 
-static EXPLICIT: Message = Message(&[
+static EXPLICIT: OtlpMessageSchema = OtlpMessageSchema(&[
     attributes(f::explicit::ATTRIBUTES),
     START_TIME,
     TIME,
-    one("count", "count", f::explicit::COUNT, Kind::Fixed),
-    one("sum", "sum", f::explicit::SUM, Kind::Double),
+    one("count", "count", f::explicit::COUNT, OtlpFieldKind::Fixed),
+    one("sum", "sum", f::explicit::SUM, OtlpFieldKind::Double),
     many(
         "bucketCounts",
         "bucket_counts",
         f::explicit::BUCKET_COUNTS,
-        Kind::Fixed,
+        OtlpFieldKind::Fixed,
     ),
     many(
         "explicitBounds",
         "explicit_bounds",
         f::explicit::BOUNDS,
-        Kind::Double,
+        OtlpFieldKind::Double,
     ),
     exemplars(f::explicit::EXEMPLARS),
-    one("flags", "flags", f::explicit::FLAGS, Kind::Unsigned),
+    one(
+        "flags",
+        "flags",
+        f::explicit::FLAGS,
+        OtlpFieldKind::Unsigned,
+    ),
 ]);
 
-static EXPONENTIAL: Message = Message(&[
+static EXPONENTIAL: OtlpMessageSchema = OtlpMessageSchema(&[
     attributes(f::exponential::ATTRIBUTES),
     START_TIME,
     TIME,
-    one("count", "count", f::exponential::COUNT, Kind::Fixed),
-    one("sum", "sum", f::exponential::SUM, Kind::Double),
-    one("scale", "scale", f::exponential::SCALE, Kind::Zigzag),
+    one(
+        "count",
+        "count",
+        f::exponential::COUNT,
+        OtlpFieldKind::Fixed,
+    ),
+    one("sum", "sum", f::exponential::SUM, OtlpFieldKind::Double),
+    one(
+        "scale",
+        "scale",
+        f::exponential::SCALE,
+        OtlpFieldKind::Zigzag,
+    ),
     one(
         "zeroCount",
         "zero_count",
         f::exponential::ZERO_COUNT,
-        Kind::Fixed,
+        OtlpFieldKind::Fixed,
     ),
     one(
         "positive",
         "positive",
         f::exponential::POSITIVE,
-        Kind::Message(&BUCKETS),
+        OtlpFieldKind::Message(&BUCKETS),
     ),
     one(
         "negative",
         "negative",
         f::exponential::NEGATIVE,
-        Kind::Message(&BUCKETS),
+        OtlpFieldKind::Message(&BUCKETS),
     ),
-    one("flags", "flags", f::exponential::FLAGS, Kind::Unsigned),
+    one(
+        "flags",
+        "flags",
+        f::exponential::FLAGS,
+        OtlpFieldKind::Unsigned,
+    ),
     exemplars(f::exponential::EXEMPLARS),
     one(
         "zeroThreshold",
         "zero_threshold",
         f::exponential::ZERO_THRESHOLD,
-        Kind::Double,
+        OtlpFieldKind::Double,
     ),
 ]);
 
-static BUCKETS: Message = Message(&[
-    one("offset", "offset", f::buckets::OFFSET, Kind::Zigzag),
+static BUCKETS: OtlpMessageSchema = OtlpMessageSchema(&[
+    one(
+        "offset",
+        "offset",
+        f::buckets::OFFSET,
+        OtlpFieldKind::Zigzag,
+    ),
     many(
         "bucketCounts",
         "bucket_counts",
         f::buckets::COUNTS,
-        Kind::Unsigned,
+        OtlpFieldKind::Unsigned,
     ),
 ]);
 
-static SUMMARY: Message = Message(&[
+static SUMMARY: OtlpMessageSchema = OtlpMessageSchema(&[
     attributes(f::summary::ATTRIBUTES),
     START_TIME,
     TIME,
-    one("count", "count", f::summary::COUNT, Kind::Fixed),
-    one("sum", "sum", f::summary::SUM, Kind::Double),
+    one("count", "count", f::summary::COUNT, OtlpFieldKind::Fixed),
+    one("sum", "sum", f::summary::SUM, OtlpFieldKind::Double),
     many(
         "quantileValues",
         "quantile_values",
         f::summary::QUANTILES,
-        Kind::Message(&QUANTILE),
+        OtlpFieldKind::Message(&QUANTILE),
     ),
-    one("flags", "flags", f::summary::FLAGS, Kind::Unsigned),
+    one("flags", "flags", f::summary::FLAGS, OtlpFieldKind::Unsigned),
 ]);
 
-static QUANTILE: Message = Message(&[
-    one("quantile", "quantile", f::quantile::QUANTILE, Kind::Double),
-    one("value", "value", f::quantile::VALUE, Kind::Double),
+static QUANTILE: OtlpMessageSchema = OtlpMessageSchema(&[
+    one(
+        "quantile",
+        "quantile",
+        f::quantile::QUANTILE,
+        OtlpFieldKind::Double,
+    ),
+    one("value", "value", f::quantile::VALUE, OtlpFieldKind::Double),
 ]);
 
-static EXEMPLAR: Message = Message(&[
+static EXEMPLAR: OtlpMessageSchema = OtlpMessageSchema(&[
     many(
         "filteredAttributes",
         "filtered_attributes",
         f::exemplar::ATTRIBUTES,
-        Kind::Message(&KEY_VALUE),
+        OtlpFieldKind::Message(&KEY_VALUE),
     ),
     time(f::exemplar::TIME),
     as_double(f::exemplar::AS_DOUBLE),
     as_int(f::exemplar::AS_INT),
-    one("traceId", "trace_id", f::exemplar::TRACE_ID, Kind::Hex),
-    one("spanId", "span_id", f::exemplar::SPAN_ID, Kind::Hex),
+    one(
+        "traceId",
+        "trace_id",
+        f::exemplar::TRACE_ID,
+        OtlpFieldKind::Hex,
+    ),
+    one(
+        "spanId",
+        "span_id",
+        f::exemplar::SPAN_ID,
+        OtlpFieldKind::Hex,
+    ),
 ]);
 
-static KEY_VALUE: Message = Message(&[
-    one("key", "key", f::key_value::KEY, Kind::Text),
-    one("value", "value", f::key_value::VALUE, Kind::Message(&VALUE)),
+static KEY_VALUE: OtlpMessageSchema = OtlpMessageSchema(&[
+    one("key", "key", f::key_value::KEY, OtlpFieldKind::Text),
+    one(
+        "value",
+        "value",
+        f::key_value::VALUE,
+        OtlpFieldKind::Message(&VALUE),
+    ),
 ]);
 
-pub(super) static VALUE: Message = Message(&[
-    one("stringValue", "string_value", f::value::STRING, Kind::Text),
-    one("boolValue", "bool_value", f::value::BOOL, Kind::Bool),
-    one("intValue", "int_value", f::value::INT, Kind::Signed),
+pub(super) static VALUE: OtlpMessageSchema = OtlpMessageSchema(&[
+    one(
+        "stringValue",
+        "string_value",
+        f::value::STRING,
+        OtlpFieldKind::Text,
+    ),
+    one(
+        "boolValue",
+        "bool_value",
+        f::value::BOOL,
+        OtlpFieldKind::Bool,
+    ),
+    one(
+        "intValue",
+        "int_value",
+        f::value::INT,
+        OtlpFieldKind::Signed,
+    ),
     one(
         "doubleValue",
         "double_value",
         f::value::DOUBLE,
-        Kind::Double,
+        OtlpFieldKind::Double,
     ),
     one(
         "arrayValue",
         "array_value",
         f::value::ARRAY,
-        Kind::Message(&VALUES),
+        OtlpFieldKind::Message(&VALUES),
     ),
     one(
         "kvlistValue",
         "kvlist_value",
         f::value::PAIRS,
-        Kind::Message(&PAIRS),
+        OtlpFieldKind::Message(&PAIRS),
     ),
-    one("bytesValue", "bytes_value", f::value::BYTES, Kind::Bytes),
+    one(
+        "bytesValue",
+        "bytes_value",
+        f::value::BYTES,
+        OtlpFieldKind::Bytes,
+    ),
 ]);
 
-static VALUES: Message = Message(&[many(
+static VALUES: OtlpMessageSchema = OtlpMessageSchema(&[many(
     "values",
     "values",
     f::list::VALUES,
-    Kind::Message(&VALUE),
+    OtlpFieldKind::Message(&VALUE),
 )]);
 
-static PAIRS: Message = Message(&[many(
+static PAIRS: OtlpMessageSchema = OtlpMessageSchema(&[many(
     "values",
     "values",
     f::list::VALUES,
-    Kind::Message(&KEY_VALUE),
+    OtlpFieldKind::Message(&KEY_VALUE),
 )]);

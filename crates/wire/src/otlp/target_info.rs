@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 
 /// Collects the `target_info` samples of one request and ends their series, without duplicates. The
 /// resources of a request can share a series.
-pub(super) struct TargetInfo<'d> {
+pub(super) struct TargetInfoBuilder<'d> {
     batch: &'d mut Batch,
     keys: Vec<u8>,
     /// Hash of the labels and timestamp of each sample that was added.
@@ -19,7 +19,7 @@ pub(super) struct TargetInfo<'d> {
     has_sample: bool,
 }
 
-impl<'d> TargetInfo<'d> {
+impl<'d> TargetInfoBuilder<'d> {
     /// Returns a collector that writes into `batch`, which must be empty.
     pub(super) fn new(batch: &'d mut Batch) -> Self {
         let mut keys = batch.take_message();

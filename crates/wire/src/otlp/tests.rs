@@ -1,17 +1,17 @@
 //! Tests whole requests: JSON as input; series, metadata and rejections as output.
 
 use super::*;
-use crate::remote_write::Refusal;
+use crate::remote_write::WriteRejectionReason;
 use firn_model::exemplar::TimedExemplar;
-use firn_model::histogram::{Counts, Histogram};
+use firn_model::histogram::{Histogram, HistogramCounts};
 use firn_model::sample::is_stale;
 use std::collections::BTreeSet;
 
 /// The time 2023-11-14T22:13:20Z in nanoseconds.
 const TIME: u64 = 1_700_000_000_000_000_000;
 
-fn reader(translation: &Translation) -> Reader<'_> {
-    Reader {
+fn reader(translation: &OtlpTranslation) -> OtlpDecodeOptions<'_> {
+    OtlpDecodeOptions {
         translation,
         keeps_exemplars: true,
         labels_types: false,
@@ -49,8 +49,8 @@ fn message(json: &str) -> Vec<u8> {
 }
 
 /// Decodes a request and formats one line for each series, metadata entry and rejection.
-fn lines<'a>(reader: &Reader<'a>, deltas: Deltas<'a>, json: &str) -> Vec<String> {
-    let mut decoder = Decoder::new(WireLimits::default());
+fn lines<'a>(reader: &OtlpDecodeOptions<'a>, deltas: OtlpDeltaMode<'a>, json: &str) -> Vec<String> {
+    let mut decoder = OtlpDecoder::new(WireLimits::default());
     let decoded = decoder.decode_within((reader, deltas), &message(json), None);
     let mut decoded = decoded.unwrap();
     let mut lines = series_lines(&mut decoded.points);
@@ -68,10 +68,10 @@ fn lines<'a>(reader: &Reader<'a>, deltas: Deltas<'a>, json: &str) -> Vec<String>
 }
 
 /// Formats one line for each series.
-fn series_lines(decoded: &mut Decoded<'_>) -> Vec<String> {
+fn series_lines(decoded: &mut DecodedWriteRequest<'_>) -> Vec<String> {
     let all: Vec<u32> = (0..decoded.batch.series_count() as u32).collect();
-    firn_model::batch::Source::read_labels(decoded, &all).unwrap();
-    decoded.batch.assert_whole();
+    firn_model::batch::BatchSource::read_labels(decoded, &all).unwrap();
+    decoded.batch.assert_complete();
     let mut lines = Vec::new();
     for (i, series) in decoded.batch.iter().enumerate() {
         let mut line = series.labels.to_string();
@@ -89,7 +89,7 @@ fn series_lines(decoded: &mut Decoded<'_>) -> Vec<String> {
         for sample in series.histograms {
             line += &format!(" {}", shown(&sample.histogram));
         }
-        for exemplar in decoded.batch.exemplars().of_series(i as u64) {
+        for exemplar in decoded.batch.exemplars().iter_series(i as u64) {
             line += &exemplar_shown(&exemplar);
         }
         lines.push(line);
@@ -98,7 +98,7 @@ fn series_lines(decoded: &mut Decoded<'_>) -> Vec<String> {
 }
 
 fn shown(histogram: &Histogram) -> String {
-    let Counts::Integer {
+    let HistogramCounts::Integer {
         count,
         zero_count,
         positive,
@@ -125,9 +125,9 @@ fn exemplar_shown(exemplar: &TimedExemplar<'_>) -> String {
     format!(" # {} {}@{time}", exemplar.labels, exemplar.value)
 }
 
-fn check(translation: &Translation, json: &str, want: &[&str]) {
+fn check(translation: &OtlpTranslation, json: &str, want: &[&str]) {
     let reader = reader(translation);
-    assert_eq!(lines(&reader, Deltas::Refuse, json), want, "{json}");
+    assert_eq!(lines(&reader, OtlpDeltaMode::Refuse, json), want, "{json}");
 }
 
 fn gauge(name: &str, rest: &str) -> String {
@@ -155,25 +155,25 @@ fn gauge_takes_the_names_that_the_strategy_gives_and_labels_of_its_resource() {
     );
     for (strategy, name, label) in [
         (
-            Strategy::UnderscoreEscapingWithSuffixes,
+            TranslationStrategy::UnderscoreEscapingWithSuffixes,
             "cpu_time_seconds",
             "z_y",
         ),
         (
-            Strategy::UnderscoreEscapingWithoutSuffixes,
+            TranslationStrategy::UnderscoreEscapingWithoutSuffixes,
             "cpu_time",
             "z_y",
         ),
         (
-            Strategy::NoUtf8EscapingWithSuffixes,
+            TranslationStrategy::NoUtf8EscapingWithSuffixes,
             "cpu.time_seconds",
             "\"z.y\"",
         ),
-        (Strategy::NoTranslation, "cpu.time", "\"z.y\""),
+        (TranslationStrategy::NoTranslation, "cpu.time", "\"z.y\""),
     ] {
-        let translation = Translation {
+        let translation = OtlpTranslation {
             strategy,
-            ..Translation::default()
+            ..OtlpTranslation::default()
         };
         let series = format!(
             "{{__name__=\"{name}\", instance=\"i-1\", job=\"eu/shop\", {label}=\"1\"}} 1.5@0"
@@ -197,19 +197,25 @@ fn attributes_of_the_resource_are_promoted_and_told_by_target_info() {
     let promoted = r#"{__name__="m_seconds", host_name="h", instance="i-1", job="eu/shop"} 1.5@0"#;
     let all = r#"{__name__="m_seconds", host_name="h", instance="i-1", job="eu/shop", service_name="shop", service_namespace="eu"} 1.5@0"#;
     for (promotion, series) in [
-        (Promotion::default(), plain),
-        (Promotion::Only(set(&["host.name", "absent"])), promoted),
-        (Promotion::AllBut(set(&["service.instance.id"])), all),
+        (AttributePromotion::default(), plain),
+        (
+            AttributePromotion::Only(set(&["host.name", "absent"])),
+            promoted,
+        ),
+        (
+            AttributePromotion::AllBut(set(&["service.instance.id"])),
+            all,
+        ),
     ] {
-        let translation = Translation {
+        let translation = OtlpTranslation {
             promotion,
-            ..Translation::default()
+            ..OtlpTranslation::default()
         };
         check(&translation, &json, &[series, info, said[0], said[1]]);
     }
-    let keeping = Translation {
+    let keeping = OtlpTranslation {
         keeps_identifying: true,
-        ..Translation::default()
+        ..OtlpTranslation::default()
     };
     let info = r#"{__name__="target_info", host_name="h", instance="i-1", job="eu/shop", service_instance_id="i-1", service_name="shop", service_namespace="eu"} 1@0"#;
     check(&keeping, &json, &[plain, info, said[0], said[1]]);
@@ -217,7 +223,7 @@ fn attributes_of_the_resource_are_promoted_and_told_by_target_info() {
 
 #[test]
 fn target_info_needs_a_name_and_something_to_tell() {
-    let translation = Translation::default();
+    let translation = OtlpTranslation::default();
     let said = "# m_seconds gauge \"seconds\" \"d\"";
     let nameless = request(&pair("host.name", "h"), &gauge("m", ""));
     check(
@@ -236,25 +242,25 @@ fn target_info_of_points_far_apart_is_often_enough_and_bounded() {
     let point = |time: u64| format!(r#"{{"timeUnixNano":"{time}","asInt":"1"}}"#);
     let points = format!("{},{}", point(TIME), point(TIME + 400_000_000_000));
     let json = request(&attributes, &sum(2, true, &points));
-    let translation = Translation::default();
-    let got = lines(&reader(&translation), Deltas::Refuse, &json);
+    let translation = OtlpTranslation::default();
+    let got = lines(&reader(&translation), OtlpDeltaMode::Refuse, &json);
     let info = r#"{__name__="target_info", host_name="h", instance="i-1", job="eu/shop"} 1@0 1@150000 1@300000 1@400000"#;
     assert!(got.contains(&info.to_owned()), "{got:?}");
     // A point without a time is decades older than the others.
     let points = format!("{},{}", point(0), point(TIME));
     let json = request(&attributes, &sum(2, true, &points));
-    let mut decoder = Decoder::default();
+    let mut decoder = OtlpDecoder::default();
     let reader = reader(&translation);
-    let read = decoder.decode_within((&reader, Deltas::Refuse), &message(&json), None);
+    let read = decoder.decode_within((&reader, OtlpDeltaMode::Refuse), &message(&json), None);
     let count = read.unwrap().target_info.batch.sample_count();
     assert!((1441..=1442).contains(&count), "{count}");
 }
 
 #[test]
 fn scope_is_promoted_over_everything_and_empty_parts_take_labels_away() {
-    let translation = Translation {
+    let translation = OtlpTranslation {
         promotes_scope: true,
-        ..Translation::default()
+        ..OtlpTranslation::default()
     };
     let own = format!(r#","attributes":[{}]"#, pair("otel_scope_name", "mine"));
     let json = request("", &gauge("m", &own));
@@ -278,7 +284,7 @@ fn attributes_that_become_one_label_are_joined_in_order_of_their_keys() {
     );
     let json = request("", &gauge("m", &own));
     check(
-        &Translation::default(),
+        &OtlpTranslation::default(),
         &json,
         &[
             r#"{__name__="m_seconds", a_b="2;1;3", n="7"} 1.5@0"#,
@@ -289,7 +295,7 @@ fn attributes_that_become_one_label_are_joined_in_order_of_their_keys() {
 
 #[test]
 fn sums_are_counters_where_they_only_grow_and_have_exemplars_and_starts() {
-    let translation = Translation::default();
+    let translation = OtlpTranslation::default();
     let start = TIME - 1_000_000_000;
     let point = format!(
         r#"{{"timeUnixNano":"{TIME}","startTimeUnixNano":"{start}","asInt":"3","exemplars":[
@@ -324,7 +330,7 @@ fn explicit_histogram_is_classic_or_native_as_the_switch_says() {
     let json = request("", EXPLICIT);
     let said = "# lat histogram \"\" \"\"";
     check(
-        &Translation::default(),
+        &OtlpTranslation::default(),
         &json,
         &[
             r#"{__name__="lat_sum"} 9.5@0"#,
@@ -335,9 +341,9 @@ fn explicit_histogram_is_classic_or_native_as_the_switch_says() {
             said,
         ],
     );
-    let native = Translation {
+    let native = OtlpTranslation {
         converts_histograms: true,
-        ..Translation::default()
+        ..OtlpTranslation::default()
     };
     let series = r##"{__name__="lat"} schema -53 count 6 sum 9.5 zero 0 + [1, -1, 5] - [] # {trace_id="0102030405060708090a0b0c0d0e0f10"} 0.1@none # {} 11@none"##;
     check(&native, &json, &[series, said]);
@@ -355,7 +361,7 @@ fn exponential_histogram_is_native_with_both_signs() {
     let series = r#"{__name__="e"} schema 8 count 7 sum 2 zero 1 + [1, 1] - [3]"#;
     let said = "# e histogram \"\" \"\"";
     check(
-        &Translation::default(),
+        &OtlpTranslation::default(),
         &request("", &metric),
         &[series, said],
     );
@@ -368,7 +374,7 @@ fn summary_is_its_sum_its_count_and_its_quantiles() {
         "quantileValues":[{{"quantile":0.5,"value":2}},{{"quantile":1,"value":3}}]}}]}}}}"#
     );
     check(
-        &Translation::default(),
+        &OtlpTranslation::default(),
         &request("", &metric),
         &[
             r#"{__name__="s_sum"} 8@0"#,
@@ -382,13 +388,13 @@ fn summary_is_its_sum_its_count_and_its_quantiles() {
 
 #[test]
 fn type_and_unit_become_labels_where_asked_for() {
-    let translation = Translation::default();
-    let reader = Reader {
+    let translation = OtlpTranslation::default();
+    let reader = OtlpDecodeOptions {
         labels_types: true,
         ..reader(&translation)
     };
     let json = request("", &format!("{},{EXPLICIT}", gauge("m", "")));
-    let got = lines(&reader, Deltas::Refuse, &json);
+    let got = lines(&reader, OtlpDeltaMode::Refuse, &json);
     let series = r#"{__name__="m_seconds", __type__="gauge", __unit__="seconds"} 1.5@0"#;
     assert_eq!(got[0], series);
     assert_eq!(
@@ -400,41 +406,53 @@ fn type_and_unit_become_labels_where_asked_for() {
 #[test]
 fn deltas_are_refused_kept_or_added_up() {
     struct Doubled;
-    impl Accumulate for Doubled {
-        fn number(&mut self, _: Stream, point: &mut NumberPoint) -> Result<(), Offence> {
-            point.value = Number::Double(2.0 * point.value.to_float());
+    impl AccumulateDeltas for Doubled {
+        fn accumulate_number(
+            &mut self,
+            _: OtlpStreamId,
+            point: &mut NumberPoint,
+        ) -> Result<(), SeriesRejection> {
+            point.value = PointNumber::Double(2.0 * point.value.to_float());
             Ok(())
         }
-        fn explicit(&mut self, _: Stream, point: &mut ExplicitPoint) -> Result<(), Offence> {
+        fn accumulate_explicit(
+            &mut self,
+            _: OtlpStreamId,
+            point: &mut ExplicitHistogramPoint,
+        ) -> Result<(), SeriesRejection> {
             point.count = 100;
             Ok(())
         }
-        fn exponential(&mut self, _: Stream, _: &mut ExponentialPoint) -> Result<(), Offence> {
-            Err(Offence {
-                refusal: Refusal::DeltaLimit,
+        fn accumulate_exponential(
+            &mut self,
+            _: OtlpStreamId,
+            _: &mut ExponentialHistogramPoint,
+        ) -> Result<(), SeriesRejection> {
+            Err(SeriesRejection {
+                refusal: WriteRejectionReason::DeltaLimit,
                 message: "full".to_owned(),
             })
         }
     }
-    let translation = Translation::default();
+    let translation = OtlpTranslation::default();
     let reader = reader(&translation);
     let point = format!(r#"{{"timeUnixNano":"{TIME}","asInt":"3"}}"#);
     let json = request("", &sum(1, true, &point));
     for (deltas, want) in [
         (
-            Deltas::Refuse,
+            OtlpDeltaMode::Refuse,
             ["! Temporality 1 invalid temporality and type combination for metric \"hits\""; 1]
                 .to_vec(),
         ),
         (
-            Deltas::Keep,
+            OtlpDeltaMode::Keep,
             vec![
                 r#"{__name__="hits_total"} 3@0"#,
                 "# hits_total unknown \"\" \"\"",
             ],
         ),
         (
-            Deltas::Accumulate(&mut Doubled),
+            OtlpDeltaMode::Accumulate(&mut Doubled),
             vec![
                 r#"{__name__="hits_total"} 6@0"#,
                 "# hits_total counter \"\" \"\"",
@@ -466,8 +484,8 @@ fn what_cannot_stand_is_left_out_and_named_and_the_rest_is_taken() {
         gauge("m", ""),
     ];
     let got = lines(
-        &reader(&Translation::default()),
-        Deltas::Refuse,
+        &reader(&OtlpTranslation::default()),
+        OtlpDeltaMode::Refuse,
         &request("", &metrics.join(",")),
     );
     let starts = [
@@ -529,14 +547,14 @@ fn message_of_any_bytes_is_read_or_refused() {
         &service(),
         &format!("{EXPLICIT},{}", gauge("m", "")),
     ));
-    let translation = Translation {
+    let translation = OtlpTranslation {
         promotes_scope: true,
-        ..Translation::default()
+        ..OtlpTranslation::default()
     };
     let reader = reader(&translation);
-    let mut decoder = Decoder::default();
+    let mut decoder = OtlpDecoder::default();
     let mut read = |bytes: &[u8]| {
-        let read = decoder.decode_within((&reader, Deltas::Keep), bytes, None);
+        let read = decoder.decode_within((&reader, OtlpDeltaMode::Keep), bytes, None);
         read.map(|decoded| decoded.points.batch.series_count())
     };
     assert_eq!(read(&whole), Ok(6));
@@ -561,9 +579,9 @@ fn labels_of_a_resource_that_each_point_repeats_are_paid_for() {
     let attributes = pair("service.name", &"x".repeat(10_000));
     let points = vec![r#"{"asInt":"1"}"#; 100].join(",");
     let json = request(&attributes, &sum(2, true, &points));
-    let translation = Translation::default();
+    let translation = OtlpTranslation::default();
     let reader = reader(&translation);
-    let mut decoder = Decoder::new(limits);
-    let read = decoder.decode_within((&reader, Deltas::Refuse), &message(&json), None);
+    let mut decoder = OtlpDecoder::new(limits);
+    let read = decoder.decode_within((&reader, OtlpDeltaMode::Refuse), &message(&json), None);
     assert!(matches!(read, Err(WireError::TooManySamples { .. })));
 }

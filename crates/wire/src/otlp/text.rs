@@ -5,10 +5,10 @@ use crate::remote_write::{begin_label, push_label};
 
 /// A name or a value of a label: a slice of the message where possible, or else a generated text.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Text<'m> {
+pub(super) enum LabelText<'m> {
     /// A slice of the message, which needs no memory.
     Message(&'m [u8]),
-    /// A range in [`Made`], for a text that the message does not contain literally.
+    /// A range in [`GeneratedTexts`], for a text that the message does not contain literally.
     Made {
         /// Offset of the first byte in the buffer.
         start: u32,
@@ -17,13 +17,13 @@ pub(super) enum Text<'m> {
     },
 }
 
-impl Text<'_> {
+impl LabelText<'_> {
     /// Returns the length in bytes.
     #[inline]
     pub(super) fn len(self) -> usize {
         match self {
-            Text::Message(bytes) => bytes.len(),
-            Text::Made { start, end } => (end - start) as usize,
+            LabelText::Message(bytes) => bytes.len(),
+            LabelText::Made { start, end } => (end - start) as usize,
         }
     }
 
@@ -37,11 +37,11 @@ impl Text<'_> {
 /// The generated texts of a request. Their memory is charged to the request, whose limit is far
 /// below the 4 GiB that offsets can address.
 #[derive(Debug, Default)]
-pub(super) struct Made {
+pub(super) struct GeneratedTexts {
     bytes: Vec<u8>,
 }
 
-impl Made {
+impl GeneratedTexts {
     /// Returns an empty buffer that reuses the memory of `bytes`.
     pub(super) fn new(mut bytes: Vec<u8>) -> Self {
         bytes.clear();
@@ -55,10 +55,10 @@ impl Made {
 
     /// Returns the bytes of a text, which is a slice of the message or of this buffer.
     #[inline]
-    pub(super) fn get<'a>(&'a self, text: Text<'a>) -> &'a [u8] {
+    pub(super) fn get<'a>(&'a self, text: LabelText<'a>) -> &'a [u8] {
         match text {
-            Text::Message(bytes) => bytes,
-            Text::Made { start, end } => self
+            LabelText::Message(bytes) => bytes,
+            LabelText::Made { start, end } => self
                 .bytes
                 .get(start as usize..end as usize)
                 .unwrap_or_default(),
@@ -66,14 +66,18 @@ impl Made {
     }
 
     /// Appends a text to the buffer and returns its range.
-    pub(super) fn push(&mut self, text: &[u8]) -> Text<'static> {
+    pub(super) fn push(&mut self, text: &[u8]) -> LabelText<'static> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(text);
-        self.since(start)
+        self.text_since(start)
     }
 
     /// Appends the encoding of a label in a key, and returns its range.
-    pub(super) fn label(&mut self, name: Text<'_>, value: Text<'_>) -> Text<'static> {
+    pub(super) fn push_label(
+        &mut self,
+        name: LabelText<'_>,
+        value: LabelText<'_>,
+    ) -> LabelText<'static> {
         // The buffer cannot be read and extended at the same time.
         let mut label = Vec::new();
         push_label(&mut label, self.get(name), self.get(value));
@@ -81,20 +85,21 @@ impl Made {
     }
 
     /// Appends the encoding of a label up to its value, without the length of the label.
-    pub(super) fn beginning(&mut self, name: Text<'_>) -> Text<'static> {
+    pub(super) fn push_label_start(&mut self, name: LabelText<'_>) -> LabelText<'static> {
         let mut label = Vec::new();
         begin_label(&mut label, self.get(name));
         self.push(&label)
     }
 
-    /// Returns the buffer, to which the caller appends a text that [`Made::since`] then delimits.
-    pub(super) fn writer(&mut self) -> &mut Vec<u8> {
+    /// Returns the buffer, to which the caller appends a text that [`GeneratedTexts::text_since`]
+    /// then delimits.
+    pub(super) fn buffer_mut(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
     /// Returns the text from `start` to the end of the buffer.
-    pub(super) fn since(&self, start: usize) -> Text<'static> {
-        Text::Made {
+    pub(super) fn text_since(&self, start: usize) -> LabelText<'static> {
+        LabelText::Made {
             start: start as u32,
             end: self.bytes.len() as u32,
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// Translation of metric and label names, with the values of the `translation_strategy` setting.
 /// The default is that of upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Strategy {
+pub enum TranslationStrategy {
     /// Replaces characters outside the legacy character set by underscores; adds suffixes for unit
     /// and type.
     #[default]
@@ -19,40 +19,44 @@ pub enum Strategy {
     NoTranslation,
 }
 
-impl Strategy {
+impl TranslationStrategy {
     /// All strategies.
-    pub const ALL: [Strategy; 4] = [
-        Strategy::UnderscoreEscapingWithSuffixes,
-        Strategy::UnderscoreEscapingWithoutSuffixes,
-        Strategy::NoUtf8EscapingWithSuffixes,
-        Strategy::NoTranslation,
+    pub const ALL: [TranslationStrategy; 4] = [
+        TranslationStrategy::UnderscoreEscapingWithSuffixes,
+        TranslationStrategy::UnderscoreEscapingWithoutSuffixes,
+        TranslationStrategy::NoUtf8EscapingWithSuffixes,
+        TranslationStrategy::NoTranslation,
     ];
 
     /// Returns the name of the strategy in the configuration.
     pub fn name(self) -> &'static str {
         match self {
-            Strategy::UnderscoreEscapingWithSuffixes => "UnderscoreEscapingWithSuffixes",
-            Strategy::UnderscoreEscapingWithoutSuffixes => "UnderscoreEscapingWithoutSuffixes",
-            Strategy::NoUtf8EscapingWithSuffixes => "NoUTF8EscapingWithSuffixes",
-            Strategy::NoTranslation => "NoTranslation",
+            TranslationStrategy::UnderscoreEscapingWithSuffixes => "UnderscoreEscapingWithSuffixes",
+            TranslationStrategy::UnderscoreEscapingWithoutSuffixes => {
+                "UnderscoreEscapingWithoutSuffixes"
+            }
+            TranslationStrategy::NoUtf8EscapingWithSuffixes => "NoUTF8EscapingWithSuffixes",
+            TranslationStrategy::NoTranslation => "NoTranslation",
         }
     }
 
     /// Returns whether names are restricted to the legacy character set. Quoted names are needed
     /// otherwise.
-    pub fn escapes(self) -> bool {
+    pub fn is_escaping(self) -> bool {
         matches!(
             self,
-            Strategy::UnderscoreEscapingWithSuffixes | Strategy::UnderscoreEscapingWithoutSuffixes
+            TranslationStrategy::UnderscoreEscapingWithSuffixes
+                | TranslationStrategy::UnderscoreEscapingWithoutSuffixes
         )
     }
 
     /// Returns whether metric names get suffixes for unit and type. Without them, metrics that
     /// differ in unit only get the same name.
-    pub fn adds_suffixes(self) -> bool {
+    pub fn has_suffixes(self) -> bool {
         matches!(
             self,
-            Strategy::UnderscoreEscapingWithSuffixes | Strategy::NoUtf8EscapingWithSuffixes
+            TranslationStrategy::UnderscoreEscapingWithSuffixes
+                | TranslationStrategy::NoUtf8EscapingWithSuffixes
         )
     }
 }
@@ -60,25 +64,25 @@ impl Strategy {
 /// The attributes of a resource that become labels of its series; none by default. The job and
 /// instance labels do not depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Promotion {
+pub enum AttributePromotion {
     /// Only the attributes with these keys become labels.
     Only(BTreeSet<String>),
     /// All attributes except for those with these keys.
     AllBut(BTreeSet<String>),
 }
 
-impl Default for Promotion {
+impl Default for AttributePromotion {
     fn default() -> Self {
-        Promotion::Only(BTreeSet::new())
+        AttributePromotion::Only(BTreeSet::new())
     }
 }
 
-impl Promotion {
+impl AttributePromotion {
     /// Returns whether the attribute `key` becomes a label. Keys are compared before translation.
-    pub fn takes(&self, key: &str) -> bool {
+    pub fn is_promoted(&self, key: &str) -> bool {
         match self {
-            Promotion::Only(keys) => keys.contains(key),
-            Promotion::AllBut(keys) => !keys.contains(key),
+            AttributePromotion::Only(keys) => keys.contains(key),
+            AttributePromotion::AllBut(keys) => !keys.contains(key),
         }
     }
 }
@@ -86,12 +90,12 @@ impl Promotion {
 /// Options of the translation from metrics to series, from the `otlp` section of the configuration.
 /// The default equals upstream's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Translation {
+pub struct OtlpTranslation {
     /// Translation of names: `translation_strategy`.
-    pub strategy: Strategy,
+    pub strategy: TranslationStrategy,
     /// Promoted resource attributes: `promote_resource_attributes`,
     /// `promote_all_resource_attributes` and `ignore_resource_attributes`.
-    pub promotion: Promotion,
+    pub promotion: AttributePromotion,
     /// `keep_identifying_resource_attributes`: `target_info` also contains the attributes that make
     /// up `job` and `instance`.
     pub keeps_identifying: bool,
@@ -108,11 +112,11 @@ pub struct Translation {
     pub preserves_underscores: bool,
 }
 
-impl Default for Translation {
+impl Default for OtlpTranslation {
     fn default() -> Self {
         Self {
-            strategy: Strategy::default(),
-            promotion: Promotion::default(),
+            strategy: TranslationStrategy::default(),
+            promotion: AttributePromotion::default(),
             keeps_identifying: false,
             converts_histograms: false,
             promotes_scope: false,

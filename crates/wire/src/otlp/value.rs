@@ -5,10 +5,10 @@
 //! never longer than the limit for label values.
 
 use super::field::{key_value, list, value as field};
-use super::text::{Made, Text};
-use super::trouble::Trouble;
-use crate::protobuf::{Cursor, WireType, expect};
-use crate::remote_write::Refusal;
+use super::text::{GeneratedTexts, LabelText};
+use super::trouble::OtlpDecodeError;
+use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
+use crate::remote_write::WriteRejectionReason;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
@@ -18,7 +18,7 @@ const DEPTH_MAX: usize = 16;
 /// An attribute value whose parts are not decoded. If several exclusive fields are present, the
 /// last one wins, as in every `oneof`.
 #[derive(Clone, Copy, Debug)]
-enum Value<'m> {
+enum OtlpValue<'m> {
     None,
     String(&'m [u8]),
     Bool(bool),
@@ -31,7 +31,7 @@ enum Value<'m> {
 
 /// A decoded `KeyValue`: the key of an attribute, and its value as an undecoded message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Attribute<'m> {
+pub(super) struct OtlpAttribute<'m> {
     /// The key of the attribute, which need not be UTF-8.
     pub key: &'m [u8],
     /// An undecoded `AnyValue` message.
@@ -41,23 +41,23 @@ pub(super) struct Attribute<'m> {
 /// Decodes a `KeyValue` message, with a fast path for short ones. Fails if the message is
 /// malformed.
 #[inline]
-pub(super) fn attribute(message: &[u8]) -> Result<Attribute<'_>, Trouble> {
+pub(super) fn decode_attribute(message: &[u8]) -> Result<OtlpAttribute<'_>, OtlpDecodeError> {
     // The form in which all senders encode a short attribute.
     if let [0x0a, key_bytes @ 0..0x80, rest @ ..] = message
         && let Some((key, [0x12, value_bytes @ 0..0x80, value @ ..])) =
             rest.split_at_checked(usize::from(*key_bytes))
         && value.len() == usize::from(*value_bytes)
     {
-        return Ok(Attribute { key, value });
+        return Ok(OtlpAttribute { key, value });
     }
-    any_attribute(message)
+    decode_any_attribute(message)
 }
 
-/// Like [`attribute`], for fields in any order and of any length.
-fn any_attribute(message: &[u8]) -> Result<Attribute<'_>, Trouble> {
+/// Like [`decode_attribute`], for fields in any order and of any length.
+fn decode_any_attribute(message: &[u8]) -> Result<OtlpAttribute<'_>, OtlpDecodeError> {
     let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         let part = match number {
             key_value::KEY => &mut key,
             key_value::VALUE => &mut value,
@@ -66,10 +66,10 @@ fn any_attribute(message: &[u8]) -> Result<Attribute<'_>, Trouble> {
                 continue;
             }
         };
-        expect(wire_type, WireType::Bytes)?;
-        *part = cursor.bytes()?;
+        expect_wire_type(wire_type, WireType::Bytes)?;
+        *part = cursor.read_bytes()?;
     }
-    Ok(Attribute { key, value })
+    Ok(OtlpAttribute { key, value })
 }
 
 /// Returns the text of an `AnyValue`. A text that has to be generated has at most `bytes_max`
@@ -78,51 +78,55 @@ fn any_attribute(message: &[u8]) -> Result<Attribute<'_>, Trouble> {
 pub(super) fn text<'m>(
     message: &'m [u8],
     bytes_max: usize,
-    made: &mut Made,
-) -> Result<Text<'m>, Trouble> {
-    if let Value::String(text) = read(message)? {
-        return Ok(Text::Message(text));
+    made: &mut GeneratedTexts,
+) -> Result<LabelText<'m>, OtlpDecodeError> {
+    if let OtlpValue::String(text) = read(message)? {
+        return Ok(LabelText::Message(text));
     }
-    make(message, bytes_max, made)
+    generate_text(message, bytes_max, made)
 }
 
-fn make<'m>(message: &'m [u8], bytes_max: usize, made: &mut Made) -> Result<Text<'m>, Trouble> {
+fn generate_text<'m>(
+    message: &'m [u8],
+    bytes_max: usize,
+    made: &mut GeneratedTexts,
+) -> Result<LabelText<'m>, OtlpDecodeError> {
     let start = made.len();
-    let out = made.writer();
+    let out = made.buffer_mut();
     match read(message)? {
-        Value::None => return Ok(Text::Message(b"")),
-        Value::String(text) => return Ok(Text::Message(text)),
-        Value::Bool(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
-        Value::Int(value) => out.extend_from_slice(value.to_string().as_bytes()),
-        Value::Double(value) => out.extend_from_slice(double(value).as_bytes()),
-        Value::Bytes(bytes) => base64(bytes, out, start + bytes_max)?,
-        Value::List(_) | Value::Pairs(_) => {
-            let mut json = Json {
+        OtlpValue::None => return Ok(LabelText::Message(b"")),
+        OtlpValue::String(text) => return Ok(LabelText::Message(text)),
+        OtlpValue::Bool(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
+        OtlpValue::Int(value) => out.extend_from_slice(value.to_string().as_bytes()),
+        OtlpValue::Double(value) => out.extend_from_slice(format_double(value).as_bytes()),
+        OtlpValue::Bytes(bytes) => encode_base64(bytes, out, start + bytes_max)?,
+        OtlpValue::List(_) | OtlpValue::Pairs(_) => {
+            let mut json = GoJsonWriter {
                 out,
                 end: start + bytes_max,
                 bytes_max,
                 is_number_missing: false,
             };
-            json.value(message, 0)?;
+            json.write_value(message, 0)?;
             // JSON cannot represent the number: the text is empty, as in upstream.
             if json.is_number_missing {
                 out.truncate(start);
             }
         }
     }
-    Ok(made.since(start))
+    Ok(made.text_since(start))
 }
 
-fn read(message: &[u8]) -> Result<Value<'_>, Trouble> {
+fn read(message: &[u8]) -> Result<OtlpValue<'_>, OtlpDecodeError> {
     // The form in which all senders encode a short string.
     if let [0x0a, bytes @ 0..0x80, text @ ..] = message
         && text.len() == usize::from(*bytes)
     {
-        return Ok(Value::String(text));
+        return Ok(OtlpValue::String(text));
     }
-    let mut value = Value::None;
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut value = OtlpValue::None;
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         let wanted = match number {
             field::BOOL | field::INT => WireType::Varint,
             field::DOUBLE => WireType::Fixed64,
@@ -132,22 +136,22 @@ fn read(message: &[u8]) -> Result<Value<'_>, Trouble> {
                 continue;
             }
         };
-        expect(wire_type, wanted)?;
+        expect_wire_type(wire_type, wanted)?;
         value = match number {
-            field::STRING => Value::String(cursor.bytes()?),
-            field::BOOL => Value::Bool(cursor.varint()? != 0),
-            field::INT => Value::Int(cursor.varint()? as i64),
-            field::DOUBLE => Value::Double(cursor.double()?),
-            field::ARRAY => Value::List(cursor.bytes()?),
-            field::PAIRS => Value::Pairs(cursor.bytes()?),
-            _ => Value::Bytes(cursor.bytes()?),
+            field::STRING => OtlpValue::String(cursor.read_bytes()?),
+            field::BOOL => OtlpValue::Bool(cursor.read_varint()? != 0),
+            field::INT => OtlpValue::Int(cursor.read_varint()? as i64),
+            field::DOUBLE => OtlpValue::Double(cursor.read_double()?),
+            field::ARRAY => OtlpValue::List(cursor.read_bytes()?),
+            field::PAIRS => OtlpValue::Pairs(cursor.read_bytes()?),
+            _ => OtlpValue::Bytes(cursor.read_bytes()?),
         };
     }
     Ok(value)
 }
 
 /// Formats a number like ECMAScript, without an exponent between 1e-6 and 1e21.
-fn double(value: f64) -> String {
+fn format_double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
     }
@@ -165,16 +169,16 @@ fn double(value: f64) -> String {
     }
 }
 
-fn base64(bytes: &[u8], out: &mut Vec<u8>, end: usize) -> Result<(), Trouble> {
+fn encode_base64(bytes: &[u8], out: &mut Vec<u8>, end: usize) -> Result<(), OtlpDecodeError> {
     check_end(out.len() + bytes.len() / 3 * 4, end)?;
     out.extend_from_slice(BASE64.encode(bytes).as_bytes());
     Ok(())
 }
 
-fn check_end(at: usize, end: usize) -> Result<(), Trouble> {
+fn check_end(at: usize, end: usize) -> Result<(), OtlpDecodeError> {
     match at > end {
-        true => Err(Trouble::point(
-            Refusal::LabelValueTooLong,
+        true => Err(OtlpDecodeError::reject_point(
+            WriteRejectionReason::LabelValueTooLong,
             "attribute value too long to be the value of a label",
         )),
         false => Ok(()),
@@ -182,7 +186,7 @@ fn check_end(at: usize, end: usize) -> Result<(), Trouble> {
 }
 
 /// Writes JSON like Go, with sorted keys, and stops at the length limit.
-struct Json<'o> {
+struct GoJsonWriter<'o> {
     out: &'o mut Vec<u8>,
     /// Largest length of the buffer after the text.
     end: usize,
@@ -192,27 +196,30 @@ struct Json<'o> {
     is_number_missing: bool,
 }
 
-impl Json<'_> {
-    fn value(&mut self, message: &[u8], depth: usize) -> Result<(), Trouble> {
+impl GoJsonWriter<'_> {
+    fn write_value(&mut self, message: &[u8], depth: usize) -> Result<(), OtlpDecodeError> {
         check_end(self.out.len(), self.end)?;
         if depth > DEPTH_MAX {
             let what = format!("attribute value nests too deeply, limit {DEPTH_MAX}");
-            return Err(Trouble::point(Refusal::LabelValue, what));
+            return Err(OtlpDecodeError::reject_point(
+                WriteRejectionReason::LabelValue,
+                what,
+            ));
         }
         match read(message)? {
-            Value::None => self.out.extend_from_slice(b"null"),
-            Value::String(text) => self.string(text)?,
-            Value::Bool(value) => self.put(&value.to_string()),
-            Value::Int(value) => self.put(&value.to_string()),
-            Value::Double(value) if !value.is_finite() => self.is_number_missing = true,
-            Value::Double(value) => self.put(&double(value)),
-            Value::Bytes(bytes) => {
+            OtlpValue::None => self.out.extend_from_slice(b"null"),
+            OtlpValue::String(text) => self.write_string(text)?,
+            OtlpValue::Bool(value) => self.put(&value.to_string()),
+            OtlpValue::Int(value) => self.put(&value.to_string()),
+            OtlpValue::Double(value) if !value.is_finite() => self.is_number_missing = true,
+            OtlpValue::Double(value) => self.put(&format_double(value)),
+            OtlpValue::Bytes(bytes) => {
                 self.out.push(b'"');
-                base64(bytes, self.out, self.end)?;
+                encode_base64(bytes, self.out, self.end)?;
                 self.out.push(b'"');
             }
-            Value::List(list) => self.list(list, depth)?,
-            Value::Pairs(pairs) => self.pairs(pairs, depth)?,
+            OtlpValue::List(list) => self.write_list(list, depth)?,
+            OtlpValue::Pairs(pairs) => self.write_pairs(pairs, depth)?,
         }
         Ok(())
     }
@@ -221,22 +228,25 @@ impl Json<'_> {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    fn list(&mut self, message: &[u8], depth: usize) -> Result<(), Trouble> {
+    fn write_list(&mut self, message: &[u8], depth: usize) -> Result<(), OtlpDecodeError> {
         self.out.push(b'[');
-        for (i, value) in values(message, self.bytes_max)?.into_iter().enumerate() {
+        for (i, value) in list_elements(message, self.bytes_max)?
+            .into_iter()
+            .enumerate()
+        {
             if i > 0 {
                 self.out.push(b',');
             }
-            self.value(value, depth + 1)?;
+            self.write_value(value, depth + 1)?;
         }
         self.out.push(b']');
         Ok(())
     }
 
-    fn pairs(&mut self, message: &[u8], depth: usize) -> Result<(), Trouble> {
+    fn write_pairs(&mut self, message: &[u8], depth: usize) -> Result<(), OtlpDecodeError> {
         let mut pairs = Vec::new();
-        for pair in values(message, self.bytes_max)? {
-            pairs.push(attribute(pair)?);
+        for pair in list_elements(message, self.bytes_max)? {
+            pairs.push(decode_attribute(pair)?);
         }
         // The last of equal keys wins.
         pairs.sort_by_key(|pair| pair.key);
@@ -249,20 +259,20 @@ impl Json<'_> {
             if !std::mem::take(&mut is_first) {
                 self.out.push(b',');
             }
-            self.string(pair.key)?;
+            self.write_string(pair.key)?;
             self.out.push(b':');
-            self.value(pair.value, depth + 1)?;
+            self.write_value(pair.value, depth + 1)?;
         }
         self.out.push(b'}');
         Ok(())
     }
 
-    fn string(&mut self, text: &[u8]) -> Result<(), Trouble> {
+    fn write_string(&mut self, text: &[u8]) -> Result<(), OtlpDecodeError> {
         check_end(self.out.len() + text.len(), self.end)?;
         self.out.push(b'"');
         for chunk in text.utf8_chunks() {
             for c in chunk.valid().chars() {
-                self.character(c);
+                self.write_character(c);
             }
             for _ in chunk.invalid() {
                 self.put("\\ufffd");
@@ -272,7 +282,7 @@ impl Json<'_> {
         Ok(())
     }
 
-    fn character(&mut self, c: char) {
+    fn write_character(&mut self, c: char) {
         match c {
             '"' => self.put("\\\""),
             '\\' => self.put("\\\\"),
@@ -289,14 +299,14 @@ impl Json<'_> {
 
 /// Returns the undecoded elements of a list, at most `count_max`, because each takes at least one
 /// byte of the text.
-fn values(message: &[u8], count_max: usize) -> Result<Vec<&[u8]>, Trouble> {
+fn list_elements(message: &[u8], count_max: usize) -> Result<Vec<&[u8]>, OtlpDecodeError> {
     let mut values = Vec::new();
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match number {
             list::VALUES => {
-                expect(wire_type, WireType::Bytes)?;
-                values.push(cursor.bytes()?);
+                expect_wire_type(wire_type, WireType::Bytes)?;
+                values.push(cursor.read_bytes()?);
                 check_end(values.len(), count_max)?;
             }
             _ => cursor.skip(wire_type)?,
@@ -311,8 +321,8 @@ mod tests {
     use super::*;
 
     fn check(json: &str, want: &str) {
-        let message = json::value(json.as_bytes());
-        let mut made = Made::default();
+        let message = json::transcode_value(json.as_bytes());
+        let mut made = GeneratedTexts::default();
         let text = text(&message, 100, &mut made).unwrap();
         let got = String::from_utf8_lossy(made.get(text));
         assert_eq!(got, want, "{json}");
@@ -362,13 +372,13 @@ mod tests {
         );
         let bytes = format!(r#"{{"bytesValue":"{}"}}"#, "AAAA".repeat(60));
         for (json, want) in [
-            (deep, Refusal::LabelValue),
-            (long, Refusal::LabelValueTooLong),
-            (bytes, Refusal::LabelValueTooLong),
+            (deep, WriteRejectionReason::LabelValue),
+            (long, WriteRejectionReason::LabelValueTooLong),
+            (bytes, WriteRejectionReason::LabelValueTooLong),
         ] {
-            let message = json::value(json.as_bytes());
-            match text(&message, 100, &mut Made::default()) {
-                Err(Trouble::Point(offence)) => assert_eq!(offence.refusal, want),
+            let message = json::transcode_value(json.as_bytes());
+            match text(&message, 100, &mut GeneratedTexts::default()) {
+                Err(OtlpDecodeError::Point(offence)) => assert_eq!(offence.refusal, want),
                 other => panic!("{other:?}"),
             }
         }

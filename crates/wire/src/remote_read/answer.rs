@@ -4,7 +4,7 @@ use super::field;
 use crate::protobuf::{put_bytes, put_double, put_integer, put_varint};
 use crate::remote_write::encode_histogram;
 use crate::snappy;
-use crate::tsdb::{BuiltChunk, ChunkBuilder, StartTimes, TsdbError};
+use crate::tsdb::{BuiltChunk, ChunkBuilder, ChunkStartTimes, TsdbError};
 use firn_model::columns::SeriesColumns;
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::START_UNKNOWN;
@@ -33,14 +33,14 @@ fn put_labels(out: &mut Vec<u8>, labels: LabelsRef<'_>, external: &Labels) {
 /// Builds a `SAMPLES` response, which is one message with the results of all queries and is held in
 /// memory as a whole.
 #[derive(Debug, Default)]
-pub struct SampleMessage {
+pub struct SamplesResponseBuilder {
     message: Vec<u8>,
     result: Vec<u8>,
     series: Vec<u8>,
     part: Vec<u8>,
 }
 
-impl SampleMessage {
+impl SamplesResponseBuilder {
     /// Appends a series to the result of the current query, without samples if `samples` is `None`.
     pub fn push(
         &mut self,
@@ -103,7 +103,7 @@ impl SampleMessage {
 /// Builds a `STREAMED_XOR_CHUNKS` response, frame by frame, so that the response can be sent while
 /// it grows.
 #[derive(Debug)]
-pub struct ChunkFrames {
+pub struct ChunkedResponseBuilder {
     bytes_max: usize,
     external: Labels,
     /// Encoded labels of the current series.
@@ -112,7 +112,7 @@ pub struct ChunkFrames {
     message: Vec<u8>,
 }
 
-impl ChunkFrames {
+impl ChunkedResponseBuilder {
     /// Returns a writer of frames of about `bytes_max` bytes; a frame can exceed that because
     /// chunks are not split. Series get the `external` labels that they do not have.
     pub fn new(bytes_max: usize, external: Labels) -> Self {
@@ -136,7 +136,7 @@ impl ChunkFrames {
     ) -> Result<(), TsdbError> {
         self.labels.clear();
         put_labels(&mut self.labels, labels, &self.external);
-        let mut builder = ChunkBuilder::new(StartTimes::Drop);
+        let mut builder = ChunkBuilder::new(ChunkStartTimes::Drop);
         let mut histograms = samples.histograms.iter().peekable();
         for (i, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
             let closed = match histograms.next_if(|(at, _)| *at as usize == i) {

@@ -12,7 +12,7 @@ const ACCEPTED: [u8; 2] = [1, 0];
 /// A read request with one query, which this server sends to a remote-read endpoint. Both response
 /// types are accepted.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct OutgoingReadRequest<'a> {
     /// Time range of the query, both ends included.
     pub range: TimeRange,
     /// Matchers, all of which a series must satisfy.
@@ -21,7 +21,7 @@ pub struct Question<'a> {
     pub is_about_series: bool,
 }
 
-impl Question<'_> {
+impl OutgoingReadRequest<'_> {
     /// Encodes the body of the request, compressed with snappy.
     pub fn encode(&self) -> Vec<u8> {
         let (start, end) = (self.range.min as u64, self.range.max as u64);
@@ -30,7 +30,11 @@ impl Question<'_> {
         put_integer(&mut query, field::END, end);
         for matcher in self.matchers {
             part.clear();
-            put_integer(&mut part, field::MATCHER_TYPE, number_of(matcher.op()));
+            put_integer(
+                &mut part,
+                field::MATCHER_TYPE,
+                match_op_number(matcher.op()),
+            );
             put_bytes(&mut part, field::MATCHER_NAME, matcher.name().as_bytes());
             put_bytes(&mut part, field::MATCHER_VALUE, matcher.value());
             put_bytes(&mut query, field::MATCHERS, &part);
@@ -49,7 +53,7 @@ impl Question<'_> {
     }
 }
 
-fn number_of(op: MatchOp) -> u64 {
+fn match_op_number(op: MatchOp) -> u64 {
     match op {
         MatchOp::Equal => 0,
         MatchOp::NotEqual => 1,

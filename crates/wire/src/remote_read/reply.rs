@@ -4,10 +4,10 @@
 //! requested range, and the timestamps of a series strictly ascend.
 
 use super::field;
-use crate::protobuf::{Cursor, WireType, expect};
+use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
 use crate::remote_write::{decode_histogram, fit_histogram, name_and_value, read_sample};
 use crate::snappy;
-use crate::tsdb::{Encoding, Samples, Value};
+use crate::tsdb::{TsdbChunkEncoding, TsdbChunkSamples, TsdbSampleValue};
 use firn_model::budget::Reservation;
 use firn_model::columns::{HISTOGRAM_PLACEHOLDER, SeriesBatch, SeriesColumns};
 use firn_model::error::{Error, ErrorKind};
@@ -23,14 +23,14 @@ const CHECKSUM_BYTES: usize = 4;
 const LENGTH_BYTES_MAX: usize = 10;
 
 /// Memory of a decoded sample in bytes.
-const SAMPLE_BYTES: usize = size_of::<Sample>();
+const SAMPLE_BYTES: usize = size_of::<ReadSample>();
 
 /// Memory of a decoded series in bytes, without labels and samples.
-const SERIES_BYTES: usize = size_of::<ReadSeries>() + 64;
+const SERIES_BYTES: usize = size_of::<RemoteReadSeries>() + 64;
 
 /// One sample of a decoded series, a float or a histogram, with its timestamps.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
+pub struct ReadSample {
     /// Timestamp in milliseconds since the Unix epoch.
     pub time: TimestampMs,
     /// Start timestamp, or [`START_UNKNOWN`]: the protocol does not transmit it.
@@ -44,20 +44,20 @@ pub struct Sample {
 /// A decoded series with its samples, whose timestamps strictly ascend. Series of several sources
 /// can be merged.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ReadSeries {
+pub struct RemoteReadSeries {
     /// Labels of the series, sorted by name.
     pub labels: Labels,
     /// Samples with strictly ascending timestamps.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<ReadSample>,
 }
 
-impl ReadSeries {
+impl RemoteReadSeries {
     /// Merges the samples of `columns` into the series. At equal timestamps the sample of `columns`
     /// wins.
-    pub fn yield_to(&mut self, columns: SeriesColumns<'_>) {
+    pub fn merge_columns(&mut self, columns: SeriesColumns<'_>) {
         let mut histograms = columns.histograms.iter().peekable();
         let of_columns = columns.times.iter().zip(columns.values).enumerate();
-        let of_columns = of_columns.map(|(i, (time, value))| Sample {
+        let of_columns = of_columns.map(|(i, (time, value))| ReadSample {
             time: *time,
             start_time: columns.start_times.get(i).copied().unwrap_or(START_UNKNOWN),
             value: *value,
@@ -65,14 +65,14 @@ impl ReadSeries {
                 .next_if(|(at, _)| *at as usize == i)
                 .map(|(_, histogram)| histogram.clone()),
         });
-        let mut all: Vec<Sample> = of_columns.collect();
+        let mut all: Vec<ReadSample> = of_columns.collect();
         all.append(&mut self.samples);
         self.samples = all;
-        self.settle();
+        self.sort_and_dedup();
     }
 
     /// Appends the series with all its samples to `into`, as one new series.
-    pub fn push_to(&self, into: &mut SeriesBatch) {
+    pub fn append_to(&self, into: &mut SeriesBatch) {
         let times: Vec<_> = self.samples.iter().map(|sample| sample.time).collect();
         let values: Vec<_> = self.samples.iter().map(|sample| sample.value).collect();
         let has_starts = self
@@ -88,13 +88,13 @@ impl ReadSeries {
     }
 
     /// Merges the samples of `other` into the series. At equal timestamps the existing sample wins.
-    pub fn merge(&mut self, mut other: ReadSeries) {
+    pub fn merge(&mut self, mut other: RemoteReadSeries) {
         self.samples.append(&mut other.samples);
-        self.settle();
+        self.sort_and_dedup();
     }
 
     /// Sorts the samples by timestamp and keeps the first of equal timestamps.
-    fn settle(&mut self) {
+    fn sort_and_dedup(&mut self) {
         if self.samples.is_sorted_by(|a, b| a.time < b.time) {
             return;
         }
@@ -106,12 +106,12 @@ impl ReadSeries {
 /// Collects the series of a response of either type, and drops samples outside of the requested
 /// range. Adjacent frames of a series become one series.
 #[derive(Debug)]
-struct Taking {
+struct ReadSeriesCollector {
     range: TimeRange,
-    series: Vec<ReadSeries>,
+    series: Vec<RemoteReadSeries>,
 }
 
-impl Taking {
+impl ReadSeriesCollector {
     fn new(range: TimeRange) -> Self {
         let series = Vec::new();
         Self { range, series }
@@ -126,14 +126,14 @@ impl Taking {
         memory.grow(SERIES_BYTES + labels.as_bytes().len())?;
         let samples = Vec::new();
         self.end_series();
-        self.series.push(ReadSeries { labels, samples });
+        self.series.push(RemoteReadSeries { labels, samples });
         Ok(())
     }
 
     fn end_series(&mut self) {
         if let Some(last) = self.series.last_mut() {
             last.samples.shrink_to_fit();
-            last.settle();
+            last.sort_and_dedup();
         }
     }
 
@@ -159,7 +159,7 @@ impl Taking {
             memory.grow(more * SAMPLE_BYTES)?;
             series.samples.reserve_exact(more);
         }
-        series.samples.push(Sample {
+        series.samples.push(ReadSample {
             time,
             start_time: START_UNKNOWN,
             value,
@@ -168,7 +168,7 @@ impl Taking {
         Ok(())
     }
 
-    fn finish(mut self) -> Vec<ReadSeries> {
+    fn finish(mut self) -> Vec<RemoteReadSeries> {
         self.end_series();
         self.series
     }
@@ -180,20 +180,20 @@ pub fn decode_samples(
     body: &[u8],
     range: TimeRange,
     memory: &mut Reservation,
-) -> Result<Vec<ReadSeries>, Error> {
+) -> Result<Vec<RemoteReadSeries>, Error> {
     let bytes = snappy::declared_bytes(body, usize::MAX)?;
     memory.grow(bytes)?;
     let mut message = Vec::new();
     snappy::decompress(body, bytes, &mut message)?;
-    let mut taking = Taking::new(range);
+    let mut taking = ReadSeriesCollector::new(range);
     let mut results = 0;
-    each_part(&message, field::RESULTS, |result| {
+    for_each_field(&message, field::RESULTS, |result| {
         results += 1;
         if results > 1 {
             return Ok(());
         }
-        each_part(result, field::RESULT_SERIES, |series| {
-            sampled_series(series, &mut taking, memory)
+        for_each_field(result, field::RESULT_SERIES, |series| {
+            decode_sampled_series(series, &mut taking, memory)
         })
     })?;
     if results != 1 {
@@ -204,17 +204,17 @@ pub fn decode_samples(
     Ok(taking.finish())
 }
 
-fn sampled_series(
+fn decode_sampled_series(
     message: &[u8],
-    taking: &mut Taking,
+    taking: &mut ReadSeriesCollector,
     memory: &mut Reservation,
 ) -> Result<(), Error> {
-    taking.begin(labels_of(message)?, memory)?;
-    each_part(message, field::SERIES_SAMPLES, |sample| {
+    taking.begin(decode_labels(message)?, memory)?;
+    for_each_field(message, field::SERIES_SAMPLES, |sample| {
         let sample = read_sample(sample)?;
         taking.push(sample.time, Ok(sample.value), memory)
     })?;
-    each_part(message, field::SERIES_HISTOGRAMS, |histogram| {
+    for_each_field(message, field::SERIES_HISTOGRAMS, |histogram| {
         let sample = decode_histogram(histogram)?;
         taking.push(sample.time, Err(sample.histogram), memory)
     })
@@ -226,19 +226,19 @@ type Split<'b> = (&'b [u8], &'b [u8]);
 /// Decodes a `STREAMED_XOR_CHUNKS` response that arrives in pieces of any size. Buffers at most one
 /// incomplete frame.
 #[derive(Debug)]
-pub struct FrameReader {
-    taking: Taking,
+pub struct ChunkFrameReader {
+    taking: ReadSeriesCollector,
     frame_bytes_max: u64,
     /// Received bytes that do not form a complete frame yet.
     pending: Vec<u8>,
 }
 
-impl FrameReader {
+impl ChunkFrameReader {
     /// Returns a reader for the response to one query over `range`; longer frames than
     /// `frame_bytes_max` are rejected.
     pub fn new(range: TimeRange, frame_bytes_max: u64) -> Self {
         Self {
-            taking: Taking::new(range),
+            taking: ReadSeriesCollector::new(range),
             frame_bytes_max,
             pending: Vec::new(),
         }
@@ -251,8 +251,8 @@ impl FrameReader {
         self.pending.extend_from_slice(piece);
         let pending = std::mem::take(&mut self.pending);
         let mut rest = &pending[..];
-        while let Some((frame, behind)) = self.frame(rest)? {
-            self.take(frame, memory)?;
+        while let Some((frame, behind)) = self.split_frame(rest)? {
+            self.decode_frame(frame, memory)?;
             rest = behind;
         }
         let done = pending.len() - rest.len();
@@ -262,15 +262,15 @@ impl FrameReader {
         Ok(())
     }
 
-    /// Returns the first frame of `bytes` after its checksum was verified, and the bytes after it;
-    /// `None` if the frame is incomplete.
-    fn frame<'b>(&self, bytes: &'b [u8]) -> Result<Option<Split<'b>>, Error> {
+    /// Returns the first frame of `bytes` after its checksum was verified, and the bytes after
+    /// it; `None` if the frame is incomplete.
+    fn split_frame<'b>(&self, bytes: &'b [u8]) -> Result<Option<Split<'b>>, Error> {
         let has_length = bytes.iter().take(LENGTH_BYTES_MAX).any(|byte| *byte < 0x80);
         if !has_length && bytes.len() < LENGTH_BYTES_MAX {
             return Ok(None);
         }
-        let mut cursor = Cursor::new(bytes);
-        let length = cursor.varint()?;
+        let mut cursor = ProtobufCursor::new(bytes);
+        let length = cursor.read_varint()?;
         if length > self.frame_bytes_max {
             return Err(invalid(format!(
                 "chunkedReader: message size exceeded the limit {} bytes; got: {length} bytes",
@@ -291,18 +291,18 @@ impl FrameReader {
         }
     }
 
-    fn take(&mut self, frame: &[u8], memory: &mut Reservation) -> Result<(), Error> {
+    fn decode_frame(&mut self, frame: &[u8], memory: &mut Reservation) -> Result<(), Error> {
         let taking = &mut self.taking;
-        each_part(frame, field::CHUNKED_SERIES, |series| {
-            taking.begin(labels_of(series)?, memory)?;
-            each_part(series, field::SERIES_CHUNKS, |chunk| {
-                take_chunk(chunk, taking, memory)
+        for_each_field(frame, field::CHUNKED_SERIES, |series| {
+            taking.begin(decode_labels(series)?, memory)?;
+            for_each_field(series, field::SERIES_CHUNKS, |chunk| {
+                decode_chunk(chunk, taking, memory)
             })
         })
     }
 
     /// Returns the series; fails if the response ends within a frame.
-    pub fn finish(self) -> Result<Vec<ReadSeries>, Error> {
+    pub fn finish(self) -> Result<Vec<RemoteReadSeries>, Error> {
         match self.pending.is_empty() {
             true => Ok(self.taking.finish()),
             false => Err(invalid("unexpected EOF")),
@@ -310,30 +310,36 @@ impl FrameReader {
     }
 }
 
-fn take_chunk(message: &[u8], taking: &mut Taking, memory: &mut Reservation) -> Result<(), Error> {
+fn decode_chunk(
+    message: &[u8],
+    taking: &mut ReadSeriesCollector,
+    memory: &mut Reservation,
+) -> Result<(), Error> {
     let (mut kind, mut data) = (0, &b""[..]);
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match number {
             field::CHUNK_TYPE => {
-                expect(wire_type, WireType::Varint)?;
-                kind = cursor.varint()?;
+                expect_wire_type(wire_type, WireType::Varint)?;
+                kind = cursor.read_varint()?;
             }
             field::CHUNK_DATA => {
-                expect(wire_type, WireType::Bytes)?;
-                data = cursor.bytes()?;
+                expect_wire_type(wire_type, WireType::Bytes)?;
+                data = cursor.read_bytes()?;
             }
             _ => cursor.skip(wire_type)?,
         }
     }
-    let encoding = u8::try_from(kind).ok().and_then(Encoding::of_number);
+    let encoding = u8::try_from(kind)
+        .ok()
+        .and_then(TsdbChunkEncoding::from_number);
     let encoding = encoding.ok_or_else(|| invalid(format!("invalid chunk encoding {kind}")))?;
     let malformed = |e| invalid(format!("chunk: {e}"));
-    for sample in Samples::new(encoding, data).map_err(malformed)? {
+    for sample in TsdbChunkSamples::new(encoding, data).map_err(malformed)? {
         let sample = sample.map_err(malformed)?;
         let value = match sample.value {
-            Value::Float(value) => Ok(value),
-            Value::Histogram(histogram) => Err(*histogram),
+            TsdbSampleValue::Float(value) => Ok(value),
+            TsdbSampleValue::Histogram(histogram) => Err(*histogram),
         };
         taking.push(sample.time, value, memory)?;
     }
@@ -341,27 +347,27 @@ fn take_chunk(message: &[u8], taking: &mut Taking, memory: &mut Reservation) -> 
 }
 
 /// Calls `read` with each field of this number; fails if one is not length-delimited.
-fn each_part(
+fn for_each_field(
     message: &[u8],
     wanted: u32,
     mut read: impl FnMut(&[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         if number != wanted {
             cursor.skip(wire_type)?;
             continue;
         }
-        expect(wire_type, WireType::Bytes)?;
-        read(cursor.bytes()?)?;
+        expect_wire_type(wire_type, WireType::Bytes)?;
+        read(cursor.read_bytes()?)?;
     }
     Ok(())
 }
 
 /// Decodes the labels of a series; fails with the error text of Prometheus if they are invalid.
-fn labels_of(series: &[u8]) -> Result<Labels, Error> {
+fn decode_labels(series: &[u8]) -> Result<Labels, Error> {
     let mut labels = LabelsBuilder::default();
-    each_part(series, field::SERIES_LABELS, |label| {
+    for_each_field(series, field::SERIES_LABELS, |label| {
         let (name, value) = name_and_value(label)?;
         let shown = String::from_utf8_lossy(name);
         let name = std::str::from_utf8(name)

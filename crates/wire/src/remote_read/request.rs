@@ -2,7 +2,7 @@
 
 use super::field;
 use crate::error::WireError;
-use crate::protobuf::{Cursor, WireType, expect};
+use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
 use crate::snappy;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::matcher::{MatchOp, Matcher};
@@ -20,7 +20,7 @@ const MATCHERS_MAX: usize = 1_000;
 /// The type of a response, chosen by [`ReadRequest::response_type`]. Clients list the types that
 /// they accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResponseType {
+pub enum ReadResponseType {
     /// All samples in one message, the only type that old clients accept.
     Samples,
     /// A stream of frames that contain chunks.
@@ -50,13 +50,13 @@ pub struct ReadQuery {
 impl ReadRequest {
     /// Returns the first response type that the client accepts and this server supports; fails with
     /// the error text of Prometheus if there is none.
-    pub fn response_type(&self) -> Result<ResponseType, Error> {
+    pub fn response_type(&self) -> Result<ReadResponseType, Error> {
         if self.accepted.is_empty() {
-            return Ok(ResponseType::Samples);
+            return Ok(ReadResponseType::Samples);
         }
         let known = self.accepted.iter().find_map(|number| match number {
-            0 => Some(ResponseType::Samples),
-            1 => Some(ResponseType::StreamedXorChunks),
+            0 => Some(ReadResponseType::Samples),
+            1 => Some(ReadResponseType::StreamedXorChunks),
             _ => None,
         });
         known.ok_or_else(|| {
@@ -80,25 +80,25 @@ pub fn decode(body: &[u8]) -> Result<ReadRequest, Error> {
     let mut message = Vec::new();
     snappy::decompress(body, MESSAGE_BYTES_MAX, &mut message)?;
     let mut request = ReadRequest::default();
-    let mut cursor = Cursor::new(&message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(&message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match (number, wire_type) {
             (field::QUERIES, _) => {
-                expect(wire_type, WireType::Bytes)?;
+                expect_wire_type(wire_type, WireType::Bytes)?;
                 if request.queries.len() == QUERIES_MAX {
                     return Err(too_many("queries in one read", QUERIES_MAX));
                 }
-                request.queries.push(query(cursor.bytes()?)?);
+                request.queries.push(decode_query(cursor.read_bytes()?)?);
             }
             (field::ACCEPTED, WireType::Bytes) => {
-                let mut packed = Cursor::new(cursor.bytes()?);
+                let mut packed = ProtobufCursor::new(cursor.read_bytes()?);
                 while !packed.rest().is_empty() {
-                    push_accepted(&mut request, packed.varint()?)?;
+                    push_accepted(&mut request, packed.read_varint()?)?;
                 }
             }
             (field::ACCEPTED, _) => {
-                expect(wire_type, WireType::Varint)?;
-                push_accepted(&mut request, cursor.varint()?)?;
+                expect_wire_type(wire_type, WireType::Varint)?;
+                push_accepted(&mut request, cursor.read_varint()?)?;
             }
             _ => cursor.skip(wire_type)?,
         }
@@ -124,31 +124,31 @@ fn push_accepted(request: &mut ReadRequest, number: u64) -> Result<(), Error> {
 /// The hints of a query, as far as they are used. Without hints, the whole range of the query is
 /// read.
 #[derive(Default)]
-struct Hints {
+struct ReadHints {
     start: TimestampMs,
     end: TimestampMs,
     is_about_series: bool,
 }
 
-fn query(message: &[u8]) -> Result<ReadQuery, Error> {
+fn decode_query(message: &[u8]) -> Result<ReadQuery, Error> {
     let (mut start, mut end) = (0, 0);
     let mut matchers = Vec::new();
     let mut hints = None;
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match number {
             field::START => start = time(&mut cursor, wire_type)?,
             field::END => end = time(&mut cursor, wire_type)?,
             field::MATCHERS => {
-                expect(wire_type, WireType::Bytes)?;
+                expect_wire_type(wire_type, WireType::Bytes)?;
                 if matchers.len() == MATCHERS_MAX {
                     return Err(too_many("matchers in one query", MATCHERS_MAX));
                 }
-                matchers.push(matcher(cursor.bytes()?)?);
+                matchers.push(decode_matcher(cursor.read_bytes()?)?);
             }
             field::HINTS => {
-                expect(wire_type, WireType::Bytes)?;
-                hints = Some(read_hints(cursor.bytes()?)?);
+                expect_wire_type(wire_type, WireType::Bytes)?;
+                hints = Some(read_hints(cursor.read_bytes()?)?);
             }
             _ => cursor.skip(wire_type)?,
         }
@@ -163,21 +163,21 @@ fn query(message: &[u8]) -> Result<ReadQuery, Error> {
     })
 }
 
-fn time(cursor: &mut Cursor<'_>, wire_type: WireType) -> Result<TimestampMs, WireError> {
-    expect(wire_type, WireType::Varint)?;
-    Ok(cursor.varint()? as i64)
+fn time(cursor: &mut ProtobufCursor<'_>, wire_type: WireType) -> Result<TimestampMs, WireError> {
+    expect_wire_type(wire_type, WireType::Varint)?;
+    Ok(cursor.read_varint()? as i64)
 }
 
-fn read_hints(message: &[u8]) -> Result<Hints, WireError> {
-    let mut hints = Hints::default();
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+fn read_hints(message: &[u8]) -> Result<ReadHints, WireError> {
+    let mut hints = ReadHints::default();
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match number {
             field::HINT_START => hints.start = time(&mut cursor, wire_type)?,
             field::HINT_END => hints.end = time(&mut cursor, wire_type)?,
             field::HINT_FUNC => {
-                expect(wire_type, WireType::Bytes)?;
-                hints.is_about_series = cursor.bytes()? == b"series";
+                expect_wire_type(wire_type, WireType::Bytes)?;
+                hints.is_about_series = cursor.read_bytes()? == b"series";
             }
             _ => cursor.skip(wire_type)?,
         }
@@ -185,22 +185,22 @@ fn read_hints(message: &[u8]) -> Result<Hints, WireError> {
     Ok(hints)
 }
 
-fn matcher(message: &[u8]) -> Result<Matcher, Error> {
+fn decode_matcher(message: &[u8]) -> Result<Matcher, Error> {
     let (mut kind, mut name, mut value) = (0, &b""[..], &b""[..]);
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match number {
             field::MATCHER_TYPE => {
-                expect(wire_type, WireType::Varint)?;
-                kind = cursor.varint()?;
+                expect_wire_type(wire_type, WireType::Varint)?;
+                kind = cursor.read_varint()?;
             }
             field::MATCHER_NAME => {
-                expect(wire_type, WireType::Bytes)?;
-                name = cursor.bytes()?;
+                expect_wire_type(wire_type, WireType::Bytes)?;
+                name = cursor.read_bytes()?;
             }
             field::MATCHER_VALUE => {
-                expect(wire_type, WireType::Bytes)?;
-                value = cursor.bytes()?;
+                expect_wire_type(wire_type, WireType::Bytes)?;
+                value = cursor.read_bytes()?;
             }
             _ => cursor.skip(wire_type)?,
         }

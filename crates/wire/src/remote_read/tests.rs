@@ -1,9 +1,9 @@
 //! Requests to read, and answers of both forms, written and read by hand.
 
 use super::*;
-use crate::protobuf::{Cursor, put_bytes, put_integer};
+use crate::protobuf::{ProtobufCursor, put_bytes, put_integer};
 use crate::snappy;
-use crate::tsdb::{Encoding, Samples, Value};
+use crate::tsdb::{TsdbChunkEncoding, TsdbChunkSamples, TsdbSampleValue};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::columns::SeriesBatch;
 use firn_model::error::ErrorKind;
@@ -41,7 +41,10 @@ fn request_is_read_with_its_hints_and_the_forms_that_it_takes() {
     let plain = message(&[(1, Ok(10)), (2, Ok(20))]);
     let body = message(&[(1, Err(query)), (1, Err(plain)), (2, Err(vec![7, 1, 0]))]);
     let request = decode(&snappy::compress(&body)).unwrap();
-    assert_eq!(request.response_type(), Ok(ResponseType::StreamedXorChunks));
+    assert_eq!(
+        request.response_type(),
+        Ok(ReadResponseType::StreamedXorChunks)
+    );
     let [query, plain] = &request.queries[..] else {
         panic!("{request:?}")
     };
@@ -60,9 +63,9 @@ fn request_names_the_form_of_its_answer() {
         let request = decode(&snappy::compress(&body)).unwrap();
         request.response_type().map_err(|e| e.message)
     };
-    assert_eq!(of(&[]), Ok(ResponseType::Samples));
-    assert_eq!(of(&[0, 1]), Ok(ResponseType::Samples));
-    assert_eq!(of(&[1, 0]), Ok(ResponseType::StreamedXorChunks));
+    assert_eq!(of(&[]), Ok(ReadResponseType::Samples));
+    assert_eq!(of(&[0, 1]), Ok(ReadResponseType::Samples));
+    assert_eq!(of(&[1, 0]), Ok(ReadResponseType::StreamedXorChunks));
     let none = "server does not support any of the requested response types: [5 6]; supported: \
                 map[SAMPLES:{} STREAMED_XOR_CHUNKS:{}]";
     assert_eq!(of(&[5, 6]), Err(none.to_owned()));
@@ -100,11 +103,11 @@ fn series() -> (Labels, Labels, SeriesBatch) {
 
 /// The bytes of the fields of this number.
 fn fields(message: &[u8], wanted: u32) -> Vec<&[u8]> {
-    let mut cursor = Cursor::new(message);
+    let mut cursor = ProtobufCursor::new(message);
     let mut found = Vec::new();
-    while let Some((number, wire_type)) = cursor.field().unwrap() {
+    while let Some((number, wire_type)) = cursor.read_field().unwrap() {
         match number == wanted {
-            true => found.push(cursor.bytes().unwrap()),
+            true => found.push(cursor.read_bytes().unwrap()),
             false => cursor.skip(wire_type).unwrap(),
         }
     }
@@ -124,7 +127,7 @@ const LABELS: [&str; 5] = ["__name__=m", "a=x", "b=c", "region=own", "z=y"];
 #[test]
 fn message_of_samples_has_a_result_for_each_query() {
     let (labels, external, batch) = series();
-    let mut answer = SampleMessage::default();
+    let mut answer = SamplesResponseBuilder::default();
     answer.push(labels.as_ref(), &external, Some(batch.series(0)));
     answer.end_query();
     answer.push(labels.as_ref(), &external, None);
@@ -152,28 +155,28 @@ fn frames_have_a_length_a_checksum_and_chunks_of_one_series() {
     let (labels, external, batch) = series();
     let mut out = Vec::new();
     // Room for one chunk a frame.
-    let mut frames = ChunkFrames::new(100, external);
+    let mut frames = ChunkedResponseBuilder::new(100, external);
     frames
         .push(&mut out, 3, labels.as_ref(), batch.series(0))
         .unwrap();
-    let mut rest = Cursor::new(&out);
+    let mut rest = ProtobufCursor::new(&out);
     let (mut values, mut count) = (Vec::new(), 0);
     while !rest.rest().is_empty() {
-        let length = rest.varint().unwrap() as usize;
+        let length = rest.read_varint().unwrap() as usize;
         let (checksum, behind) = rest.rest().split_at(4);
         let (frame, behind) = behind.split_at(length);
         assert_eq!(checksum, crc32c::crc32c(frame).to_be_bytes());
-        rest = Cursor::new(behind);
+        rest = ProtobufCursor::new(behind);
         count += 1;
         assert_eq!(frame[frame.len() - 2..], [0x10, 3]);
         let series = fields(frame, 1)[0];
         assert_eq!(label_texts(series), LABELS);
         for chunk in fields(series, 2) {
             let data = fields(chunk, 4)[0];
-            let samples = Samples::new(Encoding::Xor, data).unwrap();
+            let samples = TsdbChunkSamples::new(TsdbChunkEncoding::Xor, data).unwrap();
             for sample in samples {
                 let sample = sample.unwrap();
-                let Value::Float(value) = sample.value else {
+                let TsdbSampleValue::Float(value) = sample.value else {
                     panic!("{sample:?}")
                 };
                 values.push((sample.time, value));
@@ -197,13 +200,16 @@ fn question_is_read_as_it_was_asked() {
         (TimeRange::new(-5, 20), false),
         (TimeRange::new(10, 20), true),
     ] {
-        let question = Question {
+        let question = OutgoingReadRequest {
             range,
             matchers: &matchers,
             is_about_series,
         };
         let request = decode(&question.encode()).unwrap();
-        assert_eq!(request.response_type(), Ok(ResponseType::StreamedXorChunks));
+        assert_eq!(
+            request.response_type(),
+            Ok(ReadResponseType::StreamedXorChunks)
+        );
         let [query] = &request.queries[..] else {
             panic!("{request:?}")
         };
@@ -221,7 +227,7 @@ fn question_is_read_as_it_was_asked() {
 fn frame_of_a_series_without_samples_gives_its_labels() {
     let (labels, external, _) = series();
     let mut out = Vec::new();
-    ChunkFrames::new(100, external).push_labels(&mut out, 0, labels.as_ref());
+    ChunkedResponseBuilder::new(100, external).push_labels(&mut out, 0, labels.as_ref());
     let read = read_frames(&out, 16, TimeRange::ALL, 1 << 20).unwrap();
     let [series] = &read[..] else {
         panic!("{read:?}")
@@ -232,7 +238,7 @@ fn frame_of_a_series_without_samples_gives_its_labels() {
 }
 
 fn memory() -> Reservation {
-    Budget::new("test", 1 << 20).hold()
+    Budget::new("test", 1 << 20).create_reservation()
 }
 
 /// The series of an answer in frames that comes in pieces of `piece` bytes.
@@ -241,9 +247,9 @@ fn read_frames(
     piece: usize,
     range: TimeRange,
     frame_bytes_max: u64,
-) -> Result<Vec<ReadSeries>, String> {
+) -> Result<Vec<RemoteReadSeries>, String> {
     let mut memory = memory();
-    let mut reader = FrameReader::new(range, frame_bytes_max);
+    let mut reader = ChunkFrameReader::new(range, frame_bytes_max);
     for piece in body.chunks(piece) {
         reader.push(piece, &mut memory).map_err(|e| e.message)?;
     }
@@ -253,11 +259,11 @@ fn read_frames(
 /// What an answer of both forms gives.
 fn answers() -> (Vec<u8>, Vec<u8>, Labels) {
     let (labels, external, batch) = series();
-    let mut message = SampleMessage::default();
+    let mut message = SamplesResponseBuilder::default();
     message.push(labels.as_ref(), &external, Some(batch.series(0)));
     message.end_query();
     let mut frames = Vec::new();
-    let mut writer = ChunkFrames::new(100, external);
+    let mut writer = ChunkedResponseBuilder::new(100, external);
     let pushed = writer.push(&mut frames, 0, labels.as_ref(), batch.series(0));
     pushed.unwrap();
     let all = LABELS.map(|pair| pair.split_once('=').unwrap());
@@ -303,7 +309,7 @@ fn answer_that_is_malformed_or_too_much_is_refused() {
         );
     }
     let sampled = |body: &[u8], limit| {
-        let mut memory = Budget::new("test", limit).hold();
+        let mut memory = Budget::new("test", limit).create_reservation();
         let read = decode_samples(body, all, &mut memory);
         read.map(|series| series.len())
             .map_err(|e| (e.kind, e.message))

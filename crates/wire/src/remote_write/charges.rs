@@ -18,14 +18,14 @@ const RESERVE_STEP_BYTES: usize = 64 << 10;
 
 /// The memory account of one request's batch. Decoders add to it before they allocate, so that
 /// limits hold for any input.
-pub(crate) struct Charges<'d> {
+pub(crate) struct RequestMemoryAccount<'d> {
     limit: usize,
     memory: Option<&'d mut Reservation>,
     bytes: usize,
     reserved_bytes: usize,
 }
 
-impl<'d> Charges<'d> {
+impl<'d> RequestMemoryAccount<'d> {
     /// Returns an account at zero, which reserves in `memory` if that is given.
     pub(crate) fn new(limits: &WireLimits, memory: Option<&'d mut Reservation>) -> Self {
         Self {

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Counts and time range of a request, which queues and senders use for metrics and for dropping
 /// old requests. No request has counts that exceed 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
+pub struct WriteRequestContents {
     /// Number of float samples, including staleness markers.
     pub samples: u64,
     /// Number of native histograms, with integer or float counts.
@@ -26,9 +26,9 @@ pub struct Contents {
     pub oldest: TimestampMs,
 }
 
-impl Contents {
+impl WriteRequestContents {
     /// Counts the contents of the series of `batch` with these numbers, without rejected ones.
-    pub fn of(batch: &Batch, numbers: Range<usize>) -> Self {
+    pub fn from_batch(batch: &Batch, numbers: Range<usize>) -> Self {
         let mut contents = Self {
             newest: TimestampMs::MIN,
             oldest: TimestampMs::MAX,
@@ -46,7 +46,7 @@ impl Contents {
                 contents.oldest = contents.oldest.min(time);
             }
             if !is_all {
-                let exemplars = batch.exemplars().of_series(number as u64);
+                let exemplars = batch.exemplars().iter_series(number as u64);
                 contents.exemplars += exemplars.count() as u64;
             }
         }
@@ -63,7 +63,7 @@ impl Contents {
 
     /// Returns the sum of the counts of both, and the range that covers both.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn merged_with(self, other: Self) -> Self {
         Self {
             samples: self.samples + other.samples,
             histograms: self.histograms + other.histograms,

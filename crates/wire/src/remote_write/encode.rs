@@ -13,25 +13,25 @@ use crate::protobuf::{
 use crate::snappy;
 use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::exemplar::TimedExemplar;
-use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 use firn_model::labels::LabelsRef;
-use firn_model::metadata::Metadata;
+use firn_model::metadata::MetricMetadata;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::ops::Range;
 
 /// Encodes the compressed body of a request with the series of `batch`.
 pub fn encode(batch: &Batch) -> Vec<u8> {
-    snappy::compress(&message(batch))
+    snappy::compress(&encode_message(batch))
 }
 
 /// Encodes the compressed body of a request with the series of `batch` that have these numbers and
 /// are not rejected. Panics if a number is out of range.
 pub fn encode_range(batch: &Batch, numbers: Range<usize>) -> Vec<u8> {
-    snappy::compress(&message_of(batch, numbers))
+    snappy::compress(&encode_message_of(batch, numbers))
 }
 
 /// Encodes the compressed body of a request with the metadata `said` and without samples.
-pub fn encode_metadata<'m>(said: impl Iterator<Item = Metadata<'m>>) -> Vec<u8> {
+pub fn encode_metadata<'m>(said: impl Iterator<Item = MetricMetadata<'m>>) -> Vec<u8> {
     let (mut message, mut part) = (Vec::new(), Vec::new());
     for metadata in said {
         part.clear();
@@ -51,18 +51,18 @@ pub fn encode_metadata<'m>(said: impl Iterator<Item = Metadata<'m>>) -> Vec<u8> 
 }
 
 /// Encodes the request without compressing it.
-pub(super) fn message(batch: &Batch) -> Vec<u8> {
-    message_of(batch, 0..batch.series_count())
+pub(super) fn encode_message(batch: &Batch) -> Vec<u8> {
+    encode_message_of(batch, 0..batch.series_count())
 }
 
-fn message_of(batch: &Batch, numbers: Range<usize>) -> Vec<u8> {
+fn encode_message_of(batch: &Batch, numbers: Range<usize>) -> Vec<u8> {
     let mut message = Vec::new();
     let mut series_message = Vec::new();
     let mut part = Vec::new();
     for number in numbers.filter(|number| !batch.is_refused(*number)) {
         series_message.clear();
         put_series(&mut series_message, &mut part, batch.series(number));
-        for exemplar in batch.exemplars().of_series(number as u64) {
+        for exemplar in batch.exemplars().iter_series(number as u64) {
             put_exemplar(&mut series_message, exemplar);
         }
         put_bytes(&mut message, field::REQUEST_SERIES, &series_message);
@@ -120,11 +120,11 @@ pub(super) fn put_histogram(
 ) {
     use histogram_field as f;
     match &h.counts {
-        Counts::Integer { count, .. } => {
+        HistogramCounts::Integer { count, .. } => {
             put_key(out, f::COUNT_INTEGER, WireType::Varint);
             put_varint(out, *count);
         }
-        Counts::Float { count, .. } => {
+        HistogramCounts::Float { count, .. } => {
             put_key(out, f::COUNT_FLOAT, WireType::Fixed64);
             out.extend_from_slice(&count.to_le_bytes());
         }
@@ -148,7 +148,7 @@ pub(super) fn put_histogram(
 fn put_buckets(out: &mut Vec<u8>, h: &Histogram) {
     use histogram_field as f;
     match &h.counts {
-        Counts::Integer {
+        HistogramCounts::Integer {
             zero_count,
             positive,
             negative,
@@ -160,7 +160,7 @@ fn put_buckets(out: &mut Vec<u8>, h: &Histogram) {
             put_spans(out, f::POSITIVE_SPANS, &h.positive_spans);
             put_deltas(out, f::POSITIVE_DELTAS, positive);
         }
-        Counts::Float {
+        HistogramCounts::Float {
             zero_count,
             positive,
             negative,
@@ -175,7 +175,7 @@ fn put_buckets(out: &mut Vec<u8>, h: &Histogram) {
     }
 }
 
-fn put_spans(out: &mut Vec<u8>, number: u32, spans: &[Span]) {
+fn put_spans(out: &mut Vec<u8>, number: u32, spans: &[BucketSpan]) {
     for span in spans {
         let mut part = Vec::new();
         put_integer(

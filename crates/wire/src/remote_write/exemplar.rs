@@ -3,7 +3,7 @@
 use super::field;
 use super::labels::name_and_value;
 use crate::error::WireError;
-use crate::protobuf::{Cursor, WireType, expect};
+use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
 use firn_model::batch::Batch;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::LabelsBuilder;
@@ -18,12 +18,12 @@ pub(super) fn read(message: &[u8], batch: &mut Batch) -> Result<(), WireError> {
     let mut labels = LabelsBuilder::default();
     let (mut value, mut time) = (0.0, 0);
     let (mut count, mut is_readable) = (0, true);
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match number {
             field::EXEMPLAR_LABEL => {
-                expect(wire_type, WireType::Bytes)?;
-                let (name, value) = name_and_value(cursor.bytes()?)?;
+                expect_wire_type(wire_type, WireType::Bytes)?;
+                let (name, value) = name_and_value(cursor.read_bytes()?)?;
                 count += 1;
                 match std::str::from_utf8(name) {
                     _ if count > LABELS_MAX => {}
@@ -32,12 +32,12 @@ pub(super) fn read(message: &[u8], batch: &mut Batch) -> Result<(), WireError> {
                 }
             }
             field::EXEMPLAR_VALUE => {
-                expect(wire_type, WireType::Fixed64)?;
-                value = cursor.double()?;
+                expect_wire_type(wire_type, WireType::Fixed64)?;
+                value = cursor.read_double()?;
             }
             field::EXEMPLAR_TIME => {
-                expect(wire_type, WireType::Varint)?;
-                time = cursor.varint()? as i64;
+                expect_wire_type(wire_type, WireType::Varint)?;
+                time = cursor.read_varint()? as i64;
             }
             _ => cursor.skip(wire_type)?,
         }

@@ -11,13 +11,13 @@
 //! by the message and the labels of its series, and nothing panics.
 
 use super::{field, keys};
-use crate::protobuf::{Cursor, WireType, put_key, put_varint};
+use crate::protobuf::{ProtobufCursor, WireType, put_key, put_varint};
 use firn_model::labels::LabelsRef;
 use std::cmp::Ordering;
 
 /// The labels to add to series, encoded once for all requests. Created from the external labels.
 #[derive(Clone, Debug)]
-pub struct Extra {
+pub struct ExtraLabels {
     /// Labels sorted by name.
     labels: Vec<ExtraLabel>,
 }
@@ -29,7 +29,7 @@ struct ExtraLabel {
     field: Box<[u8]>,
 }
 
-impl Extra {
+impl ExtraLabels {
     /// Encodes `labels` for adding them to series. They are sorted by name already.
     pub fn new(labels: LabelsRef<'_>) -> Self {
         let label = |(name, value): (&str, &[u8])| {
@@ -51,10 +51,10 @@ impl Extra {
         let mut out = Vec::with_capacity(message.len() + message.len() / 4);
         // Offsets in a series, each with the label to insert there.
         let mut places: Vec<(usize, &ExtraLabel)> = Vec::with_capacity(self.labels.len());
-        let mut cursor = Cursor::new(message);
+        let mut cursor = ProtobufCursor::new(message);
         loop {
             let start = message.len() - cursor.rest().len();
-            let Some((number, wire_type)) = cursor.field().ok()? else {
+            let Some((number, wire_type)) = cursor.read_field().ok()? else {
                 return Some(out);
             };
             if number != field::REQUEST_SERIES || wire_type != WireType::Bytes {
@@ -63,9 +63,9 @@ impl Extra {
                 out.extend_from_slice(message.get(start..end)?);
                 continue;
             }
-            let series = cursor.bytes().ok()?;
+            let series = cursor.read_bytes().ok()?;
             places.clear();
-            self.places(series, &mut places)?;
+            self.find_insert_offsets(series, &mut places)?;
             let more: usize = places.iter().map(|(_, label)| label.field.len()).sum();
             put_key(&mut out, field::REQUEST_SERIES, WireType::Bytes);
             put_varint(&mut out, (series.len() + more) as u64);
@@ -81,7 +81,7 @@ impl Extra {
 
     /// Finds the offsets at which to insert the labels that `series` does not have. Returns `None`
     /// if the series is not in the usual form.
-    fn places<'e>(
+    fn find_insert_offsets<'e>(
         &'e self,
         series: &[u8],
         places: &mut Vec<(usize, &'e ExtraLabel)>,
@@ -95,11 +95,12 @@ impl Extra {
         let mut before: &[u8] = &[];
         while !labels.is_empty() {
             let at = end - labels.len();
-            let (name, behind) = plain_label(labels)?;
-            if order(before, name) != Ordering::Less {
+            let (name, behind) = parse_plain_label(labels)?;
+            if compare_names(before, name) != Ordering::Less {
                 return None;
             }
-            while let Some(label) = more.next_if(|m| order(&m.name, name) == Ordering::Less) {
+            while let Some(label) = more.next_if(|m| compare_names(&m.name, name) == Ordering::Less)
+            {
                 places.push((at, label));
             }
             more.next_if(|label| *label.name == *name);
@@ -112,18 +113,18 @@ impl Extra {
 
 /// Returns the name of the first label in `labels`, and the bytes after the label; `None` if it is
 /// not in the form of keys or has no value.
-fn plain_label(labels: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (label, behind) = sized(labels, keys::LABEL_KEY)?;
-    let (name, value) = sized(label, keys::NAME_KEY)?;
-    let (value, nothing) = sized(value, keys::VALUE_KEY)?;
+fn parse_plain_label(labels: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (label, behind) = parse_sized_field(labels, keys::LABEL_KEY)?;
+    let (name, value) = parse_sized_field(label, keys::NAME_KEY)?;
+    let (value, nothing) = parse_sized_field(value, keys::VALUE_KEY)?;
     let is_plain = !name.is_empty() && !value.is_empty() && nothing.is_empty();
     is_plain.then_some((name, behind))
 }
 
-/// Returns the content of the first field in `bytes`, if it has this key, and the bytes after the
-/// field.
+/// Returns the content of the first field in `bytes`, if it has this key, and the bytes after
+/// the field.
 #[inline]
-fn sized(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
+fn parse_sized_field(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
     let (first, rest) = bytes.split_first()?;
     let (length, rest) = match rest {
         [length @ 0..0x80, rest @ ..] => (usize::from(*length), rest),
@@ -141,8 +142,8 @@ fn sized(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
 /// Returns whether the fields after the labels of a series contain further labels. Returns `None`
 /// if they are malformed.
 fn has_label(rest: &[u8]) -> Option<bool> {
-    let mut cursor = Cursor::new(rest);
-    while let Some((number, wire_type)) = cursor.field().ok()? {
+    let mut cursor = ProtobufCursor::new(rest);
+    while let Some((number, wire_type)) = cursor.read_field().ok()? {
         if number == field::SERIES_LABEL {
             return Some(true);
         }
@@ -153,13 +154,13 @@ fn has_label(rest: &[u8]) -> Option<bool> {
 
 /// Compares names by bytes; most of them already differ in the first one.
 #[inline]
-fn order(one: &[u8], other: &[u8]) -> Ordering {
+fn compare_names(one: &[u8], other: &[u8]) -> Ordering {
     one.first().cmp(&other.first()).then_with(|| one.cmp(other))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Decoder, Reader, encode};
+    use super::super::{RemoteWriteDecoder, RemoteWriteOptions, encode};
     use super::*;
     use crate::limits::WireLimits;
     use crate::snappy;
@@ -178,9 +179,11 @@ mod tests {
     }
 
     fn series_of(message: &[u8]) -> Vec<Labels> {
-        let mut decoder = Decoder::new(WireLimits::default());
+        let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
         let body = snappy::compress(message);
-        let decoded = decoder.decode(Reader::default(), &body).unwrap();
+        let decoded = decoder
+            .decode(RemoteWriteOptions::default(), &body)
+            .unwrap();
         assert!(decoded.batch.iter().all(|series| series.times == [5, 6]));
         decoded
             .batch
@@ -195,15 +198,17 @@ mod tests {
             let random = SimRng::new(seed);
             let names = ["a", "b", "bb", "c", "long_enough", "z"];
             let some = |first: &[&'static str], value: String| {
-                let chosen = names.into_iter().filter(|_| random.below(2) == 0);
+                let chosen = names.into_iter().filter(|_| random.next_below(2) == 0);
                 let chosen: Vec<&str> = first.iter().copied().chain(chosen).collect();
                 Labels::from_pairs(chosen.into_iter().map(|name| (name, value.as_str())))
             };
-            let extra = some(&[], "x".repeat(random.below(200) as usize + 1));
-            let own =
-                (0..random.below(8)).map(|i| some(&["__name__"], "y".repeat(i as usize * 30 + 1)));
+            let extra = some(&[], "x".repeat(random.next_below(200) as usize + 1));
+            let own = (0..random.next_below(8))
+                .map(|i| some(&["__name__"], "y".repeat(i as usize * 30 + 1)));
             let own: Vec<Labels> = own.collect();
-            let extended = Extra::new(extra.as_ref()).extend(&message(&own)).unwrap();
+            let extended = ExtraLabels::new(extra.as_ref())
+                .extend(&message(&own))
+                .unwrap();
             let expected = own.iter().map(|labels| {
                 let given = extra.iter().filter(|(name, _)| labels.get(name).is_empty());
                 let pairs = labels.iter().chain(given);
@@ -222,7 +227,7 @@ mod tests {
 
     #[test]
     fn extend_leaves_series_of_other_forms_to_others_and_copies_what_it_does_not_know() {
-        let extra = Extra::new(Labels::from_pairs([("m", "x")]).as_ref());
+        let extra = ExtraLabels::new(Labels::from_pairs([("m", "x")]).as_ref());
         let (a, m, z) = (
             b"\x0a\x06\x0a\x01a\x12\x01v",
             b"\x0a\x06\x0a\x01m\x12\x00v",
@@ -254,8 +259,8 @@ mod tests {
         for seed in 1..=5_000 {
             let random = SimRng::new(seed);
             let mut bytes = message(&[Labels::from_pairs([("a", "1"), ("z", "2")])]);
-            let at = random.below(bytes.len() as u64) as usize;
-            bytes[at] = random.below(256) as u8;
+            let at = random.next_below(bytes.len() as u64) as usize;
+            bytes[at] = random.next_below(256) as u8;
             let grown = extra.extend(&bytes).map_or(0, |extended| extended.len());
             assert!(grown <= bytes.len() + 2 * x.len(), "seed {seed}");
         }

@@ -22,18 +22,18 @@ mod tests;
 
 pub use encode::encode_interned;
 pub(crate) use symbols::KEY_COPIES;
-pub(super) use symbols::Symbols;
+pub(super) use symbols::WriteRequestSymbols;
 
 use self::exemplar::LABEL_BYTES_MAX;
-use super::charges::{Charges, EXEMPLAR_BYTES, SAMPLE_BYTES, SERIES_BYTES};
+use super::charges::{EXEMPLAR_BYTES, RequestMemoryAccount, SAMPLE_BYTES, SERIES_BYTES};
 use super::field::interned as field;
-use super::labels::{Offence, push_checked};
-use super::refusal::Refusal;
-use super::request::Counts;
+use super::labels::{SeriesRejection, push_checked};
+use super::refusal::WriteRejectionReason;
+use super::request::WriteRejectionCounts;
 use super::{histogram, metadata, sample};
 use crate::error::WireError;
 use crate::limits::WireLimits;
-use crate::protobuf::{Cursor, WireType, expect};
+use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
 use firn_model::batch::Batch;
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
@@ -41,7 +41,7 @@ use firn_model::labels::{LabelsRef, METRIC_NAME};
 use firn_model::metadata::{MetadataBatch, MetricType};
 use firn_model::sample::START_UNKNOWN;
 use std::borrow::Cow;
-use symbols::{Keys, SYMBOL_BYTES, WrittenKey};
+use symbols::{SYMBOL_BYTES, SeriesKeyBuffer, SeriesKeyRange};
 
 /// Field keys of the parts of a series.
 const REFS_KEY: u8 = 0x0a;
@@ -57,7 +57,7 @@ const REF_BYTES: usize = size_of::<u32>() + size_of::<Pair<'static>>() / 2;
 /// The metadata of a series: the number of the type, and references to the symbols of help and
 /// unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Said {
+struct SeriesMetadataRefs {
     kind: u64,
     help: u32,
     unit: u32,
@@ -65,14 +65,14 @@ struct Said {
 
 /// The parts of a series that are not in the batch, collected before its labels are resolved.
 #[derive(Default)]
-struct Parts<'m> {
+struct InternedSeriesParts<'m> {
     refs: Refs<'m>,
     samples: usize,
-    said: Said,
+    said: SeriesMetadataRefs,
     /// The first error of an invalid histogram, and the number of invalid histograms.
     lost: Option<(Error, usize)>,
     /// The first error of an invalid exemplar, and the number of invalid exemplars.
-    lost_exemplars: Option<(Offence, usize)>,
+    lost_exemplars: Option<(SeriesRejection, usize)>,
 }
 
 /// References of labels: a slice of the message if they are packed in one piece, as all senders
@@ -80,72 +80,72 @@ struct Parts<'m> {
 type Refs<'m> = Cow<'m, [u8]>;
 
 /// The state of a request that is being decoded into a batch, with the symbol table of its message.
-pub(super) struct Interned<'d> {
+pub(super) struct InternedRequestDecoder<'d> {
     limits: &'d WireLimits,
     batch: &'d mut Batch,
     metadata: &'d mut MetadataBatch,
-    symbols: &'d mut Symbols,
-    keys: Keys,
-    charges: Charges<'d>,
+    symbols: &'d mut WriteRequestSymbols,
+    keys: SeriesKeyBuffer,
+    charges: RequestMemoryAccount<'d>,
     /// True if type and unit become labels.
     labels_types: bool,
     /// Metadata that was added last, indexed by the symbol of the metric name.
-    said: Vec<Said>,
+    said: Vec<SeriesMetadataRefs>,
     series_count: usize,
-    pub(super) counts: Counts,
+    pub(super) counts: WriteRejectionCounts,
 }
 
-impl<'d> Interned<'d> {
+impl<'d> InternedRequestDecoder<'d> {
     pub(super) fn new(
         limits: &'d WireLimits,
         (batch, metadata): (&'d mut Batch, &'d mut MetadataBatch),
-        symbols: &'d mut Symbols,
+        symbols: &'d mut WriteRequestSymbols,
         memory: Option<&'d mut Reservation>,
         labels_types: bool,
     ) -> Self {
         symbols.clear();
         Self {
             limits,
-            keys: Keys::new(batch.take_message()),
+            keys: SeriesKeyBuffer::new(batch.take_message()),
             batch,
             metadata,
             symbols,
-            charges: Charges::new(limits, memory),
+            charges: RequestMemoryAccount::new(limits, memory),
             labels_types,
             said: Vec::new(),
             series_count: 0,
-            counts: Counts::default(),
+            counts: WriteRejectionCounts::default(),
         }
     }
 
     pub(super) fn read(&mut self, message: &[u8]) -> Result<(), WireError> {
-        let mut cursor = Cursor::new(message);
+        let mut cursor = ProtobufCursor::new(message);
         let mut first_series = None;
         loop {
             let at = cursor.clone();
-            let Some((number, wire_type)) = cursor.field()? else {
+            let Some((number, wire_type)) = cursor.read_field()? else {
                 break;
             };
             match number {
                 field::REQUEST_SYMBOL => {
-                    expect(wire_type, WireType::Bytes)?;
+                    expect_wire_type(wire_type, WireType::Bytes)?;
                     self.charges.add(SYMBOL_BYTES)?;
-                    let bytes = cursor.bytes()?.len();
+                    let bytes = cursor.read_bytes()?.len();
                     let end = message.len() - cursor.rest().len();
                     self.symbols.push(message, end - bytes, bytes);
                 }
                 field::REQUEST_SERIES => {
-                    expect(wire_type, WireType::Bytes)?;
+                    expect_wire_type(wire_type, WireType::Bytes)?;
                     first_series.get_or_insert(at);
-                    cursor.bytes()?;
+                    cursor.read_bytes()?;
                 }
                 _ => cursor.skip(wire_type)?,
             }
         }
         let mut cursor = first_series.unwrap_or(cursor);
-        while let Some((number, wire_type)) = cursor.field()? {
+        while let Some((number, wire_type)) = cursor.read_field()? {
             match number {
-                field::REQUEST_SERIES => self.series(message, cursor.bytes()?)?,
+                field::REQUEST_SERIES => self.read_series(message, cursor.read_bytes()?)?,
                 _ => cursor.skip(wire_type)?,
             }
         }
@@ -153,38 +153,38 @@ impl<'d> Interned<'d> {
     }
 
     /// Returns the memory of the keys, their size, and the counts of rejected parts.
-    pub(super) fn finish(self) -> (Vec<u8>, usize, Counts) {
+    pub(super) fn finish(self) -> (Vec<u8>, usize, WriteRejectionCounts) {
         let key_bytes = self.keys.end();
         (self.keys.into_bytes(), key_bytes, self.counts)
     }
 
     /// Decodes one `TimeSeries` and adds it to the batch or rejects it.
     #[inline]
-    fn series(&mut self, message: &[u8], series: &[u8]) -> Result<(), WireError> {
+    fn read_series(&mut self, message: &[u8], series: &[u8]) -> Result<(), WireError> {
         if self.series_count == self.limits.series_count_max {
             let limit = self.limits.series_count_max;
             return Err(WireError::TooManySeries { limit });
         }
         self.series_count += 1;
         self.charges.add(SERIES_BYTES)?;
-        if let Some(plain) = plain_series(series)
-            && self.end_plain(message, plain)?
+        if let Some(plain) = parse_plain_series(series)
+            && self.push_plain_series(message, plain)?
         {
             return Ok(());
         }
-        let parts = self.parts(message, series)?;
+        let parts = self.read_parts(message, series)?;
         let may_wait = parts.samples > 0
             && parts.lost.is_none()
             && parts.lost_exemplars.is_none()
             && !self.labels_types
-            && self.knows(parts.said);
+            && self.has_symbols(parts.said);
         if may_wait {
             let with = (message, &*self.symbols);
             let key = self
                 .keys
                 .write(&parts.refs, with, self.limits, &mut self.charges)?;
             if let Some(key) = key {
-                self.note(message, key, parts.said)?;
+                self.push_metadata(message, key, parts.said)?;
                 self.batch.end_unread_series(key.start..key.end);
                 return Ok(());
             }
@@ -195,9 +195,13 @@ impl<'d> Interned<'d> {
     /// Adds a plain series to the batch. Returns `false`, without changes, if the slow path must
     /// validate it.
     #[inline]
-    fn end_plain(&mut self, message: &[u8], plain: Plain<'_>) -> Result<bool, WireError> {
-        let said = said(plain.said)?;
-        if self.labels_types || !self.knows(said) {
+    fn push_plain_series(
+        &mut self,
+        message: &[u8],
+        plain: PlainFloatSeries<'_>,
+    ) -> Result<bool, WireError> {
+        let said = decode_metadata(plain.said)?;
+        if self.labels_types || !self.has_symbols(said) {
             return Ok(false);
         }
         let with = (message, &*self.symbols);
@@ -207,14 +211,14 @@ impl<'d> Interned<'d> {
         let Some(key) = key else { return Ok(false) };
         self.charges.add(SAMPLE_BYTES)?;
         self.batch.push_float(plain.time, plain.value);
-        self.note(message, key, said)?;
+        self.push_metadata(message, key, said)?;
         self.batch.end_unread_series(key.start..key.end);
         Ok(true)
     }
 
     /// Returns whether the references of the metadata are in the symbol table.
     #[inline]
-    fn knows(&self, said: Said) -> bool {
+    fn has_symbols(&self, said: SeriesMetadataRefs) -> bool {
         let symbols = self.symbols.len();
         (said.help as usize) < symbols && (said.unit as usize) < symbols
     }
@@ -222,17 +226,29 @@ impl<'d> Interned<'d> {
     /// Adds the metadata of a series, unless the previous series of the metric had the same. Fails
     /// if the batch exceeds its limit.
     #[inline]
-    fn note(&mut self, message: &[u8], key: WrittenKey, said: Said) -> Result<(), WireError> {
-        match (key.metric, said == Said::default()) {
-            (Some(metric), false) => self.note_once(message, metric, said),
+    fn push_metadata(
+        &mut self,
+        message: &[u8],
+        key: SeriesKeyRange,
+        said: SeriesMetadataRefs,
+    ) -> Result<(), WireError> {
+        match (key.metric, said == SeriesMetadataRefs::default()) {
+            (Some(metric), false) => self.push_metadata_once(message, metric, said),
             _ => Ok(()),
         }
     }
 
-    fn note_once(&mut self, message: &[u8], metric: u32, said: Said) -> Result<(), WireError> {
+    fn push_metadata_once(
+        &mut self,
+        message: &[u8],
+        metric: u32,
+        said: SeriesMetadataRefs,
+    ) -> Result<(), WireError> {
         if self.said.is_empty() {
-            self.charges.add(self.symbols.len() * size_of::<Said>())?;
-            self.said.resize(self.symbols.len(), Said::default());
+            self.charges
+                .add(self.symbols.len() * size_of::<SeriesMetadataRefs>())?;
+            self.said
+                .resize(self.symbols.len(), SeriesMetadataRefs::default());
         }
         match self.said.get_mut(metric as usize) {
             Some(last) if *last != said => *last = said,
@@ -247,13 +263,17 @@ impl<'d> Interned<'d> {
     /// Decodes all parts of a series except for the labels into the batch. Fails if a part is
     /// malformed or the batch exceeds its limit.
     #[inline]
-    fn parts<'m>(&mut self, message: &[u8], series: &'m [u8]) -> Result<Parts<'m>, WireError> {
-        let mut parts = Parts::default();
-        let mut cursor = Cursor::new(series);
-        while let Some((number, wire_type)) = cursor.field()? {
+    fn read_parts<'m>(
+        &mut self,
+        message: &[u8],
+        series: &'m [u8],
+    ) -> Result<InternedSeriesParts<'m>, WireError> {
+        let mut parts = InternedSeriesParts::default();
+        let mut cursor = ProtobufCursor::new(series);
+        while let Some((number, wire_type)) = cursor.read_field()? {
             if number == field::SERIES_LABEL_REFS && wire_type == WireType::Varint {
                 let before = cursor.rest();
-                cursor.varint()?;
+                cursor.read_varint()?;
                 let read = before.len() - cursor.rest().len();
                 let one = before.get(..read).unwrap_or_default();
                 parts.refs.to_mut().extend_from_slice(one);
@@ -263,16 +283,16 @@ impl<'d> Interned<'d> {
                 cursor.skip(wire_type)?;
                 continue;
             }
-            expect(wire_type, WireType::Bytes)?;
-            let part = cursor.bytes()?;
+            expect_wire_type(wire_type, WireType::Bytes)?;
+            let part = cursor.read_bytes()?;
             match number {
                 field::SERIES_LABEL_REFS if parts.refs.is_empty() => parts.refs = part.into(),
                 field::SERIES_LABEL_REFS => parts.refs.to_mut().extend_from_slice(part),
                 field::SERIES_SAMPLE => {
-                    self.sample(part)?;
+                    self.read_sample(part)?;
                     parts.samples += 1;
                 }
-                field::SERIES_HISTOGRAM => match self.histogram(part)? {
+                field::SERIES_HISTOGRAM => match self.read_histogram(part)? {
                     Ok(()) => parts.samples += 1,
                     Err(why) => parts.lost.get_or_insert((why, 0)).1 += 1,
                 },
@@ -284,16 +304,16 @@ impl<'d> Interned<'d> {
                         parts.lost_exemplars.get_or_insert((offence, 0)).1 += 1;
                     }
                 }
-                _ => parts.said = said(part)?,
+                _ => parts.said = decode_metadata(part)?,
             }
         }
         Ok(parts)
     }
 
     #[inline]
-    fn sample(&mut self, message: &[u8]) -> Result<(), WireError> {
+    fn read_sample(&mut self, message: &[u8]) -> Result<(), WireError> {
         self.charges.add(SAMPLE_BYTES)?;
-        if let Some((time, value)) = sample::plain(message) {
+        if let Some((time, value)) = sample::parse_plain(message) {
             self.batch.push_float(time, value);
             return Ok(());
         }
@@ -311,10 +331,10 @@ impl<'d> Interned<'d> {
     }
 
     /// Adds a histogram, or returns why it is invalid; the outer error is for the whole message.
-    fn histogram(&mut self, message: &[u8]) -> Result<Result<(), Error>, WireError> {
+    fn read_histogram(&mut self, message: &[u8]) -> Result<Result<(), Error>, WireError> {
         self.charges.add(histogram::memory_bytes(message)?)?;
         let mut sample = histogram::decode(message)?;
-        let valid = histogram::fit(&mut sample.histogram);
+        let valid = histogram::reduce_resolution(&mut sample.histogram);
         if valid.is_ok() {
             self.batch.push_histogram(sample);
         }
@@ -324,14 +344,18 @@ impl<'d> Interned<'d> {
     /// Adds or rejects a series whose labels must be decoded at once; its samples are in the batch
     /// already.
     #[cold]
-    fn read_at_once(&mut self, message: &[u8], parts: Parts<'_>) -> Result<(), WireError> {
+    fn read_at_once(
+        &mut self,
+        message: &[u8],
+        parts: InternedSeriesParts<'_>,
+    ) -> Result<(), WireError> {
         let at = self.keys.end();
         let lost = parts.lost.as_ref().map_or(0, |(_, count)| *count);
         let sent = parts.samples + lost;
         self.charges.add(REF_BYTES * parts.refs.len())?;
-        let refs = numbers(&parts.refs)?;
+        let refs = decode_packed(&parts.refs)?;
         let with = (message, &*self.symbols);
-        let judged = match judge((&refs, parts.said), with, self.labels_types) {
+        let judged = match validate_series((&refs, parts.said), with, self.labels_types) {
             Ok(pairs) => {
                 self.charges
                     .add(KEY_COPIES * kept_bytes(&pairs, self.limits))?;
@@ -350,13 +374,13 @@ impl<'d> Interned<'d> {
             return Ok(());
         }
         let labels = LabelsRef::from_canonical(arena.get(start..).unwrap_or_default());
-        let Counts {
+        let WriteRejectionCounts {
             refused,
             refused_exemplars,
             ..
         } = &mut self.counts;
         if let Some((why, count)) = &parts.lost {
-            refused.add(at, Refusal::Histogram, *count, || {
+            refused.add(at, WriteRejectionReason::Histogram, *count, || {
                 format!("{why} for series {labels}")
             });
         }
@@ -366,7 +390,7 @@ impl<'d> Interned<'d> {
             });
         }
         if sent == 0 {
-            refused.add(at, Refusal::NoSamples, 0, || {
+            refused.add(at, WriteRejectionReason::NoSamples, 0, || {
                 format!(
                     "TimeSeries must contain at least one sample or histogram for series {labels}"
                 )
@@ -381,18 +405,18 @@ impl<'d> Interned<'d> {
             let is_name = self.symbols.get(message, *n) == Some(METRIC_NAME.as_bytes());
             (is_name && self.symbols.get(message, *v) == Some(name)).then_some(*v)
         });
-        let key = WrittenKey {
+        let key = SeriesKeyRange {
             start: at,
             end: at,
             metric,
         };
         self.batch.end_series();
-        self.note(message, key, parts.said)
+        self.push_metadata(message, key, parts.said)
     }
 }
 
 /// A series with one float sample in the form of Go's encoder, which takes the fast path.
-struct Plain<'m> {
+struct PlainFloatSeries<'m> {
     refs: &'m [u8],
     time: i64,
     value: f64,
@@ -402,7 +426,7 @@ struct Plain<'m> {
 
 /// Returns the parts of a series if it is a plain one.
 #[inline]
-fn plain_series(series: &[u8]) -> Option<Plain<'_>> {
+fn parse_plain_series(series: &[u8]) -> Option<PlainFloatSeries<'_>> {
     let [REFS_KEY, bytes @ 0..0x80, rest @ ..] = series else {
         return None;
     };
@@ -411,13 +435,13 @@ fn plain_series(series: &[u8]) -> Option<Plain<'_>> {
         return None;
     };
     let (sample, rest) = rest.split_at_checked(usize::from(*bytes))?;
-    let (time, value) = sample::plain(sample)?;
+    let (time, value) = sample::parse_plain(sample)?;
     let said = match rest {
         [] => &[][..],
         [METADATA_KEY, bytes @ 0..0x80, said @ ..] if said.len() == usize::from(*bytes) => said,
         _ => return None,
     };
-    Some(Plain {
+    Some(PlainFloatSeries {
         refs,
         time,
         value,
@@ -427,22 +451,22 @@ fn plain_series(series: &[u8]) -> Option<Plain<'_>> {
 
 /// Decodes a `Metadata` message; absent fields are zero, which refers to the empty symbol.
 #[inline]
-fn said(message: &[u8]) -> Result<Said, WireError> {
-    let mut said = Said::default();
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+fn decode_metadata(message: &[u8]) -> Result<SeriesMetadataRefs, WireError> {
+    let mut said = SeriesMetadataRefs::default();
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match number {
             field::METADATA_TYPE => {
-                expect(wire_type, WireType::Varint)?;
-                said.kind = cursor.varint()?;
+                expect_wire_type(wire_type, WireType::Varint)?;
+                said.kind = cursor.read_varint()?;
             }
             field::METADATA_HELP => {
-                expect(wire_type, WireType::Varint)?;
-                said.help = cursor.varint()? as u32;
+                expect_wire_type(wire_type, WireType::Varint)?;
+                said.help = cursor.read_varint()? as u32;
             }
             field::METADATA_UNIT => {
-                expect(wire_type, WireType::Varint)?;
-                said.unit = cursor.varint()? as u32;
+                expect_wire_type(wire_type, WireType::Varint)?;
+                said.unit = cursor.read_varint()? as u32;
             }
             _ => cursor.skip(wire_type)?,
         }
@@ -451,12 +475,12 @@ fn said(message: &[u8]) -> Result<Said, WireError> {
 }
 
 /// Decodes the packed numbers in `refs`. Fails if a number is cut off.
-fn numbers(refs: &[u8]) -> Result<Vec<u32>, WireError> {
-    let mut cursor = Cursor::new(refs);
+fn decode_packed(refs: &[u8]) -> Result<Vec<u32>, WireError> {
+    let mut cursor = ProtobufCursor::new(refs);
     let mut numbers = Vec::new();
     while !cursor.rest().is_empty() {
         // Protobuf truncates numbers to 32 bits.
-        numbers.push(cursor.varint()? as u32);
+        numbers.push(cursor.read_varint()? as u32);
     }
     Ok(numbers)
 }
@@ -466,22 +490,22 @@ type Pair<'m> = (&'m [u8], &'m [u8]);
 
 /// Resolves and validates the labels and metadata of a series; returns the reason if it must be
 /// rejected.
-fn judge<'m>(
-    (refs, said): (&[u32], Said),
-    (message, symbols): (&'m [u8], &Symbols),
+fn validate_series<'m>(
+    (refs, said): (&[u32], SeriesMetadataRefs),
+    (message, symbols): (&'m [u8], &WriteRequestSymbols),
     labels_types: bool,
-) -> Result<Vec<Pair<'m>>, Offence> {
-    let mut pairs = resolve(refs, message, symbols).map_err(|why| Offence {
-        refusal: Refusal::LabelRefs,
-        message: format!("parsing labels for series {}: {why}", shown(refs)),
+) -> Result<Vec<Pair<'m>>, SeriesRejection> {
+    let mut pairs = resolve(refs, message, symbols).map_err(|why| SeriesRejection {
+        refusal: WriteRejectionReason::LabelRefs,
+        message: format!("parsing labels for series {}: {why}", format_refs(refs)),
     })?;
     let text = |what: &str, number: u32| {
-        symbols.get(message, number).ok_or_else(|| Offence {
-            refusal: Refusal::MetadataRefs,
+        symbols.get(message, number).ok_or_else(|| SeriesRejection {
+            refusal: WriteRejectionReason::MetadataRefs,
             message: format!(
                 "parsing metadata for series {}: metadata {what} {number} outside of symbols \
                  table (size {})",
-                shown(refs),
+                format_refs(refs),
                 symbols.len()
             ),
         })
@@ -513,7 +537,7 @@ fn kept_bytes(pairs: &[Pair<'_>], limits: &WireLimits) -> usize {
 fn resolve<'m>(
     refs: &[u32],
     message: &'m [u8],
-    symbols: &Symbols,
+    symbols: &WriteRequestSymbols,
 ) -> Result<Vec<Pair<'m>>, String> {
     let (pairs, rest) = refs.as_chunks::<2>();
     if !rest.is_empty() {
@@ -534,7 +558,7 @@ fn resolve<'m>(
 }
 
 /// Formats references like Go, truncated to [`SHOWN_REFS_MAX`].
-fn shown(refs: &[u32]) -> String {
+fn format_refs(refs: &[u32]) -> String {
     let numbers: Vec<String> = refs
         .iter()
         .take(SHOWN_REFS_MAX)

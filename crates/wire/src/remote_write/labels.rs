@@ -5,10 +5,10 @@
 //! path for labels in the usual form.
 
 use super::field;
-use super::refusal::Refusal;
+use super::refusal::WriteRejectionReason;
 use crate::error::WireError;
 use crate::limits::WireLimits;
-use crate::protobuf::{Cursor, WireType, expect};
+use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
 use firn_model::labels::{METRIC_NAME, push_pair};
 
 /// Largest excerpt of a label set in an error text, in bytes.
@@ -17,9 +17,9 @@ const SHOWN_BYTES_MAX: usize = 1024;
 /// The reason why a series or point is rejected, with an error text for the response. Created
 /// during validation and counted in `Refusals`.
 #[derive(Debug)]
-pub struct Offence {
+pub struct SeriesRejection {
     /// The category under which the rejection is counted.
-    pub refusal: Refusal,
+    pub refusal: WriteRejectionReason,
     /// The error text, with the labels.
     pub message: String,
 }
@@ -27,16 +27,16 @@ pub struct Offence {
 /// Decodes a label with its fields in any order; the last of each wins, and a missing one is empty.
 pub(crate) fn name_and_value(label: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
     let (mut name, mut value): (&[u8], &[u8]) = (&[], &[]);
-    let mut cursor = Cursor::new(label);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(label);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match number {
             field::LABEL_NAME => {
-                expect(wire_type, WireType::Bytes)?;
-                name = cursor.bytes()?;
+                expect_wire_type(wire_type, WireType::Bytes)?;
+                name = cursor.read_bytes()?;
             }
             field::LABEL_VALUE => {
-                expect(wire_type, WireType::Bytes)?;
-                value = cursor.bytes()?;
+                expect_wire_type(wire_type, WireType::Bytes)?;
+                value = cursor.read_bytes()?;
             }
             _ => cursor.skip(wire_type)?,
         }
@@ -53,7 +53,7 @@ pub fn push_checked(
     mut pairs: Vec<Pair<'_>>,
     limits: &WireLimits,
     arena: &mut Vec<u8>,
-) -> Result<(), Offence> {
+) -> Result<(), SeriesRejection> {
     let count = pairs.len();
     pairs.truncate(limits.label_count_max);
     push_counted(pairs, count, limits, arena)
@@ -64,9 +64,9 @@ fn push_counted(
     count: usize,
     limits: &WireLimits,
     arena: &mut Vec<u8>,
-) -> Result<(), Offence> {
+) -> Result<(), SeriesRejection> {
     pairs.sort_by_key(|(name, _)| *name);
-    if let Some(offence) = offence(&pairs, count, limits) {
+    if let Some(offence) = find_rejection(&pairs, count, limits) {
         return Err(offence);
     }
     for (name, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
@@ -77,21 +77,21 @@ fn push_counted(
 
 /// Decodes the labels of a series and appends their canonical form to the arena. The inner error is
 /// for the series, the outer one for the message.
-pub(super) fn careful(
+pub(super) fn decode_labels(
     series: &[u8],
     limits: &WireLimits,
     arena: &mut Vec<u8>,
-) -> Result<Result<(), Offence>, WireError> {
+) -> Result<Result<(), SeriesRejection>, WireError> {
     let mut pairs: Vec<Pair<'_>> = Vec::new();
     let mut count = 0usize;
-    let mut cursor = Cursor::new(series);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(series);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         if number != field::SERIES_LABEL {
             cursor.skip(wire_type)?;
             continue;
         }
-        expect(wire_type, WireType::Bytes)?;
-        let pair = name_and_value(cursor.bytes()?)?;
+        expect_wire_type(wire_type, WireType::Bytes)?;
+        let pair = name_and_value(cursor.read_bytes()?)?;
         count += 1;
         if count <= limits.label_count_max {
             pairs.push(pair);
@@ -102,19 +102,26 @@ pub(super) fn careful(
 
 /// Returns the error of the sorted `pairs`, of which there were `count` before they were truncated
 /// to the limit.
-fn offence(pairs: &[Pair<'_>], count: usize, limits: &WireLimits) -> Option<Offence> {
+fn find_rejection(
+    pairs: &[Pair<'_>],
+    count: usize,
+    limits: &WireLimits,
+) -> Option<SeriesRejection> {
     let (names_max, values_max) = (limits.label_name_bytes_max, limits.label_value_bytes_max);
     let bad = |refusal, what: String| {
-        let message = format!("{what} for series {}", shown(pairs));
-        Some(Offence { refusal, message })
+        let message = format!("{what} for series {}", format_labels(pairs));
+        Some(SeriesRejection { refusal, message })
     };
     let invalid = |refusal| {
-        let message = format!("invalid metric name or labels, got {}", shown(pairs));
-        Some(Offence { refusal, message })
+        let message = format!(
+            "invalid metric name or labels, got {}",
+            format_labels(pairs)
+        );
+        Some(SeriesRejection { refusal, message })
     };
     if count > limits.label_count_max {
         let what = format!("too many labels: {count}, limit {}", limits.label_count_max);
-        return bad(Refusal::TooManyLabels, what);
+        return bad(WriteRejectionReason::TooManyLabels, what);
     }
     for (name, value) in pairs {
         if name.len() > names_max {
@@ -122,23 +129,23 @@ fn offence(pairs: &[Pair<'_>], count: usize, limits: &WireLimits) -> Option<Offe
                 "label name too long: {} bytes, limit {names_max}",
                 name.len()
             );
-            return bad(Refusal::LabelNameTooLong, what);
+            return bad(WriteRejectionReason::LabelNameTooLong, what);
         }
         if value.len() > values_max {
             let what = format!(
                 "label value too long: {} bytes, limit {values_max}",
                 value.len()
             );
-            return bad(Refusal::LabelValueTooLong, what);
+            return bad(WriteRejectionReason::LabelValueTooLong, what);
         }
         if name.is_empty() || std::str::from_utf8(name).is_err() {
-            return invalid(Refusal::LabelName);
+            return invalid(WriteRejectionReason::LabelName);
         }
         let is_metric_name = *name == METRIC_NAME.as_bytes();
         if std::str::from_utf8(value).is_err() || is_metric_name && value.is_empty() {
             return invalid(match is_metric_name {
-                true => Refusal::MetricName,
-                false => Refusal::LabelValue,
+                true => WriteRejectionReason::MetricName,
+                false => WriteRejectionReason::LabelValue,
             });
         }
     }
@@ -146,22 +153,22 @@ fn offence(pairs: &[Pair<'_>], count: usize, limits: &WireLimits) -> Option<Offe
         .iter()
         .any(|(name, _)| *name == METRIC_NAME.as_bytes())
     {
-        return invalid(Refusal::MetricName);
+        return invalid(WriteRejectionReason::MetricName);
     }
     let (name, _) = pairs.windows(2).find(|w| w[0].0 == w[1].0)?[0];
     let name = String::from_utf8_lossy(name);
     let message = format!(
         "invalid labels for series, labels {}, duplicated label {name}",
-        shown(pairs)
+        format_labels(pairs)
     );
-    Some(Offence {
-        refusal: Refusal::DuplicateLabel,
+    Some(SeriesRejection {
+        refusal: WriteRejectionReason::DuplicateLabel,
         message,
     })
 }
 
 /// Formats a label set like Prometheus, truncated if it is long.
-fn shown(pairs: &[Pair<'_>]) -> String {
+fn format_labels(pairs: &[Pair<'_>]) -> String {
     let mut text = "{".to_owned();
     for (i, (name, value)) in pairs.iter().enumerate() {
         let cut = |bytes: &'_ [u8]| {

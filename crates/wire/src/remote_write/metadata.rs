@@ -1,10 +1,10 @@
 //! Decodes metric metadata: type numbers, and the `MetricMetadata` message of version 1.0.
 
-use super::charges::Charges;
+use super::charges::RequestMemoryAccount;
 use super::field;
 use crate::error::WireError;
-use crate::protobuf::{Cursor, WireType, expect};
-use firn_model::metadata::{Metadata, MetadataBatch, MetricType};
+use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
+use firn_model::metadata::{MetadataBatch, MetricMetadata, MetricType};
 
 /// Memory of a metric's metadata in a batch, without its texts, in bytes.
 const METADATA_BYTES: usize = 32;
@@ -42,7 +42,7 @@ pub(super) fn metric_type_number(kind: MetricType) -> u64 {
 pub(crate) fn push(
     (name, kind): (&[u8], MetricType),
     (help, unit): (&[u8], &[u8]),
-    charges: &mut Charges<'_>,
+    charges: &mut RequestMemoryAccount<'_>,
     into: &mut MetadataBatch,
 ) -> Result<(), WireError> {
     // The replacement character of an invalid byte has three bytes.
@@ -51,7 +51,7 @@ pub(crate) fn push(
     if let Ok(name) = std::str::from_utf8(name)
         && !name.is_empty()
     {
-        into.push(Metadata {
+        into.push(MetricMetadata {
             name,
             kind,
             help: &String::from_utf8_lossy(help),
@@ -64,17 +64,17 @@ pub(crate) fn push(
 /// Decodes a `MetricMetadata` message into `into`. Fails if the message is malformed.
 pub(super) fn read(
     message: &[u8],
-    charges: &mut Charges<'_>,
+    charges: &mut RequestMemoryAccount<'_>,
     into: &mut MetadataBatch,
 ) -> Result<(), WireError> {
     let (mut name, mut help, mut unit): (&[u8], &[u8], &[u8]) = (&[], &[], &[]);
     let mut kind = 0;
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         let text = match number {
             field::METADATA_TYPE => {
-                expect(wire_type, WireType::Varint)?;
-                kind = cursor.varint()?;
+                expect_wire_type(wire_type, WireType::Varint)?;
+                kind = cursor.read_varint()?;
                 continue;
             }
             field::METADATA_NAME => &mut name,
@@ -85,8 +85,8 @@ pub(super) fn read(
                 continue;
             }
         };
-        expect(wire_type, WireType::Bytes)?;
-        *text = cursor.bytes()?;
+        expect_wire_type(wire_type, WireType::Bytes)?;
+        *text = cursor.read_bytes()?;
     }
     push((name, metric_type(kind)), (help, unit), charges, into)
 }

@@ -2,7 +2,7 @@
 
 /// The reason why a series, a histogram of it, or an OTLP point is rejected; a label of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Refusal {
+pub enum WriteRejectionReason {
     /// The metric name is missing, empty or not UTF-8.
     MetricName,
     /// A label name is empty or not UTF-8.
@@ -40,9 +40,9 @@ pub enum Refusal {
 /// The series that were rejected for one reason, with the first of them as an example. The receiver
 /// reports it to the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RejectedSeries {
     /// The reason for the rejection.
-    pub refusal: Refusal,
+    pub refusal: WriteRejectionReason,
     /// Number of series that lost all their samples, or some in the case of histograms.
     pub series_count: usize,
     /// Number of lost samples, or of lost exemplars.
@@ -54,31 +54,31 @@ pub struct Refused {
 /// All rejections of a request, one entry for each reason, in order of their first occurrence in
 /// the request. Bounded by the number of reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusals(Vec<Entry>);
+pub struct WriteRejections(Vec<WriteRejectionEntry>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct WriteRejectionEntry {
     /// Offset of the first occurrence in the message.
     at: usize,
-    refused: Refused,
+    refused: RejectedSeries,
 }
 
-impl Refusals {
+impl WriteRejections {
     /// Counts a rejected series that begins at offset `at` of the message; calls may be in any
     /// order. `message` is called only for the first occurrence of a reason.
     pub(crate) fn add(
         &mut self,
         at: usize,
-        refusal: Refusal,
+        refusal: WriteRejectionReason,
         sample_count: usize,
         message: impl FnOnce() -> String,
     ) {
         let known = self.0.iter().position(|e| e.refused.refusal == refusal);
         let mut entry = match known {
             Some(known) => self.0.remove(known),
-            None => Entry {
+            None => WriteRejectionEntry {
                 at: usize::MAX,
-                refused: Refused {
+                refused: RejectedSeries {
                     refusal,
                     series_count: 0,
                     sample_count: 0,
@@ -97,7 +97,7 @@ impl Refusals {
     }
 
     /// Iterates over the entries, one for each reason.
-    pub fn iter(&self) -> impl Iterator<Item = &Refused> {
+    pub fn iter(&self) -> impl Iterator<Item = &RejectedSeries> {
         self.0.iter().map(|e| &e.refused)
     }
 

@@ -1,12 +1,12 @@
 //! The walk through a decompressed version 1.0 request: from `WriteRequest` to the series of a
 //! batch.
 
-use super::charges::{Charges, EXEMPLAR_BYTES, SAMPLE_BYTES, SERIES_BYTES};
-use super::refusal::{Refusal, Refusals};
+use super::charges::{EXEMPLAR_BYTES, RequestMemoryAccount, SAMPLE_BYTES, SERIES_BYTES};
+use super::refusal::{WriteRejectionReason, WriteRejections};
 use super::{exemplar, field, histogram, keys, labels, metadata, plain, sample};
 use crate::error::WireError;
 use crate::limits::WireLimits;
-use crate::protobuf::{Cursor, WireType, expect};
+use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
 use firn_model::batch::Batch;
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
@@ -18,19 +18,19 @@ use firn_model::sample::START_UNKNOWN;
 const SAMPLE_KEY: u8 = 0x12;
 
 /// Counts of the parts of a request that are not in the batch: rejected series and exemplars. They
-/// become part of the [`super::Decoded`].
+/// become part of the [`super::DecodedWriteRequest`].
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) refused: Refusals,
+pub(crate) struct WriteRejectionCounts {
+    pub(crate) refused: WriteRejections,
     /// Invalid exemplars of valid series, by reason.
-    pub(crate) refused_exemplars: Refusals,
+    pub(crate) refused_exemplars: WriteRejections,
     /// Number of exemplars that are not kept.
     pub(crate) exemplars: usize,
 }
 
 /// The parts of a series after its leading labels, which are decoded before the labels.
 #[derive(Default)]
-struct Parts {
+struct WriteSeriesParts {
     /// Number of samples in the batch.
     samples: usize,
     /// True if there are further labels among the samples.
@@ -47,10 +47,10 @@ pub(super) struct Request<'d> {
     limits: &'d WireLimits,
     batch: &'d mut Batch,
     metadata: &'d mut MetadataBatch,
-    charges: Charges<'d>,
+    charges: RequestMemoryAccount<'d>,
     keeps_exemplars: bool,
     series_count: usize,
-    pub(super) counts: Counts,
+    pub(super) counts: WriteRejectionCounts,
 }
 
 impl<'d> Request<'d> {
@@ -64,26 +64,26 @@ impl<'d> Request<'d> {
             limits,
             batch,
             metadata,
-            charges: Charges::new(limits, memory),
+            charges: RequestMemoryAccount::new(limits, memory),
             keeps_exemplars,
             series_count: 0,
-            counts: Counts::default(),
+            counts: WriteRejectionCounts::default(),
         }
     }
 
     pub(super) fn read(&mut self, message: &[u8]) -> Result<(), WireError> {
-        let mut cursor = Cursor::new(message);
-        while let Some((number, wire_type)) = cursor.field()? {
+        let mut cursor = ProtobufCursor::new(message);
+        while let Some((number, wire_type)) = cursor.read_field()? {
             match number {
                 field::REQUEST_SERIES => {
-                    expect(wire_type, WireType::Bytes)?;
-                    let series = cursor.bytes()?;
+                    expect_wire_type(wire_type, WireType::Bytes)?;
+                    let series = cursor.read_bytes()?;
                     let start = message.len() - cursor.rest().len() - series.len();
-                    self.series(message, start, series)?;
+                    self.read_series(message, start, series)?;
                 }
                 field::REQUEST_METADATA => {
-                    expect(wire_type, WireType::Bytes)?;
-                    metadata::read(cursor.bytes()?, &mut self.charges, self.metadata)?;
+                    expect_wire_type(wire_type, WireType::Bytes)?;
+                    metadata::read(cursor.read_bytes()?, &mut self.charges, self.metadata)?;
                 }
                 _ => cursor.skip(wire_type)?,
             }
@@ -94,7 +94,12 @@ impl<'d> Request<'d> {
     /// Decodes one `TimeSeries`, which begins at offset `start` of the message, and adds it to the
     /// batch or rejects it.
     #[inline]
-    fn series(&mut self, message: &[u8], start: usize, series: &[u8]) -> Result<(), WireError> {
+    fn read_series(
+        &mut self,
+        message: &[u8],
+        start: usize,
+        series: &[u8],
+    ) -> Result<(), WireError> {
         if self.series_count == self.limits.series_count_max {
             let limit = self.limits.series_count_max;
             return Err(WireError::TooManySeries { limit });
@@ -104,14 +109,14 @@ impl<'d> Request<'d> {
         let labels_end = keys::labels_end(series);
         let (key, rest) = series.split_at(labels_end);
         if !key.is_empty()
-            && let Some((time, value)) = sole_sample(rest)
+            && let Some((time, value)) = parse_sole_sample(rest)
         {
             self.charges.add(SAMPLE_BYTES)?;
             self.batch.push_float(time, value);
             self.batch.end_unread_series(start..start + labels_end);
             return Ok(());
         }
-        let parts = self.parts(rest)?;
+        let parts = self.read_parts(rest)?;
         let may_wait = !key.is_empty() && !parts.has_label && parts.lost.is_none();
         if may_wait && (parts.samples > 0 || parts.has_exemplar) {
             self.batch.end_unread_series(start..start + labels_end);
@@ -128,22 +133,22 @@ impl<'d> Request<'d> {
         message: &[u8],
         start: usize,
         series: &[u8],
-        parts: Parts,
+        parts: WriteSeriesParts,
     ) -> Result<(), WireError> {
         let arena = self.batch.label_bytes();
         let labels_start = arena.len();
         let beyond = message.get(start..).unwrap_or_default();
-        let labels = match plain::copy(series, beyond, self.limits, arena) {
+        let labels = match plain::copy_labels(series, beyond, self.limits, arena) {
             Some(_) if !parts.has_label => Ok(()),
             _ => {
                 arena.truncate(labels_start);
-                labels::careful(series, self.limits, arena)?
+                labels::decode_labels(series, self.limits, arena)?
             }
         };
         let refused = &mut self.counts.refused;
         if let (Ok(()), Some((why, count))) = (&labels, &parts.lost) {
             let labels = LabelsRef::from_canonical(arena.get(labels_start..).unwrap_or_default());
-            refused.add(start, Refusal::Histogram, *count, || {
+            refused.add(start, WriteRejectionReason::Histogram, *count, || {
                 format!("{why} for series {labels}")
             });
         }
@@ -161,20 +166,20 @@ impl<'d> Request<'d> {
 
     /// Decodes all parts of a series except for the labels into the batch. Fails if a part is
     /// malformed or the batch exceeds its limit.
-    fn parts(&mut self, message: &[u8]) -> Result<Parts, WireError> {
-        let mut parts = Parts::default();
+    fn read_parts(&mut self, message: &[u8]) -> Result<WriteSeriesParts, WireError> {
+        let mut parts = WriteSeriesParts::default();
         let before = self.batch.sample_count();
-        let mut cursor = Cursor::new(message);
-        while let Some((number, wire_type)) = cursor.field()? {
+        let mut cursor = ProtobufCursor::new(message);
+        while let Some((number, wire_type)) = cursor.read_field()? {
             if !(field::SERIES_LABEL..=field::SERIES_HISTOGRAM).contains(&number) {
                 cursor.skip(wire_type)?;
                 continue;
             }
-            expect(wire_type, WireType::Bytes)?;
-            let part = cursor.bytes()?;
+            expect_wire_type(wire_type, WireType::Bytes)?;
+            let part = cursor.read_bytes()?;
             match number {
                 field::SERIES_LABEL => parts.has_label = true,
-                field::SERIES_SAMPLE => self.sample(part)?,
+                field::SERIES_SAMPLE => self.read_sample(part)?,
                 field::SERIES_EXEMPLAR if self.keeps_exemplars => {
                     self.charges
                         .add(EXEMPLAR_BYTES.saturating_add(part.len()))?;
@@ -183,7 +188,7 @@ impl<'d> Request<'d> {
                 }
                 field::SERIES_EXEMPLAR => self.counts.exemplars += 1,
                 _ => {
-                    if let Err(why) = self.histogram(part)? {
+                    if let Err(why) = self.read_histogram(part)? {
                         parts.lost.get_or_insert((why, 0)).1 += 1;
                     }
                 }
@@ -193,7 +198,7 @@ impl<'d> Request<'d> {
         Ok(parts)
     }
 
-    fn sample(&mut self, message: &[u8]) -> Result<(), WireError> {
+    fn read_sample(&mut self, message: &[u8]) -> Result<(), WireError> {
         self.charges.add(SAMPLE_BYTES)?;
         let sample = sample::read(message)?;
         self.batch.push_float(sample.time, sample.value);
@@ -201,12 +206,12 @@ impl<'d> Request<'d> {
     }
 
     /// Adds a histogram, or returns why it is invalid; the outer error is for the whole message.
-    fn histogram(&mut self, message: &[u8]) -> Result<Result<(), Error>, WireError> {
+    fn read_histogram(&mut self, message: &[u8]) -> Result<Result<(), Error>, WireError> {
         self.charges.add(histogram::memory_bytes(message)?)?;
         let mut sample = histogram::decode(message)?;
         // Version 1.0 has no start timestamps.
         sample.start_time = START_UNKNOWN;
-        let valid = histogram::fit(&mut sample.histogram);
+        let valid = histogram::reduce_resolution(&mut sample.histogram);
         if valid.is_ok() {
             self.batch.push_histogram(sample);
         }
@@ -216,10 +221,10 @@ impl<'d> Request<'d> {
 
 /// Returns timestamp and value if `rest` is exactly one plain sample.
 #[inline]
-fn sole_sample(rest: &[u8]) -> Option<(i64, f64)> {
+fn parse_sole_sample(rest: &[u8]) -> Option<(i64, f64)> {
     match rest {
         [SAMPLE_KEY, bytes, message @ ..] if usize::from(*bytes) == message.len() => {
-            sample::plain(message)
+            sample::parse_plain(message)
         }
         _ => None,
     }

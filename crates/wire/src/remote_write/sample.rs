@@ -2,7 +2,7 @@
 
 use super::field;
 use crate::error::WireError;
-use crate::protobuf::{Cursor, WireType, expect};
+use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
 use firn_model::sample::START_UNKNOWN;
 
 /// Field keys of a sample.
@@ -11,7 +11,7 @@ const TIME_KEY: u8 = 0x10;
 
 /// A decoded float sample of either version. Version 1.0 has no start timestamps.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Sample {
+pub(crate) struct WriteSample {
     pub(crate) time: i64,
     pub(crate) value: f64,
     pub(super) start_time: i64,
@@ -21,7 +21,7 @@ pub(crate) struct Sample {
 /// years 1971 and 2109, which is a varint of six bytes, and no start timestamp. Returns `None` for
 /// any other form.
 #[inline]
-pub(super) fn plain(message: &[u8]) -> Option<(i64, f64)> {
+pub(super) fn parse_plain(message: &[u8]) -> Option<(i64, f64)> {
     let (value, time) = match *message {
         [
             VALUE_KEY,
@@ -54,25 +54,25 @@ pub(super) fn plain(message: &[u8]) -> Option<(i64, f64)> {
 
 /// Decodes a sample in any form. A start timestamp of zero means unknown, as in the model. Fails if
 /// the message is malformed.
-pub(crate) fn read(message: &[u8]) -> Result<Sample, WireError> {
-    let mut sample = Sample {
+pub(crate) fn read(message: &[u8]) -> Result<WriteSample, WireError> {
+    let mut sample = WriteSample {
         time: 0,
         value: 0.0,
         start_time: START_UNKNOWN,
     };
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match number {
             field::SAMPLE_VALUE => {
-                expect(wire_type, WireType::Fixed64)?;
-                sample.value = cursor.double()?;
+                expect_wire_type(wire_type, WireType::Fixed64)?;
+                sample.value = cursor.read_double()?;
             }
             field::SAMPLE_TIME => {
-                expect(wire_type, WireType::Varint)?;
-                sample.time = cursor.varint()? as i64;
+                expect_wire_type(wire_type, WireType::Varint)?;
+                sample.time = cursor.read_varint()? as i64;
             }
             field::SAMPLE_START if wire_type == WireType::Varint => {
-                sample.start_time = cursor.varint()? as i64;
+                sample.start_time = cursor.read_varint()? as i64;
             }
             _ => cursor.skip(wire_type)?,
         }

@@ -10,7 +10,10 @@
 //! few bytes; a request is decoded only after it was rejected. Invariant: the parts together
 //! contain the parts of the request, in the same order.
 
-use super::{Contents, Decoder, Reader, Version, encode_interned, encode_range};
+use super::{
+    RemoteWriteDecoder, RemoteWriteOptions, RemoteWriteVersion, WriteRequestContents,
+    encode_interned, encode_range,
+};
 use crate::error::WireError;
 use crate::limits::WireLimits;
 use crate::snappy;
@@ -22,12 +25,12 @@ use std::ops::Range;
 /// The boundaries between the original bodies in a merged request, recorded by the code that merged
 /// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Seams {
+pub enum MergedRequestBounds {
     /// No boundaries: the request has a single origin.
     #[default]
     None,
     /// The request is the concatenation of these bodies.
-    Bodies(Vec<Joined>),
+    Bodies(Vec<MergedBody>),
     /// The series from each of these numbers on, in ascending order, have another origin than those
     /// before.
     Series(Vec<u32>),
@@ -36,19 +39,19 @@ pub enum Seams {
 /// One of the bodies in a concatenated request, with the sizes that are needed to split it again.
 /// The order of the list is that of the bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Joined {
+pub struct MergedBody {
     /// Uncompressed size of its message in bytes.
     pub message_bytes: usize,
     /// Size of its snappy block without the header, in bytes.
     pub element_bytes: usize,
     /// Counts and time range of its contents.
-    pub contents: Contents,
+    pub contents: WriteRequestContents,
 }
 
 /// A complete request body, with the counts of its contents.
-type Part = (Vec<u8>, Contents);
+type Part = (Vec<u8>, WriteRequestContents);
 
-impl Seams {
+impl MergedRequestBounds {
     /// Returns whether the request has a single origin and cannot be split.
     pub fn is_none(&self) -> bool {
         match self {
@@ -60,9 +63,9 @@ impl Seams {
 
     /// Splits `body`, a request of `version` with these seams, into its parts in order. Fails if
     /// the body cannot be decoded.
-    pub fn apart(
+    pub fn split_body(
         &self,
-        (version, body): (Version, &[u8]),
+        (version, body): (RemoteWriteVersion, &[u8]),
         limits: &WireLimits,
     ) -> Result<Vec<Part>, WireError> {
         match self {
@@ -71,19 +74,19 @@ impl Seams {
                 let blocks = bodies
                     .iter()
                     .map(|one| (one.message_bytes, one.element_bytes));
-                let parts = snappy::part(body, blocks)?.into_iter();
+                let parts = snappy::split_joined(body, blocks)?.into_iter();
                 Ok(parts.zip(bodies.iter().map(|one| one.contents)).collect())
             }
             Self::Series(starts) => {
-                let mut decoder = Decoder::new(*limits);
-                let decoded = decoder.decode(reader(version), body)?;
+                let mut decoder = RemoteWriteDecoder::new(*limits);
+                let decoded = decoder.decode(full_options(version), body)?;
                 let end = decoded.batch.series_count();
                 let starts = starts.iter().map(|start| (*start as usize).min(end));
                 let ends = starts.clone().chain([end]);
                 let ranges = [0].into_iter().chain(starts).zip(ends);
                 let ranges = ranges.filter(|(start, end)| start < end);
                 let (batch, said) = (&*decoded.batch, decoded.metadata);
-                let one = |(start, end)| part(version, batch, start..end, said);
+                let one = |(start, end)| encode_part(version, batch, start..end, said);
                 Ok(ranges.map(one).collect())
             }
         }
@@ -93,27 +96,27 @@ impl Seams {
 /// Returns the samples of `body`, a request of `version` with `seams`, that are not older than
 /// `time_min`, as a request with its own seams; `None` if there are none. Fails if the body cannot
 /// be decoded.
-pub fn since(
+pub fn encode_since(
     time_min: TimestampMs,
-    (version, body): (Version, &[u8]),
-    seams: &Seams,
+    (version, body): (RemoteWriteVersion, &[u8]),
+    seams: &MergedRequestBounds,
     limits: &WireLimits,
-) -> Result<Option<(Part, Seams)>, WireError> {
+) -> Result<Option<(Part, MergedRequestBounds)>, WireError> {
     let times = time_min..=TimestampMs::MAX;
     let mut parts: Vec<Vec<u8>> = Vec::new();
     let bodies: Vec<&[u8]> = match seams.is_none() {
         true => vec![body],
         false => {
-            let apart = seams.apart((version, body), limits)?;
+            let apart = seams.split_body((version, body), limits)?;
             parts.extend(apart.into_iter().map(|(part, _)| part));
             parts.iter().map(Vec::as_slice).collect()
         }
     };
-    let mut decoder = Decoder::new(*limits);
+    let mut decoder = RemoteWriteDecoder::new(*limits);
     let (mut batch, mut said) = (Batch::default(), MetadataBatch::default());
     let mut starts = Vec::new();
     for body in bodies {
-        let decoded = decoder.decode(reader(version), body)?;
+        let decoded = decoder.decode(full_options(version), body)?;
         let start = batch.series_count();
         for number in 0..decoded.batch.series_count() {
             batch.push_part(decoded.batch, number, &times);
@@ -131,14 +134,14 @@ pub fn since(
     }
     let all = 0..batch.series_count();
     Ok(Some((
-        part(version, &batch, all, &said),
-        Seams::Series(starts),
+        encode_part(version, &batch, all, &said),
+        MergedRequestBounds::Series(starts),
     )))
 }
 
 /// Returns options that decode everything in a request of this version.
-fn reader(version: Version) -> Reader {
-    Reader {
+fn full_options(version: RemoteWriteVersion) -> RemoteWriteOptions {
+    RemoteWriteOptions {
         version,
         keeps_exemplars: true,
         labels_types: false,
@@ -147,11 +150,16 @@ fn reader(version: Version) -> Reader {
 
 /// Encodes a request of this version with the series that have these numbers, and counts its
 /// contents.
-fn part(version: Version, batch: &Batch, numbers: Range<usize>, said: &MetadataBatch) -> Part {
-    let contents = Contents::of(batch, numbers.clone());
+fn encode_part(
+    version: RemoteWriteVersion,
+    batch: &Batch,
+    numbers: Range<usize>,
+    said: &MetadataBatch,
+) -> Part {
+    let contents = WriteRequestContents::from_batch(batch, numbers.clone());
     let body = match version {
-        Version::V1 => encode_range(batch, numbers),
-        Version::V2 => {
+        RemoteWriteVersion::V1 => encode_range(batch, numbers),
+        RemoteWriteVersion::V2 => {
             let mut series = Batch::default();
             for number in numbers {
                 series.push_part(batch, number, &(TimestampMs::MIN..=TimestampMs::MAX));
@@ -180,9 +188,9 @@ mod tests {
     }
 
     /// Returns `name time time` for each series.
-    fn shown(version: Version, body: &[u8]) -> Vec<String> {
-        let mut decoder = Decoder::new(WireLimits::default());
-        let decoded = decoder.decode(reader(version), body).unwrap();
+    fn shown(version: RemoteWriteVersion, body: &[u8]) -> Vec<String> {
+        let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
+        let decoded = decoder.decode(full_options(version), body).unwrap();
         let series = decoded.batch.iter().map(|series| {
             let name = String::from_utf8_lossy(series.labels.get(METRIC_NAME)).into_owned();
             let times = series.times.iter();
@@ -191,18 +199,21 @@ mod tests {
         series.collect()
     }
 
-    fn joined(bodies: &[Vec<u8>]) -> (Vec<u8>, Seams) {
+    fn joined(bodies: &[Vec<u8>]) -> (Vec<u8>, MergedRequestBounds) {
         let slices = bodies.iter().map(Vec::as_slice);
-        let body = snappy::join(slices, 1 << 20).unwrap();
+        let body = snappy::join_blocks(slices, 1 << 20).unwrap();
         let one = |body: &Vec<u8>| {
             let (message_bytes, element_bytes) = snappy::block_bytes(body, 1 << 20).unwrap();
-            Joined {
+            MergedBody {
                 message_bytes,
                 element_bytes,
-                contents: Contents::default(),
+                contents: WriteRequestContents::default(),
             }
         };
-        (body, Seams::Bodies(bodies.iter().map(one).collect()))
+        (
+            body,
+            MergedRequestBounds::Bodies(bodies.iter().map(one).collect()),
+        )
     }
 
     #[test]
@@ -213,12 +224,12 @@ mod tests {
             encode(&batch(&["c"], &[1])),
         ];
         let (body, seams) = joined(&bodies);
-        let parts = seams.apart((Version::V1, &body), &WireLimits::default());
+        let parts = seams.split_body((RemoteWriteVersion::V1, &body), &WireLimits::default());
         let parts: Vec<Vec<u8>> = parts.unwrap().into_iter().map(|(body, _)| body).collect();
         assert_eq!(parts, bodies);
         // A truncated body does not match these seams.
-        let cut = seams.apart(
-            (Version::V1, &body[..body.len() - 1]),
+        let cut = seams.split_body(
+            (RemoteWriteVersion::V1, &body[..body.len() - 1]),
             &WireLimits::default(),
         );
         assert_eq!(cut, Err(WireError::SnappyCorrupt));
@@ -227,14 +238,14 @@ mod tests {
     #[test]
     fn request_of_mixed_series_comes_apart_by_their_bodies() {
         let whole = batch(&["a", "b", "c", "d"], &[1, 2]);
-        let seams = Seams::Series(vec![1, 3]);
-        for version in [Version::V1, Version::V2] {
+        let seams = MergedRequestBounds::Series(vec![1, 3]);
+        for version in [RemoteWriteVersion::V1, RemoteWriteVersion::V2] {
             let body = match version {
-                Version::V1 => encode(&whole),
-                Version::V2 => encode_interned(&whole, &MetadataBatch::default()),
+                RemoteWriteVersion::V1 => encode(&whole),
+                RemoteWriteVersion::V2 => encode_interned(&whole, &MetadataBatch::default()),
             };
             let parts = seams
-                .apart((version, &body), &WireLimits::default())
+                .split_body((version, &body), &WireLimits::default())
                 .unwrap();
             let lines: Vec<_> = parts.iter().map(|(body, _)| shown(version, body)).collect();
             assert_eq!(
@@ -255,16 +266,21 @@ mod tests {
             encode(&batch(&["c", "d"], &[4])),
         ];
         let (body, seams) = joined(&bodies);
-        let left = since(4, (Version::V1, &body), &seams, &limits).unwrap();
+        let left = encode_since(4, (RemoteWriteVersion::V1, &body), &seams, &limits).unwrap();
         let ((left, contents), seams) = left.unwrap();
-        assert_eq!(shown(Version::V1, &left), ["a 5", "c 4", "d 4"]);
+        assert_eq!(shown(RemoteWriteVersion::V1, &left), ["a 5", "c 4", "d 4"]);
         assert_eq!(
             (contents.samples, contents.oldest, contents.newest),
             (3, 4, 5)
         );
-        assert_eq!(seams, Seams::Series(vec![1]));
+        assert_eq!(seams, MergedRequestBounds::Series(vec![1]));
         assert_eq!(
-            since(6, (Version::V1, &body), &Seams::None, &limits),
+            encode_since(
+                6,
+                (RemoteWriteVersion::V1, &body),
+                &MergedRequestBounds::None,
+                &limits
+            ),
             Ok(None)
         );
     }

@@ -6,13 +6,15 @@ use super::*;
 use crate::protobuf::{WireType, put_bytes, put_double, put_integer, put_key, put_varint};
 use firn_model::batch::HistogramSample;
 use firn_model::env::sim::SimRng;
-use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
-use firn_model::metadata::{Metadata, MetricType};
+use firn_model::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint,
+};
+use firn_model::metadata::{MetricMetadata, MetricType};
 use firn_model::sample::{START_UNKNOWN, stale_nan};
 
 /// Options for version 1.0 without exemplars.
-pub(super) const V1: Reader = Reader {
-    version: Version::V1,
+pub(super) const V1: RemoteWriteOptions = RemoteWriteOptions {
+    version: RemoteWriteVersion::V1,
     keeps_exemplars: false,
     labels_types: false,
 };
@@ -21,7 +23,7 @@ pub(super) const V1: Reader = Reader {
 type RawLabel<'a> = (&'a [u8], &'a [u8]);
 
 pub(super) fn one_of<T: Copy>(random: &SimRng, choices: &[T]) -> T {
-    choices[random.below(choices.len() as u64) as usize]
+    choices[random.next_below(choices.len() as u64) as usize]
 }
 
 fn label(name: &[u8], value: &[u8]) -> Vec<u8> {
@@ -57,7 +59,7 @@ fn body(all_series: &[Vec<u8>]) -> Vec<u8> {
 
 /// Decodes a request and formats its series and rejections as text.
 fn decoded(body: &[u8], limits: WireLimits) -> String {
-    let mut decoder = Decoder::new(limits);
+    let mut decoder = RemoteWriteDecoder::new(limits);
     let decoded = match decoder.decode(V1, body) {
         Ok(decoded) => decoded,
         Err(e) => return format!("error: {e}"),
@@ -243,14 +245,14 @@ fn decode_fields_in_any_order_and_unknown_ones_is_understood() {
     put_bytes(&mut message, field::REQUEST_METADATA, b"");
     put_bytes(&mut message, field::REQUEST_SERIES, &s);
     put_bytes(&mut message, 2, b"reserved");
-    let mut decoder = Decoder::new(WireLimits::default());
+    let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
     let body = snappy::compress(&message);
     let decoded = decoder.decode(V1, &body).unwrap();
     assert_eq!(decoded.exemplar_count, 1);
     let said: Vec<_> = decoded.metadata.iter().collect();
     assert_eq!(
         said,
-        [Metadata {
+        [MetricMetadata {
             name: "m",
             kind: MetricType::Gauge,
             help: "Help.",
@@ -308,12 +310,12 @@ fn decode_malformed_body_is_an_error() {
 }
 
 pub(super) fn random_histogram(random: &SimRng) -> Histogram {
-    let is_custom = random.below(3) == 0;
-    let lengths = |random: &SimRng| -> Vec<Span> {
-        (0..random.below(4))
-            .map(|_| Span {
-                offset: random.below(4) as i32,
-                length: random.below(5) as u32,
+    let is_custom = random.next_below(3) == 0;
+    let lengths = |random: &SimRng| -> Vec<BucketSpan> {
+        (0..random.next_below(4))
+            .map(|_| BucketSpan {
+                offset: random.next_below(4) as i32,
+                length: random.next_below(5) as u32,
             })
             .collect()
     };
@@ -323,16 +325,16 @@ pub(super) fn random_histogram(random: &SimRng) -> Histogram {
     } else {
         lengths(random)
     };
-    let total = |spans: &[Span]| spans.iter().map(|s| s.length as usize).sum::<usize>();
+    let total = |spans: &[BucketSpan]| spans.iter().map(|s| s.length as usize).sum::<usize>();
     let covered: i64 = positive_spans
         .iter()
         .map(|s| i64::from(s.offset) + i64::from(s.length))
         .sum();
     let (p, n) = (total(&positive_spans), total(&negative_spans));
-    let zero = if is_custom { 0 } else { random.below(9) };
-    let counts = if random.below(2) == 0 {
-        let positive: Vec<i64> = (0..p).map(|_| random.below(300) as i64).collect();
-        let negative: Vec<i64> = (0..n).map(|_| random.below(300) as i64).collect();
+    let zero = if is_custom { 0 } else { random.next_below(9) };
+    let counts = if random.next_below(2) == 0 {
+        let positive: Vec<i64> = (0..p).map(|_| random.next_below(300) as i64).collect();
+        let negative: Vec<i64> = (0..n).map(|_| random.next_below(300) as i64).collect();
         let sum_of = |deltas: &[i64]| {
             let absolute = deltas.iter().scan(0, |a, d| {
                 *a += d;
@@ -340,18 +342,22 @@ pub(super) fn random_histogram(random: &SimRng) -> Histogram {
             });
             absolute.sum::<i64>() as u64
         };
-        Counts::Integer {
+        HistogramCounts::Integer {
             count: zero + sum_of(&positive) + sum_of(&negative),
             zero_count: zero,
             positive,
             negative,
         }
     } else {
-        Counts::Float {
-            count: random.below(1000) as f64 / 3.0,
+        HistogramCounts::Float {
+            count: random.next_below(1000) as f64 / 3.0,
             zero_count: zero as f64,
-            positive: (0..p).map(|_| random.below(300) as f64 / 7.0).collect(),
-            negative: (0..n).map(|_| random.below(300) as f64 / 7.0).collect(),
+            positive: (0..p)
+                .map(|_| random.next_below(300) as f64 / 7.0)
+                .collect(),
+            negative: (0..n)
+                .map(|_| random.next_below(300) as f64 / 7.0)
+                .collect(),
         }
     };
     Histogram {
@@ -366,10 +372,10 @@ pub(super) fn random_histogram(random: &SimRng) -> Histogram {
         ),
         schema: match is_custom {
             true => CUSTOM_BUCKETS_SCHEMA,
-            false => random.below(13) as i32 - 4,
+            false => random.next_below(13) as i32 - 4,
         },
         zero_threshold: if is_custom { 0.0 } else { 1e-9 },
-        sum: random.below(1000) as f64 / 11.0,
+        sum: random.next_below(1000) as f64 / 11.0,
         counts,
         positive_spans,
         negative_spans,
@@ -392,19 +398,19 @@ pub(super) fn random_batch(random: &SimRng) -> Batch {
     ];
     let times = [0, 1, -1, i64::MAX, i64::MIN, 1_700_000_000_000];
     let mut batch = Batch::default();
-    for i in 0..random.below(20) {
+    for i in 0..random.next_below(20) {
         let mut pairs = vec![("__name__".to_owned(), format!("m{i}"))];
-        for l in 0..random.below(12) {
+        for l in 0..random.next_below(12) {
             let value = one_of(random, &["v", "é", "a longer value", "\0"]);
-            let long = 1 + random.below(3) * 90;
+            let long = 1 + random.next_below(3) * 90;
             pairs.push((format!("l{l}"), value.repeat(long as usize)));
         }
         let labels = firn_model::labels::Labels::from_pairs(pairs);
         batch.label_bytes().extend_from_slice(labels.as_bytes());
-        for _ in 0..random.below(3) {
+        for _ in 0..random.next_below(3) {
             batch.push_float(one_of(random, &times), one_of(random, &values));
         }
-        for _ in 0..random.below(3) {
+        for _ in 0..random.next_below(3) {
             batch.push_histogram(HistogramSample {
                 time: one_of(random, &times),
                 start_time: START_UNKNOWN,
@@ -436,7 +442,7 @@ pub(super) fn bits(batch: &Batch) -> String {
 fn decode_of_encode_is_identity() {
     for seed in 1..=300 {
         let batch = random_batch(&SimRng::new(seed));
-        let mut decoder = Decoder::new(WireLimits::default());
+        let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
         let body = encode(&batch);
         let decoded = decoder.decode(V1, &body).unwrap();
         assert!(
@@ -456,16 +462,16 @@ fn decode_of_mutated_bytes_never_panics_and_keeps_the_caps() {
         series_count_max: 100,
         ..WireLimits::default()
     };
-    let mut decoder = Decoder::new(limits);
+    let mut decoder = RemoteWriteDecoder::new(limits);
     for seed in 1..=3_000 {
         let random = SimRng::new(seed);
         let batch = random_batch(&random);
-        let mut message = encode::message(&batch);
-        for _ in 0..random.below(8) {
+        let mut message = encode::encode_message(&batch);
+        for _ in 0..random.next_below(8) {
             mutate(&random, &mut message);
         }
         let mut body = snappy::compress(&message);
-        if random.below(4) == 0 {
+        if random.next_below(4) == 0 {
             mutate(&random, &mut body);
         }
         if let Ok(decoded) = decoder.decode(V1, &body) {
@@ -486,16 +492,16 @@ fn decode_of_mutated_bytes_never_panics_and_keeps_the_caps() {
 }
 
 pub(super) fn mutate(random: &SimRng, bytes: &mut Vec<u8>) {
-    let at = random.below(bytes.len() as u64 + 1) as usize;
-    match random.below(5) {
+    let at = random.next_below(bytes.len() as u64 + 1) as usize;
+    match random.next_below(5) {
         0 => bytes.truncate(at),
-        1 => bytes.insert(at, random.below(256) as u8),
+        1 => bytes.insert(at, random.next_below(256) as u8),
         2 if at < bytes.len() => drop(bytes.remove(at)),
         3 => {
             let piece = bytes[at / 2..at].to_vec();
             bytes.splice(at..at, piece);
         }
-        _ if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+        _ if at < bytes.len() => bytes[at] ^= 1 << random.next_below(8),
         _ => {}
     }
 }
@@ -533,9 +539,9 @@ fn decode_exemplars_that_are_kept_go_with_their_series() {
     let alone = of(&[name, (b"a", b"1")], &exemplar(&[id], -0.0, -5));
     let nameless = of(&[(b"a", b"1")], &exemplar(&[id], 3.0, 11));
     let body = body(&[first, nameless, alone]);
-    let mut decoder = Decoder::new(WireLimits::default());
+    let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
     for keeps in [false, true, false] {
-        let reader = Reader {
+        let reader = RemoteWriteOptions {
             keeps_exemplars: keeps,
             ..V1
         };
@@ -567,7 +573,7 @@ fn decode_exemplars_that_are_kept_go_with_their_series() {
         assert_eq!(refused, [0]);
     }
     let torn = of(&[name], b"whatever");
-    let reader = Reader {
+    let reader = RemoteWriteOptions {
         keeps_exemplars: true,
         ..V1
     };

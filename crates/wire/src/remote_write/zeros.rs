@@ -7,9 +7,9 @@
 //!
 //! Follows upstream's `storage/remote/write_handler.go` and `tsdb/head_append_v2.go`.
 
-use super::{Decoded, KEY_FORMAT};
+use super::{DecodedWriteRequest, KEY_FORMAT};
 use crate::limits::WireLimits;
-use crate::remote_write::Counts;
+use crate::remote_write::WriteRejectionCounts;
 use firn_model::batch::{Batch, HistogramSample, SeriesSamples};
 use firn_model::metadata::MetadataBatch;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
@@ -18,13 +18,13 @@ use rustc_hash::FxHashMap;
 /// Creates the zero samples of one request after another and reuses its memory. The pipeline stores
 /// them before the request.
 #[derive(Debug, Default)]
-pub struct Zeros {
+pub struct ZeroSampleGenerator {
     batch: Batch,
     metadata: MetadataBatch,
     limits: WireLimits,
 }
 
-impl Zeros {
+impl ZeroSampleGenerator {
     /// Returns a generator for requests within `limits`.
     pub fn new(limits: WireLimits) -> Self {
         Self {
@@ -36,12 +36,12 @@ impl Zeros {
     /// Returns the zeros for a request whose series are in `of`; `None` if it has no start
     /// timestamps. The zeros and the state of the series take at most twice the memory of the
     /// request.
-    pub fn make(&mut self, of: &Batch) -> Option<Decoded<'_>> {
+    pub fn generate(&mut self, of: &Batch) -> Option<DecodedWriteRequest<'_>> {
         self.batch.clear();
         let mut keys = self.batch.take_message();
         keys.clear();
         // A series may occur several times in a request.
-        let mut seen: FxHashMap<&[u8], Ends> = FxHashMap::default();
+        let mut seen: FxHashMap<&[u8], SeriesZeroTimes> = FxHashMap::default();
         for number in 0..of.series_count() {
             let series = of.series(number);
             if series.start_times.is_empty() && series.histograms.is_empty() {
@@ -69,27 +69,32 @@ impl Zeros {
         self.batch.put_message(keys, KEY_FORMAT);
         let into = (&mut self.batch, &self.metadata);
         let is_empty = into.0.is_empty();
-        let zeros = Decoded::of_keys(into, Counts::default(), key_bytes, &self.limits);
+        let zeros = DecodedWriteRequest::from_keys(
+            into,
+            WriteRejectionCounts::default(),
+            key_bytes,
+            &self.limits,
+        );
         (!is_empty).then_some(zeros)
     }
 }
 
 /// Adds the zeros of a series, whose earlier samples are in `ends`, to the batch; returns whether
 /// there are any.
-fn push(series: SeriesSamples<'_>, ends: &mut Ends, batch: &mut Batch) -> bool {
+fn push(series: SeriesSamples<'_>, ends: &mut SeriesZeroTimes, batch: &mut Batch) -> bool {
     let mut is_there = false;
     for (time, start) in series.times.iter().zip(series.start_times) {
-        if ends.takes(*start, *time) {
+        if ends.record_sample(*start, *time) {
             batch.push_float(*start, 0.0);
             is_there = true;
         }
     }
     for sample in series.histograms {
-        if ends.takes(sample.start_time, sample.time) {
+        if ends.record_sample(sample.start_time, sample.time) {
             batch.push_histogram(HistogramSample {
                 time: sample.start_time,
                 start_time: START_UNKNOWN,
-                histogram: sample.histogram.emptied(),
+                histogram: sample.histogram.without_observations(),
             });
             is_there = true;
         }
@@ -99,16 +104,16 @@ fn push(series: SeriesSamples<'_>, ends: &mut Ends, batch: &mut Batch) -> bool {
 
 /// The timestamps of a series that occurred so far in the request.
 #[derive(Default)]
-struct Ends {
+struct SeriesZeroTimes {
     /// Timestamp of the oldest sample.
     oldest: Option<TimestampMs>,
     /// Timestamp of the newest zero.
     zero: Option<TimestampMs>,
 }
 
-impl Ends {
+impl SeriesZeroTimes {
     /// Records the sample at `time` and returns whether it needs a zero at `start`.
-    fn takes(&mut self, start: TimestampMs, time: TimestampMs) -> bool {
+    fn record_sample(&mut self, start: TimestampMs, time: TimestampMs) -> bool {
         let is_behind = |known: Option<TimestampMs>| known.is_some_and(|known| start >= known);
         let is_before = self.zero.is_some_and(|zero| start <= zero);
         let takes = start != START_UNKNOWN
@@ -127,7 +132,7 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::histogram::{Counts as Observed, Histogram, ResetHint};
+    use firn_model::histogram::{Histogram, HistogramCounts as Observed, ResetHint};
     use firn_model::labels::Labels;
 
     fn histogram() -> Histogram {
@@ -164,8 +169,8 @@ mod tests {
                 }
             }
             batch.end_series();
-            let mut zeros = Zeros::default();
-            let Some(made) = zeros.make(&batch) else {
+            let mut zeros = ZeroSampleGenerator::default();
+            let Some(made) = zeros.generate(&batch) else {
                 assert!(want.is_empty(), "{samples:?}");
                 continue;
             };
@@ -192,8 +197,8 @@ mod tests {
             batch.push_float_with_start(time, 7.0, start);
             batch.end_series();
         }
-        let mut zeros = Zeros::default();
-        let made = zeros.make(&batch).unwrap();
+        let mut zeros = ZeroSampleGenerator::default();
+        let made = zeros.generate(&batch).unwrap();
         assert_eq!(made.batch.series_count(), 1);
         assert_eq!(made.batch.series(0).times, [5]);
     }

@@ -12,13 +12,13 @@
 //! contains the symbol table, the tombstones, and the index entry of one series with the bytes of
 //! one chunk.
 
-use super::chunk::{Encoding, Samples};
+use super::chunk::{TsdbChunkEncoding, TsdbChunkSamples};
 use super::error::TsdbError;
-use super::index::{ChunkMeta, ChunkRef, IndexReader, IndexSeries, SeriesWalk};
-use super::intervals::Intervals;
-use super::ranges::Ranges;
-use super::sample::{Sample, Value};
-use super::segment::{ChunkWalk, Segments};
+use super::index::{ChunkMeta, ChunkRef, IndexReader, IndexSeries, IndexSeriesWalk};
+use super::intervals::DeletedIntervals;
+use super::ranges::ReadRanges;
+use super::sample::{TsdbSample, TsdbSampleValue};
+use super::segment::{ChunkSegmentBuffer, ChunkSegments};
 use super::tombstones::Tombstones;
 use firn_model::histogram::ResetHint;
 use firn_model::labels::LabelsRef;
@@ -27,48 +27,48 @@ use firn_model::sample::TimestampMs;
 /// Reads the series of a block in order, or one series by its number. Deleted samples are left out.
 /// The caller opens its files and passes them in.
 #[derive(Debug)]
-pub struct BlockReader<R> {
+pub struct TsdbBlockReader<R> {
     index: IndexReader<R>,
-    segments: Segments<R>,
+    segments: ChunkSegments<R>,
     tombstones: Option<Tombstones>,
-    walk: SeriesWalk,
+    walk: IndexSeriesWalk,
     series: IndexSeries,
     /// The series of the latest [`Self::series_at`] call.
     asked: IndexSeries,
-    chunks: ChunkWalk,
+    chunks: ChunkSegmentBuffer,
 }
 
-impl<R: Ranges> BlockReader<R> {
+impl<R: ReadRanges> TsdbBlockReader<R> {
     /// Returns a reader before the first series. Samples that `tombstones` delete are left out.
     pub fn new(
         index: IndexReader<R>,
-        segments: Segments<R>,
+        segments: ChunkSegments<R>,
         tombstones: Option<Tombstones>,
     ) -> Self {
         Self {
-            walk: index.walk(),
+            walk: index.start_walk(),
             index,
             segments,
             tombstones,
             series: IndexSeries::default(),
             asked: IndexSeries::default(),
-            chunks: ChunkWalk::default(),
+            chunks: ChunkSegmentBuffer::default(),
         }
     }
 
     /// Moves back to the first series. All series are returned once more.
     pub fn rewind(&mut self) {
-        self.walk = self.index.walk();
+        self.walk = self.index.start_walk();
         self.series = IndexSeries::default();
     }
 
     /// Returns the next series, or `None` at the end. All samples of a series may be deleted. Fails
     /// if the index is damaged.
-    pub fn next_series(&mut self) -> Result<Option<BlockSeries<'_, R>>, TsdbError> {
+    pub fn next_series(&mut self) -> Result<Option<TsdbBlockSeries<'_, R>>, TsdbError> {
         if !self.index.advance(&mut self.walk, &mut self.series)? {
             return Ok(None);
         }
-        Ok(Some(BlockSeries::new(
+        Ok(Some(TsdbBlockSeries::new(
             &self.index,
             &self.segments,
             &self.series,
@@ -77,11 +77,11 @@ impl<R: Ranges> BlockReader<R> {
         )))
     }
 
-    /// Returns the series with this number, which [`BlockSeries::reference`] returned. The position
-    /// of the walk over all series does not change.
-    pub fn series_at(&mut self, reference: u64) -> Result<BlockSeries<'_, R>, TsdbError> {
+    /// Returns the series with this number, which [`TsdbBlockSeries::reference`] returned. The
+    /// position of the walk over all series does not change.
+    pub fn series_at(&mut self, reference: u64) -> Result<TsdbBlockSeries<'_, R>, TsdbError> {
         self.index.read_at(reference, &mut self.asked)?;
-        Ok(BlockSeries::new(
+        Ok(TsdbBlockSeries::new(
             &self.index,
             &self.segments,
             &self.asked,
@@ -94,33 +94,33 @@ impl<R: Ranges> BlockReader<R> {
 /// A series of a block: its labels, and an iteration over its samples. Borrows the reader, so that
 /// one series is open at a time.
 #[derive(Debug)]
-pub struct BlockSeries<'b, R> {
+pub struct TsdbBlockSeries<'b, R> {
     index: &'b str,
-    segments: &'b Segments<R>,
+    segments: &'b ChunkSegments<R>,
     series: &'b IndexSeries,
-    deleted: Option<&'b Intervals>,
-    chunks: &'b mut ChunkWalk,
+    deleted: Option<&'b DeletedIntervals>,
+    chunks: &'b mut ChunkSegmentBuffer,
     next_chunk: usize,
     /// The current chunk.
-    samples: Option<(ChunkRef, Samples<'static>)>,
+    samples: Option<(ChunkRef, TsdbChunkSamples<'static>)>,
     /// True if samples at the start of the current chunk are deleted and none was returned yet.
     is_cut: bool,
     last_time: Option<TimestampMs>,
 }
 
-impl<'b, R: Ranges> BlockSeries<'b, R> {
+impl<'b, R: ReadRanges> TsdbBlockSeries<'b, R> {
     fn new(
         index: &'b IndexReader<R>,
-        segments: &'b Segments<R>,
+        segments: &'b ChunkSegments<R>,
         series: &'b IndexSeries,
         tombstones: Option<&'b Tombstones>,
-        chunks: &'b mut ChunkWalk,
+        chunks: &'b mut ChunkSegmentBuffer,
     ) -> Self {
         Self {
             index: index.name(),
             segments,
             series,
-            deleted: tombstones.and_then(|t| t.of(series.reference)),
+            deleted: tombstones.and_then(|t| t.intervals(series.reference)),
             chunks,
             next_chunk: 0,
             samples: None,
@@ -129,7 +129,7 @@ impl<'b, R: Ranges> BlockSeries<'b, R> {
         }
     }
 
-    /// Returns the number of the series in the index, for [`BlockReader::series_at`].
+    /// Returns the number of the series in the index, for [`TsdbBlockReader::series_at`].
     pub fn reference(&self) -> u64 {
         self.series.reference
     }
@@ -144,16 +144,16 @@ impl<'b, R: Ranges> BlockSeries<'b, R> {
         &self.series.chunks
     }
 
-    /// Returns the encoding and the bytes of a chunk, for [`Samples`]. Tombstones are not applied.
-    /// Fails if the chunk is damaged.
-    pub fn chunk(&mut self, chunk: ChunkMeta) -> Result<(Encoding, &[u8]), TsdbError> {
+    /// Returns the encoding and the bytes of a chunk, for [`TsdbChunkSamples`]. Tombstones are not
+    /// applied. Fails if the chunk is damaged.
+    pub fn chunk(&mut self, chunk: ChunkMeta) -> Result<(TsdbChunkEncoding, &[u8]), TsdbError> {
         self.segments
-            .chunk(self.chunks, chunk.reference, self.index)
+            .read_chunk(self.chunks, chunk.reference, self.index)
     }
 
     /// Returns the next sample that is not deleted, or `None` at the end. Fails if its timestamp is
     /// not greater than the previous one.
-    pub fn next_sample(&mut self) -> Result<Option<Sample>, TsdbError> {
+    pub fn next_sample(&mut self) -> Result<Option<TsdbSample>, TsdbError> {
         loop {
             if let Some((chunk, samples)) = &mut self.samples {
                 let chunk = *chunk;
@@ -162,7 +162,7 @@ impl<'b, R: Ranges> BlockSeries<'b, R> {
                     self.samples = None;
                     continue;
                 };
-                let damaged = |error| self.segments.damaged(chunk, error);
+                let damaged = |error| self.segments.damage_error(chunk, error);
                 let mut sample = sample.map_err(damaged)?;
                 self.check_time(chunk, sample.time)?;
                 if self.deleted.is_some_and(|d| d.contains(sample.time)) {
@@ -170,7 +170,7 @@ impl<'b, R: Ranges> BlockSeries<'b, R> {
                     continue;
                 }
                 if std::mem::take(&mut self.is_cut) {
-                    forget_reset(&mut sample);
+                    clear_reset_hint(&mut sample);
                 }
                 return Ok(Some(sample));
             }
@@ -178,11 +178,11 @@ impl<'b, R: Ranges> BlockSeries<'b, R> {
                 return Ok(None);
             };
             self.next_chunk += 1;
-            if !self.deleted.is_some_and(|d| d.covers(chunk.range)) {
+            if !self.deleted.is_some_and(|d| d.contains_range(chunk.range)) {
                 let chunk = chunk.reference;
-                let (encoding, data) = self.segments.chunk(self.chunks, chunk, self.index)?;
-                let samples = Samples::new(encoding, data.to_vec());
-                let samples = samples.map_err(|error| self.segments.damaged(chunk, error))?;
+                let (encoding, data) = self.segments.read_chunk(self.chunks, chunk, self.index)?;
+                let samples = TsdbChunkSamples::new(encoding, data.to_vec());
+                let samples = samples.map_err(|error| self.segments.damage_error(chunk, error))?;
                 self.samples = Some((chunk, samples));
                 self.is_cut = false;
             }
@@ -198,7 +198,7 @@ impl<'b, R: Ranges> BlockSeries<'b, R> {
                     "sample at {time} of series {labels} is not after the previous one at \
                          {last}"
                 );
-                Err(self.segments.damaged(chunk, what))
+                Err(self.segments.damage_error(chunk, what))
             }
             _ => Ok(()),
         }
@@ -207,8 +207,8 @@ impl<'b, R: Ranges> BlockSeries<'b, R> {
 
 /// Clears the reset hint of a histogram, which refers to the previous one in its chunk, because
 /// that is deleted.
-fn forget_reset(sample: &mut Sample) {
-    if let Value::Histogram(histogram) = &mut sample.value
+fn clear_reset_hint(sample: &mut TsdbSample) {
+    if let TsdbSampleValue::Histogram(histogram) = &mut sample.value
         && histogram.reset_hint == ResetHint::NotReset
     {
         histogram.reset_hint = ResetHint::Unknown;

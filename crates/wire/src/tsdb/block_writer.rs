@@ -10,15 +10,15 @@
 //! ```
 //!
 //! Full chunks go to a segment file and series to a scratch file; the index is written at the end.
-//! Memory contains the data for the index (see [`BlockOptions::memory_bytes`]), the samples of one
-//! chunk, 24 bytes for each chunk of one series, and buffers of 256 KiB.
+//! Memory contains the data for the index (see [`TsdbBlockOptions::memory_bytes`]), the samples of
+//! one chunk, 24 bytes for each chunk of one series, and buffers of 256 KiB.
 
 use super::bytes::{push_checksum, push_uvarint};
-use super::chunk::{BuiltChunk, ChunkBuilder, Kind, StartTimes};
+use super::chunk::{BuiltChunk, ChunkBuilder, ChunkStartTimes, TsdbSampleKind};
 use super::error::TsdbError;
-use super::folder::{BlockFile, BlockFolder, Output};
-use super::index::{ChunkMeta, ChunkRef, IndexWriter};
-use super::meta::BlockMeta;
+use super::folder::{BlockFile, BlockFileOutput, BlockFolder};
+use super::index::{ChunkMeta, ChunkRef, TsdbIndexWriter};
+use super::meta::TsdbBlockMeta;
 use super::segment;
 use super::tombstones::Tombstones;
 use super::ulid::Ulid;
@@ -29,7 +29,7 @@ use firn_model::sample::{TimeRange, TimestampMs};
 /// Options for writing a block: its name, its time range, and limits of size and memory. The caller
 /// chooses the name and creates the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockOptions {
+pub struct TsdbBlockOptions {
     /// Name of the block.
     pub ulid: Ulid,
     /// First millisecond of the time range, inclusive.
@@ -37,7 +37,7 @@ pub struct BlockOptions {
     /// End of the time range in milliseconds, exclusive: all samples are earlier.
     pub max_time: TimestampMs,
     /// Whether start timestamps are written to the chunks.
-    pub start_times: StartTimes,
+    pub start_times: ChunkStartTimes,
     /// Largest size of a chunk segment in bytes, except for a single larger chunk; 512 MiB in
     /// Prometheus.
     pub segment_bytes_max: u64,
@@ -48,7 +48,7 @@ pub struct BlockOptions {
     pub memory_bytes: usize,
 }
 
-impl BlockOptions {
+impl TsdbBlockOptions {
     /// Returns the options of Prometheus 3.14, with 64 MiB for postings: enough for a label of
     /// eight million series in one pass.
     pub fn new(ulid: Ulid, min_time: TimestampMs, max_time: TimestampMs) -> Self {
@@ -56,7 +56,7 @@ impl BlockOptions {
             ulid,
             min_time,
             max_time,
-            start_times: StartTimes::Drop,
+            start_times: ChunkStartTimes::Drop,
             segment_bytes_max: 512 << 20,
             memory_bytes: 64 << 20,
         }
@@ -64,28 +64,28 @@ impl BlockOptions {
 }
 
 /// Writes a block series by series into a [`BlockFolder`]. The block is valid only after
-/// [`BlockWriter::finish`].
+/// [`TsdbBlockWriter::finish`].
 #[derive(Debug)]
-pub struct BlockWriter<F> {
+pub struct TsdbBlockWriter<F> {
     folder: F,
-    options: BlockOptions,
-    meta: BlockMeta,
-    index: IndexWriter,
+    options: TsdbBlockOptions,
+    meta: TsdbBlockMeta,
+    index: TsdbIndexWriter,
     chunks: ChunkBuilder,
     /// The current segment with its number; the first is 1.
-    segment: Option<(u32, Output)>,
+    segment: Option<(u32, BlockFileOutput)>,
     /// The current series, with the index entries of its chunks.
     series: Option<(Labels, Vec<ChunkMeta>)>,
 }
 
-impl<F: BlockFolder> BlockWriter<F> {
+impl<F: BlockFolder> TsdbBlockWriter<F> {
     /// Returns a writer for a block in a folder without files.
-    pub fn new(folder: F, options: BlockOptions) -> Self {
+    pub fn new(folder: F, options: TsdbBlockOptions) -> Self {
         Self {
             folder,
             options,
-            meta: BlockMeta::new(options.ulid, options.min_time, options.max_time),
-            index: IndexWriter::new(),
+            meta: TsdbBlockMeta::new(options.ulid, options.min_time, options.max_time),
+            index: TsdbIndexWriter::new(),
             chunks: ChunkBuilder::new(options.start_times),
             segment: None,
             series: None,
@@ -121,7 +121,7 @@ impl<F: BlockFolder> BlockWriter<F> {
     }
 
     /// Appends a histogram to the series. Fails for the same timestamps as
-    /// [`BlockWriter::push_float`], and if spans and buckets of the histogram do not match.
+    /// [`TsdbBlockWriter::push_float`], and if spans and buckets of the histogram do not match.
     pub fn push_histogram(
         &mut self,
         time: TimestampMs,
@@ -135,7 +135,7 @@ impl<F: BlockFolder> BlockWriter<F> {
 
     /// Completes the block and returns the folder with the metadata of the block. Without samples,
     /// only scratch files are written and the metadata is `None`, as upstream creates no block.
-    pub fn finish(mut self) -> Result<(F, Option<BlockMeta>), TsdbError> {
+    pub fn finish(mut self) -> Result<(F, Option<TsdbBlockMeta>), TsdbError> {
         self.end_series()?;
         if self.meta.stats.num_samples == 0 {
             return Ok((self.folder, None));
@@ -151,7 +151,7 @@ impl<F: BlockFolder> BlockWriter<F> {
             (BlockFile::Tombstones, tombstones),
             (BlockFile::Meta, meta.write()),
         ] {
-            let mut output = Output::new(file);
+            let mut output = BlockFileOutput::new(file);
             output.push(&mut folder, &bytes)?;
             output.flush(&mut folder)?;
         }
@@ -210,15 +210,17 @@ impl<F: BlockFolder> BlockWriter<F> {
         stats.num_chunks += 1;
         stats.num_samples += samples;
         match chunk.encoding.kind() {
-            Kind::Float => stats.num_float_samples += samples,
-            Kind::Histogram | Kind::FloatHistogram => stats.num_histogram_samples += samples,
+            TsdbSampleKind::Float => stats.num_float_samples += samples,
+            TsdbSampleKind::Histogram | TsdbSampleKind::FloatHistogram => {
+                stats.num_histogram_samples += samples
+            }
         }
         Ok(())
     }
 
     /// Returns the segment that has space for so many more bytes; starts a new one with its header
     /// if necessary.
-    fn segment_for(&mut self, bytes: u64) -> Result<(u32, &Output), TsdbError> {
+    fn segment_for(&mut self, bytes: u64) -> Result<(u32, &BlockFileOutput), TsdbError> {
         let number = match &mut self.segment {
             Some((number, output)) => {
                 let is_full = output.len() + bytes > self.options.segment_bytes_max;
@@ -232,7 +234,7 @@ impl<F: BlockFolder> BlockWriter<F> {
             None => Some(1),
         };
         if let Some(number) = number {
-            let mut output = Output::new(BlockFile::Chunks(number));
+            let mut output = BlockFileOutput::new(BlockFile::Chunks(number));
             output.push(&mut self.folder, &segment::MAGIC.to_be_bytes())?;
             output.push(&mut self.folder, &[segment::VERSION, 0, 0, 0])?;
             self.segment = Some((number, output));

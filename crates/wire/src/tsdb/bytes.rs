@@ -1,7 +1,7 @@
 //! Reads and writes numbers and strings in Prometheus's binary format (`tsdb/encoding`): integers
 //! in big-endian or as varints, strings preceded by their length, CRC-32C checksums.
 
-use super::error::Malformed;
+use super::error::MalformedTsdbBytes;
 
 /// Size of a checksum in bytes.
 pub(super) const CHECKSUM_BYTES: u64 = 4;
@@ -9,16 +9,16 @@ pub(super) const CHECKSUM_BYTES: u64 = 4;
 /// Largest size of a 64-bit varint in bytes.
 pub(super) const UVARINT_BYTES_MAX: usize = 10;
 
-type Read<T> = Result<T, Malformed>;
+type Read<T> = Result<T, MalformedTsdbBytes>;
 
-/// Reads values from the front of a slice. Methods fail with [`Malformed::CutShort`] if the slice
-/// is too short.
+/// Reads values from the front of a slice. Methods fail with [`MalformedTsdbBytes::CutShort`] if
+/// the slice is too short.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cursor<'b> {
+pub(super) struct TsdbByteCursor<'b> {
     rest: &'b [u8],
 }
 
-impl<'b> Cursor<'b> {
+impl<'b> TsdbByteCursor<'b> {
     /// Returns a cursor at the start of `bytes`.
     pub fn new(bytes: &'b [u8]) -> Self {
         Self { rest: bytes }
@@ -37,41 +37,41 @@ impl<'b> Cursor<'b> {
     /// Reads the next `count` bytes.
     pub fn take(&mut self, count: usize) -> Read<&'b [u8]> {
         let split = self.rest.split_at_checked(count);
-        let (head, rest) = split.ok_or(Malformed::CutShort)?;
+        let (head, rest) = split.ok_or(MalformedTsdbBytes::CutShort)?;
         self.rest = rest;
         Ok(head)
     }
 
-    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+    fn read_array<const N: usize>(&mut self) -> Read<[u8; N]> {
         let split = self.rest.split_first_chunk::<N>();
-        let (head, rest) = split.ok_or(Malformed::CutShort)?;
+        let (head, rest) = split.ok_or(MalformedTsdbBytes::CutShort)?;
         self.rest = rest;
         Ok(*head)
     }
 
     /// Reads one byte.
-    pub fn byte(&mut self) -> Read<u8> {
-        self.array::<1>().map(|[byte]| byte)
+    pub fn read_byte(&mut self) -> Read<u8> {
+        self.read_array::<1>().map(|[byte]| byte)
     }
 
     /// Reads a big-endian integer of four bytes.
-    pub fn be32(&mut self) -> Read<u32> {
-        self.array().map(u32::from_be_bytes)
+    pub fn read_be32(&mut self) -> Read<u32> {
+        self.read_array().map(u32::from_be_bytes)
     }
 
     /// Reads a big-endian integer of eight bytes.
-    pub fn be64(&mut self) -> Read<u64> {
-        self.array().map(u64::from_be_bytes)
+    pub fn read_be64(&mut self) -> Read<u64> {
+        self.read_array().map(u64::from_be_bytes)
     }
 
     /// Reads a float of eight bytes.
-    pub fn float(&mut self) -> Read<f64> {
-        self.be64().map(f64::from_bits)
+    pub fn read_float(&mut self) -> Read<f64> {
+        self.read_be64().map(f64::from_bits)
     }
 
     /// Reads an unsigned varint; fails if it has more than 64 bits.
     #[inline]
-    pub fn uvarint(&mut self) -> Read<u64> {
+    pub fn read_uvarint(&mut self) -> Read<u64> {
         let mut value = 0u64;
         for (i, byte) in self.rest.iter().take(UVARINT_BYTES_MAX).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * i);
@@ -81,29 +81,31 @@ impl<'b> Cursor<'b> {
             }
         }
         match self.rest.len() {
-            0..UVARINT_BYTES_MAX => Err(Malformed::CutShort),
-            _ => Err(Malformed::Invalid("a number has more than 64 bits")),
+            0..UVARINT_BYTES_MAX => Err(MalformedTsdbBytes::CutShort),
+            _ => Err(MalformedTsdbBytes::Invalid(
+                "a number has more than 64 bits",
+            )),
         }
     }
 
     /// Reads a signed varint in zigzag encoding.
-    pub fn varint(&mut self) -> Read<i64> {
-        self.uvarint().map(from_zigzag)
+    pub fn read_varint(&mut self) -> Read<i64> {
+        self.read_uvarint().map(from_zigzag)
     }
 
     /// Reads a length and returns that many bytes; fails if fewer remain.
-    pub fn prefixed(&mut self) -> Read<&'b [u8]> {
-        let count = self.uvarint()?;
-        self.take(usize::try_from(count).map_err(|_| Malformed::CutShort)?)
+    pub fn read_prefixed(&mut self) -> Read<&'b [u8]> {
+        let count = self.read_uvarint()?;
+        self.take(usize::try_from(count).map_err(|_| MalformedTsdbBytes::CutShort)?)
     }
 
     /// Reads a number of elements that take at least `bytes_min` bytes each. Fails if the remaining
     /// bytes cannot contain them, before memory is allocated.
-    pub fn count(&mut self, bytes_min: usize) -> Read<usize> {
-        let count = self.uvarint()?;
+    pub fn read_count(&mut self, bytes_min: usize) -> Read<usize> {
+        let count = self.read_uvarint()?;
         match usize::try_from(count) {
             Ok(count) if count <= self.rest.len() / bytes_min => Ok(count),
-            _ => Err(Malformed::CutShort),
+            _ => Err(MalformedTsdbBytes::CutShort),
         }
     }
 }
@@ -150,18 +152,20 @@ pub(super) fn checksum(bytes: &[u8]) -> u32 {
 }
 
 /// Extends the CRC-32C `sum` of preceding bytes by `bytes`; the checksum of no bytes is 0.
-pub(super) fn checksum_append(sum: u32, bytes: &[u8]) -> u32 {
+pub(super) fn extend_checksum(sum: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(sum, bytes)
 }
 
 /// Verifies the checksum at the end of `bytes` and returns the bytes before it. Fails if they
 /// differ.
-pub(super) fn checked(bytes: &[u8]) -> Read<&[u8]> {
-    let split = bytes.split_last_chunk::<4>().ok_or(Malformed::CutShort)?;
+pub(super) fn verify_checksum(bytes: &[u8]) -> Read<&[u8]> {
+    let split = bytes
+        .split_last_chunk::<4>()
+        .ok_or(MalformedTsdbBytes::CutShort)?;
     let (bytes, sum) = split;
     match u32::from_be_bytes(*sum) == checksum(bytes) {
         true => Ok(bytes),
-        false => Err(Malformed::Invalid("the checksum differs")),
+        false => Err(MalformedTsdbBytes::Invalid("the checksum differs")),
     }
 }
 
@@ -175,19 +179,28 @@ mod tests {
             let mut out = Vec::new();
             push_varint(&mut out, number);
             push_uvarint(&mut out, number as u64);
-            let mut cursor = Cursor::new(&out);
-            assert_eq!(cursor.varint(), Ok(number));
-            assert_eq!(cursor.uvarint(), Ok(number as u64));
+            let mut cursor = TsdbByteCursor::new(&out);
+            assert_eq!(cursor.read_varint(), Ok(number));
+            assert_eq!(cursor.read_uvarint(), Ok(number as u64));
             assert!(cursor.is_empty());
         }
     }
 
     #[test]
     fn number_that_never_ends_is_refused() {
-        assert_eq!(Cursor::new(&[0x80]).uvarint(), Err(Malformed::CutShort));
-        let endless = Cursor::new(&[0x80; 11]).uvarint();
-        assert!(matches!(endless, Err(Malformed::Invalid(_))));
-        assert_eq!(Cursor::new(b"\x05abc").prefixed(), Err(Malformed::CutShort));
-        assert_eq!(Cursor::new(b"\x04abc").count(1), Err(Malformed::CutShort));
+        assert_eq!(
+            TsdbByteCursor::new(&[0x80]).read_uvarint(),
+            Err(MalformedTsdbBytes::CutShort)
+        );
+        let endless = TsdbByteCursor::new(&[0x80; 11]).read_uvarint();
+        assert!(matches!(endless, Err(MalformedTsdbBytes::Invalid(_))));
+        assert_eq!(
+            TsdbByteCursor::new(b"\x05abc").read_prefixed(),
+            Err(MalformedTsdbBytes::CutShort)
+        );
+        assert_eq!(
+            TsdbByteCursor::new(b"\x04abc").read_count(1),
+            Err(MalformedTsdbBytes::CutShort)
+        );
     }
 }

@@ -65,7 +65,7 @@ impl From<TsdbError> for Error {
 
 /// An error in bytes whose file the decoder does not have; the caller adds name and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedTsdbBytes {
     /// The bytes end before the encoded value does.
     #[error("unexpected end")]
     CutShort,

@@ -58,13 +58,13 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// A buffered file that is being written; the caller must flush it at the end.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct BlockFileOutput {
     file: BlockFile,
     buffer: Vec<u8>,
     flushed: u64,
 }
 
-impl Output {
+impl BlockFileOutput {
     /// Returns a writer at the beginning of a file.
     pub fn new(file: BlockFile) -> Self {
         Self {
@@ -100,7 +100,7 @@ impl Output {
             return Ok(());
         }
         let appended = folder.append(self.file, &self.buffer);
-        appended.map_err(|error| io(self.file, error))?;
+        appended.map_err(|error| io_error(self.file, error))?;
         self.flushed += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -109,14 +109,14 @@ impl Output {
 
 /// A sequential reader of a scratch file, which buffers one piece of it.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(super) struct ScratchFileReader {
     file: BlockFile,
     len: u64,
     offset: u64,
     buffer: Vec<u8>,
 }
 
-impl Scratch {
+impl ScratchFileReader {
     /// Returns a reader at the beginning of a file of `len` bytes.
     pub fn new(file: BlockFile, len: u64) -> Self {
         Self {
@@ -128,18 +128,18 @@ impl Scratch {
     }
 
     /// Reads the next piece; returns an empty slice at the end.
-    pub fn piece<F: BlockFolder>(&mut self, folder: &mut F) -> Result<&[u8], TsdbError> {
+    pub fn read_piece<F: BlockFolder>(&mut self, folder: &mut F) -> Result<&[u8], TsdbError> {
         let left = self.len - self.offset;
         self.buffer
             .resize(left.min(BUFFER_BYTES as u64) as usize, 0);
         let read = folder.read(self.file, self.offset, &mut self.buffer);
-        read.map_err(|error| io(self.file, error))?;
+        read.map_err(|error| io_error(self.file, error))?;
         self.offset += self.buffer.len() as u64;
         Ok(&self.buffer)
     }
 }
 
-fn io(file: BlockFile, error: Error) -> TsdbError {
+fn io_error(file: BlockFile, error: Error) -> TsdbError {
     TsdbError::Io {
         file: file.path(),
         error,

@@ -11,10 +11,10 @@
 //! The highest bit of the encoding marks out-of-order samples. A killed process may leave a
 //! truncated last file, at which the chunks end: their samples are in the WAL too.
 
-use super::bytes::{CHECKSUM_BYTES, Cursor, UVARINT_BYTES_MAX, checked};
-use super::chunk::{Encoding, Samples};
-use super::error::{Malformed, TsdbError};
-use super::ranges::{File, Ranges, Window};
+use super::bytes::{CHECKSUM_BYTES, TsdbByteCursor, UVARINT_BYTES_MAX, verify_checksum};
+use super::chunk::{TsdbChunkEncoding, TsdbChunkSamples};
+use super::error::{MalformedTsdbBytes, TsdbError};
+use super::ranges::{FileReadWindow, NamedRangeFile, ReadRanges};
 use super::segment::CHUNK_BYTES_MAX;
 use firn_model::sample::TimeRange;
 
@@ -37,7 +37,7 @@ pub struct HeadChunkFile<R> {
     /// Number of the file.
     pub number: u32,
     /// The content of the file.
-    pub file: File<R>,
+    pub file: NamedRangeFile<R>,
 }
 
 /// A chunk of the head; its data is read on demand. Found by [`HeadChunks`], and valid for the same
@@ -49,7 +49,7 @@ pub struct HeadChunk {
     /// Timestamps of its first and last sample.
     pub range: TimeRange,
     /// Encoding of its samples; `None` if it is unknown.
-    pub encoding: Option<Encoding>,
+    pub encoding: Option<TsdbChunkEncoding>,
     /// True if its samples are out of order.
     pub is_out_of_order: bool,
     /// Reference that markers in the log contain: number of the file and offset in it.
@@ -65,18 +65,18 @@ pub struct HeadChunks<'f, R> {
     files: &'f [HeadChunkFile<R>],
     place: usize,
     offset: u64,
-    window: Window,
+    window: FileReadWindow,
     torn: Option<(&'f str, u64)>,
 }
 
-impl<'f, R: Ranges> HeadChunks<'f, R> {
+impl<'f, R: ReadRanges> HeadChunks<'f, R> {
     /// Returns a reader before the first chunk; the files must be sorted by number.
     pub fn new(files: &'f [HeadChunkFile<R>]) -> Self {
         Self {
             files,
             place: 0,
             offset: 0,
-            window: Window::default(),
+            window: FileReadWindow::default(),
             torn: None,
         }
     }
@@ -85,12 +85,12 @@ impl<'f, R: Ranges> HeadChunks<'f, R> {
     /// last one.
     pub fn next_chunk(&mut self) -> Result<Option<HeadChunk>, TsdbError> {
         while let Some(file) = self.files.get(self.place) {
-            match self.step(file) {
+            match self.read_chunk(file) {
                 Ok(Some(chunk)) => return Ok(Some(chunk)),
                 Ok(None) => {
                     self.place += 1;
                     self.offset = 0;
-                    self.window.forget();
+                    self.window.clear();
                 }
                 Err(TsdbError::Damaged { offset, .. }) if self.place + 1 == self.files.len() => {
                     self.torn = Some((file.file.name(), offset));
@@ -104,12 +104,12 @@ impl<'f, R: Ranges> HeadChunks<'f, R> {
 
     /// Returns the name of the last file and the offset at which its chunks end, if it is truncated
     /// or damaged; known only after the last chunk. The WAL contains the samples after that.
-    pub fn torn(&self) -> Option<(&'f str, u64)> {
+    pub fn torn_end(&self) -> Option<(&'f str, u64)> {
         self.torn
     }
 
     /// Reads the next chunk of a file; returns `None` at its end.
-    fn step(&mut self, file: &HeadChunkFile<R>) -> Result<Option<HeadChunk>, TsdbError> {
+    fn read_chunk(&mut self, file: &HeadChunkFile<R>) -> Result<Option<HeadChunk>, TsdbError> {
         let HeadChunkFile { number, file } = file;
         if self.offset == 0 {
             check_header(file)?;
@@ -122,26 +122,26 @@ impl<'f, R: Ranges> HeadChunks<'f, R> {
         if is_end {
             return Ok(None);
         }
-        let damaged = |error: Malformed| file.damaged(offset, error);
-        let mut cursor = Cursor::new(head);
-        let series = cursor.be64().map_err(damaged)?;
-        let min = cursor.be64().map_err(damaged)? as i64;
-        let max = cursor.be64().map_err(damaged)? as i64;
-        let encoding = cursor.byte().map_err(damaged)?;
-        let length = cursor.uvarint().map_err(damaged)?;
+        let damaged = |error: MalformedTsdbBytes| file.damage_error(offset, error);
+        let mut cursor = TsdbByteCursor::new(head);
+        let series = cursor.read_be64().map_err(damaged)?;
+        let min = cursor.read_be64().map_err(damaged)? as i64;
+        let max = cursor.read_be64().map_err(damaged)? as i64;
+        let encoding = cursor.read_byte().map_err(damaged)?;
+        let length = cursor.read_uvarint().map_err(damaged)?;
         let data = (head.len() - cursor.rest().len()) as u64;
         if length > CHUNK_BYTES_MAX {
             let what = format!("a chunk has {length} bytes, limit {CHUNK_BYTES_MAX}");
-            return Err(file.damaged(offset, what));
+            return Err(file.damage_error(offset, what));
         }
         let bytes = data + length + CHECKSUM_BYTES;
         let chunk = self.window.get(file, offset, bytes)?;
-        checked(chunk).map_err(damaged)?;
+        verify_checksum(chunk).map_err(damaged)?;
         self.offset = offset + bytes;
         Ok(Some(HeadChunk {
             series,
             range: TimeRange::new(min, max),
-            encoding: Encoding::of_number(encoding & !OUT_OF_ORDER),
+            encoding: TsdbChunkEncoding::from_number(encoding & !OUT_OF_ORDER),
             is_out_of_order: encoding & OUT_OF_ORDER != 0,
             reference: u64::from(*number) << 32 | offset,
             data: (self.place, offset + data, length),
@@ -149,43 +149,45 @@ impl<'f, R: Ranges> HeadChunks<'f, R> {
     }
 }
 
-fn check_header<R: Ranges>(file: &File<R>) -> Result<(), TsdbError> {
+fn check_header<R: ReadRanges>(file: &NamedRangeFile<R>) -> Result<(), TsdbError> {
     let header = file.read(0, HEADER_BYTES)?;
-    let mut cursor = Cursor::new(&header);
-    let damaged = |error: Malformed| file.damaged(0, error);
-    if cursor.be32().map_err(damaged)? != MAGIC {
-        return Err(file.damaged(0, "not a file of head chunks"));
+    let mut cursor = TsdbByteCursor::new(&header);
+    let damaged = |error: MalformedTsdbBytes| file.damage_error(0, error);
+    if cursor.read_be32().map_err(damaged)? != MAGIC {
+        return Err(file.damage_error(0, "not a file of head chunks"));
     }
-    match cursor.byte().map_err(damaged)? {
+    match cursor.read_byte().map_err(damaged)? {
         VERSION => Ok(()),
-        version => Err(file.unsupported(format!("unknown version {version} of chunks of a head"))),
+        version => {
+            Err(file.unsupported_error(format!("unknown version {version} of chunks of a head")))
+        }
     }
 }
 
 impl HeadChunk {
     /// Reads the samples from `files`, which must be those that the chunk was found in. Fails if
     /// the encoding is unknown.
-    pub fn samples<R: Ranges>(
+    pub fn read_samples<R: ReadRanges>(
         &self,
         files: &[HeadChunkFile<R>],
-    ) -> Result<Samples<'static>, TsdbError> {
+    ) -> Result<TsdbChunkSamples<'static>, TsdbError> {
         let (place, offset, length) = self.data;
         let file = files.get(place).zip(self.encoding);
         let (file, encoding) = file.ok_or_else(|| {
             TsdbError::Refused("chunk of another head, or of an unknown encoding".into())
         })?;
         let data = file.file.read(offset, length)?;
-        Samples::new(encoding, data).map_err(|error| file.file.damaged(offset, error))
+        TsdbChunkSamples::new(encoding, data).map_err(|error| file.file.damage_error(offset, error))
     }
 
     /// Returns the error for damaged samples.
-    pub(super) fn damaged<R: Ranges>(
+    pub(super) fn damage_error<R: ReadRanges>(
         &self,
         files: &[HeadChunkFile<R>],
         error: impl ToString,
     ) -> TsdbError {
         match files.get(self.data.0) {
-            Some(file) => file.file.damaged(self.data.1, error),
+            Some(file) => file.file.damage_error(self.data.1, error),
             None => TsdbError::Refused(error.to_string()),
         }
     }

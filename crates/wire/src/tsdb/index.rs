@@ -8,6 +8,6 @@ mod symbols;
 mod tests;
 mod write;
 
-pub(super) use read::SeriesWalk;
+pub(super) use read::IndexSeriesWalk;
 pub use read::{ChunkMeta, ChunkRef, IndexReader, IndexSeries};
-pub(super) use write::IndexWriter;
+pub(super) use write::TsdbIndexWriter;

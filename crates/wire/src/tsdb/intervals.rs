@@ -5,11 +5,11 @@ use firn_model::sample::{TimeRange, TimestampMs};
 /// Disjoint ranges, sorted by time; adjacent ranges are merged. Used for the tombstones of one
 /// series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Intervals {
+pub struct DeletedIntervals {
     ranges: Vec<TimeRange>,
 }
 
-impl Intervals {
+impl DeletedIntervals {
     /// Adds a range, and merges it with those that overlap or adjoin it.
     pub fn add(&mut self, range: TimeRange) {
         if range.min > range.max {
@@ -34,7 +34,7 @@ impl Intervals {
 
     /// Returns whether all samples of a range are deleted. That is the case only if a single
     /// interval contains it.
-    pub fn covers(&self, range: TimeRange) -> bool {
+    pub fn contains_range(&self, range: TimeRange) -> bool {
         let index = self.ranges.partition_point(|known| known.max < range.min);
         let known = self.ranges.get(index);
         known.is_some_and(|known| known.contains(range.min) && known.contains(range.max))
@@ -60,11 +60,11 @@ mod tests {
     fn intervals_hold_what_was_added_in_any_order() {
         for seed in 0..500 {
             let rng = SimRng::new(seed);
-            let mut intervals = Intervals::default();
+            let mut intervals = DeletedIntervals::default();
             let mut wanted = [false; 64];
-            for _ in 0..rng.below(12) {
-                let min = rng.below(60) as i64;
-                let max = min + rng.below(9) as i64 - 1;
+            for _ in 0..rng.next_below(12) {
+                let min = rng.next_below(60) as i64;
+                let max = min + rng.next_below(9) as i64 - 1;
                 intervals.add(TimeRange::new(min, max));
                 wanted.iter_mut().enumerate().for_each(|(time, is_in)| {
                     *is_in |= (min..=max).contains(&(time as i64));
@@ -84,13 +84,13 @@ mod tests {
 
     #[test]
     fn intervals_at_the_ends_of_time_touch_nothing_beyond() {
-        let mut intervals = Intervals::default();
+        let mut intervals = DeletedIntervals::default();
         intervals.add(TimeRange::new(i64::MAX, i64::MAX));
         intervals.add(TimeRange::new(i64::MIN, -1));
         intervals.add(TimeRange::new(0, 5));
         assert_eq!(intervals.ranges().len(), 2);
         assert!(intervals.contains(i64::MIN) && intervals.contains(i64::MAX));
-        assert!(intervals.covers(TimeRange::new(-9, 5)) && !intervals.contains(6));
-        assert!(!intervals.covers(TimeRange::new(5, i64::MAX)));
+        assert!(intervals.contains_range(TimeRange::new(-9, 5)) && !intervals.contains(6));
+        assert!(!intervals.contains_range(TimeRange::new(5, i64::MAX)));
     }
 }

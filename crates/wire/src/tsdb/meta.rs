@@ -13,7 +13,7 @@ pub const HINT_OUT_OF_ORDER: &str = "from-out-of-order";
 /// The metadata of a block. Its serialized form equals that of Prometheus, field by field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct BlockMeta {
+pub struct TsdbBlockMeta {
     /// Name of the block, which is that of its folder.
     #[serde(with = "as_text")]
     pub ulid: Ulid,
@@ -23,10 +23,10 @@ pub struct BlockMeta {
     pub max_time: i64,
     /// Numbers of samples, series and chunks in the block.
     #[serde(default)]
-    pub stats: BlockStats,
+    pub stats: TsdbBlockStats,
     /// Origin of the block: its level and source blocks.
     #[serde(default)]
-    pub compaction: Compaction,
+    pub compaction: TsdbBlockCompaction,
     /// Version of the file, always 1.
     pub version: u32,
 }
@@ -35,7 +35,7 @@ pub struct BlockMeta {
 /// only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct BlockStats {
+pub struct TsdbBlockStats {
     /// Number of samples of both kinds.
     #[serde(skip_serializing_if = "is_zero")]
     pub num_samples: u64,
@@ -59,7 +59,7 @@ pub struct BlockStats {
 /// The blocks that a block was compacted from. Prometheus deletes the parents that a block lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Compaction {
+pub struct TsdbBlockCompaction {
     /// Compaction level; 1 for a block cut from the head.
     pub level: u32,
     /// Blocks cut from the head whose samples it contains.
@@ -92,18 +92,18 @@ pub struct BlockParent {
     pub max_time: i64,
 }
 
-impl BlockMeta {
+impl TsdbBlockMeta {
     /// Returns the metadata of a block cut from a head, which is its own source.
     pub fn new(ulid: Ulid, min_time: i64, max_time: i64) -> Self {
         Self {
             ulid,
             min_time,
             max_time,
-            stats: BlockStats::default(),
-            compaction: Compaction {
+            stats: TsdbBlockStats::default(),
+            compaction: TsdbBlockCompaction {
                 level: 1,
                 sources: vec![ulid],
-                ..Compaction::default()
+                ..TsdbBlockCompaction::default()
             },
             version: VERSION,
         }
@@ -221,36 +221,39 @@ mod tests {
     #[test]
     fn meta_written_has_the_layout_of_prometheus() {
         let ulid = "01HX0000000000000000000000".parse().expect("a ULID");
-        let mut meta = BlockMeta::new(ulid, -5, 7_200_000);
-        meta.stats = BlockStats {
+        let mut meta = TsdbBlockMeta::new(ulid, -5, 7_200_000);
+        meta.stats = TsdbBlockStats {
             num_samples: 3,
             num_float_samples: 3,
             num_series: 1,
             num_chunks: 1,
-            ..BlockStats::default()
+            ..TsdbBlockStats::default()
         };
         meta.compaction.hints.push(HINT_OUT_OF_ORDER.to_owned());
         assert_eq!(String::from_utf8(meta.write()).as_deref(), Ok(WRITTEN));
-        assert_eq!(BlockMeta::read("meta.json", WRITTEN.as_bytes()), Ok(meta));
+        assert_eq!(
+            TsdbBlockMeta::read("meta.json", WRITTEN.as_bytes()),
+            Ok(meta)
+        );
     }
 
     #[test]
     fn meta_with_unknown_fields_and_nulls_is_read() {
         let text = r#"{"ulid":"01HX0000000000000000000000","minTime":1,"maxTime":2,"new":[{}],
             "compaction":{"level":2,"sources":null,"parents":null,"hints":null},"version":1}"#;
-        let meta = BlockMeta::read("meta.json", text.as_bytes()).expect("it is sound");
+        let meta = TsdbBlockMeta::read("meta.json", text.as_bytes()).expect("it is sound");
         assert_eq!((meta.compaction.level, meta.is_out_of_order()), (2, false));
     }
 
     #[test]
     fn meta_of_another_version_or_cut_is_an_error_that_names_the_file() {
         let other = WRITTEN.replace("\"version\": 1", "\"version\": 2");
-        let error = BlockMeta::read("b/meta.json", other.as_bytes()).unwrap_err();
+        let error = TsdbBlockMeta::read("b/meta.json", other.as_bytes()).unwrap_err();
         assert_eq!(
             error.to_string(),
             "b/meta.json: unexpected meta file version 2"
         );
-        let cut = BlockMeta::read("b/meta.json", &WRITTEN.as_bytes()[..90]).unwrap_err();
+        let cut = TsdbBlockMeta::read("b/meta.json", &WRITTEN.as_bytes()[..90]).unwrap_err();
         assert!(cut.to_string().starts_with("b/meta.json: "), "{cut}");
         assert!(
             matches!(cut, TsdbError::Damaged { offset: 60.., .. }),

@@ -1,7 +1,8 @@
 //! Random access to files that the caller provides: a length and reads at any offset.
 //!
-//! All readers use a [`Window`], which buffers one piece of a file, so that a sequential walk needs
-//! one read of the caller for each 64 KiB. No buffer is larger than the rest of the file.
+//! All readers use a [`FileReadWindow`], which buffers one piece of a file, so that a sequential
+//! walk needs one read of the caller for each 64 KiB. No buffer is larger than the rest of the
+//! file.
 
 use super::error::TsdbError;
 use firn_model::error::Error;
@@ -11,12 +12,12 @@ const STEP_BYTES: usize = 64 << 10;
 
 /// A file of which any part can be read, implemented by the caller. Reads may be in any order, but
 /// are mostly sequential.
-pub trait Ranges {
+pub trait ReadRanges {
     /// Returns the length of the file in bytes, which must not change while it is read.
     fn len(&self) -> u64;
 
-    /// Fills `into` from `offset` on; `offset + into.len()` is at most [`Ranges::len`]. An error is
-    /// reported with the name of the file.
+    /// Fills `into` from `offset` on; `offset + into.len()` is at most [`ReadRanges::len`]. An
+    /// error is reported with the name of the file.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error>;
 
     /// Returns whether the file is empty.
@@ -25,7 +26,7 @@ pub trait Ranges {
     }
 }
 
-impl Ranges for [u8] {
+impl ReadRanges for [u8] {
     fn len(&self) -> u64 {
         <[u8]>::len(self) as u64
     }
@@ -45,17 +46,17 @@ impl Ranges for [u8] {
     }
 }
 
-impl Ranges for Vec<u8> {
+impl ReadRanges for Vec<u8> {
     fn len(&self) -> u64 {
-        Ranges::len(self.as_slice())
+        ReadRanges::len(self.as_slice())
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
-        Ranges::read(self.as_slice(), offset, into)
+        ReadRanges::read(self.as_slice(), offset, into)
     }
 }
 
-impl<R: Ranges + ?Sized> Ranges for &R {
+impl<R: ReadRanges + ?Sized> ReadRanges for &R {
     fn len(&self) -> u64 {
         (**self).len()
     }
@@ -67,12 +68,12 @@ impl<R: Ranges + ?Sized> Ranges for &R {
 
 /// A file with its name in errors. All errors about its content contain the name.
 #[derive(Clone, Debug)]
-pub struct File<R> {
+pub struct NamedRangeFile<R> {
     name: String,
     ranges: R,
 }
 
-impl<R: Ranges> File<R> {
+impl<R: ReadRanges> NamedRangeFile<R> {
     /// Wraps `ranges` as a file that errors call `name`.
     pub fn new(name: impl Into<String>, ranges: R) -> Self {
         Self {
@@ -97,7 +98,7 @@ impl<R: Ranges> File<R> {
     }
 
     /// Returns the error for invalid bytes of this file. The caller describes the damage in `what`.
-    pub(super) fn damaged(&self, offset: u64, what: impl ToString) -> TsdbError {
+    pub(super) fn damage_error(&self, offset: u64, what: impl ToString) -> TsdbError {
         TsdbError::Damaged {
             file: self.name.clone(),
             offset,
@@ -107,7 +108,7 @@ impl<R: Ranges> File<R> {
 
     /// Returns the error for an unsupported feature in this file. It is not damaged, but needs a
     /// newer version.
-    pub(super) fn unsupported(&self, what: String) -> TsdbError {
+    pub(super) fn unsupported_error(&self, what: String) -> TsdbError {
         TsdbError::Unsupported {
             file: self.name.clone(),
             what,
@@ -127,7 +128,7 @@ impl<R: Ranges> File<R> {
             Ok(count) if len <= left => count,
             _ => {
                 let what = format!("read of {len} bytes, but only {left} remain");
-                return Err(self.damaged(offset, what));
+                return Err(self.damage_error(offset, what));
             }
         };
         into.clear();
@@ -142,17 +143,17 @@ impl<R: Ranges> File<R> {
 
 /// A buffer with the most recently read piece of a file, which serves sequential reads.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Window {
+pub(super) struct FileReadWindow {
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl Window {
+impl FileReadWindow {
     /// Returns the `len` bytes of `file` from `offset` on. A window must be used with one file
-    /// only, until [`Window::forget`] resets it.
-    pub fn get<R: Ranges>(
+    /// only, until [`FileReadWindow::clear`] resets it.
+    pub fn get<R: ReadRanges>(
         &mut self,
-        file: &File<R>,
+        file: &NamedRangeFile<R>,
         offset: u64,
         len: u64,
     ) -> Result<&[u8], TsdbError> {
@@ -170,10 +171,10 @@ impl Window {
         Ok(place.and_then(|p| self.bytes.get(p)).unwrap_or_default())
     }
 
-    /// Like [`Window::get`], but returns fewer than `len` bytes at the end of the file.
-    pub fn get_up_to<R: Ranges>(
+    /// Like [`FileReadWindow::get`], but returns fewer than `len` bytes at the end of the file.
+    pub fn get_up_to<R: ReadRanges>(
         &mut self,
-        file: &File<R>,
+        file: &NamedRangeFile<R>,
         offset: u64,
         len: u64,
     ) -> Result<&[u8], TsdbError> {
@@ -182,7 +183,7 @@ impl Window {
     }
 
     /// Drops the buffered bytes. The window can be used with another file then.
-    pub fn forget(&mut self) {
+    pub fn clear(&mut self) {
         self.bytes.clear();
     }
 
@@ -200,8 +201,8 @@ mod tests {
     #[test]
     fn window_gives_what_lies_at_any_offset() {
         let bytes: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
-        let file = File::new("f", bytes.clone());
-        let mut window = Window::default();
+        let file = NamedRangeFile::new("f", bytes.clone());
+        let mut window = FileReadWindow::default();
         for (offset, len) in [
             (0, 3),
             (1, 70_000),
@@ -219,8 +220,8 @@ mod tests {
 
     #[test]
     fn window_beyond_the_end_is_an_error_without_the_memory() {
-        let file = File::new("f", vec![0; 10]);
-        let mut window = Window::default();
+        let file = NamedRangeFile::new("f", vec![0; 10]);
+        let mut window = FileReadWindow::default();
         for (offset, len) in [(0, 11), (11, 1), (0, u64::MAX), (u64::MAX, 1)] {
             let text = window.get(&file, offset, len).unwrap_err().to_string();
             assert!(text.contains(&format!("at byte {offset}")), "{text}");

@@ -1,12 +1,12 @@
 //! Samples of chunks and logs: floats and histograms in one sequence.
 
-use firn_model::histogram::{Counts, Histogram, ResetHint};
+use firn_model::histogram::{Histogram, HistogramCounts, ResetHint};
 use firn_model::sample::{TimestampMs, is_stale};
 
 /// The value of a sample; histograms are boxed because floats are much more frequent. Staleness
 /// markers exist in both forms.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum TsdbSampleValue {
     /// A float, which may be a staleness marker.
     Float(f64),
     /// A native histogram, which is a staleness marker if its sum is one.
@@ -15,29 +15,29 @@ pub enum Value {
 
 /// A sample of a series, as read from a chunk or a log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
+pub struct TsdbSample {
     /// Timestamp in milliseconds since the Unix epoch.
     pub time: TimestampMs,
     /// Start timestamp in milliseconds; 0 if it is unknown.
     pub start_time: TimestampMs,
     /// The value, which also determines the kind of the sample.
-    pub value: Value,
+    pub value: TsdbSampleValue,
 }
 
-impl Sample {
+impl TsdbSample {
     /// Returns whether the sample is a staleness marker. Both types of values have such a marker.
     pub fn is_stale(&self) -> bool {
         match &self.value {
-            Value::Float(value) => is_stale(*value),
-            Value::Histogram(histogram) => histogram.is_stale(),
+            TsdbSampleValue::Float(value) => is_stale(*value),
+            TsdbSampleValue::Histogram(histogram) => histogram.is_stale(),
         }
     }
 
     /// Returns the memory of the sample in bytes. Spans and buckets of a histogram are included.
     pub fn memory_bytes(&self) -> usize {
         let behind = match &self.value {
-            Value::Float(_) => 0,
-            Value::Histogram(histogram) => {
+            TsdbSampleValue::Float(_) => 0,
+            TsdbSampleValue::Histogram(histogram) => {
                 let spans = histogram.positive_spans.len() + histogram.negative_spans.len();
                 let numbers = histogram.counts.bucket_count() + histogram.custom_values.len();
                 size_of::<Histogram>() + 8 * (spans + numbers)
@@ -50,13 +50,13 @@ impl Sample {
 /// Returns a histogram that is a staleness marker, with integer or float counts.
 pub(super) fn stale_histogram(sum: f64, is_float: bool) -> Histogram {
     let counts = match is_float {
-        true => Counts::Float {
+        true => HistogramCounts::Float {
             count: 0.0,
             zero_count: 0.0,
             positive: Vec::new(),
             negative: Vec::new(),
         },
-        false => Counts::Integer {
+        false => HistogramCounts::Integer {
             count: 0,
             zero_count: 0,
             positive: Vec::new(),

@@ -26,14 +26,14 @@ impl BlockFolder for Folder {
 }
 
 impl Folder {
-    fn open(&self, tombstones: Option<Tombstones>) -> Result<BlockReader<&Vec<u8>>, TsdbError> {
-        let index = File::new("b/index", &self.0[&BlockFile::Index]);
+    fn open(&self, tombstones: Option<Tombstones>) -> Result<TsdbBlockReader<&Vec<u8>>, TsdbError> {
+        let index = NamedRangeFile::new("b/index", &self.0[&BlockFile::Index]);
         let segments = self.0.iter().filter_map(|(file, bytes)| match file {
-            BlockFile::Chunks(_) => Some(File::new(format!("b/{}", file.path()), bytes)),
+            BlockFile::Chunks(_) => Some(NamedRangeFile::new(format!("b/{}", file.path()), bytes)),
             _ => None,
         });
-        let segments = Segments::open(segments.collect())?;
-        Ok(BlockReader::new(
+        let segments = ChunkSegments::open(segments.collect())?;
+        Ok(TsdbBlockReader::new(
             IndexReader::open(index)?,
             segments,
             tombstones,
@@ -41,7 +41,7 @@ impl Folder {
     }
 }
 
-type Series = Vec<(Labels, Vec<Sample>)>;
+type Series = Vec<(Labels, Vec<TsdbSample>)>;
 
 fn read(folder: &Folder, tombstones: Option<Tombstones>) -> Result<Series, TsdbError> {
     let mut block = folder.open(tombstones)?;
@@ -57,8 +57,8 @@ fn read(folder: &Folder, tombstones: Option<Tombstones>) -> Result<Series, TsdbE
     Ok(all)
 }
 
-fn options() -> BlockOptions {
-    BlockOptions::new(Ulid(7), 0, 10_000_000)
+fn options() -> TsdbBlockOptions {
+    TsdbBlockOptions::new(Ulid(7), 0, 10_000_000)
 }
 
 fn labels(number: i64) -> Labels {
@@ -69,10 +69,10 @@ fn labels(number: i64) -> Labels {
 }
 
 fn series(count: i64, samples: i64) -> Series {
-    let sample = |number: i64, i: i64| Sample {
+    let sample = |number: i64, i: i64| TsdbSample {
         time: i * 15_000 + number,
         start_time: 0,
-        value: Value::Float(match i % 50 {
+        value: TsdbSampleValue::Float(match i % 50 {
             49 => stale_nan(),
             _ => (number * i) as f64 / 7.0,
         }),
@@ -81,16 +81,18 @@ fn series(count: i64, samples: i64) -> Series {
     (0..count).map(|n| (labels(n), samples(n))).collect()
 }
 
-fn write(series: &Series, options: BlockOptions) -> (Folder, Option<BlockMeta>) {
-    let mut writer = BlockWriter::new(Folder::default(), options);
+fn write(series: &Series, options: TsdbBlockOptions) -> (Folder, Option<TsdbBlockMeta>) {
+    let mut writer = TsdbBlockWriter::new(Folder::default(), options);
     for (labels, samples) in series {
         let started = writer.start_series(labels.as_ref());
         started.expect("series are in order");
         for sample in samples {
             let (time, start) = (sample.time, sample.start_time);
             let pushed = match &sample.value {
-                Value::Float(value) => writer.push_float(time, start, *value),
-                Value::Histogram(histogram) => writer.push_histogram(time, start, histogram),
+                TsdbSampleValue::Float(value) => writer.push_float(time, start, *value),
+                TsdbSampleValue::Histogram(histogram) => {
+                    writer.push_histogram(time, start, histogram)
+                }
             };
             pushed.expect("samples are in order");
         }
@@ -100,11 +102,11 @@ fn write(series: &Series, options: BlockOptions) -> (Folder, Option<BlockMeta>) 
 
 /// Formats samples by their bits, because staleness markers are NaN and never equal.
 fn told(series: &Series) -> Vec<String> {
-    let bits = |sample: &Sample| match &sample.value {
-        Value::Float(value) => format!("{} {:x}", sample.time, value.to_bits()),
-        Value::Histogram(histogram) => format!("{} {histogram:?}", sample.time),
+    let bits = |sample: &TsdbSample| match &sample.value {
+        TsdbSampleValue::Float(value) => format!("{} {:x}", sample.time, value.to_bits()),
+        TsdbSampleValue::Histogram(histogram) => format!("{} {histogram:?}", sample.time),
     };
-    let of = |(labels, samples): &(Labels, Vec<Sample>)| {
+    let of = |(labels, samples): &(Labels, Vec<TsdbSample>)| {
         let samples: Vec<String> = samples.iter().map(bits).collect();
         format!("{labels} {}", samples.join(","))
     };
@@ -113,9 +115,9 @@ fn told(series: &Series) -> Vec<String> {
 
 /// Returns the numbers of a block's series that tombstones use.
 fn references(folder: &Folder) -> Vec<u64> {
-    let index = IndexReader::open(File::new("i", &folder.0[&BlockFile::Index]));
+    let index = IndexReader::open(NamedRangeFile::new("i", &folder.0[&BlockFile::Index]));
     let index = index.expect("it is sound");
-    let (mut walk, mut entry) = (index.walk(), IndexSeries::default());
+    let (mut walk, mut entry) = (index.start_walk(), IndexSeries::default());
     let mut references = Vec::new();
     while index.advance(&mut walk, &mut entry).expect("it is sound") {
         references.push(entry.reference);
@@ -127,7 +129,7 @@ fn references(folder: &Folder) -> Vec<u64> {
 fn block_written_reads_as_it_was_with_any_size_of_segments() {
     let series = series(20, 300);
     for (segment_bytes_max, segments) in [(1, 60), (3_000, 18), (512 << 20, 1)] {
-        let options = BlockOptions {
+        let options = TsdbBlockOptions {
             segment_bytes_max,
             memory_bytes: 0,
             ..options()
@@ -138,12 +140,12 @@ fn block_written_reads_as_it_was_with_any_size_of_segments() {
             told(&series)
         );
         let stats = meta.map(|meta| meta.stats);
-        let wanted = BlockStats {
+        let wanted = TsdbBlockStats {
             num_samples: 6_000,
             num_float_samples: 6_000,
             num_series: 20,
             num_chunks: 60,
-            ..BlockStats::default()
+            ..TsdbBlockStats::default()
         };
         assert_eq!(stats, Some(wanted));
         let is_segment = |file: &&BlockFile| matches!(file, BlockFile::Chunks(_));
@@ -160,8 +162,8 @@ fn block_without_samples_is_none() {
 
 #[test]
 fn block_writer_refuses_what_makes_no_block() {
-    let refused = |change: &dyn Fn(&mut BlockWriter<Folder>) -> Result<(), TsdbError>| {
-        let mut writer = BlockWriter::new(Folder::default(), options());
+    let refused = |change: &dyn Fn(&mut TsdbBlockWriter<Folder>) -> Result<(), TsdbError>| {
+        let mut writer = TsdbBlockWriter::new(Folder::default(), options());
         let started = writer.start_series(labels(5).as_ref());
         started.expect("it is the first");
         let error = change(&mut writer).unwrap_err();
@@ -219,18 +221,18 @@ fn deleted_samples_are_left_out() {
 #[test]
 fn histogram_behind_deleted_ones_of_its_chunk_says_nothing_of_resets() {
     let histogram = sample::stale_histogram(1.0, false);
-    let samples = (0..10).map(|time| Sample {
+    let samples = (0..10).map(|time| TsdbSample {
         time,
         start_time: 0,
-        value: Value::Histogram(Box::new(histogram.clone())),
+        value: TsdbSampleValue::Histogram(Box::new(histogram.clone())),
     });
     let (folder, _) = write(&vec![(labels(1), samples.collect())], options());
     let hints = |tombstones| -> Vec<ResetHint> {
         let series = read(&folder, tombstones).expect("it is sound");
         let samples = series.iter().flat_map(|(_, samples)| samples);
-        let hint = |sample: &Sample| match &sample.value {
-            Value::Histogram(histogram) => histogram.reset_hint,
-            Value::Float(_) => panic!("none was pushed"),
+        let hint = |sample: &TsdbSample| match &sample.value {
+            TsdbSampleValue::Histogram(histogram) => histogram.reset_hint,
+            TsdbSampleValue::Float(_) => panic!("none was pushed"),
         };
         samples.map(hint).collect()
     };

@@ -6,9 +6,9 @@
 //! | CRC-32C of the bytes after the version
 //! ```
 
-use super::bytes::{Cursor, checked, push_checksum};
-use super::error::{Malformed, TsdbError};
-use super::intervals::Intervals;
+use super::bytes::{TsdbByteCursor, push_checksum, verify_checksum};
+use super::error::{MalformedTsdbBytes, TsdbError};
+use super::intervals::DeletedIntervals;
 use firn_model::sample::TimeRange;
 use rustc_hash::FxHashMap;
 
@@ -22,35 +22,38 @@ const HEADER_BYTES: usize = 5;
 /// completely. Readers of the block skip the samples in them.
 #[derive(Clone, Debug, Default)]
 pub struct Tombstones {
-    by_series: FxHashMap<u64, Intervals>,
+    by_series: FxHashMap<u64, DeletedIntervals>,
 }
 
 impl Tombstones {
     /// Parses the bytes of a file, which has the name `file` in errors.
     pub fn read(file: &str, bytes: &[u8]) -> Result<Self, TsdbError> {
-        let damaged = |offset: usize, error: Malformed| TsdbError::Damaged {
+        let damaged = |offset: usize, error: MalformedTsdbBytes| TsdbError::Damaged {
             file: file.to_owned(),
             offset: offset as u64,
             what: error.to_string(),
         };
-        let mut cursor = Cursor::new(bytes);
-        let magic = cursor.be32().map_err(|e| damaged(0, e))?;
+        let mut cursor = TsdbByteCursor::new(bytes);
+        let magic = cursor.read_be32().map_err(|e| damaged(0, e))?;
         if magic != MAGIC {
-            return Err(damaged(0, Malformed::Invalid("not a file of tombstones")));
+            return Err(damaged(
+                0,
+                MalformedTsdbBytes::Invalid("not a file of tombstones"),
+            ));
         }
-        let version = cursor.byte().map_err(|e| damaged(4, e))?;
+        let version = cursor.read_byte().map_err(|e| damaged(4, e))?;
         if version != VERSION {
             return Err(TsdbError::Unsupported {
                 file: file.to_owned(),
                 what: format!("unknown version {version} of tombstones"),
             });
         }
-        let stones = checked(cursor.rest()).map_err(|e| damaged(HEADER_BYTES, e))?;
-        let mut cursor = Cursor::new(stones);
+        let stones = verify_checksum(cursor.rest()).map_err(|e| damaged(HEADER_BYTES, e))?;
+        let mut cursor = TsdbByteCursor::new(stones);
         let mut tombstones = Self::default();
         while !cursor.is_empty() {
             let offset = HEADER_BYTES + stones.len() - cursor.rest().len();
-            let (series, range) = stone(&mut cursor).map_err(|e| damaged(offset, e))?;
+            let (series, range) = read_stone(&mut cursor).map_err(|e| damaged(offset, e))?;
             tombstones.add(series, range);
         }
         Ok(tombstones)
@@ -71,7 +74,7 @@ impl Tombstones {
     }
 
     /// Returns the deleted intervals of a series. Returns `None` if there are none.
-    pub fn of(&self, series: u64) -> Option<&Intervals> {
+    pub fn intervals(&self, series: u64) -> Option<&DeletedIntervals> {
         self.by_series.get(&series)
     }
 
@@ -81,10 +84,10 @@ impl Tombstones {
     }
 }
 
-fn stone(cursor: &mut Cursor<'_>) -> Result<(u64, TimeRange), Malformed> {
-    let series = cursor.uvarint()?;
-    let min = cursor.varint()?;
-    Ok((series, TimeRange::new(min, cursor.varint()?)))
+fn read_stone(cursor: &mut TsdbByteCursor<'_>) -> Result<(u64, TimeRange), MalformedTsdbBytes> {
+    let series = cursor.read_uvarint()?;
+    let min = cursor.read_varint()?;
+    Ok((series, TimeRange::new(min, cursor.read_varint()?)))
 }
 
 #[cfg(test)]
@@ -119,10 +122,10 @@ mod tests {
     fn tombstones_of_a_series_are_found_by_its_number() {
         let bytes = file(&[(7, -5, 5), (9, i64::MIN, i64::MAX), (7, 6, 9)]);
         let read = Tombstones::read("t", &bytes).expect("they are sound");
-        let ranges = read.of(7).map(Intervals::ranges);
+        let ranges = read.intervals(7).map(DeletedIntervals::ranges);
         assert_eq!(ranges, Some(&[TimeRange::new(-5, 9)][..]));
-        assert!(read.of(9).is_some_and(|all| all.contains(0)));
-        assert!(read.of(8).is_none());
+        assert!(read.intervals(9).is_some_and(|all| all.contains(0)));
+        assert!(read.intervals(8).is_none());
     }
 
     #[test]

@@ -27,21 +27,21 @@ impl fmt::Display for Ulid {
 /// The error that a text is not a valid [`Ulid`], because of its length, a letter or its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a ULID has 26 letters of base 32 and 128 bits")]
-pub struct NoUlid;
+pub struct InvalidUlid;
 
 impl FromStr for Ulid {
-    type Err = NoUlid;
+    type Err = InvalidUlid;
 
-    fn from_str(text: &str) -> Result<Self, NoUlid> {
+    fn from_str(text: &str) -> Result<Self, InvalidUlid> {
         if text.len() != LETTERS_COUNT {
-            return Err(NoUlid);
+            return Err(InvalidUlid);
         }
         let mut bits = 0u128;
         for letter in text.bytes().map(|letter| letter.to_ascii_uppercase()) {
             let value = LETTERS.iter().position(|known| *known == letter);
-            let value = value.ok_or(NoUlid)?;
+            let value = value.ok_or(InvalidUlid)?;
             if bits >> (128 - 5) != 0 {
-                return Err(NoUlid);
+                return Err(InvalidUlid);
             }
             bits = bits << 5 | value as u128;
         }
@@ -73,7 +73,7 @@ mod tests {
             "0ZZZZZZZZZZZZZZZZZZZZZZZ\u{e9}",
             "01",
         ] {
-            assert_eq!(text.parse::<Ulid>(), Err(NoUlid), "{text}");
+            assert_eq!(text.parse::<Ulid>(), Err(InvalidUlid), "{text}");
         }
     }
 }

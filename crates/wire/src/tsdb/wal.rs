@@ -8,5 +8,5 @@ mod reader;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use entry::{Entries, Entry};
-pub use reader::{Tail, WalReader};
+pub use entry::{WalEntries, WalEntry};
+pub use reader::{WalReader, WalTailPolicy};

@@ -5,14 +5,16 @@
 
 use super::named_files;
 use crate::commands::arguments::{features, files, listed, paths_of, switch};
-use crate::commands::rules::check::{Check, LINT_FAILED, Outcome, lint_of_names};
+use crate::commands::rules::check::{
+    LINT_FAILED, RuleCheckOptions, RuleCheckOutcome, lint_of_names,
+};
 use crate::console;
 use crate::settings::config::{self, Config, JobFeatures};
 use clap::{Arg, ArgMatches, Command};
 use firn_model::names::NameScheme;
 use firn_model::units::{format_duration, parse_duration};
 use firn_promql::Features;
-use firn_rules::file::ReadOptions;
+use firn_rules::file::RuleFileOptions;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -80,7 +82,7 @@ struct Options {
 }
 
 impl Options {
-    fn of(matches: &ArgMatches) -> Self {
+    fn from_matches(matches: &ArgMatches) -> Self {
         let names = listed(matches, "lint");
         let lookback = matches.get_one::<Duration>("query.lookback-delta");
         let is_named = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -102,21 +104,21 @@ impl Options {
 
     /// Returns the options for rule files of a config. As in upstream's checker, UTF-8 names are
     /// allowed, whatever name scheme the config sets.
-    fn rules(&self, is_of_ruler: bool) -> Check {
-        let options = ReadOptions {
+    fn rules(&self, is_of_ruler: bool) -> RuleCheckOptions {
+        let options = RuleFileOptions {
             ignores_unknown: self.ignores_unknown,
             is_of_ruler,
             names: NameScheme::Utf8,
             features: self.language,
         };
-        Check::of_config(options, self.finds_duplicates)
+        RuleCheckOptions::for_config(options, self.finds_duplicates)
     }
 }
 
 /// Runs `firn check config` on all files of the command line and returns its exit code.
 pub(super) fn run(matches: &ArgMatches) -> ExitCode {
-    let options = Options::of(matches);
-    let mut all = Outcome::default();
+    let options = Options::from_matches(matches);
+    let mut all = RuleCheckOutcome::default();
     for file in paths_of(matches) {
         let outcome = check(&file, &options);
         all.has_failed |= outcome.has_failed;
@@ -129,15 +131,15 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     })
 }
 
-fn check(file: &Path, options: &Options) -> Outcome {
+fn check(file: &Path, options: &Options) -> RuleCheckOutcome {
     console::out(&format!("Checking {}\n", file.display()));
-    let features = JobFeatures::of_names(&[]);
+    let features = JobFeatures::from_names(&[]);
     let config = match read(file, options, features) {
         Ok(config) => config,
         Err(e) => {
             console::err(&format!("  FAILED: {e}"));
             console::out("\n");
-            return Outcome {
+            return RuleCheckOutcome {
                 has_failed: true,
                 has_errors: true,
             };
@@ -159,7 +161,7 @@ fn check(file: &Path, options: &Options) -> Outcome {
         " SUCCESS: {file} is valid prometheus config file syntax\n\n"
     ));
     if options.is_syntax_only {
-        return Outcome::default();
+        return RuleCheckOutcome::default();
     }
     let has_long_interval = has_long_interval(&config, options);
     let is_edited = |path: &&PathBuf| config.namespace_of(path).is_some();
@@ -179,7 +181,7 @@ fn read(file: &Path, options: &Options, features: JobFeatures) -> Result<Config,
     };
     let config = load(file, features).map_err(|e| e.to_string())?;
     if options.is_agent
-        && let Some(field) = config.field_against_agent()
+        && let Some(field) = config.find_agent_conflict()
     {
         return Err(format!("field {field} is not allowed in agent mode"));
     }

@@ -3,7 +3,7 @@
 //! be parsed, 3 for problems.
 
 use crate::commands::arguments::switch;
-use crate::commands::families::{Families, Family, read};
+use crate::commands::families::{Families, TextFamily, read};
 use crate::commands::rules::check::LINT_FAILED;
 use crate::console;
 use clap::{Arg, ArgMatches, Command};
@@ -82,7 +82,7 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
 
 /// Returns a table of the metrics with their numbers of series, the largest first.
 fn table(families: &Families) -> String {
-    let count = |family: &Family| -> usize {
+    let count = |family: &TextFamily| -> usize {
         let first = family.metrics.first();
         let parts = first.map_or(0, |m| m.samples.iter().filter(|s| s.part.is_some()).count());
         match family.kind {
@@ -134,16 +134,16 @@ fn problems(families: &Families) -> Vec<(&str, String)> {
     problems
 }
 
-fn check_help_and_units(name: &str, family: &Family, texts: &mut Vec<String>) {
+fn check_help_and_units(name: &str, family: &TextFamily, texts: &mut Vec<String>) {
     if family.help.is_none() {
         texts.push("no help text".into());
     }
-    if let Some((unit, base)) = unit_of(name).filter(|(unit, base)| unit != base) {
+    if let Some((unit, base)) = find_unit(name).filter(|(unit, base)| unit != base) {
         texts.push(format!("use base unit {base:?} instead of {unit:?}"));
     }
 }
 
-fn check_counter(name: &str, family: &Family, texts: &mut Vec<String>) {
+fn check_counter(name: &str, family: &TextFamily, texts: &mut Vec<String>) {
     let is_total = name.ends_with("_total");
     match family.kind {
         MetricType::Counter if !is_total => {
@@ -158,7 +158,7 @@ fn check_counter(name: &str, family: &Family, texts: &mut Vec<String>) {
 }
 
 /// Checks for names and labels that are reserved for histograms and summaries.
-fn check_reserved(name: &str, family: &Family, texts: &mut Vec<String>) {
+fn check_reserved(name: &str, family: &TextFamily, texts: &mut Vec<String>) {
     let is_histogram = family.kind == MetricType::Histogram;
     let is_summary = family.kind == MetricType::Summary;
     if family.kind == MetricType::Unknown {
@@ -184,7 +184,7 @@ fn check_reserved(name: &str, family: &Family, texts: &mut Vec<String>) {
     }
 }
 
-fn check_spelling(name: &str, family: &Family, texts: &mut Vec<String>) {
+fn check_spelling(name: &str, family: &TextFamily, texts: &mut Vec<String>) {
     let lower = name.to_lowercase();
     let has_word =
         |word: &str| lower.contains(&format!("_{word}_")) || lower.ends_with(&format!("_{word}"));
@@ -210,7 +210,7 @@ fn check_spelling(name: &str, family: &Family, texts: &mut Vec<String>) {
     }
 }
 
-fn check_unique(family: &Family, texts: &mut Vec<String>) {
+fn check_unique(family: &TextFamily, texts: &mut Vec<String>) {
     for (i, metric) in family.metrics.iter().enumerate() {
         if family.metrics[i + 1..]
             .iter()
@@ -265,7 +265,7 @@ const ABBREVIATIONS: [&str; 14] = [
 ];
 
 /// Returns the first unit in a name, and the base unit to use instead.
-fn unit_of(name: &str) -> Option<(&str, &'static str)> {
+fn find_unit(name: &str) -> Option<(&str, &'static str)> {
     let base_of = |word: &str| {
         let found = UNITS.iter().find(|(unit, _)| *unit == word);
         found.map(|(_, base)| *base)

@@ -4,10 +4,10 @@
 //! with them only when it needs them. What is asked, and in what order, is promtool's.
 
 use crate::settings::config::{Config, read_groups};
-use firn_discovery::{DiscoverySettings, Group, read_json_groups};
+use firn_discovery::{DiscoverySettings, TargetGroup, read_json_groups};
 use firn_http_client::named_files;
-use firn_http_client::{Auth, HttpSettings, Secret, TlsSettings};
-use firn_ingest::scrape::{JobSettings, check_target};
+use firn_http_client::{AuthMethod, ClientTlsSettings, HttpSettings, Secret};
+use firn_ingest::scrape::{ScrapeJobSettings, check_target};
 use firn_model::yaml;
 use std::path::{Path, PathBuf};
 
@@ -28,14 +28,14 @@ pub(super) fn check(config: &Config, is_syntax_only: bool) -> Result<Vec<String>
             if let DiscoverySettings::Kubernetes(settings) = discovery {
                 check_tls(&settings.client.tls, is_syntax_only)?;
             }
-            let check = |source: &str, group: &Group| check_group(job, source, group);
+            let check = |source: &str, group: &TargetGroup| check_group(job, source, group);
             let missing = check_groups(discovery, is_syntax_only, check)?;
             warn(missing, &format!("scrape job {:?}", job.name));
         }
     }
     for settings in &config.alerting.alertmanagers {
         for discovery in &settings.discoveries {
-            let check = |_: &str, group: &Group| settings.check(group);
+            let check = |_: &str, group: &TargetGroup| settings.check_addresses(group);
             let missing = check_groups(discovery, is_syntax_only, check)?;
             warn(missing, "alertmanager config");
         }
@@ -45,7 +45,7 @@ pub(super) fn check(config: &Config, is_syntax_only: bool) -> Result<Vec<String>
 
 /// Checks what a job's client needs, and that its certificate and key come in the same way.
 fn check_client(http: &HttpSettings, is_syntax_only: bool) -> Result<(), String> {
-    if let Auth::Credentials {
+    if let AuthMethod::Credentials {
         credentials: Some(Secret::File(path)),
         ..
     } = &http.auth
@@ -56,7 +56,7 @@ fn check_client(http: &HttpSettings, is_syntax_only: bool) -> Result<(), String>
     check_tls(&http.tls, is_syntax_only)
 }
 
-fn check_tls(tls: &TlsSettings, is_syntax_only: bool) -> Result<(), String> {
+fn check_tls(tls: &ClientTlsSettings, is_syntax_only: bool) -> Result<(), String> {
     let (cert, key) = (file_of(&tls.cert), file_of(&tls.key));
     match (cert, key) {
         (Some(cert), None) => {
@@ -105,7 +105,7 @@ fn look_for(path: &Path, what: &str) -> Result<(), String> {
 fn check_groups(
     discovery: &DiscoverySettings,
     is_syntax_only: bool,
-    check: impl Fn(&str, &Group) -> Result<(), String>,
+    check: impl Fn(&str, &TargetGroup) -> Result<(), String>,
 ) -> Result<Vec<PathBuf>, String> {
     let mut missing = Vec::new();
     match discovery {
@@ -133,7 +133,7 @@ fn check_groups(
     Ok(missing)
 }
 
-fn check_group(job: &JobSettings, source: &str, group: &Group) -> Result<(), String> {
+fn check_group(job: &ScrapeJobSettings, source: &str, group: &TargetGroup) -> Result<(), String> {
     for (i, address) in group.targets.iter().enumerate() {
         if let Some(error) = check_target(job, address, group).error {
             return Err(format!("instance {i} in group {source}: {error}"));
@@ -143,7 +143,7 @@ fn check_group(job: &JobSettings, source: &str, group: &Group) -> Result<(), Str
 }
 
 /// Reads a file of targets.
-fn read_targets(file: &Path) -> Result<Vec<Group>, String> {
+fn read_targets(file: &Path) -> Result<Vec<TargetGroup>, String> {
     let bytes = named_files::read_any(file).map_err(|e| e.to_string())?;
     let ending = file.extension().unwrap_or_default().to_ascii_lowercase();
     match ending == "json" {

@@ -1,7 +1,7 @@
 //! The commands `firn check healthy` and `firn check ready`, which query the state of a server.
 //! Texts and exit codes are those of promtool.
 
-use crate::commands::client::{Client, http_config, http_config_of};
+use crate::commands::client::{CommandClient, http_config, http_config_of};
 use crate::console;
 use clap::{Arg, ArgMatches, Command};
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ pub(super) fn commands() -> [Command; 2] {
 
 /// Runs the command `name`, `healthy` or `ready`, and returns its exit code.
 pub(super) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
-    match ask(name, matches) {
+    match check_endpoint(name, matches) {
         Ok(body) => {
             console::err(&format!("  SUCCESS:  {body}"));
             ExitCode::SUCCESS
@@ -41,10 +41,10 @@ pub(super) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     }
 }
 
-fn ask(name: &str, matches: &ArgMatches) -> Result<String, String> {
+fn check_endpoint(name: &str, matches: &ArgMatches) -> Result<String, String> {
     let url = matches.get_one::<String>("url").map_or("", String::as_str);
     let file = http_config_of(matches).map(std::path::PathBuf::as_path);
-    let client = Client::new(url, file, &[]).map_err(|e| e.to_string())?;
+    let client = CommandClient::new(url, file, &[]).map_err(|e| e.to_string())?;
     let answer = client
         .within(TIMEOUT)
         .get(&format!("/-/{name}"), &Vec::new());

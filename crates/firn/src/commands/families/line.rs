@@ -9,13 +9,13 @@ use firn_model::quote::{push_escaped, quote};
 const BREAKS_OFF: &str = "unexpected end of input stream";
 
 /// A position in a line, which only advances. Parsers of names, values and comments share it.
-pub(super) struct Line<'t> {
+pub(super) struct LineCursor<'t> {
     bytes: &'t [u8],
     is_whole: bool,
     at: usize,
 }
 
-impl<'t> Line<'t> {
+impl<'t> LineCursor<'t> {
     /// Starts at the beginning of the line `bytes`, which `is_whole` if a line feed follows it.
     pub(super) fn new(bytes: &'t [u8], is_whole: bool) -> Self {
         Self {

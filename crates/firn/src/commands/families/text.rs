@@ -1,9 +1,9 @@
 //! Parser of the text format with the rules of upstream's tools, which are stricter than scrapes:
 //! no duplicate labels, no second help or type, each line terminated. Errors are those of upstream.
 
-use super::line::{Line, quoted_byte};
-use super::{Families, LabelMap, Metric, Sample};
-use firn_model::go_float::shortest;
+use super::line::{LineCursor, quoted_byte};
+use super::{Families, LabelMap, TextMetric, TextSample};
+use firn_model::go_float::format_shortest;
 use firn_model::metadata::MetricType;
 use firn_model::names::NameScheme;
 use firn_model::quote::quote;
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 /// Parses a text with names allowed by `names`. The error is the text for the user.
 pub(in crate::commands) fn read(text: &[u8], names: NameScheme) -> Result<Families, String> {
-    let mut reader = Reader {
+    let mut reader = FamilyReader {
         names,
         families: Families::new(),
         typed: HashSet::new(),
@@ -22,7 +22,7 @@ pub(in crate::commands) fn read(text: &[u8], names: NameScheme) -> Result<Famili
             Some(line) => (line, true),
             None => (line, false),
         };
-        let read = reader.line(&mut Line::new(line, is_whole));
+        let read = reader.line(&mut LineCursor::new(line, is_whole));
         read.map_err(|e| format!("text format parsing error in line {}: {e}", i + 1))?;
     }
     let mut families = reader.families;
@@ -30,7 +30,7 @@ pub(in crate::commands) fn read(text: &[u8], names: NameScheme) -> Result<Famili
     Ok(families)
 }
 
-struct Reader {
+struct FamilyReader {
     names: NameScheme,
     families: Families,
     /// Families whose type is set or can no longer be set.
@@ -39,34 +39,34 @@ struct Reader {
 
 /// Role of a sample of a histogram or a summary, which follows from the suffix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum SampleRole {
     Part,
     Count,
     Sum,
 }
 
 /// A sample that is being parsed: its name, its family and its role there.
-struct Named {
+struct NamedSample {
     name: String,
     family: String,
-    role: Role,
+    role: SampleRole,
 }
 
 /// Labels of a sample that are being parsed, with the bucket or quantile apart.
 #[derive(Default)]
-struct Found {
+struct SampleLabelsDraft {
     labels: LabelMap,
     /// Numeric value of the label `le` or `quantile`, if there is one.
     part: Option<f64>,
 }
 
-impl Reader {
-    fn line(&mut self, line: &mut Line<'_>) -> Result<(), String> {
+impl FamilyReader {
+    fn line(&mut self, line: &mut LineCursor<'_>) -> Result<(), String> {
         let first = match line.skip_blanks() {
             Err(_) if line.is_over() => return Ok(()),
             first => first?,
         };
-        let mut found = Found::default();
+        let mut found = SampleLabelsDraft::default();
         let named = match first {
             b'\n' => return Ok(()),
             b'#' => return self.comment(line),
@@ -86,7 +86,7 @@ impl Reader {
         self.sample(line, named, found)
     }
 
-    fn comment(&mut self, line: &mut Line<'_>) -> Result<(), String> {
+    fn comment(&mut self, line: &mut LineCursor<'_>) -> Result<(), String> {
         line.step();
         line.skip_blanks()?;
         let keyword = line.word()?;
@@ -113,7 +113,7 @@ impl Reader {
         }
     }
 
-    fn help(&mut self, line: &mut Line<'_>, name: &str) -> Result<(), String> {
+    fn help(&mut self, line: &mut LineCursor<'_>, name: &str) -> Result<(), String> {
         let family = self.families.entry(name.to_owned()).or_default();
         if family.help.is_some() {
             let name = quote(name.as_bytes());
@@ -124,7 +124,7 @@ impl Reader {
         Ok(())
     }
 
-    fn kind(&mut self, line: &mut Line<'_>, name: String) -> Result<(), String> {
+    fn kind(&mut self, line: &mut LineCursor<'_>, name: String) -> Result<(), String> {
         if self.typed.contains(&name) {
             let name = quote(name.as_bytes());
             return Err(format!(
@@ -153,28 +153,28 @@ impl Reader {
 
     /// Returns the family of a name: the one with that name, or the summary or histogram whose
     /// suffix the name has.
-    fn named(&mut self, name: &[u8]) -> Result<Named, String> {
+    fn named(&mut self, name: &[u8]) -> Result<NamedSample, String> {
         let known = std::str::from_utf8(name).ok();
         let Some(name) = known.filter(|name| self.names.allows_metric(name)) else {
             return Err(format!("invalid metric name {}", quote(name)));
         };
         let (family, role) = self.family_of(name);
         self.families.entry(family.to_owned()).or_default();
-        Ok(Named {
+        Ok(NamedSample {
             name: name.to_owned(),
             family: family.to_owned(),
             role,
         })
     }
 
-    fn family_of<'n>(&self, name: &'n str) -> (&'n str, Role) {
+    fn family_of<'n>(&self, name: &'n str) -> (&'n str, SampleRole) {
         if self.families.contains_key(name) {
-            return (name, Role::Part);
+            return (name, SampleRole::Part);
         }
         for (suffix, role) in [
-            ("_count", Role::Count),
-            ("_sum", Role::Sum),
-            ("_bucket", Role::Part),
+            ("_count", SampleRole::Count),
+            ("_sum", SampleRole::Sum),
+            ("_bucket", SampleRole::Part),
         ] {
             let stem = name.strip_suffix(suffix).filter(|stem| !stem.is_empty());
             let Some(stem) = stem else {
@@ -182,14 +182,14 @@ impl Reader {
             };
             let is_compound = match self.kind_of(stem) {
                 MetricType::Histogram | MetricType::GaugeHistogram => true,
-                MetricType::Summary => role != Role::Part,
+                MetricType::Summary => role != SampleRole::Part,
                 _ => false,
             };
             if is_compound {
                 return (stem, role);
             }
         }
-        (name, Role::Part)
+        (name, SampleRole::Part)
     }
 
     fn kind_of(&self, family: &str) -> MetricType {
@@ -198,7 +198,7 @@ impl Reader {
     }
 
     /// Returns the family of a sample's name. Its type can no longer be set after this.
-    fn sample_of(&mut self, name: &[u8]) -> Result<Named, String> {
+    fn sample_of(&mut self, name: &[u8]) -> Result<NamedSample, String> {
         let named = self.named(name)?;
         self.typed.insert(named.family.clone());
         Ok(named)
@@ -208,10 +208,10 @@ impl Reader {
     /// the labels.
     fn labels(
         &mut self,
-        line: &mut Line<'_>,
-        mut named: Option<Named>,
-        found: &mut Found,
-    ) -> Result<Named, String> {
+        line: &mut LineCursor<'_>,
+        mut named: Option<NamedSample>,
+        found: &mut SampleLabelsDraft,
+    ) -> Result<NamedSample, String> {
         let is_within = named.is_none();
         loop {
             line.step();
@@ -253,10 +253,10 @@ impl Reader {
     /// Parses a label from its `=` up to the following `,` or `}`.
     fn label(
         &self,
-        line: &mut Line<'_>,
+        line: &mut LineCursor<'_>,
         name: &[u8],
-        named: Option<&Named>,
-        found: &mut Found,
+        named: Option<&NamedSample>,
+        found: &mut SampleLabelsDraft,
     ) -> Result<(), String> {
         let metric = named.map_or("", |named| &named.family);
         let quoted = quote(name);
@@ -302,7 +302,12 @@ impl Reader {
     }
 
     /// Parses the value and the timestamp, and adds the sample.
-    fn sample(&mut self, line: &mut Line<'_>, named: Named, found: Found) -> Result<(), String> {
+    fn sample(
+        &mut self,
+        line: &mut LineCursor<'_>,
+        named: NamedSample,
+        found: SampleLabelsDraft,
+    ) -> Result<(), String> {
         let text = line.word()?;
         let wrong = || format!("expected float as value, got {}", quote(text));
         let value = float(text).ok_or_else(wrong)?;
@@ -313,10 +318,10 @@ impl Reader {
             b'\n' => None,
             _ => Some(time(line)?),
         };
-        let sample = Sample {
+        let sample = TextSample {
             part: part
-                .filter(|_| named.role == Role::Part)
-                .and_then(|part| Some((part_of(kind)?, shortest(part)))),
+                .filter(|_| named.role == SampleRole::Part)
+                .and_then(|part| Some((part_of(kind)?, format_shortest(part)))),
             name: named.name,
             time,
             value,
@@ -328,7 +333,7 @@ impl Reader {
         };
         match known {
             Some(metric) => metric.samples.push(sample),
-            None => family.metrics.push(Metric {
+            None => family.metrics.push(TextMetric {
                 labels: found.labels,
                 samples: vec![sample],
             }),
@@ -347,13 +352,18 @@ fn part_of(kind: MetricType) -> Option<&'static str> {
 }
 
 /// Rejects a negative count or bucket population of a histogram, with upstream's error.
-fn check_count(kind: MetricType, named: &Named, has_part: bool, value: f64) -> Result<(), String> {
+fn check_count(
+    kind: MetricType,
+    named: &NamedSample,
+    has_part: bool,
+    value: f64,
+) -> Result<(), String> {
     if part_of(kind) != Some("le") || value >= 0.0 || value.is_nan() {
         return Ok(());
     }
     let what = match named.role {
-        Role::Count => "count",
-        Role::Part if has_part => "bucket population",
+        SampleRole::Count => "count",
+        SampleRole::Part if has_part => "bucket population",
         _ => return Ok(()),
     };
     let name = quote(named.family.as_bytes());
@@ -361,7 +371,7 @@ fn check_count(kind: MetricType, named: &Named, has_part: bool, value: f64) -> R
 }
 
 /// Parses the timestamp up to the end of the line.
-fn time(line: &mut Line<'_>) -> Result<TimestampMs, String> {
+fn time(line: &mut LineCursor<'_>) -> Result<TimestampMs, String> {
     line.skip_blanks()?;
     let text = line.word()?;
     let time = std::str::from_utf8(text)

@@ -1,9 +1,9 @@
 //! The command `firn query analyze`: counts the buckets of histograms in use. Output and texts are
 //! those of promtool.
 
-use super::{QueryError, client, now, print, seconds};
+use super::{QueryCommandError, client, now, print, seconds};
 use crate::commands::arguments::texts;
-use crate::commands::client::Client;
+use crate::commands::client::CommandClient;
 use clap::ArgMatches;
 use firn_model::units::format_go_duration;
 use serde_json::Value;
@@ -23,11 +23,14 @@ const FOOTER: &str = "Aggregated bucket stats
 Each line shows min/avg/max over the series above.";
 
 /// Queries the histograms of a job and returns the output of `firn query analyze`.
-pub(super) fn analyze(client: &Client, matches: &ArgMatches) -> Result<String, QueryError> {
+pub(super) fn analyze(
+    client: &CommandClient,
+    matches: &ArgMatches,
+) -> Result<String, QueryCommandError> {
     let text = |id| matches.get_one::<String>(id).map(String::as_str);
     let kind = text("type").unwrap_or_default();
     if kind != "histogram" {
-        return Err(QueryError::Other(format!(
+        return Err(QueryCommandError::Other(format!(
             "analyze type is {kind}, must be 'histogram'"
         )));
     }
@@ -35,14 +38,17 @@ pub(super) fn analyze(client: &Client, matches: &ArgMatches) -> Result<String, Q
     let span = matches.get_one::<Duration>("duration").copied();
     let span = i64::try_from(span.unwrap_or_default().as_nanos()).unwrap_or(i64::MAX);
     let mut out = format!("{HEADER}\n\n");
-    let (mut native, mut classic) = (Summary::default(), Summary::default());
+    let (mut native, mut classic) = (
+        HistogramUsageSummary::default(),
+        HistogramUsageSummary::default(),
+    );
     for selector in texts(matches, "match") {
         let query = format!("{selector}[{}]", format_go_duration(span));
         let params = vec![("query", query), ("time", end.to_string())];
         let data = client::post(client, "/api/v1/query", &params)?;
         if data["resultType"] != "matrix" {
             let what = "query of buckets resulted in non-Matrix";
-            return Err(QueryError::Other(what.to_owned()));
+            return Err(QueryCommandError::Other(what.to_owned()));
         }
         let mut families: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
         for series in data["result"].as_array().into_iter().flatten() {
@@ -84,16 +90,16 @@ fn family_of(metric: &Value) -> Option<String> {
 
 /// Number of buckets in use over the samples of a histogram, and its total number of buckets,
 /// whether used or not.
-struct Statistics {
+struct HistogramBucketStatistics {
     min: usize,
     max: usize,
     total: usize,
     avg: f64,
 }
 
-impl Statistics {
+impl HistogramBucketStatistics {
     /// Computes the statistics of a histogram. Returns `None` for fewer than two samples.
-    fn of(counts: &[usize], total: usize) -> Option<Self> {
+    fn from_histogram(counts: &[usize], total: usize) -> Option<Self> {
         let sum: usize = counts.iter().sum();
         (counts.len() > 1).then(|| Self {
             min: counts.iter().copied().min().unwrap_or(0),
@@ -104,7 +110,7 @@ impl Statistics {
     }
 }
 
-impl fmt::Display for Statistics {
+impl fmt::Display for HistogramBucketStatistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{:.3}/{}", self.min, self.avg, self.max)?;
         match self.max == self.total {
@@ -114,7 +120,7 @@ impl fmt::Display for Statistics {
     }
 }
 
-fn native_statistics(series: &Value) -> Option<Statistics> {
+fn native_statistics(series: &Value) -> Option<HistogramBucketStatistics> {
     let mut all = BTreeSet::new();
     let mut counts = Vec::new();
     for sample in series["histograms"].as_array()? {
@@ -126,10 +132,12 @@ fn native_statistics(series: &Value) -> Option<Statistics> {
         all.extend(bounds);
         counts.push(buckets.len());
     }
-    Statistics::of(&counts, all.len())
+    HistogramBucketStatistics::from_histogram(&counts, all.len())
 }
 
-fn classic_statistics(mut buckets: Vec<&Value>) -> Result<Option<Statistics>, QueryError> {
+fn classic_statistics(
+    mut buckets: Vec<&Value>,
+) -> Result<Option<HistogramBucketStatistics>, QueryCommandError> {
     let bound = |series: &Value| {
         let le = series["metric"]["le"].as_str().unwrap_or_default();
         le.parse::<f64>().unwrap_or(0.0)
@@ -148,7 +156,7 @@ fn classic_statistics(mut buckets: Vec<&Value>) -> Result<Option<Statistics>, Qu
             let time = pair[0].as_f64();
             if below.0.is_some() && below.0 != Some(time) {
                 let what = "matrix result is not time aligned";
-                return Err(QueryError::Other(what.to_owned()));
+                return Err(QueryCommandError::Other(what.to_owned()));
             }
             let value = pair[1].as_str().unwrap_or_default();
             let value = value.parse::<f64>().unwrap_or(0.0);
@@ -157,19 +165,22 @@ fn classic_statistics(mut buckets: Vec<&Value>) -> Result<Option<Statistics>, Qu
         }
         counts.push(populated);
     }
-    Ok(Statistics::of(&counts, buckets.len()))
+    Ok(HistogramBucketStatistics::from_histogram(
+        &counts,
+        buckets.len(),
+    ))
 }
 
 /// Minimum, maximum and average of a number over all histograms that were added.
 #[derive(Default)]
-struct Spread {
+struct BucketCountSpread {
     min: usize,
     max: usize,
     count: usize,
     avg: f64,
 }
 
-impl Spread {
+impl BucketCountSpread {
     fn add(&mut self, number: usize) {
         self.min = match self.count {
             0 => number,
@@ -181,7 +192,7 @@ impl Spread {
     }
 }
 
-impl fmt::Display for Spread {
+impl fmt::Display for BucketCountSpread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{:.3}/{}", self.min, self.avg, self.max)
     }
@@ -189,15 +200,15 @@ impl fmt::Display for Spread {
 
 /// Summary of all histograms of a kind: distributions of used and total buckets.
 #[derive(Default)]
-struct Summary {
-    populated_min: Spread,
-    populated_avg: Spread,
-    populated_max: Spread,
-    total: Spread,
+struct HistogramUsageSummary {
+    populated_min: BucketCountSpread,
+    populated_avg: BucketCountSpread,
+    populated_max: BucketCountSpread,
+    total: BucketCountSpread,
 }
 
-impl Summary {
-    fn add(&mut self, stats: &Statistics) {
+impl HistogramUsageSummary {
+    fn add(&mut self, stats: &HistogramBucketStatistics) {
         self.populated_min.add(stats.min);
         self.populated_avg.add(stats.avg as usize);
         self.populated_max.add(stats.max);
@@ -205,7 +216,7 @@ impl Summary {
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for HistogramUsageSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

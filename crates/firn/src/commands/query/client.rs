@@ -1,7 +1,7 @@
 //! Requests of the subcommands to Prometheus's HTTP API. Returns the `data` of a response, or its
 //! error.
 
-use crate::commands::client::{Answer, Client, Params, Unanswered};
+use crate::commands::client::{CommandClient, CommandClientError, CommandResponse, Params};
 use serde_json::Value;
 
 /// Error of a request to the API: a server error, a foreign response, or no response at all.
@@ -27,20 +27,20 @@ pub enum ApiError {
     },
     /// The server did not respond at all.
     #[error(transparent)]
-    Unanswered(#[from] Unanswered),
+    Unanswered(#[from] CommandClientError),
 }
 
 /// Sends `params` as a form and returns the `data` of the response.
-pub fn post(client: &Client, path: &str, params: &Params<'_>) -> Result<Value, ApiError> {
+pub fn post(client: &CommandClient, path: &str, params: &Params<'_>) -> Result<Value, ApiError> {
     data_of(client.post_form(path, params)?)
 }
 
 /// Sends `params` in the URL and returns the `data` of the response.
-pub fn get(client: &Client, path: &str, params: &Params<'_>) -> Result<Value, ApiError> {
+pub fn get(client: &CommandClient, path: &str, params: &Params<'_>) -> Result<Value, ApiError> {
     data_of(client.get(path, params)?)
 }
 
-fn data_of(answer: Answer) -> Result<Value, ApiError> {
+fn data_of(answer: CommandResponse) -> Result<Value, ApiError> {
     let Ok(mut document) = serde_json::from_slice::<Value>(&answer.body) else {
         let body = String::from_utf8_lossy(&answer.body);
         return Err(ApiError::Foreign {

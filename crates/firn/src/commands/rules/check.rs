@@ -6,7 +6,7 @@ use crate::commands::arguments::{listed, switch};
 use crate::console;
 use clap::{Arg, ArgMatches, Command};
 use firn_model::yaml;
-use firn_rules::file::{ReadOptions, RuleFile, duplicates, parse};
+use firn_rules::file::{RuleFile, RuleFileOptions, find_duplicates, parse};
 use std::fmt::Write;
 use std::io::Read;
 use std::path::Path;
@@ -38,14 +38,14 @@ pub(in crate::commands) fn command() -> Command {
 
 /// How a check goes.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::commands) struct Check {
-    options: ReadOptions,
+pub(in crate::commands) struct RuleCheckOptions {
+    options: RuleFileOptions,
     finds_duplicates: bool,
 }
 
 /// What became of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::commands) struct Outcome {
+pub(in crate::commands) struct RuleCheckOutcome {
     /// Whether anything is wrong.
     pub(in crate::commands) has_failed: bool,
     /// Whether something is wrong that is not lint's business alone.
@@ -58,7 +58,7 @@ pub(in crate::commands) fn run(matches: &ArgMatches) -> ExitCode {
         Ok(files) => files,
         Err(code) => return ExitCode::from(code),
     };
-    let check = Check {
+    let check = RuleCheckOptions {
         options: read_options(matches),
         finds_duplicates: lint_of_names(listed(matches, "lint").iter().map(String::as_str)),
     };
@@ -87,16 +87,19 @@ pub(in crate::commands) fn lint_of_names<'n>(names: impl Iterator<Item = &'n str
     finds_duplicates
 }
 
-impl Check {
+impl RuleCheckOptions {
     /// The check that `check config` makes of the rule files of a config.
-    pub(in crate::commands) fn of_config(options: ReadOptions, finds_duplicates: bool) -> Self {
+    pub(in crate::commands) fn for_config(
+        options: RuleFileOptions,
+        finds_duplicates: bool,
+    ) -> Self {
         Self {
             options,
             finds_duplicates,
         }
     }
 
-    fn standard_input(self) -> Outcome {
+    fn standard_input(self) -> RuleCheckOutcome {
         console::out("Checking standard input\n");
         let mut bytes = Vec::new();
         let read = std::io::stdin().read_to_end(&mut bytes);
@@ -105,7 +108,7 @@ impl Check {
             Ok(text) => text,
             Err(e) => {
                 console::err(&format!("  FAILED: {e}"));
-                return Outcome {
+                return RuleCheckOutcome {
                     has_failed: true,
                     has_errors: true,
                 };
@@ -113,12 +116,12 @@ impl Check {
         };
         let read = parse(&text, self.options);
         let read = read.map_err(|errors| errors.iter().map(ToString::to_string).collect());
-        self.judge(read)
+        self.check_rules(read)
     }
 
     /// Checks one file after the other.
-    pub(in crate::commands) fn files(self, files: &[impl AsRef<Path>]) -> Outcome {
-        let mut all = Outcome::default();
+    pub(in crate::commands) fn files(self, files: &[impl AsRef<Path>]) -> RuleCheckOutcome {
+        let mut all = RuleCheckOutcome::default();
         for file in files {
             let outcome = self.file(file.as_ref());
             all.has_failed |= outcome.has_failed;
@@ -127,18 +130,18 @@ impl Check {
         all
     }
 
-    fn file(self, file: &Path) -> Outcome {
+    fn file(self, file: &Path) -> RuleCheckOutcome {
         console::out(&format!("Checking {}\n", file.display()));
-        self.judge(read_rules(file, self.options))
+        self.check_rules(read_rules(file, self.options))
     }
 
-    fn judge(self, read: Result<RuleFile, Vec<String>>) -> Outcome {
+    fn check_rules(self, read: Result<RuleFile, Vec<String>>) -> RuleCheckOutcome {
         let rules = match read {
             Ok(rules) => rules,
             Err(errors) => {
                 console::err("  FAILED:");
                 errors.iter().for_each(|e| console::err(e));
-                return Outcome {
+                return RuleCheckOutcome {
                     has_failed: true,
                     has_errors: true,
                 };
@@ -160,7 +163,7 @@ impl Check {
             }
         }
         console::out("\n");
-        Outcome {
+        RuleCheckOutcome {
             has_failed,
             has_errors: false,
         }
@@ -169,7 +172,7 @@ impl Check {
 
 /// What lint says of rules that make the same.
 fn lint_of_duplicates(rules: &RuleFile) -> Option<String> {
-    let found = duplicates(rules);
+    let found = find_duplicates(rules);
     if found.is_empty() {
         return None;
     }

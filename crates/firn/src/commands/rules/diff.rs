@@ -17,27 +17,27 @@ pub(super) fn compare(before: &Value, after: &Value) -> Option<String> {
     if before == after {
         return None;
     }
-    let mut writer = Writer::default();
-    writer.both(before, after);
+    let mut writer = DiffWriter::default();
+    writer.write_difference(before, after);
     writer.colour(None);
     Some(writer.out)
 }
 
 #[derive(Default)]
-struct Writer {
+struct DiffWriter {
     out: String,
     level: usize,
     colour: Option<&'static str>,
 }
 
 /// A member of an array, or the value of a key of an object.
-enum Item<'v> {
+enum DiffItem<'v> {
     Both(&'v Value, &'v Value),
     Removed(&'v Value),
     Added(&'v Value),
 }
 
-impl Writer {
+impl DiffWriter {
     /// Sets the color of the following text; `None` is the default color.
     fn colour(&mut self, colour: Option<&'static str>) {
         if self.colour == colour {
@@ -61,7 +61,7 @@ impl Writer {
         self.out.push_str(self.colour.unwrap_or_default());
     }
 
-    fn both(&mut self, before: &Value, after: &Value) {
+    fn write_difference(&mut self, before: &Value, after: &Value) {
         match (before, after) {
             (Value::Array(a), Value::Array(b)) => {
                 let items = (0..a.len().max(b.len())).filter_map(|i| {
@@ -93,7 +93,7 @@ impl Writer {
         }
     }
 
-    fn items(&mut self, [open, close]: [char; 2], items: Vec<(Option<&str>, Item<'_>)>) {
+    fn items(&mut self, [open, close]: [char; 2], items: Vec<(Option<&str>, DiffItem<'_>)>) {
         self.colour(None);
         self.out.push(open);
         if !items.is_empty() {
@@ -102,16 +102,16 @@ impl Writer {
             let last = items.len() - 1;
             for (i, (key, item)) in items.into_iter().enumerate() {
                 self.colour(match item {
-                    Item::Both(..) => None,
-                    Item::Removed(_) => Some(REMOVED),
-                    Item::Added(_) => Some(ADDED),
+                    DiffItem::Both(..) => None,
+                    DiffItem::Removed(_) => Some(REMOVED),
+                    DiffItem::Added(_) => Some(ADDED),
                 });
                 if let Some(key) = key {
                     self.out.push_str(&format!("{}: ", Value::from(key)));
                 }
                 match item {
-                    Item::Both(a, b) => self.both(a, b),
-                    Item::Removed(value) | Item::Added(value) => self.value(value),
+                    DiffItem::Both(a, b) => self.write_difference(a, b),
+                    DiffItem::Removed(value) | DiffItem::Added(value) => self.value(value),
                 }
                 self.colour(None);
                 if i < last {
@@ -160,11 +160,11 @@ impl Writer {
     }
 }
 
-fn item<'v>(before: Option<&'v Value>, after: Option<&'v Value>) -> Option<Item<'v>> {
+fn item<'v>(before: Option<&'v Value>, after: Option<&'v Value>) -> Option<DiffItem<'v>> {
     match (before, after) {
-        (Some(a), Some(b)) => Some(Item::Both(a, b)),
-        (Some(a), None) => Some(Item::Removed(a)),
-        (None, Some(b)) => Some(Item::Added(b)),
+        (Some(a), Some(b)) => Some(DiffItem::Both(a, b)),
+        (Some(a), None) => Some(DiffItem::Removed(a)),
+        (None, Some(b)) => Some(DiffItem::Added(b)),
         (None, None) => None,
     }
 }

@@ -3,13 +3,15 @@
 
 use super::diff;
 use super::suite::{AlertTest, ExpectedAlert, ExprTest};
-use firn_model::go_float::scientific;
+use firn_model::go_float::format_scientific;
 use firn_model::labels::{Labels, is_plain_name};
 use firn_model::quote::quote;
 use firn_model::units::format_duration;
-use firn_promql::script::{read_series, test_expression};
+use firn_promql::script::{format_for_rule_test, read_series};
 use firn_promql::texts;
-use firn_promql::value::{MatrixSeries, PointValue, QueryError, QueryResult, Value, VectorElement};
+use firn_promql::value::{
+    MatrixSeries, PromqlError, QueryPointValue, QueryResult, QueryValue, VectorElement,
+};
 use firn_rules::alert::{ALERT_NAME, Annotations};
 use std::fmt::Write;
 
@@ -135,19 +137,19 @@ fn shown_texts(texts: &Annotations) -> String {
 
 /// A sample in the form in which it is compared: labels, and a float or the text of a histogram.
 #[derive(Clone, Debug, PartialEq)]
-struct Sample {
+struct ComparableSample {
     labels: Labels,
     value: f64,
     histogram: String,
 }
 
-impl Sample {
-    fn shown(&self) -> String {
+impl ComparableSample {
+    fn format_sample(&self) -> String {
         match self.histogram.as_str() {
             "" => format!(
                 "{} {}",
                 self.labels,
-                scientific(self.value).replace('e', "E")
+                format_scientific(self.value).replace('e', "E")
             ),
             histogram => format!("{} {histogram}", self.labels),
         }
@@ -163,28 +165,28 @@ impl Sample {
 /// Compares the result of an expression with the expected one. Returns a text if they differ.
 pub(super) fn check_expr(
     test: &ExprTest,
-    found: Result<QueryResult, QueryError>,
+    found: Result<QueryResult, PromqlError>,
     is_fuzzy: bool,
 ) -> Option<String> {
     let (expr, time) = (quote(test.expr.as_bytes()), format_duration(test.eval_time));
     let failed =
         |why: &dyn std::fmt::Display| Some(format!("    expr: {expr}, time: {time}, err: {why}"));
     let vector = match found.map(|result| result.value) {
-        Ok(Value::Vector(vector)) => vector,
-        Ok(Value::Scalar(time, value)) => vec![VectorElement {
+        Ok(QueryValue::Vector(vector)) => vector,
+        Ok(QueryValue::Scalar(time, value)) => vec![VectorElement {
             labels: Labels::empty(),
             time,
-            value: PointValue::Float(value),
+            value: QueryPointValue::Float(value),
         }],
         Ok(_) => return failed(&"rule result is not a vector or scalar"),
         Err(e) => return failed(&e),
     };
-    let mut found: Vec<Sample> = vector.into_iter().map(found_sample).collect();
+    let mut found: Vec<ComparableSample> = vector.into_iter().map(found_sample).collect();
     let expected = test.expected.iter().map(|sample| {
         let read = expected_sample(&sample.labels, sample.value, &sample.histogram);
         read.map_err(|e| format!("labels {}: {e}", quote(sample.labels.as_bytes())))
     });
-    let mut expected: Vec<Sample> = match expected.collect() {
+    let mut expected: Vec<ComparableSample> = match expected.collect() {
         Ok(expected) => expected,
         Err::<_, String>(e) => return failed(&e),
     };
@@ -202,19 +204,19 @@ pub(super) fn check_expr(
     ))
 }
 
-fn found_sample(element: VectorElement) -> Sample {
+fn found_sample(element: VectorElement) -> ComparableSample {
     let (value, histogram) = match element.value {
-        PointValue::Float(value) => (value, String::new()),
-        PointValue::Histogram(histogram) => (0.0, test_expression(&histogram)),
+        QueryPointValue::Float(value) => (value, String::new()),
+        QueryPointValue::Histogram(histogram) => (0.0, format_for_rule_test(&histogram)),
     };
-    Sample {
+    ComparableSample {
         labels: element.labels,
         value,
         histogram,
     }
 }
 
-fn expected_sample(labels: &str, value: f64, histogram: &str) -> Result<Sample, String> {
+fn expected_sample(labels: &str, value: f64, histogram: &str) -> Result<ComparableSample, String> {
     let labels = match labels.trim() {
         "" => Labels::empty(),
         labels => read_series(labels)?.0,
@@ -224,11 +226,11 @@ fn expected_sample(labels: &str, value: f64, histogram: &str) -> Result<Sample, 
         text => {
             let (_, values) = read_series(&format!("{{}} {text}"))?;
             match &values[..] {
-                [Some(PointValue::Histogram(histogram))] => test_expression(histogram),
-                [Some(PointValue::Float(value))] => {
+                [Some(QueryPointValue::Histogram(histogram))] => format_for_rule_test(histogram),
+                [Some(QueryPointValue::Float(value))] => {
                     let value = match value.is_finite() {
                         true => format!("{value:.6}"),
-                        false => texts::decimal(*value),
+                        false => texts::format_decimal(*value),
                     };
                     return Err(format!("expected histogram, got {value}"));
                 }
@@ -237,18 +239,21 @@ fn expected_sample(labels: &str, value: f64, histogram: &str) -> Result<Sample, 
             }
         }
     };
-    Ok(Sample {
+    Ok(ComparableSample {
         labels,
         value,
         histogram,
     })
 }
 
-fn shown_samples(samples: &[Sample]) -> String {
+fn shown_samples(samples: &[ComparableSample]) -> String {
     if samples.is_empty() {
         return "nil".into();
     }
-    let shown: Vec<String> = samples.iter().map(Sample::shown).collect();
+    let shown: Vec<String> = samples
+        .iter()
+        .map(ComparableSample::format_sample)
+        .collect();
     shown.join(", ")
 }
 
@@ -257,9 +262,12 @@ pub(super) fn shown_matrix(matrix: &[MatrixSeries]) -> String {
     let mut out = String::new();
     for series in matrix {
         let _ = writeln!(out, "{} =>", series.labels);
-        let floats = series.floats.iter().map(|(t, v)| (*t, texts::decimal(*v)));
+        let floats = series
+            .floats
+            .iter()
+            .map(|(t, v)| (*t, texts::format_decimal(*v)));
         let histograms = series.histograms.iter();
-        let histograms = histograms.map(|(t, h)| (*t, texts::histogram(h)));
+        let histograms = histograms.map(|(t, h)| (*t, texts::format_histogram(h)));
         let mut points: Vec<(i64, String)> = floats.chain(histograms).collect();
         points.sort_by_key(|(time, _)| *time);
         for (time, value) in points {

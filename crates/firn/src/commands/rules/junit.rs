@@ -4,31 +4,31 @@ use std::fmt;
 
 /// Results of the tests of all files, printed as XML at the end.
 #[derive(Debug, Default)]
-pub(super) struct Report(Vec<SuiteReport>);
+pub(super) struct JunitReport(Vec<JunitSuite>);
 
 #[derive(Debug, Default)]
-struct SuiteReport {
+struct JunitSuite {
     name: String,
     tests: usize,
     failures: usize,
     errors: usize,
     time: String,
-    cases: Vec<Case>,
+    cases: Vec<JunitCase>,
 }
 
 #[derive(Debug, Default)]
-struct Case {
+struct JunitCase {
     name: String,
     failures: Vec<String>,
     error: String,
 }
 
-impl Report {
+impl JunitReport {
     /// Starts the results of a file. The following calls are about this file.
     pub(super) fn begin(&mut self, file: &str) {
-        self.0.push(SuiteReport {
+        self.0.push(JunitSuite {
             name: file.to_owned(),
-            ..SuiteReport::default()
+            ..JunitSuite::default()
         });
     }
 
@@ -43,9 +43,9 @@ impl Report {
     pub(super) fn case(&mut self, name: &str) {
         if let Some(suite) = self.0.last_mut() {
             suite.tests += 1;
-            suite.cases.push(Case {
+            suite.cases.push(JunitCase {
                 name: name.to_owned(),
-                ..Case::default()
+                ..JunitCase::default()
             });
         }
     }
@@ -67,13 +67,13 @@ impl Report {
     }
 }
 
-impl SuiteReport {
-    fn last_case(&mut self) -> &mut Case {
+impl JunitSuite {
+    fn last_case(&mut self) -> &mut JunitCase {
         if self.cases.is_empty() {
             self.tests += 1;
-            self.cases.push(Case {
+            self.cases.push(JunitCase {
                 name: "unknown".into(),
-                ..Case::default()
+                ..JunitCase::default()
             });
         }
         let last = self.cases.len() - 1;
@@ -81,7 +81,7 @@ impl SuiteReport {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for JunitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("<testsuites>")?;
         for suite in &self.0 {

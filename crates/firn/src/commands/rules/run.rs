@@ -3,27 +3,27 @@
 
 use super::expect::{AlertLabels, check_alerts, check_expr};
 use super::read_rules;
-use super::suite::{Suite, Test};
-use crate::commands::head::Head;
+use super::suite::{RuleTest, RuleTestSuite};
+use crate::commands::head::TestHead;
 use crate::console;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::env::sim;
 use firn_model::sample::TimestampMs;
 use firn_model::tenant::TenantId;
 use firn_model::units::format_go_duration;
 use firn_promql::ast::Expr;
-use firn_promql::script::{Input, ScriptStore};
-use firn_promql::value::{QueryError, QueryResult, Value};
-use firn_promql::{Context, EvalTime, Features, Options, query, query_expr, script};
+use firn_promql::script::{InputSeries, ScriptStore};
+use firn_promql::value::{PromqlError, QueryResult, QueryValue};
+use firn_promql::{EvalTime, Features, Options, QueryContext, query, query_expr, script};
 use firn_rules::alert::AlertState;
 use firn_rules::alerts::RestoreSettings;
-use firn_rules::file::ReadOptions;
-use firn_rules::group::Group;
-use firn_rules::instant::Instant;
-use firn_rules::machine::{Action, Event, Machine, MachineSettings};
-use firn_rules::rule::{Moment, Outside, Queries};
-use firn_rules::schedule::CatchUp;
+use firn_rules::file::RuleFileOptions;
+use firn_rules::group::RuleGroup;
+use firn_rules::instant::RuleInstant;
+use firn_rules::machine::{GroupAction, GroupEvent, GroupMachine, GroupMachineSettings};
+use firn_rules::rule::{RuleEvalContext, RuleQuerier, TemplateServerSettings};
+use firn_rules::schedule::CatchUpSettings;
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,15 +35,15 @@ const QUERY_BYTES_MAX: usize = 256 << 20;
 /// Options of the test runner, from the command line and the same for all tests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
-    pub(super) options: ReadOptions,
+    pub(super) options: RuleFileOptions,
     pub(super) features: Features,
     pub(super) shows_diff: bool,
     pub(super) is_debug: bool,
 }
 
 /// Settings of the groups: no notification is sent, and no evaluation is caught up or restored.
-const MACHINE: MachineSettings = MachineSettings {
-    catch_up: CatchUp {
+const MACHINE: GroupMachineSettings = GroupMachineSettings {
+    catch_up: CatchUpSettings {
         span: Duration::ZERO,
         delay: Duration::ZERO,
     },
@@ -58,9 +58,9 @@ const MACHINE: MachineSettings = MachineSettings {
 
 /// Runs a test and returns the texts of its failures; empty if it passed.
 pub(super) fn run(
-    test: &Test,
+    test: &RuleTest,
     name: &str,
-    suite: &Suite,
+    suite: &RuleTestSuite,
     order: &HashMap<&str, usize>,
     rule_files: &[PathBuf],
     settings: Settings,
@@ -69,7 +69,7 @@ pub(super) fn run(
     if settings.is_debug {
         console::err(&format!("DEBUG: Starting test {name}"));
     }
-    let errors = match Running::start(test, suite, order, rule_files, settings) {
+    let errors = match RuleTestRun::start(test, suite, order, rule_files, settings) {
         Ok(mut running) => running.run(),
         Err(errors) => errors,
     };
@@ -82,38 +82,39 @@ pub(super) fn run(
 }
 
 /// State of a running test: the head, the remaining input and the machines of the groups.
-struct Running<'a> {
-    test: &'a Test,
-    suite: &'a Suite,
+struct RuleTestRun<'a> {
+    test: &'a RuleTest,
+    suite: &'a RuleTestSuite,
     settings: Settings,
-    head: Head,
-    input: Input,
-    machines: Vec<Machine>,
-    outside: Outside,
+    head: TestHead,
+    input: InputSeries,
+    machines: Vec<GroupMachine>,
+    outside: TemplateServerSettings,
 }
 
-impl<'a> Running<'a> {
+impl<'a> RuleTestRun<'a> {
     fn start(
-        test: &'a Test,
-        suite: &'a Suite,
+        test: &'a RuleTest,
+        suite: &'a RuleTestSuite,
         order: &HashMap<&str, usize>,
         rule_files: &[PathBuf],
         settings: Settings,
     ) -> Result<Self, Vec<String>> {
         let one = |e: String| vec![e];
         let lines: Vec<&str> = test.input.iter().map(String::as_str).collect();
-        let input = Input::read(test.interval, test.start, &lines).map_err(one)?;
+        let input = InputSeries::parse_lines(test.interval, test.start, &lines).map_err(one)?;
         let mut groups = Vec::new();
         for file in rule_files {
             let rules = read_rules(file, settings.options)?;
             let path = file.display().to_string();
             let features = settings.options.features;
-            groups.extend(Group::of_file(&path, &rules, test.interval, features).map_err(one)?);
+            groups
+                .extend(RuleGroup::from_file(&path, &rules, test.interval, features).map_err(one)?);
         }
         groups.sort_by_key(|group| order.get(group.name.as_str()).copied().unwrap_or(0));
-        let start = Instant::from_ms(test.start);
-        let machine = |group: Group| {
-            let mut machine = Machine::added(Arc::new(group), MACHINE, start);
+        let start = RuleInstant::from_ms(test.start);
+        let machine = |group: RuleGroup| {
+            let mut machine = GroupMachine::start_added(Arc::new(group), MACHINE, start);
             machine.stop();
             machine
         };
@@ -121,10 +122,10 @@ impl<'a> Running<'a> {
             test,
             suite,
             settings,
-            head: Head::open().map_err(|e| one(e.message))?,
+            head: TestHead::open().map_err(|e| one(e.message))?,
             input,
             machines: groups.into_iter().map(machine).collect(),
-            outside: Outside {
+            outside: TemplateServerSettings {
                 external_labels: test.external_labels.clone(),
                 external_url: test.external_url.clone(),
                 path_prefix: String::new(),
@@ -160,7 +161,7 @@ impl<'a> Running<'a> {
             since = next;
         }
         for expr in &self.test.exprs {
-            let at = self.at(expr.eval_time).ms();
+            let at = self.instant_after(expr.eval_time).ms();
             let found = self.query(&expr.expr, at);
             errors.extend(check_expr(expr, found, self.suite.is_fuzzy));
         }
@@ -178,13 +179,13 @@ impl<'a> Running<'a> {
     }
 
     /// Returns the instant `since` after the start of the test.
-    fn at(&self, since: Duration) -> Instant {
-        Instant::from_ms(self.test.start).after(since)
+    fn instant_after(&self, since: Duration) -> RuleInstant {
+        RuleInstant::from_ms(self.test.start).after(since)
     }
 
     /// Loads the input samples up to now and evaluates all groups. Fails if a rule fails.
     fn evaluate(&mut self, since: Duration, errors: &mut Vec<String>) -> Result<(), Vec<String>> {
-        let instant = self.at(since);
+        let instant = self.instant_after(since);
         let batch = self.input.take_until(instant.ms());
         let stored = batch.and_then(|batch| self.head.append(&batch).map_err(|e| e.message));
         if let Err(e) = stored {
@@ -193,11 +194,11 @@ impl<'a> Running<'a> {
         }
         let mut failed = Vec::new();
         for machine in &mut self.machines {
-            let evaluation = Evaluation {
+            let evaluation = TestGroupEvaluation {
                 head: &self.head,
                 outside: &self.outside,
                 options: options(self.settings.features, self.suite.evaluation_interval),
-                cancel: Cancel::new(),
+                cancel: CancelToken::new(),
             };
             evaluation.run(machine, instant);
             let rules = machine.group().rules.iter().zip(machine.rules());
@@ -234,7 +235,7 @@ impl<'a> Running<'a> {
         tests.filter_map(check).collect()
     }
 
-    fn query(&self, text: &str, at: TimestampMs) -> Result<QueryResult, QueryError> {
+    fn query(&self, text: &str, at: TimestampMs) -> Result<QueryResult, PromqlError> {
         let options = options(self.settings.features, self.suite.evaluation_interval);
         with_context(&self.head, |context| {
             query(context, text, EvalTime::Instant(at), &options)
@@ -247,8 +248,11 @@ impl<'a> Running<'a> {
         let span = Duration::from_secs(seconds);
         let text = format_go_duration(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX));
         let expr = format!("{{__name__=~\".+\"}}[{text}]");
-        match self.query(&expr, self.at(span).ms()).map(|r| r.value) {
-            Ok(Value::Matrix(matrix)) => {
+        match self
+            .query(&expr, self.instant_after(span).ms())
+            .map(|r| r.value)
+        {
+            Ok(QueryValue::Matrix(matrix)) => {
                 console::err(&format!(
                     "DEBUG: Dump of all data (input_series and rules) at {text}:"
                 ));
@@ -270,56 +274,56 @@ fn options(features: Features, interval: Duration) -> Options {
     }
 }
 
-fn with_context<T>(head: &Head, run: impl FnOnce(&Context<'_>) -> T) -> T {
-    run(&Context {
+fn with_context<T>(head: &TestHead, run: impl FnOnce(&QueryContext<'_>) -> T) -> T {
+    run(&QueryContext {
         store: head.select(),
         tenant: &TenantId::anonymous(),
-        compute: &sim::Inline,
+        compute: &sim::InlineCompute,
         budget: &Budget::new("query of a test", QUERY_BYTES_MAX),
-        cancel: &Cancel::default(),
+        cancel: &CancelToken::default(),
         failed_counts: None,
     })
 }
 
 /// Evaluation of one group at one instant, on the head of the test.
-struct Evaluation<'a> {
-    head: &'a Head,
-    outside: &'a Outside,
+struct TestGroupEvaluation<'a> {
+    head: &'a TestHead,
+    outside: &'a TemplateServerSettings,
     options: Options,
     /// Required by queries; tests never cancel them.
-    cancel: Cancel,
+    cancel: CancelToken,
 }
 
-impl Evaluation<'_> {
+impl TestGroupEvaluation<'_> {
     /// Performs the actions of the machine until none is left.
-    fn run(&self, machine: &mut Machine, instant: Instant) {
-        let mut actions = machine.begin_at(instant);
+    fn run(&self, machine: &mut GroupMachine, instant: RuleInstant) {
+        let mut actions = machine.start_evaluation_at(instant);
         while let Some(action) = actions.pop() {
             let event = match action {
-                Action::Query { rule, instant, .. } => {
-                    let moment = Moment {
+                GroupAction::Query { rule, instant, .. } => {
+                    let moment = RuleEvalContext {
                         instant,
                         query_offset: machine.query_offset(),
                         limit: machine.group().limit,
                         outside: self.outside,
                     };
                     let group = machine.group().clone();
-                    let mut asking = Asking(self);
+                    let mut asking = TestHeadQuerier(self);
                     let found = group.rules[rule].evaluate(&moment, &mut asking);
                     let took = Duration::ZERO;
-                    Event::Answered { rule, found, took }
+                    GroupEvent::Answered { rule, found, took }
                 }
-                Action::Append { of, batch, .. } => {
-                    let outcome = self.head.offer(&batch);
-                    Event::Stored { of, outcome }
+                GroupAction::Append { of, batch, .. } => {
+                    let outcome = self.head.append_batch(&batch);
+                    GroupEvent::Stored { of, outcome }
                 }
-                Action::Wait(_)
-                | Action::Hold(_)
-                | Action::Send { .. }
-                | Action::Backfill(_)
-                | Action::Ended(_) => continue,
+                GroupAction::Wait(_)
+                | GroupAction::Hold(_)
+                | GroupAction::Send { .. }
+                | GroupAction::Backfill(_)
+                | GroupAction::Ended(_) => continue,
                 // Alerts of a test have no stored state.
-                Action::Restore { rule, .. } => Event::Restored {
+                GroupAction::Restore { rule, .. } => GroupEvent::Restored {
                     rule,
                     kept: Vec::new(),
                 },
@@ -330,24 +334,24 @@ impl Evaluation<'_> {
 }
 
 /// Evaluates the queries of rules and templates on the head of the test.
-struct Asking<'a, 'e>(&'a Evaluation<'e>);
+struct TestHeadQuerier<'a, 'e>(&'a TestGroupEvaluation<'e>);
 
-impl Queries for Asking<'_, '_> {
-    fn expr(&mut self, expr: &Expr, at: TimestampMs) -> Result<Value, String> {
+impl RuleQuerier for TestHeadQuerier<'_, '_> {
+    fn query_expr(&mut self, expr: &Expr, at: TimestampMs) -> Result<QueryValue, String> {
         let found = with_context(self.0.head, |context| {
             query_expr(context, expr, EvalTime::Instant(at), &self.0.options)
         });
         found.map(|r| r.value).map_err(|e| e.to_string())
     }
 
-    fn text(&mut self, text: &str, at: TimestampMs) -> Result<Value, String> {
+    fn query_text(&mut self, text: &str, at: TimestampMs) -> Result<QueryValue, String> {
         let found = with_context(self.0.head, |context| {
             query(context, text, EvalTime::Instant(at), &self.0.options)
         });
         found.map(|r| r.value).map_err(|e| e.to_string())
     }
 
-    fn cancel(&self) -> &Cancel {
+    fn cancel(&self) -> &CancelToken {
         &self.0.cancel
     }
 }

@@ -4,8 +4,8 @@ use firn_model::go_time::parse_rfc3339;
 use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 use firn_model::units::parse_duration;
-use firn_model::yaml::scalar::{Scalar, scalar_of};
-use firn_model::yaml::{self, Entry, Node, Value, YamlError};
+use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_model::yaml::{self, YamlEntry, YamlError, YamlNode, YamlValue};
 use std::time::Duration;
 
 /// The evaluation interval of a file that has none.
@@ -13,21 +13,21 @@ const INTERVAL: Duration = Duration::from_secs(60);
 
 /// A file of tests.
 #[derive(Debug, Default)]
-pub(super) struct Suite {
+pub(super) struct RuleTestSuite {
     /// Patterns of rule files.
     pub(super) rule_files: Vec<String>,
     /// From evaluation to evaluation of all groups.
     pub(super) evaluation_interval: Duration,
     /// Names of groups that are evaluated in this order.
     pub(super) group_order: Vec<String>,
-    pub(super) tests: Vec<Test>,
+    pub(super) tests: Vec<RuleTest>,
     /// Whether neighbouring floats are equal.
     pub(super) is_fuzzy: bool,
 }
 
 /// One test: series, and what rules and expressions make of them.
 #[derive(Debug, Default)]
-pub(super) struct Test {
+pub(super) struct RuleTest {
     pub(super) name: String,
     /// From sample to sample of the series.
     pub(super) interval: Duration,
@@ -71,10 +71,10 @@ pub(super) struct ExpectedSample {
 }
 
 /// Reads a file of tests.
-pub(super) fn read(text: &str) -> Result<Suite, YamlError> {
-    let mut suite = Suite {
+pub(super) fn read(text: &str) -> Result<RuleTestSuite, YamlError> {
+    let mut suite = RuleTestSuite {
         evaluation_interval: INTERVAL,
-        ..Suite::default()
+        ..RuleTestSuite::default()
     };
     let Some(root) = yaml::parse(text)? else {
         return Ok(suite);
@@ -82,14 +82,14 @@ pub(super) fn read(text: &str) -> Result<Suite, YamlError> {
     for entry in entries(&root)? {
         let value = &entry.node;
         match entry.key.as_str() {
-            "rule_files" => suite.rule_files = each(value, text_of)?,
+            "rule_files" => suite.rule_files = each(value, read_text)?,
             "evaluation_interval" => {
                 let interval = duration_of(value)?;
                 if !interval.is_zero() {
                     suite.evaluation_interval = interval;
                 }
             }
-            "group_eval_order" => suite.group_order = each(value, text_of)?,
+            "group_eval_order" => suite.group_order = each(value, read_text)?,
             "tests" => suite.tests = each(value, test)?,
             "fuzzy_compare" => suite.is_fuzzy = flag_of(value)?,
             _ => return unknown(entry, "unitTestFile"),
@@ -103,44 +103,44 @@ pub(super) fn read(text: &str) -> Result<Suite, YamlError> {
     Ok(suite)
 }
 
-fn test(node: &Node) -> Result<Test, YamlError> {
-    let mut test = Test::default();
+fn test(node: &YamlNode) -> Result<RuleTest, YamlError> {
+    let mut test = RuleTest::default();
     for entry in entries(node)? {
         let value = &entry.node;
         match entry.key.as_str() {
             "interval" => test.interval = duration_of(value)?,
-            "name" => test.name = text_of(value)?,
+            "name" => test.name = read_text(value)?,
             "start_timestamp" => test.start = time_of(value)?,
             "input_series" => test.input = each(value, series)?,
             "alert_rule_test" => test.alerts = each(value, alert_test)?,
             "promql_expr_test" => test.exprs = each(value, expr_test)?,
             "external_labels" => test.external_labels = Labels::from_pairs(pairs_of(value)?),
-            "external_url" => test.external_url = text_of(value)?,
+            "external_url" => test.external_url = read_text(value)?,
             _ => return unknown(entry, "testGroup"),
         }
     }
     Ok(test)
 }
 
-fn series(node: &Node) -> Result<String, YamlError> {
+fn series(node: &YamlNode) -> Result<String, YamlError> {
     let (mut series, mut values) = (String::new(), String::new());
     for entry in entries(node)? {
         match entry.key.as_str() {
-            "series" => series = text_of(&entry.node)?,
-            "values" => values = text_of(&entry.node)?,
+            "series" => series = read_text(&entry.node)?,
+            "values" => values = read_text(&entry.node)?,
             _ => return unknown(entry, "series"),
         }
     }
     Ok(format!("{series} {values}"))
 }
 
-fn alert_test(node: &Node) -> Result<AlertTest, YamlError> {
+fn alert_test(node: &YamlNode) -> Result<AlertTest, YamlError> {
     let mut test = AlertTest::default();
     for entry in entries(node)? {
         let value = &entry.node;
         match entry.key.as_str() {
             "eval_time" => test.eval_time = duration_of(value)?,
-            "alertname" => test.name = text_of(value)?,
+            "alertname" => test.name = read_text(value)?,
             "exp_alerts" => test.expected = each(value, expected_alert)?,
             _ => return unknown(entry, "alertTestCase"),
         }
@@ -148,7 +148,7 @@ fn alert_test(node: &Node) -> Result<AlertTest, YamlError> {
     Ok(test)
 }
 
-fn expected_alert(node: &Node) -> Result<ExpectedAlert, YamlError> {
+fn expected_alert(node: &YamlNode) -> Result<ExpectedAlert, YamlError> {
     let mut alert = ExpectedAlert::default();
     for entry in entries(node)? {
         match entry.key.as_str() {
@@ -160,12 +160,12 @@ fn expected_alert(node: &Node) -> Result<ExpectedAlert, YamlError> {
     Ok(alert)
 }
 
-fn expr_test(node: &Node) -> Result<ExprTest, YamlError> {
+fn expr_test(node: &YamlNode) -> Result<ExprTest, YamlError> {
     let mut test = ExprTest::default();
     for entry in entries(node)? {
         let value = &entry.node;
         match entry.key.as_str() {
-            "expr" => test.expr = text_of(value)?,
+            "expr" => test.expr = read_text(value)?,
             "eval_time" => test.eval_time = duration_of(value)?,
             "exp_samples" => test.expected = each(value, expected_sample)?,
             _ => return unknown(entry, "promqlTestCase"),
@@ -174,91 +174,94 @@ fn expr_test(node: &Node) -> Result<ExprTest, YamlError> {
     Ok(test)
 }
 
-fn expected_sample(node: &Node) -> Result<ExpectedSample, YamlError> {
+fn expected_sample(node: &YamlNode) -> Result<ExpectedSample, YamlError> {
     let mut sample = ExpectedSample::default();
     for entry in entries(node)? {
         let value = &entry.node;
         match entry.key.as_str() {
-            "labels" => sample.labels = text_of(value)?,
+            "labels" => sample.labels = read_text(value)?,
             "value" => sample.value = number_of(value)?,
-            "histogram" => sample.histogram = text_of(value)?,
+            "histogram" => sample.histogram = read_text(value)?,
             _ => return unknown(entry, "sample"),
         }
     }
     Ok(sample)
 }
 
-fn unknown<T>(entry: &Entry, kind: &str) -> Result<T, YamlError> {
+fn unknown<T>(entry: &YamlEntry, kind: &str) -> Result<T, YamlError> {
     Err(YamlError {
         place: entry.place,
         message: format!("field {} not found in type main.{kind}", entry.key),
     })
 }
 
-fn entries(node: &Node) -> Result<&[Entry], YamlError> {
+fn entries(node: &YamlNode) -> Result<&[YamlEntry], YamlError> {
     match &node.value {
-        Value::Map(entries) => Ok(entries),
+        YamlValue::Map(entries) => Ok(entries),
         _ if node.is_null() => Ok(&[]),
         _ => Err(node.error("expected a mapping")),
     }
 }
 
-fn each<T>(node: &Node, read: impl Fn(&Node) -> Result<T, YamlError>) -> Result<Vec<T>, YamlError> {
+fn each<T>(
+    node: &YamlNode,
+    read: impl Fn(&YamlNode) -> Result<T, YamlError>,
+) -> Result<Vec<T>, YamlError> {
     match &node.value {
-        Value::List(items) => items.iter().map(read).collect(),
+        YamlValue::List(items) => items.iter().map(read).collect(),
         _ if node.is_null() => Ok(Vec::new()),
         _ => Err(node.error("expected a list")),
     }
 }
 
-fn pairs_of(node: &Node) -> Result<Vec<(String, String)>, YamlError> {
+fn pairs_of(node: &YamlNode) -> Result<Vec<(String, String)>, YamlError> {
     let entries = entries(node)?.iter();
     let mut pairs: Vec<_> = entries
-        .map(|entry| Ok((entry.key.clone(), text_of(&entry.node)?)))
+        .map(|entry| Ok((entry.key.clone(), read_text(&entry.node)?)))
         .collect::<Result<_, YamlError>>()?;
     pairs.sort();
     Ok(pairs)
 }
 
-fn text_of(node: &Node) -> Result<String, YamlError> {
+fn read_text(node: &YamlNode) -> Result<String, YamlError> {
     match &node.value {
-        Value::Scalar { .. } => Ok(node.text().unwrap_or_default().to_owned()),
+        YamlValue::Scalar { .. } => Ok(node.text().unwrap_or_default().to_owned()),
         _ => Err(node.error("expected a single value")),
     }
 }
 
-fn duration_of(node: &Node) -> Result<Duration, YamlError> {
+fn duration_of(node: &YamlNode) -> Result<Duration, YamlError> {
     if node.is_null() {
         return Ok(Duration::ZERO);
     }
-    parse_duration(&text_of(node)?).map_err(|e| node.error(e.to_string()))
+    parse_duration(&read_text(node)?).map_err(|e| node.error(e.to_string()))
 }
 
-fn flag_of(node: &Node) -> Result<bool, YamlError> {
-    let text = text_of(node)?;
-    match scalar_of(node) {
-        Some(Scalar::Bool(value)) => Ok(value),
-        Some(Scalar::Null) => Ok(false),
+fn flag_of(node: &YamlNode) -> Result<bool, YamlError> {
+    let text = read_text(node)?;
+    match interpret_scalar(node) {
+        Some(YamlScalar::Bool(value)) => Ok(value),
+        Some(YamlScalar::Null) => Ok(false),
         _ => Err(node.error(format!("not a boolean: {text:?}"))),
     }
 }
 
-fn number_of(node: &Node) -> Result<f64, YamlError> {
-    let text = text_of(node)?;
-    match scalar_of(node) {
-        Some(Scalar::Null) => Ok(0.0),
+fn number_of(node: &YamlNode) -> Result<f64, YamlError> {
+    let text = read_text(node)?;
+    match interpret_scalar(node) {
+        Some(YamlScalar::Null) => Ok(0.0),
         scalar => {
-            let number = scalar.and_then(Scalar::number);
+            let number = scalar.and_then(YamlScalar::to_float);
             number.ok_or_else(|| node.error(format!("not a number: {text:?}")))
         }
     }
 }
 
-fn time_of(node: &Node) -> Result<TimestampMs, YamlError> {
+fn time_of(node: &YamlNode) -> Result<TimestampMs, YamlError> {
     if node.is_null() {
         return Ok(0);
     }
-    let text = text_of(node)?;
+    let text = read_text(node)?;
     if let Ok(seconds) = text.parse::<f64>()
         && seconds.is_finite()
     {

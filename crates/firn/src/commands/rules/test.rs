@@ -1,8 +1,8 @@
 //! `firn test rules FILE...`: runs tests of rules. The exit code is 1 if one fails.
 
-use super::junit::Report;
+use super::junit::JunitReport;
 use super::run::{self, Settings};
-use super::suite::{self, Suite};
+use super::suite::{self, RuleTestSuite};
 use super::{FAILED, existing_files, files, read_options, shared_argument, switch};
 use crate::commands::arguments::texts;
 use crate::console;
@@ -73,7 +73,7 @@ fn run_files(matches: &ArgMatches) -> Result<bool, u8> {
         shows_diff: matches.get_flag("diff"),
         is_debug: matches.get_flag("debug"),
     };
-    let mut report = Report::default();
+    let mut report = JunitReport::default();
     let mut all_good = true;
     for file in &files {
         let errors = run_file(file, wanted.as_ref(), settings, &mut report);
@@ -128,7 +128,7 @@ fn run_file(
     file: &Path,
     wanted: Option<&Regex>,
     settings: Settings,
-    report: &mut Report,
+    report: &mut JunitReport,
 ) -> Vec<String> {
     report.begin(&file.display().to_string());
     let (suite, rule_files) = match read_suite(file) {
@@ -169,7 +169,7 @@ fn run_file(
 }
 
 /// The tests of a file, and the rule files that its patterns find.
-fn read_suite(file: &Path) -> Result<(Suite, Vec<PathBuf>), String> {
+fn read_suite(file: &Path) -> Result<(RuleTestSuite, Vec<PathBuf>), String> {
     let text = named_files::read_any_text(file);
     let text = text.map_err(|e| format!("open {}: {e}", file.display()))?;
     let suite = suite::read(&text).map_err(|e| format!("{}:{e}", file.display()))?;

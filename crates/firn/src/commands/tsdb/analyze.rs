@@ -3,10 +3,10 @@
 //! A folder that a server uses may be looked at: a block never changes, and one that was replaced
 //! meanwhile is an error that a second run does not see.
 
-use super::progress::Progress;
+use super::progress::CommandProgressLine;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::METRIC_NAME;
@@ -14,7 +14,7 @@ use firn_model::rounded;
 use firn_model::sample::TimeRange;
 use firn_promql::parser::parse_selector;
 use firn_storage::block::{Block, BlockCache};
-use firn_storage::import::Columns;
+use firn_storage::import::SampleColumns;
 use firn_storage::listing;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
@@ -70,9 +70,9 @@ pub fn run(env: &Env, matches: &ArgMatches) -> Result<String, Error> {
     let dir = dir.unwrap_or_default();
     let selector = matches.get_one::<String>("match");
     let block = open(env, &dir, matches.get_one::<String>("block"))?;
-    let progress = Progress::new(0, "series");
-    progress.turn_to(block.meta().id.to_string());
-    let analysis = Analysis::of(&block, selector.map(String::as_str), &progress)?;
+    let progress = CommandProgressLine::new(0, "series");
+    progress.set_item(block.meta().id.to_string());
+    let analysis = BlockAnalysis::from_block(&block, selector.map(String::as_str), &progress)?;
     let limit = matches.get_one::<usize>("limit").copied();
     let mut out = analysis.text(&block, selector, limit.unwrap_or(usize::MAX));
     if matches.get_flag("extended") {
@@ -105,34 +105,38 @@ fn open(env: &Env, dir: &Path, name: Option<&String>) -> Result<Block, Error> {
 
 /// Counts of one label, or of one pair of a label and a value.
 #[derive(Clone, Copy, Debug, Default)]
-struct Count {
+struct LabelUsageCount {
     series: u64,
     /// Milliseconds of the block that its series do not reach over.
     uncovered: u64,
 }
 
 /// The labels of the series that were asked for.
-struct Analysis {
+struct BlockAnalysis {
     series: Vec<u32>,
     /// The times of the block.
     span_ms: u64,
     /// By `name=value`.
-    pairs: HashMap<Vec<u8>, Count>,
-    names: BTreeMap<String, Count>,
+    pairs: HashMap<Vec<u8>, LabelUsageCount>,
+    names: BTreeMap<String, LabelUsageCount>,
     /// Values by name.
     values: BTreeMap<String, BTreeSet<Vec<u8>>>,
     metrics: BTreeMap<Vec<u8>, u64>,
     entries: u64,
 }
 
-impl Analysis {
-    fn of(block: &Block, selector: Option<&str>, progress: &Progress) -> Result<Self, Error> {
+impl BlockAnalysis {
+    fn from_block(
+        block: &Block,
+        selector: Option<&str>,
+        progress: &CommandProgressLine,
+    ) -> Result<Self, Error> {
         let matchers = match selector {
             Some(text) => parse_selector(text).map_err(|e| invalid(format!("--match: {e}")))?,
             None => Vec::new(),
         };
         let mut memory = Budget::new("analysis", usize::MAX).reserve(0)?;
-        let series = block.lookup(&matchers, &Cancel::new(), &mut memory)?;
+        let series = block.lookup(&matchers, &CancelToken::new(), &mut memory)?;
         let (start, end) = times(block);
         let mut analysis = Self {
             series,
@@ -143,14 +147,14 @@ impl Analysis {
             metrics: BTreeMap::new(),
             entries: 0,
         };
-        progress.expect(analysis.series.len() as u64);
-        let uncovered = analysis.uncovered(block, progress)?;
+        progress.increase_total(analysis.series.len() as u64);
+        let uncovered = analysis.count_uncovered(block, progress)?;
         let series = std::mem::take(&mut analysis.series);
         for (batch, uncovered) in series
             .chunks(BATCH_SERIES)
             .zip(uncovered.chunks(BATCH_SERIES))
         {
-            block.labels(batch, &mut |i, labels| {
+            block.read_labels(batch, &mut |i, labels| {
                 for (name, value) in labels.iter() {
                     analysis.count(name, value, uncovered[i]);
                 }
@@ -161,17 +165,21 @@ impl Analysis {
     }
 
     /// How much of the block each series does not reach over.
-    fn uncovered(&self, block: &Block, progress: &Progress) -> Result<Vec<u64>, Error> {
+    fn count_uncovered(
+        &self,
+        block: &Block,
+        progress: &CommandProgressLine,
+    ) -> Result<Vec<u64>, Error> {
         let mut reader = block.reader();
         let mut uncovered = Vec::with_capacity(self.series.len());
         for ordinal in &self.series {
             let mut covered: Option<TimeRange> = None;
-            let mut next = reader.column(*ordinal, TimeRange::ALL)?;
+            let mut next = reader.find_first_part(*ordinal, TimeRange::ALL)?;
             while let Some(column) = next {
                 let range = column.range();
                 let first = covered.map_or(range.min, |covered| covered.min);
                 covered = Some(TimeRange::new(first, range.max));
-                next = reader.next_part(&column, TimeRange::ALL)?;
+                next = reader.find_next_part(&column, TimeRange::ALL)?;
             }
             let covered = covered.map_or(0, |range| range.max.saturating_sub(range.min));
             uncovered.push(self.span_ms.saturating_sub(covered.unsigned_abs()));
@@ -222,7 +230,7 @@ impl Analysis {
     fn lists(&self) -> [(&'static str, Vec<(u64, String)>); 6] {
         let blocks = |uncovered: u64| uncovered / self.span_ms.max(1);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let of_pairs = |number: &dyn Fn(&Count) -> u64| {
+        let of_pairs = |number: &dyn Fn(&LabelUsageCount) -> u64| {
             let pairs = self.pairs.iter();
             let each = pairs.map(|(pair, count)| (number(count), text(pair)));
             each.collect()
@@ -283,16 +291,16 @@ fn duration(ms: u64) -> String {
 }
 
 /// How many samples the series have, how large their histograms are, and what the block takes.
-fn sizes(block: &Block, series: &[u32], progress: &Progress) -> Result<String, Error> {
-    progress.expect(series.len() as u64);
+fn sizes(block: &Block, series: &[u32], progress: &CommandProgressLine) -> Result<String, Error> {
+    progress.increase_total(series.len() as u64);
     let mut reader = block.reader();
-    let mut columns = Columns::default();
+    let mut columns = SampleColumns::default();
     let (mut floats, mut histograms, mut buckets) = (Vec::new(), Vec::new(), Vec::new());
     let mut time_columns = BTreeSet::new();
     for ordinal in series {
         columns.clear();
         reader.read(*ordinal, TimeRange::ALL, &mut columns)?;
-        if let Some(column) = reader.column(*ordinal, TimeRange::ALL)? {
+        if let Some(column) = reader.find_first_part(*ordinal, TimeRange::ALL)? {
             time_columns.insert(column.time_column());
         }
         let float_count = columns.times.len() - columns.histograms.len();
@@ -323,9 +331,9 @@ fn sizes(block: &Block, series: &[u32], progress: &Progress) -> Result<String, E
         "samples: {}, {:.3} bytes per sample\nindex: {}, {:.1} bytes per series\n\
          distinct timestamp columns of the series: {}\n\
          metrics with type, help or unit: {}",
-        rounded::bytes(data),
+        rounded::format_bytes(data),
         per(data, meta.samples),
-        rounded::bytes(index),
+        rounded::format_bytes(index),
         per(index, u64::from(meta.series)),
         time_columns.len(),
         block.metadata_count()

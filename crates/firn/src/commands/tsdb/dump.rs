@@ -1,9 +1,9 @@
 //! The commands `firn tsdb dump` and `firn tsdb dump-openmetrics`: print samples as text, like
 //! promtool.
 
-use super::heads::Heads;
-use super::progress::Progress;
-use super::reading::Folder;
+use super::heads::FamilyDescriptions;
+use super::progress::CommandProgressLine;
+use super::reading::DataFolderReader;
 use firn_model::columns::SeriesColumns;
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
@@ -18,7 +18,7 @@ use std::path::Path;
 
 /// Format of the printed text, which depends on the subcommand and its flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum DumpFormat {
     /// One line per sample: labels, value, and timestamp in milliseconds.
     Plain,
     /// One line per series: its labels as a JSON object.
@@ -35,21 +35,21 @@ pub fn dump(
     data: &Path,
     selectors: &[String],
     range: TimeRange,
-    form: Form,
+    form: DumpFormat,
 ) -> Result<Vec<String>, Error> {
-    let folder = Folder::open(env, data, selectors)?;
+    let folder = DataFolderReader::open(env, data, selectors)?;
     let mut heads = match form {
-        Form::Plain | Form::SeriesJson => Heads::default(),
-        Form::OpenMetrics => Heads::new(&folder.metadata()?),
+        DumpFormat::Plain | DumpFormat::SeriesJson => FamilyDescriptions::default(),
+        DumpFormat::OpenMetrics => FamilyDescriptions::new(&folder.metadata()?),
     };
-    let progress = Progress::beside_output("series");
-    progress.turn_to(data.display().to_string());
+    let progress = CommandProgressLine::new_hidden_on_output("series");
+    progress.set_item(data.display().to_string());
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = folder.each_series(range, Some(&progress), &mut |labels, columns| {
         let text = match form {
-            Form::Plain => plain(labels, columns),
-            Form::SeriesJson => series_json(labels),
-            Form::OpenMetrics => {
+            DumpFormat::Plain => plain(labels, columns),
+            DumpFormat::SeriesJson => series_json(labels),
+            DumpFormat::OpenMetrics => {
                 let metric = String::from_utf8_lossy(labels.get(METRIC_NAME));
                 let lines = heads.lines(&metric, |name| word(name.as_bytes()));
                 lines + &open_metrics(labels, columns)
@@ -58,8 +58,8 @@ pub fn dump(
         out.write_all(text.as_bytes()).map_err(closed)
     });
     let end = match form {
-        Form::Plain | Form::SeriesJson => "",
-        Form::OpenMetrics => "# EOF\n",
+        DumpFormat::Plain | DumpFormat::SeriesJson => "",
+        DumpFormat::OpenMetrics => "# EOF\n",
     };
     let ended = out.write_all(end.as_bytes()).and_then(|()| out.flush());
     match printed.and_then(|()| ended.map_err(closed)) {
@@ -77,14 +77,14 @@ fn closed(error: io::Error) -> Error {
     }
 }
 
-/// Formats the samples of a series for [`Form::Plain`], one line each.
+/// Formats the samples of a series for [`DumpFormat::Plain`], one line each.
 fn plain(labels: &Labels, columns: SeriesColumns<'_>) -> String {
     let mut text = String::new();
     let mut histograms = columns.histograms.iter().peekable();
     for (i, (time, value)) in columns.times.iter().zip(columns.values).enumerate() {
         let value = match histograms.next_if(|(at, _)| *at as usize == i) {
-            Some((_, histogram)) => texts::histogram(histogram),
-            None => texts::float(*value),
+            Some((_, histogram)) => texts::format_histogram(histogram),
+            None => texts::format_float(*value),
         };
         let _ = writeln!(text, "{labels} {value} {time}");
     }
@@ -104,7 +104,7 @@ fn open_metrics(labels: &Labels, columns: SeriesColumns<'_>) -> String {
     let mut histograms = columns.histograms.iter().peekable();
     for (i, (time, value)) in columns.times.iter().zip(columns.values).enumerate() {
         if histograms.next_if(|(at, _)| *at as usize == i).is_none() {
-            let (value, seconds) = (texts::float(*value), *time as f64 / 1e3);
+            let (value, seconds) = (texts::format_float(*value), *time as f64 / 1e3);
             let _ = writeln!(text, "{series} {value} {seconds:.3}");
         }
     }

@@ -10,14 +10,14 @@
 //! with the temporary name when it starts.
 
 use super::import::fnv;
-use super::progress::Progress;
-use super::reading::Folder;
+use super::progress::CommandProgressLine;
+use super::reading::DataFolderReader;
 use firn_model::columns::SeriesColumns;
-use firn_model::env::{Disk, Env, File, OpenMode};
+use firn_model::env::{Disk, DiskFile, Env, OpenMode};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimeRange};
-use firn_wire::tsdb::{BlockFile, BlockFolder, BlockOptions, BlockWriter, Ulid};
+use firn_wire::tsdb::{BlockFile, BlockFolder, TsdbBlockOptions, TsdbBlockWriter, Ulid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind as IoErrorKind;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ const TEMPORARY: &str = ".tmp-for-creation";
 
 /// Request of an export, built from the command line: source, destination, series and time range.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub struct ExportRequest<'a> {
     /// Path of Firn's data folder.
     pub data: &'a Path,
     /// Path of the folder that receives the blocks; created if it does not exist.
@@ -48,7 +48,7 @@ pub struct Wanted<'a> {
 
 /// Result of an export, printed at its end. Counts cover only this run.
 #[derive(Debug, Default)]
-pub struct Summary {
+pub struct ExportSummary {
     /// Number of blocks that were written.
     pub blocks: u64,
     /// Number of exported series, counted once per block.
@@ -62,8 +62,8 @@ pub struct Summary {
 }
 
 /// Exports the requested samples as blocks and returns the totals.
-pub fn prometheus(env: &Env, wanted: &Wanted<'_>) -> Result<Summary, Error> {
-    let folder = Folder::open(env, wanted.data, wanted.selectors)?;
+pub fn prometheus(env: &Env, wanted: &ExportRequest<'_>) -> Result<ExportSummary, Error> {
+    let folder = DataFolderReader::open(env, wanted.data, wanted.selectors)?;
     let disk = &*env.disk;
     // promtool reads only folders with a WAL folder, which may be empty.
     let made = disk.create_dir_all(&wanted.out.join("wal"));
@@ -73,12 +73,12 @@ pub fn prometheus(env: &Env, wanted: &Wanted<'_>) -> Result<Summary, Error> {
         .map_err(|e| refused("list", wanted.out, &e))?
         .into_iter()
         .collect();
-    let mut summary = Summary::default();
+    let mut summary = ExportSummary::default();
     let windows = windows(&folder.ranges(), wanted.range)?;
-    let progress = Progress::new(windows.len() as u64, "blocks");
+    let progress = CommandProgressLine::new(windows.len() as u64, "blocks");
     for window in windows {
         let ulid = name_of(wanted, window);
-        progress.turn_to(ulid.to_string());
+        progress.set_item(ulid.to_string());
         match there.contains(Path::new(&ulid.to_string())) {
             true => summary.passed += 1,
             false => export_window(env, &folder, wanted, (ulid, window), &mut summary)?,
@@ -117,7 +117,7 @@ fn windows(ranges: &[TimeRange], wanted: TimeRange) -> Result<Vec<TimeRange>, Er
     Ok(windows.into_values().collect())
 }
 
-fn name_of(wanted: &Wanted<'_>, window: TimeRange) -> Ulid {
+fn name_of(wanted: &ExportRequest<'_>, window: TimeRange) -> Ulid {
     let mut selectors = wanted.selectors.to_vec();
     selectors.sort();
     let told = format!("firn {} {} {selectors:?}", window.min, window.max);
@@ -128,16 +128,16 @@ fn name_of(wanted: &Wanted<'_>, window: TimeRange) -> Ulid {
 
 fn export_window(
     env: &Env,
-    folder: &Folder,
-    wanted: &Wanted<'_>,
+    folder: &DataFolderReader,
+    wanted: &ExportRequest<'_>,
     (ulid, window): (Ulid, TimeRange),
-    summary: &mut Summary,
+    summary: &mut ExportSummary,
 ) -> Result<(), Error> {
     let dir = wanted.out.join(format!("{ulid}{TEMPORARY}"));
     let output = OutputFolder::create(env, &dir)?;
     let start = window.min.div_euclid(BLOCK_MS).saturating_mul(BLOCK_MS);
-    let options = BlockOptions::new(ulid, start, start.saturating_add(BLOCK_MS));
-    let mut writer = BlockWriter::new(output, options);
+    let options = TsdbBlockOptions::new(ulid, start, start.saturating_add(BLOCK_MS));
+    let mut writer = TsdbBlockWriter::new(output, options);
     folder.each_series(window, None, &mut |labels, columns| {
         write_series(&mut writer, labels, columns)
     })?;
@@ -158,7 +158,7 @@ fn export_window(
 }
 
 fn write_series(
-    writer: &mut BlockWriter<OutputFolder>,
+    writer: &mut TsdbBlockWriter<OutputFolder>,
     labels: &Labels,
     columns: SeriesColumns<'_>,
 ) -> Result<(), Error> {
@@ -179,7 +179,7 @@ pub struct OutputFolder {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     /// Open files with their lengths in bytes.
-    files: BTreeMap<BlockFile, (Arc<dyn File>, u64)>,
+    files: BTreeMap<BlockFile, (Arc<dyn DiskFile>, u64)>,
 }
 
 impl OutputFolder {

@@ -1,13 +1,13 @@
 //! Metadata lines before a metric in OpenMetrics: type, unit and help, from blocks or from a text.
 
-use firn_model::metadata::{Metadata, MetadataBatch, MetricType};
-use firn_wire::exposition::{Field, Metadata as Said};
+use firn_model::metadata::{MetadataBatch, MetricMetadata, MetricType};
+use firn_wire::exposition::{ExpositionMetadata as Said, FamilyMetadataField};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// Metadata of a metric family: type, help and unit, each possibly unknown.
 #[derive(Clone, Debug, Default)]
-struct Family {
+struct FamilyDescription {
     kind: MetricType,
     help: String,
     unit: String,
@@ -15,18 +15,18 @@ struct Family {
 
 /// Metadata of all families by name, and which of them were already written to the output.
 #[derive(Debug, Default)]
-pub struct Heads {
-    families: BTreeMap<String, Family>,
+pub struct FamilyDescriptions {
+    families: BTreeMap<String, FamilyDescription>,
     /// Names of the families whose lines were written.
     written: BTreeSet<String>,
 }
 
-impl Heads {
+impl FamilyDescriptions {
     /// Creates the table from metadata that blocks contain.
     pub fn new(known: &MetadataBatch) -> Self {
         let mut heads = Self::default();
         for said in known.iter() {
-            let family = Family {
+            let family = FamilyDescription {
                 kind: said.kind,
                 help: said.help.to_owned(),
                 unit: said.unit.to_owned(),
@@ -37,21 +37,21 @@ impl Heads {
     }
 
     /// Adds the type, help or unit in a metadata line of a text.
-    pub fn take(&mut self, said: &Said<'_>) {
+    pub fn add_line(&mut self, said: &Said<'_>) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let family = self.families.entry(text(said.name)).or_default();
         match &said.field {
-            Field::Type(kind) => family.kind = *kind,
-            Field::Help(help) => family.help = text(help),
-            Field::Unit(unit) => family.unit = text(unit),
+            FamilyMetadataField::Type(kind) => family.kind = *kind,
+            FamilyMetadataField::Help(help) => family.help = text(help),
+            FamilyMetadataField::Unit(unit) => family.unit = text(unit),
         }
     }
 
     /// Returns the metadata of all families as a batch, sorted by name.
     pub fn batch(&self) -> MetadataBatch {
         let mut batch = MetadataBatch::default();
-        for (name, Family { kind, help, unit }) in &self.families {
-            batch.push(Metadata {
+        for (name, FamilyDescription { kind, help, unit }) in &self.families {
+            batch.push(MetricMetadata {
                 name,
                 kind: *kind,
                 help,
@@ -87,7 +87,7 @@ impl Heads {
     }
 
     /// Returns the family of a series, by its name in OpenMetrics.
-    fn family_of<'a>(&'a self, metric: &'a str) -> Option<(&'a str, Family)> {
+    fn family_of<'a>(&'a self, metric: &'a str) -> Option<(&'a str, FamilyDescription)> {
         if let Some(family) = self.families.get(metric) {
             let mut family = family.clone();
             // The name of a family lacks the suffixes that these types add to their series.
@@ -150,14 +150,14 @@ mod tests {
             ("wait_seconds", MetricType::Histogram, "", "seconds"),
             ("up", MetricType::Gauge, "", "percent"),
         ] {
-            known.push(Metadata {
+            known.push(MetricMetadata {
                 name,
                 kind,
                 help,
                 unit,
             });
         }
-        let mut heads = Heads::new(&known);
+        let mut heads = FamilyDescriptions::new(&known);
         for (metric, wanted) in [
             (
                 "requests_total",

@@ -12,15 +12,19 @@
 //! blocks except for series with a label that sorts before `__name__`. Those are collected from the
 //! index first, and inserted in their positions.
 
-use super::progress::Progress;
-use super::source::{Source, SourceBlock, SourceFile, min_valid_time};
+use super::progress::CommandProgressLine;
+use super::source::{TsdbSource, TsdbSourceBlock, TsdbSourceFile, min_valid_time};
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
-use firn_storage::block::block_order;
-use firn_storage::import::{BlockId, Buffer, Columns, Import, Imported, Sample, Series, Target};
+use firn_storage::block::compare_block_order;
+use firn_storage::import::{
+    BlockId, BlockImport, ChunkSample, ImportBuffer, ImportSeriesWriter, ImportSummary,
+    ImportTarget, SampleColumns,
+};
 use firn_wire::tsdb::{
-    self, BlockReader, BlockSeries, HeadFiles, HeadOptions, HeadReader, Ranges, TsdbError, Value,
+    self, HeadFiles, HeadOptions, HeadReader, ReadRanges, TsdbBlockReader, TsdbBlockSeries,
+    TsdbError, TsdbSampleValue,
 };
 use std::cmp::Ordering;
 use std::path::Path;
@@ -36,9 +40,9 @@ const APART_BYTES: usize = 64 << 20;
 
 /// Result of an import, printed at its end. Counts cover only this run.
 #[derive(Debug, Default)]
-pub struct Summary {
+pub struct TsdbImportSummary {
     /// Totals of the blocks that were imported.
-    pub imported: Imported,
+    pub imported: ImportSummary,
     /// Number of blocks and heads that were skipped, because an earlier run imported them.
     pub passed: usize,
     /// Remarks about the source: files that end in the middle of a record, and histograms that were
@@ -48,24 +52,24 @@ pub struct Summary {
 
 /// Imports the folder `source` into the data folder `data`. Blocks that were imported before are
 /// skipped.
-pub fn prometheus(env: &Env, source: &Path, data: &Path) -> Result<Summary, Error> {
-    let source = Source::open(env, source)?;
+pub fn prometheus(env: &Env, source: &Path, data: &Path) -> Result<TsdbImportSummary, Error> {
+    let source = TsdbSource::open(env, source)?;
     let blocks = source.blocks()?;
     let files = source.head()?;
-    let target = Target::folder(env, data)?;
-    let mut summary = Summary::default();
-    let is_new = |block: &&SourceBlock| !target.has(id_of(block));
-    let new: Vec<&SourceBlock> = blocks.iter().filter(is_new).collect();
+    let target = ImportTarget::open_folder(env, data)?;
+    let mut summary = TsdbImportSummary::default();
+    let is_new = |block: &&TsdbSourceBlock| !target.has_block(id_of(block));
+    let new: Vec<&TsdbSourceBlock> = blocks.iter().filter(is_new).collect();
     summary.passed = blocks.len() - new.len();
     let total = new.iter().map(|block| block.meta.stats.num_samples);
-    let progress = Progress::new(total.sum(), "samples");
+    let progress = CommandProgressLine::new(total.sum(), "samples");
     for block in new {
-        progress.turn_to(block.meta.ulid.to_string());
+        progress.set_item(block.meta.ulid.to_string());
         let mut reader = source.reader(block)?;
         let imported = import_block(&target, id_of(block), &mut reader, &progress)?;
         summary.imported.add(imported);
     }
-    progress.turn_to("head".to_owned());
+    progress.set_item("head".to_owned());
     let min_valid_time = min_valid_time(&blocks);
     let head = HeadImport::new(&target, files, min_valid_time, &progress);
     head.run(&mut summary)?;
@@ -73,28 +77,28 @@ pub fn prometheus(env: &Env, source: &Path, data: &Path) -> Result<Summary, Erro
 }
 
 /// Returns the id of a block, which equals the name of the source block.
-fn id_of(block: &SourceBlock) -> BlockId {
+fn id_of(block: &TsdbSourceBlock) -> BlockId {
     let name = block.meta.ulid.0;
     BlockId::new((name >> 80) as i64, name)
 }
 
 /// Numbers of series and samples, to verify that the output contains the whole input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
+struct ImportCounts {
     series: u64,
     samples: u64,
 }
 
-impl Count {
+impl ImportCounts {
     /// Commits the written block if its counts equal those that were read.
-    fn commit(self, import: Import) -> Result<Imported, Error> {
+    fn commit(self, import: BlockImport) -> Result<ImportSummary, Error> {
         let written = import.verify()?;
-        let there = Count {
+        let there = ImportCounts {
             series: written.series,
             samples: written.samples,
         };
         if there != self {
-            let Count { series, samples } = self;
+            let ImportCounts { series, samples } = self;
             return Err(Error::new(
                 ErrorKind::Internal,
                 format!(
@@ -109,16 +113,16 @@ impl Count {
 }
 
 fn import_block(
-    target: &Target,
+    target: &ImportTarget,
     id: BlockId,
-    reader: &mut BlockReader<SourceFile>,
-    progress: &Progress,
-) -> Result<Imported, Error> {
-    let apart = series_apart(reader)?;
+    reader: &mut TsdbBlockReader<TsdbSourceFile>,
+    progress: &CommandProgressLine,
+) -> Result<ImportSummary, Error> {
+    let apart = find_reordered_series(reader)?;
     let mut import = target.begin();
-    let mut count = Count::default();
-    import.block(id, None, |into| {
-        let mut push = Push::new(into, progress);
+    let mut count = ImportCounts::default();
+    import.write_block(id, None, |into| {
+        let mut push = TsdbImportWriter::new(into, progress);
         let mut apart = apart.into_iter().peekable();
         while let Some(series) = reader.next_series()? {
             if is_apart(series.labels()) {
@@ -154,12 +158,14 @@ fn is_apart(labels: LabelsRef<'_>) -> bool {
 }
 
 fn is_before(a: LabelsRef<'_>, b: LabelsRef<'_>) -> bool {
-    block_order(a, b) == Ordering::Less
+    compare_block_order(a, b) == Ordering::Less
 }
 
 /// Returns the series whose order may differ, in the order of Firn's blocks, with their references
 /// in the index.
-fn series_apart(reader: &mut BlockReader<SourceFile>) -> Result<Vec<(Labels, u64)>, Error> {
+fn find_reordered_series(
+    reader: &mut TsdbBlockReader<TsdbSourceFile>,
+) -> Result<Vec<(Labels, u64)>, Error> {
     let mut apart = Vec::new();
     while let Some(series) = reader.next_series()? {
         if is_apart(series.labels()) {
@@ -167,29 +173,32 @@ fn series_apart(reader: &mut BlockReader<SourceFile>) -> Result<Vec<(Labels, u64
         }
     }
     reader.rewind();
-    apart.sort_unstable_by(|a, b| block_order(a.0.as_ref(), b.0.as_ref()));
+    apart.sort_unstable_by(|a, b| compare_block_order(a.0.as_ref(), b.0.as_ref()));
     Ok(apart)
 }
 
 /// Writes series with their samples to a block, counts them, and advances the progress line.
-struct Push<'p, 'w> {
-    into: &'p mut Series<'w>,
-    progress: &'p Progress,
-    columns: Columns,
-    count: Count,
+struct TsdbImportWriter<'p, 'w> {
+    into: &'p mut ImportSeriesWriter<'w>,
+    progress: &'p CommandProgressLine,
+    columns: SampleColumns,
+    count: ImportCounts,
 }
 
-impl<'p, 'w> Push<'p, 'w> {
-    fn new(into: &'p mut Series<'w>, progress: &'p Progress) -> Self {
+impl<'p, 'w> TsdbImportWriter<'p, 'w> {
+    fn new(into: &'p mut ImportSeriesWriter<'w>, progress: &'p CommandProgressLine) -> Self {
         Self {
             into,
             progress,
-            columns: Columns::default(),
-            count: Count::default(),
+            columns: SampleColumns::default(),
+            count: ImportCounts::default(),
         }
     }
 
-    fn series_of_block<R: Ranges>(&mut self, mut series: BlockSeries<'_, R>) -> Result<(), Error> {
+    fn series_of_block<R: ReadRanges>(
+        &mut self,
+        mut series: TsdbBlockSeries<'_, R>,
+    ) -> Result<(), Error> {
         let labels = series.labels().to_owned();
         self.series(labels.as_ref(), || series.next_sample())
     }
@@ -198,7 +207,7 @@ impl<'p, 'w> Push<'p, 'w> {
     fn series(
         &mut self,
         labels: LabelsRef<'_>,
-        mut next: impl FnMut() -> Result<Option<tsdb::Sample>, TsdbError>,
+        mut next: impl FnMut() -> Result<Option<tsdb::TsdbSample>, TsdbError>,
     ) -> Result<(), Error> {
         let mut is_begun = false;
         loop {
@@ -213,7 +222,7 @@ impl<'p, 'w> Push<'p, 'w> {
                     self.into.push(labels, &self.columns)?;
                     self.count.series += 1;
                 }
-                true => self.into.push_more(&self.columns)?,
+                true => self.into.extend_last_series(&self.columns)?,
             }
             self.count.samples += samples;
             self.progress.add(samples);
@@ -223,9 +232,9 @@ impl<'p, 'w> Push<'p, 'w> {
 
 /// Adds samples of a series to `columns` until there are `max` or no more.
 fn fill(
-    columns: &mut Columns,
+    columns: &mut SampleColumns,
     max: usize,
-    next: &mut impl FnMut() -> Result<Option<tsdb::Sample>, TsdbError>,
+    next: &mut impl FnMut() -> Result<Option<tsdb::TsdbSample>, TsdbError>,
 ) -> Result<(), Error> {
     while columns.times.len() < max {
         let Some(sample) = next()? else { break };
@@ -234,33 +243,33 @@ fn fill(
     Ok(())
 }
 
-fn value_of(value: Value) -> Sample {
+fn value_of(value: TsdbSampleValue) -> ChunkSample {
     match value {
-        Value::Float(value) => Sample::Float(value),
-        Value::Histogram(histogram) => Sample::Histogram((*histogram).into()),
+        TsdbSampleValue::Float(value) => ChunkSample::Float(value),
+        TsdbSampleValue::Histogram(histogram) => ChunkSample::Histogram((*histogram).into()),
     }
 }
 
 /// Import of a head into one or more blocks, which are committed together.
 struct HeadImport<'a> {
-    target: &'a Target,
+    target: &'a ImportTarget,
     id: BlockId,
-    reader: HeadReader<SourceFile>,
-    progress: &'a Progress,
+    reader: HeadReader<TsdbSourceFile>,
+    progress: &'a CommandProgressLine,
     /// Series that is out of order after its predecessor, and begins the next block.
-    next: Option<(Labels, Columns)>,
+    next: Option<(Labels, SampleColumns)>,
     last: Option<Labels>,
     is_at_end: bool,
-    apart: Buffer,
-    count: Count,
+    apart: ImportBuffer,
+    count: ImportCounts,
 }
 
 impl<'a> HeadImport<'a> {
     fn new(
-        target: &'a Target,
-        files: HeadFiles<SourceFile>,
+        target: &'a ImportTarget,
+        files: HeadFiles<TsdbSourceFile>,
         min_valid_time: Option<i64>,
-        progress: &'a Progress,
+        progress: &'a CommandProgressLine,
     ) -> Self {
         let options = HeadOptions {
             memory_bytes: HEAD_BYTES,
@@ -274,21 +283,21 @@ impl<'a> HeadImport<'a> {
             next: None,
             last: None,
             is_at_end: false,
-            apart: Buffer::default(),
-            count: Count::default(),
+            apart: ImportBuffer::default(),
+            count: ImportCounts::default(),
         }
     }
 
-    fn run(mut self, summary: &mut Summary) -> Result<(), Error> {
-        if self.target.has(self.id) {
+    fn run(mut self, summary: &mut TsdbImportSummary) -> Result<(), Error> {
+        if self.target.has_block(self.id) {
             summary.passed += 1;
             return Ok(());
         }
-        let mut import = self.target.begin_of(self.id);
-        let mut held = Count::default();
+        let mut import = self.target.begin_for_block(self.id);
+        let mut held = ImportCounts::default();
         while !self.is_at_end || self.next.is_some() {
             let id = self.target.new_id(self.id.time_ms());
-            import.block(id, None, |into| self.fill_block(into))?;
+            import.write_block(id, None, |into| self.fill_block(into))?;
             held.samples += self.apart.sample_count();
             self.apart.flush(&mut import)?;
         }
@@ -313,8 +322,8 @@ impl<'a> HeadImport<'a> {
     }
 
     /// Fills a block with the following series, as long as they are in order.
-    fn fill_block(&mut self, into: &mut Series<'_>) -> Result<(), Error> {
-        let mut columns = Columns::default();
+    fn fill_block(&mut self, into: &mut ImportSeriesWriter<'_>) -> Result<(), Error> {
+        let mut columns = SampleColumns::default();
         if let Some((labels, first)) = self.next.take() {
             self.push(into, labels, &first)?;
         }
@@ -348,15 +357,15 @@ impl<'a> HeadImport<'a> {
 
     fn push(
         &mut self,
-        into: &mut Series<'_>,
+        into: &mut ImportSeriesWriter<'_>,
         labels: Labels,
-        columns: &Columns,
+        columns: &SampleColumns,
     ) -> Result<(), Error> {
         into.push(labels.as_ref(), columns)?;
         let samples = columns.times.len() as u64;
         self.count.series += 1;
         self.count.samples += samples;
-        self.progress.expect(samples);
+        self.progress.increase_total(samples);
         self.progress.add(samples);
         self.last = Some(labels);
         Ok(())
@@ -365,7 +374,7 @@ impl<'a> HeadImport<'a> {
 
 /// Returns an id for the contents of the head. It changes if samples are appended or blocks are
 /// cut.
-fn id_of_head(files: &HeadFiles<SourceFile>, min_valid_time: Option<i64>) -> BlockId {
+fn id_of_head(files: &HeadFiles<TsdbSourceFile>, min_valid_time: Option<i64>) -> BlockId {
     let chunks = files.chunks.iter().map(|chunks| &chunks.file);
     let logs = files.checkpoint.iter().chain(&files.wal).chain(&files.wbl);
     let mut told = String::new();

@@ -5,14 +5,17 @@
 //! and written to blocks when the buffer is full. All blocks are committed at the end: a text with
 //! an error leaves no data.
 
-use super::heads::Heads;
-use super::progress::Progress;
-use firn_model::env::{Env, File, OpenMode};
+use super::heads::FamilyDescriptions;
+use super::progress::CommandProgressLine;
+use firn_model::env::{DiskFile, Env, OpenMode};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::{Labels, LabelsBuilder, LabelsRef, is_canonical, push_pair};
 use firn_model::sample::START_UNKNOWN;
-use firn_storage::import::{Buffer, Import, Imported, Sample, Target};
-use firn_wire::exposition::{Event, Format, LabelPairs, Parser, PieceLimits, Pieces, Value};
+use firn_storage::import::{BlockImport, ChunkSample, ImportBuffer, ImportSummary, ImportTarget};
+use firn_wire::exposition::{
+    ExpositionEvent, ExpositionFormat, ExpositionParser, ExpositionPieceParser, ExpositionValue,
+    LabelPairs, PieceLimits,
+};
 use std::path::Path;
 
 /// Sizes of the pieces that are parsed at a time.
@@ -30,18 +33,18 @@ pub fn import(
     text: &Path,
     data: &Path,
     added: &[(String, String)],
-) -> Result<Imported, Error> {
+) -> Result<ImportSummary, Error> {
     let unreadable = |e: std::io::Error| Error::unavailable(format!("{}: {e}", text.display()));
     let file = env.disk.open(text, OpenMode::Read).map_err(unreadable)?;
     let bytes = file.len().map_err(unreadable)?;
-    let target = Target::folder(env, data)?;
-    let progress = Progress::new(bytes, "bytes");
-    progress.turn_to(text.display().to_string());
-    let mut pieces = Pieces::new(Format::OpenMetrics, LIMITS);
-    let mut samples = Samples {
+    let target = ImportTarget::open_folder(env, data)?;
+    let progress = CommandProgressLine::new(bytes, "bytes");
+    progress.set_item(text.display().to_string());
+    let mut pieces = ExpositionPieceParser::new(ExpositionFormat::OpenMetrics, LIMITS);
+    let mut samples = OpenMetricsImport {
         import: target.begin(),
-        buffer: Buffer::default(),
-        heads: Heads::default(),
+        buffer: ImportBuffer::default(),
+        heads: FamilyDescriptions::default(),
         pairs: LabelPairs::default(),
         labels: Labels::empty(),
         added: added.to_vec(),
@@ -51,7 +54,7 @@ pub fn import(
         let read = fill(&*file, &mut pieces, offset).map_err(unreadable)?;
         offset += read;
         progress.add(read);
-        let mut take = |parser: &Parser<'_>, _| samples.add(parser);
+        let mut take = |parser: &ExpositionParser<'_>, _| samples.add(parser);
         while pieces.read(&mut take).map_err(|e| {
             let message = format!("{}, {}", text.display(), e.message);
             Error::new(e.kind, message)
@@ -61,7 +64,11 @@ pub fn import(
 }
 
 /// Reads the text from `offset` until a piece is complete, and returns the new offset.
-fn fill(file: &dyn File, pieces: &mut Pieces, offset: u64) -> std::io::Result<u64> {
+fn fill(
+    file: &dyn DiskFile,
+    pieces: &mut ExpositionPieceParser,
+    offset: u64,
+) -> std::io::Result<u64> {
     let wanted = pieces.wanted_bytes();
     let text = pieces.text();
     let mut at = text.len();
@@ -82,10 +89,10 @@ fn fill(file: &dyn File, pieces: &mut Pieces, offset: u64) -> std::io::Result<u6
 
 /// Samples of a text that are being written to blocks, with their buffer and the metadata seen so
 /// far.
-struct Samples {
-    import: Import,
-    buffer: Buffer,
-    heads: Heads,
+struct OpenMetricsImport {
+    import: BlockImport,
+    buffer: ImportBuffer,
+    heads: FamilyDescriptions,
     pairs: LabelPairs,
     /// Labels of the newest sample, kept to reuse their memory.
     labels: Labels,
@@ -93,13 +100,13 @@ struct Samples {
     added: Vec<(String, String)>,
 }
 
-impl Samples {
+impl OpenMetricsImport {
     /// Adds the current sample or metadata line of the parser.
-    fn add(&mut self, parser: &Parser<'_>) -> Result<(), Error> {
+    fn add(&mut self, parser: &ExpositionParser<'_>) -> Result<(), Error> {
         let sample = match parser.event() {
-            Event::Sample(sample) => sample,
-            Event::Metadata(said) => {
-                self.heads.take(&said);
+            ExpositionEvent::Sample(sample) => sample,
+            ExpositionEvent::Metadata(said) => {
+                self.heads.add_line(&said);
                 return Ok(());
             }
         };
@@ -128,8 +135,10 @@ impl Samples {
             self.labels = builder.build();
         }
         let value = match sample.value {
-            Value::Float(value) => Sample::Float(value),
-            Value::Histogram(histogram) => Sample::Histogram(histogram.clone().into()),
+            ExpositionValue::Float(value) => ChunkSample::Float(value),
+            ExpositionValue::Histogram(histogram) => {
+                ChunkSample::Histogram(histogram.clone().into())
+            }
         };
         let labels = self.labels.as_ref();
         let start = sample.start.unwrap_or(START_UNKNOWN);
@@ -141,11 +150,11 @@ impl Samples {
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        self.import.know(self.heads.batch());
+        self.import.set_metadata(self.heads.batch());
         self.buffer.flush(&mut self.import)
     }
 
-    fn finish(mut self) -> Result<Imported, Error> {
+    fn finish(mut self) -> Result<ImportSummary, Error> {
         self.flush()?;
         self.import.verify()?;
         self.import.commit()

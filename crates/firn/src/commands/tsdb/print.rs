@@ -1,15 +1,15 @@
 //! Output of `firn tsdb verify` and `repair`, as text and as JSON.
 
 use crate::file_time::time;
-use firn_model::rounded::{bytes, count, counted};
+use firn_model::rounded::{format_bytes, format_count, format_count_with_noun};
 use firn_model::sample::TimeRange;
-use firn_storage::verify::{Finding, Remark, Report};
+use firn_storage::verify::{VerifyFinding, VerifyRemark, VerifyReport};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
 /// Formats a report as text: one line per damage and per remark, and a summary.
-pub fn text(folder: &Path, report: &Report, took: Duration) -> String {
+pub fn text(folder: &Path, report: &VerifyReport, took: Duration) -> String {
     let mut out = lines(folder, report);
     out += &format!(
         "{}: {}, {}, {}, {}, {} in pages, {} in {}, {} in the log, {}, read in {:.1} s\n",
@@ -18,33 +18,33 @@ pub fn text(folder: &Path, report: &Report, took: Duration) -> String {
             1 => "1 damage".to_owned(),
             count => format!("{count} damages"),
         },
-        counted(report.files, "file", "files"),
-        bytes(report.bytes),
-        counted(report.pages, "page", "pages"),
-        counted(report.series, "series", "series"),
-        counted(report.page_samples, "sample", "samples"),
-        count(report.block_samples),
-        counted(report.blocks, "block", "blocks"),
-        count(report.log_samples),
-        counted(report.exemplars, "exemplar", "exemplars"),
+        format_count_with_noun(report.files, "file", "files"),
+        format_bytes(report.bytes),
+        format_count_with_noun(report.pages, "page", "pages"),
+        format_count_with_noun(report.series, "series", "series"),
+        format_count_with_noun(report.page_samples, "sample", "samples"),
+        format_count(report.block_samples),
+        format_count_with_noun(report.blocks, "block", "blocks"),
+        format_count(report.log_samples),
+        format_count_with_noun(report.exemplars, "exemplar", "exemplars"),
         took.as_secs_f64(),
     );
     out
 }
 
-fn lines(folder: &Path, report: &Report) -> String {
+fn lines(folder: &Path, report: &VerifyReport) -> String {
     let mut out = String::new();
     for finding in &report.findings {
         out += &line(folder, finding);
         out.push('\n');
     }
-    for Remark { file, what } in &report.remarks {
+    for VerifyRemark { file, what } in &report.remarks {
         out += &format!("note: {}: {what}\n", name(folder, file));
     }
     out
 }
 
-fn line(folder: &Path, finding: &Finding) -> String {
+fn line(folder: &Path, finding: &VerifyFinding) -> String {
     let damage = &finding.damage;
     let mut line = name(folder, &damage.file);
     if let Some(offset) = damage.offset {
@@ -76,7 +76,7 @@ fn line(folder: &Path, finding: &Finding) -> String {
 
 /// Returns the samples that the WAL still has. It may contain samples twice, so that the number is
 /// limited to the damaged samples.
-fn in_log(finding: &Finding) -> u64 {
+fn in_log(finding: &VerifyFinding) -> u64 {
     finding
         .in_log
         .min(finding.damage.samples.unwrap_or(u64::MAX))
@@ -88,11 +88,11 @@ fn name(folder: &Path, file: &Path) -> String {
 }
 
 /// Formats a report as a JSON object on one line.
-pub fn json(folder: &Path, report: &Report, took: Duration) -> String {
+pub fn json(folder: &Path, report: &VerifyReport, took: Duration) -> String {
     let range = |range: Option<TimeRange>| -> (Value, Value) {
         range.map_or((Value::Null, Value::Null), |r| (r.min.into(), r.max.into()))
     };
-    let damage = |finding: &Finding| {
+    let damage = |finding: &VerifyFinding| {
         let (from, to) = range(finding.damage.range);
         json!({
             "kind": finding.damage.kind.as_str(),
@@ -106,7 +106,8 @@ pub fn json(folder: &Path, report: &Report, took: Duration) -> String {
             "inLog": in_log(finding),
         })
     };
-    let remark = |remark: &Remark| json!({"file": name(folder, &remark.file), "what": remark.what});
+    let remark =
+        |remark: &VerifyRemark| json!({"file": name(folder, &remark.file), "what": remark.what});
     let object = json!({
         "whole": report.is_whole(),
         "files": report.files,

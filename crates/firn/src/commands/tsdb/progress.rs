@@ -7,9 +7,9 @@ use std::io::IsTerminal;
 const HERTZ: u8 = 4;
 
 /// The progress line of a command, which is removed from the terminal on drop.
-pub struct Progress(ProgressBar);
+pub struct CommandProgressLine(ProgressBar);
 
-impl Progress {
+impl CommandProgressLine {
     /// Creates a line for `total` units of work. `unit` is their name.
     pub fn new(total: u64, unit: &str) -> Self {
         let bar =
@@ -27,7 +27,7 @@ impl Progress {
 
     /// Creates a line for a command that prints continuously. It is hidden if standard output is a
     /// terminal too.
-    pub fn beside_output(unit: &str) -> Self {
+    pub fn new_hidden_on_output(unit: &str) -> Self {
         match std::io::stdout().is_terminal() {
             true => Self(ProgressBar::hidden()),
             false => Self::new(0, unit),
@@ -41,7 +41,7 @@ impl Progress {
     }
 
     /// Sets the name of the current work item, for example a file.
-    pub fn turn_to(&self, what: String) {
+    pub fn set_item(&self, what: String) {
         self.0.set_message(what);
     }
 
@@ -55,12 +55,12 @@ impl Progress {
     }
 
     /// Increases the total by `units` that were found later.
-    pub fn expect(&self, units: u64) {
+    pub fn increase_total(&self, units: u64) {
         self.0.inc_length(units);
     }
 }
 
-impl Drop for Progress {
+impl Drop for CommandProgressLine {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

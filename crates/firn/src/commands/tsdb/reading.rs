@@ -1,8 +1,8 @@
 //! Reads the samples of a data folder that no server uses, with the results of queries.
 
-use super::progress::Progress;
+use super::progress::CommandProgressLine;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::{SeriesBatch, SeriesColumns};
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 const BATCH_SERIES: usize = 256;
 
 /// A data folder, opened like by a server, with the selectors of a command.
-pub struct Folder {
+pub struct DataFolderReader {
     store: Arc<Store>,
     tenant: TenantId,
     /// Selectors; a series is read if it matches one of them. Empty means all series.
@@ -33,7 +33,7 @@ pub struct Folder {
     memory: Budget,
 }
 
-impl Folder {
+impl DataFolderReader {
     /// Opens the folder at `root`. Only series that match one of `selectors` are read, or all if
     /// there are none.
     pub fn open(env: &Env, root: &Path, selectors: &[String]) -> Result<Self, Error> {
@@ -69,7 +69,7 @@ impl Folder {
         self.store.metadata(MetadataRequest {
             tenant: &self.tenant,
             metric: None,
-            cancel: &Cancel::new(),
+            cancel: &CancelToken::new(),
             budget: &self.memory,
         })
     }
@@ -86,7 +86,7 @@ impl Folder {
     pub fn each_series(
         &self,
         range: TimeRange,
-        progress: Option<&Progress>,
+        progress: Option<&CommandProgressLine>,
         take: &mut dyn FnMut(&Labels, SeriesColumns<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let selections = self.select(range)?;
@@ -98,7 +98,7 @@ impl Folder {
         series.sort_unstable();
         series.dedup_by(|a, b| a.0 == b.0);
         if let Some(progress) = progress {
-            progress.expect(series.len() as u64);
+            progress.increase_total(series.len() as u64);
         }
         let mut batch = SeriesBatch::default();
         let is_next =
@@ -133,9 +133,9 @@ impl Folder {
                 matchers,
                 range,
                 newest_only: false,
-                cancel: &Cancel::new(),
+                cancel: &CancelToken::new(),
                 budget: &self.memory,
-                series: &SeriesLimit::none(),
+                series: &SeriesLimit::unlimited(),
                 span: None,
             })
         };

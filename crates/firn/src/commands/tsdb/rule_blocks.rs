@@ -11,7 +11,7 @@
 
 use super::transfer::parse_time;
 use crate::commands::arguments::{files, paths_of};
-use crate::commands::client::{Client, Params, http_config, http_config_of};
+use crate::commands::client::{CommandClient, Params, http_config, http_config_of};
 use crate::commands::query::post;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use firn_http_client::named_files;
@@ -21,11 +21,11 @@ use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::START_UNKNOWN;
 use firn_model::units::{format_duration, parse_duration};
 use firn_promql::Features;
-use firn_rules::file::{ReadOptions, parse};
-use firn_rules::group::Group;
-use firn_rules::instant::Instant;
+use firn_rules::file::{RuleFileOptions, parse};
+use firn_rules::group::RuleGroup;
+use firn_rules::instant::RuleInstant;
 use firn_rules::rule::Rule;
-use firn_storage::import::{Buffer, Import, Imported, Sample, Target};
+use firn_storage::import::{BlockImport, ChunkSample, ImportBuffer, ImportSummary, ImportTarget};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -79,7 +79,7 @@ pub fn command() -> Command {
 }
 
 /// Makes the blocks.
-pub fn run(env: &Env, matches: &ArgMatches) -> Result<Imported, Error> {
+pub fn run(env: &Env, matches: &ArgMatches) -> Result<ImportSummary, Error> {
     let text = |id: &str| matches.get_one::<String>(id).map(String::as_str);
     let time = |text: &str, what: &str| {
         parse_time(text).ok_or_else(|| {
@@ -100,14 +100,14 @@ pub fn run(env: &Env, matches: &ArgMatches) -> Result<Imported, Error> {
     let interval = interval.ok_or_else(|| invalid("--eval-interval is zero".to_owned()))?;
     let groups = groups_of(&paths_of(matches), interval)?;
     let http = http_config_of(matches).map(PathBuf::as_path);
-    let client = Client::new(text("url").unwrap_or_default(), http, &[]);
+    let client = CommandClient::new(text("url").unwrap_or_default(), http, &[]);
     let client = client.map_err(|e| invalid(e.to_string()))?;
     let data = matches.get_one::<PathBuf>("output-dir");
-    let target = Target::folder(env, data.map_or(Path::new("data"), PathBuf::as_path))?;
-    let mut making = Making {
+    let target = ImportTarget::open_folder(env, data.map_or(Path::new("data"), PathBuf::as_path))?;
+    let mut making = RuleBlockWriter {
         client,
         import: target.begin(),
-        buffer: Buffer::default(),
+        buffer: ImportBuffer::default(),
     };
     for group in &groups {
         for rule in &group.rules {
@@ -125,7 +125,7 @@ fn invalid(message: String) -> Error {
 }
 
 /// The groups of all files, with their recording rules alone.
-fn groups_of(files: &[PathBuf], interval: Duration) -> Result<Vec<Group>, Error> {
+fn groups_of(files: &[PathBuf], interval: Duration) -> Result<Vec<RuleGroup>, Error> {
     let wrong = |path: &str, e: &dyn std::fmt::Display| {
         invalid(format!("rule importer parse error: {path}: {e}"))
     };
@@ -134,64 +134,64 @@ fn groups_of(files: &[PathBuf], interval: Duration) -> Result<Vec<Group>, Error>
         let path = file.display().to_string();
         let text = named_files::read_any_text(file).map_err(|e| wrong(&path, &e))?;
         // Whatever a server may be switched to: it is the one that evaluates.
-        let options = ReadOptions {
+        let options = RuleFileOptions {
             features: Features::ALL,
-            ..ReadOptions::default()
+            ..RuleFileOptions::default()
         };
         let read = parse(&text, options);
         let read = read.map_err(|errors| match errors.first() {
             Some(e) => wrong(&path, e),
             None => wrong(&path, &"no rules"),
         })?;
-        let of_file = Group::of_file(&path, &read, interval, options.features);
+        let of_file = RuleGroup::from_file(&path, &read, interval, options.features);
         let of_file = of_file.map_err(|e| invalid(format!("rule importer parse error: {e}")))?;
-        groups.extend(of_file.iter().map(Group::recording));
+        groups.extend(of_file.iter().map(RuleGroup::recording_only));
     }
     Ok(groups)
 }
 
 /// Instants from `start` to `end`, in seconds, of a window of them; `None` if there is none.
-fn instants(group: &Group, (start, end): (i64, i64)) -> Option<(Instant, Instant)> {
-    let wanted = Instant::from_seconds(start);
+fn instants(group: &RuleGroup, (start, end): (i64, i64)) -> Option<(RuleInstant, RuleInstant)> {
+    let wanted = RuleInstant::from_seconds(start);
     let mut first = group.instant_at(wanted);
     // As upstream, which looks at whole seconds.
     while first.seconds() < start {
         first = first.after(group.interval);
     }
-    let end = Instant::from_seconds(end);
+    let end = RuleInstant::from_seconds(end);
     (first <= end).then_some((first, end))
 }
 
 /// What asks, and where answers go.
-struct Making {
-    client: Client,
-    import: Import,
-    buffer: Buffer,
+struct RuleBlockWriter {
+    client: CommandClient,
+    import: BlockImport,
+    buffer: ImportBuffer,
 }
 
-impl Making {
+impl RuleBlockWriter {
     /// Evaluates a rule from `start` to `end`, in seconds, a window after the other.
-    fn rule(&mut self, group: &Group, rule: &Rule, start: i64, end: i64) -> Result<(), Error> {
+    fn rule(&mut self, group: &RuleGroup, rule: &Rule, start: i64, end: i64) -> Result<(), Error> {
         let mut window = start.div_euclid(WINDOW_SECONDS) * WINDOW_SECONDS;
         while window <= end {
             let last = (window + WINDOW_SECONDS - 1).min(end);
             if let Some(instants) = instants(group, (window.max(start), last)) {
-                let data = self.ask(group, rule, instants)?;
-                self.take(rule, &data)?;
+                let data = self.query_window(group, rule, instants)?;
+                self.add_answer(rule, &data)?;
             }
             window += WINDOW_SECONDS;
         }
         Ok(())
     }
 
-    fn ask(
+    fn query_window(
         &self,
-        group: &Group,
+        group: &RuleGroup,
         rule: &Rule,
-        (first, last): (Instant, Instant),
+        (first, last): (RuleInstant, RuleInstant),
     ) -> Result<Value, Error> {
         // To the nanosecond: servers round, where rules cut.
-        let seconds = |instant: Instant| {
+        let seconds = |instant: RuleInstant| {
             let rest = instant.nanos().rem_euclid(1_000_000_000);
             format!("{}.{rest:09}", instant.seconds())
         };
@@ -209,7 +209,7 @@ impl Making {
     }
 
     /// Keeps the samples of an answer, as series of the rule.
-    fn take(&mut self, rule: &Rule, data: &Value) -> Result<(), Error> {
+    fn add_answer(&mut self, rule: &Rule, data: &Value) -> Result<(), Error> {
         if data["resultType"] != "matrix" {
             let kind = data["resultType"].as_str().unwrap_or("of no type");
             return Err(invalid(format!("rule result is wrong type {kind}")));
@@ -224,7 +224,7 @@ impl Making {
                 let (Some(time), Some(value)) = (time, value) else {
                     return Err(invalid(format!("the response contains no sample: {pair}")));
                 };
-                let sample = Sample::Float(value);
+                let sample = ChunkSample::Float(value);
                 self.buffer
                     .push(labels.as_ref(), time, START_UNKNOWN, sample);
             }
@@ -253,7 +253,7 @@ fn labels_of(rule: &Rule, metric: &Value) -> Labels {
 mod tests {
     use super::*;
 
-    fn group(rules: &str) -> Group {
+    fn group(rules: &str) -> RuleGroup {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("r.yml");
         let text = format!("groups: [{{name: g, interval: 7s, rules: [{rules}]}}]");
@@ -278,7 +278,7 @@ mod tests {
         let (first, last) = instants(&group, (1_000, 2_000)).unwrap();
         assert_eq!(first, group.instant_at(first));
         assert!((1_000..1_008).contains(&first.seconds()), "{first:?}");
-        assert_eq!(last, Instant::from_seconds(2_000));
+        assert_eq!(last, RuleInstant::from_seconds(2_000));
         let gap = (first.seconds() + 1, first.seconds() + 2);
         assert_eq!(instants(&group, gap), None);
     }

@@ -11,8 +11,8 @@ use firn_model::env::{self, Disk, Env, OpenMode};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
 use firn_wire::tsdb::{
-    BlockMeta, BlockReader, File, HeadChunkFile, HeadFiles, IndexReader, Ranges, Segments,
-    Tombstones, Ulid,
+    ChunkSegments, HeadChunkFile, HeadFiles, IndexReader, NamedRangeFile, ReadRanges, Tombstones,
+    TsdbBlockMeta, TsdbBlockReader, Ulid,
 };
 use std::collections::BTreeSet;
 use std::io::ErrorKind as IoErrorKind;
@@ -25,18 +25,18 @@ const SMALL_BYTES_MAX: u64 = 1 << 30;
 /// An open file of the folder with its length, implementing the file trait of the `tsdb` format
 /// readers.
 #[derive(Clone)]
-pub struct SourceFile {
-    file: Arc<dyn env::File>,
+pub struct TsdbSourceFile {
+    file: Arc<dyn env::DiskFile>,
     bytes: u64,
 }
 
-impl std::fmt::Debug for SourceFile {
+impl std::fmt::Debug for TsdbSourceFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SourceFile({} bytes)", self.bytes)
     }
 }
 
-impl Ranges for SourceFile {
+impl ReadRanges for TsdbSourceFile {
     fn len(&self) -> u64 {
         self.bytes
     }
@@ -59,21 +59,21 @@ impl Ranges for SourceFile {
 }
 
 /// A block of the folder: its path and its metadata. Index and chunks are opened by
-/// [`Source::reader`].
+/// [`TsdbSource::reader`].
 #[derive(Clone, Debug)]
-pub struct SourceBlock {
+pub struct TsdbSourceBlock {
     /// Contents of the block's `meta.json`.
-    pub meta: BlockMeta,
+    pub meta: TsdbBlockMeta,
     dir: PathBuf,
 }
 
 /// An opened data folder of Prometheus, which is only read. See the module.
-pub struct Source {
+pub struct TsdbSource {
     disk: Arc<dyn Disk>,
     root: PathBuf,
 }
 
-impl Source {
+impl TsdbSource {
     /// Opens the folder at `root`. Fails if it is not a data folder of Prometheus.
     pub fn open(env: &Env, root: &Path) -> Result<Self, Error> {
         let source = Self {
@@ -99,7 +99,7 @@ impl Source {
 
     /// Returns the blocks that a start of Prometheus would open, the oldest first, without blocks
     /// that were compacted into others.
-    pub fn blocks(&self) -> Result<Vec<SourceBlock>, Error> {
+    pub fn blocks(&self) -> Result<Vec<TsdbSourceBlock>, Error> {
         let mut blocks = Vec::new();
         for name in self.list(&self.root)? {
             let dir = self.root.join(&name);
@@ -107,8 +107,8 @@ impl Source {
                 continue;
             }
             let path = dir.join("meta.json");
-            let meta = BlockMeta::read(&path.display().to_string(), &self.bytes(&path)?)?;
-            blocks.push(SourceBlock { meta, dir });
+            let meta = TsdbBlockMeta::read(&path.display().to_string(), &self.bytes(&path)?)?;
+            blocks.push(TsdbSourceBlock { meta, dir });
         }
         let parents = blocks.iter().flat_map(|b| &b.meta.compaction.parents);
         let replaced: BTreeSet<Ulid> = parents.map(|parent| parent.ulid).collect();
@@ -118,10 +118,13 @@ impl Source {
     }
 
     /// Opens a block for reading its series and samples, without those that tombstones delete.
-    pub fn reader(&self, block: &SourceBlock) -> Result<BlockReader<SourceFile>, Error> {
+    pub fn reader(
+        &self,
+        block: &TsdbSourceBlock,
+    ) -> Result<TsdbBlockReader<TsdbSourceFile>, Error> {
         let index = IndexReader::open(self.file(&block.dir.join("index"))?)?;
         let chunks = self.numbered(&block.dir.join("chunks"))?;
-        let segments = Segments::open(chunks.into_iter().map(|(_, file)| file).collect())?;
+        let segments = ChunkSegments::open(chunks.into_iter().map(|(_, file)| file).collect())?;
         let path = block.dir.join("tombstones");
         let tombstones = match self.has(&block.dir, "tombstones")? {
             true => {
@@ -130,11 +133,11 @@ impl Source {
             }
             false => None,
         };
-        Ok(BlockReader::new(index, segments, tombstones))
+        Ok(TsdbBlockReader::new(index, segments, tombstones))
     }
 
     /// Opens the files of the head: the newest checkpoint, WAL, WBL and head chunks.
-    pub fn head(&self) -> Result<HeadFiles<SourceFile>, Error> {
+    pub fn head(&self) -> Result<HeadFiles<TsdbSourceFile>, Error> {
         let wal = self.root.join("wal");
         let (mut checkpoint, mut covered) = (Vec::new(), None);
         let names = self.list(&wal)?;
@@ -148,7 +151,7 @@ impl Source {
         }
         let mut segments = self.numbered(&wal)?;
         segments.retain(|(number, _)| covered.is_none_or(|covered| *number > covered));
-        let files = |numbered: Vec<(u32, File<SourceFile>)>| {
+        let files = |numbered: Vec<(u32, NamedRangeFile<TsdbSourceFile>)>| {
             numbered.into_iter().map(|(_, file)| file).collect()
         };
         let chunks = self.numbered(&self.root.join("chunks_head"))?.into_iter();
@@ -177,7 +180,7 @@ impl Source {
 
     /// Opens the files of a folder that have a number as their name, in order. Returns none if the
     /// folder does not exist.
-    fn numbered(&self, dir: &Path) -> Result<Vec<(u32, File<SourceFile>)>, Error> {
+    fn numbered(&self, dir: &Path) -> Result<Vec<(u32, NamedRangeFile<TsdbSourceFile>)>, Error> {
         let names = self.list(dir)?;
         let numbers = names.iter().filter_map(|name| {
             let text = name.to_str()?;
@@ -190,12 +193,12 @@ impl Source {
         numbers.into_iter().map(open).collect()
     }
 
-    fn file(&self, path: &Path) -> Result<File<SourceFile>, Error> {
+    fn file(&self, path: &Path) -> Result<NamedRangeFile<TsdbSourceFile>, Error> {
         let opened = self.disk.open(path, OpenMode::Read);
         let opened = opened.and_then(|file| Ok((file.len()?, file)));
         let (bytes, file) = opened.map_err(|e| unreadable("open", path, &e))?;
         let name = path.display().to_string();
-        Ok(File::new(name, SourceFile { file, bytes }))
+        Ok(NamedRangeFile::new(name, TsdbSourceFile { file, bytes }))
     }
 
     /// Reads a file of at most [`SMALL_BYTES_MAX`] completely.
@@ -209,14 +212,14 @@ impl Source {
             return Err(Error::new(ErrorKind::Limited, message));
         }
         let mut all = vec![0; bytes as usize];
-        SourceFile { file, bytes }.read(0, &mut all)?;
+        TsdbSourceFile { file, bytes }.read(0, &mut all)?;
         Ok(all)
     }
 }
 
 /// Returns the end of the newest block whose samples arrived in order, or `None` if there is no
 /// such block.
-pub fn min_valid_time(blocks: &[SourceBlock]) -> Option<TimestampMs> {
+pub fn min_valid_time(blocks: &[TsdbSourceBlock]) -> Option<TimestampMs> {
     let in_order = blocks.iter().filter(|block| !block.meta.is_out_of_order());
     in_order.map(|block| block.meta.max_time).max()
 }

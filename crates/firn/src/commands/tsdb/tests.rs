@@ -1,19 +1,19 @@
 //! Tests that import data folders of Prometheus and export them again.
 
-use super::reading::Folder;
+use super::reading::DataFolderReader;
 use super::{export, import};
 use firn_model::columns::SeriesColumns;
 use firn_model::env::{Env, real};
-use firn_model::histogram::{Counts, Histogram};
+use firn_model::histogram::{Histogram, HistogramCounts};
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimeRange};
-use firn_wire::tsdb::{BlockOptions, BlockWriter, Ulid};
+use firn_wire::tsdb::{TsdbBlockOptions, TsdbBlockWriter, Ulid};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 fn env() -> Env {
-    real::env().unwrap()
+    real::system_env().unwrap()
 }
 
 /// Returns a data folder written by Prometheus; see the tests of the crate `wire`.
@@ -41,8 +41,8 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-fn exported(data: &Path, out: &Path) -> export::Summary {
-    let wanted = export::Wanted {
+fn exported(data: &Path, out: &Path) -> export::ExportSummary {
+    let wanted = export::ExportRequest {
         data,
         out,
         selectors: &[],
@@ -107,7 +107,7 @@ fn imported(data: &Path) -> BTreeMap<String, Vec<Told>> {
     let hex = |text: &[u8]| text.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let bits = |value: f64| format!("{:x}", value.to_bits());
     let mut all = BTreeMap::new();
-    let folder = Folder::open(&env(), data, &[]).unwrap();
+    let folder = DataFolderReader::open(&env(), data, &[]).unwrap();
     let mut take = |labels: &Labels, columns: SeriesColumns<'_>| {
         let pairs = labels.iter();
         let pairs = pairs.map(|(name, value)| format!("{}={},", hex(name.as_bytes()), hex(value)));
@@ -123,8 +123,10 @@ fn imported(data: &Path) -> BTreeMap<String, Vec<Told>> {
             };
             let sum = bits(histogram.sum);
             match &histogram.counts {
-                Counts::Integer { count, .. } => ('h', time, start, [count.to_string(), sum]),
-                Counts::Float { count, .. } => ('H', time, start, [bits(*count), sum]),
+                HistogramCounts::Integer { count, .. } => {
+                    ('h', time, start, [count.to_string(), sum])
+                }
+                HistogramCounts::Float { count, .. } => ('H', time, start, [bits(*count), sum]),
             }
         };
         let samples: Vec<Told> = (0..columns.times.len()).map(told).collect();
@@ -159,7 +161,7 @@ fn series_with_labels_before_the_name_is_put_in_its_place() {
     let ulid = Ulid(7);
     let dir = source.join(ulid.to_string());
     let output = export::OutputFolder::create(&env(), &dir).unwrap();
-    let mut writer = BlockWriter::new(output, BlockOptions::new(ulid, 0, 7_200_000));
+    let mut writer = TsdbBlockWriter::new(output, TsdbBlockOptions::new(ulid, 0, 7_200_000));
     let sets: [&[(&str, &str)]; 6] = [
         &[("A", "1"), ("__name__", "b")],
         &[("A", "2"), ("__name__", "a")],

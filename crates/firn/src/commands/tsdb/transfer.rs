@@ -1,6 +1,6 @@
 //! The command lines of what brings samples into a data folder and takes them out of one.
 
-use super::dump::{self, Form};
+use super::dump::{self, DumpFormat};
 use super::{CANNOT, data_argument, export, import, openmetrics, rule_blocks};
 use crate::commands::arguments::texts;
 use crate::console;
@@ -8,9 +8,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::go_time::parse_rfc3339;
-use firn_model::rounded::{bytes, counted};
+use firn_model::rounded::{format_bytes, format_count_with_noun};
 use firn_model::sample::{TimeRange, TimestampMs};
-use firn_storage::import::Imported;
+use firn_storage::import::ImportSummary;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -113,10 +113,12 @@ fn of_all_creation() -> [Arg; 3] {
 }
 
 /// `firn tsdb dump` and `firn tsdb dump-openmetrics`.
-pub fn dump_command(form: Form) -> Command {
+pub fn dump_command(form: DumpFormat) -> Command {
     let (name, about) = match form {
-        Form::Plain | Form::SeriesJson => ("dump", "Print samples, one per line, as promtool does"),
-        Form::OpenMetrics => (
+        DumpFormat::Plain | DumpFormat::SeriesJson => {
+            ("dump", "Print samples, one per line, as promtool does")
+        }
+        DumpFormat::OpenMetrics => (
             "dump-openmetrics",
             "Print samples in the OpenMetrics format, without native histograms",
         ),
@@ -148,8 +150,8 @@ pub fn dump_command(form: Form) -> Command {
                 .help("Has no effect: the command writes no files"),
         );
     match form {
-        Form::OpenMetrics => command,
-        Form::Plain | Form::SeriesJson => command.arg(
+        DumpFormat::OpenMetrics => command,
+        DumpFormat::Plain | DumpFormat::SeriesJson => command.arg(
             Arg::new("format")
                 .long("format")
                 .value_name("FORMAT")
@@ -239,7 +241,7 @@ pub fn run_export(env: &Env, matches: &ArgMatches) -> ExitCode {
     };
     let start = env.clock.monotonic();
     let done = range_of(matches).and_then(|range| {
-        let wanted = export::Wanted {
+        let wanted = export::ExportRequest {
             data: &path_of(matches, "data"),
             out: &path_of(matches, "out"),
             selectors: &texts(matches, "match"),
@@ -252,9 +254,9 @@ pub fn run_export(env: &Env, matches: &ArgMatches) -> ExitCode {
         notes(&done.damages);
         let text = format!(
             "exported {}, {}, {} in {}{}\n",
-            counted(done.blocks, "block", "blocks"),
-            counted(done.series, "series", "series"),
-            counted(done.samples, "sample", "samples"),
+            format_count_with_noun(done.blocks, "block", "blocks"),
+            format_count_with_noun(done.series, "series", "series"),
+            format_count_with_noun(done.samples, "sample", "samples"),
             seconds(took),
             passed(done.passed)
         );
@@ -286,10 +288,10 @@ pub fn run_create(env: &Env, matches: &ArgMatches) -> ExitCode {
 }
 
 /// Runs `firn tsdb dump` and `firn tsdb dump-openmetrics`.
-pub fn run_dump(env: &Env, matches: &ArgMatches, form: Form) -> ExitCode {
+pub fn run_dump(env: &Env, matches: &ArgMatches, form: DumpFormat) -> ExitCode {
     let done = range_of(matches).and_then(|range| {
         let form = match matches.try_get_one::<String>("format") {
-            Ok(Some(format)) if format == "seriesjson" => Form::SeriesJson,
+            Ok(Some(format)) if format == "seriesjson" => DumpFormat::SeriesJson,
             _ => form,
         };
         let data = folder_of(matches);
@@ -322,13 +324,13 @@ fn notes(notes: &[String]) {
 }
 
 /// The created blocks, series and samples, in rounded numbers.
-fn made(imported: &Imported) -> String {
+fn made(imported: &ImportSummary) -> String {
     format!(
         "{}, {}, {}, {}",
-        counted(imported.blocks as u64, "block", "blocks"),
-        counted(imported.series, "series", "series"),
-        counted(imported.samples, "sample", "samples"),
-        bytes(imported.bytes)
+        format_count_with_noun(imported.blocks as u64, "block", "blocks"),
+        format_count_with_noun(imported.series, "series", "series"),
+        format_count_with_noun(imported.samples, "sample", "samples"),
+        format_bytes(imported.bytes)
     )
 }
 

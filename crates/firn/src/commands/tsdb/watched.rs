@@ -1,8 +1,8 @@
 //! A disk that advances a progress line, by the bytes read from a folder and by the files of it
 //! that are hard-linked.
 
-use super::progress::Progress;
-use firn_model::env::{DirLock, Disk, Env, File, OpenMode};
+use super::progress::CommandProgressLine;
+use firn_model::env::{DirLock, Disk, DiskFile, Env, OpenMode};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ const SNAPSHOTS: &str = "snapshots";
 /// Returns `env` with a progress line for the bytes read from the data folder at `root`, or `env`
 /// unchanged if no line would be visible.
 pub fn watched(env: &Env, root: &Path) -> Env {
-    let progress = Progress::new(0, "bytes");
+    let progress = CommandProgressLine::new(0, "bytes");
     if !progress.is_shown() {
         return env.clone();
     }
-    progress.expect(bytes_below(&*env.disk, root));
-    progress.turn_to(root.display().to_string());
+    progress.increase_total(bytes_below(&*env.disk, root));
+    progress.set_item(root.display().to_string());
     let disk = WatchedDisk {
         disk: env.disk.clone(),
         progress: Arc::new(progress),
@@ -56,11 +56,11 @@ fn len(disk: &dyn Disk, path: &Path) -> u64 {
 
 struct WatchedDisk {
     disk: Arc<dyn Disk>,
-    progress: Arc<Progress>,
+    progress: Arc<CommandProgressLine>,
 }
 
 impl Disk for WatchedDisk {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         Ok(Arc::new(WatchedFile {
             file: self.disk.open(path, mode)?,
             progress: self.progress.clone(),
@@ -111,11 +111,11 @@ impl Disk for WatchedDisk {
 }
 
 struct WatchedFile {
-    file: Arc<dyn File>,
-    progress: Arc<Progress>,
+    file: Arc<dyn DiskFile>,
+    progress: Arc<CommandProgressLine>,
 }
 
-impl File for WatchedFile {
+impl DiskFile for WatchedFile {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(offset, into)?;
         self.progress.add(read as u64);

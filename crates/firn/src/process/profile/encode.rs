@@ -11,14 +11,14 @@ use std::time::{Duration, SystemTime};
 /// to them by id.
 #[derive(Debug)]
 pub struct ProfileBuilder {
-    profile: Profile,
+    profile: PprofProfile,
     texts: HashMap<String, i64>,
     functions: HashMap<String, u64>,
 }
 
 /// Time range and sampling period of the samples of a profile, as `pprof` shows them.
 #[derive(Debug, Clone, Copy)]
-pub struct Timing {
+pub struct ProfileTiming {
     pub start: SystemTime,
     pub duration: Duration,
     /// Distance between two samples, in the unit of the value type `period_type`.
@@ -32,7 +32,7 @@ impl ProfileBuilder {
     /// sample.
     pub fn new(types: &[(&str, &str)]) -> Self {
         let mut builder = Self {
-            profile: Profile::default(),
+            profile: PprofProfile::default(),
             texts: HashMap::new(),
             functions: HashMap::new(),
         };
@@ -40,13 +40,16 @@ impl ProfileBuilder {
         for (kind, unit) in types {
             let kind = builder.text(kind);
             let unit = builder.text(unit);
-            builder.profile.sample_type.push(ValueType { kind, unit });
+            builder
+                .profile
+                .sample_type
+                .push(PprofValueType { kind, unit });
         }
         builder
     }
 
     /// Sets the time range and the sampling period of the profile.
-    pub fn set_timing(&mut self, timing: Timing) {
+    pub fn set_timing(&mut self, timing: ProfileTiming) {
         let since_epoch = timing.start.duration_since(SystemTime::UNIX_EPOCH);
         self.profile.time_nanos = since_epoch.map_or(0, |since| since.as_nanos() as i64);
         self.profile.duration_nanos = timing.duration.as_nanos() as i64;
@@ -62,7 +65,7 @@ impl ProfileBuilder {
         }
         let id = self.functions.len() as u64 + 1;
         self.functions.insert(name.to_owned(), id);
-        let function = Function {
+        let function = PprofFunction {
             id,
             name: self.text(name),
             system_name: self.text(system_name),
@@ -70,8 +73,8 @@ impl ProfileBuilder {
         };
         self.profile.function.push(function);
         let function_id = id;
-        let line = vec![Line { function_id, line }];
-        self.profile.location.push(Location { id, line });
+        let line = vec![PprofLine { function_id, line }];
+        self.profile.location.push(PprofLocation { id, line });
         id
     }
 
@@ -79,11 +82,11 @@ impl ProfileBuilder {
     /// optional label.
     pub fn add_sample(&mut self, stack: Vec<u64>, values: Vec<i64>, label: Option<(&str, &str)>) {
         debug_assert_eq!(values.len(), self.profile.sample_type.len());
-        let label = label.map(|(key, value)| Label {
+        let label = label.map(|(key, value)| PprofLabel {
             key: self.text(key),
             value: self.text(value),
         });
-        self.profile.sample.push(Sample {
+        self.profile.sample.push(PprofSample {
             location_id: stack,
             value: values,
             label: label.into_iter().collect(),
@@ -107,15 +110,15 @@ impl ProfileBuilder {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Profile {
+struct PprofProfile {
     #[prost(message, repeated, tag = "1")]
-    sample_type: Vec<ValueType>,
+    sample_type: Vec<PprofValueType>,
     #[prost(message, repeated, tag = "2")]
-    sample: Vec<Sample>,
+    sample: Vec<PprofSample>,
     #[prost(message, repeated, tag = "4")]
-    location: Vec<Location>,
+    location: Vec<PprofLocation>,
     #[prost(message, repeated, tag = "5")]
-    function: Vec<Function>,
+    function: Vec<PprofFunction>,
     #[prost(string, repeated, tag = "6")]
     string_table: Vec<String>,
     #[prost(int64, tag = "9")]
@@ -123,13 +126,13 @@ struct Profile {
     #[prost(int64, tag = "10")]
     duration_nanos: i64,
     #[prost(message, optional, tag = "11")]
-    period_type: Option<ValueType>,
+    period_type: Option<PprofValueType>,
     #[prost(int64, tag = "12")]
     period: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-struct ValueType {
+struct PprofValueType {
     #[prost(int64, tag = "1")]
     kind: i64,
     #[prost(int64, tag = "2")]
@@ -137,17 +140,17 @@ struct ValueType {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Sample {
+struct PprofSample {
     #[prost(uint64, repeated, tag = "1")]
     location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
     value: Vec<i64>,
     #[prost(message, repeated, tag = "3")]
-    label: Vec<Label>,
+    label: Vec<PprofLabel>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-struct Label {
+struct PprofLabel {
     #[prost(int64, tag = "1")]
     key: i64,
     #[prost(int64, tag = "2")]
@@ -155,15 +158,15 @@ struct Label {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Location {
+struct PprofLocation {
     #[prost(uint64, tag = "1")]
     id: u64,
     #[prost(message, repeated, tag = "4")]
-    line: Vec<Line>,
+    line: Vec<PprofLine>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-struct Line {
+struct PprofLine {
     #[prost(uint64, tag = "1")]
     function_id: u64,
     #[prost(int64, tag = "2")]
@@ -171,7 +174,7 @@ struct Line {
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-struct Function {
+struct PprofFunction {
     #[prost(uint64, tag = "1")]
     id: u64,
     #[prost(int64, tag = "2")]

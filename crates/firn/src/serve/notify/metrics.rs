@@ -1,8 +1,8 @@
 //! Metrics of notifications: `firn_notifications_*`, some of them per Alertmanager.
 
 use super::Notifier;
-use super::sender::Sender;
-use firn_model::metrics::{Collect, Sink, Value};
+use super::sender::AlertmanagerSender;
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_model::sync::lock;
 use firn_rules::notification::OutboxCounts;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ const COUNTERS: [Counted; 3] = [
 ];
 
 impl Collect for Notifier {
-    fn collect(&self, sink: &mut dyn Sink) {
-        let mut senders: Vec<Arc<Sender>> = Vec::new();
+    fn collect(&self, sink: &mut dyn MetricSink) {
+        let mut senders: Vec<Arc<AlertmanagerSender>> = Vec::new();
         for set in &lock(&self.configured).sets {
             // If two sections contain the same Alertmanager, only the first one is reported.
             set.for_each_sender(|sender| {
@@ -42,7 +42,7 @@ impl Collect for Notifier {
         }
         for (name, help, count) in COUNTERS {
             for sender in &senders {
-                let value = Value::Counter(count(&sender.counts().0) as f64);
+                let value = MetricValue::Counter(count(&sender.counts().0) as f64);
                 sink.metric(name, help, &[("alertmanager", sender.url())], value);
             }
         }
@@ -51,7 +51,7 @@ impl Collect for Notifier {
                 "firn_notifications_queue_length",
                 "Alerts queued for an Alertmanager.",
                 &[("alertmanager", sender.url())],
-                Value::Gauge(sender.counts().1 as f64),
+                MetricValue::Gauge(sender.counts().1 as f64),
             );
         }
         for sender in &senders {
@@ -59,20 +59,20 @@ impl Collect for Notifier {
                 "firn_notifications_latency_seconds",
                 "Duration of successful requests to an Alertmanager.",
                 &[("alertmanager", sender.url())],
-                Value::Histogram(sender.latency()),
+                MetricValue::Histogram(sender.latency()),
             );
         }
         sink.metric(
             "firn_notifications_queue_capacity",
             "Capacity of the alert queue of each Alertmanager.",
             &[],
-            Value::Gauge(self.settings.flags.outbox.capacity as f64),
+            MetricValue::Gauge(self.settings.flags.outbox.capacity as f64),
         );
         sink.metric(
             "firn_notifications_alertmanagers_discovered",
             "Alertmanagers that receive alerts.",
             &[],
-            Value::Gauge(self.alertmanagers().active.len() as f64),
+            MetricValue::Gauge(self.alertmanagers().active.len() as f64),
         );
     }
 }

@@ -5,7 +5,8 @@ use firn_ingest::alertmanagers;
 use firn_model::metrics::DurationHistogram;
 use firn_model::sync::lock;
 use firn_rules::notification::{
-    Event, Next, Notification, Outbox, OutboxCounts, OutboxLimits, body,
+    AlertNotification, NotificationOutbox, OutboxAction, OutboxCounts, OutboxEvent, OutboxLimits,
+    encode_notifications,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,26 +16,26 @@ use tracing::{error, warn};
 
 /// Outbox of one Alertmanager, and the next step of the task that sends from it. Shared by that
 /// task, the rules and the metrics.
-pub(super) struct Sender {
+pub(super) struct AlertmanagerSender {
     url: String,
-    state: Mutex<State>,
+    state: Mutex<AlertmanagerSenderState>,
     changed: Notify,
     latency: DurationHistogram,
 }
 
-struct State {
-    outbox: Outbox,
+struct AlertmanagerSenderState {
+    outbox: NotificationOutbox,
     /// Step returned by the outbox that the task has not begun yet.
-    next: Next,
+    next: OutboxAction,
 }
 
-impl Sender {
+impl AlertmanagerSender {
     pub fn new(url: String, limits: OutboxLimits) -> Self {
         Self {
             url,
-            state: Mutex::new(State {
-                outbox: Outbox::new(limits),
-                next: Next::Wait,
+            state: Mutex::new(AlertmanagerSenderState {
+                outbox: NotificationOutbox::new(limits),
+                next: OutboxAction::Wait,
             }),
             changed: Notify::new(),
             latency: DurationHistogram::default(),
@@ -58,13 +59,13 @@ impl Sender {
     }
 
     /// Passes an event to the outbox and wakes the task if the outbox returns a new step.
-    pub fn tell(&self, event: Event) {
-        let adds = matches!(event, Event::Add(_));
+    pub fn handle_event(&self, event: OutboxEvent) {
+        let adds = matches!(event, OutboxEvent::Add(_));
         let mut state = lock(&self.state);
         let before = state.outbox.counts().dropped;
         let next = state.outbox.step(event);
         let dropped = state.outbox.counts().dropped - before;
-        if next != Next::Wait {
+        if next != OutboxAction::Wait {
             state.next = next;
             self.changed.notify_one();
         }
@@ -78,24 +79,24 @@ impl Sender {
         }
     }
 
-    /// Sends batches until the outbox returns [`Next::End`]. `limit` bounds the duration of each
-    /// request.
+    /// Sends batches until the outbox returns [`OutboxAction::End`]. `limit` bounds the duration of
+    /// each request.
     pub async fn run(&self, client: &HttpClient, limit: Duration) {
         loop {
-            let next = std::mem::replace(&mut lock(&self.state).next, Next::Wait);
+            let next = std::mem::replace(&mut lock(&self.state).next, OutboxAction::Wait);
             match next {
-                Next::Wait => self.changed.notified().await,
-                Next::End => return,
-                Next::Send(batch) => {
+                OutboxAction::Wait => self.changed.notified().await,
+                OutboxAction::End => return,
+                OutboxAction::Send(batch) => {
                     let begun = Instant::now();
                     let outcome = match timeout(limit, self.post(client, &batch)).await {
                         Ok(outcome) => outcome,
                         Err(_) => Err(format!("no response within {limit:?}")),
                     };
-                    self.tell(match outcome {
+                    self.handle_event(match outcome {
                         Ok(()) => {
                             self.latency.observe(begun.elapsed());
-                            Event::Delivered
+                            OutboxEvent::Delivered
                         }
                         Err(e) => {
                             let count = batch.len();
@@ -105,7 +106,7 @@ impl Sender {
                                 error = e,
                                 "failed to send alerts"
                             );
-                            Event::Failed
+                            OutboxEvent::Failed
                         }
                     });
                 }
@@ -113,9 +114,13 @@ impl Sender {
         }
     }
 
-    async fn post(&self, client: &HttpClient, batch: &[Arc<Notification>]) -> Result<(), String> {
-        let body = body(batch).map_err(|e| format!("encode alerts: {e}"))?;
-        let posted = alertmanagers::post(client, &self.url, body).await;
+    async fn post(
+        &self,
+        client: &HttpClient,
+        batch: &[Arc<AlertNotification>],
+    ) -> Result<(), String> {
+        let body = encode_notifications(batch).map_err(|e| format!("encode alerts: {e}"))?;
+        let posted = alertmanagers::post_alerts(client, &self.url, body).await;
         posted.map_err(|e| e.message)
     }
 }

@@ -1,13 +1,13 @@
 //! The Alertmanagers of one section of the config: discovered, each with its own sender.
 
-use super::sender::Sender;
-use super::{NotifierSettings, relabelled};
-use firn_discovery::{Discovery, Owner};
+use super::sender::AlertmanagerSender;
+use super::{NotifierSettings, relabel_notifications};
+use firn_discovery::{Discovery, DiscoveryOwner};
 use firn_http_client::HttpClient;
-use firn_ingest::alertmanagers::{AlertmanagerSettings, Alertmanagers};
+use firn_ingest::alertmanagers::{AlertmanagerSettings, DiscoveredAlertmanagers};
 use firn_model::labels::Labels;
 use firn_model::sync::lock;
-use firn_rules::notification::{Event, Notification};
+use firn_rules::notification::{AlertNotification, OutboxEvent};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
@@ -15,27 +15,27 @@ use tracing::error;
 
 /// Senders and discovery task of one entry of `alerting.alertmanagers`. Created when a
 /// configuration is applied, and kept while the settings are unchanged.
-pub(super) struct Set {
-    work: Arc<Work>,
+pub(super) struct AlertmanagerSet {
+    work: Arc<AlertmanagerSetContext>,
     task: JoinHandle<()>,
 }
 
-struct Work {
+struct AlertmanagerSetContext {
     settings: Arc<AlertmanagerSettings>,
     notifier: Arc<NotifierSettings>,
     client: Arc<HttpClient>,
     tasks: Arc<Mutex<JoinSet<()>>>,
-    known: Mutex<Known>,
+    known: Mutex<KnownAlertmanagers>,
 }
 
 #[derive(Default)]
-struct Known {
-    senders: Vec<Arc<Sender>>,
+struct KnownAlertmanagers {
+    senders: Vec<Arc<AlertmanagerSender>>,
     dropped: Vec<String>,
     is_over: bool,
 }
 
-impl Set {
+impl AlertmanagerSet {
     /// Starts the discovery of the Alertmanagers of the section with index `place`.
     pub fn start(
         place: usize,
@@ -44,18 +44,22 @@ impl Set {
         tasks: Arc<Mutex<JoinSet<()>>>,
     ) -> Self {
         let clock = notifier.lent.clock.clone();
-        let signer = settings.sigv4.as_ref().map(|sigv4| sigv4.signer(clock));
-        let client = HttpClient::within(notifier.places.clone(), settings.http.clone());
-        let client = client.signed_by(signer);
+        let signer = settings
+            .sigv4
+            .as_ref()
+            .map(|sigv4| sigv4.build_signer(clock));
+        let client =
+            HttpClient::with_connection_slots(notifier.places.clone(), settings.http.clone());
+        let client = client.with_signer(signer);
         let changed = Arc::new(Notify::new());
         let lent = &notifier.lent;
-        let owner = Owner {
+        let owner = DiscoveryOwner {
             purpose: "notify",
             config: format!("config-{place}"),
         };
         let start = |discovery| Discovery::start(discovery, lent, &owner, changed.clone());
         let discoveries: Vec<Discovery> = settings.discoveries.iter().map(start).collect();
-        let work = Arc::new(Work {
+        let work = Arc::new(AlertmanagerSetContext {
             settings,
             notifier: notifier.clone(),
             client: Arc::new(client),
@@ -80,29 +84,29 @@ impl Set {
     }
 
     /// Relabels the notifications and queues them for each Alertmanager. Never waits.
-    pub fn send(&self, notifications: &[Arc<Notification>]) {
+    pub fn send(&self, notifications: &[Arc<AlertNotification>]) {
         let none = Labels::empty();
-        let kept = relabelled(&self.work.settings.alert_relabel, &none, notifications);
+        let kept = relabel_notifications(&self.work.settings.alert_relabel, &none, notifications);
         if kept.is_empty() {
             return;
         }
         for sender in &lock(&self.work.known).senders {
-            sender.tell(Event::Add(kept.clone()));
+            sender.handle_event(OutboxEvent::Add(kept.clone()));
         }
     }
 
     /// Returns the active and the dropped Alertmanagers of the section, as the last discovery found
     /// them.
-    pub fn found(&self) -> Alertmanagers {
+    pub fn found(&self) -> DiscoveredAlertmanagers {
         let known = lock(&self.work.known);
-        Alertmanagers {
+        DiscoveredAlertmanagers {
             active: known.senders.iter().map(|s| s.url().to_owned()).collect(),
             dropped: known.dropped.clone(),
         }
     }
 
     /// Calls `each` with every sender of the section, for example to collect metrics.
-    pub fn for_each_sender(&self, mut each: impl FnMut(&Arc<Sender>)) {
+    pub fn for_each_sender(&self, mut each: impl FnMut(&Arc<AlertmanagerSender>)) {
         lock(&self.work.known).senders.iter().for_each(&mut each);
     }
 
@@ -118,12 +122,12 @@ impl Set {
     }
 }
 
-impl Work {
+impl AlertmanagerSetContext {
     /// Starts and stops senders so that they match the groups that were discovered.
     fn sync(&self, discoveries: &[Discovery]) {
         let lists: Vec<_> = discoveries.iter().filter_map(Discovery::groups).collect();
         let groups = lists.iter().flat_map(|list| list.iter());
-        let found = self.settings.find(groups, |e| {
+        let found = self.settings.find_alertmanagers(groups, |e| {
             error!(error = e, "failed to create discovered Alertmanagers");
         });
         let mut known = lock(&self.known);
@@ -144,8 +148,8 @@ impl Work {
         old.iter().for_each(|sender| self.stop(sender));
     }
 
-    fn start(&self, url: String) -> Arc<Sender> {
-        let sender = Arc::new(Sender::new(url, self.notifier.flags.outbox));
+    fn start(&self, url: String) -> Arc<AlertmanagerSender> {
+        let sender = Arc::new(AlertmanagerSender::new(url, self.notifier.flags.outbox));
         let (at_work, client) = (sender.clone(), self.client.clone());
         let timeout = self.settings.timeout;
         let mut tasks = lock(&self.tasks);
@@ -154,8 +158,8 @@ impl Work {
         sender
     }
 
-    fn stop(&self, sender: &Sender) {
-        sender.tell(Event::Stop {
+    fn stop(&self, sender: &AlertmanagerSender) {
+        sender.handle_event(OutboxEvent::Stop {
             drains: self.notifier.flags.drains,
         });
     }

@@ -1,13 +1,13 @@
 //! Tests of notifiers against webhooks on the loopback interface that record their requests.
 
 use super::*;
-use firn_discovery::{DiscoveryMetrics, DiscoverySettings, Group, Lent};
+use firn_discovery::{DiscoveryContext, DiscoveryMetrics, DiscoverySettings, TargetGroup};
 use firn_http_client::HttpSettings;
 use firn_ingest::alertmanagers::AlertmanagerSettings;
-use firn_ingest::relabel::{Action, RuleSettings};
+use firn_ingest::relabel::{RelabelAction, RelabelRuleSettings};
 use firn_model::env::sim::SimClock;
-use firn_model::metrics::{Collect, Sink, Value};
-use firn_rules::instant::Instant;
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
+use firn_rules::instant::RuleInstant;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
@@ -76,9 +76,9 @@ fn settings(address: &str, prefix: &str) -> AlertmanagerSettings {
         timeout: PATIENCE,
         sigv4: None,
         http: HttpSettings::default(),
-        discoveries: vec![DiscoverySettings::Static(vec![Group {
+        discoveries: vec![DiscoverySettings::Static(vec![TargetGroup {
             targets: vec![address.to_owned()],
-            ..Group::default()
+            ..TargetGroup::default()
         }])],
         relabel: Vec::new(),
         alert_relabel: Vec::new(),
@@ -95,8 +95,8 @@ fn notifier(capacity: usize, drains: bool) -> Notifier {
             drains,
         },
         external_url: "http://firn".into(),
-        places: Places::unlimited(),
-        lent: Lent {
+        places: ConnectionSlots::unlimited(),
+        lent: DiscoveryContext {
             read_yaml: |_| Err("no files here".into()),
             bytes_max: 1 << 20,
             clock: Arc::new(SimClock::default()),
@@ -108,22 +108,24 @@ fn notifier(capacity: usize, drains: bool) -> Notifier {
 fn alerts(names: &[&str]) -> Vec<Alert> {
     let alert = |name: &&str| Alert {
         labels: Labels::from_pairs([("alertname", "A"), ("name", *name)]),
-        fired_at: Some(Instant::from_seconds(1)),
+        fired_at: Some(RuleInstant::from_seconds(1)),
         ..Alert::default()
     };
     names.iter().map(alert).collect()
 }
 
-fn rule(settings: RuleSettings) -> Rule {
+fn rule(settings: RelabelRuleSettings) -> RelabelRule {
     settings.compile(Default::default()).unwrap()
 }
 
 /// Returns the value of one metric, summed over all Alertmanagers.
 fn metric(notifier: &Notifier, wanted: &str) -> f64 {
     struct Found<'w>(&'w str, f64);
-    impl Sink for Found<'_> {
-        fn metric(&mut self, name: &str, _: &str, _: &[(&str, &str)], value: Value<'_>) {
-            if let (true, Value::Counter(value) | Value::Gauge(value)) = (name == self.0, value) {
+    impl MetricSink for Found<'_> {
+        fn metric(&mut self, name: &str, _: &str, _: &[(&str, &str)], value: MetricValue<'_>) {
+            if let (true, MetricValue::Counter(value) | MetricValue::Gauge(value)) =
+                (name == self.0, value)
+            {
                 self.1 += value;
             }
         }
@@ -138,17 +140,17 @@ async fn alerts_arrive_relabelled_and_in_batches() {
     let (first, second) = (Webhook::start("200 OK"), Webhook::start("200 OK"));
     let notifier = notifier(10, true);
     let mut other = settings(&second.address, "/p");
-    other.alert_relabel = vec![rule(RuleSettings {
+    other.alert_relabel = vec![rule(RelabelRuleSettings {
         source_labels: Some(vec!["name".into()]),
         regex: Some("b".into()),
-        action: Action::Keep,
-        ..RuleSettings::default()
+        action: RelabelAction::Keep,
+        ..RelabelRuleSettings::default()
     })];
     let alerting = AlertingSettings {
-        relabel: Arc::new(vec![rule(RuleSettings {
+        relabel: Arc::new(vec![rule(RelabelRuleSettings {
             source_labels: Some(vec!["region".into(), "name".into()]),
             target_label: "both".into(),
-            ..RuleSettings::default()
+            ..RelabelRuleSettings::default()
         })]),
         alertmanagers: vec![Arc::new(settings(&first.address, "")), Arc::new(other)],
     };

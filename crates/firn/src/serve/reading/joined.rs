@@ -5,13 +5,13 @@
 //! time, the local sample is used; between two servers, the one that is configured first.
 
 use firn_model::budget::Reservation;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn, SeriesBatch};
 use firn_model::error::Error;
 use firn_model::labels::Labels;
-use firn_model::losses::Losses;
+use firn_model::losses::DataLossWarnings;
 use firn_model::store::Selection;
-use firn_wire::remote_read::ReadSeries;
+use firn_wire::remote_read::RemoteReadSeries;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,26 +21,26 @@ const SERIES_PER_CHECK: usize = 1024;
 
 /// A selection of local and remote series, created for one query. It holds all remote samples in
 /// memory; local ones are read on demand.
-pub(super) struct Joined {
+pub(super) struct JoinedSelection {
     local: Arc<dyn Selection>,
     /// Remote samples of series that the local store has too, by the index of the local series.
-    shared: BTreeMap<usize, ReadSeries>,
+    shared: BTreeMap<usize, RemoteReadSeries>,
     /// Series that only the servers have, sorted by labels and without duplicates.
-    others: Vec<ReadSeries>,
+    others: Vec<RemoteReadSeries>,
     /// Memory reservations of the remote series, released with the selection.
     _memory: Vec<Reservation>,
 }
 
-impl Joined {
+impl JoinedSelection {
     /// Joins `found`, whose memory is reserved by `memory`, with `local`. Fails once `cancel` is
     /// set.
     pub fn new(
         local: Arc<dyn Selection>,
-        found: Vec<ReadSeries>,
+        found: Vec<RemoteReadSeries>,
         memory: Vec<Reservation>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<Self, Error> {
-        let mut by_labels: HashMap<Labels, ReadSeries> = HashMap::with_capacity(found.len());
+        let mut by_labels: HashMap<Labels, RemoteReadSeries> = HashMap::with_capacity(found.len());
         for series in found {
             match by_labels.get_mut(&series.labels) {
                 Some(known) => known.merge(series),
@@ -56,7 +56,7 @@ impl Joined {
                 shared.insert(i, series);
             }
         }
-        let mut others: Vec<ReadSeries> = by_labels.into_values().collect();
+        let mut others: Vec<RemoteReadSeries> = by_labels.into_values().collect();
         others.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
         Ok(Self {
             local,
@@ -67,7 +67,7 @@ impl Joined {
     }
 
     /// Returns the number of series that the local store does not have.
-    pub fn series_beside_local(&self) -> usize {
+    pub fn count_remote_only_series(&self) -> usize {
         self.others.len()
     }
 
@@ -75,20 +75,20 @@ impl Joined {
     fn read_shared(
         &self,
         number: usize,
-        theirs: &ReadSeries,
+        theirs: &RemoteReadSeries,
         own: &mut SeriesBatch,
         into: &mut SeriesBatch,
     ) -> Result<(), Error> {
         own.clear();
         self.local.read(number..number + 1, own)?;
         let mut merged = theirs.clone();
-        merged.yield_to(own.series(0));
-        merged.push_to(into);
+        merged.merge_columns(own.series(0));
+        merged.append_to(into);
         Ok(())
     }
 }
 
-impl Selection for Joined {
+impl Selection for JoinedSelection {
     fn len(&self) -> usize {
         self.local.len() + self.others.len()
     }
@@ -103,7 +103,7 @@ impl Selection for Joined {
     fn label_column(
         &self,
         name: &str,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<LabelColumn, Error> {
         let mut column = self.local.label_column(name, cancel, memory)?;
@@ -144,13 +144,13 @@ impl Selection for Joined {
         }
         let of_others = series.start.max(len) - len..series.end.max(len) - len;
         for other in &self.others[of_others] {
-            other.push_to(into);
+            other.append_to(into);
         }
         Ok(())
     }
 
-    fn losses(&self) -> Losses {
-        self.local.losses()
+    fn loss_warnings(&self) -> DataLossWarnings {
+        self.local.loss_warnings()
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use firn_model::budget::Budget;
     use firn_model::sample::START_UNKNOWN;
-    use firn_wire::remote_read::Sample;
+    use firn_wire::remote_read::ReadSample;
 
     /// Samples as pairs of time and value.
     type Plain = Vec<(i64, f64)>;
@@ -179,7 +179,7 @@ mod tests {
         fn label_column(
             &self,
             name: &str,
-            _cancel: &Cancel,
+            _cancel: &CancelToken,
             _memory: &mut Reservation,
         ) -> Result<LabelColumn, Error> {
             let values = self.0.iter().map(|(labels, _)| labels.get(name).into());
@@ -202,14 +202,14 @@ mod tests {
         Labels::from_pairs([("__name__", "m"), ("a", name)])
     }
 
-    fn theirs(name: &str, samples: &[(i64, f64)]) -> ReadSeries {
-        let sample = |(time, value): &(i64, f64)| Sample {
+    fn theirs(name: &str, samples: &[(i64, f64)]) -> RemoteReadSeries {
+        let sample = |(time, value): &(i64, f64)| ReadSample {
             time: *time,
             start_time: START_UNKNOWN,
             value: *value,
             histogram: None,
         };
-        ReadSeries {
+        RemoteReadSeries {
             labels: labels(name),
             samples: samples.iter().map(sample).collect(),
         }
@@ -218,14 +218,14 @@ mod tests {
     /// Joins both inputs, reads the result in ranges of every length, and compares each series.
     fn check(
         own: &[(&str, &[(i64, f64)])],
-        found: Vec<ReadSeries>,
+        found: Vec<RemoteReadSeries>,
         want: &[(&str, &[(i64, f64)])],
     ) {
         let own = own
             .iter()
             .map(|(name, samples)| (labels(name), samples.to_vec()));
         let local = Arc::new(Fixed(own.collect()));
-        let joined = Joined::new(local, found, Vec::new(), &Cancel::new()).unwrap();
+        let joined = JoinedSelection::new(local, found, Vec::new(), &CancelToken::new()).unwrap();
         assert_eq!(joined.len(), want.len());
         for stretch in 1..=want.len() {
             let mut batch = SeriesBatch::default();
@@ -245,9 +245,9 @@ mod tests {
                 assert_eq!(&read, samples, "{name} in stretches of {stretch}");
             }
         }
-        let mut memory = Budget::new("test", 1 << 20).hold();
+        let mut memory = Budget::new("test", 1 << 20).create_reservation();
         let column = joined
-            .label_column("a", &Cancel::new(), &mut memory)
+            .label_column("a", &CancelToken::new(), &mut memory)
             .unwrap();
         let values: Vec<&[u8]> = column
             .ids

@@ -12,12 +12,12 @@
 //! of groups, because a group requests one at a time. A backfill in progress is never removed from
 //! the list.
 
-use super::Shared;
-use super::runner::Running;
+use super::RuleManagerState;
+use super::runner::RuleGroupTaskState;
 use firn_model::sync::lock;
-use firn_rules::group::Group;
-use firn_rules::instant::Instant;
-use firn_rules::machine::{Machine, MachineSettings, Owed};
+use firn_rules::group::RuleGroup;
+use firn_rules::instant::RuleInstant;
+use firn_rules::machine::{BackfillRange, GroupMachine, GroupMachineSettings};
 use firn_rules::view::{BackfillError, BackfillRequest, BackfillView};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,13 +39,13 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 type Shown = Arc<Mutex<BackfillView>>;
 
 /// The backfills of a server: the running, the waiting, and the most recent ended ones.
-pub(super) struct Backfills {
+pub(super) struct BackfillManager {
     known: Mutex<Vec<Shown>>,
     /// Permits of running backfills, [`RUNNING_MAX`] in total.
     turns: Semaphore,
 }
 
-impl Default for Backfills {
+impl Default for BackfillManager {
     fn default() -> Self {
         Self {
             known: Mutex::default(),
@@ -55,17 +55,17 @@ impl Default for Backfills {
 }
 
 /// The work of one backfill: a group, its settings, and the first and last instant to evaluate.
-struct Plan {
-    group: Arc<Group>,
-    settings: MachineSettings,
-    first: Instant,
-    last: Instant,
+struct BackfillPlan {
+    group: Arc<RuleGroup>,
+    settings: GroupMachineSettings,
+    first: RuleInstant,
+    last: RuleInstant,
     /// Machine of the group whose unstored instants are evaluated, if a group requested the
     /// backfill.
-    of: Option<Arc<Mutex<Machine>>>,
+    of: Option<Arc<Mutex<GroupMachine>>>,
 }
 
-impl Backfills {
+impl BackfillManager {
     /// Returns the progress of each backfill in the list, the oldest first.
     pub(super) fn views(&self) -> Vec<BackfillView> {
         let known = lock(&self.known);
@@ -75,9 +75,9 @@ impl Backfills {
     /// Starts a requested backfill. If the same one is in progress, returns its progress instead.
     pub(super) fn begin(
         &self,
-        shared: Arc<Shared>,
-        group: &Group,
-        settings: MachineSettings,
+        shared: Arc<RuleManagerState>,
+        group: &RuleGroup,
+        settings: GroupMachineSettings,
         request: BackfillRequest,
     ) -> Result<BackfillView, BackfillError> {
         let request = BackfillRequest {
@@ -100,11 +100,11 @@ impl Backfills {
             last_error: String::new(),
         };
         let shown = match admit(&mut lock(&self.known), &view)? {
-            Admitted::New(shown) => shown,
-            Admitted::Same(view) => return Ok(view),
+            BackfillAdmission::New(shown) => shown,
+            BackfillAdmission::Same(view) => return Ok(view),
         };
-        let plan = Plan {
-            group: Arc::new(group.recording()),
+        let plan = BackfillPlan {
+            group: Arc::new(group.recording_only()),
             settings,
             first,
             last: view.request.end,
@@ -118,10 +118,10 @@ impl Backfills {
     /// `of`, the group's machine, after each instant.
     pub(super) fn make_up(
         &self,
-        shared: Arc<Shared>,
-        group: &Group,
-        settings: MachineSettings,
-        (owed, of): (Owed, Arc<Mutex<Machine>>),
+        shared: Arc<RuleManagerState>,
+        group: &RuleGroup,
+        settings: GroupMachineSettings,
+        (owed, of): (BackfillRange, Arc<Mutex<GroupMachine>>),
     ) {
         let request = BackfillRequest {
             group: group.name.clone(),
@@ -141,8 +141,8 @@ impl Backfills {
         let mut known = lock(&self.known);
         forget_one(&mut known);
         known.push(shown.clone());
-        let plan = Plan {
-            group: Arc::new(group.recording()),
+        let plan = BackfillPlan {
+            group: Arc::new(group.recording_only()),
             settings,
             first,
             last: owed.last,
@@ -154,14 +154,14 @@ impl Backfills {
 
 /// Outcome of admitting a request to the list: a new entry that must be run, or an existing one in
 /// progress.
-enum Admitted {
+enum BackfillAdmission {
     New(Shown),
     /// The same backfill has not ended yet.
     Same(BackfillView),
 }
 
 /// Adds a backfill to the list, unless too many of them have not ended.
-fn admit(known: &mut Vec<Shown>, view: &BackfillView) -> Result<Admitted, BackfillError> {
+fn admit(known: &mut Vec<Shown>, view: &BackfillView) -> Result<BackfillAdmission, BackfillError> {
     let mut running = 0;
     for other in known.iter() {
         let other = lock(other);
@@ -169,7 +169,7 @@ fn admit(known: &mut Vec<Shown>, view: &BackfillView) -> Result<Admitted, Backfi
             continue;
         }
         if other.request == view.request {
-            return Ok(Admitted::Same(other.clone()));
+            return Ok(BackfillAdmission::Same(other.clone()));
         }
         running += 1;
     }
@@ -179,7 +179,7 @@ fn admit(known: &mut Vec<Shown>, view: &BackfillView) -> Result<Admitted, Backfi
     forget_one(known);
     let shown = Arc::new(Mutex::new(view.clone()));
     known.push(shown.clone());
-    Ok(Admitted::New(shown))
+    Ok(BackfillAdmission::New(shown))
 }
 
 /// Removes the oldest ended backfill if the list is full.
@@ -192,7 +192,7 @@ fn forget_one(known: &mut Vec<Shown>) {
 }
 
 /// Returns the first instant of the requested range and the number of instants.
-fn instants(group: &Group, request: &BackfillRequest) -> (Instant, u64) {
+fn instants(group: &RuleGroup, request: &BackfillRequest) -> (RuleInstant, u64) {
     let first = group.instant_from(request.start);
     if first > request.end {
         return (first, 0);
@@ -202,16 +202,16 @@ fn instants(group: &Group, request: &BackfillRequest) -> (Instant, u64) {
     (first, u64::try_from(count).unwrap_or(u64::MAX))
 }
 
-async fn run(shared: Arc<Shared>, plan: Plan, shown: Shown) {
+async fn run(shared: Arc<RuleManagerState>, plan: BackfillPlan, shown: Shown) {
     // Evaluates one rule at a time, because live evaluations have priority.
-    let settings = MachineSettings {
+    let settings = GroupMachineSettings {
         rules_at_once: 1,
         ..plan.settings
     };
     let (group, mut instant) = (plan.group, plan.first);
-    let mut machine = Machine::added(group.clone(), settings, instant);
+    let mut machine = GroupMachine::start_added(group.clone(), settings, instant);
     machine.stop();
-    let running = Running {
+    let running = RuleGroupTaskState {
         shared: shared.clone(),
         group: group.clone(),
         machine: Arc::new(Mutex::new(machine)),
@@ -221,15 +221,15 @@ async fn run(shared: Arc<Shared>, plan: Plan, shown: Shown) {
     let (key, progress) = (group.key(), &shared.progress);
     loop {
         if let Some(of) = &plan.of {
-            lock(of).made_up_before(instant);
-            progress.reach(&key, of);
+            lock(of).record_backfilled(instant);
+            progress.record_progress(&key, of);
         }
         if instant > plan.last {
             break;
         }
         if plan.of.is_some() {
             // Waits without a permit, because the groups that it waits for need one.
-            progress.made_up(&key, instant).await;
+            progress.wait_until_filled(&key, instant).await;
         }
         // The semaphore is never closed.
         let _turn = shared.backfills.turns.acquire().await;
@@ -237,7 +237,7 @@ async fn run(shared: Arc<Shared>, plan: Plan, shown: Shown) {
             // Series that ended within the range get staleness markers, as if the group had never
             // stopped.
             let before = instant.before(group.interval);
-            let actions = lock(&running.machine).recall_at(before);
+            let actions = lock(&running.machine).query_series_at(before);
             running.finish(actions, before).await;
         }
         make(&running, instant, &shown).await;
@@ -247,9 +247,9 @@ async fn run(shared: Arc<Shared>, plan: Plan, shown: Shown) {
 }
 
 /// Evaluates one instant, repeatedly with pauses until the store has accepted its samples.
-async fn make(running: &Running, instant: Instant, shown: &Shown) {
+async fn make(running: &RuleGroupTaskState, instant: RuleInstant, shown: &Shown) {
     loop {
-        let actions = lock(&running.machine).begin_at(instant);
+        let actions = lock(&running.machine).start_evaluation_at(instant);
         running.finish(actions, instant).await;
         let is_stored = {
             let mut machine = lock(&running.machine);
@@ -281,8 +281,8 @@ mod tests {
             request: BackfillRequest {
                 group: "g".into(),
                 file: "f".into(),
-                start: Instant::from_seconds(second),
-                end: Instant::from_seconds(second + 1),
+                start: RuleInstant::from_seconds(second),
+                end: RuleInstant::from_seconds(second + 1),
             },
             done: 0,
             total: 1,
@@ -298,16 +298,19 @@ mod tests {
         let limit = KEPT_MAX as i64;
         for second in 0..limit {
             let admitted = admit(&mut known, &view(second, false));
-            assert!(matches!(admitted, Ok(Admitted::New(_))), "{second}");
+            assert!(
+                matches!(admitted, Ok(BackfillAdmission::New(_))),
+                "{second}"
+            );
         }
         let same = admit(&mut known, &view(7, false));
-        assert!(matches!(same, Ok(Admitted::Same(_))));
+        assert!(matches!(same, Ok(BackfillAdmission::Same(_))));
         let more = admit(&mut known, &view(limit, false));
         assert!(matches!(more, Err(BackfillError::TooMany(KEPT_MAX))));
         // An ended entry in the middle is removed to make room, and running entries stay.
         lock(&known[50]).is_over = true;
         let more = admit(&mut known, &view(limit, false));
-        assert!(matches!(more, Ok(Admitted::New(_))));
+        assert!(matches!(more, Ok(BackfillAdmission::New(_))));
         assert_eq!(known.len(), KEPT_MAX);
         assert!(known.iter().all(|view| !lock(view).is_over));
     }

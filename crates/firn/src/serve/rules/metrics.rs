@@ -1,10 +1,10 @@
 //! Metrics of rule groups and rules: upstream's names with Firn's prefix, and metrics that only
 //! Firn has.
 
-use super::Rules;
-use firn_model::metrics::{Collect, DurationHistogram, Sink, Value};
+use super::RuleManager;
+use firn_model::metrics::{Collect, DurationHistogram, MetricSink, MetricValue};
 use firn_rules::rule::RuleError;
-use firn_rules::view::{GroupView, Groups, RuleView};
+use firn_rules::view::{GroupView, RuleGroups, RuleView};
 
 /// Histograms of evaluation durations of all rules and groups of a server, updated at the end of
 /// each evaluation.
@@ -18,95 +18,95 @@ pub(super) struct RuleMetrics {
 
 /// A metric with one value per group or per rule: name, help text, and the function that reads the
 /// value from a view.
-struct Of<V> {
+struct RuleMetricDefinition<V> {
     name: &'static str,
     help: &'static str,
-    value: fn(&V) -> Value<'static>,
+    value: fn(&V) -> MetricValue<'static>,
 }
 
-const OF_GROUPS: [Of<GroupView>; 11] = [
-    Of {
+const OF_GROUPS: [RuleMetricDefinition<GroupView>; 11] = [
+    RuleMetricDefinition {
         name: "firn_rule_group_iterations_total",
         help: "The total number of scheduled rule group evaluations, whether executed or missed.",
-        value: |g| Value::Counter(g.counts.iterations as f64),
+        value: |g| MetricValue::Counter(g.counts.iterations as f64),
     },
-    Of {
+    RuleMetricDefinition {
         name: "firn_rule_group_iterations_missed_total",
         help: "Rule group evaluations that were missed and not caught up on.",
-        value: |g| Value::Counter(g.counts.missed as f64),
+        value: |g| MetricValue::Counter(g.counts.missed as f64),
     },
-    Of {
+    RuleMetricDefinition {
         name: "firn_rule_group_iterations_made_up_total",
         help: "Missed rule group evaluations that were caught up on later.",
-        value: |g| Value::Counter(g.counts.made_up as f64),
+        value: |g| MetricValue::Counter(g.counts.made_up as f64),
     },
-    Of {
+    RuleMetricDefinition {
         name: "firn_rule_evaluations_total",
         help: "The total number of rule evaluations.",
-        value: |g| Value::Counter(g.counts.evaluations as f64),
+        value: |g| MetricValue::Counter(g.counts.evaluations as f64),
     },
-    Of {
+    RuleMetricDefinition {
         name: "firn_rule_group_interval_seconds",
         help: "The interval of a rule group.",
-        value: |g| Value::Gauge(g.group.interval.as_secs_f64()),
+        value: |g| MetricValue::Gauge(g.group.interval.as_secs_f64()),
     },
-    Of {
+    RuleMetricDefinition {
         name: "firn_rule_group_last_evaluation_timestamp_seconds",
         help: "The timestamp of the last rule group evaluation in seconds.",
-        value: |g| Value::Gauge(g.last.began.map_or(0.0, |t| t.nanos() as f64 / 1e9)),
+        value: |g| MetricValue::Gauge(g.last.began.map_or(0.0, |t| t.nanos() as f64 / 1e9)),
     },
-    Of {
+    RuleMetricDefinition {
         name: "firn_rule_group_last_evaluated_instant_seconds",
         help: "The evaluation timestamp of the last rule group evaluation.",
-        value: |g| Value::Gauge(g.last.instant.map_or(0.0, |t| t.nanos() as f64 / 1e9)),
+        value: |g| MetricValue::Gauge(g.last.instant.map_or(0.0, |t| t.nanos() as f64 / 1e9)),
     },
-    Of {
+    RuleMetricDefinition {
         name: "firn_rule_group_last_duration_seconds",
         help: "The duration of the last rule group evaluation.",
-        value: |g| Value::Gauge(g.last.took.as_secs_f64()),
+        value: |g| MetricValue::Gauge(g.last.took.as_secs_f64()),
     },
-    Of {
+    RuleMetricDefinition {
         name: "firn_rule_group_last_rule_duration_sum_seconds",
         help: "The sum of the durations of the rules in the last rule group evaluation.",
-        value: |g| Value::Gauge(g.rules.iter().map(|r| r.took.as_secs_f64()).sum()),
+        value: |g| MetricValue::Gauge(g.rules.iter().map(|r| r.took.as_secs_f64()).sum()),
     },
-    Of {
+    RuleMetricDefinition {
         name: "firn_rule_group_rules",
         help: "The number of rules.",
-        value: |g| Value::Gauge(g.rules.len() as f64),
+        value: |g| MetricValue::Gauge(g.rules.len() as f64),
     },
-    Of {
+    RuleMetricDefinition {
         name: "firn_rule_group_last_evaluation_samples",
         help: "The number of samples returned during the last rule group evaluation.",
-        value: |g| Value::Gauge(g.counts.samples as f64),
+        value: |g| MetricValue::Gauge(g.counts.samples as f64),
     },
 ];
 
-const OF_RULES: [Of<RuleView>; 4] = [
-    Of {
+const OF_RULES: [RuleMetricDefinition<RuleView>; 4] = [
+    RuleMetricDefinition {
         name: "firn_rule_last_duration_seconds",
         help: "The duration of the last evaluation of a rule.",
-        value: |r| Value::Gauge(r.took.as_secs_f64()),
+        value: |r| MetricValue::Gauge(r.took.as_secs_f64()),
     },
-    Of {
+    RuleMetricDefinition {
         name: "firn_rule_duration_seconds_total",
         help: "The duration of all evaluations of a rule.",
-        value: |r| Value::Counter(r.took_in_all.as_secs_f64()),
+        value: |r| MetricValue::Counter(r.took_in_all.as_secs_f64()),
     },
-    Of {
+    RuleMetricDefinition {
         name: "firn_rule_last_evaluation_samples",
         help: "The number of samples produced by the last evaluation of a rule.",
-        value: |r| Value::Gauge(r.samples as f64),
+        value: |r| MetricValue::Gauge(r.samples as f64),
     },
-    Of {
+    RuleMetricDefinition {
         name: "firn_rule_failures_total",
         help: "The number of evaluations of a rule that failed.",
-        value: |r| Value::Counter(r.failures.iter().sum::<u64>() as f64),
+        value: |r| MetricValue::Counter(r.failures.iter().sum::<u64>() as f64),
     },
 ];
 
-impl Collect for Rules {
-    fn collect(&self, sink: &mut dyn Sink) {
+impl Collect for RuleManager {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         let durations = [
             (
                 "firn_rule_evaluation_duration_seconds",
@@ -120,7 +120,7 @@ impl Collect for Rules {
             ),
         ];
         for (name, help, histogram) in durations {
-            sink.metric(name, help, &[], Value::Histogram(histogram));
+            sink.metric(name, help, &[], MetricValue::Histogram(histogram));
         }
         let groups = self.groups(false);
         let keys: Vec<String> = groups.iter().map(|view| view.group.key()).collect();
@@ -151,7 +151,7 @@ impl Collect for Rules {
                     "firn_rule_evaluation_failures_total",
                     "The total number of rule evaluation failures.",
                     &[("reason", reason), ("rule_group", key)],
-                    Value::Counter(count as f64),
+                    MetricValue::Counter(count as f64),
                 );
             }
         }

@@ -4,22 +4,25 @@
 //! Invariant: each action that was started yields exactly one event, even if it fails, so that the
 //! group continues.
 
-use super::Shared;
-use super::under_way::{Done, UnderWay};
+use super::RuleManagerState;
+use super::under_way::{Done, RunningTaskSet};
 use firn_ingest::{InstantAge, Pipeline};
 use firn_model::batch::Batch;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
-use firn_model::store::Appended;
+use firn_model::store::AppendOutcome;
 use firn_model::sync::lock;
 use firn_model::trace::SpanContext;
-use firn_rules::group::Group;
-use firn_rules::instant::Instant;
-use firn_rules::machine::{Action, Event, Machine, MachineSettings, Origin, Owed, SavedGroup};
-use firn_rules::rule::{Moment, RuleError};
+use firn_rules::group::RuleGroup;
+use firn_rules::instant::RuleInstant;
+use firn_rules::machine::{
+    AppendOrigin, BackfillRange, GroupAction, GroupEvent, GroupMachine, GroupMachineSettings,
+    SavedGroup,
+};
+use firn_rules::rule::{RuleError, RuleEvalContext};
 use firn_server::parts::RuleGroupName;
-use firn_server::rules::{RuleQueryError, RuleQuestion};
+use firn_server::rules::{RuleQueryError, RuleQueryInfo};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,33 +38,33 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A running group with its task. Created when a configuration adds or changes the group; dropping
 /// it aborts the task at once.
-pub(super) struct Runner {
-    group: Arc<Group>,
-    machine: Arc<Mutex<Machine>>,
+pub(super) struct RuleGroupRunner {
+    group: Arc<RuleGroup>,
+    machine: Arc<Mutex<GroupMachine>>,
     stop: mpsc::Sender<()>,
     /// Task of the group, or `None` once the group is being stopped.
-    task: Option<Task>,
+    task: Option<RuleGroupTask>,
 }
 
 /// Handle of the task of a group. Dropping it aborts the task, so that no group outlives its
 /// runner.
-struct Task(JoinHandle<()>);
+struct RuleGroupTask(JoinHandle<()>);
 
-impl Drop for Task {
+impl Drop for RuleGroupTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// A group that ends after its current evaluation. It is still listed by the API until then.
-pub(super) struct Stopping {
-    machine: Arc<Mutex<Machine>>,
-    task: Option<Task>,
+pub(super) struct StoppingRuleGroup {
+    machine: Arc<Mutex<GroupMachine>>,
+    task: Option<RuleGroupTask>,
 }
 
-impl Stopping {
+impl StoppingRuleGroup {
     /// Waits for the end of the group and returns its machine.
-    pub(super) async fn ended(mut self) -> Arc<Mutex<Machine>> {
+    pub(super) async fn ended(mut self) -> Arc<Mutex<GroupMachine>> {
         if let Some(task) = &mut self.task {
             // An error means that the task was aborted.
             let _ = (&mut task.0).await;
@@ -70,13 +73,13 @@ impl Stopping {
     }
 }
 
-impl Runner {
+impl RuleGroupRunner {
     /// Starts the task of a group, which runs until it is stopped or dropped.
-    pub(super) fn start(shared: Arc<Shared>, machine: Machine) -> Self {
+    pub(super) fn start(shared: Arc<RuleManagerState>, machine: GroupMachine) -> Self {
         let group = machine.group().clone();
         let machine = Arc::new(Mutex::new(machine));
         let (stop, stopped) = mpsc::channel(1);
-        let running = Running {
+        let running = RuleGroupTaskState {
             shared,
             group: group.clone(),
             machine: machine.clone(),
@@ -87,29 +90,29 @@ impl Runner {
             group,
             machine,
             stop,
-            task: Some(Task(tokio::spawn(running.run(stopped)))),
+            task: Some(RuleGroupTask(tokio::spawn(running.run(stopped)))),
         }
     }
 
-    pub(super) fn group(&self) -> &Arc<Group> {
+    pub(super) fn group(&self) -> &Arc<RuleGroup> {
         &self.group
     }
 
-    pub(super) fn machine(&self) -> Arc<Mutex<Machine>> {
+    pub(super) fn machine(&self) -> Arc<Mutex<GroupMachine>> {
         self.machine.clone()
     }
 
-    pub(super) fn set_settings(&self, settings: MachineSettings) {
+    pub(super) fn set_settings(&self, settings: GroupMachineSettings) {
         lock(&self.machine).set_settings(settings);
     }
 
     /// Stops further evaluations of the group. The current one continues; the returned value waits
     /// for its end.
-    pub(super) fn stop(&mut self) -> Stopping {
+    pub(super) fn stop(&mut self) -> StoppingRuleGroup {
         lock(&self.machine).stop();
         // An error means that the task has ended or was notified before.
         let _ = self.stop.try_send(());
-        Stopping {
+        StoppingRuleGroup {
             machine: self.machine.clone(),
             task: self.task.take(),
         }
@@ -117,19 +120,19 @@ impl Runner {
 }
 
 /// Conditions that the task of a group waits for, in addition to running actions.
-struct Next {
+struct RuleGroupWakeups {
     /// Maximum time to sleep before the machine is stepped again.
     sleep: Duration,
     /// Instant whose evaluation waits for other groups, if there is one.
-    held: Option<Instant>,
+    held: Option<RuleInstant>,
 }
 
 /// State of a group's task, which performs the actions of the machine. Also used by backfills of
 /// the group.
-pub(super) struct Running {
-    pub(super) shared: Arc<Shared>,
-    pub(super) group: Arc<Group>,
-    pub(super) machine: Arc<Mutex<Machine>>,
+pub(super) struct RuleGroupTaskState {
+    pub(super) shared: Arc<RuleManagerState>,
+    pub(super) group: Arc<RuleGroup>,
+    pub(super) machine: Arc<Mutex<GroupMachine>>,
     /// True for a backfill of past instants: no state is stored and no alert is sent.
     pub(super) is_past: bool,
     /// Span of each rule's evaluation until its samples are written, because the write is a child
@@ -137,16 +140,16 @@ pub(super) struct Running {
     pub(super) spans: Mutex<HashMap<usize, SpanContext>>,
 }
 
-impl Running {
+impl RuleGroupTaskState {
     async fn run(self, mut stopped: mpsc::Receiver<()>) {
         let key = self.group.key();
-        let mut under_way = UnderWay::default();
-        let mut event = Event::Woke;
+        let mut under_way = RunningTaskSet::default();
+        let mut event = GroupEvent::Woke;
         let mut told = None;
         loop {
             let next = self.step(event, &mut under_way).await;
             let progress = &self.shared.progress;
-            progress.reach(&key, &self.machine);
+            progress.record_progress(&key, &self.machine);
             if under_way.is_empty() && lock(&self.machine).is_stopped() {
                 return;
             }
@@ -155,22 +158,22 @@ impl Running {
             {
                 told = Some(instant);
                 event = match progress.is_clear(&key, instant, self.shared.now()) {
-                    true => Event::Cleared(instant),
-                    false => Event::Woke,
+                    true => GroupEvent::Cleared(instant),
+                    false => GroupEvent::Woke,
                 };
                 continue;
             }
             event = tokio::select! {
-                Some(done) = under_way.next() => self.note(done),
-                Some(()) = stopped.recv() => Event::Woke,
-                Some(instant) = self.clear(&key, next.held) => Event::Cleared(instant),
-                () = tokio::time::sleep(next.sleep) => Event::Woke,
+                Some(done) = under_way.next() => self.record_event(done),
+                Some(()) = stopped.recv() => GroupEvent::Woke,
+                Some(instant) = self.clear(&key, next.held) => GroupEvent::Cleared(instant),
+                () = tokio::time::sleep(next.sleep) => GroupEvent::Woke,
             };
         }
     }
 
     /// Waits until the `held` instant may be evaluated, and returns it.
-    async fn clear(&self, key: &str, held: Option<Instant>) -> Option<Instant> {
+    async fn clear(&self, key: &str, held: Option<RuleInstant>) -> Option<RuleInstant> {
         // If the instant is not clear at `now`, it is checked again after a sleep.
         let (instant, now) = (held?, self.shared.now());
         self.shared.progress.clear(key, instant, now).await;
@@ -178,19 +181,19 @@ impl Running {
     }
 
     /// Performs the actions of the group's stopped machine at `instant`, until no action is left.
-    pub(super) async fn finish(&self, actions: Vec<Action>, instant: Instant) {
-        let mut under_way = UnderWay::default();
-        self.perform(actions, instant, &mut under_way).await;
+    pub(super) async fn finish(&self, actions: Vec<GroupAction>, instant: RuleInstant) {
+        let mut under_way = RunningTaskSet::default();
+        self.start_actions(actions, instant, &mut under_way).await;
         while let Some(done) = under_way.next().await {
-            let event = self.note(done);
+            let event = self.record_event(done);
             let actions = lock(&self.machine).step(instant, event);
-            self.perform(actions, instant, &mut under_way).await;
+            self.start_actions(actions, instant, &mut under_way).await;
         }
     }
 
     /// Extracts the event, and keeps the span of an evaluation until its samples are stored.
-    fn note(&self, (event, span): Done) -> Event {
-        if let Event::Answered { rule, .. } = &event {
+    fn record_event(&self, (event, span): Done) -> GroupEvent {
+        if let GroupEvent::Answered { rule, .. } = &event {
             let mut spans = lock(&self.spans);
             match span {
                 Some(span) => drop(spans.insert(*rule, span)),
@@ -201,86 +204,100 @@ impl Running {
     }
 
     /// Returns the parent span for storing the samples of `of`.
-    fn span_of(&self, of: Origin) -> Option<SpanContext> {
+    fn parent_span(&self, of: AppendOrigin) -> Option<SpanContext> {
         match of {
-            Origin::Rule(rule) => lock(&self.spans).remove(&rule),
-            Origin::Gone | Origin::Waiting => None,
+            AppendOrigin::Rule(rule) => lock(&self.spans).remove(&rule),
+            AppendOrigin::Gone | AppendOrigin::Waiting => None,
         }
     }
 
     /// Passes the event to the machine and starts the actions that it returns.
-    async fn step(&self, event: Event, under_way: &mut UnderWay) -> Next {
+    async fn step(&self, event: GroupEvent, under_way: &mut RunningTaskSet) -> RuleGroupWakeups {
         let now = self.shared.now();
         let actions = lock(&self.machine).step(now, event);
-        self.perform(actions, now, under_way).await
+        self.start_actions(actions, now, under_way).await
     }
 
     /// Starts the actions of the machine and returns the conditions to wait for.
-    async fn perform(&self, actions: Vec<Action>, now: Instant, under_way: &mut UnderWay) -> Next {
-        let mut next = Next {
+    async fn start_actions(
+        &self,
+        actions: Vec<GroupAction>,
+        now: RuleInstant,
+        under_way: &mut RunningTaskSet,
+    ) -> RuleGroupWakeups {
+        let mut next = RuleGroupWakeups {
             sleep: SLEEP_MAX,
             held: None,
         };
         for action in actions {
             match action {
-                Action::Wait(until) => {
+                GroupAction::Wait(until) => {
                     // The clock has milliseconds and must have passed the moment, not only be close
                     // to it.
                     let left = until.since(now) + Duration::from_millis(1);
                     next.sleep = left.min(SLEEP_MAX);
                 }
-                Action::Hold(instant) => next.held = Some(instant),
-                Action::Query {
+                GroupAction::Hold(instant) => next.held = Some(instant),
+                GroupAction::Query {
                     rule,
                     instant,
                     is_extra,
                 } => {
                     let query = self.query(rule, instant, is_extra);
-                    under_way.begin(failed(rule, "the evaluation panicked: see the log"), query);
+                    under_way.begin(
+                        query_failed_event(rule, "the evaluation panicked: see the log"),
+                        query,
+                    );
                 }
-                Action::Append { of, is_late, batch } => {
-                    let panicked = Event::Stored {
+                GroupAction::Append { of, is_late, batch } => {
+                    let panicked = GroupEvent::Stored {
                         of,
                         outcome: Err(append_failed()),
                     };
                     under_way.begin(panicked, self.store(of, is_late, *batch));
                 }
-                Action::Send { .. } | Action::Ended(_) | Action::Backfill(_) if self.is_past => {}
-                Action::Backfill(owed) => self.make_up(owed),
-                Action::Send { rule, alerts } => {
+                GroupAction::Send { .. } | GroupAction::Ended(_) | GroupAction::Backfill(_)
+                    if self.is_past => {}
+                GroupAction::Backfill(owed) => self.make_up(owed),
+                GroupAction::Send { rule, alerts } => {
                     (self.shared.around.notify)(&self.group.rules[rule].query, alerts);
                 }
-                Action::Restore {
+                GroupAction::Restore {
                     rule,
                     matchers,
                     min,
                     max,
                 } => {
-                    let nothing = Event::Restored {
+                    let nothing = GroupEvent::Restored {
                         rule,
                         kept: Vec::new(),
                     };
                     let restore = self.restore(rule, matchers, TimeRange::new(min, max));
                     under_way.begin(nothing, restore);
                 }
-                Action::Ended(keep) => self.ended(keep).await,
+                GroupAction::Ended(keep) => self.ended(keep).await,
             }
         }
         next
     }
 
     /// Stores the samples of a rule or of ended series, in a span of the evaluation.
-    fn store(&self, of: Origin, is_late: bool, batch: Batch) -> impl Future<Output = Done> + use<> {
+    fn store(
+        &self,
+        of: AppendOrigin,
+        is_late: bool,
+        batch: Batch,
+    ) -> impl Future<Output = Done> + use<> {
         let (shared, group) = (self.shared.clone(), self.group.clone());
         let age = match (self.is_past, is_late) {
             (true, _) => InstantAge::Past,
             (false, true) => InstantAge::MadeUp,
             (false, false) => InstantAge::Live,
         };
-        let span = self.span_of(of);
+        let span = self.parent_span(of);
         async move {
             let outcome = append(&shared, (&group, age), batch, span.as_ref()).await;
-            (Event::Stored { of, outcome }, None)
+            (GroupEvent::Stored { of, outcome }, None)
         }
     }
 
@@ -296,7 +313,7 @@ impl Running {
         let name = self.group.rules[rule].name.clone();
         async move {
             let ask = || app.kept_since(question.clone(), matchers.clone(), range);
-            let kept = when_it_is_its_turn(ask, pause).await;
+            let kept = retry_while_queue_full(ask, pause).await;
             let kept = kept.unwrap_or_else(|e| {
                 warn!(
                     alertname = name,
@@ -305,12 +322,12 @@ impl Running {
                 );
                 Vec::new()
             });
-            (Event::Restored { rule, kept }, None)
+            (GroupEvent::Restored { rule, kept }, None)
         }
     }
 
-    fn question(&self, rule: usize, time: i64) -> RuleQuestion {
-        RuleQuestion {
+    fn question(&self, rule: usize, time: i64) -> RuleQueryInfo {
+        RuleQueryInfo {
             tenant: self.shared.tenant.clone(),
             expression: self.group.rules[rule].query.clone(),
             time,
@@ -325,7 +342,7 @@ impl Running {
     fn query(
         &self,
         rule: usize,
-        instant: Instant,
+        instant: RuleInstant,
         is_extra: bool,
     ) -> impl Future<Output = Done> + use<> {
         let (shared, group) = (self.shared.clone(), self.group.clone());
@@ -341,9 +358,9 @@ impl Running {
             let ask = || {
                 let (group, outside) = (group.clone(), shared.outside());
                 let clock = shared.around.env.clock.clone();
-                let work = move |queries: &mut dyn firn_rules::rule::Queries| {
+                let work = move |queries: &mut dyn firn_rules::rule::RuleQuerier| {
                     let began = clock.monotonic();
-                    let moment = Moment {
+                    let moment = RuleEvalContext {
                         instant,
                         query_offset,
                         limit: group.limit,
@@ -354,18 +371,18 @@ impl Running {
                 };
                 shared.around.app.run_rule(question.clone(), work)
             };
-            match when_it_is_its_turn(ask, pause).await {
+            match retry_while_queue_full(ask, pause).await {
                 Ok(((found, took), span)) => {
                     shared.metrics.evaluation_duration.observe(took);
-                    (Event::Answered { rule, found, took }, span)
+                    (GroupEvent::Answered { rule, found, took }, span)
                 }
-                Err(why) => (failed(rule, why), None),
+                Err(why) => (query_failed_event(rule, why), None),
             }
         }
     }
 
     /// Starts a backfill of the instants whose samples the store could not accept.
-    fn make_up(&self, owed: Owed) {
+    fn make_up(&self, owed: BackfillRange) {
         info!(
             group = self.group.name,
             "catching up on evaluations that could not be stored"
@@ -377,7 +394,7 @@ impl Running {
     }
 
     async fn ended(&self, keep: Option<SavedGroup>) {
-        let took = lock(&self.machine).last().took;
+        let took = lock(&self.machine).last_evaluation().took;
         self.shared.metrics.group_duration.observe(took);
         let (Some(journal), Some(saved)) = (self.shared.journal.clone(), keep) else {
             return;
@@ -387,8 +404,8 @@ impl Running {
 }
 
 /// Returns the event of a rule whose query failed, with the error text.
-fn failed(rule: usize, why: impl Into<String>) -> Event {
-    Event::Answered {
+fn query_failed_event(rule: usize, why: impl Into<String>) -> GroupEvent {
+    GroupEvent::Answered {
         rule,
         found: Err(RuleError::Query(why.into())),
         took: Duration::ZERO,
@@ -405,7 +422,7 @@ fn pause() -> impl Future<Output = ()> {
 
 /// Repeats the query, with pauses, while the query queue is full. Returns the error if the query
 /// itself fails.
-async fn when_it_is_its_turn<T, A, P>(
+async fn retry_while_queue_full<T, A, P>(
     mut ask: impl FnMut() -> A,
     mut pause: impl FnMut() -> P,
 ) -> Result<T, String>
@@ -424,27 +441,27 @@ where
 
 /// Stores the samples of a rule as one batch. Both steps are children of `span`.
 pub(super) async fn append(
-    shared: &Shared,
-    (group, age): (&Group, InstantAge),
+    shared: &RuleManagerState,
+    (group, age): (&RuleGroup, InstantAge),
     batch: Batch,
     span: Option<&SpanContext>,
-) -> Result<Appended, Error> {
+) -> Result<AppendOutcome, Error> {
     if batch.is_empty() {
-        return Ok(Appended::default());
+        return Ok(AppendOutcome::default());
     }
     let pipeline: Arc<Pipeline> = shared.around.pipeline.clone();
     let (tenant, name) = (shared.tenant.clone(), group.name.clone());
-    let mut part = SpanContext::begin_in(span, "ruleAppend");
-    part.set("samples", || batch.sample_count());
+    let mut part = SpanContext::begin_child_of(span, "ruleAppend");
+    part.set_attribute("samples", || batch.sample_count());
     let handed = spawn_blocking(move || {
         let _part = part;
-        pipeline.append_of_rule(&tenant, &name, age, &batch)
+        pipeline.append_rule_results(&tenant, &name, age, &batch)
     });
     let write = handed.await.map_err(|_| append_failed())?;
-    let mut commit = SpanContext::begin_in(span, "ruleCommit");
+    let mut commit = SpanContext::begin_child_of(span, "ruleCommit");
     let stored = write.await;
     if let Err(e) = &stored {
-        commit.fail(e);
+        commit.set_error(e);
     }
     stored
 }
@@ -467,10 +484,10 @@ mod tests {
             pauses += 1;
             ready(())
         };
-        assert_eq!(when_it_is_its_turn(ask, pause).await, Ok(3));
+        assert_eq!(retry_while_queue_full(ask, pause).await, Ok(3));
         assert_eq!(pauses, 2);
         let fails = || ready(Err::<(), _>(RuleQueryError::Failed("no".to_owned())));
         let never = || ready(());
-        assert_eq!(when_it_is_its_turn(fails, never).await, Err("no".into()));
+        assert_eq!(retry_while_queue_full(fails, never).await, Err("no".into()));
     }
 }

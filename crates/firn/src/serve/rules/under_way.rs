@@ -4,27 +4,27 @@
 //! registered at its start, so that the group shows the failure and continues.
 
 use firn_model::trace::SpanContext;
-use firn_rules::machine::Event;
+use firn_rules::machine::GroupEvent;
 use std::collections::HashMap;
 use tokio::task::{Id, JoinSet};
 use tracing::warn;
 
 /// Event at the end of an action, and the span of the evaluation if it is part of a trace.
-pub(super) type Done = (Event, Option<SpanContext>);
+pub(super) type Done = (GroupEvent, Option<SpanContext>);
 
 /// Set of running tasks of a group. Dropping it aborts the tasks. See the module.
 #[derive(Default)]
-pub(super) struct UnderWay {
+pub(super) struct RunningTaskSet {
     tasks: JoinSet<Done>,
     /// Event that each task yields if it panics, by the id of the task.
-    otherwise: HashMap<Id, Event>,
+    otherwise: HashMap<Id, GroupEvent>,
 }
 
-impl UnderWay {
+impl RunningTaskSet {
     /// Starts `work`. If it panics, it yields the event `otherwise`.
     pub(super) fn begin(
         &mut self,
-        otherwise: Event,
+        otherwise: GroupEvent,
         work: impl Future<Output = Done> + Send + 'static,
     ) {
         let task = self.tasks.spawn(work);
@@ -61,14 +61,14 @@ mod tests {
 
     #[tokio::test]
     async fn task_that_panics_ends_with_what_was_told_beforehand() {
-        let failed = |rule: usize| Event::Answered {
+        let failed = |rule: usize| GroupEvent::Answered {
             rule,
             found: Err(RuleError::Query("it panicked".into())),
             took: Duration::ZERO,
         };
-        let mut under_way = UnderWay::default();
+        let mut under_way = RunningTaskSet::default();
         under_way.begin(failed(1), async { panic!("as the test wants it") });
-        under_way.begin(failed(2), async { (Event::Woke, None) });
+        under_way.begin(failed(2), async { (GroupEvent::Woke, None) });
         let mut seen = Vec::new();
         while let Some((event, _)) = under_way.next().await {
             seen.push(format!("{event:?}"));

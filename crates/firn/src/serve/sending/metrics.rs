@@ -1,13 +1,13 @@
 //! Metrics of `remote_write`: the queue under Firn's names, and the sender metrics of Prometheus,
 //! which existing dashboards and alerts use.
 
-use super::Sending;
-use super::said::Tally as MetadataTally;
-use crate::settings::config::remote_write::RemoteWrite;
-use firn_mirror::tee::{Mirror, Tally, Target};
-use firn_model::metrics::{Collect, Sink, Value};
+use super::RemoteWriteManager;
+use super::said::SentMetadataCounters as MetadataTally;
+use crate::settings::config::remote_write::RemoteWriteSettings;
+use firn_mirror::tee::{DeliveryTarget, Mirror, RequestContentCounters};
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_model::sync::lock;
-use firn_wire::remote_write::Contents;
+use firn_wire::remote_write::WriteRequestContents;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,22 +17,22 @@ const READY_SAMPLES: usize = firn_ingest::sending::ROUND_SAMPLES;
 /// Age of the oldest waiting request, in milliseconds, from which a receiver counts as behind.
 const BEHIND_MS: i64 = 30_000;
 
-impl Collect for Sending {
-    fn collect(&self, sink: &mut dyn Sink) {
+impl Collect for RemoteWriteManager {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         if self.is_on.load(Ordering::Relaxed) {
             self.collect_opening(sink);
         }
         let Some(queue) = self.queue.get() else {
             return;
         };
-        queue.collect(&mut Renamed(sink));
+        queue.collect(&mut MetricRenamingSink(sink));
         sink.metric(
             "prometheus_remote_storage_highest_timestamp_in_seconds",
             "Timestamp of the newest received sample.",
             &[],
-            Value::Gauge(seconds(self.newest.get())),
+            MetricValue::Gauge(seconds(self.newest.get())),
         );
-        let came: [Column<Tally, u64>; 3] = [
+        let came: [Column<RequestContentCounters, u64>; 3] = [
             (
                 "samples_in_total",
                 "Samples received for remote write.",
@@ -51,7 +51,12 @@ impl Collect for Sending {
         ];
         for (name, help, count) in came {
             let name = format!("prometheus_remote_storage_{name}");
-            sink.metric(&name, help, &[], Value::Counter(count(&self.came) as f64));
+            sink.metric(
+                &name,
+                help,
+                &[],
+                MetricValue::Counter(count(&self.came) as f64),
+            );
         }
         let senders = self.senders(queue);
         collect_queues(&senders, sink);
@@ -67,59 +72,63 @@ impl Collect for Sending {
 type Column<T, V> = (&'static str, &'static str, fn(&T) -> V);
 
 /// A counter of each receiver: end of its name, help text, and function that returns the tally.
-type TallyColumn = (&'static str, &'static str, fn(&Sender) -> &Tally);
+type TallyColumn = (
+    &'static str,
+    &'static str,
+    fn(&ReceiverMetricsView) -> &RequestContentCounters,
+);
 
 /// Value of the label `reason` of dropped items, and the function that returns their tally for a
 /// receiver.
-type Reason = (&'static str, fn(&Target) -> &Tally);
+type Reason = (&'static str, fn(&DeliveryTarget) -> &RequestContentCounters);
 
 /// One receiver with the values of its metrics at the time of the collection.
-struct Sender {
+struct ReceiverMetricsView {
     /// Time of the newest sample that waits or was sent, in milliseconds since the epoch.
     newest: i64,
     /// Numbers of samples, histograms and exemplars that wait in the queue.
-    waiting: Contents,
+    waiting: WriteRequestContents,
     /// Number of requests that could not be written to the queue on disk.
     refused_bodies: u64,
-    receiver: RemoteWrite,
-    target: Arc<Target>,
+    receiver: RemoteWriteSettings,
+    target: Arc<DeliveryTarget>,
     metadata: Arc<MetadataTally>,
 }
 
-impl Sending {
-    fn collect_opening(&self, sink: &mut dyn Sink) {
+impl RemoteWriteManager {
+    fn collect_opening(&self, sink: &mut dyn MetricSink) {
         let is_failing = lock(&self.fault).is_some();
         sink.metric(
             "firn_sending_queue_unavailable",
             "1 while the queue cannot be opened and nothing is sent.",
             &[],
-            Value::Gauge(f64::from(u8::from(is_failing))),
+            MetricValue::Gauge(f64::from(u8::from(is_failing))),
         );
         sink.metric(
             "firn_sending_open_failures_total",
             "Failed attempts to open the queue.",
             &[],
-            Value::Counter(self.open_failures.get() as f64),
+            MetricValue::Counter(self.open_failures.get() as f64),
         );
         sink.metric(
             "firn_sending_unkept_requests_total",
             "Requests received while the queue was not open. A server stored them without sending \
              them; an agent rejected them.",
             &[],
-            Value::Counter(self.unkept.get() as f64),
+            MetricValue::Counter(self.unkept.get() as f64),
         );
     }
 
-    fn senders(&self, queue: &Mirror) -> Vec<Sender> {
+    fn senders(&self, queue: &Mirror) -> Vec<ReceiverMetricsView> {
         let receivers = lock(&self.receivers).clone();
         let targets = queue.targets();
         let now_ms = self.env.clock.now_ms();
-        let sender = |receiver: &RemoteWrite| {
+        let sender = |receiver: &RemoteWriteSettings| {
             let target = &targets.iter().find(|(key, _)| *key == receiver.key)?.1;
             let since_ms = target.oldest_ms.get();
             let is_behind = since_ms > 0 && now_ms.saturating_sub(since_ms) > BEHIND_MS;
             let ready = target.newest_ready.get();
-            Some(Sender {
+            Some(ReceiverMetricsView {
                 // If the receiver is behind, only the first part of the waiting requests was
                 // relabeled.
                 newest: match is_behind {
@@ -130,15 +139,15 @@ impl Sending {
                 refused_bodies: queue.refused_bodies(),
                 receiver: receiver.clone(),
                 target: target.clone(),
-                metadata: self.said.tally_of(&receiver.key),
+                metadata: self.said.counters_for(&receiver.key),
             })
         };
         receivers.iter().filter_map(sender).collect()
     }
 }
 
-fn collect_queues(senders: &[Sender], sink: &mut dyn Sink) {
-    let gauges: [Column<Sender, f64>; 5] = [
+fn collect_queues(senders: &[ReceiverMetricsView], sink: &mut dyn MetricSink) {
+    let gauges: [Column<ReceiverMetricsView, f64>; 5] = [
         (
             "queue_highest_timestamp_seconds",
             "Timestamp of the newest queued or sent sample.",
@@ -166,26 +175,28 @@ fn collect_queues(senders: &[Sender], sink: &mut dyn Sink) {
         ),
     ];
     for (name, help, value) in gauges {
-        each(sink, senders, (name, help), |s| Value::Gauge(value(s)));
+        write_per_receiver(sink, senders, (name, help), |s| {
+            MetricValue::Gauge(value(s))
+        });
     }
     let retries = (
         "enqueue_retries_total",
         "Requests that could not be written to the queue on disk; their senders retry.",
     );
-    each(sink, senders, retries, |sender| {
-        Value::Counter(sender.refused_bodies as f64)
+    write_per_receiver(sink, senders, retries, |sender| {
+        MetricValue::Counter(sender.refused_bodies as f64)
     });
     let duration = (
         "sent_batch_duration_seconds",
         "Duration of answered requests.",
     );
-    each(sink, senders, duration, |sender| {
-        Value::Histogram(&sender.target.latency)
+    write_per_receiver(sink, senders, duration, |sender| {
+        MetricValue::Histogram(&sender.target.latency)
     });
 }
 
-fn collect_shards(senders: &[Sender], sink: &mut dyn Sink) {
-    let gauges: [Column<Sender, f64>; 6] = [
+fn collect_shards(senders: &[ReceiverMetricsView], sink: &mut dyn MetricSink) {
+    let gauges: [Column<ReceiverMetricsView, f64>; 6] = [
         ("shards", "Concurrent requests to the receiver.", |sender| {
             sender.target.lanes.get().max(1) as f64
         }),
@@ -194,7 +205,7 @@ fn collect_shards(senders: &[Sender], sink: &mut dyn Sink) {
             "Number of concurrent requests needed to send the incoming data and a twentieth of \
              the backlog per second.",
             |sender| {
-                let desired = sender.target.lanes_desired();
+                let desired = sender.target.desired_lanes();
                 desired.unwrap_or(sender.receiver.shards.0 as f64)
             },
         ),
@@ -220,11 +231,13 @@ fn collect_shards(senders: &[Sender], sink: &mut dyn Sink) {
         ),
     ];
     for (name, help, value) in gauges {
-        each(sink, senders, (name, help), |s| Value::Gauge(value(s)));
+        write_per_receiver(sink, senders, (name, help), |s| {
+            MetricValue::Gauge(value(s))
+        });
     }
 }
 
-fn collect_counts(senders: &[Sender], sink: &mut dyn Sink) {
+fn collect_counts(senders: &[ReceiverMetricsView], sink: &mut dyn MetricSink) {
     let tallies: [TallyColumn; 3] = [
         ("_total", "accepted by the receiver.", |s| &s.target.taken),
         (
@@ -237,15 +250,15 @@ fn collect_counts(senders: &[Sender], sink: &mut dyn Sink) {
         }),
     ];
     for (suffix, help, tally) in tallies {
-        let kinds: [Column<Tally, u64>; 3] = [
+        let kinds: [Column<RequestContentCounters, u64>; 3] = [
             ("samples", "Samples", |tally| tally.samples.get()),
             ("histograms", "Histograms", |tally| tally.histograms.get()),
             ("exemplars", "Exemplars", |tally| tally.exemplars.get()),
         ];
         for (kind, what, count) in kinds {
             let (name, help) = (format!("{kind}{suffix}"), format!("{what} {help}"));
-            each(sink, senders, (&name, &help), |sender| {
-                Value::Counter(count(tally(sender)) as f64)
+            write_per_receiver(sink, senders, (&name, &help), |sender| {
+                MetricValue::Counter(count(tally(sender)) as f64)
             });
         }
     }
@@ -254,22 +267,22 @@ fn collect_counts(senders: &[Sender], sink: &mut dyn Sink) {
             "firn_sending_apart_requests_total",
             "Merged requests that the receiver rejected and that were then sent in parts.",
             &[("target", &sender.receiver.label)],
-            Value::Counter(sender.target.apart.get() as f64),
+            MetricValue::Counter(sender.target.apart.get() as f64),
         );
     }
     let bytes = ("bytes_total", "Bytes of requests accepted by the receiver.");
-    each(sink, senders, bytes, |sender| {
-        Value::Counter(sender.target.sent_bytes.get() as f64)
+    write_per_receiver(sink, senders, bytes, |sender| {
+        MetricValue::Counter(sender.target.sent_bytes.get() as f64)
     });
 }
 
-fn collect_dropped(senders: &[Sender], sink: &mut dyn Sink) {
+fn collect_dropped(senders: &[ReceiverMetricsView], sink: &mut dyn MetricSink) {
     let reasons: [Reason; 3] = [
         ("dropped_series", |target| &target.dropped),
         ("queue_full", |target| &target.overflowed),
         ("too_old", |target| &target.too_old),
     ];
-    let kinds: [Column<Tally, u64>; 3] = [
+    let kinds: [Column<RequestContentCounters, u64>; 3] = [
         (
             "samples_dropped_total",
             "Samples dropped by relabeling, because the receiver does not accept them, because \
@@ -298,13 +311,13 @@ fn collect_dropped(senders: &[Sender], sink: &mut dyn Sink) {
                     ("url", sender.receiver.url.as_str()),
                 ];
                 let count = count(tally(&sender.target)) as f64;
-                sink.metric(&name, help, &labels, Value::Counter(count));
+                sink.metric(&name, help, &labels, MetricValue::Counter(count));
             }
         }
     }
 }
 
-fn collect_metadata(senders: &[Sender], sink: &mut dyn Sink) {
+fn collect_metadata(senders: &[ReceiverMetricsView], sink: &mut dyn MetricSink) {
     let counters: [Column<MetadataTally, u64>; 4] = [
         (
             "metadata_total",
@@ -328,19 +341,19 @@ fn collect_metadata(senders: &[Sender], sink: &mut dyn Sink) {
         ),
     ];
     for (name, help, count) in counters {
-        each(sink, senders, (name, help), |sender| {
-            Value::Counter(count(&sender.metadata) as f64)
+        write_per_receiver(sink, senders, (name, help), |sender| {
+            MetricValue::Counter(count(&sender.metadata) as f64)
         });
     }
 }
 
 /// Writes one metric for each receiver, with the labels of Prometheus: the name and the URL of the
 /// receiver.
-fn each<'s>(
-    sink: &mut dyn Sink,
-    senders: &'s [Sender],
+fn write_per_receiver<'s>(
+    sink: &mut dyn MetricSink,
+    senders: &'s [ReceiverMetricsView],
     (name, help): (&str, &str),
-    value: impl Fn(&'s Sender) -> Value<'s>,
+    value: impl Fn(&'s ReceiverMetricsView) -> MetricValue<'s>,
 ) {
     let name = format!("prometheus_remote_storage_{name}");
     for sender in senders {
@@ -359,10 +372,10 @@ fn seconds(time_ms: i64) -> f64 {
 
 /// Sink that renames the metrics of the mirror's queue from `firn_mirror_*` to `firn_sending_*` and
 /// passes them on.
-struct Renamed<'a>(&'a mut dyn Sink);
+struct MetricRenamingSink<'a>(&'a mut dyn MetricSink);
 
-impl Sink for Renamed<'_> {
-    fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: Value<'_>) {
+impl MetricSink for MetricRenamingSink<'_> {
+    fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: MetricValue<'_>) {
         let rest = name.strip_prefix("firn_mirror_").unwrap_or(name);
         let name = format!("firn_sending_{rest}");
         self.0.metric(&name, help, labels, value);

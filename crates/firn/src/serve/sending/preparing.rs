@@ -1,59 +1,61 @@
 //! Converts stored requests into the requests of one receiver, for the queue.
 
 use super::request::{kept, write};
-use super::said::Said;
-use firn_ingest::sending::{Kept, Outgoing, Round, Sent};
-use firn_mirror::tee::{Parcel, Prepare, Request, Wanted, Write};
+use super::said::SentMetadataTable;
+use firn_ingest::sending::{OutgoingRequest, OutgoingRound, OutgoingSettings, QueuedWriteRequest};
+use firn_mirror::tee::{ReceivedWrite, Request, RequestParcel, RequestPreparer, WantedBodies};
 use firn_wire::WireLimits;
-use firn_wire::remote_write::Contents;
+use firn_wire::remote_write::WriteRequestContents;
 use std::sync::Arc;
 
 /// Builds the requests of one receiver from stored requests: decodes them, relabels the series and
 /// encodes them for the receiver.
-pub struct Preparing {
+pub struct ReceiverRequestBuilder {
     /// Settings of the receiver's requests: external labels, relabeling, version, contents and
     /// batch size.
-    pub outgoing: Outgoing,
+    pub outgoing: OutgoingSettings,
     /// Metric metadata, if the receiver is configured to get it.
-    pub said: Option<Arc<Said>>,
+    pub said: Option<Arc<SentMetadataTable>>,
     /// Limits of the sizes of stored requests, which are enforced during decoding.
     pub limits: WireLimits,
 }
 
-impl Preparing {
+impl ReceiverRequestBuilder {
     /// Returns whether series in requests of version 2.0 contain metadata: the receiver gets it and
     /// some is available.
-    fn tells(&self) -> bool {
+    fn includes_metadata(&self) -> bool {
         self.said
             .as_ref()
-            .is_some_and(|said| !said.known().is_empty())
+            .is_some_and(|said| !said.current_table().is_empty())
     }
 
-    fn parcel(&self, round: Result<Round, String>) -> Parcel {
+    fn parcel(&self, round: Result<OutgoingRound, String>) -> RequestParcel {
         let round = match round {
             Ok(round) => round,
             Err(why) => {
-                return Parcel {
+                return RequestParcel {
                     bodies: 1,
-                    wanted: Wanted::Unreadable(why),
-                    dropped: Contents::default(),
+                    wanted: WantedBodies::Unreadable(why),
+                    dropped: WriteRequestContents::default(),
                     is_full: true,
                 };
             }
         };
-        let lane = |share: Vec<Sent>| share.into_iter().map(|sent| self.request(sent)).collect();
-        Parcel {
+        let lane = |share: Vec<OutgoingRequest>| {
+            share.into_iter().map(|sent| self.request(sent)).collect()
+        };
+        RequestParcel {
             bodies: round.kept,
             wanted: match round.shares.is_empty() {
-                true => Wanted::Nothing,
-                false => Wanted::Lanes(round.shares.into_iter().map(lane).collect()),
+                true => WantedBodies::Nothing,
+                false => WantedBodies::Lanes(round.shares.into_iter().map(lane).collect()),
             },
             dropped: round.dropped,
             is_full: round.is_full,
         }
     }
 
-    fn request(&self, sent: Sent) -> Request {
+    fn request(&self, sent: OutgoingRequest) -> Request {
         Request {
             contents: sent.contents,
             seams: sent.seams,
@@ -62,20 +64,25 @@ impl Preparing {
     }
 }
 
-impl Prepare for Preparing {
-    fn is_quick(&self, writes: &[&Write], is_behind: bool) -> bool {
-        let kept: Vec<Kept> = writes.iter().map(|write| kept(write)).collect();
+impl RequestPreparer for ReceiverRequestBuilder {
+    fn is_quick(&self, writes: &[&ReceivedWrite], is_behind: bool) -> bool {
+        let kept: Vec<QueuedWriteRequest> = writes.iter().map(|write| kept(write)).collect();
         let is_wide = is_behind || self.outgoing.shares.0 > 1;
-        !is_wide && self.outgoing.is_quick(&kept, self.tells())
+        !is_wide && self.outgoing.is_quick(&kept, self.includes_metadata())
     }
 
-    fn prepare(&self, writes: &[&Write], _bytes_max: usize, is_behind: bool) -> Vec<Parcel> {
-        let kept: Vec<Kept> = writes.iter().map(|write| kept(write)).collect();
-        let known = self.said.as_ref().map(|said| said.known());
+    fn prepare(
+        &self,
+        writes: &[&ReceivedWrite],
+        _bytes_max: usize,
+        is_behind: bool,
+    ) -> Vec<RequestParcel> {
+        let kept: Vec<QueuedWriteRequest> = writes.iter().map(|write| kept(write)).collect();
+        let known = self.said.as_ref().map(|said| said.current_table());
         let known = known.unwrap_or_default();
         let rounds = self
             .outgoing
-            .rounds(&kept, (&known, is_behind), &self.limits);
+            .build_rounds(&kept, (&known, is_behind), &self.limits);
         rounds.into_iter().map(|round| self.parcel(round)).collect()
     }
 }

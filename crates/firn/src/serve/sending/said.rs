@@ -6,13 +6,13 @@
 
 use super::request::write;
 use crate::settings::config::remote_write::MetadataSettings;
-use firn_ingest::sending::Known;
-use firn_mirror::tee::{PASSED_HEADERS, Posting, TargetSettings, Write};
+use firn_ingest::sending::RemoteWriteMetadata;
+use firn_mirror::tee::{PASSED_HEADERS, PostAttempt, ReceivedWrite, TargetSettings};
 use firn_model::env::Env;
-use firn_model::metadata::Metadata;
+use firn_model::metadata::MetricMetadata;
 use firn_model::metrics::Counter;
 use firn_model::sync::lock;
-use firn_wire::remote_write::{Contents, Version, encode_metadata};
+use firn_wire::remote_write::{RemoteWriteVersion, WriteRequestContents, encode_metadata};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 /// Function that collects the current metadata of all metrics from targets and pushes.
-type Learn = Box<dyn Fn() -> Known + Send + Sync>;
+type Learn = Box<dyn Fn() -> RemoteWriteMetadata + Send + Sync>;
 
 /// Delay of the first metadata request after the start, long enough for the first scrapes.
 const FIRST: Duration = Duration::from_secs(20);
@@ -30,21 +30,21 @@ const FIRST: Duration = Duration::from_secs(20);
 const FRESH: Duration = Duration::from_secs(10);
 
 /// The metadata table shared by all receivers, and counters of sent metadata. It is empty until
-/// [`Said::learn_by`] sets a source and a task refreshes it.
+/// [`SentMetadataTable::learn_by`] sets a source and a task refreshes it.
 #[derive(Default)]
-pub struct Said {
+pub struct SentMetadataTable {
     learn: OnceLock<Learn>,
-    known: Mutex<Arc<Known>>,
+    known: Mutex<Arc<RemoteWriteMetadata>>,
     /// Time of the last refresh by the monotonic clock, or `None` before the first one.
     learned: Mutex<Option<Duration>>,
     /// Counters of sent metadata by the key of the receiver; entries are never removed.
-    tallies: Mutex<BTreeMap<String, Arc<Tally>>>,
+    tallies: Mutex<BTreeMap<String, Arc<SentMetadataCounters>>>,
 }
 
 /// Counters of the metadata sent to one receiver, in numbers of metrics. Shown as Prometheus's
 /// metadata metrics.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct SentMetadataCounters {
     /// Metrics whose metadata the receiver has accepted.
     pub sent: Counter,
     /// Metrics whose metadata the receiver rejected, or that was not delivered within an interval.
@@ -55,7 +55,7 @@ pub struct Tally {
     pub bytes: Counter,
 }
 
-impl Said {
+impl SentMetadataTable {
     /// Sets the function that collects metadata at each refresh. Later calls have no effect.
     pub fn learn_by(&self, learn: Learn) {
         // The parts of a process are connected once.
@@ -63,12 +63,12 @@ impl Said {
     }
 
     /// Returns the table of the last refresh, which is empty before the first one.
-    pub fn known(&self) -> Arc<Known> {
+    pub fn current_table(&self) -> Arc<RemoteWriteMetadata> {
         lock(&self.known).clone()
     }
 
     /// Returns the counters of a receiver. They are kept when its settings change.
-    pub fn tally_of(&self, key: &str) -> Arc<Tally> {
+    pub fn counters_for(&self, key: &str) -> Arc<SentMetadataCounters> {
         let mut tallies = lock(&self.tallies);
         tallies.entry(key.to_owned()).or_default().clone()
     }
@@ -91,22 +91,22 @@ impl Said {
 
 /// Task that refreshes the metadata table and sends it to one receiver. Started for each receiver
 /// that is configured to get metadata.
-pub struct Telling {
+pub struct MetadataSenderTask {
     /// The metadata table, shared with the tasks of other receivers.
-    pub said: Arc<Said>,
+    pub said: Arc<SentMetadataTable>,
     /// Counters that this task updates.
-    pub tally: Arc<Tally>,
+    pub tally: Arc<SentMetadataCounters>,
     /// Interval of the task, and maximum number of metrics per request.
     pub metadata: MetadataSettings,
     /// Connection, timeout and retry settings of the receiver.
     pub settings: TargetSettings,
     /// Remote-write version that the receiver expects, which determines how metadata is sent.
-    pub version: Version,
+    pub version: RemoteWriteVersion,
     /// Environment with the clock that determines the age of the table.
     pub env: Env,
 }
 
-impl Telling {
+impl MetadataSenderTask {
     /// Refreshes the table and sends it to the receiver once per interval, until the task is
     /// dropped. For version 2.0 it only refreshes the table.
     pub async fn run(self) {
@@ -116,24 +116,27 @@ impl Telling {
             pause = self.metadata.interval;
             let (said, env) = (self.said.clone(), self.env.clone());
             let learned = spawn_blocking(move || said.refresh(&env));
-            if learned.await.is_ok() && self.version == Version::V1 {
-                self.tell().await;
+            if learned.await.is_ok() && self.version == RemoteWriteVersion::V1 {
+                self.send_metadata().await;
             }
         }
     }
 
-    async fn tell(&self) {
-        let known = self.said.known();
-        let all: Vec<Metadata<'_>> = known.iter().collect();
+    async fn send_metadata(&self) {
+        let known = self.said.current_table();
+        let all: Vec<MetricMetadata<'_>> = known.iter().collect();
         for some in all.chunks(self.metadata.request_metrics) {
             let body = encode_metadata(some.iter().copied());
-            self.post(some.len() as u64, write(Version::V1, body.into()))
-                .await;
+            self.post(
+                some.len() as u64,
+                write(RemoteWriteVersion::V1, body.into()),
+            )
+            .await;
         }
     }
 
     /// Posts the metadata of `metrics` metrics, and retries until the next interval is due.
-    async fn post(&self, metrics: u64, write: Write) {
+    async fn post(&self, metrics: u64, write: ReceivedWrite) {
         let settings = &self.settings;
         let begun = tokio::time::Instant::now();
         let mut pause = settings.backoff_min;
@@ -142,10 +145,10 @@ impl Telling {
             let named = write.headers.iter();
             let named =
                 named.filter_map(|(at, text)| Some((*PASSED_HEADERS.get(*at)?, text.clone())));
-            let posting = settings.deliver.post(Posting {
+            let posting = settings.deliver.post(PostAttempt {
                 headers: named.collect(),
                 body: write.body.clone(),
-                contents: Contents::default(),
+                contents: WriteRequestContents::default(),
                 metrics,
                 attempt,
             });

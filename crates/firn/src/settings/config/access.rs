@@ -3,11 +3,11 @@
 
 use super::keys::TEXTS;
 use super::read::{entries, path, string, text, texts};
-use super::schema::{Key, Shape};
+use super::schema::{ConfigKey, ConfigValueShape};
 use firn_model::matcher::Matcher;
 use firn_model::tenant::TenantId;
-use firn_model::yaml::{Node, YamlError};
-use firn_server::access::{Grant, Scope, token_digest};
+use firn_model::yaml::{YamlError, YamlNode};
+use firn_server::access::{AccessGrant, AccessScope, token_digest};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,31 +17,39 @@ use std::sync::Arc;
 pub const TOKEN_BYTES_MIN: usize = 16;
 
 /// Keys of the section, with their texts for `docs/settings.md`.
-pub const KEYS: &[Key] = &[
-    Key::new("tokens", Shape::List(&Shape::Section(&[TOKEN, GRANT]))).explained(
+pub const KEYS: &[ConfigKey] = &[
+    ConfigKey::new(
+        "tokens",
+        ConfigValueShape::List(&ConfigValueShape::Section(&[TOKEN, GRANT])),
+    )
+    .explained(
         "[]",
         "Bearer tokens, see [security.md](security.md). If the list is not empty, every request \
          needs credentials. A config reload applies changes; Firn reloads a `token_file` when it \
          changes.",
     ),
-    Key::new("users", Shape::Map(&Shape::Section(&[GRANT]))).explained(
+    ConfigKey::new(
+        "users",
+        ConfigValueShape::Map(&ConfigValueShape::Section(&[GRANT])),
+    )
+    .explained(
         "{}",
         "Permissions of the users in `--web.config.file`, by user name. Users that are not listed \
          have all permissions. A config reload applies changes.",
     ),
 ];
 
-const TOKEN: &[Key] = &[
-    Key::new("name", Shape::Text).required(),
-    Key::new("token", Shape::Secret),
-    Key::new("token_file", Shape::Text),
-    Key::new("token_sha256", Shape::Secret),
+const TOKEN: &[ConfigKey] = &[
+    ConfigKey::new("name", ConfigValueShape::Text).required(),
+    ConfigKey::new("token", ConfigValueShape::Secret),
+    ConfigKey::new("token_file", ConfigValueShape::Text),
+    ConfigKey::new("token_sha256", ConfigValueShape::Secret),
 ];
 
-const GRANT: &[Key] = &[
-    Key::new("scopes", TEXTS).required(),
-    Key::new("tenants", TEXTS),
-    Key::new("match", Shape::Text),
+const GRANT: &[ConfigKey] = &[
+    ConfigKey::new("scopes", TEXTS).required(),
+    ConfigKey::new("tenants", TEXTS),
+    ConfigKey::new("match", ConfigValueShape::Text),
 ];
 
 /// Source of a token's value. Its debug output never contains the token or its digest.
@@ -64,11 +72,11 @@ impl fmt::Debug for TokenSource {
 
 /// A bearer token of the config, with the permissions of its requests.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Token {
+pub struct BearerTokenSettings {
     /// Source of the token's value: the config or a file.
     pub source: TokenSource,
     /// Permissions of the requests that present this token.
-    pub grant: Arc<Grant>,
+    pub grant: Arc<AccessGrant>,
 }
 
 /// Settings of the section `firn.access`. Without the section there are no tokens, and users have
@@ -76,23 +84,27 @@ pub struct Token {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccessSettings {
     /// `tokens`: bearer tokens, whose names are unique.
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<BearerTokenSettings>,
     /// `users`: permissions of users in the web config, by user name.
-    pub users: Vec<(String, Arc<Grant>)>,
+    pub users: Vec<(String, Arc<AccessGrant>)>,
 }
 
 /// Reads the section under `firn` of a config in the folder `dir`.
-pub fn access(firn: &Node, dir: &Path, is_multitenant: bool) -> Result<AccessSettings, YamlError> {
+pub fn access(
+    firn: &YamlNode,
+    dir: &Path,
+    is_multitenant: bool,
+) -> Result<AccessSettings, YamlError> {
     let mut settings = AccessSettings::default();
     let Some(section) = firn.get("access") else {
         return Ok(settings);
     };
-    for node in section.get("tokens").map_or(&[][..], Node::items) {
+    for node in section.get("tokens").map_or(&[][..], YamlNode::items) {
         let name = format!("token {:?}", string(node, "name"));
         if settings.tokens.iter().any(|known| known.grant.name == name) {
             return Err(node.error(format!("firn.access.tokens: duplicate token name: {name}")));
         }
-        settings.tokens.push(Token {
+        settings.tokens.push(BearerTokenSettings {
             source: source(node, dir)?,
             grant: Arc::new(grant(node, name, is_multitenant)?),
         });
@@ -105,7 +117,7 @@ pub fn access(firn: &Node, dir: &Path, is_multitenant: bool) -> Result<AccessSet
     Ok(settings)
 }
 
-fn source(node: &Node, dir: &Path) -> Result<TokenSource, YamlError> {
+fn source(node: &YamlNode, dir: &Path) -> Result<TokenSource, YamlError> {
     let set = |key| text(node, key).filter(|text| !text.is_empty());
     let file = path(node, "token_file", dir);
     match (set("token"), file, set("token_sha256")) {
@@ -146,11 +158,11 @@ fn digest_of_hex(hex: &str) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-fn grant(node: &Node, name: String, is_multitenant: bool) -> Result<Grant, YamlError> {
+fn grant(node: &YamlNode, name: String, is_multitenant: bool) -> Result<AccessGrant, YamlError> {
     let mut scopes = Vec::new();
     for scope in texts(node, "scopes").unwrap_or_default() {
-        scopes.push(Scope::named(&scope).ok_or_else(|| {
-            let known = Scope::GRANTED.map(Scope::name).join(", ");
+        scopes.push(AccessScope::from_name(&scope).ok_or_else(|| {
+            let known = AccessScope::GRANTED.map(AccessScope::name).join(", ");
             node.error(format!("scopes: not one of {known}: {scope:?}"))
         })?);
     }
@@ -165,7 +177,7 @@ fn grant(node: &Node, name: String, is_multitenant: bool) -> Result<Grant, YamlE
     if !tenants.is_empty() && !is_multitenant {
         return Err(node.error("tenants: requires firn.multitenancy"));
     }
-    Ok(Grant {
+    Ok(AccessGrant {
         name,
         scopes: scopes.into_iter().collect(),
         tenants,
@@ -174,7 +186,7 @@ fn grant(node: &Node, name: String, is_multitenant: bool) -> Result<Grant, YamlE
 }
 
 /// Parses the matchers of the selector `match`, which restricts visible series.
-fn matchers(node: &Node) -> Result<Vec<Matcher>, YamlError> {
+fn matchers(node: &YamlNode) -> Result<Vec<Matcher>, YamlError> {
     let Some(node) = node.get("match") else {
         return Ok(Vec::new());
     };

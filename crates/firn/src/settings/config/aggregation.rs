@@ -2,16 +2,17 @@
 //! cannot be streamed are rejected with the reason and an equivalent recording rule.
 
 use super::read;
-use super::yaml::{Node, YamlError};
+use super::yaml::{YamlError, YamlNode};
 use firn_ingest::aggregation::{
-    AggregationSpec, GROUPS_MAX, GroupSpec, Grouping, Kind, Op, RuleSpec,
+    AggregatedMetricKind, AggregationGroupSpec, AggregationGrouping, AggregationOp,
+    AggregationRuleSpec, AggregationSpec, GROUPS_MAX,
 };
 use firn_model::labels::METRIC_NAME;
 use firn_model::quote::quote;
 use firn_promql::Features;
 use firn_promql::ast::{
-    Aggregate, AggregateOp, Duration as Offset, Edges, Expr, ExprKind, Grouping as Labels, UnaryOp,
-    VectorSelector,
+    AggregateExpr, AggregateGrouping as Labels, AggregateOp, Expr, ExprKind,
+    QueryDuration as Offset, UnaryOp, VectorSelector, WindowEdges,
 };
 use firn_promql::parser;
 use std::time::Duration;
@@ -27,7 +28,7 @@ const LAST: &str = "last";
 
 /// Interval and delay of groups that set none, taken from the global section of the config.
 #[derive(Clone, Copy, Debug)]
-pub struct Defaults {
+pub struct AggregationDefaults {
     /// `global.evaluation_interval`: default interval between two results of a rule.
     pub interval: Duration,
     /// `global.scrape_interval`: default delay of results after the end of an interval.
@@ -35,15 +36,18 @@ pub struct Defaults {
 }
 
 /// Reason why a rule cannot be streamed, and a recording rule to use instead, if there is one.
-struct Unstreamable {
+struct UnstreamableRule {
     reason: String,
     instead: Option<String>,
 }
 
 /// Reads the section `aggregation` of the section `firn`. Names of groups must be unique.
-pub fn aggregation(firn: &Node, defaults: Defaults) -> Result<AggregationSpec, YamlError> {
+pub fn aggregation(
+    firn: &YamlNode,
+    defaults: AggregationDefaults,
+) -> Result<AggregationSpec, YamlError> {
     let list = firn.get("aggregation").and_then(|node| node.get("groups"));
-    let list = list.map_or(&[][..], Node::items);
+    let list = list.map_or(&[][..], YamlNode::items);
     let mut spec = AggregationSpec::default();
     for node in list {
         let group = group(node, defaults)?;
@@ -61,7 +65,10 @@ pub fn aggregation(firn: &Node, defaults: Defaults) -> Result<AggregationSpec, Y
     Ok(spec)
 }
 
-fn group(node: &Node, defaults: Defaults) -> Result<GroupSpec, YamlError> {
+fn group(
+    node: &YamlNode,
+    defaults: AggregationDefaults,
+) -> Result<AggregationGroupSpec, YamlError> {
     let name = read::string(node, "name");
     let shown = quote(name.as_bytes());
     if read::flag(node, "stream") != Some(true) {
@@ -71,12 +78,12 @@ fn group(node: &Node, defaults: Defaults) -> Result<GroupSpec, YamlError> {
         )));
     }
     let millis = |duration: Duration| duration.as_millis() as i64;
-    let mut rules: Vec<RuleSpec> = Vec::new();
-    for node in node.get("rules").map_or(&[][..], Node::items) {
+    let mut rules: Vec<AggregationRuleSpec> = Vec::new();
+    for node in node.get("rules").map_or(&[][..], YamlNode::items) {
         let rule = rule(node, &shown)?;
         if rules
             .iter()
-            .any(|known| known.identity() == rule.identity())
+            .any(|known| known.identity_hash() == rule.identity_hash())
         {
             return Err(node.error(format!(
                 "firn.aggregation: group {shown}: duplicate rule {}",
@@ -86,7 +93,7 @@ fn group(node: &Node, defaults: Defaults) -> Result<GroupSpec, YamlError> {
         rules.push(rule);
     }
     // A delay of zero is a valid value: results are written at once.
-    let delay = node.get("delay").and_then(Node::text);
+    let delay = node.get("delay").and_then(YamlNode::text);
     let delay = delay.and_then(|text| firn_model::units::parse_duration(text).ok());
     let interval = read::duration(node, "interval").unwrap_or(defaults.interval);
     if interval < INTERVAL_MIN {
@@ -94,7 +101,7 @@ fn group(node: &Node, defaults: Defaults) -> Result<GroupSpec, YamlError> {
             "firn.aggregation: group {shown}: interval below a second: {interval:?}"
         )));
     }
-    Ok(GroupSpec {
+    Ok(AggregationGroupSpec {
         name,
         interval_ms: millis(interval),
         delay_ms: millis(delay.unwrap_or(defaults.delay)),
@@ -103,7 +110,7 @@ fn group(node: &Node, defaults: Defaults) -> Result<GroupSpec, YamlError> {
     })
 }
 
-fn rule(node: &Node, group: &str) -> Result<RuleSpec, YamlError> {
+fn rule(node: &YamlNode, group: &str) -> Result<AggregationRuleSpec, YamlError> {
     let record = read::string(node, "record");
     let expr = read::string(node, "expr");
     let shown = quote(record.as_bytes());
@@ -117,8 +124,8 @@ fn rule(node: &Node, group: &str) -> Result<RuleSpec, YamlError> {
     }
     let labels = labels(node).map_err(error)?;
     let kind = match read::text(node, "type") {
-        Some("counter") => Some(Kind::Counter),
-        Some("gauge") => Some(Kind::Gauge),
+        Some("counter") => Some(AggregatedMetricKind::Counter),
+        Some("gauge") => Some(AggregatedMetricKind::Gauge),
         _ => None,
     };
     let (written, is_last) = match expr.trim_start().strip_prefix(LAST) {
@@ -144,7 +151,7 @@ fn rule(node: &Node, group: &str) -> Result<RuleSpec, YamlError> {
         (true, Some(rest)) => format!("{LAST}{rest}"),
         _ => printed,
     };
-    Ok(RuleSpec {
+    Ok(AggregationRuleSpec {
         record,
         expr: printed,
         labels,
@@ -155,7 +162,7 @@ fn rule(node: &Node, group: &str) -> Result<RuleSpec, YamlError> {
 }
 
 /// Returns the labels that a rule adds, sorted by name. Fails for invalid names.
-fn labels(node: &Node) -> Result<Vec<(String, String)>, String> {
+fn labels(node: &YamlNode) -> Result<Vec<(String, String)>, String> {
     let mut labels = Vec::new();
     for entry in read::entries(node.get("labels")) {
         if entry.key.is_empty() || entry.key == METRIC_NAME {
@@ -169,35 +176,43 @@ fn labels(node: &Node) -> Result<Vec<(String, String)>, String> {
 }
 
 /// Converts an expression into a streaming rule. The caller sets its name, labels and source text.
-fn streamed(expr: &Expr, is_last: bool, kind: Option<Kind>) -> Result<RuleSpec, Unstreamable> {
+fn streamed(
+    expr: &Expr,
+    is_last: bool,
+    kind: Option<AggregatedMetricKind>,
+) -> Result<AggregationRuleSpec, UnstreamableRule> {
     let aggregate = match &expr.kind {
         ExprKind::Paren(inner) => return streamed(inner, is_last, kind),
         ExprKind::Aggregate(aggregate) => aggregate,
         other => return Err(no_aggregation(other)),
     };
-    let op = if is_last { Op::Last } else { op(aggregate)? };
+    let op = if is_last {
+        AggregationOp::Last
+    } else {
+        op(aggregate)?
+    };
     let selector = selector(&aggregate.expr, aggregate)?;
-    let rule = RuleSpec {
+    let rule = AggregationRuleSpec {
         record: String::new(),
         expr: String::new(),
         op,
         grouping: match &aggregate.grouping {
-            Labels::By(names) => Grouping::By(names.clone()),
-            Labels::Without(names) => Grouping::Without(names.clone()),
+            Labels::By(names) => AggregationGrouping::By(names.clone()),
+            Labels::Without(names) => AggregationGrouping::Without(names.clone()),
         },
         matchers: selector.matchers.clone(),
         labels: Vec::new(),
         drops: false,
         kind: None,
     };
-    if op != Op::Sum && kind.is_some() {
+    if op != AggregationOp::Sum && kind.is_some() {
         let reason = "`type` is for a `sum`; the values of others are those of gauges";
         return Err(refused(reason));
     }
-    if op == Op::Sum && kind.is_none() && rule.metric_name().is_none() {
+    if op == AggregationOp::Sum && kind.is_none() && rule.metric_name().is_none() {
         let reason =
             "the selector does not fix a metric name, so the type of its series is unknown";
-        return Err(Unstreamable {
+        return Err(UnstreamableRule {
             instead: Some("set `type: counter` or `type: gauge`".into()),
             ..refused(reason)
         });
@@ -205,21 +220,21 @@ fn streamed(expr: &Expr, is_last: bool, kind: Option<Kind>) -> Result<RuleSpec, 
     Ok(rule)
 }
 
-fn op(aggregate: &Aggregate) -> Result<Op, Unstreamable> {
+fn op(aggregate: &AggregateExpr) -> Result<AggregationOp, UnstreamableRule> {
     let parameter = || match aggregate.param.as_ref().map(number) {
         Some(Some(share)) if !share.is_nan() => Ok(share),
         _ => Err(refused("the parameter of `quantile` is not a number")),
     };
     Ok(match aggregate.op {
-        AggregateOp::Sum => Op::Sum,
-        AggregateOp::Avg => Op::Avg,
-        AggregateOp::Count => Op::Count,
-        AggregateOp::Min => Op::Min,
-        AggregateOp::Max => Op::Max,
-        AggregateOp::Group => Op::Group,
-        AggregateOp::Stddev => Op::Stddev,
-        AggregateOp::Stdvar => Op::Stdvar,
-        AggregateOp::Quantile => Op::Quantile(parameter()?),
+        AggregateOp::Sum => AggregationOp::Sum,
+        AggregateOp::Avg => AggregationOp::Avg,
+        AggregateOp::Count => AggregationOp::Count,
+        AggregateOp::Min => AggregationOp::Min,
+        AggregateOp::Max => AggregationOp::Max,
+        AggregateOp::Group => AggregationOp::Group,
+        AggregateOp::Stddev => AggregationOp::Stddev,
+        AggregateOp::Stdvar => AggregationOp::Stdvar,
+        AggregateOp::Quantile => AggregationOp::Quantile(parameter()?),
         AggregateOp::TopK | AggregateOp::BottomK => {
             return Err(refused(
                 "it returns a subset of the series, a different one at each evaluation time",
@@ -249,13 +264,16 @@ fn number(expr: &Expr) -> Option<f64> {
 
 /// Returns the selector of the aggregated expression. Fails unless the argument is a plain
 /// selector, possibly in parentheses.
-fn selector<'e>(expr: &'e Expr, of: &Aggregate) -> Result<&'e VectorSelector, Unstreamable> {
+fn selector<'e>(
+    expr: &'e Expr,
+    of: &AggregateExpr,
+) -> Result<&'e VectorSelector, UnstreamableRule> {
     match &expr.kind {
         ExprKind::Paren(inner) => selector(inner, of),
         ExprKind::Vector(selector) => {
             let is_plain = selector.offset == Offset::default()
                 && selector.at.is_none()
-                && selector.edges == Edges::Plain;
+                && selector.edges == WindowEdges::Plain;
             match is_plain {
                 true => Ok(selector),
                 false => Err(refused(
@@ -271,7 +289,7 @@ fn selector<'e>(expr: &'e Expr, of: &Aggregate) -> Result<&'e VectorSelector, Un
                 _ => None,
             };
             let instead = range.filter(|_| matches!(name, "rate" | "increase" | "irate"));
-            Err(Unstreamable {
+            Err(UnstreamableRule {
                 reason: match range {
                     Some(_) => format!("{name}() reads the stored samples of each source"),
                     None => format!("{name}() is applied to each source first"),
@@ -281,7 +299,7 @@ fn selector<'e>(expr: &'e Expr, of: &Aggregate) -> Result<&'e VectorSelector, Un
                         kind: ExprKind::Vector(matrix.vector.clone()),
                         span: expr.span,
                     };
-                    let sum = Aggregate {
+                    let sum = AggregateExpr {
                         expr: inner,
                         ..of.clone()
                     };
@@ -300,7 +318,7 @@ fn selector<'e>(expr: &'e Expr, of: &Aggregate) -> Result<&'e VectorSelector, Un
     }
 }
 
-fn no_aggregation(kind: &ExprKind) -> Unstreamable {
+fn no_aggregation(kind: &ExprKind) -> UnstreamableRule {
     refused(match kind {
         ExprKind::Binary(_) => "it combines two results",
         ExprKind::Call(_) => "a function is applied to the aggregation",
@@ -308,8 +326,8 @@ fn no_aggregation(kind: &ExprKind) -> Unstreamable {
     })
 }
 
-fn refused(reason: &str) -> Unstreamable {
-    Unstreamable {
+fn refused(reason: &str) -> UnstreamableRule {
+    UnstreamableRule {
         reason: reason.to_owned(),
         instead: None,
     }
@@ -317,11 +335,11 @@ fn refused(reason: &str) -> Unstreamable {
 
 #[cfg(test)]
 mod tests {
-    use super::super::schema::{Findings, walk};
+    use super::super::schema::{ConfigFindings, walk};
     use super::super::{keys, yaml};
     use super::*;
 
-    const DEFAULTS: Defaults = Defaults {
+    const DEFAULTS: AggregationDefaults = AggregationDefaults {
         interval: Duration::from_secs(60),
         delay: Duration::from_secs(15),
     };
@@ -330,7 +348,7 @@ mod tests {
     fn read(groups: &str) -> Result<AggregationSpec, YamlError> {
         let text = format!("firn: {{aggregation: {{groups: [{groups}]}}}}");
         let mut root = yaml::parse(&text).unwrap().unwrap();
-        walk(&mut root, &keys::CONFIG, "", &mut Findings::default())?;
+        walk(&mut root, &keys::CONFIG, "", &mut ConfigFindings::default())?;
         aggregation(root.get("firn").unwrap(), DEFAULTS)
     }
 
@@ -340,48 +358,59 @@ mod tests {
         ))
     }
 
-    fn rule(lines: &str) -> RuleSpec {
+    fn rule(lines: &str) -> AggregationRuleSpec {
         group(lines).unwrap().groups[0].rules[0].clone()
     }
 
     #[test]
     fn expressions_that_can_be_streamed_become_rules() {
-        let by =
-            |names: &[&str]| Grouping::By(names.iter().map(|name| (*name).to_owned()).collect());
+        let by = |names: &[&str]| {
+            AggregationGrouping::By(names.iter().map(|name| (*name).to_owned()).collect())
+        };
         for (expr, printed, op, grouping) in [
             (
                 "sum by (a, b) (m_total{x=\"y\"})",
                 "",
-                Op::Sum,
+                AggregationOp::Sum,
                 by(&["a", "b"]),
             ),
-            ("sum(m)", "", Op::Sum, by(&[])),
+            ("sum(m)", "", AggregationOp::Sum, by(&[])),
             (
                 "(avg((m)) without (a))",
                 "(avg without (a) ((m)))",
-                Op::Avg,
-                { Grouping::Without(vec!["a".into()]) },
+                AggregationOp::Avg,
+                { AggregationGrouping::Without(vec!["a".into()]) },
             ),
             (
                 "quantile by (a) (0.9, m)",
                 "",
-                Op::Quantile(0.9),
+                AggregationOp::Quantile(0.9),
                 by(&["a"]),
             ),
             (
                 "quantile by (a) (-(1), m)",
                 "",
-                Op::Quantile(-1.0),
+                AggregationOp::Quantile(-1.0),
                 by(&["a"]),
             ),
-            ("last by (a) (m)", "", Op::Last, by(&["a"])),
-            ("last(m) by (a)", "last by (a) (m)", Op::Last, by(&["a"])),
-            ("group by (a) (m)", "", Op::Group, by(&["a"])),
-            ("max by (a) ({__name__=~\"m.*\"})", "", Op::Max, by(&["a"])),
-            ("stddev by (a) (m)", "", Op::Stddev, by(&["a"])),
-            ("stdvar by (a) (m)", "", Op::Stdvar, by(&["a"])),
-            ("count by (a) (m)", "", Op::Count, by(&["a"])),
-            ("min by (a) (m)", "", Op::Min, by(&["a"])),
+            ("last by (a) (m)", "", AggregationOp::Last, by(&["a"])),
+            (
+                "last(m) by (a)",
+                "last by (a) (m)",
+                AggregationOp::Last,
+                by(&["a"]),
+            ),
+            ("group by (a) (m)", "", AggregationOp::Group, by(&["a"])),
+            (
+                "max by (a) ({__name__=~\"m.*\"})",
+                "",
+                AggregationOp::Max,
+                by(&["a"]),
+            ),
+            ("stddev by (a) (m)", "", AggregationOp::Stddev, by(&["a"])),
+            ("stdvar by (a) (m)", "", AggregationOp::Stdvar, by(&["a"])),
+            ("count by (a) (m)", "", AggregationOp::Count, by(&["a"])),
+            ("min by (a) (m)", "", AggregationOp::Min, by(&["a"])),
         ] {
             let rule = rule(&format!("expr: '{expr}'"));
             assert_eq!((rule.op, &rule.grouping), (op, &grouping), "{expr}");
@@ -390,7 +419,10 @@ mod tests {
             assert!(!rule.matchers.is_empty() && !rule.drops && rule.kind.is_none());
         }
         let rule = rule("expr: 'sum({a=\"b\"})', type: counter, drop: yes, labels: {z: 1, c: d}");
-        assert_eq!((rule.kind, rule.drops), (Some(Kind::Counter), true));
+        assert_eq!(
+            (rule.kind, rule.drops),
+            (Some(AggregatedMetricKind::Counter), true)
+        );
         assert_eq!(
             rule.labels,
             [("c".into(), "d".into()), ("z".into(), "1".into())]

@@ -6,11 +6,11 @@ use super::read;
 use super::rules::rules;
 use super::signing::check_sigv4;
 use super::sources::{discoveries, sigv4};
-use firn_http_client::Auth;
+use firn_http_client::AuthMethod;
 use firn_ingest::alertmanagers::AlertmanagerSettings;
-use firn_ingest::relabel::Rule;
+use firn_ingest::relabel::RelabelRule;
 use firn_model::names::NameScheme;
-use firn_model::yaml::{Node, YamlError};
+use firn_model::yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,18 +23,24 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlertingSettings {
     /// `alert_relabel_configs`: relabeling of alerts before they are sent to any Alertmanager.
-    pub relabel: Arc<Vec<Rule>>,
+    pub relabel: Arc<Vec<RelabelRule>>,
     /// `alertmanagers`: sections of discovered Alertmanagers, in the order of the config.
     pub alertmanagers: Vec<Arc<AlertmanagerSettings>>,
 }
 
 /// Reads the section of a config in the folder `dir`.
-pub fn alerting(root: &Node, names: NameScheme, dir: &Path) -> Result<AlertingSettings, YamlError> {
+pub fn alerting(
+    root: &YamlNode,
+    names: NameScheme,
+    dir: &Path,
+) -> Result<AlertingSettings, YamlError> {
     let Some(section) = root.get("alerting").filter(|section| !section.is_null()) else {
         return Ok(AlertingSettings::default());
     };
-    let list = section.get("alertmanagers").map_or(&[][..], Node::items);
-    let one = |node: &Node| alertmanager(node, names, dir).map(Arc::new);
+    let list = section
+        .get("alertmanagers")
+        .map_or(&[][..], YamlNode::items);
+    let one = |node: &YamlNode| alertmanager(node, names, dir).map(Arc::new);
     Ok(AlertingSettings {
         relabel: Arc::new(rules(section, "alert_relabel_configs", names)?),
         alertmanagers: list.iter().map(one).collect::<Result<_, _>>()?,
@@ -42,14 +48,14 @@ pub fn alerting(root: &Node, names: NameScheme, dir: &Path) -> Result<AlertingSe
 }
 
 fn alertmanager(
-    node: &Node,
+    node: &YamlNode,
     names: NameScheme,
     dir: &Path,
 ) -> Result<AlertmanagerSettings, YamlError> {
     let client = http(node, dir)?;
     let signing = node.get("sigv4").filter(|section| !section.is_null());
     if let Some(section) = signing {
-        if client.auth != Auth::None {
+        if client.auth != AuthMethod::None {
             return Err(node.error(
                 "at most one of basic_auth, authorization, oauth2, & sigv4 must be configured",
             ));
@@ -72,7 +78,7 @@ fn alertmanager(
 }
 
 /// Validates `api_version` of an Alertmanager section. Only v2 is supported.
-fn check_version(node: &Node) -> Result<(), YamlError> {
+fn check_version(node: &YamlNode) -> Result<(), YamlError> {
     match read::text(node, "api_version") {
         None | Some("v2") => Ok(()),
         Some(other) => Err(node.error(format!(

@@ -7,17 +7,17 @@
 mod providers;
 
 use super::keys::{HTTP_CLIENT, PROXY};
-use super::schema::{Key, Shape};
-use Shape::{List, Section};
+use super::schema::{ConfigKey, ConfigValueShape};
+use ConfigValueShape::{List, Section};
 use providers::*;
 
-const fn key(name: &'static str, shape: Shape) -> Key {
-    Key::new(name, shape)
+const fn key(name: &'static str, shape: ConfigValueShape) -> ConfigKey {
+    ConfigKey::new(name, shape)
 }
 
 /// Returns the names of all discoveries, each with whether Firn implements it.
 pub fn providers() -> impl Iterator<Item = (&'static str, bool)> {
-    let name = |key: &'static Key| {
+    let name = |key: &'static ConfigKey| {
         let key_name = key.name.strip_suffix("_sd_configs");
         key_name
             .or(key.name.strip_suffix("_configs"))
@@ -29,10 +29,10 @@ pub fn providers() -> impl Iterator<Item = (&'static str, bool)> {
 }
 
 /// Shape of a list of static target groups.
-pub const GROUPS: Shape = List(&Section(&[STATIC]));
+pub const GROUPS: ConfigValueShape = List(&Section(&[STATIC]));
 
 /// Keys of all discoveries in a scrape job or an Alertmanager section.
-pub const DISCOVERY: &[Key] = &[
+pub const DISCOVERY: &[ConfigKey] = &[
     key("static_configs", GROUPS),
     key(
         "aws_sd_configs",

@@ -2,7 +2,7 @@
 
 use crate::settings::{Settings, retention};
 use firn_ingest::DeltaMode;
-use firn_ingest::scrape::StartTimes;
+use firn_ingest::scrape::StartTimeSettings;
 use firn_promql::Features;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct JobFeatures {
     pub extra_metrics: bool,
     /// `st-storage`, `st-synthesis` and `created-timestamp-zero-ingestion`: how start timestamps of
     /// samples are used.
-    pub start_times: StartTimes,
+    pub start_times: StartTimeSettings,
     /// `type-and-unit-labels`: whether scraped samples get the labels `__type__` and `__unit__`.
     pub type_and_unit_labels: bool,
     /// `otlp-deltatocumulative` or `otlp-native-delta-ingestion`: how OTLP metrics with delta
@@ -30,20 +30,20 @@ pub struct JobFeatures {
 
 impl JobFeatures {
     /// Returns the features and flags of a command line that affect configs.
-    pub fn of(settings: &Settings) -> Self {
+    pub fn from_command_line(settings: &Settings) -> Self {
         Self {
             is_agent: settings.is_agent,
-            retention: retention::of_flags(settings),
-            ..Self::of_names(&settings.features)
+            retention: retention::limits_from_flags(settings),
+            ..Self::from_names(&settings.features)
         }
     }
 
     /// Returns the features with these names. Other names have no effect on jobs.
-    pub fn of_names(names: &[String]) -> Self {
+    pub fn from_names(names: &[String]) -> Self {
         let has = |name: &str| names.iter().any(|known| known == name);
         Self {
             extra_metrics: has("extra-scrape-metrics"),
-            start_times: StartTimes {
+            start_times: StartTimeSettings {
                 are_stored: has("st-storage"),
                 make_zeros: has("created-timestamp-zero-ingestion"),
                 are_made: has("st-synthesis"),

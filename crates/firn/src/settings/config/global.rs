@@ -2,11 +2,11 @@
 
 use super::features::JobFeatures;
 use super::read;
-use firn_ingest::scrape::{ScrapeLimits, StartTimes};
+use firn_ingest::scrape::{ScrapeLimits, StartTimeSettings};
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
-use firn_model::yaml::{Node, YamlError};
-use firn_wire::exposition::{Escaping, ScrapeProtocol};
+use firn_model::yaml::{YamlError, YamlNode};
+use firn_wire::exposition::{ScrapeNameEscaping, ScrapeProtocol};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Settings of the global section that jobs inherit unless they set the same key themselves.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Global {
+pub struct GlobalSettings {
     pub interval: Duration,
     pub timeout: Duration,
     pub protocols: Option<Vec<ScrapeProtocol>>,
@@ -26,12 +26,12 @@ pub struct Global {
     pub always_classic: bool,
     pub convert_classic: bool,
     pub extra_metrics: bool,
-    pub start_times: StartTimes,
+    pub start_times: StartTimeSettings,
     pub type_and_unit_labels: bool,
     pub names: NameScheme,
     /// `metric_name_escaping_scheme`. If it is invalid, every job that inherits it returns the
     /// error.
-    pub escaping: Result<Escaping, String>,
+    pub escaping: Result<ScrapeNameEscaping, String>,
     /// Limits of scrapes, without those that only a job can set.
     pub limits: ScrapeLimits,
     pub keep_dropped_targets: u64,
@@ -41,7 +41,7 @@ pub struct Global {
     pub external_labels: Labels,
 }
 
-impl Default for Global {
+impl Default for GlobalSettings {
     fn default() -> Self {
         Self {
             interval: INTERVAL,
@@ -51,10 +51,10 @@ impl Default for Global {
             always_classic: false,
             convert_classic: false,
             extra_metrics: false,
-            start_times: StartTimes::default(),
+            start_times: StartTimeSettings::default(),
             type_and_unit_labels: false,
             names: NameScheme::Utf8,
-            escaping: Ok(Escaping::AllowUtf8),
+            escaping: Ok(ScrapeNameEscaping::AllowUtf8),
             limits: ScrapeLimits::default(),
             keep_dropped_targets: 0,
             query_log_file: None,
@@ -64,10 +64,10 @@ impl Default for Global {
     }
 }
 
-impl Global {
+impl GlobalSettings {
     /// Returns the defaults for a config without the section, which depend on features.
-    fn of_features(features: JobFeatures) -> Self {
-        let asks_for_starts = features.start_times.are_read();
+    fn from_features(features: JobFeatures) -> Self {
+        let asks_for_starts = features.start_times.are_parsed();
         Self {
             // Protobuf transmits the most start timestamps.
             protocols: asks_for_starts
@@ -80,8 +80,8 @@ impl Global {
     }
 
     /// Reads the section, or returns the defaults if it is not set.
-    pub fn read(root: &Node, dir: &Path, features: JobFeatures) -> Result<Self, YamlError> {
-        let defaults = Self::of_features(features);
+    pub fn read(root: &YamlNode, dir: &Path, features: JobFeatures) -> Result<Self, YamlError> {
+        let defaults = Self::from_features(features);
         let Some(node) = root.get("global").filter(|node| !node.is_null()) else {
             return Ok(defaults);
         };
@@ -115,7 +115,7 @@ impl Global {
 }
 
 /// Returns the name scheme of `metric_name_validation_scheme`, if it is set.
-pub fn name_scheme(node: &Node) -> Result<Option<NameScheme>, YamlError> {
+pub fn name_scheme(node: &YamlNode) -> Result<Option<NameScheme>, YamlError> {
     match read::text(node, "metric_name_validation_scheme") {
         None | Some("") => Ok(None),
         Some("legacy") => Ok(Some(NameScheme::Legacy)),
@@ -125,12 +125,12 @@ pub fn name_scheme(node: &Node) -> Result<Option<NameScheme>, YamlError> {
 }
 
 /// Returns `metric_name_escaping_scheme`, if it is set. The error contains the name of the section.
-pub fn escaping(node: &Node, section: &str) -> Result<Option<Escaping>, String> {
+pub fn escaping(node: &YamlNode, section: &str) -> Result<Option<ScrapeNameEscaping>, String> {
     let all = [
-        Escaping::AllowUtf8,
-        Escaping::Underscores,
-        Escaping::Dots,
-        Escaping::Values,
+        ScrapeNameEscaping::AllowUtf8,
+        ScrapeNameEscaping::Underscores,
+        ScrapeNameEscaping::Dots,
+        ScrapeNameEscaping::Values,
     ];
     let Some(name) = read::text(node, "metric_name_escaping_scheme").filter(|n| !n.is_empty())
     else {
@@ -147,16 +147,16 @@ pub fn escaping(node: &Node, section: &str) -> Result<Option<Escaping>, String> 
 }
 
 /// Returns the escaping that a name scheme uses by default.
-pub fn escaping_of(names: NameScheme) -> Escaping {
+pub fn escaping_of(names: NameScheme) -> ScrapeNameEscaping {
     match names {
-        NameScheme::Legacy => Escaping::Underscores,
-        NameScheme::Utf8 => Escaping::AllowUtf8,
+        NameScheme::Legacy => ScrapeNameEscaping::Underscores,
+        NameScheme::Utf8 => ScrapeNameEscaping::AllowUtf8,
     }
 }
 
 /// Returns `scrape_protocols`, if it is set. Errors contain the name of the owner from `whose`.
 pub fn protocols(
-    node: &Node,
+    node: &YamlNode,
     whose: impl Fn() -> String,
 ) -> Result<Option<Vec<ScrapeProtocol>>, YamlError> {
     let Some(list) = node.get("scrape_protocols").filter(|list| !list.is_null()) else {
@@ -194,7 +194,7 @@ pub fn protocols(
 
 /// Returns the protocol with this name, or the error for an unknown one.
 pub fn protocol(name: &str) -> Result<ScrapeProtocol, String> {
-    ScrapeProtocol::of_name(name).ok_or_else(|| {
+    ScrapeProtocol::from_name(name).ok_or_else(|| {
         let mut known = ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.map(ScrapeProtocol::name);
         known.sort_unstable();
         let known = known.join(" ");
@@ -203,7 +203,7 @@ pub fn protocol(name: &str) -> Result<ScrapeProtocol, String> {
 }
 
 /// Returns the limits of a section. Unset ones are taken from `inherited`.
-pub fn limits(node: &Node, inherited: &ScrapeLimits) -> ScrapeLimits {
+pub fn limits(node: &YamlNode, inherited: &ScrapeLimits) -> ScrapeLimits {
     let count = |key: &str, inherited: u64| read::count(node, key).unwrap_or(inherited);
     ScrapeLimits {
         body_bytes: read::size(node, "body_size_limit").unwrap_or(inherited.body_bytes),
@@ -218,7 +218,7 @@ pub fn limits(node: &Node, inherited: &ScrapeLimits) -> ScrapeLimits {
     }
 }
 
-fn external_labels(node: Option<&Node>, names: NameScheme) -> Result<Labels, YamlError> {
+fn external_labels(node: Option<&YamlNode>, names: NameScheme) -> Result<Labels, YamlError> {
     let mut pairs = Vec::new();
     for entry in read::entries(node) {
         if !names.allows_label(&entry.key) {

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 /// Part of a URL, which determines the characters that may or must be escaped in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum UrlComponent {
     User,
     Host,
     Zone,
@@ -29,7 +29,7 @@ pub fn parse(text: &str) -> Result<GoUrl<'_>, String> {
     let (url, fragment) = text.split_once('#').unwrap_or((text, ""));
     let refuse = |what: &str, why: String| format!("parse {}: {why}", quote(what.as_bytes()));
     let parsed = parse_url(url).map_err(|why| refuse(url, why))?;
-    check_escapes(fragment, Part::Other).map_err(|why| refuse(text, why))?;
+    check_escapes(fragment, UrlComponent::Other).map_err(|why| refuse(text, why))?;
     Ok(parsed)
 }
 
@@ -53,12 +53,12 @@ fn parse_url(url: &str) -> Result<GoUrl<'_>, String> {
     }
     let is_authority = !scheme.is_empty() || !path.starts_with("///");
     let Some(authority) = path.strip_prefix("//").filter(|_| is_authority) else {
-        check_escapes(path, Part::Other)?;
+        check_escapes(path, UrlComponent::Other)?;
         return Ok(none);
     };
     let (authority, path) = authority.split_at(authority.find('/').unwrap_or(authority.len()));
-    let host = host_of(authority)?;
-    check_escapes(path, Part::Other)?;
+    let host = split_host(authority)?;
+    check_escapes(path, UrlComponent::Other)?;
     Ok(GoUrl { scheme, host })
 }
 
@@ -77,7 +77,7 @@ fn split_scheme(url: &str) -> Result<(&str, &str), String> {
 }
 
 /// Validates `user@host:port` and returns host and port without the user.
-fn host_of(authority: &str) -> Result<&str, String> {
+fn split_host(authority: &str) -> Result<&str, String> {
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
         None => (None, authority),
@@ -88,7 +88,7 @@ fn host_of(authority: &str) -> Result<&str, String> {
         if !user.chars().all(may_stand) {
             return Err("net/url: invalid userinfo".into());
         }
-        check_escapes(user, Part::User)?;
+        check_escapes(user, UrlComponent::User)?;
     }
     Ok(host)
 }
@@ -103,7 +103,7 @@ fn check_host(host: &str) -> Result<(), String> {
     if let Some(colon) = host.rfind(':') {
         check_port(&host[colon..])?;
     }
-    check_escapes(host, Part::Host)
+    check_escapes(host, UrlComponent::Host)
 }
 
 /// Validates a host that is an IPv6 address, `[address]:port`.
@@ -114,8 +114,8 @@ fn check_literal(host: &str) -> Result<(), String> {
     check_port(&host[end + 1..])?;
     let address = &host[1..end];
     let (address, zone) = address.split_at(address.find("%25").unwrap_or(address.len()));
-    check_escapes(address, Part::Host)?;
-    check_escapes(zone, Part::Zone)?;
+    check_escapes(address, UrlComponent::Host)?;
+    check_escapes(zone, UrlComponent::Zone)?;
     match address.parse::<IpAddr>() {
         Ok(IpAddr::V6(_)) => Ok(()),
         Ok(IpAddr::V4(_)) => Err("invalid IP-literal".into()),
@@ -143,12 +143,15 @@ fn check_port(port: &str) -> Result<(), String> {
     }
 }
 
-fn check_escapes(text: &str, part: Part) -> Result<(), String> {
+fn check_escapes(text: &str, part: UrlComponent) -> Result<(), String> {
     let bytes = text.as_bytes();
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
         if byte != b'%' {
-            if matches!(part, Part::Host | Part::Zone) && byte < 0x80 && !is_host_byte(byte) {
+            if matches!(part, UrlComponent::Host | UrlComponent::Zone)
+                && byte < 0x80
+                && !is_host_byte(byte)
+            {
                 let shown = quote(&[byte]);
                 return Err(format!("invalid character {shown} in host name"));
             }
@@ -159,9 +162,9 @@ fn check_escapes(text: &str, part: Part) -> Result<(), String> {
         let value = escape.get(1..3).and_then(hex);
         let is_valid = match (value, part) {
             (None, _) => false,
-            (Some(b'%'), Part::Host | Part::Zone) => true,
-            (Some(value), Part::Host) => value >= 0x80,
-            (Some(value), Part::Zone) => value == b' ' || is_host_byte(value),
+            (Some(b'%'), UrlComponent::Host | UrlComponent::Zone) => true,
+            (Some(value), UrlComponent::Host) => value >= 0x80,
+            (Some(value), UrlComponent::Zone) => value == b' ' || is_host_byte(value),
             (Some(_), _) => true,
         };
         if !is_valid {

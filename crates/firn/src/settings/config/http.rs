@@ -5,11 +5,11 @@
 
 use super::read::{entries, flag_or, path, string, text, texts};
 use firn_http_client::{
-    Assertion, Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret,
-    SigningAlgorithm, TlsSettings, TlsVersion,
+    AssertionSettings, AuthMethod, ClientTlsSettings, ClientTlsVersion, HeaderValueSource,
+    HttpSettings, OAuth2Settings, ProxySettings, Secret, SigningAlgorithm,
 };
-use firn_model::yaml::scalar::{Scalar, scalar_of};
-use firn_model::yaml::{self, Node, YamlError};
+use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_model::yaml::{self, YamlError, YamlNode};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -40,7 +40,7 @@ const RESERVED_HEADERS: [&str; 18] = [
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
 /// Reads the client settings of the section `node`, which may contain other keys too.
-pub fn http(node: &Node, dir: &Path) -> Result<HttpSettings, YamlError> {
+pub fn http(node: &YamlNode, dir: &Path) -> Result<HttpSettings, YamlError> {
     Ok(HttpSettings {
         auth: auth(node, dir)?,
         tls: tls(node.get("tls_config"), dir)?,
@@ -54,7 +54,7 @@ pub fn http(node: &Node, dir: &Path) -> Result<HttpSettings, YamlError> {
 /// Returns the secret of `key`, or of the file in `<key>_file`. A secret manager's reference in
 /// `<key>_ref` counts as no secret, because Firn has no such manager.
 fn secret(
-    node: &Node,
+    node: &YamlNode,
     key: &str,
     dir: &Path,
     at_most_one: &str,
@@ -70,11 +70,11 @@ fn secret(
 }
 
 /// Returns whether `key` has a text that is not empty.
-pub fn is_set(node: &Node, key: &str) -> bool {
+pub fn is_set(node: &YamlNode, key: &str) -> bool {
     text(node, key).is_some_and(|text| !text.is_empty())
 }
 
-fn auth(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
+fn auth(node: &YamlNode, dir: &Path) -> Result<AuthMethod, YamlError> {
     let section = |key: &str| node.get(key).filter(|section| !section.is_null());
     let bearer = secret(
         node,
@@ -100,8 +100,8 @@ fn auth(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
         (None, Some(authorization), None) => credentials(authorization, dir),
         (None, None, Some(oauth2)) => oauth2_settings(oauth2, dir),
         (None, None, None) => Ok(match bearer {
-            None => Auth::None,
-            bearer => Auth::Credentials {
+            None => AuthMethod::None,
+            bearer => AuthMethod::Credentials {
                 scheme: "Bearer".into(),
                 credentials: bearer,
             },
@@ -112,17 +112,17 @@ fn auth(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
     }
 }
 
-fn basic_auth(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
+fn basic_auth(node: &YamlNode, dir: &Path) -> Result<AuthMethod, YamlError> {
     let one = |what: &str| {
         format!("at most one of basic_auth {what}, {what}_file & {what}_ref must be configured")
     };
-    Ok(Auth::Basic {
+    Ok(AuthMethod::Basic {
         username: secret(node, "username", dir, &one("username"))?,
         password: secret(node, "password", dir, &one("password"))?,
     })
 }
 
-fn credentials(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
+fn credentials(node: &YamlNode, dir: &Path) -> Result<AuthMethod, YamlError> {
     let scheme = match text(node, "type").unwrap_or_default().trim() {
         "" => "Bearer".to_owned(),
         scheme => scheme.to_owned(),
@@ -138,13 +138,13 @@ fn credentials(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
         dir,
         "at most one of authorization credentials & credentials_file must be configured",
     )?;
-    Ok(Auth::Credentials {
+    Ok(AuthMethod::Credentials {
         scheme,
         credentials,
     })
 }
 
-fn oauth2_settings(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
+fn oauth2_settings(node: &YamlNode, dir: &Path) -> Result<AuthMethod, YamlError> {
     for key in ["client_id", "token_url"] {
         if !is_set(node, key) {
             return Err(node.error(format!("oauth2 {key} must be configured")));
@@ -159,7 +159,7 @@ fn oauth2_settings(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
             (secret(node, "client_secret", dir, message)?, None)
         }
     };
-    Ok(Auth::OAuth2(Box::new(OAuth2Settings {
+    Ok(AuthMethod::OAuth2(Box::new(OAuth2Settings {
         client_id: string(node, "client_id"),
         client_secret,
         assertion,
@@ -175,7 +175,7 @@ fn oauth2_settings(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
 }
 
 /// Reads the settings of the signed assertion that is exchanged for a token.
-fn assertion(node: &Node, dir: &Path) -> Result<Assertion, YamlError> {
+fn assertion(node: &YamlNode, dir: &Path) -> Result<AssertionSettings, YamlError> {
     let message = format!(
         "at most one of oauth2 client_certificate_key, client_certificate_key_file & \
          client_certificate_key_ref must be configured using grant-type={JWT_BEARER}"
@@ -188,7 +188,7 @@ fn assertion(node: &Node, dir: &Path) -> Result<Assertion, YamlError> {
             return Err(node.error("valid signature algorithms are RS256, RS384 and RS512"));
         }
     };
-    Ok(Assertion {
+    Ok(AssertionSettings {
         key: secret(node, "client_certificate_key", dir, &message)?,
         key_id: string(node, "client_certificate_key_id"),
         algorithm,
@@ -202,33 +202,33 @@ fn assertion(node: &Node, dir: &Path) -> Result<Assertion, YamlError> {
 }
 
 /// Converts a YAML tree into a JSON value, for the claims of an assertion.
-fn json_of(node: &Node) -> Value {
+fn json_of(node: &YamlNode) -> Value {
     match &node.value {
-        yaml::Value::List(items) => items.iter().map(json_of).collect(),
-        yaml::Value::Map(entries) => {
+        yaml::YamlValue::List(items) => items.iter().map(json_of).collect(),
+        yaml::YamlValue::Map(entries) => {
             let pairs = entries.iter().map(|e| (e.key.clone(), json_of(&e.node)));
             Value::Object(pairs.collect())
         }
-        yaml::Value::Scalar { text, .. } => match scalar_of(node) {
-            None | Some(Scalar::Null) => Value::Null,
-            Some(Scalar::Bool(value)) => value.into(),
-            Some(Scalar::Whole(value)) => match i64::try_from(value) {
+        yaml::YamlValue::Scalar { text, .. } => match interpret_scalar(node) {
+            None | Some(YamlScalar::Null) => Value::Null,
+            Some(YamlScalar::Bool(value)) => value.into(),
+            Some(YamlScalar::Whole(value)) => match i64::try_from(value) {
                 Ok(value) => value.into(),
                 Err(_) => (value as f64).into(),
             },
-            Some(Scalar::Number(value)) => value.into(),
-            Some(Scalar::Text) => text.as_str().into(),
+            Some(YamlScalar::Number(value)) => value.into(),
+            Some(YamlScalar::Text) => text.as_str().into(),
         },
     }
 }
 
 /// Reads the TLS settings of a client, or returns the defaults if there is no section.
-pub fn tls(node: Option<&Node>, dir: &Path) -> Result<TlsSettings, YamlError> {
+pub fn tls(node: Option<&YamlNode>, dir: &Path) -> Result<ClientTlsSettings, YamlError> {
     let Some(node) = node.filter(|node| !node.is_null()) else {
-        return Ok(TlsSettings::default());
+        return Ok(ClientTlsSettings::default());
     };
     let of = |key: &str, at_most_one: &str| secret(node, key, dir, at_most_one);
-    let settings = TlsSettings {
+    let settings = ClientTlsSettings {
         ca: of(
             "ca",
             "at most one of ca, ca_file & ca_ref must be configured",
@@ -255,14 +255,14 @@ pub fn tls(node: Option<&Node>, dir: &Path) -> Result<TlsSettings, YamlError> {
     Err(node.error(format!("exactly one of {what} is configured")))
 }
 
-fn tls_version(node: &Node, key: &str) -> Option<TlsVersion> {
+fn tls_version(node: &YamlNode, key: &str) -> Option<ClientTlsVersion> {
     Some(match text(node, key).filter(|text| !text.is_empty())? {
-        "TLS13" => TlsVersion::V13,
-        _ => TlsVersion::V12,
+        "TLS13" => ClientTlsVersion::V13,
+        _ => ClientTlsVersion::V12,
     })
 }
 
-fn proxy(node: &Node) -> Result<ProxySettings, YamlError> {
+fn proxy(node: &YamlNode) -> Result<ProxySettings, YamlError> {
     let settings = ProxySettings {
         url: text(node, "proxy_url")
             .filter(|url| !url.is_empty())
@@ -272,7 +272,7 @@ fn proxy(node: &Node) -> Result<ProxySettings, YamlError> {
         connect_headers: entries(node.get("proxy_connect_header"))
             .iter()
             .map(|e| {
-                let values = e.node.items().iter().filter_map(Node::text);
+                let values = e.node.items().iter().filter_map(YamlNode::text);
                 (e.key.clone(), values.map(str::to_owned).collect())
             })
             .collect(),
@@ -294,7 +294,10 @@ fn proxy(node: &Node) -> Result<ProxySettings, YamlError> {
     Err(node.error(message))
 }
 
-fn headers(node: &Node, dir: &Path) -> Result<BTreeMap<String, Vec<HeaderValueSource>>, YamlError> {
+fn headers(
+    node: &YamlNode,
+    dir: &Path,
+) -> Result<BTreeMap<String, Vec<HeaderValueSource>>, YamlError> {
     let mut headers = BTreeMap::new();
     for entry in entries(node.get("http_headers")) {
         let lower = entry.key.to_ascii_lowercase();

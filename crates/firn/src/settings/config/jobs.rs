@@ -1,24 +1,30 @@
 //! Scrape jobs (`scrape_configs`), with inherited settings and Prometheus's checks.
 
-use super::global::{Global, escaping, escaping_of, limits, name_scheme, protocol, protocols};
+use super::global::{
+    GlobalSettings, escaping, escaping_of, limits, name_scheme, protocol, protocols,
+};
 use super::http::http;
 use super::read;
 use super::rules::rules;
 use super::sources::discoveries;
 use firn_discovery::DiscoverySettings;
-use firn_ingest::relabel::Rule;
-use firn_ingest::scrape::{JobSettings, check_address};
+use firn_ingest::relabel::RelabelRule;
+use firn_ingest::scrape::{ScrapeJobSettings, check_address};
 use firn_model::names::NameScheme;
-use firn_model::yaml::{Node, YamlError};
-use firn_wire::exposition::{Escaping, ScrapeProtocol};
+use firn_model::yaml::{YamlError, YamlNode};
+use firn_wire::exposition::{ScrapeNameEscaping, ScrapeProtocol};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Reads the jobs of a config file in the folder `dir`.
-pub fn jobs(root: &Node, global: &Global, dir: &Path) -> Result<Vec<Arc<JobSettings>>, YamlError> {
-    let list = root.get("scrape_configs").map_or(&[][..], Node::items);
-    let mut jobs: Vec<Arc<JobSettings>> = Vec::with_capacity(list.len());
+pub fn jobs(
+    root: &YamlNode,
+    global: &GlobalSettings,
+    dir: &Path,
+) -> Result<Vec<Arc<ScrapeJobSettings>>, YamlError> {
+    let list = root.get("scrape_configs").map_or(&[][..], YamlNode::items);
+    let mut jobs: Vec<Arc<ScrapeJobSettings>> = Vec::with_capacity(list.len());
     for node in list {
         let job = job(node, global, dir)?;
         if jobs.iter().any(|known| known.name == job.name) {
@@ -32,7 +38,11 @@ pub fn jobs(root: &Node, global: &Global, dir: &Path) -> Result<Vec<Arc<JobSetti
     Ok(jobs)
 }
 
-fn job(node: &Node, global: &Global, dir: &Path) -> Result<JobSettings, YamlError> {
+fn job(
+    node: &YamlNode,
+    global: &GlobalSettings,
+    dir: &Path,
+) -> Result<ScrapeJobSettings, YamlError> {
     let name = read::string(node, "job_name");
     if name.is_empty() {
         return Err(node.error("job_name is empty"));
@@ -48,7 +58,7 @@ fn job(node: &Node, global: &Global, dir: &Path) -> Result<JobSettings, YamlErro
     let native_histograms = flag("scrape_native_histograms", global.native_histograms);
     let (names, escaping) = name_settings(node, global)?;
     let whose = || format!("scrape config with job name {name:?}");
-    let job = JobSettings {
+    let job = ScrapeJobSettings {
         interval,
         timeout: timeout.unwrap_or(global.timeout.min(interval)),
         scheme: read::text(node, "scheme").unwrap_or("http").to_owned(),
@@ -85,13 +95,13 @@ fn job(node: &Node, global: &Global, dir: &Path) -> Result<JobSettings, YamlErro
         discoveries: discoveries(node, dir)?,
         relabel: rules(node, "relabel_configs", names)?,
         metric_relabel: rules(node, "metric_relabel_configs", names)?,
-        ..JobSettings::new(&name)
+        ..ScrapeJobSettings::new(&name)
     };
     check_static_targets(node, &job.discoveries, &job.relabel)?;
     Ok(job)
 }
 
-fn params(node: &Node) -> BTreeMap<String, Vec<String>> {
+fn params(node: &YamlNode) -> BTreeMap<String, Vec<String>> {
     let entries = read::entries(node.get("params")).iter();
     entries
         .map(|entry| {
@@ -102,7 +112,7 @@ fn params(node: &Node) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-fn fallback_protocol(node: &Node, name: &str) -> Result<Option<ScrapeProtocol>, YamlError> {
+fn fallback_protocol(node: &YamlNode, name: &str) -> Result<Option<ScrapeProtocol>, YamlError> {
     match read::text(node, "fallback_scrape_protocol") {
         None | Some("") => Ok(None),
         Some(text) => protocol(text).map(Some).map_err(|why| {
@@ -114,7 +124,10 @@ fn fallback_protocol(node: &Node, name: &str) -> Result<Option<ScrapeProtocol>, 
 }
 
 /// Returns the names that the job allows, and the escaping of other names.
-fn name_settings(node: &Node, global: &Global) -> Result<(NameScheme, Escaping), YamlError> {
+fn name_settings(
+    node: &YamlNode,
+    global: &GlobalSettings,
+) -> Result<(NameScheme, ScrapeNameEscaping), YamlError> {
     let own = name_scheme(node)?;
     let names = own.unwrap_or(global.names);
     let of_global = global.escaping.clone().map_err(|why| node.error(why))?;
@@ -124,7 +137,7 @@ fn name_settings(node: &Node, global: &Global) -> Result<(NameScheme, Escaping),
     };
     let own = escaping(node, "scrape config").map_err(|why| node.error(why))?;
     match (own.unwrap_or(inherited), names) {
-        (Escaping::AllowUtf8, NameScheme::Legacy) => {
+        (ScrapeNameEscaping::AllowUtf8, NameScheme::Legacy) => {
             Err(node.error("utf8 metric names requested but validation scheme is not set to UTF8"))
         }
         pair => Ok((pair.1, pair.0)),
@@ -133,9 +146,9 @@ fn name_settings(node: &Node, global: &Global) -> Result<(NameScheme, Escaping),
 
 /// Rejects a URL as a static target, unless the job has relabeling rules, which may correct it.
 pub fn check_static_targets(
-    node: &Node,
+    node: &YamlNode,
     discoveries: &[DiscoverySettings],
-    relabel: &[Rule],
+    relabel: &[RelabelRule],
 ) -> Result<(), YamlError> {
     if !relabel.is_empty() {
         return Ok(());

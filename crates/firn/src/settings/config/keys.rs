@@ -3,23 +3,23 @@
 //! Follows Prometheus's `config/config.go` and its libraries for HTTP clients and signing.
 
 use super::discovery::DISCOVERY;
-use super::schema::{Key, Shape};
-use Shape::{
+use super::schema::{ConfigKey, ConfigValueShape};
+use ConfigValueShape::{
     Any, Bool, Choice, Count, Duration, Integer, LabelName, Labels, List, Map, Number, Secret,
     Section, Size, Text, TlsVersion, Url,
 };
 
-const fn key(name: &'static str, shape: Shape) -> Key {
-    Key::new(name, shape)
+const fn key(name: &'static str, shape: ConfigValueShape) -> ConfigKey {
+    ConfigKey::new(name, shape)
 }
 
 /// Shape of a list of texts, used by several sections.
-pub const TEXTS: Shape = List(&Text);
+pub const TEXTS: ConfigValueShape = List(&Text);
 
 /// Shape of the whole config file, including the section `firn`.
-pub const CONFIG: Shape = Section(&[TOP]);
+pub const CONFIG: ConfigValueShape = Section(&[TOP]);
 
-const TOP: &[Key] = &[
+const TOP: &[ConfigKey] = &[
     key("global", Section(&[GLOBAL])),
     key("runtime", Section(&[&[key("gogc", Integer)]])).ignored(),
     key("alerting", Section(&[ALERTING])),
@@ -40,7 +40,7 @@ const TOP: &[Key] = &[
     key("firn", Section(&[FIRN])),
 ];
 
-const JOBS: Key = key(
+const JOBS: ConfigKey = key(
     "scrape_configs",
     List(&Section(&[
         SCRAPE,
@@ -52,10 +52,10 @@ const JOBS: Key = key(
 );
 
 /// Shape of a scrape config file, which contains only jobs.
-pub const JOB_FILE: Shape = Section(&[&[JOBS]]);
+pub const JOB_FILE: ConfigValueShape = Section(&[&[JOBS]]);
 
 /// Firn's own keys, with the defaults and texts for `docs/settings.md`.
-pub const FIRN: &[Key] = &[
+pub const FIRN: &[ConfigKey] = &[
     key("wal_sync", Choice(&["always", "interval", "none"])).explained(
         "always",
         "When Firn flushes acknowledged writes to disk: `always` (before the response), \
@@ -125,9 +125,9 @@ pub const FIRN: &[Key] = &[
     ),
 ];
 
-const AGGREGATION: &[Key] = &[key("groups", List(&Section(&[AGGREGATION_GROUP])))];
+const AGGREGATION: &[ConfigKey] = &[key("groups", List(&Section(&[AGGREGATION_GROUP])))];
 
-const AGGREGATION_GROUP: &[Key] = &[
+const AGGREGATION_GROUP: &[ConfigKey] = &[
     key("name", Text).required(),
     key("stream", Bool).required(),
     key("interval", Duration),
@@ -135,7 +135,7 @@ const AGGREGATION_GROUP: &[Key] = &[
     key("rules", List(&Section(&[AGGREGATION_RULE]))),
 ];
 
-const AGGREGATION_RULE: &[Key] = &[
+const AGGREGATION_RULE: &[ConfigKey] = &[
     key("record", Text).required(),
     key("expr", Text).required(),
     key("labels", Map(&Text)),
@@ -143,7 +143,7 @@ const AGGREGATION_RULE: &[Key] = &[
     key("type", Choice(&["counter", "gauge"])),
 ];
 
-const RULES: &[Key] = &[
+const RULES: &[ConfigKey] = &[
     key("catch_up", Duration).explained(
         "1h",
         "Maximum age of missed rule evaluations (after a restart or under overload) that Firn \
@@ -165,9 +165,9 @@ const RULES: &[Key] = &[
     ),
 ];
 
-const DUPLICATES: Shape = Choice(&["keep-first", "keep-last", "max"]);
+const DUPLICATES: ConfigValueShape = Choice(&["keep-first", "keep-last", "max"]);
 
-const GLOBAL: &[Key] = &[
+const GLOBAL: &[ConfigKey] = &[
     key("scrape_interval", Duration),
     key("scrape_timeout", Duration),
     key("scrape_protocols", TEXTS),
@@ -191,12 +191,12 @@ const GLOBAL: &[Key] = &[
     key("extra_scrape_metrics", Bool),
 ];
 
-const STORAGE: &[Key] = &[
+const STORAGE: &[ConfigKey] = &[
     key("tsdb", Section(&[TSDB])),
     key("exemplars", Section(&[&[key("max_exemplars", Integer)]])),
 ];
 
-const TSDB: &[Key] = &[
+const TSDB: &[ConfigKey] = &[
     key("out_of_order_time_window", Duration),
     // Upstream accepts this key, in milliseconds, and overwrites it with
     // `out_of_order_time_window`.
@@ -206,13 +206,13 @@ const TSDB: &[Key] = &[
     key("retention", Section(&[RETENTION])),
 ];
 
-const RETENTION: &[Key] = &[
+const RETENTION: &[ConfigKey] = &[
     key("time", Duration),
     key("size", Size),
     key("percentage", Number),
 ];
 
-const SCRAPE: &[Key] = &[
+const SCRAPE: &[ConfigKey] = &[
     key("job_name", Text),
     key("honor_labels", Bool),
     key("honor_timestamps", Bool),
@@ -236,7 +236,7 @@ const SCRAPE: &[Key] = &[
     key("metric_relabel_configs", RELABEL_RULES),
 ];
 
-const SCRAPE_BOUNDS: &[Key] = &[
+const SCRAPE_BOUNDS: &[ConfigKey] = &[
     key("body_size_limit", Size),
     key("sample_limit", Count),
     key("target_limit", Count),
@@ -248,7 +248,7 @@ const SCRAPE_BOUNDS: &[Key] = &[
     key("keep_dropped_targets", Count),
 ];
 
-const RELABEL_RULES: Shape = List(&Section(&[&[
+const RELABEL_RULES: ConfigValueShape = List(&Section(&[&[
     key("source_labels", List(&LabelName)),
     key("separator", Text),
     key("regex", Text),
@@ -258,7 +258,7 @@ const RELABEL_RULES: Shape = List(&Section(&[&[
     key("action", Text),
 ]]));
 
-const ALERTING: &[Key] = &[
+const ALERTING: &[ConfigKey] = &[
     key("alert_relabel_configs", RELABEL_RULES),
     key(
         "alertmanagers",
@@ -266,7 +266,7 @@ const ALERTING: &[Key] = &[
     ),
 ];
 
-const ALERTMANAGER: &[Key] = &[
+const ALERTMANAGER: &[ConfigKey] = &[
     key("sigv4", Section(&[SIGV4])),
     key("scheme", Text),
     key("path_prefix", Text),
@@ -276,7 +276,7 @@ const ALERTMANAGER: &[Key] = &[
     key("alert_relabel_configs", RELABEL_RULES),
 ];
 
-const TRACING: &[Key] = &[
+const TRACING: &[ConfigKey] = &[
     key("client_type", Text),
     key("endpoint", Text),
     key("sampling_fraction", Number),
@@ -287,7 +287,7 @@ const TRACING: &[Key] = &[
     key("timeout", Duration),
 ];
 
-const REMOTE_WRITE: &[Key] = &[
+const REMOTE_WRITE: &[ConfigKey] = &[
     key("url", Url),
     key("remote_timeout", Duration),
     key("headers", Map(&Text)),
@@ -305,7 +305,7 @@ const REMOTE_WRITE: &[Key] = &[
     key("google_iam", Section(&[&[key("credentials_file", Text)]])),
 ];
 
-const QUEUE: &[Key] = &[
+const QUEUE: &[ConfigKey] = &[
     key("capacity", Integer).ignored(),
     key("max_shards", Integer),
     key("min_shards", Integer),
@@ -317,13 +317,13 @@ const QUEUE: &[Key] = &[
     key("sample_age_limit", Duration),
 ];
 
-const METADATA: &[Key] = &[
+const METADATA: &[ConfigKey] = &[
     key("send", Bool),
     key("send_interval", Duration),
     key("max_samples_per_send", Integer),
 ];
 
-const REMOTE_READ: &[Key] = &[
+const REMOTE_READ: &[ConfigKey] = &[
     key("url", Url),
     key("remote_timeout", Duration),
     key("chunked_read_limit", Count),
@@ -334,7 +334,7 @@ const REMOTE_READ: &[Key] = &[
     key("filter_external_labels", Bool),
 ];
 
-const OTLP: &[Key] = &[
+const OTLP: &[ConfigKey] = &[
     key("promote_all_resource_attributes", Bool),
     key("promote_resource_attributes", TEXTS),
     key("ignore_resource_attributes", TEXTS),
@@ -346,7 +346,7 @@ const OTLP: &[Key] = &[
     key("label_name_preserve_multiple_underscores", Bool),
 ];
 
-const SIGV4: &[Key] = &[
+const SIGV4: &[ConfigKey] = &[
     key("region", Text),
     key("access_key", Text),
     key("secret_key", Secret),
@@ -357,7 +357,7 @@ const SIGV4: &[Key] = &[
     key("service_name", Text),
 ];
 
-const AZURE_AD: &[Key] = &[
+const AZURE_AD: &[ConfigKey] = &[
     key("managed_identity", Section(&[&[key("client_id", Text)]])),
     key(
         "workload_identity",
@@ -392,7 +392,7 @@ const AZURE_AD: &[Key] = &[
 ];
 
 /// Keys of every HTTP client of Prometheus, inline in its section. [`PROXY`] has the others.
-pub const HTTP_CLIENT: &[Key] = &[
+pub const HTTP_CLIENT: &[ConfigKey] = &[
     key("basic_auth", Section(&[BASIC_AUTH])),
     key("authorization", Section(&[AUTHORIZATION])),
     key("oauth2", Section(&[OAUTH2, PROXY])),
@@ -412,14 +412,14 @@ pub const HTTP_CLIENT: &[Key] = &[
 ];
 
 /// Keys for the proxy of an HTTP client, inline in its section.
-pub const PROXY: &[Key] = &[
+pub const PROXY: &[ConfigKey] = &[
     key("proxy_url", Url),
     key("no_proxy", Text),
     key("proxy_from_environment", Bool),
     key("proxy_connect_header", Map(&List(&Secret))),
 ];
 
-const BASIC_AUTH: &[Key] = &[
+const BASIC_AUTH: &[ConfigKey] = &[
     key("username", Text),
     key("username_file", Text),
     key("username_ref", Text).ignored(),
@@ -428,14 +428,14 @@ const BASIC_AUTH: &[Key] = &[
     key("password_ref", Text).ignored(),
 ];
 
-const AUTHORIZATION: &[Key] = &[
+const AUTHORIZATION: &[ConfigKey] = &[
     key("type", Text),
     key("credentials", Secret),
     key("credentials_file", Text),
     key("credentials_ref", Text).ignored(),
 ];
 
-const OAUTH2: &[Key] = &[
+const OAUTH2: &[ConfigKey] = &[
     key("client_id", Text),
     key("client_secret", Secret),
     key("client_secret_file", Text),
@@ -456,7 +456,7 @@ const OAUTH2: &[Key] = &[
 ];
 
 /// Shape of the TLS settings of a client, `tls_config`.
-pub const TLS: Shape = Section(&[&[
+pub const TLS: ConfigValueShape = Section(&[&[
     key("ca", Text),
     key("cert", Text),
     key("key", Secret),

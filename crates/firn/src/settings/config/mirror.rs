@@ -4,13 +4,13 @@
 use super::http::http;
 use super::keys::{HTTP_CLIENT, PROXY, TEXTS};
 use super::read;
-use super::schema::{Findings, Key, Shape, walk};
-use super::{ConfigError, at_file, read_file};
+use super::schema::{ConfigFindings, ConfigKey, ConfigValueShape, walk};
+use super::{ConfigError, read_file, with_file_path};
 use firn_http_client::{HeaderValueSource, HttpSettings};
-use firn_ingest::forward::address;
-use firn_mirror::tee::{Filter, PASSED_HEADERS};
+use firn_ingest::forward::host_and_port;
+use firn_mirror::tee::{PASSED_HEADERS, TargetSeriesFilter};
 use firn_model::matcher::Matcher;
-use firn_model::yaml::{self, Node, YamlError};
+use firn_model::yaml::{self, YamlError, YamlNode};
 use firn_promql::parser::parse_selector;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,26 +27,26 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// candidate may be down that long for an upgrade.
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
 
-const CONFIG: Shape = Shape::Section(&[&[Key::new(
+const CONFIG: ConfigValueShape = ConfigValueShape::Section(&[&[ConfigKey::new(
     "targets",
-    Shape::List(&Shape::Section(&[TARGET, HTTP_CLIENT, PROXY])),
+    ConfigValueShape::List(&ConfigValueShape::Section(&[TARGET, HTTP_CLIENT, PROXY])),
 )
 .required()]]);
 
-const TARGET: &[Key] = &[
-    Key::new("url", Shape::Url).required(),
-    Key::new("name", Shape::Text),
-    Key::new("match", TEXTS),
-    Key::new("sampling", Shape::Number),
-    Key::new("headers", Shape::Map(&Shape::Secret)),
-    Key::new("remote_timeout", Shape::Duration),
-    Key::new(
+const TARGET: &[ConfigKey] = &[
+    ConfigKey::new("url", ConfigValueShape::Url).required(),
+    ConfigKey::new("name", ConfigValueShape::Text),
+    ConfigKey::new("match", TEXTS),
+    ConfigKey::new("sampling", ConfigValueShape::Number),
+    ConfigKey::new("headers", ConfigValueShape::Map(&ConfigValueShape::Secret)),
+    ConfigKey::new("remote_timeout", ConfigValueShape::Duration),
+    ConfigKey::new(
         "queue",
-        Shape::Section(&[&[
-            Key::new("max_bytes", Shape::Size),
-            Key::new("max_age", Shape::Duration),
-            Key::new("min_backoff", Shape::Duration),
-            Key::new("max_backoff", Shape::Duration),
+        ConfigValueShape::Section(&[&[
+            ConfigKey::new("max_bytes", ConfigValueShape::Size),
+            ConfigKey::new("max_age", ConfigValueShape::Duration),
+            ConfigKey::new("min_backoff", ConfigValueShape::Duration),
+            ConfigKey::new("max_backoff", ConfigValueShape::Duration),
         ]]),
     ),
 ];
@@ -70,7 +70,7 @@ pub struct MirrorTarget {
     /// Maximum duration of an attempt to deliver a request.
     pub timeout: Duration,
     /// Selection of the series that the target gets, by matchers and ratio.
-    pub filter: Filter,
+    pub filter: TargetSeriesFilter,
     /// Settings of the HTTP client: authentication, TLS and proxy.
     pub http: HttpSettings,
 }
@@ -79,21 +79,21 @@ pub struct MirrorTarget {
 pub fn load(path: &Path) -> Result<Vec<MirrorTarget>, ConfigError> {
     let text = read_file(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
-    parse(&text, dir).map_err(at_file(path))
+    parse(&text, dir).map_err(with_file_path(path))
 }
 
 /// Returns targets with default settings for the URLs of a command line.
-pub fn of_urls(urls: &[String]) -> Result<Vec<MirrorTarget>, String> {
+pub fn targets_from_urls(urls: &[String]) -> Result<Vec<MirrorTarget>, String> {
     let target = |url: &String| -> Result<MirrorTarget, String> {
         Ok(MirrorTarget {
             url: url.clone(),
             key: url.clone(),
-            label: address(url)?,
+            label: host_and_port(url)?,
             queue_bytes_max: QUEUE_BYTES_MAX,
             queue_age_max: None,
             backoff: (BACKOFF_MIN, BACKOFF_MAX),
             timeout: TIMEOUT,
-            filter: Filter::default(),
+            filter: TargetSeriesFilter::default(),
             http: HttpSettings::default(),
         })
     };
@@ -104,14 +104,19 @@ pub fn of_urls(urls: &[String]) -> Result<Vec<MirrorTarget>, String> {
 
 fn parse(text: &str, dir: &Path) -> Result<Vec<MirrorTarget>, YamlError> {
     let empty = || YamlError {
-        place: yaml::Place { line: 1, column: 1 },
+        place: yaml::YamlPosition { line: 1, column: 1 },
         message: "targets is missing or empty".to_owned(),
     };
     let root = yaml::parse(text)?.ok_or_else(empty)?;
     // `walk` redacts secrets, so it gets a copy. The readers below need the secrets.
-    walk(&mut root.clone(), &CONFIG, "", &mut Findings::default())?;
-    let list = root.get("targets").map_or(&[][..], Node::items);
-    let one = |node: &Node| target(node, dir);
+    walk(
+        &mut root.clone(),
+        &CONFIG,
+        "",
+        &mut ConfigFindings::default(),
+    )?;
+    let list = root.get("targets").map_or(&[][..], YamlNode::items);
+    let one = |node: &YamlNode| target(node, dir);
     let mut targets = list.iter().map(one).collect::<Result<Vec<_>, _>>()?;
     if targets.is_empty() {
         return Err(empty());
@@ -120,10 +125,10 @@ fn parse(text: &str, dir: &Path) -> Result<Vec<MirrorTarget>, YamlError> {
     Ok(targets)
 }
 
-fn target(node: &Node, dir: &Path) -> Result<MirrorTarget, YamlError> {
+fn target(node: &YamlNode, dir: &Path) -> Result<MirrorTarget, YamlError> {
     let url = read::string(node, "url");
     let at = |key: &str| node.get(key).unwrap_or(node);
-    let address = address(&url).map_err(|why| at("url").error(format!("url: {why}")))?;
+    let address = host_and_port(&url).map_err(|why| at("url").error(format!("url: {why}")))?;
     let name = read::text(node, "name").filter(|name| !name.is_empty());
     if name.is_some_and(|name| name.chars().any(char::is_control)) {
         return Err(at("name").error("name: must not contain control characters"));
@@ -154,7 +159,7 @@ fn target(node: &Node, dir: &Path) -> Result<MirrorTarget, YamlError> {
         queue_age_max: queued("max_age"),
         backoff: (backoff_min, backoff_max),
         timeout: read::duration(node, "remote_timeout").unwrap_or(TIMEOUT),
-        filter: Filter {
+        filter: TargetSeriesFilter {
             matchers: matchers(node)?,
             ratio: ratio(node)?,
         },
@@ -163,7 +168,7 @@ fn target(node: &Node, dir: &Path) -> Result<MirrorTarget, YamlError> {
     })
 }
 
-fn ratio(node: &Node) -> Result<f64, YamlError> {
+fn ratio(node: &YamlNode) -> Result<f64, YamlError> {
     let Some(value) = node.get("sampling") else {
         return Ok(1.0);
     };
@@ -175,13 +180,13 @@ fn ratio(node: &Node) -> Result<f64, YamlError> {
     }
 }
 
-fn matchers(node: &Node) -> Result<Vec<Vec<Matcher>>, YamlError> {
-    let list = node.get("match").map_or(&[][..], Node::items);
-    let set = |item: &Node| {
+fn matchers(node: &YamlNode) -> Result<Vec<Vec<Matcher>>, YamlError> {
+    let list = node.get("match").map_or(&[][..], YamlNode::items);
+    let set = |item: &YamlNode| {
         let text = item.text().unwrap_or_default();
         let matchers = parse_selector(text).map_err(|e| item.error(format!("match: {e}")))?;
         for matcher in &matchers {
-            let ready = matcher.ready();
+            let ready = matcher.prepare();
             ready.map_err(|e| item.error(format!("match: {text}: {e}")))?;
         }
         Ok(matchers)
@@ -190,7 +195,7 @@ fn matchers(node: &Node) -> Result<Vec<Vec<Matcher>>, YamlError> {
 }
 
 /// Reads the client settings, with `headers` in the form of Prometheus's `remote_write`.
-fn http_settings(node: &Node, dir: &Path) -> Result<HttpSettings, YamlError> {
+fn http_settings(node: &YamlNode, dir: &Path) -> Result<HttpSettings, YamlError> {
     let mut settings = http(node, dir)?;
     for entry in read::entries(node.get("headers")) {
         let name = entry.key.to_ascii_lowercase();

@@ -2,19 +2,19 @@
 
 use super::read;
 use firn_model::names::NameScheme;
-use firn_model::yaml::{Node, YamlError};
-use firn_wire::otlp::{Promotion, Strategy, Translation};
+use firn_model::yaml::{YamlError, YamlNode};
+use firn_wire::otlp::{AttributePromotion, OtlpTranslation, TranslationStrategy};
 use std::collections::BTreeSet;
 
 /// Reads the section. Invalid values are rejected with upstream's errors.
-pub fn translation(root: &Node, names: NameScheme) -> Result<Translation, YamlError> {
+pub fn translation(root: &YamlNode, names: NameScheme) -> Result<OtlpTranslation, YamlError> {
     let Some(node) = root.get("otlp").filter(|node| !node.is_null()) else {
-        return Ok(Translation::default());
+        return Ok(OtlpTranslation::default());
     };
     let flag = |key: &str| read::flag(node, key).unwrap_or(false);
-    let usual = Translation::default();
+    let usual = OtlpTranslation::default();
     let or = |key: &str, usual| read::flag(node, key).unwrap_or(usual);
-    Ok(Translation {
+    Ok(OtlpTranslation {
         strategy: strategy(node, names)?,
         promotion: promotion(node)?,
         keeps_identifying: flag("keep_identifying_resource_attributes"),
@@ -33,25 +33,26 @@ pub fn translation(root: &Node, names: NameScheme) -> Result<Translation, YamlEr
 
 /// Returns the translation strategy. A strategy that keeps UTF-8 requires the UTF-8 name scheme. As
 /// upstream, an empty one means no translation, with any name scheme.
-fn strategy(node: &Node, names: NameScheme) -> Result<Strategy, YamlError> {
+fn strategy(node: &YamlNode, names: NameScheme) -> Result<TranslationStrategy, YamlError> {
     let Some(node) = node.get("translation_strategy") else {
-        return Ok(Strategy::default());
+        return Ok(TranslationStrategy::default());
     };
     let name = node.text().unwrap_or_default();
     if name.is_empty() {
-        return Ok(Strategy::NoTranslation);
+        return Ok(TranslationStrategy::NoTranslation);
     }
-    let mut known = Strategy::ALL.into_iter();
+    let mut known = TranslationStrategy::ALL.into_iter();
     match known.find(|strategy| strategy.name() == name) {
         None => Err(node.error(format!("unsupported OTLP translation strategy {name:?}"))),
-        Some(strategy) if names == NameScheme::Legacy && !strategy.escapes() => Err(node.error(
-            format!("OTLP translation strategy {name:?} is not allowed when UTF8 is disabled"),
-        )),
+        Some(strategy) if names == NameScheme::Legacy && !strategy.is_escaping() => Err(node
+            .error(format!(
+                "OTLP translation strategy {name:?} is not allowed when UTF8 is disabled"
+            ))),
         Some(strategy) => Ok(strategy),
     }
 }
 
-fn promotion(node: &Node) -> Result<Promotion, YamlError> {
+fn promotion(node: &YamlNode) -> Result<AttributePromotion, YamlError> {
     const ALL: &str = "promote_all_resource_attributes";
     const SOME: &str = "promote_resource_attributes";
     const BUT: &str = "ignore_resource_attributes";
@@ -61,18 +62,22 @@ fn promotion(node: &Node) -> Result<Promotion, YamlError> {
         true if is_set(SOME) => Err(at(SOME).error(format!(
             "'{ALL}' and '{SOME}' cannot be configured simultaneously"
         ))),
-        true => Ok(Promotion::AllBut(attributes(node, BUT, "ignored")?)),
+        true => Ok(AttributePromotion::AllBut(attributes(
+            node, BUT, "ignored",
+        )?)),
         false if is_set(BUT) => Err(at(BUT).error(format!(
             "'{BUT}' cannot be configured unless '{ALL}' is true"
         ))),
-        false => Ok(Promotion::Only(attributes(node, SOME, "promoted")?)),
+        false => Ok(AttributePromotion::Only(attributes(
+            node, SOME, "promoted",
+        )?)),
     }
 }
 
 /// Returns the attributes of a list. Empty and duplicate ones are errors.
-fn attributes(node: &Node, key: &str, what: &str) -> Result<BTreeSet<String>, YamlError> {
+fn attributes(node: &YamlNode, key: &str, what: &str) -> Result<BTreeSet<String>, YamlError> {
     let mut attributes = BTreeSet::new();
-    for item in node.get(key).map_or(&[][..], Node::items) {
+    for item in node.get(key).map_or(&[][..], YamlNode::items) {
         let attribute = item.text().unwrap_or_default().trim().to_owned();
         let why = match attribute.is_empty() {
             true => format!("empty {what} OTel resource attribute"),
@@ -94,7 +99,7 @@ mod tests {
     use super::*;
     use firn_model::yaml;
 
-    fn check(text: &str, names: NameScheme, want: Result<Translation, &str>) {
+    fn check(text: &str, names: NameScheme, want: Result<OtlpTranslation, &str>) {
         let root = yaml::parse(text).unwrap().unwrap();
         match (translation(&root, names), want) {
             (Ok(got), Ok(want)) => assert_eq!(got, want, "{text}"),
@@ -106,23 +111,23 @@ mod tests {
     #[test]
     fn section_sets_every_key_and_defaults_are_upstreams() {
         let set = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
-        let some = Translation {
-            strategy: Strategy::NoTranslation,
-            promotion: Promotion::Only(set(&["a", "b.c"])),
+        let some = OtlpTranslation {
+            strategy: TranslationStrategy::NoTranslation,
+            promotion: AttributePromotion::Only(set(&["a", "b.c"])),
             keeps_identifying: true,
             converts_histograms: true,
             promotes_scope: true,
             sanitizes_underscores: false,
             preserves_underscores: false,
         };
-        let all = Translation {
-            promotion: Promotion::AllBut(set(&["x"])),
-            ..Translation::default()
+        let all = OtlpTranslation {
+            promotion: AttributePromotion::AllBut(set(&["x"])),
+            ..OtlpTranslation::default()
         };
         for (text, want) in [
-            ("global: {}", Translation::default()),
-            ("otlp:", Translation::default()),
-            ("otlp: {}", Translation::default()),
+            ("global: {}", OtlpTranslation::default()),
+            ("otlp:", OtlpTranslation::default()),
+            ("otlp: {}", OtlpTranslation::default()),
             (
                 "otlp: {translation_strategy: NoTranslation, \
                  promote_resource_attributes: [a, ' b.c '], \
@@ -138,9 +143,9 @@ mod tests {
         ] {
             check(text, NameScheme::Utf8, Ok(want));
         }
-        let nothing = Translation {
-            strategy: Strategy::NoTranslation,
-            ..Translation::default()
+        let nothing = OtlpTranslation {
+            strategy: TranslationStrategy::NoTranslation,
+            ..OtlpTranslation::default()
         };
         for text in ["''", "", "~"] {
             let text = format!("otlp: {{translation_strategy: {text}}}");

@@ -18,39 +18,39 @@ mod inherit;
 mod tests;
 
 use super::read;
-use fields::{Field, Kind, Presence};
+use fields::{FieldPresence, PrintedField, PrintedFieldKind};
 use firn_model::units::{format_duration, parse_duration, parse_size};
-use firn_model::yaml::scalar::{Scalar, scalar_of};
-use firn_model::yaml::{self, Entry, Node, Place, Value};
+use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_model::yaml::{self, YamlEntry, YamlNode, YamlPosition, YamlValue};
 use std::path::Path;
 
-pub use inherit::Around;
+pub use inherit::ConfigPrintContext;
 
 /// Position of nodes that are in no file.
-const NOWHERE: Place = Place { line: 1, column: 1 };
+const NOWHERE: YamlPosition = YamlPosition { line: 1, column: 1 };
 
 /// Returns the text of the config `root`, whose secrets must be redacted.
-pub fn printed(root: &Node, around: &Around<'_>) -> String {
+pub fn printed(root: &YamlNode, around: &ConfigPrintContext<'_>) -> String {
     let mut root = root.clone();
     inherit::complete(&mut root, around);
-    let printer = Printer { dir: around.dir };
+    let printer = ConfigPrinter { dir: around.dir };
     let mut entries = printer.section(Some(&root), &[fields::CONFIG]);
     entries.extend(entry_of(&root, "firn"));
     yaml::print(&map(entries))
 }
 
 /// Returns the text of an empty config.
-pub fn of_nothing(around: &Around<'_>) -> String {
+pub fn print_empty_config(around: &ConfigPrintContext<'_>) -> String {
     printed(&map(Vec::new()), around)
 }
 
-fn entry_of(node: &Node, key: &str) -> Option<Entry> {
+fn entry_of(node: &YamlNode, key: &str) -> Option<YamlEntry> {
     let mut entries = read::entries(Some(node)).iter();
     entries.find(|entry| entry.key == key).cloned()
 }
 
-fn entry(key: &str, node: Node) -> Entry {
-    Entry {
+fn entry(key: &str, node: YamlNode) -> YamlEntry {
+    YamlEntry {
         key: key.to_owned(),
         place: NOWHERE,
         node,
@@ -58,56 +58,56 @@ fn entry(key: &str, node: Node) -> Entry {
     }
 }
 
-fn node(value: Value) -> Node {
-    Node {
+fn node(value: YamlValue) -> YamlNode {
+    YamlNode {
         place: NOWHERE,
         value,
     }
 }
 
-fn map(entries: Vec<Entry>) -> Node {
-    node(Value::Map(entries))
+fn map(entries: Vec<YamlEntry>) -> YamlNode {
+    node(YamlValue::Map(entries))
 }
 
 /// Creates a plain scalar, which is not a text.
-fn plain(text: impl Into<String>) -> Node {
-    node(Value::Scalar {
+fn plain(text: impl Into<String>) -> YamlNode {
+    node(YamlValue::Scalar {
         text: text.into(),
         plain: true,
     })
 }
 
 /// Creates a text scalar, which is printed with quotes if needed.
-fn text(text: impl Into<String>) -> Node {
-    node(Value::Scalar {
+fn text(text: impl Into<String>) -> YamlNode {
+    node(YamlValue::Scalar {
         text: text.into(),
         plain: false,
     })
 }
 
 /// A value as printed, and whether it is Go's zero value, which may be omitted.
-struct Shown {
-    node: Node,
+struct PrintedValue {
+    node: YamlNode,
     is_zero: bool,
 }
 
 /// Prints sections as described by their tables. `dir` is the folder of the config.
-struct Printer<'p> {
+struct ConfigPrinter<'p> {
     dir: &'p Path,
 }
 
-impl Printer<'_> {
+impl ConfigPrinter<'_> {
     /// Returns the entries of a section with these fields.
-    fn section(&self, section: Option<&Node>, groups: &[&[Field]]) -> Vec<Entry> {
+    fn section(&self, section: Option<&YamlNode>, groups: &[&[PrintedField]]) -> Vec<YamlEntry> {
         let mut entries = Vec::new();
         for field in groups.iter().copied().flatten() {
-            if let Kind::Discoveries = field.kind {
+            if let PrintedFieldKind::Discoveries = field.kind {
                 entries.extend(self.discoveries(section));
                 continue;
             }
             let shown = self.field(section.and_then(|section| section.get(field.name)), field);
             if let Some(shown) = shown
-                && (!shown.is_zero || field.presence == Presence::Always)
+                && (!shown.is_zero || field.presence == FieldPresence::Always)
             {
                 entries.push(entry(field.name, shown.node));
             }
@@ -115,77 +115,85 @@ impl Printer<'_> {
         entries
     }
 
-    fn field(&self, value: Option<&Node>, field: &Field) -> Option<Shown> {
+    fn field(&self, value: Option<&YamlNode>, field: &PrintedField) -> Option<PrintedValue> {
         let default = plain(field.default);
         match (value, field.kind) {
-            (None, Kind::Section(groups)) => Some(self.map_of(None, groups)),
+            (None, PrintedFieldKind::Section(groups)) => Some(self.map_of(None, groups)),
             // A section set to null is a Go struct with zero values, which is omitted.
-            (Some(value), Kind::Section(_)) if value.is_null() => None,
-            (None, _) if field.presence == Presence::IfSet => None,
-            (None, kind) => self.shown(&default, kind),
-            (Some(value), kind) => self.shown(value, kind),
+            (Some(value), PrintedFieldKind::Section(_)) if value.is_null() => None,
+            (None, _) if field.presence == FieldPresence::IfSet => None,
+            (None, kind) => self.print_value(&default, kind),
+            (Some(value), kind) => self.print_value(value, kind),
         }
     }
 
-    fn map_of(&self, section: Option<&Node>, groups: &[&[Field]]) -> Shown {
+    fn map_of(&self, section: Option<&YamlNode>, groups: &[&[PrintedField]]) -> PrintedValue {
         let entries = self.section(section, groups);
         let is_zero = entries.iter().all(|entry| is_zero(&entry.node));
-        Shown {
+        PrintedValue {
             node: map(entries),
             is_zero,
         }
     }
 
-    fn shown(&self, value: &Node, kind: Kind) -> Option<Shown> {
+    fn print_value(&self, value: &YamlNode, kind: PrintedFieldKind) -> Option<PrintedValue> {
         let raw = value.text().unwrap_or_default();
         Some(match kind {
-            Kind::Text => of_text(raw.to_owned()),
-            Kind::Lower => of_text(raw.to_lowercase()),
-            Kind::Path => of_text(self.path(raw)),
-            Kind::Duration => {
+            PrintedFieldKind::Text => print_text(raw.to_owned()),
+            PrintedFieldKind::Lower => print_text(raw.to_lowercase()),
+            PrintedFieldKind::Path => print_text(self.path(raw)),
+            PrintedFieldKind::Duration => {
                 let duration = parse_duration(raw).unwrap_or_default();
-                of_plain(format_duration(duration), duration.is_zero())
+                print_plain(format_duration(duration), duration.is_zero())
             }
-            Kind::Size => {
+            PrintedFieldKind::Size => {
                 let bytes = parse_size(raw.strip_prefix('+').unwrap_or(raw)).unwrap_or_default();
-                of_plain(size(bytes), bytes == 0)
+                print_plain(size(bytes), bytes == 0)
             }
-            Kind::Flag => {
-                let is_on = scalar_of(value) == Some(Scalar::Bool(true));
-                of_plain(is_on.to_string(), !is_on)
+            PrintedFieldKind::Flag => {
+                let is_on = interpret_scalar(value) == Some(YamlScalar::Bool(true));
+                print_plain(is_on.to_string(), !is_on)
             }
-            Kind::Whole => {
-                let whole = scalar_of(value).and_then(|scalar| match scalar {
-                    Scalar::Whole(whole) => Some(whole),
-                    other => other.integer().map(i128::from),
+            PrintedFieldKind::Whole => {
+                let whole = interpret_scalar(value).and_then(|scalar| match scalar {
+                    YamlScalar::Whole(whole) => Some(whole),
+                    other => other.to_integer().map(i128::from),
                 });
                 let whole = whole.unwrap_or_default();
-                of_plain(whole.to_string(), whole == 0)
+                print_plain(whole.to_string(), whole == 0)
             }
-            Kind::Number => {
-                let number = scalar_of(value).and_then(Scalar::number);
+            PrintedFieldKind::Number => {
+                let number = interpret_scalar(value).and_then(YamlScalar::to_float);
                 let number = number.unwrap_or_default();
-                of_plain(number.to_string(), number == 0.0)
+                print_plain(number.to_string(), number == 0.0)
             }
-            Kind::Texts => of_list(value, |item| text(item)),
-            Kind::Paths => of_list(value, |item| text(self.path(item))),
-            Kind::TextMap => of_map(value, |node| text(node.text().unwrap_or_default())),
-            Kind::ListMap => of_map(value, |node| of_list(node, |item| text(item)).node),
-            Kind::MapOf(groups) => of_map(value, |node| self.map_of(Some(node), groups).node),
-            Kind::Section(groups) | Kind::Pointer(groups) if !value.is_null() => {
+            PrintedFieldKind::Texts => print_list(value, |item| text(item)),
+            PrintedFieldKind::Paths => print_list(value, |item| text(self.path(item))),
+            PrintedFieldKind::TextMap => {
+                print_sorted_map(value, |node| text(node.text().unwrap_or_default()))
+            }
+            PrintedFieldKind::ListMap => {
+                print_sorted_map(value, |node| print_list(node, |item| text(item)).node)
+            }
+            PrintedFieldKind::MapOf(groups) => {
+                print_sorted_map(value, |node| self.map_of(Some(node), groups).node)
+            }
+            PrintedFieldKind::Section(groups) | PrintedFieldKind::Pointer(groups)
+                if !value.is_null() =>
+            {
                 self.map_of(Some(value), groups)
             }
-            Kind::List(groups) => {
+            PrintedFieldKind::List(groups) => {
                 let items = value.items().iter();
-                let items: Vec<Node> = items
+                let items: Vec<YamlNode> = items
                     .map(|item| map(self.section(Some(item), groups)))
                     .collect();
-                Shown {
+                PrintedValue {
                     is_zero: items.is_empty(),
-                    node: node(Value::List(items)),
+                    node: node(YamlValue::List(items)),
                 }
             }
-            Kind::Loaded if !value.is_null() => Shown {
+            PrintedFieldKind::Loaded if !value.is_null() => PrintedValue {
                 node: value.clone(),
                 is_zero: false,
             },
@@ -201,64 +209,67 @@ impl Printer<'_> {
     }
 
     /// Returns the discoveries of a section, sorted by name.
-    fn discoveries(&self, section: Option<&Node>) -> Vec<Entry> {
-        let is_one =
-            |entry: &&Entry| entry.key == discoveries::STATIC || entry.key.ends_with("_sd_configs");
+    fn discoveries(&self, section: Option<&YamlNode>) -> Vec<YamlEntry> {
+        let is_one = |entry: &&YamlEntry| {
+            entry.key == discoveries::STATIC || entry.key.ends_with("_sd_configs")
+        };
         let found = read::entries(section).iter().filter(is_one);
-        let mut found: Vec<&Entry> = found.collect();
+        let mut found: Vec<&YamlEntry> = found.collect();
         found.sort_by(|a, b| a.key.cmp(&b.key));
         let shown = found.into_iter().filter_map(|one| {
             let kind = discoveries::kind_of(&one.key);
-            let shown = self.shown(&one.node, kind)?;
+            let shown = self.print_value(&one.node, kind)?;
             (!shown.is_zero).then(|| entry(&one.key, shown.node))
         });
         shown.collect()
     }
 }
 
-fn of_plain(shown: String, is_zero: bool) -> Shown {
-    Shown {
+fn print_plain(shown: String, is_zero: bool) -> PrintedValue {
+    PrintedValue {
         node: plain(shown),
         is_zero,
     }
 }
 
-fn of_text(shown: String) -> Shown {
-    Shown {
+fn print_text(shown: String) -> PrintedValue {
+    PrintedValue {
         is_zero: shown.is_empty(),
         node: text(shown),
     }
 }
 
-fn of_list(list: &Node, item: impl Fn(&str) -> Node) -> Shown {
+fn print_list(list: &YamlNode, item: impl Fn(&str) -> YamlNode) -> PrintedValue {
     let items = list.items().iter();
-    let items: Vec<Node> = items
+    let items: Vec<YamlNode> = items
         .map(|node| item(node.text().unwrap_or_default()))
         .collect();
-    Shown {
+    PrintedValue {
         is_zero: items.is_empty(),
-        node: node(Value::List(items)),
+        node: node(YamlValue::List(items)),
     }
 }
 
 /// Prints a mapping, sorted by its keys.
-fn of_map(of: &Node, value: impl Fn(&Node) -> Node) -> Shown {
+fn print_sorted_map(of: &YamlNode, value: impl Fn(&YamlNode) -> YamlNode) -> PrintedValue {
     let entries = read::entries(Some(of)).iter();
-    let mut entries: Vec<Entry> = entries.map(|e| entry(&e.key, value(&e.node))).collect();
+    let mut entries: Vec<YamlEntry> = entries.map(|e| entry(&e.key, value(&e.node))).collect();
     entries.sort_by(|a, b| a.key.cmp(&b.key));
-    Shown {
+    PrintedValue {
         is_zero: entries.is_empty(),
         node: map(entries),
     }
 }
 
 /// Returns whether Go omits a struct in which all values are like this one.
-fn is_zero(node: &Node) -> bool {
+fn is_zero(node: &YamlNode) -> bool {
     match &node.value {
-        Value::Scalar { text, plain: true } => matches!(text.as_str(), "" | "false" | "0" | "0s"),
-        Value::Scalar { text, .. } => text.is_empty(),
-        Value::List(items) => items.is_empty(),
-        Value::Map(entries) => entries.iter().all(|entry| is_zero(&entry.node)),
+        YamlValue::Scalar { text, plain: true } => {
+            matches!(text.as_str(), "" | "false" | "0" | "0s")
+        }
+        YamlValue::Scalar { text, .. } => text.is_empty(),
+        YamlValue::List(items) => items.is_empty(),
+        YamlValue::Map(entries) => entries.iter().all(|entry| is_zero(&entry.node)),
     }
 }
 

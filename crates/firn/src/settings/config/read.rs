@@ -3,55 +3,55 @@
 //! `None` means that a key is missing or null. Zero durations count as unset, as upstream.
 
 use firn_model::units::{parse_duration, parse_size};
-use firn_model::yaml::scalar::{Scalar, scalar_of};
-use firn_model::yaml::{Entry, Node, Value};
+use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_model::yaml::{YamlEntry, YamlNode, YamlValue};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Returns the text of `key`, or `None` if the key is missing or null.
-pub fn text<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
+pub fn text<'n>(node: &'n YamlNode, key: &str) -> Option<&'n str> {
     node.get(key)?.text()
 }
 
 /// Returns the text of `key`, or an empty string if the key is missing or null.
-pub fn string(node: &Node, key: &str) -> String {
+pub fn string(node: &YamlNode, key: &str) -> String {
     text(node, key).unwrap_or_default().to_owned()
 }
 
 /// Returns the text of `key`, or the default if the key is missing. A key without a value is empty.
-pub fn string_or(node: &Node, key: &str, default: &str) -> String {
+pub fn string_or(node: &YamlNode, key: &str, default: &str) -> String {
     let value = string_or_empty(node, key);
     value.unwrap_or_else(|| default.to_owned())
 }
 
 /// Returns the text of `key`, or `None` if the key is missing. A key without a value is empty.
-pub fn string_or_empty(node: &Node, key: &str) -> Option<String> {
+pub fn string_or_empty(node: &YamlNode, key: &str) -> Option<String> {
     let value = node.get(key)?;
     Some(value.text().unwrap_or_default().to_owned())
 }
 
 /// Returns the texts of the list `key`. Null items become empty texts.
-pub fn texts(node: &Node, key: &str) -> Option<Vec<String>> {
+pub fn texts(node: &YamlNode, key: &str) -> Option<Vec<String>> {
     let list = node.get(key).filter(|list| !list.is_null())?;
-    let text = |item: &Node| item.text().unwrap_or_default().to_owned();
+    let text = |item: &YamlNode| item.text().unwrap_or_default().to_owned();
     Some(list.items().iter().map(text).collect())
 }
 
-fn scalar(node: &Node, key: &str) -> Option<Scalar> {
-    scalar_of(node.get(key)?)
+fn scalar(node: &YamlNode, key: &str) -> Option<YamlScalar> {
+    interpret_scalar(node.get(key)?)
 }
 
 /// Returns the boolean of `key`, or `None` if the key is missing or null.
-pub fn flag(node: &Node, key: &str) -> Option<bool> {
+pub fn flag(node: &YamlNode, key: &str) -> Option<bool> {
     match scalar(node, key)? {
-        Scalar::Bool(value) => Some(value),
+        YamlScalar::Bool(value) => Some(value),
         _ => None,
     }
 }
 
 /// Returns the boolean of `key`, or the default if the key is missing. A key without a value is
 /// false.
-pub fn flag_or(node: &Node, key: &str, default: bool) -> bool {
+pub fn flag_or(node: &YamlNode, key: &str, default: bool) -> bool {
     match node.get(key) {
         None => default,
         Some(_) => flag(node, key).unwrap_or(false),
@@ -59,14 +59,14 @@ pub fn flag_or(node: &Node, key: &str, default: bool) -> bool {
 }
 
 /// Returns the duration of `key`, or `None` if it is zero.
-pub fn duration(node: &Node, key: &str) -> Option<Duration> {
+pub fn duration(node: &YamlNode, key: &str) -> Option<Duration> {
     let duration = parse_duration(text(node, key)?).ok()?;
     Some(duration).filter(|d| !d.is_zero())
 }
 
 /// Returns the duration of `key`, or the default if the key is missing. A key without a value is
 /// zero.
-pub fn duration_or(node: &Node, key: &str, default: Duration) -> Duration {
+pub fn duration_or(node: &YamlNode, key: &str, default: Duration) -> Duration {
     match node.get(key) {
         None => default,
         Some(_) => duration(node, key).unwrap_or_default(),
@@ -74,41 +74,41 @@ pub fn duration_or(node: &Node, key: &str, default: Duration) -> Duration {
 }
 
 /// Returns the size of `key` in bytes, or `None` if it is zero or negative.
-pub fn size(node: &Node, key: &str) -> Option<u64> {
+pub fn size(node: &YamlNode, key: &str) -> Option<u64> {
     let text = text(node, key)?;
     let size = parse_size(text.strip_prefix('+').unwrap_or(text));
     size.ok().filter(|size| *size > 0)
 }
 
 /// Returns the count of `key`, or `None` if it is zero.
-pub fn count(node: &Node, key: &str) -> Option<u64> {
-    scalar(node, key)?.count().filter(|count| *count > 0)
+pub fn count(node: &YamlNode, key: &str) -> Option<u64> {
+    scalar(node, key)?.to_unsigned().filter(|count| *count > 0)
 }
 
 /// Returns the integer of `key`, or the default if the key is missing. A key without a value is
 /// zero.
-pub fn integer_or(node: &Node, key: &str, default: i64) -> i64 {
+pub fn integer_or(node: &YamlNode, key: &str, default: i64) -> i64 {
     match scalar(node, key) {
         None => default,
-        Some(scalar) => scalar.integer().unwrap_or(0),
+        Some(scalar) => scalar.to_integer().unwrap_or(0),
     }
 }
 
 /// Returns the number of `key`, or `None` if the key is missing or null.
-pub fn number(node: &Node, key: &str) -> Option<f64> {
-    scalar(node, key)?.number()
+pub fn number(node: &YamlNode, key: &str) -> Option<f64> {
+    scalar(node, key)?.to_float()
 }
 
 /// Returns the path of `key`, relative to `dir` unless it is absolute.
-pub fn path(node: &Node, key: &str, dir: &Path) -> Option<PathBuf> {
+pub fn path(node: &YamlNode, key: &str, dir: &Path) -> Option<PathBuf> {
     let path = text(node, key).filter(|path| !path.is_empty())?;
     Some(dir.join(path))
 }
 
 /// Returns the entries of a mapping, or none for other values.
-pub fn entries(node: Option<&Node>) -> &[Entry] {
+pub fn entries(node: Option<&YamlNode>) -> &[YamlEntry] {
     match node.map(|node| &node.value) {
-        Some(Value::Map(entries)) => entries,
+        Some(YamlValue::Map(entries)) => entries,
         _ => &[],
     }
 }

@@ -4,8 +4,8 @@
 use super::http::{http, is_reserved, is_set};
 use super::read;
 use super::signing::{check_azuread, check_sigv4};
-use firn_http_client::{Auth, HeaderValueSource, HttpSettings, Secret};
-use firn_model::yaml::{Node, YamlError};
+use firn_http_client::{AuthMethod, HeaderValueSource, HttpSettings, Secret};
+use firn_model::yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const WAYS: [&str; 6] = [
 ];
 
 /// Validates a receiver of `remote_write`: URL, headers, message, authentication and queue.
-pub fn check_write(node: &Node) -> Result<(), YamlError> {
+pub fn check_write(node: &YamlNode) -> Result<(), YamlError> {
     require_url(node, "remote_write")?;
     check_headers(node, AUTHORIZATION)?;
     let message = read::string_or(node, "protobuf_message", MESSAGES[0]);
@@ -64,7 +64,7 @@ pub fn check_write(node: &Node) -> Result<(), YamlError> {
 }
 
 /// Validates a server of `remote_read`: its URL and its headers.
-pub fn check_read(node: &Node) -> Result<(), YamlError> {
+pub fn check_read(node: &YamlNode) -> Result<(), YamlError> {
     require_url(node, "remote_read")?;
     check_headers(node, AUTHORIZATION)
 }
@@ -72,13 +72,13 @@ pub fn check_read(node: &Node) -> Result<(), YamlError> {
 /// Returns the client settings of a remote in a config in the folder `dir`, with its `headers` and
 /// with the `user` of its URL.
 pub fn client(
-    node: &Node,
+    node: &YamlNode,
     user: Option<(String, String)>,
     dir: &Path,
 ) -> Result<HttpSettings, YamlError> {
     let mut settings = http(node, dir)?;
-    if let (Auth::None, Some((user, password))) = (&settings.auth, user) {
-        settings.auth = Auth::Basic {
+    if let (AuthMethod::None, Some((user, password))) = (&settings.auth, user) {
+        settings.auth = AuthMethod::Basic {
             username: Some(Secret::Inline(user)),
             password: Some(Secret::Inline(password)),
         };
@@ -92,10 +92,10 @@ pub fn client(
 }
 
 /// Rejects duplicate names in a list of remotes. Several remotes may have no name.
-pub fn check_names(list: &[Node], what: &str) -> Result<(), YamlError> {
+pub fn check_names(list: &[YamlNode], what: &str) -> Result<(), YamlError> {
     for (i, node) in list.iter().enumerate() {
         let name = read::string(node, "name");
-        let is_known = |other: &Node| read::string(other, "name") == name;
+        let is_known = |other: &YamlNode| read::string(other, "name") == name;
         if !name.is_empty() && list[..i].iter().any(is_known) {
             let message = format!("found multiple {what} configs with job name {name:?}");
             return Err(node.error(message));
@@ -104,7 +104,7 @@ pub fn check_names(list: &[Node], what: &str) -> Result<(), YamlError> {
     Ok(())
 }
 
-fn require_url(node: &Node, section: &str) -> Result<(), YamlError> {
+fn require_url(node: &YamlNode, section: &str) -> Result<(), YamlError> {
     // An empty text counts as a URL upstream, although it is useless.
     match read::text(node, "url") {
         Some(_) => Ok(()),
@@ -118,7 +118,7 @@ const AUTHORIZATION: &str = "authorization header must be changed via the basic_
 
 /// Validates the `headers` of a section. `authorization` is the error for the header
 /// `Authorization`.
-pub fn check_headers(node: &Node, authorization: &str) -> Result<(), YamlError> {
+pub fn check_headers(node: &YamlNode, authorization: &str) -> Result<(), YamlError> {
     for entry in read::entries(node.get("headers")) {
         let name = entry.key.to_ascii_lowercase();
         if name == "authorization" {
@@ -133,7 +133,7 @@ pub fn check_headers(node: &Node, authorization: &str) -> Result<(), YamlError> 
     Ok(())
 }
 
-fn check_queue(node: &Node) -> Result<(), YamlError> {
+fn check_queue(node: &YamlNode) -> Result<(), YamlError> {
     let Some(queue) = node.get("queue_config") else {
         return Ok(());
     };

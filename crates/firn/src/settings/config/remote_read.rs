@@ -2,10 +2,10 @@
 
 use super::read;
 use super::remote::{check_names, check_read, client};
-use firn_ingest::forward::{address, without_user};
-use firn_ingest::remote_read::ReaderSettings;
+use firn_ingest::forward::{host_and_port, split_user_info};
+use firn_ingest::remote_read::RemoteReadSettings;
 use firn_model::matcher::{MatchOp, Matcher};
-use firn_model::yaml::{Node, YamlError};
+use firn_model::yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ const FRAME_BYTES_MAX: u64 = 50_000_000;
 /// Settings of one remote server, with all defaults applied. A reload compares them to keep
 /// connections of unchanged servers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RemoteRead {
+pub struct RemoteReadServerSettings {
     /// `url`, `name`, `chunked_read_limit` and the settings of the HTTP client.
-    pub reader: ReaderSettings,
+    pub reader: RemoteReadSettings,
     /// `remote_timeout`: maximum duration of one request until its complete response.
     pub timeout: Duration,
     /// `read_recent`: whether the server is also queried for time ranges that the store has
@@ -33,9 +33,9 @@ pub struct RemoteRead {
     pub filters_external_labels: bool,
 }
 
-impl RemoteRead {
+impl RemoteReadServerSettings {
     /// Returns whether a selector contains all required matchers of the server.
-    pub fn takes(&self, matchers: &[Matcher]) -> bool {
+    pub fn accepts_selector(&self, matchers: &[Matcher]) -> bool {
         self.required.iter().all(|(name, value)| {
             matchers.iter().any(|m| {
                 m.op() == MatchOp::Equal && m.name() == name && m.value() == value.as_bytes()
@@ -45,8 +45,11 @@ impl RemoteRead {
 }
 
 /// Reads the section of a config in the folder `dir`.
-pub fn remote_read(root: &Node, dir: &Path) -> Result<Vec<RemoteRead>, YamlError> {
-    let list = root.get("remote_read").map_or(&[][..], Node::items);
+pub fn remote_read(
+    root: &YamlNode,
+    dir: &Path,
+) -> Result<Vec<RemoteReadServerSettings>, YamlError> {
+    let list = root.get("remote_read").map_or(&[][..], YamlNode::items);
     let mut servers = Vec::with_capacity(list.len());
     for node in list {
         check_read(node)?;
@@ -58,10 +61,10 @@ pub fn remote_read(root: &Node, dir: &Path) -> Result<Vec<RemoteRead>, YamlError
 
 /// Validates the URLs of all servers. As upstream, a config with an invalid one passes the config
 /// check, but a server does not start with it.
-pub fn check_servers(servers: &[RemoteRead]) -> Result<(), String> {
+pub fn check_servers(servers: &[RemoteReadServerSettings]) -> Result<(), String> {
     for (i, server) in servers.iter().enumerate() {
         let url = &server.reader.url;
-        address(url).map_err(|why| format!("remote_read: url: {why}"))?;
+        host_and_port(url).map_err(|why| format!("remote_read: url: {why}"))?;
         if servers[..i].contains(server) {
             return Err(format!(
                 "duplicate remote read configs are not allowed, found duplicate for URL: {url}"
@@ -71,17 +74,17 @@ pub fn check_servers(servers: &[RemoteRead]) -> Result<(), String> {
     Ok(())
 }
 
-fn server(node: &Node, dir: &Path) -> Result<RemoteRead, YamlError> {
-    let (url, user) = without_user(&read::string(node, "url"));
-    let address = address(&url).unwrap_or_else(|_| url.clone());
+fn server(node: &YamlNode, dir: &Path) -> Result<RemoteReadServerSettings, YamlError> {
+    let (url, user) = split_user_info(&read::string(node, "url"));
+    let address = host_and_port(&url).unwrap_or_else(|_| url.clone());
     let name = read::text(node, "name").filter(|name| !name.is_empty());
     let required = read::entries(node.get("required_matchers")).iter();
     let required = required.map(|entry| {
         let value = entry.node.text().unwrap_or_default();
         (entry.key.clone(), value.to_owned())
     });
-    Ok(RemoteRead {
-        reader: ReaderSettings {
+    Ok(RemoteReadServerSettings {
+        reader: RemoteReadSettings {
             name: name.map_or(address, str::to_owned),
             frame_bytes_max: read::count(node, "chunked_read_limit").unwrap_or(FRAME_BYTES_MAX),
             http: client(node, user, dir)?,
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
     use firn_model::yaml;
 
-    fn read(text: &str) -> Result<Vec<RemoteRead>, String> {
+    fn read(text: &str) -> Result<Vec<RemoteReadServerSettings>, String> {
         let root = yaml::parse(text).unwrap().unwrap();
         remote_read(&root, Path::new("/etc/firn")).map_err(|e| e.to_string())
     }
@@ -131,10 +134,10 @@ mod tests {
         let matcher = |name, op, value: &str| Matcher::new(name, op, value.as_bytes()).unwrap();
         let job = matcher("job", MatchOp::Equal, "x");
         let env = matcher("env", MatchOp::Equal, "y");
-        assert!(server.takes(&[env.clone(), job.clone()]));
-        assert!(!server.takes(std::slice::from_ref(&job)));
-        assert!(!server.takes(&[job.clone(), matcher("env", MatchOp::Regex, "y")]));
-        assert!(!server.takes(&[job, matcher("env", MatchOp::Equal, "z")]));
+        assert!(server.accepts_selector(&[env.clone(), job.clone()]));
+        assert!(!server.accepts_selector(std::slice::from_ref(&job)));
+        assert!(!server.accepts_selector(&[job.clone(), matcher("env", MatchOp::Regex, "y")]));
+        assert!(!server.accepts_selector(&[job, matcher("env", MatchOp::Equal, "z")]));
     }
 
     #[test]

@@ -7,13 +7,13 @@ use super::signing::{azuread, google_iam};
 use super::sources::sigv4;
 use firn_discovery::{AzureAdSettings, GoogleIamSettings, SigV4Settings};
 use firn_http_client::HttpSettings;
-use firn_http_client::Sign;
-use firn_ingest::forward::{address, without_user};
-use firn_ingest::relabel::Rule;
+use firn_http_client::RequestSigner;
+use firn_ingest::forward::{host_and_port, split_user_info};
+use firn_ingest::relabel::RelabelRule;
 use firn_model::env::Clock;
 use firn_model::names::NameScheme;
-use firn_model::yaml::{Node, YamlError};
-use firn_wire::remote_write::Version;
+use firn_model::yaml::{YamlError, YamlNode};
+use firn_wire::remote_write::RemoteWriteVersion;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
 
 /// Settings of one receiver, with all defaults applied. Compared at a reload to detect changes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RemoteWrite {
+pub struct RemoteWriteSettings {
     /// `url`: address that requests are posted to, without a user.
     pub url: String,
     /// Key of the receiver's cursor in the queue: its name, else its URL.
@@ -49,9 +49,9 @@ pub struct RemoteWrite {
     /// `remote_timeout`: maximum duration of one request until its response.
     pub timeout: Duration,
     /// `write_relabel_configs`: relabeling of series before they are sent.
-    pub relabel: Arc<[Rule]>,
+    pub relabel: Arc<[RelabelRule]>,
     /// `protobuf_message`: version of the remote-write protocol that the receiver gets.
-    pub version: Version,
+    pub version: RemoteWriteVersion,
     /// `send_native_histograms`: whether native histograms are sent. Always true for version 2.0.
     pub sends_histograms: bool,
     /// `send_exemplars`: whether exemplars are sent, or dropped.
@@ -80,16 +80,16 @@ pub struct RemoteWrite {
     pub google_iam: Option<GoogleIamSettings>,
 }
 
-impl RemoteWrite {
+impl RemoteWriteSettings {
     /// Returns the signer of requests, if the receiver uses one of the cloud authentications.
-    pub fn signer(&self, clock: Arc<dyn Clock>) -> Option<Arc<dyn Sign>> {
+    pub fn signer(&self, clock: Arc<dyn Clock>) -> Option<Arc<dyn RequestSigner>> {
         if let Some(sigv4) = &self.sigv4 {
-            return Some(sigv4.signer(clock));
+            return Some(sigv4.build_signer(clock));
         }
         if let Some(azuread) = &self.azuread {
-            return Some(azuread.signer(clock));
+            return Some(azuread.build_signer(clock));
         }
-        self.google_iam.as_ref().map(|iam| iam.signer(clock))
+        self.google_iam.as_ref().map(|iam| iam.build_signer(clock))
     }
 }
 
@@ -104,12 +104,12 @@ pub struct MetadataSettings {
 
 /// Reads the section of a config in the folder `dir`.
 pub fn remote_write(
-    root: &Node,
+    root: &YamlNode,
     names: NameScheme,
     dir: &Path,
-) -> Result<Vec<RemoteWrite>, YamlError> {
-    let list = root.get("remote_write").map_or(&[][..], Node::items);
-    let mut receivers: Vec<RemoteWrite> = Vec::with_capacity(list.len());
+) -> Result<Vec<RemoteWriteSettings>, YamlError> {
+    let list = root.get("remote_write").map_or(&[][..], YamlNode::items);
+    let mut receivers: Vec<RemoteWriteSettings> = Vec::with_capacity(list.len());
     for node in list {
         check_write(node)?;
         receivers.push(receiver(node, names, dir)?);
@@ -120,9 +120,9 @@ pub fn remote_write(
 
 /// Validates the URLs and keys of all receivers. As upstream, a config with an invalid one passes
 /// the config check, but a server does not start with it.
-pub fn check_receivers(receivers: &[RemoteWrite]) -> Result<(), String> {
+pub fn check_receivers(receivers: &[RemoteWriteSettings]) -> Result<(), String> {
     for (i, receiver) in receivers.iter().enumerate() {
-        address(&receiver.url).map_err(|why| format!("remote_write: url: {why}"))?;
+        host_and_port(&receiver.url).map_err(|why| format!("remote_write: url: {why}"))?;
         if receivers[..i].iter().any(|other| other.key == receiver.key) {
             return Err(format!(
                 "duplicate remote write configs are not allowed, found duplicate for URL: {}",
@@ -133,9 +133,13 @@ pub fn check_receivers(receivers: &[RemoteWrite]) -> Result<(), String> {
     Ok(())
 }
 
-fn receiver(node: &Node, names: NameScheme, dir: &Path) -> Result<RemoteWrite, YamlError> {
-    let (url, user) = without_user(&read::string(node, "url"));
-    let address = address(&url).unwrap_or_else(|_| url.clone());
+fn receiver(
+    node: &YamlNode,
+    names: NameScheme,
+    dir: &Path,
+) -> Result<RemoteWriteSettings, YamlError> {
+    let (url, user) = split_user_info(&read::string(node, "url"));
+    let address = host_and_port(&url).unwrap_or_else(|_| url.clone());
     let name = read::text(node, "name").filter(|name| !name.is_empty());
     let queue = node.get("queue_config");
     let queued = |key: &str| queue.and_then(|queue| read::duration(queue, key));
@@ -144,14 +148,14 @@ fn receiver(node: &Node, names: NameScheme, dir: &Path) -> Result<RemoteWrite, Y
     let max_shards = counted("max_shards", MAX_SHARDS);
     let flag = |key: &str| read::flag(node, key).unwrap_or(false);
     let is_v2 = read::text(node, "protobuf_message") == Some(MESSAGE_V2);
-    Ok(RemoteWrite {
+    Ok(RemoteWriteSettings {
         key: name.unwrap_or(&url).to_owned(),
         label: name.map_or(address, str::to_owned),
         timeout: read::duration(node, "remote_timeout").unwrap_or(TIMEOUT),
         relabel: rules(node, "write_relabel_configs", names)?.into(),
         version: match is_v2 {
-            true => Version::V2,
-            false => Version::V1,
+            true => RemoteWriteVersion::V2,
+            false => RemoteWriteVersion::V1,
         },
         sends_histograms: is_v2 || flag("send_native_histograms"),
         sends_exemplars: flag("send_exemplars"),
@@ -178,12 +182,12 @@ fn receiver(node: &Node, names: NameScheme, dir: &Path) -> Result<RemoteWrite, Y
 }
 
 /// Returns the count of `key`, or the default if it is unset or zero.
-fn count(node: Option<&Node>, key: &str, default: u64) -> usize {
+fn count(node: Option<&YamlNode>, key: &str, default: u64) -> usize {
     let value = node.and_then(|node| read::count(node, key));
     usize::try_from(value.unwrap_or(default)).unwrap_or(usize::MAX)
 }
 
-fn metadata(node: Option<&Node>) -> Option<MetadataSettings> {
+fn metadata(node: Option<&YamlNode>) -> Option<MetadataSettings> {
     let sends = node.and_then(|node| read::flag(node, "send"));
     let interval = node.and_then(|node| read::duration(node, "send_interval"));
     let settings = MetadataSettings {
@@ -196,7 +200,7 @@ fn metadata(node: Option<&Node>) -> Option<MetadataSettings> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_http_client::{Auth, Secret};
+    use firn_http_client::{AuthMethod, Secret};
     use firn_model::yaml;
 
     fn check(text: &str, expected: Result<&[(&str, &str)], &str>) {
@@ -262,7 +266,7 @@ mod tests {
         let root = root.unwrap().unwrap();
         let receivers = remote_write(&root, NameScheme::Utf8, Path::new(""));
         let auth = receivers.unwrap().remove(0).http.auth;
-        let expected = Auth::Basic {
+        let expected = AuthMethod::Basic {
             username: Some(Secret::Inline("u".into())),
             password: Some(Secret::Inline("p@".into())),
         };

@@ -1,12 +1,12 @@
 //! Rule settings of a config: files, intervals, and the evaluation of missed instants.
 
 use super::{Config, ConfigError, JobFeatures, read};
-use firn_http_client::named_files::{self, BadPattern};
+use firn_http_client::named_files::{self, GlobSyntaxError};
 use firn_model::units::parse_duration;
-use firn_model::yaml::{Node, YamlError};
-use firn_rules::editing::namespace_of;
-use firn_rules::file::{ReadOptions, parse};
-use firn_rules::group::Group;
+use firn_model::yaml::{YamlError, YamlNode};
+use firn_rules::editing::namespace_from_file_name;
+use firn_rules::file::{RuleFileOptions, parse};
+use firn_rules::group::RuleGroup;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,14 @@ const CATCH_UP: Duration = Duration::from_secs(3600);
 /// Settings for evaluating instants that were missed during an outage, from the section
 /// `firn.rules`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RuleTimes {
+pub struct MissedEvaluationSettings {
     /// `firn.rules.catch_up`: maximum age of missed instants that are still evaluated.
     pub catch_up: Duration,
     /// `firn.rules.catch_up_delay`: time after the start before missed instants are evaluated.
     pub catch_up_delay: Duration,
 }
 
-impl Default for RuleTimes {
+impl Default for MissedEvaluationSettings {
     fn default() -> Self {
         Self {
             catch_up: CATCH_UP,
@@ -36,7 +36,11 @@ impl Default for RuleTimes {
 
 /// Reads the settings of rules, and finds the files of `rule_files`, whose paths are relative to
 /// `dir`.
-pub(super) fn read_rules(root: &Node, dir: &Path, config: &mut Config) -> Result<(), YamlError> {
+pub(super) fn read_rules(
+    root: &YamlNode,
+    dir: &Path,
+    config: &mut Config,
+) -> Result<(), YamlError> {
     if let Some(global) = root.get("global") {
         config.rule_query_offset = read::duration(global, "rule_query_offset").unwrap_or_default();
     }
@@ -47,7 +51,7 @@ pub(super) fn read_rules(root: &Node, dir: &Path, config: &mut Config) -> Result
         config.rules.catch_up_delay = span("catch_up_delay").unwrap_or_default();
         config.rule_folder = read::path(rules, "folder", dir);
     }
-    let list = root.get("rule_files").map_or(&[][..], Node::items);
+    let list = root.get("rule_files").map_or(&[][..], YamlNode::items);
     config.names_rule_files = !list.is_empty();
     for item in list {
         let pattern = item.text().unwrap_or_default();
@@ -64,7 +68,7 @@ pub(super) fn read_rules(root: &Node, dir: &Path, config: &mut Config) -> Result
             _ if pattern.is_empty() => config
                 .rule_files_wrong
                 .push(RuleFileError::Missing(shown())),
-            Err(BadPattern) => config.rule_files_wrong.push(RuleFileError::Pattern),
+            Err(GlobSyntaxError) => config.rule_files_wrong.push(RuleFileError::Pattern),
             Ok(found) => {
                 if found.is_empty() && !pattern.contains('*') {
                     config
@@ -122,7 +126,7 @@ pub(super) fn files_of_folder(folder: &Path) -> Vec<PathBuf> {
 
 /// Returns the namespace of a file of the folder of editable rules.
 fn namespace(path: &Path) -> Option<String> {
-    namespace_of(path.file_name()?.to_str()?)
+    namespace_from_file_name(path.file_name()?.to_str()?)
 }
 
 /// Adds the files of the folder of editable rules to the rule files.
@@ -154,7 +158,7 @@ pub(super) fn clean(path: &Path) -> PathBuf {
 
 /// Reads the rule files of `config`. The error lists all invalid files and rules.
 pub(super) fn load_rules(config: &mut Config, features: JobFeatures) -> Result<(), ConfigError> {
-    let options = ReadOptions {
+    let options = RuleFileOptions {
         ignores_unknown: false,
         is_of_ruler: false,
         names: config.names,
@@ -164,7 +168,7 @@ pub(super) fn load_rules(config: &mut Config, features: JobFeatures) -> Result<(
     for path in &config.rule_files {
         let file = path.display().to_string();
         let namespace = config.namespace_of(path);
-        let options = ReadOptions {
+        let options = RuleFileOptions {
             is_of_ruler: namespace.is_some(),
             ..options
         };
@@ -182,9 +186,9 @@ pub(super) fn load_rules(config: &mut Config, features: JobFeatures) -> Result<(
             let shown = |key| format!("{file}: group {:?}: {key}", group.name);
             config.ignored.extend(group.ignored.iter().map(shown));
         }
-        match Group::of_file(&file, &rules, config.evaluation_interval, features.language) {
+        match RuleGroup::from_file(&file, &rules, config.evaluation_interval, features.language) {
             Ok(groups) => config.rule_groups.extend(groups.into_iter().map(|group| {
-                Arc::new(Group {
+                Arc::new(RuleGroup {
                     namespace: namespace.clone(),
                     ..group
                 })

@@ -8,8 +8,8 @@
 use super::go_url;
 use super::read;
 use firn_model::units::{parse_duration, parse_size};
-use firn_model::yaml::scalar::{Scalar, scalar_of};
-use firn_model::yaml::{Node, Value, YamlError};
+use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_model::yaml::{YamlError, YamlNode, YamlValue};
 
 /// Text that replaces a secret in printed configs, as in Prometheus.
 pub const SECRET: &str = "<secret>";
@@ -20,7 +20,7 @@ const PASSWORD: &str = "xxxxx";
 /// Allowed type of a value. `null` is valid for every shape and means zero, empty, or the default
 /// of the key.
 #[derive(Clone, Copy, Debug)]
-pub enum Shape {
+pub enum ConfigValueShape {
     /// Any scalar, taken as text.
     Text,
     /// A scalar that is redacted in printed configs.
@@ -46,24 +46,24 @@ pub enum Shape {
     /// One of the listed texts, exactly as written.
     Choice(&'static [&'static str]),
     /// A list whose items all have this shape.
-    List(&'static Shape),
+    List(&'static ConfigValueShape),
     /// A mapping with arbitrary keys, whose values all have this shape.
-    Map(&'static Shape),
+    Map(&'static ConfigValueShape),
     /// A mapping from label names to texts, for external and static labels.
     Labels,
     /// A mapping with known keys, in groups that several sections share.
-    Section(&'static [&'static [Key]]),
+    Section(&'static [&'static [ConfigKey]]),
     /// Any value, unchecked: the settings of extensions.
     Any,
 }
 
 /// A key that a section may contain, with its shape and, for Firn's own keys, its documentation.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct ConfigKey {
     /// Name of the key in YAML.
     pub name: &'static str,
     /// Shape that its value must have.
-    pub shape: Shape,
+    pub shape: ConfigValueShape,
     /// True if a section without the key is invalid.
     pub is_required: bool,
     /// True if the key is accepted but has no effect in Firn.
@@ -74,10 +74,10 @@ pub struct Key {
     pub help: &'static str,
 }
 
-impl Key {
+impl ConfigKey {
     /// Creates an optional key that has an effect and no documentation.
-    pub const fn new(name: &'static str, shape: Shape) -> Key {
-        Key {
+    pub const fn new(name: &'static str, shape: ConfigValueShape) -> ConfigKey {
+        ConfigKey {
             name,
             shape,
             is_required: false,
@@ -88,24 +88,24 @@ impl Key {
     }
 
     /// Returns the key marked as required.
-    pub const fn required(self) -> Key {
-        Key {
+    pub const fn required(self) -> ConfigKey {
+        ConfigKey {
             is_required: true,
             ..self
         }
     }
 
     /// Returns the key marked as having no effect in Firn.
-    pub const fn ignored(self) -> Key {
-        Key {
+    pub const fn ignored(self) -> ConfigKey {
+        ConfigKey {
             is_ignored: true,
             ..self
         }
     }
 
     /// Returns the key with its default and its description for the documentation.
-    pub const fn explained(self, default: &'static str, help: &'static str) -> Key {
-        Key {
+    pub const fn explained(self, default: &'static str, help: &'static str) -> ConfigKey {
+        ConfigKey {
             default,
             help,
             ..self
@@ -116,7 +116,7 @@ impl Key {
 /// Findings of the validation that are not errors, collected during the walk and logged at the
 /// start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
+pub struct ConfigFindings {
     /// Paths of the keys that are set but have no effect, in the order of the file, each once.
     pub ignored: Vec<String>,
 }
@@ -124,24 +124,24 @@ pub struct Findings {
 /// Validates `node` against `shape` and redacts its secrets. `path` is the name of the node in
 /// errors.
 pub fn walk(
-    node: &mut Node,
-    shape: &Shape,
+    node: &mut YamlNode,
+    shape: &ConfigValueShape,
     path: &str,
-    findings: &mut Findings,
+    findings: &mut ConfigFindings,
 ) -> Result<(), YamlError> {
     if node.is_null() {
         return Ok(());
     }
     match shape {
-        Shape::Any => Ok(()),
-        Shape::List(item) => walk_list(node, item, path, findings),
-        Shape::Map(value) => walk_map(node, value, path, findings),
-        Shape::Labels => {
-            walk_map(node, &Shape::Text, path, findings)?;
+        ConfigValueShape::Any => Ok(()),
+        ConfigValueShape::List(item) => walk_list(node, item, path, findings),
+        ConfigValueShape::Map(value) => walk_map(node, value, path, findings),
+        ConfigValueShape::Labels => {
+            walk_map(node, &ConfigValueShape::Text, path, findings)?;
             check_label_names(node)
         }
-        Shape::Section(groups) => walk_section(node, groups, path, findings),
-        Shape::TlsVersion => {
+        ConfigValueShape::Section(groups) => walk_section(node, groups, path, findings),
+        ConfigValueShape::TlsVersion => {
             walk_scalar(node, shape, path)?;
             if path.ends_with("max_version") && matches!(node.text(), Some("TLS10" | "TLS11")) {
                 findings.note_ignored(path);
@@ -153,20 +153,20 @@ pub fn walk(
 }
 
 fn walk_list(
-    node: &mut Node,
-    item: &Shape,
+    node: &mut YamlNode,
+    item: &ConfigValueShape,
     path: &str,
-    findings: &mut Findings,
+    findings: &mut ConfigFindings,
 ) -> Result<(), YamlError> {
-    if !matches!(node.value, Value::List(_)) {
+    if !matches!(node.value, YamlValue::List(_)) {
         return Err(node.error(format!("{path}: expected a list, got {}", kind(node))));
     }
-    let Value::List(items) = &mut node.value else {
+    let YamlValue::List(items) = &mut node.value else {
         return Ok(());
     };
     for (i, node) in items.iter_mut().enumerate() {
         if node.is_null()
-            && matches!(item, Shape::Section(_))
+            && matches!(item, ConfigValueShape::Section(_))
             && let Some(message) = missing_section(path)
         {
             return Err(node.error(message));
@@ -197,7 +197,7 @@ fn missing_section(path: &str) -> Option<String> {
     Some(format!("empty or null {what}"))
 }
 
-fn check_label_names(node: &Node) -> Result<(), YamlError> {
+fn check_label_names(node: &YamlNode) -> Result<(), YamlError> {
     match read::entries(Some(node)).iter().find(|e| e.key.is_empty()) {
         None => Ok(()),
         Some(entry) => Err(YamlError {
@@ -208,13 +208,13 @@ fn check_label_names(node: &Node) -> Result<(), YamlError> {
 }
 
 fn walk_map(
-    node: &mut Node,
-    value: &Shape,
+    node: &mut YamlNode,
+    value: &ConfigValueShape,
     path: &str,
-    findings: &mut Findings,
+    findings: &mut ConfigFindings,
 ) -> Result<(), YamlError> {
     let found = kind(node);
-    let Value::Map(entries) = &mut node.value else {
+    let YamlValue::Map(entries) = &mut node.value else {
         return Err(node.error(format!("{path}: expected a mapping, got {found}")));
     };
     for entry in entries {
@@ -228,13 +228,13 @@ fn walk_map(
 }
 
 fn walk_section(
-    node: &mut Node,
-    groups: &[&[Key]],
+    node: &mut YamlNode,
+    groups: &[&[ConfigKey]],
     path: &str,
-    findings: &mut Findings,
+    findings: &mut ConfigFindings,
 ) -> Result<(), YamlError> {
     let (found, place) = (kind(node), node.place);
-    let Value::Map(entries) = &mut node.value else {
+    let YamlValue::Map(entries) = &mut node.value else {
         return Err(node.error(format!(
             "{}: expected a mapping, got {found}",
             name_of(path)
@@ -257,7 +257,12 @@ fn walk_section(
         // warning.
         if key.is_ignored {
             findings.note_ignored(&path);
-            walk(&mut entry.node, &key.shape, &path, &mut Findings::default())?;
+            walk(
+                &mut entry.node,
+                &key.shape,
+                &path,
+                &mut ConfigFindings::default(),
+            )?;
         } else {
             walk(&mut entry.node, &key.shape, &path, findings)?;
         }
@@ -274,11 +279,11 @@ fn walk_section(
     Ok(())
 }
 
-fn walk_scalar(node: &mut Node, shape: &Shape, path: &str) -> Result<(), YamlError> {
-    let meaning = scalar_of(node);
+fn walk_scalar(node: &mut YamlNode, shape: &ConfigValueShape, path: &str) -> Result<(), YamlError> {
+    let meaning = interpret_scalar(node);
     let found = kind(node);
     let place = node.place;
-    let (Value::Scalar { text, .. }, Some(meaning)) = (&mut node.value, meaning) else {
+    let (YamlValue::Scalar { text, .. }, Some(meaning)) = (&mut node.value, meaning) else {
         return Err(node.error(format!("{path}: expected a single value, got {found}")));
     };
     if let Some(why) = mistake(text, meaning, shape) {
@@ -286,8 +291,8 @@ fn walk_scalar(node: &mut Node, shape: &Shape, path: &str) -> Result<(), YamlErr
         return Err(YamlError { place, message });
     }
     match shape {
-        Shape::Secret => *text = SECRET.into(),
-        Shape::Url => *text = without_password(text),
+        ConfigValueShape::Secret => *text = SECRET.into(),
+        ConfigValueShape::Url => *text = without_password(text),
         _ => {}
     }
     Ok(())
@@ -295,13 +300,13 @@ fn walk_scalar(node: &mut Node, shape: &Shape, path: &str) -> Result<(), YamlErr
 
 /// Returns the error of a scalar, if it is invalid. Values that cannot be parsed get upstream's
 /// error.
-fn mistake(text: &str, meaning: Scalar, shape: &Shape) -> Option<String> {
+fn mistake(text: &str, meaning: YamlScalar, shape: &ConfigValueShape) -> Option<String> {
     let (is_one, what) = match shape {
-        Shape::Bool => (matches!(meaning, Scalar::Bool(_)), "a boolean"),
-        Shape::Integer => (meaning.integer().is_some(), "a whole number"),
-        Shape::Count => (meaning.count().is_some(), "a count"),
-        Shape::Number => (meaning.number().is_some(), "a number"),
-        Shape::Choice(choices) if !choices.contains(&text) => {
+        ConfigValueShape::Bool => (matches!(meaning, YamlScalar::Bool(_)), "a boolean"),
+        ConfigValueShape::Integer => (meaning.to_integer().is_some(), "a whole number"),
+        ConfigValueShape::Count => (meaning.to_unsigned().is_some(), "a count"),
+        ConfigValueShape::Number => (meaning.to_float().is_some(), "a number"),
+        ConfigValueShape::Choice(choices) if !choices.contains(&text) => {
             return Some(format!("not one of {}: {text:?}", choices.join(", ")));
         }
         _ => (true, ""),
@@ -310,21 +315,23 @@ fn mistake(text: &str, meaning: Scalar, shape: &Shape) -> Option<String> {
         return Some(format!("not {what}: {text:?}"));
     }
     match shape {
-        Shape::Url => go_url::parse(text).err(),
-        Shape::Duration => parse_duration(text).err().map(|e| e.to_string()),
-        Shape::Size => {
+        ConfigValueShape::Url => go_url::parse(text).err(),
+        ConfigValueShape::Duration => parse_duration(text).err().map(|e| e.to_string()),
+        ConfigValueShape::Size => {
             let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
             parse_size(unsigned).err().map(|e| e.to_string())
         }
-        Shape::TlsVersion if !matches!(text, "TLS10" | "TLS11" | "TLS12" | "TLS13") => {
+        ConfigValueShape::TlsVersion if !matches!(text, "TLS10" | "TLS11" | "TLS12" | "TLS13") => {
             Some(format!("unknown TLS version: {text}"))
         }
-        Shape::LabelName if text.is_empty() => Some("\"\" is not a valid label name".into()),
+        ConfigValueShape::LabelName if text.is_empty() => {
+            Some("\"\" is not a valid label name".into())
+        }
         _ => None,
     }
 }
 
-impl Findings {
+impl ConfigFindings {
     /// Records a path once, without list indices: the same key of ten jobs causes one warning.
     fn note_ignored(&mut self, path: &str) {
         let mut plain = String::new();
@@ -356,11 +363,11 @@ fn without_password(url: &str) -> String {
     }
 }
 
-fn kind(node: &Node) -> &'static str {
+fn kind(node: &YamlNode) -> &'static str {
     match node.value {
-        Value::Scalar { .. } => "a single value",
-        Value::List(_) => "a list",
-        Value::Map(_) => "a mapping",
+        YamlValue::Scalar { .. } => "a single value",
+        YamlValue::List(_) => "a list",
+        YamlValue::Map(_) => "a mapping",
     }
 }
 

@@ -5,11 +5,11 @@ use super::http::is_set;
 use super::read;
 use firn_discovery::{AzureAdSettings, AzureCloud, AzureIdentity, GoogleIamSettings};
 use firn_http_client::Secret;
-use firn_model::yaml::{Node, YamlError};
+use firn_model::yaml::{YamlError, YamlNode};
 use std::path::PathBuf;
 
 /// Validates the section `sigv4`: keys must be set in pairs, and an external id needs a role.
-pub fn check_sigv4(node: &Node) -> Result<(), YamlError> {
+pub fn check_sigv4(node: &YamlNode) -> Result<(), YamlError> {
     let message = if is_set(node, "access_key") != is_set(node, "secret_key") {
         "must provide a AWS SigV4 Access key and Secret Key if credentials are specified in the \
          SigV4 config"
@@ -44,7 +44,7 @@ const AZURE_WAYS: [(&str, &str, &[&str]); 5] = [
 
 /// Validates the section `azuread`: a valid cloud, and exactly one authentication method with its
 /// required fields.
-pub fn check_azuread(node: &Node) -> Result<(), YamlError> {
+pub fn check_azuread(node: &YamlNode) -> Result<(), YamlError> {
     let cloud = read::string(node, "cloud");
     if !matches!(
         cloud.as_str(),
@@ -81,10 +81,10 @@ pub fn check_azuread(node: &Node) -> Result<(), YamlError> {
 }
 
 /// Reads the validated section `azuread` of `node`, if it is set.
-pub fn azuread(node: &Node) -> Option<AzureAdSettings> {
+pub fn azuread(node: &YamlNode) -> Option<AzureAdSettings> {
     let section = given(node, "azuread")?;
     let way = |key: &str| given(section, key);
-    let of = |way: &Node, key: &str| read::string(way, key);
+    let of = |way: &YamlNode, key: &str| read::string(way, key);
     let identity = if let Some(way) = way("managed_identity") {
         AzureIdentity::Managed {
             client: of(way, "client_id"),
@@ -129,7 +129,7 @@ pub fn azuread(node: &Node) -> Option<AzureAdSettings> {
 }
 
 /// Reads the section `google_iam` of `node`, if it is set.
-pub fn google_iam(node: &Node) -> Option<GoogleIamSettings> {
+pub fn google_iam(node: &YamlNode) -> Option<GoogleIamSettings> {
     let section = given(node, "google_iam")?;
     let file = read::text(section, "credentials_file").filter(|path| !path.is_empty());
     Some(GoogleIamSettings {
@@ -137,11 +137,16 @@ pub fn google_iam(node: &Node) -> Option<GoogleIamSettings> {
     })
 }
 
-fn given<'n>(node: &'n Node, key: &str) -> Option<&'n Node> {
+fn given<'n>(node: &'n YamlNode, key: &str) -> Option<&'n YamlNode> {
     node.get(key).filter(|section| !section.is_null())
 }
 
-fn check_azure_way(node: &Node, way: &str, name: &str, required: &[&str]) -> Result<(), YamlError> {
+fn check_azure_way(
+    node: &YamlNode,
+    way: &str,
+    name: &str,
+    required: &[&str],
+) -> Result<(), YamlError> {
     for key in required {
         if !is_set(node, key) {
             let message = format!("must provide an {name} {key} in the Azure AD config");

@@ -17,9 +17,9 @@ pub use aws::sigv4;
 use super::discovery::GROUPS;
 use super::http::http;
 use super::read;
-use super::schema::{Findings, walk};
-use firn_discovery::{DiscoverySettings, Group};
-use firn_model::yaml::{self, Node, YamlError};
+use super::schema::{ConfigFindings, walk};
+use firn_discovery::{DiscoverySettings, TargetGroup};
+use firn_model::yaml::{self, YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 use values::check_http_url;
@@ -34,7 +34,7 @@ const HTTP_REFRESH: Duration = Duration::from_secs(60);
 const ENDINGS: [&str; 6] = ["json", "yml", "yaml", "JSON", "YML", "YAML"];
 
 /// Reads a section of one kind of discovery. The path is the folder of the config.
-type Reader = fn(&Node, &Path) -> Result<DiscoverySettings, YamlError>;
+type Reader = fn(&YamlNode, &Path) -> Result<DiscoverySettings, YamlError>;
 
 /// Readers of the discoveries by their keys.
 const READERS: &[(&str, Reader)] = &[
@@ -77,9 +77,9 @@ const READERS: &[(&str, Reader)] = &[
 ];
 
 /// Reads the discoveries of a job. `dir` is the folder of the config.
-pub fn discoveries(job: &Node, dir: &Path) -> Result<Vec<DiscoverySettings>, YamlError> {
+pub fn discoveries(job: &YamlNode, dir: &Path) -> Result<Vec<DiscoverySettings>, YamlError> {
     let mut discoveries = Vec::new();
-    let list = |key: &str| job.get(key).map_or(&[][..], Node::items);
+    let list = |key: &str| job.get(key).map_or(&[][..], YamlNode::items);
     let statics = list("static_configs");
     if !statics.is_empty() {
         let groups = statics.iter().map(group).collect();
@@ -94,12 +94,12 @@ pub fn discoveries(job: &Node, dir: &Path) -> Result<Vec<DiscoverySettings>, Yam
 }
 
 /// Parses the target groups of a YAML target file.
-pub fn read_groups(text: &str) -> Result<Vec<Group>, String> {
+pub fn read_groups(text: &str) -> Result<Vec<TargetGroup>, String> {
     let Some(root) = yaml::parse(text).map_err(|e| e.to_string())? else {
         return Ok(Vec::new());
     };
-    let wrong = |node: &Node, what: &str| Err(node.error(what).to_string());
-    if !matches!(root.value, yaml::Value::List(_)) {
+    let wrong = |node: &YamlNode, what: &str| Err(node.error(what).to_string());
+    if !matches!(root.value, yaml::YamlValue::List(_)) {
         return wrong(&root, "expected a list of target groups");
     }
     if let Some(node) = root.items().iter().find(|node| node.is_null()) {
@@ -109,15 +109,15 @@ pub fn read_groups(text: &str) -> Result<Vec<Group>, String> {
         &mut root.clone(),
         &GROUPS,
         "groups",
-        &mut Findings::default(),
+        &mut ConfigFindings::default(),
     )
     .map_err(|e| e.to_string())?;
     Ok(root.items().iter().map(group).collect())
 }
 
-fn group(node: &Node) -> Group {
+fn group(node: &YamlNode) -> TargetGroup {
     let labels = read::entries(node.get("labels")).iter();
-    Group {
+    TargetGroup {
         targets: read::texts(node, "targets").unwrap_or_default(),
         labels: labels
             .map(|e| (e.key.clone(), e.node.text().unwrap_or_default().to_owned()))
@@ -125,7 +125,7 @@ fn group(node: &Node) -> Group {
     }
 }
 
-fn files(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
+fn files(node: &YamlNode, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let patterns = read::texts(node, "files").unwrap_or_default();
     if patterns.is_empty() {
         return Err(node.error("file service discovery config must contain at least one path name"));
@@ -151,7 +151,7 @@ fn is_file_pattern(pattern: &str) -> bool {
     ENDINGS.contains(&ending) && behind_star.is_none_or(|behind| !behind.contains('/'))
 }
 
-fn server(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
+fn server(node: &YamlNode, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let url = read::text(node, "url").unwrap_or_default();
     check_http_url(node, url)?;
     Ok(DiscoverySettings::Http {

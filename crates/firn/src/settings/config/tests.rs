@@ -1,11 +1,11 @@
 //! Tests of parsing whole configs.
 
 use super::*;
-use firn_discovery::{DiscoverySettings, Group};
-use firn_http_client::{Auth, Secret};
-use firn_ingest::relabel::Action;
+use firn_discovery::{DiscoverySettings, TargetGroup};
+use firn_http_client::{AuthMethod, Secret};
+use firn_ingest::relabel::RelabelAction;
 use firn_model::names::NameScheme;
-use firn_wire::exposition::{Escaping, ScrapeProtocol};
+use firn_wire::exposition::{ScrapeNameEscaping, ScrapeProtocol};
 
 /// Parses the config in `text` as a file in `/etc`.
 fn parse(text: &str) -> Result<Config, YamlError> {
@@ -13,7 +13,7 @@ fn parse(text: &str) -> Result<Config, YamlError> {
 }
 
 /// Parses a config with one job that contains these lines, and returns the job.
-fn job(lines: &str) -> Result<Arc<JobSettings>, YamlError> {
+fn job(lines: &str) -> Result<Arc<ScrapeJobSettings>, YamlError> {
     let text = format!(
         "scrape_configs:\n- job_name: j\n  {}\n",
         lines.replace('\n', "\n  ")
@@ -91,7 +91,7 @@ fn config_of_the_field_loads() {
         (Some(month), Some(100 << 30), None)
     );
     assert_eq!(config.late_window, Duration::from_secs(600));
-    assert_eq!(config.duplicates, Duplicates::Max);
+    assert_eq!(config.duplicates, DuplicatePolicy::Max);
     assert_eq!(config.wal_sync, WalSync::Interval);
     assert_eq!(config.memory_limit, MemoryLimit::Bytes(4 << 30));
     assert!(config.is_multitenant);
@@ -145,8 +145,8 @@ fn config_printed_has_no_secret_and_reads_back() {
         assert_eq!(read_back.relabel.len(), job.relabel.len());
     }
     // The third job has a secret, which is read but not printed.
-    let secret = |job: &JobSettings| job.http.auth.clone();
-    let credentials = |text: &str| Auth::Credentials {
+    let secret = |job: &ScrapeJobSettings| job.http.auth.clone();
+    let credentials = |text: &str| AuthMethod::Credentials {
         scheme: "Bearer".into(),
         credentials: Some(Secret::Inline(text.into())),
     };
@@ -286,11 +286,11 @@ scrape_configs:
     assert_eq!((b.limits.body_bytes, b.limits.labels), (1 << 20, 20));
     assert_eq!(
         (a.names, a.escaping),
-        (NameScheme::Legacy, Escaping::Underscores)
+        (NameScheme::Legacy, ScrapeNameEscaping::Underscores)
     );
     assert_eq!(
         (b.names, b.escaping),
-        (NameScheme::Utf8, Escaping::AllowUtf8)
+        (NameScheme::Utf8, ScrapeNameEscaping::AllowUtf8)
     );
     assert_eq!((a.extra_metrics, b.extra_metrics), (true, false));
     assert_eq!(
@@ -311,7 +311,7 @@ scrape_configs:
 #[test]
 fn job_without_a_word_has_prometheus_defaults() {
     let job = job("").unwrap();
-    assert_eq!(*job, JobSettings::new("j"));
+    assert_eq!(*job, ScrapeJobSettings::new("j"));
     assert_eq!(job.interval, Duration::from_secs(60));
     assert_eq!(job.timeout, Duration::from_secs(10));
     assert_eq!(job.protocols, ScrapeProtocol::DEFAULT);
@@ -347,7 +347,7 @@ bearer_token_file: token"#,
     let [fixed, files, server] = &job.discoveries[..] else {
         panic!("three discoveries")
     };
-    let group = Group {
+    let group = TargetGroup {
         targets: vec!["a:1".into(), "b:2".into()],
         labels: [("env".into(), "prod".into()), ("n".into(), "1".into())].into(),
     };
@@ -365,7 +365,7 @@ bearer_token_file: token"#,
     };
     assert_eq!(
         client.auth,
-        Auth::Basic {
+        AuthMethod::Basic {
             username: Some(Secret::Inline("u".into())),
             password: Some(Secret::File("/etc/pw".into()))
         }
@@ -373,11 +373,11 @@ bearer_token_file: token"#,
     // A key without a value differs from a missing key.
     let first = job.relabel[0].settings();
     assert_eq!((first.regex(), first.replacement()), ("", ""));
-    assert_eq!(job.relabel[1].settings().action, Action::LabelDrop);
+    assert_eq!(job.relabel[1].settings().action, RelabelAction::LabelDrop);
     assert_eq!(job.metric_relabel[0].settings().modulus, 8);
     let token = Some(Secret::File("/etc/token".into()));
     assert!(
-        matches!(&job.http.auth, Auth::Credentials { credentials, .. } if *credentials == token)
+        matches!(&job.http.auth, AuthMethod::Credentials { credentials, .. } if *credentials == token)
     );
 }
 
@@ -487,7 +487,7 @@ fn load_takes_jobs_from_other_files_too() {
     assert_eq!(config.ignored, [""; 0]);
     let token = Some(Secret::File(dir.path().join("jobs/t")));
     assert!(
-        matches!(&config.jobs[1].http.auth, Auth::Credentials { credentials, .. } if *credentials == token)
+        matches!(&config.jobs[1].http.auth, AuthMethod::Credentials { credentials, .. } if *credentials == token)
     );
     write("jobs/c.yml", "scrape_configs: [{job_name: a}]\n");
     let e = load(&main, JobFeatures::default()).unwrap_err().to_string();
@@ -519,7 +519,7 @@ fn read_groups_reads_target_files() {
 fn features_change_what_jobs_inherit_and_not_what_is_written() {
     let names = |names: &[&str]| {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        JobFeatures::of_names(&names)
+        JobFeatures::from_names(&names)
     };
     let job = |global: &str, features| {
         let text = format!("{global}scrape_configs: [{{job_name: j}}]\n");
@@ -529,7 +529,7 @@ fn features_change_what_jobs_inherit_and_not_what_is_written() {
     let none = names(&["promql-experimental-functions"]);
     assert!(none.language.experimental_functions && none.language.duration_expressions);
     let plain = job("", none);
-    assert!(!plain.extra_metrics && !plain.start_times.are_read());
+    assert!(!plain.extra_metrics && !plain.start_times.are_parsed());
     assert_eq!(plain.protocols, ScrapeProtocol::DEFAULT);
     let all = names(&["extra-scrape-metrics", "st-storage", "type-and-unit-labels"]);
     for global in ["", "global: {scrape_interval: 1s}\n"] {
@@ -540,7 +540,7 @@ fn features_change_what_jobs_inherit_and_not_what_is_written() {
     let written =
         "global: {extra_scrape_metrics: false, scrape_protocols: [OpenMetricsText1.0.0]}\n";
     let job = job(written, all);
-    assert!(!job.extra_metrics && job.start_times.are_read());
+    assert!(!job.extra_metrics && job.start_times.are_parsed());
     assert_eq!(job.protocols, [ScrapeProtocol::OpenMetricsText1_0_0]);
 }
 

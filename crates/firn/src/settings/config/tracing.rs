@@ -4,7 +4,7 @@ use super::http;
 use super::read;
 use super::remote::check_headers;
 use firn_ingest::span_export::{SpanCollector, SpanProtocol};
-use firn_model::yaml::{Node, YamlError};
+use firn_model::yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Settings of the export of spans. A config without the section `tracing` has none, and nothing is
 /// exported.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tracing {
+pub struct TracingSettings {
     /// Collector that receives the spans: endpoint, protocol and TLS.
     pub collector: SpanCollector,
     /// `sampling_fraction`: share of traces that are exported, from 0 to 1.
@@ -22,7 +22,7 @@ pub struct Tracing {
 }
 
 /// Reads the section of a config in the folder `dir`, if it is set.
-pub fn tracing(root: &Node, dir: &Path) -> Result<Option<Tracing>, YamlError> {
+pub fn tracing(root: &YamlNode, dir: &Path) -> Result<Option<TracingSettings>, YamlError> {
     let Some(node) = root.get("tracing").filter(|section| !section.is_null()) else {
         return Ok(None);
     };
@@ -50,7 +50,7 @@ pub fn tracing(root: &Node, dir: &Path) -> Result<Option<Tracing>, YamlError> {
         (entry.key.clone(), value.to_owned())
     });
     let timeout = read::duration(node, "timeout").filter(|timeout| !timeout.is_zero());
-    Ok(Some(Tracing {
+    Ok(Some(TracingSettings {
         collector: SpanCollector {
             protocol,
             endpoint: read::string(node, "endpoint"),
@@ -63,7 +63,7 @@ pub fn tracing(root: &Node, dir: &Path) -> Result<Option<Tracing>, YamlError> {
     }))
 }
 
-fn protocol(node: &Node) -> Result<SpanProtocol, YamlError> {
+fn protocol(node: &YamlNode) -> Result<SpanProtocol, YamlError> {
     match read::text(node, "client_type") {
         None | Some("grpc") => Ok(SpanProtocol::Grpc),
         Some("http") => Ok(SpanProtocol::Http),
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use firn_model::yaml;
 
-    fn read(text: &str) -> Option<Tracing> {
+    fn read(text: &str) -> Option<TracingSettings> {
         let root = yaml::parse(text).unwrap().unwrap();
         tracing(&root, Path::new("/etc/firn")).unwrap()
     }

@@ -1,9 +1,9 @@
 //! Every flag of `firn serve`, in Prometheus's order. A table: one row a flag.
 
-use super::{Apply, Effect, Flag};
+use super::{Apply, Flag, FlagEffect};
 use crate::settings::{LogFormat, Settings, listen_address};
 use firn_model::units::{parse_duration, parse_size};
-use firn_wire::remote_write::Version;
+use firn_wire::remote_write::RemoteWriteVersion;
 use std::time::Duration;
 
 /// `--query.lookback-delta` if it is not set, or zero.
@@ -28,7 +28,7 @@ const fn flag(
         alias: None,
         value: Some(value),
         default,
-        effect: Effect::Sets(apply),
+        effect: FlagEffect::Sets(apply),
         help,
     }
 }
@@ -40,7 +40,7 @@ const fn switch(name: &'static str, apply: Apply, help: &'static str) -> Flag {
         alias: None,
         value: None,
         default: "false",
-        effect: Effect::Sets(apply),
+        effect: FlagEffect::Sets(apply),
         help,
     }
 }
@@ -52,7 +52,7 @@ const fn ignored(name: &'static str, default: &'static str) -> Flag {
         alias: None,
         value: Some("VALUE"),
         default,
-        effect: Effect::Ignored,
+        effect: FlagEffect::Ignored,
         help: "",
     }
 }
@@ -64,7 +64,7 @@ const fn ignored_switch(name: &'static str, default: &'static str) -> Flag {
         alias: None,
         value: None,
         default,
-        effect: Effect::Ignored,
+        effect: FlagEffect::Ignored,
         help: "",
     }
 }
@@ -473,13 +473,13 @@ pub const FLAGS: &[Flag] = &[
 /// Adds the versions of remote write whose messages `text` names.
 fn add_write_versions(settings: &mut Settings, text: &str) -> Result<(), String> {
     for name in text.split(',') {
-        let version = Version::of_message(name).ok_or_else(|| {
-            let supported = Version::messages(&Version::ALL);
+        let version = RemoteWriteVersion::from_message_name(name).ok_or_else(|| {
+            let supported = RemoteWriteVersion::join_message_names(&RemoteWriteVersion::ALL);
             format!("unknown type for remote write protobuf message {name}, supported: {supported}")
         })?;
         let known = &mut settings.write_versions;
         if known.contains(&version) {
-            let got = Version::messages(known);
+            let got = RemoteWriteVersion::join_message_names(known);
             return Err(format!("duplicated {name} flag value, got {got} already"));
         }
         known.push(version);

@@ -1,7 +1,7 @@
 //! Command lines and what becomes of them.
 
 use super::*;
-use firn_wire::remote_write::Version;
+use firn_wire::remote_write::RemoteWriteVersion;
 use std::time::Duration;
 
 fn run(args: &str) -> Result<CommandLine, String> {
@@ -185,7 +185,7 @@ fn flags_have_the_values_that_prometheus_reads() {
 fn flags_that_are_nearly_right_are_guessed() {
     let hint = |args: &str| {
         let words = args.split_whitespace().map(OsString::from);
-        parse(words).unwrap_err().hint()
+        parse(words).unwrap_err().suggest_alternative()
     };
     let of_lookback = "a similar flag exists: --query.lookback-delta";
     assert_eq!(
@@ -199,16 +199,25 @@ fn flags_that_are_nearly_right_are_guessed() {
 #[test]
 fn messages_of_remote_write_are_both_or_those_that_are_named() {
     const FLAG: &str = "--web.remote-write-receiver.accepted-protobuf-messages";
-    let (v1, v2) = (Version::V1.message(), Version::V2.message());
+    let (v1, v2) = (
+        RemoteWriteVersion::V1.message_name(),
+        RemoteWriteVersion::V2.message_name(),
+    );
     let versions = |args: &str| {
         let line = run(&args.replace("FLAG", FLAG));
         line.map(|line| line.settings.write_versions)
     };
-    assert_eq!(versions(""), Ok(vec![Version::V1, Version::V2]));
-    assert_eq!(versions(&format!("FLAG={v1}")), Ok(vec![Version::V1]));
+    assert_eq!(
+        versions(""),
+        Ok(vec![RemoteWriteVersion::V1, RemoteWriteVersion::V2])
+    );
+    assert_eq!(
+        versions(&format!("FLAG={v1}")),
+        Ok(vec![RemoteWriteVersion::V1])
+    );
     assert_eq!(
         versions(&format!("FLAG={v2} FLAG={v1}")),
-        Ok(vec![Version::V2, Version::V1])
+        Ok(vec![RemoteWriteVersion::V2, RemoteWriteVersion::V1])
     );
     for (args, why) in [
         ("FLAG=x".to_owned(), "protobuf message x, supported: "),
@@ -239,7 +248,7 @@ fn help_shows_each_flag_that_has_an_effect_with_both_names_and_its_default() {
     assert!(text.contains("Usage: firn serve [OPTIONS]"), "{text}");
     for flag in FLAGS {
         let shown = text.contains(&format!("--{}", flag.alias.unwrap_or(flag.name)));
-        let acted_on = matches!(flag.effect, Effect::Sets(_));
+        let acted_on = matches!(flag.effect, FlagEffect::Sets(_));
         assert_eq!(shown, acted_on, "{}", flag.name);
         if acted_on && flag.value.is_some() && !flag.default.is_empty() {
             let default = format!("[default: {}]", flag.default);
@@ -263,7 +272,7 @@ fn flags_are_unique_and_explained() {
     names.dedup();
     assert_eq!(names.len(), count);
     for flag in FLAGS {
-        let acted_on = matches!(flag.effect, Effect::Sets(_));
+        let acted_on = matches!(flag.effect, FlagEffect::Sets(_));
         assert_eq!(acted_on, !flag.help.is_empty(), "{}", flag.name);
     }
 }

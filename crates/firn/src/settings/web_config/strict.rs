@@ -1,17 +1,17 @@
 //! Reads a YAML tree with the rules of Go's library in strict mode: every field must be known and
 //! have the expected type. Errors are collected with their lines and reported together.
 
-use firn_model::yaml::scalar::{Scalar, scalar_of};
-use firn_model::yaml::{Node, Value};
+use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_model::yaml::{YamlNode, YamlValue};
 use std::time::Duration;
 
 /// Reader of values that collects the errors found so far. Used for one web config.
 #[derive(Default)]
-pub(super) struct Strict {
+pub(super) struct StrictValueReader {
     errors: Vec<String>,
 }
 
-impl Strict {
+impl StrictValueReader {
     /// Returns all errors in the format of Go's library, if there are any.
     pub(super) fn finish(self) -> Result<(), String> {
         match self.errors.is_empty() {
@@ -27,15 +27,15 @@ impl Strict {
     /// fields are errors.
     pub(super) fn fields<'n>(
         &mut self,
-        node: Option<&'n Node>,
+        node: Option<&'n YamlNode>,
         type_name: &str,
         known: &[&'static str],
-    ) -> Vec<(&'static str, &'n Node)> {
+    ) -> Vec<(&'static str, &'n YamlNode)> {
         let mut fields = Vec::new();
         let Some(node) = node.filter(|node| !node.is_null()) else {
             return fields;
         };
-        let Value::Map(entries) = &node.value else {
+        let YamlValue::Map(entries) = &node.value else {
             self.mismatch(node, type_name);
             return fields;
         };
@@ -52,25 +52,29 @@ impl Strict {
     }
 
     /// Returns the entries of a mapping with arbitrary keys and text values.
-    pub(super) fn map(&mut self, node: &Node, type_name: &str) -> Vec<(String, String)> {
+    pub(super) fn map(&mut self, node: &YamlNode, type_name: &str) -> Vec<(String, String)> {
         if node.is_null() {
             return Vec::new();
         }
-        let Value::Map(entries) = &node.value else {
+        let YamlValue::Map(entries) = &node.value else {
             self.mismatch(node, type_name);
             return Vec::new();
         };
-        let text = |e: &firn_model::yaml::Entry| (e.key.clone(), self.text(&e.node));
+        let text = |e: &firn_model::yaml::YamlEntry| (e.key.clone(), self.text(&e.node));
         entries.iter().map(text).collect()
     }
 
     /// Returns the items of a list, or `None` if the value is null or not a list.
-    pub(super) fn texts<'n>(&mut self, node: &'n Node, type_name: &str) -> Option<Vec<&'n Node>> {
+    pub(super) fn texts<'n>(
+        &mut self,
+        node: &'n YamlNode,
+        type_name: &str,
+    ) -> Option<Vec<&'n YamlNode>> {
         if node.is_null() {
             return None;
         }
         match &node.value {
-            Value::List(items) => Some(items.iter().collect()),
+            YamlValue::List(items) => Some(items.iter().collect()),
             _ => {
                 self.mismatch(node, type_name);
                 None
@@ -79,10 +83,10 @@ impl Strict {
     }
 
     /// Returns a text, which is empty for a null value.
-    pub(super) fn text(&mut self, node: &Node) -> String {
+    pub(super) fn text(&mut self, node: &YamlNode) -> String {
         match &node.value {
-            Value::Scalar { text, .. } if !node.is_null() => text.clone(),
-            Value::Scalar { .. } => String::new(),
+            YamlValue::Scalar { text, .. } if !node.is_null() => text.clone(),
+            YamlValue::Scalar { .. } => String::new(),
             _ => {
                 self.mismatch(node, "string");
                 String::new()
@@ -91,39 +95,39 @@ impl Strict {
     }
 
     /// Returns a boolean, or `None` if the value is null or invalid.
-    pub(super) fn flag(&mut self, node: &Node) -> Option<bool> {
+    pub(super) fn flag(&mut self, node: &YamlNode) -> Option<bool> {
         self.scalar(node, "bool", |scalar| match scalar {
-            Scalar::Bool(value) => Some(value),
+            YamlScalar::Bool(value) => Some(value),
             _ => None,
         })
     }
 
     /// Returns an integer, or `None` if the value is null or invalid.
-    pub(super) fn integer(&mut self, node: &Node) -> Option<i64> {
-        self.scalar(node, "int", Scalar::integer)
+    pub(super) fn integer(&mut self, node: &YamlNode) -> Option<i64> {
+        self.scalar(node, "int", YamlScalar::to_integer)
     }
 
     /// Returns a duration in Go's format or in nanoseconds, or `None` if the value is null or
     /// invalid. Negative values become zero.
-    pub(super) fn duration(&mut self, node: &Node) -> Option<Duration> {
+    pub(super) fn duration(&mut self, node: &YamlNode) -> Option<Duration> {
         self.scalar(node, "time.Duration", |scalar| match scalar {
-            Scalar::Text => go_duration(node.text()?),
+            YamlScalar::Text => go_duration(node.text()?),
             nanos => Some(Duration::from_nanos(
-                u64::try_from(nanos.integer()?).unwrap_or(0),
+                u64::try_from(nanos.to_integer()?).unwrap_or(0),
             )),
         })
     }
 
     fn scalar<T>(
         &mut self,
-        node: &Node,
+        node: &YamlNode,
         type_name: &str,
-        read: impl Fn(Scalar) -> Option<T>,
+        read: impl Fn(YamlScalar) -> Option<T>,
     ) -> Option<T> {
         if node.is_null() {
             return None;
         }
-        let value = scalar_of(node).and_then(read);
+        let value = interpret_scalar(node).and_then(read);
         if value.is_none() {
             self.mismatch(node, type_name);
         }
@@ -131,15 +135,15 @@ impl Strict {
     }
 
     /// Records an error for a value whose type differs from `type_name`.
-    fn mismatch(&mut self, node: &Node, type_name: &str) {
+    fn mismatch(&mut self, node: &YamlNode, type_name: &str) {
         let value = match &node.value {
-            Value::List(_) => "!!seq".to_owned(),
-            Value::Map(_) => "!!map".to_owned(),
-            Value::Scalar { text, .. } => {
-                let tag = match scalar_of(node) {
-                    Some(Scalar::Whole(_)) => "int",
-                    Some(Scalar::Number(_)) => "float",
-                    Some(Scalar::Bool(_)) => "bool",
+            YamlValue::List(_) => "!!seq".to_owned(),
+            YamlValue::Map(_) => "!!map".to_owned(),
+            YamlValue::Scalar { text, .. } => {
+                let tag = match interpret_scalar(node) {
+                    Some(YamlScalar::Whole(_)) => "int",
+                    Some(YamlScalar::Number(_)) => "float",
+                    Some(YamlScalar::Bool(_)) => "bool",
                     _ => "str",
                 };
                 match text.char_indices().nth(10) {

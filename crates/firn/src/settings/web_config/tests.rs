@@ -25,7 +25,7 @@ fn parse_reads_every_section() {
     assert_eq!(files, [Path::new("/etc/firn/a.crt"), Path::new("/ca")]);
     let users: Vec<_> = config.users.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(users, ["alice", "1"]);
-    let limit = RateLimit {
+    let limit = RequestRateLimit {
         interval: Duration::from_secs(90),
         burst: 5,
     };
@@ -59,7 +59,7 @@ fn parse_reads_numbers_as_yaml_writes_them() {
         ("{interval: '1us', burst: 0b11}", 1000, 3),
     ] {
         let config = parsed(&format!("rate_limit: {text}")).unwrap();
-        let limit = RateLimit {
+        let limit = RequestRateLimit {
             interval: Duration::from_nanos(nanos),
             burst,
         };

@@ -1,46 +1,47 @@
 //! The section `tls_server_config` and the files that it names.
 
-use super::strict::Strict;
+use super::strict::StrictValueReader;
 use super::{WebConfigError, go_error};
 use firn_http_client::named_files;
-use firn_model::yaml::Node;
+use firn_model::yaml::YamlNode;
 use firn_server::tls::{
-    self, Cipher, ClientAuth, Curve, ServerConfig, TlsFiles, TlsSettings, TlsVersion,
+    self, CipherSuite, ClientAuthPolicy, KeyExchangeCurve, ListenerTlsSettings, ServerConfig,
+    ServerTlsVersion, TlsFileContents,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// PEM data of a certificate or a key: inline in the web config, or the path of a file.
 #[derive(Clone, PartialEq, Eq)]
-enum Pem {
+enum PemSource {
     Inline(String),
     File(PathBuf),
 }
 
 /// The section as parsed, not yet validated. Pairs contain the file and the inline form.
-pub(super) struct Raw {
-    cert: [Option<Pem>; 2],
-    key: [Option<Pem>; 2],
-    client_ca: [Option<Pem>; 2],
+pub(super) struct RawTlsSection {
+    cert: [Option<PemSource>; 2],
+    key: [Option<PemSource>; 2],
+    client_ca: [Option<PemSource>; 2],
     client_auth: String,
-    settings: TlsSettings,
+    settings: ListenerTlsSettings,
 }
 
 /// Validated TLS settings of the web config. Not `Debug`, because it may contain a private key.
 #[derive(Clone, PartialEq)]
 pub struct TlsSection {
-    cert: Pem,
-    key: Pem,
-    client_ca: Option<Pem>,
+    cert: PemSource,
+    key: PemSource,
+    client_ca: Option<PemSource>,
     client_auth: String,
-    settings: TlsSettings,
+    settings: ListenerTlsSettings,
 }
 
 /// TLS settings with the contents of their files. Not `Debug`, because it contains a private key.
 #[derive(Clone, PartialEq)]
 pub struct TlsInput {
-    settings: TlsSettings,
-    files: TlsFiles,
+    settings: ListenerTlsSettings,
+    files: TlsFileContents,
 }
 
 const FIELDS: [&str; 13] = [
@@ -62,23 +63,23 @@ const FIELDS: [&str; 13] = [
 /// Reads the section. An unknown name of a version, cipher or curve is an error at once, as in
 /// Prometheus's exporter toolkit.
 pub(super) fn read(
-    node: &Node,
+    node: &YamlNode,
     dir: &Path,
-    strict: &mut Strict,
+    strict: &mut StrictValueReader,
     warnings: &mut Vec<String>,
-) -> Result<Raw, String> {
-    let mut raw = Raw {
+) -> Result<RawTlsSection, String> {
+    let mut raw = RawTlsSection {
         cert: [None, None],
         key: [None, None],
         client_ca: [None, None],
         client_auth: String::new(),
-        settings: TlsSettings {
-            min_version: TlsVersion::V12,
-            max_version: TlsVersion::V13,
+        settings: ListenerTlsSettings {
+            min_version: ServerTlsVersion::V12,
+            max_version: ServerTlsVersion::V13,
             ciphers: Vec::new(),
             curves: Vec::new(),
             prefers_server_ciphers: true,
-            client_auth: ClientAuth::NoClientCert,
+            client_auth: ClientAuthPolicy::NoClientCert,
             client_sans: None,
             http2: true,
         },
@@ -99,9 +100,9 @@ pub(super) fn read(
 }
 
 fn read_setting(
-    settings: &mut TlsSettings,
-    (key, node): (&str, &Node),
-    strict: &mut Strict,
+    settings: &mut ListenerTlsSettings,
+    (key, node): (&str, &YamlNode),
+    strict: &mut StrictValueReader,
     warnings: &mut Vec<String>,
 ) -> Result<(), String> {
     match key {
@@ -109,7 +110,7 @@ fn read_setting(
         "min_version" | "max_version" if node.is_null() => {}
         "min_version" => {
             settings.min_version = version(&strict.text(node))?;
-            if settings.min_version < TlsVersion::V12 {
+            if settings.min_version < ServerTlsVersion::V12 {
                 warnings.push("min_version: TLS 1.2 is the oldest version that Firn speaks".into());
             }
         }
@@ -120,7 +121,7 @@ fn read_setting(
         "cipher_suites" => {
             for node in named(strict, node, "[]web.Cipher") {
                 let name = strict.text(node);
-                let cipher = Cipher::named(&name);
+                let cipher = CipherSuite::from_name(&name);
                 let cipher = cipher.ok_or_else(|| format!("unknown cipher: {name}"))?;
                 if !cipher.is_supported() {
                     warnings.push(format!("cipher_suites: Firn does not support {name}"));
@@ -131,7 +132,7 @@ fn read_setting(
         "curve_preferences" => {
             for node in named(strict, node, "[]web.Curve") {
                 let name = strict.text(node);
-                let curve = Curve::named(&name);
+                let curve = KeyExchangeCurve::from_name(&name);
                 let curve = curve.ok_or_else(|| format!("unknown curve: {name}"))?;
                 if !curve.is_supported() {
                     warnings.push(format!("curve_preferences: Firn does not support {name}"));
@@ -149,29 +150,33 @@ fn read_setting(
 }
 
 /// Returns the items of a list of names, without null items.
-fn named<'n>(strict: &mut Strict, node: &'n Node, type_name: &str) -> Vec<&'n Node> {
+fn named<'n>(
+    strict: &mut StrictValueReader,
+    node: &'n YamlNode,
+    type_name: &str,
+) -> Vec<&'n YamlNode> {
     let mut items = strict.texts(node, type_name).unwrap_or_default();
     items.retain(|item| !item.is_null());
     items
 }
 
-fn inline(text: String) -> Option<Pem> {
-    (!text.is_empty()).then_some(Pem::Inline(text))
+fn inline(text: String) -> Option<PemSource> {
+    (!text.is_empty()).then_some(PemSource::Inline(text))
 }
 
-fn file(dir: &Path, name: &str) -> Option<Pem> {
-    (!name.is_empty()).then(|| Pem::File(dir.join(name)))
+fn file(dir: &Path, name: &str) -> Option<PemSource> {
+    (!name.is_empty()).then(|| PemSource::File(dir.join(name)))
 }
 
-fn version(name: &str) -> Result<TlsVersion, String> {
-    TlsVersion::named(name).ok_or_else(|| format!("unknown TLS version: {name}"))
+fn version(name: &str) -> Result<ServerTlsVersion, String> {
+    ServerTlsVersion::from_name(name).ok_or_else(|| format!("unknown TLS version: {name}"))
 }
 
-impl Raw {
+impl RawTlsSection {
     /// Returns the validated section, or `None` if it does not enable TLS.
     pub(super) fn enabled(self, http2: bool) -> Option<Result<TlsSection, String>> {
         // Files take precedence over inline values.
-        let first = |[file, inline]: [Option<Pem>; 2]| file.or(inline);
+        let first = |[file, inline]: [Option<PemSource>; 2]| file.or(inline);
         let (cert, key) = (first(self.cert), first(self.key));
         let client_ca = first(self.client_ca);
         let is_set = cert.is_some() || key.is_some() || client_ca.is_some();
@@ -186,7 +191,7 @@ impl Raw {
                 key,
                 client_ca,
                 client_auth: self.client_auth,
-                settings: TlsSettings {
+                settings: ListenerTlsSettings {
                     http2,
                     ..self.settings
                 },
@@ -200,8 +205,8 @@ impl TlsSection {
     pub fn files(&self) -> Vec<PathBuf> {
         let all = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
         let files = all.into_iter().flatten().filter_map(|pem| match pem {
-            Pem::File(path) => Some(path.clone()),
-            Pem::Inline(_) => None,
+            PemSource::File(path) => Some(path.clone()),
+            PemSource::Inline(_) => None,
         });
         files.collect()
     }
@@ -215,13 +220,13 @@ impl TlsSection {
             None => None,
         };
         let unknown = || format!("invalid ClientAuth: {}", self.client_auth);
-        let client_auth = ClientAuth::named(&self.client_auth).ok_or_else(unknown)?;
+        let client_auth = ClientAuthPolicy::from_name(&self.client_auth).ok_or_else(unknown)?;
         Ok(TlsInput {
-            settings: TlsSettings {
+            settings: ListenerTlsSettings {
                 client_auth,
                 ..self.settings.clone()
             },
-            files: TlsFiles {
+            files: TlsFileContents {
                 cert,
                 key,
                 client_ca,
@@ -232,8 +237,8 @@ impl TlsSection {
 
 impl TlsInput {
     /// Returns whether every client must present a certificate that the server verifies.
-    pub fn asks_clients(&self) -> bool {
-        self.settings.client_auth == ClientAuth::RequireAndVerifyClientCert
+    pub fn requires_client_certificate(&self) -> bool {
+        self.settings.client_auth == ClientAuthPolicy::RequireAndVerifyClientCert
     }
 
     /// Builds the TLS configuration of the server. Fails for invalid certificates or keys.
@@ -244,10 +249,10 @@ impl TlsInput {
 }
 
 /// Returns the bytes of a PEM. `failed` is the prefix of the error if its file cannot be read.
-fn load(pem: &Pem, failed: &str) -> Result<Vec<u8>, WebConfigError> {
+fn load(pem: &PemSource, failed: &str) -> Result<Vec<u8>, WebConfigError> {
     let path = match pem {
-        Pem::Inline(text) => return Ok(text.clone().into_bytes()),
-        Pem::File(path) => path,
+        PemSource::Inline(text) => return Ok(text.clone().into_bytes()),
+        PemSource::File(path) => path,
     };
     named_files::read(path).map_err(|e| {
         let why = go_error("open", path, &e);

@@ -3,14 +3,14 @@
 //! They are stored apart from the floats, which most sources have: the timestamp is in the table of
 //! all entries, and the value there only distinguishes staleness markers.
 
-use super::{Lane, Verdict, refusal};
-use crate::aggregation::code::{Malformed, Reader, push_signed};
-use crate::aggregation::entries::{Entries, Entry};
-use crate::aggregation::failpoints::{self, Flaw};
-use crate::aggregation::native::{growth, push_histogram, read_histogram};
-use crate::aggregation::ops::Ops;
-use crate::aggregation::output::Form;
-use crate::aggregation::spec::Kind;
+use super::{AggregationLane, SampleVerdict, check_ignored};
+use crate::aggregation::code::{AggregationJournalError, AggregationJournalReader, push_signed};
+use crate::aggregation::entries::{SourceEntry, SourceEntryTable};
+use crate::aggregation::failpoints::{self, AggregationFlaw};
+use crate::aggregation::native::{compute_increase, push_histogram, read_histogram};
+use crate::aggregation::ops::LaneOps;
+use crate::aggregation::output::OutputSampleType;
+use crate::aggregation::spec::AggregatedMetricKind;
 use firn_model::batch::HistogramSample;
 use firn_model::histogram::Histogram;
 use firn_model::labels::push_uvarint;
@@ -19,40 +19,41 @@ use std::collections::{BTreeMap, HashSet};
 
 /// Newest and waiting histograms of the sources in a lane; empty for lanes of floats.
 #[derive(Debug, Default)]
-pub(super) struct Natives {
+pub(super) struct LaneHistograms {
     /// Newest histogram of each source that has one, by entry number.
     newest: BTreeMap<u32, Histogram>,
     /// Waiting gauge samples with their entry numbers, by the end of their interval.
     open: BTreeMap<i64, Vec<(u32, HistogramSample)>>,
 }
 
-impl Natives {
+impl LaneHistograms {
     /// Returns whether no sample is waiting.
     pub(super) fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
 
     /// Returns the newest histogram of a source. Returns `None` if it has none.
-    pub(super) fn newest(&self, at: u32) -> Option<&Histogram> {
+    pub(super) fn newest_histogram(&self, at: u32) -> Option<&Histogram> {
         self.newest.get(&at)
     }
 
     /// Removes the newest histogram of a source. Does nothing if it has none.
-    pub(super) fn remove(&mut self, at: u32) {
+    pub(super) fn remove_newest(&mut self, at: u32) {
         self.newest.remove(&at);
     }
 
     /// Removes the waiting samples of these sources.
-    pub(super) fn forget_open(&mut self, sources: &HashSet<u32>) {
+    pub(super) fn forget_waiting(&mut self, sources: &HashSet<u32>) {
         for waiting in self.open.values_mut() {
             waiting.retain(|(entry, _)| !sources.contains(entry));
         }
     }
 
-    /// Makes the waiting gauge samples of intervals up to `end` the newest values of their sources.
-    pub(super) fn settle(&mut self, end: i64, entries: &mut Entries) {
+    /// Makes the waiting gauge samples of intervals up to `end` the newest values of their
+    /// sources.
+    pub(super) fn settle(&mut self, end: i64, entries: &mut SourceEntryTable) {
         while let Some(first) = self.open.first_entry() {
-            if *first.key() > end && !failpoints::has(Flaw::SettlesEarly) {
+            if *first.key() > end && !failpoints::has(AggregationFlaw::SettlesEarly) {
                 break;
             }
             for (at, sample) in first.remove() {
@@ -70,7 +71,7 @@ impl Natives {
     }
 
     /// Moves waiting samples to other interval ends.
-    pub(super) fn move_ends(&mut self, end_of: impl Fn(i64) -> i64) {
+    pub(super) fn move_waiting(&mut self, end_of: impl Fn(i64) -> i64) {
         for waiting in std::mem::take(&mut self.open).into_values().flatten() {
             let end = end_of(waiting.1.time);
             self.open.entry(end).or_default().push(waiting);
@@ -95,7 +96,7 @@ impl Natives {
             push_histogram(out, 0, histogram);
         }
         let all = self.open.iter();
-        let all: Vec<_> = match failpoints::has(Flaw::ForgetsWaiting) {
+        let all: Vec<_> = match failpoints::has(AggregationFlaw::ForgetsWaiting) {
             true => Vec::new(),
             false => all
                 .flat_map(|(end, waiting)| waiting.iter().map(move |waiting| (end, waiting)))
@@ -109,26 +110,28 @@ impl Natives {
         }
     }
 
-    /// Reads the state that [`Natives::encode`] wrote. Fails if it is malformed.
+    /// Reads the state that [`LaneHistograms::encode`] wrote. Fails if it is malformed.
     pub(super) fn decode(
-        reader: &mut Reader<'_>,
-        entries: &mut Entries,
-    ) -> Result<Self, Malformed> {
+        reader: &mut AggregationJournalReader<'_>,
+        entries: &mut SourceEntryTable,
+    ) -> Result<Self, AggregationJournalError> {
         let mut natives = Self::default();
         if reader.is_empty() {
             return Ok(natives);
         }
-        for _ in 0..reader.unsigned()? {
-            let at = reader.small()?;
-            entries.get(at).ok_or(Malformed("histogram of no source"))?;
+        for _ in 0..reader.read_unsigned()? {
+            let at = reader.read_small()?;
+            entries
+                .get(at)
+                .ok_or(AggregationJournalError("histogram of no source"))?;
             let newest = read_histogram(reader)?.histogram;
             natives.newest.insert(at, newest);
         }
-        for _ in 0..reader.unsigned()? {
-            let end = reader.signed()?;
-            let at = reader.small()?;
+        for _ in 0..reader.read_unsigned()? {
+            let end = reader.read_signed()?;
+            let at = reader.read_small()?;
             let entry = entries.get_mut(at);
-            let entry = entry.ok_or(Malformed("histogram of no source"))?;
+            let entry = entry.ok_or(AggregationJournalError("histogram of no source"))?;
             entry.waiting = entry.waiting.saturating_add(1);
             let sample = read_histogram(reader)?;
             natives.open.entry(end).or_default().push((at, sample));
@@ -138,7 +141,7 @@ impl Natives {
 }
 
 /// Records `sample` as the newest one of a source.
-fn set_newest(entry: &mut Entry, sample: &HistogramSample) {
+fn set_newest(entry: &mut SourceEntry, sample: &HistogramSample) {
     entry.time = sample.time;
     entry.value = match sample.histogram.is_stale() {
         true => stale_nan(),
@@ -146,27 +149,28 @@ fn set_newest(entry: &mut Entry, sample: &HistogramSample) {
     };
 }
 
-impl Lane {
+impl AggregationLane {
     /// Adds a histogram of the source `at`, and appends the change to `ops`.
-    pub(in crate::aggregation) fn take_histogram(
+    pub(in crate::aggregation) fn add_histogram(
         &mut self,
         at: u32,
         sample: &HistogramSample,
-        ops: &mut Ops,
-    ) -> Verdict {
+        ops: &mut LaneOps,
+    ) -> SampleVerdict {
         let Some(entry) = self.entries.get(at) else {
-            return Verdict::Repeated;
+            return SampleVerdict::Repeated;
         };
         let Some(output) = self.output(entry.output) else {
-            return Verdict::Repeated;
+            return SampleVerdict::Repeated;
         };
-        if let Form::Native(total) = &output.form
+        if let OutputSampleType::Native(total) = &output.form
             && !sample.histogram.is_stale()
-            && !total.takes(&sample.histogram)
+            && !total.is_compatible(&sample.histogram)
         {
-            return Verdict::Mixed;
+            return SampleVerdict::Mixed;
         }
-        if let Some(verdict) = refusal(entry, output.kind, sample.time, (self.params, self.written))
+        if let Some(verdict) =
+            check_ignored(entry, output.kind, sample.time, (self.params, self.written))
         {
             return verdict;
         }
@@ -174,45 +178,45 @@ impl Lane {
         self.apply_histogram(at, sample)
     }
 
-    /// Applies a histogram that [`Lane::take_histogram`] has accepted.
+    /// Applies a histogram that [`AggregationLane::add_histogram`] has accepted.
     pub(in crate::aggregation) fn apply_histogram(
         &mut self,
         at: u32,
         sample: &HistogramSample,
-    ) -> Verdict {
+    ) -> SampleVerdict {
         let Some(entry) = self.entries.get_mut(at) else {
-            return Verdict::Repeated;
+            return SampleVerdict::Repeated;
         };
         let Some(Some(output)) = self.outputs.get_mut(entry.output as usize) else {
-            return Verdict::Repeated;
+            return SampleVerdict::Repeated;
         };
-        let Form::Native(total) = &mut output.form else {
-            return Verdict::Mixed;
+        let OutputSampleType::Native(total) = &mut output.form else {
+            return SampleVerdict::Mixed;
         };
-        let end = self.params.end_of(sample.time);
-        if output.kind == Kind::Gauge {
+        let end = self.params.interval_end(sample.time);
+        if output.kind == AggregatedMetricKind::Gauge {
             entry.waiting = entry.waiting.saturating_add(1);
             let waiting = self.natives.open.entry(end).or_default();
             waiting.push((at, sample.clone()));
-            return Verdict::Counted;
+            return SampleVerdict::Counted;
         }
         if sample.histogram.is_stale() {
             let output = entry.output;
-            return self.end(at, output, sample.time);
+            return self.end_source(at, output, sample.time);
         }
         let lookback_ms = self.params.lookback_ms;
         let since = sample.time.saturating_sub(lookback_ms);
-        let is_remembered = entry.time > since || failpoints::has(Flaw::RemembersSilent);
+        let is_remembered = entry.time > since || failpoints::has(AggregationFlaw::RemembersSilent);
         let newest = self.natives.newest.get(&at).filter(|_| is_remembered);
-        let increment = growth(newest.map(|newest| (entry.time, newest)), sample, since);
+        let increment = compute_increase(newest.map(|newest| (entry.time, newest)), sample, since);
         set_newest(entry, sample);
         let next = self.written.saturating_add(self.params.interval_ms);
-        let is_lost = end < next && failpoints::has(Flaw::LosesLate);
+        let is_lost = end < next && failpoints::has(AggregationFlaw::LosesLate);
         let increment = increment.filter(|_| !is_lost);
         let end = end.max(next);
-        total.count(end, &sample.histogram, increment);
-        output.count(sample.time, end, 0.0, lookback_ms);
+        total.add_increment(end, &sample.histogram, increment);
+        output.add_increment(sample.time, end, 0.0, lookback_ms);
         self.natives.newest.insert(at, sample.histogram.clone());
-        Verdict::Counted
+        SampleVerdict::Counted
     }
 }

@@ -1,18 +1,19 @@
 //! Encodes the whole state of a lane, and decodes it.
 
-use super::{Lane, Natives, Params, Waiting};
+use super::{AggregationLane, LaneHistograms, LaneParams, WaitingGaugeSample};
 use crate::aggregation::code::{
-    Malformed, Reader, after_step, push_float, push_print, push_signed, whole_step,
+    AggregationJournalError, AggregationJournalReader, add_exact_step, exact_difference,
+    push_fingerprint, push_float, push_signed,
 };
-use crate::aggregation::entries::{ENTRIES_MAX, Entry};
-use crate::aggregation::failpoints::{self, Flaw};
-use crate::aggregation::output::Output;
+use crate::aggregation::entries::{ENTRIES_MAX, SourceEntry};
+use crate::aggregation::failpoints::{self, AggregationFlaw};
+use crate::aggregation::output::AggregationOutput;
 use firn_model::labels::push_uvarint;
 
 /// Largest number of outputs in a lane, because each has at least one source.
 const OUTPUTS_MAX: u32 = ENTRIES_MAX as u32;
 
-impl Lane {
+impl AggregationLane {
     /// Appends the encoded state of the lane.
     pub(in crate::aggregation) fn encode(&self, out: &mut Vec<u8>) {
         push_signed(out, self.params.interval_ms);
@@ -31,7 +32,7 @@ impl Lane {
     }
 
     fn encode_open(&self, out: &mut Vec<u8>) {
-        if failpoints::has(Flaw::ForgetsWaiting) {
+        if failpoints::has(AggregationFlaw::ForgetsWaiting) {
             return out.push(0);
         }
         push_uvarint(out, self.open.len() as u64);
@@ -52,11 +53,11 @@ impl Lane {
         for (at, entry) in self.entries.iter() {
             push_uvarint(out, u64::from(at - next));
             next = at + 1;
-            push_print(out, entry.print);
+            push_fingerprint(out, entry.print);
             push_uvarint(out, u64::from(entry.output));
             push_signed(out, entry.time.wrapping_sub(time));
             time = entry.time;
-            match whole_step(0.0, entry.value) {
+            match exact_difference(0.0, entry.value) {
                 Some(value) => {
                     out.push(0);
                     push_signed(out, value);
@@ -69,62 +70,67 @@ impl Lane {
         }
     }
 
-    /// Reads the state that [`Lane::encode`] wrote. Fails if it is malformed.
-    pub(in crate::aggregation) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let params = Params {
-            interval_ms: reader.signed()?,
-            lookback_ms: reader.signed()?,
+    /// Reads the state that [`AggregationLane::encode`] wrote. Fails if it is malformed.
+    pub(in crate::aggregation) fn decode(
+        reader: &mut AggregationJournalReader<'_>,
+    ) -> Result<Self, AggregationJournalError> {
+        let params = LaneParams {
+            interval_ms: reader.read_signed()?,
+            lookback_ms: reader.read_signed()?,
         };
         if params.interval_ms < 1 || params.lookback_ms < 1 {
-            return Err(Malformed("times of a lane"));
+            return Err(AggregationJournalError("times of a lane"));
         }
-        let mut lane = Lane::new(params, reader.signed()?);
-        for _ in 0..reader.unsigned()? {
-            let at = reader.small()?;
+        let mut lane = AggregationLane::new(params, reader.read_signed()?);
+        for _ in 0..reader.read_unsigned()? {
+            let at = reader.read_small()?;
             if at >= OUTPUTS_MAX {
-                return Err(Malformed("number of an output"));
+                return Err(AggregationJournalError("number of an output"));
             }
-            lane.put_output(at, Output::decode(reader)?);
+            lane.put_output(at, AggregationOutput::decode(reader)?);
         }
         lane.decode_entries(reader)?;
-        for _ in 0..reader.unsigned()? {
-            let end = reader.signed()?;
-            for _ in 0..reader.unsigned()? {
-                let waiting = Waiting {
-                    entry: reader.small()?,
-                    time: reader.signed()?.wrapping_add(end),
-                    value: reader.float()?,
+        for _ in 0..reader.read_unsigned()? {
+            let end = reader.read_signed()?;
+            for _ in 0..reader.read_unsigned()? {
+                let waiting = WaitingGaugeSample {
+                    entry: reader.read_small()?,
+                    time: reader.read_signed()?.wrapping_add(end),
+                    value: reader.read_float()?,
                 };
                 let entry = lane.entries.get_mut(waiting.entry);
-                let entry = entry.ok_or(Malformed("sample of no source"))?;
+                let entry = entry.ok_or(AggregationJournalError("sample of no source"))?;
                 entry.waiting = entry.waiting.saturating_add(1);
                 lane.open.entry(end).or_default().push(waiting);
             }
         }
-        lane.natives = Natives::decode(reader, &mut lane.entries)?;
+        lane.natives = LaneHistograms::decode(reader, &mut lane.entries)?;
         Ok(lane)
     }
 
-    fn decode_entries(&mut self, reader: &mut Reader<'_>) -> Result<(), Malformed> {
+    fn decode_entries(
+        &mut self,
+        reader: &mut AggregationJournalReader<'_>,
+    ) -> Result<(), AggregationJournalError> {
         let (mut next, mut time) = (0u32, 0i64);
-        for _ in 0..reader.unsigned()? {
-            let at = next.checked_add(reader.small()?);
+        for _ in 0..reader.read_unsigned()? {
+            let at = next.checked_add(reader.read_small()?);
             let at = at.filter(|at| (*at as usize) < ENTRIES_MAX);
-            let at = at.ok_or(Malformed("number of a source"))?;
+            let at = at.ok_or(AggregationJournalError("number of a source"))?;
             next = at + 1;
-            let print = reader.print()?;
-            let output = reader.small()?;
+            let print = reader.read_fingerprint()?;
+            let output = reader.read_small()?;
             if self.output(output).is_none() {
-                return Err(Malformed("source of no output"));
+                return Err(AggregationJournalError("source of no output"));
             }
-            self.create(at, print, output);
-            time = time.wrapping_add(reader.signed()?);
-            let value = match reader.byte()? {
-                0 => after_step(0.0, reader.signed()?)?,
-                _ => reader.float()?,
+            self.create_source(at, print, output);
+            time = time.wrapping_add(reader.read_signed()?);
+            let value = match reader.read_byte()? {
+                0 => add_exact_step(0.0, reader.read_signed()?)?,
+                _ => reader.read_float()?,
             };
             if let Some(entry) = self.entries.get_mut(at) {
-                *entry = Entry {
+                *entry = SourceEntry {
                     time,
                     value,
                     ..*entry

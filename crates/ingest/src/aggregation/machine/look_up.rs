@@ -13,13 +13,13 @@
 //! the hashes if the store uses the same keys as the state; otherwise they are computed here, after
 //! the check of the name.
 
-use super::Machine;
-use super::recent::Recent;
-use super::sources::{Reference, WARM, follower, is_first, set_follower, warm};
-use crate::aggregation::entries::Entry;
-use crate::aggregation::hashing::Hashing;
+use super::AggregationState;
+use super::recent::RecentSeriesMap;
+use super::sources::{SourceRef, WARM, follower, is_first, prefetch_followers, set_follower};
+use crate::aggregation::entries::SourceEntry;
+use crate::aggregation::hashing::SourceHashing;
 use crate::aggregation::spec::AggregationSpec;
-use firn_model::batch::{Batch, Source};
+use firn_model::batch::{Batch, BatchSource};
 use firn_model::error::Error;
 use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::{LabelsRef, METRIC_NAME};
@@ -30,29 +30,29 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The result of looking up a series of the batch, before its samples are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum SourceLookupResult {
     /// The series is not a source.
     Passes,
     /// The labels must be decoded.
     Unknown,
     /// The series is a source with this first entry.
-    Known(Reference),
+    Known(SourceRef),
 }
 
 /// The tables for looking up sources, and the results for the current batch, which is processed as
 /// a whole.
-pub(super) struct LookUp {
+pub(super) struct SourceLookup {
     /// Hash function of the state, which is part of the journal.
-    pub(super) hashing: Hashing,
+    pub(super) hashing: SourceHashing,
     /// Result for each series of the batch.
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<SourceLookupResult>,
     /// Fingerprint of each series; the default value if it was not computed.
     pub(super) prints: Vec<Fingerprint>,
     /// True if the batch contained the fingerprints.
     has_prints: bool,
     /// The source that was found last, and the source that followed it in the previous batch.
-    last: Reference,
-    guess: Reference,
+    last: SourceRef,
+    guess: SourceRef,
     /// Indexes of the unknown series.
     unknown: Vec<u32>,
     /// Oldest and newest timestamp in the batch.
@@ -61,9 +61,9 @@ pub(super) struct LookUp {
     /// Metric names of all rules; `None` if some rule selects no single name.
     names: Option<HashTable<Box<[u8]>>>,
     /// Cache of series that are not sources.
-    passing: Recent<()>,
+    passing: RecentSeriesMap<()>,
     /// Fingerprints of keys in other forms, with the fingerprint of the canonical key.
-    aliases: Recent<Fingerprint>,
+    aliases: RecentSeriesMap<Fingerprint>,
     /// Period of the caches in milliseconds of data time: series that are silent for one to two
     /// periods are dropped.
     remembered_ms: i64,
@@ -72,22 +72,22 @@ pub(super) struct LookUp {
     key: Vec<u8>,
 }
 
-impl LookUp {
+impl SourceLookup {
     /// Returns empty tables for the given hash function.
-    pub(super) fn new(hashing: Hashing) -> Self {
+    pub(super) fn new(hashing: SourceHashing) -> Self {
         Self {
             hashing,
             found: Vec::new(),
             prints: Vec::new(),
             has_prints: false,
-            last: Reference::default(),
-            guess: Reference::default(),
+            last: SourceRef::default(),
+            guess: SourceRef::default(),
             unknown: Vec::new(),
             oldest: i64::MAX,
             newest: i64::MIN,
             names: None,
-            passing: Recent::new(),
-            aliases: Recent::new(),
+            passing: RecentSeriesMap::new(),
+            aliases: RecentSeriesMap::new(),
             remembered_ms: i64::MAX,
             generation: 0,
             key: Vec::new(),
@@ -95,7 +95,7 @@ impl LookUp {
     }
 
     /// Applies other rules: collects their metric names, and marks all series to be resolved again.
-    pub(super) fn configure(&mut self, spec: &AggregationSpec) {
+    pub(super) fn apply_rules(&mut self, spec: &AggregationSpec) {
         self.generation = self.generation.wrapping_add(1);
         self.passing.clear();
         let lookbacks = spec.groups.iter().map(|group| group.lookback_ms);
@@ -115,7 +115,7 @@ impl LookUp {
 
     /// Returns whether no rule selects the metric name of series `i`.
     #[inline]
-    fn passes_by_name(&self, batch: &Batch, i: usize) -> bool {
+    fn is_passed_by_name(&self, batch: &Batch, i: usize) -> bool {
         let Some(names) = &self.names else {
             return false;
         };
@@ -130,42 +130,42 @@ impl LookUp {
     }
 
     /// Returns the fingerprint of the canonical key of these labels.
-    pub(super) fn print_of_labels(&mut self, labels: LabelsRef<'_>) -> Fingerprint {
+    pub(super) fn fingerprint_of_labels(&mut self, labels: LabelsRef<'_>) -> Fingerprint {
         let mut key = std::mem::take(&mut self.key);
         key.clear();
         KEY_FORMAT.push_key(&mut key, labels);
-        let print = self.hashing.print(&key);
+        let print = self.hashing.fingerprint_of_key(&key);
         self.key = key;
         print
     }
 
     /// Caches that the series is not a source, so that its labels are not decoded again.
-    pub(super) fn let_pass(&mut self, print: Fingerprint) {
+    pub(super) fn cache_passing_series(&mut self, print: Fingerprint) {
         self.passing.insert(print, ());
     }
 
     /// Advances data time to `now`, and drops cached series that have been silent as long as
     /// sources may be.
-    pub(super) fn advance(&mut self, now: TimestampMs) {
-        self.passing.advance(now, self.remembered_ms);
-        self.aliases.advance(now, self.remembered_ms);
+    pub(super) fn advance_time(&mut self, now: TimestampMs) {
+        self.passing.advance_time(now, self.remembered_ms);
+        self.aliases.advance_time(now, self.remembered_ms);
     }
 
-    /// Caches that the key with fingerprint `print` means the labels whose canonical key has the
-    /// fingerprint `of`.
-    pub(super) fn alias(&mut self, print: Fingerprint, of: Fingerprint) {
+    /// Caches that the key with fingerprint `print` means the labels whose canonical
+    /// key has the fingerprint `of`.
+    pub(super) fn cache_alias(&mut self, print: Fingerprint, of: Fingerprint) {
         self.aliases.insert(print, of);
     }
 
     /// Prepares the tables for the batch of `source`.
-    fn begin(&mut self, source: &dyn Source) {
+    fn begin_batch(&mut self, source: &dyn BatchSource) {
         let count = source.batch().series_count();
         (self.oldest, self.newest) = (i64::MAX, i64::MIN);
         self.found.clear();
         self.unknown.clear();
         self.prints.clear();
-        let keys = self.hashing.keys();
-        let made = keys.and_then(|keys| source.prints(keys));
+        let keys = self.hashing.hash_keys();
+        let made = keys.and_then(|keys| source.fingerprints(keys));
         let made = made.filter(|made| made.len() == count);
         self.has_prints = made.is_some();
         match made {
@@ -175,23 +175,23 @@ impl LookUp {
     }
 
     /// Computes the fingerprint of series `i`.
-    fn hash(&mut self, batch: &Batch, i: usize) {
+    fn hash_series(&mut self, batch: &Batch, i: usize) {
         self.prints[i] = match batch.key(i) {
-            Some(key) => self.hashing.print(key),
-            None => self.print_of_labels(batch.series(i).labels),
+            Some(key) => self.hashing.fingerprint_of_key(key),
+            None => self.fingerprint_of_labels(batch.series(i).labels),
         };
     }
 
     /// Extends the time range of the batch by the samples of series `i` up to `time_max`.
     #[inline]
-    fn note_times(&mut self, batch: &Batch, i: usize, time_max: TimestampMs) {
+    fn extend_time_range(&mut self, batch: &Batch, i: usize, time_max: TimestampMs) {
         let mut note = |time: TimestampMs| {
             if time <= time_max {
                 self.oldest = self.oldest.min(time);
                 self.newest = self.newest.max(time);
             }
         };
-        match batch.sole_float(i) {
+        match batch.single_float(i) {
             Some((time, _)) => note(time),
             None => {
                 let samples = batch.series(i);
@@ -205,28 +205,28 @@ impl LookUp {
     }
 }
 
-impl Machine {
+impl AggregationState {
     /// Looks up all series of `source`, and decodes the labels of unknown ones. Fails if the source
     /// does.
-    pub(super) fn find_all(
+    pub(super) fn look_up_all(
         &mut self,
-        source: &mut dyn Source,
+        source: &mut dyn BatchSource,
         time_max: TimestampMs,
     ) -> Result<(), Error> {
-        if !source.batch().has_keys_of(KEY_FORMAT) {
+        if !source.batch().has_key_format(KEY_FORMAT) {
             let all: Vec<u32> = (0..source.batch().series_count() as u32).collect();
             source.read_labels(&all)?;
         }
-        self.look_up.begin(source);
+        self.look_up.begin_batch(source);
         let batch = source.batch();
         for i in 0..batch.series_count() {
             if i % WARM == 0 {
-                warm(&self.lanes, self.look_up.guess);
+                prefetch_followers(&self.lanes, self.look_up.guess);
             }
-            self.look_up.note_times(batch, i, time_max);
-            let found = self.find(batch, i);
+            self.look_up.extend_time_range(batch, i, time_max);
+            let found = self.look_up_series(batch, i);
             self.look_up.found.push(found);
-            if found == Found::Unknown {
+            if found == SourceLookupResult::Unknown {
                 self.look_up.unknown.push(i as u32);
             }
         }
@@ -238,24 +238,24 @@ impl Machine {
 
     /// Looks up series `i`.
     #[inline]
-    fn find(&mut self, batch: &Batch, i: usize) -> Found {
+    fn look_up_series(&mut self, batch: &Batch, i: usize) -> SourceLookupResult {
         let look_up = &mut self.look_up;
         if !look_up.has_prints {
-            if look_up.passes_by_name(batch, i) {
-                return Found::Passes;
+            if look_up.is_passed_by_name(batch, i) {
+                return SourceLookupResult::Passes;
             }
-            look_up.hash(batch, i);
+            look_up.hash_series(batch, i);
         }
         let guess = look_up.guess;
         if is_first(&self.lanes, guess, look_up.prints[i], look_up.generation) {
             (look_up.last, look_up.guess) = (guess, follower(&self.lanes, guess));
-            return Found::Known(guess);
+            return SourceLookupResult::Known(guess);
         }
-        if look_up.has_prints && look_up.passes_by_name(batch, i) {
-            return Found::Passes;
+        if look_up.has_prints && look_up.is_passed_by_name(batch, i) {
+            return SourceLookupResult::Passes;
         }
         let found = self.find_in_tables(i);
-        if let Found::Known(first) = found {
+        if let SourceLookupResult::Known(first) = found {
             set_follower(&mut self.lanes, self.look_up.last, first);
             self.look_up.last = first;
             self.look_up.guess = follower(&self.lanes, first);
@@ -264,30 +264,34 @@ impl Machine {
     }
 
     /// Looks up series `i`, whose fingerprint is known, in the tables.
-    fn find_in_tables(&mut self, i: usize) -> Found {
+    fn find_in_tables(&mut self, i: usize) -> SourceLookupResult {
         let print = self.look_up.prints[i];
-        self.find_print(print).unwrap_or_else(|| {
+        self.find_fingerprint(print).unwrap_or_else(|| {
             let alias = self.look_up.aliases.get(print);
             let found = alias.and_then(|print| {
                 self.look_up.prints[i] = print;
-                self.find_print(print)
+                self.find_fingerprint(print)
             });
-            found.unwrap_or(Found::Unknown)
+            found.unwrap_or(SourceLookupResult::Unknown)
         })
     }
 
     /// Looks up a fingerprint in the table of sources and in the cache of passing series. Returns
     /// `None` if it is in neither, or must be resolved again.
     #[inline]
-    pub(super) fn find_print(&mut self, print: Fingerprint) -> Option<Found> {
-        let Some(first) = self.sources.find(&self.lanes, print) else {
-            return self.look_up.passing.get(print).map(|()| Found::Passes);
+    pub(super) fn find_fingerprint(&mut self, print: Fingerprint) -> Option<SourceLookupResult> {
+        let Some(first) = self.sources.find_source(&self.lanes, print) else {
+            return self
+                .look_up
+                .passing
+                .get(print)
+                .map(|()| SourceLookupResult::Passes);
         };
-        let (place, at) = first.split();
+        let (place, at) = first.lane_and_entry();
         let slot = self.lanes[place].as_ref()?;
-        let entry: &Entry = slot.lane.entries.get(at)?;
+        let entry: &SourceEntry = slot.lane.entries.get(at)?;
         match entry.generation == self.look_up.generation {
-            true => Some(Found::Known(first)),
+            true => Some(SourceLookupResult::Known(first)),
             false => None,
         }
     }

@@ -13,14 +13,14 @@ use hashbrown::HashTable;
 const REMEMBERED_MAX: usize = 1 << 18;
 
 /// Maps fingerprints of recently seen series to values of any small type.
-pub(super) struct Recent<V> {
+pub(super) struct RecentSeriesMap<V> {
     now: HashTable<(Fingerprint, V)>,
     before: HashTable<(Fingerprint, V)>,
     /// Start of the current period; `TimestampMs::MIN` before the first.
     since: TimestampMs,
 }
 
-impl<V: Copy> Recent<V> {
+impl<V: Copy> RecentSeriesMap<V> {
     /// Returns an empty cache.
     pub(super) fn new() -> Self {
         Self {
@@ -62,7 +62,7 @@ impl<V: Copy> Recent<V> {
     }
 
     /// Advances data time to `now`, with periods of `stretch_ms` milliseconds.
-    pub(super) fn advance(&mut self, now: TimestampMs, stretch_ms: i64) {
+    pub(super) fn advance_time(&mut self, now: TimestampMs, stretch_ms: i64) {
         if now.saturating_sub(self.since) < stretch_ms {
             return;
         }
@@ -81,23 +81,23 @@ mod tests {
     #[test]
     fn recent_forgets_what_is_silent_for_two_stretches() {
         let print = |low: u64| Fingerprint { high: 0, low };
-        let mut recent = Recent::new();
-        recent.advance(7, 100);
+        let mut recent = RecentSeriesMap::new();
+        recent.advance_time(7, 100);
         for number in 0..1_000 {
             recent.insert(print(number), number);
         }
-        recent.advance(106, 100);
-        recent.advance(107, 100);
+        recent.advance_time(106, 100);
+        recent.advance_time(107, 100);
         for number in (0..1_000).step_by(2) {
             assert_eq!(recent.get(print(number)), Some(number));
         }
-        recent.advance(207, 100);
+        recent.advance_time(207, 100);
         for number in 0..1_000 {
             let expected = (number % 2 == 0).then_some(number);
             assert_eq!(recent.get(print(number)), expected, "{number}");
         }
-        recent.advance(307, 100);
-        recent.advance(407, 100);
+        recent.advance_time(307, 100);
+        recent.advance_time(407, 100);
         assert_eq!(recent.get(print(0)), None);
         assert!(recent.now.is_empty() && recent.before.is_empty());
     }

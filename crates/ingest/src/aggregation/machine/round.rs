@@ -9,16 +9,18 @@
 //! section = lane varint | what u8 (operations, snapshot, gone) | prefixed bytes
 //! ```
 
-use super::look_up::LookUp;
-use super::sources::Sources;
-use super::{LANES, Machine, Slot};
-use crate::aggregation::code::{Malformed, Reader, push_bytes, push_signed};
-use crate::aggregation::failpoints::{self, Flaw};
-use crate::aggregation::lane::Lane;
+use super::look_up::SourceLookup;
+use super::sources::SourceTable;
+use super::{AggregationState, LANES, LaneSlot};
+use crate::aggregation::code::{
+    AggregationJournalError, AggregationJournalReader, push_bytes, push_signed,
+};
+use crate::aggregation::failpoints::{self, AggregationFlaw};
+use crate::aggregation::lane::AggregationLane;
 use crate::aggregation::ops;
 use crate::aggregation::spec::GROUPS_MAX;
 use firn_model::labels::push_uvarint;
-use firn_model::log::{Journal, JournalMark};
+use firn_model::log::{JournalMark, JournalRecord};
 use firn_model::sample::TimestampMs;
 
 const OPERATIONS: u8 = 0;
@@ -39,7 +41,7 @@ const RECORD_BYTES: usize = 4 << 20;
 
 /// The progress of the current round, which decides how many snapshots are due.
 #[derive(Debug, Default)]
-pub(super) struct Round {
+pub(super) struct SnapshotRound {
     /// Index of the next lane to snapshot.
     next: usize,
     /// Data time at its start.
@@ -51,9 +53,9 @@ pub(super) struct Round {
     state_before: usize,
 }
 
-impl Machine {
+impl AggregationState {
     /// Returns the record to log now: the operations since the previous record, and due snapshots.
-    pub(in crate::aggregation) fn record(&mut self) -> Journal {
+    pub(in crate::aggregation) fn take_journal(&mut self) -> JournalRecord {
         let mut bytes = Vec::new();
         for place in 0..self.lanes.len() {
             if let Some(slot) = &mut self.lanes[place]
@@ -69,7 +71,7 @@ impl Machine {
             }
         }
         self.round.bytes += bytes.len();
-        let due = self.lanes_due();
+        let due = self.count_due_lanes();
         if due <= self.round.next {
             return self.end_record(bytes, JournalMark::Continues);
         }
@@ -86,16 +88,16 @@ impl Machine {
             self.round.state += self.push_snapshot(&mut bytes, place);
         }
         let is_half = self.round.next * 2 >= self.lanes.len();
-        let is_early = is_half && failpoints::has(Flaw::CompletesEarly);
+        let is_early = is_half && failpoints::has(AggregationFlaw::CompletesEarly);
         let completes = self.round.next == self.lanes.len() || is_early;
         if completes {
             self.end_round();
         }
-        self.end_record(bytes, mark(begins, completes))
+        self.end_record(bytes, journal_mark(begins, completes))
     }
 
     /// Returns the whole state, split into as many records as necessary.
-    pub(in crate::aggregation) fn whole(&mut self) -> Vec<Journal> {
+    pub(in crate::aggregation) fn encode_whole_state(&mut self) -> Vec<JournalRecord> {
         let mut records = Vec::new();
         let mut bytes = self.begin_record();
         self.round.state = 0;
@@ -104,8 +106,8 @@ impl Machine {
                 let begins = records.is_empty();
                 let next = self.begin_next_record();
                 let full = std::mem::replace(&mut bytes, next);
-                let mark = mark(begins, false);
-                records.push(Journal { mark, bytes: full });
+                let mark = journal_mark(begins, false);
+                records.push(JournalRecord { mark, bytes: full });
             }
             if let Some(slot) = &mut self.lanes[place] {
                 slot.ops.clear();
@@ -113,21 +115,21 @@ impl Machine {
             self.round.state += self.push_snapshot(&mut bytes, place);
         }
         self.end_round();
-        let mark = mark(records.is_empty(), true);
+        let mark = journal_mark(records.is_empty(), true);
         records.push(self.end_record(bytes, mark));
         records
     }
 
     fn end_round(&mut self) {
-        self.round = Round {
+        self.round = SnapshotRound {
             began: self.data_time,
             state_before: self.round.state,
-            ..Round::default()
+            ..SnapshotRound::default()
         };
     }
 
     /// Returns the number of lanes whose snapshots must be written by now in this round.
-    fn lanes_due(&self) -> usize {
+    fn count_due_lanes(&self) -> usize {
         let lanes = self.lanes.len();
         let round = &self.round;
         let passed = self.data_time.saturating_sub(round.began).max(0);
@@ -154,7 +156,7 @@ impl Machine {
 
     fn begin_record(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.look_up.hashing.push(&mut bytes);
+        self.look_up.hashing.push_encoded(&mut bytes);
         push_uvarint(&mut bytes, self.sequence);
         push_signed(&mut bytes, self.data_time);
         bytes
@@ -165,9 +167,9 @@ impl Machine {
         self.begin_record()
     }
 
-    fn end_record(&mut self, bytes: Vec<u8>, mark: JournalMark) -> Journal {
+    fn end_record(&mut self, bytes: Vec<u8>, mark: JournalMark) -> JournalRecord {
         self.sequence += u64::from(!bytes.is_empty());
-        Journal { mark, bytes }
+        JournalRecord { mark, bytes }
     }
 
     /// Restores the state from the journal `records`, beginning where a replay must begin. Lanes
@@ -182,7 +184,7 @@ impl Machine {
             }
         }
         if expected == Some(u64::MAX) {
-            self.lose_all();
+            self.mark_all_incomplete();
         }
         let lost = self.lanes.iter_mut().flatten().filter(|slot| slot.is_lost);
         let mut count = 0;
@@ -191,7 +193,7 @@ impl Machine {
             slot.lane.forget_sources();
             count += 1;
         }
-        self.sources = Sources::of(&mut self.lanes);
+        self.sources = SourceTable::from_lanes(&mut self.lanes);
         count
     }
 
@@ -199,34 +201,39 @@ impl Machine {
         &mut self,
         record: &[u8],
         expected: &mut Option<u64>,
-    ) -> Result<(), Malformed> {
-        let mut reader = Reader(record);
-        if let Some(hashing) = self.look_up.hashing.read_other(&mut reader)? {
+    ) -> Result<(), AggregationJournalError> {
+        let mut reader = AggregationJournalReader(record);
+        if let Some(hashing) = self.look_up.hashing.read_if_different(&mut reader)? {
             // The records of another state begin here.
             self.lanes.clear();
-            self.look_up = LookUp::new(hashing);
+            self.look_up = SourceLookup::new(hashing);
             (*expected, self.data_time) = (None, i64::MIN);
         }
-        let number = reader.unsigned()?;
+        let number = reader.read_unsigned()?;
         if expected.is_some_and(|expected| expected != number) {
-            self.lose_all();
+            self.mark_all_incomplete();
         }
         *expected = number.checked_add(1);
         self.sequence = expected.unwrap_or(0);
-        self.data_time = self.data_time.max(reader.signed()?);
+        self.data_time = self.data_time.max(reader.read_signed()?);
         while !reader.is_empty() {
-            let place = reader.small()? as usize;
-            let what = reader.byte()?;
-            let bytes = reader.bytes()?;
+            let place = reader.read_small()? as usize;
+            let what = reader.read_byte()?;
+            let bytes = reader.read_bytes()?;
             if place >= GROUPS_MAX * LANES {
-                return Err(Malformed("number of a lane"));
+                return Err(AggregationJournalError("number of a lane"));
             }
             self.replay_section(place, what, bytes)?;
         }
         Ok(())
     }
 
-    fn replay_section(&mut self, place: usize, what: u8, bytes: &[u8]) -> Result<(), Malformed> {
+    fn replay_section(
+        &mut self,
+        place: usize,
+        what: u8,
+        bytes: &[u8],
+    ) -> Result<(), AggregationJournalError> {
         if self.lanes.len() <= place {
             let lanes = (place + 1).next_multiple_of(LANES);
             self.lanes.resize_with(lanes, || None);
@@ -236,33 +243,34 @@ impl Machine {
             (GONE, known) => *known = None,
             (SNAPSHOT, known) => *known = Some(read_snapshot(bytes)?),
             (OPERATIONS, Some(slot)) if !slot.is_lost => {
-                if ops::replay(&mut slot.lane, bytes).is_err() {
+                if ops::replay_ops(&mut slot.lane, bytes).is_err() {
                     slot.is_lost = true;
                 }
             }
             // The snapshot of the lane follows later in the round.
             (OPERATIONS, _) => {}
-            _ => return Err(Malformed("section")),
+            _ => return Err(AggregationJournalError("section")),
         }
         Ok(())
     }
 
     /// Marks all lanes as incomplete: each remains so until its next snapshot.
-    fn lose_all(&mut self) {
+    fn mark_all_incomplete(&mut self) {
         for slot in self.lanes.iter_mut().flatten() {
             slot.is_lost = true;
         }
     }
 }
 
-fn read_snapshot(bytes: &[u8]) -> Result<Slot, Malformed> {
-    let mut reader = Reader(bytes);
-    let group = str::from_utf8(reader.bytes()?).map_err(|_| Malformed("name of a group"))?;
-    let number = reader.small()? as usize;
-    let lane = Lane::decode(&mut reader)?;
+fn read_snapshot(bytes: &[u8]) -> Result<LaneSlot, AggregationJournalError> {
+    let mut reader = AggregationJournalReader(bytes);
+    let group = str::from_utf8(reader.read_bytes()?)
+        .map_err(|_| AggregationJournalError("name of a group"))?;
+    let number = reader.read_small()? as usize;
+    let lane = AggregationLane::decode(&mut reader)?;
     match reader.is_empty() && number < LANES {
-        true => Ok(Slot::new(group, number, lane)),
-        false => Err(Malformed("snapshot of a lane")),
+        true => Ok(LaneSlot::new(group, number, lane)),
+        false => Err(AggregationJournalError("snapshot of a lane")),
     }
 }
 
@@ -272,7 +280,7 @@ fn push_section(out: &mut Vec<u8>, place: usize, what: u8, bytes: &[u8]) {
     push_bytes(out, bytes);
 }
 
-fn mark(begins: bool, completes: bool) -> JournalMark {
+fn journal_mark(begins: bool, completes: bool) -> JournalMark {
     match (begins, completes) {
         (true, true) => JournalMark::Whole,
         (true, false) => JournalMark::Begins,

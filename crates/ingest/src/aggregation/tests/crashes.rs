@@ -2,21 +2,21 @@
 //! results and stored samples must equal those of a run without a crash.
 
 use super::{STALE, group, rule};
-use crate::aggregation::failpoints::{Flaw, with_flaw};
-use crate::aggregation::spec::{AggregationSpec, Op, RuleSpec};
-use crate::aggregation::{Kind, Start};
+use crate::aggregation::failpoints::{AggregationFlaw, with_flaw};
+use crate::aggregation::spec::{AggregationOp, AggregationRuleSpec, AggregationSpec};
+use crate::aggregation::{AggregatedMetricKind, AggregationInputs};
 use crate::limits::IngestLimits;
 use crate::pipeline::{InstantAge, Pipeline};
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
-use firn_model::env::sim::{self, Inline, Sim, SimRng};
-use firn_model::fingerprint::Seed;
+use firn_model::env::sim::{self, InlineCompute, SimEnv, SimRng};
+use firn_model::fingerprint::FingerprintSeed;
 use firn_model::labels::Labels;
 use firn_model::sample::{TimeRange, stale_nan};
 use firn_model::series_limit::SeriesLimit;
-use firn_model::shares::Shares;
+use firn_model::shares::BudgetShares;
 use firn_model::store::{Append, AppendBounds, Select, SelectRequest};
 use firn_model::tenant::TenantId;
 use firn_storage::store::{Store, StoreOptions};
@@ -31,15 +31,15 @@ const BATCHES: u64 = 24;
 type Contents = BTreeMap<String, Vec<(i64, u64)>>;
 
 fn spec() -> AggregationSpec {
-    let dropped = RuleSpec {
+    let dropped = AggregationRuleSpec {
         record: "c".into(),
         drops: true,
-        kind: Some(Kind::Counter),
-        ..rule(Op::Sum, "counter")
+        kind: Some(AggregatedMetricKind::Counter),
+        ..rule(AggregationOp::Sum, "counter")
     };
-    let kept = RuleSpec {
+    let kept = AggregationRuleSpec {
         record: "g".into(),
-        ..rule(Op::Max, "gauge")
+        ..rule(AggregationOp::Max, "gauge")
     };
     group(&[dropped, kept])
 }
@@ -51,7 +51,7 @@ fn history(seed: u64) -> Vec<Batch> {
     let mut now = 1_000_000;
     let mut batches = Vec::new();
     for _ in 0..BATCHES {
-        now += rng.below(6_000) as i64 + 1;
+        now += rng.next_below(6_000) as i64 + 1;
         let mut batch = Batch::default();
         let counters_only = rng.one_in(2);
         for (pod, value) in values.iter_mut().enumerate() {
@@ -59,7 +59,7 @@ fn history(seed: u64) -> Vec<Batch> {
             if rng.one_in(3) || counters_only && !is_counter {
                 continue;
             }
-            *value += rng.below(5) as f64;
+            *value += rng.next_below(5) as f64;
             let name = if is_counter { "counter" } else { "gauge" };
             let number = pod.to_string();
             let pairs = [("__name__", name), ("job", "a"), ("pod", number.as_str())];
@@ -79,7 +79,7 @@ struct Process {
     pipeline: Pipeline,
 }
 
-fn start(sim: &Sim) -> Option<Process> {
+fn start(sim: &SimEnv) -> Option<Process> {
     let options = StoreOptions {
         window_ms: 30_000,
         is_jittered: false,
@@ -89,21 +89,21 @@ fn start(sim: &Sim) -> Option<Process> {
         ..StoreOptions::new("data")
     };
     let store = Store::open(sim.env.clone(), options).ok()?;
-    let limits = IngestLimits::of(&Shares::of(1 << 30));
+    let limits = IngestLimits::from_write_share(&BudgetShares::from_limit(1 << 30));
     let memory = Budget::new("all", 1 << 30);
     let pipeline = Pipeline::new(store.clone(), sim.env.clock.clone(), limits, &memory);
-    let start = Start {
-        seed: Seed([7, 7]),
+    let start = AggregationInputs {
+        seed: FingerprintSeed([7, 7]),
         sources_max: usize::MAX,
         kind_of: Arc::new(|_| None),
         journal: &store.take_journal(),
     };
-    pipeline.aggregate_by(&spec(), start).ok()?;
+    pipeline.configure_aggregation(&spec(), start).ok()?;
     Some(Process { store, pipeline })
 }
 
 /// Restarts until it succeeds; the power is on again.
-fn restart(sim: &Sim) -> Process {
+fn restart(sim: &SimEnv) -> Process {
     for _ in 0..3 {
         sim.disk.crash();
         if let Some(process) = start(sim) {
@@ -114,7 +114,7 @@ fn restart(sim: &Sim) -> Process {
 }
 
 fn contents(store: &Store) -> Contents {
-    let (cancel, budget) = (Cancel::new(), Budget::new("all", usize::MAX));
+    let (cancel, budget) = (CancelToken::new(), Budget::new("all", usize::MAX));
     let series = SeriesLimit::new(usize::MAX);
     let request = SelectRequest {
         tenant: &TenantId::anonymous(),
@@ -144,7 +144,7 @@ fn contents(store: &Store) -> Contents {
 /// Sends a history to a disk that loses power after `changes`; returns whether it did, and the
 /// stored samples. A batch that was not acknowledged is sent again.
 fn run(seed: u64, changes: Option<u64>) -> (bool, Contents) {
-    let sim = sim::env_with(seed, Arc::new(Inline));
+    let sim = sim::sim_env_with(seed, Arc::new(InlineCompute));
     sim.clock.set_ms(10_000_000);
     let mut process = start(&sim).unwrap();
     if let Some(changes) = changes {
@@ -153,7 +153,7 @@ fn run(seed: u64, changes: Option<u64>) -> (bool, Contents) {
     let mut is_hit = false;
     for batch in history(seed) {
         for attempt in 0.. {
-            let bounds = AppendBounds::until(i64::MAX);
+            let bounds = AppendBounds::up_to(i64::MAX);
             let tenant = TenantId::anonymous();
             let sent = process.pipeline.append(&tenant, &batch, bounds).wait();
             process.store.tick();
@@ -207,20 +207,20 @@ fn aggregation_over_a_power_cut_at_every_change_of_the_disk_is_exact() {
 
 #[test]
 fn results_without_the_journal_beside_them_are_caught() {
-    let caught = with_flaw(Flaw::LeavesJournal, || first_trouble(0..1));
+    let caught = with_flaw(AggregationFlaw::LeavesJournal, || first_trouble(0..1));
     assert!(caught.is_some());
 }
 
 /// Returns the size of the log in bytes after a clean stop that follows `samples` of one source.
 fn log_after_a_stop_behind(samples: i64) -> u64 {
-    let sim = sim::env_with(1, Arc::new(Inline));
+    let sim = sim::sim_env_with(1, Arc::new(InlineCompute));
     sim.clock.set_ms(10_000_000);
     let process = start(&sim).unwrap();
     for number in 0..samples {
         let labels = Labels::from_pairs([("__name__", "counter"), ("job", "a")]);
         let mut batch = Batch::default();
         batch.push_series(labels.as_ref(), &[(1_005_000 + number, number as f64)]);
-        let bounds = AppendBounds::until(i64::MAX);
+        let bounds = AppendBounds::up_to(i64::MAX);
         let ticket = process
             .pipeline
             .append(&TenantId::anonymous(), &batch, bounds);
@@ -247,14 +247,14 @@ fn clean_stop_leaves_a_log_of_the_state_alone() {
 
 #[test]
 fn clean_stop_keeps_the_state_and_a_config_without_groups_ends_it() {
-    let sim = sim::env_with(1, Arc::new(Inline));
+    let sim = sim::sim_env_with(1, Arc::new(InlineCompute));
     sim.clock.set_ms(10_000_000);
     let mut process = start(&sim).unwrap();
     let send = |process: &Process, second: i64, value: f64| {
         let labels = Labels::from_pairs([("__name__", "counter"), ("job", "a")]);
         let mut batch = Batch::default();
         batch.push_series(labels.as_ref(), &[(second * 1000, value)]);
-        let bounds = AppendBounds::until(i64::MAX);
+        let bounds = AppendBounds::up_to(i64::MAX);
         process
             .pipeline
             .append(&TenantId::anonymous(), &batch, bounds)
@@ -281,14 +281,17 @@ fn clean_stop_keeps_the_state_and_a_config_without_groups_ends_it() {
             .collect()
     };
     assert_eq!(values(&process), [(1_010, 0.0), (1_020, 3.0)]);
-    let end = Start {
-        seed: Seed([7, 7]),
+    let end = AggregationInputs {
+        seed: FingerprintSeed([7, 7]),
         sources_max: usize::MAX,
         kind_of: Arc::new(|_| None),
         journal: &[],
     };
     let nothing = AggregationSpec::default();
-    process.pipeline.aggregate_by(&nothing, end).unwrap();
+    process
+        .pipeline
+        .configure_aggregation(&nothing, end)
+        .unwrap();
     assert_eq!(
         values(&process),
         [(1_010, 0.0), (1_020, 3.0), (1_030, STALE)]
@@ -308,7 +311,7 @@ fn instants_that_rules_make_up_for_are_aggregated_and_those_of_the_past_are_not(
         (InstantAge::MadeUp, false),
         (InstantAge::Past, true),
     ] {
-        let sim = sim::env_with(7, Arc::new(Inline));
+        let sim = sim::sim_env_with(7, Arc::new(InlineCompute));
         sim.clock.set_ms(10_000_000);
         let process = start(&sim).unwrap();
         let source = [("__name__", "counter"), ("job", "a"), ("pod", "1")];
@@ -316,7 +319,9 @@ fn instants_that_rules_make_up_for_are_aggregated_and_those_of_the_past_are_not(
             let mut batch = Batch::default();
             batch.push_series(Labels::from_pairs(source).as_ref(), &[(time, value)]);
             let tenant = TenantId::anonymous();
-            let sent = process.pipeline.append_of_rule(&tenant, "g", age, &batch);
+            let sent = process
+                .pipeline
+                .append_rule_results(&tenant, "g", age, &batch);
             sent.wait().unwrap();
         }
         let contents = contents(&process.store);

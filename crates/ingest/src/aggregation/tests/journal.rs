@@ -3,10 +3,10 @@
 use super::*;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
-use firn_model::log::Journal;
+use firn_model::log::JournalRecord;
 
 /// Processes counters of two jobs for some rounds; returns the journal records.
-fn feed(machine: &mut Machine, rounds: std::ops::Range<i64>) -> Vec<Journal> {
+fn feed(machine: &mut AggregationState, rounds: std::ops::Range<i64>) -> Vec<JournalRecord> {
     let mut records = Vec::new();
     for round in rounds {
         let mut all = Batch::default();
@@ -20,20 +20,25 @@ fn feed(machine: &mut Machine, rounds: std::ops::Range<i64>) -> Vec<Journal> {
                 &[(round * 5_000, value)],
             );
         }
-        records.push(machine.take(&mut &all, i64::MAX).unwrap().journal);
+        records.push(
+            machine
+                .aggregate_batch(&mut &all, i64::MAX)
+                .unwrap()
+                .journal,
+        );
     }
     records
 }
 
-fn restored(records: &[Vec<u8>]) -> (Machine, usize) {
-    let mut machine = Machine::new(hashing(7), usize::MAX, Arc::new(|_| None));
+fn restored(records: &[Vec<u8>]) -> (AggregationState, usize) {
+    let mut machine = AggregationState::new(hashing(7), usize::MAX, Arc::new(|_| None));
     let lost = machine.restore(records);
-    machine.configure(&group(&[rule(Op::Sum, "a_total")]));
+    machine.configure(&group(&[rule(AggregationOp::Sum, "a_total")]));
     (machine, lost)
 }
 
 fn results(
-    machine: &mut Machine,
+    machine: &mut AggregationState,
     rounds: std::ops::Range<i64>,
 ) -> BTreeMap<String, Vec<(i64, f64)>> {
     let mut found = BTreeMap::new();
@@ -50,7 +55,10 @@ fn results(
             );
         }
         read(
-            &machine.take(&mut &all, i64::MAX).unwrap().results,
+            &machine
+                .aggregate_batch(&mut &all, i64::MAX)
+                .unwrap()
+                .results,
             &mut found,
         );
     }
@@ -59,8 +67,8 @@ fn results(
 
 #[test]
 fn sample_of_a_known_counter_takes_three_bytes_of_the_journal() {
-    let mut machine = machine(&group(&[rule(Op::Sum, "a_total")]));
-    machine.whole();
+    let mut machine = machine(&group(&[rule(AggregationOp::Sum, "a_total")]));
+    machine.encode_whole_state();
     feed(&mut machine, 1..10);
     let bytes: usize = feed(&mut machine, 10..20)
         .iter()
@@ -72,8 +80,12 @@ fn sample_of_a_known_counter_takes_three_bytes_of_the_journal() {
 
 #[test]
 fn damage_of_the_journal_costs_increments_of_its_lanes_and_no_total() {
-    let mut machine = machine(&group(&[rule(Op::Sum, "a_total")]));
-    let mut records: Vec<Vec<u8>> = machine.whole().into_iter().map(|j| j.bytes).collect();
+    let mut machine = machine(&group(&[rule(AggregationOp::Sum, "a_total")]));
+    let mut records: Vec<Vec<u8>> = machine
+        .encode_whole_state()
+        .into_iter()
+        .map(|j| j.bytes)
+        .collect();
     records.extend(feed(&mut machine, 1..20).into_iter().map(|j| j.bytes));
     let (mut sound, lost) = restored(&records);
     assert_eq!(lost, 0);
@@ -110,12 +122,21 @@ fn damage_of_the_journal_costs_increments_of_its_lanes_and_no_total() {
 
 #[test]
 fn state_goes_on_with_the_hash_that_it_began_with() {
-    let keys = |kind| Hashing::Keys(Arc::new(HashKeys::of(kind, Seed([3, 4]))));
+    let keys =
+        |kind| SourceHashing::Keys(Arc::new(HashKeys::from_seed(kind, FingerprintSeed([3, 4]))));
     let mut expected = None;
-    for hashing in [keys(HashKind::Aes), keys(HashKind::Nh), Hashing::Xxh3(9)] {
-        let mut machine = Machine::new(hashing.clone(), usize::MAX, Arc::new(|_| None));
-        machine.configure(&group(&[rule(Op::Sum, "a_total")]));
-        let mut records: Vec<Vec<u8>> = machine.whole().into_iter().map(|j| j.bytes).collect();
+    for hashing in [
+        keys(HashKind::Aes),
+        keys(HashKind::Nh),
+        SourceHashing::Xxh3(9),
+    ] {
+        let mut machine = AggregationState::new(hashing.clone(), usize::MAX, Arc::new(|_| None));
+        machine.configure(&group(&[rule(AggregationOp::Sum, "a_total")]));
+        let mut records: Vec<Vec<u8>> = machine
+            .encode_whole_state()
+            .into_iter()
+            .map(|j| j.bytes)
+            .collect();
         records.extend(feed(&mut machine, 1..20).into_iter().map(|j| j.bytes));
         // Restored by a machine that would start with other keys.
         let (mut restored, lost) = restored(&records);
@@ -128,25 +149,29 @@ fn state_goes_on_with_the_hash_that_it_began_with() {
 #[test]
 fn restore_of_any_bytes_does_not_panic() {
     let mut machine = machine(&group(&[
-        rule(Op::Sum, "a_total"),
-        rule(Op::Max, "a_total"),
+        rule(AggregationOp::Sum, "a_total"),
+        rule(AggregationOp::Max, "a_total"),
     ]));
-    let mut records: Vec<Vec<u8>> = machine.whole().into_iter().map(|j| j.bytes).collect();
+    let mut records: Vec<Vec<u8>> = machine
+        .encode_whole_state()
+        .into_iter()
+        .map(|j| j.bytes)
+        .collect();
     records.extend(feed(&mut machine, 1..8).into_iter().map(|j| j.bytes));
     for seed in 0..2_000 {
         let rng = SimRng::new(seed);
         let mut records = records.clone();
-        for _ in 0..=rng.below(3) {
-            let record = rng.below(records.len() as u64) as usize;
+        for _ in 0..=rng.next_below(3) {
+            let record = rng.next_below(records.len() as u64) as usize;
             let record = &mut records[record];
-            let at = rng.below(record.len() as u64) as usize;
-            match rng.below(3) {
+            let at = rng.next_below(record.len() as u64) as usize;
+            match rng.next_below(3) {
                 0 => record.truncate(at.max(1)),
                 _ => record[at] = rng.next_u64() as u8,
             }
         }
         let (mut machine, _) = restored(&records);
         results(&mut machine, 8..12);
-        assert!(!machine.whole().is_empty());
+        assert!(!machine.encode_whole_state().is_empty());
     }
 }

@@ -2,10 +2,12 @@
 //! floats do not have: different layouts and incompatible buckets.
 
 use super::*;
-use crate::aggregation::metrics::GroupCounts;
+use crate::aggregation::metrics::AggregationGroupCounts;
 use firn_model::batch::HistogramSample;
 use firn_model::histogram::float::FloatHistogram;
-use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint,
+};
 
 /// Returns a histogram of `count` observations in the bucket `index`, whose sum is twice the count.
 pub(super) fn histogram(count: f64, (schema, index): (i32, i32), hint: ResetHint) -> Histogram {
@@ -15,13 +17,13 @@ pub(super) fn histogram(count: f64, (schema, index): (i32, i32), hint: ResetHint
         schema,
         zero_threshold: 0.0,
         sum: if is_stale(count) { count } else { 2.0 * count },
-        counts: Counts::Integer {
+        counts: HistogramCounts::Integer {
             count: count as u64,
             zero_count: 0,
             positive: vec![count as i64],
             negative: Vec::new(),
         },
-        positive_spans: vec![Span {
+        positive_spans: vec![BucketSpan {
             offset: index,
             length: 1,
         }],
@@ -55,15 +57,15 @@ fn natives(steps: &[(&str, i64, Histogram)]) -> Batch {
     batch
 }
 
-fn take(machine: &mut Machine, batch: &Batch) -> (Vec<u32>, Vec<HistogramSample>) {
-    let taken = machine.take(&mut &*batch, i64::MAX).unwrap();
+fn take(machine: &mut AggregationState, batch: &Batch) -> (Vec<u32>, Vec<HistogramSample>) {
+    let taken = machine.aggregate_batch(&mut &*batch, i64::MAX).unwrap();
     let results = taken.results.iter();
     let results = results.flat_map(|series| series.histograms.to_vec());
     (taken.dropped, results.collect())
 }
 
-fn group_counts(machine: &Machine) -> Arc<GroupCounts> {
-    machine.sizes().pop().unwrap().1
+fn group_counts(machine: &AggregationState) -> Arc<AggregationGroupCounts> {
+    machine.group_sizes().pop().unwrap().1
 }
 
 fn exponential(count: f64, schema: i32, index: i32) -> Histogram {
@@ -72,7 +74,7 @@ fn exponential(count: f64, schema: i32, index: i32) -> Histogram {
 
 #[test]
 fn total_of_histograms_of_other_resolutions_has_the_coarsest() {
-    let mut machine = machine(&group(&[rule(Op::Sum, "h")]));
+    let mut machine = machine(&group(&[rule(AggregationOp::Sum, "h")]));
     let first = [
         ("x", 5, exponential(3.0, 1, 4)),
         ("y", 6, exponential(9.0, 0, 2)),
@@ -87,15 +89,15 @@ fn total_of_histograms_of_other_resolutions_has_the_coarsest() {
     let total = FloatHistogram::from(&results[0].histogram);
     // The bucket of y decreased: it counts from zero.
     assert_eq!((total.schema, total.count), (0, 14.0));
-    assert_eq!(total.populated()[0], [(2, 2.0), (3, 12.0)]);
+    assert_eq!(total.non_empty_buckets()[0], [(2, 2.0), (3, 12.0)]);
     assert_eq!((results[0].time, results[0].start_time), (10_000, 0));
 }
 
 #[test]
 fn sources_that_do_not_add_up_are_stored_and_counted() {
-    let dropping = RuleSpec {
+    let dropping = AggregationRuleSpec {
         drops: true,
-        ..rule(Op::Sum, "h")
+        ..rule(AggregationOp::Sum, "h")
     };
     let mut machine = machine(&group(&[dropping]));
     let custom = histogram(2.0, (CUSTOM_BUCKETS_SCHEMA, 1), ResetHint::Unknown);
@@ -123,7 +125,7 @@ fn sources_that_do_not_add_up_are_stored_and_counted() {
 
 #[test]
 fn gauges_of_other_buckets_have_no_sum_as_long_as_both_are_there() {
-    let mut machine = machine(&group(&[rule(Op::Sum, "h")]));
+    let mut machine = machine(&group(&[rule(AggregationOp::Sum, "h")]));
     let gauge = |count, schema| histogram(count, (schema, 1), ResetHint::Gauge);
     let mut found = Vec::new();
     for step in [
@@ -134,7 +136,10 @@ fn gauges_of_other_buckets_have_no_sum_as_long_as_both_are_there() {
         ("z", 60, gauge(1.0, 0)),
     ] {
         let batch = natives(&[step]);
-        let results = machine.take(&mut &batch, i64::MAX).unwrap().results;
+        let results = machine
+            .aggregate_batch(&mut &batch, i64::MAX)
+            .unwrap()
+            .results;
         for series in results.iter() {
             found.extend(counts(series.histograms));
             found.extend(series.times.iter().map(|time| (*time, STALE)));
@@ -153,8 +158,14 @@ fn gauges_of_other_buckets_have_no_sum_as_long_as_both_are_there() {
 
 #[test]
 fn operations_that_make_nothing_of_histograms_leave_them_alone() {
-    for op in [Op::Min, Op::Max, Op::Stddev, Op::Stdvar, Op::Quantile(0.5)] {
-        let dropping = RuleSpec {
+    for op in [
+        AggregationOp::Min,
+        AggregationOp::Max,
+        AggregationOp::Stddev,
+        AggregationOp::Stdvar,
+        AggregationOp::Quantile(0.5),
+    ] {
+        let dropping = AggregationRuleSpec {
             drops: true,
             ..rule(op, "h")
         };

@@ -2,14 +2,17 @@
 //! records, and everything that was not acknowledged is sent again. The test must detect all flaws.
 
 use super::natives::{counts, histogram};
-use super::{Kind, Machine, Op, RuleSpec, group, hashing, rule};
-use crate::aggregation::failpoints::{Flaw, with_flaw};
+use super::{
+    AggregatedMetricKind, AggregationOp, AggregationRuleSpec, AggregationState, group, hashing,
+    rule,
+};
+use crate::aggregation::failpoints::{AggregationFlaw, with_flaw};
 use crate::aggregation::spec::AggregationSpec;
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::env::sim::SimRng;
 use firn_model::histogram::ResetHint;
 use firn_model::labels::Labels;
-use firn_model::log::Journal;
+use firn_model::log::JournalRecord;
 use firn_model::sample::{START_UNKNOWN, is_stale, stale_nan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -211,15 +214,15 @@ impl Model {
 }
 
 fn spec() -> AggregationSpec {
-    let counter = RuleSpec {
+    let counter = AggregationRuleSpec {
         record: "c".into(),
         drops: true,
-        kind: Some(Kind::Counter),
-        ..rule(Op::Sum, "counter")
+        kind: Some(AggregatedMetricKind::Counter),
+        ..rule(AggregationOp::Sum, "counter")
     };
-    let gauge = RuleSpec {
+    let gauge = AggregationRuleSpec {
         record: "g".into(),
-        ..rule(Op::Sum, "gauge")
+        ..rule(AggregationOp::Sum, "gauge")
     };
     group(&[counter, gauge])
 }
@@ -268,16 +271,20 @@ impl Fleet {
     /// silence, restarts with a start timestamp, and late samples.
     fn send(&mut self) -> Vec<Sent> {
         let rng = &self.rng;
-        self.now += rng.below(4_000) as i64;
+        self.now += rng.next_below(4_000) as i64;
         if rng.one_in(60) {
             self.now += 40_000;
         }
         let mut batch = Vec::new();
-        for _ in 0..=rng.below(6) {
+        for _ in 0..=rng.next_below(6) {
             let is_counter = rng.one_in(2);
-            let key = (is_counter, rng.below(3) as usize, rng.below(4) as usize);
+            let key = (
+                is_counter,
+                rng.next_below(3) as usize,
+                rng.next_below(4) as usize,
+            );
             let behind = if rng.one_in(4) {
-                rng.below(20_000) as i64
+                rng.next_below(20_000) as i64
             } else {
                 0
             };
@@ -285,11 +292,11 @@ impl Fleet {
             let (value, newest) = self.pods.entry(key).or_insert((0.0, i64::MIN));
             let time = time.max(newest.saturating_add(1));
             let mut start = START_UNKNOWN;
-            *value += rng.below(9) as f64;
+            *value += rng.next_below(9) as f64;
             if rng.one_in(10) {
-                *value = rng.below(5) as f64;
+                *value = rng.next_below(5) as f64;
                 if rng.one_in(2) {
-                    start = time - rng.below(5_000) as i64;
+                    start = time - rng.next_below(5_000) as i64;
                 }
             }
             let sent = if rng.one_in(12) { stale_nan() } else { *value };
@@ -310,27 +317,27 @@ impl Fleet {
 /// A step: the sent samples, and the state of machine and model after it.
 struct Step {
     sent: Vec<Sent>,
-    journal: Journal,
+    journal: JournalRecord,
     results: Results,
     model: Model,
 }
 
 /// Returns the records of a log from the start of a replay.
-fn replayed(steps: &[Step], first: &[Journal]) -> Vec<Vec<u8>> {
-    let all: Vec<&Journal> = first
+fn replayed(steps: &[Step], first: &[JournalRecord]) -> Vec<Vec<u8>> {
+    let all: Vec<&JournalRecord> = first
         .iter()
         .chain(steps.iter().map(|s| &s.journal))
         .collect();
     let (mut begun, mut from) = (0, 0);
     for (i, journal) in all.iter().enumerate() {
-        if journal.begins() {
+        if journal.is_state_start() {
             begun = i;
         }
-        if journal.completes() {
+        if journal.is_state_end() {
             from = begun;
         }
     }
-    let records = all[from..].iter().filter(|journal| !journal.is_none());
+    let records = all[from..].iter().filter(|journal| !journal.is_empty());
     records.map(|journal| journal.bytes.clone()).collect()
 }
 
@@ -393,10 +400,10 @@ fn simulate(seed: u64, is_native: bool) -> Result<(), String> {
         now: 1_000_000,
         pods: BTreeMap::new(),
     };
-    let new = || Machine::new(hashing(seed), usize::MAX, Arc::new(|_| None));
+    let new = || AggregationState::new(hashing(seed), usize::MAX, Arc::new(|_| None));
     let mut machine = new();
     machine.configure(&spec());
-    let mut first = machine.whole();
+    let mut first = machine.encode_whole_state();
     let mut steps: Vec<Step> = Vec::new();
     let mut again: Vec<Vec<Sent>> = Vec::new();
     for _ in 0..200 {
@@ -413,7 +420,9 @@ fn simulate(seed: u64, is_native: bool) -> Result<(), String> {
             None => Default::default(),
         };
         let batch = to_batch(&sent, is_native);
-        let taken = machine.take(&mut &batch, i64::MAX).map_err(|e| e.message)?;
+        let taken = machine
+            .aggregate_batch(&mut &batch, i64::MAX)
+            .map_err(|e| e.message)?;
         read(&taken.results, &mut results)?;
         model.take(&sent);
         compare(&results, &model.results)?;
@@ -425,17 +434,17 @@ fn simulate(seed: u64, is_native: bool) -> Result<(), String> {
             model,
         });
         if rng.one_in(15) {
-            let lost = rng.below(4).min(steps.len() as u64) as usize;
+            let lost = rng.next_below(4).min(steps.len() as u64) as usize;
             let behind = steps.split_off(steps.len() - lost);
             let mut resent: Vec<_> = behind.into_iter().map(|step| step.sent).collect();
             again.reverse();
             resent.append(&mut again);
             again = resent;
             again.reverse();
-            let before = (lost == 0).then(|| machine.state());
+            let before = (lost == 0).then(|| machine.state_for_tests());
             machine = new();
             let hit = machine.restore(&replayed(&steps, &first));
-            if before.is_some_and(|before| before != machine.state()) {
+            if before.is_some_and(|before| before != machine.state_for_tests()) {
                 return Err("another state is restored".into());
             }
             if hit > 0 {
@@ -445,10 +454,10 @@ fn simulate(seed: u64, is_native: bool) -> Result<(), String> {
             match steps.last_mut() {
                 Some(step) => {
                     // The state that a start writes anew follows the newest record.
-                    let whole = machine.whole().pop().unwrap();
+                    let whole = machine.encode_whole_state().pop().unwrap();
                     step.journal = whole;
                 }
-                None => first = machine.whole(),
+                None => first = machine.encode_whole_state(),
             }
         }
     }
@@ -465,7 +474,7 @@ fn aggregation_over_crashes_is_what_a_model_of_all_samples_says() {
 
 #[test]
 fn flaws_of_aggregation_are_caught() {
-    for flaw in Flaw::ALL {
+    for flaw in AggregationFlaw::ALL {
         for is_native in [false, true] {
             let fails = |seed| with_flaw(flaw, || simulate(seed, is_native).is_err());
             assert!(

@@ -3,21 +3,23 @@
 use super::{body, lines};
 use crate::limits::IngestLimits;
 use crate::pipeline::Pipeline;
-use crate::relabel::{Action, RuleSettings};
-use crate::scrape::fetch::MakeFetch;
-use crate::scrape::plan::Manner;
-use crate::scrape::{Fetch, Fetching, Health, JobSettings, PoolView, Scraping, Target};
-use firn_discovery::{DiscoverySettings, Group};
-use firn_http_client::Places;
+use crate::relabel::{RelabelAction, RelabelRuleSettings};
+use crate::scrape::fetch::FetchFactory;
+use crate::scrape::plan::ScrapeJobLifecycle;
+use crate::scrape::{
+    Fetch, Fetching, ScrapeJobSettings, ScrapeManager, ScrapePoolView, ScrapeTarget, TargetHealth,
+};
+use firn_discovery::{DiscoverySettings, TargetGroup};
+use firn_http_client::ConnectionSlots;
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::names::NameScheme;
 use firn_model::sample::TimestampMs;
-use firn_model::shares::Shares;
-use firn_model::store::{Append, AppendBounds, Appended, Ticket};
+use firn_model::shares::BudgetShares;
+use firn_model::store::{Append, AppendBounds, AppendOutcome, Ticket};
 use firn_model::tenant::TenantId;
-use firn_model::trace::{Span, Tracer};
+use firn_model::trace::{TraceSpan, Tracer};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,9 +32,9 @@ struct Batches(Mutex<Vec<Vec<String>>>);
 impl Append for Batches {
     fn append(&self, _: &TenantId, batch: &Batch, _: AppendBounds) -> Ticket {
         self.0.lock().unwrap().push(lines(batch));
-        Ticket::ready(Ok(Appended {
+        Ticket::resolved(Ok(AppendOutcome {
             stored: batch.sample_count(),
-            ..Appended::default()
+            ..AppendOutcome::default()
         }))
     }
 }
@@ -60,8 +62,8 @@ struct Fake {
     url: String,
 }
 
-impl MakeFetch for Fakes {
-    fn make(&self, _: &JobSettings, target: &Target) -> Arc<dyn Fetch> {
+impl FetchFactory for Fakes {
+    fn make_fetcher(&self, _: &ScrapeJobSettings, target: &ScrapeTarget) -> Arc<dyn Fetch> {
         Arc::new(Fake {
             behaviour: self.0.clone(),
             url: target.url.clone(),
@@ -70,7 +72,7 @@ impl MakeFetch for Fakes {
 }
 
 impl Fetch for Fake {
-    fn fetch<'f>(&'f self, _: &'f Span) -> Fetching<'f> {
+    fn start_fetch<'f>(&'f self, _: &'f TraceSpan) -> Fetching<'f> {
         Box::pin(async {
             let address = self.url.split('/').nth(2).unwrap_or_default();
             let known = self.behaviour.lock().unwrap().get(address).cloned();
@@ -82,14 +84,14 @@ impl Fetch for Fake {
 }
 
 struct Bench {
-    scraping: Scraping,
+    scraping: ScrapeManager,
     pipeline: Arc<Pipeline>,
     batches: Arc<Batches>,
     behaviour: Behaviour,
     start: Instant,
 }
 
-fn no_yaml(_: &str) -> Result<Vec<Group>, String> {
+fn no_yaml(_: &str) -> Result<Vec<TargetGroup>, String> {
     Err("no YAML here".into())
 }
 
@@ -99,18 +101,18 @@ impl Bench {
         let clock = Arc::new(PausedClock(start));
         let batches = Arc::new(Batches::default());
         let memory = Budget::new("process", 1 << 30);
-        let limits = IngestLimits::of(&Shares::of(1 << 30));
+        let limits = IngestLimits::from_write_share(&BudgetShares::from_limit(1 << 30));
         let pipeline = Pipeline::new(batches.clone(), clock.clone(), limits, &memory);
         let pipeline = Arc::new(pipeline);
         Self {
-            scraping: Scraping::new(
+            scraping: ScrapeManager::new(
                 pipeline.clone(),
                 (
                     clock.clone(),
                     Tracer::new(clock, Arc::new(firn_model::env::sim::SimRng::new(1))),
                 ),
                 &memory,
-                Places::unlimited(),
+                ConnectionSlots::unlimited(),
                 no_yaml,
             ),
             pipeline,
@@ -121,18 +123,18 @@ impl Bench {
     }
 
     /// Starts a job, or reloads it with new settings.
-    fn apply(&self, job: JobSettings, begins_at_once: bool) {
+    fn apply(&self, job: ScrapeJobSettings, begins_at_once: bool) {
         let job = Arc::new(job);
-        let mut pools = self.scraping.pools();
+        let mut pools = self.scraping.lock_pools();
         if let Some(pool) = pools.get(&job.name) {
-            return pool.reload(job);
+            return pool.reload_job(job);
         }
-        let manner = Manner {
+        let manner = ScrapeJobLifecycle {
             maker: Arc::new(Fakes(self.behaviour.clone())),
             begins_at_once,
             marks_at_stop: begins_at_once,
         };
-        pools.insert(job.name.clone(), self.scraping.start(job, manner));
+        pools.insert(job.name.clone(), self.scraping.start_pool(job, manner));
     }
 
     fn behave(&self, address: &str, takes: Duration, text: &str) {
@@ -152,18 +154,18 @@ impl Bench {
         lines.filter(|line| line.contains(what)).collect()
     }
 
-    fn view(&self) -> Arc<PoolView> {
-        self.scraping.views()[0].clone()
+    fn view(&self) -> Arc<ScrapePoolView> {
+        self.scraping.pool_views()[0].clone()
     }
 }
 
 /// Returns a job `test` that scrapes `targets` every ten seconds.
-fn job(targets: &[&str]) -> JobSettings {
-    let mut job = JobSettings::new("test");
+fn job(targets: &[&str]) -> ScrapeJobSettings {
+    let mut job = ScrapeJobSettings::new("test");
     job.interval = Duration::from_secs(10);
-    job.discoveries = vec![DiscoverySettings::Static(vec![Group {
+    job.discoveries = vec![DiscoverySettings::Static(vec![TargetGroup {
         targets: targets.iter().map(|t| (*t).to_owned()).collect(),
-        ..Group::default()
+        ..TargetGroup::default()
     }])];
     job
 }
@@ -175,7 +177,7 @@ async fn job_scrapes_at_once_then_on_schedule_and_marks_at_stop() {
     bench.until(15).await;
     bench.behave("here", Duration::from_secs(11), "a 2\n");
     bench.until(39).await;
-    bench.scraping.stop().await;
+    bench.scraping.stop_all().await;
     let wanted = [
         "{\"a\"} 1@0",
         "{\"a\"} 1@10000",
@@ -197,13 +199,16 @@ async fn job_reports_a_slow_target_and_goes_on_with_the_others() {
     bench.behave("good", Duration::from_millis(100), "a 1\n");
     bench.apply(job(&["slow", "good"]), true);
     bench.until(55).await;
-    let active = bench.view().active();
+    let active = bench.view().active_targets();
     let urls: Vec<_> = active.iter().map(|a| a.target.url.as_str()).collect();
     assert_eq!(urls, ["http://good/metrics", "http://slow/metrics"]);
-    let (good, slow) = (active[0].status.last(), active[1].status.last());
-    assert_eq!((good.health, &good.error[..]), (Health::Up, ""));
+    let (good, slow) = (
+        active[0].status.last_scrape(),
+        active[1].status.last_scrape(),
+    );
+    assert_eq!((good.health, &good.error[..]), (TargetHealth::Up, ""));
     assert_eq!(good.duration, Duration::from_millis(100));
-    assert_eq!(slow.health, Health::Down);
+    assert_eq!(slow.health, TargetHealth::Down);
     assert_eq!(
         slow.error,
         "Get \"http://slow/metrics\": context deadline exceeded"
@@ -216,7 +221,7 @@ async fn job_reports_a_slow_target_and_goes_on_with_the_others() {
             .count(),
         6
     );
-    bench.scraping.stop().await;
+    bench.scraping.stop_all().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -237,7 +242,7 @@ async fn job_target_that_goes_is_marked_late_and_one_that_returns_is_not() {
     let x = of("x");
     assert_eq!(x.len(), 6, "{stale:?}");
     assert!(x.iter().all(|l| l.ends_with("stale@10000")), "{x:?}");
-    bench.scraping.stop().await;
+    bench.scraping.stop_all().await;
     assert_eq!(bench.pipeline.metrics().scrape_targets.get(), 0);
 }
 
@@ -273,7 +278,7 @@ async fn job_reloaded_keeps_series_schedule_and_targets() {
     let samples = after.iter().filter(|l| l.contains("{\"a\"}")).count();
     assert_eq!(samples, 10);
     assert!(!after.iter().any(|l| l.contains("stale")));
-    bench.scraping.stop().await;
+    bench.scraping.stop_all().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,9 +288,9 @@ async fn job_with_too_many_targets_scrapes_none() {
     limited.limits.targets = 1;
     bench.apply(limited, true);
     bench.until(5).await;
-    for active in bench.view().active() {
+    for active in bench.view().active_targets() {
         assert_eq!(
-            active.status.last().error,
+            active.status.last_scrape().error,
             "target_limit exceeded (number of targets: 2, limit: 1)"
         );
     }
@@ -293,13 +298,13 @@ async fn job_with_too_many_targets_scrapes_none() {
     bench.apply(job(&["x"]), true);
     bench.until(25).await;
     assert_eq!(bench.drain("{\"a\"").len(), 2);
-    bench.scraping.stop().await;
+    bench.scraping.stop_all().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn job_shows_the_last_of_targets_that_differ_in_discovered_labels() {
     let bench = Bench::new();
-    let group = |name: &str| Group {
+    let group = |name: &str| TargetGroup {
         targets: vec!["x:1".into()],
         labels: [("__meta_name".to_owned(), name.to_owned())].into(),
     };
@@ -310,36 +315,36 @@ async fn job_shows_the_last_of_targets_that_differ_in_discovered_labels() {
         repeating.discoveries = vec![DiscoverySettings::Static(names.map(group).into())];
         bench.apply(repeating, true);
         bench.until(seconds).await;
-        let active = bench.view().active();
+        let active = bench.view().active_targets();
         let shown: Vec<_> = active
             .iter()
             .map(|active| active.target.discovered.get("__meta_name").to_owned())
             .collect();
         assert_eq!(shown, [names[1].as_bytes()]);
-        assert_eq!(active[0].status.last().error, "");
+        assert_eq!(active[0].status.last_scrape().error, "");
     }
-    bench.scraping.stop().await;
+    bench.scraping.stop_all().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn job_shows_what_relabelling_dropped() {
     let bench = Bench::new();
     let mut keeping = job(&["x:1", "y:1", "z:1", "u/v"]);
-    let keep = RuleSettings {
+    let keep = RelabelRuleSettings {
         source_labels: Some(vec!["__address__".into()]),
         regex: Some("x.*|u.*".into()),
-        action: Action::Keep,
-        ..RuleSettings::default()
+        action: RelabelAction::Keep,
+        ..RelabelRuleSettings::default()
     };
     keeping.relabel = vec![keep.compile(NameScheme::Utf8).unwrap()];
     keeping.keep_dropped_targets = 1;
     bench.apply(keeping, true);
     bench.until(5).await;
     let view = bench.view();
-    assert_eq!(view.active().len(), 1);
-    assert_eq!((view.dropped().len(), view.dropped_count()), (1, 2));
-    assert_eq!(view.dropped()[0].get("__address__"), b"y:1");
-    bench.scraping.stop().await;
+    assert_eq!(view.active_targets().len(), 1);
+    assert_eq!((view.dropped_targets().len(), view.dropped_count()), (1, 2));
+    assert_eq!(view.dropped_targets()[0].get("__address__"), b"y:1");
+    bench.scraping.stop_all().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -347,8 +352,8 @@ async fn job_that_is_gone_ends_as_its_targets_would() {
     let bench = Bench::new();
     bench.apply(job(&["x"]), true);
     bench.until(5).await;
-    bench.scraping.apply(&[], 0);
-    assert!(bench.scraping.views().is_empty());
+    bench.scraping.apply_config(&[], 0);
+    assert!(bench.scraping.pool_views().is_empty());
     bench.until(22).await;
     let lines = bench.drain("{\"a\"");
     assert_eq!(

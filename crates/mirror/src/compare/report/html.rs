@@ -2,10 +2,10 @@
 //!
 //! Invariant: all text from systems, files and flags is escaped, and the page contains no script.
 
-use super::{Report, Side, percent, short, skips_by_reason};
-use crate::compare::artefact::Sketch;
-use crate::compare::tally::{Finding, Outcome, Pass, SKETCHES_MAX};
-use crate::page::chart::{Line, draw};
+use super::{ComparisonReport, ReportedSystem, percent, short, skips_by_reason};
+use crate::compare::artefact::SeriesSketch;
+use crate::compare::tally::{ComparisonFinding, ComparisonOutcome, ComparisonPass, SKETCHES_MAX};
+use crate::page::chart::{ChartLine, draw};
 use crate::page::{STYLE, escape, time_text};
 
 /// Maximum number of rows in a table of findings; `report.json` contains the remaining ones.
@@ -15,7 +15,7 @@ const ROWS_MAX: usize = 1_500;
 const CELL_CHARS_MAX: usize = 400;
 
 /// Renders the complete page, from the match rate down to the skipped queries.
-pub fn page(report: &Report<'_>) -> String {
+pub fn page(report: &ComparisonReport<'_>) -> String {
     let class = if report.is_success() { "good" } else { "bad" };
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -32,13 +32,13 @@ pub fn page(report: &Report<'_>) -> String {
     out += &over_time(report);
     out += &classes(report);
     out += &differences(report);
-    out += &rows(report, Outcome::Mismatch, "All mismatches");
-    out += &rows(report, Outcome::Error, "Errors");
+    out += &rows(report, ComparisonOutcome::Mismatch, "All mismatches");
+    out += &rows(report, ComparisonOutcome::Error, "Errors");
     out += &skips(report);
     out + "</body></html>\n"
 }
 
-fn systems(report: &Report<'_>) -> String {
+fn systems(report: &ComparisonReport<'_>) -> String {
     let mut out = "<h2>Systems</h2>\n<table><tr><th></th><th>URL</th><th>version</th>\
                    <th class=\"n\">answers</th><th class=\"n\">p50</th><th class=\"n\">p99</th>\
                    <th class=\"n\">p99.9</th><th class=\"n\">max</th></tr>\n"
@@ -62,7 +62,7 @@ fn systems(report: &Report<'_>) -> String {
     out + &line
 }
 
-fn system_row(name: &str, side: &Side) -> String {
+fn system_row(name: &str, side: &ReportedSystem) -> String {
     let latencies = &side.latencies;
     let mut out = format!(
         "<tr><th>{name}</th><td>{}</td><td>{}</td><td class=\"n\">{}</td>",
@@ -81,19 +81,19 @@ fn system_row(name: &str, side: &Side) -> String {
     out + "</tr>\n"
 }
 
-fn passes(report: &Report<'_>) -> String {
+fn passes(report: &ComparisonReport<'_>) -> String {
     let mut out = "<h2>Passes</h2>\n<table><tr><th></th><th class=\"n\">match rate</th>".to_owned();
-    for outcome in Outcome::ALL {
+    for outcome in ComparisonOutcome::ALL {
         out += &format!("<th class=\"n\">{}</th>", outcome.as_str());
     }
     out += "<th class=\"n\">matches with empty answers</th><th class=\"n\">matches with the same \
          error</th></tr>\n";
-    for pass in Pass::ALL {
+    for pass in ComparisonPass::ALL {
         let counts = report.tally.counts(pass);
         let rate = percent(counts.match_rate());
         out += &format!("<tr><th>{}</th><td class=\"n\">{rate}</td>", pass.as_str());
-        for outcome in Outcome::ALL {
-            out += &format!("<td class=\"n\">{}</td>", counts.of(outcome));
+        for outcome in ComparisonOutcome::ALL {
+            out += &format!("<td class=\"n\">{}</td>", counts.count_of(outcome));
         }
         for (_, count) in report.tally.vacuous(pass) {
             out += &format!("<td class=\"n\">{count}</td>");
@@ -107,28 +107,28 @@ fn passes(report: &Report<'_>) -> String {
     out
 }
 
-fn over_time(report: &Report<'_>) -> String {
+fn over_time(report: &ComparisonReport<'_>) -> String {
     let rounds = report.tally.rounds();
-    let line = |pass: &Pass| {
+    let line = |pass: &ComparisonPass| {
         let points = rounds.iter().filter_map(|round| {
             let rate = round.passes[*pass as usize].match_rate()?;
             Some((round.time_ms, rate))
         });
-        Line {
+        ChartLine {
             name: pass.as_str(),
             points: points.collect(),
             is_dashed: false,
         }
     };
-    let lines: Vec<Line<'_>> = Pass::ALL.iter().map(line).collect();
-    let lines: Vec<Line<'_>> = lines.into_iter().filter(|l| !l.points.is_empty()).collect();
+    let lines: Vec<ChartLine<'_>> = ComparisonPass::ALL.iter().map(line).collect();
+    let lines: Vec<ChartLine<'_>> = lines.into_iter().filter(|l| !l.points.is_empty()).collect();
     format!(
         "<h2>Match rate over time</h2>\n{}\n",
         draw(&lines, 99.0, 100.0)
     )
 }
 
-fn classes(report: &Report<'_>) -> String {
+fn classes(report: &ComparisonReport<'_>) -> String {
     if report.tally.classes().is_empty() {
         return "<p>No differences.</p>\n".to_owned();
     }
@@ -143,7 +143,7 @@ fn classes(report: &Report<'_>) -> String {
 }
 
 /// Renders the mismatches that have points as charts with the lines of both systems.
-fn differences(report: &Report<'_>) -> String {
+fn differences(report: &ComparisonReport<'_>) -> String {
     let findings = report.tally.findings();
     let drawn = findings
         .iter()
@@ -158,12 +158,16 @@ fn differences(report: &Report<'_>) -> String {
     }
 }
 
-fn drawing(report: &Report<'_>, finding: &Finding, sketch: &Sketch) -> String {
+fn drawing(
+    report: &ComparisonReport<'_>,
+    finding: &ComparisonFinding,
+    sketch: &SeriesSketch,
+) -> String {
     let lines = [
         ("baseline", &sketch.baseline, false),
         ("candidate", &sketch.candidate, true),
     ];
-    let lines = lines.map(|(name, points, is_dashed)| Line {
+    let lines = lines.map(|(name, points, is_dashed)| ChartLine {
         name,
         points: points.clone(),
         is_dashed,
@@ -185,14 +189,14 @@ fn cell(text: &str) -> String {
 
 /// Renders a link to the folder of a finding. Its name needs no escaping, because it consists of a
 /// pass and hexadecimal digits.
-fn link(report: &Report<'_>, finding: &Finding) -> String {
+fn link(report: &ComparisonReport<'_>, finding: &ComparisonFinding) -> String {
     let folder = report.folder_of(finding);
     folder.map_or(String::new(), |folder| {
         format!("<a href=\"{folder}/\">{folder}</a>")
     })
 }
 
-fn rows(report: &Report<'_>, outcome: Outcome, title: &str) -> String {
+fn rows(report: &ComparisonReport<'_>, outcome: ComparisonOutcome, title: &str) -> String {
     let findings = report.tally.findings();
     let with: Vec<_> = findings
         .iter()
@@ -229,7 +233,7 @@ fn rows(report: &Report<'_>, outcome: Outcome, title: &str) -> String {
     out
 }
 
-fn skips(report: &Report<'_>) -> String {
+fn skips(report: &ComparisonReport<'_>) -> String {
     let reasons = skips_by_reason(report.tally);
     if reasons.is_empty() {
         return String::new();

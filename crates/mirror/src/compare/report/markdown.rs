@@ -1,7 +1,7 @@
 //! Renders the report as Markdown for a comment on a pull request.
 
-use super::{Report, percent, short, skips_by_reason};
-use crate::compare::tally::{Outcome, Pass};
+use super::{ComparisonReport, percent, short, skips_by_reason};
+use crate::compare::tally::{ComparisonOutcome, ComparisonPass};
 use crate::page::time_text;
 
 /// Maximum number of findings in the text, which is meant to be read and not searched.
@@ -11,7 +11,7 @@ const LISTED_MAX: usize = 30;
 const CELL_CHARS_MAX: usize = 160;
 
 /// Renders the complete report, with counts by pass, latencies and the first findings.
-pub fn text(report: &Report<'_>) -> String {
+pub fn text(report: &ComparisonReport<'_>) -> String {
     let sign = if report.is_success() { "✅" } else { "❌" };
     let mut out = format!(
         "## {sign} {} of the answers match\n\n{} distinct queries over data from {} to {}.\n\n",
@@ -21,10 +21,10 @@ pub fn text(report: &Report<'_>) -> String {
         time_text(report.stretch.end_ms),
     );
     out += "| pass | match rate | match | mismatch | error | skip |\n|---|---|---|---|---|---|\n";
-    for pass in Pass::ALL {
+    for pass in ComparisonPass::ALL {
         let counts = report.tally.counts(pass);
-        let cells = Outcome::ALL
-            .map(|outcome| counts.of(outcome).to_string())
+        let cells = ComparisonOutcome::ALL
+            .map(|outcome| counts.count_of(outcome).to_string())
             .join(" | ");
         let rate = percent(counts.match_rate());
         out += &format!("| {} | {rate} | {cells} |\n", pass.as_str());
@@ -51,11 +51,11 @@ pub fn text(report: &Report<'_>) -> String {
     out + &findings(report) + &skips(report)
 }
 
-fn findings(report: &Report<'_>) -> String {
+fn findings(report: &ComparisonReport<'_>) -> String {
     let findings = report.tally.findings();
     let found: Vec<_> = findings
         .iter()
-        .filter(|f| f.judged.outcome != Outcome::Skip)
+        .filter(|f| f.judged.outcome != ComparisonOutcome::Skip)
         .collect();
     if found.is_empty() {
         return String::new();
@@ -78,7 +78,7 @@ fn findings(report: &Report<'_>) -> String {
     out
 }
 
-fn skips(report: &Report<'_>) -> String {
+fn skips(report: &ComparisonReport<'_>) -> String {
     let reasons = skips_by_reason(report.tally);
     if reasons.is_empty() {
         return String::new();

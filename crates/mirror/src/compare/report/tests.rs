@@ -1,21 +1,21 @@
 //! Tests of the report: its content, its escaping and its size limit.
 
 use super::*;
-use crate::compare::artefact::Sketch;
-use crate::compare::folders::Keeping;
-use crate::compare::tally::Judged;
-use crate::judge::Class;
+use crate::compare::artefact::SeriesSketch;
+use crate::compare::folders::FolderRetention;
+use crate::compare::tally::ComparedQuery;
+use crate::judge::DifferenceClass;
 use std::time::{Duration, Instant};
 
 const EVIL: &str = "<script>alert(1)</script>|`x`&\"\u{0}";
 
-fn judged(number: usize, outcome: Outcome) -> Judged {
+fn judged(number: usize, outcome: ComparisonOutcome) -> ComparedQuery {
     let points = |offset: f64| (0..300).map(|i| (i * 15_000, i as f64 + offset)).collect();
-    Judged {
+    ComparedQuery {
         pass: if number.is_multiple_of(2) {
-            Pass::Range
+            ComparisonPass::Range
         } else {
-            Pass::Instant
+            ComparisonPass::Instant
         },
         question: format!(
             "sum by (namespace, pod) (rate(http_requests_total{{job=\"{number}\"}}[5m])) {EVIL}"
@@ -24,10 +24,10 @@ fn judged(number: usize, outcome: Outcome) -> Judged {
         weight: 1.5,
         outcome,
         vacuous: None,
-        classes: vec![Class::Value, Class::Warnings],
+        classes: vec![DifferenceClass::Value, DifferenceClass::Warnings],
         reason: format!("value of x{{a=\"b\"}} at 1700000000.000: expected 1, got 2 {EVIL}"),
         folder: Some(format!("range-{number:016x}")),
-        sketch: Some(Sketch {
+        sketch: Some(SeriesSketch {
             series: EVIL.to_owned(),
             baseline: points(0.0),
             candidate: points(0.5),
@@ -35,26 +35,30 @@ fn judged(number: usize, outcome: Outcome) -> Judged {
     }
 }
 
-fn folders(dir: &Path) -> Folders {
-    let keeping = Keeping {
+fn folders(dir: &Path) -> DifferenceFolders {
+    let keeping = FolderRetention {
         age_max: Duration::from_secs(1_000),
         bytes_max: 1 << 20,
     };
-    Folders::open(dir, keeping)
+    DifferenceFolders::open(dir, keeping)
 }
 
-fn report<'a>(tally: &'a Tally, folders: &'a Folders, gathering: &'a Gathering) -> Report<'a> {
-    let side = || Side {
+fn report<'a>(
+    tally: &'a ComparisonTally,
+    folders: &'a DifferenceFolders,
+    gathering: &'a CollectionStatistics,
+) -> ComparisonReport<'a> {
+    let side = || ReportedSystem {
         url: EVIL.to_owned(),
         version: Some(EVIL.to_owned()),
-        latencies: Latencies::default(),
+        latencies: LatencyHistogram::default(),
     };
-    Report {
+    ComparisonReport {
         baseline: side(),
         candidate: side(),
         began_ms: 0,
         made_ms: 1_000,
-        stretch: Stretch {
+        stretch: CommonTimeRange {
             start_ms: 0,
             end_ms: 3_600_000,
         },
@@ -69,14 +73,14 @@ fn report<'a>(tally: &'a Tally, folders: &'a Folders, gathering: &'a Gathering) 
 
 #[test]
 fn report_escapes_what_others_wrote_and_reads_back() {
-    let mut tally = Tally::default();
+    let mut tally = ComparisonTally::default();
     tally.begin(3_600_000);
-    for (number, outcome) in Outcome::ALL.into_iter().enumerate() {
+    for (number, outcome) in ComparisonOutcome::ALL.into_iter().enumerate() {
         tally.count(judged(number, outcome));
     }
-    tally.count(Judged {
-        vacuous: Some(Vacuous::Empty),
-        ..judged(6, Outcome::Match)
+    tally.count(ComparedQuery {
+        vacuous: Some(VacuousMatchReason::Empty),
+        ..judged(6, ComparisonOutcome::Match)
     });
     let dir = tempfile::tempdir().unwrap();
     // The folder of the mismatch exists; that of the error has been deleted.
@@ -84,7 +88,7 @@ fn report_escapes_what_others_wrote_and_reads_back() {
     fs::create_dir(dir.path().join(kept)).unwrap();
     let folders = folders(dir.path());
     folders.note_failure(&MirrorError::Late(format!("no room {EVIL}")));
-    let gathering = Gathering {
+    let gathering = CollectionStatistics {
         times: 2,
         failure: Some(EVIL.to_owned()),
     };
@@ -140,16 +144,16 @@ fn report_escapes_what_others_wrote_and_reads_back() {
 
 #[test]
 fn report_of_ten_thousand_questions_is_small_and_quick() {
-    let mut tally = Tally::default();
+    let mut tally = ComparisonTally::default();
     for round in 0..1_500 {
         tally.begin(round * 60_000);
     }
     for number in 0..20_000 {
-        tally.count(judged(number, Outcome::Mismatch));
+        tally.count(judged(number, ComparisonOutcome::Mismatch));
     }
     let dir = tempfile::tempdir().unwrap();
     let start = Instant::now();
-    let (folders, gathering) = (folders(dir.path()), Gathering::default());
+    let (folders, gathering) = (folders(dir.path()), CollectionStatistics::default());
     report(&tally, &folders, &gathering)
         .write(dir.path())
         .unwrap();

@@ -7,16 +7,19 @@
 //! the outcome an error, and unsent ones make it a skip with the reason.
 
 use super::probes::first_with_data;
-use super::{Found, Judged, Outcome, Params, Pass, Round, judged, matched};
+use super::{
+    ComparedQuery, ComparisonOutcome, ComparisonPass, ComparisonRound, Params, QueryDifference,
+    judged, matched,
+};
 use crate::api::{label_values, seconds};
-use crate::compare::system::{Fetched, System};
-use crate::compare::verdict::Verdict;
-use crate::judge::answer::{Answer, Data, LabelSet, label_text, series_text};
-use crate::judge::{Class, Differences, Spot};
-use crate::progress::Progress;
+use crate::compare::system::{ComparedSystem, FetchResult};
+use crate::compare::verdict::ComparisonVerdict;
+use crate::judge::answer::{AnswerData, ApiAnswer, LabelSet, label_text, series_text};
+use crate::judge::{AnswerDifferences, DifferenceClass, DifferenceSpot};
+use crate::progress::ProgressLine;
 use firn_model::labels::METRIC_NAME;
 use firn_model::quote::quote;
-use firn_promql::ast::{Duration, Edges, Expr, ExprKind, Span, VectorSelector};
+use firn_promql::ast::{Expr, ExprKind, PositionRange, QueryDuration, VectorSelector, WindowEdges};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -29,43 +32,47 @@ const ASKED_MAX: usize = 10_000;
 type Listing = BTreeMap<String, Value>;
 
 /// A lookup in the index of both systems, with the functions that extract and verify its entries.
-struct LookUp<'a> {
-    pass: Pass,
+struct SystemIndexLookup<'a> {
+    pass: ComparisonPass,
     question: String,
     endpoint: String,
     params: Params,
     /// Extracts the entries of an answer; `None` if the answer is not a listing.
-    list: &'a (dyn Fn(&Answer<'_>) -> Option<Listing> + Sync),
+    list: &'a (dyn Fn(&ApiAnswer<'_>) -> Option<Listing> + Sync),
     /// Returns a query whose result is not empty if there is data for an entry.
     data: &'a (dyn Fn(&str) -> String + Sync),
     /// Class of a difference if only the baseline lists an entry.
-    missing: Class,
-    extra: Class,
+    missing: DifferenceClass,
+    extra: DifferenceClass,
 }
 
-impl Round<'_> {
+impl ComparisonRound<'_> {
     /// Runs the lookup passes that are enabled, one after the other, and reports their outcomes to
     /// `count`.
-    pub(super) fn run_lookups(&self, progress: &Progress, count: &mut dyn FnMut(Judged)) {
-        if self.has(Pass::LabelNames) || self.has(Pass::LabelValues) {
-            progress.begin(Pass::LabelNames.as_str(), 1);
+    pub(super) fn run_lookups(
+        &self,
+        progress: &ProgressLine,
+        count: &mut dyn FnMut(ComparedQuery),
+    ) {
+        if self.has(ComparisonPass::LabelNames) || self.has(ComparisonPass::LabelValues) {
+            progress.begin(ComparisonPass::LabelNames.as_str(), 1);
         }
         let metrics = OnceLock::new();
         let labels = self.label_names(count);
-        if self.has(Pass::LabelValues) {
-            progress.begin(Pass::LabelValues.as_str(), labels.len());
-            self.each(&labels, &|label| self.label_values(label, &metrics), count);
+        if self.has(ComparisonPass::LabelValues) {
+            progress.begin(ComparisonPass::LabelValues.as_str(), labels.len());
+            self.run_parallel(&labels, &|label| self.label_values(label, &metrics), count);
         }
-        if self.has(Pass::Series) {
+        if self.has(ComparisonPass::Series) {
             let selectors = self.selectors();
-            progress.begin(Pass::Series.as_str(), selectors.len());
-            self.each(&selectors, &|selector| self.series(selector), count);
+            progress.begin(ComparisonPass::Series.as_str(), selectors.len());
+            self.run_parallel(&selectors, &|selector| self.series(selector), count);
         }
-        if self.has(Pass::Metadata) {
-            progress.begin(Pass::Metadata.as_str(), 1);
+        if self.has(ComparisonPass::Metadata) {
+            progress.begin(ComparisonPass::Metadata.as_str(), 1);
             let metrics = metrics.get_or_init(|| {
                 let endpoint = format!("label/{METRIC_NAME}/values");
-                in_both(
+                common_entries(
                     &self.pair.fetch(&endpoint, &self.times_and_matches()),
                     &texts,
                 )
@@ -88,61 +95,61 @@ impl Round<'_> {
 
     /// Compares the label names if that pass is enabled. Returns the names that both systems list,
     /// if they are needed for the label values.
-    fn label_names(&self, count: &mut dyn FnMut(Judged)) -> Vec<String> {
-        if !self.has(Pass::LabelNames) && !self.has(Pass::LabelValues) {
+    fn label_names(&self, count: &mut dyn FnMut(ComparedQuery)) -> Vec<String> {
+        if !self.has(ComparisonPass::LabelNames) && !self.has(ComparisonPass::LabelValues) {
             return Vec::new();
         }
-        let list = |answer: &Answer<'_>| {
+        let list = |answer: &ApiAnswer<'_>| {
             let mut names = texts(answer)?;
             names.retain(|name, _| !self.ignored.contains(name));
             Some(names)
         };
-        let look_up = LookUp {
-            pass: Pass::LabelNames,
+        let look_up = SystemIndexLookup {
+            pass: ComparisonPass::LabelNames,
             question: "label names".to_owned(),
             endpoint: "labels".to_owned(),
             params: self.times_and_matches(),
             list: &list,
             data: &|name| format!("count({{{}!=\"\"}})", label_text(name)),
-            missing: Class::Labels,
-            extra: Class::Labels,
+            missing: DifferenceClass::Labels,
+            extra: DifferenceClass::Labels,
         };
-        let answers = match self.has(Pass::LabelNames) {
-            true => self.pair.ask(&look_up.endpoint, &look_up.params),
+        let answers = match self.has(ComparisonPass::LabelNames) {
+            true => self.pair.query_both(&look_up.endpoint, &look_up.params),
             false => self.pair.fetch(&look_up.endpoint, &look_up.params),
         };
-        if self.has(Pass::LabelNames) {
+        if self.has(ComparisonPass::LabelNames) {
             count(self.look_up(&look_up, &answers));
         }
-        in_both(&answers, &list).into_keys().collect()
+        common_entries(&answers, &list).into_keys().collect()
     }
 
     /// Compares the values of a label. For the metric name, stores the values that both systems
     /// list in `metrics`.
-    fn label_values(&self, label: &str, metrics: &OnceLock<Listing>) -> Judged {
+    fn label_values(&self, label: &str, metrics: &OnceLock<Listing>) -> ComparedQuery {
         let name = label_text(label);
-        let look_up = LookUp {
-            pass: Pass::LabelValues,
+        let look_up = SystemIndexLookup {
+            pass: ComparisonPass::LabelValues,
             question: label.to_owned(),
             endpoint: label_values(label),
             params: self.times_and_matches(),
             list: &texts,
             data: &|value| format!("count({{{name}={}}})", quote(value.as_bytes())),
-            missing: Class::Labels,
-            extra: Class::Labels,
+            missing: DifferenceClass::Labels,
+            extra: DifferenceClass::Labels,
         };
-        let answers = self.pair.ask(&look_up.endpoint, &look_up.params);
+        let answers = self.pair.query_both(&look_up.endpoint, &look_up.params);
         if label == METRIC_NAME {
-            metrics.get_or_init(|| in_both(&answers, &texts));
+            metrics.get_or_init(|| common_entries(&answers, &texts));
         }
         self.look_up(&look_up, &answers)
     }
 
-    fn series(&self, selector: &str) -> Judged {
+    fn series(&self, selector: &str) -> ComparedQuery {
         let mut params = self.times();
         params.push(("match[]", selector.to_owned()));
-        let list = |answer: &Answer<'_>| {
-            let sets = other(answer)?.as_array()?.iter();
+        let list = |answer: &ApiAnswer<'_>| {
+            let sets = listing_data(answer)?.as_array()?.iter();
             let sets = sets.map(|set| serde_json::from_value::<LabelSet>(set.clone()).ok());
             let text = |set: LabelSet| {
                 let kept = set
@@ -152,22 +159,22 @@ impl Round<'_> {
             };
             sets.map(|set| set.map(text)).collect()
         };
-        let look_up = LookUp {
-            pass: Pass::Series,
+        let look_up = SystemIndexLookup {
+            pass: ComparisonPass::Series,
             question: selector.to_owned(),
             endpoint: "series".to_owned(),
             params,
             list: &list,
             data: &|series| format!("count({series})"),
-            missing: Class::MissingSeries,
-            extra: Class::ExtraSeries,
+            missing: DifferenceClass::MissingSeries,
+            extra: DifferenceClass::ExtraSeries,
         };
-        let answers = self.pair.ask(&look_up.endpoint, &look_up.params);
+        let answers = self.pair.query_both(&look_up.endpoint, &look_up.params);
         self.look_up(&look_up, &answers)
     }
 
     /// Compares types and help texts of the metrics that both systems list.
-    fn metadata(&self, metrics: &Listing) -> Judged {
+    fn metadata(&self, metrics: &Listing) -> ComparedQuery {
         // Histograms and summaries have metadata under the name without its suffix.
         let is_in_both = |family: &str| {
             let endings = ["", "_bucket", "_count", "_sum", "_total"].iter();
@@ -175,8 +182,8 @@ impl Round<'_> {
                 .map(|ending| format!("{family}{ending}"))
                 .any(|name| metrics.contains_key(&name))
         };
-        let list = |answer: &Answer<'_>| {
-            let families = other(answer)?.as_object()?.iter();
+        let list = |answer: &ApiAnswer<'_>| {
+            let families = listing_data(answer)?.as_object()?.iter();
             let families = families.filter(|(family, _)| is_in_both(family));
             Some(
                 families
@@ -184,17 +191,17 @@ impl Round<'_> {
                     .collect(),
             )
         };
-        let look_up = LookUp {
-            pass: Pass::Metadata,
+        let look_up = SystemIndexLookup {
+            pass: ComparisonPass::Metadata,
             question: "metadata".to_owned(),
             endpoint: "metadata".to_owned(),
             params: Params::new(),
             list: &list,
             data: &|family| format!("count({{__name__=~\"{family}(_bucket|_count|_total)?\"}})"),
-            missing: Class::MissingSeries,
-            extra: Class::ExtraSeries,
+            missing: DifferenceClass::MissingSeries,
+            extra: DifferenceClass::ExtraSeries,
         };
-        let answers = self.pair.ask(&look_up.endpoint, &look_up.params);
+        let answers = self.pair.query_both(&look_up.endpoint, &look_up.params);
         self.look_up(&look_up, &answers)
     }
 
@@ -215,25 +222,29 @@ impl Round<'_> {
         found.into_iter().collect()
     }
 
-    fn look_up(&self, look_up: &LookUp<'_>, answers: &(Fetched, Fetched)) -> Judged {
+    fn look_up(
+        &self,
+        look_up: &SystemIndexLookup<'_>,
+        answers: &(FetchResult, FetchResult),
+    ) -> ComparedQuery {
         let (pass, question) = (look_up.pass, &look_up.question);
         let (baseline, candidate) = answers;
         let verdict = self.verdict(baseline, candidate, false);
         let listings = match verdict.outcome {
-            Outcome::Mismatch => listings_of(look_up, answers),
+            ComparisonOutcome::Mismatch => extract_listings(look_up, answers),
             _ => None,
         };
         let verdict = match listings {
             Some(listings) => match self.compared(look_up, &listings) {
-                Ok(found) => Verdict::of(found),
-                Err(reason) => return judged(pass, question, Outcome::Skip, reason),
+                Ok(found) => ComparisonVerdict::from_differences(found),
+                Err(reason) => return judged(pass, question, ComparisonOutcome::Skip, reason),
             },
             None => verdict,
         };
-        if verdict.outcome == Outcome::Match {
+        if verdict.outcome == ComparisonOutcome::Match {
             return matched(pass, question, verdict.vacuous);
         }
-        let found = Found {
+        let found = QueryDifference {
             pass,
             question,
             placed: &(look_up.endpoint.as_str(), look_up.params.clone()),
@@ -241,19 +252,19 @@ impl Round<'_> {
             minimised: question,
             note: "",
         };
-        self.keep(&found, &verdict)
+        self.keep_difference(&found, &verdict)
     }
 
     /// Compares two listings, ignoring entries without data. Fails with the reason if too many
     /// entries would have to be queried.
     fn compared(
         &self,
-        look_up: &LookUp<'_>,
+        look_up: &SystemIndexLookup<'_>,
         (b, c): &(Listing, Listing),
-    ) -> Result<Differences, String> {
-        let mut found = Differences::default();
+    ) -> Result<AnswerDifferences, String> {
+        let mut found = AnswerDifferences::default();
         let mut note = |class, baseline: Value, candidate: Value| {
-            found.note(class, || Spot {
+            found.add_difference(class, || DifferenceSpot {
                 class,
                 what: look_up.pass.as_str().replace('_', " ") + " of " + &look_up.question,
                 labels: None,
@@ -262,27 +273,27 @@ impl Round<'_> {
                 candidate,
             });
         };
-        let missing = self.lone(look_up, (b, c), &self.pair.baseline);
-        let extra = self.lone(look_up, (c, b), &self.pair.candidate);
-        if let Lone::HasData(entry) = &missing {
+        let missing = self.query_unmatched(look_up, (b, c), &self.pair.baseline);
+        let extra = self.query_unmatched(look_up, (c, b), &self.pair.candidate);
+        if let UnmatchedEntriesResult::HasData(entry) = &missing {
             note(look_up.missing, entry.as_str().into(), Value::Null);
         }
-        if let Lone::HasData(entry) = &extra {
+        if let UnmatchedEntriesResult::HasData(entry) = &extra {
             let nothing = format!("no {entry}");
             note(look_up.extra, nothing.into(), entry.as_str().into());
         }
         for (entry, known) in b {
             if let Some(other) = c.get(entry).filter(|other| *other != known) {
-                note(Class::Value, known.clone(), other.clone());
+                note(DifferenceClass::Value, known.clone(), other.clone());
             }
         }
         if !found.is_empty() {
             return Ok(found);
         }
         for lone in [&missing, &extra] {
-            if let Lone::Unanswered(why) = lone {
-                found.note(Class::Error, || Spot {
-                    class: Class::Error,
+            if let UnmatchedEntriesResult::Unanswered(why) = lone {
+                found.add_difference(DifferenceClass::Error, || DifferenceSpot {
+                    class: DifferenceClass::Error,
                     what: "check for data of entries that only one system lists".to_owned(),
                     labels: None,
                     time_ms: None,
@@ -292,40 +303,48 @@ impl Round<'_> {
             }
         }
         match (missing, extra) {
-            (Lone::Unasked(why), _) | (_, Lone::Unasked(why)) if found.is_empty() => Err(why),
+            (UnmatchedEntriesResult::Unasked(why), _)
+            | (_, UnmatchedEntriesResult::Unasked(why))
+                if found.is_empty() =>
+            {
+                Err(why)
+            }
             _ => Ok(found),
         }
     }
 
     /// Queries the entries that only one listing, that of `system`, contains, until one has data.
-    fn lone(
+    fn query_unmatched(
         &self,
-        look_up: &LookUp<'_>,
+        look_up: &SystemIndexLookup<'_>,
         (one, other): (&Listing, &Listing),
-        system: &System,
-    ) -> Lone {
+        system: &ComparedSystem,
+    ) -> UnmatchedEntriesResult {
         let lone = one.keys().filter(|entry| !other.contains_key(*entry));
         let lone: Vec<&String> = lone.collect();
         let asked = &lone[..lone.len().min(ASKED_MAX)];
         let queries: Vec<String> = asked.iter().map(|entry| (look_up.data)(entry)).collect();
         let has_data = |query: &str| system.has_data(query, self.asked, self.step_ms);
         match first_with_data(&queries, &has_data) {
-            Ok(Some(place)) => Lone::HasData(asked[place].clone()),
-            Err(why) => Lone::Unanswered(format!("the {} cannot answer: {why}", system.name)),
-            Ok(None) if asked.len() < lone.len() => Lone::Unasked(format!(
+            Ok(Some(place)) => UnmatchedEntriesResult::HasData(asked[place].clone()),
+            Err(why) => UnmatchedEntriesResult::Unanswered(format!(
+                "the {} cannot answer: {why}",
+                system.name
+            )),
+            Ok(None) if asked.len() < lone.len() => UnmatchedEntriesResult::Unasked(format!(
                 "only the {} lists {} entries; the first {ASKED_MAX} have no data, the others \
                  were not checked",
                 system.name,
                 lone.len()
             )),
-            Ok(None) => Lone::Gone,
+            Ok(None) => UnmatchedEntriesResult::Gone,
         }
     }
 }
 
 /// Result of querying the entries that only one system lists, in order to find out whether they
 /// have data.
-enum Lone {
+enum UnmatchedEntriesResult {
     /// This entry has data, so that the other system lacks it.
     HasData(String),
     /// None of the entries has data, so that there is no difference.
@@ -337,20 +356,20 @@ enum Lone {
 }
 
 /// Extracts the entries of both answers; returns `None` if one of them is not a listing.
-fn listings_of(
-    look_up: &LookUp<'_>,
-    (baseline, candidate): &(Fetched, Fetched),
+fn extract_listings(
+    look_up: &SystemIndexLookup<'_>,
+    (baseline, candidate): &(FetchResult, FetchResult),
 ) -> Option<(Listing, Listing)> {
-    let list = |fetched: &Fetched| (look_up.list)(&fetched.answer().ok()?);
+    let list = |fetched: &FetchResult| (look_up.list)(&fetched.answer().ok()?);
     Some((list(baseline)?, list(candidate)?))
 }
 
 /// Returns the entries that both answers list. An answer that is not a listing counts as empty.
-fn in_both(
-    (baseline, candidate): &(Fetched, Fetched),
-    list: &dyn Fn(&Answer<'_>) -> Option<Listing>,
+fn common_entries(
+    (baseline, candidate): &(FetchResult, FetchResult),
+    list: &dyn Fn(&ApiAnswer<'_>) -> Option<Listing>,
 ) -> Listing {
-    let read = |fetched: &Fetched| {
+    let read = |fetched: &FetchResult| {
         let listing = fetched.answer().ok().and_then(|answer| list(&answer));
         listing.unwrap_or_default()
     };
@@ -361,19 +380,19 @@ fn in_both(
 
 /// Returns the data of a successful answer that is not a query result; `None` for all other
 /// answers.
-fn other<'v>(answer: &'v Answer<'_>) -> Option<&'v Value> {
+fn listing_data<'v>(answer: &'v ApiAnswer<'_>) -> Option<&'v Value> {
     match answer {
-        Answer::Success(success) => match &success.data {
-            Data::Other(value) => Some(value),
+        ApiAnswer::Success(success) => match &success.data {
+            AnswerData::Other(value) => Some(value),
             _ => None,
         },
-        Answer::Failure { .. } => None,
+        ApiAnswer::Failure { .. } => None,
     }
 }
 
 /// Extracts the entries of an answer that is a list of strings; `None` if it is anything else.
-fn texts(answer: &Answer<'_>) -> Option<Listing> {
-    let texts = other(answer)?.as_array()?.iter();
+fn texts(answer: &ApiAnswer<'_>) -> Option<Listing> {
+    let texts = listing_data(answer)?.as_array()?.iter();
     texts
         .map(|text| Some((text.as_str()?.to_owned(), Value::Null)))
         .collect()
@@ -389,10 +408,10 @@ fn sorted(entries: &Value) -> Value {
 
 fn plain(vector: &VectorSelector) -> String {
     let plain = VectorSelector {
-        offset: Duration::default(),
+        offset: QueryDuration::default(),
         at: None,
-        edges: Edges::Plain,
+        edges: WindowEdges::Plain,
         ..vector.clone()
     };
-    Expr::new(ExprKind::Vector(plain), Span::default()).to_string()
+    Expr::new(ExprKind::Vector(plain), PositionRange::default()).to_string()
 }

@@ -19,7 +19,7 @@ pub fn first_with_data(
 ) -> Result<Option<usize>, String> {
     let mut rest = queries;
     while !rest.is_empty() {
-        let (batch, behind) = rest.split_at(batch_of(rest));
+        let (batch, behind) = rest.split_at(batch_len(rest));
         if let Some(place) = search(batch, has_data)? {
             return Ok(Some(queries.len() - rest.len() + place));
         }
@@ -29,7 +29,7 @@ pub fn first_with_data(
 }
 
 /// Returns how many queries from the front of `queries` fit into one request; at least one.
-fn batch_of(queries: &[String]) -> usize {
+fn batch_len(queries: &[String]) -> usize {
     let mut bytes = 0;
     let fits = queries.iter().take(BATCH_MAX).take_while(|query| {
         bytes += query.len() + OR.len();

@@ -3,9 +3,9 @@
 //! Two answers that choose differently are both correct if they have the same values at each time
 //! and all elements of the candidate's answer occur in the operand, as the baseline evaluates it.
 
-use crate::compare::system::Fetched;
+use crate::compare::system::FetchResult;
 use crate::compare::verdict::IgnoredLabels;
-use crate::judge::answer::{Answer, LabelSet, Point, PointValue};
+use crate::judge::answer::{AnswerPoint, AnswerPointValue, ApiAnswer, LabelSet};
 use crate::judge::tolerance::Tolerance;
 use firn_promql::ast::{AggregateOp, Expr, ExprKind};
 use std::collections::{BTreeMap, HashMap};
@@ -24,8 +24,8 @@ pub fn operand(expr: &Expr) -> Option<String> {
 
 /// Returns whether the answers differ only in the choice among elements of equal value.
 pub fn is_choice(
-    answers: [&Fetched; 2],
-    operand: &Fetched,
+    answers: [&FetchResult; 2],
+    operand: &FetchResult,
     tolerance: Tolerance,
     ignored: &IgnoredLabels,
 ) -> bool {
@@ -40,15 +40,15 @@ pub fn is_choice(
     same_values(&b, &c, tolerance) && are_elements(&c, &all, tolerance)
 }
 
-fn number(point: &Point<'_>) -> Option<f64> {
+fn number(point: &AnswerPoint<'_>) -> Option<f64> {
     match point.value {
-        PointValue::Float(text) => text.parse().ok(),
-        PointValue::Histogram(_) => None,
+        AnswerPointValue::Float(text) => text.parse().ok(),
+        AnswerPointValue::Histogram(_) => None,
     }
 }
 
 /// Returns the sorted values at each time; `None` if one of them is not a float.
-fn values(answer: &Answer<'_>) -> Option<BTreeMap<i64, Vec<f64>>> {
+fn values(answer: &ApiAnswer<'_>) -> Option<BTreeMap<i64, Vec<f64>>> {
     let mut by_time = BTreeMap::<i64, Vec<f64>>::new();
     for point in answer.series().iter().flat_map(|series| &series.points) {
         by_time
@@ -62,7 +62,7 @@ fn values(answer: &Answer<'_>) -> Option<BTreeMap<i64, Vec<f64>>> {
     Some(by_time)
 }
 
-fn same_values(b: &Answer<'_>, c: &Answer<'_>, tolerance: Tolerance) -> bool {
+fn same_values(b: &ApiAnswer<'_>, c: &ApiAnswer<'_>, tolerance: Tolerance) -> bool {
     let (Some(b), Some(c)) = (values(b), values(c)) else {
         return false;
     };
@@ -74,8 +74,8 @@ fn same_values(b: &Answer<'_>, c: &Answer<'_>, tolerance: Tolerance) -> bool {
         })
 }
 
-fn are_elements(c: &Answer<'_>, all: &Answer<'_>, tolerance: Tolerance) -> bool {
-    let by_labels: HashMap<&LabelSet, &[Point<'_>]> = all
+fn are_elements(c: &ApiAnswer<'_>, all: &ApiAnswer<'_>, tolerance: Tolerance) -> bool {
+    let by_labels: HashMap<&LabelSet, &[AnswerPoint<'_>]> = all
         .series()
         .iter()
         .map(|series| (&series.labels, &*series.points))
@@ -99,14 +99,14 @@ mod tests {
     use crate::questions::parse;
     use serde_json::json;
 
-    fn answer(elements: &[(&str, &str)]) -> Fetched {
+    fn answer(elements: &[(&str, &str)]) -> FetchResult {
         let element = |(name, value): &(&str, &str)| {
             let values = [(1, value), (2, value)];
             json!({"metric": {"n": name}, "values": values})
         };
         let result: Vec<_> = elements.iter().map(element).collect();
         let body = json!({"status": "success", "data": {"resultType": "matrix", "result": result}});
-        Fetched {
+        FetchResult {
             body: body.to_string().into_bytes(),
             fault: None,
         }

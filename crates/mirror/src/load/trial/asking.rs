@@ -10,15 +10,15 @@
 //! omission*). This module simulates many independent clients, so latencies are measured from the
 //! due time of a query. Invariant: the due times of queries depend only on the plan.
 
-use super::list::{self, Question};
-use crate::api::{Bounds, Client, seconds};
+use super::list::{self, LoadQuery};
+use crate::api::{SystemClient, SystemClientOptions, seconds};
 use crate::error::MirrorError;
-use crate::fleet::random::{Random, mix};
-use crate::push::{Access, now_ms};
+use crate::fleet::random::{FleetRandom, mix_parts};
+use crate::push::{PushAccess, now_ms};
 use crate::quantiles::Quantiles;
-use crate::questions::lookup::StretchLookup;
-use crate::questions::reach::Stretch;
-use crate::questions::{Source, Unasked};
+use crate::questions::lookup::SystemLookup;
+use crate::questions::reach::CommonTimeRange;
+use crate::questions::{QueryFileContent, SkippedQuery};
 use firn_model::metrics::{Counter, DurationHistogram};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,13 +37,13 @@ const SUCCESS: &[u8] = b"{\"status\":\"success\"";
 /// The queries of a load test, their rate and their destination. Due times and choices depend only
 /// on its values.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct QueryLoadPlan {
     /// Base URL of the system, without `/api/v1`.
     pub base: String,
     /// The queries; there is at least one, unless there are dashboards.
-    pub questions: Vec<Question>,
+    pub questions: Vec<LoadQuery>,
     /// Dashboards whose expressions become queries after their variables have been resolved.
-    pub dashboards: Vec<Source>,
+    pub dashboards: Vec<QueryFileContent>,
     /// Number of queries per second after the ramp, positive.
     pub rate: f64,
     /// Time during which the rate grows linearly from zero.
@@ -58,14 +58,14 @@ pub struct Plan {
 
 /// Outcomes of all queries that were due, including those that were never sent.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct QueryLoadOutcomes {
     /// Outcomes by the index of the query in the plan.
-    pub by_question: BTreeMap<usize, Outcomes>,
+    pub by_question: BTreeMap<usize, QueryOutcomes>,
 }
 
 /// Outcomes of the executions of one query, or of several queries together if they were merged.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcomes {
+pub struct QueryOutcomes {
     /// Microseconds from each due time to the answer, whether successful or not, or to the end of
     /// the wait for a connection.
     pub latencies_us: Vec<u32>,
@@ -77,8 +77,8 @@ pub struct Outcomes {
     pub first_failure: Option<String>,
 }
 
-impl Outcomes {
-    fn merge(&mut self, other: Outcomes) {
+impl QueryOutcomes {
+    fn merge(&mut self, other: QueryOutcomes) {
         self.latencies_us.extend(other.latencies_us);
         self.due_ms.extend(other.due_ms);
         self.failed += other.failed;
@@ -102,10 +102,10 @@ impl Outcomes {
     }
 }
 
-impl Asked {
+impl QueryLoadOutcomes {
     /// Returns the outcomes of all queries together, merged into one value.
-    pub fn total(&self) -> Outcomes {
-        let mut total = Outcomes::default();
+    pub fn total(&self) -> QueryOutcomes {
+        let mut total = QueryOutcomes::default();
         for outcomes in self.by_question.values() {
             total.merge(outcomes.clone());
         }
@@ -116,7 +116,7 @@ impl Asked {
 /// Live latency metrics of the queries, which all connections update and a scrape of the load
 /// reads.
 #[derive(Debug, Default)]
-pub struct ReadTimes {
+pub struct QueryLatencyMetrics {
     /// Latencies of instant queries, from their due times.
     pub instant: DurationHistogram,
     /// Latencies of range queries, from their due times.
@@ -127,25 +127,26 @@ pub struct ReadTimes {
 
 /// Signals once to all waiting threads that no further query or observation is due.
 #[derive(Debug, Default)]
-pub struct End {
+pub struct LoadEndSignal {
     at: Mutex<Option<Instant>>,
     changed: Condvar,
 }
 
-impl End {
+impl LoadEndSignal {
     /// Signals the end to all waiting threads; running queries are completed.
     pub fn end(&self) {
-        *self.at() = Some(Instant::now());
+        *self.lock_end() = Some(Instant::now());
         self.changed.notify_all();
     }
 
-    fn at(&self) -> MutexGuard<'_, Option<Instant>> {
+    fn lock_end(&self) -> MutexGuard<'_, Option<Instant>> {
         self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `due`. Returns false if the end was signalled before `due` or before this call.
+    /// Waits until `due`. Returns false if the end was signalled before `due` or before
+    /// this call.
     pub fn wait_until(&self, due: Instant) -> bool {
-        let at = self.at();
+        let at = self.lock_end();
         if at.is_some() {
             return false;
         }
@@ -156,27 +157,30 @@ impl End {
     }
 }
 
-impl Plan {
+impl QueryLoadPlan {
     /// Resolves the variables of the dashboards with values from the system. Returns the plan with
     /// their expressions, and those that cannot be queried. Fails if no query remains.
-    pub fn resolved(&self, access: Access<'_>) -> Result<(Self, Vec<Unasked>), MirrorError> {
-        let bounds = Bounds {
+    pub fn resolved(
+        &self,
+        access: PushAccess<'_>,
+    ) -> Result<(Self, Vec<SkippedQuery>), MirrorError> {
+        let bounds = SystemClientOptions {
             timeout: self.timeout,
             headers: access.headers.to_vec(),
             tls: access.tls.clone(),
-            ..Bounds::default()
+            ..SystemClientOptions::default()
         };
-        let client = Client::within(&self.base, bounds);
+        let client = SystemClient::within(&self.base, bounds);
         let now = now_ms();
-        let stretch = Stretch {
+        let stretch = CommonTimeRange {
             start_ms: now - list::PANEL_MS.0,
             end_ms: now,
         };
-        let lookup = StretchLookup {
+        let lookup = SystemLookup {
             fetch: &|endpoint, params| client.get(endpoint, params).map_err(|e| e.to_string()),
             stretch,
         };
-        let (asked, unasked) = list::of_dashboards(&self.dashboards, &lookup, stretch);
+        let (asked, unasked) = list::load_dashboards(&self.dashboards, &lookup, stretch);
         let plan = Self {
             questions: [self.questions.clone(), asked].concat(),
             dashboards: Vec::new(),
@@ -199,14 +203,21 @@ impl Plan {
 
     /// Sends queries over the connections of the plan until `end` is signalled, and updates
     /// `times`.
-    pub fn ask(&self, end: &End, times: &ReadTimes, access: Access<'_>) -> Asked {
+    pub fn send_queries(
+        &self,
+        end: &LoadEndSignal,
+        times: &QueryLatencyMetrics,
+        access: PushAccess<'_>,
+    ) -> QueryLoadOutcomes {
         let next = AtomicU64::new(0);
         let (begun, begun_ms) = (Instant::now(), now_ms());
         let mut asked = std::thread::scope(|scope| {
-            let connection =
-                |_| scope.spawn(|| self.ask_due((begun, begun_ms), &next, (end, times), access));
+            let connection = |_| {
+                scope
+                    .spawn(|| self.send_due_queries((begun, begun_ms), &next, (end, times), access))
+            };
             let connections: Vec<_> = (0..self.connections).map(connection).collect();
-            let mut all = Asked::default();
+            let mut all = QueryLoadOutcomes::default();
             for connection in connections {
                 let asked = connection.join().expect("a connection does not panic");
                 for (question, outcomes) in asked.by_question {
@@ -216,22 +227,24 @@ impl Plan {
             all
         });
         // Queries that were due before the end but found no free connection.
-        let lasted = end.at().map_or_else(|| begun.elapsed(), |at| at - begun);
+        let lasted = end
+            .lock_end()
+            .map_or_else(|| begun.elapsed(), |at| at - begun);
         for n in next.into_inner().. {
-            let Some(waited) = lasted.checked_sub(self.due(n)) else {
+            let Some(waited) = lasted.checked_sub(self.due_time(n)) else {
                 break;
             };
             let outcomes = asked.by_question.entry(self.choose(n)).or_default();
-            let due_ms = begun_ms + self.due(n).as_millis() as i64;
+            let due_ms = begun_ms + self.due_time(n).as_millis() as i64;
             let why = "not sent: no connection was free".to_owned();
             times.failures.inc();
-            note(outcomes, due_ms, waited, Err(why));
+            record_outcome(outcomes, due_ms, waited, Err(why));
         }
         asked
     }
 
     /// Returns the due time of the `n`-th query, relative to the start.
-    fn due(&self, n: u64) -> Duration {
+    fn due_time(&self, n: u64) -> Duration {
         let (n, ramp) = (n as f64, self.ramp.as_secs_f64());
         // While the rate grows, rate * t^2 / (2 * ramp) queries are due in the first t seconds.
         let of_ramp = self.rate * ramp / 2.0;
@@ -245,7 +258,8 @@ impl Plan {
     /// Returns the index of the `n`-th query, chosen at random by weight.
     fn choose(&self, n: u64) -> usize {
         let weights = self.questions.iter().map(|question| question.weight);
-        let mut rest = Random::new(mix(&[self.seed, 6, n])).unit() * weights.clone().sum::<f64>();
+        let mut rest =
+            FleetRandom::new(mix_parts(&[self.seed, 6, n])).unit() * weights.clone().sum::<f64>();
         for (at, weight) in weights.enumerate() {
             rest -= weight;
             if rest < 0.0 {
@@ -258,23 +272,23 @@ impl Plan {
 
     /// Sends due queries over one connection until `end` is signalled, competing with other
     /// connections for them.
-    fn ask_due(
+    fn send_due_queries(
         &self,
         (begun, begun_ms): (Instant, i64),
         next: &AtomicU64,
-        (end, times): (&End, &ReadTimes),
-        access: Access<'_>,
-    ) -> Asked {
+        (end, times): (&LoadEndSignal, &QueryLatencyMetrics),
+        access: PushAccess<'_>,
+    ) -> QueryLoadOutcomes {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(self.timeout))
             .tls_config(access.tls.clone())
             .http_status_as_error(false)
             .build();
         let agent: ureq::Agent = config.into();
-        let mut asked = Asked::default();
+        let mut asked = QueryLoadOutcomes::default();
         loop {
             let n = next.load(Ordering::Relaxed);
-            let due = begun + self.due(n);
+            let due = begun + self.due_time(n);
             if !end.wait_until(due) {
                 return asked;
             }
@@ -284,23 +298,23 @@ impl Plan {
                 continue;
             }
             let question = self.choose(n);
-            let answer = self.ask_one(&agent, access.headers, &self.questions[question]);
+            let answer = self.send_query(&agent, access.headers, &self.questions[question]);
             let outcomes = asked.by_question.entry(question).or_default();
             match self.questions[question].range_ms {
                 None => times.instant.observe(due.elapsed()),
                 Some(_) => times.range.observe(due.elapsed()),
             }
             times.failures.add(u64::from(answer.is_err()));
-            let due_ms = begun_ms + self.due(n).as_millis() as i64;
-            note(outcomes, due_ms, due.elapsed(), answer);
+            let due_ms = begun_ms + self.due_time(n).as_millis() as i64;
+            record_outcome(outcomes, due_ms, due.elapsed(), answer);
         }
     }
 
-    fn ask_one(
+    fn send_query(
         &self,
         agent: &ureq::Agent,
         headers: &[(String, String)],
-        question: &Question,
+        question: &LoadQuery,
     ) -> Result<(), String> {
         let now = now_ms();
         let base = self.base.trim_end_matches('/');
@@ -339,7 +353,12 @@ impl Plan {
 }
 
 /// Records the outcome of one query and its latency since the due time, in microseconds.
-fn note(outcomes: &mut Outcomes, due_ms: i64, waited: Duration, answer: Result<(), String>) {
+fn record_outcome(
+    outcomes: &mut QueryOutcomes,
+    due_ms: i64,
+    waited: Duration,
+    answer: Result<(), String>,
+) {
     let us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
     outcomes.latencies_us.push(us);
     outcomes.due_ms.push(due_ms);
@@ -351,7 +370,7 @@ fn note(outcomes: &mut Outcomes, due_ms: i64, waited: Duration, answer: Result<(
 
 /// Returns the base URL of the system whose remote-write URL is `url`. Fails if `url` does not have
 /// the standard path.
-pub fn base_of(url: &str) -> Result<String, MirrorError> {
+pub fn base_url(url: &str) -> Result<String, MirrorError> {
     let base = url.strip_suffix("/api/v1/write").map(str::to_owned);
     base.ok_or_else(|| {
         let what = format!("--query-url is required: {url} does not end with /api/v1/write");
@@ -362,20 +381,20 @@ pub fn base_of(url: &str) -> Result<String, MirrorError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::{Target, respond};
+    use crate::target::{ExpositionServer, respond};
     use std::io::Write;
     use ureq::tls::TlsConfig;
 
-    fn question(expression: &str, weight: f64, range_ms: Option<(i64, i64)>) -> Question {
-        Question {
+    fn question(expression: &str, weight: f64, range_ms: Option<(i64, i64)>) -> LoadQuery {
+        LoadQuery {
             expression: expression.to_owned(),
             weight,
             range_ms,
         }
     }
 
-    fn plan(base: &str, rate: f64, connections: usize) -> Plan {
-        Plan {
+    fn plan(base: &str, rate: f64, connections: usize) -> QueryLoadPlan {
+        QueryLoadPlan {
             base: base.to_owned(),
             questions: vec![
                 question("up", 3.0, None),
@@ -393,7 +412,7 @@ mod tests {
     #[test]
     fn questions_are_due_at_the_rate_and_less_often_during_the_ramp() {
         let mut plan = plan("", 10.0, 1);
-        let due = |plan: &Plan, n| plan.due(n).as_secs_f64();
+        let due = |plan: &QueryLoadPlan, n| plan.due_time(n).as_secs_f64();
         assert_eq!((due(&plan, 0), due(&plan, 25)), (0.0, 2.5));
         plan.ramp = Duration::from_secs(20);
         // During the ramp of twenty seconds the mean rate is half the full one.
@@ -405,7 +424,7 @@ mod tests {
 
     #[test]
     fn answers_are_judged_and_waits_for_a_connection_count() {
-        let system = Target::start("127.0.0.1:0", |request, stream| {
+        let system = ExpositionServer::start("127.0.0.1:0", |request, stream| {
             let (status, body) = match request.path.starts_with("/api/v1/query?query=up&time=") {
                 true => ("200 OK", "{\"status\":\"success\",\"data\":{}}"),
                 false => ("422 No", "{\"status\":\"error\"}"),
@@ -416,14 +435,14 @@ mod tests {
         .unwrap();
         // The connection handles twenty queries per second, and a hundred are due.
         let plan = plan(&format!("http://{}", system.address), 100.0, 1);
-        let (end, times) = (End::default(), ReadTimes::default());
+        let (end, times) = (LoadEndSignal::default(), QueryLatencyMetrics::default());
         let tls = TlsConfig::default();
-        let access = Access {
+        let access = PushAccess {
             tls: &tls,
             headers: &[],
         };
         let asked = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| plan.ask(&end, &times, access));
+            let asking = scope.spawn(|| plan.send_queries(&end, &times, access));
             std::thread::sleep(Duration::from_millis(1_500));
             end.end();
             asking.join().unwrap()
@@ -443,7 +462,7 @@ mod tests {
         );
         // A query that is due in the middle of the run waits for hundreds of milliseconds.
         assert!(
-            total.latencies().at(0.5) > 200_000,
+            total.latencies().quantile(0.5) > 200_000,
             "{:?}",
             total.latencies()
         );
@@ -451,7 +470,7 @@ mod tests {
 
     #[test]
     fn answer_without_an_end_or_with_an_error_in_200_is_a_failure() {
-        let system = Target::start("127.0.0.1:0", |_, stream| {
+        let system = ExpositionServer::start("127.0.0.1:0", |_, stream| {
             let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"status\":\"error\"}";
             let _ = stream.write_all(head.as_bytes());
             std::thread::sleep(Duration::from_millis(500));
@@ -459,14 +478,14 @@ mod tests {
         .unwrap();
         let mut plan = plan(&format!("http://{}", system.address), 5.0, 2);
         plan.timeout = Duration::from_millis(100);
-        let (end, times) = (End::default(), ReadTimes::default());
+        let (end, times) = (LoadEndSignal::default(), QueryLatencyMetrics::default());
         let tls = TlsConfig::default();
-        let access = Access {
+        let access = PushAccess {
             tls: &tls,
             headers: &[],
         };
         let asked = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| plan.ask(&end, &times, access));
+            let asking = scope.spawn(|| plan.send_queries(&end, &times, access));
             std::thread::sleep(Duration::from_millis(300));
             end.end();
             asking.join().unwrap()
@@ -478,8 +497,8 @@ mod tests {
 
     #[test]
     fn system_follows_from_where_it_takes_writes() {
-        assert_eq!(base_of("http://a/x/api/v1/write").unwrap(), "http://a/x");
-        let e = base_of("http://a/insert").unwrap_err().to_string();
+        assert_eq!(base_url("http://a/x/api/v1/write").unwrap(), "http://a/x");
+        let e = base_url("http://a/insert").unwrap_err().to_string();
         assert!(e.starts_with("--query-url is required"), "{e}");
     }
 }

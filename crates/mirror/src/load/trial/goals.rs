@@ -2,15 +2,15 @@
 //!
 //! The defaults are those of Mimir's test with a billion series.
 
-use super::asking::Asked;
-use crate::push::Outcome;
+use super::asking::QueryLoadOutcomes;
+use crate::push::PushOutcome;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The goals of a load test, each of which is checked separately, from the flags `--slo-*`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Goals {
-    /// Share of writes that must be accepted within [`Goals::write_within`], from 0 to 1.
+pub struct LoadGoals {
+    /// Share of writes that must be accepted within [`LoadGoals::write_within`], from 0 to 1.
     pub write_share: f64,
     /// Maximum duration of a write that counts as in time.
     pub write_within: Duration,
@@ -22,7 +22,7 @@ pub struct Goals {
     pub fairness: f64,
 }
 
-impl Default for Goals {
+impl Default for LoadGoals {
     fn default() -> Self {
         Self {
             write_share: 0.999,
@@ -36,7 +36,7 @@ impl Default for Goals {
 
 /// The result of checking a goal, which the report lists.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub struct GoalResult {
     /// Description of the goal with the required value.
     pub goal: String,
     /// The value that was reached, as text in the unit of the goal.
@@ -45,16 +45,20 @@ pub struct Judged {
     pub is_met: bool,
 }
 
-impl Judged {
+impl GoalResult {
     /// Converts the result to the JSON of the report, an entry of its list `goals`.
     pub fn to_json(&self) -> Value {
         json!({ "goal": self.goal, "reached": self.reached, "met": self.is_met })
     }
 }
 
-impl Goals {
+impl LoadGoals {
     /// Checks the goals for the outcome of the writes, and of the queries if there were any.
-    pub fn judge(&self, outcome: &Outcome, asked: Option<&Asked>) -> Vec<Judged> {
+    pub fn check_goals(
+        &self,
+        outcome: &PushOutcome,
+        asked: Option<&QueryLoadOutcomes>,
+    ) -> Vec<GoalResult> {
         // Failed requests have no meaningful latency, so they are counted separately.
         let times = match outcome.delays_us.is_empty() {
             true => &outcome.latencies_us,
@@ -78,12 +82,12 @@ impl Goals {
                 (good, total.count()),
             ));
             let average = total.average_seconds();
-            judged.push(Judged {
+            judged.push(GoalResult {
                 goal: format!("reads take {:?} on average", self.read_average),
                 reached: format!("{average:.3} s"),
                 is_met: average <= self.read_average.as_secs_f64(),
             });
-            judged.extend(fairness(asked).map(|ratio| Judged {
+            judged.extend(fairness(asked).map(|ratio| GoalResult {
                 goal: format!("queries of equal cost within a factor of {}", self.fairness),
                 reached: format!("{ratio:.2}"),
                 is_met: ratio <= self.fairness,
@@ -105,14 +109,14 @@ const FAIR_US_MIN: u32 = 100_000;
 /// Returns the largest ratio between the 99th percentiles of two queries of equal cost. If the
 /// system lets one query wait behind others of its kind, it has nearly the same median but a longer
 /// tail. Returns `None` if no two queries can be compared.
-pub fn fairness(asked: &Asked) -> Option<f64> {
+pub fn fairness(asked: &QueryLoadOutcomes) -> Option<f64> {
     let asked = asked.by_question.values();
     let enough = asked.filter(|outcomes| outcomes.count() >= FAIR_ANSWERS_MIN);
     let figures: Vec<(f64, f64)> = enough
         .map(|outcomes| {
             let times = outcomes.latencies();
-            let tail = times.at(0.99).max(FAIR_US_MIN);
-            (f64::from(times.at(0.5).max(1)), f64::from(tail))
+            let tail = times.quantile(0.99).max(FAIR_US_MIN);
+            (f64::from(times.quantile(0.5).max(1)), f64::from(tail))
         })
         .collect();
     let mut worst: Option<f64> = None;
@@ -128,9 +132,9 @@ pub fn fairness(asked: &Asked) -> Option<f64> {
 }
 
 /// Checks whether `good` of `all` requests reach the required share.
-fn share(what: String, wanted: f64, (good, all): (u64, u64)) -> Judged {
+fn share(what: String, wanted: f64, (good, all): (u64, u64)) -> GoalResult {
     let reached = good as f64 / all.max(1) as f64;
-    Judged {
+    GoalResult {
         goal: format!("{} % of {what}", percent(wanted)),
         reached: format!("{} %", percent(reached)),
         is_met: all > 0 && reached >= wanted,
@@ -145,26 +149,26 @@ fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::asking::Outcomes;
+    use super::super::asking::QueryOutcomes;
     use super::*;
 
     fn check(writes: (&[u32], u64), reads: Option<(&[u32], u64)>, expected: &[(&str, bool)]) {
-        let outcomes = |(latencies_us, failed): (&[u32], u64)| Outcomes {
+        let outcomes = |(latencies_us, failed): (&[u32], u64)| QueryOutcomes {
             latencies_us: latencies_us.to_vec(),
             failed,
-            ..Outcomes::default()
+            ..QueryOutcomes::default()
         };
         let (times, failed) = writes;
-        let outcome = Outcome {
+        let outcome = PushOutcome {
             requests: times.len() as u64,
             failed,
             latencies_us: times.to_vec(),
-            ..Outcome::default()
+            ..PushOutcome::default()
         };
-        let asked = reads.map(|reads| Asked {
+        let asked = reads.map(|reads| QueryLoadOutcomes {
             by_question: [(0, outcomes(reads))].into(),
         });
-        let judged = Goals::default().judge(&outcome, asked.as_ref());
+        let judged = LoadGoals::default().check_goals(&outcome, asked.as_ref());
         let got: Vec<(&str, bool)> = judged.iter().map(|j| (&*j.reached, j.is_met)).collect();
         assert_eq!(got, expected);
     }
@@ -194,14 +198,14 @@ mod tests {
 
     #[test]
     fn question_that_waits_behind_those_of_its_cost_is_unfair() {
-        let times = |median: u32, tail: u32, count: usize| Outcomes {
+        let times = |median: u32, tail: u32, count: usize| QueryOutcomes {
             latencies_us: (0..count)
                 .map(|i| if i * 50 < count { tail } else { median })
                 .collect(),
-            ..Outcomes::default()
+            ..QueryOutcomes::default()
         };
-        let check = |all: &[Outcomes], expected: Option<f64>| {
-            let asked = Asked {
+        let check = |all: &[QueryOutcomes], expected: Option<f64>| {
+            let asked = QueryLoadOutcomes {
                 by_question: all.iter().cloned().enumerate().collect(),
             };
             assert_eq!(fairness(&asked), expected);

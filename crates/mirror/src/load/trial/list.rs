@@ -5,8 +5,10 @@
 //! queried. Without a range it is an instant query. Expressions of dashboards become range queries.
 
 use crate::error::MirrorError;
-use crate::questions::reach::Stretch;
-use crate::questions::{self, Collection, Lookup, Source, Times, Unasked};
+use crate::questions::reach::CommonTimeRange;
+use crate::questions::{
+    self, QueryCollection, QueryFileContent, SkippedQuery, VariableLookup, VariableTimes,
+};
 use std::path::PathBuf;
 
 /// Default range and step of a dashboard panel in milliseconds: Grafana's initial range with 240
@@ -15,7 +17,7 @@ pub const PANEL_MS: (i64, i64) = (3_600_000, 15_000);
 
 /// A query of a load test with its weight and range, as it is sent to the system.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
+pub struct LoadQuery {
     /// The PromQL expression, as sent to the system.
     pub expression: String,
     /// Relative frequency of the query, compared with the weights of all queries.
@@ -36,10 +38,11 @@ weight=3 count by (namespace) (up)
 weight=1 max by (deployment) (max_over_time(container_memory_working_set_bytes[10m]))
 ";
 
-/// A [`Lookup`] for texts without variables, which returns nothing because it is never needed.
-struct Nowhere;
+/// A [`VariableLookup`] for texts without variables, which returns nothing because it is never
+/// needed.
+struct EmptyLookup;
 
-impl Lookup for Nowhere {
+impl VariableLookup for EmptyLookup {
     fn label_names(&self, _: Option<&str>) -> Result<Vec<String>, String> {
         Ok(Vec::new())
     }
@@ -55,27 +58,27 @@ impl Lookup for Nowhere {
 
 /// Reads query files. Returns their queries, and separately the dashboards, whose variables must be
 /// resolved in a system. Fails with the first text that is not a valid query.
-pub fn read(paths: &[PathBuf]) -> Result<(Vec<Question>, Vec<Source>), MirrorError> {
-    let is_dashboard = |source: &Source| matches!(source, Source::Dashboard(_));
+pub fn read(paths: &[PathBuf]) -> Result<(Vec<LoadQuery>, Vec<QueryFileContent>), MirrorError> {
+    let is_dashboard = |source: &QueryFileContent| matches!(source, QueryFileContent::Dashboard(_));
     let (dashboards, texts): (Vec<_>, Vec<_>) =
         questions::read(paths)?.into_iter().partition(is_dashboard);
-    let asked = of_texts(&texts)?;
+    let asked = collect_queries(&texts)?;
     Ok((asked, dashboards))
 }
 
 /// Returns the default queries for the simulated fleet, which presets use without `--queries`.
-pub fn of_fleet() -> Vec<Question> {
+pub fn default_fleet_queries() -> Vec<LoadQuery> {
     let texts = questions::list::read(OF_FLEET, "fleet").expect("a test reads it");
-    of_texts(&[Source::Texts(texts)]).expect("a test reads it")
+    collect_queries(&[QueryFileContent::Texts(texts)]).expect("a test reads it")
 }
 
-fn of_texts(texts: &[Source]) -> Result<Vec<Question>, MirrorError> {
-    let times = Times {
+fn collect_queries(texts: &[QueryFileContent]) -> Result<Vec<LoadQuery>, MirrorError> {
+    let times = VariableTimes {
         start_ms: 0,
         end_ms: 0,
         step_ms: 0,
     };
-    let found = Collection::gather(texts, Vec::new(), &Nowhere, &times);
+    let found = QueryCollection::gather(texts, Vec::new(), &EmptyLookup, &times);
     match found.unasked.first() {
         Some(unasked) => Err(MirrorError::Usage(format!(
             "{}: {}: {}",
@@ -87,22 +90,25 @@ fn of_texts(texts: &[Source]) -> Result<Vec<Question>, MirrorError> {
 
 /// Returns the queries of `dashboards` with the variable values that `lookup` finds, and the
 /// expressions that cannot be queried.
-pub fn of_dashboards(
-    dashboards: &[Source],
-    lookup: &dyn Lookup,
-    stretch: Stretch,
-) -> (Vec<Question>, Vec<Unasked>) {
-    let times = Times {
+pub fn load_dashboards(
+    dashboards: &[QueryFileContent],
+    lookup: &dyn VariableLookup,
+    stretch: CommonTimeRange,
+) -> (Vec<LoadQuery>, Vec<SkippedQuery>) {
+    let times = VariableTimes {
         start_ms: stretch.start_ms,
         end_ms: stretch.end_ms,
         step_ms: PANEL_MS.1,
     };
-    let found = Collection::gather(dashboards, Vec::new(), lookup, &times);
+    let found = QueryCollection::gather(dashboards, Vec::new(), lookup, &times);
     (asked(found.questions, Some(PANEL_MS)), found.unasked)
 }
 
-fn asked(questions: Vec<questions::Question>, range_ms: Option<(i64, i64)>) -> Vec<Question> {
-    let question = |question: questions::Question| Question {
+fn asked(
+    questions: Vec<questions::CollectedQuery>,
+    range_ms: Option<(i64, i64)>,
+) -> Vec<LoadQuery> {
+    let question = |question: questions::CollectedQuery| LoadQuery {
         expression: question.text,
         weight: question.weight,
         range_ms: question.range_ms.or(range_ms),
@@ -116,7 +122,7 @@ mod tests {
 
     #[test]
     fn questions_of_a_fleet_are_read() {
-        assert_eq!(of_fleet().len(), OF_FLEET.lines().count());
+        assert_eq!(default_fleet_queries().len(), OF_FLEET.lines().count());
     }
 
     #[test]
@@ -127,7 +133,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             read(&[path]).map_err(|e| e.to_string())
         };
-        let question = |expression: &str, weight, range_ms| Question {
+        let question = |expression: &str, weight, range_ms| LoadQuery {
             expression: expression.to_owned(),
             weight,
             range_ms,
@@ -168,11 +174,11 @@ mod tests {
                      {\"expr\": \"$none\"}]}]}";
         let (questions, dashboards) = read_one(board).unwrap();
         assert_eq!(questions, []);
-        let stretch = Stretch {
+        let stretch = CommonTimeRange {
             start_ms: 0,
             end_ms: PANEL_MS.0,
         };
-        let (asked, unasked) = of_dashboards(&dashboards, &Nowhere, stretch);
+        let (asked, unasked) = load_dashboards(&dashboards, &EmptyLookup, stretch);
         assert_eq!(asked, [question("rate(x[15s])", 1.0, Some(PANEL_MS))]);
         assert_eq!(unasked.len(), 1);
         let e = read_one("up\nsum(\n").unwrap_err();

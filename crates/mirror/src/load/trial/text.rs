@@ -1,30 +1,30 @@
 //! Formats the report of a load as text, with a line each for writes, queries and goals.
 
-use super::asking::Outcomes;
-use crate::load::report::Report;
-use crate::prepared::Summary;
+use super::asking::QueryOutcomes;
+use crate::load::report::LoadReport;
+use crate::prepared::PreparedLoadSummary;
 use crate::quantiles::Quantiles;
-use firn_model::rounded::{bytes, count, counted, rate};
+use firn_model::rounded::{format_bytes, format_count, format_count_with_noun, format_rate};
 use std::fmt::Write;
 
 /// Maximum number of characters of an expression; longer ones are truncated.
 const EXPRESSION_CHARS: usize = 80;
 
-impl Summary {
+impl PreparedLoadSummary {
     /// Formats the summary that `firn load --prepare` and `--record` print; `did` is the verb at
     /// its start.
     pub fn to_text(&self, did: &str) -> String {
         format!(
             "{did}  {} of {} in {}, {}\n",
-            counted(self.samples, "sample", "samples"),
-            counted(self.series_created, "series", "series"),
-            counted(self.requests, "request", "requests"),
-            bytes(self.body_bytes)
+            format_count_with_noun(self.samples, "sample", "samples"),
+            format_count_with_noun(self.series_created, "series", "series"),
+            format_count_with_noun(self.requests, "request", "requests"),
+            format_bytes(self.body_bytes)
         )
     }
 }
 
-impl Report {
+impl LoadReport {
     /// Formats the report as text, as `firn load` prints it by default.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
@@ -34,10 +34,10 @@ impl Report {
         let _ = writeln!(
             out,
             "writes  {} in {}, {} failed, {seconds:.1} s: {}",
-            counted(outcome.samples, "sample", "samples"),
-            counted(outcome.requests, "request", "requests"),
-            count(outcome.failed),
-            rate(outcome.samples as f64 / seconds.max(1e-9))
+            format_count_with_noun(outcome.samples, "sample", "samples"),
+            format_count_with_noun(outcome.requests, "request", "requests"),
+            format_count(outcome.failed),
+            format_rate(outcome.samples as f64 / seconds.max(1e-9))
         );
         push_times(&mut out, "push", &self.latencies_us());
         if !outcome.delays_us.is_empty() {
@@ -58,7 +58,7 @@ impl Report {
             let _ = writeln!(
                 out,
                 "        {} of dashboards skipped, the first one ({}): {}",
-                counted(left_out, "expression", "expressions"),
+                format_count_with_noun(left_out, "expression", "expressions"),
                 first.text,
                 first.reason
             );
@@ -74,12 +74,12 @@ impl Report {
     }
 }
 
-fn push_questions(out: &mut String, what: &str, outcomes: &Outcomes) {
+fn push_questions(out: &mut String, what: &str, outcomes: &QueryOutcomes) {
     let _ = writeln!(
         out,
         "{what}  {} due, {} failed, {:.1} ms on average",
-        count(outcomes.count()),
-        count(outcomes.failed),
+        format_count(outcomes.count()),
+        format_count(outcomes.failed),
         outcomes.average_seconds() * 1e3
     );
     push_times(out, "since due", &outcomes.latencies());
@@ -91,9 +91,9 @@ fn push_times(out: &mut String, what: &str, times: &Quantiles) {
     let _ = writeln!(
         out,
         "        {what:<9}  p50 {:.1} ms  p99 {:.1} ms  p99.9 {:.1} ms  max {:.1} ms",
-        ms(times.at(0.5)),
-        ms(times.at(0.99)),
-        ms(times.at(0.999)),
+        ms(times.quantile(0.5)),
+        ms(times.quantile(0.99)),
+        ms(times.quantile(0.999)),
         ms(times.max())
     );
 }

@@ -3,9 +3,9 @@
 //! Invariant: an unknown key is rejected with its line and column, so that a typo does not silently
 //! select a default.
 
-use super::{Checks, ComparePlan, FIRST, LoadPlan, ReadsPlan};
+use super::{ComparePlan, FIRST, LoadPlan, ReadsPlan, ScenarioChecks};
 use firn_model::units::parse_duration;
-use firn_model::yaml::{Node, Value};
+use firn_model::yaml::{YamlNode, YamlValue};
 use std::path::{Component, PathBuf};
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const COMPARE_FLAGS: [&str; 12] = [
 const READ_FLAGS: [&str; 3] = ["query_rate", "query_connections", "query_timeout"];
 
 /// Parses the section `load`, which includes the queries beside the load.
-pub(super) fn load(node: &Node) -> Read<LoadPlan> {
+pub(super) fn load(node: &YamlNode) -> Read<LoadPlan> {
     let own = [
         "series",
         "interval",
@@ -55,7 +55,7 @@ pub(super) fn load(node: &Node) -> Read<LoadPlan> {
     })
 }
 
-fn reads(node: &Node) -> Read<Option<ReadsPlan>> {
+fn reads(node: &YamlNode) -> Read<Option<ReadsPlan>> {
     let queries = files(node.get("queries"))?;
     let flags = flags(node, &READ_FLAGS)?;
     let system = node.get("query").map_or(Ok(FIRST[1].to_owned()), text)?;
@@ -75,7 +75,7 @@ fn reads(node: &Node) -> Read<Option<ReadsPlan>> {
 }
 
 /// Parses the section `compare`: query files and flags of `firn compare`.
-pub(super) fn compare(node: &Node) -> Read<ComparePlan> {
+pub(super) fn compare(node: &YamlNode) -> Read<ComparePlan> {
     only(
         node,
         "compare",
@@ -88,8 +88,8 @@ pub(super) fn compare(node: &Node) -> Read<ComparePlan> {
 }
 
 /// Parses query files and directories, which must be inside the directory of the scenario file.
-fn files(node: Option<&Node>) -> Read<Vec<PathBuf>> {
-    let beside = |node: &Node| {
+fn files(node: Option<&YamlNode>) -> Read<Vec<PathBuf>> {
+    let beside = |node: &YamlNode| {
         let path = PathBuf::from(text(node)?);
         let is_normal = |part| matches!(part, Component::Normal(_));
         match path.components().all(is_normal) {
@@ -99,19 +99,19 @@ fn files(node: Option<&Node>) -> Read<Vec<PathBuf>> {
                 .to_string()),
         }
     };
-    let files = node.map_or(&[][..], Node::items);
+    let files = node.map_or(&[][..], YamlNode::items);
     files.iter().map(beside).collect()
 }
 
 /// Returns the flags in a mapping, with one entry for each value of a list.
-fn flags(node: &Node, names: &[&str]) -> Read<Vec<(String, String)>> {
+fn flags(node: &YamlNode, names: &[&str]) -> Read<Vec<(String, String)>> {
     let mut found = Vec::new();
     for name in names {
         let Some(node) = node.get(name) else {
             continue;
         };
         let values = match &node.value {
-            Value::List(items) => items.as_slice(),
+            YamlValue::List(items) => items.as_slice(),
             _ => std::slice::from_ref(node),
         };
         for value in values {
@@ -122,7 +122,7 @@ fn flags(node: &Node, names: &[&str]) -> Read<Vec<(String, String)>> {
 }
 
 /// Parses the section `checks`. Without it, the default conditions apply.
-pub(super) fn checks(node: Option<&Node>) -> Read<Checks> {
+pub(super) fn checks(node: Option<&YamlNode>) -> Read<ScenarioChecks> {
     let get = |key: &str| node.and_then(|node| node.get(key));
     let keys = [
         "match_rate",
@@ -137,7 +137,7 @@ pub(super) fn checks(node: Option<&Node>) -> Read<Checks> {
         only(node, "checks", &keys)?;
     }
     let ten_seconds = || Ok(Duration::from_secs(10));
-    Ok(Checks {
+    Ok(ScenarioChecks {
         match_rate: get("match_rate").map_or(Ok(100.0), number)?,
         acked: get("acked").map_or(Ok(true), number)?,
         alerts: get("alerts").map_or(Ok(false), number)?,
@@ -149,8 +149,8 @@ pub(super) fn checks(node: Option<&Node>) -> Read<Checks> {
 }
 
 /// Rejects keys of a mapping that are not in `keys`.
-pub(super) fn only(node: &Node, what: &str, keys: &[&str]) -> Read<()> {
-    let Value::Map(entries) = &node.value else {
+pub(super) fn only(node: &YamlNode, what: &str, keys: &[&str]) -> Read<()> {
+    let YamlValue::Map(entries) = &node.value else {
         return Err(node.error(format!("{what} is a mapping")).to_string());
     };
     match entries
@@ -169,24 +169,24 @@ pub(super) fn only(node: &Node, what: &str, keys: &[&str]) -> Read<()> {
 }
 
 /// Returns the value of a required key, or an error that names the missing key.
-pub(super) fn needed<'n>(node: &'n Node, key: &str) -> Read<&'n Node> {
+pub(super) fn needed<'n>(node: &'n YamlNode, key: &str) -> Read<&'n YamlNode> {
     node.get(key)
         .ok_or_else(|| node.error(format!("{key} is missing")).to_string())
 }
 
 /// Returns the text of a scalar node.
-pub(super) fn text(node: &Node) -> Read<String> {
+pub(super) fn text(node: &YamlNode) -> Read<String> {
     let text = node.text().map(str::to_owned);
     text.ok_or_else(|| node.error("not a text").to_string())
 }
 
-fn number<T: std::str::FromStr>(node: &Node) -> Read<T> {
+fn number<T: std::str::FromStr>(node: &YamlNode) -> Read<T> {
     let text = text(node)?;
     text.parse()
         .map_err(|_| node.error(format!("not valid: {text:?}")).to_string())
 }
 
 /// Parses the duration of a scalar node.
-pub(super) fn duration(node: &Node) -> Read<Duration> {
+pub(super) fn duration(node: &YamlNode) -> Read<Duration> {
     parse_duration(&text(node)?).map_err(|e| node.error(e.to_string()).to_string())
 }

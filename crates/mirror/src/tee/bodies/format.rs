@@ -12,7 +12,7 @@
 
 use bytes::Bytes;
 use firn_model::sample::TimestampMs;
-use firn_wire::remote_write::Contents;
+use firn_wire::remote_write::WriteRequestContents;
 
 /// Request headers that are stored and forwarded with a body. Their order is part of the format.
 pub const PASSED_HEADERS: [&str; 4] = [
@@ -48,17 +48,17 @@ pub type Headers = Vec<(usize, Bytes)>;
 
 /// A received remote-write request: the part of it that is stored and forwarded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Write {
+pub struct ReceivedWrite {
     /// The headers that are stored and forwarded with the body.
     pub headers: Headers,
     /// Counts of its contents if they had been determined when it was stored, so that it need not
     /// be decoded.
-    pub contents: Option<Contents>,
+    pub contents: Option<WriteRequestContents>,
     /// The compressed body, unchanged since it was received.
     pub body: Bytes,
 }
 
-impl Write {
+impl ReceivedWrite {
     /// Returns the value of one of [`PASSED_HEADERS`] if it is valid UTF-8.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self
@@ -71,7 +71,7 @@ impl Write {
 
 /// A body that was read from the log, with its position and arrival time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct BodyLogEntry {
     /// Position in the log at which its frame begins.
     pub at: u64,
     /// Position in the log at which the next frame begins.
@@ -79,14 +79,14 @@ pub struct Entry {
     /// Wall-clock time of its arrival in milliseconds since the epoch.
     pub time_ms: TimestampMs,
     /// The stored request, whose parts share the memory of the read.
-    pub write: Write,
+    pub write: ReceivedWrite,
 }
 
 /// The result of decoding a frame at a position of a buffer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(super) enum BodyLogFrame {
     /// A complete frame: arrival time, request and length in bytes.
-    Whole(TimestampMs, Write, usize),
+    Whole(TimestampMs, ReceivedWrite, usize),
     /// The start of a frame that has this length in bytes.
     Short(usize),
     /// Not a valid frame, with a description of the fault.
@@ -104,14 +104,14 @@ pub(super) fn header(start: u64) -> [u8; HEADER_BYTES] {
 }
 
 /// Returns the length in bytes of a request's frame.
-pub fn frame_bytes(write: &Write) -> usize {
+pub fn frame_bytes(write: &ReceivedWrite) -> usize {
     let headers: usize = write.headers.iter().map(|(_, value)| 3 + value.len()).sum();
     let contents = write.contents.map_or(0, |_| 3 + CONTENTS_BYTES);
     PREFIX_BYTES + TIME_BYTES + 1 + headers + contents + write.body.len()
 }
 
 /// Appends the frame of a request that arrived at `time_ms` and returns its length in bytes.
-pub(super) fn push_frame(out: &mut Vec<u8>, time_ms: TimestampMs, write: &Write) -> usize {
+pub(super) fn push_frame(out: &mut Vec<u8>, time_ms: TimestampMs, write: &ReceivedWrite) -> usize {
     let start = out.len();
     out.extend_from_slice(&[0; PREFIX_BYTES]);
     out.extend_from_slice(&time_ms.to_le_bytes());
@@ -135,10 +135,10 @@ pub(super) fn push_frame(out: &mut Vec<u8>, time_ms: TimestampMs, write: &Write)
     out.len() - start
 }
 
-fn push_contents(out: &mut Vec<u8>, contents: &Contents) {
+fn push_contents(out: &mut Vec<u8>, contents: &WriteRequestContents) {
     out.push(CONTENTS);
     out.extend_from_slice(&(CONTENTS_BYTES as u16).to_le_bytes());
-    let Contents {
+    let WriteRequestContents {
         samples,
         histograms,
         exemplars,
@@ -153,7 +153,7 @@ fn push_contents(out: &mut Vec<u8>, contents: &Contents) {
     out.extend_from_slice(&oldest.to_le_bytes());
 }
 
-fn read_contents(value: &[u8]) -> Option<Contents> {
+fn read_contents(value: &[u8]) -> Option<WriteRequestContents> {
     let (counts, times) = value.split_at_checked(COUNTS_BYTES)?;
     let (counts, _) = counts.as_chunks::<4>();
     let (times, _) = times.as_chunks::<8>();
@@ -161,7 +161,7 @@ fn read_contents(value: &[u8]) -> Option<Contents> {
     let mut counts = counts
         .iter()
         .map(|count| u64::from(u32::from_le_bytes(*count)));
-    Some(Contents {
+    Some(WriteRequestContents {
         samples: counts.next()?,
         histograms: counts.next()?,
         exemplars: counts.next()?,
@@ -186,7 +186,7 @@ pub(super) fn peek(prefix: &[u8]) -> Option<(usize, TimestampMs)> {
 
 /// Returns the counts of the contents from the frame that begins with `prefix`, if they were stored
 /// and `prefix` is long enough. The checksum is not validated.
-pub(super) fn peek_contents(prefix: &[u8]) -> Option<Contents> {
+pub(super) fn peek_contents(prefix: &[u8]) -> Option<WriteRequestContents> {
     let mut rest = prefix.get(PREFIX_BYTES + TIME_BYTES..)?;
     let (count, fields) = rest.split_first()?;
     rest = fields;
@@ -204,7 +204,10 @@ pub(super) fn peek_contents(prefix: &[u8]) -> Option<Contents> {
 
 /// Decodes the frame at `offset` of bytes that have never left this process, without validating the
 /// checksum. Returns `None` at their end.
-pub(super) fn own_frame(bytes: &Bytes, offset: usize) -> Option<(TimestampMs, Write, usize)> {
+pub(super) fn own_frame(
+    bytes: &Bytes,
+    offset: usize,
+) -> Option<(TimestampMs, ReceivedWrite, usize)> {
     let (frame_bytes, time_ms) = peek(bytes.get(offset..)?)?;
     let start = offset + PREFIX_BYTES + TIME_BYTES;
     let write = read_write(bytes, start, offset + frame_bytes)?;
@@ -212,30 +215,30 @@ pub(super) fn own_frame(bytes: &Bytes, offset: usize) -> Option<(TimestampMs, Wr
 }
 
 /// Decodes and validates the frame at `offset`. The parts of a complete frame share `bytes`.
-pub(super) fn read_frame(bytes: &Bytes, offset: usize) -> Frame {
+pub(super) fn read_frame(bytes: &Bytes, offset: usize) -> BodyLogFrame {
     let rest = bytes.get(offset..).unwrap_or_default();
     if rest.len() < PREFIX_BYTES + TIME_BYTES {
-        return Frame::Short(PREFIX_BYTES + TIME_BYTES);
+        return BodyLogFrame::Short(PREFIX_BYTES + TIME_BYTES);
     }
     let Some((frame_bytes, time_ms)) = peek(rest) else {
-        return Frame::Damaged("the length of a body is not sound");
+        return BodyLogFrame::Damaged("the length of a body is not sound");
     };
     let Some(payload) = rest.get(PREFIX_BYTES..frame_bytes) else {
-        return Frame::Short(frame_bytes);
+        return BodyLogFrame::Short(frame_bytes);
     };
     let sum = rest.get(4..).and_then(|sum| sum.first_chunk::<4>());
     let length = (frame_bytes - PREFIX_BYTES) as u32;
     if sum.map(|sum| u32::from_le_bytes(*sum)) != Some(checksum(length, payload)) {
-        return Frame::Damaged("the checksum of a body does not fit");
+        return BodyLogFrame::Damaged("the checksum of a body does not fit");
     }
     let start = offset + PREFIX_BYTES + TIME_BYTES;
     match read_write(bytes, start, offset + frame_bytes) {
-        Some(write) => Frame::Whole(time_ms, write, frame_bytes),
-        None => Frame::Damaged("the headers of a body are not sound"),
+        Some(write) => BodyLogFrame::Whole(time_ms, write, frame_bytes),
+        None => BodyLogFrame::Damaged("the headers of a body are not sound"),
     }
 }
 
-fn read_write(bytes: &Bytes, start: usize, end: usize) -> Option<Write> {
+fn read_write(bytes: &Bytes, start: usize, end: usize) -> Option<ReceivedWrite> {
     let mut at = start;
     let count = *bytes.get(at)?;
     at += 1;
@@ -257,7 +260,7 @@ fn read_write(bytes: &Bytes, start: usize, end: usize) -> Option<Write> {
             _ => {}
         }
     }
-    (at <= end).then(|| Write {
+    (at <= end).then(|| ReceivedWrite {
         headers,
         contents,
         body: bytes.slice(at..end),
@@ -268,8 +271,8 @@ fn read_write(bytes: &Bytes, start: usize, end: usize) -> Option<Write> {
 mod tests {
     use super::*;
 
-    fn write(body: &'static [u8]) -> Write {
-        Write {
+    fn write(body: &'static [u8]) -> ReceivedWrite {
+        ReceivedWrite {
             headers: vec![
                 (0, Bytes::from_static(b"application/x-protobuf")),
                 (2, Bytes::from_static(b"0.1.0")),
@@ -287,18 +290,21 @@ mod tests {
         let whole = Bytes::from(out);
         assert_eq!(
             read_frame(&whole, 3),
-            Frame::Whole(-5, write(b"body"), bytes)
+            BodyLogFrame::Whole(-5, write(b"body"), bytes)
         );
         for cut in 3..whole.len() {
             let part = whole.slice(..cut);
-            assert!(matches!(read_frame(&part, 3), Frame::Short(_)), "{cut}");
+            assert!(
+                matches!(read_frame(&part, 3), BodyLogFrame::Short(_)),
+                "{cut}"
+            );
         }
     }
 
     /// Returns a request with counts of its contents.
-    fn known_write() -> Write {
-        Write {
-            contents: Some(Contents {
+    fn known_write() -> ReceivedWrite {
+        ReceivedWrite {
+            contents: Some(WriteRequestContents {
                 samples: 2_000,
                 histograms: 3,
                 exemplars: 4,
@@ -320,7 +326,7 @@ mod tests {
         let whole = Bytes::from(out);
         assert_eq!(
             read_frame(&whole, 0),
-            Frame::Whole(1_000, known_write(), bytes)
+            BodyLogFrame::Whole(1_000, known_write(), bytes)
         );
     }
 
@@ -333,14 +339,14 @@ mod tests {
         };
         let bytes: Vec<u8> = bytes.chunks(2).map(byte).collect();
         let known = known_write();
-        let contents = known.contents.map(|contents| Contents {
+        let contents = known.contents.map(|contents| WriteRequestContents {
             oldest: TimestampMs::MIN,
             ..contents
         });
         assert_eq!(peek_contents(&bytes), contents);
-        let expected = Write { contents, ..known };
+        let expected = ReceivedWrite { contents, ..known };
         let read = read_frame(&bytes.clone().into(), 0);
-        assert_eq!(read, Frame::Whole(1_000, expected, bytes.len()));
+        assert_eq!(read, BodyLogFrame::Whole(1_000, expected, bytes.len()));
     }
 
     #[test]
@@ -363,7 +369,10 @@ mod tests {
             let mut bytes = out.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
             let frame = read_frame(&Bytes::from(bytes), 0);
-            assert!(!matches!(frame, Frame::Whole(..)), "{bit}: {frame:?}");
+            assert!(
+                !matches!(frame, BodyLogFrame::Whole(..)),
+                "{bit}: {frame:?}"
+            );
         }
     }
 

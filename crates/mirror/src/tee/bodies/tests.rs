@@ -2,7 +2,7 @@
 //! bytes.
 
 use super::*;
-use firn_model::env::sim::{self, Sim, SimRng};
+use firn_model::env::sim::{self, SimEnv, SimRng};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const DIR: &str = "/mirror";
@@ -10,15 +10,15 @@ const DIR: &str = "/mirror";
 /// A small segment size, so that a few bodies fill several segments.
 const SEGMENT: u64 = 256;
 
-fn open(sim: &Sim) -> Bodies {
-    let opened = Bodies::open_with(sim.env.clone(), Path::new(DIR), 0, SEGMENT);
+fn open(sim: &SimEnv) -> BodyLog {
+    let opened = BodyLog::open_with(sim.env.clone(), Path::new(DIR), 0, SEGMENT);
     opened.expect("a simulated disk that works opens")
 }
 
-fn write(number: u64, bytes: usize) -> Write {
+fn write(number: u64, bytes: usize) -> ReceivedWrite {
     let mut body = number.to_string().into_bytes();
     body.resize(bytes.max(body.len()), b'.');
-    Write {
+    ReceivedWrite {
         headers: vec![(0, Bytes::from_static(b"application/x-protobuf"))],
         contents: None,
         body: body.into(),
@@ -26,7 +26,7 @@ fn write(number: u64, bytes: usize) -> Write {
 }
 
 /// Appends a body. Jobs run inline in the simulation, so that the result is available immediately.
-fn append(bodies: &Bodies, write: Write) -> Result<(), String> {
+fn append(bodies: &BodyLog, write: ReceivedWrite) -> Result<(), String> {
     let outcome = Arc::new(Mutex::new(None));
     let told = outcome.clone();
     bodies.append(write, Box::new(move |outcome| *lock(&told) = Some(outcome)));
@@ -35,12 +35,12 @@ fn append(bodies: &Bodies, write: Write) -> Result<(), String> {
 }
 
 /// Returns the numbers of all bodies from `at` on, and how often damage was found.
-fn read_all(bodies: &Bodies, mut at: u64) -> (Vec<u64>, usize) {
+fn read_all(bodies: &BodyLog, mut at: u64) -> (Vec<u64>, usize) {
     let (mut numbers, mut damages) = (Vec::new(), 0);
     loop {
         match bodies.read(at).expect("a simulated disk that works reads") {
-            Found::Entries(entries) if entries.is_empty() => return (numbers, damages),
-            Found::Entries(entries) => {
+            BodyLogRead::Entries(entries) if entries.is_empty() => return (numbers, damages),
+            BodyLogRead::Entries(entries) => {
                 for entry in entries {
                     if let Some(recent) = bodies.recent(at) {
                         assert_eq!(recent[0], entry);
@@ -52,7 +52,7 @@ fn read_all(bodies: &Bodies, mut at: u64) -> (Vec<u64>, usize) {
                     numbers.push(text.trim_end_matches('.').parse().unwrap());
                 }
             }
-            Found::Damaged { to, .. } => {
+            BodyLogRead::Damaged { to, .. } => {
                 assert!(to > at);
                 at = to;
                 damages += 1;
@@ -65,16 +65,16 @@ fn read_all(bodies: &Bodies, mut at: u64) -> (Vec<u64>, usize) {
 fn log_over_crashes_at_any_change_keeps_every_acked_body_in_order() {
     for seed in 0..200 {
         let rng = SimRng::new(seed);
-        let sim = sim::env(seed);
+        let sim = sim::sim_env(seed);
         let mut acked = Vec::new();
         let mut number = 0;
         for _ in 0..4 {
             let bodies = open(&sim);
-            sim.disk.power_off_after(rng.below(40));
+            sim.disk.power_off_after(rng.next_below(40));
             while !sim.disk.is_off() {
                 number += 1;
                 sim.clock.advance_ms(2_000);
-                if append(&bodies, write(number, rng.below(100) as usize)).is_ok() {
+                if append(&bodies, write(number, rng.next_below(100) as usize)).is_ok() {
                     acked.push(number);
                 }
             }
@@ -95,10 +95,10 @@ fn log_over_crashes_at_any_change_keeps_every_acked_body_in_order() {
 
 #[test]
 fn log_after_failed_writes_and_syncs_goes_on_by_itself_and_keeps_acked_bodies_once() {
-    use sim::Operation;
-    for operation in [Operation::Write, Operation::Sync] {
+    use sim::SimDiskOperation;
+    for operation in [SimDiskOperation::Write, SimDiskOperation::Sync] {
         for count in 0..12 {
-            let sim = sim::env(count);
+            let sim = sim::sim_env(count);
             let bodies = open(&sim);
             sim.disk.fail_after(operation, count);
             let mut acked = Vec::new();
@@ -125,7 +125,7 @@ fn log_after_failed_writes_and_syncs_goes_on_by_itself_and_keeps_acked_bodies_on
 
 #[test]
 fn log_on_a_full_disk_refuses_and_takes_again_once_there_is_room() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let bodies = open(&sim);
     append(&bodies, write(1, 60)).unwrap();
     sim.disk.set_free_bytes(20);
@@ -143,7 +143,7 @@ fn log_on_a_full_disk_refuses_and_takes_again_once_there_is_room() {
 
 #[test]
 fn log_that_fills_the_disk_itself_makes_room_once_no_target_needs_it() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let bodies = open(&sim);
     append(&bodies, write(1, 100)).unwrap();
     sim.disk.set_free_bytes(0);
@@ -160,7 +160,7 @@ fn log_that_fills_the_disk_itself_makes_room_once_no_target_needs_it() {
 
 #[test]
 fn damaged_byte_costs_the_rest_of_its_segment_at_most_and_stops_nothing() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let bodies = open(&sim);
     for number in 0..20 {
         append(&bodies, write(number, 60)).unwrap();
@@ -182,7 +182,7 @@ fn damaged_byte_costs_the_rest_of_its_segment_at_most_and_stops_nothing() {
         assert!(found.is_sorted() && found.len() >= 16, "{at}: {found:?}");
         assert!(found.contains(&0) && found.contains(&19), "{at}: {found:?}");
     }
-    sim.disk.lose(middle);
+    sim.disk.remove_durably(middle);
     let (found, damages) = read_all(&bodies, 0);
     assert_eq!(damages, 1);
     assert!(found.len() >= 16, "{found:?}");
@@ -190,7 +190,7 @@ fn damaged_byte_costs_the_rest_of_its_segment_at_most_and_stops_nothing() {
 
 #[test]
 fn trimmed_log_keeps_the_newest_segment_and_its_positions() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let bodies = open(&sim);
     for number in 0..20 {
         append(&bodies, write(number, 60)).unwrap();
@@ -206,15 +206,15 @@ fn trimmed_log_keeps_the_newest_segment_and_its_positions() {
     append(&bodies, write(20, 10)).unwrap();
     assert_eq!(read_all(&bodies, end), (vec![20], 0));
     // Positions are kept even if the files are lost.
-    let elsewhere = sim::env(2);
-    let opened = Bodies::open_with(elsewhere.env.clone(), Path::new(DIR), 500, SEGMENT);
+    let elsewhere = sim::sim_env(2);
+    let opened = BodyLog::open_with(elsewhere.env.clone(), Path::new(DIR), 500, SEGMENT);
     assert_eq!(opened.unwrap().end(), 500);
 }
 
 #[test]
 fn bodies_that_come_during_a_sync_go_in_one_group() {
-    let deferred = Arc::new(sim::Deferred::default());
-    let sim = sim::env_with(1, deferred.clone());
+    let deferred = Arc::new(sim::DeferredCompute::default());
+    let sim = sim::sim_env_with(1, deferred.clone());
     let bodies = open(&sim);
     let was_told = Arc::new(AtomicBool::new(false));
     for number in 0..5 {
@@ -228,7 +228,7 @@ fn bodies_that_come_during_a_sync_go_in_one_group() {
     assert!(!was_told.load(Ordering::Relaxed));
     assert_eq!(bodies.end(), 0);
     // One sync of the file and one of the directory: a second group would hit the failure.
-    sim.disk.fail_after(sim::Operation::Sync, 2);
+    sim.disk.fail_after(sim::SimDiskOperation::Sync, 2);
     deferred.run();
     assert!(was_told.load(Ordering::Relaxed));
     assert_eq!(read_all(&bodies, 0), ((0..5).collect(), 0));
@@ -236,9 +236,9 @@ fn bodies_that_come_during_a_sync_go_in_one_group() {
 
 #[test]
 fn second_process_on_a_folder_is_refused() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let _bodies = open(&sim);
-    let second = Bodies::open(sim.env.clone(), Path::new(DIR), 0);
+    let second = BodyLog::open(sim.env.clone(), Path::new(DIR), 0);
     let message = second.err().map(|e| e.message);
     assert_eq!(
         message.as_deref(),

@@ -5,16 +5,16 @@ use super::*;
 use firn_model::batch::Batch;
 use firn_model::labels::Labels;
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Decoder, Joined, Reader, encode};
+use firn_wire::remote_write::{MergedBody, RemoteWriteDecoder, RemoteWriteOptions, encode};
 use firn_wire::snappy;
 
 /// Decodes each body for its scripted target: `name time` for each sample, separated by commas.
 struct Reading(Arc<Scripted>);
 
-impl Deliver for Reading {
-    fn post(&self, mut posting: Posting) -> Delivering<'_> {
-        let mut decoder = Decoder::new(WireLimits::default());
-        let decoded = decoder.decode(Reader::default(), &posting.body);
+impl DeliveryTransport for Reading {
+    fn post(&self, mut posting: PostAttempt) -> Delivering<'_> {
+        let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
+        let decoded = decoder.decode(RemoteWriteOptions::default(), &posting.body);
         let decoded = decoded.expect("a request of 1.0");
         let mut shown = Vec::new();
         for series in decoded.batch.iter() {
@@ -29,17 +29,17 @@ impl Deliver for Reading {
 /// Joins all available bodies into one request.
 struct Joining;
 
-impl Prepare for Joining {
-    fn is_quick(&self, _: &[&Write], _: bool) -> bool {
+impl RequestPreparer for Joining {
+    fn is_quick(&self, _: &[&ReceivedWrite], _: bool) -> bool {
         true
     }
 
-    fn prepare(&self, writes: &[&Write], bytes_max: usize, _: bool) -> Vec<Parcel> {
+    fn prepare(&self, writes: &[&ReceivedWrite], bytes_max: usize, _: bool) -> Vec<RequestParcel> {
         let bodies = writes.iter().map(|write| &write.body[..]);
-        let body = snappy::join(bodies, bytes_max).unwrap();
-        let seam = |write: &&Write| {
+        let body = snappy::join_blocks(bodies, bytes_max).unwrap();
+        let seam = |write: &&ReceivedWrite| {
             let (message_bytes, element_bytes) = snappy::block_bytes(&write.body, 1 << 20).unwrap();
-            Joined {
+            MergedBody {
                 message_bytes,
                 element_bytes,
                 contents: write.contents.unwrap(),
@@ -47,18 +47,18 @@ impl Prepare for Joining {
         };
         let contents = writes.iter().filter_map(|write| write.contents);
         let request = Request {
-            write: Write {
+            write: ReceivedWrite {
                 headers: writes[0].headers.clone(),
                 contents: None,
                 body: body.into(),
             },
-            contents: contents.reduce(Contents::and).unwrap(),
-            seams: Seams::Bodies(writes.iter().map(seam).collect()),
+            contents: contents.reduce(WriteRequestContents::merged_with).unwrap(),
+            seams: MergedRequestBounds::Bodies(writes.iter().map(seam).collect()),
         };
-        vec![Parcel {
+        vec![RequestParcel {
             bodies: writes.len(),
-            wanted: Wanted::Lanes(vec![vec![request]]),
-            dropped: Contents::default(),
+            wanted: WantedBodies::Lanes(vec![vec![request]]),
+            dropped: WriteRequestContents::default(),
             is_full: writes.len() >= 6,
         }]
     }
@@ -69,33 +69,33 @@ fn joining(key: &str, deliver: &Arc<Scripted>) -> TargetSettings {
         prepare: Arc::new(Joining),
         fill: Duration::from_secs(5),
         deliver: Arc::new(Reading(deliver.clone())),
-        manner: Manner::Sender,
+        manner: DeliveryMode::Sender,
         ..settings(key, deliver)
     }
 }
 
 /// Returns a request with one series `name` that has samples at `times`.
-fn write(name: &str, times: &[i64]) -> Write {
+fn write(name: &str, times: &[i64]) -> ReceivedWrite {
     let mut batch = Batch::default();
     let labels = Labels::from_pairs([("__name__", name)]);
     let samples: Vec<_> = times.iter().map(|time| (*time, 1.0)).collect();
     batch.push_series(labels.as_ref(), &samples);
-    Write {
+    ReceivedWrite {
         headers: vec![(0, Bytes::from_static(b"application/x-protobuf"))],
-        contents: Some(Contents::of(&batch, 0..1)),
+        contents: Some(WriteRequestContents::from_batch(&batch, 0..1)),
         body: encode(&batch).into(),
     }
 }
 
 async fn take(mirror: &Mirror, name: &str, times: &[i64]) {
-    let taken = mirror.take(write(name, times)).await;
+    let taken = mirror.store_body(write(name, times)).await;
     taken.expect("the disk takes it");
 }
 
 /// Checks the requests that a target receives for six bodies in one request. The target rejects
 /// requests that contain `bad` with `status`.
 async fn check(status: u16, taken: &[&str], attempts: usize, refused: u64) {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mirror = open(&sim);
     let strict = Scripted::new(move |_, body| match body.contains("bad") {
         true => Says::Status(status),
@@ -129,7 +129,7 @@ async fn request_that_is_refused_costs_no_body_but_those_that_are_refused_alone(
 
 #[tokio::test(start_paused = true)]
 async fn samples_that_become_too_old_while_a_target_is_away_are_left_out_one_by_one() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     sim.clock.set_ms(1_000_000);
     let mirror = open(&sim);
     let is_back = Arc::new(Mutex::new(false));
@@ -164,7 +164,7 @@ async fn samples_that_become_too_old_while_a_target_is_away_are_left_out_one_by_
 
 #[tokio::test(start_paused = true)]
 async fn samples_that_wait_or_that_a_full_queue_gave_up_are_counted() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mirror = open(&sim);
     let away = Scripted::new(|_, _| Says::Never);
     let frame = super::super::bodies::frame_bytes(&write("m", &[1, 2])) as u64;
@@ -183,12 +183,15 @@ async fn samples_that_wait_or_that_a_full_queue_gave_up_are_counted() {
     for _ in 0..10 {
         take(&mirror, "m", &[1, 2]).await;
     }
-    until("losses", || target.lost(target::Loss::QueueFull) == 6).await;
+    until("losses", || {
+        target.lost_bodies(target::BodyLossReason::QueueFull) == 6
+    })
+    .await;
     assert_eq!(target.overflowed.samples.get(), 12);
     assert_eq!(waiting(), 20);
 }
 
-fn segments(sim: &Sim) -> usize {
+fn segments(sim: &SimEnv) -> usize {
     let names = sim.env.disk.list(Path::new(DIR)).unwrap();
     names
         .iter()
@@ -198,7 +201,7 @@ fn segments(sim: &Sim) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn queue_without_a_target_is_freed_in_this_process_and_in_the_next() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let away = Scripted::new(|_, _| Says::Never);
     let mirror = open(&sim);
     mirror.apply(vec![settings("away", &away)]);

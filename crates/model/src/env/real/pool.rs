@@ -1,4 +1,4 @@
-//! The compute threads: a thread pool that supports the callers of [`Pool::for_each`].
+//! The compute threads: a thread pool that supports the callers of [`ComputePool::for_each`].
 //!
 //! A caller starts the first task itself, and idle threads of the pool participate. Tasks are
 //! started in order. A call returns after all its helpers have run, even if they find no remaining
@@ -12,13 +12,13 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The thread pool. Its threads end when it is dropped.
-pub(super) struct Pool {
+pub(super) struct ComputePool {
     threads: ThreadPool,
     /// Number of helpers that were requested and have not started yet.
     awaited: AtomicUsize,
 }
 
-impl Pool {
+impl ComputePool {
     /// Starts `threads` threads, but at least one, with stacks of `stack_bytes`.
     pub(super) fn new(threads: usize, stack_bytes: usize) -> io::Result<Self> {
         let threads = ThreadPoolBuilder::new()
@@ -70,8 +70,8 @@ mod tests {
     use std::sync::Barrier;
     use std::thread;
 
-    fn pool(threads: usize) -> Pool {
-        Pool::new(threads, 1 << 20).unwrap()
+    fn pool(threads: usize) -> ComputePool {
+        ComputePool::new(threads, 1 << 20).unwrap()
     }
 
     #[test]

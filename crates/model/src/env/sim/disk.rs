@@ -7,21 +7,21 @@
 //! that the process still sees, like real page caches do.
 //!
 //! A test can also change bytes ([`SimDisk::overwrite`]), make them unreadable
-//! ([`SimDisk::set_unreadable`]) or remove files ([`SimDisk::lose`]). Folders are durable as soon
-//! as they are created. A removed folder may reappear after a crash like other names, with its
-//! durable contents.
+//! ([`SimDisk::set_unreadable`]) or remove files ([`SimDisk::remove_durably`]). Folders are durable
+//! as soon as they are created. A removed folder may reappear after a crash like other names, with
+//! its durable contents.
 
 mod file;
 mod state;
 #[cfg(test)]
 mod tests;
 
-pub use state::Operation;
+pub use state::SimDiskOperation;
 
-use crate::env::{DirLock, Disk, File, OpenMode};
+use crate::env::{DirLock, Disk, DiskFile, OpenMode};
 use crate::sync::lock;
 use file::{SimFile, SimLock};
-use state::{FileState, Mercy, NameChange, Power, State, disk_fails};
+use state::{CrashSurvival, SimDiskState, SimFileState, SimNameChange, SimPower, disk_error};
 use std::io::{ErrorKind, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -29,26 +29,26 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A simulated disk, which the test and the code under test share; see the module.
 #[derive(Debug)]
-pub struct SimDisk(Arc<Mutex<State>>);
+pub struct SimDisk(Arc<Mutex<SimDiskState>>);
 
 impl SimDisk {
     /// Creates an empty disk whose crashes are reproducible by `seed`.
     pub fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new(State::new(seed))))
+        Self(Arc::new(Mutex::new(SimDiskState::new(seed))))
     }
 
     /// Simulates a power loss and a restart. An arbitrary part of the unsynced changes survives.
     /// All file handles and locks become invalid, and requested failures are cleared.
     pub fn crash(&self) {
         let mut state = self.state();
-        let mercy = match state.rng.below(4) {
-            0 => Mercy::Nothing,
-            1 => Mercy::Everything,
-            _ => Mercy::AnyPart,
+        let mercy = match state.rng.next_below(4) {
+            0 => CrashSurvival::Nothing,
+            1 => CrashSurvival::Everything,
+            _ => CrashSurvival::AnyPart,
         };
         state.lose_unsynced_bytes(mercy);
         state.lose_unsynced_names(mercy);
-        state.power = Power::On;
+        state.power = SimPower::On;
         state.failures.clear();
         state.end_process();
     }
@@ -57,31 +57,31 @@ impl SimDisk {
     /// invalid, but no byte is lost. This also ends a power loss.
     pub fn kill(&self) {
         let mut state = self.state();
-        state.power = Power::On;
+        state.power = SimPower::On;
         state.end_process();
     }
 
     /// Simulates a power loss during the change after `changes` further ones. All operations fail
     /// until [`SimDisk::crash`] or [`SimDisk::kill`] is called.
     pub fn power_off_after(&self, changes: u64) {
-        self.state().power = Power::OffAfter(changes);
+        self.state().power = SimPower::OffAfter(changes);
     }
 
     /// Returns whether the power is off, so that all operations fail.
     pub fn is_off(&self) -> bool {
-        matches!(self.state().power, Power::Off)
+        matches!(self.state().power, SimPower::Off)
     }
 
     /// Lets the operation after `count` further ones of its kind fail once with a disk error (EIO).
     /// A failed write may have written a part, and a failed sync discards the changes that it did
     /// not write.
-    pub fn fail_after(&self, operation: Operation, count: u64) {
+    pub fn fail_after(&self, operation: SimDiskOperation, count: u64) {
         self.state().failures.insert(operation, count);
     }
 
     /// Lets every operation of this kind fail with a disk error (EIO), until it is called with
     /// false.
-    pub fn fail_always(&self, operation: Operation, fails: bool) {
+    pub fn fail_always(&self, operation: SimDiskOperation, fails: bool) {
         let mut state = self.state();
         match fails {
             true => state.failing.insert(operation),
@@ -99,7 +99,7 @@ impl SimDisk {
     }
 
     /// Removes a file without a trace, also from the durable state.
-    pub fn lose(&self, path: &Path) {
+    pub fn remove_durably(&self, path: &Path) {
         let mut state = self.state();
         state.names.remove(path);
         state.durable_names.remove(path);
@@ -142,7 +142,7 @@ impl SimDisk {
     /// Replaces the contents of `path` durably, as if the disk itself had changed.
     pub fn overwrite(&self, path: &Path, bytes: &[u8]) {
         let mut state = self.state();
-        state.files.push(FileState {
+        state.files.push(SimFileState {
             seen: bytes.to_vec(),
             durable: bytes.to_vec(),
             pending: Vec::new(),
@@ -153,13 +153,13 @@ impl SimDisk {
         state.durable_names.insert(path.to_path_buf(), inode);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SimDiskState> {
         lock(&self.0)
     }
 }
 
 impl Disk for SimDisk {
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn DiskFile>> {
         let mut state = self.state();
         state.require_power()?;
         let inode = match mode {
@@ -201,13 +201,13 @@ impl Disk for SimDisk {
         for folder in dir.ancestors() {
             state.create_folder(folder);
         }
-        fate.outcome()
+        fate.into_result()
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         let mut state = self.state();
         let inode = state.find(from)?;
-        state.change_name(NameChange::Rename(
+        state.change_name(SimNameChange::Rename(
             from.to_path_buf(),
             to.to_path_buf(),
             inode,
@@ -217,14 +217,14 @@ impl Disk for SimDisk {
     fn remove_file(&self, path: &Path) -> Result<()> {
         let mut state = self.state();
         state.find(path)?;
-        state.change_name(NameChange::Remove(path.to_path_buf()))
+        state.change_name(SimNameChange::Remove(path.to_path_buf()))
     }
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
         let mut state = self.state();
         let inode = state.find(from)?;
         state.require_free(to)?;
-        state.change_name(NameChange::Create(to.to_path_buf(), inode))
+        state.change_name(SimNameChange::Create(to.to_path_buf(), inode))
     }
 
     fn remove_dir(&self, dir: &Path) -> Result<()> {
@@ -233,15 +233,15 @@ impl Disk for SimDisk {
         if state.is_occupied(dir) {
             return Err(ErrorKind::DirectoryNotEmpty.into());
         }
-        state.change_name(NameChange::RemoveFolder(dir.to_path_buf()))
+        state.change_name(SimNameChange::RemoveFolder(dir.to_path_buf()))
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         let mut state = self.state();
-        state.begin_change()?.outcome()?;
+        state.begin_change()?.into_result()?;
         state.require_folder(dir)?;
-        if state.fails(Operation::Sync) {
-            return Err(disk_fails());
+        if state.must_fail(SimDiskOperation::Sync) {
+            return Err(disk_error());
         }
         if state.syncs_lie {
             return Ok(());
@@ -249,7 +249,7 @@ impl Disk for SimDisk {
         let pending = std::mem::take(&mut state.pending_names);
         let (synced, rest) = pending.into_iter().partition(|change| change.is_in(dir));
         state.pending_names = rest;
-        let synced: Vec<NameChange> = synced;
+        let synced: Vec<SimNameChange> = synced;
         for change in synced {
             state.make_durable(&change);
         }

@@ -3,13 +3,13 @@
 //! A mean is a sum that is divided at the end, until a number of the sum would overflow; then it
 //! continues as an incremental mean. Accumulators of consecutive parts are merged in order.
 
-use super::add::{Incompatible, Joined};
+use super::add::{HistogramAdjustments, IncompatibleBuckets};
 use super::form::FloatHistogram;
 use crate::histogram::ResetHint;
 
 /// The aggregate of the histograms that an accumulator computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
+pub enum HistogramAggregate {
     /// The sum of the histograms, for `sum` and `sum_over_time`.
     Sum,
     /// The arithmetic mean of the histograms, for `avg` and `avg_over_time`.
@@ -18,8 +18,8 @@ pub enum Of {
 
 /// The state of a sum or a mean of histograms.
 #[derive(Clone, Debug)]
-pub struct Accumulator {
-    of: Of,
+pub struct HistogramAccumulator {
+    of: HistogramAggregate,
     /// The sum so far. After an overflow: the mean so far.
     value: FloatHistogram,
     count: f64,
@@ -28,9 +28,9 @@ pub struct Accumulator {
     saw_no_reset: bool,
 }
 
-impl Accumulator {
+impl HistogramAccumulator {
     /// Creates an accumulator that contains one histogram, whose hint it records.
-    pub fn of(of: Of, first: FloatHistogram) -> Self {
+    pub fn new(of: HistogramAggregate, first: FloatHistogram) -> Self {
         let mut out = Self {
             of,
             value: first,
@@ -39,21 +39,24 @@ impl Accumulator {
             saw_reset: false,
             saw_no_reset: false,
         };
-        out.see(out.value.hint);
+        out.record_hint(out.value.hint);
         out
     }
 
-    fn see(&mut self, hint: ResetHint) {
+    fn record_hint(&mut self, hint: ResetHint) {
         self.saw_reset |= hint == ResetHint::Reset;
         self.saw_no_reset |= hint == ResetHint::NotReset;
     }
 
     /// Adds a histogram. Fails if its buckets are incompatible.
-    pub fn add(&mut self, histogram: &FloatHistogram) -> Result<Joined, Incompatible> {
-        self.see(histogram.hint);
+    pub fn add(
+        &mut self,
+        histogram: &FloatHistogram,
+    ) -> Result<HistogramAdjustments, IncompatibleBuckets> {
+        self.record_hint(histogram.hint);
         self.count += 1.0;
-        if self.of == Of::Mean && !self.is_mean {
-            if !self.overflows_with(histogram)? {
+        if self.of == HistogramAggregate::Mean && !self.is_mean {
+            if !self.would_overflow(histogram)? {
                 self.value.compensate();
                 return self.value.add(histogram);
             }
@@ -61,7 +64,7 @@ impl Accumulator {
             self.is_mean = true;
         }
         self.value.compensate();
-        if self.of == Of::Sum {
+        if self.of == HistogramAggregate::Sum {
             return self.value.add(histogram);
         }
         self.value.multiply((self.count - 1.0) / self.count);
@@ -72,7 +75,7 @@ impl Accumulator {
 
     /// Returns whether a number of the sum would be infinite. Sums that are far from an overflow
     /// are not computed.
-    fn overflows_with(&self, histogram: &FloatHistogram) -> Result<bool, Incompatible> {
+    fn would_overflow(&self, histogram: &FloatHistogram) -> Result<bool, IncompatibleBuckets> {
         let most = self.value.numbers_total() + histogram.numbers_total();
         if most.is_finite() {
             return Ok(false);
@@ -84,7 +87,7 @@ impl Accumulator {
     }
 
     /// Merges the accumulator of the following histograms into this one.
-    pub fn merge(&mut self, mut other: Self) -> Result<Joined, Incompatible> {
+    pub fn merge(&mut self, mut other: Self) -> Result<HistogramAdjustments, IncompatibleBuckets> {
         self.saw_reset |= other.saw_reset;
         self.saw_no_reset |= other.saw_no_reset;
         self.value.compensate();
@@ -92,8 +95,8 @@ impl Accumulator {
         let count = self.count + other.count;
         let sums = !self.is_mean && !other.is_mean;
         let as_sums = match self.of {
-            Of::Sum => true,
-            Of::Mean => sums && !self.overflows_with(&other.value)?,
+            HistogramAggregate::Sum => true,
+            HistogramAggregate::Mean => sums && !self.would_overflow(&other.value)?,
         };
         if !as_sums {
             self.weigh(count);
@@ -126,10 +129,10 @@ impl Accumulator {
 
     /// Returns the sum or the mean, with the compensations added.
     pub fn finish(mut self) -> FloatHistogram {
-        if self.of == Of::Mean && !self.is_mean {
+        if self.of == HistogramAggregate::Mean && !self.is_mean {
             self.value.divide(self.count);
         }
-        self.value.settle();
+        self.value.apply_compensations();
         self.value
     }
 }

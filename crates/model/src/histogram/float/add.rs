@@ -1,18 +1,18 @@
 //! Sums and differences of histograms, with or without compensation.
 
-use super::form::{FloatHistogram, Lost};
-use super::side::Side;
+use super::form::{FloatHistogram, HistogramCompensations};
+use super::side::HistogramSide;
 use crate::histogram::ResetHint;
-use crate::kahan::Kahan;
+use crate::kahan::KahanSum;
 use std::cmp::Ordering;
 
 /// The error for operations on exponential and custom buckets together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Incompatible;
+pub struct IncompatibleBuckets;
 
 /// The adjustments that were necessary for a sum or a difference, for annotations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Joined {
+pub struct HistogramAdjustments {
     /// True if the hints contradict each other: one histogram is a reset, and the other is not.
     pub hints_conflict: bool,
     /// True if custom bounds that only one of both histograms has were removed.
@@ -22,47 +22,51 @@ pub struct Joined {
 impl FloatHistogram {
     /// Adds `other`. Different schemas, zero buckets and custom bounds are reconciled, which
     /// reduces the resolution. Empty buckets are kept.
-    pub fn add(&mut self, other: &Self) -> Result<Joined, Incompatible> {
-        self.join(other, 1.0)
+    pub fn add(&mut self, other: &Self) -> Result<HistogramAdjustments, IncompatibleBuckets> {
+        self.add_signed(other, 1.0)
     }
 
     /// Subtracts `other`. Different layouts are reconciled as in [`FloatHistogram::add`].
-    pub fn subtract(&mut self, other: &Self) -> Result<Joined, Incompatible> {
-        self.join(other, -1.0)
+    pub fn subtract(&mut self, other: &Self) -> Result<HistogramAdjustments, IncompatibleBuckets> {
+        self.add_signed(other, -1.0)
     }
 
-    fn join(&mut self, other: &Self, sign: f64) -> Result<Joined, Incompatible> {
+    fn add_signed(
+        &mut self,
+        other: &Self,
+        sign: f64,
+    ) -> Result<HistogramAdjustments, IncompatibleBuckets> {
         if self.is_custom() != other.is_custom() {
-            return Err(Incompatible);
+            return Err(IncompatibleBuckets);
         }
-        let mut joined = Joined {
-            hints_conflict: self.join_hint(other.hint),
+        let mut joined = HistogramAdjustments {
+            hints_conflict: self.combine_hints(other.hint),
             bounds_reconciled: false,
         };
         let zero = match self.is_custom() {
-            true => Kahan::default(),
+            true => KahanSum::default(),
             false => self.reconcile_zero(other),
         };
-        self.join_totals(other, zero, sign);
+        self.add_totals(other, zero, sign);
         let compensated = self.lost.is_some();
         if self.is_custom() {
             if self.custom_values == other.custom_values {
                 self.positive.add(&other.positive, 0, sign, compensated);
             } else {
                 joined.bounds_reconciled = true;
-                self.join_custom(other, sign);
+                self.add_custom_buckets(other, sign);
             }
             return Ok(joined);
         }
         match other.schema.cmp(&self.schema) {
             Ordering::Less => {
                 self.coarsen_to(other.schema);
-                self.join_sides((&other.positive, &other.negative), sign);
+                self.add_sides((&other.positive, &other.negative), sign);
             }
-            Ordering::Equal => self.join_sides((&other.positive, &other.negative), sign),
+            Ordering::Equal => self.add_sides((&other.positive, &other.negative), sign),
             Ordering::Greater => {
                 let by = (other.schema - self.schema).unsigned_abs();
-                let coarser = |side: &Side| {
+                let coarser = |side: &HistogramSide| {
                     let mut side = side.clone();
                     if compensated {
                         side.compensate();
@@ -71,13 +75,13 @@ impl FloatHistogram {
                     side
                 };
                 let sides = (coarser(&other.positive), coarser(&other.negative));
-                self.join_sides((&sides.0, &sides.1), sign);
+                self.add_sides((&sides.0, &sides.1), sign);
             }
         }
         Ok(joined)
     }
 
-    fn join_totals(&mut self, other: &Self, zero: Kahan, sign: f64) {
+    fn add_totals(&mut self, other: &Self, zero: KahanSum, sign: f64) {
         let Some(lost) = &mut self.lost else {
             self.zero_count += sign * zero.sum;
             self.count += sign * other.count;
@@ -85,22 +89,26 @@ impl FloatHistogram {
             return;
         };
         let more = other.lost.unwrap_or_default();
-        let join = |number: &mut f64, lost: &mut f64, other: Kahan| {
-            let sum = Kahan::new(*number, *lost).join(other.map(|number| sign * number));
+        let join = |number: &mut f64, lost: &mut f64, other: KahanSum| {
+            let sum = KahanSum::new(*number, *lost).add_sum(other.map(|number| sign * number));
             (*number, *lost) = (sum.sum, sum.lost);
         };
-        let Lost {
+        let HistogramCompensations {
             zero_count,
             count,
             sum,
         } = lost;
         join(&mut self.zero_count, zero_count, zero);
-        join(&mut self.count, count, Kahan::new(other.count, more.count));
-        join(&mut self.sum, sum, Kahan::new(other.sum, more.sum));
+        join(
+            &mut self.count,
+            count,
+            KahanSum::new(other.count, more.count),
+        );
+        join(&mut self.sum, sum, KahanSum::new(other.sum, more.sum));
     }
 
     /// Adds buckets of the same schema, except those that the zero bucket covers.
-    fn join_sides(&mut self, (positive, negative): (&Side, &Side), sign: f64) {
+    fn add_sides(&mut self, (positive, negative): (&HistogramSide, &HistogramSide), sign: f64) {
         let compensated = self.lost.is_some();
         let beyond_zero = [positive, negative].map(|side| self.first_beyond_zero(side));
         self.positive
@@ -111,7 +119,7 @@ impl FloatHistogram {
 
     /// Combines the hints. A gauge and any other histogram give a gauge; otherwise different hints
     /// give no hint. Returns whether the hints contradict each other.
-    fn join_hint(&mut self, other: ResetHint) -> bool {
+    fn combine_hints(&mut self, other: ResetHint) -> bool {
         use ResetHint as R;
         let (joined, conflict) = match (self.hint, other) {
             (a, b) if a == b => (a, false),
@@ -124,7 +132,7 @@ impl FloatHistogram {
     }
 
     /// Returns the position of the first bucket whose upper bound is outside of the zero bucket.
-    pub(super) fn first_beyond_zero(&self, side: &Side) -> usize {
+    pub(super) fn first_beyond_zero(&self, side: &HistogramSide) -> usize {
         if self.is_custom() {
             return 0;
         }

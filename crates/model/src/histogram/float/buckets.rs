@@ -1,12 +1,12 @@
 //! The buckets of a histogram with their bounds, ordered by value.
 
 use super::form::FloatHistogram;
-use super::side::Side;
+use super::side::HistogramSide;
 use crate::log_exp::log2;
 
 /// A bucket with its bounds and count, as in query results.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Bucket {
+pub struct HistogramBucket {
     /// The lower bound of the bucket, exclusive.
     pub lower: f64,
     /// The upper bound of the bucket, inclusive.
@@ -15,7 +15,7 @@ pub struct Bucket {
     pub count: f64,
 }
 
-impl Bucket {
+impl HistogramBucket {
     /// Returns the fraction of the bucket's width up to `value`, which must be between finite
     /// bounds. Exponential buckets are measured on a logarithmic scale.
     pub(super) fn fraction_below(&self, value: f64, linear: bool) -> f64 {
@@ -34,7 +34,7 @@ impl Bucket {
 impl FloatHistogram {
     /// Returns all buckets from lowest to highest, including the zero bucket if it is not empty.
     /// Buckets that overlap with the zero bucket are limited to the part outside of it.
-    pub fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
+    pub fn buckets(&self) -> impl DoubleEndedIterator<Item = HistogramBucket> + '_ {
         let zero = (self.zero_count > 0.0).then_some(self.zero_bucket());
         let negative = self.negative_buckets().rev().map(|b| self.trimmed(b));
         let positive = self.positive_buckets().map(|b| self.trimmed(b));
@@ -42,8 +42,8 @@ impl FloatHistogram {
     }
 
     /// Returns the zero bucket with its bounds. It may be empty.
-    pub fn zero_bucket(&self) -> Bucket {
-        Bucket {
+    pub fn zero_bucket(&self) -> HistogramBucket {
+        HistogramBucket {
             lower: -self.zero_threshold,
             upper: self.zero_threshold,
             count: self.zero_count,
@@ -51,8 +51,8 @@ impl FloatHistogram {
     }
 
     /// Returns the buckets of the positive side, or the custom buckets, in ascending order.
-    pub fn positive_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
-        self.positive.cells().map(|(index, cell)| Bucket {
+    pub fn positive_buckets(&self) -> impl DoubleEndedIterator<Item = HistogramBucket> + '_ {
+        self.positive.cells().map(|(index, cell)| HistogramBucket {
             lower: self.bound(index.wrapping_sub(1)),
             upper: self.bound(index),
             count: cell.sum,
@@ -60,8 +60,8 @@ impl FloatHistogram {
     }
 
     /// Returns the buckets of the negative side, in descending order.
-    pub fn negative_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
-        self.negative.cells().map(|(index, cell)| Bucket {
+    pub fn negative_buckets(&self) -> impl DoubleEndedIterator<Item = HistogramBucket> + '_ {
+        self.negative.cells().map(|(index, cell)| HistogramBucket {
             lower: -self.bound(index),
             upper: -self.bound(index.wrapping_sub(1)),
             count: cell.sum,
@@ -70,14 +70,14 @@ impl FloatHistogram {
 
     /// Returns a bucket around zero. If the histogram has buckets on one side only, the bucket ends
     /// at zero.
-    pub(super) fn one_sided(&self, bucket: Bucket) -> Bucket {
-        let has = |side: &Side| !side.is_empty();
+    pub(super) fn one_sided(&self, bucket: HistogramBucket) -> HistogramBucket {
+        let has = |side: &HistogramSide| !side.is_empty();
         match (has(&self.negative), has(&self.positive)) {
-            (false, true) => Bucket {
+            (false, true) => HistogramBucket {
                 lower: 0.0,
                 ..bucket
             },
-            (true, false) => Bucket {
+            (true, false) => HistogramBucket {
                 upper: 0.0,
                 ..bucket
             },
@@ -85,7 +85,7 @@ impl FloatHistogram {
         }
     }
 
-    fn trimmed(&self, mut bucket: Bucket) -> Bucket {
+    fn trimmed(&self, mut bucket: HistogramBucket) -> HistogramBucket {
         let zero = self.zero_threshold;
         if bucket.upper < 0.0 && bucket.upper > -zero {
             bucket.upper = -zero;

@@ -1,14 +1,14 @@
 //! Operations on histograms with different custom bounds. Both are mapped to the common bounds.
 
 use super::form::FloatHistogram;
-use super::side::Side;
-use crate::kahan::Kahan;
+use super::side::HistogramSide;
+use crate::kahan::KahanSum;
 
 impl FloatHistogram {
     /// Adds the buckets of `other` multiplied by `sign`, on the bounds that both histograms have.
-    pub(super) fn join_custom(&mut self, other: &Self, sign: f64) {
+    pub(super) fn add_custom_buckets(&mut self, other: &Self, sign: f64) {
         let shared = intersection(&self.custom_values, &other.custom_values);
-        let mut cells = vec![Kahan::default(); shared.len() + 1];
+        let mut cells = vec![KahanSum::default(); shared.len() + 1];
         map_into(
             &mut cells,
             (&self.positive, &self.custom_values),
@@ -21,10 +21,10 @@ impl FloatHistogram {
             &shared,
             sign,
         );
-        let filled = |cell: &Kahan| cell.sum != 0.0 || cell.lost != 0.0;
+        let filled = |cell: &KahanSum| cell.sum != 0.0 || cell.lost != 0.0;
         let buckets = cells.into_iter().enumerate();
         let buckets = buckets.filter(|(_, cell)| filled(cell));
-        self.positive = Side::from_cells(
+        self.positive = HistogramSide::from_cells(
             buckets.map(|(index, cell)| (index as i32, cell)),
             self.lost.is_some(),
         );
@@ -37,7 +37,7 @@ impl FloatHistogram {
         let counts = |histogram: &Self| {
             let mut cells = vec![0.0; shared.len() + 1];
             let side = (&histogram.positive, &histogram.custom_values[..]);
-            for (at, (_, cell)) in targets(side, &shared).zip(histogram.positive.cells()) {
+            for (at, (_, cell)) in target_indexes(side, &shared).zip(histogram.positive.cells()) {
                 cells[at] += cell.sum;
             }
             cells
@@ -62,8 +62,8 @@ fn intersection(a: &[f64], b: &[f64]) -> Vec<f64> {
 
 /// Returns, for each bucket of a side, the index of the bucket between the `shared` bounds that
 /// contains it.
-fn targets<'a>(
-    (side, bounds): (&'a Side, &'a [f64]),
+fn target_indexes<'a>(
+    (side, bounds): (&'a HistogramSide, &'a [f64]),
     shared: &'a [f64],
 ) -> impl Iterator<Item = usize> + 'a {
     side.indexes().iter().map(move |index| {
@@ -72,8 +72,8 @@ fn targets<'a>(
     })
 }
 
-fn map_into(cells: &mut [Kahan], side: (&Side, &[f64]), shared: &[f64], sign: f64) {
-    for (at, (_, cell)) in targets(side, shared).zip(side.0.cells()) {
-        cells[at] = cells[at].join(cell.map(|number| sign * number));
+fn map_into(cells: &mut [KahanSum], side: (&HistogramSide, &[f64]), shared: &[f64], sign: f64) {
+    for (at, (_, cell)) in target_indexes(side, shared).zip(side.0.cells()) {
+        cells[at] = cells[at].add_sum(cell.map(|number| sign * number));
     }
 }

@@ -1,11 +1,11 @@
 //! The representation of a histogram for computations, and operations on a single histogram.
 //!
 //! A histogram that is a compensated sum stores the compensation of each number next to it;
-//! [`FloatHistogram::settle`] adds both.
+//! [`FloatHistogram::apply_compensations`] adds both.
 
-use super::side::Side;
+use super::side::HistogramSide;
 use crate::histogram::bounds::upper_bound;
-use crate::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint};
+use crate::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
 
 /// A histogram with float counts, decoded for computations.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,16 +23,16 @@ pub struct FloatHistogram {
     /// The sum of all observations, NaN if any observation is NaN.
     pub sum: f64,
     /// The positive buckets, or the custom buckets.
-    pub positive: Side,
+    pub positive: HistogramSide,
     /// The negative buckets, by the magnitude of their bounds.
-    pub negative: Side,
+    pub negative: HistogramSide,
     pub(super) custom_values: Vec<f64>,
-    pub(super) lost: Option<Lost>,
+    pub(super) lost: Option<HistogramCompensations>,
 }
 
 /// The compensations of the numbers that are not in buckets of the sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Lost {
+pub(super) struct HistogramCompensations {
     pub(super) zero_count: f64,
     pub(super) count: f64,
     pub(super) sum: f64,
@@ -48,8 +48,8 @@ impl From<&Histogram> for FloatHistogram {
             zero_count: counts.zero_count,
             count: counts.count,
             sum: stored.sum,
-            positive: Side::of_counts(&stored.positive_spans, counts.positive),
-            negative: Side::of_counts(&stored.negative_spans, counts.negative),
+            positive: HistogramSide::from_counts(&stored.positive_spans, counts.positive),
+            negative: HistogramSide::from_counts(&stored.negative_spans, counts.negative),
             custom_values: stored.custom_values.clone(),
             lost: None,
         }
@@ -65,7 +65,7 @@ impl From<FloatHistogram> for Histogram {
             schema: histogram.schema,
             zero_threshold: histogram.zero_threshold,
             sum: histogram.sum,
-            counts: Counts::Float {
+            counts: HistogramCounts::Float {
                 count: histogram.count,
                 zero_count: histogram.zero_count,
                 positive,
@@ -88,8 +88,8 @@ impl FloatHistogram {
             zero_count: 0.0,
             count: 0.0,
             sum: 0.0,
-            positive: Side::default(),
-            negative: Side::default(),
+            positive: HistogramSide::default(),
+            negative: HistogramSide::default(),
             custom_values: like.custom_values.clone(),
             lost: None,
         }
@@ -97,14 +97,14 @@ impl FloatHistogram {
 
     /// Returns only the count, the sum and the schema. This is the form in which Prometheus reads a
     /// histogram without its buckets.
-    pub fn statistics_of(stored: &Histogram) -> Histogram {
+    pub fn from_statistics(stored: &Histogram) -> Histogram {
         let (count, _) = totals(stored);
         Histogram {
             reset_hint: stored.reset_hint,
             schema: stored.schema,
             zero_threshold: 0.0,
             sum: stored.sum,
-            counts: Counts::Float {
+            counts: HistogramCounts::Float {
                 count,
                 zero_count: 0.0,
                 positive: Vec::new(),
@@ -135,19 +135,19 @@ impl FloatHistogram {
     }
 
     /// Adds the compensations to the numbers and disables compensation.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn apply_compensations(&mut self) {
         if let Some(lost) = self.lost.take() {
             self.zero_count += lost.zero_count;
             self.count += lost.count;
             self.sum += lost.sum;
-            self.positive.settle();
-            self.negative.settle();
+            self.positive.apply_compensations();
+            self.negative.apply_compensations();
         }
     }
 
     /// Returns the index and count of each non-empty bucket, of the positive and of the negative
     /// side.
-    pub fn populated(&self) -> [Vec<(i32, f64)>; 2] {
+    pub fn non_empty_buckets(&self) -> [Vec<(i32, f64)>; 2] {
         [&self.positive, &self.negative].map(|side| {
             let cells = side.cells().map(|(index, cell)| (index, cell.sum));
             cells.filter(|(_, count)| *count != 0.0).collect()
@@ -174,8 +174,8 @@ impl FloatHistogram {
     pub fn divide(&mut self, divisor: f64) {
         self.map_numbers(|number| number / divisor);
         if divisor == 0.0 {
-            self.positive = Side::default();
-            self.negative = Side::default();
+            self.positive = HistogramSide::default();
+            self.negative = HistogramSide::default();
         } else if divisor < 0.0 {
             self.hint = ResetHint::Gauge;
         }
@@ -232,8 +232,8 @@ impl FloatHistogram {
 
     /// Returns whether both histograms are equal like in [`FloatHistogram::is_equal`], except that
     /// empty buckets are ignored. Within one series they have no meaning.
-    pub fn holds_the_same(&self, other: &Self) -> bool {
-        let compacted = |side: &Side| {
+    pub fn is_equivalent(&self, other: &Self) -> bool {
+        let compacted = |side: &HistogramSide| {
             let mut side = side.clone();
             side.compact();
             side
@@ -256,8 +256,8 @@ impl FloatHistogram {
 /// Returns the count and the sum of all observations.
 pub fn totals(stored: &Histogram) -> (f64, f64) {
     let count = match &stored.counts {
-        Counts::Integer { count, .. } => *count as f64,
-        Counts::Float { count, .. } => *count,
+        HistogramCounts::Integer { count, .. } => *count as f64,
+        HistogramCounts::Float { count, .. } => *count,
     };
     (count, stored.sum)
 }

@@ -5,13 +5,13 @@
 //! bucket, and evenly on a logarithmic scale within an exponential bucket. Observations of NaN are
 //! counted but are in no bucket; they are considered larger than all others.
 
-use super::buckets::Bucket;
+use super::buckets::HistogramBucket;
 use super::form::FloatHistogram;
 use crate::log_exp::{exp2, log2};
 
 /// The effect of NaN observations on a result, which an annotation reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NanRemark {
+pub enum NanEffect {
     /// The quantile is one of the NaN observations, so the result is NaN.
     ResultIsNan,
     /// The NaN observations increase the quantile, because they count as the largest.
@@ -23,7 +23,7 @@ pub enum NanRemark {
 impl FloatHistogram {
     /// Returns the value below which the fraction `quantile` of the observations is, and the effect
     /// of NaN observations, if there are any.
-    pub fn quantile(&self, quantile: f64) -> (f64, Option<NanRemark>) {
+    pub fn quantile(&self, quantile: f64) -> (f64, Option<NanEffect>) {
         if quantile < 0.0 {
             return (f64::NEG_INFINITY, None);
         }
@@ -37,26 +37,26 @@ impl FloatHistogram {
         if may_hold_nan || quantile < 0.5 {
             let rank = quantile * self.count;
             let mut buckets = self.buckets();
-            let reached = Reached::of(&mut buckets, rank);
-            self.settle_quantile(reached, rank, true, &mut buckets)
+            let reached = RankBucket::find(&mut buckets, rank);
+            self.quantile_in_bucket(reached, rank, true, &mut buckets)
         } else {
             let rank = (1.0 - quantile) * self.count;
             let mut buckets = self.buckets().rev();
-            let reached = Reached::of(&mut buckets, rank);
-            self.settle_quantile(reached, rank, false, &mut buckets)
+            let reached = RankBucket::find(&mut buckets, rank);
+            self.quantile_in_bucket(reached, rank, false, &mut buckets)
         }
     }
 
     /// Returns the quantile within the reached bucket. The search was upwards or downwards, and
     /// `rest` contains the remaining buckets.
-    fn settle_quantile(
+    fn quantile_in_bucket(
         &self,
-        reached: Reached,
+        reached: RankBucket,
         rank: f64,
         upwards: bool,
-        rest: &mut dyn Iterator<Item = Bucket>,
-    ) -> (f64, Option<NanRemark>) {
-        let Reached { mut bucket, count } = reached;
+        rest: &mut dyn Iterator<Item = HistogramBucket>,
+    ) -> (f64, Option<NanEffect>) {
+        let RankBucket { mut bucket, count } = reached;
         if !self.is_custom() && bucket.lower < 0.0 && bucket.upper > 0.0 {
             bucket = self.one_sided(bucket);
         } else if self.is_custom() && bucket.lower == f64::NEG_INFINITY {
@@ -75,7 +75,7 @@ impl FloatHistogram {
         };
         if count < rank {
             return match self.sum.is_nan() {
-                true => (f64::NAN, Some(NanRemark::ResultIsNan)),
+                true => (f64::NAN, Some(NanEffect::ResultIsNan)),
                 false => (bucket.upper, None),
             };
         }
@@ -90,14 +90,14 @@ impl FloatHistogram {
                 bucket = later;
                 count += later.count;
             }
-            remark = (count < self.count).then_some(NanRemark::SkewedHigher);
+            remark = (count < self.count).then_some(NanEffect::SkewedHigher);
         }
         (self.interpolate(bucket, rank / bucket.count), remark)
     }
 
     /// Returns the value at a fraction of a bucket's observations.
-    fn interpolate(&self, bucket: Bucket, fraction: f64) -> f64 {
-        let Bucket { lower, upper, .. } = bucket;
+    fn interpolate(&self, bucket: HistogramBucket, fraction: f64) -> f64 {
+        let HistogramBucket { lower, upper, .. } = bucket;
         if self.is_custom() || (lower <= 0.0 && upper >= 0.0) {
             return lower + (upper - lower) * fraction;
         }
@@ -110,7 +110,7 @@ impl FloatHistogram {
 
     /// Returns the fraction of observations between two values, and the effect of NaN observations,
     /// if there are any.
-    pub fn fraction(&self, lower: f64, upper: f64) -> (f64, Option<NanRemark>) {
+    pub fn fraction(&self, lower: f64, upper: f64) -> (f64, Option<NanEffect>) {
         if self.count == 0.0 || lower.is_nan() || upper.is_nan() {
             return (f64::NAN, None);
         }
@@ -128,8 +128,8 @@ impl FloatHistogram {
                 false => bucket,
             };
             let linear = self.is_custom() || around_zero;
-            lower_rank = lower_rank.or_else(|| rank_in(&bucket, lower, rank, linear));
-            upper_rank = upper_rank.or_else(|| rank_in(&bucket, upper, rank, linear));
+            lower_rank = lower_rank.or_else(|| rank_of_value(&bucket, lower, rank, linear));
+            upper_rank = upper_rank.or_else(|| rank_of_value(&bucket, upper, rank, linear));
             if lower_rank.is_some() && upper_rank.is_some() {
                 break;
             }
@@ -138,7 +138,7 @@ impl FloatHistogram {
         let (mut count, mut remark) = (self.count, None);
         if self.sum.is_nan() {
             count = buckets.fold(seen, |seen, bucket| seen + bucket.count);
-            remark = (count < self.count).then_some(NanRemark::Excluded);
+            remark = (count < self.count).then_some(NanEffect::Excluded);
         }
         let capped = |rank: Option<f64>| match rank {
             Some(rank) if rank > count => count,
@@ -152,15 +152,15 @@ impl FloatHistogram {
 
 /// The bucket that contains a rank, or else the last one, and the number of observations up to its
 /// end.
-struct Reached {
-    bucket: Bucket,
+struct RankBucket {
+    bucket: HistogramBucket,
     count: f64,
 }
 
-impl Reached {
-    fn of(buckets: &mut impl Iterator<Item = Bucket>, rank: f64) -> Self {
-        let mut reached = Reached {
-            bucket: Bucket::default(),
+impl RankBucket {
+    fn find(buckets: &mut impl Iterator<Item = HistogramBucket>, rank: f64) -> Self {
+        let mut reached = RankBucket {
+            bucket: HistogramBucket::default(),
             count: 0.0,
         };
         for bucket in buckets {
@@ -179,7 +179,7 @@ impl Reached {
 
 /// Returns the number of observations up to `value`, or `None` if it is after the bucket. `rank` is
 /// the number of observations before the bucket.
-fn rank_in(bucket: &Bucket, value: f64, rank: f64, linear: bool) -> Option<f64> {
+fn rank_of_value(bucket: &HistogramBucket, value: f64, rank: f64, linear: bool) -> Option<f64> {
     if bucket.lower >= value {
         return Some(rank);
     }

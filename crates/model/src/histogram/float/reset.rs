@@ -1,7 +1,7 @@
 //! Detection of counter resets between two histograms.
 
 use super::form::FloatHistogram;
-use super::side::Side;
+use super::side::HistogramSide;
 use crate::histogram::ResetHint;
 
 impl FloatHistogram {
@@ -33,13 +33,13 @@ impl FloatHistogram {
             return true;
         }
         let by = (previous.schema - self.schema).unsigned_abs();
-        self.side_fell(&self.positive, &previous.positive, by)
-            || self.side_fell(&self.negative, &previous.negative, by)
+        self.has_side_decreased(&self.positive, &previous.positive, by)
+            || self.has_side_decreased(&self.negative, &previous.negative, by)
     }
 
     /// Returns whether the count of a bucket outside of the zero bucket decreased. The schema of
     /// `before` is higher by `by`.
-    fn side_fell(&self, now: &Side, before: &Side, by: u32) -> bool {
+    fn has_side_decreased(&self, now: &HistogramSide, before: &HistogramSide, by: u32) -> bool {
         let coarse;
         let before = match by {
             0 => before,

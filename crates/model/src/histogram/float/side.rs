@@ -3,20 +3,20 @@
 //! A compensated side has a third column with the compensation of each count. In all other sides it
 //! is empty.
 
-use crate::histogram::Span;
-use crate::kahan::Kahan;
+use crate::histogram::BucketSpan;
+use crate::kahan::KahanSum;
 
 /// The buckets on one side of a histogram, in columns.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Side {
+pub struct HistogramSide {
     indexes: Vec<i32>,
     counts: Vec<f64>,
     lost: Vec<f64>,
 }
 
-impl Side {
+impl HistogramSide {
     /// Creates a side from spans and one count per bucket. Counts that no span covers are dropped.
-    pub(super) fn of_counts(spans: &[Span], mut counts: Vec<f64>) -> Self {
+    pub(super) fn from_counts(spans: &[BucketSpan], mut counts: Vec<f64>) -> Self {
         let indexes = indexes(spans, counts.len());
         counts.truncate(indexes.len());
         Self {
@@ -27,7 +27,10 @@ impl Side {
     }
 
     /// Creates a side from buckets, which must be ordered by index.
-    pub(super) fn from_cells(cells: impl Iterator<Item = (i32, Kahan)>, compensated: bool) -> Self {
+    pub(super) fn from_cells(
+        cells: impl Iterator<Item = (i32, KahanSum)>,
+        compensated: bool,
+    ) -> Self {
         let mut side = Self::default();
         for (index, cell) in cells {
             side.push(index, cell, compensated);
@@ -35,7 +38,7 @@ impl Side {
         side
     }
 
-    fn push(&mut self, index: i32, cell: Kahan, compensated: bool) {
+    fn push(&mut self, index: i32, cell: KahanSum, compensated: bool) {
         self.indexes.push(index);
         self.counts.push(cell.sum);
         if compensated {
@@ -44,13 +47,13 @@ impl Side {
     }
 
     /// Returns the stored form: runs of buckets, and their counts.
-    pub(super) fn into_spans(self) -> (Vec<Span>, Vec<f64>) {
-        let mut spans: Vec<Span> = Vec::new();
+    pub(super) fn into_spans(self) -> (Vec<BucketSpan>, Vec<f64>) {
+        let mut spans: Vec<BucketSpan> = Vec::new();
         let mut next = 0;
         for index in &self.indexes {
             match spans.last_mut() {
                 Some(span) if *index == next => span.length += 1,
-                _ => spans.push(Span {
+                _ => spans.push(BucketSpan {
                     offset: index.wrapping_sub(next),
                     length: 1,
                 }),
@@ -81,13 +84,13 @@ impl Side {
     }
 
     /// Returns the index, the count and the compensation of each bucket.
-    pub(super) fn cells(&self) -> impl DoubleEndedIterator<Item = (i32, Kahan)> + '_ {
+    pub(super) fn cells(&self) -> impl DoubleEndedIterator<Item = (i32, KahanSum)> + '_ {
         (0..self.indexes.len()).map(|at| (self.indexes[at], self.cell(at)))
     }
 
-    fn cell(&self, at: usize) -> Kahan {
+    fn cell(&self, at: usize) -> KahanSum {
         let lost = self.lost.get(at).copied().unwrap_or(0.0);
-        Kahan::new(self.counts[at], lost)
+        KahanSum::new(self.counts[at], lost)
     }
 
     /// Returns the size of the columns on the heap in bytes.
@@ -108,7 +111,7 @@ impl Side {
     }
 
     /// Adds the compensations to the counts and disables compensation.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn apply_compensations(&mut self) {
         for (count, lost) in self.counts.iter_mut().zip(std::mem::take(&mut self.lost)) {
             *count += lost;
         }
@@ -144,7 +147,7 @@ impl Side {
         }
         let mut out = Self::default();
         for (index, cell) in self.cells() {
-            let target = coarser(index, by);
+            let target = coarser_index(index, by);
             match out.indexes.last() {
                 Some(last) if *last == target && compensated => {
                     let at = out.counts.len() - 1;
@@ -160,18 +163,18 @@ impl Side {
         *self = out;
     }
 
-    fn set(&mut self, at: usize, cell: Kahan) {
+    fn set(&mut self, at: usize, cell: KahanSum) {
         self.counts[at] = cell.sum;
         self.lost[at] = cell.lost;
     }
 
     /// Adds the buckets of `other` from position `from` on. They are subtracted if `sign` is -1.
-    pub(super) fn add(&mut self, other: &Side, from: usize, sign: f64, compensated: bool) {
+    pub(super) fn add(&mut self, other: &HistogramSide, from: usize, sign: f64, compensated: bool) {
         let indexes = &other.indexes[from..];
-        let signed = |cell: Kahan| cell.map(|number| sign * number);
+        let signed = |cell: KahanSum| cell.map(|number| sign * number);
         if *indexes == *self.indexes && compensated {
             for at in 0..indexes.len() {
-                let sum = self.cell(at).join(signed(other.cell(from + at)));
+                let sum = self.cell(at).add_sum(signed(other.cell(from + at)));
                 self.set(at, sum);
             }
             return;
@@ -185,9 +188,15 @@ impl Side {
         self.add_other_buckets(other, from, sign, compensated);
     }
 
-    fn add_other_buckets(&mut self, other: &Side, from: usize, sign: f64, compensated: bool) {
+    fn add_other_buckets(
+        &mut self,
+        other: &HistogramSide,
+        from: usize,
+        sign: f64,
+        compensated: bool,
+    ) {
         let mut out = Self::default();
-        let signed = |cell: Kahan| cell.map(|number| sign * number);
+        let signed = |cell: KahanSum| cell.map(|number| sign * number);
         let (mut mine, mut theirs) = (0, from);
         loop {
             let index = match (self.indexes.get(mine), other.indexes.get(theirs)) {
@@ -199,8 +208,8 @@ impl Side {
             let more =
                 (other.indexes.get(theirs) == Some(&index)).then(|| signed(other.cell(theirs)));
             let cell = match (own.then(|| self.cell(mine)), more) {
-                (Some(cell), Some(more)) if compensated => cell.join(more),
-                (Some(cell), Some(more)) => Kahan::new(cell.sum + more.sum, 0.0),
+                (Some(cell), Some(more)) if compensated => cell.add_sum(more),
+                (Some(cell), Some(more)) => KahanSum::new(cell.sum + more.sum, 0.0),
                 (cell, more) => cell.or(more).unwrap_or_default(),
             };
             mine += usize::from(own);
@@ -212,12 +221,12 @@ impl Side {
 }
 
 /// Returns the index of the bucket that contains bucket `index` in a schema that is lower by `by`.
-fn coarser(index: i32, by: u32) -> i32 {
+fn coarser_index(index: i32, by: u32) -> i32 {
     (index.wrapping_sub(1) >> by.min(31)).wrapping_add(1)
 }
 
 /// Returns the index of each of `buckets` buckets. Buckets that no span covers are dropped.
-fn indexes(spans: &[Span], buckets: usize) -> Vec<i32> {
+fn indexes(spans: &[BucketSpan], buckets: usize) -> Vec<i32> {
     let mut indexes = Vec::with_capacity(buckets);
     let mut next = 0i32;
     for span in spans {

@@ -1,7 +1,7 @@
 //! The variance of a histogram's observations.
 
 use super::form::FloatHistogram;
-use crate::kahan::Kahan;
+use crate::kahan::KahanSum;
 
 impl FloatHistogram {
     /// Returns the variance. Every observation is assumed to have the middle of its bucket as
@@ -9,7 +9,7 @@ impl FloatHistogram {
     /// exponential buckets, and zero for the zero bucket.
     pub fn variance(&self) -> f64 {
         let mean = self.sum / self.count;
-        let mut squares = Kahan::default();
+        let mut squares = KahanSum::default();
         for bucket in self.buckets().filter(|bucket| bucket.count != 0.0) {
             let middle = if self.is_custom() {
                 (bucket.upper + bucket.lower) / 2.0

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::env::sim::SimRng;
-use crate::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
+use crate::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
 use std::collections::BTreeMap;
 
 /// Creates a histogram of the given schema with positive buckets from `offset` on.
@@ -31,7 +31,7 @@ fn stored(
     (zero_threshold, zero_count): (f64, f64),
     bounds: &[f64],
 ) -> FloatHistogram {
-    let span = |(offset, counts): (i32, &[f64])| Span {
+    let span = |(offset, counts): (i32, &[f64])| BucketSpan {
         offset,
         length: counts.len() as u32,
     };
@@ -41,7 +41,7 @@ fn stored(
         schema,
         zero_threshold,
         sum: count * 2.0,
-        counts: Counts::Float {
+        counts: HistogramCounts::Float {
             count,
             zero_count,
             positive: positive.1.to_vec(),
@@ -66,7 +66,7 @@ fn check_sum(a: &FloatHistogram, b: &FloatHistogram, want: &FloatHistogram) {
         let mut sum = a.clone();
         sum.add(b).unwrap();
         assert_eq!(meaning(&sum), meaning(want), "{a:?} + {b:?}");
-        let mut compensated = Accumulator::of(Of::Sum, a.clone());
+        let mut compensated = HistogramAccumulator::new(HistogramAggregate::Sum, a.clone());
         compensated.add(b).unwrap();
         assert_eq!(
             meaning(&compensated.finish()),
@@ -112,17 +112,22 @@ fn histograms_add_up_whatever_their_layouts() {
     let b = custom(&[1.0, 3.0, 4.0], &[1.0, 1.0, 1.0, 1.0]);
     add(&a, &b, custom(&[1.0, 4.0], &[2.0, 7.0, 5.0]));
     add(&a, &custom(&[9.0], &[1.0]), custom(&[], &[11.0]));
-    assert_eq!(low.clone().add(&a), Err(Incompatible));
+    assert_eq!(low.clone().add(&a), Err(IncompatibleBuckets));
 }
 
 /// Creates a random histogram with few buckets, some of them empty.
 fn random(rng: &mut SimRng, schema: i32, offset_max: u64) -> FloatHistogram {
     let side = || {
-        let counts: Vec<f64> = (0..rng.below(6)).map(|_| rng.below(4) as f64).collect();
-        (rng.below(offset_max) as i32 - offset_max as i32 / 2, counts)
+        let counts: Vec<f64> = (0..rng.next_below(6))
+            .map(|_| rng.next_below(4) as f64)
+            .collect();
+        (
+            rng.next_below(offset_max) as i32 - offset_max as i32 / 2,
+            counts,
+        )
     };
     let ((offset, positive), (low_offset, negative)) = (side(), side());
-    let zero = (0.0, rng.below(3) as f64);
+    let zero = (0.0, rng.next_below(3) as f64);
     stored(
         schema,
         (offset, &positive),
@@ -151,7 +156,7 @@ fn by_bound(histogram: &FloatHistogram, schema: i32) -> BTreeMap<i64, f64> {
 fn random_sums_equal_those_of_maps_from_bounds_to_counts() {
     for seed in 0..500 {
         let rng = &mut SimRng::new(seed);
-        let schemas = (rng.below(4) as i32 - 1, rng.below(4) as i32 - 1);
+        let schemas = (rng.next_below(4) as i32 - 1, rng.next_below(4) as i32 - 1);
         let (a, b) = (random(rng, schemas.0, 12), random(rng, schemas.1, 12));
         let schema = schemas.0.min(schemas.1);
         let mut want = by_bound(&a, schema);
@@ -176,7 +181,7 @@ fn random_sums_equal_those_of_maps_from_bounds_to_counts() {
 fn random_quantiles_rise_and_are_undone_by_fractions() {
     for seed in 0..500 {
         let rng = &mut SimRng::new(seed);
-        let schema = rng.below(6) as i32 - 1;
+        let schema = rng.next_below(6) as i32 - 1;
         let histogram = random(rng, schema, 30);
         if histogram.count == 0.0 {
             continue;
@@ -211,7 +216,7 @@ fn random_histograms_mean_the_same_when_compacted_or_stored() {
         let mut compacted = histogram.clone();
         compacted.compact();
         assert_eq!(meaning(&compacted), meaning(&histogram), "seed {seed}");
-        assert!(compacted.holds_the_same(&histogram), "seed {seed}");
+        assert!(compacted.is_equivalent(&histogram), "seed {seed}");
         let again = FloatHistogram::from(&Histogram::from(histogram.clone()));
         assert_eq!(again, histogram, "seed {seed}");
     }
@@ -268,13 +273,18 @@ fn resets_are_falls_of_counts_and_changes_of_layout_that_only_a_reset_makes() {
 #[test]
 fn means_of_numbers_near_overflow_are_finite() {
     let huge = exponential(0, 0, &[f64::MAX / 2.0]);
-    let mut mean = Accumulator::of(Of::Mean, huge.clone());
-    let mut parts = (mean.clone(), None::<Accumulator>);
+    let mut mean = HistogramAccumulator::new(HistogramAggregate::Mean, huge.clone());
+    let mut parts = (mean.clone(), None::<HistogramAccumulator>);
     for _ in 0..5 {
         mean.add(&huge).unwrap();
         match &mut parts.1 {
             Some(part) => part.add(&huge).map(|_| ()).unwrap(),
-            none => *none = Some(Accumulator::of(Of::Mean, huge.clone())),
+            none => {
+                *none = Some(HistogramAccumulator::new(
+                    HistogramAggregate::Mean,
+                    huge.clone(),
+                ))
+            }
         }
     }
     parts.0.merge(parts.1.unwrap()).unwrap();
@@ -290,7 +300,7 @@ fn sums_of_parts_are_compensated_like_sums_of_all() {
     let counts = [1e100, 1.0, -1e100, 3.0];
     for split in 1..counts.len() {
         let accumulate = |counts: &[f64]| {
-            let mut sum = Accumulator::of(Of::Sum, one(counts[0]));
+            let mut sum = HistogramAccumulator::new(HistogramAggregate::Sum, one(counts[0]));
             for count in &counts[1..] {
                 sum.add(&one(*count)).unwrap();
             }
@@ -307,7 +317,7 @@ fn sums_of_parts_are_compensated_like_sums_of_all() {
 /// upper bound and count of each non-empty bucket.
 fn check_trim(
     histogram: &FloatHistogram,
-    (trim, at): (Trim, f64),
+    (trim, at): (TrimOperator, f64),
     totals: (f64, f64),
     want: &[(f64, f64, f64)],
 ) {
@@ -325,7 +335,7 @@ fn check_trim(
 
 #[test]
 fn trims_keep_what_lies_on_one_side() {
-    use Trim::{KeepAbove, KeepBelow};
+    use TrimOperator::{KeepAbove, KeepBelow};
     const INF: f64 = f64::INFINITY;
     let histogram = custom(&[2.0, 4.0], &[2.0, 4.0, 6.0]);
     let whole = [(-INF, 2.0, 2.0), (2.0, 4.0, 4.0), (4.0, INF, 6.0)];

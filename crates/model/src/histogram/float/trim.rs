@@ -3,12 +3,12 @@
 //! A bucket that contains the value keeps a part of its observations. Count and sum are estimated
 //! from the remaining buckets, but only if any bucket lost observations.
 
-use super::buckets::Bucket;
+use super::buckets::HistogramBucket;
 use super::form::FloatHistogram;
 
 /// The observations that a trim operator keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trim {
+pub enum TrimOperator {
     /// The operator `</`, which keeps the observations below the value.
     KeepBelow,
     /// The operator `>/`, which keeps the observations above the value.
@@ -17,16 +17,16 @@ pub enum Trim {
 
 /// The remaining part of a bucket, and the assumed value of its observations.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct TrimmedBucket {
     count: f64,
     middle: f64,
     /// True if the whole bucket remains, so that nothing is estimated.
     whole: bool,
 }
 
-impl Kept {
+impl TrimmedBucket {
     /// Returns the remaining part of a bucket that was cut.
-    fn part(count: f64, middle: f64) -> Self {
+    fn partial(count: f64, middle: f64) -> Self {
         Self {
             count,
             middle,
@@ -37,14 +37,14 @@ impl Kept {
 
 /// The sums over the remaining parts of all buckets.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rest {
+struct TrimmedTotals {
     count: f64,
     sum: f64,
     changed: bool,
 }
 
-impl Rest {
-    fn take(&mut self, before: f64, kept: Kept) -> f64 {
+impl TrimmedTotals {
+    fn add(&mut self, before: f64, kept: TrimmedBucket) -> f64 {
         self.count += kept.count;
         self.sum += kept.middle * kept.count;
         self.changed |= !kept.whole && kept.count != before;
@@ -55,15 +55,15 @@ impl Rest {
 impl FloatHistogram {
     /// Removes the observations above or below `at`, and estimates count and sum again if
     /// necessary.
-    pub fn trim(&mut self, at: f64, trim: Trim) {
-        let mut rest = Rest::default();
+    pub fn trim(&mut self, at: f64, trim: TrimOperator) {
+        let mut rest = TrimmedTotals::default();
         let custom = self.is_custom();
-        let shape = |positive| Shape {
+        let shape = |positive| BucketDistribution {
             positive,
             linear: custom,
         };
-        let positive: Vec<Bucket> = self.positive_buckets().collect();
-        let negative: Vec<Bucket> = self.negative_buckets().collect();
+        let positive: Vec<HistogramBucket> = self.positive_buckets().collect();
+        let negative: Vec<HistogramBucket> = self.negative_buckets().collect();
         let sides = [
             (self.positive.counts_mut(), &positive, shape(true)),
             (self.negative.counts_mut(), &negative, shape(false)),
@@ -72,8 +72,8 @@ impl FloatHistogram {
             for (count, bucket) in counts.iter_mut().zip(buckets) {
                 if bucket.count != 0.0 {
                     let before = *count;
-                    *count = match trim.keep(bucket, at, shape) {
-                        Some(kept) => rest.take(before, kept),
+                    *count = match trim.trim_bucket(bucket, at, shape) {
+                        Some(kept) => rest.add(before, kept),
                         None => {
                             rest.changed = true;
                             0.0
@@ -83,14 +83,15 @@ impl FloatHistogram {
             }
         }
         if self.zero_count > 0.0 {
-            let populated = |side: &[Bucket]| side.iter().any(|bucket| bucket.count != 0.0);
+            let populated =
+                |side: &[HistogramBucket]| side.iter().any(|bucket| bucket.count != 0.0);
             let mut zero = self.zero_bucket();
             match (populated(&negative), populated(&positive)) {
                 (true, false) => zero.upper = 0.0,
                 (false, true) => zero.lower = 0.0,
                 _ => {}
             }
-            self.zero_count = rest.take(self.zero_count, trim.keep_of_zero(&zero, at));
+            self.zero_count = rest.add(self.zero_count, trim.trim_zero_bucket(&zero, at));
         }
         if rest.changed {
             self.count = rest.count;
@@ -102,12 +103,12 @@ impl FloatHistogram {
 
 /// The assumed distribution of observations within a bucket, by kind of bucket.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+struct BucketDistribution {
     positive: bool,
     linear: bool,
 }
 
-impl Shape {
+impl BucketDistribution {
     /// Returns the assumed value of the observations between two bounds.
     fn middle(self, lower: f64, upper: f64) -> f64 {
         match (lower.is_infinite(), upper.is_infinite()) {
@@ -124,15 +125,20 @@ impl Shape {
     }
 }
 
-impl Trim {
+impl TrimOperator {
     /// Returns the remaining part of a bucket, or `None` if all of it is removed.
-    fn keep(self, bucket: &Bucket, at: f64, shape: Shape) -> Option<Kept> {
+    fn trim_bucket(
+        self,
+        bucket: &HistogramBucket,
+        at: f64,
+        shape: BucketDistribution,
+    ) -> Option<TrimmedBucket> {
         let (inside, divided) = match self {
-            Trim::KeepBelow => (bucket.upper <= at, bucket.lower < at),
-            Trim::KeepAbove => (bucket.lower >= at, bucket.upper > at),
+            TrimOperator::KeepBelow => (bucket.upper <= at, bucket.lower < at),
+            TrimOperator::KeepAbove => (bucket.lower >= at, bucket.upper > at),
         };
         if inside {
-            return Some(Kept {
+            return Some(TrimmedBucket {
                 count: bucket.count,
                 middle: shape.middle(bucket.lower, bucket.upper),
                 whole: true,
@@ -142,7 +148,7 @@ impl Trim {
             return None;
         }
         if bucket.lower == f64::NEG_INFINITY || bucket.upper == f64::INFINITY {
-            return Some(self.keep_of_endless(bucket, at));
+            return Some(self.trim_unbounded_bucket(bucket, at));
         }
         let below = match at {
             at if at <= bucket.lower => 0.0,
@@ -150,39 +156,45 @@ impl Trim {
             at => bucket.count * bucket.fraction_below(at, shape.linear),
         };
         Some(match self {
-            Trim::KeepBelow => Kept::part(below, shape.middle(bucket.lower, at)),
-            Trim::KeepAbove => Kept::part(bucket.count - below, shape.middle(at, bucket.upper)),
+            TrimOperator::KeepBelow => {
+                TrimmedBucket::partial(below, shape.middle(bucket.lower, at))
+            }
+            TrimOperator::KeepAbove => {
+                TrimmedBucket::partial(bucket.count - below, shape.middle(at, bucket.upper))
+            }
         })
     }
 
     /// Returns the remaining part of the zero bucket, whose observations are assumed to be
     /// distributed evenly.
-    fn keep_of_zero(self, zero: &Bucket, at: f64) -> Kept {
-        let Bucket {
+    fn trim_zero_bucket(self, zero: &HistogramBucket, at: f64) -> TrimmedBucket {
+        let HistogramBucket {
             lower,
             upper,
             count,
         } = *zero;
         let (whole, nothing) = (
-            Kept::part(count, (lower + upper) / 2.0),
-            Kept::part(0.0, 0.0),
+            TrimmedBucket::partial(count, (lower + upper) / 2.0),
+            TrimmedBucket::partial(0.0, 0.0),
         );
-        let part = |width: f64, middle: f64| Kept::part(count * (width / (upper - lower)), middle);
+        let part = |width: f64, middle: f64| {
+            TrimmedBucket::partial(count * (width / (upper - lower)), middle)
+        };
         match self {
-            Trim::KeepBelow if at <= lower => nothing,
-            Trim::KeepBelow if at >= upper => whole,
-            Trim::KeepBelow => part(at - lower, (lower + at) / 2.0),
-            Trim::KeepAbove if at <= lower => whole,
-            Trim::KeepAbove if at >= upper => nothing,
-            Trim::KeepAbove => part(upper - at, (at + upper) / 2.0),
+            TrimOperator::KeepBelow if at <= lower => nothing,
+            TrimOperator::KeepBelow if at >= upper => whole,
+            TrimOperator::KeepBelow => part(at - lower, (lower + at) / 2.0),
+            TrimOperator::KeepAbove if at <= lower => whole,
+            TrimOperator::KeepAbove if at >= upper => nothing,
+            TrimOperator::KeepAbove => part(upper - at, (at + upper) / 2.0),
         }
     }
 
     /// Returns the remaining part of a bucket without a lower or an upper bound. The distribution
     /// within it is unknown. However, a bucket without a lower bound and with a positive upper
     /// bound is assumed to start at zero.
-    fn keep_of_endless(self, bucket: &Bucket, at: f64) -> Kept {
-        let Bucket {
+    fn trim_unbounded_bucket(self, bucket: &HistogramBucket, at: f64) -> TrimmedBucket {
+        let HistogramBucket {
             lower,
             upper,
             count,
@@ -190,22 +202,22 @@ impl Trim {
         let finite = |bound: f64| if bound.is_infinite() { 0.0 } else { bound };
         let from_zero = upper > 0.0 && upper != f64::INFINITY;
         match self {
-            Trim::KeepBelow if lower == f64::NEG_INFINITY => match at {
-                at if at >= upper => Kept::part(count, 0.0),
-                at if at > 0.0 && from_zero => Kept::part(count * at / upper, at / 2.0),
-                at if upper <= 0.0 => Kept::part(count, at),
-                _ => Kept::part(0.0, finite(upper)),
+            TrimOperator::KeepBelow if lower == f64::NEG_INFINITY => match at {
+                at if at >= upper => TrimmedBucket::partial(count, 0.0),
+                at if at > 0.0 && from_zero => TrimmedBucket::partial(count * at / upper, at / 2.0),
+                at if upper <= 0.0 => TrimmedBucket::partial(count, at),
+                _ => TrimmedBucket::partial(0.0, finite(upper)),
             },
-            Trim::KeepAbove if lower == f64::NEG_INFINITY => match at {
-                at if at <= lower => Kept::part(count, 0.0),
+            TrimOperator::KeepAbove if lower == f64::NEG_INFINITY => match at {
+                at if at <= lower => TrimmedBucket::partial(count, 0.0),
                 at if at >= 0.0 && upper > at && upper != f64::INFINITY => {
-                    Kept::part(count * (1.0 - at / upper), (at + upper) / 2.0)
+                    TrimmedBucket::partial(count * (1.0 - at / upper), (at + upper) / 2.0)
                 }
-                _ => Kept::part(0.0, finite(upper)),
+                _ => TrimmedBucket::partial(0.0, finite(upper)),
             },
-            Trim::KeepBelow => Kept::part(0.0, finite(lower)),
-            Trim::KeepAbove if at >= lower => Kept::part(count, at),
-            Trim::KeepAbove => Kept::part(0.0, finite(lower)),
+            TrimOperator::KeepBelow => TrimmedBucket::partial(0.0, finite(lower)),
+            TrimOperator::KeepAbove if at >= lower => TrimmedBucket::partial(count, at),
+            TrimOperator::KeepAbove => TrimmedBucket::partial(0.0, finite(lower)),
         }
     }
 }

@@ -1,30 +1,30 @@
 //! Reconciliation of zero buckets with different widths: the narrower one is widened and includes
 //! the buckets that it then covers.
 
-use super::form::{FloatHistogram, Lost};
-use super::side::Side;
-use crate::kahan::Kahan;
+use super::form::{FloatHistogram, HistogramCompensations};
+use super::side::HistogramSide;
+use crate::kahan::KahanSum;
 
 impl FloatHistogram {
     /// Returns the count of the zero bucket with its compensation.
-    fn own_zero(&self) -> Kahan {
+    fn compensated_zero_count(&self) -> KahanSum {
         let lost = self.lost.map_or(0.0, |lost| lost.zero_count);
-        Kahan::new(self.zero_count, lost)
+        KahanSum::new(self.zero_count, lost)
     }
 
     /// Returns the count of a zero bucket that extends to `threshold`, which must not be less than
     /// the current threshold. Also returns the resulting threshold: the end of the non-empty bucket
     /// that contains `threshold`.
-    pub(super) fn zero_count_within(&self, threshold: f64) -> (Kahan, f64) {
-        let own = self.own_zero();
+    pub(super) fn zero_count_within(&self, threshold: f64) -> (KahanSum, f64) {
+        let own = self.compensated_zero_count();
         let mut threshold = threshold;
         if threshold == self.zero_threshold {
             return (own, threshold);
         }
         loop {
             let mut zero = own;
-            threshold = self.take_in(&self.positive, &mut zero, threshold);
-            let wider = self.take_in(&self.negative, &mut zero, threshold);
+            threshold = self.add_covered_buckets(&self.positive, &mut zero, threshold);
+            let wider = self.add_covered_buckets(&self.negative, &mut zero, threshold);
             if wider == threshold {
                 return (zero, threshold);
             }
@@ -34,7 +34,12 @@ impl FloatHistogram {
     }
 
     /// Adds the buckets below `threshold` to `zero`. Returns the end of the last non-empty one.
-    fn take_in(&self, side: &Side, zero: &mut Kahan, threshold: f64) -> f64 {
+    fn add_covered_buckets(
+        &self,
+        side: &HistogramSide,
+        zero: &mut KahanSum,
+        threshold: f64,
+    ) -> f64 {
         for (index, cell) in side.cells() {
             if self.bound(index - 1) >= threshold {
                 break;
@@ -53,8 +58,8 @@ impl FloatHistogram {
 
     /// Widens this zero bucket until it can be added to that of `other`. Returns the count of the
     /// latter at the same width.
-    pub(super) fn reconcile_zero(&mut self, other: &Self) -> Kahan {
-        let mut theirs = (other.own_zero(), other.zero_threshold);
+    pub(super) fn reconcile_zero(&mut self, other: &Self) -> KahanSum {
+        let mut theirs = (other.compensated_zero_count(), other.zero_threshold);
         while theirs.1 != self.zero_threshold {
             if self.zero_threshold > theirs.1 {
                 theirs = other.zero_count_within(self.zero_threshold);
@@ -73,7 +78,7 @@ impl FloatHistogram {
     fn widen_zero(&mut self, threshold: f64) {
         let (zero, threshold) = self.zero_count_within(threshold);
         self.zero_count = zero.sum;
-        if let Some(Lost { zero_count, .. }) = &mut self.lost {
+        if let Some(HistogramCompensations { zero_count, .. }) = &mut self.lost {
             *zero_count = zero.lost;
         }
         self.zero_threshold = threshold;

@@ -1,8 +1,8 @@
 //! Parses atoms: classes, escapes, anchors, and all constructs that start with `(?`.
 
-use super::{Parsed, Parser, fail};
-use crate::regex::class::{Class, ClassMembers};
-use crate::regex::tree::Node;
+use super::{Parsed, RegexParser, fail};
+use crate::regex::class::{CharClass, CharClassBuilder};
+use crate::regex::tree::RegexNode;
 use crate::regex::unicode;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange, Look};
 
@@ -12,7 +12,7 @@ const INVALID_GROUP: &str = "invalid or unsupported Perl syntax";
 const INVALID_NAME: &str = "invalid named capture";
 
 /// A named set of characters, small or shared.
-enum Named {
+enum NamedCharSet {
     /// A small set of ranges, which the class copies.
     Set(ClassUnicode),
     /// A table of ranges that all patterns share, which the class refers to.
@@ -20,63 +20,63 @@ enum Named {
 }
 
 /// A named set, and whether its complement is meant.
-type SignedSet = (Named, bool);
+type SignedSet = (NamedCharSet, bool);
 
 /// Adds a named set or its complement to a class.
-fn add(members: &mut ClassMembers, (named, negated): SignedSet) {
+fn add(members: &mut CharClassBuilder, (named, negated): SignedSet) {
     match named {
-        Named::Set(set) => members.add_set(set, negated),
-        Named::Table(table) => members.add_table(table, negated),
+        NamedCharSet::Set(set) => members.add_set(set, negated),
+        NamedCharSet::Table(table) => members.add_table(table, negated),
     }
 }
 
-impl<'p> Parser<'p> {
+impl<'p> RegexParser<'p> {
     /// Parses an atom that starts with the special character `next`.
-    pub(super) fn atom(&mut self, next: char) -> Parsed<'p, ()> {
+    pub(super) fn parse_atom(&mut self, next: char) -> Parsed<'p, ()> {
         let node = match next {
-            '[' => return self.bracketed(),
-            '\\' => return self.escaped(),
-            '.' if self.flags.dot_matches_newline => Node::AnyChar,
+            '[' => return self.parse_bracketed(),
+            '\\' => return self.parse_escaped(),
+            '.' if self.flags.dot_matches_newline => RegexNode::AnyChar,
             '.' => {
                 let mut class = ClassUnicode::new([ClassUnicodeRange::new('\n', '\n')]);
                 class.negate();
-                Node::class(Class::of_ranges(class))
+                RegexNode::class(CharClass::from_ranges(class))
             }
-            '^' if self.flags.multi_line => Node::Look(Look::StartLF),
-            '^' => Node::Look(Look::Start),
-            _ if self.flags.multi_line => Node::Look(Look::EndLF),
-            _ => Node::Look(Look::End),
+            '^' if self.flags.multi_line => RegexNode::Look(Look::StartLF),
+            '^' => RegexNode::Look(Look::Start),
+            _ if self.flags.multi_line => RegexNode::Look(Look::EndLF),
+            _ => RegexNode::Look(Look::End),
         };
         self.at += 1;
         self.push(node)
     }
 
     /// Parses an escape outside of a class: an assertion, a set, or a character.
-    fn escaped(&mut self) -> Parsed<'p, ()> {
+    fn parse_escaped(&mut self) -> Parsed<'p, ()> {
         let look = match self.rest().as_bytes().get(1) {
             Some(b'A') => Some(Look::Start),
             Some(b'z') => Some(Look::End),
             Some(b'b') => Some(Look::WordAscii),
             Some(b'B') => Some(Look::WordAsciiNegate),
             Some(b'C') => return fail(INVALID_ESCAPE, &self.rest()[..2]),
-            Some(b'Q') => return self.quoted(),
+            Some(b'Q') => return self.parse_quoted(),
             _ => None,
         };
         if let Some(look) = look {
             self.at += 2;
-            return self.push(Node::Look(look));
+            return self.push(RegexNode::Look(look));
         }
-        if let Some(set) = self.named_set()? {
-            let mut members = ClassMembers::new(self.flags.fold_case);
+        if let Some(set) = self.parse_named_set()? {
+            let mut members = CharClassBuilder::new(self.flags.fold_case);
             add(&mut members, set);
             return self.push_class(members, false);
         }
-        let code_point = self.escape()?;
+        let code_point = self.parse_escape()?;
         self.push_char(code_point)
     }
 
     /// Parses `\Q...\E`: all characters between are literal, and the end may be missing.
-    fn quoted(&mut self) -> Parsed<'p, ()> {
+    fn parse_quoted(&mut self) -> Parsed<'p, ()> {
         self.at += 2;
         let rest = self.rest();
         let (text, bytes) = match rest.find(r"\E") {
@@ -92,15 +92,15 @@ impl<'p> Parser<'p> {
 
     /// Parses `\p{name}`, `\pN` or a Perl class such as `\d`. Returns `None` if the pattern
     /// continues differently.
-    fn named_set(&mut self) -> Parsed<'p, Option<SignedSet>> {
+    fn parse_named_set(&mut self) -> Parsed<'p, Option<SignedSet>> {
         let rest = self.rest();
         let letter = match rest.as_bytes() {
             [b'\\', letter, ..] => *letter,
             _ => return Ok(None),
         };
-        if let Some(set) = unicode::perl(letter.to_ascii_lowercase()) {
+        if let Some(set) = unicode::perl_set(letter.to_ascii_lowercase()) {
             self.at += 2;
-            return Ok(Some((Named::Set(set), letter.is_ascii_uppercase())));
+            return Ok(Some((NamedCharSet::Set(set), letter.is_ascii_uppercase())));
         }
         if !letter.eq_ignore_ascii_case(&b'p') {
             return Ok(None);
@@ -117,28 +117,31 @@ impl<'p> Parser<'p> {
             Some(name) => (name, true),
             None => (name, false),
         };
-        match unicode::named(name, self.flags.fold_case) {
+        match unicode::find_set(name, self.flags.fold_case) {
             Some(table) => {
                 self.at += text.len();
-                Ok(Some((Named::Table(table), (letter == b'P') != inverted)))
+                Ok(Some((
+                    NamedCharSet::Table(table),
+                    (letter == b'P') != inverted,
+                )))
             }
             None => fail(INVALID_RANGE, text),
         }
     }
 
     /// Parses an escaped character, such as `\n` or `\x41`. Returns its code point.
-    fn escape(&mut self) -> Parsed<'p, u32> {
+    fn parse_escape(&mut self) -> Parsed<'p, u32> {
         let start = self.at;
         self.at += 1;
         let Some(c) = self.next() else {
             return fail("trailing backslash at end of expression", "");
         };
         let value = match c {
-            '0' => Some(self.octal(0)),
+            '0' => Some(self.parse_octal(0)),
             '1'..='7' if self.peek().is_some_and(|c| c.is_digit(8)) => {
-                Some(self.octal(c as u32 - '0' as u32))
+                Some(self.parse_octal(c as u32 - '0' as u32))
             }
-            'x' => self.hexadecimal(),
+            'x' => self.parse_hexadecimal(),
             'a' => Some(0x07),
             'f' => Some(0x0c),
             'n' => Some(0x0a),
@@ -155,7 +158,7 @@ impl<'p> Parser<'p> {
     }
 
     /// Parses up to two more octal digits after `value`.
-    fn octal(&mut self, mut value: u32) -> u32 {
+    fn parse_octal(&mut self, mut value: u32) -> u32 {
         for _ in 0..2 {
             let Some(digit) = self.peek().and_then(|c| c.to_digit(8)) else {
                 break;
@@ -167,7 +170,7 @@ impl<'p> Parser<'p> {
     }
 
     /// Parses the digits after `\x`: two digits, or any number of them in braces.
-    fn hexadecimal(&mut self) -> Option<u32> {
+    fn parse_hexadecimal(&mut self) -> Option<u32> {
         let first = self.next()?;
         if first != '{' {
             let second = self.next();
@@ -188,26 +191,26 @@ impl<'p> Parser<'p> {
     }
 
     /// Parses a class such as `[a-z]` or `[^[:space:]]`.
-    fn bracketed(&mut self) -> Parsed<'p, ()> {
+    fn parse_bracketed(&mut self) -> Parsed<'p, ()> {
         let whole = self.rest();
         self.at += 1;
         let negated = self.rest().starts_with('^');
         self.at += usize::from(negated);
-        let mut members = ClassMembers::new(self.flags.fold_case);
+        let mut members = CharClassBuilder::new(self.flags.fold_case);
         let mut is_first = true;
         while is_first || !self.rest().starts_with(']') {
             is_first = false;
-            if let Some(set) = self.set_of_class()? {
+            if let Some(set) = self.parse_class_set()? {
                 add(&mut members, set);
                 continue;
             }
             let start = self.at;
-            let first = self.class_char(whole)?;
+            let first = self.parse_class_char(whole)?;
             let mut last = first;
             let rest = self.rest().as_bytes();
             if rest.first() == Some(&b'-') && rest.get(1).is_some_and(|b| *b != b']') {
                 self.at += 1;
-                last = self.class_char(whole)?;
+                last = self.parse_class_char(whole)?;
             }
             if last < first {
                 return fail(INVALID_RANGE, &self.pattern[start..self.at]);
@@ -219,19 +222,19 @@ impl<'p> Parser<'p> {
     }
 
     /// Parses a set inside of a class: `[:name:]`, or one that is also valid outside of classes.
-    fn set_of_class(&mut self) -> Parsed<'p, Option<SignedSet>> {
+    fn parse_class_set(&mut self) -> Parsed<'p, Option<SignedSet>> {
         let rest = self.rest();
         // Search for the end only if there is one, so that a class of a million `[:` is parsed in
         // linear time.
         let has_end = self.named_class_end.is_some_and(|end| self.at + 2 <= end);
         let inside = rest.strip_prefix("[:").filter(|_| has_end);
         let Some((name, _)) = inside.and_then(|r| r.split_once(":]")) else {
-            return self.named_set();
+            return self.parse_named_set();
         };
         let text = &rest[..name.len() + 4];
         let set = match name.strip_prefix('^') {
-            Some(name) => unicode::posix(name).map(|set| (Named::Set(set), true)),
-            None => unicode::posix(name).map(|set| (Named::Set(set), false)),
+            Some(name) => unicode::posix_set(name).map(|set| (NamedCharSet::Set(set), true)),
+            None => unicode::posix_set(name).map(|set| (NamedCharSet::Set(set), false)),
         };
         match set {
             Some(set) => {
@@ -242,10 +245,10 @@ impl<'p> Parser<'p> {
         }
     }
 
-    fn class_char(&mut self, whole: &'p str) -> Parsed<'p, u32> {
+    fn parse_class_char(&mut self, whole: &'p str) -> Parsed<'p, u32> {
         match self.peek() {
             None => fail("missing closing ]", whole),
-            Some('\\') => self.escape(),
+            Some('\\') => self.parse_escape(),
             Some(c) => {
                 self.at += c.len_utf8();
                 Ok(c as u32)
@@ -254,7 +257,7 @@ impl<'p> Parser<'p> {
     }
 
     /// Parses a construct that starts with `(?`: a named group, flags, or a group without a number.
-    pub(super) fn group_with_flags(&mut self) -> Parsed<'p, ()> {
+    pub(super) fn parse_group_with_flags(&mut self) -> Parsed<'p, ()> {
         let rest = self.rest();
         let name_at = match rest.as_bytes() {
             [_, _, b'P', b'<', _, ..] => Some(4),
@@ -262,12 +265,12 @@ impl<'p> Parser<'p> {
             _ => None,
         };
         match name_at {
-            Some(name_at) => self.named_group(rest, name_at),
-            None => self.flags_or_group(),
+            Some(name_at) => self.parse_named_group(rest, name_at),
+            None => self.parse_flags_or_group(),
         }
     }
 
-    fn named_group(&mut self, rest: &'p str, name_at: usize) -> Parsed<'p, ()> {
+    fn parse_named_group(&mut self, rest: &'p str, name_at: usize) -> Parsed<'p, ()> {
         let Some(end) = rest.find('>') else {
             return fail(INVALID_NAME, rest);
         };
@@ -280,7 +283,7 @@ impl<'p> Parser<'p> {
         self.open_numbered(Some(name.to_owned()))
     }
 
-    fn flags_or_group(&mut self) -> Parsed<'p, ()> {
+    fn parse_flags_or_group(&mut self) -> Parsed<'p, ()> {
         let start = self.at;
         self.at += 2;
         let mut flags = self.flags;

@@ -1,11 +1,11 @@
 //! Nodes during parsing, with the values that Go's limits apply to.
 
-use crate::regex::tree::{Node, Repeat};
+use crate::regex::tree::{RegexNode, RegexRepeat};
 
 /// A node with the values that limits apply to.
 #[derive(Debug)]
-pub(super) struct Item {
-    pub node: Node,
+pub(super) struct RegexItem {
+    pub node: RegexNode,
     /// The height of the node's tree, limited by `HEIGHT_MAX`.
     pub height: usize,
     /// Number of instructions in Go's program for the node.
@@ -13,8 +13,8 @@ pub(super) struct Item {
 }
 
 /// Returns the number of instructions of a repeated part that has `size` instructions.
-pub(super) fn repeated_size(size: u64, repeat: Repeat) -> u64 {
-    let Repeat { min, max, .. } = repeat;
+pub(super) fn repeated_size(size: u64, repeat: RegexRepeat) -> u64 {
+    let RegexRepeat { min, max, .. } = repeat;
     let size = match max {
         None if min == 0 => size + 2,
         None => size * u64::from(min) + 1,
@@ -24,16 +24,16 @@ pub(super) fn repeated_size(size: u64, repeat: Repeat) -> u64 {
 }
 
 /// Merges neighbouring texts in `items`, which groups may have separated.
-pub(super) fn with_joined_texts(items: Vec<Item>) -> Vec<Item> {
-    let mut joined: Vec<Item> = Vec::with_capacity(items.len());
+pub(super) fn join_texts(items: Vec<RegexItem>) -> Vec<RegexItem> {
+    let mut joined: Vec<RegexItem> = Vec::with_capacity(items.len());
     for item in items {
         let last = joined.last_mut();
         match (last.map(|last| (&mut last.node, &mut last.size)), item.node) {
-            (Some((Node::Literal(text), size)), Node::Literal(more)) => {
+            (Some((RegexNode::Literal(text), size)), RegexNode::Literal(more)) => {
                 text.push_str(&more);
                 *size += item.size;
             }
-            (_, node) => joined.push(Item { node, ..item }),
+            (_, node) => joined.push(RegexItem { node, ..item }),
         }
     }
     joined
@@ -46,20 +46,20 @@ pub(super) const MOVED_MAX: usize = 64;
 /// Combines `items` to a list of nodes, with the values that limits apply to. A nested node of the
 /// kind that is being built is replaced by its parts, which `parts_of` returns, unless they are too
 /// many.
-pub(super) fn joined(
-    mut items: Vec<Item>,
-    parts_of: fn(Node) -> Result<Vec<Node>, Node>,
-) -> (Item, Vec<Node>) {
-    let mut whole = Item {
-        node: Node::Empty,
+pub(super) fn join_items(
+    mut items: Vec<RegexItem>,
+    parts_of: fn(RegexNode) -> Result<Vec<RegexNode>, RegexNode>,
+) -> (RegexItem, Vec<RegexNode>) {
+    let mut whole = RegexItem {
+        node: RegexNode::Empty,
         height: 1,
         size: 0,
     };
     if items.len() == 1
-        && let Some(Item { node, height, size }) = items.pop()
+        && let Some(RegexItem { node, height, size }) = items.pop()
     {
-        let node_is_one = Item {
-            node: Node::Empty,
+        let node_is_one = RegexItem {
+            node: RegexNode::Empty,
             height,
             size,
         };

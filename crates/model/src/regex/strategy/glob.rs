@@ -1,14 +1,14 @@
 //! Literals with arbitrary text between them: `api-.*`, `.*error.*`, `.+`, `a.*b.+c`.
 
-use crate::regex::tree::{Node, Repeat};
+use crate::regex::tree::{RegexNode, RegexRepeat};
 use memchr::memmem::Finder;
 
 /// A pattern that starts with `prefix`, ends with `suffix`, and contains `middles` in order between
 /// them.
 #[derive(Debug)]
-pub(in crate::regex) struct Glob {
+pub(in crate::regex) struct LiteralGlob {
     prefix: Vec<u8>,
-    middles: Vec<Middle>,
+    middles: Vec<GlobLiteral>,
     /// Minimum number of characters between the last literal and the suffix.
     last_gap_chars: usize,
     suffix: Vec<u8>,
@@ -16,20 +16,22 @@ pub(in crate::regex) struct Glob {
 
 /// A literal after a gap with a minimum number of characters.
 #[derive(Debug)]
-struct Middle {
+struct GlobLiteral {
     gap_chars: usize,
     finder: Finder<'static>,
 }
 
-impl Glob {
+impl LiteralGlob {
     /// Creates the glob of `parts`. Returns `None` if they are not only literals, `.*` and `.+`, or
     /// if there is no gap.
-    pub fn new(parts: &[&Node]) -> Option<Self> {
+    pub fn new(parts: &[&RegexNode]) -> Option<Self> {
         let mut texts = vec![Vec::new()];
         let mut gaps: Vec<usize> = Vec::new();
         for part in parts {
             match (part, gap_chars(part)) {
-                (Node::Literal(text), _) => texts.last_mut()?.extend_from_slice(text.as_bytes()),
+                (RegexNode::Literal(text), _) => {
+                    texts.last_mut()?.extend_from_slice(text.as_bytes())
+                }
                 (_, Some(chars)) if !gaps.is_empty() && texts.last()?.is_empty() => {
                     *gaps.last_mut()? += chars;
                 }
@@ -44,7 +46,7 @@ impl Glob {
         let suffix = texts.pop()?;
         let mut texts = texts.into_iter();
         let prefix = texts.next()?;
-        let middles = texts.zip(gaps).map(|(text, gap_chars)| Middle {
+        let middles = texts.zip(gaps).map(|(text, gap_chars)| GlobLiteral {
             gap_chars,
             finder: Finder::new(&text).into_owned(),
         });
@@ -86,11 +88,11 @@ impl Glob {
 }
 
 /// Returns the minimum number of characters if `node` is `.*`, `.+` or an equivalent.
-fn gap_chars(node: &Node) -> Option<usize> {
+fn gap_chars(node: &RegexNode) -> Option<usize> {
     match node {
-        Node::Capture(node, _) => gap_chars(node),
-        Node::Repeat(node, Repeat { min, max: None, .. }) => {
-            matches!(**node, Node::AnyChar).then_some(*min as usize)
+        RegexNode::Capture(node, _) => gap_chars(node),
+        RegexNode::Repeat(node, RegexRepeat { min, max: None, .. }) => {
+            matches!(**node, RegexNode::AnyChar).then_some(*min as usize)
         }
         _ => None,
     }

@@ -1,7 +1,7 @@
 //! The finite set of values that a tree matches, if there is one and it is small.
 
-use crate::regex::class::Class;
-use crate::regex::tree::{Node, Repeat};
+use crate::regex::class::CharClass;
+use crate::regex::tree::{RegexNode, RegexRepeat};
 use crate::value_set::ValueSet;
 use regex_syntax::hir::Look;
 
@@ -17,8 +17,8 @@ const PRODUCT_BYTES_MAX: usize = 1 << 20;
 type Values = Vec<Vec<u8>>;
 
 /// Returns the values that match `tree`, or `None` if there are too many or they cannot be listed.
-pub(super) fn of(tree: &Node) -> Option<ValueSet> {
-    let edges = Edges {
+pub(super) fn list_values(tree: &RegexNode) -> Option<ValueSet> {
+    let edges = PatternEdges {
         start: true,
         end: true,
     };
@@ -27,34 +27,34 @@ pub(super) fn of(tree: &Node) -> Option<ValueSet> {
 
 /// Whether a part is at the start and at the end of the pattern, where `^` and `$` match.
 #[derive(Clone, Copy)]
-struct Edges {
+struct PatternEdges {
     start: bool,
     end: bool,
 }
 
-fn node_values(node: &Node, edges: Edges) -> Option<Values> {
+fn node_values(node: &RegexNode, edges: PatternEdges) -> Option<Values> {
     match node {
-        Node::Empty => Some(vec![Vec::new()]),
-        Node::Literal(text) => Some(vec![text.clone().into_bytes()]),
-        Node::Class(class) => class_values(class),
-        Node::Look(Look::Start | Look::StartLF) if edges.start => Some(vec![Vec::new()]),
-        Node::Look(Look::End | Look::EndLF) if edges.end => Some(vec![Vec::new()]),
-        Node::Capture(node, _) => node_values(node, edges),
-        Node::Concat(nodes) => concat_values(nodes, edges),
-        Node::Alternation(nodes) => {
+        RegexNode::Empty => Some(vec![Vec::new()]),
+        RegexNode::Literal(text) => Some(vec![text.clone().into_bytes()]),
+        RegexNode::Class(class) => class_values(class),
+        RegexNode::Look(Look::Start | Look::StartLF) if edges.start => Some(vec![Vec::new()]),
+        RegexNode::Look(Look::End | Look::EndLF) if edges.end => Some(vec![Vec::new()]),
+        RegexNode::Capture(node, _) => node_values(node, edges),
+        RegexNode::Concat(nodes) => concat_values(nodes, edges),
+        RegexNode::Alternation(nodes) => {
             let mut values = Vec::with_capacity(nodes.len());
             for node in nodes {
                 values.append(&mut node_values(node, edges)?);
             }
             Some(values)
         }
-        Node::Repeat(node, repeat) => repeat_values(node, *repeat),
-        Node::AnyChar | Node::Look(_) => None,
+        RegexNode::Repeat(node, repeat) => repeat_values(node, *repeat),
+        RegexNode::AnyChar | RegexNode::Look(_) => None,
     }
 }
 
-fn class_values(class: &Class) -> Option<Values> {
-    let class = class.plain()?;
+fn class_values(class: &CharClass) -> Option<Values> {
+    let class = class.plain_ranges()?;
     let count: usize = class.iter().map(|r| r.len()).sum();
     if count > PRODUCT_MAX {
         return None;
@@ -63,23 +63,23 @@ fn class_values(class: &Class) -> Option<Values> {
     Some(chars.map(|c| c.to_string().into_bytes()).collect())
 }
 
-fn concat_values(nodes: &[Node], edges: Edges) -> Option<Values> {
-    let is_look = |n: &Node| matches!(n, Node::Look(_));
+fn concat_values(nodes: &[RegexNode], edges: PatternEdges) -> Option<Values> {
+    let is_look = |n: &RegexNode| matches!(n, RegexNode::Look(_));
     let looks_before = nodes.iter().take_while(|n| is_look(n)).count();
     let looks_behind = nodes.iter().rev().take_while(|n| is_look(n)).count();
     let mut values = vec![Vec::new()];
     for (i, node) in nodes.iter().enumerate() {
-        let edges = Edges {
+        let edges = PatternEdges {
             start: edges.start && i <= looks_before,
             end: edges.end && i + looks_behind + 1 >= nodes.len(),
         };
-        values = product(values, &node_values(node, edges)?)?;
+        values = cross_product(values, &node_values(node, edges)?)?;
     }
     Some(values)
 }
 
-fn repeat_values(node: &Node, repeat: Repeat) -> Option<Values> {
-    let inside = Edges {
+fn repeat_values(node: &RegexNode, repeat: RegexRepeat) -> Option<Values> {
+    let inside = PatternEdges {
         start: false,
         end: false,
     };
@@ -92,7 +92,7 @@ fn repeat_values(node: &Node, repeat: Repeat) -> Option<Values> {
             values.extend(power.iter().cloned());
         }
         if times < max {
-            power = product(power, &once)?;
+            power = cross_product(power, &once)?;
         }
         check_size(values.len(), values.iter().map(Vec::len).sum())?;
     }
@@ -100,7 +100,7 @@ fn repeat_values(node: &Node, repeat: Repeat) -> Option<Values> {
 }
 
 /// Returns every value of `left` followed by every value of `right`.
-fn product(left: Values, right: &Values) -> Option<Values> {
+fn cross_product(left: Values, right: &Values) -> Option<Values> {
     if let [only] = &left[..]
         && only.is_empty()
     {

@@ -1,54 +1,57 @@
 //! Scans tokens that are not content: directives, anchors, aliases and tags.
 
-use super::{END, Mark, Scanner, TokenKind, YamlError, is_blank, is_space_or_end, is_word};
+use super::{
+    END, YamlError, YamlScanPosition, YamlScanner, YamlTokenKind, is_blank, is_space_or_end,
+    is_word,
+};
 
 /// Maximum number of digits in a version number.
 const VERSION_DIGITS_MAX: u32 = 2;
 
-impl Scanner {
+impl YamlScanner {
     pub(super) fn fetch_directive(&mut self) -> Result<(), YamlError> {
         self.end_blocks()?;
         let start = self.mark;
         self.skip();
-        let name = self.word();
+        let name = self.scan_word();
         if name.is_empty() {
             return Err(self.error("could not find expected directive name"));
         }
-        if !is_space_or_end(self.char()) {
+        if !is_space_or_end(self.current_char()) {
             return Err(self.error("found unexpected non-alphabetical character"));
         }
         self.skip_while(is_blank);
         let kind = match name.as_str() {
-            "YAML" => self.version()?,
-            "TAG" => self.tag_directive(start)?,
+            "YAML" => self.scan_version()?,
+            "TAG" => self.scan_tag_directive(start)?,
             _ => return Err(self.error("found unknown directive name")),
         };
         self.push(kind, start);
         self.skip_rest_of_line("a directive", start)
     }
 
-    fn word(&mut self) -> String {
+    fn scan_word(&mut self) -> String {
         let mut word = String::new();
-        while is_word(self.char()) {
-            word.push(self.char());
+        while is_word(self.current_char()) {
+            word.push(self.current_char());
             self.skip();
         }
         word
     }
 
-    fn version(&mut self) -> Result<TokenKind, YamlError> {
-        let major = self.version_number()?;
-        if self.char() != '.' {
+    fn scan_version(&mut self) -> Result<YamlTokenKind, YamlError> {
+        let major = self.scan_version_number()?;
+        if self.current_char() != '.' {
             return Err(self.error("did not find expected digit or '.' character"));
         }
         self.skip();
-        let minor = self.version_number()?;
-        Ok(TokenKind::Version { major, minor })
+        let minor = self.scan_version_number()?;
+        Ok(YamlTokenKind::Version { major, minor })
     }
 
-    fn version_number(&mut self) -> Result<u32, YamlError> {
+    fn scan_version_number(&mut self) -> Result<u32, YamlError> {
         let (mut number, mut digits) = (0, 0);
-        while let Some(digit) = self.char().to_digit(10) {
+        while let Some(digit) = self.current_char().to_digit(10) {
             digits += 1;
             if digits > VERSION_DIGITS_MAX {
                 return Err(self.error("found extremely long version number"));
@@ -62,64 +65,64 @@ impl Scanner {
         }
     }
 
-    fn tag_directive(&mut self, start: Mark) -> Result<TokenKind, YamlError> {
-        let handle = self.tag_handle()?;
+    fn scan_tag_directive(&mut self, start: YamlScanPosition) -> Result<YamlTokenKind, YamlError> {
+        let handle = self.scan_tag_handle()?;
         if !handle.ends_with('!') {
             return Err(self.error("did not find expected '!'"));
         }
-        if !is_blank(self.char()) {
+        if !is_blank(self.current_char()) {
             return Err(self.error("did not find expected whitespace"));
         }
         self.skip_while(is_blank);
-        let prefix = self.tag_uri(String::new(), start)?;
-        if !is_space_or_end(self.char()) {
+        let prefix = self.scan_tag_uri(String::new(), start)?;
+        if !is_space_or_end(self.current_char()) {
             return Err(self.error("did not find expected whitespace or line break"));
         }
-        Ok(TokenKind::TagDirective { handle, prefix })
+        Ok(YamlTokenKind::TagDirective { handle, prefix })
     }
 
     pub(super) fn fetch_anchor(&mut self) -> Result<(), YamlError> {
-        self.keep_candidate()?;
+        self.save_candidate()?;
         self.key_allowed = false;
         let start = self.mark;
-        let is_alias = self.char() == '*';
+        let is_alias = self.current_char() == '*';
         self.skip();
-        let name = self.word();
-        let next = self.char();
+        let name = self.scan_word();
+        let next = self.current_char();
         let ends =
             is_space_or_end(next) || matches!(next, '?' | ':' | ',' | ']' | '}' | '%' | '@' | '`');
         if name.is_empty() || !ends {
             return Err(self.error("did not find expected alphabetic or numeric character"));
         }
         let kind = match is_alias {
-            true => TokenKind::Alias(name),
-            false => TokenKind::Anchor(name),
+            true => YamlTokenKind::Alias(name),
+            false => YamlTokenKind::Anchor(name),
         };
         self.push(kind, start);
         Ok(())
     }
 
     pub(super) fn fetch_tag(&mut self) -> Result<(), YamlError> {
-        self.keep_candidate()?;
+        self.save_candidate()?;
         self.key_allowed = false;
         let start = self.mark;
         let (handle, suffix) = match self.char_at(1) {
-            '<' => (String::new(), self.verbatim_tag(start)?),
-            _ => self.short_tag(start)?,
+            '<' => (String::new(), self.scan_verbatim_tag(start)?),
+            _ => self.scan_short_tag(start)?,
         };
-        if !is_space_or_end(self.char()) {
+        if !is_space_or_end(self.current_char()) {
             return Err(self.error("did not find expected whitespace or line break"));
         }
-        self.push(TokenKind::Tag { handle, suffix }, start);
+        self.push(YamlTokenKind::Tag { handle, suffix }, start);
         Ok(())
     }
 
     /// Scans a verbatim tag, such as `!<tag:yaml.org,2002:str>`.
-    fn verbatim_tag(&mut self, start: Mark) -> Result<String, YamlError> {
+    fn scan_verbatim_tag(&mut self, start: YamlScanPosition) -> Result<String, YamlError> {
         self.skip();
         self.skip();
-        let suffix = self.tag_uri(String::new(), start)?;
-        if self.char() != '>' {
+        let suffix = self.scan_tag_uri(String::new(), start)?;
+        if self.current_char() != '>' {
             return Err(self.error("did not find the expected '>'"));
         }
         self.skip();
@@ -127,35 +130,35 @@ impl Scanner {
     }
 
     /// Scans `!!str`, `!handle!suffix`, `!suffix` or `!`. Returns handle and suffix.
-    fn short_tag(&mut self, start: Mark) -> Result<(String, String), YamlError> {
-        let handle = self.tag_handle()?;
+    fn scan_short_tag(&mut self, start: YamlScanPosition) -> Result<(String, String), YamlError> {
+        let handle = self.scan_tag_handle()?;
         if handle.len() > 1 && handle.ends_with('!') {
-            let suffix = self.tag_uri(String::new(), start)?;
+            let suffix = self.scan_tag_uri(String::new(), start)?;
             return Ok((handle, suffix));
         }
         let name = handle[1..].to_owned();
-        let suffix = self.tag_characters(name)?;
+        let suffix = self.scan_tag_characters(name)?;
         match suffix.is_empty() {
             true => Ok((suffix, "!".to_owned())),
             false => Ok(("!".to_owned(), suffix)),
         }
     }
 
-    fn tag_handle(&mut self) -> Result<String, YamlError> {
-        if self.char() != '!' {
+    fn scan_tag_handle(&mut self) -> Result<String, YamlError> {
+        if self.current_char() != '!' {
             return Err(self.error("did not find expected '!'"));
         }
         self.skip();
-        let mut handle = format!("!{}", self.word());
-        if self.char() == '!' {
+        let mut handle = format!("!{}", self.scan_word());
+        if self.current_char() == '!' {
             handle.push('!');
             self.skip();
         }
         Ok(handle)
     }
 
-    fn tag_uri(&mut self, head: String, start: Mark) -> Result<String, YamlError> {
-        let uri = self.tag_characters(head)?;
+    fn scan_tag_uri(&mut self, head: String, start: YamlScanPosition) -> Result<String, YamlError> {
+        let uri = self.scan_tag_characters(head)?;
         match uri.is_empty() {
             true => Err(self.error_in("did not find expected tag URI", "a tag", start)),
             false => Ok(uri),
@@ -163,12 +166,12 @@ impl Scanner {
     }
 
     /// Appends the following tag characters, with escapes decoded, to `head`.
-    fn tag_characters(&mut self, head: String) -> Result<String, YamlError> {
+    fn scan_tag_characters(&mut self, head: String) -> Result<String, YamlError> {
         let mut uri = head;
         loop {
-            match self.char() {
+            match self.current_char() {
                 END => return Ok(uri),
-                '%' => uri.push(self.escaped_character()?),
+                '%' => uri.push(self.decode_escaped_character()?),
                 c if is_word(c) || ";/?:@&=+$,.!~*'()[]".contains(c) => {
                     uri.push(c);
                     self.skip();
@@ -179,8 +182,8 @@ impl Scanner {
     }
 
     /// Decodes a character that is escaped as UTF-8 octets, such as `%C3%A9`.
-    fn escaped_character(&mut self) -> Result<char, YamlError> {
-        let first = self.escaped_octet()?;
+    fn decode_escaped_character(&mut self) -> Result<char, YamlError> {
+        let first = self.decode_escaped_octet()?;
         let width = match first {
             0..0x80 => 1,
             0xc0..0xe0 => 2,
@@ -190,7 +193,7 @@ impl Scanner {
         };
         let mut octets = vec![first];
         for _ in 1..width {
-            octets.push(self.escaped_octet()?);
+            octets.push(self.decode_escaped_octet()?);
         }
         let character = std::str::from_utf8(&octets)
             .ok()
@@ -198,9 +201,9 @@ impl Scanner {
         character.ok_or_else(|| self.error("found an incorrect trailing UTF-8 octet"))
     }
 
-    fn escaped_octet(&mut self) -> Result<u8, YamlError> {
+    fn decode_escaped_octet(&mut self) -> Result<u8, YamlError> {
         let digit = |ahead: usize| self.char_at(ahead).to_digit(16);
-        match (self.char(), digit(1), digit(2)) {
+        match (self.current_char(), digit(1), digit(2)) {
             ('%', Some(high), Some(low)) => {
                 for _ in 0..3 {
                     self.skip();

@@ -5,7 +5,8 @@
 //! preserved.
 
 use super::{
-    END, Mark, Scanner, TokenKind, YamlError, is_blank, is_break, is_break_or_end, is_space_or_end,
+    END, YamlError, YamlScanPosition, YamlScanner, YamlTokenKind, is_blank, is_break,
+    is_break_or_end, is_space_or_end,
 };
 
 /// Treatment of the line breaks at the end of a block scalar.
@@ -18,13 +19,13 @@ enum Chomping {
 
 /// White space and line breaks between two parts of a scalar.
 #[derive(Default)]
-struct Gap {
+struct YamlScalarGap {
     blanks: String,
     first_break: Option<char>,
     more_breaks: String,
 }
 
-impl Gap {
+impl YamlScalarGap {
     /// Adds a line break. `is_more` is true if the gap is already in a new line.
     fn push_break(&mut self, c: char, is_more: bool) {
         if is_more {
@@ -35,7 +36,7 @@ impl Gap {
     }
 
     /// Appends the characters that represent the gap to `text`, and clears the gap.
-    fn join(&mut self, text: &mut String) {
+    fn append_to(&mut self, text: &mut String) {
         let gap = std::mem::take(self);
         match gap.first_break {
             None => text.push_str(&gap.blanks),
@@ -49,27 +50,30 @@ impl Gap {
     }
 }
 
-impl Scanner {
+impl YamlScanner {
     pub(super) fn fetch_block_scalar(&mut self) -> Result<(), YamlError> {
         self.drop_last_candidate()?;
         self.key_allowed = true;
         let start = self.mark;
-        let is_literal = self.char() == '|';
+        let is_literal = self.current_char() == '|';
         self.skip();
-        let (chomping, increment) = self.block_header(start)?;
+        let (chomping, increment) = self.scan_block_header(start)?;
         self.skip_rest_of_line("a block scalar", start)?;
         let indent = increment.map(|n| self.indent.max(0) as usize + n);
-        let text = self.block_text(start, indent, chomping, is_literal)?;
+        let text = self.scan_block_text(start, indent, chomping, is_literal)?;
         let is_plain = false;
-        self.push(TokenKind::Scalar { text, is_plain }, start);
+        self.push(YamlTokenKind::Scalar { text, is_plain }, start);
         Ok(())
     }
 
     /// Scans the indicators after `|` or `>`, in either order: chomping and indentation.
-    fn block_header(&mut self, start: Mark) -> Result<(Chomping, Option<usize>), YamlError> {
+    fn scan_block_header(
+        &mut self,
+        start: YamlScanPosition,
+    ) -> Result<(Chomping, Option<usize>), YamlError> {
         let (mut chomping, mut increment) = (None, None);
         for _ in 0..2 {
-            match self.char() {
+            match self.current_char() {
                 '+' if chomping.is_none() => chomping = Some(Chomping::Keep),
                 '-' if chomping.is_none() => chomping = Some(Chomping::Strip),
                 '0' if increment.is_none() => {
@@ -86,9 +90,9 @@ impl Scanner {
         Ok((chomping.unwrap_or(Chomping::Clip), increment))
     }
 
-    fn block_text(
+    fn scan_block_text(
         &mut self,
-        start: Mark,
+        start: YamlScanPosition,
         indent: Option<usize>,
         chomping: Chomping,
         is_literal: bool,
@@ -97,9 +101,9 @@ impl Scanner {
         let mut breaks = String::new();
         let mut last_break = None;
         let mut was_indented = false;
-        let indent = self.block_breaks(start, indent, &mut breaks)?;
-        while self.mark.column == indent && self.char() != END {
-            let is_indented = is_blank(self.char());
+        let indent = self.skip_block_breaks(start, indent, &mut breaks)?;
+        while self.mark.column == indent && self.current_char() != END {
+            let is_indented = is_blank(self.current_char());
             let folds = !is_literal && !was_indented && !is_indented && last_break == Some('\n');
             match folds {
                 true if breaks.is_empty() => text.push(' '),
@@ -109,12 +113,12 @@ impl Scanner {
             text.push_str(&breaks);
             breaks.clear();
             was_indented = is_indented;
-            while !is_break_or_end(self.char()) {
-                text.push(self.char());
+            while !is_break_or_end(self.current_char()) {
+                text.push(self.current_char());
                 self.skip();
             }
             last_break = self.skip_break();
-            self.block_breaks(start, Some(indent), &mut breaks)?;
+            self.skip_block_breaks(start, Some(indent), &mut breaks)?;
         }
         if chomping != Chomping::Strip {
             text.extend(last_break);
@@ -127,20 +131,20 @@ impl Scanner {
 
     /// Skips indentation and empty lines. Returns the indentation, which the first line with text
     /// determines if `indent` is `None`.
-    fn block_breaks(
+    fn skip_block_breaks(
         &mut self,
-        start: Mark,
+        start: YamlScanPosition,
         indent: Option<usize>,
         breaks: &mut String,
     ) -> Result<usize, YamlError> {
         let mut widest = 0;
         loop {
             let is_inside = |column| indent.is_none_or(|indent| column < indent);
-            while is_inside(self.mark.column) && self.char() == ' ' {
+            while is_inside(self.mark.column) && self.current_char() == ' ' {
                 self.skip();
             }
             widest = widest.max(self.mark.column);
-            if is_inside(self.mark.column) && self.char() == '\t' {
+            if is_inside(self.mark.column) && self.current_char() == '\t' {
                 let problem = "found a tab character where an indentation space is expected";
                 return Err(self.error_in(problem, "a block scalar", start));
             }
@@ -154,43 +158,43 @@ impl Scanner {
     }
 
     pub(super) fn fetch_quoted(&mut self) -> Result<(), YamlError> {
-        self.keep_candidate()?;
+        self.save_candidate()?;
         self.key_allowed = false;
         let start = self.mark;
-        let quote = self.char();
+        let quote = self.current_char();
         self.skip();
         let mut text = String::new();
         loop {
-            if self.is_document_sign('-') || self.is_document_sign('.') {
+            if self.is_document_indicator('-') || self.is_document_indicator('.') {
                 let problem = "found unexpected document indicator";
                 return Err(self.error_in(problem, "a quoted scalar", start));
             }
-            if self.char() == END {
+            if self.current_char() == END {
                 let problem = "found unexpected end of stream";
                 return Err(self.error_in(problem, "a quoted scalar", start));
             }
-            let is_broken = self.quoted_piece(quote, start, &mut text)?;
-            if self.char() == quote {
+            let is_broken = self.scan_quoted_piece(quote, start, &mut text)?;
+            if self.current_char() == quote {
                 break;
             }
-            self.quoted_gap(is_broken).join(&mut text);
+            self.scan_quoted_gap(is_broken).append_to(&mut text);
         }
         self.skip();
         let is_plain = false;
-        self.push(TokenKind::Scalar { text, is_plain }, start);
+        self.push(YamlTokenKind::Scalar { text, is_plain }, start);
         Ok(())
     }
 
     /// Scans up to white space or the closing quote. Returns whether an escaped line break ended
     /// the part.
-    fn quoted_piece(
+    fn scan_quoted_piece(
         &mut self,
         quote: char,
-        start: Mark,
+        start: YamlScanPosition,
         text: &mut String,
     ) -> Result<bool, YamlError> {
-        while !is_space_or_end(self.char()) {
-            match (self.char(), self.char_at(1)) {
+        while !is_space_or_end(self.current_char()) {
+            match (self.current_char(), self.char_at(1)) {
                 ('\'', '\'') if quote == '\'' => {
                     text.push('\'');
                     self.skip();
@@ -202,7 +206,7 @@ impl Scanner {
                     self.skip_break();
                     return Ok(true);
                 }
-                ('\\', _) if quote == '"' => text.push(self.escape(start)?),
+                ('\\', _) if quote == '"' => text.push(self.scan_escape(start)?),
                 (c, _) => {
                     text.push(c);
                     self.skip();
@@ -214,11 +218,11 @@ impl Scanner {
 
     /// Scans the white space between two parts. After an escaped line break, only further breaks
     /// are preserved.
-    fn quoted_gap(&mut self, is_broken: bool) -> Gap {
-        let mut gap = Gap::default();
+    fn scan_quoted_gap(&mut self, is_broken: bool) -> YamlScalarGap {
+        let mut gap = YamlScalarGap::default();
         let mut is_new_line = is_broken;
         loop {
-            let c = self.char();
+            let c = self.current_char();
             if is_blank(c) {
                 if !is_new_line {
                     gap.blanks.push(c);
@@ -237,7 +241,7 @@ impl Scanner {
         gap
     }
 
-    fn escape(&mut self, start: Mark) -> Result<char, YamlError> {
+    fn scan_escape(&mut self, start: YamlScanPosition) -> Result<char, YamlError> {
         let (c, digits) = match self.char_at(1) {
             '0' => ('\0', 0),
             'a' => ('\u{7}', 0),
@@ -265,11 +269,15 @@ impl Scanner {
         self.skip();
         match digits {
             0 => Ok(c),
-            _ => self.numbered_character(digits, start),
+            _ => self.scan_numbered_character(digits, start),
         }
     }
 
-    fn numbered_character(&mut self, digits: usize, start: Mark) -> Result<char, YamlError> {
+    fn scan_numbered_character(
+        &mut self,
+        digits: usize,
+        start: YamlScanPosition,
+    ) -> Result<char, YamlError> {
         let mut code = 0;
         for ahead in 0..digits {
             let Some(digit) = self.char_at(ahead).to_digit(16) else {
@@ -289,25 +297,28 @@ impl Scanner {
     }
 
     pub(super) fn fetch_plain(&mut self) -> Result<(), YamlError> {
-        self.keep_candidate()?;
+        self.save_candidate()?;
         self.key_allowed = false;
         let start = self.mark;
         let mut end = start;
         let mut text = String::new();
-        let mut gap = Gap::default();
+        let mut gap = YamlScalarGap::default();
         let mut is_new_line = false;
-        while !self.is_document_sign('-') && !self.is_document_sign('.') && self.char() != '#' {
-            while !is_space_or_end(self.char()) && !self.ends_plain() {
-                gap.join(&mut text);
+        while !self.is_document_indicator('-')
+            && !self.is_document_indicator('.')
+            && self.current_char() != '#'
+        {
+            while !is_space_or_end(self.current_char()) && !self.is_plain_end() {
+                gap.append_to(&mut text);
                 is_new_line = false;
-                text.push(self.char());
+                text.push(self.current_char());
                 self.skip();
                 end = self.mark;
             }
-            if !is_blank(self.char()) && !is_break(self.char()) {
+            if !is_blank(self.current_char()) && !is_break(self.current_char()) {
                 break;
             }
-            is_new_line |= self.plain_gap(start, is_new_line, &mut gap)?;
+            is_new_line |= self.scan_plain_gap(start, is_new_line, &mut gap)?;
             if self.flow_level() == 0 && (self.mark.column as isize) <= self.indent {
                 break;
             }
@@ -316,15 +327,15 @@ impl Scanner {
             self.key_allowed = true;
         }
         let is_plain = true;
-        self.push(TokenKind::Scalar { text, is_plain }, start);
+        self.push(YamlTokenKind::Scalar { text, is_plain }, start);
         let token = self.tokens.back_mut().expect("the scalar");
-        token.end = end.place();
+        token.end = end.to_position();
         Ok(())
     }
 
     /// Returns whether the current character ends a plain scalar, depending on the context.
-    fn ends_plain(&self) -> bool {
-        match self.char() {
+    fn is_plain_end(&self) -> bool {
+        match self.current_char() {
             ':' => is_space_or_end(self.char_at(1)),
             ',' | '?' | '[' | ']' | '{' | '}' => self.flow_level() > 0,
             _ => false,
@@ -332,15 +343,15 @@ impl Scanner {
     }
 
     /// Scans the white space after a part. Returns whether it contains a line break.
-    fn plain_gap(
+    fn scan_plain_gap(
         &mut self,
-        start: Mark,
+        start: YamlScanPosition,
         was_new_line: bool,
-        gap: &mut Gap,
+        gap: &mut YamlScalarGap,
     ) -> Result<bool, YamlError> {
         let mut is_new_line = was_new_line;
         loop {
-            let c = self.char();
+            let c = self.current_char();
             if is_blank(c) {
                 if is_new_line && c == '\t' && (self.mark.column as isize) <= self.indent {
                     let problem = "found a tab character that violates indentation";

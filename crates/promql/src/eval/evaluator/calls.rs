@@ -1,121 +1,127 @@
 //! Evaluates function calls whose value is an instant vector.
 
 use super::{Evaluator, not_a_vector};
-use crate::ast::{Span, ValueType};
-use crate::eval::annotations::Annotations;
+use crate::ast::{PositionRange, ValueType};
+use crate::eval::annotations::QueryAnnotations;
 use crate::eval::kernels::counter_names::CounterNames;
-use crate::eval::kernels::edges::Overhang;
+use crate::eval::kernels::edges::SelectorOverhang;
 use crate::eval::kernels::elementwise::RowOp;
-use crate::eval::kernels::leaf::{Leaf, LeafKind};
+use crate::eval::kernels::leaf::{EvalLeaf, EvalLeafKind};
 use crate::eval::kernels::range_call::RangeCall;
 use crate::eval::operators::label_functions::{self, LabelSetter};
-use crate::eval::operators::stream::Stream;
+use crate::eval::operators::stream::SeriesStream;
 use crate::eval::operators::{buckets, info};
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::parts::{SERIES_PER_PART, in_parts};
-use crate::eval::rows::row::{ABSENT, Row, RowBuffer, is_absent};
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::parts::{SERIES_PER_PART, run_in_parts};
+use crate::eval::rows::row::{ABSENT, StepRow, StepRowBuffer, is_absent};
 use crate::eval::rows::row_labels::RowLabels;
-use crate::functions::{Evaluation, Function, FunctionId, OfMetricName, RangeFunction};
-use crate::grid::Grid;
-use crate::plan::{Node, NodeKind, Selector};
-use crate::value::QueryError;
+use crate::functions::{Function, FunctionEvaluation, FunctionId, MetricNameEffect, RangeFunction};
+use crate::grid::StepGrid;
+use crate::plan::{PlanNode, PlanNodeKind, PlanSelector};
+use crate::value::PromqlError;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::matcher::MatchOp;
 use std::ops::Range;
 
 /// Evaluates a function call that returns an instant vector.
-pub(crate) fn vector(
+pub(crate) fn evaluate_vector_call(
     evaluator: &mut Evaluator<'_>,
-    node: &Node,
+    node: &PlanNode,
     function: &'static Function,
-    args: &[Node],
-    grid: Grid,
-) -> Result<Stream, QueryError> {
+    args: &[PlanNode],
+    grid: StepGrid,
+) -> Result<SeriesStream, PromqlError> {
     let delayed = evaluator.run.delays_names();
     match function.evaluation {
-        Evaluation::Range(range) => {
+        FunctionEvaluation::Range(range) => {
             if range == RangeFunction::Prediction && is_pinned_subquery(&args[0]) {
-                evaluator.matrix(&args[0], grid)?;
-                return Ok(Frame::new(grid.count).into());
+                evaluator.evaluate_matrix(&args[0], grid)?;
+                return Ok(SeriesFrame::new(grid.count).into());
             }
-            let leaf = range_leaf(evaluator, node, (range, function), args, grid)?;
-            return Ok(Stream::from_leaf(leaf, delayed));
+            let leaf = build_range_leaf(evaluator, node, (range, function), args, grid)?;
+            return Ok(SeriesStream::from_leaf(leaf, delayed));
         }
-        Evaluation::Float(float) => {
+        FunctionEvaluation::Float(float) => {
             let input = match args {
-                [] => Frame::of_scalars(&evaluation_times(&grid)).into(),
-                [arg, ..] => evaluator.vector(arg, grid)?,
+                [] => SeriesFrame::from_scalars(&evaluation_times(&grid)).into(),
+                [arg, ..] => evaluator.evaluate_vector(arg, grid)?,
             };
-            return Ok(input.then(RowOp::Map(float), delayed));
+            return Ok(input.add_operation(RowOp::Map(float), delayed));
         }
-        Evaluation::OfHistogram(of) => {
-            let input = evaluator.vector(&args[0], grid)?;
-            return Ok(input.then(RowOp::OfHistogram(of), delayed));
+        FunctionEvaluation::OfHistogram(of) => {
+            let input = evaluator.evaluate_vector(&args[0], grid)?;
+            return Ok(input.add_operation(RowOp::OfHistogram(of), delayed));
         }
         _ => {}
     }
-    operator(evaluator, node, function, args, grid)
+    evaluate_operator_call(evaluator, node, function, args, grid)
 }
 
 /// Evaluates a call of a function that is implemented by an operator of its own.
-fn operator(
+fn evaluate_operator_call(
     evaluator: &mut Evaluator<'_>,
-    node: &Node,
+    node: &PlanNode,
     function: &'static Function,
-    args: &[Node],
-    grid: Grid,
-) -> Result<Stream, QueryError> {
+    args: &[PlanNode],
+    grid: StepGrid,
+) -> Result<SeriesStream, PromqlError> {
     use FunctionId as F;
     let delayed = evaluator.run.delays_names();
     match function.id {
         F::Round | F::Clamp | F::ClampMax | F::ClampMin => {
-            let op = bounded(evaluator, function.id, &args[1..], grid)?;
-            Ok(evaluator.vector(&args[0], grid)?.then(op, delayed))
+            let op = evaluate_clamp(evaluator, function.id, &args[1..], grid)?;
+            Ok(evaluator
+                .evaluate_vector(&args[0], grid)?
+                .add_operation(op, delayed))
         }
-        F::Timestamp | F::StartTimestamp => timestamp(evaluator, function.id, &args[0], grid),
-        F::Vector => Ok(Frame::of_scalars(&evaluator.scalar(&args[0], grid)?).into()),
+        F::Timestamp | F::StartTimestamp => {
+            evaluate_timestamp(evaluator, function.id, &args[0], grid)
+        }
+        F::Vector => {
+            Ok(SeriesFrame::from_scalars(&evaluator.evaluate_scalar(&args[0], grid)?).into())
+        }
         F::Absent => {
             let input = evaluator
-                .vector(&args[0], grid)?
+                .evaluate_vector(&args[0], grid)?
                 .with_distinct_series(&mut evaluator.run)?;
-            absent(evaluator, &input, &args[0], grid)
+            evaluate_absent(evaluator, &input, &args[0], grid)
         }
         F::AbsentOverTime => {
             let of = (RangeFunction::Present, function);
-            let leaf = range_leaf(evaluator, node, of, args, grid)?;
-            let input = Stream::from_leaf(leaf, true);
-            absent(evaluator, &input, &args[0], grid)
+            let leaf = build_range_leaf(evaluator, node, of, args, grid)?;
+            let input = SeriesStream::from_leaf(leaf, true);
+            evaluate_absent(evaluator, &input, &args[0], grid)
         }
         F::Info => {
             let held_before = evaluator.run.account.held();
-            let base = evaluator.own_frame(&args[0], grid)?;
-            let frame = info::frame(&mut evaluator.run, (node, args), base, grid)?;
-            evaluator.settled(held_before, frame)
+            let base = evaluator.evaluate_owned_frame(&args[0], grid)?;
+            let frame = info::evaluate_info(&mut evaluator.run, (node, args), base, grid)?;
+            evaluator.settle_operator(held_before, frame)
         }
         F::LabelReplace | F::LabelJoin => {
             let setter = match function.id {
-                F::LabelReplace => LabelSetter::replace(&evaluator.run, args)?,
-                _ => LabelSetter::join(args)?,
+                F::LabelReplace => LabelSetter::new_label_replace(&evaluator.run, args)?,
+                _ => LabelSetter::new_label_join(args)?,
             };
-            let frame = evaluator.own_frame(&args[0], grid)?;
+            let frame = evaluator.evaluate_owned_frame(&args[0], grid)?;
             Ok(setter.apply(&evaluator.run, frame)?.into())
         }
         F::Sort | F::SortDesc | F::SortByLabel | F::SortByLabelDesc => {
-            let frame = evaluator.frame(&args[0], grid)?;
+            let frame = evaluator.evaluate_frame(&args[0], grid)?;
             let run = &mut evaluator.run;
-            Ok(label_functions::sort(run, node, function.id, args, frame, grid)?.into())
+            Ok(label_functions::evaluate_sort(run, node, function.id, args, frame, grid)?.into())
         }
         F::HistogramQuantile | F::HistogramQuantiles | F::HistogramFraction => {
-            let scalars = evaluator.scalars(args, grid)?;
-            let is_vector = |arg: &&Node| arg.value_type == ValueType::Vector;
+            let scalars = evaluator.evaluate_scalar_arguments(args, grid)?;
+            let is_vector = |arg: &&PlanNode| arg.value_type == ValueType::Vector;
             let Some(vector) = args.iter().find(is_vector) else {
                 return Err(not_a_vector(node));
             };
-            let input = evaluator.frame(vector, grid)?;
+            let input = evaluator.evaluate_frame(vector, grid)?;
             let run = &mut evaluator.run;
-            Ok(buckets::frame(run, function, args, (scalars, input), grid)?.into())
+            Ok(buckets::evaluate_buckets(run, function, args, (scalars, input), grid)?.into())
         }
-        _ => Err(QueryError::Execution(format!(
+        _ => Err(PromqlError::Execution(format!(
             "{}: the function is not supported here",
             function.name
         ))),
@@ -125,45 +131,50 @@ fn operator(
 /// Returns whether a range vector is a subquery with `@`. As in Prometheus, `predict_linear` has no
 /// result for such a subquery: it is computed once for all steps, unlike the function, which then
 /// does not find it.
-fn is_pinned_subquery(node: &Node) -> bool {
-    matches!(&node.kind, NodeKind::Subquery(subquery) if subquery.at.is_some())
+fn is_pinned_subquery(node: &PlanNode) -> bool {
+    matches!(&node.kind, PlanNodeKind::Subquery(subquery) if subquery.at.is_some())
 }
 
 /// Returns the position of annotations about a function of a window: its first argument. If this is
 /// a subquery, the position is the start of the query, because Prometheus evaluates subqueries to
 /// samples without a position first.
-fn remark_span(args: &[Node]) -> Span {
+fn remark_span(args: &[PlanNode]) -> PositionRange {
     match args[0].kind {
-        NodeKind::Subquery(_) => Span { start: 0, end: 0 },
+        PlanNodeKind::Subquery(_) => PositionRange { start: 0, end: 0 },
         _ => args[0].span,
     }
 }
 
-fn range_leaf(
+fn build_range_leaf(
     evaluator: &mut Evaluator<'_>,
-    node: &Node,
+    node: &PlanNode,
     (range_function, function): (RangeFunction, &'static Function),
-    args: &[Node],
-    grid: Grid,
-) -> Result<Leaf, QueryError> {
-    let is_range = |arg: &&Node| matches!(arg.kind, NodeKind::Matrix(..) | NodeKind::Subquery(_));
+    args: &[PlanNode],
+    grid: StepGrid,
+) -> Result<EvalLeaf, PromqlError> {
+    let is_range = |arg: &&PlanNode| {
+        matches!(
+            arg.kind,
+            PlanNodeKind::Matrix(..) | PlanNodeKind::Subquery(_)
+        )
+    };
     let Some(range) = args.iter().find(is_range) else {
-        return Err(QueryError::Execution(format!(
+        return Err(PromqlError::Execution(format!(
             "{}: no range vector",
             function.name
         )));
     };
-    if let NodeKind::Matrix(selector, _) = &range.kind
-        && let Some(overhang) = Overhang::of(selector.edges, 0)
+    if let PlanNodeKind::Matrix(selector, _) = &range.kind
+        && let Some(overhang) = SelectorOverhang::from_edges(selector.edges, 0)
     {
-        overhang.check(function).map_err(QueryError::Execution)?;
+        overhang.check(function).map_err(PromqlError::Execution)?;
     }
-    let (source, reach, overhang) = evaluator.matrix(range, grid)?;
+    let (source, reach, overhang) = evaluator.evaluate_matrix(range, grid)?;
     let statistics_only = match &range.kind {
-        NodeKind::Matrix(selector, _) => selector.statistics_only,
+        PlanNodeKind::Matrix(selector, _) => selector.statistics_only,
         _ => false,
     };
-    let scalars = evaluator.scalars(args, grid)?;
+    let scalars = evaluator.evaluate_scalar_arguments(args, grid)?;
     let reads_starts = function
         .window
         .is_some_and(|window| window.reads_start_times);
@@ -179,7 +190,7 @@ fn range_leaf(
     let call = RangeCall {
         function: range_function,
         window: function.window,
-        keeps_name: function.metric_name == OfMetricName::Kept,
+        keeps_name: function.metric_name == MetricNameEffect::Kept,
         scalars,
         span,
         counters,
@@ -187,9 +198,9 @@ fn range_leaf(
         overhang,
         cancel: evaluator.run.ctx.cancel.clone(),
     };
-    Ok(Leaf {
+    Ok(EvalLeaf {
         source,
-        kind: LeafKind::Range(call),
+        kind: EvalLeafKind::Range(call),
         grid,
         reach,
         statistics_only,
@@ -198,18 +209,18 @@ fn range_leaf(
     })
 }
 
-fn evaluation_times(grid: &Grid) -> Vec<f64> {
+fn evaluation_times(grid: &StepGrid) -> Vec<f64> {
     grid.times().map(|time| (time / 1000) as f64).collect()
 }
 
-fn bounded(
+fn evaluate_clamp(
     evaluator: &mut Evaluator<'_>,
     function: FunctionId,
-    args: &[Node],
-    grid: Grid,
-) -> Result<RowOp, QueryError> {
+    args: &[PlanNode],
+    grid: StepGrid,
+) -> Result<RowOp, PromqlError> {
     let all = |value: f64| vec![value; grid.count];
-    let mut given = evaluator.scalars(args, grid)?.into_iter();
+    let mut given = evaluator.evaluate_scalar_arguments(args, grid)?.into_iter();
     let mut next = |otherwise: f64| given.next().unwrap_or_else(|| all(otherwise));
     Ok(match function {
         FunctionId::Round => RowOp::Round(next(1.0)),
@@ -219,49 +230,49 @@ fn bounded(
     })
 }
 
-/// Evaluates `timestamp` and `start_timestamp`. For a selector, they return the times of its
-/// samples. For any other expression, `timestamp` returns the evaluation time and `start_timestamp`
-/// has no result.
-fn timestamp(
+/// Evaluates `timestamp` and `start_timestamp`. For a selector, they return the times of
+/// its samples. For any other expression, `evaluate_timestamp` returns the evaluation time and
+/// `start_timestamp` has no result.
+fn evaluate_timestamp(
     evaluator: &mut Evaluator<'_>,
     function: FunctionId,
-    arg: &Node,
-    grid: Grid,
-) -> Result<Stream, QueryError> {
+    arg: &PlanNode,
+    grid: StepGrid,
+) -> Result<SeriesStream, PromqlError> {
     let delayed = evaluator.run.delays_names();
     let of_start = function == FunctionId::StartTimestamp;
     let knows_starts = evaluator.run.options.features.use_start_timestamps;
     match &arg.kind {
-        NodeKind::Vector(selector) if !of_start || knows_starts => {
+        PlanNodeKind::Vector(selector) if !of_start || knows_starts => {
             let kind = match of_start {
-                true => LeafKind::NewestStart,
-                false => LeafKind::NewestTime,
+                true => EvalLeafKind::NewestStart,
+                false => EvalLeafKind::NewestTime,
             };
-            let leaf = evaluator.selector_leaf(arg, selector, kind, grid)?;
-            Ok(Stream::from_leaf(leaf, delayed))
+            let leaf = evaluator.build_selector_leaf(arg, selector, kind, grid)?;
+            Ok(SeriesStream::from_leaf(leaf, delayed))
         }
         _ if of_start => {
-            evaluator.frame(arg, grid)?;
-            Ok(Frame::new(grid.count).into())
+            evaluator.evaluate_frame(arg, grid)?;
+            Ok(SeriesFrame::new(grid.count).into())
         }
         _ => Ok(evaluator
-            .vector(arg, grid)?
-            .then(RowOp::Time(grid), delayed)),
+            .evaluate_vector(arg, grid)?
+            .add_operation(RowOp::Time(grid), delayed)),
     }
 }
 
 /// Returns the vector of `absent`: the value one at all steps where no series has a value.
-fn absent(
+fn evaluate_absent(
     evaluator: &mut Evaluator<'_>,
-    input: &Stream,
-    arg: &Node,
-    grid: Grid,
-) -> Result<Stream, QueryError> {
+    input: &SeriesStream,
+    arg: &PlanNode,
+    grid: StepGrid,
+) -> Result<SeriesStream, PromqlError> {
     let account = evaluator.run.account;
     let task = |part: Range<usize>| {
-        let mut notes = Annotations::default();
+        let mut notes = QueryAnnotations::default();
         let mut found = vec![false; grid.count];
-        let mut each = |_: usize, row: &mut RowBuffer, _: &mut Annotations| {
+        let mut each = |_: usize, row: &mut StepRowBuffer, _: &mut QueryAnnotations| {
             for (found, value) in found.iter_mut().zip(&row.values) {
                 *found |= !is_absent(*value);
             }
@@ -275,7 +286,7 @@ fn absent(
     };
     let mut values = vec![1.0; grid.count];
     let all_notes = &mut evaluator.run.notes;
-    let merge = |(found, notes): (Vec<bool>, Annotations)| {
+    let merge = |(found, notes): (Vec<bool>, QueryAnnotations)| {
         all_notes.merge(notes);
         for (value, found) in values.iter_mut().zip(found) {
             if found {
@@ -285,18 +296,21 @@ fn absent(
         Ok(())
     };
     let compute = evaluator.run.ctx.compute;
-    in_parts(compute, input.len(), SERIES_PER_PART, task, merge)?;
-    let mut frame = Frame::new(grid.count);
-    let labels = labels_asked_for(arg);
-    frame.push(RowLabels::kept(labels), Row::of_floats(&values));
+    run_in_parts(compute, input.len(), SERIES_PER_PART, task, merge)?;
+    let mut frame = SeriesFrame::new(grid.count);
+    let labels = fixed_labels(arg);
+    frame.push(
+        RowLabels::from_labels(labels),
+        StepRow::from_floats(&values),
+    );
     Ok(frame.into())
 }
 
 /// Returns the labels that a selector fixes to one value. As in Prometheus, a second matcher on the
 /// same label removes it again.
-fn labels_asked_for(arg: &Node) -> Labels {
-    let (NodeKind::Vector(Selector { matchers, .. })
-    | NodeKind::Matrix(Selector { matchers, .. }, _)) = &arg.kind
+fn fixed_labels(arg: &PlanNode) -> Labels {
+    let (PlanNodeKind::Vector(PlanSelector { matchers, .. })
+    | PlanNodeKind::Matrix(PlanSelector { matchers, .. }, _)) = &arg.kind
     else {
         return Labels::empty();
     };

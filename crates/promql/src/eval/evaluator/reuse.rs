@@ -7,14 +7,14 @@
 //! once.
 
 use super::Evaluator;
-use crate::eval::account::Cost;
-use crate::eval::annotations::Annotations;
-use crate::eval::kernels::edges::Overhang;
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::source::Source;
-use crate::grid::{Grid, Reach};
-use crate::plan::Shared;
-use crate::value::QueryError;
+use crate::eval::account::EvalCost;
+use crate::eval::annotations::QueryAnnotations;
+use crate::eval::kernels::edges::SelectorOverhang;
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::source::SampleSource;
+use crate::grid::{SelectorWindow, StepGrid};
+use crate::plan::SharedNodeMark;
+use crate::value::PromqlError;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -23,54 +23,60 @@ mod tests;
 
 /// The series of a range vector, the window of a step, and the extension of the window beyond the
 /// range for anchored and smoothed selectors.
-pub(crate) type RangeVector = (Arc<dyn Source>, Reach, Option<Overhang>);
+pub(crate) type RangeVector = (
+    Arc<dyn SampleSource>,
+    SelectorWindow,
+    Option<SelectorOverhang>,
+);
 
 /// A shared value, in one of several representations. Cloning it is cheap.
 #[derive(Clone)]
 pub(crate) enum SharedValue {
     /// All rows of an instant vector, computed at all steps.
-    Rows(Arc<Frame>),
+    Rows(Arc<SeriesFrame>),
     /// The numbers of a scalar, one for each step.
     Numbers(Arc<[f64]>),
     /// The series found by an instant selector, whose samples each use reads again.
-    Series(Arc<dyn Source>),
+    Series(Arc<dyn SampleSource>),
     /// The series and windows of a range vector, whose samples each use reads again.
     Range(RangeVector),
 }
 
 /// A value that will be used again, with the grid, annotations and cost of its evaluation.
-struct Kept {
-    grid: Grid,
+struct CachedEvaluation {
+    grid: StepGrid,
     value: SharedValue,
-    notes: Annotations,
-    cost: Cost,
+    notes: QueryAnnotations,
+    cost: EvalCost,
     uses_left: u32,
 }
 
 /// The values that an evaluation will use again, by class.
 #[derive(Default)]
-pub(crate) struct SharedValues(FxHashMap<u32, Kept>);
+pub(crate) struct SharedValueCache(FxHashMap<u32, CachedEvaluation>);
 
 impl Evaluator<'_> {
     /// Returns the value of a node that is marked as `shared`: a stored value, or the result of
     /// `evaluate`, which is stored for further uses.
-    pub(crate) fn once(
+    pub(crate) fn get_or_evaluate(
         &mut self,
-        shared: &Shared,
-        grid: Grid,
-        evaluate: impl FnOnce(&mut Self) -> Result<SharedValue, QueryError>,
-    ) -> Result<SharedValue, QueryError> {
-        if let Some(value) = self.known(shared, grid)? {
+        shared: &SharedNodeMark,
+        grid: StepGrid,
+        evaluate: impl FnOnce(&mut Self) -> Result<SharedValue, PromqlError>,
+    ) -> Result<SharedValue, PromqlError> {
+        if let Some(value) = self.take_stored(shared, grid)? {
             return Ok(value);
         }
-        let before = self.run.account.begin();
+        let before = self.run.account.begin_cost();
         let around = std::mem::take(&mut self.run.notes);
         let made = evaluate(self);
         let notes = std::mem::replace(&mut self.run.notes, around);
         let cost = self.run.account.cost_since(before);
         let value = made?;
-        self.run.notes.merge(notes.clone().moved(&shared.places));
-        let kept = Kept {
+        self.run
+            .notes
+            .merge(notes.clone().resolve_positions(&shared.places));
+        let kept = CachedEvaluation {
             grid,
             value: value.clone(),
             notes,
@@ -83,17 +89,21 @@ impl Evaluator<'_> {
 
     /// Returns a stored value, and removes it if this is its last use. `None` if the value is not
     /// stored or has a different grid.
-    fn known(&mut self, shared: &Shared, grid: Grid) -> Result<Option<SharedValue>, QueryError> {
+    fn take_stored(
+        &mut self,
+        shared: &SharedNodeMark,
+        grid: StepGrid,
+    ) -> Result<Option<SharedValue>, PromqlError> {
         let Some(kept) = self.shared.0.get_mut(&shared.class) else {
             return Ok(None);
         };
         if kept.grid != grid {
             return Ok(None);
         }
-        self.run.account.repeat(&kept.cost)?;
+        self.run.account.repeat_cost(&kept.cost)?;
         self.run
             .notes
-            .merge(kept.notes.clone().moved(&shared.places));
+            .merge(kept.notes.clone().resolve_positions(&shared.places));
         kept.uses_left -= 1;
         let value = match kept.uses_left {
             0 => self.shared.0.remove(&shared.class).map(|kept| kept.value),

@@ -2,48 +2,48 @@
 
 use super::reuse::{RangeVector, SharedValue};
 use super::{Evaluator, not_a_vector};
-use crate::ast::{Edges, ValueType};
+use crate::ast::{ValueType, WindowEdges};
 use crate::eval::account::storage_error;
-use crate::eval::kernels::edges::Overhang;
-use crate::eval::kernels::leaf::{Leaf, LeafKind};
-use crate::eval::operators::stream::same_labelset;
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::source::{Resampled, Selected, Source};
-use crate::grid::{Grid, Reach};
-use crate::plan::{Node, NodeKind, Selector, Subquery};
-use crate::value::QueryError;
+use crate::eval::kernels::edges::SelectorOverhang;
+use crate::eval::kernels::leaf::{EvalLeaf, EvalLeafKind};
+use crate::eval::operators::stream::same_labelset_error;
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::source::{SampleSource, SelectionSource, SubquerySource};
+use crate::grid::{SelectorWindow, StepGrid};
+use crate::plan::{PlanNode, PlanNodeKind, PlanSelector, PlanSubquery};
+use crate::value::PromqlError;
 use firn_model::budget::Reservation;
 use firn_model::store::SelectRequest;
 use std::sync::Arc;
 
 impl Evaluator<'_> {
     /// Creates a leaf with the series that an instant selector finds.
-    pub(super) fn selector_leaf(
+    pub(super) fn build_selector_leaf(
         &mut self,
-        node: &Node,
-        selector: &Selector,
-        kind: LeafKind,
-        grid: Grid,
-    ) -> Result<Leaf, QueryError> {
+        node: &PlanNode,
+        selector: &PlanSelector,
+        kind: EvalLeafKind,
+        grid: StepGrid,
+    ) -> Result<EvalLeaf, PromqlError> {
         let lookback_ms = self.run.options.lookback_ms;
-        let mut reach = Reach {
+        let mut reach = SelectorWindow {
             range_ms: lookback_ms,
             offset_ms: selector.offset_ms,
             at: selector.at,
         };
         let ahead_ms = match selector.edges {
             // A smoothed selector reads as far ahead as back.
-            Edges::Smoothed => lookback_ms,
+            WindowEdges::Smoothed => lookback_ms,
             _ => 0,
         };
-        let loaded = Reach {
+        let loaded = SelectorWindow {
             range_ms: lookback_ms.saturating_add(ahead_ms),
             offset_ms: reach.offset_ms.saturating_sub(ahead_ms),
             ..reach
         };
         let source = match &node.shared {
             Some(shared) if shared.of_samples => {
-                let value = self.once(shared, grid, |evaluator| {
+                let value = self.get_or_evaluate(shared, grid, |evaluator| {
                     let source = evaluator.select(selector, &loaded, &grid, false)?;
                     Ok(SharedValue::Series(source))
                 })?;
@@ -53,7 +53,7 @@ impl Evaluator<'_> {
                 }
             }
             _ => {
-                let is_newest = matches!(kind, LeafKind::Newest | LeafKind::NewestTime);
+                let is_newest = matches!(kind, EvalLeafKind::Newest | EvalLeafKind::NewestTime);
                 // All steps use the same sample.
                 let newest_only =
                     is_newest && grid.count == 1 && loaded == reach && reach.at.is_none();
@@ -61,8 +61,8 @@ impl Evaluator<'_> {
             }
         };
         match kind {
-            LeafKind::Smoothed(_) => reach = loaded,
-            LeafKind::NewestTime | LeafKind::NewestStart if reach.at.is_some() => {
+            EvalLeafKind::Smoothed(_) => reach = loaded,
+            EvalLeafKind::NewestTime | EvalLeafKind::NewestStart if reach.at.is_some() => {
                 // Prometheus uses the time of `@` here, with the samples that remain after applying
                 // the offset.
                 let later_ms = reach.offset_ms.saturating_neg().max(0);
@@ -72,7 +72,7 @@ impl Evaluator<'_> {
             }
             _ => {}
         }
-        Ok(Leaf {
+        Ok(EvalLeaf {
             source,
             kind,
             grid,
@@ -85,11 +85,11 @@ impl Evaluator<'_> {
 
     fn select(
         &mut self,
-        selector: &Selector,
-        reach: &Reach,
-        grid: &Grid,
+        selector: &PlanSelector,
+        reach: &SelectorWindow,
+        grid: &StepGrid,
         newest_only: bool,
-    ) -> Result<Arc<dyn Source>, QueryError> {
+    ) -> Result<Arc<dyn SampleSource>, PromqlError> {
         let request = SelectRequest {
             tenant: self.run.ctx.tenant,
             matchers: &selector.matchers,
@@ -97,22 +97,31 @@ impl Evaluator<'_> {
             newest_only,
             cancel: self.run.ctx.cancel,
             budget: self.run.ctx.budget,
-            series: self.run.account.series(),
+            series: self.run.account.series_limit(),
             span: None,
         };
         let selection = self.run.ctx.store.select(request).map_err(storage_error)?;
-        self.run.account.reads_from(&*selection);
-        Ok(Arc::new(Selected::new(selection, &selector.matchers)))
+        self.run.account.register_selection(&*selection);
+        Ok(Arc::new(SelectionSource::new(
+            selection,
+            &selector.matchers,
+        )))
     }
 
     /// Returns the samples of a range vector: those of a selector, or the values of a subquery at
     /// its inner steps.
-    pub(crate) fn matrix(&mut self, node: &Node, grid: Grid) -> Result<RangeVector, QueryError> {
+    pub(crate) fn evaluate_matrix(
+        &mut self,
+        node: &PlanNode,
+        grid: StepGrid,
+    ) -> Result<RangeVector, PromqlError> {
         let Some(shared) = &node.shared else {
-            return self.matrix_of(node, grid);
+            return self.evaluate_unshared_matrix(node, grid);
         };
-        let value = self.once(shared, grid, |evaluator| {
-            Ok(SharedValue::Range(evaluator.matrix_of(node, grid)?))
+        let value = self.get_or_evaluate(shared, grid, |evaluator| {
+            Ok(SharedValue::Range(
+                evaluator.evaluate_unshared_matrix(node, grid)?,
+            ))
         })?;
         match value {
             SharedValue::Range(range) => Ok(range),
@@ -120,27 +129,32 @@ impl Evaluator<'_> {
         }
     }
 
-    fn matrix_of(&mut self, node: &Node, grid: Grid) -> Result<RangeVector, QueryError> {
+    fn evaluate_unshared_matrix(
+        &mut self,
+        node: &PlanNode,
+        grid: StepGrid,
+    ) -> Result<RangeVector, PromqlError> {
         match &node.kind {
-            NodeKind::Matrix(selector, range_ms) => {
-                let mut reach = Reach {
+            PlanNodeKind::Matrix(selector, range_ms) => {
+                let mut reach = SelectorWindow {
                     range_ms: *range_ms,
                     offset_ms: selector.offset_ms,
                     at: selector.at,
                 };
-                let overhang = Overhang::of(selector.edges, self.run.options.lookback_ms);
+                let overhang =
+                    SelectorOverhang::from_edges(selector.edges, self.run.options.lookback_ms);
                 if let Some(overhang) = overhang {
                     reach = overhang.widen(reach);
                 }
                 let source = self.select(selector, &reach, &grid, false)?;
                 Ok((source, reach, overhang))
             }
-            NodeKind::Subquery(subquery) => {
+            PlanNodeKind::Subquery(subquery) => {
                 let before = self.run.account.total();
-                let (frame, inner, reach) = self.subquery(subquery, grid)?;
+                let (frame, inner, reach) = self.evaluate_subquery(subquery, grid)?;
                 // The samples of the rows are counted when windows are created from them.
                 self.run.account.set_total(before);
-                Ok((Arc::new(Resampled::new(frame, &inner)), reach, None))
+                Ok((Arc::new(SubquerySource::new(frame, &inner)), reach, None))
             }
             _ => Err(not_a_vector(node)),
         }
@@ -148,37 +162,37 @@ impl Evaluator<'_> {
 
     /// Evaluates the inner expression of a subquery at all multiples of its step within its
     /// windows.
-    pub(super) fn subquery(
+    pub(super) fn evaluate_subquery(
         &mut self,
-        subquery: &Subquery,
-        grid: Grid,
-    ) -> Result<(Frame, Grid, Reach), QueryError> {
-        let reach = subquery.reach();
+        subquery: &PlanSubquery,
+        grid: StepGrid,
+    ) -> Result<(SeriesFrame, StepGrid, SelectorWindow), PromqlError> {
+        let reach = subquery.window();
         let inner_grid = subquery.grid(grid, self.run.options.default_subquery_step_ms);
         let memory = self.reserve_steps(&inner_grid)?;
         let around = std::mem::replace(&mut self.within_invariant, false);
         let mut frame = match subquery.inner.value_type {
             ValueType::Scalar => {
-                let values = self.scalar(&subquery.inner, inner_grid)?;
-                Frame::of_scalars(&values)
+                let values = self.evaluate_scalar(&subquery.inner, inner_grid)?;
+                SeriesFrame::from_scalars(&values)
             }
-            _ => self.own_frame(&subquery.inner, inner_grid)?,
+            _ => self.evaluate_owned_frame(&subquery.inner, inner_grid)?,
         };
         self.within_invariant = around;
-        if frame.holds_both() {
+        if frame.has_mixed_steps() {
             // A range vector has only one sample at each timestamp.
-            return Err(same_labelset());
+            return Err(same_labelset_error());
         }
-        frame.keep(memory);
+        frame.hold_reservation(memory);
         Ok((frame, inner_grid, reach))
     }
 
     /// Reserves the memory that operators need per step, regardless of the number of series: row
     /// buffers, windows and scalars. The length of a subquery's grid depends only on the query
     /// text, so this memory is reserved before anything is allocated.
-    fn reserve_steps(&self, grid: &Grid) -> Result<Reservation, QueryError> {
+    fn reserve_steps(&self, grid: &StepGrid) -> Result<Reservation, PromqlError> {
         const STEP_BYTES: usize = 64;
-        self.run.account.admit(grid.count as u64)?;
+        self.run.account.check_samples(grid.count as u64)?;
         let threads = self.run.ctx.compute.threads().max(1);
         let bytes = grid.count.saturating_mul(STEP_BYTES);
         self.run.account.reserve(bytes.saturating_mul(threads))

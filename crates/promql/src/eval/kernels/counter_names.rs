@@ -1,10 +1,10 @@
 //! Checks the metric names and types of series that `rate` and `increase` are applied to.
 
-use crate::ast::Span;
-use crate::eval::account::Account;
+use crate::ast::PositionRange;
+use crate::eval::account::QueryAccount;
 use crate::eval::annotations::Annotation;
-use crate::eval::rows::source::Source;
-use crate::value::QueryError;
+use crate::eval::rows::source::SampleSource;
+use crate::value::PromqlError;
 use firn_model::labels::METRIC_NAME;
 
 /// The series that are probably not counters, and the annotations about them.
@@ -20,11 +20,11 @@ pub(crate) struct CounterNames {
 impl CounterNames {
     /// Checks the metric names of all series of `source`, or their type labels if `by_type` is set.
     pub(crate) fn check(
-        source: &dyn Source,
+        source: &dyn SampleSource,
         by_type: bool,
-        span: Span,
-        account: &Account<'_>,
-    ) -> Result<Self, QueryError> {
+        span: PositionRange,
+        account: &QueryAccount<'_>,
+    ) -> Result<Self, PromqlError> {
         let (names, _names) = source.label_column(METRIC_NAME, account)?;
         let kinds = match by_type {
             true => Some(source.label_column("__type__", account)?),

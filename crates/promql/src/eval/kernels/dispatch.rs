@@ -5,15 +5,15 @@
 //! is the only place in the crate that selects a version, once per row; docs/adr/0094 contains the
 //! measurements.
 
-use crate::eval::annotations::Annotations;
+use crate::eval::annotations::QueryAnnotations;
 use crate::eval::kernels::over_time;
-use crate::eval::kernels::range_call::View;
+use crate::eval::kernels::range_call::RangeCallView;
 use crate::eval::kernels::rate::RatePlan;
-use crate::eval::kernels::samples::Samples;
-use crate::eval::kernels::window::{Plans, Windows};
-use crate::eval::rows::row::{ABSENT, RowBuffer};
+use crate::eval::kernels::samples::SampleSlices;
+use crate::eval::kernels::window::{StepWindows, WindowPlans};
+use crate::eval::rows::row::{ABSENT, StepRowBuffer};
 use crate::functions::{Extrapolation, RangeFunction};
-use crate::value::QueryError;
+use crate::value::PromqlError;
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
 
@@ -21,8 +21,8 @@ use multiversion::target::target_cfg_f;
 #[derive(Debug, Default)]
 pub(super) struct ColumnPlans {
     /// The windows of all steps, one plan for each time column.
-    pub(super) windows: Plans<Windows>,
-    rates: Plans<RatePlan>,
+    pub(super) windows: WindowPlans<StepWindows>,
+    rates: WindowPlans<RatePlan>,
 }
 
 impl ColumnPlans {
@@ -36,7 +36,7 @@ impl ColumnPlans {
 /// A series that contains only floats in the range of the query.
 pub(super) struct FloatSeries<'a> {
     /// The samples of the series, without staleness markers.
-    pub(super) samples: Samples<'a>,
+    pub(super) samples: SampleSlices<'a>,
     /// True if the series is a counter that never decreases.
     pub(super) rising: bool,
     /// The index of its time column in the plans.
@@ -45,7 +45,7 @@ pub(super) struct FloatSeries<'a> {
 
 /// Counts of the computation of one row, for the sample limit and for annotations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Filled {
+pub(super) struct RowFillCounts {
     /// Number of samples in all windows of the row together.
     pub(super) read: u64,
     /// Number of samples in the largest window of the row.
@@ -57,12 +57,12 @@ pub(super) struct Filled {
 /// Computes the row of a series and writes all steps of it.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 pub(super) fn fill(
-    view: &View<'_>,
+    view: &RangeCallView<'_>,
     series: &FloatSeries<'_>,
     plans: &mut ColumnPlans,
-    row: &mut RowBuffer,
-    notes: &mut Annotations,
-) -> Result<Filled, QueryError> {
+    row: &mut StepRowBuffer,
+    notes: &mut QueryAnnotations,
+) -> Result<RowFillCounts, PromqlError> {
     let is_fused = target_cfg_f!(target_feature = "fma");
     fill_plainly((view, is_fused), series, plans, row, notes)
 }
@@ -70,31 +70,31 @@ pub(super) fn fill(
 /// Computes the row of a series. All versions are compiled from this code.
 #[inline(always)]
 fn fill_plainly(
-    (view, is_fused): (&View<'_>, bool),
+    (view, is_fused): (&RangeCallView<'_>, bool),
     series: &FloatSeries<'_>,
     plans: &mut ColumnPlans,
-    row: &mut RowBuffer,
-    notes: &mut Annotations,
-) -> Result<Filled, QueryError> {
-    let View {
+    row: &mut StepRowBuffer,
+    notes: &mut QueryAnnotations,
+) -> Result<RowFillCounts, PromqlError> {
+    let RangeCallView {
         call, grid, reach, ..
     } = view;
     let samples = &series.samples;
     let mut overlaps = 0;
     let windows = if let RangeFunction::Extrapolated(how) = call.function {
-        let (plan, is_new) = plans.rates.of(series.column);
+        let (plan, is_new) = plans.rates.plan_for_column(series.column);
         if is_new {
             plan.fill(samples.times, grid, reach, how);
         }
         overlaps = fill_extrapolated(how, plan, series, view, row);
         plan.windows()
     } else {
-        let (plan, is_new) = plans.windows.of(series.column);
+        let (plan, is_new) = plans.windows.plan_for_column(series.column);
         if is_new {
             plan.fill(samples.times, grid, reach);
         }
         let out = &mut row.values;
-        match plan.samples_min() > 0 && call.is_of_every_window() {
+        match plan.samples_min() > 0 && call.has_result_in_every_window() {
             true => row.is_full = true,
             false => out.fill(ABSENT),
         }
@@ -104,7 +104,7 @@ fn fill_plainly(
         plan
     };
     call.check(windows.iter().map(|(step, ..)| step), notes)?;
-    Ok(Filled {
+    Ok(RowFillCounts {
         read: windows.samples(),
         window_max: windows.samples_max(),
         overlaps,
@@ -118,8 +118,8 @@ fn fill_extrapolated(
     how: Extrapolation,
     plan: &RatePlan,
     series: &FloatSeries<'_>,
-    view: &View<'_>,
-    row: &mut RowBuffer,
+    view: &RangeCallView<'_>,
+    row: &mut StepRowBuffer,
 ) -> usize {
     let samples = &series.samples;
     let has_starts = how.counter && !samples.starts.is_empty();
@@ -141,21 +141,21 @@ fn fill_extrapolated(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ast::Span;
+    use crate::ast::PositionRange;
     use crate::eval::kernels::counter_names::CounterNames;
     use crate::eval::kernels::range_call::RangeCall;
-    use crate::eval::kernels::rate::rises;
-    use crate::functions::{Evaluation, FUNCTIONS};
-    use crate::grid::{Grid, Reach};
-    use firn_model::cancel::Cancel;
+    use crate::eval::kernels::rate::is_non_decreasing;
+    use crate::functions::{FUNCTIONS, FunctionEvaluation};
+    use crate::grid::{SelectorWindow, StepGrid};
+    use firn_model::cancel::CancelToken;
     use firn_model::env::Rng;
     use firn_model::env::sim::SimRng;
     use firn_model::sample::TimeRange;
 
     /// Values of a counter or a gauge, integers or floats, with some special values.
     fn values(rng: &SimRng, count: usize) -> Vec<f64> {
-        let (kind, mut sum) = (rng.below(4), 0.0);
-        let value = |_| match rng.below(300) {
+        let (kind, mut sum) = (rng.next_below(4), 0.0);
+        let value = |_| match rng.next_below(300) {
             0 => f64::NAN,
             1 => -0.0,
             2 => f64::INFINITY,
@@ -182,11 +182,11 @@ mod tests {
             window: None,
             keeps_name: false,
             scalars: vec![vec![0.5; steps]; 2],
-            span: Span::default(),
+            span: PositionRange::default(),
             counters: CounterNames::default(),
             uses_starts: false,
             overhang: None,
-            cancel: Cancel::new(),
+            cancel: CancelToken::new(),
         }
     }
 
@@ -195,7 +195,7 @@ mod tests {
         let functions: Vec<RangeFunction> = FUNCTIONS
             .iter()
             .filter_map(|function| match function.evaluation {
-                Evaluation::Range(of) => Some(of),
+                FunctionEvaluation::Range(of) => Some(of),
                 _ => None,
             })
             .collect();
@@ -204,42 +204,42 @@ mod tests {
             let mut time = 0;
             let times: Vec<i64> = std::iter::repeat_with(|| {
                 time += if rng.one_in(20) {
-                    900 + rng.below(3_000) as i64
+                    900 + rng.next_below(3_000) as i64
                 } else {
                     1_000
                 };
                 time
             })
-            .take(rng.below(120) as usize)
+            .take(rng.next_below(120) as usize)
             .collect();
             let values = values(&rng, times.len());
-            let grid = Grid::between(0, 100_000, [1_000, 700, 3_000][seed as usize % 3]);
-            let reach = Reach {
-                range_ms: 1 + rng.below(40_000) as i64,
+            let grid = StepGrid::from_bounds(0, 100_000, [1_000, 700, 3_000][seed as usize % 3]);
+            let reach = SelectorWindow {
+                range_ms: 1 + rng.next_below(40_000) as i64,
                 offset_ms: 0,
                 at: None,
             };
             for function in &functions {
                 let call = call(*function, grid.count);
-                let view = View {
+                let view = RangeCallView {
                     call: &call,
                     grid: &grid,
                     reach: &reach,
                     name: &Vec::new,
                 };
                 let series = FloatSeries {
-                    samples: Samples {
+                    samples: SampleSlices {
                         times: &times,
                         values: &values,
                         starts: &[],
                     },
-                    rising: rises(&values),
+                    rising: is_non_decreasing(&values),
                     column: 0,
                 };
                 let filled = |is_best: bool| {
-                    let (mut plans, mut row) = (ColumnPlans::default(), RowBuffer::default());
-                    let notes = &mut Annotations::default();
-                    row.begin(grid.count);
+                    let (mut plans, mut row) = (ColumnPlans::default(), StepRowBuffer::default());
+                    let notes = &mut QueryAnnotations::default();
+                    row.reset_unfilled(grid.count);
                     let filled = match is_best {
                         true => fill(&view, &series, &mut plans, &mut row, notes),
                         false => fill_plainly((&view, false), &series, &mut plans, &mut row, notes),
@@ -261,53 +261,54 @@ mod tests {
         let functions = FUNCTIONS
             .iter()
             .filter_map(|function| match function.evaluation {
-                Evaluation::Range(of) => Some(of),
+                FunctionEvaluation::Range(of) => Some(of),
                 _ => None,
             });
         for function in functions {
             for seed in 0..100 {
                 let rng = SimRng::new(seed);
-                let mut time = 40_000 + rng.below(40_000) as i64;
+                let mut time = 40_000 + rng.next_below(40_000) as i64;
                 let steps = std::iter::repeat_with(|| {
-                    time += 900 + rng.below(200) as i64;
+                    time += 900 + rng.next_below(200) as i64;
                     time
                 });
-                let times: Vec<i64> = steps.take(1 + rng.below(30) as usize).collect();
+                let times: Vec<i64> = steps.take(1 + rng.next_below(30) as usize).collect();
                 let values = values(&rng, times.len());
-                let grid = Grid::between(0, 200_000, [1_000, 700, 3_000][seed as usize % 3]);
-                let reach = Reach {
-                    range_ms: 1 + rng.below(20_000) as i64,
-                    offset_ms: rng.below(20_000) as i64 - 10_000,
+                let grid =
+                    StepGrid::from_bounds(0, 200_000, [1_000, 700, 3_000][seed as usize % 3]);
+                let reach = SelectorWindow {
+                    range_ms: 1 + rng.next_below(20_000) as i64,
+                    offset_ms: rng.next_below(20_000) as i64 - 10_000,
                     at: None,
                 };
                 let range = TimeRange::new(times[0], times[times.len() - 1]);
-                let few = grid.steps_seeing(range, &reach);
-                let row = |grid: Grid| {
+                let few = grid.steps_covering(range, &reach);
+                let row = |grid: StepGrid| {
                     let call = call(function, grid.count);
                     let (grid, reach, name) = (&grid, &reach, &Vec::new);
-                    let view = View {
+                    let view = RangeCallView {
                         call: &call,
                         grid,
                         reach,
                         name,
                     };
                     let series = FloatSeries {
-                        samples: Samples {
+                        samples: SampleSlices {
                             times: &times,
                             values: &values,
                             starts: &[],
                         },
-                        rising: rises(&values),
+                        rising: is_non_decreasing(&values),
                         column: 0,
                     };
-                    let (mut plans, mut row) = (ColumnPlans::default(), RowBuffer::default());
-                    row.begin(grid.count);
-                    let notes = &mut Annotations::default();
+                    let (mut plans, mut row) = (ColumnPlans::default(), StepRowBuffer::default());
+                    row.reset_unfilled(grid.count);
+                    let notes = &mut QueryAnnotations::default();
                     let filled = fill(&view, &series, &mut plans, &mut row, notes);
                     let bits = row.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
                     (filled, bits)
                 };
-                let (all, mut part) = (row(grid), row(grid.part(&few)));
+                let (all, mut part) = (row(grid), row(grid.slice(&few)));
                 let absent = |steps: usize| vec![ABSENT.to_bits(); steps];
                 part.1.splice(0..0, absent(few.start));
                 part.1.extend(absent(grid.count - few.end));

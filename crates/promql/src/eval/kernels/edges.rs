@@ -7,38 +7,38 @@
 //! ```
 //!
 //! An anchored window includes the newest sample at or before its left edge. A smoothed window
-//! interpolates at both edges, so it reads samples of the lookback on both sides. The [`Reach`] of
-//! such a selector covers the whole interval; an [`Overhang`] contains the part outside of the
-//! range.
+//! interpolates at both edges, so it reads samples of the lookback on both sides. The
+//! [`SelectorWindow`] of such a selector covers the whole interval; an [`SelectorOverhang`]
+//! contains the part outside of the range.
 //!
 //! Follows `extendedRate` and `smoothSeries` of the `promql` package of Prometheus.
 
 mod histograms;
 pub(crate) mod rows;
 
-use crate::ast::Edges;
-use crate::eval::kernels::over_time::events;
-use crate::eval::kernels::samples::Samples;
+use crate::ast::WindowEdges;
+use crate::eval::kernels::over_time::count_events;
+use crate::eval::kernels::samples::SampleSlices;
 use crate::functions::{Extrapolation, FUNCTIONS, Function, RangeFunction};
-use crate::grid::{Reach, seconds};
+use crate::grid::{SelectorWindow, seconds};
 use firn_model::sample::TimestampMs;
 
 /// The interval that a selector reads beyond its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overhang {
+pub(crate) struct SelectorOverhang {
     /// True if the selector interpolates (`smoothed`), false if it is `anchored`.
     pub(crate) smoothed: bool,
     /// The distance in milliseconds that the selector reads beyond an edge.
     pub(crate) lookback_ms: i64,
 }
 
-impl Overhang {
+impl SelectorOverhang {
     /// Returns the overhang of a selector with these edges, or `None` if they are plain.
-    pub(crate) fn of(edges: Edges, lookback_ms: i64) -> Option<Self> {
+    pub(crate) fn from_edges(edges: WindowEdges, lookback_ms: i64) -> Option<Self> {
         let smoothed = match edges {
-            Edges::Plain => return None,
-            Edges::Anchored => false,
-            Edges::Smoothed => true,
+            WindowEdges::Plain => return None,
+            WindowEdges::Anchored => false,
+            WindowEdges::Smoothed => true,
         };
         Some(Self {
             smoothed,
@@ -57,13 +57,13 @@ impl Overhang {
     /// Checks whether `function` supports such windows. Fails with the text of Prometheus.
     pub(crate) fn check(self, function: &Function) -> Result<(), String> {
         let edges = match self.smoothed {
-            true => Edges::Smoothed,
-            false => Edges::Anchored,
+            true => WindowEdges::Smoothed,
+            false => WindowEdges::Anchored,
         };
-        if function.takes_edges(edges) {
+        if function.supports_edges(edges) {
             return Ok(());
         }
-        let takers = FUNCTIONS.iter().filter(|f| f.takes_edges(edges));
+        let takers = FUNCTIONS.iter().filter(|f| f.supports_edges(edges));
         let takers: Vec<&str> = takers.map(|f| f.name).collect();
         let (name, takers, function) = (self.name(), takers.join(", "), function.name);
         Err(format!(
@@ -72,9 +72,9 @@ impl Overhang {
     }
 
     /// Extends the reach of a selector, whose range is `plain`, by the overhang.
-    pub(crate) fn widen(self, plain: Reach) -> Reach {
+    pub(crate) fn widen(self, plain: SelectorWindow) -> SelectorWindow {
         let right = self.right_ms();
-        Reach {
+        SelectorWindow {
             range_ms: plain
                 .range_ms
                 .saturating_add(self.lookback_ms)
@@ -85,9 +85,9 @@ impl Overhang {
     }
 
     /// Returns the range of a step, given the extended reach `wide`.
-    pub(crate) fn range_at(self, wide: &Reach, time: TimestampMs) -> Range {
+    pub(crate) fn range_at(self, wide: &SelectorWindow, time: TimestampMs) -> SelectorRange {
         let end = wide.end(time);
-        Range {
+        SelectorRange {
             start: end
                 .saturating_sub(wide.range_ms)
                 .saturating_add(self.lookback_ms),
@@ -101,18 +101,18 @@ impl Overhang {
 
     /// Applies `function` to the floats of a step, of which there must be at least one. Returns
     /// `None` if there is no result or the function does not support such windows.
-    pub(crate) fn apply(
+    pub(crate) fn apply_function(
         self,
         function: RangeFunction,
-        window: &Samples<'_>,
-        range: Range,
+        window: &SampleSlices<'_>,
+        range: SelectorRange,
     ) -> Option<f64> {
         match function {
-            RangeFunction::Extrapolated(how) => self.change(how, window, range),
+            RangeFunction::Extrapolated(how) => self.compute_change(how, window, range),
             RangeFunction::Resets | RangeFunction::Changes => {
-                let from = anchor(window.times, range.start)?;
+                let from = anchor_index(window.times, range.start)?;
                 let window = window.slice(from, window.times.len());
-                Some(events(function, &window))
+                Some(count_events(function, &window))
             }
             _ => None,
         }
@@ -120,7 +120,7 @@ impl Overhang {
 
     /// Returns the indexes of the samples at both edges, or `None` if the range has no value at its
     /// end.
-    fn ends(self, times: &[TimestampMs], range: Range) -> Option<(usize, usize)> {
+    fn edge_indexes(self, times: &[TimestampMs], range: SelectorRange) -> Option<(usize, usize)> {
         let newest = times.len().checked_sub(1)?;
         let before = &times[..newest];
         let first = before.partition_point(|t| *t <= range.start);
@@ -132,11 +132,11 @@ impl Overhang {
     }
 
     /// Returns the values at both edges, interpolated if the selector is smoothed.
-    fn values(
+    fn edge_values(
         self,
-        window: &Samples<'_>,
+        window: &SampleSlices<'_>,
         (first, last): (usize, usize),
-        range: Range,
+        range: SelectorRange,
         counter: bool,
     ) -> (f64, f64) {
         let (times, values) = (window.times, window.values);
@@ -152,15 +152,20 @@ impl Overhang {
     }
 
     /// Computes `rate`, `increase` or `delta` of a window, without further extrapolation.
-    fn change(self, how: Extrapolation, window: &Samples<'_>, range: Range) -> Option<f64> {
-        let (first, last) = self.ends(window.times, range)?;
+    fn compute_change(
+        self,
+        how: Extrapolation,
+        window: &SampleSlices<'_>,
+        range: SelectorRange,
+    ) -> Option<f64> {
+        let (first, last) = self.edge_indexes(window.times, range)?;
         if self.smoothed && window.times[first] > range.end {
             return None;
         }
-        let (left, right) = self.values(window, (first, last), range, how.counter);
+        let (left, right) = self.edge_values(window, (first, last), range, how.counter);
         let mut change = right - left;
         if how.counter {
-            let inside = range.inside(window.times, first, last);
+            let inside = range.samples_inside(window.times, first, last);
             let values = window.values.get(inside).unwrap_or(&[]);
             change += lost_in_resets(left, right, values);
         }
@@ -172,12 +177,16 @@ impl Overhang {
 
     /// Returns the samples of a range vector: one at each edge, and those between. Empty if all
     /// samples are before the range.
-    pub(crate) fn extend(self, window: &Samples<'_>, range: Range) -> Vec<(TimestampMs, f64)> {
-        let Some((first, last)) = self.ends(window.times, range) else {
+    pub(crate) fn extend(
+        self,
+        window: &SampleSlices<'_>,
+        range: SelectorRange,
+    ) -> Vec<(TimestampMs, f64)> {
+        let Some((first, last)) = self.edge_indexes(window.times, range) else {
             return Vec::new();
         };
-        let (left, right) = self.values(window, (first, last), range, false);
-        let inside = range.inside(window.times, first, last);
+        let (left, right) = self.edge_values(window, (first, last), range, false);
+        let inside = range.samples_inside(window.times, first, last);
         let times = window.times.get(inside.clone()).unwrap_or(&[]);
         let values = window.values.get(inside).unwrap_or(&[]);
         let mut out = vec![(range.start, left)];
@@ -189,16 +198,21 @@ impl Overhang {
 
 /// The range of a selector at a step, without the overhang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct SelectorRange {
     /// The left edge in milliseconds. A sample exactly at it is outside of the range.
     pub(crate) start: TimestampMs,
     /// The right edge in milliseconds. A sample exactly at it is inside of the range.
     pub(crate) end: TimestampMs,
 }
 
-impl Range {
+impl SelectorRange {
     /// Returns the samples of `first..=last` that are strictly between the edges.
-    fn inside(self, times: &[TimestampMs], first: usize, last: usize) -> std::ops::Range<usize> {
+    fn samples_inside(
+        self,
+        times: &[TimestampMs],
+        first: usize,
+        last: usize,
+    ) -> std::ops::Range<usize> {
         let from = first + usize::from(times[first] <= self.start);
         let to = last + usize::from(times[last] < self.end);
         from..to.max(from)
@@ -207,14 +221,14 @@ impl Range {
 
 /// Returns the index of the newest sample at or before `start`, or of the first sample if there is
 /// none. `None` if no sample is later than `start`.
-fn anchor(times: &[TimestampMs], start: TimestampMs) -> Option<usize> {
+fn anchor_index(times: &[TimestampMs], start: TimestampMs) -> Option<usize> {
     let later = times.partition_point(|t| *t <= start);
     (later < times.len()).then_some(later.saturating_sub(1))
 }
 
 /// Interpolates linearly between sample `at` and the next one. A counter that decreased between
 /// them is assumed to have restarted at zero.
-fn interpolate(window: &Samples<'_>, at: usize, time: TimestampMs, counter: bool) -> f64 {
+fn interpolate(window: &SampleSlices<'_>, at: usize, time: TimestampMs, counter: bool) -> f64 {
     let (t1, t2) = (window.times[at], window.times[at + 1]);
     let (mut y1, y2) = (window.values[at], window.values[at + 1]);
     if counter && y2 < y1 {
@@ -242,7 +256,7 @@ fn lost_in_resets(left: f64, right: f64, values: &[f64]) -> f64 {
 
 /// Returns the value of a smoothed instant selector at `time`: the sample at this time, the value
 /// interpolated between both neighbours, or else the last sample before.
-pub(crate) fn smoothed_at(window: &Samples<'_>, time: TimestampMs) -> Option<f64> {
+pub(crate) fn smoothed_value(window: &SampleSlices<'_>, time: TimestampMs) -> Option<f64> {
     let next = window.times.partition_point(|t| *t < time);
     match window.times.get(next) {
         Some(at) if *at == time => Some(window.values[next]),

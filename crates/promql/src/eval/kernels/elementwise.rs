@@ -3,15 +3,15 @@
 //! They need neither labels nor other series. All such operations are therefore applied to a row
 //! while it is in the cache, before a consumer reads it.
 
-use crate::ast::{BinaryOp, Span};
-use crate::eval::annotations::Annotations;
-use crate::eval::kernels::kinds::{Combined, combine, incompatible};
-use crate::eval::rows::row::{ABSENT, HistogramPoint, Operand, RowBuffer, is_absent};
+use crate::ast::{BinaryOp, PositionRange};
+use crate::eval::annotations::QueryAnnotations;
+use crate::eval::kernels::kinds::{CombinedValue, combine, incompatible_remark};
+use crate::eval::rows::row::{ABSENT, HistogramPoint, StepOperand, StepRowBuffer, is_absent};
 use crate::eval::tally::RowTally;
-use crate::grid::Grid;
+use crate::grid::StepGrid;
 use crate::math::float;
 use crate::math::operators::{ArithmeticLoop, compare, with_arithmetic};
-use crate::value::QueryError;
+use crate::value::PromqlError;
 use firn_model::budget::Reservation;
 use firn_model::histogram::Histogram;
 use firn_model::histogram::float::FloatHistogram;
@@ -29,7 +29,7 @@ pub(crate) enum RowOp {
     /// The function `clamp`, with one lower and one upper bound per step.
     Clamp(Vec<f64>, Vec<f64>),
     /// The evaluation time at each step that has a value.
-    Time(Grid),
+    Time(StepGrid),
     /// A change of sign of all floats and histograms.
     Negate,
     /// A function of each histogram. Floats have no result.
@@ -51,7 +51,7 @@ pub(crate) struct ScalarOp {
     /// True if a comparison returns 0 or 1 (`bool`).
     pub(crate) returns_bool: bool,
     /// The position of the operation in the query, for annotations.
-    pub(crate) span: Span,
+    pub(crate) span: PositionRange,
     /// The reservation for the memory of the scalars, held as long as the operation exists.
     pub(crate) _memory: Reservation,
 }
@@ -70,9 +70,9 @@ impl RowOp {
     /// Applies the operation to the row in place, and adds annotations to `notes`.
     pub(crate) fn apply(
         &self,
-        row: &mut RowBuffer,
-        notes: &mut Annotations,
-    ) -> Result<(), QueryError> {
+        row: &mut StepRowBuffer,
+        notes: &mut QueryAnnotations,
+    ) -> Result<(), PromqlError> {
         match self {
             RowOp::Map(f) => {
                 row.histograms.clear();
@@ -135,7 +135,7 @@ fn zip(values: &mut [f64], others: &[f64], f: impl Fn(f64, f64) -> f64) {
     }
 }
 
-fn clamp(row: &mut RowBuffer, lower: &[f64], upper: &[f64]) {
+fn clamp(row: &mut StepRowBuffer, lower: &[f64], upper: &[f64]) {
     row.histograms.clear();
     for (value, (lower, upper)) in row.values.iter_mut().zip(lower.iter().zip(upper)) {
         if upper < lower {
@@ -163,11 +163,15 @@ impl ArithmeticLoop<()> for ScalarLoop<'_> {
 }
 
 impl ScalarOp {
-    fn apply(&self, row: &mut RowBuffer, notes: &mut Annotations) -> Result<(), QueryError> {
+    fn apply(
+        &self,
+        row: &mut StepRowBuffer,
+        notes: &mut QueryAnnotations,
+    ) -> Result<(), PromqlError> {
         let combined: Vec<HistogramPoint> = std::mem::take(&mut row.histograms)
             .into_iter()
             .filter_map(|(step, histogram)| {
-                Some((step, self.of_histogram(step, histogram, notes)?))
+                Some((step, self.apply_to_histogram(step, histogram, notes)?))
             })
             .collect();
         row.histograms = combined;
@@ -182,33 +186,33 @@ impl ScalarOp {
         };
         if with_arithmetic(self.op, arithmetic).is_none() {
             if row.row().has_floats() {
-                notes.add(incompatible(self.op, self.span, (false, false)));
+                notes.add(incompatible_remark(self.op, self.span, (false, false)));
             }
             row.values.fill(ABSENT);
         }
         Ok(())
     }
 
-    fn of_histogram(
+    fn apply_to_histogram(
         &self,
         step: u32,
         histogram: Arc<Histogram>,
-        notes: &mut Annotations,
+        notes: &mut QueryAnnotations,
     ) -> Option<Arc<Histogram>> {
-        let scalar = Operand::Float(self.scalars[step as usize]);
-        let histogram = Operand::Histogram(&histogram);
+        let scalar = StepOperand::Float(self.scalars[step as usize]);
+        let histogram = StepOperand::Histogram(&histogram);
         let combined = match self.scalar_left {
             true => combine(self.op, self.span, scalar, histogram),
             false => combine(self.op, self.span, histogram, scalar),
         };
         match combined {
-            Combined::Histogram(result, _) => Some(result),
-            Combined::Refused(remark) => {
+            CombinedValue::Histogram(result, _) => Some(result),
+            CombinedValue::Refused(remark) => {
                 notes.add(remark);
                 None
             }
             // A histogram and a float cannot be compared.
-            Combined::Compared(_) => None,
+            CombinedValue::Compared(_) => None,
         }
     }
 
@@ -233,11 +237,12 @@ mod tests {
     use super::*;
 
     fn check(op: RowOp, values: &[f64], want: &[f64]) {
-        let mut row = RowBuffer {
+        let mut row = StepRowBuffer {
             values: values.to_vec(),
-            ..RowBuffer::default()
+            ..StepRowBuffer::default()
         };
-        op.apply(&mut row, &mut Annotations::default()).unwrap();
+        op.apply(&mut row, &mut QueryAnnotations::default())
+            .unwrap();
         let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&row.values), bits(want), "{op:?} {:?}", row.values);
     }
@@ -248,8 +253,8 @@ mod tests {
             scalars: vec![scalar; 3],
             scalar_left,
             returns_bool,
-            span: Span::default(),
-            _memory: firn_model::budget::Budget::new("test", usize::MAX).hold(),
+            span: PositionRange::default(),
+            _memory: firn_model::budget::Budget::new("test", usize::MAX).create_reservation(),
         })
     }
 

@@ -7,7 +7,7 @@
 //! Follows `HistogramStatsIterator` of Prometheus on top of its `BufferedSeriesIterator` and
 //! `MemoizedSeriesIterator`.
 
-use crate::grid::{Grid, Reach};
+use crate::grid::{SelectorWindow, StepGrid};
 use firn_model::columns::SeriesColumns;
 use firn_model::histogram::float::FloatHistogram;
 use firn_model::histogram::{Histogram, ResetHint};
@@ -16,11 +16,11 @@ use std::sync::Arc;
 
 /// The order in which the samples of a series are read, step by step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading<'a> {
+pub(crate) struct SampleReadOrder<'a> {
     /// The steps of the evaluation, which determine the order of reading.
-    pub(crate) grid: &'a Grid,
+    pub(crate) grid: &'a StepGrid,
     /// The window of a step, relative to its evaluation time.
-    pub(crate) reach: &'a Reach,
+    pub(crate) reach: &'a SelectorWindow,
     /// Samples that are older than this, relative to the end of a step's window, are skipped. In
     /// milliseconds.
     pub(crate) behind_ms: i64,
@@ -28,11 +28,11 @@ pub(crate) struct Reading<'a> {
     pub(crate) later_behind_ms: i64,
 }
 
-impl Reading<'_> {
+impl SampleReadOrder<'_> {
     /// Returns the histograms of a series without buckets, with the counter reset hints that result
     /// from this order of reading.
-    pub(crate) fn statistics(&self, columns: &SeriesColumns<'_>) -> Vec<(u32, Arc<Histogram>)> {
-        let leaps = self.leaps(columns);
+    pub(crate) fn strip_buckets(&self, columns: &SeriesColumns<'_>) -> Vec<(u32, Arc<Histogram>)> {
+        let leaps = self.find_read_starts(columns);
         let mut leaps = leaps.iter().peekable();
         let mut before: Option<FloatHistogram> = None;
         let mut out = Vec::with_capacity(columns.histograms.len());
@@ -40,7 +40,7 @@ impl Reading<'_> {
             while leaps.next_if(|leap| **leap <= *index as usize).is_some() {
                 before = None;
             }
-            let mut plain = FloatHistogram::statistics_of(histogram);
+            let mut plain = FloatHistogram::from_statistics(histogram);
             if !histogram.is_stale() {
                 let whole = FloatHistogram::from(&**histogram);
                 if let Some(before) = before.filter(|_| plain.reset_hint == ResetHint::Unknown) {
@@ -58,7 +58,7 @@ impl Reading<'_> {
 
     /// Returns the indexes of the samples at which reading starts: initially and each time that
     /// samples were skipped.
-    fn leaps(&self, columns: &SeriesColumns<'_>) -> Vec<usize> {
+    fn find_read_starts(&self, columns: &SeriesColumns<'_>) -> Vec<usize> {
         let times = columns.times;
         let oldest = self
             .reach
@@ -81,7 +81,7 @@ impl Reading<'_> {
                 next += 1;
                 seen_up_to = times.get(next).copied().unwrap_or(seen_up_to);
             }
-            if behind_ms != self.later_behind_ms && self.sees_a_sample(columns, end) {
+            if behind_ms != self.later_behind_ms && self.has_sample_in_window(columns, end) {
                 behind_ms = self.later_behind_ms;
             }
         }
@@ -90,7 +90,7 @@ impl Reading<'_> {
 
     /// Returns whether the window that ends at `end` contains a sample other than a staleness
     /// marker.
-    fn sees_a_sample(&self, columns: &SeriesColumns<'_>, end: TimestampMs) -> bool {
+    fn has_sample_in_window(&self, columns: &SeriesColumns<'_>, end: TimestampMs) -> bool {
         let start = end.saturating_sub(self.reach.range_ms);
         let from = columns.times.partition_point(|t| *t <= start);
         let to = columns.times.partition_point(|t| *t <= end);
@@ -119,9 +119,9 @@ mod tests {
             start_times: &[],
             histograms: &[],
         };
-        let reading = Reading {
-            grid: &Grid::between(30_000, 190_000, step_s * 1000),
-            reach: &Reach {
+        let reading = SampleReadOrder {
+            grid: &StepGrid::from_bounds(30_000, 190_000, step_s * 1000),
+            reach: &SelectorWindow {
                 range_ms: range_s * 1000,
                 offset_ms: 0,
                 at: None,
@@ -130,7 +130,7 @@ mod tests {
             later_behind_ms: behind.1 * 1000,
         };
         let context = format!("step {step_s}, range {range_s}, {behind:?}");
-        assert_eq!(reading.leaps(&columns), leaps, "{context}");
+        assert_eq!(reading.find_read_starts(&columns), leaps, "{context}");
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! Binary operators with at least one histogram as operand, and operators that apply to histograms
 //! only.
 
-use crate::ast::{BinaryOp, Span};
-use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::row::Operand;
-use firn_model::histogram::float::{FloatHistogram, Incompatible, Joined, Trim};
+use crate::ast::{BinaryOp, PositionRange};
+use crate::eval::annotations::{Annotation, HistogramOperation, QueryAnnotations};
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::row::StepOperand;
+use firn_model::histogram::float::{
+    FloatHistogram, HistogramAdjustments, IncompatibleBuckets, TrimOperator,
+};
 use firn_model::histogram::{Histogram, ResetHint};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The result of an operator for two operands of which at least one is a histogram.
 #[derive(Debug)]
-pub(crate) enum Combined {
+pub(crate) enum CombinedValue {
     /// A histogram, with an annotation about it if there is one.
     Histogram(Arc<Histogram>, Option<Annotation>),
     /// The result of a comparison of two histograms.
@@ -22,38 +24,43 @@ pub(crate) enum Combined {
 }
 
 /// Applies an operator to two operands that are not both floats.
-pub(crate) fn combine(op: BinaryOp, span: Span, left: Operand<'_>, right: Operand<'_>) -> Combined {
+pub(crate) fn combine(
+    op: BinaryOp,
+    span: PositionRange,
+    left: StepOperand<'_>,
+    right: StepOperand<'_>,
+) -> CombinedValue {
     use BinaryOp as B;
-    use Operand::{Float, Histogram};
+    use StepOperand::{Float, Histogram};
     match (op, left, right) {
         (B::Mul, Histogram(h), Float(f)) | (B::Mul, Float(f), Histogram(h)) => {
             changed(h, |histogram| histogram.multiply(f))
         }
         (B::Div, Histogram(h), Float(f)) => changed(h, |histogram| histogram.divide(f)),
-        (B::TrimUpper, Histogram(h), Float(f)) => trimmed(h, f, Trim::KeepBelow),
-        (B::TrimLower, Histogram(h), Float(f)) => trimmed(h, f, Trim::KeepAbove),
-        (B::Add | B::Sub, Histogram(a), Histogram(b)) => joined(op, span, a, b),
-        (B::Equal, Histogram(a), Histogram(b)) => Combined::Compared(are_equal(a, b)),
-        (B::NotEqual, Histogram(a), Histogram(b)) => Combined::Compared(!are_equal(a, b)),
+        (B::TrimUpper, Histogram(h), Float(f)) => trim_histogram(h, f, TrimOperator::KeepBelow),
+        (B::TrimLower, Histogram(h), Float(f)) => trim_histogram(h, f, TrimOperator::KeepAbove),
+        (B::Add | B::Sub, Histogram(a), Histogram(b)) => join_histograms(op, span, a, b),
+        (B::Equal, Histogram(a), Histogram(b)) => CombinedValue::Compared(are_equal(a, b)),
+        (B::NotEqual, Histogram(a), Histogram(b)) => CombinedValue::Compared(!are_equal(a, b)),
         _ => {
             let kinds = (left.is_histogram(), right.is_histogram());
-            Combined::Refused(incompatible(op, span, kinds))
+            CombinedValue::Refused(incompatible_remark(op, span, kinds))
         }
     }
 }
 
-fn changed(histogram: &Histogram, change: impl Fn(&mut FloatHistogram)) -> Combined {
+fn changed(histogram: &Histogram, change: impl Fn(&mut FloatHistogram)) -> CombinedValue {
     let mut out = FloatHistogram::from(histogram);
     change(&mut out);
     out.compact();
-    Combined::Histogram(Arc::new(out.into()), None)
+    CombinedValue::Histogram(Arc::new(out.into()), None)
 }
 
 /// Trims a histogram. Unlike `changed`, this does not remove empty buckets.
-fn trimmed(histogram: &Histogram, at: f64, trim: Trim) -> Combined {
+fn trim_histogram(histogram: &Histogram, at: f64, trim: TrimOperator) -> CombinedValue {
     let mut out = FloatHistogram::from(histogram);
     out.trim(at, trim);
-    Combined::Histogram(Arc::new(out.into()), None)
+    CombinedValue::Histogram(Arc::new(out.into()), None)
 }
 
 fn are_equal(left: &Histogram, right: &Histogram) -> bool {
@@ -61,47 +68,61 @@ fn are_equal(left: &Histogram, right: &Histogram) -> bool {
 }
 
 /// Returns the sum or the difference of two histograms. A difference is a gauge.
-fn joined(op: BinaryOp, span: Span, left: &Histogram, right: &Histogram) -> Combined {
+fn join_histograms(
+    op: BinaryOp,
+    span: PositionRange,
+    left: &Histogram,
+    right: &Histogram,
+) -> CombinedValue {
     let mut out = FloatHistogram::from(left);
     let right = FloatHistogram::from(right);
     let (operation, result) = match op {
         BinaryOp::Sub => (HistogramOperation::Subtraction, out.subtract(&right)),
         _ => (HistogramOperation::Addition, out.add(&right)),
     };
-    let Joined {
+    let HistogramAdjustments {
         hints_conflict,
         bounds_reconciled,
     } = match result {
         Ok(joined) => joined,
-        Err(Incompatible) => {
-            return Combined::Refused(Annotation::incompatible_layout(span, op.as_str()));
+        Err(IncompatibleBuckets) => {
+            return CombinedValue::Refused(Annotation::incompatible_layout(span, op.as_str()));
         }
     };
     if hints_conflict {
-        return Combined::Refused(Annotation::conflicting_resets(span, operation));
+        return CombinedValue::Refused(Annotation::conflicting_resets(span, operation));
     }
     if op == BinaryOp::Sub {
         out.hint = ResetHint::Gauge;
     }
     out.compact();
     let remark = bounds_reconciled.then(|| Annotation::reconciled_bounds(span, operation));
-    Combined::Histogram(Arc::new(out.into()), remark)
+    CombinedValue::Histogram(Arc::new(out.into()), remark)
 }
 
 /// Returns the annotation that an operator does not support operands of these types; `true` means a
 /// histogram.
-pub(crate) fn incompatible(op: BinaryOp, span: Span, (left, right): (bool, bool)) -> Annotation {
+pub(crate) fn incompatible_remark(
+    op: BinaryOp,
+    span: PositionRange,
+    (left, right): (bool, bool),
+) -> Annotation {
     let kind = |histogram| if histogram { "histogram" } else { "float" };
     Annotation::incompatible_types(span, kind(left), op.as_str(), kind(right))
 }
 
 /// Adds the annotation that an operator with a scalar on its left side has no result. As in
 /// Prometheus, the type of the last element of a step determines the text.
-pub(crate) fn refuse_all(op: BinaryOp, span: Span, frame: &Frame, notes: &mut Annotations) {
+pub(crate) fn add_refusals(
+    op: BinaryOp,
+    span: PositionRange,
+    frame: &SeriesFrame,
+    notes: &mut QueryAnnotations,
+) {
     for step in 0..frame.steps() {
         let kind = |series: usize| Some(frame.row(series).operand(step)?.is_histogram());
         if let Some(last) = (0..frame.len()).rev().find_map(kind) {
-            notes.add(incompatible(op, span, (false, last)));
+            notes.add(incompatible_remark(op, span, (false, last)));
         }
     }
 }

@@ -4,22 +4,22 @@
 //! part that have the same time column. A series with staleness markers or histograms in its range
 //! has a time column of its own.
 
-use crate::ast::Span;
-use crate::eval::account::{Account, grow_to};
-use crate::eval::annotations::{Annotation, Annotations};
-use crate::eval::kernels::dispatch::{self, ColumnPlans, Filled, FloatSeries};
+use crate::ast::PositionRange;
+use crate::eval::account::{QueryAccount, grow_to};
+use crate::eval::annotations::{Annotation, QueryAnnotations};
+use crate::eval::kernels::dispatch::{self, ColumnPlans, FloatSeries, RowFillCounts};
 use crate::eval::kernels::edges::rows;
-use crate::eval::kernels::histogram_statistics::Reading;
+use crate::eval::kernels::histogram_statistics::SampleReadOrder;
 use crate::eval::kernels::mixed;
-use crate::eval::kernels::range_call::{RangeCall, View};
-use crate::eval::kernels::rate::rises;
-use crate::eval::kernels::samples::Samples;
+use crate::eval::kernels::range_call::{RangeCall, RangeCallView};
+use crate::eval::kernels::rate::is_non_decreasing;
+use crate::eval::kernels::samples::SampleSlices;
 use crate::eval::rows::reads::ReadBuffer;
-use crate::eval::rows::row::{ABSENT, Row, RowBuffer, count_absent};
-use crate::eval::rows::source::Source;
-use crate::eval::tally::{SeriesWindows, Stays, WindowExtent, WindowTally};
-use crate::grid::{Grid, Reach};
-use crate::value::QueryError;
+use crate::eval::rows::row::{ABSENT, StepRow, StepRowBuffer, count_absent};
+use crate::eval::rows::source::SampleSource;
+use crate::eval::tally::{HeldSamples, SeriesWindows, WindowExtent, WindowTally};
+use crate::grid::{SelectorWindow, StepGrid};
+use crate::value::PromqlError;
 use firn_model::columns::SeriesColumns;
 use firn_model::labels::METRIC_NAME;
 use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs, is_stale};
@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The value that is computed from the samples of a series.
 #[derive(Debug)]
-pub(crate) enum LeafKind {
+pub(crate) enum EvalLeafKind {
     /// The newest sample of the window, as an instant selector returns it.
     Newest,
     /// The timestamp of the newest sample, in seconds, for the function `timestamp`.
@@ -37,27 +37,27 @@ pub(crate) enum LeafKind {
     NewestStart,
     /// The sample at the step, or the value interpolated between its neighbours. Contains the
     /// position of the selector.
-    Smoothed(Span),
+    Smoothed(PositionRange),
     /// A function of the samples in a window, such as `rate`.
     Range(RangeCall),
 }
 
 /// The series of a source and the computation that is applied to each.
-pub(crate) struct Leaf {
+pub(crate) struct EvalLeaf {
     /// The source of the series, which is shared by all threads.
-    pub(crate) source: Arc<dyn Source>,
+    pub(crate) source: Arc<dyn SampleSource>,
     /// The computation that is applied to the samples of each series.
-    pub(crate) kind: LeafKind,
+    pub(crate) kind: EvalLeafKind,
     /// The steps of the evaluation, one for each value of a row.
-    pub(crate) grid: Grid,
+    pub(crate) grid: StepGrid,
     /// The window of a step, relative to its evaluation time.
-    pub(crate) reach: Reach,
+    pub(crate) reach: SelectorWindow,
     /// True if only the count and the sum of histograms are needed.
     pub(crate) statistics_only: bool,
     /// The tally for the windows, if samples are counted.
     pub(crate) tally: Option<Arc<WindowTally>>,
     /// The working memory of finished parts, for reuse by other parts.
-    pub(crate) idle: Mutex<Vec<Scratch>>,
+    pub(crate) idle: Mutex<Vec<LeafScratch>>,
 }
 
 /// If at most one in `FEW_STEPS` steps has a sample of a series in its window, these steps are
@@ -66,21 +66,21 @@ const FEW_STEPS: usize = 4;
 
 /// A consumer of rows. It is called with the index of the series and may change the row.
 pub(crate) type Each<'a> =
-    dyn FnMut(usize, &mut RowBuffer, &mut Annotations) -> Result<(), QueryError> + 'a;
+    dyn FnMut(usize, &mut StepRowBuffer, &mut QueryAnnotations) -> Result<(), PromqlError> + 'a;
 
 /// The working memory of a part, which is reused for all its series and for later parts.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
+pub(crate) struct LeafScratch {
     buffer: ReadBuffer,
-    row: RowBuffer,
-    few: RowBuffer,
+    row: StepRowBuffer,
+    few: StepRowBuffer,
     plans: ColumnPlans,
-    compacted: Compacted,
+    compacted: CompactedSamples,
 }
 
 /// A copy of the samples of a series without staleness markers.
 #[derive(Debug, Default)]
-struct Compacted {
+struct CompactedSamples {
     times: Vec<TimestampMs>,
     values: Vec<f64>,
     starts: Vec<TimestampMs>,
@@ -88,41 +88,41 @@ struct Compacted {
 
 /// The sample counts of a part, which are added to the account at its end.
 #[derive(Debug, Default)]
-struct Counts {
+struct LeafCounts {
     /// Number of samples in all windows of the part.
     read: u64,
     /// Number of samples in the largest window of the part.
     window_max: u64,
 }
 
-impl Leaf {
+impl EvalLeaf {
     /// Computes the rows of all series of `part` and passes them to `each`, in order.
     pub(crate) fn scan(
         &self,
         part: Range<usize>,
-        account: &Account<'_>,
-        notes: &mut Annotations,
+        account: &QueryAccount<'_>,
+        notes: &mut QueryAnnotations,
         each: &mut Each<'_>,
-    ) -> Result<(), QueryError> {
+    ) -> Result<(), PromqlError> {
         let mut scratch = self.lock_idle().pop().unwrap_or_default();
         let outcome = self.scan_with(&mut scratch, part, account, notes, each);
         self.lock_idle().push(scratch);
         outcome
     }
 
-    fn lock_idle(&self) -> std::sync::MutexGuard<'_, Vec<Scratch>> {
+    fn lock_idle(&self) -> std::sync::MutexGuard<'_, Vec<LeafScratch>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn scan_with(
         &self,
-        scratch: &mut Scratch,
+        scratch: &mut LeafScratch,
         part: Range<usize>,
-        account: &Account<'_>,
-        notes: &mut Annotations,
+        account: &QueryAccount<'_>,
+        notes: &mut QueryAnnotations,
         each: &mut Each<'_>,
-    ) -> Result<(), QueryError> {
-        let Scratch {
+    ) -> Result<(), PromqlError> {
+        let LeafScratch {
             buffer,
             row,
             few,
@@ -130,7 +130,7 @@ impl Leaf {
             compacted,
         } = scratch;
         let mut noted = vec![false; self.remarks()];
-        let mut counts = Counts::default();
+        let mut counts = LeafCounts::default();
         let mut windows = WindowExtent::default();
         let mut memory = account.reserve(0)?;
         let (steps, first) = (self.grid.count, part.start);
@@ -138,7 +138,7 @@ impl Leaf {
             plans.reset();
             // Each batch numbers its columns from zero.
             let mut known = None;
-            let mut worker = Worker {
+            let mut worker = LeafWorker {
                 leaf: self,
                 series: stretch.start,
                 few,
@@ -147,14 +147,14 @@ impl Leaf {
                 counts: &mut counts,
             };
             for (at, series) in stretch.enumerate() {
-                row.begin(steps);
+                row.reset_unfilled(steps);
                 worker.series = series;
                 let columns = batch.series(at);
                 let statistics;
                 let columns = match self.statistics_only && !columns.histograms.is_empty() {
                     false => columns,
                     true => {
-                        statistics = self.reading().statistics(&columns);
+                        statistics = self.read_order().strip_buckets(&columns);
                         SeriesColumns {
                             histograms: &statistics,
                             ..columns
@@ -163,13 +163,13 @@ impl Leaf {
                 };
                 worker.fill(&columns, row, notes)?;
                 if self.tally.is_some() {
-                    self.note_windows(&columns, row.row(), &mut known, &mut windows);
+                    self.record_windows(&columns, row.row(), &mut known, &mut windows);
                 }
                 account.check()?;
                 if !row.histograms.is_empty() {
                     grow_to(&mut memory, row.row().histogram_bytes())?;
                 }
-                self.remark(series, row.row(), &mut noted, notes);
+                self.add_counter_remark(series, row.row(), &mut noted, notes);
                 each(series, row, notes)?;
             }
             Ok(())
@@ -178,24 +178,24 @@ impl Leaf {
             tally.add(first, windows);
         }
         account.count_read(counts.read);
-        account.glimpse(counts.window_max)
+        account.record_peak(counts.window_max)
     }
 
     /// Records the windows of the series from which `row` was computed.
     ///
     /// Series with the same timestamps have the same windows. `known` contains the windows of a
     /// time column for reuse. A series with staleness markers or histograms has windows of its own.
-    fn note_windows(
+    fn record_windows(
         &self,
         columns: &SeriesColumns<'_>,
-        row: Row<'_>,
+        row: StepRow<'_>,
         known: &mut Option<(usize, SeriesWindows)>,
         windows: &mut WindowExtent,
     ) {
         let stays = match self.kind {
-            LeafKind::Range(_) => Stays::Results(row.samples()),
-            LeafKind::Smoothed(_) => Stays::Window,
-            LeafKind::Newest | LeafKind::NewestTime | LeafKind::NewestStart => return,
+            EvalLeafKind::Range(_) => HeldSamples::Results(row.count_samples()),
+            EvalLeafKind::Smoothed(_) => HeldSamples::Window,
+            EvalLeafKind::Newest | EvalLeafKind::NewestTime | EvalLeafKind::NewestStart => return,
         };
         let is_plain = columns.histograms.is_empty() && count_absent(columns.values) == 0;
         let column = columns.time_column;
@@ -205,7 +205,7 @@ impl Leaf {
         {
             return windows.add_series(of_series, stays);
         }
-        let of_series = SeriesWindows::of(columns, &self.grid, &self.reach);
+        let of_series = SeriesWindows::from_series(columns, &self.grid, &self.reach);
         windows.add_series(&of_series, stays);
         if is_plain {
             *known = Some((column, of_series));
@@ -213,15 +213,17 @@ impl Leaf {
     }
 
     /// Returns the order in which Prometheus reads the samples of a series.
-    fn reading(&self) -> Reading<'_> {
+    fn read_order(&self) -> SampleReadOrder<'_> {
         let range_ms = self.reach.range_ms;
         let (behind_ms, later_behind_ms) = match &self.kind {
             // All samples that were read once remain in the buffer.
-            LeafKind::Smoothed(_) => (i64::MAX, i64::MAX),
-            LeafKind::Range(_) => (range_ms, range_ms.min(self.grid.step_ms)),
-            LeafKind::Newest | LeafKind::NewestTime | LeafKind::NewestStart => (range_ms, range_ms),
+            EvalLeafKind::Smoothed(_) => (i64::MAX, i64::MAX),
+            EvalLeafKind::Range(_) => (range_ms, range_ms.min(self.grid.step_ms)),
+            EvalLeafKind::Newest | EvalLeafKind::NewestTime | EvalLeafKind::NewestStart => {
+                (range_ms, range_ms)
+            }
         };
-        Reading {
+        SampleReadOrder {
             grid: &self.grid,
             reach: &self.reach,
             behind_ms,
@@ -237,14 +239,20 @@ impl Leaf {
 
     fn remarks(&self) -> usize {
         match &self.kind {
-            LeafKind::Range(call) => call.counters.len(),
+            EvalLeafKind::Range(call) => call.counters.len(),
             _ => 0,
         }
     }
 
     /// Adds the annotation that the series is probably not a counter, once per part.
-    fn remark(&self, series: usize, row: Row<'_>, noted: &mut [bool], notes: &mut Annotations) {
-        let LeafKind::Range(call) = &self.kind else {
+    fn add_counter_remark(
+        &self,
+        series: usize,
+        row: StepRow<'_>,
+        noted: &mut [bool],
+        notes: &mut QueryAnnotations,
+    ) {
+        let EvalLeafKind::Range(call) = &self.kind else {
             return;
         };
         let Some((index, remark)) = call.counters.remark(series) else {
@@ -258,30 +266,31 @@ impl Leaf {
 }
 
 /// Computes the rows of a part, one series after another.
-struct Worker<'a> {
-    leaf: &'a Leaf,
+struct LeafWorker<'a> {
+    leaf: &'a EvalLeaf,
     series: usize,
     /// The row buffer for steps that are computed separately.
-    few: &'a mut RowBuffer,
+    few: &'a mut StepRowBuffer,
     plans: &'a mut ColumnPlans,
-    compacted: &'a mut Compacted,
-    counts: &'a mut Counts,
+    compacted: &'a mut CompactedSamples,
+    counts: &'a mut LeafCounts,
 }
 
-impl Worker<'_> {
+impl LeafWorker<'_> {
     /// Returns whether [`dispatch::fill`] computes the row; it writes all steps.
     fn fills_floats(&self, columns: &SeriesColumns<'_>) -> bool {
         let has_floats = !columns.times.is_empty() && columns.histograms.is_empty();
-        has_floats && matches!(&self.leaf.kind, LeafKind::Range(call) if call.overhang.is_none())
+        has_floats
+            && matches!(&self.leaf.kind, EvalLeafKind::Range(call) if call.overhang.is_none())
     }
 
     /// Computes the row of a series and writes all its steps. The row must have been begun.
     fn fill(
         &mut self,
         columns: &SeriesColumns<'_>,
-        row: &mut RowBuffer,
-        notes: &mut Annotations,
-    ) -> Result<(), QueryError> {
+        row: &mut StepRowBuffer,
+        notes: &mut QueryAnnotations,
+    ) -> Result<(), PromqlError> {
         let (times, values) = (columns.times, columns.values);
         assert_eq!(times.len(), values.len(), "each sample has a time");
         assert!(times.first() <= times.last(), "times ascend");
@@ -292,8 +301,8 @@ impl Worker<'_> {
             return Ok(());
         }
         match &self.leaf.kind {
-            LeafKind::Range(call) => self.fill_range(call, columns, row, notes),
-            LeafKind::Smoothed(span) => {
+            EvalLeafKind::Range(call) => self.fill_range(call, columns, row, notes),
+            EvalLeafKind::Smoothed(span) => {
                 let (leaf, name) = (self.leaf, || self.leaf.name(self.series));
                 let around = (&leaf.grid, &leaf.reach);
                 rows::fill_smoothed(columns, around, (*span, &name), row, notes)
@@ -312,25 +321,25 @@ impl Worker<'_> {
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
             return None;
         };
-        let Leaf { grid, reach, .. } = self.leaf;
-        let steps = grid.steps_seeing(TimeRange::new(*first, *last), reach);
+        let EvalLeaf { grid, reach, .. } = self.leaf;
+        let steps = grid.steps_covering(TimeRange::new(*first, *last), reach);
         (steps.len() <= grid.count / FEW_STEPS).then_some(steps)
     }
 
-    fn fill_newest(&mut self, columns: &SeriesColumns<'_>, row: &mut RowBuffer) {
+    fn fill_newest(&mut self, columns: &SeriesColumns<'_>, row: &mut StepRowBuffer) {
         let leaf = self.leaf;
         let steps = self.few_steps(columns.times).unwrap_or(0..leaf.grid.count);
         if steps.is_empty() {
             return;
         }
-        let (plan, is_new) = self.plans.windows.of(columns.time_column);
+        let (plan, is_new) = self.plans.windows.plan_for_column(columns.time_column);
         if is_new {
-            plan.fill(columns.times, &leaf.grid.part(&steps), &leaf.reach);
+            plan.fill(columns.times, &leaf.grid.slice(&steps), &leaf.reach);
         }
         let plain = columns.histograms.is_empty();
-        if plain && matches!(leaf.kind, LeafKind::Newest) {
+        if plain && matches!(leaf.kind, EvalLeafKind::Newest) {
             plan.gather_newest(columns.values, &mut row.values[steps]);
-            self.counts.read += row.row().samples();
+            self.counts.read += row.row().count_samples();
             return;
         }
         for (of_part, index) in plan.newest() {
@@ -344,10 +353,10 @@ impl Worker<'_> {
                 continue;
             }
             match (&leaf.kind, histogram) {
-                (LeafKind::NewestTime, _) => {
+                (EvalLeafKind::NewestTime, _) => {
                     row.values[step] = columns.times[index] as f64 / 1000.0;
                 }
-                (LeafKind::NewestStart, _) => {
+                (EvalLeafKind::NewestStart, _) => {
                     let start = columns.start_times.get(index).copied();
                     row.values[step] = start.unwrap_or(START_UNKNOWN) as f64 / 1000.0;
                 }
@@ -355,19 +364,19 @@ impl Worker<'_> {
                 (_, None) => row.values[step] = columns.values[index],
             }
         }
-        self.counts.read += row.row().samples();
+        self.counts.read += row.row().count_samples();
     }
 
     fn fill_range(
         &mut self,
         call: &RangeCall,
         columns: &SeriesColumns<'_>,
-        row: &mut RowBuffer,
-        notes: &mut Annotations,
-    ) -> Result<(), QueryError> {
+        row: &mut StepRowBuffer,
+        notes: &mut QueryAnnotations,
+    ) -> Result<(), PromqlError> {
         let (leaf, at) = (self.leaf, self.series);
         let name = || leaf.name(at);
-        let view = View {
+        let view = RangeCallView {
             call,
             grid: &leaf.grid,
             reach: &leaf.reach,
@@ -390,7 +399,7 @@ impl Worker<'_> {
             false => &[],
         };
         // A rising series contains no NaN, and therefore no staleness marker.
-        let rising = call.function.is_growth() && rises(columns.values);
+        let rising = call.function.is_growth() && is_non_decreasing(columns.values);
         // A staleness marker has the same bits as a missing float.
         let is_compacted = !rising && count_absent(columns.values) > 0;
         let mut own;
@@ -400,7 +409,7 @@ impl Worker<'_> {
                 (self.compacted.of(columns, starts), &mut own)
             }
             false => {
-                let samples = Samples {
+                let samples = SampleSlices {
                     times: columns.times,
                     values: columns.values,
                     starts,
@@ -430,28 +439,28 @@ impl Worker<'_> {
 /// Computes some steps of a row separately, in the first of both buffers. The windows of all other
 /// steps contain no sample.
 fn fill_few(
-    view: &View<'_>,
+    view: &RangeCallView<'_>,
     steps: &Range<usize>,
     series: &FloatSeries<'_>,
     plans: &mut ColumnPlans,
-    (few, row): (&mut RowBuffer, &mut RowBuffer),
-    notes: &mut Annotations,
-) -> Result<Filled, QueryError> {
+    (few, row): (&mut StepRowBuffer, &mut StepRowBuffer),
+    notes: &mut QueryAnnotations,
+) -> Result<RowFillCounts, PromqlError> {
     row.values.fill(ABSENT);
     if steps.is_empty() {
-        return Ok(Filled::default());
+        return Ok(RowFillCounts::default());
     }
-    let view = View {
-        grid: &view.grid.part(steps),
+    let view = RangeCallView {
+        grid: &view.grid.slice(steps),
         ..*view
     };
-    few.begin(steps.len());
+    few.reset_unfilled(steps.len());
     let filled = dispatch::fill(&view, series, plans, few, notes)?;
     row.values[steps.clone()].copy_from_slice(&few.values);
     Ok(filled)
 }
 
-impl Compacted {
+impl CompactedSamples {
     /// Copies the series without its staleness markers. The copied times are not a column of the
     /// batch.
     fn of(&mut self, columns: &SeriesColumns<'_>, starts: &[TimestampMs]) -> FloatSeries<'_> {
@@ -466,12 +475,12 @@ impl Compacted {
             }
         }
         FloatSeries {
-            samples: Samples {
+            samples: SampleSlices {
                 times: &self.times,
                 values: &self.values,
                 starts: &self.starts,
             },
-            rising: rises(&self.values),
+            rising: is_non_decreasing(&self.values),
             column: 0,
         }
     }

@@ -6,26 +6,26 @@
 
 mod growth;
 
-use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
-use crate::eval::kernels::histogram_remarks::Remarks;
+use crate::eval::annotations::{Annotation, HistogramOperation, QueryAnnotations};
+use crate::eval::kernels::histogram_remarks::HistogramRemarks;
 use crate::eval::kernels::over_time;
-use crate::eval::kernels::range_call::View;
-use crate::eval::kernels::rate::{RatePlan, rises};
-use crate::eval::kernels::samples::Samples;
-use crate::eval::kernels::window::Windows;
-use crate::eval::rows::row::{ABSENT, RowBuffer, samples_of};
+use crate::eval::kernels::range_call::RangeCallView;
+use crate::eval::kernels::rate::{RatePlan, is_non_decreasing};
+use crate::eval::kernels::samples::SampleSlices;
+use crate::eval::kernels::window::StepWindows;
+use crate::eval::rows::row::{ABSENT, StepRowBuffer, histogram_samples};
 use crate::functions::RangeFunction;
-use crate::grid::{Grid, Reach};
-use crate::value::QueryError;
+use crate::grid::{SelectorWindow, StepGrid};
+use crate::value::PromqlError;
 use firn_model::columns::SeriesColumns;
 use firn_model::histogram::Histogram;
-use firn_model::histogram::float::{Accumulator, FloatHistogram, Of};
+use firn_model::histogram::float::{FloatHistogram, HistogramAccumulator, HistogramAggregate};
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
 use std::sync::Arc;
 
 /// The samples of a series by type, without staleness markers.
 #[derive(Default)]
-pub(crate) struct Kinds<'a> {
+pub(crate) struct SamplesByKind<'a> {
     /// The timestamps of the floats in ascending order.
     pub(crate) times: Vec<TimestampMs>,
     values: Vec<f64>,
@@ -37,9 +37,9 @@ pub(crate) struct Kinds<'a> {
     pub(crate) histograms: Vec<&'a Arc<Histogram>>,
 }
 
-impl<'a> Kinds<'a> {
+impl<'a> SamplesByKind<'a> {
     /// Splits the samples of a series. Start timestamps are included if `uses_starts` is set.
-    pub(crate) fn of(columns: &SeriesColumns<'a>, uses_starts: bool) -> Self {
+    pub(crate) fn from_columns(columns: &SeriesColumns<'a>, uses_starts: bool) -> Self {
         let mut kinds = Self::default();
         let mut histograms = columns.histograms.iter().peekable();
         for (at, time) in columns.times.iter().enumerate() {
@@ -66,8 +66,8 @@ impl<'a> Kinds<'a> {
         kinds
     }
 
-    fn started(&self) -> Samples<'_> {
-        Samples {
+    fn started(&self) -> SampleSlices<'_> {
+        SampleSlices {
             times: &self.histogram_times,
             values: &[],
             starts: &self.histogram_starts,
@@ -75,14 +75,14 @@ impl<'a> Kinds<'a> {
     }
 
     /// Decodes the histograms into the form for computations. Allocates for each histogram.
-    pub(crate) fn ready(&self) -> Vec<FloatHistogram> {
+    pub(crate) fn decode_histograms(&self) -> Vec<FloatHistogram> {
         let stored = self.histograms.iter();
         stored.map(|h| FloatHistogram::from(&***h)).collect()
     }
 
     /// Returns a view of the floats, with start timestamps if they are used.
-    pub(crate) fn floats(&self) -> Samples<'_> {
-        Samples {
+    pub(crate) fn floats(&self) -> SampleSlices<'_> {
+        SampleSlices {
             times: &self.times,
             values: &self.values,
             starts: &self.starts,
@@ -91,25 +91,25 @@ impl<'a> Kinds<'a> {
 }
 
 /// The samples of a series by type, and the windows of all steps.
-pub(crate) struct Seen<'a> {
+pub(crate) struct MixedSeries<'a> {
     /// The samples of the series by type, without staleness markers.
-    pub(crate) kinds: Kinds<'a>,
+    pub(crate) kinds: SamplesByKind<'a>,
     /// The windows of the floats, as indexes into the floats.
-    pub(crate) of_floats: Windows,
+    pub(crate) of_floats: StepWindows,
     /// The windows of the histograms, as indexes into the histograms.
-    pub(crate) of_histograms: Windows,
+    pub(crate) of_histograms: StepWindows,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> MixedSeries<'a> {
     /// Computes the windows of a series. Start timestamps are included if `uses_starts` is set.
-    pub(crate) fn of(
+    pub(crate) fn from_columns(
         columns: &SeriesColumns<'a>,
         uses_starts: bool,
-        grid: &Grid,
-        reach: &Reach,
+        grid: &StepGrid,
+        reach: &SelectorWindow,
     ) -> Self {
-        let kinds = Kinds::of(columns, uses_starts);
-        let (mut of_floats, mut of_histograms) = (Windows::default(), Windows::default());
+        let kinds = SamplesByKind::from_columns(columns, uses_starts);
+        let (mut of_floats, mut of_histograms) = (StepWindows::default(), StepWindows::default());
         of_floats.fill(&kinds.times, grid, reach);
         of_histograms.fill(&kinds.histogram_times, grid, reach);
         Self {
@@ -122,7 +122,7 @@ impl<'a> Seen<'a> {
 
 /// The decoded histograms of a series. Empty if the function does not need them.
 #[derive(Default)]
-pub(crate) struct Prepared {
+pub(crate) struct DecodedHistograms {
     /// The decoded histograms in time order, one for each stored histogram.
     pub(crate) histograms: Vec<FloatHistogram>,
     /// For each histogram, whether the counter was reset since the previous one. For `changes`:
@@ -130,9 +130,9 @@ pub(crate) struct Prepared {
     pub(crate) events: Vec<bool>,
 }
 
-impl Prepared {
+impl DecodedHistograms {
     /// Decodes the histograms if `function` needs them, and detects resets or changes.
-    pub(crate) fn of(kinds: &Kinds<'_>, function: RangeFunction) -> Self {
+    pub(crate) fn decode(kinds: &SamplesByKind<'_>, function: RangeFunction) -> Self {
         use RangeFunction as F;
         if !matches!(
             function,
@@ -140,7 +140,7 @@ impl Prepared {
         ) {
             return Self::default();
         }
-        let histograms = kinds.ready();
+        let histograms = kinds.decode_histograms();
         let resets_matter = match function {
             F::Extrapolated(how) => how.counter,
             F::LastChange { counter } => counter,
@@ -150,10 +150,10 @@ impl Prepared {
         let event = |at: usize| match at.checked_sub(1) {
             None => false,
             Some(before) if resets_matter => {
-                started.restarted(at) || histograms[at].is_reset_after(&histograms[before])
+                started.has_restarted(at) || histograms[at].is_reset_after(&histograms[before])
             }
             Some(before) => {
-                function == F::Changes && !histograms[at].holds_the_same(&histograms[before])
+                function == F::Changes && !histograms[at].is_equivalent(&histograms[before])
             }
         };
         Self {
@@ -164,10 +164,10 @@ impl Prepared {
 }
 
 /// The window of a step, by type of samples.
-struct Window<'a> {
-    floats: Samples<'a>,
+struct MixedWindow<'a> {
+    floats: SampleSlices<'a>,
     /// The timestamps and start timestamps of the histograms in the window.
-    times: Samples<'a>,
+    times: SampleSlices<'a>,
     histograms: &'a [&'a Arc<Histogram>],
     ready: &'a [FloatHistogram],
     events: &'a [bool],
@@ -189,7 +189,7 @@ fn kinds(
 }
 
 /// The result of a step whose window contains at least one histogram.
-enum Outcome {
+enum MixedOutcome {
     /// The result that was already computed from the floats alone.
     OfFloats,
     /// A float that replaces the result of the floats alone.
@@ -202,29 +202,30 @@ enum Outcome {
     Ignored,
 }
 
-impl Outcome {
+impl MixedOutcome {
     /// Returns the outcome of a computed histogram, or no value if there is none.
-    fn calculated(histogram: Option<FloatHistogram>) -> Self {
+    fn from_computed(histogram: Option<FloatHistogram>) -> Self {
         match histogram {
-            Some(histogram) => Outcome::Histogram(Arc::new(histogram.into())),
-            None => Outcome::Float(ABSENT),
+            Some(histogram) => MixedOutcome::Histogram(Arc::new(histogram.into())),
+            None => MixedOutcome::Float(ABSENT),
         }
     }
 }
 
 /// Computes the row of a series. Returns the number of samples read.
 pub(crate) fn fill(
-    view: &View<'_>,
+    view: &RangeCallView<'_>,
     columns: &SeriesColumns<'_>,
-    row: &mut RowBuffer,
-    notes: &mut Annotations,
-) -> Result<u64, QueryError> {
-    let Seen {
+    row: &mut StepRowBuffer,
+    notes: &mut QueryAnnotations,
+) -> Result<u64, PromqlError> {
+    let MixedSeries {
         kinds,
         of_floats,
         of_histograms,
-    } = Seen::of(columns, view.call.uses_starts, view.grid, view.reach);
-    let filled = |windows: &Windows, step: usize| windows.at(step).0 < windows.at(step).1;
+    } = MixedSeries::from_columns(columns, view.call.uses_starts, view.grid, view.reach);
+    let filled =
+        |windows: &StepWindows, step: usize| windows.window_at(step).0 < windows.window_at(step).1;
     let mut overlaps = fill_from_floats(view, &kinds, &of_floats, row);
     // A window with both types only has the annotation about this.
     overlaps.retain(|step| !filled(&of_histograms, *step));
@@ -241,14 +242,14 @@ pub(crate) fn fill(
     };
     view.call
         .check((0..view.grid.count).filter(checked), notes)?;
-    let prepared = Prepared::of(&kinds, function);
+    let prepared = DecodedHistograms::decode(&kinds, function);
     for (step, start, end) in of_histograms.iter() {
         // If the query is canceled, the caller does not read the row.
         if view.call.cancel.reason().is_some() {
             break;
         }
-        let (float_start, float_end) = of_floats.at(step);
-        let window = Window {
+        let (float_start, float_end) = of_floats.window_at(step);
+        let window = MixedWindow {
             floats: kinds.floats().slice(float_start, float_end),
             times: kinds.started().slice(start, end),
             histograms: &kinds.histograms[start..end],
@@ -257,10 +258,14 @@ pub(crate) fn fill(
             edge: view.reach.end(view.grid.time(step)),
             range_ms: view.reach.range_ms,
         };
-        read += window.histograms.iter().map(|h| samples_of(h)).sum::<u64>();
-        let mut remarks = Remarks::new(view.call.span, view.name);
-        let outcome = outcome(function, &window, &mut remarks);
-        remarks.say(notes);
+        read += window
+            .histograms
+            .iter()
+            .map(|h| histogram_samples(h))
+            .sum::<u64>();
+        let mut remarks = HistogramRemarks::new(view.call.span, view.name);
+        let outcome = compute_outcome(function, &window, &mut remarks);
+        remarks.append_to(notes);
         settle(view, step, outcome, row, notes);
     }
     Ok(read)
@@ -269,10 +274,10 @@ pub(crate) fn fill(
 /// Computes the result of the floats alone. Returns the steps in whose windows start timestamps
 /// overlap with samples.
 fn fill_from_floats(
-    view: &View<'_>,
-    kinds: &Kinds<'_>,
-    windows: &Windows,
-    row: &mut RowBuffer,
+    view: &RangeCallView<'_>,
+    kinds: &SamplesByKind<'_>,
+    windows: &StepWindows,
+    row: &mut StepRowBuffer,
 ) -> Vec<usize> {
     let floats = kinds.floats();
     let function = view.call.function;
@@ -295,63 +300,71 @@ fn fill_from_floats(
     if how.counter && !floats.starts.is_empty() {
         return how.fill_with_starts(&plan, &floats, view.grid, view.reach, out);
     }
-    let values = (&floats, rises(floats.values));
+    let values = (&floats, is_non_decreasing(floats.values));
     how.fill(&plan, values, view.grid, view.reach, out);
     Vec::new()
 }
 
 fn settle(
-    view: &View<'_>,
+    view: &RangeCallView<'_>,
     step: usize,
-    outcome: Outcome,
-    row: &mut RowBuffer,
-    notes: &mut Annotations,
+    outcome: MixedOutcome,
+    row: &mut StepRowBuffer,
+    notes: &mut QueryAnnotations,
 ) {
     match outcome {
-        Outcome::OfFloats => {}
-        Outcome::Float(value) => row.values[step] = value,
-        Outcome::Histogram(histogram) => {
+        MixedOutcome::OfFloats => {}
+        MixedOutcome::Float(value) => row.values[step] = value,
+        MixedOutcome::Histogram(histogram) => {
             row.values[step] = ABSENT;
             row.histograms.push((step as u32, histogram));
         }
-        Outcome::Mixed => {
+        MixedOutcome::Mixed => {
             row.values[step] = ABSENT;
             notes.add(Annotation::mixed_range(view.call.span, &(view.name)()));
         }
-        Outcome::Ignored => {
+        MixedOutcome::Ignored => {
             notes.add(Annotation::ignored_in_range(view.call.span, &(view.name)()));
         }
     }
 }
 
 /// Returns the result of a window that contains at least one histogram.
-fn outcome(function: RangeFunction, window: &Window<'_>, remarks: &mut Remarks<'_>) -> Outcome {
+fn compute_outcome(
+    function: RangeFunction,
+    window: &MixedWindow<'_>,
+    remarks: &mut HistogramRemarks<'_>,
+) -> MixedOutcome {
     use RangeFunction as F;
     let (floats, histograms) = (window.floats.values.len(), window.histograms.len());
     match function {
-        F::Extrapolated(_) | F::Mean | F::Sum if floats > 0 => Outcome::Mixed,
-        F::Extrapolated(how) => Outcome::calculated(window.extrapolated(how, remarks)),
-        F::Mean => Outcome::calculated(accumulated(Of::Mean, window, remarks)),
-        F::Sum => Outcome::calculated(accumulated(Of::Sum, window, remarks)),
+        F::Extrapolated(_) | F::Mean | F::Sum if floats > 0 => MixedOutcome::Mixed,
+        F::Extrapolated(how) => {
+            MixedOutcome::from_computed(window.extrapolate_growth(how, remarks))
+        }
+        F::Mean => {
+            MixedOutcome::from_computed(accumulate(HistogramAggregate::Mean, window, remarks))
+        }
+        F::Sum => MixedOutcome::from_computed(accumulate(HistogramAggregate::Sum, window, remarks)),
         F::LastChange { counter } => {
             let mut last = kinds(window.floats.times, window.times.times).rev();
             match (last.next(), last.next()) {
-                (Some(false), Some(false)) => Outcome::OfFloats,
+                (Some(false), Some(false)) => MixedOutcome::OfFloats,
                 (Some(true), Some(true)) => {
-                    Outcome::calculated(window.last_change(counter, remarks))
+                    MixedOutcome::from_computed(window.last_change(counter, remarks))
                 }
-                (Some(_), Some(_)) => Outcome::Mixed,
-                _ => Outcome::OfFloats,
+                (Some(_), Some(_)) => MixedOutcome::Mixed,
+                _ => MixedOutcome::OfFloats,
             }
         }
-        F::Resets | F::Changes => Outcome::Float(events(
+        F::Resets | F::Changes => MixedOutcome::Float(count_events(
             function,
             &window.floats,
             (window.times.times, window.events),
         )),
-        F::Count => Outcome::Float((floats + histograms) as f64),
-        F::Present => Outcome::Float(1.0),
-        F::First | F::Last | F::FirstTime | F::LastTime => edge(function, window),
+        F::Count => MixedOutcome::Float((floats + histograms) as f64),
+        F::Present => MixedOutcome::Float(1.0),
+        F::First | F::Last | F::FirstTime | F::LastTime => edge_sample(function, window),
         F::Slope
         | F::Prediction
         | F::Smoothing
@@ -363,17 +376,17 @@ fn outcome(function: RangeFunction, window: &Window<'_>, remarks: &mut Remarks<'
         | F::Variance
         | F::Quantile
         | F::MedianDeviation => match floats {
-            0 => Outcome::OfFloats,
-            _ => Outcome::Ignored,
+            0 => MixedOutcome::OfFloats,
+            _ => MixedOutcome::Ignored,
         },
     }
 }
 
 /// Returns the number of resets or changes among floats and histograms. The events of histograms
 /// are passed with their timestamps. A change between float and histogram counts as an event.
-pub(crate) fn events(
+pub(crate) fn count_events(
     function: RangeFunction,
-    floats: &Samples<'_>,
+    floats: &SampleSlices<'_>,
     (times, histogram_events): (&[TimestampMs], &[bool]),
 ) -> f64 {
     let (mut next_float, mut next_histogram) = (0, 0);
@@ -389,7 +402,7 @@ pub(crate) fn events(
             None => 0.0,
             Some(was_histogram) if was_histogram != is_histogram => 1.0,
             Some(true) => f64::from(u8::from(histogram_events[at])),
-            Some(false) => over_time::events(function, &floats.slice(at - 1, at + 1)),
+            Some(false) => over_time::count_events(function, &floats.slice(at - 1, at + 1)),
         };
         before = Some(is_histogram);
     }
@@ -397,9 +410,13 @@ pub(crate) fn events(
 }
 
 /// Returns the sum or the mean of a window of histograms.
-fn accumulated(of: Of, window: &Window<'_>, remarks: &mut Remarks<'_>) -> Option<FloatHistogram> {
+fn accumulate(
+    of: HistogramAggregate,
+    window: &MixedWindow<'_>,
+    remarks: &mut HistogramRemarks<'_>,
+) -> Option<FloatHistogram> {
     let (first, rest) = window.ready.split_first()?;
-    let mut total = Accumulator::of(of, first.clone());
+    let mut total = HistogramAccumulator::new(of, first.clone());
     let mut reconciled = false;
     for histogram in rest {
         match total.add(histogram) {
@@ -411,13 +428,13 @@ fn accumulated(of: Of, window: &Window<'_>, remarks: &mut Remarks<'_>) -> Option
         }
     }
     if total.hints_conflict() {
-        remarks.add_on(
+        remarks.add_unnamed(
             HistogramOperation::Aggregation,
             Annotation::conflicting_resets,
         );
     }
     if reconciled {
-        remarks.add_on(
+        remarks.add_unnamed(
             HistogramOperation::Aggregation,
             Annotation::reconciled_bounds,
         );
@@ -426,7 +443,7 @@ fn accumulated(of: Of, window: &Window<'_>, remarks: &mut Remarks<'_>) -> Option
 }
 
 /// Returns the first or the last sample of a window, or its timestamp.
-fn edge(function: RangeFunction, window: &Window<'_>) -> Outcome {
+fn edge_sample(function: RangeFunction, window: &MixedWindow<'_>) -> MixedOutcome {
     let float_times = window.floats.times;
     let first = matches!(function, RangeFunction::First | RangeFunction::FirstTime);
     let (float, histogram) = match first {
@@ -440,17 +457,18 @@ fn edge(function: RangeFunction, window: &Window<'_>) -> Outcome {
     };
     let time = if of_histogram { histogram } else { float };
     match function {
-        RangeFunction::FirstTime | RangeFunction::LastTime => {
-            time.map_or(Outcome::OfFloats, |t| Outcome::Float(*t as f64 / 1000.0))
-        }
-        _ if !of_histogram => Outcome::OfFloats,
+        RangeFunction::FirstTime | RangeFunction::LastTime => time
+            .map_or(MixedOutcome::OfFloats, |t| {
+                MixedOutcome::Float(*t as f64 / 1000.0)
+            }),
+        _ if !of_histogram => MixedOutcome::OfFloats,
         _ => {
             let at = if first {
                 0
             } else {
                 window.histograms.len() - 1
             };
-            Outcome::Histogram(window.histograms[at].clone())
+            MixedOutcome::Histogram(window.histograms[at].clone())
         }
     }
 }

@@ -12,15 +12,15 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-use crate::eval::kernels::samples::Samples;
-use crate::eval::kernels::window::Windows;
+use crate::eval::kernels::samples::SampleSlices;
+use crate::eval::kernels::window::StepWindows;
 use crate::eval::rows::row::ABSENT;
 use crate::functions::RangeFunction;
-use crate::math::float::{Rank, quantile};
-use firn_model::cancel::Cancel;
-use firn_model::kahan::Kahan;
+use crate::math::float::{FloatRank, quantile};
+use firn_model::cancel::CancelToken;
+use firn_model::kahan::KahanSum;
 use firn_model::sample::TimestampMs;
-use pace::Pace;
+use pace::CancelChecker;
 
 /// The arguments of a function at a step, besides the window.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,19 +37,23 @@ pub(crate) struct StepArguments {
 #[inline(always)]
 pub(crate) fn fill(
     (function, is_fused): (RangeFunction, bool),
-    windows: &Windows,
-    samples: &Samples<'_>,
+    windows: &StepWindows,
+    samples: &SampleSlices<'_>,
     arguments: impl Fn(usize) -> StepArguments,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     out: &mut [f64],
 ) {
     use RangeFunction as F;
-    let mut pace = Pace::new(cancel);
+    let mut pace = CancelChecker::new(cancel);
     let values = samples.values;
-    if let Some(of) = Of::function(function) {
+    if let Some(of) = BatchedWindowFunction::for_function(function) {
         return match of {
-            Of::Sums(of) => sums::fill((of, is_fused), windows, values, &mut pace, out),
-            Of::Extremes(of) => extremes::fill(of, windows, values, &mut pace, out),
+            BatchedWindowFunction::Sums(of) => {
+                sums::fill((of, is_fused), windows, values, &mut pace, out)
+            }
+            BatchedWindowFunction::Extremes(of) => {
+                extremes::fill(of, windows, values, &mut pace, out)
+            }
         };
     }
     if matches!(function, F::Resets | F::Changes) {
@@ -63,11 +67,11 @@ pub(crate) fn fill(
             F::First => values[start],
             F::Last => values[end - 1],
             _ => {
-                if pace.is_stopped(end - start) {
+                if pace.advance_and_check(end - start) {
                     return;
                 }
                 let window = samples.slice(start, end);
-                of_samples(function, &window, arguments(step), &mut scratch)
+                compute_over_samples(function, &window, arguments(step), &mut scratch)
             }
         };
     }
@@ -76,34 +80,40 @@ pub(crate) fn fill(
 /// A function that depends only on the values of a window and is computed for several windows at
 /// once.
 #[derive(Clone, Copy, Debug)]
-enum Of {
+enum BatchedWindowFunction {
     /// A sum, or a function that is computed from sums, such as the mean.
-    Sums(sums::Of),
+    Sums(sums::WindowSumFunction),
     /// A minimum or maximum, which overlapping windows can share.
-    Extremes(extremes::Of),
+    Extremes(extremes::WindowExtreme),
 }
 
-impl Of {
+impl BatchedWindowFunction {
     /// Returns the implementation of `function`, if it is of this class.
-    fn function(function: RangeFunction) -> Option<Self> {
+    fn for_function(function: RangeFunction) -> Option<Self> {
         Some(match function {
-            RangeFunction::Sum => Of::Sums(sums::Of::Sum),
-            RangeFunction::Mean => Of::Sums(sums::Of::Mean),
-            RangeFunction::Variance => Of::Sums(sums::Of::Variance),
-            RangeFunction::Deviation => Of::Sums(sums::Of::Deviation),
-            RangeFunction::Min => Of::Extremes(extremes::Of::Least),
-            RangeFunction::Max => Of::Extremes(extremes::Of::Greatest),
+            RangeFunction::Sum => BatchedWindowFunction::Sums(sums::WindowSumFunction::Sum),
+            RangeFunction::Mean => BatchedWindowFunction::Sums(sums::WindowSumFunction::Mean),
+            RangeFunction::Variance => {
+                BatchedWindowFunction::Sums(sums::WindowSumFunction::Variance)
+            }
+            RangeFunction::Deviation => {
+                BatchedWindowFunction::Sums(sums::WindowSumFunction::Deviation)
+            }
+            RangeFunction::Min => BatchedWindowFunction::Extremes(extremes::WindowExtreme::Least),
+            RangeFunction::Max => {
+                BatchedWindowFunction::Extremes(extremes::WindowExtreme::Greatest)
+            }
             _ => return None,
         })
     }
 }
 
 /// Computes a function that needs more than the values, or all values in order.
-fn of_samples(
+fn compute_over_samples(
     function: RangeFunction,
-    window: &Samples<'_>,
+    window: &SampleSlices<'_>,
     arguments: StepArguments,
-    scratch: &mut Vec<Rank>,
+    scratch: &mut Vec<FloatRank>,
 ) -> f64 {
     use RangeFunction as F;
     let values = window.values;
@@ -111,14 +121,16 @@ fn of_samples(
     match function {
         F::LastChange { counter } => last_change(window, counter),
         F::Slope if values.len() < 2 => ABSENT,
-        F::Slope => regression(window, window.times[0]).0,
+        F::Slope => linear_regression(window, window.times[0]).0,
         F::Prediction if values.len() < 2 => ABSENT,
         F::Prediction => {
-            let (slope, intercept) = regression(window, arguments.time);
+            let (slope, intercept) = linear_regression(window, arguments.time);
             slope * arguments.scalars[0] + intercept
         }
-        F::Smoothing => smoothing(values, arguments.scalars[0], arguments.scalars[1]),
-        F::Quantile => quantile_of(arguments.scalars[0], values.iter().copied(), scratch),
+        F::Smoothing => {
+            double_exponential_smoothing(values, arguments.scalars[0], arguments.scalars[1])
+        }
+        F::Quantile => compute_quantile(arguments.scalars[0], values.iter().copied(), scratch),
         F::MedianDeviation => median_deviation(values, scratch),
         F::FirstTime => seconds(window.times[0]),
         F::LastTime => seconds(window.times[window.times.len() - 1]),
@@ -128,7 +140,7 @@ fn of_samples(
     }
 }
 
-fn time_of(window: &Samples<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
+fn time_of(window: &SampleSlices<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
     let (mut best, mut at) = (window.values[0], window.times[0]);
     for (value, time) in window.values.iter().zip(window.times) {
         if better(*value, best) || best.is_nan() {
@@ -139,16 +151,16 @@ fn time_of(window: &Samples<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
 }
 
 /// Returns the number of resets or changes among the samples of a window.
-pub(crate) fn events(function: RangeFunction, window: &Samples<'_>) -> f64 {
+pub(crate) fn count_events(function: RangeFunction, window: &SampleSlices<'_>) -> f64 {
     let places = 1..window.values.len();
     places.filter(|at| is_event(function, window, *at)).count() as f64
 }
 
 /// Returns whether a sample is a reset or a change relative to the previous one.
-fn is_event(function: RangeFunction, samples: &Samples<'_>, at: usize) -> bool {
+fn is_event(function: RangeFunction, samples: &SampleSlices<'_>, at: usize) -> bool {
     let (before, now) = (samples.values[at - 1], samples.values[at]);
     match function {
-        RangeFunction::Resets => now < before || samples.restarted(at),
+        RangeFunction::Resets => now < before || samples.has_restarted(at),
         _ => before != now && !(before.is_nan() && now.is_nan()),
     }
 }
@@ -156,12 +168,12 @@ fn is_event(function: RangeFunction, samples: &Samples<'_>, at: usize) -> bool {
 /// Computes the resets or changes of all windows, as differences of their cumulative number.
 fn fill_events(
     function: RangeFunction,
-    windows: &Windows,
-    samples: &Samples<'_>,
-    pace: &mut Pace<'_>,
+    windows: &StepWindows,
+    samples: &SampleSlices<'_>,
+    pace: &mut CancelChecker<'_>,
     out: &mut [f64],
 ) {
-    if pace.is_stopped(samples.values.len()) {
+    if pace.advance_and_check(samples.values.len()) {
         return;
     }
     let mut count = 0u32;
@@ -177,13 +189,13 @@ fn fill_events(
 }
 
 /// Returns the change between the last two samples; for a counter, per second.
-fn last_change(window: &Samples<'_>, counter: bool) -> f64 {
+fn last_change(window: &SampleSlices<'_>, counter: bool) -> f64 {
     let count = window.values.len();
     if count < 2 {
         return ABSENT;
     }
     let (before, last) = (window.values[count - 2], window.values[count - 1]);
-    let restarted = window.restarted(count - 1);
+    let restarted = window.has_restarted(count - 1);
     let change = if counter && (last < before || restarted) {
         last
     } else {
@@ -197,12 +209,12 @@ fn last_change(window: &Samples<'_>, counter: bool) -> f64 {
 }
 
 /// Returns the median of the absolute deviations from the median.
-fn median_deviation(values: &[f64], scratch: &mut Vec<Rank>) -> f64 {
+fn median_deviation(values: &[f64], scratch: &mut Vec<FloatRank>) -> f64 {
     if values.iter().any(|v| v.is_nan()) {
         return f64::NAN;
     }
-    let median = quantile_of(0.5, values.iter().copied(), scratch);
-    quantile_of(
+    let median = compute_quantile(0.5, values.iter().copied(), scratch);
+    compute_quantile(
         0.5,
         values.iter().map(|value| (value - median).abs()),
         scratch,
@@ -210,14 +222,18 @@ fn median_deviation(values: &[f64], scratch: &mut Vec<Rank>) -> f64 {
 }
 
 /// Returns a quantile of the values, which are sorted in `scratch`.
-fn quantile_of(q: f64, values: impl Iterator<Item = f64>, scratch: &mut Vec<Rank>) -> f64 {
+fn compute_quantile(
+    q: f64,
+    values: impl Iterator<Item = f64>,
+    scratch: &mut Vec<FloatRank>,
+) -> f64 {
     scratch.clear();
-    scratch.extend(values.map(Rank::of));
+    scratch.extend(values.map(FloatRank::from_float));
     quantile(q, scratch)
 }
 
 /// Returns the slope of the least-squares line, and its value at `origin`.
-fn regression(window: &Samples<'_>, origin: TimestampMs) -> (f64, f64) {
+fn linear_regression(window: &SampleSlices<'_>, origin: TimestampMs) -> (f64, f64) {
     let first = window.values[0];
     if window.values[1..].iter().all(|v| *v == first) {
         return match first.is_infinite() {
@@ -225,7 +241,7 @@ fn regression(window: &Samples<'_>, origin: TimestampMs) -> (f64, f64) {
             false => (0.0, first),
         };
     }
-    let [mut x_sum, mut y_sum, mut xy_sum, mut xx_sum] = [Kahan::default(); 4];
+    let [mut x_sum, mut y_sum, mut xy_sum, mut xx_sum] = [KahanSum::default(); 4];
     for (time, y) in window.times.iter().zip(window.values) {
         let x = (time - origin) as f64 / 1e3;
         x_sum = x_sum.plus(x);
@@ -234,13 +250,13 @@ fn regression(window: &Samples<'_>, origin: TimestampMs) -> (f64, f64) {
         xx_sum = xx_sum.plus(x * x);
     }
     let count = window.values.len() as f64;
-    let [x, y, xy, xx] = [x_sum, y_sum, xy_sum, xx_sum].map(Kahan::total);
+    let [x, y, xy, xx] = [x_sum, y_sum, xy_sum, xx_sum].map(KahanSum::total);
     let slope = (xy - x * y / count) / (xx - x * x / count);
     (slope, y / count - slope * x / count)
 }
 
 /// Returns the result of Holt's double exponential smoothing (Holt-Winters without seasons).
-fn smoothing(values: &[f64], factor: f64, trend_factor: f64) -> f64 {
+fn double_exponential_smoothing(values: &[f64], factor: f64, trend_factor: f64) -> f64 {
     if values.len() < 2 {
         return ABSENT;
     }

@@ -13,12 +13,12 @@
 
 mod plan;
 
-use crate::eval::kernels::samples::Samples;
+use crate::eval::kernels::samples::SampleSlices;
 use crate::functions::Extrapolation;
-use crate::grid::{Grid, Reach, seconds};
+use crate::grid::{SelectorWindow, StepGrid, seconds};
 use firn_model::sample::TimestampMs;
 pub(crate) use plan::RatePlan;
-use plan::Spread;
+use plan::RateSpread;
 
 /// A factor that compensates for rounding errors in the search for windows to which the zero rule
 /// may apply.
@@ -26,7 +26,7 @@ const ROUNDED_UP: f64 = 1.0 + 1e-9;
 
 impl Extrapolation {
     /// Returns the divisor of the change: the seconds of the range, or one.
-    fn divisor(self, reach: &Reach) -> f64 {
+    fn divisor(self, reach: &SelectorWindow) -> f64 {
         if self.per_second {
             seconds(reach.range_ms)
         } else {
@@ -38,7 +38,7 @@ impl Extrapolation {
     /// contains the first count and its increase.
     pub(crate) fn factor(
         self,
-        times: &Samples<'_>,
+        times: &SampleSlices<'_>,
         from_start: bool,
         grown: (f64, f64),
         edge: TimestampMs,
@@ -52,7 +52,7 @@ impl Extrapolation {
             return times.spread_from_start(edge).factor(0.0, divisor);
         }
         let (first, last) = (times.times[0], times.times[times.times.len() - 1]);
-        let spread = Spread::of(first, last, times.times.len(), edge, range);
+        let spread = RateSpread::compute(first, last, times.times.len(), edge, range);
         match self.counter {
             true => spread.factor_above_zero(grown.0, grown.1, divisor),
             false => spread.factor(spread.to_start, divisor),
@@ -62,14 +62,14 @@ impl Extrapolation {
     /// Writes the results of all steps that have one.
     ///
     /// No value may be a staleness marker. For a counter, the caller must pass the result of
-    /// [`rises`].
+    /// [`is_non_decreasing`].
     #[inline(always)]
     pub(crate) fn fill(
         self,
         plan: &RatePlan,
-        (samples, rising): (&Samples<'_>, bool),
-        grid: &Grid,
-        reach: &Reach,
+        (samples, rising): (&SampleSlices<'_>, bool),
+        grid: &StepGrid,
+        reach: &SelectorWindow,
         out: &mut [f64],
     ) {
         let (values, divisor) = (samples.values, self.divisor(reach));
@@ -77,13 +77,13 @@ impl Extrapolation {
         let exact = |step: usize, start: usize, end: usize, change: f64| {
             let (first, last) = (samples.times[start], samples.times[end - 1]);
             let edge = reach.end(grid.time(step));
-            let spread = Spread::of(first, last, end - start, edge, reach.range_ms);
+            let spread = RateSpread::compute(first, last, end - start, edge, reach.range_ms);
             change * spread.factor_above_zero(values[start], change, divisor)
         };
         if self.counter && !rising {
             return fill_with_resets(plan, values, exact, out);
         }
-        if self.counter && stands_still(values) {
+        if self.counter && is_constant(values) {
             for run in plan.runs() {
                 out[run.step..run.step + run.len].fill(0.0);
             }
@@ -104,16 +104,16 @@ impl Extrapolation {
     pub(crate) fn fill_with_starts(
         self,
         plan: &RatePlan,
-        samples: &Samples<'_>,
-        grid: &Grid,
-        reach: &Reach,
+        samples: &SampleSlices<'_>,
+        grid: &StepGrid,
+        reach: &SelectorWindow,
         out: &mut [f64],
     ) -> Vec<usize> {
         let mut overlaps = Vec::new();
         for (step, start, end) in plan.windows().iter() {
             let edge = reach.end(grid.time(step));
             let window = samples.slice(start, end);
-            if window.overlaps() {
+            if window.has_overlapping_start() {
                 overlaps.push(step);
             }
             if let Some(value) = window.extrapolate(edge, reach.range_ms, self.divisor(reach)) {
@@ -125,7 +125,7 @@ impl Extrapolation {
 }
 
 /// Returns whether no value is less than the previous one and none is NaN.
-pub(crate) fn rises(values: &[f64]) -> bool {
+pub(crate) fn is_non_decreasing(values: &[f64]) -> bool {
     let next = values.get(1..).unwrap_or(&[]);
     // There is no branch per value, so that the compiler vectorizes the loop. A NaN fails the
     // comparison with its neighbours.
@@ -136,7 +136,7 @@ pub(crate) fn rises(values: &[f64]) -> bool {
 
 /// Returns whether all `values`, which never decrease, are the same number with the same sign. This
 /// applies to about half of all counters (46 % in the benchmark fleet).
-fn stands_still(values: &[f64]) -> bool {
+fn is_constant(values: &[f64]) -> bool {
     let (Some(first), Some(last)) = (values.first(), values.last()) else {
         return false;
     };
@@ -214,7 +214,7 @@ fn fill_with_resets(
     }
 }
 
-impl Samples<'_> {
+impl SampleSlices<'_> {
     /// Returns the growth of the counter in a window that ends at `edge`. A start timestamp inside
     /// the window counts as a sample with the value zero.
     fn extrapolate(&self, edge: TimestampMs, range: i64, divisor: f64) -> Option<f64> {
@@ -223,7 +223,7 @@ impl Samples<'_> {
         let from_start = self.starts_within(edge, range);
         let mut change = self.values[count - 1] - self.values[0];
         for at in 1..count {
-            if self.values[at] < self.values[at - 1] || self.restarted(at) {
+            if self.values[at] < self.values[at - 1] || self.has_restarted(at) {
                 change += self.values[at - 1];
             }
         }
@@ -234,13 +234,13 @@ impl Samples<'_> {
         if count < 2 {
             return None;
         }
-        let spread = Spread::of(first, last, count, edge, range);
+        let spread = RateSpread::compute(first, last, count, edge, range);
         Some(change * spread.factor_above_zero(self.values[0], change, divisor))
     }
 
     /// Returns the times of a window whose counter started at the start timestamp of its first
     /// sample.
-    fn spread_from_start(&self, edge: i64) -> Spread {
+    fn spread_from_start(&self, edge: i64) -> RateSpread {
         let count = self.times.len();
         let (first, last) = (self.times[0], self.times[count - 1]);
         let average = match count {
@@ -248,7 +248,7 @@ impl Samples<'_> {
             _ => (last - first) as f64 / 1000.0 / (count - 1) as f64,
         };
         let to_end = (edge - last) as f64 / 1000.0;
-        Spread {
+        RateSpread {
             sampled: (last - self.starts[0]) as f64 / 1000.0,
             to_start: 0.0,
             to_end: if to_end >= average * 1.1 {
@@ -302,8 +302,8 @@ mod tests {
     }
 
     fn check(times: &[i64], values: &[f64], step_ms: i64, range_ms: i64) {
-        let grid = Grid::between(0, 100_000, step_ms);
-        let reach = Reach {
+        let grid = StepGrid::from_bounds(0, 100_000, step_ms);
+        let reach = SelectorWindow {
             range_ms,
             offset_ms: 0,
             at: None,
@@ -311,12 +311,18 @@ mod tests {
         let mut plan = RatePlan::default();
         plan.fill(times, &grid, &reach, RATE);
         let mut got = vec![ABSENT; grid.count];
-        let samples = Samples {
+        let samples = SampleSlices {
             times,
             values,
             starts: &[],
         };
-        RATE.fill(&plan, (&samples, rises(values)), &grid, &reach, &mut got);
+        RATE.fill(
+            &plan,
+            (&samples, is_non_decreasing(values)),
+            &grid,
+            &reach,
+            &mut got,
+        );
         for (time, got) in grid.times().zip(got) {
             match plain(times, values, time, range_ms) {
                 None => assert!(is_absent(got), "at {time}: {got}"),

@@ -4,7 +4,7 @@ use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
 /// A view of samples of one type in columns, without staleness markers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Samples<'a> {
+pub(crate) struct SampleSlices<'a> {
     /// The timestamps in strictly ascending order.
     pub(crate) times: &'a [TimestampMs],
     /// The values; one for each timestamp, or none if the samples are histograms.
@@ -13,10 +13,10 @@ pub(crate) struct Samples<'a> {
     pub(crate) starts: &'a [TimestampMs],
 }
 
-impl<'a> Samples<'a> {
+impl<'a> SampleSlices<'a> {
     /// Returns the samples `start..end`. Panics if the range is invalid.
-    pub(crate) fn slice(&self, start: usize, end: usize) -> Samples<'a> {
-        Samples {
+    pub(crate) fn slice(&self, start: usize, end: usize) -> SampleSlices<'a> {
+        SampleSlices {
             times: &self.times[start..end],
             values: self.values.get(start..end).unwrap_or(&[]),
             starts: self.starts.get(start..end).unwrap_or(&[]),
@@ -25,7 +25,7 @@ impl<'a> Samples<'a> {
 
     /// Returns whether the start timestamps prove that the counter restarted between the previous
     /// sample and sample `at`.
-    pub(crate) fn restarted(&self, at: usize) -> bool {
+    pub(crate) fn has_restarted(&self, at: usize) -> bool {
         let (Some(start), before) = (self.starts.get(at).copied(), self.times[at - 1]) else {
             return false;
         };
@@ -43,7 +43,7 @@ impl<'a> Samples<'a> {
 
     /// Returns whether a start timestamp is before the previous sample and is not the start
     /// timestamp of that sample.
-    pub(crate) fn overlaps(&self) -> bool {
+    pub(crate) fn has_overlapping_start(&self) -> bool {
         (1..self.starts.len()).any(|at| {
             let start = self.starts[at];
             start != START_UNKNOWN && start < self.times[at - 1] && start != self.starts[at - 1]

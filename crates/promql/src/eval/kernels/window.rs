@@ -1,15 +1,15 @@
 //! The samples of a time column in the window of each step. They are computed once for all series
 //! that share the column.
 
-use crate::grid::{Grid, Reach};
-use crate::math::integers::nearest;
+use crate::grid::{SelectorWindow, StepGrid};
+use crate::math::integers::round_to_integer;
 use firn_model::columns::COLUMNS_SHARED;
 use firn_model::sample::{TimestampMs, count_at};
 use std::ops::Range;
 
 /// The samples in the window of each step, as half-open ranges of indexes.
 #[derive(Debug, Default)]
-pub(crate) struct Windows {
+pub(crate) struct StepWindows {
     starts: Vec<u32>,
     ends: Vec<u32>,
     samples: u64,
@@ -17,15 +17,15 @@ pub(crate) struct Windows {
     samples_max: u64,
 }
 
-impl Windows {
+impl StepWindows {
     /// Computes the windows of `reach` over `times` for all steps of `grid`.
     #[inline(always)]
-    pub(crate) fn fill(&mut self, times: &[TimestampMs], grid: &Grid, reach: &Reach) {
+    pub(crate) fn fill(&mut self, times: &[TimestampMs], grid: &StepGrid, reach: &SelectorWindow) {
         let newest = |time| reach.end(time);
         let oldest = |time| reach.end(time).saturating_sub(reach.range_ms);
         count_until(times, grid, newest, &mut self.ends);
         // If windows are adjacent, the start of a window is the end of an earlier one.
-        let own = Grid {
+        let own = StepGrid {
             count: first_shared(grid, newest, oldest).unwrap_or(grid.count),
             ..*grid
         };
@@ -35,7 +35,7 @@ impl Windows {
         let reached = self.ends.last().map_or(0, |end| *end as usize);
         assert!(reached <= times.len(), "windows end within the samples");
         assert_eq!(self.starts.len(), self.ends.len(), "each step has a window");
-        let (samples, least, most) = cap(&mut self.starts, &self.ends);
+        let (samples, least, most) = clear_reversed(&mut self.starts, &self.ends);
         (self.samples, self.samples_min, self.samples_max) = (samples, least, most);
     }
 
@@ -63,14 +63,14 @@ impl Windows {
     }
 
     /// Returns the non-empty windows, combined into stretches that advance by one sample per step.
-    pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch> {
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = WindowStretch> {
         let mut step = 0;
         std::iter::from_fn(move || {
             while let (Some(start), Some(end)) = (self.starts.get(step), self.ends.get(step)) {
                 let moves =
                     |((by, s), e): &((u32, &u32), &u32)| **s == start + by && **e == end + by;
                 let windows = (0..).zip(&self.starts[step..]).zip(&self.ends[step..]);
-                let stretch = Stretch {
+                let stretch = WindowStretch {
                     step,
                     len: windows.take_while(moves).count(),
                     start: *start as usize,
@@ -86,7 +86,7 @@ impl Windows {
     }
 
     /// Returns the range of indexes in the window of a step, which may be empty.
-    pub(crate) fn at(&self, step: usize) -> (usize, usize) {
+    pub(crate) fn window_at(&self, step: usize) -> (usize, usize) {
         (self.starts[step] as usize, self.ends[step] as usize)
     }
 
@@ -108,7 +108,7 @@ impl Windows {
 
 /// Consecutive windows, each of which begins and ends one sample later than the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct WindowStretch {
     /// The first step of the stretch.
     pub(crate) step: usize,
     /// The number of steps in the stretch.
@@ -119,7 +119,7 @@ pub(crate) struct Stretch {
     pub(crate) end: usize,
 }
 
-impl Stretch {
+impl WindowStretch {
     /// Returns the steps of the stretch as a range of indexes.
     pub(crate) fn steps(&self) -> Range<usize> {
         self.step..self.step + self.len
@@ -140,7 +140,7 @@ impl Stretch {
 /// Converts windows that end before their start to empty ones. Returns the number of samples in all
 /// windows together, in the smallest window, and in the largest one.
 #[inline(always)]
-fn cap(starts: &mut [u32], ends: &[u32]) -> (u64, u64, u64) {
+fn clear_reversed(starts: &mut [u32], ends: &[u32]) -> (u64, u64, u64) {
     let (mut all, mut least, mut most) = (0, u32::MAX, 0);
     for (start, end) in starts.iter_mut().zip(ends) {
         *start = u32::min(*start, *end);
@@ -156,7 +156,7 @@ fn cap(starts: &mut [u32], ends: &[u32]) -> (u64, u64, u64) {
 /// relation also applies to all later steps.
 #[inline(always)]
 fn first_shared(
-    grid: &Grid,
+    grid: &StepGrid,
     newest: impl Fn(TimestampMs) -> TimestampMs,
     oldest: impl Fn(TimestampMs) -> TimestampMs,
 ) -> Option<usize> {
@@ -175,7 +175,7 @@ fn first_shared(
 /// less with `@` and at the limits of the timestamp range. Therefore they are evenly spaced if the
 /// last one has the expected distance from the first.
 #[inline(always)]
-fn even_span(grid: &Grid, bound: impl Fn(TimestampMs) -> TimestampMs) -> Option<i64> {
+fn even_span(grid: &StepGrid, bound: impl Fn(TimestampMs) -> TimestampMs) -> Option<i64> {
     let span = grid.step_ms.checked_mul(grid.count as i64 - 1)?;
     let is_even = bound(grid.last()).checked_sub(bound(grid.start)) == Some(span);
     is_even.then_some(span)
@@ -192,7 +192,7 @@ const STEPS_AT_ONCE: usize = 8;
 #[inline(always)]
 fn count_until(
     times: &[TimestampMs],
-    grid: &Grid,
+    grid: &StepGrid,
     bound: impl Fn(TimestampMs) -> TimestampMs,
     counts: &mut Vec<u32>,
 ) {
@@ -220,7 +220,7 @@ fn count_until(
 #[inline(always)]
 fn count_evenly(times: &[TimestampMs], (first, step_ms): (TimestampMs, i64), counts: &mut [u32]) {
     let seen = counts.first().copied().unwrap_or(0);
-    let steps = steps_of_one(times, first, step_ms).min(counts.len().saturating_sub(1));
+    let steps = count_single_steps(times, first, step_ms).min(counts.len().saturating_sub(1));
     let (of_one, others) = counts.split_at_mut(steps);
     for (of_step, count) in of_one.iter_mut().zip(seen..) {
         *of_step = count;
@@ -234,7 +234,7 @@ fn count_evenly(times: &[TimestampMs], (first, step_ms): (TimestampMs, i64), cou
 /// than the previous step. Checks [`STEPS_AT_ONCE`] steps at a time. The first of `times` must be
 /// later than `first`.
 #[inline(always)]
-fn steps_of_one(times: &[TimestampMs], first: TimestampMs, step_ms: i64) -> usize {
+fn count_single_steps(times: &[TimestampMs], first: TimestampMs, step_ms: i64) -> usize {
     let mut bounds: [TimestampMs; STEPS_AT_ONCE] =
         std::array::from_fn(|i| first.wrapping_add(step_ms.wrapping_mul(i as i64 + 1)));
     let newest = times.as_chunks::<STEPS_AT_ONCE>().0;
@@ -273,7 +273,7 @@ fn count_by_sample(
         // The quotient of small integers, rounded to the nearest integer, and corrected if it was
         // rounded up.
         let behind = time - first - 1;
-        let nearest = nearest(behind as f64 * steps_each_ms);
+        let nearest = round_to_integer(behind as f64 * steps_each_ms);
         let step = nearest + i64::from(nearest * step_ms <= behind);
         if let Some(of_step) = counts.get_mut(step as usize) {
             *of_step = count;
@@ -288,18 +288,18 @@ fn count_by_sample(
 /// The plans of the time columns that later series of the batch may refer to. Their memory is
 /// reused.
 #[derive(Debug, Default)]
-pub(crate) struct Plans<P> {
-    plans: Vec<Planned<P>>,
+pub(crate) struct WindowPlans<P> {
+    plans: Vec<WindowPlan<P>>,
 }
 
 #[derive(Debug, Default)]
-struct Planned<P> {
+struct WindowPlan<P> {
     /// The time column of the plan. `None` if it belongs to an earlier batch.
     column: Option<usize>,
     plan: P,
 }
 
-impl<P: Default> Plans<P> {
+impl<P: Default> WindowPlans<P> {
     /// Invalidates all plans, because the next batch has different columns.
     pub(crate) fn reset(&mut self) {
         self.plans.iter_mut().for_each(|plan| plan.column = None);
@@ -308,10 +308,10 @@ impl<P: Default> Plans<P> {
     /// Returns the plan of a time column, and whether the caller must fill it because it contains a
     /// different column.
     #[inline(always)]
-    pub(crate) fn of(&mut self, column: usize) -> (&mut P, bool) {
+    pub(crate) fn plan_for_column(&mut self, column: usize) -> (&mut P, bool) {
         let place = column % COLUMNS_SHARED;
         if place >= self.plans.len() {
-            self.plans.resize_with(place + 1, Planned::default);
+            self.plans.resize_with(place + 1, WindowPlan::default);
         }
         let planned = &mut self.plans[place];
         let is_new = planned.column != Some(column);
@@ -325,23 +325,23 @@ mod tests {
     use super::*;
     use firn_model::env::sim::SimRng;
 
-    fn windows(times: &[i64], grid: Grid, reach: Reach) -> Vec<(usize, usize, usize)> {
-        let mut plan = Windows::default();
+    fn windows(times: &[i64], grid: StepGrid, reach: SelectorWindow) -> Vec<(usize, usize, usize)> {
+        let mut plan = StepWindows::default();
         plan.fill(times, &grid, &reach);
         plan.iter().collect()
     }
 
     #[test]
     fn windows_exclude_their_left_edge_and_include_their_right_one() {
-        let grid = Grid::between(10, 30, 10);
-        let reach = Reach {
+        let grid = StepGrid::from_bounds(10, 30, 10);
+        let reach = SelectorWindow {
             range_ms: 10,
             offset_ms: 0,
             at: None,
         };
         let seen = windows(&[0, 5, 10, 20], grid, reach);
         assert_eq!(seen, [(0, 1, 3), (1, 3, 4)]);
-        let pinned = Reach {
+        let pinned = SelectorWindow {
             at: Some(10),
             ..reach
         };
@@ -360,8 +360,8 @@ mod tests {
     fn windows_of_any_times_hold_what_lies_between_their_edges() {
         for seed in 0..2_000 {
             let rng = SimRng::new(seed);
-            let below = |n: i64| rng.below(n as u64) as i64;
-            let (interval, gaps) = (1 + below(20), 1 + rng.below(60));
+            let below = |n: i64| rng.next_below(n as u64) as i64;
+            let (interval, gaps) = (1 + below(20), 1 + rng.next_below(60));
             let late = if rng.one_in(2) { interval } else { 1 };
             let mut time = below(50);
             let times: Vec<i64> = std::iter::repeat_with(|| {
@@ -369,7 +369,7 @@ mod tests {
                 time += interval + gap;
                 time + below(late)
             })
-            .take(rng.below(80) as usize)
+            .take(rng.next_below(80) as usize)
             .collect();
             let step_ms = [interval, 2 * interval, 1 + below(30), i64::MAX / 40][seed as usize % 4];
             let start = [
@@ -377,20 +377,21 @@ mod tests {
                 i64::MIN + below(9),
                 i64::MAX - 30 * step_ms.min(1 << 50),
             ];
-            let grid = Grid {
-                count: rng.below(60) as usize,
-                ..Grid::between(start[seed as usize % 3], i64::MAX, step_ms)
+            let grid = StepGrid {
+                count: rng.next_below(60) as usize,
+                ..StepGrid::from_bounds(start[seed as usize % 3], i64::MAX, step_ms)
             };
-            let reach = Reach {
-                range_ms: match rng.below(9) {
+            let reach = SelectorWindow {
+                range_ms: match rng.next_below(9) {
                     0 => i64::MAX,
                     1..5 => below(9).saturating_mul(step_ms),
                     _ => below(90),
                 },
-                offset_ms: [below(100) - 50, i64::MIN, i64::MAX - 9][rng.below(9) as usize / 4],
+                offset_ms: [below(100) - 50, i64::MIN, i64::MAX - 9]
+                    [rng.next_below(9) as usize / 4],
                 at: rng.one_in(9).then(|| below(900)),
             };
-            let mut windows = Windows::default();
+            let mut windows = StepWindows::default();
             windows.fill(&times, &grid, &reach);
             let mut indexes = vec![None; grid.count];
             windows
@@ -401,10 +402,14 @@ mod tests {
                 let seen = seen(&times, reach.end(grid.time(step)), reach.range_ms);
                 all += seen.len() as u64;
                 most = most.max(seen.len() as u64);
-                assert_eq!(windows.at(step), (seen.start, seen.end), "seed {seed}");
+                assert_eq!(
+                    windows.window_at(step),
+                    (seen.start, seen.end),
+                    "seed {seed}"
+                );
                 assert_eq!(index, seen.last(), "seed {seed}");
             }
-            let of_stretch = |s: Stretch| {
+            let of_stretch = |s: WindowStretch| {
                 let window = move |i: usize| (s.step + i, s.start + i, s.end + i);
                 (0..s.len).map(window)
             };
@@ -420,13 +425,13 @@ mod tests {
 
     #[test]
     fn newest_sample_is_not_older_than_the_lookback() {
-        let mut plan = Windows::default();
-        let reach = Reach {
+        let mut plan = StepWindows::default();
+        let reach = SelectorWindow {
             range_ms: 10,
             offset_ms: 5,
             at: None,
         };
-        plan.fill(&[0, 5, 7], &Grid::between(4, 24, 5), &reach);
+        plan.fill(&[0, 5, 7], &StepGrid::from_bounds(4, 24, 5), &reach);
         assert_eq!(plan.newest().collect::<Vec<_>>(), [(1, 0), (2, 2), (3, 2)]);
     }
 }

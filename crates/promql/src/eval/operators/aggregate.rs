@@ -7,48 +7,48 @@
 pub(crate) mod cells;
 mod histograms;
 
-use crate::ast::{AggregateOp, Span};
-use crate::eval::account::{Account, grow_to};
-use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
-use crate::eval::operators::grouping::Groups;
-use crate::eval::operators::stream::Stream;
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::parts::{SERIES_PER_PART, in_parts};
-use crate::eval::rows::row::{ABSENT, HistogramPoint, Row, RowBuffer, is_absent};
+use crate::ast::{AggregateOp, PositionRange};
+use crate::eval::account::{QueryAccount, grow_to};
+use crate::eval::annotations::{Annotation, HistogramOperation, QueryAnnotations};
+use crate::eval::operators::grouping::SeriesGroups;
+use crate::eval::operators::stream::SeriesStream;
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::parts::{SERIES_PER_PART, run_in_parts};
+use crate::eval::rows::row::{ABSENT, HistogramPoint, StepRow, StepRowBuffer, is_absent};
 use crate::eval::rows::row_labels::RowLabels;
-use crate::eval::run::Run;
-use crate::grid::Grid;
-use crate::plan::Aggregate;
-use crate::value::QueryError;
-use cells::{Cells, Fold};
+use crate::eval::run::EvalContext;
+use crate::grid::StepGrid;
+use crate::plan::PlanAggregate;
+use crate::value::PromqlError;
+use cells::{AggregateFold, GroupCells};
 use firn_model::budget::Reservation;
-use firn_model::kahan::Mean;
+use firn_model::kahan::RunningMean;
 use firn_model::labels::METRIC_NAME;
-use histograms::{Outcome, Remarks};
+use histograms::{GroupHistogramRemarks, GroupHistogramResult};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The parameters for folding a part of a stream, shared by all threads.
-struct Folding<'a> {
-    stream: &'a Stream,
-    groups: &'a Groups,
-    account: &'a Account<'a>,
-    node: &'a Aggregate,
-    fold: Fold,
+struct FoldParams<'a> {
+    stream: &'a SeriesStream,
+    groups: &'a SeriesGroups,
+    account: &'a QueryAccount<'a>,
+    node: &'a PlanAggregate,
+    fold: AggregateFold,
     steps: usize,
 }
 
 /// The cells of a part, the reservation for their memory, and the annotations of the part.
-type Folded = (Cells, Reservation, Annotations);
+type Folded = (GroupCells, Reservation, QueryAnnotations);
 
-impl Folding<'_> {
-    fn part(&self, part: Range<usize>) -> Result<Folded, QueryError> {
-        let mut notes = Annotations::default();
+impl FoldParams<'_> {
+    fn fold_part(&self, part: Range<usize>) -> Result<Folded, PromqlError> {
+        let mut notes = QueryAnnotations::default();
         let groups = self.groups.len().min(part.len());
-        let mut cells = Cells::new(self.fold, self.steps, groups);
+        let mut cells = GroupCells::new(self.fold, self.steps, groups);
         let mut memory = self.account.reserve(0)?;
         let (mut samples, mut ignored) = (0, false);
-        let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {
+        let mut each = |series: usize, row: &mut StepRowBuffer, _: &mut QueryAnnotations| {
             let row = row.row();
             ignored |= !row.histograms.is_empty();
             let group = self.groups.of_series[series];
@@ -58,7 +58,7 @@ impl Folding<'_> {
         };
         self.stream
             .scan(part, self.account, &mut notes, &mut each)?;
-        self.account.hold(samples)?;
+        self.account.hold_samples(samples)?;
         if ignored && self.fold.ignores_histograms() {
             let name = self.node.op.as_str();
             notes.add(Annotation::ignored_in_aggregation(
@@ -66,13 +66,13 @@ impl Folding<'_> {
                 name,
             ));
         }
-        self.remark(cells.take_remarks(), &mut notes);
+        self.add_remarks(cells.take_remarks(), &mut notes);
         Ok((cells, memory, notes))
     }
 
     /// Adds the annotations about additions of histograms to `notes`, with the position of the
     /// input.
-    fn remark(&self, remarks: Remarks, notes: &mut Annotations) {
+    fn add_remarks(&self, remarks: GroupHistogramRemarks, notes: &mut QueryAnnotations) {
         let span = self.node.input.span;
         for series in remarks.incompatible {
             let labels = self.stream.labels(series as usize);
@@ -86,26 +86,26 @@ impl Folding<'_> {
 }
 
 /// Evaluates an aggregation that folds one value after another.
-pub(crate) fn frame(
-    run: &mut Run<'_>,
-    node: &Aggregate,
-    input: Stream,
-    grid: Grid,
-) -> Result<Frame, QueryError> {
+pub(crate) fn evaluate_fold(
+    run: &mut EvalContext<'_>,
+    node: &PlanAggregate,
+    input: SeriesStream,
+    grid: StepGrid,
+) -> Result<SeriesFrame, PromqlError> {
     let fold = match node.op {
-        AggregateOp::Sum => Fold::Sum,
-        AggregateOp::Avg => Fold::Mean,
-        AggregateOp::Min => Fold::Min,
-        AggregateOp::Max => Fold::Max,
-        AggregateOp::Group => Fold::Group,
-        AggregateOp::Stddev => Fold::Variance { root: true },
-        AggregateOp::Stdvar => Fold::Variance { root: false },
-        _ => Fold::Count,
+        AggregateOp::Sum => AggregateFold::Sum,
+        AggregateOp::Avg => AggregateFold::Mean,
+        AggregateOp::Min => AggregateFold::Min,
+        AggregateOp::Max => AggregateFold::Max,
+        AggregateOp::Group => AggregateFold::Group,
+        AggregateOp::Stddev => AggregateFold::Variance { root: true },
+        AggregateOp::Stdvar => AggregateFold::Variance { root: false },
+        _ => AggregateFold::Count,
     };
     let stream = input.with_distinct_series(run)?;
-    let groups = Groups::of(&stream, &node.grouping, run)?;
+    let groups = SeriesGroups::from_stream(&stream, &node.grouping, run)?;
     let account = run.account;
-    let folding = Folding {
+    let folding = FoldParams {
         stream: &stream,
         groups: &groups,
         account,
@@ -113,100 +113,107 @@ pub(crate) fn frame(
         fold,
         steps: grid.count,
     };
-    let mut total: Option<Cells> = None;
+    let mut total: Option<GroupCells> = None;
     let mut reserved = Vec::new();
     let all_notes = &mut run.notes;
     let merge = |(mut cells, memory, notes): Folded| {
         all_notes.merge(notes);
         match &mut total {
             None => {
-                cells.expect(groups.len());
+                cells.reserve_groups(groups.len());
                 total = Some(cells);
                 reserved.push(memory);
             }
             Some(total) => {
                 let before = total.bytes();
                 total.merge(cells);
-                folding.remark(total.take_remarks(), all_notes);
+                folding.add_remarks(total.take_remarks(), all_notes);
                 let more = total.bytes().saturating_sub(before);
                 reserved.push(account.reserve(more)?);
             }
         }
         Ok(())
     };
-    in_parts(
+    run_in_parts(
         run.ctx.compute,
         stream.len(),
         fold.series_per_part(stream.len(), grid.count),
-        |part| folding.part(part),
+        |part| folding.fold_part(part),
         merge,
     )?;
     let mut frame = match &mut total {
-        None => Frame::new(grid.count),
+        None => SeriesFrame::new(grid.count),
         Some(cells) => {
-            if cells.overflowed() {
-                means_one_by_one(&stream, &groups, run, cells)?;
+            if cells.has_overflowed() {
+                recompute_means(&stream, &groups, run, cells)?;
             }
             finish(cells, &groups, node.input.span, &mut run.notes)
         }
     };
-    reserved.into_iter().for_each(|memory| frame.keep(memory));
+    reserved
+        .into_iter()
+        .for_each(|memory| frame.hold_reservation(memory));
     Ok(frame)
 }
 
 /// Recomputes means whose sum overflows, value by value, as Prometheus computes all means.
-fn means_one_by_one(
-    stream: &Stream,
-    groups: &Groups,
-    run: &Run<'_>,
-    cells: &mut Cells,
-) -> Result<(), QueryError> {
+fn recompute_means(
+    stream: &SeriesStream,
+    groups: &SeriesGroups,
+    run: &EvalContext<'_>,
+    cells: &mut GroupCells,
+) -> Result<(), PromqlError> {
     let steps = stream.steps();
-    let mut means: Vec<Option<Mean>> = vec![None; groups.len() * steps];
+    let mut means: Vec<Option<RunningMean>> = vec![None; groups.len() * steps];
     let _memory = run
         .account
-        .reserve(means.len() * size_of::<Option<Mean>>())?;
+        .reserve(means.len() * size_of::<Option<RunningMean>>())?;
     stream.close_tallies();
-    let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {
+    let mut each = |series: usize, row: &mut StepRowBuffer, _: &mut QueryAnnotations| {
         let group = groups.of_series[series] as usize;
         let means = &mut means[group * steps..(group + 1) * steps];
         for (mean, value) in means.iter_mut().zip(&row.values) {
             match mean {
                 _ if is_absent(*value) => {}
                 Some(mean) => mean.add(*value),
-                None => *mean = Some(Mean::of(*value)),
+                None => *mean = Some(RunningMean::new(*value)),
             }
         }
         Ok(())
     };
     for start in (0..stream.len()).step_by(SERIES_PER_PART) {
         let part = start..(start + SERIES_PER_PART).min(stream.len());
-        let mut seen_before = Annotations::default();
+        let mut seen_before = QueryAnnotations::default();
         stream.scan(part, run.account, &mut seen_before, &mut each)?;
     }
     cells.set_means(|group, step| means[group as usize * steps + step].map(|mean| mean.value()));
     Ok(())
 }
 
-fn finish(cells: &mut Cells, groups: &Groups, span: Span, notes: &mut Annotations) -> Frame {
+fn finish(
+    cells: &mut GroupCells,
+    groups: &SeriesGroups,
+    span: PositionRange,
+    notes: &mut QueryAnnotations,
+) -> SeriesFrame {
     let slots = cells.slots_in_order();
-    let mut frame = Frame::with_room(cells.steps(), slots.len());
+    let mut frame = SeriesFrame::with_capacity(cells.steps(), slots.len());
     let mut row = Vec::new();
     for slot in slots {
         cells.finish(slot, &mut row);
         let histograms = finish_histograms(cells, slot, &mut row, |remark| {
             notes.add(match remark {
-                Remark::Mix => Annotation::mixed_aggregation(span),
-                Remark::ConflictingResets => {
+                GroupRemark::Mix => Annotation::mixed_aggregation(span),
+                GroupRemark::ConflictingResets => {
                     Annotation::conflicting_resets(span, HistogramOperation::Aggregation)
                 }
             });
         });
         let labels = groups.labels[cells.group(slot) as usize].clone();
         let drops_name = cells.drops_name(slot);
-        let row = Row {
+        let row = StepRow {
             histograms: &histograms,
-            ..Row::of_floats(&row)
+            ..StepRow::from_floats(&row)
         };
         frame.push(RowLabels { labels, drops_name }, row);
     }
@@ -214,7 +221,7 @@ fn finish(cells: &mut Cells, groups: &Groups, span: Span, notes: &mut Annotation
 }
 
 /// A reason for an annotation about a group at a step.
-enum Remark {
+enum GroupRemark {
     /// The group contains floats and histograms, so it has no value.
     Mix,
     /// Some histograms are counter resets and others are not.
@@ -223,21 +230,21 @@ enum Remark {
 
 /// Returns the histograms of a group. At their steps, floats are removed from its `row`.
 fn finish_histograms(
-    cells: &mut Cells,
+    cells: &mut GroupCells,
     slot: usize,
     row: &mut [f64],
-    mut remark: impl FnMut(Remark),
+    mut remark: impl FnMut(GroupRemark),
 ) -> Vec<HistogramPoint> {
     let mut points = Vec::new();
     for (step, outcome) in cells.take_histograms(slot) {
         let has_float = !is_absent(std::mem::replace(&mut row[step], ABSENT));
         match outcome {
-            Outcome::Total(_) if has_float => remark(Remark::Mix),
-            Outcome::Nothing { is_mix: true } => remark(Remark::Mix),
-            Outcome::Nothing { is_mix: false } => {}
-            Outcome::Total(total) => {
+            GroupHistogramResult::Total(_) if has_float => remark(GroupRemark::Mix),
+            GroupHistogramResult::Nothing { is_mix: true } => remark(GroupRemark::Mix),
+            GroupHistogramResult::Nothing { is_mix: false } => {}
+            GroupHistogramResult::Total(total) => {
                 if total.hints_conflict() {
-                    remark(Remark::ConflictingResets);
+                    remark(GroupRemark::ConflictingResets);
                 }
                 let mut total = total.finish();
                 total.compact();

@@ -10,21 +10,21 @@ mod labels;
 mod sets;
 mod steps;
 
-use crate::ast::{Cardinality, Matching, Span};
-use crate::eval::account::{Account, grow};
-use crate::eval::kernels::kinds::{Combined, StepRemarks, combine, incompatible};
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::parts::{in_parts, series_per_part};
-use crate::eval::rows::row::{ABSENT, Operand, Row, RowBuffer, is_absent};
-use crate::eval::rows::row_labels::Origin;
-use crate::eval::run::Run;
-use crate::grid::Grid;
+use crate::ast::{MatchCardinality, PositionRange, VectorMatching};
+use crate::eval::account::{QueryAccount, grow};
+use crate::eval::kernels::kinds::{CombinedValue, StepRemarks, combine, incompatible_remark};
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::parts::{run_in_parts, series_per_part};
+use crate::eval::rows::row::{ABSENT, StepOperand, StepRow, StepRowBuffer, is_absent};
+use crate::eval::rows::row_labels::LabelSource;
+use crate::eval::run::EvalContext;
+use crate::grid::StepGrid;
 use crate::math::operators::{ArithmeticLoop, compare, with_arithmetic};
-use crate::plan::{Binary, Node};
-use crate::value::{PointValue, QueryError};
+use crate::plan::{PlanBinary, PlanNode};
+use crate::value::{PromqlError, QueryPointValue};
 use firn_model::budget::Reservation;
 use firn_model::labels::Labels;
-use labels::{LabelRule, Paired, Side, Signatures};
+use labels::{MatchSignatures, PairLabelSource, ResultLabelRule, Side};
 use rustc_hash::FxHashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,22 +33,22 @@ use std::sync::Arc;
 const NONE: u32 = u32::MAX;
 
 /// Evaluates a binary operation on the rows of two vectors.
-pub(crate) fn frame(
-    run: &mut Run<'_>,
-    node: &Node,
-    operation: &Binary,
-    (left, right): (Arc<Frame>, Arc<Frame>),
-    grid: Grid,
-) -> Result<Frame, QueryError> {
+pub(crate) fn evaluate_vectors(
+    run: &mut EvalContext<'_>,
+    node: &PlanNode,
+    operation: &PlanBinary,
+    (left, right): (Arc<SeriesFrame>, Arc<SeriesFrame>),
+    grid: StepGrid,
+) -> Result<SeriesFrame, PromqlError> {
     let delayed = run.delays_names();
-    let signatures = Signatures::of(&left, &right, &operation.matching, run)?;
+    let signatures = MatchSignatures::compute(&left, &right, &operation.matching, run)?;
     let mut frame = if operation.op.is_set() {
-        sets::frame(operation.op, left, right, &signatures, run.account)?
+        sets::evaluate_set_operation(operation.op, left, right, &signatures, run.account)?
     } else {
-        let pairing = Pairing {
+        let pairing = BinaryOperands {
             operation,
             span: node.own_span(),
-            rule: LabelRule {
+            rule: ResultLabelRule {
                 matching: operation.matching.clone(),
                 drops: operation.op.is_arithmetic() || (operation.returns_bool && !delayed),
             },
@@ -60,7 +60,7 @@ pub(crate) fn frame(
         };
         match pairing.fixed_pairs(run.account)? {
             Some(pairs) => pairing.combine_rows(run, pairs)?,
-            None => steps::frame(&pairing, run.account, &mut run.notes)?,
+            None => steps::evaluate_by_steps(&pairing, run.account, &mut run.notes)?,
         }
     };
     frame.make_deep_labels(run.account)?;
@@ -68,48 +68,48 @@ pub(crate) fn frame(
 }
 
 /// A binary operation, its operands, and the signatures of their series.
-struct Pairing<'a> {
-    operation: &'a Binary,
-    span: Span,
+struct BinaryOperands<'a> {
+    operation: &'a PlanBinary,
+    span: PositionRange,
     /// The rule by which the labels of results are created.
-    rule: LabelRule,
+    rule: ResultLabelRule,
     /// True if no side has two series with equal labels.
     is_distinct: bool,
     /// True if equal labels in the result are detected at the end of the evaluation.
     may_repeat: bool,
-    left: &'a Frame,
-    right: &'a Frame,
-    signatures: &'a Signatures,
+    left: &'a SeriesFrame,
+    right: &'a SeriesFrame,
+    signatures: &'a MatchSignatures,
 }
 
 /// Two series that are combined at every step, as indexes into their frames.
-struct Pair {
+struct SeriesPair {
     many: u32,
     one: u32,
 }
 
 /// Memory of a pair in bytes: the pair itself, its two member indexes, and the location of its row,
 /// in lists with capacity for twice as many.
-const PAIR_BYTES: usize = 2 * size_of::<Pair>() + 4 * size_of::<(u32, u32)>();
+const PAIR_BYTES: usize = 2 * size_of::<SeriesPair>() + 4 * size_of::<(u32, u32)>();
 
 /// The pairs of an operation, and the reservation for them and the locations of their rows.
-struct Pairs {
-    pairs: Vec<Pair>,
+struct SeriesPairs {
+    pairs: Vec<SeriesPair>,
     memory: Reservation,
 }
 
-impl Pairing<'_> {
-    fn matching(&self) -> &Matching {
+impl BinaryOperands<'_> {
+    fn matching(&self) -> &VectorMatching {
         &self.operation.matching
     }
 
     /// Returns whether the left side is the "one" side.
     fn is_swapped(&self) -> bool {
-        self.matching().cardinality == Cardinality::OneToMany
+        self.matching().cardinality == MatchCardinality::OneToMany
     }
 
     /// Returns the "many" side, which may have several series per signature, and its signatures.
-    fn many(&self) -> (&Frame, &[u32]) {
+    fn many(&self) -> (&SeriesFrame, &[u32]) {
         match self.is_swapped() {
             true => (self.right, &self.signatures.right),
             false => (self.left, &self.signatures.left),
@@ -117,7 +117,7 @@ impl Pairing<'_> {
     }
 
     /// Returns the "one" side, which has at most one series per signature, and its signatures.
-    fn one(&self) -> (&Frame, &[u32]) {
+    fn one(&self) -> (&SeriesFrame, &[u32]) {
         match self.is_swapped() {
             true => (self.left, &self.signatures.left),
             false => (self.right, &self.signatures.right),
@@ -125,7 +125,7 @@ impl Pairing<'_> {
     }
 
     /// Returns the pairs, or `None` if they may differ between steps.
-    fn fixed_pairs(&self, account: &Account<'_>) -> Result<Option<Pairs>, QueryError> {
+    fn fixed_pairs(&self, account: &QueryAccount<'_>) -> Result<Option<SeriesPairs>, PromqlError> {
         let matching = self.matching();
         if matching.fill_left.is_some() || matching.fill_right.is_some() {
             return Ok(None);
@@ -146,19 +146,19 @@ impl Pairing<'_> {
             let one = one_of[*id as usize];
             if one != NONE {
                 let many = many as u32;
-                pairs.push(Pair { many, one });
+                pairs.push(SeriesPair { many, one });
             }
         }
-        let one_to_one = matching.cardinality == Cardinality::OneToOne;
-        let pairs = Pairs { pairs, memory };
-        if one_to_one && !self.unique(many_ids) {
+        let one_to_one = matching.cardinality == MatchCardinality::OneToOne;
+        let pairs = SeriesPairs { pairs, memory };
+        if one_to_one && !self.are_unique(many_ids) {
             return Ok(None);
         }
         // The labels of one-to-one results include their signatures, which are distinct.
         if one_to_one && !self.signatures.hold_metadata {
             return Ok(Some(pairs));
         }
-        if self.is_distinct && self.rule.keeps_apart(many, account)? {
+        if self.is_distinct && self.rule.keeps_series_distinct(many, account)? {
             return Ok(Some(pairs));
         }
         let mut passing = account.reserve(pairs.pairs.len() * 3 * size_of::<Labels>())?;
@@ -178,7 +178,7 @@ impl Pairing<'_> {
         Ok(Some(pairs))
     }
 
-    fn unique(&self, ids: &[u32]) -> bool {
+    fn are_unique(&self, ids: &[u32]) -> bool {
         let mut seen = vec![false; self.signatures.count];
         ids.iter()
             .all(|id| !std::mem::replace(&mut seen[*id as usize], true))
@@ -187,17 +187,17 @@ impl Pairing<'_> {
     /// Combines the rows of all pairs in parallel, and merges the results in order.
     fn combine_rows(
         &self,
-        run: &mut Run<'_>,
-        Pairs { pairs, memory }: Pairs,
-    ) -> Result<Frame, QueryError> {
+        run: &mut EvalContext<'_>,
+        SeriesPairs { pairs, memory }: SeriesPairs,
+    ) -> Result<SeriesFrame, PromqlError> {
         let (many, one) = (self.many().0, self.one().0);
         let account = run.account;
-        let side = |frame: &Frame, member: fn(&Pair) -> u32| -> Side {
-            let (origin, members) = frame.all_labels().origin();
+        let side = |frame: &SeriesFrame, member: fn(&SeriesPair) -> u32| -> Side {
+            let (origin, members) = frame.all_labels().to_label_source();
             let of_pairs = pairs.iter().map(|pair| members[member(pair) as usize]);
             (origin, of_pairs.collect())
         };
-        let origin: Arc<dyn Origin> = Arc::new(Paired {
+        let origin: Arc<dyn LabelSource> = Arc::new(PairLabelSource {
             many: side(many, |pair| pair.many),
             one: side(one, |pair| pair.one),
             rule: self.rule.clone(),
@@ -206,8 +206,9 @@ impl Pairing<'_> {
         let row_bytes = many.steps() * size_of::<f64>();
         let task = |part: Range<usize>| {
             let mut remarks = StepRemarks::default();
-            let mut row = RowBuffer::default();
-            let mut frame = Frame::late(many.steps(), origin.clone(), part.len());
+            let mut row = StepRowBuffer::default();
+            let mut frame =
+                SeriesFrame::with_label_source(many.steps(), origin.clone(), part.len());
             let mut memory = account.reserve(part.len() * row_bytes)?;
             for (at, pair) in part.clone().zip(&pairs[part]) {
                 account.check()?;
@@ -219,18 +220,18 @@ impl Pairing<'_> {
                     frame.push_member(at, row.row());
                 }
             }
-            account.hold(frame.samples())?;
-            frame.keep(memory);
+            account.hold_samples(frame.samples())?;
+            frame.hold_reservation(memory);
             Ok((frame, remarks))
         };
-        let mut out = Frame::new(many.steps());
+        let mut out = SeriesFrame::new(many.steps());
         let mut all_remarks = StepRemarks::default();
         let merge = |(frame, remarks)| {
             out.append(frame);
             all_remarks.merge(remarks);
             Ok(())
         };
-        in_parts(
+        run_in_parts(
             run.ctx.compute,
             pairs.len(),
             series_per_part(pairs.len(), many.steps()),
@@ -239,16 +240,16 @@ impl Pairing<'_> {
         )?;
         let remarks = all_remarks.into_iter();
         remarks.for_each(|remark| run.notes.add(remark));
-        out.keep(memory);
+        out.hold_reservation(memory);
         Ok(out)
     }
 
     /// Combines two rows and writes the result to `out`.
     fn combine(
         &self,
-        left: Row<'_>,
-        right: Row<'_>,
-        out: &mut RowBuffer,
+        left: StepRow<'_>,
+        right: StepRow<'_>,
+        out: &mut StepRowBuffer,
         remarks: &mut StepRemarks,
     ) {
         out.reset(left.values.len());
@@ -256,7 +257,7 @@ impl Pairing<'_> {
             self.combine_histograms(left, right, out, remarks);
         }
         let op = self.operation.op;
-        let rows = RowLoop {
+        let rows = RowArithmetic {
             left: left.values,
             right: right.values,
             out: &mut out.values,
@@ -269,20 +270,20 @@ impl Pairing<'_> {
             if is_absent(l) || is_absent(r) {
                 continue;
             }
-            match self.of_floats(l, r) {
+            match self.combine_floats(l, r) {
                 Some(value) => *out = value,
                 None if op.is_comparison() => {}
-                None => remarks.set(step, incompatible(op, self.span, (false, false))),
+                None => remarks.set(step, incompatible_remark(op, self.span, (false, false))),
             }
         }
     }
 
     /// Returns the result of two floats. `None` if a comparison is false and has no `bool`
     /// modifier.
-    fn of_floats(&self, left: f64, right: f64) -> Option<f64> {
+    fn combine_floats(&self, left: f64, right: f64) -> Option<f64> {
         let op = self.operation.op;
         if !op.is_comparison() {
-            return with_arithmetic(op, Once { left, right });
+            return with_arithmetic(op, StepArithmetic { left, right });
         }
         let holds = compare(op, left, right);
         if self.operation.returns_bool {
@@ -294,34 +295,34 @@ impl Pairing<'_> {
     /// Combines two rows at the steps where at least one of them has a histogram.
     fn combine_histograms(
         &self,
-        left: Row<'_>,
-        right: Row<'_>,
-        out: &mut RowBuffer,
+        left: StepRow<'_>,
+        right: StepRow<'_>,
+        out: &mut StepRowBuffer,
         remarks: &mut StepRemarks,
     ) {
         for step in 0..left.values.len() {
             let (Some(l), Some(r)) = (left.operand(step), right.operand(step)) else {
                 continue;
             };
-            if matches!((l, r), (Operand::Float(_), Operand::Float(_))) {
+            if matches!((l, r), (StepOperand::Float(_), StepOperand::Float(_))) {
                 continue;
             }
             let point = match combine(self.operation.op, self.span, l, r) {
-                Combined::Refused(remark) => {
+                CombinedValue::Refused(remark) => {
                     remarks.set(step, remark);
                     continue;
                 }
-                Combined::Histogram(histogram, remark) => {
+                CombinedValue::Histogram(histogram, remark) => {
                     remark
                         .into_iter()
                         .for_each(|remark| remarks.set(step, remark));
-                    Some(PointValue::Histogram(histogram))
+                    Some(QueryPointValue::Histogram(histogram))
                 }
-                Combined::Compared(holds) => self.compared(holds, l),
+                CombinedValue::Compared(holds) => self.compare_floats(holds, l),
             };
             match point {
-                Some(PointValue::Float(value)) => out.values[step] = value,
-                Some(PointValue::Histogram(histogram)) => {
+                Some(QueryPointValue::Float(value)) => out.values[step] = value,
+                Some(QueryPointValue::Histogram(histogram)) => {
                     out.histograms.push((step as u32, histogram));
                 }
                 None => {}
@@ -331,25 +332,25 @@ impl Pairing<'_> {
 
     /// Returns the result of a comparison: 0 or 1 with `bool`; otherwise the left side if the
     /// comparison is true.
-    fn compared(&self, holds: bool, left: Operand<'_>) -> Option<PointValue> {
+    fn compare_floats(&self, holds: bool, left: StepOperand<'_>) -> Option<QueryPointValue> {
         if self.operation.returns_bool {
-            return Some(PointValue::Float(f64::from(u8::from(holds))));
+            return Some(QueryPointValue::Float(f64::from(u8::from(holds))));
         }
         holds.then(|| match left {
-            Operand::Float(value) => PointValue::Float(value),
-            Operand::Histogram(histogram) => PointValue::Histogram(histogram.clone()),
+            StepOperand::Float(value) => QueryPointValue::Float(value),
+            StepOperand::Histogram(histogram) => QueryPointValue::Histogram(histogram.clone()),
         })
     }
 }
 
 /// The arithmetic of two rows, step by step. A step is absent if either side is.
-struct RowLoop<'a> {
+struct RowArithmetic<'a> {
     left: &'a [f64],
     right: &'a [f64],
     out: &'a mut [f64],
 }
 
-impl ArithmeticLoop<()> for RowLoop<'_> {
+impl ArithmeticLoop<()> for RowArithmetic<'_> {
     fn run(self, op: impl Fn(f64, f64) -> f64) {
         for (out, (left, right)) in self.out.iter_mut().zip(self.left.iter().zip(self.right)) {
             *out = if is_absent(*left) || is_absent(*right) {
@@ -362,12 +363,12 @@ impl ArithmeticLoop<()> for RowLoop<'_> {
 }
 
 /// The arithmetic of two single floats, for steps that are combined individually.
-struct Once {
+struct StepArithmetic {
     left: f64,
     right: f64,
 }
 
-impl ArithmeticLoop<f64> for Once {
+impl ArithmeticLoop<f64> for StepArithmetic {
     fn run(self, op: impl Fn(f64, f64) -> f64) -> f64 {
         op(self.left, self.right)
     }

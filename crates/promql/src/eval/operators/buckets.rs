@@ -9,25 +9,25 @@ mod classic;
 mod native;
 mod repair_log;
 
-use crate::ast::Span;
-use crate::eval::account::Account;
-use crate::eval::annotations::{Annotation, Repairs};
-use crate::eval::operators::label_functions::by_values;
-use crate::eval::operators::stream::{Collision, merge_equal};
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::label_sets::{Dictionary, is_metadata, retain};
-use crate::eval::rows::parts::in_parts;
-use crate::eval::rows::row::{ABSENT, Row, is_absent};
+use crate::ast::PositionRange;
+use crate::eval::account::QueryAccount;
+use crate::eval::annotations::{Annotation, BucketRepairs};
+use crate::eval::operators::label_functions::compare_values;
+use crate::eval::operators::stream::{NameCollisionRule, merge_equal};
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::label_sets::{ByteStringNumbers, is_metadata, retain_labels};
+use crate::eval::rows::parts::run_in_parts;
+use crate::eval::rows::row::{ABSENT, StepRow, is_absent};
 use crate::eval::rows::row_labels::RowLabels;
-use crate::eval::run::Run;
+use crate::eval::run::EvalContext;
 use crate::functions::{Function, FunctionId};
 use crate::go_format::format_g;
-use crate::grid::Grid;
-use crate::plan::{Node, NodeKind};
-use crate::value::QueryError;
-use classic::{Bucket, fraction, quantile};
+use crate::grid::StepGrid;
+use crate::plan::{PlanNode, PlanNodeKind};
+use crate::value::PromqlError;
+use classic::{ClassicBucket, fraction, quantile};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
-use native::Native;
+use native::NativeHistogramMember;
 use repair_log::RepairLog;
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ const BOUND: &str = "le";
 const HISTOGRAMS_PER_PART: usize = 32;
 
 /// The value that is computed from a histogram at each step.
-enum Question {
+enum HistogramEstimate {
     /// A quantile between 0 and 1, with one parameter per step.
     Quantile(Vec<f64>),
     /// The fraction of observations between two values, with one pair of values per step.
@@ -47,41 +47,41 @@ enum Question {
 }
 
 /// Evaluates a function call. The values of its scalar arguments and of its vector are passed in.
-pub(crate) fn frame(
-    run: &mut Run<'_>,
+pub(crate) fn evaluate_buckets(
+    run: &mut EvalContext<'_>,
     function: &'static Function,
-    args: &[Node],
-    (mut scalars, input): (Vec<Vec<f64>>, Arc<Frame>),
-    grid: Grid,
-) -> Result<Frame, QueryError> {
+    args: &[PlanNode],
+    (mut scalars, input): (Vec<Vec<f64>>, Arc<SeriesFrame>),
+    grid: StepGrid,
+) -> Result<SeriesFrame, PromqlError> {
     let frame = match function.id {
         FunctionId::HistogramQuantile => {
             let quantiles = scalars.remove(0);
-            let histograms = Histograms::read(run, (&args[1], input), grid)?;
-            remark_quantiles(run, &args[0], &quantiles);
-            let question = Question::Quantile(quantiles);
-            let (frame, log) = histograms.answer(run, &question, args[0].span)?;
-            log.remark(args[1].span, &mut run.notes);
+            let histograms = HistogramVector::from_frame(run, (&args[1], input), grid)?;
+            add_quantile_remarks(run, &args[0], &quantiles);
+            let question = HistogramEstimate::Quantile(quantiles);
+            let (frame, log) = histograms.estimate(run, &question, args[0].span)?;
+            log.add_remarks(args[1].span, &mut run.notes);
             frame
         }
         FunctionId::HistogramFraction => {
             let lower = scalars.remove(0);
-            let histograms = Histograms::read(run, (&args[2], input), grid)?;
-            let question = Question::Fraction(lower, scalars.remove(0));
-            histograms.answer(run, &question, args[0].span)?.0
+            let histograms = HistogramVector::from_frame(run, (&args[2], input), grid)?;
+            let question = HistogramEstimate::Fraction(lower, scalars.remove(0));
+            histograms.estimate(run, &question, args[0].span)?.0
         }
-        _ => many_quantiles(run, args, (scalars, input), grid)?,
+        _ => evaluate_histogram_quantiles(run, args, (scalars, input), grid)?,
     };
     if run.delays_names() && grid.is_instant() {
         // In this case Prometheus detects equal labels at the end of the evaluation.
         return Ok(frame);
     }
-    merge_equal(frame, Collision::Merged, run.account)
+    merge_equal(frame, NameCollisionRule::Merged, run.account)
 }
 
 /// Adds annotations about quantiles outside of 0 to 1. The annotations of the arguments must have
 /// been added before.
-fn remark_quantiles(run: &mut Run<'_>, arg: &Node, quantiles: &[f64]) {
+fn add_quantile_remarks(run: &mut EvalContext<'_>, arg: &PlanNode, quantiles: &[f64]) {
     for quantile in quantiles.iter().filter(|q| !(0.0..=1.0).contains(*q)) {
         let remark = Annotation::invalid_quantile(arg.span, *quantile);
         run.notes.add(remark);
@@ -90,29 +90,32 @@ fn remark_quantiles(run: &mut Run<'_>, arg: &Node, quantiles: &[f64]) {
 
 /// Evaluates `histogram_quantiles(v, label, q...)`: several quantiles of the same histograms,
 /// distinguished by a label.
-fn many_quantiles(
-    run: &mut Run<'_>,
-    args: &[Node],
-    (asked, input): (Vec<Vec<f64>>, Arc<Frame>),
-    grid: Grid,
-) -> Result<Frame, QueryError> {
+fn evaluate_histogram_quantiles(
+    run: &mut EvalContext<'_>,
+    args: &[PlanNode],
+    (asked, input): (Vec<Vec<f64>>, Arc<SeriesFrame>),
+    grid: StepGrid,
+) -> Result<SeriesFrame, PromqlError> {
     let label = match &args[1].kind {
-        NodeKind::Text(name) => String::from_utf8_lossy(name).into_owned(),
+        PlanNodeKind::Text(name) => String::from_utf8_lossy(name).into_owned(),
         _ => {
-            return Err(QueryError::Execution(
+            return Err(PromqlError::Execution(
                 "histogram_quantiles: no label".into(),
             ));
         }
     };
-    let histograms = Histograms::read(run, (&args[0], input), grid)?;
+    let histograms = HistogramVector::from_frame(run, (&args[0], input), grid)?;
     for (arg, quantiles) in args[2..].iter().zip(&asked) {
-        remark_quantiles(run, arg, quantiles);
+        add_quantile_remarks(run, arg, quantiles);
     }
-    let (mut out, mut log) = (Frame::new(grid.count), RepairLog::default());
+    let (mut out, mut log) = (SeriesFrame::new(grid.count), RepairLog::default());
     for quantiles in asked {
-        let names: Vec<String> = quantiles.iter().map(|q| open_metrics_float(*q)).collect();
-        let question = Question::Quantile(quantiles);
-        let (answers, repairs) = histograms.answer(run, &question, args[0].span)?;
+        let names: Vec<String> = quantiles
+            .iter()
+            .map(|q| format_open_metrics_float(*q))
+            .collect();
+        let question = HistogramEstimate::Quantile(quantiles);
+        let (answers, repairs) = histograms.estimate(run, &question, args[0].span)?;
         log.merge_same(repairs);
         let mut distinct = names.clone();
         distinct.sort_unstable();
@@ -120,24 +123,24 @@ fn many_quantiles(
         // At each step a quantile has one name, but every name has a row with all steps.
         let row_bytes = grid.count * size_of::<f64>() + size_of::<RowLabels>() + label.len();
         for name in distinct {
-            out.keep(run.account.reserve(answers.len() * row_bytes)?);
+            out.hold_reservation(run.account.reserve(answers.len() * row_bytes)?);
             let account = run.account;
             append_named(&mut out, &answers, &label, (&name[..], &names[..]), account)?;
         }
     }
-    log.remark(args[0].span, &mut run.notes);
+    log.add_remarks(args[0].span, &mut run.notes);
     Ok(out)
 }
 
 /// Appends the results of the steps whose quantile is called `name`, with this name as the value of
 /// `label`.
 fn append_named(
-    out: &mut Frame,
-    answers: &Frame,
+    out: &mut SeriesFrame,
+    answers: &SeriesFrame,
     label: &str,
     (name, names): (&str, &[String]),
-    account: &Account<'_>,
-) -> Result<(), QueryError> {
+    account: &QueryAccount<'_>,
+) -> Result<(), PromqlError> {
     for series in 0..answers.len() {
         account.check()?;
         let row = answers.row(series);
@@ -150,13 +153,13 @@ fn append_named(
         let mut row_labels = answers.row_labels(series);
         let mut labels = LabelsBuilder::from_labels(row_labels.labels.as_ref());
         row_labels.labels = labels.set(label, name.as_bytes()).build();
-        out.push(row_labels, Row::of_floats(&values));
+        out.push(row_labels, StepRow::from_floats(&values));
     }
     Ok(())
 }
 
 /// Formats a float like OpenMetrics: always with a dot or an exponent.
-fn open_metrics_float(value: f64) -> String {
+fn format_open_metrics_float(value: f64) -> String {
     // OpenMetrics writes zero without a sign.
     let text = format_g(if value == 0.0 { 0.0 } else { value }, None);
     if !value.is_finite() || text.contains(['e', '.']) {
@@ -167,16 +170,16 @@ fn open_metrics_float(value: f64) -> String {
 }
 
 /// The histograms of a vector, classic and native, with conflicts between both.
-struct Histograms {
-    frame: Arc<Frame>,
-    grid: Grid,
-    histograms: Vec<Member>,
-    natives: Vec<Native>,
+struct HistogramVector {
+    frame: Arc<SeriesFrame>,
+    grid: StepGrid,
+    histograms: Vec<ClassicHistogramMember>,
+    natives: Vec<NativeHistogramMember>,
     delayed: bool,
 }
 
 /// One classic histogram, which consists of several series with bucket counts.
-struct Member {
+struct ClassicHistogramMember {
     labels: Labels,
     name: Vec<u8>,
     /// The upper bounds in ascending order with NaN last, each with the index of the series that
@@ -186,15 +189,15 @@ struct Member {
     conflicts: Vec<usize>,
 }
 
-impl Histograms {
-    fn read(
-        run: &mut Run<'_>,
-        (arg, frame): (&Node, Arc<Frame>),
-        grid: Grid,
-    ) -> Result<Self, QueryError> {
+impl HistogramVector {
+    fn from_frame(
+        run: &mut EvalContext<'_>,
+        (arg, frame): (&PlanNode, Arc<SeriesFrame>),
+        grid: StepGrid,
+    ) -> Result<Self, PromqlError> {
         let delayed = run.delays_names();
-        let mut known = Dictionary::default();
-        let mut histograms: Vec<Member> = Vec::new();
+        let mut known = ByteStringNumbers::default();
+        let mut histograms: Vec<ClassicHistogramMember> = Vec::new();
         for series in 0..frame.len() {
             run.account.check()?;
             if !frame.row(series).has_floats() {
@@ -211,11 +214,11 @@ impl Histograms {
                 ));
                 continue;
             };
-            let rest = retain(labels.as_ref(), |label| label != BOUND);
+            let rest = retain_labels(labels.as_ref(), |label| label != BOUND);
             let (id, is_new) = known.intern(rest.as_bytes());
             if is_new {
-                histograms.push(Member {
-                    labels: retain(rest.as_ref(), |label| delayed || !is_metadata(label)),
+                histograms.push(ClassicHistogramMember {
+                    labels: retain_labels(rest.as_ref(), |label| delayed || !is_metadata(label)),
                     name: name.to_vec(),
                     buckets: Vec::new(),
                     conflicts: Vec::new(),
@@ -226,7 +229,7 @@ impl Histograms {
         for histogram in &mut histograms {
             histogram
                 .buckets
-                .sort_by(|(a, _), (b, _)| by_values(*a, *b));
+                .sort_by(|(a, _), (b, _)| compare_values(*a, *b));
         }
         let mut out = Self {
             frame,
@@ -241,34 +244,34 @@ impl Histograms {
 
     /// Returns the metric name for annotations. It is empty if metric names are removed
     /// immediately.
-    fn shown_name<'m>(&self, member: &'m Member) -> &'m [u8] {
+    fn shown_name<'m>(&self, member: &'m ClassicHistogramMember) -> &'m [u8] {
         if self.delayed { &member.name } else { b"" }
     }
 
     /// Computes the result of every histogram. Also returns the corrections of bucket counts.
     /// Annotations about native histograms have the position `span`.
-    fn answer(
+    fn estimate(
         &self,
-        run: &mut Run<'_>,
-        question: &Question,
-        span: Span,
-    ) -> Result<(Frame, RepairLog), QueryError> {
-        let mut out = self.answer_natives(run, question, span)?;
+        run: &mut EvalContext<'_>,
+        question: &HistogramEstimate,
+        span: PositionRange,
+    ) -> Result<(SeriesFrame, RepairLog), PromqlError> {
+        let mut out = self.estimate_natives(run, question, span)?;
         let account = run.account;
         let task = |part: Range<usize>| {
             let memory = account.reserve(part.len() * self.row_bytes())?;
-            let (mut frame, log) = self.answer_part(&self.histograms[part], question, account)?;
-            frame.keep(memory);
+            let (mut frame, log) = self.estimate_part(&self.histograms[part], question, account)?;
+            frame.hold_reservation(memory);
             Ok((frame, log))
         };
         let mut log = RepairLog::default();
-        let merge = |(frame, repairs): (Frame, RepairLog)| {
+        let merge = |(frame, repairs): (SeriesFrame, RepairLog)| {
             out.append(frame);
             log.merge(repairs);
             Ok(())
         };
         let (compute, count) = (run.ctx.compute, self.histograms.len());
-        in_parts(compute, count, HISTOGRAMS_PER_PART, task, merge)?;
+        run_in_parts(compute, count, HISTOGRAMS_PER_PART, task, merge)?;
         Ok((out, log))
     }
 
@@ -276,21 +279,21 @@ impl Histograms {
         self.frame.steps() * size_of::<f64>() + size_of::<RowLabels>()
     }
 
-    fn answer_part(
+    fn estimate_part(
         &self,
-        part: &[Member],
-        question: &Question,
-        account: &Account<'_>,
-    ) -> Result<(Frame, RepairLog), QueryError> {
+        part: &[ClassicHistogramMember],
+        question: &HistogramEstimate,
+        account: &QueryAccount<'_>,
+    ) -> Result<(SeriesFrame, RepairLog), PromqlError> {
         let steps = self.frame.steps();
-        let (mut frame, mut log) = (Frame::new(steps), RepairLog::default());
+        let (mut frame, mut log) = (SeriesFrame::new(steps), RepairLog::default());
         let (mut values, mut buckets) = (Vec::new(), Vec::new());
         for member in part {
             account.check()?;
             values.clear();
             for step in 0..steps {
-                self.gather(member, step, &mut buckets);
-                let (value, repairs) = ask(question, step, &mut buckets);
+                self.collect_buckets(member, step, &mut buckets);
+                let (value, repairs) = estimate_buckets(question, step, &mut buckets);
                 values.push(value);
                 if let Some(mut repairs) = repairs {
                     let time = self.grid.time(step);
@@ -299,13 +302,21 @@ impl Histograms {
                 }
             }
             let (labels, drops_name) = (member.labels.clone(), true);
-            frame.push(RowLabels { labels, drops_name }, Row::of_floats(&values));
+            frame.push(
+                RowLabels { labels, drops_name },
+                StepRow::from_floats(&values),
+            );
         }
         Ok((frame, log))
     }
 
     /// Collects the buckets that have a value at a step.
-    fn gather(&self, member: &Member, step: usize, into: &mut Vec<Bucket>) {
+    fn collect_buckets(
+        &self,
+        member: &ClassicHistogramMember,
+        step: usize,
+        into: &mut Vec<ClassicBucket>,
+    ) {
         into.clear();
         if member.conflicts.contains(&step) {
             return;
@@ -313,7 +324,7 @@ impl Histograms {
         for (bound, series) in &member.buckets {
             let count = self.frame.row(*series as usize).values[step];
             if !is_absent(count) {
-                into.push(Bucket {
+                into.push(ClassicBucket {
                     bound: *bound,
                     count,
                 });
@@ -322,13 +333,19 @@ impl Histograms {
     }
 }
 
-fn ask(question: &Question, step: usize, buckets: &mut Vec<Bucket>) -> (f64, Option<Repairs>) {
+fn estimate_buckets(
+    question: &HistogramEstimate,
+    step: usize,
+    buckets: &mut Vec<ClassicBucket>,
+) -> (f64, Option<BucketRepairs>) {
     if buckets.is_empty() {
         return (ABSENT, None);
     }
     match question {
-        Question::Quantile(quantiles) => quantile(quantiles[step], buckets),
-        Question::Fraction(lower, upper) => (fraction(lower[step], upper[step], buckets), None),
+        HistogramEstimate::Quantile(quantiles) => quantile(quantiles[step], buckets),
+        HistogramEstimate::Fraction(lower, upper) => {
+            (fraction(lower[step], upper[step], buckets), None)
+        }
     }
 }
 
@@ -363,7 +380,7 @@ mod tests {
             (0.99, "0.99"),
             (f64::NAN, "NaN"),
         ] {
-            assert_eq!(open_metrics_float(value), want);
+            assert_eq!(format_open_metrics_float(value), want);
         }
     }
 }

@@ -1,19 +1,19 @@
 //! The aggregation `count_values`: counts equal values in a group and writes the value into a
 //! label.
 
-use crate::ast::Grouping;
+use crate::ast::AggregateGrouping;
 use crate::eval::account::grow;
-use crate::eval::operators::grouping::Groups;
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::row::{ABSENT, Row, is_absent};
+use crate::eval::operators::grouping::SeriesGroups;
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::row::{ABSENT, StepRow, is_absent};
 use crate::eval::rows::row_labels::RowLabels;
-use crate::eval::run::Run;
+use crate::eval::run::EvalContext;
 use crate::go_format::format_f;
-use crate::grid::Grid;
+use crate::grid::StepGrid;
 use crate::histogram_text::histogram_text;
-use crate::plan::{Aggregate, NodeKind};
+use crate::plan::{PlanAggregate, PlanNodeKind};
 use crate::quote::quote;
-use crate::value::QueryError;
+use crate::value::PromqlError;
 use firn_model::budget::Reservation;
 use firn_model::histogram::Histogram;
 use firn_model::labels::LabelsBuilder;
@@ -22,16 +22,16 @@ use std::sync::Arc;
 
 /// Evaluates the aggregation. Values are written into `label` in their shortest form without an
 /// exponent.
-pub(crate) fn frame(
-    run: &Run<'_>,
-    node: &Aggregate,
-    (label, input): (&str, Arc<Frame>),
-    grid: Grid,
-) -> Result<Frame, QueryError> {
-    let (grouping, writes_value) = without_label(&node.grouping, label);
-    let groups = Groups::of_frame(&input, &grouping, run)?;
+pub(crate) fn evaluate_count_values(
+    run: &EvalContext<'_>,
+    node: &PlanAggregate,
+    (label, input): (&str, Arc<SeriesFrame>),
+    grid: StepGrid,
+) -> Result<SeriesFrame, PromqlError> {
+    let (grouping, writes_value) = remove_label(&node.grouping, label);
+    let groups = SeriesGroups::from_frame(&input, &grouping, run)?;
     let account = run.account;
-    let mut counts = Counts {
+    let mut counts = ValueCounts {
         writes_value,
         steps: grid.count,
         places: FxHashMap::default(),
@@ -55,11 +55,11 @@ pub(crate) fn frame(
             counts.count_histogram(group, *step as usize, histogram)?;
         }
     }
-    let mut out = Frame::new(grid.count);
-    let Counts {
+    let mut out = SeriesFrame::new(grid.count);
+    let ValueCounts {
         rows, mut memory, ..
     } = counts;
-    for Counted {
+    for CountedValue {
         group,
         value,
         counts,
@@ -72,33 +72,40 @@ pub(crate) fn frame(
         }
         let labels = labels.build();
         grow(&mut memory, labels.as_bytes().len())?;
-        out.push(RowLabels::kept(labels), Row::of_floats(&counts));
+        out.push(
+            RowLabels::from_labels(labels),
+            StepRow::from_floats(&counts),
+        );
     }
-    out.keep(memory);
+    out.hold_reservation(memory);
     Ok(out)
 }
 
 /// A value in a group, in text form, and its number of occurrences at each step.
-struct Counted {
+struct CountedValue {
     group: u32,
     value: String,
     counts: Vec<f64>,
 }
 
 /// The rows counted so far, with an index of their values.
-struct Counts {
+struct ValueCounts {
     writes_value: bool,
     steps: usize,
     /// The index of the row of a value in a group.
     places: FxHashMap<(u32, u64), usize>,
     histogram_places: FxHashMap<(u32, String), usize>,
-    rows: Vec<Counted>,
+    rows: Vec<CountedValue>,
     memory: Reservation,
 }
 
-impl Counts {
-    fn count(&mut self, group: u32, step: usize, value: f64) -> Result<(), QueryError> {
-        let key = if self.writes_value { key_of(value) } else { 0 };
+impl ValueCounts {
+    fn count(&mut self, group: u32, step: usize, value: f64) -> Result<(), PromqlError> {
+        let key = if self.writes_value {
+            value_key(value)
+        } else {
+            0
+        };
         let place = *self.places.entry((group, key)).or_insert(self.rows.len());
         if place == self.rows.len() {
             self.add_row(group, format_f(value))?;
@@ -112,7 +119,7 @@ impl Counts {
         group: u32,
         step: usize,
         histogram: &Histogram,
-    ) -> Result<(), QueryError> {
+    ) -> Result<(), PromqlError> {
         if !self.writes_value {
             return self.count(group, step, 0.0);
         }
@@ -127,17 +134,19 @@ impl Counts {
         Ok(())
     }
 
-    fn add_row(&mut self, group: u32, value: String) -> Result<(), QueryError> {
+    fn add_row(&mut self, group: u32, value: String) -> Result<(), PromqlError> {
         // The row, its copy in the result (with capacity for twice as many), the text of the value
         // here and in the index, and the entry of the index.
         const PLACE_BYTES: usize = 2
-            * (size_of::<Counted>() + size_of::<((u32, String), usize)>() + size_of::<RowLabels>());
+            * (size_of::<CountedValue>()
+                + size_of::<((u32, String), usize)>()
+                + size_of::<RowLabels>());
         let row_bytes = self.steps * size_of::<f64>();
         grow(
             &mut self.memory,
             3 * row_bytes + 2 * value.len() + PLACE_BYTES,
         )?;
-        self.rows.push(Counted {
+        self.rows.push(CountedValue {
             group,
             value,
             counts: vec![ABSENT; self.steps],
@@ -146,7 +155,7 @@ impl Counts {
     }
 }
 
-impl Counted {
+impl CountedValue {
     fn add(&mut self, step: usize) {
         let count = &mut self.counts[step];
         *count = if is_absent(*count) { 1.0 } else { *count + 1.0 };
@@ -154,19 +163,19 @@ impl Counted {
 }
 
 /// Returns a key that is equal for values with the same text form.
-fn key_of(value: f64) -> u64 {
+fn value_key(value: f64) -> u64 {
     if value.is_nan() { f64::NAN } else { value }.to_bits()
 }
 
 /// Returns the label name in the parameter of the aggregation. Fails if it is not a valid label
 /// name.
-pub(crate) fn label_name(node: &Aggregate) -> Result<String, QueryError> {
-    let Some(NodeKind::Text(name)) = node.param.as_ref().map(|p| &p.kind) else {
-        return Err(QueryError::Execution("count_values: no label name".into()));
+pub(crate) fn label_name(node: &PlanAggregate) -> Result<String, PromqlError> {
+    let Some(PlanNodeKind::Text(name)) = node.param.as_ref().map(|p| &p.kind) else {
+        return Err(PromqlError::Execution("count_values: no label name".into()));
     };
     match String::from_utf8(name.clone()) {
         Ok(name) if !name.is_empty() => Ok(name),
-        _ => Err(QueryError::Execution(format!(
+        _ => Err(PromqlError::Execution(format!(
             "invalid label name {}",
             quote(name)
         ))),
@@ -175,17 +184,17 @@ pub(crate) fn label_name(node: &Aggregate) -> Result<String, QueryError> {
 
 /// Returns the grouping without the label that is overwritten, and whether the results contain this
 /// label.
-fn without_label(grouping: &Grouping, label: &str) -> (Grouping, bool) {
+fn remove_label(grouping: &AggregateGrouping, label: &str) -> (AggregateGrouping, bool) {
     match grouping {
-        Grouping::By(names) => {
+        AggregateGrouping::By(names) => {
             let names = names.iter().filter(|n| *n != label).cloned();
-            (Grouping::By(names.collect()), true)
+            (AggregateGrouping::By(names.collect()), true)
         }
-        Grouping::Without(names) => {
+        AggregateGrouping::Without(names) => {
             let keeps = !names.iter().any(|n| n == label);
             let mut names = names.clone();
             names.push(label.to_owned());
-            (Grouping::Without(names), keeps)
+            (AggregateGrouping::Without(names), keeps)
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Assigns the series of an aggregation to groups.
 //!
-//! `by` reads only the columns of the grouping labels, encoded as numbers, and creates one label
-//! set per group. `without` needs the complete label sets of all series.
+//! `by` reads only the columns of the grouping labels, encoded as numbers, and creates one
+//! label set per group. `without` needs the complete label sets of all series.
 
-use crate::ast::Grouping;
-use crate::eval::account::{Account, grow};
-use crate::eval::operators::stream::Stream;
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::label_sets::{Dictionary, retain_into};
-use crate::eval::rows::parts::{SERIES_PER_PART, in_parts};
-use crate::eval::run::Run;
-use crate::value::QueryError;
+use crate::ast::AggregateGrouping;
+use crate::eval::account::{QueryAccount, grow};
+use crate::eval::operators::stream::SeriesStream;
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::label_sets::{ByteStringNumbers, retain_labels_into};
+use crate::eval::rows::parts::{SERIES_PER_PART, run_in_parts};
+use crate::eval::run::EvalContext;
+use crate::value::PromqlError;
 use firn_model::budget::Reservation;
 use firn_model::columns::LabelColumn;
 use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
@@ -26,7 +26,7 @@ const GROUP_BYTES: usize = 2 * size_of::<Labels>() + 32;
 const REFINED_BYTES: usize = 32;
 
 /// The groups of the series in a stream, which aggregations fold into.
-pub(crate) struct Groups {
+pub(crate) struct SeriesGroups {
     /// The index of the group of each series, in the order of the stream.
     pub(crate) of_series: Vec<u32>,
     /// The labels of each group, which are those of the result.
@@ -35,27 +35,27 @@ pub(crate) struct Groups {
     _memory: Reservation,
 }
 
-impl Groups {
+impl SeriesGroups {
     /// Assigns the series of `stream` to groups. Groups are numbered in order of their first
     /// series.
-    pub(crate) fn of(
-        stream: &Stream,
-        grouping: &Grouping,
-        run: &Run<'_>,
-    ) -> Result<Self, QueryError> {
+    pub(crate) fn from_stream(
+        stream: &SeriesStream,
+        grouping: &AggregateGrouping,
+        run: &EvalContext<'_>,
+    ) -> Result<Self, PromqlError> {
         match grouping {
-            Grouping::By(names) => Self::by(stream, names, run.account),
-            Grouping::Without(names) => Self::without(stream, names, run),
+            AggregateGrouping::By(names) => Self::group_by(stream, names, run.account),
+            AggregateGrouping::Without(names) => Self::group_without(stream, names, run),
         }
     }
 
-    /// Assigns the series of a frame to groups, like [`Groups::of`].
-    pub(crate) fn of_frame(
-        frame: &Arc<Frame>,
-        grouping: &Grouping,
-        run: &Run<'_>,
-    ) -> Result<Self, QueryError> {
-        Self::of(&frame.clone().into(), grouping, run)
+    /// Assigns the series of a frame to groups, like [`SeriesGroups::from_stream`].
+    pub(crate) fn from_frame(
+        frame: &Arc<SeriesFrame>,
+        grouping: &AggregateGrouping,
+        run: &EvalContext<'_>,
+    ) -> Result<Self, PromqlError> {
+        Self::from_stream(&frame.clone().into(), grouping, run)
     }
 
     /// Returns the number of groups, which is zero if there are no series.
@@ -63,14 +63,14 @@ impl Groups {
         self.labels.len()
     }
 
-    /// Returns the maximum size of the result of [`Groups::members`] in bytes. Its lists may have
-    /// capacity for twice as many.
+    /// Returns the maximum size of the result of [`SeriesGroups::members`] in bytes. Its lists may
+    /// have capacity for twice as many.
     pub(crate) fn members_bytes(&self) -> usize {
         self.len() * size_of::<Vec<u32>>() + 2 * size_of_val(&self.of_series[..])
     }
 
     /// Returns the series of each group in ascending order. Allocates; see
-    /// [`Groups::members_bytes`].
+    /// [`SeriesGroups::members_bytes`].
     pub(crate) fn members(&self) -> Vec<Vec<u32>> {
         let mut members = vec![Vec::new(); self.len()];
         for (series, group) in self.of_series.iter().enumerate() {
@@ -79,7 +79,11 @@ impl Groups {
         members
     }
 
-    fn by(stream: &Stream, names: &[String], account: &Account<'_>) -> Result<Self, QueryError> {
+    fn group_by(
+        stream: &SeriesStream,
+        names: &[String],
+        account: &QueryAccount<'_>,
+    ) -> Result<Self, PromqlError> {
         let ids_bytes = stream.len() * size_of::<u32>();
         let mut memory = account.reserve(ids_bytes)?;
         let mut columns = Vec::with_capacity(names.len());
@@ -125,28 +129,35 @@ impl Groups {
 
     /// Groups series by all labels except `names`. Parts of the series are grouped in parallel;
     /// then the groups of all parts are numbered.
-    fn without(stream: &Stream, names: &[String], run: &Run<'_>) -> Result<Self, QueryError> {
+    fn group_without(
+        stream: &SeriesStream,
+        names: &[String],
+        run: &EvalContext<'_>,
+    ) -> Result<Self, PromqlError> {
         let account = run.account;
         let keeps = |name: &str| name != METRIC_NAME && !names.iter().any(|n| n == name);
         let task = |part: Range<usize>| {
             let mut memory = account.reserve(part.len() * size_of::<u32>())?;
-            let mut known = Dictionary::default();
+            let mut known = ByteStringNumbers::default();
             let (mut ids, mut labels) = (Vec::with_capacity(part.len()), Vec::new());
             let mut rest = Vec::new();
             for series in part {
                 account.check()?;
-                retain_into(stream.labels(series).as_ref(), keeps, &mut rest);
+                retain_labels_into(stream.labels(series).as_ref(), keeps, &mut rest);
                 let (id, is_new) = known.intern(&rest);
                 ids.push(id);
                 if is_new {
-                    grow(&mut memory, GROUP_BYTES + Dictionary::entry_bytes(&rest))?;
+                    grow(
+                        &mut memory,
+                        GROUP_BYTES + ByteStringNumbers::entry_bytes(&rest),
+                    )?;
                     labels.push(LabelsRef::from_canonical(&rest).to_owned());
                 }
             }
             Ok((ids, labels, memory))
         };
         let mut memory = account.reserve(stream.len() * size_of::<u32>())?;
-        let mut known = Dictionary::default();
+        let mut known = ByteStringNumbers::default();
         let mut of_series = Vec::with_capacity(stream.len());
         let mut labels = Vec::new();
         let merge = |(ids, part_labels, _of_part): (Vec<u32>, Vec<Labels>, Reservation)| {
@@ -156,7 +167,10 @@ impl Groups {
                 let (id, is_new) = known.intern(bytes);
                 if is_new {
                     let label_bytes = GROUP_BYTES + bytes.len();
-                    grow(&mut memory, label_bytes + Dictionary::entry_bytes(bytes))?;
+                    grow(
+                        &mut memory,
+                        label_bytes + ByteStringNumbers::entry_bytes(bytes),
+                    )?;
                     labels.push(part_label);
                 }
                 numbers.push(id);
@@ -164,7 +178,7 @@ impl Groups {
             of_series.extend(ids.into_iter().map(|id| numbers[id as usize]));
             Ok(())
         };
-        in_parts(run.ctx.compute, stream.len(), SERIES_PER_PART, task, merge)?;
+        run_in_parts(run.ctx.compute, stream.len(), SERIES_PER_PART, task, merge)?;
         Ok(Self {
             of_series,
             labels,
@@ -174,7 +188,11 @@ impl Groups {
 }
 
 /// Splits groups by the values of one more label. Returns the new number of groups.
-fn refine(of_series: &mut [u32], ids: &[u32], account: &Account<'_>) -> Result<usize, QueryError> {
+fn refine(
+    of_series: &mut [u32],
+    ids: &[u32],
+    account: &QueryAccount<'_>,
+) -> Result<usize, PromqlError> {
     let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
     let mut before = None;
     for (group, id) in of_series.iter_mut().zip(ids) {

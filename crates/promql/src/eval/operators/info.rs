@@ -13,20 +13,20 @@
 
 mod selection;
 
-use crate::eval::account::{Account, grow};
-use crate::eval::operators::stream::same_labelset;
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::row::{HistogramPoint, RowBuffer, is_absent};
+use crate::eval::account::{QueryAccount, grow};
+use crate::eval::operators::stream::same_labelset_error;
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::row::{HistogramPoint, StepRowBuffer, is_absent};
 use crate::eval::rows::row_labels::{ALLOCATION_BYTES, RowLabels};
-use crate::eval::run::Run;
+use crate::eval::run::EvalContext;
 use crate::eval::tally::WindowExtent;
-use crate::grid::Grid;
-use crate::plan::Node;
-use crate::value::QueryError;
+use crate::grid::StepGrid;
+use crate::plan::PlanNode;
+use crate::value::PromqlError;
 use firn_model::budget::Reservation;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use rustc_hash::FxHashMap;
-use selection::{InfoSeries, Wanted, never_seen};
+use selection::{InfoMatchers, InfoSeries, is_never_seen};
 
 /// The labels that identify the target of a series.
 const IDENTIFYING: [&str; 2] = ["instance", "job"];
@@ -39,31 +39,31 @@ const INFO_BYTES: usize = 2 * size_of::<([Vec<u8>; 2], &[u8], [(u32, u32); 2], [
 /// Memory of a row in bytes, in addition to its labels and values: its index and its labels in the
 /// result, in lists and maps with capacity for twice as many.
 const ROW_BYTES: usize =
-    2 * size_of::<(Labels, RowBuffer, Labels, usize, RowLabels)>() + ALLOCATION_BYTES;
+    2 * size_of::<(Labels, StepRowBuffer, Labels, usize, RowLabels)>() + ALLOCATION_BYTES;
 
 /// Memory of a base series during the join in bytes: whether it is ignored, the index of its
 /// identity, its previous result, and its index in the list of series with a value.
-const BASE_BYTES: usize = size_of::<(bool, Option<u32>, Reuse, usize)>();
+const BASE_BYTES: usize = size_of::<(bool, Option<u32>, ReusableInfoResult, usize)>();
 
 /// Evaluates a call of `info`. `base` is the value of the first argument.
-pub(crate) fn frame(
-    run: &mut Run<'_>,
-    (node, args): (&Node, &[Node]),
-    mut base: Frame,
-    grid: Grid,
-) -> Result<Frame, QueryError> {
+pub(crate) fn evaluate_info(
+    run: &mut EvalContext<'_>,
+    (node, args): (&PlanNode, &[PlanNode]),
+    mut base: SeriesFrame,
+    grid: StepGrid,
+) -> Result<SeriesFrame, PromqlError> {
     let account = run.account;
-    if base.holds_both() {
-        base = base.of_one_kind();
+    if base.has_mixed_steps() {
+        base = base.keep_one_kind();
         if let Some(tally) = run.tally {
-            let (rows, _) = tally.of(&args[0], grid.count, account)?;
+            let (rows, _) = tally.node_tallies(&args[0], grid.count, account)?;
             rows.recount((0..base.len()).map(|series| base.row(series)));
         }
     }
     let mut memory = account.reserve(base.len() * BASE_BYTES)?;
     // The label sets are needed at every step.
     base.row_labels_mut(account, &mut memory)?;
-    let wanted = Wanted::of(args.get(1));
+    let wanted = InfoMatchers::from_selector(args.get(1));
     let mut ignored = Vec::with_capacity(base.len());
     for series in 0..base.len() {
         account.check()?;
@@ -72,25 +72,25 @@ pub(crate) fn frame(
     let asked = (&base, &ignored[..]);
     let infos = selection::select(run, &args[0], asked, &wanted, (grid, &mut memory))?;
     if let Some(tally) = run.tally {
-        let (_, windows) = tally.of(node, grid.count, account)?;
-        windows.add(0, seen_at(&infos, grid.count));
+        let (_, windows) = tally.node_tallies(node, grid.count, account)?;
+        windows.add(0, count_info_series(&infos, grid.count));
     }
-    let mut join = Join::new(&base, ignored, infos, wanted, account)?;
+    let mut join = InfoJoin::new(&base, ignored, infos, wanted, account)?;
     for step in 0..grid.count {
         account.check()?;
-        join.step(step)?;
-        account.admit(join.samples)?;
+        join.join_step(step)?;
+        account.check_samples(join.samples)?;
     }
     join.into_frame(grid.count)
 }
 
 /// Returns the number of info series with a sample at each step, in the form of windows with one
 /// sample.
-fn seen_at(infos: &[InfoSeries], steps: usize) -> WindowExtent {
+fn count_info_series(infos: &[InfoSeries], steps: usize) -> WindowExtent {
     let seen = |step: usize| {
         infos
             .iter()
-            .filter(|info| !never_seen(info.times[step]))
+            .filter(|info| !is_never_seen(info.times[step]))
             .count() as u64
     };
     let held: Vec<u64> = (0..steps).map(seen).collect();
@@ -109,7 +109,7 @@ fn identity(labels: &Labels) -> [Vec<u8>; 2] {
 /// The result of a base series at the previous step, for reuse as long as its info series are the
 /// same.
 #[derive(Clone, Debug, Default)]
-struct Reuse {
+struct ReusableInfoResult {
     /// The info series by index of the metric name.
     partners: Vec<Option<u32>>,
     /// The index of the row in the result, or `None` if the series is dropped.
@@ -118,21 +118,21 @@ struct Reuse {
 }
 
 /// The state of the join between base and info series.
-struct Join<'a> {
-    base: &'a Frame,
+struct InfoJoin<'a> {
+    base: &'a SeriesFrame,
     ignored: Vec<bool>,
     infos: Vec<InfoSeries>,
-    wanted: Wanted,
+    wanted: InfoMatchers,
     /// The index of each base series' identity, if an info series has the same identity.
     identities: Vec<Option<u32>>,
     /// The indexes of each info series' name and identity.
     keys: Vec<(u32, u32)>,
     name_count: usize,
-    reuse: Vec<Reuse>,
-    rows: Vec<(Labels, RowBuffer)>,
+    reuse: Vec<ReusableInfoResult>,
+    rows: Vec<(Labels, StepRowBuffer)>,
     row_of: FxHashMap<Labels, usize>,
     samples: u64,
-    account: &'a Account<'a>,
+    account: &'a QueryAccount<'a>,
     /// The reservation for names, identities and partners, which are freed before the result is
     /// built.
     memory: Reservation,
@@ -140,14 +140,14 @@ struct Join<'a> {
     rows_memory: Reservation,
 }
 
-impl<'a> Join<'a> {
+impl<'a> InfoJoin<'a> {
     fn new(
-        base: &'a Frame,
+        base: &'a SeriesFrame,
         ignored: Vec<bool>,
         infos: Vec<InfoSeries>,
-        wanted: Wanted,
-        account: &'a Account<'a>,
-    ) -> Result<Self, QueryError> {
+        wanted: InfoMatchers,
+        account: &'a QueryAccount<'a>,
+    ) -> Result<Self, PromqlError> {
         let mut memory = account.reserve(infos.len() * INFO_BYTES)?;
         let mut names: Vec<&[u8]> = infos.iter().map(|i| i.labels.get(METRIC_NAME)).collect();
         names.sort_unstable();
@@ -179,7 +179,7 @@ impl<'a> Join<'a> {
             identities,
             keys,
             name_count: names.len(),
-            reuse: vec![Reuse::default(); base.len()],
+            reuse: vec![ReusableInfoResult::default(); base.len()],
             rows: Vec::new(),
             row_of: FxHashMap::default(),
             samples: 0,
@@ -191,7 +191,7 @@ impl<'a> Join<'a> {
     }
 
     /// Joins the base series that have a value at a step.
-    fn step(&mut self, step: usize) -> Result<(), QueryError> {
+    fn join_step(&mut self, step: usize) -> Result<(), PromqlError> {
         let has_value = |series: &usize| {
             let row = self.base.row(*series);
             !is_absent(row.values[step]) || row.histogram(step).is_some()
@@ -204,29 +204,29 @@ impl<'a> Join<'a> {
         if present.is_empty() {
             return Ok(());
         }
-        let newest = self.newest(step)?;
+        let newest = self.find_newest_infos(step)?;
         for series in present {
             self.account.check()?;
             let row = match self.ignored[series] {
                 true => self.row_for(self.base.labels(series))?,
-                false => match self.joined(series, &newest)? {
+                false => match self.join_series(series, &newest)? {
                     Some(row) => row,
                     None => continue,
                 },
             };
-            self.put(series, step, row)?;
+            self.put_value(series, step, row)?;
         }
         Ok(())
     }
 
     /// Returns the info series with the newest sample at a step, by name and identity. Fails if two
     /// series have samples with the same timestamp.
-    fn newest(&self, step: usize) -> Result<FxHashMap<(u32, u32), u32>, QueryError> {
+    fn find_newest_infos(&self, step: usize) -> Result<FxHashMap<(u32, u32), u32>, PromqlError> {
         let mut newest: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         for (at, info) in self.infos.iter().enumerate() {
             self.account.check()?;
             let time = info.times[step];
-            if never_seen(time) {
+            if is_never_seen(time) {
                 continue;
             }
             let known = newest.entry(self.keys[at]).or_insert(at as u32);
@@ -235,7 +235,7 @@ impl<'a> Join<'a> {
             if other_time < time {
                 *known = at as u32;
             } else if other_time == time && *known != at as u32 {
-                return Err(QueryError::Execution(format!(
+                return Err(PromqlError::Execution(format!(
                     "found duplicate series for info metric: existing {} @ {other_time}, \
                      new {} @ {time}",
                     other.labels, info.labels
@@ -247,11 +247,11 @@ impl<'a> Join<'a> {
 
     /// Returns the row to which a base series contributes, or `None` if it has no info series but
     /// requires one.
-    fn joined(
+    fn join_series(
         &mut self,
         series: usize,
         newest: &FxHashMap<(u32, u32), u32>,
-    ) -> Result<Option<usize>, QueryError> {
+    ) -> Result<Option<usize>, PromqlError> {
         let identity = self.identities[series];
         let partner = |name| identity.and_then(|id| newest.get(&(name, id)).copied());
         let names = 0..self.name_count as u32;
@@ -270,7 +270,7 @@ impl<'a> Join<'a> {
             Some(labels) => Some(self.row_for(labels)?),
             None => None,
         };
-        self.reuse[series] = Reuse {
+        self.reuse[series] = ReusableInfoResult {
             partners,
             row,
             is_known: true,
@@ -283,7 +283,7 @@ impl<'a> Join<'a> {
         &self,
         series: usize,
         partners: &[Option<u32>],
-    ) -> Result<Option<Labels>, QueryError> {
+    ) -> Result<Option<Labels>, PromqlError> {
         let base = &self.base.labels(series);
         if partners.iter().all(Option::is_none) && !self.wanted.data_may_be_empty() {
             return Ok(None);
@@ -291,12 +291,12 @@ impl<'a> Join<'a> {
         let mut added = LabelsBuilder::default();
         for partner in partners.iter().flatten() {
             for (name, value) in self.infos[*partner as usize].labels.iter() {
-                if name == METRIC_NAME || !self.wanted.takes(name) {
+                if name == METRIC_NAME || !self.wanted.takes_label(name) {
                     continue;
                 }
                 let known = added.get(name);
                 if !known.is_empty() && known != value {
-                    return Err(QueryError::Execution(format!("conflicting label: {name}")));
+                    return Err(PromqlError::Execution(format!("conflicting label: {name}")));
                 }
                 if base.get(name).is_empty() {
                     added.set(name, value);
@@ -310,7 +310,7 @@ impl<'a> Join<'a> {
         Ok(Some(labels.build()))
     }
 
-    fn row_for(&mut self, labels: Labels) -> Result<usize, QueryError> {
+    fn row_for(&mut self, labels: Labels) -> Result<usize, PromqlError> {
         if let Some(known) = self.row_of.get(&labels) {
             return Ok(*known);
         }
@@ -318,7 +318,7 @@ impl<'a> Join<'a> {
         let steps = self.base.steps();
         let row_bytes = 3 * steps * size_of::<f64>() + ROW_BYTES;
         grow(&mut self.rows_memory, row_bytes + labels.as_bytes().len())?;
-        let mut row = RowBuffer::default();
+        let mut row = StepRowBuffer::default();
         row.reset(steps);
         self.row_of.insert(labels.clone(), self.rows.len());
         self.rows.push((labels, row));
@@ -326,7 +326,7 @@ impl<'a> Join<'a> {
     }
 
     /// Copies the value of a base series at a step to a row. Fails if the row already has a value.
-    fn put(&mut self, series: usize, step: usize, row: usize) -> Result<(), QueryError> {
+    fn put_value(&mut self, series: usize, step: usize, row: usize) -> Result<(), PromqlError> {
         let from = self.base.row(series);
         let into = &mut self.rows[row].1;
         let is_taken = !is_absent(into.values[step])
@@ -335,7 +335,7 @@ impl<'a> Join<'a> {
                 .last()
                 .is_some_and(|(s, _)| *s as usize == step);
         if is_taken {
-            return Err(same_labelset());
+            return Err(same_labelset_error());
         }
         match from.histogram(step) {
             Some(histogram) => {
@@ -350,13 +350,13 @@ impl<'a> Join<'a> {
 
     /// Returns the rows as a frame. As in Prometheus, metric names are kept even if their removal
     /// was delayed.
-    fn into_frame(self, steps: usize) -> Result<Frame, QueryError> {
-        let mut frame = Frame::new(steps);
-        frame.keep(self.rows_memory);
+    fn into_frame(self, steps: usize) -> Result<SeriesFrame, PromqlError> {
+        let mut frame = SeriesFrame::new(steps);
+        frame.hold_reservation(self.rows_memory);
         drop(self.memory);
         for (labels, row) in self.rows {
             self.account.check()?;
-            frame.push(RowLabels::kept(labels), row.row());
+            frame.push(RowLabels::from_labels(labels), row.row());
         }
         Ok(frame)
     }

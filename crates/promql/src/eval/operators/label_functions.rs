@@ -3,15 +3,15 @@
 use crate::eval::account::grow;
 use crate::eval::annotations::Annotation;
 use crate::eval::operators::natural_order::compare;
-use crate::eval::operators::stream::{Collision, merge_equal};
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::order::ordered;
+use crate::eval::operators::stream::{NameCollisionRule, merge_equal};
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::order::sort_indexes;
 use crate::eval::rows::row_labels::ALLOCATION_BYTES;
-use crate::eval::run::Run;
+use crate::eval::run::EvalContext;
 use crate::functions::FunctionId;
-use crate::grid::Grid;
-use crate::plan::{Node, NodeKind};
-use crate::value::QueryError;
+use crate::grid::StepGrid;
+use crate::plan::{PlanNode, PlanNodeKind};
+use crate::value::PromqlError;
 use firn_model::error::ErrorKind;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::regex::CaptureRegex;
@@ -28,22 +28,26 @@ pub(crate) struct LabelSetter<'a> {
     make: MakeValue<'a>,
 }
 
-type MakeValue<'a> = Box<dyn FnMut(&Labels, &mut Vec<u8>) -> Result<bool, QueryError> + 'a>;
+type MakeValue<'a> = Box<dyn FnMut(&Labels, &mut Vec<u8>) -> Result<bool, PromqlError> + 'a>;
 
 impl<'a> LabelSetter<'a> {
     /// Creates the function of `label_replace(v, dst, replacement, src, regex)`.
-    pub(crate) fn replace(run: &Run<'_>, args: &'a [Node]) -> Result<Self, QueryError> {
+    pub(crate) fn new_label_replace(
+        run: &EvalContext<'_>,
+        args: &'a [PlanNode],
+    ) -> Result<Self, PromqlError> {
         let [destination, replacement, source, pattern] = [1, 2, 3, 4].map(|at| text(args, at));
-        let regex = CaptureRegex::within(pattern, run.ctx.budget, run.account.cancel());
+        let regex = CaptureRegex::new_with_budget(pattern, run.ctx.budget, run.account.cancel());
         let regex = regex.map_err(|e| match e.kind {
-            ErrorKind::Limited => QueryError::Limited(e.message),
-            _ => refused("invalid regular expression in label_replace()", pattern),
+            ErrorKind::Limited => PromqlError::Limited(e.message),
+            _ => invalid_label_error("invalid regular expression in label_replace()", pattern),
         })?;
         let what = "invalid destination label name in label_replace()";
-        let destination = label_name(destination).ok_or_else(|| refused(what, destination))?;
+        let destination =
+            label_name(destination).ok_or_else(|| invalid_label_error(what, destination))?;
         let source = String::from_utf8_lossy(source);
         let replacement = String::from_utf8_lossy(replacement);
-        let make = move |labels: &Labels, value: &mut Vec<u8>| -> Result<bool, QueryError> {
+        let make = move |labels: &Labels, value: &mut Vec<u8>| -> Result<bool, PromqlError> {
             let Some(captures) = regex.captures(labels.get(&source)) else {
                 return Ok(false);
             };
@@ -59,18 +63,20 @@ impl<'a> LabelSetter<'a> {
 
     /// Creates the function of `label_join(v, dst, separator, src...)`. Fails if a label name is
     /// invalid.
-    pub(crate) fn join(args: &'a [Node]) -> Result<Self, QueryError> {
+    pub(crate) fn new_label_join(args: &'a [PlanNode]) -> Result<Self, PromqlError> {
         let (destination, separator) = (text(args, 1), text(args, 2));
         let mut sources = Vec::new();
         for at in 3..args.len() {
             let source = text(args, at);
-            let name = label_name(source)
-                .ok_or_else(|| refused("invalid source label name in label_join()", source))?;
+            let name = label_name(source).ok_or_else(|| {
+                invalid_label_error("invalid source label name in label_join()", source)
+            })?;
             sources.push(name);
         }
         let what = "invalid destination label name in label_join()";
-        let destination = label_name(destination).ok_or_else(|| refused(what, destination))?;
-        let make = move |labels: &Labels, value: &mut Vec<u8>| -> Result<bool, QueryError> {
+        let destination =
+            label_name(destination).ok_or_else(|| invalid_label_error(what, destination))?;
+        let make = move |labels: &Labels, value: &mut Vec<u8>| -> Result<bool, PromqlError> {
             let values: Vec<&[u8]> = sources.iter().map(|name| labels.get(name)).collect();
             let separators = separator
                 .len()
@@ -87,7 +93,11 @@ impl<'a> LabelSetter<'a> {
     }
 
     /// Sets the label of every series for which the function returns true.
-    pub(crate) fn apply(mut self, run: &Run<'_>, mut frame: Frame) -> Result<Frame, QueryError> {
+    pub(crate) fn apply(
+        mut self,
+        run: &EvalContext<'_>,
+        mut frame: SeriesFrame,
+    ) -> Result<SeriesFrame, PromqlError> {
         let (account, name) = (run.account, self.destination);
         let mut memory = account.reserve(0)?;
         let mut value = Vec::new();
@@ -106,25 +116,25 @@ impl<'a> LabelSetter<'a> {
         }
         // After a cancellation the pattern matches nothing.
         account.check()?;
-        frame.keep(memory);
-        merge_equal(frame, Collision::MergedByKind, account)
+        frame.hold_reservation(memory);
+        merge_equal(frame, NameCollisionRule::MergedByKind, account)
     }
 }
 
 /// Rejects label values that are too long. Without a limit, a value that contains itself twice
 /// would double with each call.
-fn check_len(len: usize) -> Result<(), QueryError> {
+fn check_len(len: usize) -> Result<(), PromqlError> {
     match len <= VALUE_BYTES_MAX {
         true => Ok(()),
-        false => Err(QueryError::Execution(format!(
+        false => Err(PromqlError::Execution(format!(
             "label value too long: {len} bytes, limit {VALUE_BYTES_MAX}"
         ))),
     }
 }
 
-fn text(args: &[Node], at: usize) -> &[u8] {
+fn text(args: &[PlanNode], at: usize) -> &[u8] {
     match args.get(at).map(|arg| &arg.kind) {
-        Some(NodeKind::Text(text)) => text,
+        Some(PlanNodeKind::Text(text)) => text,
         _ => &[],
     }
 }
@@ -136,20 +146,20 @@ fn label_name(bytes: &[u8]) -> Option<&str> {
         .filter(|name| !name.is_empty())
 }
 
-fn refused(what: &str, text: &[u8]) -> QueryError {
-    QueryError::Execution(format!("{what}: {}", String::from_utf8_lossy(text)))
+fn invalid_label_error(what: &str, text: &[u8]) -> PromqlError {
+    PromqlError::Execution(format!("{what}: {}", String::from_utf8_lossy(text)))
 }
 
-/// Evaluates `sort`, `sort_desc`, `sort_by_label` and `sort_by_label_desc`. In a range query they
-/// have no effect.
-pub(crate) fn sort(
-    run: &mut Run<'_>,
-    node: &Node,
+/// Evaluates `sort`, `sort_desc`, `sort_by_label` and `sort_by_label_desc`. In a range
+/// query they have no effect.
+pub(crate) fn evaluate_sort(
+    run: &mut EvalContext<'_>,
+    node: &PlanNode,
     function: FunctionId,
-    args: &[Node],
-    frame: Arc<Frame>,
-    grid: Grid,
-) -> Result<Frame, QueryError> {
+    args: &[PlanNode],
+    frame: Arc<SeriesFrame>,
+    grid: StepGrid,
+) -> Result<SeriesFrame, PromqlError> {
     // A range query with a single remaining step is still a range query.
     if grid.start != grid.end {
         run.notes
@@ -166,34 +176,38 @@ pub(crate) fn sort(
             .collect();
         let value = |series: usize| frame.row(series).values[0];
         match function {
-            FunctionId::Sort => ordered(&mut order, account, |a, b| by_values(value(a), value(b))),
-            FunctionId::SortDesc => ordered(&mut order, account, |a, b| {
-                let (a, b) = (value(a), value(b));
-                a.is_nan().cmp(&b.is_nan()).then(by_values(b, a))
+            FunctionId::Sort => sort_indexes(&mut order, account, |a, b| {
+                compare_values(value(a), value(b))
             }),
-            FunctionId::SortByLabel => {
-                ordered(&mut order, account, |a, b| by_labels(&frame, &names, a, b))
-            }
-            _ => ordered(&mut order, account, |a, b| by_labels(&frame, &names, b, a)),
+            FunctionId::SortDesc => sort_indexes(&mut order, account, |a, b| {
+                let (a, b) = (value(a), value(b));
+                a.is_nan().cmp(&b.is_nan()).then(compare_values(b, a))
+            }),
+            FunctionId::SortByLabel => sort_indexes(&mut order, account, |a, b| {
+                compare_labels(&frame, &names, a, b)
+            }),
+            _ => sort_indexes(&mut order, account, |a, b| {
+                compare_labels(&frame, &names, b, a)
+            }),
         }?;
     }
     let _copied = account.reserve(frame.bytes())?;
     let mut sorted = frame.select(order, account)?;
     if by_value {
-        sorted = sorted.floats_only(account)?;
+        sorted = sorted.without_histograms(account)?;
     }
-    sorted.replace(frame, run.account)?;
+    sorted.take_memory_of(frame, run.account)?;
     Ok(sorted)
 }
 
 /// Compares values in ascending order, NaN last, like the function `sort`.
-pub(crate) fn by_values(a: f64, b: f64) -> Ordering {
+pub(crate) fn compare_values(a: f64, b: f64) -> Ordering {
     let nan_last = a.is_nan().cmp(&b.is_nan());
     nan_last.then_with(|| a.partial_cmp(&b).unwrap_or(Ordering::Equal))
 }
 
 /// Compares series by the given labels in order, then by all labels.
-fn by_labels(frame: &Frame, names: &[&str], a: usize, b: usize) -> Ordering {
+fn compare_labels(frame: &SeriesFrame, names: &[&str], a: usize, b: usize) -> Ordering {
     let (a, b) = (&frame.labels(a), &frame.labels(b));
     for name in names {
         let order = compare(a.get(name), b.get(name));
@@ -211,7 +225,7 @@ mod tests {
     #[test]
     fn by_values_puts_nan_last() {
         let mut values = [f64::NAN, 2.0, f64::NEG_INFINITY, 1.0];
-        values.sort_by(|a, b| by_values(*a, *b));
+        values.sort_by(|a, b| compare_values(*a, *b));
         assert_eq!(values[..3], [f64::NEG_INFINITY, 1.0, 2.0]);
         assert!(values[3].is_nan());
     }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 /// text is before the text. Texts that differ only in leading zeros are compared as text, so the
 /// order is total.
 pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
-    let (mut a_runs, mut b_runs) = (Runs(a), Runs(b));
+    let (mut a_runs, mut b_runs) = (DigitRuns(a), DigitRuns(b));
     loop {
         let order = match (a_runs.next(), b_runs.next()) {
             (Some(left), Some(right)) => compare_runs(left, right),
@@ -36,9 +36,9 @@ fn digits(run: &[u8]) -> Option<&[u8]> {
 }
 
 /// An iterator over the runs of digits and of other characters in a text.
-struct Runs<'a>(&'a [u8]);
+struct DigitRuns<'a>(&'a [u8]);
 
-impl<'a> Iterator for Runs<'a> {
+impl<'a> Iterator for DigitRuns<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {

@@ -1,18 +1,18 @@
 //! The aggregation `quantile`, which needs all values of a group at a step at once.
 
-use crate::eval::account::Account;
-use crate::eval::annotations::{Annotation, Annotations};
-use crate::eval::operators::grouping::Groups;
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::parts::in_parts;
-use crate::eval::rows::row::{ABSENT, Row, is_absent};
+use crate::eval::account::QueryAccount;
+use crate::eval::annotations::{Annotation, QueryAnnotations};
+use crate::eval::operators::grouping::SeriesGroups;
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::parts::run_in_parts;
+use crate::eval::rows::row::{ABSENT, StepRow, is_absent};
 use crate::eval::rows::row_labels::RowLabels;
-use crate::eval::run::Run;
-use crate::grid::Grid;
+use crate::eval::run::EvalContext;
+use crate::grid::StepGrid;
 use crate::math::float;
-use crate::math::float::{Rank, quantile};
-use crate::plan::Aggregate;
-use crate::value::QueryError;
+use crate::math::float::{FloatRank, quantile};
+use crate::plan::PlanAggregate;
+use crate::value::PromqlError;
 use firn_model::budget::Reservation;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const STEPS_PER_PART: usize = 8;
 
 /// The extreme values of a parameter over all steps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extremes {
+pub(crate) struct ParamExtremes {
     /// The smallest value; NaN if any value is NaN.
     pub(crate) min: f64,
     /// The largest value; NaN if any value is NaN.
@@ -31,9 +31,9 @@ pub(crate) struct Extremes {
     pub(crate) any_nan: bool,
 }
 
-impl Extremes {
+impl ParamExtremes {
     /// Returns the extremes of the values of all steps.
-    pub(crate) fn of(values: &[f64]) -> Self {
+    pub(crate) fn from_params(values: &[f64]) -> Self {
         Self {
             min: values.iter().copied().fold(f64::MAX, float::min),
             max: values.iter().copied().fold(-f64::MAX, float::max),
@@ -43,18 +43,18 @@ impl Extremes {
 }
 
 /// Evaluates the aggregation. `params` contains the quantile of each step.
-pub(crate) fn frame(
-    run: &mut Run<'_>,
-    node: &Aggregate,
-    (params, input): (Vec<f64>, Arc<Frame>),
-    grid: Grid,
-) -> Result<Frame, QueryError> {
-    let groups = Groups::of_frame(&input, &node.grouping, run)?;
+pub(crate) fn evaluate_quantiles(
+    run: &mut EvalContext<'_>,
+    node: &PlanAggregate,
+    (params, input): (Vec<f64>, Arc<SeriesFrame>),
+    grid: StepGrid,
+) -> Result<SeriesFrame, PromqlError> {
+    let groups = SeriesGroups::from_frame(&input, &node.grouping, run)?;
     let (compute, account) = (run.ctx.compute, run.account);
-    remark(run, node, &params, &input);
+    add_remarks(run, node, &params, &input);
     let _members = account.reserve(groups.members_bytes())?;
     let members = groups.members();
-    let choice = Choice {
+    let choice = QuantileInputs {
         input: &input,
         members: &members,
         params: &params,
@@ -63,29 +63,37 @@ pub(crate) fn frame(
     // All rows, and their copies in the result, with capacity for twice as many.
     let memory = account.reserve(3 * groups.len() * grid.count * size_of::<f64>())?;
     let mut rows = vec![ABSENT; groups.len() * grid.count];
-    let merge = |part: Part| {
-        for (row, values) in rows.chunks_mut(grid.count).zip(part.of_groups()) {
+    let merge = |part: GroupQuantiles| {
+        for (row, values) in rows.chunks_mut(grid.count).zip(part.iter_groups()) {
             row[part.steps.clone()].copy_from_slice(values);
         }
         Ok(())
     };
-    let task = |steps| choice.of_steps(steps);
-    in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
-    let mut out = Frame::new(grid.count);
-    out.keep(memory);
+    let task = |steps| choice.compute_steps(steps);
+    run_in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
+    let mut out = SeriesFrame::new(grid.count);
+    out.hold_reservation(memory);
     for (group, values) in rows.chunks(grid.count).enumerate() {
         account.check()?;
         let mut members = members[group].iter();
         let drops_name = members.any(|series| input.drops_name(*series as usize));
         let labels = groups.labels[group].clone();
-        out.push(RowLabels { labels, drops_name }, Row::of_floats(values));
+        out.push(
+            RowLabels { labels, drops_name },
+            StepRow::from_floats(values),
+        );
     }
     Ok(out)
 }
 
-fn remark(run: &mut Run<'_>, node: &Aggregate, params: &[f64], input: &Frame) {
-    let extremes = Extremes::of(params);
-    let notes: &mut Annotations = &mut run.notes;
+fn add_remarks(
+    run: &mut EvalContext<'_>,
+    node: &PlanAggregate,
+    params: &[f64],
+    input: &SeriesFrame,
+) {
+    let extremes = ParamExtremes::from_params(params);
+    let notes: &mut QueryAnnotations = &mut run.notes;
     let span = node.param.as_ref().map_or(node.input.span, |p| p.span);
     if input.len() > 0 || !params.is_empty() {
         if extremes.any_nan {
@@ -105,37 +113,37 @@ fn remark(run: &mut Run<'_>, node: &Aggregate, params: &[f64], input: &Frame) {
 }
 
 /// The inputs of the computation, shared by all threads.
-struct Choice<'a> {
-    input: &'a Frame,
+struct QuantileInputs<'a> {
+    input: &'a SeriesFrame,
     members: &'a [Vec<u32>],
     params: &'a [f64],
-    account: &'a Account<'a>,
+    account: &'a QueryAccount<'a>,
 }
 
 /// The quantiles of all groups at some steps, computed by one thread.
-struct Part {
+struct GroupQuantiles {
     steps: Range<usize>,
     /// The values ordered by group, then by step; absent if a group has no value.
     values: Vec<f64>,
     _memory: Reservation,
 }
 
-impl Part {
-    fn of_groups(&self) -> impl Iterator<Item = &[f64]> {
+impl GroupQuantiles {
+    fn iter_groups(&self) -> impl Iterator<Item = &[f64]> {
         self.values.chunks(self.steps.len())
     }
 }
 
-impl Choice<'_> {
+impl QuantileInputs<'_> {
     /// Computes the quantiles of some steps. Reads each series once for all of them.
-    fn of_steps(&self, steps: Range<usize>) -> Result<Part, QueryError> {
+    fn compute_steps(&self, steps: Range<usize>) -> Result<GroupQuantiles, PromqlError> {
         let largest = self.members.iter().map(Vec::len).max().unwrap_or(0);
-        let columns_bytes = steps.len() * largest * size_of::<Rank>();
+        let columns_bytes = steps.len() * largest * size_of::<FloatRank>();
         let _columns = self.account.reserve(columns_bytes)?;
         let values_bytes = self.members.len() * steps.len() * size_of::<f64>();
         let memory = self.account.reserve(values_bytes)?;
         let column = |_| Vec::with_capacity(largest);
-        let mut columns: Vec<Vec<Rank>> = steps.clone().map(column).collect();
+        let mut columns: Vec<Vec<FloatRank>> = steps.clone().map(column).collect();
         let mut values = Vec::with_capacity(self.members.len() * steps.len());
         for members in self.members {
             columns.iter_mut().for_each(Vec::clear);
@@ -144,7 +152,7 @@ impl Choice<'_> {
                 let row = &self.input.row(*member as usize).values[steps.clone()];
                 for (column, value) in columns.iter_mut().zip(row) {
                     if !is_absent(*value) {
-                        column.push(Rank::of(*value));
+                        column.push(FloatRank::from_float(*value));
                     }
                 }
             }
@@ -156,7 +164,7 @@ impl Choice<'_> {
                 });
             }
         }
-        Ok(Part {
+        Ok(GroupQuantiles {
             steps,
             values,
             _memory: memory,

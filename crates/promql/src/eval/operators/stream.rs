@@ -1,23 +1,24 @@
 //! A stream: a base that produces rows, and a list of operations applied to each row.
 //!
 //! A consumer that needs one row at a time (an aggregation, `absent`) scans the stream in parts,
-//! and nothing is materialized. A consumer that needs all rows converts the stream to a [`Frame`].
+//! and nothing is materialized. A consumer that needs all rows converts the stream to a
+//! [`SeriesFrame`].
 //!
 //! Two series may become equal when their metric names are removed. The stream is then converted to
 //! a frame, so that consumers can rely on distinct series wherever Prometheus does.
 
-use crate::eval::account::{Account, grow};
-use crate::eval::annotations::Annotations;
+use crate::eval::account::{QueryAccount, grow};
+use crate::eval::annotations::QueryAnnotations;
 use crate::eval::kernels::elementwise::RowOp;
-use crate::eval::kernels::leaf::{Each, Leaf, LeafKind};
-use crate::eval::rows::frame::Frame;
+use crate::eval::kernels::leaf::{Each, EvalLeaf, EvalLeafKind};
+use crate::eval::rows::frame::SeriesFrame;
 use crate::eval::rows::label_sets::{is_metadata, without_metadata};
-use crate::eval::rows::parts::{in_parts, series_per_part};
-use crate::eval::rows::row::{ABSENT, RowBuffer, is_absent};
-use crate::eval::rows::row_labels::{HeldColumn, Origin, Renamed, no_label};
-use crate::eval::run::Run;
+use crate::eval::rows::parts::{run_in_parts, series_per_part};
+use crate::eval::rows::row::{ABSENT, StepRowBuffer, is_absent};
+use crate::eval::rows::row_labels::{HeldColumn, LabelSource, NamelessLabelSource, empty_column};
+use crate::eval::run::EvalContext;
 use crate::eval::tally::RowTally;
-use crate::value::QueryError;
+use crate::value::PromqlError;
 use firn_model::labels::Labels;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
@@ -28,16 +29,16 @@ use std::sync::Arc;
 const ROW_BYTES: usize = 6 * size_of::<u32>();
 
 /// The producer of a stream's rows: samples or rows in memory.
-pub(crate) enum Base {
+pub(crate) enum StreamBase {
     /// Samples of a source, which are converted to rows on demand.
-    Leaf(Box<Leaf>),
+    Leaf(Box<EvalLeaf>),
     /// Rows in memory, which may be shared with other streams.
-    Frame(Arc<Frame>),
+    Frame(Arc<SeriesFrame>),
 }
 
 /// The rule for series that become equal when their metric names are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Collision {
+pub(crate) enum NameCollisionRule {
     /// It is an error if two series are equal.
     Refused,
     /// Equal series are merged. It is an error if they have values at the same step.
@@ -48,28 +49,28 @@ pub(crate) enum Collision {
 }
 
 /// A set of series, and the operations on their rows.
-pub(crate) struct Stream {
-    base: Base,
+pub(crate) struct SeriesStream {
+    base: StreamBase,
     ops: Vec<RowOp>,
     /// Set if metric names are removed by an operation of the stream, and not only at the end of
     /// the evaluation.
-    strips_names: Option<Collision>,
+    strips_names: Option<NameCollisionRule>,
     /// Number of operations before the metric names are removed.
     strips_after: usize,
     /// True if metric names are removed at the end of the evaluation.
     drops_names: bool,
 }
 
-impl From<Frame> for Stream {
-    fn from(frame: Frame) -> Self {
+impl From<SeriesFrame> for SeriesStream {
+    fn from(frame: SeriesFrame) -> Self {
         Arc::new(frame).into()
     }
 }
 
-impl From<Arc<Frame>> for Stream {
-    fn from(frame: Arc<Frame>) -> Self {
+impl From<Arc<SeriesFrame>> for SeriesStream {
+    fn from(frame: Arc<SeriesFrame>) -> Self {
         Self {
-            base: Base::Frame(frame),
+            base: StreamBase::Frame(frame),
             ops: Vec::new(),
             strips_names: None,
             strips_after: 0,
@@ -78,18 +79,20 @@ impl From<Arc<Frame>> for Stream {
     }
 }
 
-impl Stream {
+impl SeriesStream {
     /// Creates a stream from a leaf. If `delayed` is set, metric names are removed at the end of
     /// the evaluation.
-    pub(crate) fn from_leaf(leaf: Leaf, delayed: bool) -> Self {
+    pub(crate) fn from_leaf(leaf: EvalLeaf, delayed: bool) -> Self {
         let (strips, drops) = match &leaf.kind {
-            LeafKind::Newest | LeafKind::Smoothed(_) => (None, false),
-            LeafKind::Range(call) if call.keeps_name => (None, false),
-            LeafKind::Range(_) => (Some(Collision::Refused), true),
-            LeafKind::NewestTime | LeafKind::NewestStart => (Some(Collision::Merged), true),
+            EvalLeafKind::Newest | EvalLeafKind::Smoothed(_) => (None, false),
+            EvalLeafKind::Range(call) if call.keeps_name => (None, false),
+            EvalLeafKind::Range(_) => (Some(NameCollisionRule::Refused), true),
+            EvalLeafKind::NewestTime | EvalLeafKind::NewestStart => {
+                (Some(NameCollisionRule::Merged), true)
+            }
         };
         Self {
-            base: Base::Leaf(Box::new(leaf)),
+            base: StreamBase::Leaf(Box::new(leaf)),
             ops: Vec::new(),
             strips_names: strips.filter(|_| !delayed),
             strips_after: 0,
@@ -98,13 +101,13 @@ impl Stream {
     }
 
     /// Adds an operation that is applied to each row.
-    pub(crate) fn then(mut self, op: RowOp, delayed: bool) -> Self {
+    pub(crate) fn add_operation(mut self, op: RowOp, delayed: bool) -> Self {
         if op.drops_name() {
             self.drops_names = true;
             if !delayed && self.strips_names.is_none() {
                 self.strips_names = Some(match op {
-                    RowOp::Negate => Collision::MergedByKind,
-                    _ => Collision::Merged,
+                    RowOp::Negate => NameCollisionRule::MergedByKind,
+                    _ => NameCollisionRule::Merged,
                 });
                 self.strips_after = self.ops.len() + 1;
             }
@@ -115,9 +118,9 @@ impl Stream {
 
     /// Records all rows in `tally`: immediately if they are in memory, otherwise when they are
     /// produced.
-    pub(crate) fn counted(mut self, tally: Arc<RowTally>) -> Self {
+    pub(crate) fn with_tally(mut self, tally: Arc<RowTally>) -> Self {
         match &self.base {
-            Base::Frame(frame) if self.ops.is_empty() => {
+            StreamBase::Frame(frame) if self.ops.is_empty() => {
                 (0..frame.len()).for_each(|series| tally.add(frame.row(series)));
             }
             _ => self.ops.push(RowOp::Count(tally)),
@@ -132,7 +135,7 @@ impl Stream {
                 tally.close();
             }
         }
-        if let Base::Leaf(leaf) = &self.base
+        if let StreamBase::Leaf(leaf) = &self.base
             && let Some(tally) = &leaf.tally
         {
             tally.close();
@@ -140,31 +143,31 @@ impl Stream {
     }
 
     /// Records the number of samples that operators use when they iterate over steps, after
-    /// [`Stream::of_one_kind`].
+    /// [`SeriesStream::keep_one_kind`].
     pub(crate) fn recount(&self, tally: &RowTally) {
-        if let Base::Frame(frame) = &self.base {
+        if let StreamBase::Frame(frame) = &self.base {
             tally.recount((0..frame.len()).map(|series| frame.row(series)));
         }
     }
 
     /// Returns whether any row in memory has a float and a histogram at the same step.
-    pub(crate) fn holds_both(&self) -> bool {
-        matches!(&self.base, Base::Frame(frame) if frame.holds_both())
+    pub(crate) fn has_mixed_steps(&self) -> bool {
+        matches!(&self.base, StreamBase::Frame(frame) if frame.has_mixed_steps())
     }
 
     /// Returns the number of series, including those without a value.
     pub(crate) fn len(&self) -> usize {
         match &self.base {
-            Base::Leaf(leaf) => leaf.source.len(),
-            Base::Frame(frame) => frame.len(),
+            StreamBase::Leaf(leaf) => leaf.source.len(),
+            StreamBase::Frame(frame) => frame.len(),
         }
     }
 
     /// Returns the number of steps of each row.
     pub(crate) fn steps(&self) -> usize {
         match &self.base {
-            Base::Leaf(leaf) => leaf.grid.count,
-            Base::Frame(frame) => frame.steps(),
+            StreamBase::Leaf(leaf) => leaf.grid.count,
+            StreamBase::Frame(frame) => frame.steps(),
         }
     }
 
@@ -172,8 +175,8 @@ impl Stream {
     /// allocate.
     pub(crate) fn labels(&self, series: usize) -> Labels {
         let labels = match &self.base {
-            Base::Leaf(leaf) => leaf.source.labels(series),
-            Base::Frame(frame) => frame.labels(series),
+            StreamBase::Leaf(leaf) => leaf.source.labels(series),
+            StreamBase::Frame(frame) => frame.labels(series),
         };
         match self.strips_names {
             Some(_) => without_metadata(labels.as_ref()),
@@ -185,14 +188,14 @@ impl Stream {
     pub(crate) fn label_column(
         &self,
         name: &str,
-        account: &Account<'_>,
-    ) -> Result<HeldColumn, QueryError> {
+        account: &QueryAccount<'_>,
+    ) -> Result<HeldColumn, PromqlError> {
         if self.strips_names.is_some() && is_metadata(name) {
-            return no_label(self.len(), account);
+            return empty_column(self.len(), account);
         }
         match &self.base {
-            Base::Leaf(leaf) => leaf.source.label_column(name, account),
-            Base::Frame(frame) => frame.label_column(name, account),
+            StreamBase::Leaf(leaf) => leaf.source.label_column(name, account),
+            StreamBase::Frame(frame) => frame.label_column(name, account),
         }
     }
 
@@ -200,8 +203,8 @@ impl Stream {
     pub(crate) fn drops_name(&self, series: usize) -> bool {
         self.drops_names
             || match &self.base {
-                Base::Leaf(leaf) => leaf.source.drops_name(series),
-                Base::Frame(frame) => frame.drops_name(series),
+                StreamBase::Leaf(leaf) => leaf.source.drops_name(series),
+                StreamBase::Frame(frame) => frame.drops_name(series),
             }
     }
 
@@ -209,22 +212,23 @@ impl Stream {
     pub(crate) fn scan(
         &self,
         part: Range<usize>,
-        account: &Account<'_>,
-        notes: &mut Annotations,
+        account: &QueryAccount<'_>,
+        notes: &mut QueryAnnotations,
         each: &mut Each<'_>,
-    ) -> Result<(), QueryError> {
-        let mut after_ops = |series: usize, row: &mut RowBuffer, notes: &mut Annotations| {
-            for op in &self.ops {
-                row.is_full = false;
-                op.apply(row, notes)?;
-            }
-            each(series, row, notes)
-        };
+    ) -> Result<(), PromqlError> {
+        let mut after_ops =
+            |series: usize, row: &mut StepRowBuffer, notes: &mut QueryAnnotations| {
+                for op in &self.ops {
+                    row.is_full = false;
+                    op.apply(row, notes)?;
+                }
+                each(series, row, notes)
+            };
         match &self.base {
-            Base::Leaf(leaf) if self.ops.is_empty() => leaf.scan(part, account, notes, each),
-            Base::Leaf(leaf) => leaf.scan(part, account, notes, &mut after_ops),
-            Base::Frame(frame) => {
-                let mut row = RowBuffer::default();
+            StreamBase::Leaf(leaf) if self.ops.is_empty() => leaf.scan(part, account, notes, each),
+            StreamBase::Leaf(leaf) => leaf.scan(part, account, notes, &mut after_ops),
+            StreamBase::Frame(frame) => {
+                let mut row = StepRowBuffer::default();
                 for series in part {
                     account.check()?;
                     row.copy_from(frame.row(series));
@@ -236,56 +240,62 @@ impl Stream {
     }
 
     /// Ensures that no two series are equal. Converts the stream to a frame if they might be.
-    pub(crate) fn with_distinct_series(self, run: &mut Run<'_>) -> Result<Self, QueryError> {
+    pub(crate) fn with_distinct_series(
+        self,
+        run: &mut EvalContext<'_>,
+    ) -> Result<Self, PromqlError> {
         let account = run.account;
         if self.is_certainly_distinct(account)? || self.has_distinct_labels(account)? {
             return Ok(self);
         }
-        self.into_frame(run).map(Stream::from)
+        self.into_frame(run).map(SeriesStream::from)
     }
 
     /// Removes the histograms that are at or after a step at which their row also has a float.
-    pub(crate) fn of_one_kind(mut self, account: &Account<'_>) -> Result<Self, QueryError> {
-        if let Base::Frame(frame) = &self.base
-            && frame.holds_both()
+    pub(crate) fn keep_one_kind(mut self, account: &QueryAccount<'_>) -> Result<Self, PromqlError> {
+        if let StreamBase::Frame(frame) = &self.base
+            && frame.has_mixed_steps()
         {
-            let mut cut = frame.of_one_kind();
-            cut.keep(account.reserve(cut.bytes())?);
-            self.base = Base::Frame(Arc::new(cut));
+            let mut cut = frame.keep_one_kind();
+            cut.hold_reservation(account.reserve(cut.bytes())?);
+            self.base = StreamBase::Frame(Arc::new(cut));
         }
         Ok(self)
     }
 
     /// Computes all rows. Series without a value are dropped.
-    pub(crate) fn into_frame(mut self, run: &mut Run<'_>) -> Result<Arc<Frame>, QueryError> {
+    pub(crate) fn into_frame(
+        mut self,
+        run: &mut EvalContext<'_>,
+    ) -> Result<Arc<SeriesFrame>, PromqlError> {
         let account = run.account;
         if self.ops.is_empty()
-            && let Base::Frame(frame) = self.base
+            && let StreamBase::Frame(frame) = self.base
         {
             return Ok(frame);
         }
         let is_distinct = self.is_certainly_distinct(account)?;
         let Some(collision) = self.strips_names.filter(|_| !is_distinct) else {
-            return self.all_rows(run).map(Arc::new);
+            return self.collect_rows(run).map(Arc::new);
         };
         // Series are merged where their metric names are removed, regardless of the later
         // operations.
         let later = self.ops.split_off(self.strips_after);
-        let frame = merge_equal(self.all_rows(run)?, collision, account)?;
-        let mut rest = Stream::from(frame);
+        let frame = merge_equal(self.collect_rows(run)?, collision, account)?;
+        let mut rest = SeriesStream::from(frame);
         rest.ops = later;
         rest.drops_names = true;
         rest.into_frame(run)
     }
 
-    fn all_rows(&self, run: &mut Run<'_>) -> Result<Frame, QueryError> {
+    fn collect_rows(&self, run: &mut EvalContext<'_>) -> Result<SeriesFrame, PromqlError> {
         let account = run.account;
         let notes = &mut run.notes;
-        let mut out = Frame::new(self.steps());
+        let mut out = SeriesFrame::new(self.steps());
         let mut room = account.reserve(0)?;
-        let (origin, members) = self.origin();
+        let (origin, members) = self.label_source();
         let task = |part| self.materialise(part, (&origin, members.as_deref()), account);
-        let merge = |(part, part_notes): (Frame, Annotations)| {
+        let merge = |(part, part_notes): (SeriesFrame, QueryAnnotations)| {
             // The reservations of the parts are moved to the frame. This one is for the unused
             // capacity.
             grow(&mut room, part.free_bytes())?;
@@ -294,21 +304,21 @@ impl Stream {
             Ok(())
         };
         let part_len = series_per_part(self.len(), self.steps());
-        in_parts(run.ctx.compute, self.len(), part_len, task, merge)?;
-        if let Base::Frame(input) = &self.base {
+        run_in_parts(run.ctx.compute, self.len(), part_len, task, merge)?;
+        if let StreamBase::Frame(input) = &self.base {
             account.release(input.samples());
         }
-        out.keep(room);
+        out.hold_reservation(room);
         Ok(out)
     }
 
     /// Returns the origin of the labels, and the member index of each series if it differs from the
     /// index of the series.
-    fn origin(&self) -> (Arc<dyn Origin>, Option<Vec<u32>>) {
+    fn label_source(&self) -> (Arc<dyn LabelSource>, Option<Vec<u32>>) {
         let (origin, members) = match &self.base {
-            Base::Leaf(leaf) => (leaf.source.clone() as Arc<dyn Origin>, None),
-            Base::Frame(frame) => {
-                let (origin, members) = frame.all_labels().origin();
+            StreamBase::Leaf(leaf) => (leaf.source.clone() as Arc<dyn LabelSource>, None),
+            StreamBase::Frame(frame) => {
+                let (origin, members) = frame.all_labels().to_label_source();
                 (origin, Some(members))
             }
         };
@@ -316,7 +326,7 @@ impl Stream {
         if !strips && !self.drops_names {
             return (origin, members);
         }
-        let renamed = Renamed {
+        let renamed = NamelessLabelSource {
             origin,
             strips,
             drops: self.drops_names,
@@ -327,51 +337,51 @@ impl Stream {
     fn materialise(
         &self,
         part: Range<usize>,
-        (origin, members): (&Arc<dyn Origin>, Option<&[u32]>),
-        account: &Account<'_>,
-    ) -> Result<(Frame, Annotations), QueryError> {
+        (origin, members): (&Arc<dyn LabelSource>, Option<&[u32]>),
+        account: &QueryAccount<'_>,
+    ) -> Result<(SeriesFrame, QueryAnnotations), PromqlError> {
         let row_bytes = self.steps() * size_of::<f64>() + ROW_BYTES;
         // Reserved for all rows at once, because the frame has capacity for all of them.
         let mut memory = account.reserve(part.len() * row_bytes)?;
-        let mut frame = Frame::late(self.steps(), origin.clone(), part.len());
-        let mut notes = Annotations::default();
+        let mut frame = SeriesFrame::with_label_source(self.steps(), origin.clone(), part.len());
+        let mut notes = QueryAnnotations::default();
         let mut samples = 0;
-        let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {
+        let mut each = |series: usize, row: &mut StepRowBuffer, _: &mut QueryAnnotations| {
             let row = row.row();
             if row.is_empty() {
                 return Ok(());
             }
             grow(&mut memory, row.histogram_bytes())?;
-            samples += row.samples();
+            samples += row.count_samples();
             let member = members.map_or(series, |members| members[series] as usize);
             frame.push_member(member, row);
             Ok(())
         };
         let room = part.len();
         self.scan(part, account, &mut notes, &mut each)?;
-        account.hold(samples)?;
+        account.hold_samples(samples)?;
         memory.shrink_to(memory.bytes() - (room - frame.len()) * row_bytes);
-        frame.keep(memory);
+        frame.hold_reservation(memory);
         Ok((frame, notes))
     }
 
     /// Returns whether all series are distinct, without comparing their labels.
-    fn is_certainly_distinct(&self, account: &Account<'_>) -> Result<bool, QueryError> {
+    fn is_certainly_distinct(&self, account: &QueryAccount<'_>) -> Result<bool, PromqlError> {
         if self.strips_names.is_none() {
             return Ok(true);
         }
-        let Base::Leaf(leaf) = &self.base else {
+        let StreamBase::Leaf(leaf) = &self.base else {
             return Ok(self.len() <= 1);
         };
         let is_one = |name: &str| {
             let (column, _memory) = leaf.source.label_column(name, account)?;
-            Ok::<_, QueryError>(column.values.len() <= 1)
+            Ok::<_, PromqlError>(column.values.len() <= 1)
         };
         let one_name = leaf.source.has_one_name() || is_one("__name__")?;
         Ok(one_name && is_one("__type__")? && is_one("__unit__")?)
     }
 
-    fn has_distinct_labels(&self, account: &Account<'_>) -> Result<bool, QueryError> {
+    fn has_distinct_labels(&self, account: &QueryAccount<'_>) -> Result<bool, PromqlError> {
         // A set that has grown may have capacity for twice as many.
         const PLACE_BYTES: usize = 3 * size_of::<Labels>();
         let mut memory = account.reserve(self.len() * PLACE_BYTES)?;
@@ -389,16 +399,16 @@ impl Stream {
 }
 
 /// Returns the error for two series with equal labels.
-pub(crate) fn same_labelset() -> QueryError {
-    QueryError::Execution("vector cannot contain metrics with the same labelset".into())
+pub(crate) fn same_labelset_error() -> PromqlError {
+    PromqlError::Execution("vector cannot contain metrics with the same labelset".into())
 }
 
 /// Merges series with equal labels, or fails, depending on `collision`.
 pub(crate) fn merge_equal(
-    frame: Frame,
-    collision: Collision,
-    account: &Account<'_>,
-) -> Result<Frame, QueryError> {
+    frame: SeriesFrame,
+    collision: NameCollisionRule,
+    account: &QueryAccount<'_>,
+) -> Result<SeriesFrame, PromqlError> {
     // An entry with a list of one, in a map with capacity for twice as many, and an entry in
     // `order`.
     const PLACE_BYTES: usize = 2 * size_of::<(&[u8], Vec<usize>)>() + 64;
@@ -424,13 +434,13 @@ pub(crate) fn merge_equal(
         drop(members);
         return Ok(frame);
     }
-    if collision == Collision::Refused {
-        return Err(same_labelset());
+    if collision == NameCollisionRule::Refused {
+        return Err(same_labelset_error());
     }
-    let mut out = frame.like(frame.steps());
+    let mut out = frame.new_like(frame.steps());
     // Both frames are in memory until the copy is complete.
     let _copied = account.reserve(frame.bytes())?;
-    let mut row = RowBuffer::default();
+    let mut row = StepRowBuffer::default();
     for first in order {
         account.check()?;
         row.copy_from(frame.row(first));
@@ -438,20 +448,20 @@ pub(crate) fn merge_equal(
             account.check()?;
             merge_rows(&mut row, &frame, *other, collision)?;
         }
-        out.push_as(&frame, first, row.row());
+        out.push_with_labels_of(&frame, first, row.row());
     }
     drop(members);
-    out.replace(frame.into(), account)?;
+    out.take_memory_of(frame.into(), account)?;
     Ok(out)
 }
 
 /// Adds the values of a series to a row. Fails if the row already has a value at such a step.
 fn merge_rows(
-    row: &mut RowBuffer,
-    frame: &Frame,
+    row: &mut StepRowBuffer,
+    frame: &SeriesFrame,
     series: usize,
-    collision: Collision,
-) -> Result<(), QueryError> {
+    collision: NameCollisionRule,
+) -> Result<(), PromqlError> {
     let other = frame.row(series);
     for (step, value) in other.values.iter().enumerate() {
         let own = (
@@ -461,8 +471,8 @@ fn merge_rows(
         let more = (!is_absent(*value), other.histogram(step).is_some());
         let of_one_kind = (own.0 && more.0) || (own.1 && more.1);
         let of_two_kinds = (own.0 && more.1) || (own.1 && more.0);
-        if of_one_kind || (of_two_kinds && collision != Collision::MergedByKind) {
-            return Err(same_labelset());
+        if of_one_kind || (of_two_kinds && collision != NameCollisionRule::MergedByKind) {
+            return Err(same_labelset_error());
         }
         if value.to_bits() != ABSENT.to_bits() {
             row.values[step] = *value;

@@ -4,20 +4,20 @@
 //! The selection among equal values, and the order of an instant result, depend on the binary heap
 //! of Prometheus. The heap in this module therefore moves elements in exactly the same way.
 
-use crate::ast::{AggregateOp, Span};
-use crate::eval::account::{Account, grow};
+use crate::ast::{AggregateOp, PositionRange};
+use crate::eval::account::{QueryAccount, grow};
 use crate::eval::annotations::Annotation;
-use crate::eval::operators::grouping::Groups;
-use crate::eval::operators::quantiles::Extremes;
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::order::ordered;
-use crate::eval::rows::parts::in_parts;
-use crate::eval::rows::row::{RowBuffer, is_absent};
-use crate::eval::run::Run;
+use crate::eval::operators::grouping::SeriesGroups;
+use crate::eval::operators::quantiles::ParamExtremes;
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::order::sort_indexes;
+use crate::eval::rows::parts::run_in_parts;
+use crate::eval::rows::row::{StepRowBuffer, is_absent};
+use crate::eval::run::EvalContext;
 use crate::go_format::format_g;
-use crate::grid::Grid;
-use crate::plan::Aggregate;
-use crate::value::QueryError;
+use crate::grid::StepGrid;
+use crate::plan::PlanAggregate;
+use crate::value::PromqlError;
 use firn_model::labels::Labels;
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,24 +26,24 @@ use std::sync::Arc;
 const STEPS_PER_PART: usize = 8;
 
 /// Memory to sort an element of a heap, in bytes: its index and a copy.
-const ORDERED_BYTES: usize = size_of::<usize>() + size_of::<Element>();
+const ORDERED_BYTES: usize = size_of::<usize>() + size_of::<TopkElement>();
 
 /// Maximum number of elements for which Go uses an insertion sort. For more elements, equal values
 /// have no specified order.
 const INSERTION_SORT_MAX: usize = 12;
 
 /// Evaluates the aggregation. `params` contains the parameter of each step.
-pub(crate) fn frame(
-    run: &mut Run<'_>,
-    node: &Aggregate,
-    (params, input): (Vec<f64>, Arc<Frame>),
-    span: Span,
-    grid: Grid,
-) -> Result<Frame, QueryError> {
-    let groups = Groups::of_frame(&input, &node.grouping, run)?;
+pub(crate) fn evaluate_topk(
+    run: &mut EvalContext<'_>,
+    node: &PlanAggregate,
+    (params, input): (Vec<f64>, Arc<SeriesFrame>),
+    span: PositionRange,
+    grid: StepGrid,
+) -> Result<SeriesFrame, PromqlError> {
+    let groups = SeriesGroups::from_frame(&input, &node.grouping, run)?;
     let (compute, account) = (run.ctx.compute, run.account);
-    if !check_param(run, node, &Extremes::of(&params))? {
-        return Ok(Frame::new(grid.count));
+    if !check_param(run, node, &ParamExtremes::from_params(&params))? {
+        return Ok(SeriesFrame::new(grid.count));
     }
     let by_value = matches!(node.op, AggregateOp::TopK | AggregateOp::BottomK);
     if by_value && input.has_histograms() {
@@ -55,7 +55,7 @@ pub(crate) fn frame(
         AggregateOp::LimitRatio => sample_offsets(&input, account)?,
         _ => Vec::new(),
     };
-    let choice = Choice {
+    let choice = TopkInputs {
         op: node.op,
         input: &input,
         groups: &groups,
@@ -63,33 +63,33 @@ pub(crate) fn frame(
     };
     let mut chosen: Vec<Vec<u32>> = Vec::with_capacity(grid.count);
     let mut memory = account.reserve(0)?;
-    let task = |steps: Range<usize>| choice.of_steps(steps, &params, account);
+    let task = |steps: Range<usize>| choice.select_steps(steps, &params, account);
     let merge = |part: Vec<Vec<u32>>| {
         let bytes = part.iter().map(|of_step| size_of_val(&of_step[..])).sum();
         grow(&mut memory, bytes)?;
         chosen.extend(part);
         Ok(())
     };
-    in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
+    run_in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
     let _copied = account.reserve(input.bytes())?;
     let mut out = match &chosen[..] {
         [only] => input.select(only.iter().map(|series| *series as usize), account)?,
-        _ => keep(&input, &chosen, account)?,
+        _ => select_values(&input, &chosen, account)?,
     };
-    out.replace(input, account)?;
+    out.take_memory_of(input, account)?;
     Ok(out)
 }
 
 /// Checks the parameter: adds annotations or returns an error. Returns `false` if no element can be
 /// selected.
 fn check_param(
-    run: &mut Run<'_>,
-    node: &Aggregate,
-    extremes: &Extremes,
-) -> Result<bool, QueryError> {
-    let refuse = |text: String| Err(QueryError::Execution(text));
+    run: &mut EvalContext<'_>,
+    node: &PlanAggregate,
+    extremes: &ParamExtremes,
+) -> Result<bool, PromqlError> {
+    let refuse = |text: String| Err(PromqlError::Execution(text));
     let bound = i64::MAX as f64;
-    let Extremes { min, max, any_nan } = *extremes;
+    let ParamExtremes { min, max, any_nan } = *extremes;
     if node.op == AggregateOp::LimitRatio {
         if min == 0.0 && max == 0.0 {
             return Ok(false);
@@ -128,7 +128,11 @@ fn check_param(
 }
 
 /// Returns the selected values of a range query. All other steps are empty.
-fn keep(input: &Frame, chosen: &[Vec<u32>], account: &Account<'_>) -> Result<Frame, QueryError> {
+fn select_values(
+    input: &SeriesFrame,
+    chosen: &[Vec<u32>],
+    account: &QueryAccount<'_>,
+) -> Result<SeriesFrame, PromqlError> {
     let places: usize = chosen.iter().map(Vec::len).sum();
     // Lists that have grown may have capacity for twice as many.
     let bytes = input.len() * size_of::<Vec<u32>>() + 2 * places * size_of::<u32>();
@@ -140,8 +144,8 @@ fn keep(input: &Frame, chosen: &[Vec<u32>], account: &Account<'_>) -> Result<Fra
             steps_of[*one as usize].push(step as u32);
         }
     }
-    let mut out = input.like(input.steps());
-    let mut row = RowBuffer::default();
+    let mut out = input.new_like(input.steps());
+    let mut row = StepRowBuffer::default();
     for (series, steps) in steps_of.iter().enumerate() {
         account.check()?;
         row.reset(input.steps());
@@ -152,12 +156,15 @@ fn keep(input: &Frame, chosen: &[Vec<u32>], account: &Account<'_>) -> Result<Fra
                 row.histograms.push((*step, histogram.clone()));
             }
         }
-        out.push_as(input, series, row.row());
+        out.push_with_labels_of(input, series, row.row());
     }
     Ok(out)
 }
 
-fn sample_offsets(input: &Frame, account: &Account<'_>) -> Result<Vec<f64>, QueryError> {
+fn sample_offsets(
+    input: &SeriesFrame,
+    account: &QueryAccount<'_>,
+) -> Result<Vec<f64>, PromqlError> {
     let offset = |series: usize| {
         account.check()?;
         Ok(sample_offset(&input.labels(series)))
@@ -187,32 +194,33 @@ fn sample_offset(labels: &Labels) -> f64 {
 }
 
 /// The inputs of the selection, shared by all threads.
-struct Choice<'a> {
+struct TopkInputs<'a> {
     op: AggregateOp,
-    input: &'a Frame,
-    groups: &'a Groups,
+    input: &'a SeriesFrame,
+    groups: &'a SeriesGroups,
     offsets: &'a [f64],
 }
 
-impl Choice<'_> {
+impl TopkInputs<'_> {
     /// Returns the selected series of each step, group by group.
-    fn of_steps(
+    fn select_steps(
         &self,
         steps: Range<usize>,
         params: &[f64],
-        account: &Account<'_>,
-    ) -> Result<Vec<Vec<u32>>, QueryError> {
-        let heaps_bytes = self.groups.len() * (size_of::<Heap>() + size_of::<f64>());
+        account: &QueryAccount<'_>,
+    ) -> Result<Vec<Vec<u32>>, PromqlError> {
+        let heaps_bytes = self.groups.len() * (size_of::<TopkHeap>() + size_of::<f64>());
         // Lists that have grown may have capacity for twice as many.
-        let kept_bytes =
-            |step| 2 * size_of::<Element>() * self.kept_at_most(self.size_of_heap(params[step]));
+        let kept_bytes = |step| {
+            2 * size_of::<TopkElement>() * self.heap_elements_max(self.heap_size(params[step]))
+        };
         let bytes = steps.clone().map(|step| heaps_bytes + kept_bytes(step));
         let _heaps = account.reserve(bytes.sum())?;
         if matches!(self.op, AggregateOp::TopK | AggregateOp::BottomK) {
-            return self.best_of_steps(steps, params, account);
+            return self.select_best(steps, params, account);
         }
-        let empty = || Heap::with_room(self.op == AggregateOp::BottomK, 0);
-        let mut heaps: Vec<Vec<Heap>> = steps
+        let empty = || TopkHeap::with_capacity(self.op == AggregateOp::BottomK, 0);
+        let mut heaps: Vec<Vec<TopkHeap>> = steps
             .clone()
             .map(|_| (0..self.groups.len()).map(|_| empty()).collect())
             .collect();
@@ -226,14 +234,14 @@ impl Choice<'_> {
                 if is_histogram && row.histogram(step).is_none() {
                     continue;
                 }
-                let element = Element {
+                let element = TopkElement {
                     value: if is_histogram { 0.0 } else { value },
                     series: series as u32,
                 };
-                self.offer(&mut heaps[group], element, params[step]);
+                self.offer_element(&mut heaps[group], element, params[step]);
             }
         }
-        let finish = |heaps: Vec<Heap>| {
+        let finish = |heaps: Vec<TopkHeap>| {
             let elements = heaps.into_iter().flat_map(|heap| heap.elements);
             elements.map(|element| element.series).collect()
         };
@@ -241,7 +249,7 @@ impl Choice<'_> {
     }
 
     /// Returns the maximum number of elements in the heap of one group.
-    fn size_of_heap(&self, param: f64) -> usize {
+    fn heap_size(&self, param: f64) -> usize {
         match self.op {
             AggregateOp::LimitRatio => self.input.len(),
             _ => (param as i64).min(self.input.len() as i64).max(0) as usize,
@@ -250,7 +258,7 @@ impl Choice<'_> {
 
     /// Returns the maximum number of elements in the heaps of all groups, if each contains up to
     /// `of_group`.
-    fn kept_at_most(&self, of_group: usize) -> usize {
+    fn heap_elements_max(&self, of_group: usize) -> usize {
         of_group
             .saturating_mul(self.groups.len())
             .min(self.input.len())
@@ -259,19 +267,21 @@ impl Choice<'_> {
     /// Returns the series with the largest or smallest values of each step, group by group. The
     /// limit that a value must exceed is stored next to each heap, so most values do not access a
     /// heap.
-    fn best_of_steps(
+    fn select_best(
         &self,
         steps: Range<usize>,
         params: &[f64],
-        account: &Account<'_>,
-    ) -> Result<Vec<Vec<u32>>, QueryError> {
+        account: &QueryAccount<'_>,
+    ) -> Result<Vec<Vec<u32>>, PromqlError> {
         let (count, greatest_first) = (steps.len(), self.op == AggregateOp::BottomK);
         let places = self.groups.len() * count;
-        let size = params[steps.clone()].iter().map(|k| self.size_of_heap(*k));
+        let size = params[steps.clone()].iter().map(|k| self.heap_size(*k));
         // The heaps of many groups may remain small.
-        let room = size.max().filter(|size| *size == self.kept_at_most(*size));
-        let heap = |_| Heap::with_room(greatest_first, room.unwrap_or(0));
-        let mut heaps: Vec<Heap> = (0..places).map(heap).collect();
+        let room = size
+            .max()
+            .filter(|size| *size == self.heap_elements_max(*size));
+        let heap = |_| TopkHeap::with_capacity(greatest_first, room.unwrap_or(0));
+        let mut heaps: Vec<TopkHeap> = (0..places).map(heap).collect();
         // A limit of NaN accepts every value.
         let mut bars = vec![f64::NAN; places];
         let params = &params[steps.clone()];
@@ -288,13 +298,13 @@ impl Choice<'_> {
                 if falls_short || is_absent(*value) {
                     continue;
                 }
-                let size = self.size_of_heap(params[at]);
+                let size = self.heap_size(params[at]);
                 if size > 0 {
                     let series = series as u32;
                     let value = *value;
                     let heap = &mut heaps[start + at];
-                    heap.offer(Element { value, series }, size);
-                    *bar = heap.bar(size);
+                    heap.offer(TopkElement { value, series }, size);
+                    *bar = heap.entry_threshold(size);
                 }
             }
         }
@@ -306,7 +316,7 @@ impl Choice<'_> {
         Ok(chosen)
     }
 
-    fn offer(&self, heap: &mut Heap, element: Element, param: f64) {
+    fn offer_element(&self, heap: &mut TopkHeap, element: TopkElement, param: f64) {
         match self.op {
             AggregateOp::LimitRatio => {
                 let ratio = param.clamp(-1.0, 1.0);
@@ -320,7 +330,7 @@ impl Choice<'_> {
                 }
             }
             _ => {
-                if heap.elements.len() < self.size_of_heap(param) {
+                if heap.elements.len() < self.heap_size(param) {
                     heap.push(element);
                 }
             }
@@ -330,38 +340,38 @@ impl Choice<'_> {
 
 /// An element of a heap: a value and the index of its series.
 #[derive(Clone, Copy, Debug)]
-struct Element {
+struct TopkElement {
     value: f64,
     series: u32,
 }
 
 /// A binary heap whose first element is the first to be replaced. NaN is before all other values.
 #[derive(Debug)]
-struct Heap {
-    elements: Vec<Element>,
+struct TopkHeap {
+    elements: Vec<TopkElement>,
     /// True if the largest element is replaced first (`bottomk`).
     greatest_first: bool,
 }
 
-impl Heap {
-    fn with_room(greatest_first: bool, elements: usize) -> Self {
+impl TopkHeap {
+    fn with_capacity(greatest_first: bool, elements: usize) -> Self {
         Self {
             elements: Vec::with_capacity(elements),
             greatest_first,
         }
     }
 
-    fn less(&self, a: usize, b: usize) -> bool {
+    fn is_less(&self, a: usize, b: usize) -> bool {
         let (a, b) = (self.elements[a].value, self.elements[b].value);
         a.is_nan() || if self.greatest_first { a > b } else { a < b }
     }
 
-    fn push(&mut self, element: Element) {
+    fn push(&mut self, element: TopkElement) {
         self.elements.push(element);
         let mut at = self.elements.len() - 1;
         while at > 0 {
             let parent = (at - 1) / 2;
-            if !self.less(at, parent) {
+            if !self.is_less(at, parent) {
                 break;
             }
             self.elements.swap(at, parent);
@@ -370,7 +380,7 @@ impl Heap {
     }
 
     /// Adds an element if there is room, or replaces the first element if the new one is better.
-    fn offer(&mut self, element: Element, size: usize) {
+    fn offer(&mut self, element: TopkElement, size: usize) {
         if self.elements.len() < size {
             return self.push(element);
         }
@@ -381,13 +391,13 @@ impl Heap {
         };
         if better || (worst.is_nan() && !element.value.is_nan()) {
             self.elements[0] = element;
-            self.sink();
+            self.sift_down();
         }
     }
 
     /// Returns the limit that a value must exceed to be added, or NaN if all values must be
     /// offered.
-    fn bar(&self, size: usize) -> f64 {
+    fn entry_threshold(&self, size: usize) -> f64 {
         match self.elements.first() {
             Some(worst) if self.elements.len() == size => worst.value,
             _ => f64::NAN,
@@ -395,17 +405,17 @@ impl Heap {
     }
 
     /// Moves the first element down to its position in the heap.
-    fn sink(&mut self) {
+    fn sift_down(&mut self) {
         let mut at = 0;
         loop {
             let mut child = 2 * at + 1;
             if child >= self.elements.len() {
                 return;
             }
-            if child + 1 < self.elements.len() && self.less(child + 1, child) {
+            if child + 1 < self.elements.len() && self.is_less(child + 1, child) {
                 child += 1;
             }
-            if !self.less(child, at) {
+            if !self.is_less(child, at) {
                 return;
             }
             self.elements.swap(at, child);
@@ -414,11 +424,11 @@ impl Heap {
     }
 
     /// Returns the elements in order, the best first and NaN last.
-    fn into_order(mut self, account: &Account<'_>) -> Result<Vec<Element>, QueryError> {
+    fn into_order(mut self, account: &QueryAccount<'_>) -> Result<Vec<TopkElement>, PromqlError> {
         if self.elements.len() <= INSERTION_SORT_MAX {
             for end in 1..self.elements.len() {
                 for at in (1..=end).rev() {
-                    if !self.less(at - 1, at) {
+                    if !self.is_less(at - 1, at) {
                         break;
                     }
                     self.elements.swap(at - 1, at);
@@ -428,7 +438,7 @@ impl Heap {
         }
         let _order = account.reserve(self.elements.len() * ORDERED_BYTES)?;
         let mut order: Vec<usize> = (0..self.elements.len()).collect();
-        ordered(&mut order, account, |a, b| {
+        sort_indexes(&mut order, account, |a, b| {
             let (x, y) = (self.elements[a].value, self.elements[b].value);
             let by_value = match self.greatest_first {
                 true => x.total_cmp(&y),
@@ -445,19 +455,19 @@ mod tests {
     use super::*;
     use crate::script::OPTIONS;
     use firn_model::budget::Budget;
-    use firn_model::cancel::Cancel;
+    use firn_model::cancel::CancelToken;
 
     fn check(greatest_first: bool, size: usize, values: &[f64], want: &[u32]) {
-        let mut heap = Heap::with_room(greatest_first, 0);
+        let mut heap = TopkHeap::with_capacity(greatest_first, 0);
         for (series, value) in values.iter().enumerate() {
-            let element = Element {
+            let element = TopkElement {
                 value: *value,
                 series: series as u32,
             };
             heap.offer(element, size);
         }
-        let (budget, cancel) = (Budget::new("query", 1 << 20), Cancel::new());
-        let account = Account::new(&budget, &cancel, &OPTIONS);
+        let (budget, cancel) = (Budget::new("query", 1 << 20), CancelToken::new());
+        let account = QueryAccount::new(&budget, &cancel, &OPTIONS);
         let order = heap.into_order(&account).unwrap();
         let series: Vec<u32> = order.iter().map(|e| e.series).collect();
         assert_eq!(series, want, "{values:?}");

@@ -8,10 +8,10 @@
 //!
 //! Invariants: the number of labels equals the number of rows, and no row is empty.
 
-use crate::eval::account::Account;
-use crate::eval::rows::row::{HistogramPoint, Row, RowBuffer};
-use crate::eval::rows::row_labels::{FrameLabels, HeldColumn, Origin, RowLabels};
-use crate::value::QueryError;
+use crate::eval::account::QueryAccount;
+use crate::eval::rows::row::{HistogramPoint, StepRow, StepRowBuffer};
+use crate::eval::rows::row_labels::{FrameLabels, HeldColumn, LabelSource, RowLabels};
+use crate::value::PromqlError;
 use firn_model::budget::Reservation;
 use firn_model::labels::Labels;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const COPIED_VALUES: usize = 1 << 17;
 
 /// Rows of non-empty series. Their order is significant only for instant vectors.
 #[derive(Default)]
-pub(crate) struct Frame {
+pub(crate) struct SeriesFrame {
     steps: usize,
     row_labels: FrameLabels,
     /// The location of each row: the index of its chunk, and its index in the chunk.
@@ -34,7 +34,7 @@ pub(crate) struct Frame {
     memory: Vec<Reservation>,
 }
 
-impl Frame {
+impl SeriesFrame {
     /// Creates a frame without series whose rows have `steps` steps.
     pub(crate) fn new(steps: usize) -> Self {
         Self {
@@ -44,14 +44,17 @@ impl Frame {
     }
 
     /// Creates a frame with a single series without labels.
-    pub(crate) fn of_scalars(values: &[f64]) -> Self {
+    pub(crate) fn from_scalars(values: &[f64]) -> Self {
         let mut frame = Self::new(values.len());
-        frame.push(RowLabels::kept(Labels::empty()), Row::of_floats(values));
+        frame.push(
+            RowLabels::from_labels(Labels::empty()),
+            StepRow::from_floats(values),
+        );
         frame
     }
 
     /// Creates a frame without series, with capacity for `rows` rows.
-    pub(crate) fn with_room(steps: usize, rows: usize) -> Self {
+    pub(crate) fn with_capacity(steps: usize, rows: usize) -> Self {
         Self {
             steps,
             chunks: vec![Vec::with_capacity(rows * steps)],
@@ -60,8 +63,12 @@ impl Frame {
     }
 
     /// Creates a frame without series whose rows will be members of `origin`, with capacity for
-    /// `rows` rows. Add them with [`Frame::push_member`].
-    pub(crate) fn late(steps: usize, origin: Arc<dyn Origin>, rows: usize) -> Self {
+    /// `rows` rows. Add them with [`SeriesFrame::push_member`].
+    pub(crate) fn with_label_source(
+        steps: usize,
+        origin: Arc<dyn LabelSource>,
+        rows: usize,
+    ) -> Self {
         Self {
             steps,
             row_labels: FrameLabels::Late(origin, Vec::with_capacity(rows)),
@@ -71,26 +78,26 @@ impl Frame {
     }
 
     /// Creates a frame without series whose rows will have labels of this frame.
-    pub(crate) fn like(&self, steps: usize) -> Self {
+    pub(crate) fn new_like(&self, steps: usize) -> Self {
         Self {
             steps,
-            row_labels: self.row_labels.like(),
+            row_labels: self.row_labels.new_like(),
             ..Self::default()
         }
     }
 
     /// Adds a reservation that is held until the frame is dropped.
-    pub(crate) fn keep(&mut self, memory: Reservation) {
+    pub(crate) fn hold_reservation(&mut self, memory: Reservation) {
         self.memory.push(memory);
     }
 
     /// Takes over the memory of `input`, from which this frame was created and which is at least as
     /// large. If other owners hold `input`, reserves additional memory instead.
-    pub(crate) fn replace(
+    pub(crate) fn take_memory_of(
         &mut self,
-        input: Arc<Frame>,
-        account: &Account<'_>,
-    ) -> Result<(), QueryError> {
+        input: Arc<SeriesFrame>,
+        account: &QueryAccount<'_>,
+    ) -> Result<(), PromqlError> {
         match Arc::try_unwrap(input) {
             Ok(mut input) => self.memory.append(&mut input.memory),
             Err(_) => self.memory.push(account.reserve(self.bytes())?),
@@ -99,13 +106,13 @@ impl Frame {
     }
 
     /// Returns a copy of the rows with a memory reservation of its own.
-    pub(crate) fn duplicate(&self, account: &Account<'_>) -> Result<Frame, QueryError> {
+    pub(crate) fn duplicate(&self, account: &QueryAccount<'_>) -> Result<SeriesFrame, PromqlError> {
         let memory = vec![account.reserve(self.bytes())?];
         let mut chunks = Vec::with_capacity(self.chunks.len());
         for chunk in &self.chunks {
-            chunks.push(copy_of(chunk, account)?);
+            chunks.push(copy_values(chunk, account)?);
         }
-        Ok(Frame {
+        Ok(SeriesFrame {
             steps: self.steps,
             row_labels: self.row_labels.clone(),
             places: self.places.clone(),
@@ -126,15 +133,16 @@ impl Frame {
     }
 
     /// Adds a series with labels in memory. An empty row is ignored.
-    pub(crate) fn push(&mut self, row_labels: RowLabels, row: Row<'_>) {
+    pub(crate) fn push(&mut self, row_labels: RowLabels, row: StepRow<'_>) {
         if !row.is_empty() {
             self.row_labels.push(row_labels);
             self.push_row(row);
         }
     }
 
-    /// Adds a series to a frame created by [`Frame::late`]. The row must not be empty.
-    pub(crate) fn push_member(&mut self, member: usize, row: Row<'_>) {
+    /// Adds a series to a frame created by [`SeriesFrame::with_label_source`]. The row must not be
+    /// empty.
+    pub(crate) fn push_member(&mut self, member: usize, row: StepRow<'_>) {
         if let FrameLabels::Late(_, members) = &mut self.row_labels {
             members.push(member as u32);
             self.push_row(row);
@@ -142,15 +150,20 @@ impl Frame {
     }
 
     /// Adds a row with the labels of a series in another frame. An empty row is ignored.
-    pub(crate) fn push_as(&mut self, other: &Frame, series: usize, row: Row<'_>) {
+    pub(crate) fn push_with_labels_of(
+        &mut self,
+        other: &SeriesFrame,
+        series: usize,
+        row: StepRow<'_>,
+    ) {
         if row.is_empty() {
             return;
         }
-        self.row_labels.push_of(&other.row_labels, series);
+        self.row_labels.push_from(&other.row_labels, series);
         self.push_row(row);
     }
 
-    fn push_row(&mut self, row: Row<'_>) {
+    fn push_row(&mut self, row: StepRow<'_>) {
         assert_eq!(row.values.len(), self.steps, "a row has one place a step");
         if self.chunks.is_empty() {
             self.chunks.push(Vec::new());
@@ -178,7 +191,7 @@ impl Frame {
     }
 
     /// Appends the series of another frame. Panics if its number of steps differs.
-    pub(crate) fn append(&mut self, mut other: Frame) {
+    pub(crate) fn append(&mut self, mut other: SeriesFrame) {
         let is_of_one_grid = other.places.is_empty() || other.steps == self.steps;
         assert!(is_of_one_grid, "frames of one grid are joined");
         if !other.histograms.is_empty() || !self.histograms.is_empty() {
@@ -214,7 +227,7 @@ impl Frame {
         self.row_labels.get(series)
     }
 
-    /// Returns the label set of a series. Allocates like [`Frame::row_labels`].
+    /// Returns the label set of a series. Allocates like [`SeriesFrame::row_labels`].
     pub(crate) fn labels(&self, series: usize) -> Labels {
         self.row_labels.get(series).labels
     }
@@ -228,8 +241,8 @@ impl Frame {
     pub(crate) fn label_column(
         &self,
         name: &str,
-        account: &Account<'_>,
-    ) -> Result<HeldColumn, QueryError> {
+        account: &QueryAccount<'_>,
+    ) -> Result<HeldColumn, PromqlError> {
         self.row_labels.label_column(name, account)
     }
 
@@ -239,11 +252,14 @@ impl Frame {
     }
 
     /// Creates all label sets if reading a label would pass through too many origins.
-    pub(crate) fn make_deep_labels(&mut self, account: &Account<'_>) -> Result<(), QueryError> {
+    pub(crate) fn make_deep_labels(
+        &mut self,
+        account: &QueryAccount<'_>,
+    ) -> Result<(), PromqlError> {
         if self.row_labels.is_deep() {
             let mut memory = account.reserve(0)?;
-            self.row_labels.make_all(account, &mut memory)?;
-            self.keep(memory);
+            self.row_labels.materialize_reserved(account, &mut memory)?;
+            self.hold_reservation(memory);
         }
         Ok(())
     }
@@ -252,17 +268,17 @@ impl Frame {
     /// reserved in `memory`.
     pub(crate) fn row_labels_mut(
         &mut self,
-        account: &Account<'_>,
+        account: &QueryAccount<'_>,
         memory: &mut Reservation,
-    ) -> Result<&mut [RowLabels], QueryError> {
-        Ok(self.row_labels.make_all(account, memory)?)
+    ) -> Result<&mut [RowLabels], PromqlError> {
+        Ok(self.row_labels.materialize_reserved(account, memory)?)
     }
 
     /// Returns the row of a series as a view. Panics if the index is out of range.
-    pub(crate) fn row(&self, series: usize) -> Row<'_> {
+    pub(crate) fn row(&self, series: usize) -> StepRow<'_> {
         let (chunk, row) = self.places[series];
         let start = row as usize * self.steps;
-        Row {
+        StepRow {
             values: &self.chunks[chunk as usize][start..start + self.steps],
             histograms: self.histograms.get(series).map_or(&[], Vec::as_slice),
             is_full: false,
@@ -275,61 +291,68 @@ impl Frame {
     }
 
     /// Returns whether any row has a float and a histogram at the same step.
-    pub(crate) fn holds_both(&self) -> bool {
+    pub(crate) fn has_mixed_steps(&self) -> bool {
         self.has_histograms()
-            && (0..self.len()).any(|series| self.row(series).first_beside_float().is_some())
+            && (0..self.len()).any(|series| self.row(series).first_mixed_histogram().is_some())
     }
 
     /// Returns a copy of the rows. In each row, the first histogram at a step with a float and all
     /// following histograms are removed.
-    pub(crate) fn of_one_kind(&self) -> Frame {
-        let mut out = self.like(self.steps);
+    pub(crate) fn keep_one_kind(&self) -> SeriesFrame {
+        let mut out = self.new_like(self.steps);
         for series in 0..self.len() {
             let row = self.row(series);
-            let kept = row.first_beside_float().unwrap_or(row.histograms.len());
+            let kept = row.first_mixed_histogram().unwrap_or(row.histograms.len());
             let histograms = &row.histograms[..kept];
-            out.push_as(self, series, Row { histograms, ..row });
+            out.push_with_labels_of(self, series, StepRow { histograms, ..row });
         }
         out
     }
 
     /// Returns the number of samples that all rows count for.
     pub(crate) fn samples(&self) -> u64 {
-        (0..self.len()).map(|i| self.row(i).samples()).sum()
+        (0..self.len()).map(|i| self.row(i).count_samples()).sum()
     }
 
     /// Returns a frame with the given series in the given order.
     pub(crate) fn select(
         &self,
         order: impl IntoIterator<Item = usize>,
-        account: &Account<'_>,
-    ) -> Result<Frame, QueryError> {
-        let mut out = self.like(self.steps);
+        account: &QueryAccount<'_>,
+    ) -> Result<SeriesFrame, PromqlError> {
+        let mut out = self.new_like(self.steps);
         for series in order {
             account.check()?;
-            out.push_as(self, series, self.row(series));
+            out.push_with_labels_of(self, series, self.row(series));
         }
         Ok(out)
     }
 
     /// Returns a copy of the series without their histograms.
-    pub(crate) fn floats_only(&self, account: &Account<'_>) -> Result<Frame, QueryError> {
-        let mut out = self.like(self.steps);
+    pub(crate) fn without_histograms(
+        &self,
+        account: &QueryAccount<'_>,
+    ) -> Result<SeriesFrame, PromqlError> {
+        let mut out = self.new_like(self.steps);
         for series in 0..self.len() {
             account.check()?;
-            let row = Row {
+            let row = StepRow {
                 histograms: &[],
                 ..self.row(series)
             };
-            out.push_as(self, series, row);
+            out.push_with_labels_of(self, series, row);
         }
         Ok(out)
     }
 
     /// Returns a copy in which the single step of this frame is repeated `steps` times.
-    pub(crate) fn repeat(&self, steps: usize, account: &Account<'_>) -> Result<Frame, QueryError> {
-        let mut out = self.like(steps);
-        let mut row = RowBuffer::default();
+    pub(crate) fn repeat(
+        &self,
+        steps: usize,
+        account: &QueryAccount<'_>,
+    ) -> Result<SeriesFrame, PromqlError> {
+        let mut out = self.new_like(steps);
+        let mut row = StepRowBuffer::default();
         for series in 0..self.len() {
             account.check()?;
             let one = self.row(series);
@@ -341,14 +364,14 @@ impl Frame {
                 let points = (0..steps as u32).map(|step| (step, histogram.clone()));
                 row.histograms.extend(points);
             }
-            out.push_as(self, series, row.row());
+            out.push_with_labels_of(self, series, row.row());
         }
         Ok(out)
     }
 }
 
 /// Copies values in pieces and checks for cancellation between them.
-fn copy_of(values: &[f64], account: &Account<'_>) -> Result<Vec<f64>, QueryError> {
+fn copy_values(values: &[f64], account: &QueryAccount<'_>) -> Result<Vec<f64>, PromqlError> {
     let mut copy = Vec::with_capacity(values.len());
     for piece in values.chunks(COPIED_VALUES) {
         account.check()?;

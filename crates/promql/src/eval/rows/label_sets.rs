@@ -14,7 +14,7 @@ pub(crate) fn is_metadata(name: &str) -> bool {
 }
 
 /// Replaces the contents of `out` by the labels that `keep` accepts.
-pub(crate) fn retain_into(
+pub(crate) fn retain_labels_into(
     labels: LabelsRef<'_>,
     mut keep: impl FnMut(&str) -> bool,
     out: &mut Vec<u8>,
@@ -28,9 +28,9 @@ pub(crate) fn retain_into(
 }
 
 /// Returns the labels whose names `keep` accepts. Allocates.
-pub(crate) fn retain(labels: LabelsRef<'_>, keep: impl FnMut(&str) -> bool) -> Labels {
+pub(crate) fn retain_labels(labels: LabelsRef<'_>, keep: impl FnMut(&str) -> bool) -> Labels {
     let mut out = Vec::with_capacity(labels.as_bytes().len());
-    retain_into(labels, keep, &mut out);
+    retain_labels_into(labels, keep, &mut out);
     LabelsRef::from_canonical(&out).to_owned()
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn without_metadata(labels: LabelsRef<'_>) -> Labels {
 /// Assigns numbers to distinct byte strings in order of their first occurrence. All strings are in
 /// one buffer and are found by their hashes.
 #[derive(Debug, Default)]
-pub(crate) struct Dictionary {
+pub(crate) struct ByteStringNumbers {
     /// The number of the string with a given hash. If another string has the same hash, the next
     /// hash is used.
     ids: FxHashMap<u64, u32>,
@@ -91,7 +91,7 @@ impl ByteStrings {
     }
 }
 
-impl Dictionary {
+impl ByteStringNumbers {
     /// Returns the number of `bytes`, and whether the string is new.
     pub(crate) fn intern(&mut self, bytes: &[u8]) -> (u32, bool) {
         let mut hasher = FxHasher::default();
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn dictionary_numbers_strings_in_order() {
-        let mut known = Dictionary::default();
+        let mut known = ByteStringNumbers::default();
         let strings: Vec<Vec<u8>> = (0..2000u32)
             .map(|i| vec![b'x'; i as usize % 1000])
             .collect();

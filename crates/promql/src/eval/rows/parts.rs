@@ -4,7 +4,7 @@
 //! results do not depend on the number of threads either. If several parts fail, the error of the
 //! lowest part is returned.
 
-use crate::value::QueryError;
+use crate::value::PromqlError;
 use firn_model::env::Compute;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,13 +32,13 @@ pub(crate) fn series_per_part(series: usize, steps: usize) -> usize {
 
 /// Computes parts of `0..len` on the compute threads and merges their results in order. Returns the
 /// error of the lowest failed part.
-pub(crate) fn in_parts<T: Send>(
+pub(crate) fn run_in_parts<T: Send>(
     compute: &dyn Compute,
     len: usize,
     part_len: usize,
-    task: impl Fn(Range<usize>) -> Result<T, QueryError> + Sync,
-    merge: impl FnMut(T) -> Result<(), QueryError> + Send,
-) -> Result<(), QueryError> {
+    task: impl Fn(Range<usize>) -> Result<T, PromqlError> + Sync,
+    merge: impl FnMut(T) -> Result<(), PromqlError> + Send,
+) -> Result<(), PromqlError> {
     let parts = len.div_ceil(part_len);
     let range = |part: usize| part * part_len..((part + 1) * part_len).min(len);
     if parts <= 1 {
@@ -50,7 +50,7 @@ pub(crate) fn in_parts<T: Send>(
     }
     let failed = AtomicUsize::new(usize::MAX);
     let merge = Mutex::new(merge);
-    let queue = Mutex::new(Queue {
+    let queue = Mutex::new(PartResultQueue {
         next: 0,
         waiting: BTreeMap::new(),
         is_merging: false,
@@ -74,16 +74,16 @@ pub(crate) fn in_parts<T: Send>(
 }
 
 /// The results of parts that wait for the results before them.
-struct Queue<T> {
+struct PartResultQueue<T> {
     next: usize,
     waiting: BTreeMap<usize, T>,
     /// True while a thread merges. It also merges the results that become ready in the meantime, so
     /// no other thread waits.
     is_merging: bool,
-    failure: Option<(usize, QueryError)>,
+    failure: Option<(usize, PromqlError)>,
 }
 
-impl<T> Queue<T> {
+impl<T> PartResultQueue<T> {
     /// Returns the next result for the thread that merges, with its index.
     fn pop(&mut self) -> Option<(usize, T)> {
         let merging = self.next;
@@ -93,7 +93,7 @@ impl<T> Queue<T> {
         Some((merging, result?))
     }
 
-    fn fail(&mut self, part: usize, error: QueryError) {
+    fn fail(&mut self, part: usize, error: PromqlError) {
         if self.failure.as_ref().is_none_or(|(known, _)| part < *known) {
             self.failure = Some((part, error));
         }
@@ -105,9 +105,9 @@ impl<T> Queue<T> {
 fn merge_in_order<T>(
     part: usize,
     result: T,
-    queue: &Mutex<Queue<T>>,
-    merge: &Mutex<impl FnMut(T) -> Result<(), QueryError>>,
-) -> Result<(), (usize, QueryError)> {
+    queue: &Mutex<PartResultQueue<T>>,
+    merge: &Mutex<impl FnMut(T) -> Result<(), PromqlError>>,
+) -> Result<(), (usize, PromqlError)> {
     let mut known = lock(queue);
     known.waiting.insert(part, result);
     if known.is_merging {
@@ -128,13 +128,13 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::env::sim::Inline;
+    use firn_model::env::sim::InlineCompute;
 
     /// Runs the tasks in reverse order.
     struct Backwards;
 
     impl Compute for Backwards {
-        fn spawn(&self, _work: firn_model::env::Work, job: firn_model::env::Job) {
+        fn spawn(&self, _work: firn_model::env::JobKind, job: firn_model::env::Job) {
             job();
         }
 
@@ -149,7 +149,7 @@ mod tests {
 
     fn check(compute: &dyn Compute) {
         let mut starts = Vec::new();
-        in_parts(
+        run_in_parts(
             compute,
             10,
             3,
@@ -162,16 +162,16 @@ mod tests {
         .unwrap();
         assert_eq!(starts, [0, 3, 6, 9]);
         let fail = |r: Range<usize>| match r.start {
-            3 | 9 => Err(QueryError::Execution(format!("part at {}", r.start))),
+            3 | 9 => Err(PromqlError::Execution(format!("part at {}", r.start))),
             _ => Ok(()),
         };
-        let outcome = in_parts(compute, 10, 3, fail, |()| Ok(()));
-        assert_eq!(outcome, Err(QueryError::Execution("part at 3".into())));
+        let outcome = run_in_parts(compute, 10, 3, fail, |()| Ok(()));
+        assert_eq!(outcome, Err(PromqlError::Execution("part at 3".into())));
     }
 
     #[test]
     fn parts_in_any_order_are_merged_in_order_and_fail_as_the_first() {
-        check(&Inline);
+        check(&InlineCompute);
         check(&Backwards);
     }
 }

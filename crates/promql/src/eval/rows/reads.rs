@@ -5,11 +5,11 @@
 //! cannot be estimated. The bounds of batches depend only on the data, and the consumer gets the
 //! same series in the same order.
 
-use crate::eval::account::{Account, grow_to};
+use crate::eval::account::{QueryAccount, grow_to};
 use crate::eval::rows::parts::SERIES_PER_PART;
 use crate::eval::rows::row::histogram_bytes;
-use crate::eval::rows::source::Source;
-use crate::value::QueryError;
+use crate::eval::rows::source::SampleSource;
+use crate::value::PromqlError;
 use firn_model::budget::Reservation;
 use firn_model::columns::{COLUMNS_SHARED, SeriesBatch};
 use firn_model::sample::TimestampMs;
@@ -46,12 +46,12 @@ impl ReadBuffer {
     /// number of steps for which the consumer plans windows per time column.
     pub(crate) fn read(
         &mut self,
-        source: &dyn Source,
+        source: &dyn SampleSource,
         part: Range<usize>,
         steps: usize,
-        account: &Account<'_>,
-        mut each: impl FnMut(Range<usize>, &SeriesBatch) -> Result<(), QueryError>,
-    ) -> Result<(), QueryError> {
+        account: &QueryAccount<'_>,
+        mut each: impl FnMut(Range<usize>, &SeriesBatch) -> Result<(), PromqlError>,
+    ) -> Result<(), PromqlError> {
         let plan_bytes = steps.saturating_mul(STEP_BYTES);
         let mut next = part.start;
         let (mut len, mut series_bytes, mut plans) = (1, 0, plan_bytes);
@@ -85,7 +85,7 @@ impl ReadBuffer {
     }
 
     /// Ensures that at least `bytes` are reserved. Fails if the budget is exceeded.
-    fn reserve(&mut self, bytes: usize, account: &Account<'_>) -> Result<(), QueryError> {
+    fn reserve(&mut self, bytes: usize, account: &QueryAccount<'_>) -> Result<(), PromqlError> {
         match &mut self.memory {
             Some(memory) => grow_to(memory, bytes),
             none => {
@@ -104,11 +104,11 @@ fn series_that_fit(series_bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::rows::row_labels::{HeldColumn, Origin};
+    use crate::eval::rows::row_labels::{HeldColumn, LabelSource};
     use crate::request::Options;
     use crate::script::OPTIONS;
     use firn_model::budget::Budget;
-    use firn_model::cancel::Cancel;
+    use firn_model::cancel::CancelToken;
     use firn_model::columns::LabelColumn;
     use firn_model::labels::Labels;
 
@@ -120,7 +120,7 @@ mod tests {
         series: usize,
     }
 
-    impl Origin for Reserved {
+    impl LabelSource for Reserved {
         fn len(&self) -> usize {
             self.series
         }
@@ -132,8 +132,8 @@ mod tests {
         fn label_column(
             &self,
             _name: &str,
-            account: &Account<'_>,
-        ) -> Result<HeldColumn, QueryError> {
+            account: &QueryAccount<'_>,
+        ) -> Result<HeldColumn, PromqlError> {
             Ok((LabelColumn::default(), account.reserve(0)?))
         }
 
@@ -142,12 +142,12 @@ mod tests {
         }
     }
 
-    impl Source for Reserved {
+    impl SampleSource for Reserved {
         fn has_one_name(&self) -> bool {
             true
         }
 
-        fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), QueryError> {
+        fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), PromqlError> {
             let bytes = series.len() * self.samples * SAMPLE_BYTES;
             let used = self.budget.used_bytes();
             assert!(series == (0..1) || used >= bytes, "{series:?}: {used}");
@@ -168,8 +168,8 @@ mod tests {
             ..OPTIONS
         };
         for (samples, series) in [(1, 600), (5_000, 100), (100_000, 40), (1_000_000, 3)] {
-            let (budget, cancel) = (Budget::new("query", 1 << 30), Cancel::new());
-            let account = Account::new(&budget, &cancel, &options);
+            let (budget, cancel) = (Budget::new("query", 1 << 30), CancelToken::new());
+            let account = QueryAccount::new(&budget, &cancel, &options);
             let source = Reserved {
                 budget: budget.clone(),
                 samples,

@@ -3,10 +3,10 @@
 //! Invariants: a step without a float contains [`ABSENT`], which no operator produces as a value,
 //! because selectors drop staleness markers and arithmetic creates quiet NaNs. Histograms are in
 //! order of steps, and a step with a histogram has no float, except in rows that
-//! [`Frame::holds_both`](super::frame::Frame::holds_both) finds. A function of floats therefore
-//! ignores histograms automatically.
+//! [`Frame::has_mixed_steps`](super::frame::Frame::has_mixed_steps) finds. A function of floats
+//! therefore ignores histograms automatically.
 
-use firn_model::histogram::{Counts, Histogram};
+use firn_model::histogram::{Histogram, HistogramCounts};
 use firn_model::sample::{STALE_NAN_BITS, is_stale};
 use std::sync::Arc;
 
@@ -29,23 +29,23 @@ pub(crate) type HistogramPoint = (u32, Arc<Histogram>);
 
 /// The value of a series at a step, as an operand of an operator.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Operand<'a> {
+pub(crate) enum StepOperand<'a> {
     /// A float value, which is not [`ABSENT`].
     Float(f64),
     /// A native histogram, borrowed from the row.
     Histogram(&'a Arc<Histogram>),
 }
 
-impl Operand<'_> {
+impl StepOperand<'_> {
     /// Returns whether the value is a histogram and not a float.
     pub(crate) fn is_histogram(&self) -> bool {
-        matches!(self, Operand::Histogram(_))
+        matches!(self, StepOperand::Histogram(_))
     }
 }
 
 /// A view of the values of one series at all steps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row<'a> {
+pub(crate) struct StepRow<'a> {
     /// One float per step, or [`ABSENT`] where the step has none.
     pub(crate) values: &'a [f64],
     /// The histograms with the indexes of their steps, in ascending order.
@@ -54,9 +54,9 @@ pub(crate) struct Row<'a> {
     pub(crate) is_full: bool,
 }
 
-impl<'a> Row<'a> {
+impl<'a> StepRow<'a> {
     /// Creates a row without histograms. It is not marked as full.
-    pub(crate) fn of_floats(values: &'a [f64]) -> Self {
+    pub(crate) fn from_floats(values: &'a [f64]) -> Self {
         Self {
             values,
             histograms: &[],
@@ -75,7 +75,7 @@ impl<'a> Row<'a> {
     }
 
     /// Returns the number of steps with a float. O(1) if the row is full, otherwise O(steps).
-    pub(crate) fn floats(&self) -> usize {
+    pub(crate) fn count_floats(&self) -> usize {
         match self.is_full {
             false => self.values.len() - count_absent(self.values),
             true => self.values.len(),
@@ -83,18 +83,18 @@ impl<'a> Row<'a> {
     }
 
     /// Returns the index of the first histogram at a step that also has a float.
-    pub(super) fn first_beside_float(&self) -> Option<usize> {
+    pub(super) fn first_mixed_histogram(&self) -> Option<usize> {
         let mut steps = self.histograms.iter().map(|(step, _)| *step as usize);
         steps.position(|step| !is_absent(self.values[step]))
     }
 
     /// Returns the number of samples that the row counts for.
-    pub(crate) fn samples(&self) -> u64 {
-        self.floats() as u64
+    pub(crate) fn count_samples(&self) -> u64 {
+        self.count_floats() as u64
             + self
                 .histograms
                 .iter()
-                .map(|(_, h)| samples_of(h))
+                .map(|(_, h)| histogram_samples(h))
                 .sum::<u64>()
     }
 
@@ -104,10 +104,12 @@ impl<'a> Row<'a> {
     }
 
     /// Returns the value at a step, if there is one. A histogram takes precedence over a float.
-    pub(crate) fn operand(&self, step: usize) -> Option<Operand<'_>> {
+    pub(crate) fn operand(&self, step: usize) -> Option<StepOperand<'_>> {
         match self.histogram(step) {
-            Some(histogram) => Some(Operand::Histogram(histogram)),
-            None => (!is_absent(self.values[step])).then_some(Operand::Float(self.values[step])),
+            Some(histogram) => Some(StepOperand::Histogram(histogram)),
+            None => {
+                (!is_absent(self.values[step])).then_some(StepOperand::Float(self.values[step]))
+            }
         }
     }
 
@@ -123,30 +125,30 @@ impl<'a> Row<'a> {
 /// Returns the size of histograms in bytes, including their buckets.
 pub(crate) fn histogram_bytes<T>(points: &[(T, Arc<Histogram>)]) -> usize {
     const SAMPLE_BYTES: usize = 16;
-    let samples: u64 = points.iter().map(|(_, h)| samples_of(h)).sum();
+    let samples: u64 = points.iter().map(|(_, h)| histogram_samples(h)).sum();
     samples as usize * SAMPLE_BYTES + size_of_val(points)
 }
 
 /// Returns the number of samples that a histogram counts for: one per sixteen bytes of its
 /// representation in Prometheus.
-pub(crate) fn samples_of(histogram: &Histogram) -> u64 {
-    (bytes_of(histogram) + 8) / 16
+pub(crate) fn histogram_samples(histogram: &Histogram) -> u64 {
+    (prometheus_bytes(histogram) + 8) / 16
 }
 
 /// Returns the number of samples that a histogram counts for in a result of a single step, where
 /// Prometheus uses a different formula.
-pub(crate) fn samples_of_passing(histogram: &Histogram) -> u64 {
-    1 + bytes_of(histogram) / 16
+pub(crate) fn passing_histogram_samples(histogram: &Histogram) -> u64 {
+    1 + prometheus_bytes(histogram) / 16
 }
 
 /// Returns the size of the histogram's representation in Prometheus, in bytes.
-fn bytes_of(histogram: &Histogram) -> u64 {
+fn prometheus_bytes(histogram: &Histogram) -> u64 {
     const FIXED_BYTES: usize = 168;
     let buckets = match &histogram.counts {
-        Counts::Integer {
+        HistogramCounts::Integer {
             positive, negative, ..
         } => positive.len() + negative.len(),
-        Counts::Float {
+        HistogramCounts::Float {
             positive, negative, ..
         } => positive.len() + negative.len(),
     };
@@ -157,7 +159,7 @@ fn bytes_of(histogram: &Histogram) -> u64 {
 
 /// A mutable row that an operator works on. It is reused for many series.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RowBuffer {
+pub(crate) struct StepRowBuffer {
     /// One float per step, or [`ABSENT`] where the step has none.
     pub(crate) values: Vec<f64>,
     /// The histograms with the indexes of their steps, in ascending order.
@@ -166,16 +168,16 @@ pub(crate) struct RowBuffer {
     pub(crate) is_full: bool,
 }
 
-impl RowBuffer {
+impl StepRowBuffer {
     /// Clears the row and sets its number of steps.
     pub(crate) fn reset(&mut self, steps: usize) {
-        self.begin(steps);
+        self.reset_unfilled(steps);
         self.values.fill(ABSENT);
     }
 
-    /// Clears the row like [`RowBuffer::reset`], but leaves the values unspecified. The caller must
-    /// write all steps.
-    pub(crate) fn begin(&mut self, steps: usize) {
+    /// Clears the row like [`StepRowBuffer::reset`], but leaves the values unspecified. The caller
+    /// must write all steps.
+    pub(crate) fn reset_unfilled(&mut self, steps: usize) {
         self.values.truncate(steps);
         self.values.resize(steps, ABSENT);
         self.histograms.clear();
@@ -183,7 +185,7 @@ impl RowBuffer {
     }
 
     /// Copies the values and histograms of `row` into this row, and keeps the allocated memory.
-    pub(crate) fn copy_from(&mut self, row: Row<'_>) {
+    pub(crate) fn copy_from(&mut self, row: StepRow<'_>) {
         self.values.clear();
         self.values.extend_from_slice(row.values);
         self.histograms.clear();
@@ -192,8 +194,8 @@ impl RowBuffer {
     }
 
     /// Returns a view of the row, for operators that only read it.
-    pub(crate) fn row(&self) -> Row<'_> {
-        Row {
+    pub(crate) fn row(&self) -> StepRow<'_> {
+        StepRow {
             values: &self.values,
             histograms: &self.histograms,
             is_full: self.is_full,

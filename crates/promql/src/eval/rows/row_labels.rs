@@ -3,12 +3,12 @@
 //!
 //! A query needs few label sets: a join needs the matched labels, an aggregation those of its
 //! grouping, and `topk` those of the selected series. Rows of samples therefore contain only the
-//! index of their series. An [`Origin`] creates the label set of a row on request, and returns
+//! index of their series. An [`LabelSource`] creates the label set of a row on request, and returns
 //! single labels of all rows as columns.
 
-use crate::eval::account::{Account, grow};
+use crate::eval::account::{QueryAccount, grow};
 use crate::eval::rows::label_sets::{is_metadata, without_metadata};
-use crate::value::QueryError;
+use crate::value::PromqlError;
 use firn_model::budget::Reservation;
 use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn};
 use firn_model::labels::Labels;
@@ -31,7 +31,7 @@ pub(crate) struct RowLabels {
 
 impl RowLabels {
     /// Creates the labels of a row that keeps its metric name.
-    pub(crate) fn kept(labels: Labels) -> Self {
+    pub(crate) fn from_labels(labels: Labels) -> Self {
         let drops_name = false;
         RowLabels { labels, drops_name }
     }
@@ -41,7 +41,7 @@ impl RowLabels {
 pub(crate) type HeldColumn = (LabelColumn, Reservation);
 
 /// A list of members, usually series, whose labels are created on request.
-pub(crate) trait Origin: Send + Sync {
+pub(crate) trait LabelSource: Send + Sync {
     /// Returns the number of members, including those that no row refers to.
     fn len(&self) -> usize;
 
@@ -49,7 +49,11 @@ pub(crate) trait Origin: Send + Sync {
     fn labels(&self, member: usize) -> Labels;
 
     /// Returns the values of one label for all members.
-    fn label_column(&self, name: &str, account: &Account<'_>) -> Result<HeldColumn, QueryError>;
+    fn label_column(
+        &self,
+        name: &str,
+        account: &QueryAccount<'_>,
+    ) -> Result<HeldColumn, PromqlError>;
 
     /// Returns whether the metric name of the member is removed at the end of the evaluation.
     fn drops_name(&self, member: usize) -> bool;
@@ -65,16 +69,16 @@ pub(crate) trait Origin: Send + Sync {
 const DEPTH_MAX: u32 = 64;
 
 /// Members of another origin whose metric names are removed, now or at the end of the evaluation.
-pub(crate) struct Renamed {
+pub(crate) struct NamelessLabelSource {
     /// The members with their metric names, which are not changed.
-    pub(crate) origin: Arc<dyn Origin>,
+    pub(crate) origin: Arc<dyn LabelSource>,
     /// True if the metadata labels are removed from all label sets.
     pub(crate) strips: bool,
     /// True if the metadata labels are removed at the end of the evaluation.
     pub(crate) drops: bool,
 }
 
-impl Origin for Renamed {
+impl LabelSource for NamelessLabelSource {
     fn len(&self) -> usize {
         self.origin.len()
     }
@@ -87,9 +91,13 @@ impl Origin for Renamed {
         }
     }
 
-    fn label_column(&self, name: &str, account: &Account<'_>) -> Result<HeldColumn, QueryError> {
+    fn label_column(
+        &self,
+        name: &str,
+        account: &QueryAccount<'_>,
+    ) -> Result<HeldColumn, PromqlError> {
         match self.strips && is_metadata(name) {
-            true => no_label(self.len(), account),
+            true => empty_column(self.len(), account),
             false => self.origin.label_column(name, account),
         }
     }
@@ -104,7 +112,10 @@ impl Origin for Renamed {
 }
 
 /// Returns the column of a label that no member has.
-pub(crate) fn no_label(members: usize, account: &Account<'_>) -> Result<HeldColumn, QueryError> {
+pub(crate) fn empty_column(
+    members: usize,
+    account: &QueryAccount<'_>,
+) -> Result<HeldColumn, PromqlError> {
     let memory = account.reserve(members * size_of::<u32>() + COLUMN_VALUE_BYTES)?;
     let column = LabelColumn {
         ids: vec![0; members],
@@ -114,11 +125,11 @@ pub(crate) fn no_label(members: usize, account: &Account<'_>) -> Result<HeldColu
 }
 
 /// Returns the values of one label for some members of an origin.
-pub(crate) fn gather(
-    (origin, members): (&dyn Origin, &[u32]),
+pub(crate) fn gather_column(
+    (origin, members): (&dyn LabelSource, &[u32]),
     name: &str,
-    account: &Account<'_>,
-) -> Result<HeldColumn, QueryError> {
+    account: &QueryAccount<'_>,
+) -> Result<HeldColumn, PromqlError> {
     let (mut column, mut memory) = origin.label_column(name, account)?;
     grow(&mut memory, size_of_val(members))?;
     let of_member = |member: &u32| column.ids[*member as usize];
@@ -131,7 +142,7 @@ pub(crate) enum FrameLabels {
     /// Label sets in memory, one for each row.
     Made(Vec<RowLabels>),
     /// Indexes of members of an origin, one per row. Label sets are created on request.
-    Late(Arc<dyn Origin>, Vec<u32>),
+    Late(Arc<dyn LabelSource>, Vec<u32>),
 }
 
 impl Default for FrameLabels {
@@ -153,7 +164,7 @@ impl Clone for FrameLabels {
 
 impl FrameLabels {
     /// Returns an empty list for labels of this one.
-    pub(crate) fn like(&self) -> Self {
+    pub(crate) fn new_like(&self) -> Self {
         match self {
             FrameLabels::Made(_) => FrameLabels::Made(Vec::new()),
             FrameLabels::Late(origin, _) => FrameLabels::Late(origin.clone(), Vec::new()),
@@ -161,20 +172,20 @@ impl FrameLabels {
     }
 
     /// Adds the labels of a row of another list.
-    pub(crate) fn push_of(&mut self, other: &FrameLabels, row: usize) {
+    pub(crate) fn push_from(&mut self, other: &FrameLabels, row: usize) {
         match (&mut *self, other) {
             (FrameLabels::Late(own, members), FrameLabels::Late(origin, all))
                 if Arc::ptr_eq(own, origin) =>
             {
                 members.push(all[row]);
             }
-            _ => self.make().push(other.get(row)),
+            _ => self.materialize().push(other.get(row)),
         }
     }
 
     /// Adds a label set in memory. Creates all other label sets, too.
     pub(crate) fn push(&mut self, row_labels: RowLabels) {
-        self.make().push(row_labels);
+        self.materialize().push(row_labels);
     }
 
     /// Returns the number of rows that have labels.
@@ -205,7 +216,7 @@ impl FrameLabels {
     }
 
     /// Creates all label sets without reserving memory, and returns them.
-    fn make(&mut self) -> &mut Vec<RowLabels> {
+    fn materialize(&mut self) -> &mut Vec<RowLabels> {
         if let FrameLabels::Late(..) = self {
             *self = FrameLabels::Made((0..self.len()).map(|row| self.get(row)).collect());
         }
@@ -223,12 +234,12 @@ impl FrameLabels {
         }
     }
 
-    /// Creates all label sets like `make`, but reserves each of them in `memory` first.
-    pub(crate) fn make_all(
+    /// Creates all label sets like `materialize`, but reserves each of them in `memory` first.
+    pub(crate) fn materialize_reserved(
         &mut self,
-        account: &Account<'_>,
+        account: &QueryAccount<'_>,
         memory: &mut Reservation,
-    ) -> Result<&mut Vec<RowLabels>, QueryError> {
+    ) -> Result<&mut Vec<RowLabels>, PromqlError> {
         if let FrameLabels::Late(..) = self {
             grow(memory, self.len() * size_of::<RowLabels>())?;
             let mut made = Vec::with_capacity(self.len());
@@ -243,18 +254,20 @@ impl FrameLabels {
             }
             *self = FrameLabels::Made(made);
         }
-        Ok(self.make())
+        Ok(self.materialize())
     }
 
     /// Returns the values of one label for all rows.
     pub(crate) fn label_column(
         &self,
         name: &str,
-        account: &Account<'_>,
-    ) -> Result<HeldColumn, QueryError> {
+        account: &QueryAccount<'_>,
+    ) -> Result<HeldColumn, PromqlError> {
         match self {
-            FrameLabels::Made(made) => column_of(made, name, account),
-            FrameLabels::Late(origin, members) => gather((&**origin, members), name, account),
+            FrameLabels::Made(made) => build_column(made, name, account),
+            FrameLabels::Late(origin, members) => {
+                gather_column((&**origin, members), name, account)
+            }
         }
     }
 
@@ -270,16 +283,16 @@ impl FrameLabels {
             {
                 members.append(more);
             }
-            _ => self.make().append(other.make()),
+            _ => self.materialize().append(other.materialize()),
         }
     }
 
     /// Returns the rows as an origin and the index of each row's member in it.
-    pub(crate) fn origin(&self) -> (Arc<dyn Origin>, Vec<u32>) {
+    pub(crate) fn to_label_source(&self) -> (Arc<dyn LabelSource>, Vec<u32>) {
         match self {
             FrameLabels::Made(made) => {
                 let members = (0..made.len() as u32).collect();
-                (Arc::new(Made(made.clone())), members)
+                (Arc::new(StoredLabelSource(made.clone())), members)
             }
             FrameLabels::Late(origin, members) => (origin.clone(), members.clone()),
         }
@@ -295,9 +308,9 @@ impl FrameLabels {
 }
 
 /// An origin whose label sets are in memory, for frames that have created them.
-struct Made(Vec<RowLabels>);
+struct StoredLabelSource(Vec<RowLabels>);
 
-impl Origin for Made {
+impl LabelSource for StoredLabelSource {
     fn len(&self) -> usize {
         self.0.len()
     }
@@ -306,8 +319,12 @@ impl Origin for Made {
         self.0[member].labels.clone()
     }
 
-    fn label_column(&self, name: &str, account: &Account<'_>) -> Result<HeldColumn, QueryError> {
-        column_of(&self.0, name, account)
+    fn label_column(
+        &self,
+        name: &str,
+        account: &QueryAccount<'_>,
+    ) -> Result<HeldColumn, PromqlError> {
+        build_column(&self.0, name, account)
     }
 
     fn drops_name(&self, member: usize) -> bool {
@@ -315,11 +332,11 @@ impl Origin for Made {
     }
 }
 
-fn column_of(
+fn build_column(
     all: &[RowLabels],
     name: &str,
-    account: &Account<'_>,
-) -> Result<HeldColumn, QueryError> {
+    account: &QueryAccount<'_>,
+) -> Result<HeldColumn, PromqlError> {
     // Bytes of an entry in the map, which may have capacity for twice as many.
     const NUMBER_BYTES: usize = 2 * size_of::<(&[u8], u32)>();
     let mut memory = account.reserve(all.len() * size_of::<u32>())?;

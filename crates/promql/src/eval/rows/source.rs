@@ -1,12 +1,12 @@
 //! The sources of samples for the leaves of a plan: a selection of the store, or the rows of a
 //! subquery.
 
-use crate::eval::account::{Account, storage_error};
-use crate::eval::rows::frame::Frame;
+use crate::eval::account::{QueryAccount, storage_error};
+use crate::eval::rows::frame::SeriesFrame;
 use crate::eval::rows::row::is_absent;
-use crate::eval::rows::row_labels::{HeldColumn, Origin};
-use crate::grid::Grid;
-use crate::value::QueryError;
+use crate::eval::rows::row_labels::{HeldColumn, LabelSource};
+use crate::grid::StepGrid;
+use crate::value::PromqlError;
 use firn_model::columns::{HISTOGRAM_PLACEHOLDER, SeriesBatch};
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::labels::{Labels, METRIC_NAME};
@@ -16,22 +16,22 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Series whose samples can be read in batches. Samples may have any timestamps.
-pub(crate) trait Source: Origin {
+pub(crate) trait SampleSource: LabelSource {
     /// Returns whether all series certainly have the same metric name.
     fn has_one_name(&self) -> bool;
 
     /// Appends the samples of `series` to `into`, one series after another. Fails if the store
     /// does.
-    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), QueryError>;
+    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), PromqlError>;
 }
 
 /// The series of a selection in the store, for instant and range selectors.
-pub(crate) struct Selected {
+pub(crate) struct SelectionSource {
     selection: Arc<dyn Selection>,
     has_one_name: bool,
 }
 
-impl Selected {
+impl SelectionSource {
     /// Creates a source from the result of a look-up with `matchers`.
     pub(crate) fn new(selection: Arc<dyn Selection>, matchers: &[Matcher]) -> Self {
         let fixes_name = |m: &Matcher| {
@@ -44,7 +44,7 @@ impl Selected {
     }
 }
 
-impl Origin for Selected {
+impl LabelSource for SelectionSource {
     fn len(&self) -> usize {
         self.selection.len()
     }
@@ -53,7 +53,11 @@ impl Origin for Selected {
         self.selection.labels(series)
     }
 
-    fn label_column(&self, name: &str, account: &Account<'_>) -> Result<HeldColumn, QueryError> {
+    fn label_column(
+        &self,
+        name: &str,
+        account: &QueryAccount<'_>,
+    ) -> Result<HeldColumn, PromqlError> {
         let mut memory = account.reserve(0)?;
         let column = self
             .selection
@@ -66,25 +70,25 @@ impl Origin for Selected {
     }
 }
 
-impl Source for Selected {
+impl SampleSource for SelectionSource {
     fn has_one_name(&self) -> bool {
         self.has_one_name
     }
 
-    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), QueryError> {
+    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), PromqlError> {
         self.selection.read(series, into).map_err(storage_error)
     }
 }
 
 /// The rows of a subquery, presented as samples at the times of its own grid.
-pub(crate) struct Resampled {
-    frame: Frame,
+pub(crate) struct SubquerySource {
+    frame: SeriesFrame,
     times: Vec<i64>,
 }
 
-impl Resampled {
+impl SubquerySource {
     /// Creates a source from the rows of `frame`, whose steps are those of `grid`.
-    pub(crate) fn new(frame: Frame, grid: &Grid) -> Self {
+    pub(crate) fn new(frame: SeriesFrame, grid: &StepGrid) -> Self {
         Self {
             frame,
             times: grid.times().collect(),
@@ -92,7 +96,7 @@ impl Resampled {
     }
 }
 
-impl Origin for Resampled {
+impl LabelSource for SubquerySource {
     fn len(&self) -> usize {
         self.frame.len()
     }
@@ -101,7 +105,11 @@ impl Origin for Resampled {
         self.frame.labels(series)
     }
 
-    fn label_column(&self, name: &str, account: &Account<'_>) -> Result<HeldColumn, QueryError> {
+    fn label_column(
+        &self,
+        name: &str,
+        account: &QueryAccount<'_>,
+    ) -> Result<HeldColumn, PromqlError> {
         self.frame.label_column(name, account)
     }
 
@@ -110,12 +118,12 @@ impl Origin for Resampled {
     }
 }
 
-impl Source for Resampled {
+impl SampleSource for SubquerySource {
     fn has_one_name(&self) -> bool {
         false
     }
 
-    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), QueryError> {
+    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), PromqlError> {
         let (mut times, mut values) = (Vec::new(), Vec::new());
         for index in series {
             let row = self.frame.row(index);

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::functions::FUNCTIONS;
-use crate::value::Value;
-use crate::{Context, query};
+use crate::value::QueryValue;
+use crate::{QueryContext, query};
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::tenant::TenantId;
 
 const SERIES: &str = r#"load 1m
@@ -19,12 +19,15 @@ const SERIES: &str = r#"load 1m
 #[test]
 fn function_examples_have_a_result() {
     let mut store = MemoryStore::default();
-    assert_eq!(run("examples", SERIES, &mut store, &Inline).broken, []);
-    let (tenant, cancel) = (TenantId::anonymous(), Cancel::new());
-    let context = Context {
+    assert_eq!(
+        run("examples", SERIES, &mut store, &InlineCompute).broken,
+        []
+    );
+    let (tenant, cancel) = (TenantId::anonymous(), CancelToken::new());
+    let context = QueryContext {
         store: ScriptStore::select(&store),
         tenant: &tenant,
-        compute: &Inline,
+        compute: &InlineCompute,
         budget: &Budget::new("query", 1 << 30),
         cancel: &cancel,
         failed_counts: None,
@@ -34,8 +37,8 @@ fn function_examples_have_a_result() {
         let result = query(&context, text, EvalTime::Instant(600_000), &OPTIONS);
         let value = result.map(|result| result.value);
         let has_result = match &value {
-            Ok(Value::Vector(elements)) => !elements.is_empty(),
-            Ok(Value::Scalar(..)) => true,
+            Ok(QueryValue::Vector(elements)) => !elements.is_empty(),
+            Ok(QueryValue::Scalar(..)) => true,
             _ => false,
         };
         assert!(has_result, "{text}: {value:?}");

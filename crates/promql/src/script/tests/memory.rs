@@ -1,10 +1,10 @@
 //! A simple store in memory for the tests of scripts.
 
 use super::super::ScriptStore;
-use crate::value::PointValue;
+use crate::value::QueryPointValue;
 use firn_model::batch::Batch;
 use firn_model::budget::Reservation;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::{HISTOGRAM_PLACEHOLDER, LabelColumn, SeriesBatch};
 use firn_model::error::Error;
 use firn_model::histogram::Histogram;
@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The value and the start timestamp of a sample.
-type Sample = (PointValue, TimestampMs);
+type Sample = (QueryPointValue, TimestampMs);
 
 #[derive(Clone, Debug, Default)]
 struct Series {
@@ -47,8 +47,8 @@ impl MemoryStore {
         series
             .flat_map(|s| s.samples.values())
             .filter_map(|(value, _)| match value {
-                PointValue::Histogram(histogram) => Some(histogram.clone()),
-                PointValue::Float(_) => None,
+                QueryPointValue::Histogram(histogram) => Some(histogram.clone()),
+                QueryPointValue::Float(_) => None,
             })
             .collect()
     }
@@ -66,10 +66,10 @@ impl ScriptStore for MemoryStore {
             for (i, (time, value)) in series.times.iter().zip(series.values).enumerate() {
                 let start = series.start_times.get(i).copied().unwrap_or(START_UNKNOWN);
                 into.samples
-                    .insert(*time, (PointValue::Float(*value), start));
+                    .insert(*time, (QueryPointValue::Float(*value), start));
             }
             for sample in series.histograms {
-                let value = PointValue::Histogram(Arc::new(sample.histogram.clone()));
+                let value = QueryPointValue::Histogram(Arc::new(sample.histogram.clone()));
                 into.samples.insert(sample.time, (value, sample.start_time));
             }
         }
@@ -140,7 +140,7 @@ impl Selection for Found {
     fn label_column(
         &self,
         name: &str,
-        _cancel: &Cancel,
+        _cancel: &CancelToken,
         _memory: &mut Reservation,
     ) -> Result<LabelColumn, Error> {
         let mut column = LabelColumn::default();
@@ -162,8 +162,8 @@ impl Selection for Found {
             let mut histograms = Vec::new();
             for (time, (value, start)) in series.samples.range(self.range.min..=self.range.max) {
                 match value {
-                    PointValue::Float(value) => values.push(*value),
-                    PointValue::Histogram(histogram) => {
+                    QueryPointValue::Float(value) => values.push(*value),
+                    QueryPointValue::Histogram(histogram) => {
                         histograms.push((times.len() as u32, histogram.clone()));
                         values.push(HISTOGRAM_PLACEHOLDER);
                     }

@@ -1,18 +1,18 @@
 //! Interprets the format string of `printf`: literal text and directives with their arguments.
 
-use super::printer::{Flags, Printer};
+use super::printer::{PrintfFlags, PrintfPrinter};
 use super::text::first_char;
-use crate::template::value::{Basic, Value};
+use crate::template::value::{BasicKind, TemplateValue};
 
 /// Maximum width and precision that Go accepts. Larger ones are not accepted here either.
 const SIZE_MAX: usize = 1_000_000;
 
 /// Position in a format string and its arguments, with the state that Go keeps for argument
 /// numbers.
-struct Reader<'f> {
+struct FormatReader<'f> {
     format: &'f [u8],
     at: usize,
-    args: &'f [Value],
+    args: &'f [TemplateValue],
     arg: usize,
     /// True if an argument was selected by its number. Unused arguments are then not reported.
     reordered: bool,
@@ -22,9 +22,9 @@ struct Reader<'f> {
     after_number: bool,
 }
 
-impl Printer {
-    pub(super) fn format(&mut self, format: &[u8], args: &[Value]) {
-        let mut reader = Reader {
+impl PrintfPrinter {
+    pub(super) fn format(&mut self, format: &[u8], args: &[TemplateValue]) {
+        let mut reader = FormatReader {
             format,
             at: 0,
             args,
@@ -45,7 +45,7 @@ impl Printer {
             }
         }
         if !reader.reordered && reader.arg < args.len() {
-            self.flags = Flags::default();
+            self.flags = PrintfFlags::default();
             self.push(b"%!(EXTRA ");
             for (index, arg) in args[reader.arg..].iter().enumerate() {
                 if index > 0 {
@@ -59,8 +59,8 @@ impl Printer {
 
     /// Interprets a directive after its percent sign: flags, width, precision and verb, each with
     /// its arguments.
-    fn directive(&mut self, reader: &mut Reader<'_>) {
-        self.flags = Flags::default();
+    fn directive(&mut self, reader: &mut FormatReader<'_>) {
+        self.flags = PrintfFlags::default();
         while let Some(flag) = reader.peek() {
             match flag {
                 b'#' => self.flags.sharp = true,
@@ -87,7 +87,7 @@ impl Printer {
         self.verb(verb, reader);
     }
 
-    fn width(&mut self, reader: &mut Reader<'_>) {
+    fn width(&mut self, reader: &mut FormatReader<'_>) {
         if reader.peek() == Some(b'*') {
             reader.at += 1;
             match reader.star() {
@@ -108,7 +108,7 @@ impl Printer {
         self.flags.width = width;
     }
 
-    fn precision(&mut self, reader: &mut Reader<'_>) {
+    fn precision(&mut self, reader: &mut FormatReader<'_>) {
         // A period at the end of the format is taken as a verb, as in Go.
         if reader.peek() != Some(b'.') || reader.at + 1 == reader.format.len() {
             return;
@@ -132,7 +132,7 @@ impl Printer {
         self.flags.precision = Some(reader.number().unwrap_or(0));
     }
 
-    fn verb(&mut self, verb: char, reader: &mut Reader<'_>) {
+    fn verb(&mut self, verb: char, reader: &mut FormatReader<'_>) {
         if verb == '%' {
             return self.push(b"%");
         }
@@ -156,8 +156,8 @@ impl Printer {
     }
 
     /// Writes an unused or misused argument as `type=value`, or `<nil>` without a value.
-    pub(super) fn typed(&mut self, arg: &Value) {
-        let value = arg.clone().inside();
+    pub(super) fn typed(&mut self, arg: &TemplateValue) {
+        let value = arg.clone().unwrap_interface();
         if !value.is_valid() {
             return self.push(b"<nil>");
         }
@@ -167,7 +167,7 @@ impl Printer {
     }
 }
 
-impl Reader<'_> {
+impl FormatReader<'_> {
     fn peek(&self) -> Option<u8> {
         self.format.get(self.at).copied()
     }
@@ -223,11 +223,11 @@ impl Reader<'_> {
 
     /// Consumes the argument of a `*`. Returns its value if it is an integer within Go's limits.
     fn star(&mut self) -> Option<i64> {
-        let value = self.args.get(self.arg)?.clone().inside();
+        let value = self.args.get(self.arg)?.clone().unwrap_interface();
         self.arg += 1;
         match value {
-            Value::Int(_, number)
-                if matches!(value.basic(), Basic::Int | Basic::Uint)
+            TemplateValue::Int(_, number)
+                if matches!(value.basic_kind(), BasicKind::Int | BasicKind::Uint)
                     && number.unsigned_abs() as usize <= SIZE_MAX =>
             {
                 Some(number)

@@ -1,9 +1,9 @@
 //! Formats booleans, integers, floats and complex numbers by `printf` verb.
 
 use super::float;
-use super::printer::Printer;
+use super::printer::PrintfPrinter;
 
-impl Printer {
+impl PrintfPrinter {
     /// Writes `true` or `false` with padding. Returns whether `verb` applies to booleans; otherwise
     /// writes nothing.
     pub(super) fn boolean(&mut self, value: bool, verb: char) -> bool {

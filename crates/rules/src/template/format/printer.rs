@@ -3,7 +3,7 @@
 /// Flags, width and precision of a `printf` directive. The defaults are those of a directive
 /// without flags.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Flags {
+pub(super) struct PrintfFlags {
     pub plus: bool,
     pub minus: bool,
     pub sharp: bool,
@@ -19,32 +19,32 @@ pub(super) struct Flags {
 
 /// Error: the output exceeds its byte limit. The caller reports it with the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::template) struct TooLong;
+pub(in crate::template) struct OutputTooLong;
 
 /// Writes formatted values to a bounded buffer. One is created for each call of a print function.
-/// After an overflow, further output is discarded and [`Printer::finish`] fails.
+/// After an overflow, further output is discarded and [`PrintfPrinter::finish`] fails.
 #[derive(Debug)]
-pub(super) struct Printer {
+pub(super) struct PrintfPrinter {
     out: Vec<u8>,
     pub(super) bytes_max: usize,
-    pub(super) flags: Flags,
+    pub(super) flags: PrintfFlags,
     /// True if the limit was exceeded. Further output is discarded.
     pub(super) is_full: bool,
 }
 
-impl Printer {
+impl PrintfPrinter {
     pub(super) fn new(bytes_max: usize) -> Self {
         Self {
             out: Vec::new(),
             bytes_max,
-            flags: Flags::default(),
+            flags: PrintfFlags::default(),
             is_full: false,
         }
     }
 
-    pub(super) fn finish(self) -> Result<Vec<u8>, TooLong> {
+    pub(super) fn finish(self) -> Result<Vec<u8>, OutputTooLong> {
         match self.is_full {
-            true => Err(TooLong),
+            true => Err(OutputTooLong),
             false => Ok(self.out),
         }
     }

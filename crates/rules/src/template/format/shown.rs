@@ -1,30 +1,30 @@
 //! Formats values of all types, including those with a `String` method of their own.
 
-use super::printer::Printer;
-use crate::template::time::{duration_text, month_name, weekday_name};
-use crate::template::value::{Bytes, IntType, Sample, Value};
+use super::printer::PrintfPrinter;
+use crate::template::time::{format_duration, month_name, weekday_name};
+use crate::template::value::{Bytes, GoIntType, TemplateSample, TemplateValue};
 use std::rc::Rc;
 
 /// Fixed address that replaces all pointers, so that the output is deterministic.
 const ADDRESS: i64 = 0xc0_0000_0000;
 
 /// Returns the output of the value's `String` method; `None` if its type has none.
-pub(in crate::template) fn own_text(value: &Value) -> Option<String> {
+pub(in crate::template) fn own_text(value: &TemplateValue) -> Option<String> {
     Some(match value {
-        Value::Int(IntType::Duration, nanos) => duration_text(*nanos),
-        Value::Int(IntType::Month, month) => month_name(*month),
-        Value::Int(IntType::Weekday, day) => weekday_name(*day),
-        Value::Time(time) => time.to_string(),
-        Value::Pointer(inside) => return own_text(inside),
-        Value::Histogram(histogram) => firn_promql::texts::histogram(histogram),
+        TemplateValue::Int(GoIntType::Duration, nanos) => format_duration(*nanos),
+        TemplateValue::Int(GoIntType::Month, month) => month_name(*month),
+        TemplateValue::Int(GoIntType::Weekday, day) => weekday_name(*day),
+        TemplateValue::Time(time) => time.to_string(),
+        TemplateValue::Pointer(inside) => return own_text(inside),
+        TemplateValue::Histogram(histogram) => firn_promql::texts::format_histogram(histogram),
         _ => return None,
     })
 }
 
-impl Printer {
+impl PrintfPrinter {
     /// Writes a value with the given verb, like an argument of `printf`.
-    pub(super) fn value(&mut self, arg: &Value, verb: char) {
-        let value = arg.clone().inside();
+    pub(super) fn value(&mut self, arg: &TemplateValue, verb: char) {
+        let value = arg.clone().unwrap_interface();
         if !value.is_valid() {
             match verb {
                 'T' | 'v' => self.pad(b"<nil>"),
@@ -35,15 +35,15 @@ impl Printer {
         match verb {
             'T' => self.pad(value.type_name().as_bytes()),
             'p' => match value {
-                Value::Strings(_)
-                | Value::Params(_)
-                | Value::Texts(_)
-                | Value::Args(_)
-                | Value::Floats(_)
-                | Value::Query(_)
-                | Value::Sample(_)
-                | Value::Pointer(_)
-                | Value::Histogram(_) => self.address(),
+                TemplateValue::Strings(_)
+                | TemplateValue::Params(_)
+                | TemplateValue::Texts(_)
+                | TemplateValue::Args(_)
+                | TemplateValue::Floats(_)
+                | TemplateValue::Query(_)
+                | TemplateValue::Sample(_)
+                | TemplateValue::Pointer(_)
+                | TemplateValue::Histogram(_) => self.address(),
                 _ => self.bad_verb(&value, verb),
             },
             'w' => self.bad_verb(&value, verb),
@@ -51,7 +51,7 @@ impl Printer {
         }
     }
 
-    fn bad_verb(&mut self, value: &Value, verb: char) {
+    fn bad_verb(&mut self, value: &TemplateValue, verb: char) {
         self.push(b"%!");
         self.push_char(verb);
         self.push(b"(");
@@ -66,7 +66,7 @@ impl Printer {
         self.flags.sharp = sharp;
     }
 
-    fn shown(&mut self, value: &Value, verb: char, depth: usize) {
+    fn shown(&mut self, value: &TemplateValue, verb: char, depth: usize) {
         // A value may contain the same value many times, so stop early when the buffer is full.
         if self.is_full {
             return;
@@ -79,11 +79,11 @@ impl Printer {
             return;
         }
         let is_fit = match value {
-            Value::Bool(value) => self.boolean(*value, verb),
-            Value::Int(int, value) => self.integer(*value, *int != IntType::Byte, verb),
-            Value::Float(value) => self.float(*value, verb),
-            Value::Complex(real, imaginary) => self.complex(*real, *imaginary, verb),
-            Value::String(text) | Value::Html(text) => self.text(text, verb),
+            TemplateValue::Bool(value) => self.boolean(*value, verb),
+            TemplateValue::Int(int, value) => self.integer(*value, *int != GoIntType::Byte, verb),
+            TemplateValue::Float(value) => self.float(*value, verb),
+            TemplateValue::Complex(real, imaginary) => self.complex(*real, *imaginary, verb),
+            TemplateValue::String(text) | TemplateValue::Html(text) => self.text(text, verb),
             _ => {
                 self.composed(value, verb, depth);
                 true
@@ -94,71 +94,83 @@ impl Printer {
         }
     }
 
-    fn composed(&mut self, value: &Value, verb: char, depth: usize) {
+    fn composed(&mut self, value: &TemplateValue, verb: char, depth: usize) {
         match value {
-            Value::Strings(map) => {
-                let string =
-                    |(key, value): (&Bytes, &Bytes)| (key.clone(), Value::String(value.clone()));
+            TemplateValue::Strings(map) => {
+                let string = |(key, value): (&Bytes, &Bytes)| {
+                    (key.clone(), TemplateValue::String(value.clone()))
+                };
                 let pairs: Vec<_> = map.iter().map(string).collect();
                 self.map(value, &pairs, verb, depth);
             }
-            Value::Args(map) => {
-                let pair = |(key, value): (&Bytes, &Value)| (key.clone(), value.clone());
+            TemplateValue::Args(map) => {
+                let pair = |(key, value): (&Bytes, &TemplateValue)| (key.clone(), value.clone());
                 let pairs: Vec<_> = map.iter().map(pair).collect();
                 self.map(value, &pairs, verb, depth);
             }
-            Value::Floats(floats) => {
-                let floats: Vec<_> = floats.iter().map(|float| Value::Float(*float)).collect();
+            TemplateValue::Floats(floats) => {
+                let floats: Vec<_> = floats
+                    .iter()
+                    .map(|float| TemplateValue::Float(*float))
+                    .collect();
                 self.slice(value, &floats, verb, depth);
             }
-            Value::Query(query) => {
-                let samples = (0..query.len()).map(|index| Value::Sample(query.get(index)));
+            TemplateValue::Query(query) => {
+                let samples = (0..query.len()).map(|index| TemplateValue::Sample(query.get(index)));
                 self.slice(value, &samples.collect::<Vec<_>>(), verb, depth);
             }
-            Value::Sample(Some(sample)) if depth == 0 => {
+            TemplateValue::Sample(Some(sample)) if depth == 0 => {
                 self.push(b"&");
                 self.sample(sample, verb, depth + 1);
             }
-            Value::Params(map) => {
+            TemplateValue::Params(map) => {
                 let pair = |(key, value): (&Bytes, &Rc<[Bytes]>)| {
-                    (key.clone(), Value::Texts(Rc::clone(value)))
+                    (key.clone(), TemplateValue::Texts(Rc::clone(value)))
                 };
                 let pairs: Vec<_> = map.iter().map(pair).collect();
                 self.map(value, &pairs, verb, depth);
             }
-            Value::Texts(texts) => {
-                let texts: Vec<_> = texts.iter().cloned().map(Value::String).collect();
+            TemplateValue::Texts(texts) => {
+                let texts: Vec<_> = texts.iter().cloned().map(TemplateValue::String).collect();
                 self.slice(value, &texts, verb, depth);
             }
-            Value::Data(data) => self.structure(value, &data.fields, verb, depth),
-            Value::Interface(Some(inside)) => self.shown(inside, verb, depth + 1),
-            Value::Interface(None) if self.flags.sharp_v => self.push(b"interface {}(nil)"),
-            Value::Invalid | Value::Interface(None) | Value::Sample(None) => self.push(b"<nil>"),
-            Value::Time(_) => self.push_str(&own_text(value).unwrap_or_default()),
+            TemplateValue::Data(data) => self.structure(value, &data.fields, verb, depth),
+            TemplateValue::Interface(Some(inside)) => self.shown(inside, verb, depth + 1),
+            TemplateValue::Interface(None) if self.flags.sharp_v => self.push(b"interface {}(nil)"),
+            TemplateValue::Invalid
+            | TemplateValue::Interface(None)
+            | TemplateValue::Sample(None) => self.push(b"<nil>"),
+            TemplateValue::Time(_) => self.push_str(&own_text(value).unwrap_or_default()),
             _ => self.address(),
         }
     }
 
     /// Writes the fields of a sample, the target of a sample pointer.
-    pub(super) fn sample(&mut self, sample: &Sample, verb: char, depth: usize) {
+    pub(super) fn sample(&mut self, sample: &TemplateSample, verb: char, depth: usize) {
         if self.flags.sharp_v {
             self.push(b"template.sample");
         }
         let fields = [
-            ("Labels", Value::Strings(Rc::clone(&sample.labels))),
+            ("Labels", TemplateValue::Strings(Rc::clone(&sample.labels))),
             ("Value", sample.value.clone()),
         ];
         self.fields(&fields, verb, depth);
     }
 
-    fn structure(&mut self, value: &Value, fields: &[(&str, Value)], verb: char, depth: usize) {
+    fn structure(
+        &mut self,
+        value: &TemplateValue,
+        fields: &[(&str, TemplateValue)],
+        verb: char,
+        depth: usize,
+    ) {
         if self.flags.sharp_v {
             self.push_str(&value.type_name());
         }
         self.fields(fields, verb, depth);
     }
 
-    fn fields(&mut self, fields: &[(&str, Value)], verb: char, depth: usize) {
+    fn fields(&mut self, fields: &[(&str, TemplateValue)], verb: char, depth: usize) {
         self.push(b"{");
         for (index, (name, value)) in fields.iter().enumerate() {
             self.separate(index);
@@ -177,21 +189,33 @@ impl Printer {
         }
     }
 
-    fn map(&mut self, value: &Value, pairs: &[(Bytes, Value)], verb: char, depth: usize) {
+    fn map(
+        &mut self,
+        value: &TemplateValue,
+        pairs: &[(Bytes, TemplateValue)],
+        verb: char,
+        depth: usize,
+    ) {
         match self.flags.sharp_v {
             true => self.push_str(&format!("{}{{", value.type_name())),
             false => self.push(b"map["),
         }
         for (index, (key, value)) in pairs.iter().enumerate() {
             self.separate(index);
-            self.shown(&Value::String(key.clone()), verb, depth + 1);
+            self.shown(&TemplateValue::String(key.clone()), verb, depth + 1);
             self.push(b":");
             self.shown(value, verb, depth + 1);
         }
         self.push(if self.flags.sharp_v { b"}" } else { b"]" });
     }
 
-    fn slice(&mut self, value: &Value, elements: &[Value], verb: char, depth: usize) {
+    fn slice(
+        &mut self,
+        value: &TemplateValue,
+        elements: &[TemplateValue],
+        verb: char,
+        depth: usize,
+    ) {
         match self.flags.sharp_v {
             true => self.push_str(&format!("{}{{", value.type_name())),
             false => self.push(b"["),

@@ -1,6 +1,6 @@
 //! Formats strings and characters with the verbs `%s`, `%q`, `%x`, `%c` and `%U`.
 
-use super::printer::Printer;
+use super::printer::PrintfPrinter;
 use firn_model::quote::{is_printable, push_escaped};
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ pub(super) fn first_char(bytes: &[u8]) -> (char, usize) {
 }
 
 /// Quotes text like Go's `strconv.Quote` or, with `is_ascii`, like `strconv.QuoteToASCII`.
-fn quoted(bytes: &[u8], quote: char, is_ascii: bool) -> String {
+fn quote_text(bytes: &[u8], quote: char, is_ascii: bool) -> String {
     let mut out = String::from(quote);
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -53,9 +53,9 @@ pub(in crate::template) fn can_back_quote(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(is_plain))
 }
 
-impl Printer {
+impl PrintfPrinter {
     /// Truncates the text to the precision of the directive, in characters.
-    fn cut<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+    fn truncate<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let Some(precision) = self.flags.precision else {
             return bytes;
         };
@@ -72,7 +72,7 @@ impl Printer {
         match verb {
             'v' if self.flags.sharp_v => self.quoted_text(bytes),
             'v' | 's' => {
-                let cut = self.cut(bytes);
+                let cut = self.truncate(bytes);
                 self.pad(cut);
             }
             'x' | 'X' => self.hex(bytes, verb == 'X'),
@@ -83,11 +83,11 @@ impl Printer {
     }
 
     fn quoted_text(&mut self, bytes: &[u8]) {
-        let cut = self.cut(bytes);
+        let cut = self.truncate(bytes);
         if self.flags.sharp && can_back_quote(cut) {
             return self.pad(&[b"`", cut, b"`"].concat());
         }
-        let text = quoted(cut, '"', self.flags.plus);
+        let text = quote_text(cut, '"', self.flags.plus);
         self.pad(text.as_bytes());
     }
 

@@ -1,39 +1,42 @@
 //! Comparison functions. Values must have the same basic kind; integers of all types are
 //! comparable.
 
-use super::table::Function;
+use super::table::TemplateFunction;
 use crate::template::format;
-use crate::template::value::{Basic, Value};
+use crate::template::value::{BasicKind, TemplateValue};
 use std::rc::Rc;
 
 const BAD_TYPE: &str = "invalid type for comparison";
 
 /// Implements `eq`, `ne`, `lt`, `le`, `gt` and `ge`. Returns Go's message for incompatible types.
-pub(super) fn compare(function: Function, arguments: &[Value]) -> Result<bool, String> {
-    let values: Vec<Value> = arguments
+pub(super) fn compare(
+    function: TemplateFunction,
+    arguments: &[TemplateValue],
+) -> Result<bool, String> {
+    let values: Vec<TemplateValue> = arguments
         .iter()
-        .map(|value| value.clone().inside())
+        .map(|value| value.clone().unwrap_interface())
         .collect();
     let Some((first, others)) = values.split_first() else {
         return Err("missing argument for comparison".to_owned());
     };
     match (function, others) {
         (_, []) => Err("missing argument for comparison".to_owned()),
-        (Function::Eq, others) => equals_any(first, others),
-        (Function::Ne, others) => equals_any(first, others).map(|equal| !equal),
-        (Function::Lt, [second, ..]) => less(first, second),
-        (Function::Ge, [second, ..]) => less(first, second).map(|less| !less),
-        (Function::Le, [second, ..]) => less_or_equal(first, second),
-        (_, [second, ..]) => less_or_equal(first, second).map(|is| !is),
+        (TemplateFunction::Eq, others) => equals_any(first, others),
+        (TemplateFunction::Ne, others) => equals_any(first, others).map(|equal| !equal),
+        (TemplateFunction::Lt, [second, ..]) => is_less(first, second),
+        (TemplateFunction::Ge, [second, ..]) => is_less(first, second).map(|less| !less),
+        (TemplateFunction::Le, [second, ..]) => is_less_or_equal(first, second),
+        (_, [second, ..]) => is_less_or_equal(first, second).map(|is| !is),
     }
 }
 
-fn incompatible<T>(a: &Value, b: &Value) -> Result<T, String> {
+fn incompatible<T>(a: &TemplateValue, b: &TemplateValue) -> Result<T, String> {
     let (a, b) = (a.type_name(), b.type_name());
     Err(format!("incompatible types for comparison: {a} and {b}"))
 }
 
-fn equals_any(first: &Value, others: &[Value]) -> Result<bool, String> {
+fn equals_any(first: &TemplateValue, others: &[TemplateValue]) -> Result<bool, String> {
     for other in others {
         if equal(first, other)? {
             return Ok(true);
@@ -42,39 +45,44 @@ fn equals_any(first: &Value, others: &[Value]) -> Result<bool, String> {
     Ok(false)
 }
 
-fn equal(a: &Value, b: &Value) -> Result<bool, String> {
+fn equal(a: &TemplateValue, b: &TemplateValue) -> Result<bool, String> {
     Ok(match (a, b) {
-        (Value::Bool(a), Value::Bool(b)) => a == b,
-        (Value::Float(a), Value::Float(b)) => a == b,
-        (Value::Complex(a, x), Value::Complex(b, y)) => a == b && x == y,
-        (Value::Int(_, a), Value::Int(_, b)) => a == b,
-        (Value::String(a) | Value::Html(a), Value::String(b) | Value::Html(b)) => a == b,
-        _ if a.basic() != b.basic() && a.is_valid() && b.is_valid() => return incompatible(a, b),
-        _ if a.basic() != Basic::Other || b.basic() != Basic::Other => false,
+        (TemplateValue::Bool(a), TemplateValue::Bool(b)) => a == b,
+        (TemplateValue::Float(a), TemplateValue::Float(b)) => a == b,
+        (TemplateValue::Complex(a, x), TemplateValue::Complex(b, y)) => a == b && x == y,
+        (TemplateValue::Int(_, a), TemplateValue::Int(_, b)) => a == b,
+        (
+            TemplateValue::String(a) | TemplateValue::Html(a),
+            TemplateValue::String(b) | TemplateValue::Html(b),
+        ) => a == b,
+        _ if a.basic_kind() != b.basic_kind() && a.is_valid() && b.is_valid() => {
+            return incompatible(a, b);
+        }
+        _ if a.basic_kind() != BasicKind::Other || b.basic_kind() != BasicKind::Other => false,
         _ => return equal_others(a, b),
     })
 }
 
 /// Compares values that are not numbers, strings or booleans: nil, or types that Go can compare.
 /// Other types are an error.
-fn equal_others(a: &Value, b: &Value) -> Result<bool, String> {
+fn equal_others(a: &TemplateValue, b: &TemplateValue) -> Result<bool, String> {
     if a.is_nil() || b.is_nil() {
         return Ok(a.is_nil() == b.is_nil());
     }
     Ok(match (a, b) {
-        (Value::Sample(Some(a)), Value::Sample(Some(b))) => Rc::ptr_eq(a, b),
-        (Value::Time(a), Value::Time(b)) => a == b,
-        (Value::Histogram(a), Value::Histogram(b)) => Rc::ptr_eq(a, b),
+        (TemplateValue::Sample(Some(a)), TemplateValue::Sample(Some(b))) => Rc::ptr_eq(a, b),
+        (TemplateValue::Time(a), TemplateValue::Time(b)) => a == b,
+        (TemplateValue::Histogram(a), TemplateValue::Histogram(b)) => Rc::ptr_eq(a, b),
         (
             _,
-            Value::Strings(_)
-            | Value::Params(_)
-            | Value::Texts(_)
-            | Value::Args(_)
-            | Value::Floats(_)
-            | Value::Query(_),
+            TemplateValue::Strings(_)
+            | TemplateValue::Params(_)
+            | TemplateValue::Texts(_)
+            | TemplateValue::Args(_)
+            | TemplateValue::Floats(_)
+            | TemplateValue::Query(_),
         ) => {
-            let (shown, name) = (shown(b), b.type_name());
+            let (shown, name) = (format_bounded(b), b.type_name());
             return Err(format!("non-comparable type {shown}: {name}"));
         }
         _ => false,
@@ -82,27 +90,30 @@ fn equal_others(a: &Value, b: &Value) -> Result<bool, String> {
 }
 
 /// Returns the value formatted with `%s`, or `...` if that is too long.
-fn shown(value: &Value) -> String {
+fn format_bounded(value: &TemplateValue) -> String {
     const BYTES_MAX: usize = 4 << 10;
     match format::printf(b"%s", std::slice::from_ref(value), BYTES_MAX) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(format::TooLong) => "...".to_owned(),
+        Err(format::OutputTooLong) => "...".to_owned(),
     }
 }
 
-fn less(a: &Value, b: &Value) -> Result<bool, String> {
-    if a.basic() == Basic::Other || b.basic() == Basic::Other {
+fn is_less(a: &TemplateValue, b: &TemplateValue) -> Result<bool, String> {
+    if a.basic_kind() == BasicKind::Other || b.basic_kind() == BasicKind::Other {
         return Err(BAD_TYPE.to_owned());
     }
     Ok(match (a, b) {
-        (Value::Float(a), Value::Float(b)) => a < b,
-        (Value::Int(_, a), Value::Int(_, b)) => a < b,
-        (Value::String(a) | Value::Html(a), Value::String(b) | Value::Html(b)) => a < b,
-        _ if a.basic() == b.basic() => return Err(BAD_TYPE.to_owned()),
+        (TemplateValue::Float(a), TemplateValue::Float(b)) => a < b,
+        (TemplateValue::Int(_, a), TemplateValue::Int(_, b)) => a < b,
+        (
+            TemplateValue::String(a) | TemplateValue::Html(a),
+            TemplateValue::String(b) | TemplateValue::Html(b),
+        ) => a < b,
+        _ if a.basic_kind() == b.basic_kind() => return Err(BAD_TYPE.to_owned()),
         _ => return incompatible(a, b),
     })
 }
 
-fn less_or_equal(a: &Value, b: &Value) -> Result<bool, String> {
-    Ok(less(a, b)? || equal(a, b)?)
+fn is_less_or_equal(a: &TemplateValue, b: &TemplateValue) -> Result<bool, String> {
+    Ok(is_less(a, b)? || equal(a, b)?)
 }

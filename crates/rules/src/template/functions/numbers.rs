@@ -1,47 +1,53 @@
 //! Functions that format numbers for people: SI prefixes, percentages, durations and times.
 
-use super::table::{Called, Function};
-use crate::template::format::four_digits;
+use super::table::{Called, TemplateFunction};
+use crate::template::format::format_four_digits;
 use crate::template::number::{float_to_int, parse_float};
-use crate::template::time::Time;
-use crate::template::value::{IntType, Value};
+use crate::template::time::GoTime;
+use crate::template::value::{GoIntType, TemplateValue};
 use firn_model::quote::quote;
 use firn_model::units;
 
 const NANOS: f64 = 1e9;
 
 /// Calls one of the functions whose argument is a number, a numeric string or a duration.
-pub(super) fn call(function: Function, argument: &Value) -> Called {
+pub(super) fn call(function: TemplateFunction, argument: &TemplateValue) -> Called {
     let value = to_float(argument)?;
     Ok(match function {
-        Function::Humanize => Value::string(humanize(value).as_bytes()),
-        Function::Humanize1024 => Value::string(humanize_1024(value).as_bytes()),
-        Function::HumanizeDuration => Value::string(humanize_duration(value).as_bytes()),
-        Function::HumanizePercentage => {
-            Value::string(format!("{}%", four_digits(value * 100.0)).as_bytes())
+        TemplateFunction::Humanize => TemplateValue::string(humanize(value).as_bytes()),
+        TemplateFunction::Humanize1024 => TemplateValue::string(humanize_1024(value).as_bytes()),
+        TemplateFunction::HumanizeDuration => {
+            TemplateValue::string(humanize_duration(value).as_bytes())
         }
-        Function::HumanizeTimestamp if !value.is_finite() => {
-            Value::string(four_digits(value).as_bytes())
+        TemplateFunction::HumanizePercentage => {
+            TemplateValue::string(format!("{}%", format_four_digits(value * 100.0)).as_bytes())
         }
-        Function::HumanizeTimestamp => Value::string(to_time(value)?.to_string().as_bytes()),
-        Function::ToTime => Value::Pointer(Box::new(Value::Time(to_time(value)?))),
+        TemplateFunction::HumanizeTimestamp if !value.is_finite() => {
+            TemplateValue::string(format_four_digits(value).as_bytes())
+        }
+        TemplateFunction::HumanizeTimestamp => {
+            TemplateValue::string(to_time(value)?.to_string().as_bytes())
+        }
+        TemplateFunction::ToTime => {
+            TemplateValue::Pointer(Box::new(TemplateValue::Time(to_time(value)?)))
+        }
         _ => {
             let nanos = float_to_int(value * NANOS);
-            Value::Pointer(Box::new(Value::Int(IntType::Duration, nanos)))
+            TemplateValue::Pointer(Box::new(TemplateValue::Int(GoIntType::Duration, nanos)))
         }
     })
 }
 
 /// Converts floats, numeric strings, integers and durations (in seconds) to a float.
-fn to_float(value: &Value) -> Result<f64, String> {
-    match value.clone().inside() {
-        Value::Float(value) => Ok(value),
-        Value::Int(IntType::Int | IntType::Int64, value) => Ok(value as f64),
-        Value::Int(IntType::Duration, nanos) => {
+fn to_float(value: &TemplateValue) -> Result<f64, String> {
+    match value.clone().unwrap_interface() {
+        TemplateValue::Float(value) => Ok(value),
+        TemplateValue::Int(GoIntType::Int | GoIntType::Int64, value) => Ok(value as f64),
+        TemplateValue::Int(GoIntType::Duration, nanos) => {
             let (seconds, rest) = (nanos / NANOS as i64, nanos % NANOS as i64);
             Ok(seconds as f64 + rest as f64 / NANOS)
         }
-        Value::String(text) => parse_float(&String::from_utf8_lossy(&text)).map_err(|e| {
+        TemplateValue::String(text) => parse_float(&String::from_utf8_lossy(&text)).map_err(|e| {
             let text = quote(&text);
             format!("strconv.ParseFloat: parsing {text}: {e}")
         }),
@@ -78,34 +84,34 @@ fn scale_small(mut value: f64) -> (f64, &'static str) {
 
 fn humanize(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
-        return four_digits(value);
+        return format_four_digits(value);
     }
     let (value, prefix) = match value.abs() >= 1.0 {
         true => scale(value, 1000.0, &["k", "M", "G", "T", "P", "E", "Z", "Y"]),
         false => scale_small(value),
     };
-    format!("{}{prefix}", four_digits(value))
+    format!("{}{prefix}", format_four_digits(value))
 }
 
 fn humanize_1024(value: f64) -> String {
     if value.abs() <= 1.0 || !value.is_finite() {
-        return four_digits(value);
+        return format_four_digits(value);
     }
     let prefixes = &["ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi"];
     let (value, prefix) = scale(value, 1024.0, prefixes);
-    format!("{}{prefix}", four_digits(value))
+    format!("{}{prefix}", format_four_digits(value))
 }
 
 fn humanize_duration(value: f64) -> String {
     if !value.is_finite() {
-        return four_digits(value);
+        return format_four_digits(value);
     }
     if value == 0.0 {
-        return format!("{}s", four_digits(value));
+        return format!("{}s", format_four_digits(value));
     }
     if value.abs() < 1.0 {
         let (value, prefix) = scale_small(value);
-        return format!("{}{prefix}s", four_digits(value));
+        return format!("{}{prefix}s", format_four_digits(value));
     }
     let sign = if value < 0.0 { "-" } else { "" };
     let total = float_to_int(value.abs());
@@ -118,24 +124,24 @@ fn humanize_duration(value: f64) -> String {
     } else if minutes != 0 {
         format!("{sign}{minutes}m {seconds}s")
     } else {
-        format!("{sign}{}s", four_digits(value.abs()))
+        format!("{sign}{}s", format_four_digits(value.abs()))
     }
 }
 
 /// Converts seconds since the epoch to a time, truncated to milliseconds.
-fn to_time(seconds: f64) -> Result<Time, String> {
+fn to_time(seconds: f64) -> Result<GoTime, String> {
     if !seconds.is_finite() {
         return Err("value is NaN or Inf".to_owned());
     }
     let nanos = seconds * NANOS;
     if nanos > i64::MAX as f64 || nanos < i64::MIN as f64 {
-        let seconds = firn_promql::texts::float(seconds);
+        let seconds = firn_promql::texts::format_float(seconds);
         return Err(format!(
             "{seconds} cannot be represented as a nanoseconds timestamp since it overflows int64"
         ));
     }
     let nanos = float_to_int(nanos);
-    Ok(Time {
+    Ok(GoTime {
         nanos: nanos - nanos % 1_000_000,
     })
 }

@@ -1,17 +1,17 @@
 //! The table of template functions with their names and signatures.
 
-use crate::template::html::Escaper;
-use crate::template::signature::{Parameter, Signature};
-use crate::template::value::Value;
+use crate::template::html::HtmlEscaper;
+use crate::template::signature::{FunctionSignature, ParameterType};
+use crate::template::value::TemplateValue;
 
 /// Result of a function: a value, or Go's error message without the position, which the caller
 /// adds.
-pub(super) type Called = Result<Value, String>;
+pub(super) type Called = Result<TemplateValue, String>;
 
 /// A function that templates may call. Implementations are in the neighbouring modules, grouped by
 /// topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::template) enum Function {
+pub(in crate::template) enum TemplateFunction {
     And,
     Call,
     Eq,
@@ -61,79 +61,79 @@ pub(in crate::template) enum Function {
     ToUpper,
     UrlQueryEscape,
     Value,
-    /// Escapes a value for its context in a console page. Inserted by [`super::super::html`], not
-    /// available to authors.
-    Escape(Escaper),
+    /// Escapes a value for its context in a console page. Inserted by
+    /// [`super::super::escape_html`], not available to authors.
+    Escape(HtmlEscaper),
 }
 
 /// All functions with the names under which templates call them.
-const NAMES: [(&str, Function); 49] = [
-    ("and", Function::And),
-    ("call", Function::Call),
-    ("eq", Function::Eq),
-    ("ge", Function::Ge),
-    ("gt", Function::Gt),
-    ("html", Function::Html),
-    ("index", Function::Index),
-    ("js", Function::Js),
-    ("le", Function::Le),
-    ("len", Function::Len),
-    ("lt", Function::Lt),
-    ("ne", Function::Ne),
-    ("not", Function::Not),
-    ("or", Function::Or),
-    ("print", Function::Print),
-    ("printf", Function::Printf),
-    ("println", Function::Println),
-    ("slice", Function::Slice),
-    ("urlquery", Function::UrlQuery),
-    ("args", Function::Args),
-    ("externalURL", Function::ExternalUrl),
-    ("first", Function::First),
-    ("graphLink", Function::GraphLink),
-    ("humanize", Function::Humanize),
-    ("humanize1024", Function::Humanize1024),
-    ("humanizeDuration", Function::HumanizeDuration),
-    ("humanizePercentage", Function::HumanizePercentage),
-    ("humanizeTimestamp", Function::HumanizeTimestamp),
-    ("label", Function::Label),
-    ("match", Function::Match),
-    ("now", Function::Now),
-    ("parseDuration", Function::ParseDuration),
-    ("pathPrefix", Function::PathPrefix),
-    ("query", Function::Query),
-    ("reReplaceAll", Function::ReReplaceAll),
-    ("safeHtml", Function::SafeHtml),
-    ("sortByLabel", Function::SortByLabel),
-    ("stripDomain", Function::StripDomain),
-    ("stripPort", Function::StripPort),
-    ("strvalue", Function::StringValue),
-    ("tableLink", Function::TableLink),
-    ("title", Function::Title),
-    ("tmpl", Function::Tmpl),
-    ("toDuration", Function::ToDuration),
-    ("toLower", Function::ToLower),
-    ("toTime", Function::ToTime),
-    ("toUpper", Function::ToUpper),
-    ("urlQueryEscape", Function::UrlQueryEscape),
-    ("value", Function::Value),
+const NAMES: [(&str, TemplateFunction); 49] = [
+    ("and", TemplateFunction::And),
+    ("call", TemplateFunction::Call),
+    ("eq", TemplateFunction::Eq),
+    ("ge", TemplateFunction::Ge),
+    ("gt", TemplateFunction::Gt),
+    ("html", TemplateFunction::Html),
+    ("index", TemplateFunction::Index),
+    ("js", TemplateFunction::Js),
+    ("le", TemplateFunction::Le),
+    ("len", TemplateFunction::Len),
+    ("lt", TemplateFunction::Lt),
+    ("ne", TemplateFunction::Ne),
+    ("not", TemplateFunction::Not),
+    ("or", TemplateFunction::Or),
+    ("print", TemplateFunction::Print),
+    ("printf", TemplateFunction::Printf),
+    ("println", TemplateFunction::Println),
+    ("slice", TemplateFunction::Slice),
+    ("urlquery", TemplateFunction::UrlQuery),
+    ("args", TemplateFunction::Args),
+    ("externalURL", TemplateFunction::ExternalUrl),
+    ("first", TemplateFunction::First),
+    ("graphLink", TemplateFunction::GraphLink),
+    ("humanize", TemplateFunction::Humanize),
+    ("humanize1024", TemplateFunction::Humanize1024),
+    ("humanizeDuration", TemplateFunction::HumanizeDuration),
+    ("humanizePercentage", TemplateFunction::HumanizePercentage),
+    ("humanizeTimestamp", TemplateFunction::HumanizeTimestamp),
+    ("label", TemplateFunction::Label),
+    ("match", TemplateFunction::Match),
+    ("now", TemplateFunction::Now),
+    ("parseDuration", TemplateFunction::ParseDuration),
+    ("pathPrefix", TemplateFunction::PathPrefix),
+    ("query", TemplateFunction::Query),
+    ("reReplaceAll", TemplateFunction::ReReplaceAll),
+    ("safeHtml", TemplateFunction::SafeHtml),
+    ("sortByLabel", TemplateFunction::SortByLabel),
+    ("stripDomain", TemplateFunction::StripDomain),
+    ("stripPort", TemplateFunction::StripPort),
+    ("strvalue", TemplateFunction::StringValue),
+    ("tableLink", TemplateFunction::TableLink),
+    ("title", TemplateFunction::Title),
+    ("tmpl", TemplateFunction::Tmpl),
+    ("toDuration", TemplateFunction::ToDuration),
+    ("toLower", TemplateFunction::ToLower),
+    ("toTime", TemplateFunction::ToTime),
+    ("toUpper", TemplateFunction::ToUpper),
+    ("urlQueryEscape", TemplateFunction::UrlQueryEscape),
+    ("value", TemplateFunction::Value),
 ];
 
-impl Function {
+impl TemplateFunction {
     /// Returns the function called `name`, including the internal escapers; `None` if there is
     /// none.
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match NAMES.iter().find(|(n, _)| *n == name) {
             Some((_, function)) => Some(*function),
-            None => Escaper::of(name).map(Self::Escape),
+            None => HtmlEscaper::from_name(name).map(Self::Escape),
         }
     }
 
     /// Returns the parameter types of the function, to which the interpreter converts the
     /// arguments.
-    pub fn signature(self) -> Signature {
-        use Parameter::{Any, Query, Reflect, Sample, String};
-        let more = |fixed, more| Signature {
+    pub fn signature(self) -> FunctionSignature {
+        use ParameterType::{Any, Query, Reflect, Sample, String};
+        let more = |fixed, more| FunctionSignature {
             fixed,
             more: Some(more),
         };
@@ -145,11 +145,11 @@ impl Function {
                 more(&[], Any)
             }
             Self::Escape(_) => more(&[], Any),
-            Self::Tmpl => Signature::fixed(&[String, Any]),
+            Self::Tmpl => FunctionSignature::fixed(&[String, Any]),
             Self::Printf => more(&[String], Any),
-            Self::Not | Self::Len => Signature::fixed(&[Reflect]),
+            Self::Not | Self::Len => FunctionSignature::fixed(&[Reflect]),
             Self::Ne | Self::Lt | Self::Le | Self::Gt | Self::Ge => {
-                Signature::fixed(&[Reflect, Reflect])
+                FunctionSignature::fixed(&[Reflect, Reflect])
             }
             Self::Humanize
             | Self::Humanize1024
@@ -157,14 +157,14 @@ impl Function {
             | Self::HumanizePercentage
             | Self::HumanizeTimestamp
             | Self::ToTime
-            | Self::ToDuration => Signature::fixed(&[Any]),
-            Self::Now | Self::PathPrefix | Self::ExternalUrl => Signature::fixed(&[]),
-            Self::First => Signature::fixed(&[Query]),
-            Self::SortByLabel => Signature::fixed(&[String, Query]),
-            Self::Label => Signature::fixed(&[String, Sample]),
-            Self::Value | Self::StringValue => Signature::fixed(&[Sample]),
-            Self::ReReplaceAll => Signature::fixed(&[String, String, String]),
-            Self::Match => Signature::fixed(&[String, String]),
+            | Self::ToDuration => FunctionSignature::fixed(&[Any]),
+            Self::Now | Self::PathPrefix | Self::ExternalUrl => FunctionSignature::fixed(&[]),
+            Self::First => FunctionSignature::fixed(&[Query]),
+            Self::SortByLabel => FunctionSignature::fixed(&[String, Query]),
+            Self::Label => FunctionSignature::fixed(&[String, Sample]),
+            Self::Value | Self::StringValue => FunctionSignature::fixed(&[Sample]),
+            Self::ReReplaceAll => FunctionSignature::fixed(&[String, String, String]),
+            Self::Match => FunctionSignature::fixed(&[String, String]),
             Self::Query
             | Self::GraphLink
             | Self::TableLink
@@ -175,7 +175,7 @@ impl Function {
             | Self::Title
             | Self::ToLower
             | Self::ToUpper
-            | Self::UrlQueryEscape => Signature::fixed(&[String]),
+            | Self::UrlQueryEscape => FunctionSignature::fixed(&[String]),
         }
     }
 }

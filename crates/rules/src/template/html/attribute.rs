@@ -3,7 +3,7 @@
 /// Kind of an attribute value, which decides the parser state at its start and thereby its
 /// escapers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ValueKind {
+pub(super) enum AttributeValueKind {
     Plain,
     Css,
     Html,
@@ -65,26 +65,26 @@ const UNSAFE: [&[u8]; 20] = [
 const PLAIN: [&[u8]; 1] = [b"srclang"];
 
 /// Returns the kind of value of the attribute `name`, which must be in lower case.
-pub(super) fn kind_of(name: &[u8]) -> ValueKind {
+pub(super) fn attribute_value_kind(name: &[u8]) -> AttributeValueKind {
     let name = match name.strip_prefix(b"data-") {
         Some(rest) => rest,
         None => match name.iter().position(|b| *b == b':') {
-            Some(colon) if &name[..colon] == b"xmlns" => return ValueKind::Url,
+            Some(colon) if &name[..colon] == b"xmlns" => return AttributeValueKind::Url,
             Some(colon) => &name[colon + 1..],
             None => name,
         },
     };
     let contains = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
     match name {
-        b"style" => ValueKind::Css,
-        b"srcdoc" => ValueKind::Html,
-        b"srcset" => ValueKind::SrcSet,
-        b"type" | b"value" => ValueKind::Unsafe,
-        _ if UNSAFE.contains(&name) => ValueKind::Unsafe,
-        _ if URLS.contains(&name) => ValueKind::Url,
-        _ if PLAIN.contains(&name) => ValueKind::Plain,
-        _ if name.starts_with(b"on") => ValueKind::Js,
-        _ if contains(b"src") || contains(b"uri") || contains(b"url") => ValueKind::Url,
-        _ => ValueKind::Plain,
+        b"style" => AttributeValueKind::Css,
+        b"srcdoc" => AttributeValueKind::Html,
+        b"srcset" => AttributeValueKind::SrcSet,
+        b"type" | b"value" => AttributeValueKind::Unsafe,
+        _ if UNSAFE.contains(&name) => AttributeValueKind::Unsafe,
+        _ if URLS.contains(&name) => AttributeValueKind::Url,
+        _ if PLAIN.contains(&name) => AttributeValueKind::Plain,
+        _ if name.starts_with(b"on") => AttributeValueKind::Js,
+        _ if contains(b"src") || contains(b"uri") || contains(b"url") => AttributeValueKind::Url,
+        _ => AttributeValueKind::Plain,
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Language at a position in a page, and the lexical state within that language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum HtmlState {
     Text,
     Tag,
     AttrName,
@@ -40,7 +40,7 @@ pub(super) enum State {
     Dead,
 }
 
-impl State {
+impl HtmlState {
     pub fn is_comment(self) -> bool {
         matches!(
             self,
@@ -108,7 +108,7 @@ impl State {
 /// Delimiter that ends an attribute value: one of the quotes, or a space or tag end for an unquoted
 /// value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Delim {
+pub(super) enum AttributeDelimiter {
     /// The position is not in an attribute value.
     None,
     DoubleQuote,
@@ -116,7 +116,7 @@ pub(super) enum Delim {
     SpaceOrTagEnd,
 }
 
-impl Delim {
+impl AttributeDelimiter {
     /// Returns the bytes that end a value with this delimiter; none outside of attribute values.
     pub fn ends(self) -> &'static [u8] {
         match self {
@@ -177,7 +177,7 @@ impl JsSlash {
 
 /// Kind of the current attribute's value, remembered until the value starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attr {
+pub(super) enum AttributeKind {
     None,
     Script,
     ScriptType,
@@ -187,16 +187,16 @@ pub(super) enum Attr {
     MetaContent,
 }
 
-impl Attr {
+impl AttributeKind {
     /// Returns the parser state at the start of the attribute's value.
-    pub fn start(self) -> State {
+    pub fn start_state(self) -> HtmlState {
         match self {
-            Self::None | Self::ScriptType => State::Attr,
-            Self::Script => State::Js,
-            Self::Style => State::Css,
-            Self::Url => State::Url,
-            Self::SrcSet => State::SrcSet,
-            Self::MetaContent => State::MetaContent,
+            Self::None | Self::ScriptType => HtmlState::Attr,
+            Self::Script => HtmlState::Js,
+            Self::Style => HtmlState::Css,
+            Self::Url => HtmlState::Url,
+            Self::SrcSet => HtmlState::SrcSet,
+            Self::MetaContent => HtmlState::MetaContent,
         }
     }
 
@@ -216,7 +216,7 @@ impl Attr {
 /// Current element, if its content is not ordinary HTML: a script, style, title or text area, or
 /// the attributes of `meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Element {
+pub(super) enum HtmlElement {
     None,
     Script,
     Style,
@@ -225,9 +225,9 @@ pub(super) enum Element {
     Meta,
 }
 
-impl Element {
+impl HtmlElement {
     /// Returns the element with that name, ignoring case.
-    pub fn of(name: &[u8]) -> Self {
+    pub fn from_name(name: &[u8]) -> Self {
         match &name.to_ascii_lowercase()[..] {
             b"script" => Self::Script,
             b"style" => Self::Style,
@@ -250,12 +250,12 @@ impl Element {
     }
 
     /// Returns the parser state at the start of the element's content.
-    pub fn content(self) -> State {
+    pub fn content_state(self) -> HtmlState {
         match self {
-            Self::None | Self::Meta => State::Text,
-            Self::Script => State::Js,
-            Self::Style => State::Css,
-            Self::TextArea | Self::Title => State::RcData,
+            Self::None | Self::Meta => HtmlState::Text,
+            Self::Script => HtmlState::Js,
+            Self::Style => HtmlState::Css,
+            Self::TextArea | Self::Title => HtmlState::RcData,
         }
     }
 
@@ -274,41 +274,41 @@ impl Element {
 /// Complete parser state at a position in a page. Two positions with equal contexts need the same
 /// escapers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Context {
-    pub state: State,
-    pub delim: Delim,
+pub(super) struct HtmlContext {
+    pub state: HtmlState,
+    pub delim: AttributeDelimiter,
     pub url_part: UrlPart,
     pub js_slash: JsSlash,
     /// Number of open braces in each nested expression of JavaScript template literals.
     pub js_braces: Vec<i32>,
-    pub attr: Attr,
-    pub element: Element,
+    pub attr: AttributeKind,
+    pub element: HtmlElement,
 }
 
-impl Default for Context {
+impl Default for HtmlContext {
     /// Returns the context at the start of a page.
     fn default() -> Self {
-        Self::of(State::Text)
+        Self::from_state(HtmlState::Text)
     }
 }
 
-impl Context {
+impl HtmlContext {
     /// Returns a context with this state and defaults for all other fields.
-    pub fn of(state: State) -> Self {
+    pub fn from_state(state: HtmlState) -> Self {
         Self {
             state,
-            delim: Delim::None,
+            delim: AttributeDelimiter::None,
             url_part: UrlPart::None,
             js_slash: JsSlash::Regexp,
             js_braces: Vec::new(),
-            attr: Attr::None,
-            element: Element::None,
+            attr: AttributeKind::None,
+            element: HtmlElement::None,
         }
     }
 
     /// Returns the derived name of a definition that is called in this context, in Go's format.
-    pub fn name_of(&self, definition: &str) -> String {
-        if self.state == State::Text {
+    pub fn derived_name(&self, definition: &str) -> String {
+        if self.state == HtmlState::Text {
             return definition.to_owned();
         }
         let mut name = format!("{definition}$htmltemplate_{}", self.state.name());
@@ -318,30 +318,30 @@ impl Context {
                 name.push_str(part);
             }
         };
-        push(self.delim != Delim::None, self.delim.name());
+        push(self.delim != AttributeDelimiter::None, self.delim.name());
         push(self.url_part != UrlPart::None, self.url_part.name());
         push(self.js_slash != JsSlash::Regexp, self.js_slash.name());
         let braces = format!("jsBraceDepth({})", self.braces());
         push(!self.js_braces.is_empty(), &braces);
-        push(self.attr != Attr::None, self.attr.name());
-        push(self.element != Element::None, self.element.name());
+        push(self.attr != AttributeKind::None, self.attr.name());
+        push(self.element != HtmlElement::None, self.element.name());
         name
     }
 
     /// Returns the context in which the output of an action starts. Within a tag, the output starts
     /// an attribute name or an unquoted value.
-    pub fn nudged(&self) -> Self {
+    pub fn nudge(&self) -> Self {
         let mut nudged = self.clone();
         match self.state {
-            State::Tag => nudged.state = State::AttrName,
-            State::BeforeValue => {
-                nudged.state = self.attr.start();
-                nudged.delim = Delim::SpaceOrTagEnd;
-                nudged.attr = Attr::None;
+            HtmlState::Tag => nudged.state = HtmlState::AttrName,
+            HtmlState::BeforeValue => {
+                nudged.state = self.attr.start_state();
+                nudged.delim = AttributeDelimiter::SpaceOrTagEnd;
+                nudged.attr = AttributeKind::None;
             }
-            State::AfterName => {
-                nudged.state = State::AttrName;
-                nudged.attr = Attr::None;
+            HtmlState::AfterName => {
+                nudged.state = HtmlState::AttrName;
+                nudged.attr = AttributeKind::None;
             }
             _ => {}
         }
@@ -350,10 +350,10 @@ impl Context {
 
     /// Returns the common context after two branches; `None` if they end in incompatible contexts.
     pub fn join(&self, other: &Self) -> Option<Self> {
-        if self.state == State::Dead {
+        if self.state == HtmlState::Dead {
             return Some(other.clone());
         }
-        if other.state == State::Dead || self == other {
+        if other.state == HtmlState::Dead || self == other {
             return Some(self.clone());
         }
         let same_but_part = Self {
@@ -379,7 +379,7 @@ impl Context {
             });
         }
         // An unquoted value may start in only one of the branches.
-        let (a, b) = (self.nudged(), other.nudged());
+        let (a, b) = (self.nudge(), other.nudge());
         match a == *self && b == *other {
             true => None,
             false => a.join(&b),
@@ -392,7 +392,7 @@ impl Context {
     }
 }
 
-impl fmt::Display for Context {
+impl fmt::Display for HtmlContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -5,7 +5,7 @@
 //! non-breaking space are decoded. Other names are treated like letters, except in scripts and
 //! styles, where they are rejected because a letter and its name may lead to different states.
 
-use super::context::State;
+use super::context::HtmlState;
 use firn_model::quote::quote;
 
 /// Maximum length of an entity name, which is longer than all names in Go's table.
@@ -74,21 +74,21 @@ const BARE_NAMES: [(&[u8], char); 9] = [
 
 /// Decodes the entities in `text`, the start of an attribute value in the given state. Fails for an
 /// unsupported entity in a script or style.
-pub(super) fn unescape(text: &[u8], state: State) -> Result<Vec<u8>, String> {
+pub(super) fn unescape(text: &[u8], state: HtmlState) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.iter().position(|b| *b == b'&') {
         out.extend_from_slice(&rest[..at]);
         rest = &rest[at..];
         let (c, len) = match entity(rest) {
-            Entity::None => ('&', 1),
-            Entity::Known(c, len) => (c, len),
-            Entity::Unknown(len) if !is_code(state) => {
+            HtmlEntity::None => ('&', 1),
+            HtmlEntity::Known(c, len) => (c, len),
+            HtmlEntity::Unknown(len) if !is_code(state) => {
                 out.extend_from_slice(&rest[..len]);
                 rest = &rest[len..];
                 continue;
             }
-            Entity::Unknown(len) => {
+            HtmlEntity::Unknown(len) => {
                 let name = quote(&rest[..len]);
                 return Err(format!("{name} in a script or style is not supported"));
             }
@@ -102,7 +102,7 @@ pub(super) fn unescape(text: &[u8], state: State) -> Result<Vec<u8>, String> {
 
 /// Interpretation of an ampersand in a text: a literal character, or an entity with or without a
 /// supported name.
-enum Entity {
+enum HtmlEntity {
     None,
     /// Decoded character, and the length of the entity in bytes.
     Known(char, usize),
@@ -110,7 +110,7 @@ enum Entity {
     Unknown(usize),
 }
 
-fn entity(text: &[u8]) -> Entity {
+fn entity(text: &[u8]) -> HtmlEntity {
     if let [b'&', b'#', rest @ ..] = text {
         return number(rest);
     }
@@ -119,20 +119,20 @@ fn entity(text: &[u8]) -> Entity {
     let len = rest.iter().take_while(is_letter).count();
     let (name, is_ended) = (&rest[..len], rest.get(len) == Some(&b';'));
     if is_ended && let Some((_, c)) = NAMES.iter().find(|(known, _)| *known == name) {
-        return Entity::Known(*c, 1 + len + 1);
+        return HtmlEntity::Known(*c, 1 + len + 1);
     }
     if let Some((known, c)) = BARE_NAMES.iter().find(|(known, _)| name.starts_with(known)) {
-        return Entity::Known(*c, 1 + known.len());
+        return HtmlEntity::Known(*c, 1 + known.len());
     }
     match is_ended && (1..=NAME_BYTES_MAX).contains(&len) {
-        true => Entity::Unknown(1 + len + 1),
-        false => Entity::None,
+        true => HtmlEntity::Unknown(1 + len + 1),
+        false => HtmlEntity::None,
     }
 }
 
 /// Decodes a decimal or hexadecimal entity after `&#`. Invalid code points become the replacement
 /// character.
-fn number(text: &[u8]) -> Entity {
+fn number(text: &[u8]) -> HtmlEntity {
     let (is_hex, digits) = match text {
         [b'x' | b'X', rest @ ..] => (true, rest),
         _ => (false, text),
@@ -141,7 +141,7 @@ fn number(text: &[u8]) -> Entity {
     let digit = |byte: &u8| char::from(*byte).to_digit(radix);
     let len = digits.iter().take_while(|b| digit(b).is_some()).count();
     if len == 0 {
-        return Entity::None;
+        return HtmlEntity::None;
     }
     let value = digits[..len].iter().filter_map(digit);
     let value = value.fold(0_u32, |value, digit| {
@@ -156,13 +156,17 @@ fn number(text: &[u8]) -> Entity {
         0x80..=0x9f => Some('\u{80}'),
         _ => char::from_u32(value),
     };
-    Entity::Known(c.unwrap_or(char::REPLACEMENT_CHARACTER), len)
+    HtmlEntity::Known(c.unwrap_or(char::REPLACEMENT_CHARACTER), len)
 }
 
 /// Returns whether an attribute value in this state is a script or style.
-fn is_code(state: State) -> bool {
+fn is_code(state: HtmlState) -> bool {
     !matches!(
         state,
-        State::Attr | State::Url | State::SrcSet | State::MetaContent | State::MetaContentUrl
+        HtmlState::Attr
+            | HtmlState::Url
+            | HtmlState::SrcSet
+            | HtmlState::MetaContent
+            | HtmlState::MetaContentUrl
     )
 }

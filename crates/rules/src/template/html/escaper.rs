@@ -3,7 +3,7 @@
 //!
 //! Invariant: output of `safeHtml` is inserted unchanged only where HTML is valid, and treated as
 //! text everywhere else. Escapers fail only if the text is too long. An unsafe value is replaced by
-//! [`text::FAILSAFE`], for which authors can search.
+//! [`escape_string::FAILSAFE`], for which authors can search.
 
 mod markup;
 mod script;
@@ -11,14 +11,14 @@ mod style;
 mod text;
 mod url;
 
-use crate::template::format::TooLong;
-use crate::template::value::Value;
-use text::{Text, text_of};
+use crate::template::format::OutputTooLong;
+use crate::template::value::TemplateValue;
+use text::{EscaperText, format_arguments};
 
 /// An escaper that the planner inserts into actions. Authors of templates cannot call it, but
 /// errors may contain its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::template) enum Escaper {
+pub(in crate::template) enum HtmlEscaper {
     Attr,
     Comment,
     Css,
@@ -39,29 +39,29 @@ pub(in crate::template) enum Escaper {
     Arguments,
 }
 
-const ALL: [Escaper; 17] = [
-    Escaper::Attr,
-    Escaper::Comment,
-    Escaper::Css,
-    Escaper::CssValue,
-    Escaper::HtmlName,
-    Escaper::Html,
-    Escaper::JsRegexp,
-    Escaper::JsText,
-    Escaper::JsTemplate,
-    Escaper::JsValue,
-    Escaper::NoSpace,
-    Escaper::RcData,
-    Escaper::SrcSet,
-    Escaper::Url,
-    Escaper::UrlFilter,
-    Escaper::UrlNormalizer,
-    Escaper::Arguments,
+const ALL: [HtmlEscaper; 17] = [
+    HtmlEscaper::Attr,
+    HtmlEscaper::Comment,
+    HtmlEscaper::Css,
+    HtmlEscaper::CssValue,
+    HtmlEscaper::HtmlName,
+    HtmlEscaper::Html,
+    HtmlEscaper::JsRegexp,
+    HtmlEscaper::JsText,
+    HtmlEscaper::JsTemplate,
+    HtmlEscaper::JsValue,
+    HtmlEscaper::NoSpace,
+    HtmlEscaper::RcData,
+    HtmlEscaper::SrcSet,
+    HtmlEscaper::Url,
+    HtmlEscaper::UrlFilter,
+    HtmlEscaper::UrlNormalizer,
+    HtmlEscaper::Arguments,
 ];
 
-impl Escaper {
+impl HtmlEscaper {
     /// Returns the escaper with the internal name `name`.
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         ALL.into_iter().find(|escaper| escaper.name() == name)
     }
 
@@ -99,36 +99,40 @@ impl Escaper {
     }
 
     /// Formats and escapes `arguments`. Fails if the unescaped text is longer than `bytes_max`.
-    pub fn apply(self, arguments: &[Value], bytes_max: usize) -> Result<Value, String> {
+    pub fn apply(
+        self,
+        arguments: &[TemplateValue],
+        bytes_max: usize,
+    ) -> Result<TemplateValue, String> {
         let result = match self {
             Self::Comment => Ok(Vec::new()),
-            Self::JsValue => script::value(arguments, bytes_max),
-            _ => text_of(arguments, bytes_max).map(|text| self.escaped(&text)),
+            Self::JsValue => script::encode_value(arguments, bytes_max),
+            _ => format_arguments(arguments, bytes_max).map(|text| self.escape(&text)),
         };
         match result {
-            Ok(bytes) => Ok(Value::string(bytes)),
-            Err(TooLong) => Err(format!("text is longer than {bytes_max} bytes")),
+            Ok(bytes) => Ok(TemplateValue::string(bytes)),
+            Err(OutputTooLong) => Err(format!("text is longer than {bytes_max} bytes")),
         }
     }
 
-    fn escaped(self, text: &Text) -> Vec<u8> {
+    fn escape(self, text: &EscaperText) -> Vec<u8> {
         let bytes = &text.bytes;
         match self {
-            Self::Attr => markup::attr(text),
+            Self::Attr => markup::escape_attr(text),
             Self::Html if text.is_markup => bytes.clone(),
-            Self::Html => markup::html(bytes),
-            Self::RcData => markup::rc_data(text),
-            Self::NoSpace => markup::no_space(text),
-            Self::HtmlName => markup::name(bytes),
-            Self::Css => style::escaped(bytes),
-            Self::CssValue => style::value(bytes),
-            Self::JsText => script::text(bytes),
-            Self::JsTemplate => script::template(bytes),
-            Self::JsRegexp => script::regexp(bytes),
-            Self::SrcSet => url::source_set(bytes),
-            Self::Url => url::escaped(bytes),
-            Self::UrlFilter => url::filtered(bytes),
-            Self::UrlNormalizer => url::normalized(bytes),
+            Self::Html => markup::escape_html(bytes),
+            Self::RcData => markup::escape_rc_data(text),
+            Self::NoSpace => markup::escape_unquoted(text),
+            Self::HtmlName => markup::filter_attr_name(bytes),
+            Self::Css => style::escape_string(bytes),
+            Self::CssValue => style::filter_value(bytes),
+            Self::JsText => script::escape_string(bytes),
+            Self::JsTemplate => script::escape_template(bytes),
+            Self::JsRegexp => script::escape_regexp(bytes),
+            Self::SrcSet => url::escape_source_set(bytes),
+            Self::Url => url::escape_component(bytes),
+            Self::UrlFilter => url::filter_url(bytes),
+            Self::UrlNormalizer => url::normalize_url(bytes),
             Self::Arguments | Self::Comment | Self::JsValue => bytes.clone(),
         }
     }

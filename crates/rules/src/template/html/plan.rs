@@ -6,13 +6,13 @@
 //! is bounded by a number of nodes. Unlike Go, which assumes that a recursive call ends in the
 //! start context, each call continues from the end context of the definition.
 
-use super::context::{Context, Delim, State, UrlPart};
-use super::escaper::Escaper;
+use super::context::{AttributeDelimiter, HtmlContext, HtmlState, UrlPart};
+use super::escaper::HtmlEscaper;
 use super::pipeline::{PREDEFINED, function, with_escapers};
 use super::text;
 use crate::template::tree::{
-    Branch, BranchKind, Definition, Definitions, File, List, Node, Pipe, STACK_ADDED_BYTES,
-    STACK_LEFT_BYTES,
+    BranchKind, Definitions, List, STACK_ADDED_BYTES, STACK_LEFT_BYTES, TemplateBranch,
+    TemplateDefinition, TemplateFile, TemplateNode, TemplatePipeline,
 };
 use firn_model::quote::quote;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -28,7 +28,7 @@ const NODE_BYTES: usize = 64;
 /// The planned definitions of a page, created by [`escape`] before the page is executed. The plan
 /// contains no values.
 #[derive(Debug)]
-pub(in crate::template) struct Escaped {
+pub(in crate::template) struct EscapedTemplate {
     /// Definitions for each context in which they are called, by derived name.
     pub definitions: Definitions,
     /// Error messages of definitions that cannot be included in a page, by name.
@@ -37,14 +37,14 @@ pub(in crate::template) struct Escaped {
 
 /// Error of the planning, without the name of the definition in which it occurred.
 #[derive(Debug)]
-struct Refusal {
+struct EscapeRefusal {
     /// File, line and column of the error.
     location: Option<String>,
     line: Option<usize>,
     description: String,
 }
 
-impl Refusal {
+impl EscapeRefusal {
     fn new(description: impl Into<String>) -> Self {
         Self {
             location: None,
@@ -53,7 +53,7 @@ impl Refusal {
         }
     }
 
-    fn at(file: &File, position: usize, description: String) -> Self {
+    fn at_position(file: &TemplateFile, position: usize, description: String) -> Self {
         Self {
             location: Some(file.location(position)),
             line: None,
@@ -81,14 +81,14 @@ impl Refusal {
     }
 }
 
-type Planned<T> = Result<T, Refusal>;
+type Planned<T> = Result<T, EscapeRefusal>;
 
 /// Results within one definition. They are merged into the enclosing layer, or dropped if an
 /// assumption about recursion was wrong.
 #[derive(Debug, Default)]
-struct Layer {
+struct EscapePlanLayer {
     /// End context of each definition, by derived name.
-    ends: HashMap<String, Context>,
+    ends: HashMap<String, HtmlContext>,
     made: Definitions,
     called: HashSet<String>,
 }
@@ -96,33 +96,38 @@ struct Layer {
 /// Contexts in which `break` and `continue` leave the body of a loop; they must match the end of
 /// the body.
 #[derive(Debug, Default)]
-struct Loop {
+struct EscapePlanLoop {
     /// Each with the position of its statement.
-    breaks: Vec<(Context, usize)>,
-    continues: Vec<(Context, usize)>,
+    breaks: Vec<(HtmlContext, usize)>,
+    continues: Vec<(HtmlContext, usize)>,
 }
 
-struct Planner<'d> {
+struct EscapePlanner<'d> {
     read: &'d Definitions,
-    layers: Vec<Layer>,
-    loops: Vec<Loop>,
+    layers: Vec<EscapePlanLayer>,
+    loops: Vec<EscapePlanLoop>,
     nodes_left: usize,
 }
 
 /// Plans the page `name` and its definitions. Other definitions are planned for use in HTML text;
 /// their errors are only reported when they are called.
-pub(in crate::template) fn escape(name: &str, read: &Definitions) -> Result<Escaped, String> {
-    let mut planner = Planner {
+pub(in crate::template) fn escape(
+    name: &str,
+    read: &Definitions,
+) -> Result<EscapedTemplate, String> {
+    let mut planner = EscapePlanner {
         read,
-        layers: vec![Layer::default()],
+        layers: vec![EscapePlanLayer::default()],
         loops: Vec::new(),
         nodes_left: NODES_MAX,
     };
-    planner.part(name).map_err(|refusal| refusal.text(name))?;
+    planner
+        .plan_part(name)
+        .map_err(|refusal| refusal.text(name))?;
     let mut refused = BTreeMap::new();
     for other in read.keys() {
-        planner.layers.push(Layer::default());
-        let planned = planner.part(other);
+        planner.layers.push(EscapePlanLayer::default());
+        let planned = planner.plan_part(other);
         let layer = planner.layers.pop().unwrap_or_default();
         match planned {
             Ok(()) => planner.merge(layer),
@@ -130,27 +135,29 @@ pub(in crate::template) fn escape(name: &str, read: &Definitions) -> Result<Esca
         }
     }
     let definitions = planner.layers.pop().unwrap_or_default().made;
-    Ok(Escaped {
+    Ok(EscapedTemplate {
         definitions,
         refused,
     })
 }
 
-impl Planner<'_> {
+impl EscapePlanner<'_> {
     /// Plans a definition that starts and must end in HTML text.
-    fn part(&mut self, name: &str) -> Planned<()> {
-        let (end, _) = self.definition(&Context::default(), name, None)?;
+    fn plan_part(&mut self, name: &str) -> Planned<()> {
+        let (end, _) = self.plan_definition(&HtmlContext::default(), name, None)?;
         match end.state {
-            State::Text => Ok(()),
-            _ => Err(Refusal::new(format!("ends in a non-text context: {end}"))),
+            HtmlState::Text => Ok(()),
+            _ => Err(EscapeRefusal::new(format!(
+                "ends in a non-text context: {end}"
+            ))),
         }
     }
 
-    fn top(&mut self) -> Option<&mut Layer> {
+    fn top(&mut self) -> Option<&mut EscapePlanLayer> {
         self.layers.last_mut()
     }
 
-    fn merge(&mut self, layer: Layer) {
+    fn merge(&mut self, layer: EscapePlanLayer) {
         if let Some(top) = self.top() {
             top.ends.extend(layer.ends);
             top.made.extend(layer.made);
@@ -166,20 +173,20 @@ impl Planner<'_> {
             }
             None => {
                 let what = format!("more than {NODES_MAX} nodes in all places");
-                Err(Refusal::new(what))
+                Err(EscapeRefusal::new(what))
             }
         }
     }
 
     /// Returns the end context of the definition `name` that starts in `start`, and its derived
     /// name. `from` is the position of the call, for errors.
-    fn definition(
+    fn plan_definition(
         &mut self,
-        start: &Context,
+        start: &HtmlContext,
         name: &str,
-        from: Option<(&File, usize)>,
-    ) -> Planned<(Context, String)> {
-        let own_name = start.name_of(name);
+        from: Option<(&TemplateFile, usize)>,
+    ) -> Planned<(HtmlContext, String)> {
+        let own_name = start.derived_name(name);
         if let Some(top) = self.top() {
             top.called.insert(own_name.clone());
         }
@@ -190,50 +197,59 @@ impl Planner<'_> {
         let Some(definition) = self.read.get(name) else {
             let description = format!("no such template {}", quote(name.as_bytes()));
             return Err(match from {
-                Some((file, position)) => Refusal::at(file, position, description),
-                None => Refusal::new(description),
+                Some((file, position)) => EscapeRefusal::at_position(file, position, description),
+                None => EscapeRefusal::new(description),
             });
         };
-        let end = self.end_of(start, definition, &own_name)?;
+        let end = self.plan_end(start, definition, &own_name)?;
         if let Some(top) = self.top() {
             top.ends.insert(own_name.clone(), end.clone());
         }
         Ok((end, own_name))
     }
 
-    fn end_of(&mut self, start: &Context, of: &Definition, own_name: &str) -> Planned<Context> {
-        let (end, is_sure) = self.body(start, of, own_name)?;
+    fn plan_end(
+        &mut self,
+        start: &HtmlContext,
+        of: &TemplateDefinition,
+        own_name: &str,
+    ) -> Planned<HtmlContext> {
+        let (end, is_sure) = self.plan_body(start, of, own_name)?;
         if is_sure {
             return Ok(end);
         }
-        let (again, is_sure) = self.body(&end, of, own_name)?;
+        let (again, is_sure) = self.plan_body(&end, of, own_name)?;
         if is_sure {
             return Ok(again);
         }
         let description = format!("cannot compute output context for template {own_name}");
-        Err(Refusal::at(&of.file, position_of(&of.list), description))
+        Err(EscapeRefusal::at_position(
+            &of.file,
+            first_position(&of.list),
+            description,
+        ))
     }
 
     /// Plans a body. Returns its end context, and whether that is certain: recursive calls are
     /// assumed to end in their start context.
-    fn body(
+    fn plan_body(
         &mut self,
-        start: &Context,
-        of: &Definition,
+        start: &HtmlContext,
+        of: &TemplateDefinition,
         own_name: &str,
-    ) -> Planned<(Context, bool)> {
+    ) -> Planned<(HtmlContext, bool)> {
         if let Some(top) = self.top() {
             top.ends.insert(own_name.to_owned(), start.clone());
         }
-        self.layers.push(Layer::default());
+        self.layers.push(EscapePlanLayer::default());
         let loops = std::mem::take(&mut self.loops);
-        let planned = self.list(start.clone(), &of.list, &of.file);
+        let planned = self.plan_list(start.clone(), &of.list, &of.file);
         self.loops = loops;
         let mut layer = self.layers.pop().unwrap_or_default();
         let (list, end) = planned?;
         let is_sure = !layer.called.contains(own_name) || end == *start;
         if is_sure {
-            let definition = Definition {
+            let definition = TemplateDefinition {
                 file: Rc::clone(&of.file),
                 list: Rc::new(list),
             };
@@ -243,88 +259,106 @@ impl Planner<'_> {
         Ok((end, is_sure))
     }
 
-    fn list(&mut self, start: Context, list: &List, file: &File) -> Planned<(List, Context)> {
+    fn plan_list(
+        &mut self,
+        start: HtmlContext,
+        list: &List,
+        file: &TemplateFile,
+    ) -> Planned<(List, HtmlContext)> {
         let mut context = start;
         let mut planned = List::with_capacity(list.len());
         for node in list {
-            let (node, next) = self.node(context, node, file)?;
+            let (node, next) = self.plan_node(context, node, file)?;
             planned.push(node);
             context = next;
-            if context.state == State::Dead {
+            if context.state == HtmlState::Dead {
                 break;
             }
         }
         Ok((planned, context))
     }
 
-    fn node(&mut self, context: Context, node: &Node, file: &File) -> Planned<(Node, Context)> {
+    fn plan_node(
+        &mut self,
+        context: HtmlContext,
+        node: &TemplateNode,
+        file: &TemplateFile,
+    ) -> Planned<(TemplateNode, HtmlContext)> {
         self.count(1)?;
         Ok(match node {
-            Node::Text { position, text } => {
+            TemplateNode::Text { position, text } => {
                 self.count(text.len() / NODE_BYTES)?;
-                let (context, text) = text::plan(context, text).map_err(Refusal::new)?;
+                let (context, text) = text::plan_text(context, text).map_err(EscapeRefusal::new)?;
                 let position = *position;
-                (Node::Text { position, text }, context)
+                (TemplateNode::Text { position, text }, context)
             }
-            Node::Action { position, pipe } => action(context, *position, pipe, file)?,
-            Node::Branch(branch) => {
+            TemplateNode::Action { position, pipe } => plan_action(context, *position, pipe, file)?,
+            TemplateNode::Branch(branch) => {
                 stacker::maybe_grow(STACK_LEFT_BYTES, STACK_ADDED_BYTES, || {
-                    self.branch(context, branch, file)
+                    self.plan_branch(context, branch, file)
                 })?
             }
-            Node::Template {
+            TemplateNode::Template {
                 position,
                 name,
                 pipe,
             } => {
                 let from = Some((file, *position));
                 let (end, name) = stacker::maybe_grow(STACK_LEFT_BYTES, STACK_ADDED_BYTES, || {
-                    self.definition(&context, name, from)
+                    self.plan_definition(&context, name, from)
                 })?;
                 let (position, pipe) = (*position, pipe.clone());
-                let node = Node::Template {
+                let node = TemplateNode::Template {
                     position,
                     name,
                     pipe,
                 };
                 (node, end)
             }
-            Node::Break { position } => {
+            TemplateNode::Break { position } => {
                 if let Some(around) = self.loops.last_mut() {
                     around.breaks.push((context, *position));
                 }
                 let position = *position;
-                (Node::Break { position }, Context::of(State::Dead))
+                (
+                    TemplateNode::Break { position },
+                    HtmlContext::from_state(HtmlState::Dead),
+                )
             }
-            Node::Continue { position } => {
+            TemplateNode::Continue { position } => {
                 if let Some(around) = self.loops.last_mut() {
                     around.continues.push((context, *position));
                 }
                 let position = *position;
-                (Node::Continue { position }, Context::of(State::Dead))
+                (
+                    TemplateNode::Continue { position },
+                    HtmlContext::from_state(HtmlState::Dead),
+                )
             }
         })
     }
 
-    fn branch(
+    fn plan_branch(
         &mut self,
-        context: Context,
-        branch: &Branch,
-        file: &File,
-    ) -> Planned<(Node, Context)> {
+        context: HtmlContext,
+        branch: &TemplateBranch,
+        file: &TemplateFile,
+    ) -> Planned<(TemplateNode, HtmlContext)> {
         let (list, mut end) = match branch.kind {
-            BranchKind::Range => self.turns(&context, branch, file)?,
-            BranchKind::If | BranchKind::With => self.list(context.clone(), &branch.list, file)?,
+            BranchKind::Range => self.plan_loop_body(&context, branch, file)?,
+            BranchKind::If | BranchKind::With => {
+                self.plan_list(context.clone(), &branch.list, file)?
+            }
         };
         let (else_list, else_end) = match &branch.else_list {
             Some(list) => {
-                let (list, end) = self.list(context, list, file)?;
+                let (list, end) = self.plan_list(context, list, file)?;
                 (Some(list), end)
             }
             None => (None, context),
         };
         end = join(&end, &else_end, branch.kind, (file, branch.position))?;
-        let node = Node::Branch(Box::new(Branch {
+        let node = TemplateNode::Branch(Box::new(TemplateBranch {
             kind: branch.kind,
             position: branch.position,
             pipe: branch.pipe.clone(),
@@ -336,16 +370,21 @@ impl Planner<'_> {
 
     /// Plans the body of a loop for its first iteration, and checks that a second iteration ends in
     /// the same context.
-    fn turns(&mut self, start: &Context, branch: &Branch, file: &File) -> Planned<(List, Context)> {
-        self.loops.push(Loop::default());
-        let planned = self.list(start.clone(), &branch.list, file);
+    fn plan_loop_body(
+        &mut self,
+        start: &HtmlContext,
+        branch: &TemplateBranch,
+        file: &TemplateFile,
+    ) -> Planned<(List, HtmlContext)> {
+        self.loops.push(EscapePlanLoop::default());
+        let planned = self.plan_list(start.clone(), &branch.list, file);
         let ends = self.loops.pop().unwrap_or_default();
         let (list, end) = planned?;
         let end = join_ends(end, &ends, file)?;
         // Results of the second iteration are only checked, then dropped.
-        self.loops.push(Loop::default());
-        self.layers.push(Layer::default());
-        let again = self.list(end.clone(), &branch.list, file);
+        self.loops.push(EscapePlanLoop::default());
+        self.layers.push(EscapePlanLayer::default());
+        let again = self.plan_list(end.clone(), &branch.list, file);
         self.layers.pop();
         let ends = self.loops.pop().unwrap_or_default();
         let joined = again
@@ -357,22 +396,31 @@ impl Planner<'_> {
 }
 
 /// Returns the position of the first node of a body, for error messages; zero if the body is empty.
-fn position_of(list: &List) -> usize {
+fn first_position(list: &List) -> usize {
     match list.first() {
-        Some(node) => crate::template::tree::Place::Node(node).position(),
+        Some(node) => crate::template::tree::TemplateErrorNode::Node(node).position(),
         None => 0,
     }
 }
 
-fn join(a: &Context, b: &Context, kind: BranchKind, at: (&File, usize)) -> Planned<Context> {
+fn join(
+    a: &HtmlContext,
+    b: &HtmlContext,
+    kind: BranchKind,
+    at: (&TemplateFile, usize),
+) -> Planned<HtmlContext> {
     a.join(b).ok_or_else(|| {
         let name = kind.name();
         let description = format!("{{{{{name}}}}} branches end in different contexts: {a}, {b}");
-        Refusal::at(at.0, at.1, description)
+        EscapeRefusal::at_position(at.0, at.1, description)
     })
 }
 
-fn join_ends(mut end: Context, ends: &Loop, file: &File) -> Planned<Context> {
+fn join_ends(
+    mut end: HtmlContext,
+    ends: &EscapePlanLoop,
+    file: &TemplateFile,
+) -> Planned<HtmlContext> {
     let breaks = ends.breaks.iter().map(|e| (e, "at range loop break"));
     let continues = ends.continues.iter().map(|e| (e, "at range loop continue"));
     for ((context, position), when) in breaks.chain(continues) {
@@ -384,43 +432,56 @@ fn join_ends(mut end: Context, ends: &Loop, file: &File) -> Planned<Context> {
 
 /// Plans an action: appends the escapers of its context. Assignments are unchanged, because they
 /// write nothing.
-fn action(context: Context, position: usize, pipe: &Pipe, file: &File) -> Planned<(Node, Context)> {
+fn plan_action(
+    context: HtmlContext,
+    position: usize,
+    pipe: &TemplatePipeline,
+    file: &TemplateFile,
+) -> Planned<(TemplateNode, HtmlContext)> {
     if !pipe.variables.is_empty() {
         let pipe = pipe.clone();
-        return Ok((Node::Action { position, pipe }, context));
+        return Ok((TemplateNode::Action { position, pipe }, context));
     }
-    let mut context = context.nudged();
+    let mut context = context.nudge();
     check_predefined(&context, position, pipe, file)?;
     let mut escapers = match context.state {
-        State::Url
-        | State::CssDoubleQuoted
-        | State::CssSingleQuoted
-        | State::CssDoubleQuotedUrl
-        | State::CssSingleQuotedUrl
-        | State::CssUrl => url_escapers(&context).ok_or_else(|| {
+        HtmlState::Url
+        | HtmlState::CssDoubleQuoted
+        | HtmlState::CssSingleQuoted
+        | HtmlState::CssDoubleQuotedUrl
+        | HtmlState::CssSingleQuotedUrl
+        | HtmlState::CssUrl => url_escapers(&context).ok_or_else(|| {
             let description =
                 format!("{{{{{pipe}}}}} appears in an ambiguous context within a URL");
-            Refusal::at(file, position, description)
+            EscapeRefusal::at_position(file, position, description)
         })?,
-        state => escaper_of(state).into_iter().collect(),
+        state => escaper_for_state(state).into_iter().collect(),
     };
     match context.state {
-        State::Js => context.js_slash = super::context::JsSlash::Division,
-        State::Tag => context.state = State::AttrName,
+        HtmlState::Js => context.js_slash = super::context::JsSlash::Division,
+        HtmlState::Tag => context.state = HtmlState::AttrName,
         _ => {}
     }
     escapers.extend(match context.delim {
-        Delim::None => None,
-        Delim::SpaceOrTagEnd => Some(Escaper::NoSpace),
-        Delim::DoubleQuote | Delim::SingleQuote => Some(Escaper::Attr),
+        AttributeDelimiter::None => None,
+        AttributeDelimiter::SpaceOrTagEnd => Some(HtmlEscaper::NoSpace),
+        AttributeDelimiter::DoubleQuote | AttributeDelimiter::SingleQuote => {
+            Some(HtmlEscaper::Attr)
+        }
     });
     let pipe = with_escapers(pipe, &escapers);
-    Ok((Node::Action { position, pipe }, context))
+    Ok((TemplateNode::Action { position, pipe }, context))
 }
 
 /// Rejects `html` and `urlquery` if a following command or the context would undo them.
-fn check_predefined(context: &Context, position: usize, pipe: &Pipe, file: &File) -> Planned<()> {
-    let is_bare = context.state == State::Attr && context.delim == Delim::SpaceOrTagEnd;
+fn check_predefined(
+    context: &HtmlContext,
+    position: usize,
+    pipe: &TemplatePipeline,
+    file: &TemplateFile,
+) -> Planned<()> {
+    let is_bare =
+        context.state == HtmlState::Attr && context.delim == AttributeDelimiter::SpaceOrTagEnd;
     let last = pipe.commands.len().saturating_sub(1);
     for (index, command) in pipe.commands.iter().enumerate() {
         let Some(name) = function(command).filter(|name| PREDEFINED.contains(name)) else {
@@ -429,45 +490,45 @@ fn check_predefined(context: &Context, position: usize, pipe: &Pipe, file: &File
         if index < last || is_bare && name == "html" {
             let name = quote(name.as_bytes());
             let description = format!("predefined escaper {name} disallowed in template");
-            return Err(Refusal::at(file, position, description));
+            return Err(EscapeRefusal::at_position(file, position, description));
         }
     }
     Ok(())
 }
 
 /// Returns the escapers for a part of a URL; `None` if the part is ambiguous.
-fn url_escapers(context: &Context) -> Option<Vec<Escaper>> {
+fn url_escapers(context: &HtmlContext) -> Option<Vec<HtmlEscaper>> {
     let is_text = matches!(
         context.state,
-        State::CssDoubleQuoted | State::CssSingleQuoted
+        HtmlState::CssDoubleQuoted | HtmlState::CssSingleQuoted
     );
     let normalizer = match is_text {
-        true => Escaper::Css,
-        false => Escaper::UrlNormalizer,
+        true => HtmlEscaper::Css,
+        false => HtmlEscaper::UrlNormalizer,
     };
     match context.url_part {
-        UrlPart::None => Some(vec![Escaper::UrlFilter, normalizer]),
+        UrlPart::None => Some(vec![HtmlEscaper::UrlFilter, normalizer]),
         UrlPart::PreQuery => Some(vec![normalizer]),
-        UrlPart::QueryOrFragment => Some(vec![Escaper::Url]),
+        UrlPart::QueryOrFragment => Some(vec![HtmlEscaper::Url]),
         UrlPart::Unknown => None,
     }
 }
 
 /// Returns the escaper for a state outside of URLs. The escaper of the attribute delimiter is
 /// applied after it.
-fn escaper_of(state: State) -> Option<Escaper> {
+fn escaper_for_state(state: HtmlState) -> Option<HtmlEscaper> {
     Some(match state {
-        State::Text => Escaper::Html,
-        State::RcData => Escaper::RcData,
-        State::Tag | State::AttrName => Escaper::HtmlName,
-        State::SrcSet => Escaper::SrcSet,
-        State::MetaContentUrl => Escaper::UrlFilter,
-        State::Js => Escaper::JsValue,
-        State::JsDoubleQuoted | State::JsSingleQuoted => Escaper::JsText,
-        State::JsTemplate => Escaper::JsTemplate,
-        State::JsRegexp => Escaper::JsRegexp,
-        State::Css => Escaper::CssValue,
-        state if state.is_comment() => Escaper::Comment,
+        HtmlState::Text => HtmlEscaper::Html,
+        HtmlState::RcData => HtmlEscaper::RcData,
+        HtmlState::Tag | HtmlState::AttrName => HtmlEscaper::HtmlName,
+        HtmlState::SrcSet => HtmlEscaper::SrcSet,
+        HtmlState::MetaContentUrl => HtmlEscaper::UrlFilter,
+        HtmlState::Js => HtmlEscaper::JsValue,
+        HtmlState::JsDoubleQuoted | HtmlState::JsSingleQuoted => HtmlEscaper::JsText,
+        HtmlState::JsTemplate => HtmlEscaper::JsTemplate,
+        HtmlState::JsRegexp => HtmlEscaper::JsRegexp,
+        HtmlState::Css => HtmlEscaper::CssValue,
+        state if state.is_comment() => HtmlEscaper::Comment,
         _ => return None,
     })
 }

@@ -1,7 +1,7 @@
 //! Compares console pages with responses recorded from upstream, and tests intended differences.
 
 use crate::template::tests::{answer, expand_mutated, labels};
-use crate::template::{Console, Limits, expand_console};
+use crate::template::{ConsoleRequest, TemplateLimits, expand_console};
 
 /// Recorded cases, one per line. The head of the file describes how they were recorded.
 const ANSWERS: &str = include_str!("tests/answers.jsonl");
@@ -39,9 +39,13 @@ struct Case {
     fails: Option<String>,
 }
 
-fn expand_case(text: &str, libs: &[(String, String)], limits: &Limits) -> Result<String, String> {
+fn expand_case(
+    text: &str,
+    libs: &[(String, String)],
+    limits: &TemplateLimits,
+) -> Result<String, String> {
     let params = PARAMS.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let console = Console {
+    let console = ConsoleRequest {
         path: "/pages/a.html",
         text,
         libraries: libs,
@@ -67,7 +71,7 @@ fn pages_are_what_upstream_makes_of_them() {
     let (mut count, mut wrong) = (0, Vec::new());
     for case in cases() {
         let expected = case.gives.ok_or_else(|| case.fails.unwrap());
-        let got = expand_case(&case.text, &case.libs, &Limits::default());
+        let got = expand_case(&case.text, &case.libs, &TemplateLimits::default());
         count += 1;
         if got != expected {
             wrong.push(format!(
@@ -87,14 +91,14 @@ fn definition_called_twice_goes_on_where_it_ends_each_time() {
 {{- template "o" }}{{ $params.js }}">"#;
     // Go interprets the second value as ordinary text.
     let expected = "<a href=\"#ZgotmplZ\"><a href=\"#ZgotmplZ\">";
-    let got = expand_case(text, &[], &Limits::default());
+    let got = expand_case(text, &[], &TemplateLimits::default());
     assert_eq!(got.as_deref(), Ok(expected));
 }
 
 #[test]
 fn name_of_a_character_in_a_script_is_refused_if_it_is_unknown() {
     let text = r#"<a onclick="f(&eacute;{{ 1 }})">"#;
-    let error = expand_case(text, &[], &Limits::default()).unwrap_err();
+    let error = expand_case(text, &[], &TemplateLimits::default()).unwrap_err();
     let expected = "\"&eacute;\" in a script or style is not supported";
     assert!(error.ends_with(expected), "{error}");
 }
@@ -131,7 +135,7 @@ fn pages_that_do_too_much_are_stopped() {
         ),
     ];
     for (text, expected) in cases {
-        let error = expand_case(&text, &[], &Limits::default()).unwrap_err();
+        let error = expand_case(&text, &[], &TemplateLimits::default()).unwrap_err();
         assert!(error.contains(expected), "{expected}: {error:.300}");
     }
 }
@@ -140,7 +144,7 @@ fn pages_that_do_too_much_are_stopped() {
 fn long_script_is_looked_through_once() {
     let script = "f('a', \"b\", /c/); // d\n".repeat(40_000);
     let text = format!("<script>{script}{{{{ 1 }}}}</script>");
-    let got = expand_case(&text, &[], &Limits::default()).unwrap();
+    let got = expand_case(&text, &[], &TemplateLimits::default()).unwrap();
     let lines = "f('a', \"b\", /c/); \n".repeat(40_000);
     assert!(got == format!("<script>{lines} 1 </script>"));
 }

@@ -1,7 +1,7 @@
 //! Rewrites the literal text of a page: removes comments, and escapes `<` characters that do not
 //! start a tag.
 
-use super::context::{Context, Delim, State};
+use super::context::{AttributeDelimiter, HtmlContext, HtmlState};
 use super::transition::{ElementEnds, advance, line_end};
 
 /// Texts after `<` that are escaped in JavaScript literals, because they could affect the script
@@ -9,8 +9,11 @@ use super::transition::{ElementEnds, advance, line_end};
 const SCRIPT_TAGS: [&[u8]; 3] = [b"script", b"/script", b"!--"];
 
 /// Returns the context after `text` and the text to be written, or Go's error message.
-pub(super) fn plan(mut context: Context, text: &str) -> Result<(Context, String), String> {
-    let mut writer = Writer {
+pub(super) fn plan_text(
+    mut context: HtmlContext,
+    text: &str,
+) -> Result<(HtmlContext, String), String> {
+    let mut writer = HtmlTextWriter {
         text: text.as_bytes(),
         out: Vec::with_capacity(text.len()),
         written: 0,
@@ -22,24 +25,24 @@ pub(super) fn plan(mut context: Context, text: &str) -> Result<(Context, String)
             return Err("the context of the text cannot be determined".to_owned());
         }
         let end = at + read;
-        writer.piece(&context, &next, at, end);
+        writer.process_piece(&context, &next, at, end);
         (context, at) = (next, end);
     }
-    let is_dropped = context.state.is_comment() && context.delim == Delim::None;
+    let is_dropped = context.state.is_comment() && context.delim == AttributeDelimiter::None;
     if !(is_dropped && writer.written != 0) {
         writer.up_to(text.len());
     }
     Ok((context, String::from_utf8_lossy(&writer.out).into_owned()))
 }
 
-struct Writer<'t> {
+struct HtmlTextWriter<'t> {
     text: &'t [u8],
     out: Vec<u8>,
     /// Start of the text that was not yet written or skipped.
     written: usize,
 }
 
-impl Writer<'_> {
+impl HtmlTextWriter<'_> {
     fn up_to(&mut self, end: usize) {
         let piece = self.text.get(self.written..end).unwrap_or_default();
         self.out.extend_from_slice(piece);
@@ -47,21 +50,22 @@ impl Writer<'_> {
     }
 
     /// Processes the text from `start` to `end`, which leads from one context to another.
-    fn piece(&mut self, from: &Context, to: &Context, start: usize, end: usize) {
-        if matches!(from.state, State::Text | State::RcData) {
+    fn process_piece(&mut self, from: &HtmlContext, to: &HtmlContext, start: usize, end: usize) {
+        if matches!(from.state, HtmlState::Text | HtmlState::RcData) {
             let tag = match from.state == to.state {
                 true => end,
                 false => self.last_sign(start, end),
             };
             self.escape_signs(start, tag);
-        } else if from.state.is_comment() && from.delim == Delim::None {
-            self.pass_comment(from.state, end);
+        } else if from.state.is_comment() && from.delim == AttributeDelimiter::None {
+            self.replace_comment(from.state, end);
         }
-        let begins = to.state != from.state && to.state.is_comment() && to.delim == Delim::None;
+        let begins =
+            to.state != from.state && to.state.is_comment() && to.delim == AttributeDelimiter::None;
         if begins {
             let sign_len = match to.state {
-                State::HtmlComment | State::JsHtmlOpenComment => 4,
-                State::JsHtmlCloseComment => 3,
+                HtmlState::HtmlComment | HtmlState::JsHtmlOpenComment => 4,
+                HtmlState::JsHtmlCloseComment => 3,
                 _ => 2,
             };
             self.up_to(end - sign_len);
@@ -95,11 +99,11 @@ impl Writer<'_> {
     }
 
     /// Replaces a comment: in scripts and styles by a space, or by a newline if it contains one.
-    fn pass_comment(&mut self, state: State, end: usize) {
+    fn replace_comment(&mut self, state: HtmlState, end: usize) {
         let comment = self.text.get(self.written..end).unwrap_or_default();
         match state {
-            State::JsBlockComment if line_end(comment).is_some() => self.out.push(b'\n'),
-            State::JsBlockComment | State::CssBlockComment => self.out.push(b' '),
+            HtmlState::JsBlockComment if line_end(comment).is_some() => self.out.push(b'\n'),
+            HtmlState::JsBlockComment | HtmlState::CssBlockComment => self.out.push(b' '),
             _ => {}
         }
         self.written = end;

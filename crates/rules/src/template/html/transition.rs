@@ -7,16 +7,18 @@
 mod script;
 mod style;
 
-use super::attribute::{ValueKind, kind_of};
-use super::context::{Attr, Context, Delim, Element, State, UrlPart};
+use super::attribute::{AttributeValueKind, attribute_value_kind};
+use super::context::{
+    AttributeDelimiter, AttributeKind, HtmlContext, HtmlElement, HtmlState, UrlPart,
+};
 use super::entity;
 use firn_model::quote::quote;
 
 pub(super) use script::{is_word, line_end};
-pub(super) use style::{decoded, is_name_byte};
+pub(super) use style::{decode_escapes, is_name_byte};
 
 /// New context and the number of consumed bytes, or Go's error message for malformed text.
-pub(super) type Moved = Result<(Context, usize), String>;
+pub(super) type Moved = Result<(HtmlContext, usize), String>;
 
 /// Maximum number of characters of a text that an error message shows.
 const SHOWN_CHARS: usize = 32;
@@ -27,13 +29,13 @@ const SHOWN_CHARS: usize = 32;
 pub(super) struct ElementEnds {
     /// Element, and the distance of its end from the end of the text in bytes; `None` if the
     /// element does not end.
-    known: Option<(Element, Option<usize>)>,
+    known: Option<(HtmlElement, Option<usize>)>,
 }
 
 impl ElementEnds {
     /// Returns the position of the end tag of the current element. `text` must be a suffix of the
     /// text of earlier calls.
-    fn find(&mut self, context: &Context, text: &[u8]) -> Option<usize> {
+    fn find(&mut self, context: &HtmlContext, text: &[u8]) -> Option<usize> {
         let element = context.element;
         if let Some((known, end)) = self.known
             && known == element
@@ -52,20 +54,20 @@ impl ElementEnds {
 
 /// Advances from `context` over the start of `text`, which must not be empty. Attribute values end
 /// at their delimiter and have their entities decoded.
-pub(super) fn advance(context: Context, text: &[u8], ends: &mut ElementEnds) -> Moved {
-    if context.delim == Delim::None {
+pub(super) fn advance(context: HtmlContext, text: &[u8], ends: &mut ElementEnds) -> Moved {
+    if context.delim == AttributeDelimiter::None {
         let end = match ends_in_text(&context) {
             true => ends.find(&context, text),
             false => None,
         };
         return match end {
-            Some(0) => Ok((Context::default(), 0)),
+            Some(0) => Ok((HtmlContext::default(), 0)),
             end => step(context, &text[..end.unwrap_or(text.len())]),
         };
     }
     let ends = context.delim.ends();
     let end = position(text, ends).unwrap_or(text.len());
-    if context.delim == Delim::SpaceOrTagEnd
+    if context.delim == AttributeDelimiter::SpaceOrTagEnd
         && let Some(at) = position(&text[..end], b"\"'<=`")
     {
         let (bad, value) = (quote(&text[at..=at]), quote(&text[..end]));
@@ -82,50 +84,50 @@ pub(super) fn advance(context: Context, text: &[u8], ends: &mut ElementEnds) -> 
         return Ok((context, text.len()));
     }
     let mut element = context.element;
-    let is_type = context.state == State::Attr
-        && context.element == Element::Script
-        && context.attr == Attr::ScriptType;
+    let is_type = context.state == HtmlState::Attr
+        && context.element == HtmlElement::Script
+        && context.attr == AttributeKind::ScriptType;
     if is_type && !script::is_script_type(&text[..end]) {
-        element = Element::None;
+        element = HtmlElement::None;
     }
-    let quote_len = usize::from(context.delim != Delim::SpaceOrTagEnd);
-    let behind = Context {
+    let quote_len = usize::from(context.delim != AttributeDelimiter::SpaceOrTagEnd);
+    let behind = HtmlContext {
         element,
-        ..Context::of(State::Tag)
+        ..HtmlContext::from_state(HtmlState::Tag)
     };
     Ok((behind, end + quote_len))
 }
 
 /// Advances from `context` over the start of `text` without regard to attribute delimiters.
-pub(super) fn step(context: Context, text: &[u8]) -> Moved {
+pub(super) fn step(context: HtmlContext, text: &[u8]) -> Moved {
     Ok(match context.state {
-        State::Text => in_text(context, text),
-        State::Tag => return in_tag(context, text),
-        State::AttrName => return in_name(context, text),
-        State::AfterName => behind_name(context, text),
-        State::BeforeValue => before_value(context, text),
-        State::HtmlComment => in_comment(context, text),
-        State::RcData => element_end(context, text),
-        State::Attr | State::Dead => (context, text.len()),
-        State::Url | State::SrcSet => (in_url(context, text), text.len()),
-        State::MetaContent => in_meta(context, text),
-        State::MetaContentUrl => in_meta_url(context, text),
-        State::Js => return script::in_script(context, text),
-        State::JsTemplate => return script::in_template(context, text),
-        State::JsDoubleQuoted | State::JsSingleQuoted | State::JsRegexp => {
-            return script::in_literal(context, text);
+        HtmlState::Text => step_text(context, text),
+        HtmlState::Tag => return step_tag(context, text),
+        HtmlState::AttrName => return step_name(context, text),
+        HtmlState::AfterName => step_after_name(context, text),
+        HtmlState::BeforeValue => step_before_value(context, text),
+        HtmlState::HtmlComment => step_comment(context, text),
+        HtmlState::RcData => element_end(context, text),
+        HtmlState::Attr | HtmlState::Dead => (context, text.len()),
+        HtmlState::Url | HtmlState::SrcSet => (step_url(context, text), text.len()),
+        HtmlState::MetaContent => step_meta(context, text),
+        HtmlState::MetaContentUrl => step_meta_url(context, text),
+        HtmlState::Js => return script::step_script(context, text),
+        HtmlState::JsTemplate => return script::step_template(context, text),
+        HtmlState::JsDoubleQuoted | HtmlState::JsSingleQuoted | HtmlState::JsRegexp => {
+            return script::step_literal(context, text);
         }
-        State::JsBlockComment | State::CssBlockComment => in_block_comment(context, text),
-        State::JsLineComment | State::JsHtmlOpenComment | State::JsHtmlCloseComment => {
-            script::in_line_comment(context, text)
+        HtmlState::JsBlockComment | HtmlState::CssBlockComment => step_block_comment(context, text),
+        HtmlState::JsLineComment | HtmlState::JsHtmlOpenComment | HtmlState::JsHtmlCloseComment => {
+            script::step_line_comment(context, text)
         }
-        State::Css => style::in_style(context, text),
-        State::CssDoubleQuoted
-        | State::CssSingleQuoted
-        | State::CssDoubleQuotedUrl
-        | State::CssSingleQuotedUrl
-        | State::CssUrl => return style::in_string(context, text),
-        State::CssLineComment => style::in_line_comment(context, text),
+        HtmlState::Css => style::step_style(context, text),
+        HtmlState::CssDoubleQuoted
+        | HtmlState::CssSingleQuoted
+        | HtmlState::CssDoubleQuotedUrl
+        | HtmlState::CssSingleQuotedUrl
+        | HtmlState::CssUrl => return style::step_string(context, text),
+        HtmlState::CssLineComment => style::step_line_comment(context, text),
     })
 }
 
@@ -140,7 +142,7 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
 }
 
 /// Returns the start of `text` in quotes, at most 32 characters, for error messages.
-fn quoted_start(text: &[u8]) -> String {
+fn quote_start(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let start: String = text.chars().take(SHOWN_CHARS).collect();
     quote(start.as_bytes())
@@ -151,12 +153,12 @@ fn is_space(byte: u8) -> bool {
 }
 
 /// Returns the position of the first non-space byte at or after `start`.
-fn behind_spaces(text: &[u8], start: usize) -> usize {
+fn skip_spaces(text: &[u8], start: usize) -> usize {
     let rest = text.get(start..).unwrap_or_default();
     start + rest.iter().take_while(|b| is_space(**b)).count()
 }
 
-fn in_text(context: Context, text: &[u8]) -> (Context, usize) {
+fn step_text(context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
     let mut start = 0;
     while let Some(at) = position(&text[start..], b"<").map(|at| start + at) {
         let rest = &text[at..];
@@ -164,22 +166,22 @@ fn in_text(context: Context, text: &[u8]) -> (Context, usize) {
             break;
         }
         if rest.starts_with(b"<!--") {
-            return (Context::of(State::HtmlComment), at + 4);
+            return (HtmlContext::from_state(HtmlState::HtmlComment), at + 4);
         }
         let is_end = rest[1] == b'/';
         let name_at = at + 1 + usize::from(is_end);
         if is_end && name_at == text.len() {
             break;
         }
-        let name_end = behind_tag_name(text, name_at);
+        let name_end = skip_tag_name(text, name_at);
         if name_end != name_at {
             let element = match is_end {
-                true => Element::None,
-                false => Element::of(&text[name_at..name_end]),
+                true => HtmlElement::None,
+                false => HtmlElement::from_name(&text[name_at..name_end]),
             };
-            let tag = Context {
+            let tag = HtmlContext {
                 element,
-                ..Context::of(State::Tag)
+                ..HtmlContext::from_state(HtmlState::Tag)
             };
             return (tag, name_end);
         }
@@ -189,7 +191,7 @@ fn in_text(context: Context, text: &[u8]) -> (Context, usize) {
 }
 
 /// Returns the end of the tag name that starts at `start`; `start` if there is none.
-fn behind_tag_name(text: &[u8], start: usize) -> usize {
+fn skip_tag_name(text: &[u8], start: usize) -> usize {
     if !text.get(start).is_some_and(u8::is_ascii_alphabetic) {
         return start;
     }
@@ -207,23 +209,23 @@ fn behind_tag_name(text: &[u8], start: usize) -> usize {
     end
 }
 
-fn in_tag(mut context: Context, text: &[u8]) -> Moved {
-    let start = behind_spaces(text, 0);
+fn step_tag(mut context: HtmlContext, text: &[u8]) -> Moved {
+    let start = skip_spaces(text, 0);
     if start == text.len() {
         return Ok((context, start));
     }
     if text[start] == b'>' {
         let element = match context.element {
-            Element::Meta => Element::None,
+            HtmlElement::Meta => HtmlElement::None,
             element => element,
         };
-        let inside = Context {
+        let inside = HtmlContext {
             element,
-            ..Context::of(context.element.content())
+            ..HtmlContext::from_state(context.element.content_state())
         };
         return Ok((inside, start + 1));
     }
-    let end = behind_attr_name(text, start)?;
+    let end = skip_attr_name(text, start)?;
     if start == end {
         return Err(format!(
             "expected space, attr name, or end of tag, but got {}",
@@ -231,39 +233,41 @@ fn in_tag(mut context: Context, text: &[u8]) -> Moved {
         ));
     }
     let name = text[start..end].to_ascii_lowercase();
-    let attr = attr_of(context.element, &name);
-    context = Context {
+    let attr = attribute_kind(context.element, &name);
+    context = HtmlContext {
         attr,
         element: context.element,
-        ..Context::of(match end == text.len() {
-            true => State::AttrName,
-            false => State::AfterName,
+        ..HtmlContext::from_state(match end == text.len() {
+            true => HtmlState::AttrName,
+            false => HtmlState::AfterName,
         })
     };
     Ok((context, end))
 }
 
-fn attr_of(element: Element, name: &[u8]) -> Attr {
+fn attribute_kind(element: HtmlElement, name: &[u8]) -> AttributeKind {
     match (element, name) {
-        (Element::Script, b"type") => return Attr::ScriptType,
-        (Element::Meta, b"content") => return Attr::MetaContent,
+        (HtmlElement::Script, b"type") => return AttributeKind::ScriptType,
+        (HtmlElement::Meta, b"content") => return AttributeKind::MetaContent,
         _ => {}
     }
-    match kind_of(name) {
-        ValueKind::Url => Attr::Url,
-        ValueKind::Css => Attr::Style,
-        ValueKind::Js => Attr::Script,
-        ValueKind::SrcSet => Attr::SrcSet,
-        ValueKind::Plain | ValueKind::Html | ValueKind::Unsafe => Attr::None,
+    match attribute_value_kind(name) {
+        AttributeValueKind::Url => AttributeKind::Url,
+        AttributeValueKind::Css => AttributeKind::Style,
+        AttributeValueKind::Js => AttributeKind::Script,
+        AttributeValueKind::SrcSet => AttributeKind::SrcSet,
+        AttributeValueKind::Plain | AttributeValueKind::Html | AttributeValueKind::Unsafe => {
+            AttributeKind::None
+        }
     }
 }
 
-fn behind_attr_name(text: &[u8], start: usize) -> Result<usize, String> {
+fn skip_attr_name(text: &[u8], start: usize) -> Result<usize, String> {
     for (at, byte) in text.iter().enumerate().skip(start) {
         match byte {
             b' ' | b'\t' | b'\n' | b'\x0c' | b'\r' | b'=' | b'>' => return Ok(at),
             b'\'' | b'"' | b'<' => {
-                let (bad, around) = (quote(&[*byte]), quoted_start(text));
+                let (bad, around) = (quote(&[*byte]), quote_start(text));
                 return Err(format!("{bad} in attribute name: {around}"));
             }
             _ => {}
@@ -272,67 +276,67 @@ fn behind_attr_name(text: &[u8], start: usize) -> Result<usize, String> {
     Ok(text.len())
 }
 
-fn in_name(mut context: Context, text: &[u8]) -> Moved {
-    let end = behind_attr_name(text, 0)?;
+fn step_name(mut context: HtmlContext, text: &[u8]) -> Moved {
+    let end = skip_attr_name(text, 0)?;
     if end != text.len() {
-        context.state = State::AfterName;
+        context.state = HtmlState::AfterName;
     }
     Ok((context, end))
 }
 
-fn behind_name(mut context: Context, text: &[u8]) -> (Context, usize) {
-    let at = behind_spaces(text, 0);
+fn step_after_name(mut context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
+    let at = skip_spaces(text, 0);
     match text.get(at) {
         None => (context, at),
         Some(b'=') => {
-            context.state = State::BeforeValue;
+            context.state = HtmlState::BeforeValue;
             (context, at + 1)
         }
         Some(_) => {
-            context.state = State::Tag;
+            context.state = HtmlState::Tag;
             (context, at)
         }
     }
 }
 
-fn before_value(mut context: Context, text: &[u8]) -> (Context, usize) {
-    let at = behind_spaces(text, 0);
+fn step_before_value(mut context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
+    let at = skip_spaces(text, 0);
     let (delim, len) = match text.get(at) {
         None => return (context, at),
-        Some(b'\'') => (Delim::SingleQuote, 1),
-        Some(b'"') => (Delim::DoubleQuote, 1),
-        Some(_) => (Delim::SpaceOrTagEnd, 0),
+        Some(b'\'') => (AttributeDelimiter::SingleQuote, 1),
+        Some(b'"') => (AttributeDelimiter::DoubleQuote, 1),
+        Some(_) => (AttributeDelimiter::SpaceOrTagEnd, 0),
     };
-    context.state = context.attr.start();
+    context.state = context.attr.start_state();
     context.delim = delim;
     (context, at + len)
 }
 
-fn in_comment(context: Context, text: &[u8]) -> (Context, usize) {
+fn step_comment(context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
     match find(text, b"-->") {
-        Some(at) => (Context::default(), at + 3),
+        Some(at) => (HtmlContext::default(), at + 3),
         None => (context, text.len()),
     }
 }
 
 /// Advances to the end tag of an element without child elements.
-fn element_end(context: Context, text: &[u8]) -> (Context, usize) {
+fn element_end(context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
     let end = match ends_in_text(&context) {
         true => end_tag(text, context.element.end_name()),
         false => None,
     };
     match end {
-        Some(at) => (Context::default(), at),
+        Some(at) => (HtmlContext::default(), at),
         None => (context, text.len()),
     }
 }
 
 /// Returns whether an end tag ends the current element in this state.
-fn ends_in_text(context: &Context) -> bool {
+fn ends_in_text(context: &HtmlContext) -> bool {
     let hides_end = context.state.is_in_script_literal() || context.state.is_comment();
     match context.element {
-        Element::None => false,
-        Element::Script => !hides_end,
+        HtmlElement::None => false,
+        HtmlElement::Script => !hides_end,
         _ => true,
     }
 }
@@ -355,22 +359,22 @@ fn end_tag(text: &[u8], name: &[u8]) -> Option<usize> {
     None
 }
 
-fn in_url(mut context: Context, text: &[u8]) -> Context {
+fn step_url(mut context: HtmlContext, text: &[u8]) -> HtmlContext {
     if position(text, b"#?").is_some() {
         context.url_part = UrlPart::QueryOrFragment;
-    } else if behind_spaces(text, 0) != text.len() && context.url_part == UrlPart::None {
+    } else if skip_spaces(text, 0) != text.len() && context.url_part == UrlPart::None {
         context.url_part = UrlPart::PreQuery;
     }
     context
 }
 
-/// Advances over the `content` attribute of a `meta` element, which may contain a URL.
-fn in_meta(mut context: Context, text: &[u8]) -> (Context, usize) {
+/// Advances over the `content_state` attribute of a `meta` element, which may contain a URL.
+fn step_meta(mut context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
     for at in 0..text.len().saturating_sub(3) {
         if text[at..at + 3].eq_ignore_ascii_case(b"url") {
-            let sign = behind_spaces(text, at + 3);
+            let sign = skip_spaces(text, at + 3);
             if text.get(sign) == Some(&b'=') {
-                context.state = State::MetaContentUrl;
+                context.state = HtmlState::MetaContentUrl;
                 return (context, sign + 1);
             }
         }
@@ -378,23 +382,23 @@ fn in_meta(mut context: Context, text: &[u8]) -> (Context, usize) {
     (context, text.len())
 }
 
-fn in_meta_url(mut context: Context, text: &[u8]) -> (Context, usize) {
+fn step_meta_url(mut context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
     match position(text, b";") {
         Some(at) => {
-            context.state = State::MetaContent;
+            context.state = HtmlState::MetaContent;
             (context, at + 1)
         }
         None => (context, text.len()),
     }
 }
 
-fn in_block_comment(mut context: Context, text: &[u8]) -> (Context, usize) {
+fn step_block_comment(mut context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
     let Some(at) = find(text, b"*/") else {
         return (context, text.len());
     };
     context.state = match context.state {
-        State::CssBlockComment => State::Css,
-        _ => State::Js,
+        HtmlState::CssBlockComment => HtmlState::Css,
+        _ => HtmlState::Js,
     };
     (context, at + 2)
 }

@@ -4,7 +4,7 @@ use firn_model::quote::quote;
 
 /// Kind of a token. Operators, literals and delimiters each have their own kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::template) enum Kind {
+pub(in crate::template) enum TemplateTokenKind {
     Error,
     Bool,
     Char,
@@ -27,12 +27,12 @@ pub(in crate::template) enum Kind {
     Text,
     Variable,
     Dot,
-    Keyword(Keyword),
+    Keyword(TemplateKeyword),
 }
 
 /// Reserved words of the template language, which cannot be names of functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::template) enum Keyword {
+pub(in crate::template) enum TemplateKeyword {
     Block,
     Break,
     Continue,
@@ -47,38 +47,38 @@ pub(in crate::template) enum Keyword {
 }
 
 /// Returns the keyword that `word` is; `None` for names of functions, fields and variables.
-pub(super) fn keyword(word: &str) -> Option<Keyword> {
+pub(super) fn keyword(word: &str) -> Option<TemplateKeyword> {
     Some(match word {
-        "block" => Keyword::Block,
-        "break" => Keyword::Break,
-        "continue" => Keyword::Continue,
-        "define" => Keyword::Define,
-        "else" => Keyword::Else,
-        "end" => Keyword::End,
-        "if" => Keyword::If,
-        "nil" => Keyword::Nil,
-        "range" => Keyword::Range,
-        "template" => Keyword::Template,
-        "with" => Keyword::With,
+        "block" => TemplateKeyword::Block,
+        "break" => TemplateKeyword::Break,
+        "continue" => TemplateKeyword::Continue,
+        "define" => TemplateKeyword::Define,
+        "else" => TemplateKeyword::Else,
+        "end" => TemplateKeyword::End,
+        "if" => TemplateKeyword::If,
+        "nil" => TemplateKeyword::Nil,
+        "range" => TemplateKeyword::Range,
+        "template" => TemplateKeyword::Template,
+        "with" => TemplateKeyword::With,
         _ => return None,
     })
 }
 
 /// A token with its position and line in the text. Its text is a copy of the source.
 #[derive(Clone, Debug)]
-pub(in crate::template) struct Token {
-    pub kind: Kind,
+pub(in crate::template) struct TemplateToken {
+    pub kind: TemplateTokenKind,
     pub position: usize,
     /// Text of the token, or the message of an error token.
     pub text: String,
     pub line: usize,
 }
 
-impl Token {
+impl TemplateToken {
     /// Returns a placeholder for an unused slot of the look-ahead buffer.
     pub fn none() -> Self {
         Self {
-            kind: Kind::End,
+            kind: TemplateTokenKind::End,
             position: 0,
             text: String::new(),
             line: 0,
@@ -86,12 +86,12 @@ impl Token {
     }
 }
 
-impl std::fmt::Display for Token {
+impl std::fmt::Display for TemplateToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.kind {
-            Kind::End => f.write_str("EOF"),
-            Kind::Error => f.write_str(&self.text),
-            Kind::Dot | Kind::Keyword(_) => write!(f, "<{}>", self.text),
+            TemplateTokenKind::End => f.write_str("EOF"),
+            TemplateTokenKind::Error => f.write_str(&self.text),
+            TemplateTokenKind::Dot | TemplateTokenKind::Keyword(_) => write!(f, "<{}>", self.text),
             _ if self.text.len() > 10 => {
                 let start: String = self.text.chars().take(10).collect();
                 write!(f, "{}...", quote(start.as_bytes()))

@@ -1,21 +1,25 @@
 //! Parses pipelines, their commands, and the operands of commands.
 
-use super::{Parsed, Parser};
-use crate::template::lexer::{Keyword, Kind, Token};
-use crate::template::number::{Number, unquote};
-use crate::template::tree::{Command, Operand, Pipe, Term};
+use super::{Parsed, TemplateParser};
+use crate::template::lexer::{TemplateKeyword, TemplateToken, TemplateTokenKind};
+use crate::template::number::{NumberConstant, unquote};
+use crate::template::tree::{TemplateCommand, TemplateOperand, TemplatePipeline, TemplateTerm};
 use firn_model::quote::quote;
 
-impl Parser<'_> {
+impl TemplateParser<'_> {
     /// Parses a pipeline up to and including the token `end`.
-    pub(super) fn pipe(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
-        let mut pipe = Pipe {
+    pub(super) fn parse_pipe(
+        &mut self,
+        context: &str,
+        end: TemplateTokenKind,
+    ) -> Parsed<TemplatePipeline> {
+        let mut pipe = TemplatePipeline {
             position: self.peek_word().position,
             is_assign: false,
             variables: Vec::new(),
             commands: Vec::new(),
         };
-        while self.declaration(&mut pipe, context)? {}
+        while self.parse_declaration(&mut pipe, context)? {}
         loop {
             let token = self.next_word();
             match token.kind {
@@ -23,20 +27,20 @@ impl Parser<'_> {
                     self.check_pipe(&pipe, context)?;
                     return Ok(pipe);
                 }
-                Kind::Bool
-                | Kind::CharConstant
-                | Kind::Complex
-                | Kind::Dot
-                | Kind::Field
-                | Kind::Identifier
-                | Kind::Number
-                | Kind::Keyword(Keyword::Nil)
-                | Kind::RawString
-                | Kind::String
-                | Kind::Variable
-                | Kind::LeftParen => {
+                TemplateTokenKind::Bool
+                | TemplateTokenKind::CharConstant
+                | TemplateTokenKind::Complex
+                | TemplateTokenKind::Dot
+                | TemplateTokenKind::Field
+                | TemplateTokenKind::Identifier
+                | TemplateTokenKind::Number
+                | TemplateTokenKind::Keyword(TemplateKeyword::Nil)
+                | TemplateTokenKind::RawString
+                | TemplateTokenKind::String
+                | TemplateTokenKind::Variable
+                | TemplateTokenKind::LeftParen => {
                     self.back();
-                    let command = self.command()?;
+                    let command = self.parse_command()?;
                     pipe.commands.push(command);
                 }
                 _ => return self.unexpected(&token, context),
@@ -46,9 +50,9 @@ impl Parser<'_> {
 
     /// Parses `$x :=`, `$x =` or `$x,` at the start of a pipeline. Returns whether another variable
     /// may follow.
-    fn declaration(&mut self, pipe: &mut Pipe, context: &str) -> Parsed<bool> {
+    fn parse_declaration(&mut self, pipe: &mut TemplatePipeline, context: &str) -> Parsed<bool> {
         let variable = self.peek_word();
-        if variable.kind != Kind::Variable {
+        if variable.kind != TemplateTokenKind::Variable {
             return Ok(false);
         }
         self.next();
@@ -56,41 +60,52 @@ impl Parser<'_> {
         let after = self.peek();
         let sign = self.peek_word();
         match sign.kind {
-            Kind::Assign | Kind::Declare => {
-                pipe.is_assign = sign.kind == Kind::Assign;
+            TemplateTokenKind::Assign | TemplateTokenKind::Declare => {
+                pipe.is_assign = sign.kind == TemplateTokenKind::Assign;
                 self.declare(pipe, variable);
             }
-            Kind::Char if sign.text == "," => {
+            TemplateTokenKind::Char if sign.text == "," => {
                 self.declare(pipe, variable);
                 if context != "range" || pipe.variables.len() >= 2 {
                     return self.fail(format!("too many declarations in {context}"));
                 }
                 let next = self.peek_word().kind;
-                if !matches!(next, Kind::Variable | Kind::RightDelim | Kind::RightParen) {
+                if !matches!(
+                    next,
+                    TemplateTokenKind::Variable
+                        | TemplateTokenKind::RightDelim
+                        | TemplateTokenKind::RightParen
+                ) {
                     return self.fail("range can only initialize variables");
                 }
                 return Ok(true);
             }
-            _ if after.kind == Kind::Space => self.back_three(variable, after),
+            _ if after.kind == TemplateTokenKind::Space => self.back_three(variable, after),
             _ => self.back_two(variable),
         }
         Ok(false)
     }
 
-    fn declare(&mut self, pipe: &mut Pipe, variable: Token) {
+    fn declare(&mut self, pipe: &mut TemplatePipeline, variable: TemplateToken) {
         self.next_word();
         pipe.variables.push(variable.text.clone());
         self.now.variables.push(variable.text);
     }
 
-    fn check_pipe(&self, pipe: &Pipe, context: &str) -> Parsed<()> {
+    fn check_pipe(&self, pipe: &TemplatePipeline, context: &str) -> Parsed<()> {
         if pipe.commands.is_empty() {
             return self.fail(format!("missing value for {context}"));
         }
         for (index, command) in pipe.commands.iter().enumerate().skip(1) {
             let is_executable = !matches!(
                 command.words.first().map(|word| &word.term),
-                Some(Term::Bool(_) | Term::Dot | Term::Nil | Term::Number(_) | Term::String { .. })
+                Some(
+                    TemplateTerm::Bool(_)
+                        | TemplateTerm::Dot
+                        | TemplateTerm::Nil
+                        | TemplateTerm::Number(_)
+                        | TemplateTerm::String { .. }
+                )
             );
             if !is_executable {
                 let stage = index + 1;
@@ -100,21 +115,21 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn command(&mut self) -> Parsed<Command> {
-        let mut command = Command {
+    fn parse_command(&mut self) -> Parsed<TemplateCommand> {
+        let mut command = TemplateCommand {
             position: self.peek_word().position,
             words: Vec::new(),
         };
         loop {
             self.peek_word();
-            if let Some(word) = self.operand()? {
+            if let Some(word) = self.parse_operand()? {
                 command.words.push(word);
             }
             let token = self.next();
             match token.kind {
-                Kind::Space => continue,
-                Kind::RightDelim | Kind::RightParen => self.back(),
-                Kind::Pipe => {}
+                TemplateTokenKind::Space => continue,
+                TemplateTokenKind::RightDelim | TemplateTokenKind::RightParen => self.back(),
+                TemplateTokenKind::Pipe => {}
                 _ => return self.unexpected(&token, "operand"),
             }
             break;
@@ -126,31 +141,35 @@ impl Parser<'_> {
     }
 
     /// Parses a term with the fields that follow it. Returns `None` if there is no term.
-    fn operand(&mut self) -> Parsed<Option<Operand>> {
-        let Some(mut word) = self.term()? else {
+    fn parse_operand(&mut self) -> Parsed<Option<TemplateOperand>> {
+        let Some(mut word) = self.parse_term()? else {
             return Ok(None);
         };
         let first = self.peek();
-        if first.kind != Kind::Field {
+        if first.kind != TemplateTokenKind::Field {
             return Ok(Some(word));
         }
         let mut more = Vec::new();
-        while self.peek().kind == Kind::Field {
+        while self.peek().kind == TemplateTokenKind::Field {
             more.push(self.next().text[1..].to_owned());
         }
         match &mut word.term {
-            Term::Field(fields) | Term::Variable { fields, .. } => {
+            TemplateTerm::Field(fields) | TemplateTerm::Variable { fields, .. } => {
                 fields.append(&mut more);
                 word.position = first.position;
             }
-            Term::Bool(_) | Term::String { .. } | Term::Number(_) | Term::Nil | Term::Dot => {
+            TemplateTerm::Bool(_)
+            | TemplateTerm::String { .. }
+            | TemplateTerm::Number(_)
+            | TemplateTerm::Nil
+            | TemplateTerm::Dot => {
                 let term = quote(word.to_string().as_bytes());
                 return self.fail(format!("unexpected . after term {term}"));
             }
-            Term::Identifier(_) | Term::Chain { .. } | Term::Pipe(_) => {
-                word = Operand {
+            TemplateTerm::Identifier(_) | TemplateTerm::Chain { .. } | TemplateTerm::Pipe(_) => {
+                word = TemplateOperand {
                     position: first.position,
-                    term: Term::Chain {
+                    term: TemplateTerm::Chain {
                         of: Box::new(word),
                         fields: more,
                     },
@@ -160,55 +179,68 @@ impl Parser<'_> {
         Ok(Some(word))
     }
 
-    fn term(&mut self) -> Parsed<Option<Operand>> {
+    fn parse_term(&mut self) -> Parsed<Option<TemplateOperand>> {
         let token = self.next_word();
         let term = match token.kind {
-            Kind::Identifier if self.is_function(&token.text) => Term::Identifier(token.text),
-            Kind::Identifier => {
+            TemplateTokenKind::Identifier if self.is_function(&token.text) => {
+                TemplateTerm::Identifier(token.text)
+            }
+            TemplateTokenKind::Identifier => {
                 let name = quote(token.text.as_bytes());
                 return self.fail(format!("function {name} not defined"));
             }
-            Kind::Dot => Term::Dot,
-            Kind::Keyword(Keyword::Nil) => Term::Nil,
-            Kind::Variable if self.now.variables.contains(&token.text) => Term::Variable {
-                name: token.text,
-                fields: Vec::new(),
-            },
-            Kind::Variable => {
+            TemplateTokenKind::Dot => TemplateTerm::Dot,
+            TemplateTokenKind::Keyword(TemplateKeyword::Nil) => TemplateTerm::Nil,
+            TemplateTokenKind::Variable if self.now.variables.contains(&token.text) => {
+                TemplateTerm::Variable {
+                    name: token.text,
+                    fields: Vec::new(),
+                }
+            }
+            TemplateTokenKind::Variable => {
                 let name = quote(token.text.as_bytes());
                 return self.fail(format!("undefined variable {name}"));
             }
-            Kind::Field => Term::Field(vec![token.text[1..].to_owned()]),
-            Kind::Bool => Term::Bool(token.text == "true"),
-            Kind::CharConstant => self.number(Number::character(&token.text))?,
-            Kind::Complex => self.number(Number::complex(&token.text))?,
-            Kind::Number => self.number(Number::plain(&token.text))?,
-            Kind::LeftParen => {
-                let read =
-                    |parser: &mut Self| parser.pipe("parenthesized pipeline", Kind::RightParen);
-                Term::Pipe(Box::new(self.deeper(read)?))
+            TemplateTokenKind::Field => TemplateTerm::Field(vec![token.text[1..].to_owned()]),
+            TemplateTokenKind::Bool => TemplateTerm::Bool(token.text == "true"),
+            TemplateTokenKind::CharConstant => {
+                self.parse_number(NumberConstant::parse_character(&token.text))?
             }
-            Kind::String | Kind::RawString => match unquote(&token.text) {
-                Some(text) => Term::String {
-                    quoted: token.text,
-                    text: text.into(),
-                },
-                None => return self.fail("invalid syntax"),
-            },
+            TemplateTokenKind::Complex => {
+                self.parse_number(NumberConstant::parse_complex(&token.text))?
+            }
+            TemplateTokenKind::Number => {
+                self.parse_number(NumberConstant::parse_plain(&token.text))?
+            }
+            TemplateTokenKind::LeftParen => {
+                let read = |parser: &mut Self| {
+                    parser.parse_pipe("parenthesized pipeline", TemplateTokenKind::RightParen)
+                };
+                TemplateTerm::Pipe(Box::new(self.parse_nested(read)?))
+            }
+            TemplateTokenKind::String | TemplateTokenKind::RawString => {
+                match unquote(&token.text) {
+                    Some(text) => TemplateTerm::String {
+                        quoted: token.text,
+                        text: text.into(),
+                    },
+                    None => return self.fail("invalid syntax"),
+                }
+            }
             _ => {
                 self.back();
                 return Ok(None);
             }
         };
-        Ok(Some(Operand {
+        Ok(Some(TemplateOperand {
             position: token.position,
             term,
         }))
     }
 
-    fn number(&self, number: Result<Number, String>) -> Parsed<Term> {
+    fn parse_number(&self, number: Result<NumberConstant, String>) -> Parsed<TemplateTerm> {
         match number {
-            Ok(number) => Ok(Term::Number(number)),
+            Ok(number) => Ok(TemplateTerm::Number(number)),
             Err(text) => self.fail(text),
         }
     }

@@ -1,29 +1,29 @@
 //! Calls functions and methods, and converts arguments to the types of their parameters.
 
-use super::method::Method;
-use super::{Run, Walked};
-use crate::template::functions::{Call, Function};
-use crate::template::signature::{Parameter, Signature};
-use crate::template::tree::{Operand, Place, Term};
-use crate::template::value::{IntType, Sample, Value};
+use super::method::TemplateMethod;
+use super::{TemplateRun, Walked};
+use crate::template::functions::{TemplateCall, TemplateFunction};
+use crate::template::signature::{FunctionSignature, ParameterType};
+use crate::template::tree::{TemplateErrorNode, TemplateOperand, TemplateTerm};
+use crate::template::value::{GoIntType, TemplateSample, TemplateValue};
 use firn_model::quote::quote;
 use std::rc::Rc;
 
-impl<'t> Run<'t, '_> {
+impl<'t> TemplateRun<'t, '_> {
     /// Calls a function after converting its arguments. Errors of the function itself refer to
     /// `place`.
-    pub(super) fn function(
+    pub(super) fn call_function(
         &mut self,
-        dot: &Value,
-        word: &'t Operand,
+        dot: &TemplateValue,
+        word: &'t TemplateOperand,
         name: &str,
-        place: Place<'t>,
-        words: &'t [Operand],
-        last: Option<Value>,
-    ) -> Walked<Value> {
-        self.at(Place::Operand(word));
-        self.step()?;
-        let Some(function) = Function::of(name) else {
+        place: TemplateErrorNode<'t>,
+        words: &'t [TemplateOperand],
+        last: Option<TemplateValue>,
+    ) -> Walked<TemplateValue> {
+        self.set_place(TemplateErrorNode::Operand(word));
+        self.count_step()?;
+        let Some(function) = TemplateFunction::from_name(name) else {
             return self.fail(format!(
                 "{} is not a defined function",
                 quote(name.as_bytes())
@@ -32,27 +32,27 @@ impl<'t> Run<'t, '_> {
         let words = words.get(1..).unwrap_or_default();
         let signature = function.signature();
         self.check_count(name, &signature, words.len(), last.is_some())?;
-        if matches!(function, Function::And | Function::Or) {
-            return self.and_or(dot, function == Function::Or, words, last);
+        if matches!(function, TemplateFunction::And | TemplateFunction::Or) {
+            return self.evaluate_and_or(dot, function == TemplateFunction::Or, words, last);
         }
         let callee = match (words.first(), &last) {
             (Some(word), _) => word.to_string(),
-            (None, Some(Value::String(text))) => String::from_utf8_lossy(text).into_owned(),
+            (None, Some(TemplateValue::String(text))) => String::from_utf8_lossy(text).into_owned(),
             (None, Some(value)) => format!("<{} Value>", value.type_name()),
             (None, None) => String::new(),
         };
-        let arguments = self.arguments(dot, &signature, words, last)?;
-        if function == Function::Query {
+        let arguments = self.evaluate_arguments(dot, &signature, words, last)?;
+        if function == TemplateFunction::Query {
             self.queries += 1;
             if self.queries > self.limits.queries_max {
-                self.at(place);
+                self.set_place(place);
                 let most = self.limits.queries_max;
                 return self.fail(format!("more than {most} queries"));
             }
         }
         let result = match function {
-            Function::Tmpl => self.page_part(&arguments)?,
-            _ => function.call(Call {
+            TemplateFunction::Tmpl => self.execute_tmpl(&arguments)?,
+            _ => function.call(TemplateCall {
                 arguments: &arguments,
                 callee: &callee,
                 around: self.around,
@@ -62,38 +62,38 @@ impl<'t> Run<'t, '_> {
         };
         match result {
             Ok(value) => {
-                self.made(made_bytes(&value))?;
+                self.count_bytes(result_bytes(&value))?;
                 Ok(value)
             }
             Err(message) => {
-                self.at(place);
+                self.set_place(place);
                 self.fail(format!("error calling {name}: {message}"))
             }
         }
     }
 
     /// Calls a method of `receiver` with the arguments of the command.
-    pub(super) fn method(
+    pub(super) fn call_method(
         &mut self,
-        dot: &Value,
-        receiver: &Value,
-        (method, name): (Method, &str),
-        words: &'t [Operand],
-        last: Option<Value>,
-    ) -> Walked<Value> {
+        dot: &TemplateValue,
+        receiver: &TemplateValue,
+        (method, name): (TemplateMethod, &str),
+        words: &'t [TemplateOperand],
+        last: Option<TemplateValue>,
+    ) -> Walked<TemplateValue> {
         let words = words.get(1..).unwrap_or_default();
         let signature = method.signature();
         self.check_count(name, &signature, words.len(), last.is_some())?;
-        let arguments = self.arguments(dot, &signature, words, last)?;
+        let arguments = self.evaluate_arguments(dot, &signature, words, last)?;
         let value = method.call(receiver, &arguments);
-        self.made(made_bytes(&value))?;
+        self.count_bytes(result_bytes(&value))?;
         Ok(value)
     }
 
     fn check_count(
         &self,
         name: &str,
-        signature: &Signature,
+        signature: &FunctionSignature,
         words: usize,
         has_last: bool,
     ) -> Walked<()> {
@@ -110,89 +110,106 @@ impl<'t> Run<'t, '_> {
     }
 
     /// Evaluates `and` or `or`, which stop at the first argument that decides the result.
-    fn and_or(
+    fn evaluate_and_or(
         &mut self,
-        dot: &Value,
+        dot: &TemplateValue,
         is_or: bool,
-        words: &'t [Operand],
-        last: Option<Value>,
-    ) -> Walked<Value> {
-        let mut value = Value::Invalid;
+        words: &'t [TemplateOperand],
+        last: Option<TemplateValue>,
+    ) -> Walked<TemplateValue> {
+        let mut value = TemplateValue::Invalid;
         for word in words {
-            value = self.argument(dot, Parameter::Reflect, word)?;
-            if value.clone().inside().is_true() == is_or {
+            value = self.evaluate_argument(dot, ParameterType::Reflect, word)?;
+            if value.clone().unwrap_interface().is_true() == is_or {
                 return Ok(value);
             }
         }
         Ok(last.unwrap_or(value))
     }
 
-    fn arguments(
+    fn evaluate_arguments(
         &mut self,
-        dot: &Value,
-        signature: &Signature,
-        words: &'t [Operand],
-        last: Option<Value>,
-    ) -> Walked<Vec<Value>> {
+        dot: &TemplateValue,
+        signature: &FunctionSignature,
+        words: &'t [TemplateOperand],
+        last: Option<TemplateValue>,
+    ) -> Walked<Vec<TemplateValue>> {
         let mut arguments = Vec::with_capacity(words.len() + 1);
         for word in words {
             if let Some(parameter) = signature.parameter(arguments.len()) {
-                arguments.push(self.argument(dot, parameter, word)?);
+                arguments.push(self.evaluate_argument(dot, parameter, word)?);
             }
         }
         if let Some(value) = last
             && let Some(parameter) = signature.parameter(arguments.len())
         {
-            arguments.push(self.validated(value, parameter)?);
+            arguments.push(self.convert_argument(value, parameter)?);
         }
         Ok(arguments)
     }
 
-    fn argument(&mut self, dot: &Value, parameter: Parameter, word: &'t Operand) -> Walked<Value> {
-        self.at(Place::Operand(word));
+    fn evaluate_argument(
+        &mut self,
+        dot: &TemplateValue,
+        parameter: ParameterType,
+        word: &'t TemplateOperand,
+    ) -> Walked<TemplateValue> {
+        self.set_place(TemplateErrorNode::Operand(word));
         let value = match &word.term {
-            Term::Dot => dot.clone(),
-            Term::Nil => {
+            TemplateTerm::Dot => dot.clone(),
+            TemplateTerm::Nil => {
                 return match parameter.nil() {
                     Some(nil) => Ok(nil),
                     None => self.fail(format!("cannot assign nil to {}", parameter.name())),
                 };
             }
-            Term::Field(fields) => self.field_word(dot, word, fields, &[], None)?,
-            Term::Variable { name, fields } => {
-                self.variable_word(dot, word, name, fields, &[], None)?
+            TemplateTerm::Field(fields) => {
+                self.evaluate_field_command(dot, word, fields, &[], None)?
             }
-            Term::Pipe(pipe) => self.deeper_pipe(dot, pipe)?,
-            Term::Identifier(name) => {
-                self.function(dot, word, name, Place::Operand(word), &[], None)?
+            TemplateTerm::Variable { name, fields } => {
+                self.evaluate_variable_command(dot, word, name, fields, &[], None)?
             }
-            Term::Chain { of, fields } => self.chain(dot, word, of, fields, &[], None)?,
-            Term::Bool(_) | Term::Number(_) | Term::String { .. } => {
-                return self.literal_argument(parameter, word);
+            TemplateTerm::Pipe(pipe) => self.evaluate_nested_pipe(dot, pipe)?,
+            TemplateTerm::Identifier(name) => {
+                self.call_function(dot, word, name, TemplateErrorNode::Operand(word), &[], None)?
+            }
+            TemplateTerm::Chain { of, fields } => {
+                self.evaluate_chain(dot, word, of, fields, &[], None)?
+            }
+            TemplateTerm::Bool(_) | TemplateTerm::Number(_) | TemplateTerm::String { .. } => {
+                return self.evaluate_literal_argument(parameter, word);
             }
         };
-        self.validated(value, parameter)
+        self.convert_argument(value, parameter)
     }
 
-    fn literal_argument(&mut self, parameter: Parameter, word: &'t Operand) -> Walked<Value> {
+    fn evaluate_literal_argument(
+        &mut self,
+        parameter: ParameterType,
+        word: &'t TemplateOperand,
+    ) -> Walked<TemplateValue> {
         match (parameter, &word.term) {
-            (Parameter::Any | Parameter::Reflect, _) => self.literal(word),
-            (Parameter::String, Term::String { text, .. }) => Ok(Value::String(Rc::clone(text))),
-            (Parameter::String, _) => self.fail(format!("expected string; found {word}")),
-            (Parameter::Duration, Term::Number(number)) if number.int.is_some() => Ok(Value::Int(
-                IntType::Duration,
-                number.int.unwrap_or_default(),
-            )),
-            (Parameter::Duration, _) => self.fail(format!("expected integer; found {word}")),
-            (Parameter::Query | Parameter::Sample | Parameter::Time, _) => self.fail(format!(
-                "can't handle {word} for arg of type {}",
-                parameter.name()
-            )),
+            (ParameterType::Any | ParameterType::Reflect, _) => self.evaluate_literal(word),
+            (ParameterType::String, TemplateTerm::String { text, .. }) => {
+                Ok(TemplateValue::String(Rc::clone(text)))
+            }
+            (ParameterType::String, _) => self.fail(format!("expected string; found {word}")),
+            (ParameterType::Duration, TemplateTerm::Number(number)) if number.int.is_some() => Ok(
+                TemplateValue::Int(GoIntType::Duration, number.int.unwrap_or_default()),
+            ),
+            (ParameterType::Duration, _) => self.fail(format!("expected integer; found {word}")),
+            (ParameterType::Query | ParameterType::Sample | ParameterType::Time, _) => self.fail(
+                format!("can't handle {word} for arg of type {}", parameter.name()),
+            ),
         }
     }
 
     /// Converts `value` to the type of the parameter, or fails with Go's message.
-    fn validated(&self, value: Value, parameter: Parameter) -> Walked<Value> {
+    fn convert_argument(
+        &self,
+        value: TemplateValue,
+        parameter: ParameterType,
+    ) -> Walked<TemplateValue> {
         if !value.is_valid() {
             return match parameter.nil() {
                 Some(nil) => Ok(nil),
@@ -203,12 +220,12 @@ impl<'t> Run<'t, '_> {
             return Ok(value);
         }
         let value = match value {
-            Value::Interface(Some(inside)) => *inside,
+            TemplateValue::Interface(Some(inside)) => *inside,
             value => value,
         };
         match value {
             value if parameter.takes(&value) => Ok(value),
-            Value::Pointer(inside) if parameter.takes(&inside) => Ok(*inside),
+            TemplateValue::Pointer(inside) if parameter.takes(&inside) => Ok(*inside),
             value => self.fail(format!(
                 "wrong type for value; expected {}; got {}",
                 parameter.name(),
@@ -220,18 +237,18 @@ impl<'t> Run<'t, '_> {
 
 /// Returns the memory that a result occupies, in bytes. Samples of a query do not share their
 /// labels.
-fn made_bytes(value: &Value) -> usize {
-    let sample = |sample: &Sample| {
+fn result_bytes(value: &TemplateValue) -> usize {
+    let sample = |sample: &TemplateSample| {
         let label = |(name, value): (&Rc<[u8]>, &Rc<[u8]>)| name.len() + value.len();
-        size_of::<Sample>() + sample.labels.iter().map(label).sum::<usize>()
+        size_of::<TemplateSample>() + sample.labels.iter().map(label).sum::<usize>()
     };
     match value {
-        Value::String(text) | Value::Html(text) => text.len(),
-        Value::Query(query) => {
+        TemplateValue::String(text) | TemplateValue::Html(text) => text.len(),
+        TemplateValue::Query(query) => {
             let samples = (0..query.len()).filter_map(|index| query.get(index));
             samples.map(|each| sample(&each)).sum()
         }
-        Value::Args(map) => map.len() * size_of::<Value>(),
+        TemplateValue::Args(map) => map.len() * size_of::<TemplateValue>(),
         _ => 0,
     }
 }

@@ -1,113 +1,115 @@
 //! Evaluates fields of structures, keys of maps, methods, and chains of them.
 
-use super::method::Method;
-use super::{Run, Walked};
-use crate::template::tree::{Operand, Place, Term};
-use crate::template::value::{IntType, Value};
+use super::method::TemplateMethod;
+use super::{TemplateRun, Walked};
+use crate::template::tree::{TemplateErrorNode, TemplateOperand, TemplateTerm};
+use crate::template::value::{GoIntType, TemplateValue};
 use std::rc::Rc;
 
-impl<'t> Run<'t, '_> {
+impl<'t> TemplateRun<'t, '_> {
     /// Evaluates a command of the form `.A.B arguments`, starting from the value of the dot.
-    pub(super) fn field_word(
+    pub(super) fn evaluate_field_command(
         &mut self,
-        dot: &Value,
-        word: &'t Operand,
+        dot: &TemplateValue,
+        word: &'t TemplateOperand,
         fields: &'t [String],
-        words: &'t [Operand],
-        last: Option<Value>,
-    ) -> Walked<Value> {
-        self.at(Place::Operand(word));
-        self.fields(dot, dot.clone(), fields, words, last)
+        words: &'t [TemplateOperand],
+        last: Option<TemplateValue>,
+    ) -> Walked<TemplateValue> {
+        self.set_place(TemplateErrorNode::Operand(word));
+        self.evaluate_fields(dot, dot.clone(), fields, words, last)
     }
 
     /// Evaluates a command of the form `(pipeline).A.B arguments`, starting from the result of the
     /// pipeline.
-    pub(super) fn chain(
+    pub(super) fn evaluate_chain(
         &mut self,
-        dot: &Value,
-        word: &'t Operand,
-        of: &'t Operand,
+        dot: &TemplateValue,
+        word: &'t TemplateOperand,
+        of: &'t TemplateOperand,
         fields: &'t [String],
-        words: &'t [Operand],
-        last: Option<Value>,
-    ) -> Walked<Value> {
-        self.at(Place::Operand(of));
+        words: &'t [TemplateOperand],
+        last: Option<TemplateValue>,
+    ) -> Walked<TemplateValue> {
+        self.set_place(TemplateErrorNode::Operand(of));
         let receiver = match &of.term {
-            Term::Pipe(pipe) => self.deeper_pipe(dot, pipe)?,
-            Term::Identifier(name) => {
-                self.function(dot, of, name, Place::Operand(of), &[], None)?
+            TemplateTerm::Pipe(pipe) => self.evaluate_nested_pipe(dot, pipe)?,
+            TemplateTerm::Identifier(name) => {
+                self.call_function(dot, of, name, TemplateErrorNode::Operand(of), &[], None)?
             }
             _ => return self.fail(format!("indirection through explicit nil in {word}")),
         };
-        self.fields(dot, receiver, fields, words, last)
+        self.evaluate_fields(dot, receiver, fields, words, last)
     }
 
     /// Evaluates a command of the form `$x.A.B arguments`, starting from the value of the variable.
-    pub(super) fn variable_word(
+    pub(super) fn evaluate_variable_command(
         &mut self,
-        dot: &Value,
-        word: &'t Operand,
+        dot: &TemplateValue,
+        word: &'t TemplateOperand,
         name: &str,
         fields: &'t [String],
-        words: &'t [Operand],
-        last: Option<Value>,
-    ) -> Walked<Value> {
-        self.at(Place::Operand(word));
+        words: &'t [TemplateOperand],
+        last: Option<TemplateValue>,
+    ) -> Walked<TemplateValue> {
+        self.set_place(TemplateErrorNode::Operand(word));
         let value = self.variable(name)?;
         if fields.is_empty() {
             self.no_function(words, last.as_ref())?;
             return Ok(value);
         }
-        self.fields(dot, value, fields, words, last)
+        self.evaluate_fields(dot, value, fields, words, last)
     }
 
-    fn fields(
+    fn evaluate_fields(
         &mut self,
-        dot: &Value,
-        mut receiver: Value,
+        dot: &TemplateValue,
+        mut receiver: TemplateValue,
         fields: &'t [String],
-        words: &'t [Operand],
-        last: Option<Value>,
-    ) -> Walked<Value> {
+        words: &'t [TemplateOperand],
+        last: Option<TemplateValue>,
+    ) -> Walked<TemplateValue> {
         let Some((name, before)) = fields.split_last() else {
             return Ok(receiver);
         };
         for field in before {
-            receiver = self.field(dot, receiver, field, &[], None)?;
+            receiver = self.evaluate_field(dot, receiver, field, &[], None)?;
         }
-        self.field(dot, receiver, name, words, last)
+        self.evaluate_field(dot, receiver, name, words, last)
     }
 
-    fn field(
+    fn evaluate_field(
         &mut self,
-        dot: &Value,
-        receiver: Value,
+        dot: &TemplateValue,
+        receiver: TemplateValue,
         name: &str,
-        words: &'t [Operand],
-        last: Option<Value>,
-    ) -> Walked<Value> {
+        words: &'t [TemplateOperand],
+        last: Option<TemplateValue>,
+    ) -> Walked<TemplateValue> {
         if !receiver.is_valid() {
-            return Ok(Value::Invalid);
+            return Ok(TemplateValue::Invalid);
         }
         let type_name = receiver.type_name();
         let (receiver, is_nil) = receiver.indirect();
-        if is_nil && matches!(receiver, Value::Interface(_)) {
+        if is_nil && matches!(receiver, TemplateValue::Interface(_)) {
             return self.fail(format!("nil pointer evaluating {type_name}.{name}"));
         }
-        if let Some(method) = Method::of(&receiver, name) {
-            return self.method(dot, &receiver, (method, name), words, last);
+        if let Some(method) = TemplateMethod::from_name(&receiver, name) {
+            return self.call_method(dot, &receiver, (method, name), words, last);
         }
         let has_arguments = words.len() > 1 || last.is_some();
-        if let Value::Strings(_) | Value::Params(_) | Value::Args(_) = receiver {
+        if let TemplateValue::Strings(_) | TemplateValue::Params(_) | TemplateValue::Args(_) =
+            receiver
+        {
             if has_arguments {
                 return self.fail(format!("{name} is not a method but has arguments"));
             }
-            return Ok(receiver.entry(name.as_bytes()));
+            return Ok(receiver.map_entry(name.as_bytes()));
         }
         if is_nil && matches!(name, "Labels" | "Value") {
             return self.fail(format!("nil pointer evaluating {type_name}.{name}"));
         }
-        match member(&receiver, name) {
+        match struct_field(&receiver, name) {
             Some(_) if has_arguments => self.fail(format!(
                 "{name} has arguments but cannot be invoked as function"
             )),
@@ -118,22 +120,26 @@ impl<'t> Run<'t, '_> {
 }
 
 /// Returns the field of a structure; `None` if the type has no such field.
-fn member(receiver: &Value, name: &str) -> Option<Value> {
+fn struct_field(receiver: &TemplateValue, name: &str) -> Option<TemplateValue> {
     Some(match (receiver, name) {
-        (Value::Sample(Some(sample)), "Labels") => Value::Strings(Rc::clone(&sample.labels)),
-        (Value::Sample(Some(sample)), "Value") => Value::boxed(sample.value.clone()),
-        (Value::Data(data), name) => return data.field(name),
-        (Value::Histogram(histogram), name) => {
+        (TemplateValue::Sample(Some(sample)), "Labels") => {
+            TemplateValue::Strings(Rc::clone(&sample.labels))
+        }
+        (TemplateValue::Sample(Some(sample)), "Value") => {
+            TemplateValue::wrap_interface(sample.value.clone())
+        }
+        (TemplateValue::Data(data), name) => return data.field(name),
+        (TemplateValue::Histogram(histogram), name) => {
             let counts = histogram.counts.to_floats();
             match name {
-                "Count" => Value::Float(counts.count),
-                "Sum" => Value::Float(histogram.sum),
-                "ZeroCount" => Value::Float(counts.zero_count),
-                "ZeroThreshold" => Value::Float(histogram.zero_threshold),
-                "Schema" => Value::Int(IntType::Int32, i64::from(histogram.schema)),
-                "PositiveBuckets" => Value::Floats(counts.positive.into()),
-                "NegativeBuckets" => Value::Floats(counts.negative.into()),
-                "CustomValues" => Value::Floats(histogram.custom_values.clone().into()),
+                "Count" => TemplateValue::Float(counts.count),
+                "Sum" => TemplateValue::Float(histogram.sum),
+                "ZeroCount" => TemplateValue::Float(counts.zero_count),
+                "ZeroThreshold" => TemplateValue::Float(histogram.zero_threshold),
+                "Schema" => TemplateValue::Int(GoIntType::Int32, i64::from(histogram.schema)),
+                "PositiveBuckets" => TemplateValue::Floats(counts.positive.into()),
+                "NegativeBuckets" => TemplateValue::Floats(counts.negative.into()),
+                "CustomValues" => TemplateValue::Floats(histogram.custom_values.clone().into()),
                 _ => return None,
             }
         }

@@ -2,16 +2,16 @@
 
 use crate::template::escape;
 use crate::template::format::own_text;
-use crate::template::signature::{Parameter, Signature};
-use crate::template::time::Time;
-use crate::template::value::{Bytes, IntType, Value};
+use crate::template::signature::{FunctionSignature, ParameterType};
+use crate::template::time::GoTime;
+use crate::template::value::{Bytes, GoIntType, TemplateValue};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A method that templates may call on a value. The set is closed: other methods of Go's types do
 /// not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::template) enum Method {
+pub(in crate::template) enum TemplateMethod {
     String,
     Format,
     Unix,
@@ -54,21 +54,20 @@ const NANOS: i64 = 1_000_000_000;
 /// URL parameters: lists of values by name, each list in the order of the request.
 type Params = BTreeMap<Bytes, Rc<[Bytes]>>;
 
-impl Method {
+impl TemplateMethod {
     /// Returns the method of `receiver` called `name`; `None` if its type has no such method.
-    pub fn of(receiver: &Value, name: &str) -> Option<Self> {
+    pub fn from_name(receiver: &TemplateValue, name: &str) -> Option<Self> {
         match receiver {
-            Value::Time(_) => Self::of_time(name),
-            Value::Int(IntType::Duration, _) => Self::of_duration(name),
-            Value::Params(_) => Self::of_params(name),
-            Value::Int(IntType::Month | IntType::Weekday, _) | Value::Histogram(_) => {
-                (name == "String").then_some(Self::String)
-            }
+            TemplateValue::Time(_) => Self::time_method(name),
+            TemplateValue::Int(GoIntType::Duration, _) => Self::duration_method(name),
+            TemplateValue::Params(_) => Self::params_method(name),
+            TemplateValue::Int(GoIntType::Month | GoIntType::Weekday, _)
+            | TemplateValue::Histogram(_) => (name == "String").then_some(Self::String),
             _ => None,
         }
     }
 
-    fn of_time(name: &str) -> Option<Self> {
+    fn time_method(name: &str) -> Option<Self> {
         Some(match name {
             "String" => Self::String,
             "Format" => Self::Format,
@@ -97,7 +96,7 @@ impl Method {
         })
     }
 
-    fn of_duration(name: &str) -> Option<Self> {
+    fn duration_method(name: &str) -> Option<Self> {
         Some(match name {
             "String" => Self::String,
             "Hours" => Self::Hours,
@@ -113,7 +112,7 @@ impl Method {
         })
     }
 
-    fn of_params(name: &str) -> Option<Self> {
+    fn params_method(name: &str) -> Option<Self> {
         Some(match name {
             "Get" => Self::Get,
             "Has" => Self::Has,
@@ -123,95 +122,99 @@ impl Method {
     }
 
     /// Returns the parameter types of the method.
-    pub fn signature(self) -> Signature {
-        Signature::fixed(match self {
-            Self::Format | Self::Get | Self::Has => &[Parameter::String],
-            Self::Add | Self::Truncate | Self::Round => &[Parameter::Duration],
+    pub fn signature(self) -> FunctionSignature {
+        FunctionSignature::fixed(match self {
+            Self::Format | Self::Get | Self::Has => &[ParameterType::String],
+            Self::Add | Self::Truncate | Self::Round => &[ParameterType::Duration],
             Self::Sub | Self::Before | Self::After | Self::Equal | Self::Compare => {
-                &[Parameter::Time]
+                &[ParameterType::Time]
             }
             _ => &[],
         })
     }
 
     /// Calls the method on `receiver`. `arguments` must already match its signature.
-    pub fn call(self, receiver: &Value, arguments: &[Value]) -> Value {
+    pub fn call(self, receiver: &TemplateValue, arguments: &[TemplateValue]) -> TemplateValue {
         match receiver {
-            Value::Time(time) => self.call_time(*time, arguments.first()),
-            Value::Int(IntType::Duration, nanos) if self != Self::String => {
+            TemplateValue::Time(time) => self.call_time(*time, arguments.first()),
+            TemplateValue::Int(GoIntType::Duration, nanos) if self != Self::String => {
                 self.call_duration(*nanos, arguments.first())
             }
-            Value::Params(params) => self.call_params(params, arguments.first()),
-            _ => Value::string(own_text(receiver).unwrap_or_default().as_bytes()),
+            TemplateValue::Params(params) => self.call_params(params, arguments.first()),
+            _ => TemplateValue::string(own_text(receiver).unwrap_or_default().as_bytes()),
         }
     }
 
-    fn call_params(self, params: &Params, argument: Option<&Value>) -> Value {
+    fn call_params(self, params: &Params, argument: Option<&TemplateValue>) -> TemplateValue {
         match (self, argument) {
-            (Self::Get, Some(Value::String(name))) => {
+            (Self::Get, Some(TemplateValue::String(name))) => {
                 let first = params.get(name).and_then(|values| values.first());
-                Value::String(first.cloned().unwrap_or_default())
+                TemplateValue::String(first.cloned().unwrap_or_default())
             }
-            (Self::Has, Some(Value::String(name))) => Value::Bool(params.contains_key(name)),
-            _ => Value::string(encoded(params)),
+            (Self::Has, Some(TemplateValue::String(name))) => {
+                TemplateValue::Bool(params.contains_key(name))
+            }
+            _ => TemplateValue::string(encode_params(params)),
         }
     }
 
-    fn call_time(self, time: Time, argument: Option<&Value>) -> Value {
-        let int = |value| Value::Int(IntType::Int, value);
-        let long = |value| Value::Int(IntType::Int64, value);
+    fn call_time(self, time: GoTime, argument: Option<&TemplateValue>) -> TemplateValue {
+        let int = |value| TemplateValue::Int(GoIntType::Int, value);
+        let long = |value| TemplateValue::Int(GoIntType::Int64, value);
         let other = match argument {
-            Some(Value::Time(other)) => *other,
+            Some(TemplateValue::Time(other)) => *other,
             _ => time,
         };
         match (self, argument) {
-            (Self::Format, Some(Value::String(layout))) => Value::string(time.format(layout)),
-            (Self::Add, Some(Value::Int(_, nanos))) => Value::Time(Time {
+            (Self::Format, Some(TemplateValue::String(layout))) => {
+                TemplateValue::string(time.format(layout))
+            }
+            (Self::Add, Some(TemplateValue::Int(_, nanos))) => TemplateValue::Time(GoTime {
                 nanos: time.nanos.saturating_add(*nanos),
             }),
             (Self::Sub, _) => {
                 let nanos = time.nanos.saturating_sub(other.nanos);
-                Value::Int(IntType::Duration, nanos)
+                TemplateValue::Int(GoIntType::Duration, nanos)
             }
             (Self::Unix, _) => long(time.seconds()),
             (Self::UnixMilli, _) => long(time.nanos.div_euclid(1_000_000)),
             (Self::UnixMicro, _) => long(time.nanos.div_euclid(1_000)),
             (Self::UnixNano, _) => long(time.nanos),
             (Self::Year, _) => int(time.year()),
-            (Self::Month, _) => Value::Int(IntType::Month, time.month()),
+            (Self::Month, _) => TemplateValue::Int(GoIntType::Month, time.month()),
             (Self::Day, _) => int(time.day()),
             (Self::Hour, _) => int(time.hour()),
             (Self::Minute, _) => int(time.minute()),
             (Self::Second, _) => int(time.second()),
             (Self::Nanosecond, _) => int(time.nanosecond()),
             (Self::YearDay, _) => int(time.year_day()),
-            (Self::Weekday, _) => Value::Int(IntType::Weekday, time.weekday()),
-            (Self::Utc, _) => Value::Time(time),
+            (Self::Weekday, _) => TemplateValue::Int(GoIntType::Weekday, time.weekday()),
+            (Self::Utc, _) => TemplateValue::Time(time),
             // Go's zero time is in the year 1, which no time in a template can represent.
-            (Self::IsZero, _) => Value::Bool(false),
-            (Self::Before, _) => Value::Bool(time < other),
-            (Self::After, _) => Value::Bool(time > other),
-            (Self::Equal, _) => Value::Bool(time == other),
+            (Self::IsZero, _) => TemplateValue::Bool(false),
+            (Self::Before, _) => TemplateValue::Bool(time < other),
+            (Self::After, _) => TemplateValue::Bool(time > other),
+            (Self::Equal, _) => TemplateValue::Bool(time == other),
             (Self::Compare, _) => int(time.cmp(&other) as i64),
-            _ => Value::string(time.to_string().as_bytes()),
+            _ => TemplateValue::string(time.to_string().as_bytes()),
         }
     }
 
-    fn call_duration(self, nanos: i64, argument: Option<&Value>) -> Value {
-        let duration = |nanos| Value::Int(IntType::Duration, nanos);
+    fn call_duration(self, nanos: i64, argument: Option<&TemplateValue>) -> TemplateValue {
+        let duration = |nanos| TemplateValue::Int(GoIntType::Duration, nanos);
         let unit = match argument {
-            Some(Value::Int(_, unit)) => *unit,
+            Some(TemplateValue::Int(_, unit)) => *unit,
             _ => 0,
         };
         // Like Go, converts whole units and the remainder separately to reduce rounding errors.
         let float = |unit: i64| (nanos / unit) as f64 + (nanos % unit) as f64 / unit as f64;
         match self {
-            Self::Hours => Value::Float(float(3600 * NANOS)),
-            Self::Minutes => Value::Float(float(60 * NANOS)),
-            Self::Seconds => Value::Float(float(NANOS)),
-            Self::Milliseconds => Value::Int(IntType::Int64, nanos / 1_000_000),
-            Self::Microseconds => Value::Int(IntType::Int64, nanos / 1_000),
-            Self::Nanoseconds => Value::Int(IntType::Int64, nanos),
+            Self::Hours => TemplateValue::Float(float(3600 * NANOS)),
+            Self::Minutes => TemplateValue::Float(float(60 * NANOS)),
+            Self::Seconds => TemplateValue::Float(float(NANOS)),
+            Self::Milliseconds => TemplateValue::Int(GoIntType::Int64, nanos / 1_000_000),
+            Self::Microseconds => TemplateValue::Int(GoIntType::Int64, nanos / 1_000),
+            Self::Nanoseconds => TemplateValue::Int(GoIntType::Int64, nanos),
             Self::Abs => duration(nanos.saturating_abs()),
             Self::Truncate if unit > 0 => duration(nanos - nanos % unit),
             Self::Round if unit > 0 => duration(round(nanos, unit)),
@@ -233,16 +236,16 @@ fn round(nanos: i64, unit: i64) -> i64 {
 }
 
 /// Encodes parameters as a URL query, sorted by name, like Go's `url.Values.Encode`.
-fn encoded(params: &Params) -> Vec<u8> {
+fn encode_params(params: &Params) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, values) in params {
         for value in values.iter() {
             if !out.is_empty() {
                 out.push(b'&');
             }
-            out.extend_from_slice(&escape::url_query(name));
+            out.extend_from_slice(&escape::escape_url_query(name));
             out.push(b'=');
-            out.extend_from_slice(&escape::url_query(value));
+            out.extend_from_slice(&escape::escape_url_query(value));
         }
     }
     out

@@ -29,7 +29,7 @@ pub(super) fn offset_of(slot: u64) -> u64 {
 
 /// Interpretation of the first page of a file, which decides whether its slots are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Header {
+pub(super) enum ActiveFileHeader {
     /// The file has this version; slots follow.
     Ours,
     /// The page is missing or contains only zeros.
@@ -38,7 +38,7 @@ pub(super) enum Header {
     Foreign,
 }
 
-impl Header {
+impl ActiveFileHeader {
     /// Returns the complete header page: magic, version, slot size and checksum, padded with zeros.
     pub(super) fn encode() -> Vec<u8> {
         let mut page = Vec::with_capacity(SLOT_BYTES);
@@ -56,18 +56,18 @@ impl Header {
         const HEADER_BYTES: usize = 20;
         let ours = Self::encode();
         if bytes.get(..HEADER_BYTES) == Some(&ours[..HEADER_BYTES]) {
-            return Header::Ours;
+            return ActiveFileHeader::Ours;
         }
         match bytes.iter().all(|byte| *byte == 0) {
-            true => Header::Empty,
-            false => Header::Foreign,
+            true => ActiveFileHeader::Empty,
+            false => ActiveFileHeader::Foreign,
         }
     }
 }
 
 /// Evaluation range of a query. Start and end are equal for an instant query, with a step of zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct ActiveQueryRange {
     pub(crate) start: TimestampMs,
     pub(crate) end: TimestampMs,
     pub(crate) step_ms: i64,
@@ -75,23 +75,23 @@ pub(crate) struct Range {
 
 /// A record of an active query, to be encoded when the query starts. Borrows its texts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record<'a> {
+pub(crate) struct ActiveQueryRecord<'a> {
     /// Name of the endpoint that received the query.
     pub(crate) handler: &'static str,
     pub(crate) tenant: &'a str,
     pub(crate) started: TimestampMs,
     /// Evaluation range; `None` for requests without one.
-    pub(crate) range: Option<Range>,
+    pub(crate) range: Option<ActiveQueryRange>,
     /// Query or selectors, truncated to the size of a slot.
     pub(crate) expression: &'a str,
     /// Length of the whole expression in bytes.
     pub(crate) expression_bytes: usize,
 }
 
-impl Record<'_> {
+impl ActiveQueryRecord<'_> {
     /// Encodes the record for its slot. An expression that is too long is truncated at the end.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let no_range = Range {
+        let no_range = ActiveQueryRange {
             start: TimestampMs::MIN,
             end: TimestampMs::MIN,
             step_ms: 0,
@@ -130,17 +130,17 @@ fn push_short(out: &mut Vec<u8>, text: &str) {
 /// A record that was found in the file at a start: a query that was active at the end of the
 /// previous process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct RecoveredQuery {
     pub(super) handler: String,
     pub(super) tenant: String,
     pub(super) started: TimestampMs,
-    pub(super) range: Option<Range>,
+    pub(super) range: Option<ActiveQueryRange>,
     pub(super) expression: String,
     /// Number of bytes by which the expression was truncated.
     pub(super) cut_bytes: u64,
 }
 
-impl Found {
+impl RecoveredQuery {
     /// Decodes a slot; `None` if it contains no valid record. Verifies length and checksum.
     pub(super) fn decode(slot: &[u8]) -> Option<Self> {
         let (length, rest) = slot.split_first_chunk::<4>()?;
@@ -160,7 +160,7 @@ impl Found {
         let (handler, rest) = split_short(rest)?;
         let (tenant, expression) = split_short(rest)?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let range = Range {
+        let range = ActiveQueryRange {
             start,
             end,
             step_ms,

@@ -1,8 +1,8 @@
 //! Tests that active queries are recorded and found again, with disk errors and damaged files.
 
-use super::record::Range;
+use super::record::ActiveQueryRange;
 use super::*;
-use firn_model::env::sim::{self, Sim};
+use firn_model::env::sim::{self, SimEnv};
 use std::path::PathBuf;
 
 const SLOTS: usize = 3;
@@ -19,18 +19,18 @@ const GOLDEN: &[u8] = b"\x38\x00\x00\x00\
     \x01t\
     up";
 
-fn folder(sim: &Sim) -> PathBuf {
+fn folder(sim: &SimEnv) -> PathBuf {
     let dir = PathBuf::from("/data");
     sim.disk.create_dir_all(&dir).unwrap();
     dir
 }
 
-fn record(expression: &str) -> Record<'_> {
-    Record {
+fn record(expression: &str) -> ActiveQueryRecord<'_> {
+    ActiveQueryRecord {
         handler: "query_range",
         tenant: "anonymous",
         started: 1_500,
-        range: Some(Range {
+        range: Some(ActiveQueryRange {
             start: -1,
             end: 60_000,
             step_ms: 15_000,
@@ -41,7 +41,7 @@ fn record(expression: &str) -> Record<'_> {
 }
 
 /// Simulates a restart. Returns the expressions that it finds, and the file for `slots` queries.
-fn reopen(sim: &Sim, slots: usize) -> (ActiveQueries, Vec<String>) {
+fn reopen(sim: &SimEnv, slots: usize) -> (ActiveQueries, Vec<String>) {
     sim.disk.kill();
     let dir = folder(sim);
     let left = match sim.disk.open(&dir.join(NAME), OpenMode::Read) {
@@ -54,7 +54,7 @@ fn reopen(sim: &Sim, slots: usize) -> (ActiveQueries, Vec<String>) {
 
 #[test]
 fn query_active_at_the_end_is_found_once_and_one_that_ended_is_not() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let (queries, left) = reopen(&sim, SLOTS);
     assert!(left.is_empty());
     let first = queries.enter(0, &record("first"));
@@ -75,7 +75,7 @@ fn record_comes_back_as_it_was_but_for_what_does_not_fit() {
     for (record, cut_bytes) in [
         (record("sum(up)"), 0),
         (
-            Record {
+            ActiveQueryRecord {
                 range: None,
                 ..record("")
             },
@@ -87,7 +87,7 @@ fn record_comes_back_as_it_was_but_for_what_does_not_fit() {
     ] {
         let bytes = record.encode();
         assert!(bytes.len() <= SLOT_BYTES);
-        let found = Found::decode(&bytes).unwrap();
+        let found = RecoveredQuery::decode(&bytes).unwrap();
         assert_eq!(found.cut_bytes, cut_bytes);
         assert!(record.expression.starts_with(&found.expression));
         assert_eq!(
@@ -102,12 +102,12 @@ fn record_comes_back_as_it_was_but_for_what_does_not_fit() {
 
 #[test]
 fn record_has_the_bytes_that_the_format_says() {
-    let bytes = Record {
+    let bytes = ActiveQueryRecord {
         tenant: "t",
         ..record("up")
     };
     assert_eq!(bytes.encode(), GOLDEN);
-    assert_eq!(Found::decode(GOLDEN).unwrap().expression, "up");
+    assert_eq!(RecoveredQuery::decode(GOLDEN).unwrap().expression, "up");
 }
 
 #[test]
@@ -117,9 +117,13 @@ fn slot_with_any_byte_damaged_is_no_record() {
         for bit in 0..8 {
             let mut damaged = sound.clone();
             damaged[at] ^= 1 << bit;
-            assert_eq!(Found::decode(&damaged), None, "byte {at}, bit {bit}");
+            assert_eq!(
+                RecoveredQuery::decode(&damaged),
+                None,
+                "byte {at}, bit {bit}"
+            );
         }
-        assert_eq!(Found::decode(&sound[..at]), None, "{at} bytes");
+        assert_eq!(RecoveredQuery::decode(&sound[..at]), None, "{at} bytes");
     }
 }
 
@@ -132,7 +136,7 @@ fn payload_with_a_sound_checksum_and_any_lengths_does_not_panic() {
             slot.extend_from_slice(&crc32c::crc32c(&payload).to_le_bytes());
             slot.extend_from_slice(&payload);
             // Any result is valid, as long as decoding does not panic.
-            let _ = Found::decode(&slot);
+            let _ = RecoveredQuery::decode(&slot);
         }
     }
 }
@@ -141,7 +145,7 @@ fn payload_with_a_sound_checksum_and_any_lengths_does_not_panic() {
 fn file_of_something_else_is_written_anew() {
     let foreign: [&[u8]; 4] = [b"[{\"query\":\"up\"", &[0xff; 100_000], b"", &[0; 10]];
     for bytes in foreign {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         let dir = folder(&sim);
         sim.disk.overwrite(&dir.join(NAME), bytes);
         let (queries, left) = reopen(&sim, SLOTS);
@@ -155,7 +159,7 @@ fn file_of_something_else_is_written_anew() {
 
 #[test]
 fn file_follows_the_number_of_slots() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mut entries = Vec::new();
     for slots in [3, 1, 5] {
         let (queries, left) = reopen(&sim, slots);
@@ -166,7 +170,7 @@ fn file_follows_the_number_of_slots() {
 
 #[test]
 fn disk_that_fills_up_later_takes_every_query() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let (queries, _) = reopen(&sim, SLOTS);
     sim.disk.set_free_bytes(0);
     let _entries: Vec<_> = (0..SLOTS)
@@ -181,7 +185,7 @@ fn disk_that_fills_up_later_takes_every_query() {
 #[test]
 fn disk_without_room_at_the_start_costs_slots_and_nothing_else() {
     for (free_bytes, slots) in [(0, 0), (SLOT_BYTES, 0), (3 * SLOT_BYTES + 1, 2)] {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         folder(&sim);
         sim.disk.set_free_bytes(free_bytes as u64);
         let (queries, _) = reopen(&sim, SLOTS);
@@ -193,7 +197,7 @@ fn disk_without_room_at_the_start_costs_slots_and_nothing_else() {
 
 #[test]
 fn disk_that_is_read_only_or_fails_leaves_a_server_without_the_file() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let dir = folder(&sim);
     sim.disk.set_read_only(true);
     assert_eq!(ActiveQueries::open(&sim.env, &dir, SLOTS).slots, 0);

@@ -2,12 +2,12 @@
 
 use super::*;
 use firn_model::budget::Budget;
-use firn_model::histogram::{Counts, Histogram, ResetHint};
+use firn_model::histogram::{Histogram, HistogramCounts, ResetHint};
 use firn_model::labels::Labels;
 use std::sync::Arc;
 
 /// Renders `make()` in pieces of many sizes and compares each result with `want`.
-fn check(make: impl Fn() -> Answer, want: &str) {
+fn check(make: impl Fn() -> QueryResponse, want: &str) {
     for bytes_max in [1, 2, 7, 30, 100, 1000, usize::MAX] {
         let mut answer = make();
         let mut got = Vec::new();
@@ -28,11 +28,17 @@ fn check(make: impl Fn() -> Answer, want: &str) {
 }
 
 fn nothing() -> Reservation {
-    Budget::new("query", 0).hold()
+    Budget::new("query", 0).create_reservation()
 }
 
-fn answer(value: &Value, time: EvalTime) -> Answer {
-    Answer::new(value.clone(), time, None, Annotations::default(), nothing())
+fn answer(value: &QueryValue, time: EvalTime) -> QueryResponse {
+    QueryResponse::new(
+        value.clone(),
+        time,
+        None,
+        ResponseAnnotations::default(),
+        nothing(),
+    )
 }
 
 fn up(instance: &str) -> Labels {
@@ -45,7 +51,7 @@ fn histogram() -> Arc<Histogram> {
         schema: 0,
         zero_threshold: 0.0,
         sum: 1.5,
-        counts: Counts::Float {
+        counts: HistogramCounts::Float {
             count: 2.0,
             zero_count: 0.0,
             positive: Vec::new(),
@@ -61,14 +67,14 @@ fn histogram() -> Arc<Histogram> {
 fn answer_of_scalar_and_string_is_upstreams() {
     let at = EvalTime::Instant(1_500);
     check(
-        || answer(&Value::Scalar(1_500, 1e22), at),
+        || answer(&QueryValue::Scalar(1_500, 1e22), at),
         concat!(
             r#"{"status":"success","data":{"resultType":"scalar","#,
             r#""result":[1.5,"10000000000000000000000"]}}"#
         ),
     );
     check(
-        || answer(&Value::String(1_000, b"a<b".to_vec()), at),
+        || answer(&QueryValue::String(1_000, b"a<b".to_vec()), at),
         r#"{"status":"success","data":{"resultType":"string","result":[1,"a\u003cb"]}}"#,
     );
 }
@@ -80,9 +86,9 @@ fn answer_of_vector_writes_floats_and_histograms() {
         time: 1_435_781_451_781,
         value,
     };
-    let value = Value::Vector(vec![
-        element("a<\"b", PointValue::Float(f64::INFINITY)),
-        element("c", PointValue::Histogram(histogram())),
+    let value = QueryValue::Vector(vec![
+        element("a<\"b", QueryPointValue::Float(f64::INFINITY)),
+        element("c", QueryPointValue::Histogram(histogram())),
     ]);
     check(
         || answer(&value, EvalTime::Instant(1_435_781_451_781)),
@@ -102,7 +108,7 @@ fn answer_of_matrix_shares_step_timestamps() {
         floats: floats.to_vec(),
         histograms: histograms.iter().map(|time| (*time, histogram())).collect(),
     };
-    let value = Value::Matrix(vec![
+    let value = QueryValue::Matrix(vec![
         series("a", &[(1_000, 1.0), (1_500, 0.5), (2_000, -1.0)], &[]),
         series("b", &[(1_500, 2.0), (1_777, 3.0)], &[2_000, 2_500]),
         series("c", &[], &[1_000]),
@@ -121,22 +127,22 @@ fn answer_of_matrix_shares_step_timestamps() {
     check(|| answer(&value, range), want);
     check(|| answer(&value, EvalTime::Instant(0)), want);
     check(
-        || answer(&Value::Matrix(Vec::new()), range),
+        || answer(&QueryValue::Matrix(Vec::new()), range),
         r#"{"status":"success","data":{"resultType":"matrix","result":[]}}"#,
     );
 }
 
 #[test]
 fn answer_with_annotations_lists_ten_of_a_kind() {
-    let annotations = Annotations {
+    let annotations = ResponseAnnotations {
         warnings: vec!["a & b".into()],
         infos: (0..12).map(|i| format!("i{i}")).collect(),
     };
     let stats = br#"{"samples":{}}"#.to_vec();
     check(
         || {
-            Answer::new(
-                Value::Vector(Vec::new()),
+            QueryResponse::new(
+                QueryValue::Vector(Vec::new()),
                 EvalTime::Instant(0),
                 Some(stats.clone()),
                 annotations.clone(),
@@ -155,9 +161,9 @@ fn answer_with_annotations_lists_ten_of_a_kind() {
 #[test]
 fn list_in_pieces_has_every_element_once() {
     for bytes_max in [1, 10, usize::MAX] {
-        let mut annotations = Annotations::default();
+        let mut annotations = ResponseAnnotations::default();
         annotations.add_truncated();
-        let mut list = List::new(3, annotations, |out: &mut Vec<u8>, i| {
+        let mut list = ListDocument::new(3, annotations, |out: &mut Vec<u8>, i| {
             push_html_string(out, format!("v{i}").as_bytes());
         });
         let mut got = Vec::new();

@@ -20,14 +20,14 @@ const PREFIX_MAX: usize = 4;
 
 /// Algorithm that compares texts with a search term, selected by the parameter `fuzz_alg`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Algorithm {
+pub(super) enum FuzzyAlgorithm {
     /// Matches the characters of the term in order.
     Subsequence,
     /// Matches a substring, or else by Jaro-Winkler similarity.
     JaroWinkler,
 }
 
-impl Algorithm {
+impl FuzzyAlgorithm {
     /// All algorithms by name, the default first.
     pub(super) const ALL: [(&'static str, Self); 2] = [
         ("subsequence", Self::Subsequence),
@@ -37,20 +37,20 @@ impl Algorithm {
 
 /// Search terms and the criteria for a match. Created once per request and applied to each text.
 #[derive(Clone, Debug)]
-pub(super) struct Filter {
+pub(super) struct SearchTermFilter {
     terms: Vec<Vec<char>>,
-    algorithm: Algorithm,
+    algorithm: FuzzyAlgorithm,
     /// Minimum score of an inexact match.
     threshold: f64,
     folds_case: bool,
 }
 
-impl Filter {
+impl SearchTermFilter {
     /// Creates a filter that accepts texts which match any of `terms`. Empty terms are ignored;
     /// without terms all texts match. `threshold` is a percentage.
     pub(super) fn new<'a>(
         terms: impl Iterator<Item = &'a str>,
-        algorithm: Algorithm,
+        algorithm: FuzzyAlgorithm,
         threshold: u32,
         folds_case: bool,
     ) -> Self {
@@ -72,18 +72,18 @@ impl Filter {
         let scores = self
             .terms
             .iter()
-            .filter_map(|term| self.of_term(term, &text));
+            .filter_map(|term| self.score_term(term, &text));
         scores.reduce(f64::max)
     }
 
-    fn of_term(&self, term: &[char], text: &[char]) -> Option<f64> {
+    fn score_term(&self, term: &[char], text: &[char]) -> Option<f64> {
         match self.algorithm {
-            Algorithm::Subsequence if text.starts_with(term) => Some(1.0),
-            Algorithm::Subsequence => {
+            FuzzyAlgorithm::Subsequence if text.starts_with(term) => Some(1.0),
+            FuzzyAlgorithm::Subsequence => {
                 let score = subsequence(term, text);
                 (score > 0.0 && score >= self.threshold).then_some(score)
             }
-            Algorithm::JaroWinkler => substring(term, text).or_else(|| {
+            FuzzyAlgorithm::JaroWinkler => substring(term, text).or_else(|| {
                 let score = jaro_winkler(term, text);
                 (self.threshold > 0.0 && score >= self.threshold).then_some(score)
             }),
@@ -197,13 +197,13 @@ fn jaro_winkler(term: &[char], text: &[char]) -> f64 {
 mod tests {
     use super::*;
 
-    fn score(algorithm: Algorithm, term: &str, text: &str) -> Option<f64> {
-        Filter::new([term].into_iter(), algorithm, 10, true).score(text)
+    fn score(algorithm: FuzzyAlgorithm, term: &str, text: &str) -> Option<f64> {
+        SearchTermFilter::new([term].into_iter(), algorithm, 10, true).score(text)
     }
 
     #[test]
     fn scores_fall_from_the_beginning_on() {
-        use Algorithm::{JaroWinkler, Subsequence};
+        use FuzzyAlgorithm::{JaroWinkler, Subsequence};
         let cases = [
             (Subsequence, "go", "go_gc", Some(1.0)),
             (
@@ -236,10 +236,11 @@ mod tests {
     #[test]
     fn any_of_several_terms_is_enough_and_none_accepts_all() {
         let terms = ["", "xyz", "go"];
-        let filter = Filter::new(terms.into_iter(), Algorithm::Subsequence, 0, false);
+        let filter =
+            SearchTermFilter::new(terms.into_iter(), FuzzyAlgorithm::Subsequence, 0, false);
         assert_eq!(filter.score("go_gc"), Some(1.0));
         assert_eq!(filter.score("GO"), None);
-        let all = Filter::new([""].into_iter(), Algorithm::Subsequence, 0, false);
+        let all = SearchTermFilter::new([""].into_iter(), FuzzyAlgorithm::Subsequence, 0, false);
         assert_eq!(all.score("x"), Some(1.0));
     }
 }

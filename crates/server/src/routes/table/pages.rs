@@ -1,19 +1,19 @@
 //! Routes for browsers: the web UI, and pages and files of the operator.
 
-use super::{GET, HTML, OCTETS, TEXT, look, mount, open};
-use crate::access::{Reach, Scope};
+use super::{GET, HTML, OCTETS, TEXT, mount, mount_data, open};
+use crate::access::{AccessScope, ResponseVisibility};
 use crate::api::{consoles, page, user_assets};
-use crate::metrics::Endpoint;
-use crate::routes::route::{Route, plain};
+use crate::metrics::ServerEndpoint;
+use crate::routes::route::{ApiRoute, plain};
 
 /// Returns a route of the web UI. All of them serve the same document, whose script renders the
 /// page for the path.
-const fn page_at(path: &'static str, doc: &'static str) -> Route {
-    let mount = open(GET, Endpoint::Page);
-    Route::new(path, mount, |m| plain(m, page::index), doc).answers(HTML)
+const fn page_at(path: &'static str, doc: &'static str) -> ApiRoute {
+    let mount = open(GET, ServerEndpoint::Page);
+    ApiRoute::new(path, mount, |m| plain(m, page::index), doc).answers(HTML)
 }
 
-pub(super) const OWN: &[Route] = &[
+pub(super) const OWN: &[ApiRoute] = &[
     page_at("/", "Start page of the web interface."),
     page_at("/graph", "Query page, at the path used by links in alerts."),
     page_at("/query", "Query page, at Prometheus's path."),
@@ -27,33 +27,38 @@ pub(super) const OWN: &[Route] = &[
     page_at("/tsdb-status", "Statistics of the head."),
     page_at("/config", "The active configuration."),
     page_at("/flags", "The flags and their values."),
-    Route::new(
+    ApiRoute::new(
         "/favicon.svg",
-        open(GET, Endpoint::Page),
+        open(GET, ServerEndpoint::Page),
         |m| plain(m, page::asset),
         "Icon.",
     )
     .answers("image/svg+xml"),
-    Route::new(
+    ApiRoute::new(
         "/assets/{name}",
-        open(GET, Endpoint::Page),
+        open(GET, ServerEndpoint::Page),
         |m| plain(m, page::asset),
         "Scripts and styles of the web interface.",
     )
     .answers(TEXT),
 ];
 
-const fn console_at(path: &'static str, doc: &'static str) -> Route {
-    let mount = look(GET, Endpoint::Consoles);
-    Route::new(path, mount, |m| plain(m, consoles::page), doc).answers(HTML)
+const fn console_at(path: &'static str, doc: &'static str) -> ApiRoute {
+    let mount = mount_data(GET, ServerEndpoint::Consoles);
+    ApiRoute::new(path, mount, |m| plain(m, consoles::page), doc).answers(HTML)
 }
 
-const fn user_asset_at(path: &'static str, doc: &'static str) -> Route {
-    let mount = mount(GET, Endpoint::UserAssets, Scope::Read, Reach::Nothing);
-    Route::new(path, mount, |m| plain(m, user_assets::file), doc).answers(OCTETS)
+const fn user_asset_at(path: &'static str, doc: &'static str) -> ApiRoute {
+    let mount = mount(
+        GET,
+        ServerEndpoint::UserAssets,
+        AccessScope::Read,
+        ResponseVisibility::Nothing,
+    );
+    ApiRoute::new(path, mount, |m| plain(m, user_assets::file), doc).answers(OCTETS)
 }
 
-pub(super) const OF_OPERATOR: &[Route] = &[
+pub(super) const OF_OPERATOR: &[ApiRoute] = &[
     console_at("/consoles", "Redirects to the folder."),
     console_at("/consoles/", "Returns an error: a folder is not a page."),
     console_at(

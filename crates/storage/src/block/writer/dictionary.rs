@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// All labels of the series so far, with their values and posting lists.
 #[derive(Debug)]
-pub(super) struct Dictionary {
+pub(super) struct BlockLabelDictionary {
     keys: HashKeys,
     labels: Vec<LabelDraft>,
     by_name: BTreeMap<Box<[u8]>, u32>,
@@ -39,7 +39,7 @@ pub(super) struct LabelDraft {
     newest: u32,
 }
 
-impl Dictionary {
+impl BlockLabelDictionary {
     /// Creates an empty dictionary. `keys` keys the fingerprints.
     pub(super) fn new(keys: HashKeys) -> Self {
         Self {
@@ -51,16 +51,16 @@ impl Dictionary {
     }
 
     /// Adds the labels of a series and calls `each` with the numbers of each label and its value.
-    pub(super) fn push(
+    pub(super) fn push_labels(
         &mut self,
         series: u32,
         labels: LabelsRef<'_>,
         mut each: impl FnMut(u32, u32),
     ) {
         for (at, (name, value)) in labels.pairs().enumerate() {
-            let label = self.label(at, name);
+            let label = self.intern_label(at, name);
             let draft = &mut self.labels[label as usize];
-            let value = draft.number(&self.keys, value);
+            let value = draft.intern_value(&self.keys, value);
             draft.present.push(series);
             draft.terms[value as usize].push(series);
             each(label, value);
@@ -68,7 +68,7 @@ impl Dictionary {
     }
 
     /// Returns whether a series with this label value was pushed.
-    pub(super) fn has(&self, name: &[u8], value: &[u8]) -> bool {
+    pub(super) fn has_label_value(&self, name: &[u8], value: &[u8]) -> bool {
         let label = self.by_name.get(name);
         let label = label.map(|label| &self.labels[*label as usize]);
         label.is_some_and(|label| label.numbers.contains_key(&self.keys.fingerprint(value)))
@@ -80,7 +80,7 @@ impl Dictionary {
     }
 
     /// Returns the numbers of all labels, sorted by label name.
-    pub(super) fn in_order(&self) -> Vec<u32> {
+    pub(super) fn sort_labels(&self) -> Vec<u32> {
         self.by_name.values().copied().collect()
     }
 
@@ -90,7 +90,7 @@ impl Dictionary {
     }
 
     /// Returns the number of the label `name`, which is at position `at` in its label set.
-    fn label(&mut self, at: usize, name: &[u8]) -> u32 {
+    fn intern_label(&mut self, at: usize, name: &[u8]) -> u32 {
         let known = self.last.get(at).copied();
         let is_it = |label: &u32| *self.labels[*label as usize].name == *name;
         if let Some(label) = known.filter(is_it) {
@@ -133,13 +133,13 @@ impl LabelDraft {
     }
 
     /// Returns the numbers of all values, sorted by value.
-    pub(super) fn in_order(&self) -> Vec<u32> {
+    pub(super) fn sort_values(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.ends.len() as u32).collect();
         order.sort_unstable_by(|a, b| self.value(*a).cmp(self.value(*b)));
         order
     }
 
-    fn number(&mut self, keys: &HashKeys, value: &[u8]) -> u32 {
+    fn intern_value(&mut self, keys: &HashKeys, value: &[u8]) -> u32 {
         if !self.ends.is_empty() && self.value(self.newest) == value {
             return self.newest;
         }

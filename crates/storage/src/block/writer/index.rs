@@ -1,21 +1,21 @@
 //! Writes the file `index`: units while series are pushed, and the sections that need all series at
 //! the end.
 
-use super::dictionary::Dictionary;
-use super::output::{Output, Twins};
+use super::dictionary::BlockLabelDictionary;
+use super::output::{BlockFileWriter, IndexFilePair};
 use crate::block::exemplars::ExemplarsDraft;
-use crate::block::labels::{Label, LabelTable, TermsTable};
-use crate::block::layout::{Footer, Section, SectionEntry, Sections, VERSION};
+use crate::block::labels::{BlockLabel, LabelTable, TermsTable};
+use crate::block::layout::{BlockSectionKind, Footer, SectionDirectory, SectionEntry, VERSION};
 use crate::block::meta::{BlockMeta, FileMeta};
-use crate::block::metadata::{MetadataDraft, Saying};
-use crate::block::pages::{self, PageEntry, UNIT_PAGES};
-use crate::block::series::{SeriesDraft, Spilled};
+use crate::block::metadata::{MetadataDraft, MetricMetadataHistory};
+use crate::block::pages::{self, BlockPageEntry, UNIT_PAGES};
+use crate::block::series::{SeriesDraft, SpilledSeriesUnit};
 use crate::block::terms::{TermPostings, TermsDraft};
 use crate::block::times::TimesWriter;
 use crate::block::unit::{UnitEntry, UnitTable};
-use crate::encoding::Malformed;
+use crate::encoding::DecodeError;
 use crate::error::StorageError;
-use crate::page::planner::Planner;
+use crate::page::planner::IntRunPlanner;
 use firn_model::exemplar::TimedExemplar;
 
 /// Number of bytes of posting lists after which their unit ends. A list is never split.
@@ -23,16 +23,16 @@ const POSTINGS_BYTES: usize = 32 << 10;
 
 /// The part of the index that is written while series are pushed. Its memory consists of one unit
 /// of each section and the tables of units, about 24 bytes for every 64 KiB.
-pub(super) struct IndexWriter {
-    output: Twins,
+pub(super) struct BlockIndexWriter {
+    output: IndexFilePair,
     /// Temporary file of label columns, until the final numbers of their values are determined.
-    spill: Output,
+    spill: BlockFileWriter,
     /// First series, offset and length of each spilled unit.
     spilled: Vec<(u64, u64, usize)>,
-    planner: Planner,
+    planner: IntRunPlanner,
     series: SeriesDraft,
     series_count: u32,
-    pages: Vec<PageEntry>,
+    pages: Vec<BlockPageEntry>,
     pages_table: UnitTable,
     times_table: UnitTable,
     exemplars: ExemplarsDraft,
@@ -40,7 +40,7 @@ pub(super) struct IndexWriter {
 }
 
 /// Final numbers of labels and values, indexed by their temporary numbers in order of first use.
-struct Numbers {
+struct FinalLabelNumbers {
     labels: Vec<u32>,
     values: Vec<Vec<u32>>,
 }
@@ -52,14 +52,14 @@ struct TermSections {
     postings: UnitTable,
 }
 
-impl IndexWriter {
+impl BlockIndexWriter {
     /// Creates a writer of the index files `output`, with `spill` as its temporary file.
-    pub(super) fn new(output: Twins, spill: Output) -> Self {
+    pub(super) fn new(output: IndexFilePair, spill: BlockFileWriter) -> Self {
         Self {
             output,
             spill,
             spilled: Vec::new(),
-            planner: Planner::default(),
+            planner: IntRunPlanner::default(),
             series: SeriesDraft::default(),
             series_count: 0,
             pages: Vec::new(),
@@ -75,18 +75,18 @@ impl IndexWriter {
         if self.series.is_full() {
             self.end_series_unit()?;
         }
-        self.series.begin();
+        self.series.begin_series();
         self.series_count += 1;
         Ok(())
     }
 
     /// Sets the value of a label of the current series.
     pub(super) fn set_label(&mut self, label: u32, value: u32) {
-        self.series.set(label, value);
+        self.series.set_label(label, value);
     }
 
     /// Adds the entry of a data page. Writes a unit of entries when enough have been collected.
-    pub(super) fn push_page(&mut self, page: PageEntry) -> Result<(), StorageError> {
+    pub(super) fn push_page(&mut self, page: BlockPageEntry) -> Result<(), StorageError> {
         self.pages.push(page);
         match self.pages.len() >= UNIT_PAGES {
             true => self.end_pages_unit(),
@@ -109,7 +109,10 @@ impl IndexWriter {
     }
 
     /// Adds the metadata of a metric; names must ascend.
-    pub(super) fn push_saying(&mut self, saying: Saying<'_>) -> Result<(), StorageError> {
+    pub(super) fn push_metadata(
+        &mut self,
+        saying: MetricMetadataHistory<'_>,
+    ) -> Result<(), StorageError> {
         match self.metadata.push(saying) {
             true => self.end_metadata_unit(),
             false => Ok(()),
@@ -143,7 +146,7 @@ impl IndexWriter {
 
     fn end_series_unit(&mut self) -> Result<(), StorageError> {
         let first = u64::from(self.series_count) - self.series.len() as u64;
-        let columns = self.series.end();
+        let columns = self.series.end_unit();
         let offset = self.spill.append(&columns)?;
         self.spilled.push((first, offset, columns.len()));
         Ok(())
@@ -154,7 +157,7 @@ impl IndexWriter {
             return Ok(());
         };
         let key = first.key();
-        let bytes = pages::encode(&self.pages, &mut self.planner);
+        let bytes = pages::encode_pages(&self.pages, &mut self.planner);
         let entry = append_unit(&mut self.output, key, &bytes)?;
         self.pages_table.push(entry);
         self.pages.clear();
@@ -165,7 +168,7 @@ impl IndexWriter {
     /// lists the data files; the entries of the two index files are returned.
     pub(super) fn finish(
         mut self,
-        mut dictionary: Dictionary,
+        mut dictionary: BlockLabelDictionary,
         meta: &BlockMeta,
     ) -> Result<[FileMeta; 2], StorageError> {
         self.end_pages_unit()?;
@@ -177,14 +180,17 @@ impl IndexWriter {
         let (terms, numbers) = self.write_terms(&mut dictionary)?;
         let series_table = self.write_series(&numbers)?;
         let mut tables = vec![
-            (Section::Labels, terms.labels.encode()),
-            (Section::Terms, terms.terms.encode(&mut self.planner)),
+            (BlockSectionKind::Labels, terms.labels.encode()),
+            (
+                BlockSectionKind::Terms,
+                terms.terms.encode(&mut self.planner),
+            ),
         ];
         for (kind, table) in [
-            (Section::Series, &series_table),
-            (Section::Postings, &terms.postings),
-            (Section::Times, &self.times_table),
-            (Section::Pages, &self.pages_table),
+            (BlockSectionKind::Series, &series_table),
+            (BlockSectionKind::Postings, &terms.postings),
+            (BlockSectionKind::Times, &self.times_table),
+            (BlockSectionKind::Pages, &self.pages_table),
         ] {
             let mut bytes = Vec::new();
             table.encode(&mut self.planner, &mut bytes);
@@ -193,14 +199,14 @@ impl IndexWriter {
         if let Some(exemplars) = std::mem::take(&mut self.exemplars).into_table() {
             let mut bytes = Vec::new();
             exemplars.encode(&mut self.planner, &mut bytes);
-            tables.push((Section::Exemplars, bytes));
+            tables.push((BlockSectionKind::Exemplars, bytes));
         }
         if let Some(metadata) = std::mem::take(&mut self.metadata).into_table() {
             let mut bytes = Vec::new();
             metadata.encode(&mut self.planner, &mut bytes);
-            tables.push((Section::Metadata, bytes));
+            tables.push((BlockSectionKind::Metadata, bytes));
         }
-        tables.push((Section::Meta, meta.encode()));
+        tables.push((BlockSectionKind::Meta, meta.encode()));
         self.write_tail(tables, meta)?;
         self.output.finish()
     }
@@ -209,13 +215,13 @@ impl IndexWriter {
     /// index.
     fn write_tail(
         &mut self,
-        tables: Vec<(Section, Vec<u8>)>,
+        tables: Vec<(BlockSectionKind, Vec<u8>)>,
         meta: &BlockMeta,
     ) -> Result<(), StorageError> {
-        let mut sections = Sections::default();
+        let mut sections = SectionDirectory::default();
         for (kind, bytes) in tables {
             let offset = self.output.append(&bytes)?;
-            sections.push(SectionEntry::of(kind, offset, &bytes));
+            sections.push(SectionEntry::new(kind, offset, &bytes));
         }
         let directory = sections.encode();
         let footer = Footer {
@@ -236,10 +242,10 @@ impl IndexWriter {
     /// values.
     fn write_terms(
         &mut self,
-        dictionary: &mut Dictionary,
-    ) -> Result<(TermSections, Numbers), StorageError> {
+        dictionary: &mut BlockLabelDictionary,
+    ) -> Result<(TermSections, FinalLabelNumbers), StorageError> {
         let labels = dictionary.labels().len();
-        let mut numbers = Numbers {
+        let mut numbers = FinalLabelNumbers {
             labels: vec![0; labels],
             values: vec![Vec::new(); labels],
         };
@@ -248,17 +254,17 @@ impl IndexWriter {
             terms: TermsTable::default(),
             postings: UnitTable::default(),
         };
-        let (mut draft, mut lists) = (TermsDraft::default(), Lists::default());
+        let (mut draft, mut lists) = (TermsDraft::default(), PostingsUnitWriter::default());
         let (mut term, mut ranges) = (0u32, Vec::new());
-        for (own, label) in (0u32..).zip(dictionary.in_order()) {
+        for (own, label) in (0u32..).zip(dictionary.sort_labels()) {
             let of_label = dictionary.label_mut(label);
-            let order = of_label.in_order();
+            let order = of_label.sort_values();
             let mut values = vec![0; order.len()];
             let start = term;
             for (rank, number) in (0u32..).zip(order) {
                 values[number as usize] = rank;
                 let list = std::mem::take(&mut of_label.terms[number as usize]);
-                let at = lists.push(self, &mut sections.postings, list)?;
+                let at = lists.push_list(self, &mut sections.postings, list)?;
                 let place = (at.offset, at.bytes as usize);
                 draft.push(of_label.value(number), at.series, place);
                 term += 1;
@@ -274,14 +280,14 @@ impl IndexWriter {
             self.end_terms_unit(&mut draft, term, &mut sections.terms)?;
         }
         // The lists of the labels follow those of the terms, which must be consecutive.
-        for (label, terms) in dictionary.in_order().into_iter().zip(ranges) {
+        for (label, terms) in dictionary.sort_labels().into_iter().zip(ranges) {
             let of_label = dictionary.label_mut(label);
             let present = std::mem::take(&mut of_label.present);
             let name = std::str::from_utf8(&of_label.name);
-            sections.labels.push(Label {
+            sections.labels.push(BlockLabel {
                 name: name.expect("names of labels are UTF-8").into(),
                 terms,
-                present: lists.push(self, &mut sections.postings, present)?,
+                present: lists.push_list(self, &mut sections.postings, present)?,
             });
         }
         lists.end_unit(self, &mut sections.postings)?;
@@ -295,25 +301,25 @@ impl IndexWriter {
         table: &mut TermsTable,
     ) -> Result<(), StorageError> {
         let first = u64::from(end) - draft.len() as u64;
-        let (value, bytes) = draft.end(&mut self.planner);
+        let (value, bytes) = draft.end_unit(&mut self.planner);
         table
             .units
             .push(append_unit(&mut self.output, first, &bytes)?);
-        table.push_first(value);
+        table.push_first_value(value);
         Ok(())
     }
 
     /// Writes the units of label columns with the final numbers.
-    fn write_series(&mut self, numbers: &Numbers) -> Result<UnitTable, StorageError> {
+    fn write_series(&mut self, numbers: &FinalLabelNumbers) -> Result<UnitTable, StorageError> {
         let mut table = UnitTable::default();
         for (first, offset, bytes) in std::mem::take(&mut self.spilled) {
             let bytes = self.spill.read(offset, bytes)?;
-            let damaged = |e: Malformed| StorageError::Damaged {
+            let damaged = |e: DecodeError| StorageError::Damaged {
                 path: self.spill.path().to_path_buf(),
                 offset,
                 what: e.to_string(),
             };
-            let unit = Spilled::read(&bytes).map_err(damaged)?;
+            let unit = SpilledSeriesUnit::read(&bytes).map_err(damaged)?;
             let of_label = |label: u32| {
                 let label = label as usize;
                 (numbers.labels[label], numbers.values[label].as_slice())
@@ -327,17 +333,17 @@ impl IndexWriter {
 
 /// Posting lists, collected into units of whole lists that are written when they are full.
 #[derive(Default)]
-struct Lists {
+struct PostingsUnitWriter {
     /// Total bytes of the lists in the units written so far.
     before: u64,
     unit: Vec<u8>,
 }
 
-impl Lists {
+impl PostingsUnitWriter {
     /// Adds a list and returns its location. Writes the current unit if that is full.
-    fn push(
+    fn push_list(
         &mut self,
-        index: &mut IndexWriter,
+        index: &mut BlockIndexWriter,
         table: &mut UnitTable,
         list: crate::block::postings::PostingsBuilder,
     ) -> Result<TermPostings, StorageError> {
@@ -357,7 +363,7 @@ impl Lists {
 
     fn end_unit(
         &mut self,
-        index: &mut IndexWriter,
+        index: &mut BlockIndexWriter,
         table: &mut UnitTable,
     ) -> Result<(), StorageError> {
         if self.unit.is_empty() {
@@ -370,7 +376,11 @@ impl Lists {
     }
 }
 
-fn append_unit(output: &mut Twins, first: u64, bytes: &[u8]) -> Result<UnitEntry, StorageError> {
+fn append_unit(
+    output: &mut IndexFilePair,
+    first: u64,
+    bytes: &[u8],
+) -> Result<UnitEntry, StorageError> {
     Ok(UnitEntry {
         first,
         offset: output.append(bytes)?,

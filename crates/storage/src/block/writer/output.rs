@@ -2,8 +2,8 @@
 
 use crate::block::meta::FileMeta;
 use crate::error::StorageError;
-use crate::failpoints::{self, Flaw};
-use firn_model::env::{Disk, File, OpenMode};
+use crate::failpoints::{self, StoreFlaw};
+use firn_model::env::{Disk, DiskFile, OpenMode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use std::sync::Arc;
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Two files that are written with identical content: the index and its copy.
-pub(super) struct Twins {
-    first: Output,
-    second: Output,
+pub(super) struct IndexFilePair {
+    first: BlockFileWriter,
+    second: BlockFileWriter,
 }
 
-impl Twins {
+impl IndexFilePair {
     /// Creates both files. Returns an error if one of them exists.
     pub(super) fn create(disk: &dyn Disk, paths: [PathBuf; 2]) -> Result<Self, StorageError> {
         let [first, second] = paths;
         Ok(Self {
-            first: Output::create(disk, first)?,
-            second: Output::create(disk, second)?,
+            first: BlockFileWriter::create(disk, first)?,
+            second: BlockFileWriter::create(disk, second)?,
         })
     }
 
@@ -50,16 +50,16 @@ impl Twins {
 }
 
 /// A file that is written sequentially through a buffer, with a running checksum.
-pub(super) struct Output {
+pub(super) struct BlockFileWriter {
     path: PathBuf,
-    file: Arc<dyn File>,
+    file: Arc<dyn DiskFile>,
     /// Number of bytes that were written to the file.
     written: u64,
     buffer: Vec<u8>,
     crc: u32,
 }
 
-impl Output {
+impl BlockFileWriter {
     /// Creates the file. Returns an error if it exists.
     pub(super) fn create(disk: &dyn Disk, path: PathBuf) -> Result<Self, StorageError> {
         let file = disk
@@ -115,7 +115,7 @@ impl Output {
     /// Flushes and syncs the file. The caller must sync the folder to make its name durable.
     pub(super) fn finish(mut self) -> Result<FileMeta, StorageError> {
         self.flush()?;
-        if !failpoints::has(Flaw::SkipsBlockSync) {
+        if !failpoints::has(StoreFlaw::SkipsBlockSync) {
             let synced = self.file.sync_data();
             synced.map_err(StorageError::io("sync", &self.path))?;
         }

@@ -14,13 +14,13 @@
 //!   39           codes, whose last run ends with the pack
 //! ```
 
-use super::{FIRST_MAX, WIDTH, WIDTH_MAX, apart, read_packed};
+use super::{FIRST_MAX, WIDTH, WIDTH_MAX, read_packed, split_packs};
 use crate::encoding::bits::{push_bits, unpack};
-use crate::encoding::cursor::Cursor;
-use crate::encoding::sink::{Buffer, Sink};
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::sink::{EncodeBuffer, EncodeSink};
 use crate::encoding::time::{self, TimeState};
 use crate::encoding::varint::bit_len;
-use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
+use crate::encoding::{DecodeError, push_uvarint, unzigzag, zigzag};
 use firn_model::sample::TimestampMs;
 
 const LOW: u8 = 0x40;
@@ -32,15 +32,15 @@ const DEARER_BYTES: usize = 4;
 
 /// Appends the times of a pack. `changes` are the zigzags of the change of the interval at each
 /// sample.
-pub(super) fn push(changes: &[u64], out: &mut impl Sink) {
-    let mut codes = Buffer::<{ FIRST_MAX * 9 + 1 }>::default();
+pub(super) fn push(changes: &[u64], out: &mut impl EncodeSink) {
+    let mut codes = EncodeBuffer::<{ FIRST_MAX * 9 + 1 }>::default();
     codes.put(CODES);
     let mut run = 0;
     for change in changes {
         time::push_change(&mut codes, &mut run, *change);
     }
-    let mut line = Buffer::<{ FIRST_MAX * 7 + 32 }>::default();
-    let is_narrow = Line::of(changes).write(&mut line);
+    let mut line = EncodeBuffer::<{ FIRST_MAX * 7 + 32 }>::default();
+    let is_narrow = PackTimesLine::from_changes(changes).write(&mut line);
     let (codes, line) = (codes.as_bytes(), line.as_bytes());
     // Codes have one more byte, which marks them as codes.
     let bytes = match is_narrow && line.len() < codes.len() + DEARER_BYTES {
@@ -51,16 +51,16 @@ pub(super) fn push(changes: &[u64], out: &mut impl Sink) {
 }
 
 /// A line, and the distances of the times from it.
-struct Line {
+struct PackTimesLine {
     /// Difference between the interval of the line and the last interval before the pack.
     distance: i64,
     behind: [i64; FIRST_MAX],
     samples: usize,
 }
 
-impl Line {
+impl PackTimesLine {
     /// Returns the line with the median of all intervals.
-    fn of(changes: &[u64]) -> Self {
+    fn from_changes(changes: &[u64]) -> Self {
         let (mut behind, samples) = ([0; FIRST_MAX], changes.len());
         let mut distance = 0i64;
         for (behind, change) in behind.iter_mut().zip(changes) {
@@ -83,7 +83,7 @@ impl Line {
     }
 
     /// Writes the line. Returns false if its numbers are too wide.
-    fn write(&self, out: &mut impl Sink) -> bool {
+    fn write(&self, out: &mut impl EncodeSink) -> bool {
         let behind = &self.behind[..self.samples];
         let low = behind.iter().copied().min().unwrap_or(0);
         let numbers = |low: i64| behind.iter().map(move |at| at.wrapping_sub(low) as u64);
@@ -111,34 +111,34 @@ impl Line {
 
 /// Decodes a time for each place of `out`. `state` is then the same as after decoding the original
 /// codes.
-pub(in crate::chunk) fn read(
+pub(in crate::chunk) fn decode_times(
     bytes: &[u8],
     state: &mut TimeState,
     out: &mut [TimestampMs],
-) -> Result<(), Malformed> {
-    let mut cursor = Cursor::new(bytes);
-    let (first, others) = apart(out)?;
-    one(&mut cursor, state, first)?;
+) -> Result<(), DecodeError> {
+    let mut cursor = DecodeCursor::new(bytes);
+    let (first, others) = split_packs(out)?;
+    decode_pack(&mut cursor, state, first)?;
     for sixteen in others {
-        one(&mut cursor, state, sixteen)?;
+        decode_pack(&mut cursor, state, sixteen)?;
     }
     Ok(())
 }
 
 /// Decodes the times of one pack, which fill `out` exactly.
 #[inline]
-fn one(
-    cursor: &mut Cursor<'_>,
+fn decode_pack(
+    cursor: &mut DecodeCursor<'_>,
     state: &mut TimeState,
     out: &mut [TimestampMs],
-) -> Result<(), Malformed> {
-    let head = cursor.byte()?;
+) -> Result<(), DecodeError> {
+    let head = cursor.read_byte()?;
     if head == CODES {
-        return codes(cursor, state, out);
+        return decode_codes(cursor, state, out);
     }
     let mut number = |flag: u8| match head & flag {
         0 => Ok(0),
-        _ => cursor.uvarint().map(unzigzag),
+        _ => cursor.read_uvarint().map(unzigzag),
     };
     let distance = state.delta.wrapping_add(number(DISTANCE)?);
     let time = state.time.wrapping_add(number(LOW)?);
@@ -157,19 +157,19 @@ fn one(
 }
 
 /// Decodes the times of a pack that consists of the original codes.
-fn codes(
-    cursor: &mut Cursor<'_>,
+fn decode_codes(
+    cursor: &mut DecodeCursor<'_>,
     state: &mut TimeState,
     out: &mut [TimestampMs],
-) -> Result<(), Malformed> {
+) -> Result<(), DecodeError> {
     let mut repeats = 0;
     for out in out {
         if repeats == 0 {
-            repeats = state.apply(cursor.byte()?, cursor)?;
+            repeats = state.apply_op(cursor.read_byte()?, cursor)?;
         }
         if repeats > 0 {
             repeats -= 1;
-            state.repeat();
+            state.repeat_delta();
         }
         *out = state.time;
     }

@@ -1,34 +1,34 @@
 //! Decoding of the values of packs.
 
 use super::{
-    CODES, FIRST_APART, FIRST_MAX, ORDERED, SAMPLES, SCALE, WIDTH, ZIGZAG, apart, read_packed,
+    CODES, FIRST_APART, FIRST_MAX, ORDERED, SAMPLES, SCALE, WIDTH, ZIGZAG, read_packed, split_packs,
 };
 use crate::encoding::bits::unpack;
-use crate::encoding::cursor::Cursor;
-use crate::encoding::decimal::{Scaling, ordered};
+use crate::encoding::cursor::DecodeCursor;
+use crate::encoding::decimal::{DecimalConversion, order_bits};
 use crate::encoding::simd;
 use crate::encoding::value::ValueState;
-use crate::encoding::{Malformed, unzigzag};
+use crate::encoding::{DecodeError, unzigzag};
 
 /// Decodes a value for each place of `out`. `state` is then the same as after decoding the original
 /// codes.
-pub(in crate::chunk) fn read(
+pub(in crate::chunk) fn decode_values(
     bytes: &[u8],
     state: &mut ValueState,
     out: &mut [f64],
-) -> Result<(), Malformed> {
-    let mut cursor = Cursor::new(bytes);
-    let (first, others) = apart(out)?;
+) -> Result<(), DecodeError> {
+    let mut cursor = DecodeCursor::new(bytes);
+    let (first, others) = split_packs(out)?;
     // One loop for all of them, because a function with a single call site is inlined.
     let others = others.iter_mut().map(<[f64; SAMPLES]>::as_mut_slice);
     for places in std::iter::once(first).chain(others) {
         // A pack of one repeated value, as every second counter has, is one byte.
         match cursor.rest().first() {
             Some(0) => {
-                cursor.byte()?;
+                cursor.read_byte()?;
                 places.fill(f64::from_bits(state.bits));
             }
-            _ => one(&mut cursor, state, places)?,
+            _ => decode_pack(&mut cursor, state, places)?,
         }
     }
     Ok(())
@@ -36,26 +36,30 @@ pub(in crate::chunk) fn read(
 
 /// Decodes the values of one pack, which fill `out` exactly.
 #[inline]
-fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Result<(), Malformed> {
-    let mut head = cursor.byte()?;
+fn decode_pack(
+    cursor: &mut DecodeCursor<'_>,
+    state: &mut ValueState,
+    out: &mut [f64],
+) -> Result<(), DecodeError> {
+    let mut head = cursor.read_byte()?;
     if head == SCALE {
-        state.rescale(cursor.byte()?)?;
-        head = cursor.byte()?;
+        state.set_scale(cursor.read_byte()?)?;
+        head = cursor.read_byte()?;
     }
     if head == CODES {
-        return codes(cursor, state, out);
+        return decode_codes(cursor, state, out);
     }
     let is_ordered = head == ORDERED;
     if is_ordered {
-        head = cursor.byte()?;
+        head = cursor.read_byte()?;
     }
     let first = match head & FIRST_APART {
         0 => None,
-        _ => Some(unzigzag(cursor.uvarint()?)),
+        _ => Some(unzigzag(cursor.read_uvarint()?)),
     };
     let (before, scaling) = match is_ordered {
-        true => (ordered(state.bits), Scaling::Ordered),
-        false => (state.int, state.scaling()),
+        true => (order_bits(state.bits), DecimalConversion::Ordered),
+        false => (state.int, state.current_conversion()),
     };
     let before = before.wrapping_add(first.unwrap_or(0));
     let width = usize::from(head & WIDTH);
@@ -75,10 +79,10 @@ fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Resu
         0 => unpack(packed, width, ints, |step| add_up(step as i64)),
         _ => unpack(packed, width, ints, |step| add_up(unzigzag(step))),
     }
-    simd::floats(scaling, ints, out);
+    simd::convert_to_floats(scaling, ints, out);
     match (out.last(), is_ordered) {
-        (Some(float), true) => state.turn_to_bits(*float),
-        (Some(float), false) => state.turn_to_int(last, *float),
+        (Some(float), true) => state.set_bits(*float),
+        (Some(float), false) => state.set_int(last, *float),
         (None, _) => (),
     }
     Ok(())
@@ -86,16 +90,16 @@ fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Resu
 
 /// Decodes the values of a pack that consists of the original codes.
 #[cold]
-fn codes(
-    cursor: &mut Cursor<'_>,
+fn decode_codes(
+    cursor: &mut DecodeCursor<'_>,
     state: &mut ValueState,
     out: &mut [f64],
-) -> Result<(), Malformed> {
+) -> Result<(), DecodeError> {
     let mut repeats = 0;
     for out in out {
         if repeats == 0 {
-            let op = cursor.byte()?;
-            repeats = state.apply(op, cursor)?.max(1);
+            let op = cursor.read_byte()?;
+            repeats = state.apply_op(op, cursor)?.max(1);
         }
         repeats -= 1;
         *out = f64::from_bits(state.bits);

@@ -7,8 +7,8 @@
 
 #![allow(unsafe_code)]
 
-use super::Packed;
-use crate::encoding::decimal::{OFFSET, SMALL, Scaling};
+use super::PackedLanes;
+use crate::encoding::decimal::{DecimalConversion, OFFSET, SMALL};
 use std::arch::x86_64::*;
 
 /// Bytes of a row, which contains one word of each lane.
@@ -28,18 +28,18 @@ impl Avx2 {
 
     /// Unpacks numbers; see [`super::unpack`].
     #[inline]
-    pub(super) fn unpack(self, packed: Packed<'_>, low: i64, out: &mut [i64]) {
-        let Packed { bytes, rest, width } = packed;
+    pub(super) fn unpack(self, packed: PackedLanes<'_>, low: i64, out: &mut [i64]) {
+        let PackedLanes { bytes, rest, width } = packed;
         let rows = rest.as_chunks().0;
         if bytes.len().is_multiple_of(ROW) && rows.len() > bytes.len() / ROW {
             return self.unpack_rows(rows, width, low, out);
         }
         // One case per range of widths, so that no more memory than necessary is cleared.
         match width {
-            0..=8 => self.unpack_rows(&whole_words::<4, 9>(bytes), width, low, out),
-            9..=16 => self.unpack_rows(&whole_words::<4, 17>(bytes), width, low, out),
-            17..=32 => self.unpack_rows(&whole_words::<4, 33>(bytes), width, low, out),
-            _ => self.unpack_rows(&whole_words::<8, 65>(bytes), width, low, out),
+            0..=8 => self.unpack_rows(&copy_whole_words::<4, 9>(bytes), width, low, out),
+            9..=16 => self.unpack_rows(&copy_whole_words::<4, 17>(bytes), width, low, out),
+            17..=32 => self.unpack_rows(&copy_whole_words::<4, 33>(bytes), width, low, out),
+            _ => self.unpack_rows(&copy_whole_words::<8, 65>(bytes), width, low, out),
         }
     }
 
@@ -56,17 +56,22 @@ impl Avx2 {
         }
     }
 
-    /// Computes running sums; see [`super::add_up`].
+    /// Computes running sums; see [`super::prefix_sum`].
     #[inline]
-    pub(super) fn add_up(self, before: i64, out: &mut [i64]) -> i64 {
+    pub(super) fn prefix_sum(self, before: i64, out: &mut [i64]) -> i64 {
         // SAFETY: `self` exists, so the processor has AVX2 and FMA.
-        unsafe { add_up(before, out) }
+        unsafe { prefix_sum(before, out) }
     }
 
-    /// Converts integers to floats; see [`super::floats`]. Returns false if an integer is too
-    /// large: then the contents of `floats` are arbitrary.
+    /// Converts integers to floats; see [`super::convert_to_floats`]. Returns false if an integer
+    /// is too large: then the contents of `floats` are arbitrary.
     #[inline]
-    pub(super) fn floats(self, scaling: Scaling, ints: &[i64], floats: &mut [f64]) -> bool {
+    pub(super) fn convert_to_floats(
+        self,
+        scaling: DecimalConversion,
+        ints: &[i64],
+        floats: &mut [f64],
+    ) -> bool {
         // SAFETY: `self` exists, so the processor has AVX2 and FMA.
         unsafe { convert(scaling, ints, floats) }
     }
@@ -165,7 +170,7 @@ fn unpack_wide(rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64]) {
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn add_up(before: i64, out: &mut [i64]) -> i64 {
+fn prefix_sum(before: i64, out: &mut [i64]) -> i64 {
     let mut sums = _mm256_set1_epi64x(before);
     for four in out.as_chunks_mut::<4>().0 {
         let n = load_four(four);
@@ -182,17 +187,17 @@ fn add_up(before: i64, out: &mut [i64]) -> i64 {
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn convert(scaling: Scaling, ints: &[i64], floats: &mut [f64]) -> bool {
+fn convert(scaling: DecimalConversion, ints: &[i64], floats: &mut [f64]) -> bool {
     match scaling {
-        Scaling::Ordered => each_four(ints, floats, |ints| unorder(ints)),
-        Scaling::One => return each_small(ints, floats, |float| float),
-        Scaling::Factor(factor) => {
+        DecimalConversion::Ordered => convert_by_four(ints, floats, |ints| unorder(ints)),
+        DecimalConversion::One => return convert_small(ints, floats, |float| float),
+        DecimalConversion::Factor(factor) => {
             let factor = _mm256_set1_pd(factor);
-            return each_small(ints, floats, |float| _mm256_mul_pd(float, factor));
+            return convert_small(ints, floats, |float| _mm256_mul_pd(float, factor));
         }
-        Scaling::Divisor(by) => {
+        DecimalConversion::Divisor(by) => {
             let (inverse, divisor) = (_mm256_set1_pd(by.inverse), _mm256_set1_pd(by.power));
-            return each_small(ints, floats, |float| divide(float, divisor, inverse));
+            return convert_small(ints, floats, |float| divide(float, divisor, inverse));
         }
     }
     true
@@ -229,12 +234,12 @@ fn unorder(ints: __m256i) -> __m256d {
 /// is larger.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn each_small(ints: &[i64], floats: &mut [f64], scale: impl Fn(__m256d) -> __m256d) -> bool {
+fn convert_small(ints: &[i64], floats: &mut [f64], scale: impl Fn(__m256d) -> __m256d) -> bool {
     let bias = _mm256_set1_epi64x(OFFSET.to_bits() as i64);
     let offset = _mm256_set1_pd(OFFSET);
     let small = _mm256_set1_epi64x(SMALL);
     let mut above = _mm256_setzero_si256();
-    each_four(ints, floats, |ints| {
+    convert_by_four(ints, floats, |ints| {
         let top = _mm256_srli_epi64::<52>(_mm256_add_epi64(ints, small));
         above = _mm256_or_si256(above, top);
         let biased = _mm256_castsi256_pd(_mm256_add_epi64(ints, bias));
@@ -246,7 +251,7 @@ fn each_small(ints: &[i64], floats: &mut [f64], scale: impl Fn(__m256d) -> __m25
 /// Applies `make` to all integers, four at a time.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn each_four(ints: &[i64], floats: &mut [f64], mut make: impl FnMut(__m256i) -> __m256d) {
+fn convert_by_four(ints: &[i64], floats: &mut [f64], mut make: impl FnMut(__m256i) -> __m256d) {
     let mut make_four = |four: &[i64; 4]| {
         let mut bits = [0; 4];
         store(_mm256_castpd_si256(make(load_four(four))), &mut bits);
@@ -268,7 +273,7 @@ fn each_four(ints: &[i64], floats: &mut [f64], mut make: impl FnMut(__m256i) -> 
 /// Returns the rows of `bytes`, of which the last words may be incomplete, followed by a row of
 /// zeros.
 #[inline]
-fn whole_words<const WORD: usize, const ROWS: usize>(bytes: &[u8]) -> [[u8; ROW]; ROWS] {
+fn copy_whole_words<const WORD: usize, const ROWS: usize>(bytes: &[u8]) -> [[u8; ROW]; ROWS] {
     let mut rows = [[0; ROW]; ROWS];
     let (full, partial) = bytes.as_chunks();
     for (row, bytes) in rows.iter_mut().zip(full) {

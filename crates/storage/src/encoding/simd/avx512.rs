@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::encoding::decimal::{Divisor, SMALL, Scaling};
+use crate::encoding::decimal::{DecimalConversion, DecimalDivisor, SMALL};
 use std::arch::x86_64::*;
 
 /// Number of 64-bit integers or floats in one vector register.
@@ -58,15 +58,20 @@ impl Avx512 {
 
     /// Computes running sums; see [`super::add_up`].
     #[inline]
-    pub(super) fn add_up(self, before: i64, out: &mut [i64]) -> i64 {
+    pub(super) fn prefix_sum(self, before: i64, out: &mut [i64]) -> i64 {
         // SAFETY: `self` exists, so the processor has all instructions that the function is
         // compiled for.
-        unsafe { add_up_all(before, out) }
+        unsafe { prefix_sum_all(before, out) }
     }
 
-    /// Converts integers to floats; see [`super::floats`].
+    /// Converts integers to floats; see [`super::convert_to_floats`].
     #[inline]
-    pub(super) fn floats(self, scaling: Scaling, ints: &[i64], floats: &mut [f64]) {
+    pub(super) fn convert_to_floats(
+        self,
+        scaling: DecimalConversion,
+        ints: &[i64],
+        floats: &mut [f64],
+    ) {
         // SAFETY: `self` exists, so the processor has all instructions that the function is
         // compiled for.
         unsafe { convert(scaling, ints, floats) }
@@ -97,7 +102,7 @@ fn unpack_narrow(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
         let shift = _mm512_set1_epi64((bit % 32) as i64);
         let shift = _mm512_mask_set1_epi64(shift, 0xf0, (second % 32) as i64);
         let numbers = _mm512_srlv_epi64(_mm512_permutexvar_epi32(words, rows), shift);
-        *eight = ints_of(_mm512_add_epi64(_mm512_and_si512(numbers, mask), low));
+        *eight = to_int_array(_mm512_add_epi64(_mm512_and_si512(numbers, mask), low));
         bit = second + width;
     }
 }
@@ -119,22 +124,22 @@ fn last_rows(bytes: &[u8]) -> __m512i {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn add_up_all(before: i64, out: &mut [i64]) -> i64 {
+fn prefix_sum_all(before: i64, out: &mut [i64]) -> i64 {
     let mut last = _mm512_set1_epi64(before);
     for eight in out.as_chunks_mut::<EACH>().0 {
-        let sums = _mm512_add_epi64(add_up(vector_of(*eight)), last);
-        last = last_of(sums);
-        *eight = ints_of(sums);
+        let sums = _mm512_add_epi64(prefix_sum_vector(from_int_array(*eight)), last);
+        last = broadcast_last(sums);
+        *eight = to_int_array(sums);
     }
     first_lane(last)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn convert(scaling: Scaling, ints: &[i64], floats: &mut [f64]) {
+fn convert(scaling: DecimalConversion, ints: &[i64], floats: &mut [f64]) {
     let (ints, last_ints) = ints.as_chunks::<EACH>();
     let (floats, last_floats) = floats.as_chunks_mut::<EACH>();
     for (ints, floats) in ints.iter().zip(floats) {
-        *floats = floats_of(to_floats(scaling, vector_of(*ints)));
+        *floats = to_float_array(to_floats(scaling, from_int_array(*ints)));
     }
     store_first(last_floats, to_floats(scaling, load_first(last_ints)));
 }
@@ -157,7 +162,7 @@ fn load(bytes: &[u8]) -> __m512i {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn load_first(ints: &[i64]) -> __m512i {
     // SAFETY: only the integers of the mask are read, and those are in `ints`.
-    unsafe { _mm512_maskz_loadu_epi64(first(ints.len()), ints.as_ptr()) }
+    unsafe { _mm512_maskz_loadu_epi64(mask_first_lanes(ints.len()), ints.as_ptr()) }
 }
 
 /// Stores the first floats of a vector in `floats`, at most eight.
@@ -165,19 +170,19 @@ fn load_first(ints: &[i64]) -> __m512i {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn store_first(floats: &mut [f64], vector: __m512d) {
     // SAFETY: only the places of the mask are written, and those are in `floats`.
-    unsafe { _mm512_mask_storeu_pd(floats.as_mut_ptr(), first(floats.len()), vector) }
+    unsafe { _mm512_mask_storeu_pd(floats.as_mut_ptr(), mask_first_lanes(floats.len()), vector) }
 }
 
 /// Returns a mask of the first `lanes` lanes, at most eight.
 #[inline]
-fn first(lanes: usize) -> __mmask8 {
+fn mask_first_lanes(lanes: usize) -> __mmask8 {
     ((1u32 << lanes.min(EACH)) - 1) as __mmask8
 }
 
 /// Returns the lanes of a vector as floats.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn floats_of(vector: __m512d) -> [f64; EACH] {
+fn to_float_array(vector: __m512d) -> [f64; EACH] {
     // SAFETY: both are eight floats, and every pattern of bits is one.
     unsafe { std::mem::transmute::<__m512d, [f64; EACH]>(vector) }
 }
@@ -185,7 +190,7 @@ fn floats_of(vector: __m512d) -> [f64; EACH] {
 /// Returns the lanes of a vector as integers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn ints_of(vector: __m512i) -> [i64; EACH] {
+fn to_int_array(vector: __m512i) -> [i64; EACH] {
     // SAFETY: both are eight integers.
     unsafe { std::mem::transmute::<__m512i, [i64; EACH]>(vector) }
 }
@@ -193,7 +198,7 @@ fn ints_of(vector: __m512i) -> [i64; EACH] {
 /// Replaces each number by the sum of all numbers up to it.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn add_up(numbers: __m512i) -> __m512i {
+fn prefix_sum_vector(numbers: __m512i) -> __m512i {
     let none = _mm512_setzero_si512();
     // Sums of two, of four and of eight.
     let sums = _mm512_add_epi64(numbers, _mm512_alignr_epi64::<7>(numbers, none));
@@ -201,7 +206,7 @@ fn add_up(numbers: __m512i) -> __m512i {
     _mm512_add_epi64(sums, _mm512_alignr_epi64::<4>(sums, none))
 }
 
-/// Inverts [`crate::encoding::decimal::ordered`] for eight integers at once.
+/// Inverts [`crate::encoding::format_decimal::ordered`] for eight integers at once.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn unorder(ints: __m512i) -> __m512d {
@@ -213,12 +218,14 @@ fn unorder(ints: __m512i) -> __m512d {
 /// Converts eight integers to floats.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn to_floats(scaling: Scaling, ints: __m512i) -> __m512d {
+fn to_floats(scaling: DecimalConversion, ints: __m512i) -> __m512d {
     match scaling {
-        Scaling::Ordered => unorder(ints),
-        Scaling::One => _mm512_cvtepi64_pd(ints),
-        Scaling::Divisor(by) => divide(ints, by),
-        Scaling::Factor(factor) => _mm512_mul_pd(_mm512_cvtepi64_pd(ints), _mm512_set1_pd(factor)),
+        DecimalConversion::Ordered => unorder(ints),
+        DecimalConversion::One => _mm512_cvtepi64_pd(ints),
+        DecimalConversion::Divisor(by) => divide(ints, by),
+        DecimalConversion::Factor(factor) => {
+            _mm512_mul_pd(_mm512_cvtepi64_pd(ints), _mm512_set1_pd(factor))
+        }
     }
 }
 
@@ -226,7 +233,7 @@ fn to_floats(scaling: Scaling, ints: __m512i) -> __m512d {
 /// that `super::avx2::divide` proves correct.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn divide(ints: __m512i, by: Divisor) -> __m512d {
+fn divide(ints: __m512i, by: DecimalDivisor) -> __m512d {
     let (dividend, inverse) = (_mm512_cvtepi64_pd(ints), _mm512_set1_pd(by.inverse));
     let divisor = _mm512_set1_pd(by.power);
     let above = _mm512_add_epi64(ints, _mm512_set1_epi64(SMALL));
@@ -244,7 +251,7 @@ fn divide(ints: __m512i, by: Divisor) -> __m512d {
 /// Returns a vector of eight integers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn vector_of(ints: [i64; EACH]) -> __m512i {
+fn from_int_array(ints: [i64; EACH]) -> __m512i {
     // SAFETY: both are eight integers.
     unsafe { std::mem::transmute::<[i64; EACH], __m512i>(ints) }
 }
@@ -252,7 +259,7 @@ fn vector_of(ints: [i64; EACH]) -> __m512i {
 /// Returns a vector in which all lanes are the last one of `ints`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn last_of(ints: __m512i) -> __m512i {
+fn broadcast_last(ints: __m512i) -> __m512i {
     _mm512_permutexvar_epi64(_mm512_set1_epi64(EACH as i64 - 1), ints)
 }
 

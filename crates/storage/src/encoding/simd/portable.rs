@@ -1,9 +1,9 @@
 //! The loops of [`super`] for every processor, written so that a compiler can process several
 //! numbers at a time.
 
-use super::Packed;
-use crate::encoding::cursor::little_endian;
-use crate::encoding::decimal::{OFFSET, SMALL, Scaling, ordered};
+use super::PackedLanes;
+use crate::encoding::cursor::decode_little_endian;
+use crate::encoding::decimal::{DecimalConversion, OFFSET, SMALL, order_bits};
 use crate::encoding::lanes::{NARROW, VECTOR};
 
 /// Bytes of a row, which contains one word of each lane.
@@ -15,7 +15,7 @@ const ROWS: usize = VECTOR * 64 / 8 / ROW_BYTES + 1;
 const NARROW_ROWS: usize = VECTOR * NARROW / 8 / ROW_BYTES + 1;
 
 /// Unpacks numbers; see [`super::unpack`].
-pub(super) fn unpack(packed: Packed<'_>, low: i64, out: &mut [i64]) {
+pub(super) fn unpack(packed: PackedLanes<'_>, low: i64, out: &mut [i64]) {
     match packed.width {
         ..=NARROW => unpack_narrow(packed.bytes, packed.width, low, out),
         width => unpack_wide(packed.bytes, width, low, out),
@@ -25,7 +25,7 @@ pub(super) fn unpack(packed: Packed<'_>, low: i64, out: &mut [i64]) {
 fn unpack_narrow(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
     const LANES: usize = 4;
     let mut rows = [[0u32; LANES]; NARROW_ROWS];
-    each_word::<LANES, 4>(bytes, |row, lane, word| rows[row][lane] = word as u32);
+    for_each_word::<LANES, 4>(bytes, |row, lane, word| rows[row][lane] = word as u32);
     let mask = u32::MAX >> (NARROW - width);
     for (i, out) in out.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         let bit = i * width;
@@ -42,7 +42,7 @@ fn unpack_narrow(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
 fn unpack_wide(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
     const LANES: usize = 2;
     let mut rows = [[0u64; LANES]; ROWS];
-    each_word::<LANES, 8>(bytes, |row, lane, word| rows[row][lane] = word);
+    for_each_word::<LANES, 8>(bytes, |row, lane, word| rows[row][lane] = word);
     let mask = u64::MAX >> (64 - width);
     for (i, out) in out.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         let bit = i * width;
@@ -58,25 +58,25 @@ fn unpack_wide(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
 /// Calls `each` with row, lane and value of every word. The words of the last row may be
 /// incomplete.
 #[inline]
-fn each_word<const LANES: usize, const WORD: usize>(
+fn for_each_word<const LANES: usize, const WORD: usize>(
     bytes: &[u8],
     mut each: impl FnMut(usize, usize, u64),
 ) {
     let (full, last) = bytes.as_chunks::<ROW_BYTES>();
     for (row, bytes) in full.iter().enumerate() {
         for (lane, word) in bytes.as_chunks::<WORD>().0.iter().enumerate() {
-            each(row, lane, little_endian(word));
+            each(row, lane, decode_little_endian(word));
         }
     }
     if !last.is_empty() {
         for (lane, word) in last.chunks(last.len() / LANES).enumerate() {
-            each(full.len(), lane, little_endian(word));
+            each(full.len(), lane, decode_little_endian(word));
         }
     }
 }
 
-/// Computes running sums; see [`super::add_up`].
-pub(super) fn add_up(before: i64, out: &mut [i64]) -> i64 {
+/// Computes running sums; see [`super::prefix_sum`].
+pub(super) fn prefix_sum(before: i64, out: &mut [i64]) -> i64 {
     let mut sum = before;
     // Four at once, so that only one of four additions depends on the previous ones.
     for four in out.as_chunks_mut::<4>().0 {
@@ -90,34 +90,34 @@ pub(super) fn add_up(before: i64, out: &mut [i64]) -> i64 {
     sum
 }
 
-/// Converts integers to floats; see [`super::floats`].
-pub(super) fn floats(scaling: Scaling, ints: &[i64], floats: &mut [f64]) {
+/// Converts integers to floats; see [`super::convert_to_floats`].
+pub(super) fn convert_to_floats(scaling: DecimalConversion, ints: &[i64], floats: &mut [f64]) {
     match scaling {
-        Scaling::Ordered => each(ints, floats, |int| {
-            f64::from_bits(ordered(int as u64) as u64)
+        DecimalConversion::Ordered => convert_each(ints, floats, |int| {
+            f64::from_bits(order_bits(int as u64) as u64)
         }),
-        Scaling::One => scaled(ints, floats, |float| float),
-        Scaling::Divisor(by) => scaled(ints, floats, |float| float / by.power),
-        Scaling::Factor(factor) => scaled(ints, floats, |float| float * factor),
+        DecimalConversion::One => convert_scaled(ints, floats, |float| float),
+        DecimalConversion::Divisor(by) => convert_scaled(ints, floats, |float| float / by.power),
+        DecimalConversion::Factor(factor) => convert_scaled(ints, floats, |float| float * factor),
     }
 }
 
 /// Converts integers to floats and applies `scale`; several at a time if all are small.
 #[inline]
-fn scaled(ints: &[i64], floats: &mut [f64], scale: impl Fn(f64) -> f64) {
+fn convert_scaled(ints: &[i64], floats: &mut [f64], scale: impl Fn(f64) -> f64) {
     let above = |int: &i64| int.wrapping_add(SMALL) as u64 >> 52;
     if ints.iter().fold(0, |any, int| any | above(int)) == 0 {
-        each(ints, floats, |int| {
+        convert_each(ints, floats, |int| {
             let biased = (int as u64).wrapping_add(OFFSET.to_bits());
             scale(f64::from_bits(biased) - OFFSET)
         });
     } else {
-        each(ints, floats, |int| scale(int as f64));
+        convert_each(ints, floats, |int| scale(int as f64));
     }
 }
 
 #[inline]
-fn each(ints: &[i64], floats: &mut [f64], make: impl Fn(i64) -> f64) {
+fn convert_each(ints: &[i64], floats: &mut [f64], make: impl Fn(i64) -> f64) {
     for (float, int) in floats.iter_mut().zip(ints) {
         *float = make(*int);
     }

@@ -11,7 +11,7 @@ fn contents(table: &LateTable) -> Model {
     let mut found = Model::new();
     for (local, series) in table.iter() {
         for (row, start) in series.rows(TimeRange::ALL) {
-            let Sample::Float(value) = row.value else {
+            let ChunkSample::Float(value) = row.value else {
                 panic!("only floats were sent");
             };
             let key = (local.0, row.time, row.sequence);
@@ -25,7 +25,7 @@ fn row(time: i64, sequence: u64, value: f64) -> LateRow {
     LateRow {
         time,
         sequence,
-        value: Sample::Float(value),
+        value: ChunkSample::Float(value),
     }
 }
 
@@ -35,19 +35,19 @@ fn late_table_of_random_rows_holds_what_maps_hold() {
         let rng = SimRng::new(seed);
         let (mut table, mut model) = (LateTable::default(), Model::new());
         let mut held: Vec<LateSeries> = Vec::new();
-        for step in 0..rng.below(200) {
+        for step in 0..rng.next_below(200) {
             let sequence = step / 3;
-            let (local, time) = (rng.below(3) as u32, rng.below(40) as i64);
+            let (local, time) = (rng.next_below(3) as u32, rng.next_below(40) as i64);
             let start = if rng.one_in(5) { 7 } else { START_UNKNOWN };
-            table.insert(Local(local), row(time, sequence, step as f64), start);
+            table.insert(ShardLocalId(local), row(time, sequence, step as f64), start);
             let at = model.entry((local, time, sequence)).or_default();
             at.push((start, (step as f64).to_bits()));
             if rng.one_in(9) {
-                held.extend(table.get(Local(local)).cloned());
+                held.extend(table.get(ShardLocalId(local)).cloned());
             }
             if rng.one_in(40) {
-                let through = sequence.saturating_sub(rng.below(20));
-                (0..3).for_each(|local| table.drop_through(Local(local), through));
+                let through = sequence.saturating_sub(rng.next_below(20));
+                (0..3).for_each(|local| table.drop_through(ShardLocalId(local), through));
                 table.settle();
                 model.retain(|(.., of), _| *of > through);
             }
@@ -56,7 +56,7 @@ fn late_table_of_random_rows_holds_what_maps_hold() {
             assert_eq!(table.is_empty(), model.is_empty(), "seed {seed}");
         }
         assert_eq!(contents(&table), model, "seed {seed}");
-        (0..3).for_each(|local| table.drop_through(Local(local), u64::MAX));
+        (0..3).for_each(|local| table.drop_through(ShardLocalId(local), u64::MAX));
         assert_eq!((table.memory_bytes(), table.is_empty()), (0, true));
     }
 }
@@ -68,7 +68,10 @@ fn late_table_counts_the_bytes_that_its_leaves_have() {
         let mut table = LateTable::default();
         let mut held = Vec::new();
         for step in 0..200 {
-            let (local, time) = (Local(rng.below(3) as u32), rng.below(1_000) as i64);
+            let (local, time) = (
+                ShardLocalId(rng.next_below(3) as u32),
+                rng.next_below(1_000) as i64,
+            );
             table.insert(local, row(time, step, 1.0), START_UNKNOWN);
             if rng.one_in(4) {
                 held.extend(table.get(local).cloned());
@@ -83,12 +86,12 @@ fn late_table_counts_the_bytes_that_its_leaves_have() {
 fn late_rows_that_a_reader_holds_do_not_change() {
     let mut table = LateTable::default();
     for time in 0..20 {
-        table.insert(Local(1), row(time, 1, 1.0), START_UNKNOWN);
+        table.insert(ShardLocalId(1), row(time, 1, 1.0), START_UNKNOWN);
     }
-    let series = table.get(Local(1)).expect("it was added");
+    let series = table.get(ShardLocalId(1)).expect("it was added");
     let shared = series.share(TimeRange::new(5, 9), 1).expect("rows in it");
-    table.insert(Local(1), row(7, 2, 2.0), START_UNKNOWN);
-    table.drop_through(Local(1), 2);
+    table.insert(ShardLocalId(1), row(7, 2, 2.0), START_UNKNOWN);
+    table.drop_through(ShardLocalId(1), 2);
     let times: Vec<i64> = shared
         .rows(TimeRange::new(5, 9))
         .map(|(row, _)| row.time)
@@ -99,8 +102,8 @@ fn late_rows_that_a_reader_holds_do_not_change() {
 #[test]
 fn late_series_shares_only_what_a_reader_needs() {
     let mut table = LateTable::default();
-    table.insert(Local(1), row(10, 3, 1.0), START_UNKNOWN);
-    let series = table.get(Local(1)).expect("it was added");
+    table.insert(ShardLocalId(1), row(10, 3, 1.0), START_UNKNOWN);
+    let series = table.get(ShardLocalId(1)).expect("it was added");
     let cases = [
         (TimeRange::new(0, 20), 3, true),
         (TimeRange::new(0, 20), 2, false),
@@ -115,18 +118,21 @@ fn late_series_shares_only_what_a_reader_needs() {
 
 #[test]
 fn late_row_at_a_known_time_is_admitted_as_the_rule_says() {
-    use Admission::{Known, New, Replacing};
+    use LateAdmission::{Known, New, Replacing};
     let cases = [
-        (Duplicates::KeepFirst, [New, Known, Known, Known]),
-        (Duplicates::KeepLast, [New, Known, Replacing, Replacing]),
-        (Duplicates::Max, [New, Known, Replacing, Known]),
+        (DuplicatePolicy::KeepFirst, [New, Known, Known, Known]),
+        (
+            DuplicatePolicy::KeepLast,
+            [New, Known, Replacing, Replacing],
+        ),
+        (DuplicatePolicy::Max, [New, Known, Replacing, Known]),
     ];
     for (duplicates, expected) in cases {
         let mut table = LateTable::default();
         let values = [1.0, 1.0, 2.0, 1.5];
         let admitted = [1, 2, 3, 4].map(|sequence| {
             let row = row(5, sequence, values[sequence as usize - 1]);
-            table.admit(Local(1), row, START_UNKNOWN, duplicates)
+            table.add_unless_duplicate(ShardLocalId(1), row, START_UNKNOWN, duplicates)
         });
         assert_eq!(admitted, expected, "{duplicates:?}");
     }

@@ -15,11 +15,11 @@
 //! 00, form, difference    5 bits of form; the difference is from zero
 //! ```
 
-use super::predictor::{Series, Slab};
-use crate::encoding::bits::{BITS_MAX, BitReader, BitWriter};
-use crate::encoding::decimal::{BITS, Scale};
+use super::predictor::{PredictorSlab, SeriesPredictor};
+use crate::encoding::bits::{BITS_MAX, LsbBitReader, LsbBitWriter};
+use crate::encoding::decimal::{BITS, DecimalScale};
 use crate::encoding::varint::bit_len;
-use crate::encoding::{Malformed, unzigzag, zigzag};
+use crate::encoding::{DecodeError, unzigzag, zigzag};
 
 const FORM_BITS: u32 = 5;
 
@@ -37,16 +37,16 @@ const RESTART_BITS: u32 = ONES_MAX + 4 + FORM_BITS + LENGTH_BITS;
 
 /// A float as an integer: scaled by a decimal scale, or its raw bits. Zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Number {
+pub(super) struct DeltaNumber {
     pub(super) form: u8,
     pub(super) int: i64,
 }
 
-impl Number {
+impl DeltaNumber {
     /// Returns the number for the float with these bits. `known` is its decimal scale and integer,
     /// if it has one.
     #[inline]
-    pub(super) fn new(bits: u64, known: Option<(Scale, i64)>) -> Self {
+    pub(super) fn new(bits: u64, known: Option<(DecimalScale, i64)>) -> Self {
         match known {
             Some((scale, int)) => Self {
                 form: scale.code(),
@@ -62,17 +62,17 @@ impl Number {
     /// Returns the bits of the float.
     #[inline]
     pub(super) fn bits(self) -> u64 {
-        match Scale::from_code(self.form) {
-            Some(scale) => scale.float(self.int).to_bits(),
+        match DecimalScale::from_code(self.form) {
+            Some(scale) => scale.to_float(self.int).to_bits(),
             None => self.int as u64,
         }
     }
 
     /// Returns the integer of the float in another form, if it can be represented exactly in that
     /// form.
-    fn in_form(self, form: u8) -> Option<i64> {
-        match Scale::from_code(form) {
-            Some(scale) => scale.int(f64::from_bits(self.bits())),
+    fn convert_to_form(self, form: u8) -> Option<i64> {
+        match DecimalScale::from_code(form) {
+            Some(scale) => scale.to_int(f64::from_bits(self.bits())),
             None => Some(self.bits() as i64),
         }
     }
@@ -84,7 +84,7 @@ impl Number {
 
 /// Returns the new width of a series after a difference was encoded in `width`.
 #[inline]
-fn adapted(width: u32, difference: u64) -> u32 {
+fn adapt_width(width: u32, difference: u64) -> u32 {
     let bits = bit_len(difference) as u32;
     width + u32::from(bits > width + 1) - u32::from(bits < width)
 }
@@ -95,17 +95,17 @@ fn length(difference: u64) -> u32 {
 
 /// Encodes the numbers of one record, each relative to its predictor or to the previous row.
 #[derive(Debug, Default)]
-pub(super) struct NumberWriter {
+pub(super) struct DeltaNumberWriter {
     bytes: Vec<u8>,
-    bits: BitWriter,
-    before: Number,
+    bits: LsbBitWriter,
+    before: DeltaNumber,
 }
 
-impl NumberWriter {
+impl DeltaNumberWriter {
     /// Starts a record: drops the bytes of the previous one and keeps their memory.
     pub(super) fn begin(&mut self) {
         self.bytes.clear();
-        self.before = Number::default();
+        self.before = DeltaNumber::default();
     }
 
     /// Returns the encoded numbers of the record.
@@ -122,7 +122,12 @@ impl NumberWriter {
     /// Appends a number of the series at `index` of `slab`. Returns whether the series is new in
     /// the context.
     #[inline]
-    pub(super) fn push(&mut self, slab: &mut Slab, index: u32, number: Number) -> bool {
+    pub(super) fn push(
+        &mut self,
+        slab: &mut PredictorSlab,
+        index: u32,
+        number: DeltaNumber,
+    ) -> bool {
         let mut series = slab.series(index);
         let form = series.form();
         self.before = match form {
@@ -130,9 +135,9 @@ impl NumberWriter {
                 self.push_difference(&mut series, number.int);
                 number
             }
-            Some(form) => self.push_other(&mut series, form, number),
+            Some(form) => self.push_changed_form(&mut series, form, number),
             None => {
-                self.push_whole(number);
+                self.push_independent(number);
                 series.restart(number);
                 number
             }
@@ -142,14 +147,14 @@ impl NumberWriter {
 
     /// Appends the difference of `int` from the prediction, and updates the predictor.
     #[inline]
-    fn push_difference(&mut self, series: &mut Series<'_>, int: i64) {
+    fn push_difference(&mut self, series: &mut SeriesPredictor<'_>, int: i64) {
         let width = series.width();
-        let difference = zigzag(int.wrapping_sub(series.expected()));
+        let difference = zigzag(int.wrapping_sub(series.predict_next()));
         let above = difference >> width;
         if above >= u64::from(ONES_MAX) {
             self.put((1 << ONES_MAX) - 1, ONES_MAX + 1);
-            self.push_length(difference);
-            return series.go_to(int, length(difference) - 1);
+            self.push_long_difference(difference);
+            return series.update(int, length(difference) - 1);
         }
         let ones = above as u32;
         let low = difference & ((1 << width) - 1);
@@ -160,11 +165,11 @@ impl NumberWriter {
             self.put(prefix, ones + 1);
             self.put(low, width);
         }
-        series.go_to(int, adapted(width, difference));
+        series.update(int, adapt_width(width, difference));
     }
 
     /// Appends a difference as its length in bits and that many bits.
-    fn push_length(&mut self, difference: u64) {
+    fn push_long_difference(&mut self, difference: u64) {
         let length = length(difference);
         self.put(u64::from(length - 1), LENGTH_BITS);
         self.put(difference, length);
@@ -173,19 +178,24 @@ impl NumberWriter {
     /// Appends a number whose form differs from that of its series. Returns the number as it was
     /// encoded.
     #[cold]
-    fn push_other(&mut self, series: &mut Series<'_>, form: u8, number: Number) -> Number {
-        if let Some(int) = number.in_form(form) {
-            let difference = zigzag(int.wrapping_sub(series.expected()));
+    fn push_changed_form(
+        &mut self,
+        series: &mut SeriesPredictor<'_>,
+        form: u8,
+        number: DeltaNumber,
+    ) -> DeltaNumber {
+        if let Some(int) = number.convert_to_form(form) {
+            let difference = zigzag(int.wrapping_sub(series.predict_next()));
             if length(difference) < length(zigzag(number.int)) + RESTART_BITS {
                 self.push_difference(series, int);
-                return Number { form, int };
+                return DeltaNumber { form, int };
             }
         }
         // Infinities and NaNs, mostly staleness markers, are bad predictions for the next value.
         let is_aside = !number.is_finite();
         let escape = (1 << (ONES_MAX + 1)) - 1;
         self.put(u64::from(is_aside) << (ONES_MAX + 1) | escape, ONES_MAX + 2);
-        self.push_whole(number);
+        self.push_independent(number);
         if !is_aside {
             series.restart(number);
         }
@@ -194,7 +204,7 @@ impl NumberWriter {
 
     /// Appends a number independently of its series: a repetition of the previous row, a difference
     /// from it, or a form and an integer.
-    fn push_whole(&mut self, number: Number) {
+    fn push_independent(&mut self, number: DeltaNumber) {
         if number == self.before {
             return self.put(1, 1);
         }
@@ -205,52 +215,52 @@ impl NumberWriter {
             self.put(u64::from(number.form) << 2, 2 + FORM_BITS);
             0
         };
-        self.push_length(zigzag(number.int.wrapping_sub(from)));
+        self.push_long_difference(zigzag(number.int.wrapping_sub(from)));
     }
 }
 
 /// Decodes the numbers of one record, in the order in which they were encoded.
 #[derive(Debug)]
-pub(super) struct NumberReader<'a> {
-    bits: BitReader<'a>,
-    before: Number,
+pub(super) struct DeltaNumberReader<'a> {
+    bits: LsbBitReader<'a>,
+    before: DeltaNumber,
 }
 
-impl<'a> NumberReader<'a> {
+impl<'a> DeltaNumberReader<'a> {
     /// Returns a reader at the first number in `bytes`.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self {
-            bits: BitReader::new(bytes),
-            before: Number::default(),
+            bits: LsbBitReader::new(bytes),
+            before: DeltaNumber::default(),
         }
     }
 
     /// Decodes the next number, of the series at `index` of `slab`.
     #[inline]
-    pub(super) fn next(&mut self, slab: &mut Slab, index: u32) -> Number {
+    pub(super) fn next(&mut self, slab: &mut PredictorSlab, index: u32) -> DeltaNumber {
         let mut series = slab.series(index);
         let Some(form) = series.form() else {
-            (self.bits, self.before) = unknown(self.bits, self.before, &mut series);
+            (self.bits, self.before) = read_first(self.bits, self.before, &mut series);
             return self.before;
         };
         let bits = self.bits.peek();
         let ones = bits.trailing_ones();
         let width = series.width();
         if ones >= ONES_MAX || ones + 1 + width > BITS_MAX {
-            (self.bits, self.before) = long(self.bits, self.before, &mut series, form);
+            (self.bits, self.before) = read_long(self.bits, self.before, &mut series, form);
             return self.before;
         }
         self.bits.skip((ones + 1 + width) as usize);
         let low = bits >> (ones + 1) & ((1 << width) - 1);
         let difference = u64::from(ones) << width | low;
-        let int = series.expected().wrapping_add(unzigzag(difference));
-        series.go_to(int, adapted(width, difference));
-        self.before = Number { form, int };
+        let int = series.predict_next().wrapping_add(unzigzag(difference));
+        series.update(int, adapt_width(width, difference));
+        self.before = DeltaNumber { form, int };
         self.before
     }
 
     /// Returns an error if bytes remain after the last number.
-    pub(super) fn finish(&self) -> Result<(), Malformed> {
+    pub(super) fn finish(&self) -> Result<(), DecodeError> {
         self.bits.finish()
     }
 }
@@ -260,31 +270,31 @@ impl<'a> NumberReader<'a> {
 
 /// Decodes the first number of a series.
 #[cold]
-fn unknown<'a>(
-    mut bits: BitReader<'a>,
-    before: Number,
-    series: &mut Series<'_>,
-) -> (BitReader<'a>, Number) {
-    let number = whole(&mut bits, before);
+fn read_first<'a>(
+    mut bits: LsbBitReader<'a>,
+    before: DeltaNumber,
+    series: &mut SeriesPredictor<'_>,
+) -> (LsbBitReader<'a>, DeltaNumber) {
+    let number = read_independent(&mut bits, before);
     series.restart(number);
     (bits, number)
 }
 
 /// Decodes a number that needs more bits than a word has, or that is encoded with its length.
 #[cold]
-fn long<'a>(
-    mut bits: BitReader<'a>,
-    before: Number,
-    series: &mut Series<'_>,
+fn read_long<'a>(
+    mut bits: LsbBitReader<'a>,
+    before: DeltaNumber,
+    series: &mut SeriesPredictor<'_>,
     form: u8,
-) -> (BitReader<'a>, Number) {
+) -> (LsbBitReader<'a>, DeltaNumber) {
     let ones = bits.peek().trailing_ones().min(ONES_MAX);
     let width = series.width();
     bits.skip(ones as usize);
     let is_other = bits.take(1) == 1;
     if is_other {
         let is_aside = bits.take(1) == 1;
-        let number = whole(&mut bits, before);
+        let number = read_independent(&mut bits, before);
         if !is_aside {
             series.restart(number);
         }
@@ -292,34 +302,34 @@ fn long<'a>(
     }
     let (difference, width) = if ones < ONES_MAX {
         let difference = u64::from(ones) << width | bits.take_long(width);
-        (difference, adapted(width, difference))
+        (difference, adapt_width(width, difference))
     } else {
-        let difference = whole_difference(&mut bits);
+        let difference = read_long_difference(&mut bits);
         (difference, length(difference) - 1)
     };
-    let int = series.expected().wrapping_add(unzigzag(difference));
-    series.go_to(int, width);
-    (bits, Number { form, int })
+    let int = series.predict_next().wrapping_add(unzigzag(difference));
+    series.update(int, width);
+    (bits, DeltaNumber { form, int })
 }
 
 /// Decodes a number that was encoded independently of its series.
-fn whole(bits: &mut BitReader<'_>, before: Number) -> Number {
+fn read_independent(bits: &mut LsbBitReader<'_>, before: DeltaNumber) -> DeltaNumber {
     if bits.take(1) == 1 {
         return before;
     }
     let from = if bits.take(1) == 1 {
         before
     } else {
-        Number {
+        DeltaNumber {
             form: bits.take(FORM_BITS) as u8,
             int: 0,
         }
     };
-    let int = from.int.wrapping_add(unzigzag(whole_difference(bits)));
-    Number { int, ..from }
+    let int = from.int.wrapping_add(unzigzag(read_long_difference(bits)));
+    DeltaNumber { int, ..from }
 }
 
-fn whole_difference(bits: &mut BitReader<'_>) -> u64 {
+fn read_long_difference(bits: &mut LsbBitReader<'_>) -> u64 {
     let length = bits.take(LENGTH_BITS) as u32 + 1;
     bits.take_long(length)
 }

@@ -1,6 +1,6 @@
 //! A predictor of the next value for each series, by slot. Takes twelve bytes per series.
 
-use super::number::Number;
+use super::number::DeltaNumber;
 use std::collections::HashMap;
 
 /// Slots of a slab. The series of a target have neighbouring slots, so slabs are full while the
@@ -13,15 +13,15 @@ const UNKNOWN: u8 = 0xff;
 
 /// The predictors of [`SLAB_SLOTS`] neighbouring slots. Takes 768 bytes.
 #[derive(Debug)]
-pub(super) struct Slab {
+pub(super) struct PredictorSlab {
     ints: [i64; SLAB_SLOTS as usize],
-    predictors: [Predictor; SLAB_SLOTS as usize],
+    predictors: [TrendPredictor; SLAB_SLOTS as usize],
 }
 
-impl Slab {
+impl PredictorSlab {
     fn new() -> Box<Self> {
-        let unknown = Predictor {
-            step: Step(0),
+        let unknown = TrendPredictor {
+            step: PredictorStep(0),
             form: UNKNOWN,
             width: 0,
         };
@@ -33,9 +33,9 @@ impl Slab {
 
     /// Returns the predictor of the series at `index`.
     #[inline]
-    pub(super) fn series(&mut self, index: u32) -> Series<'_> {
+    pub(super) fn series(&mut self, index: u32) -> SeriesPredictor<'_> {
         let index = index as usize % SLAB_SLOTS as usize;
-        Series {
+        SeriesPredictor {
             int: &mut self.ints[index],
             predictor: &mut self.predictors[index],
         }
@@ -44,20 +44,20 @@ impl Slab {
 
 /// The trend of a series; read and written as one word.
 #[derive(Clone, Copy, Debug)]
-struct Predictor {
-    step: Step,
+struct TrendPredictor {
+    step: PredictorStep,
     form: u8,
     width: u8,
 }
 
 /// Mutable access to the predictor of one series.
 #[derive(Debug)]
-pub(super) struct Series<'a> {
+pub(super) struct SeriesPredictor<'a> {
     int: &'a mut i64,
-    predictor: &'a mut Predictor,
+    predictor: &'a mut TrendPredictor,
 }
 
-impl Series<'_> {
+impl SeriesPredictor<'_> {
     /// Returns the form of the newest number, if there is one.
     #[inline]
     pub(super) fn form(&self) -> Option<u8> {
@@ -66,7 +66,7 @@ impl Series<'_> {
 
     /// Returns the predicted integer of the next number.
     #[inline]
-    pub(super) fn expected(&self) -> i64 {
+    pub(super) fn predict_next(&self) -> i64 {
         self.int.wrapping_add(self.predictor.step.get())
     }
 
@@ -78,39 +78,39 @@ impl Series<'_> {
 
     /// Updates the predictor with the integer of the next number.
     #[inline]
-    pub(super) fn go_to(&mut self, int: i64, width: u32) {
+    pub(super) fn update(&mut self, int: i64, width: u32) {
         let step = int.wrapping_sub(*self.int);
         let before = self.predictor.step.get();
         // The mean of the last step and the one before: for a gauge that fluctuates, the last step
         // alone is a worse prediction.
         let step = before.wrapping_add(step.wrapping_sub(before) >> 1);
         *self.int = int;
-        *self.predictor = Predictor {
-            step: Step::near(step),
+        *self.predictor = TrendPredictor {
+            step: PredictorStep::from_difference(step),
             form: self.predictor.form,
             width: width as u8,
         };
     }
 
     /// Restarts the predictor with this number: the next value is predicted to be equal.
-    pub(super) fn restart(&mut self, number: Number) {
+    pub(super) fn restart(&mut self, number: DeltaNumber) {
         *self.int = number.int;
         self.predictor.form = number.form;
-        self.predictor.step = Step(0);
+        self.predictor.step = PredictorStep(0);
     }
 }
 
 /// A step rounded to nine significant bits, which suffice for a prediction: ten bits with the sign,
 /// and six bits for the number of zeros that follow.
 #[derive(Clone, Copy, Debug, Default)]
-struct Step(i16);
+struct PredictorStep(i16);
 
 const STEP_SHIFT_BITS: u32 = 6;
 const STEP_BITS: u32 = 9;
 
-impl Step {
+impl PredictorStep {
     #[inline]
-    fn near(step: i64) -> Self {
+    fn from_difference(step: i64) -> Self {
         let magnitude = (step ^ (step >> 63)) as u64;
         let bits = u64::BITS - magnitude.leading_zeros();
         let shift = bits.saturating_sub(STEP_BITS);
@@ -126,19 +126,19 @@ impl Step {
 
 /// The predictors of all series of a segment, allocated in slabs on first use.
 #[derive(Debug, Default)]
-pub(super) struct Context {
-    slabs: HashMap<u64, Box<Slab>>,
+pub(super) struct PredictorContext {
+    slabs: HashMap<u64, Box<PredictorSlab>>,
 }
 
-impl Context {
+impl PredictorContext {
     /// Removes all predictors and releases their memory.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Returns the slab with this number; creates it if necessary.
-    pub(super) fn slab(&mut self, number: u64) -> &mut Slab {
-        self.slabs.entry(number).or_insert_with(Slab::new)
+    pub(super) fn slab(&mut self, number: u64) -> &mut PredictorSlab {
+        self.slabs.entry(number).or_insert_with(PredictorSlab::new)
     }
 }
 
@@ -160,12 +160,12 @@ mod tests {
             (i64::MIN, i64::MIN),
         ];
         for (step, kept) in cases {
-            assert_eq!(Step::near(step).get(), kept, "{step}");
+            assert_eq!(PredictorStep::from_difference(step).get(), kept, "{step}");
         }
     }
 
     #[test]
     fn slab_takes_twelve_bytes_a_series() {
-        assert_eq!(size_of::<Slab>(), 12 * SLAB_SLOTS as usize);
+        assert_eq!(size_of::<PredictorSlab>(), 12 * SLAB_SLOTS as usize);
     }
 }

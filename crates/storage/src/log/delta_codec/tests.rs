@@ -30,9 +30,9 @@ fn batch(rows: &[FloatRow]) -> LogBatch {
 }
 
 /// Encodes one batch in the current context of `delta`.
-fn encode_one(delta: &mut DeltaEncoder, position: u64, batch: &LogBatch) -> Option<Vec<u8>> {
-    let (mut record, mut into) = (RecordEncoder::default(), Vec::new());
-    let position = Position(position);
+fn encode_one(delta: &mut DeltaRecordEncoder, position: u64, batch: &LogBatch) -> Option<Vec<u8>> {
+    let (mut record, mut into) = (LogRecordEncoder::default(), Vec::new());
+    let position = LogPosition(position);
     let is_coded = delta.encode(position, batch, BYTES_MAX, (&mut record, &mut into));
     is_coded.then_some(into)
 }
@@ -44,7 +44,7 @@ fn encode(batches: &[LogBatch]) -> Vec<Vec<u8>> {
 
 /// Like `encode`, with several writers: a new one starts wherever `is_new` returns true.
 fn encode_by_writers(batches: &[LogBatch], is_new: impl Fn(u64) -> bool) -> Vec<Vec<u8>> {
-    let mut delta = DeltaEncoder::default();
+    let mut delta = DeltaRecordEncoder::default();
     let numbered = batches.iter().zip(1..);
     let encode = |(batch, position)| {
         if is_new(position) {
@@ -58,10 +58,10 @@ fn encode_by_writers(batches: &[LogBatch], is_new: impl Fn(u64) -> bool) -> Vec<
 /// Encodes and decodes the batches; returns the size of each record in bytes.
 #[track_caller]
 fn check(batches: &[LogBatch]) -> Vec<usize> {
-    let mut delta = DeltaDecoder::default();
+    let mut delta = DeltaRecordDecoder::default();
     let records = encode(batches);
     for ((batch, record), position) in batches.iter().zip(&records).zip(1..) {
-        let decoded = delta.decode(Position(position), record).unwrap();
+        let decoded = delta.decode(LogPosition(position), record).unwrap();
         assert_eq!(contents(&decoded), contents(batch), "record {position}");
     }
     records.iter().map(Vec::len).collect()
@@ -102,27 +102,27 @@ fn random_value(rng: &SimRng, kind: u64, round: u64) -> f64 {
         _ if rng.one_in(40) => stale_nan(),
         0 | 1 => kind as f64,
         2 => (round * kind) as f64,
-        3 => (round * 1_000_003 * kind + rng.below(1_000)) as f64,
-        4 => rng.below(100_000) as f64 / 1_000.0,
+        3 => (round * 1_000_003 * kind + rng.next_below(1_000)) as f64,
+        4 => rng.next_below(100_000) as f64 / 1_000.0,
         5 => (round as f64 + kind as f64) / 3.0,
-        6 => rng.below(4) as f64 * 1e-9,
-        _ => rng.below(7) as f64,
+        6 => rng.next_below(4) as f64 * 1e-9,
+        _ => rng.next_below(7) as f64,
     }
 }
 
 /// Returns rows of records in which series appear and disappear, so that contexts are reset now and
 /// then.
 fn random_rows(rng: &SimRng) -> Vec<Vec<FloatRow>> {
-    let base = match rng.below(3) {
+    let base = match rng.next_below(3) {
         0 => u64::from(u32::MAX) - 300,
-        _ => rng.below(1_000),
+        _ => rng.next_below(1_000),
     };
-    let series = 1 + rng.below(200);
-    let rounds = 1 + rng.below(90);
+    let series = 1 + rng.next_below(200);
+    let rounds = 1 + rng.next_below(90);
     let mut records = Vec::new();
     for round in 0..rounds {
-        let first = rng.below(series);
-        let mut rows: Vec<FloatRow> = (first..=first + rng.below(series - first))
+        let first = rng.next_below(series);
+        let mut rows: Vec<FloatRow> = (first..=first + rng.next_below(series - first))
             .map(|kind| {
                 let time = round as i64 * 15_000 + kind as i64 / 20;
                 row(base + kind, time, random_value(rng, kind, round))
@@ -154,15 +154,15 @@ fn lose_records(seed: u64) -> Result<(), String> {
     let rng = SimRng::new(seed);
     let rows = random_rows(&rng);
     let batches: Vec<_> = rows.iter().map(|r| batch(r)).collect();
-    let mut delta = DeltaDecoder::default();
+    let mut delta = DeltaRecordDecoder::default();
     let mut lost_slots = std::collections::HashSet::new();
-    let mut began = Position(0);
+    let mut began = LogPosition(0);
     let records = encode_by_writers(&batches, |_| rng.one_in(20));
     for (i, record) in records.iter().enumerate() {
-        let position = Position(i as u64 + 1);
-        let back = Cursor::new(record).uvarint().unwrap();
-        if Position(position.0 - back) != began {
-            began = Position(position.0 - back);
+        let position = LogPosition(i as u64 + 1);
+        let back = DecodeCursor::new(record).read_uvarint().unwrap();
+        if LogPosition(position.0 - back) != began {
+            began = LogPosition(position.0 - back);
             lost_slots.clear();
         }
         let slots = rows[i].iter().map(|r| r.slot);
@@ -194,11 +194,11 @@ fn delta_coded_records_behind_a_lost_one_are_themselves_or_an_error() {
 
 #[test]
 fn decoder_that_trusts_what_was_lost_is_caught() {
-    let outcome = with_flaw(Flaw::TrustsContext, || {
+    let outcome = with_flaw(StoreFlaw::TrustsContext, || {
         (0..20).map(lose_records).collect::<Vec<_>>()
     });
     assert!(outcome.iter().any(Result::is_err));
-    let outcome = with_flaw(Flaw::MixesContexts, || {
+    let outcome = with_flaw(StoreFlaw::MixesContexts, || {
         (0..200).map(lose_records).collect::<Vec<_>>()
     });
     assert!(outcome.iter().any(Result::is_err));
@@ -206,7 +206,7 @@ fn decoder_that_trusts_what_was_lost_is_caught() {
 
 #[test]
 fn batch_without_floats_or_too_large_is_not_delta_coded() {
-    let mut delta = DeltaEncoder::default();
+    let mut delta = DeltaRecordEncoder::default();
     let mut created = LogBatch::default();
     created
         .created
@@ -215,8 +215,8 @@ fn batch_without_floats_or_too_large_is_not_delta_coded() {
         assert_eq!(encode_one(&mut delta, 1, &batch), None);
     }
     let whole = batch(&[row(1, 2, 3.0), row(2, 2, 4.5)]);
-    let (mut record, mut into) = (RecordEncoder::default(), Vec::new());
-    assert!(!delta.encode(Position(1), &whole, 30, (&mut record, &mut into)));
+    let (mut record, mut into) = (LogRecordEncoder::default(), Vec::new());
+    assert!(!delta.encode(LogPosition(1), &whole, 30, (&mut record, &mut into)));
     // As if no batch had been encoded before.
     let coded = encode_one(&mut delta, 9, &whole);
     assert_eq!(coded.as_ref(), encode(&[whole]).first());
@@ -247,17 +247,17 @@ fn delta_coded_record_keeps_created_series_and_histograms() {
 fn delta_coded_record_changed_anywhere_is_read_or_refused_without_a_panic() {
     for seed in seeds(300) {
         let rng = SimRng::new(seed);
-        let mut delta = DeltaDecoder::default();
+        let mut delta = DeltaRecordDecoder::default();
         let batches: Vec<_> = random_rows(&rng).iter().map(|r| batch(r)).collect();
         for (record, position) in encode(&batches).iter_mut().zip(1..) {
-            let at = rng.below(record.len() as u64) as usize;
-            match rng.below(3) {
-                0 => record[at] ^= 1 << rng.below(8),
+            let at = rng.next_below(record.len() as u64) as usize;
+            match rng.next_below(3) {
+                0 => record[at] ^= 1 << rng.next_below(8),
                 1 => record.truncate(at),
                 _ => {}
             }
             // The bytes are protected by the checksums of their frame.
-            let _ = delta.decode(Position(position), record);
+            let _ = delta.decode(LogPosition(position), record);
         }
     }
 }
@@ -281,10 +281,10 @@ fn encoder_begins_anew_once_series_have_their_rounds() {
 
 #[test]
 fn encoder_that_began_gives_its_memory_back() {
-    let mut delta = DeltaEncoder::default();
+    let mut delta = DeltaRecordEncoder::default();
     let rows: Vec<_> = (0..1_000).map(|slot| row(slot, 5, 1.0)).collect();
     assert!(encode_one(&mut delta, 1, &batch(&rows)).is_some());
     assert_eq!(delta.series, 1_000);
     delta.begin();
-    assert_eq!(format!("{:?}", delta.context), "Context { slabs: {} }");
+    assert_eq!(format!("{:?}", delta.context), "PredictorContext { slabs: {} }");
 }

@@ -9,10 +9,10 @@
 //! ```
 
 use super::decimal_of;
-use crate::encoding::cursor::Cursor;
+use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::time::TimeState;
 use crate::encoding::value::ValueState;
-use crate::encoding::{Malformed, push_prefixed};
+use crate::encoding::{DecodeError, push_prefixed};
 use firn_model::log::FloatRows;
 
 /// Maximum number of rows for which a column reserves memory in advance; requests have thousands.
@@ -37,28 +37,28 @@ pub(super) fn push_values(floats: &FloatRows, out: &mut Vec<u8>) {
     out.clear();
     let (mut state, mut run_at) = (ValueState::default(), 0);
     for (i, value) in floats.values.iter().enumerate() {
-        state.push_known(out, &mut run_at, *value, decimal_of(floats, i));
+        state.push_with_int(out, &mut run_at, *value, decimal_of(floats, i));
     }
 }
 
-fn finish(cursor: &Cursor<'_>) -> Result<(), Malformed> {
+fn finish(cursor: &DecodeCursor<'_>) -> Result<(), DecodeError> {
     match cursor.is_empty() {
         true => Ok(()),
-        false => Err(Malformed("log block has more in a column than rows")),
+        false => Err(DecodeError("log block has more in a column than rows")),
     }
 }
 
 /// Decodes a column of integers: slots, times or start timestamps.
-pub(super) struct NumberReader<'a> {
-    cursor: Cursor<'a>,
+pub(super) struct IntegerColumnReader<'a> {
+    cursor: DecodeCursor<'a>,
     state: TimeState,
 }
 
-impl<'a> NumberReader<'a> {
+impl<'a> IntegerColumnReader<'a> {
     /// Returns a reader of the column in `bytes`.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self {
-            cursor: Cursor::new(bytes),
+            cursor: DecodeCursor::new(bytes),
             state: TimeState::default(),
         }
     }
@@ -68,23 +68,23 @@ impl<'a> NumberReader<'a> {
         &mut self,
         count: u64,
         into: &mut Vec<T>,
-        number: impl Fn(i64) -> Result<T, Malformed>,
-    ) -> Result<(), Malformed> {
+        number: impl Fn(i64) -> Result<T, DecodeError>,
+    ) -> Result<(), DecodeError> {
         into.reserve(count.min(ROWS_RESERVED) as usize);
         let mut left = count;
         while left > 0 {
-            let op = self.cursor.byte()?;
-            let repeats = u64::from(self.state.apply(op, &mut self.cursor)?);
+            let op = self.cursor.read_byte()?;
+            let repeats = u64::from(self.state.apply_op(op, &mut self.cursor)?);
             if repeats == 0 {
                 into.push(number(self.state.time)?);
                 left -= 1;
                 continue;
             }
             if repeats > left {
-                return Err(Malformed("log block has more in a column than rows"));
+                return Err(DecodeError("log block has more in a column than rows"));
             }
             for _ in 0..repeats {
-                into.push(number(self.state.repeat())?);
+                into.push(number(self.state.repeat_delta())?);
             }
             left -= repeats;
         }
@@ -93,17 +93,17 @@ impl<'a> NumberReader<'a> {
 }
 
 /// Decodes values that are encoded relative to each other.
-pub(super) struct ValueReader<'a> {
-    cursor: Cursor<'a>,
+pub(super) struct ValueColumnReader<'a> {
+    cursor: DecodeCursor<'a>,
     state: ValueState,
     repeats: u32,
 }
 
-impl<'a> ValueReader<'a> {
+impl<'a> ValueColumnReader<'a> {
     /// Returns a reader of the column in `bytes`.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self {
-            cursor: Cursor::new(bytes),
+            cursor: DecodeCursor::new(bytes),
             state: ValueState::default(),
             repeats: 0,
         }
@@ -111,17 +111,17 @@ impl<'a> ValueReader<'a> {
 
     /// Returns the next value of the column, or an error if the bytes are malformed.
     #[inline]
-    pub(super) fn next(&mut self) -> Result<f64, Malformed> {
+    pub(super) fn next(&mut self) -> Result<f64, DecodeError> {
         if self.repeats == 0 {
-            let op = self.cursor.byte()?;
-            self.repeats = self.state.apply(op, &mut self.cursor)?;
+            let op = self.cursor.read_byte()?;
+            self.repeats = self.state.apply_op(op, &mut self.cursor)?;
         }
         self.repeats = self.repeats.saturating_sub(1);
         Ok(f64::from_bits(self.state.bits))
     }
 
     /// Returns an error if bytes or repeats remain after the last value.
-    pub(super) fn finish(&self) -> Result<(), Malformed> {
+    pub(super) fn finish(&self) -> Result<(), DecodeError> {
         finish(&self.cursor)
     }
 }

@@ -3,15 +3,15 @@
 
 use super::*;
 use crate::chunk::OpenChunk;
-use crate::encoding::decimal::Scale;
+use crate::encoding::decimal::DecimalScale;
 use crate::index::Index;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::fingerprint::HashKeys;
-use firn_model::histogram::{Counts, Histogram, ResetHint};
+use firn_model::histogram::{Histogram, HistogramCounts, ResetHint};
 use firn_model::labels::{Labels, LabelsRef, is_canonical};
-use firn_model::log::{FloatRow, Journal};
+use firn_model::log::{FloatRow, JournalRecord};
 use firn_model::sample::stale_nan;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 
@@ -22,7 +22,7 @@ type Bits = (u64, i64, i64, u64);
 
 /// Returns the decimal scale that a search finds for a value.
 pub(crate) fn hint(value: f64) -> DecimalHint {
-    let found = Scale::find(value);
+    let found = DecimalScale::find_for_value(value);
     found.map_or(DecimalHint::NONE, |(scale, _)| DecimalHint(scale.code()))
 }
 
@@ -39,7 +39,7 @@ fn batch(created: &Created, rows: &[FloatRow], histograms: &[HistogramRow]) -> L
 }
 
 fn encode(batch: &LogBatch) -> Vec<u8> {
-    let (mut encoder, mut bytes) = (RecordEncoder::default(), Vec::new());
+    let (mut encoder, mut bytes) = (LogRecordEncoder::default(), Vec::new());
     // The result must not depend on the previous batch.
     let mut before = crate::payload::batch_of(b"before");
     let row = FloatRow {
@@ -70,7 +70,7 @@ pub(crate) fn contents(batch: &LogBatch) -> (Created, Vec<Bits>, Vec<HistogramRo
 
 #[track_caller]
 fn check(batch: &LogBatch, context: &str) {
-    let read = decode(&encode(batch), &mut PlainValues).unwrap();
+    let read = decode(&encode(batch), &mut PlainValueDecoder).unwrap();
     assert_eq!(contents(&read), contents(batch), "{context}");
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn histogram(slot: u64) -> HistogramRow {
             schema: 0,
             zero_threshold: 0.5,
             sum: 3.25,
-            counts: Counts::Float {
+            counts: HistogramCounts::Float {
                 count: 2.0,
                 zero_count: 2.0,
                 positive: Vec::new(),
@@ -99,24 +99,24 @@ pub(crate) fn histogram(slot: u64) -> HistogramRow {
 }
 
 fn random_created(rng: &SimRng) -> Created {
-    let mut slot = rng.below(1_000) << rng.below(50);
+    let mut slot = rng.next_below(1_000) << rng.next_below(50);
     let mut created = Vec::new();
-    for _ in 0..rng.below(40) {
-        slot += 1 + rng.below(3);
-        let pairs = (0..rng.below(90))
+    for _ in 0..rng.next_below(40) {
+        slot += 1 + rng.next_below(3);
+        let pairs = (0..rng.next_below(90))
             .filter(|_| !rng.one_in(4))
-            .map(|i| (format!("label_{i:02}"), format!("v{}", rng.below(2))));
+            .map(|i| (format!("label_{i:02}"), format!("v{}", rng.next_below(2))));
         created.push((slot, Labels::from_pairs(pairs)));
     }
     created
 }
 
 fn random_row(rng: &SimRng, i: u64) -> FloatRow {
-    let value = match rng.below(6) {
+    let value = match rng.next_below(6) {
         0 => f64::from_bits(rng.next_u64()),
         1 => stale_nan(),
-        2 => rng.below(100_000) as f64 / 1_000.0,
-        _ => rng.below(50) as f64,
+        2 => rng.next_below(100_000) as f64 / 1_000.0,
+        _ => rng.next_below(50) as f64,
     };
     FloatRow {
         slot: if rng.one_in(9) {
@@ -143,8 +143,10 @@ fn record_of_random_batches_returns_them() {
     for seed in 0..500 {
         let rng = SimRng::new(seed);
         let created = random_created(&rng);
-        let rows: Vec<FloatRow> = (0..rng.below(300)).map(|i| random_row(&rng, i)).collect();
-        let histograms: Vec<_> = (0..rng.below(3)).map(histogram).collect();
+        let rows: Vec<FloatRow> = (0..rng.next_below(300))
+            .map(|i| random_row(&rng, i))
+            .collect();
+        let histograms: Vec<_> = (0..rng.next_below(3)).map(histogram).collect();
         check(
             &batch(&created, &rows, &histograms),
             &format!("seed {seed}"),
@@ -162,12 +164,12 @@ fn record_from_corrupt_bytes_never_panics() {
             (2, Labels::from_pairs([("a", "1"), ("b", "3")])),
         ];
         let mut bytes = encode(&batch(&created, &rows, &[histogram(3)]));
-        for _ in 0..=rng.below(3) {
-            let at = rng.below(bytes.len() as u64) as usize;
+        for _ in 0..=rng.next_below(3) {
+            let at = rng.next_below(bytes.len() as u64) as usize;
             bytes[at] = rng.next_u64() as u8;
         }
-        bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
-        if let Ok(batch) = decode(&bytes, &mut PlainValues) {
+        bytes.truncate(rng.next_below(bytes.len() as u64 + 1) as usize);
+        if let Ok(batch) = decode(&bytes, &mut PlainValueDecoder) {
             let read = batch.created.records().read_labels(|_, labels| {
                 assert!(is_canonical(labels.as_bytes()), "seed {seed}");
             });
@@ -199,8 +201,8 @@ fn open_chunk_newest_decimal_is_what_the_log_would_find() {
         .enumerate()
     {
         open.push_float(i as i64, 0, value);
-        let known = open.newest_decimal().map(|(s, i)| s.float(i).to_bits());
-        let expected = Scale::find(value).map(|_| value.to_bits());
+        let known = open.newest_decimal().map(|(s, i)| s.to_float(i).to_bits());
+        let expected = DecimalScale::find_for_value(value).map(|_| value.to_bits());
         assert_eq!(known, expected, "{value}");
     }
 }
@@ -293,7 +295,7 @@ fn record_with_exemplars_returns_them_and_the_rest() {
     for seed in 0..200 {
         let rng = SimRng::new(seed);
         let mut wanted = SeriesExemplars::default();
-        for _ in 0..rng.below(9) {
+        for _ in 0..rng.next_below(9) {
             let labels = random_created(&rng).pop().map(|(_, labels)| labels);
             let labels = labels.unwrap_or_default();
             let value = f64::from_bits(rng.next_u64() & !(1 << 62));
@@ -307,16 +309,16 @@ fn record_with_exemplars_returns_them_and_the_rest() {
         assert_eq!(batch.is_empty(), wanted.is_empty());
         batch.floats.push(random_row(&rng, 3), DecimalHint::NONE);
         let bytes = encode(&batch);
-        let found = decode(&bytes, &mut PlainValues).unwrap();
+        let found = decode(&bytes, &mut PlainValueDecoder).unwrap();
         let list = |e: &SeriesExemplars| format!("{:?}", e.iter().collect::<Vec<_>>());
         assert_eq!(list(&found.exemplars), list(&wanted), "seed {seed}");
         assert_eq!(found.floats.len(), 1, "seed {seed}");
         for _ in 0..50 {
             let mut bytes = bytes.clone();
-            let at = rng.below(bytes.len() as u64) as usize;
+            let at = rng.next_below(bytes.len() as u64) as usize;
             bytes[at] = rng.next_u64() as u8;
             // Any result is fine except a panic.
-            let _ = decode(&bytes, &mut PlainValues);
+            let _ = decode(&bytes, &mut PlainValueDecoder);
         }
     }
 }
@@ -348,14 +350,14 @@ fn record_with_exemplars_golden_bytes_stay() {
 /// Returns a batch with late samples, and sometimes others.
 fn late_batch(rng: &SimRng) -> LogBatch {
     let rows = |count: u64| -> Vec<FloatRow> {
-        let count = rng.below(count);
+        let count = rng.next_below(count);
         (0..count).map(|i| random_row(rng, i)).collect()
     };
     let mut late = batch(&random_created(rng), &rows(20), &[]);
     for row in rows(20) {
         late.late_floats.push(row, DecimalHint::NONE);
     }
-    late.late_histograms = (0..rng.below(3)).map(histogram).collect();
+    late.late_histograms = (0..rng.next_below(3)).map(histogram).collect();
     late.late_order = rng.next_u64();
     let labels = Labels::from_pairs([("trace_id", "a")]);
     if rng.one_in(2) {
@@ -370,7 +372,7 @@ fn record_with_late_samples_returns_them_and_the_rest() {
         let rng = SimRng::new(seed);
         let batch = late_batch(&rng);
         let bytes = encode(&batch);
-        let found = decode(&bytes, &mut PlainValues).unwrap();
+        let found = decode(&bytes, &mut PlainValueDecoder).unwrap();
         assert_eq!(contents(&found), contents(&batch), "seed {seed}");
         let late = |batch: &LogBatch| {
             let bits = |row: FloatRow| (row.slot, row.time, row.start, row.value.to_bits());
@@ -387,11 +389,11 @@ fn record_with_late_samples_returns_them_and_the_rest() {
         assert_eq!(found.late_order, order, "seed {seed}");
         for _ in 0..50 {
             let mut bytes = bytes.clone();
-            let at = rng.below(bytes.len() as u64) as usize;
+            let at = rng.next_below(bytes.len() as u64) as usize;
             bytes[at] = rng.next_u64() as u8;
-            bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
+            bytes.truncate(rng.next_below(bytes.len() as u64 + 1) as usize);
             // Any result is fine except a panic.
-            let _ = decode(&bytes, &mut PlainValues);
+            let _ = decode(&bytes, &mut PlainValueDecoder);
         }
     }
 }
@@ -444,11 +446,13 @@ fn record_with_a_journal_returns_it_and_the_rest() {
             true => LogBatch::default(),
             false => late_batch(&rng),
         };
-        let bytes = (0..rng.below(300)).map(|_| rng.next_u64() as u8).collect();
-        let mark = marks[rng.below(5) as usize];
-        batch.journal = Journal { mark, bytes };
+        let bytes = (0..rng.next_below(300))
+            .map(|_| rng.next_u64() as u8)
+            .collect();
+        let mark = marks[rng.next_below(5) as usize];
+        batch.journal = JournalRecord { mark, bytes };
         let bytes = encode(&batch);
-        let found = decode(&bytes, &mut PlainValues).unwrap();
+        let found = decode(&bytes, &mut PlainValueDecoder).unwrap();
         assert_eq!(found.journal, batch.journal, "seed {seed}");
         assert_eq!(contents(&found), contents(&batch), "seed {seed}");
         assert_eq!(
@@ -458,11 +462,11 @@ fn record_with_a_journal_returns_it_and_the_rest() {
         );
         for _ in 0..50 {
             let mut bytes = bytes.clone();
-            let at = rng.below(bytes.len() as u64) as usize;
+            let at = rng.next_below(bytes.len() as u64) as usize;
             bytes[at] = rng.next_u64() as u8;
-            bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
+            bytes.truncate(rng.next_below(bytes.len() as u64 + 1) as usize);
             // Any result is fine except a panic.
-            let _ = decode(&bytes, &mut PlainValues);
+            let _ = decode(&bytes, &mut PlainValueDecoder);
         }
     }
 }
@@ -470,7 +474,7 @@ fn record_with_a_journal_returns_it_and_the_rest() {
 #[test]
 fn record_with_a_journal_golden_bytes_stay() {
     let batch = LogBatch {
-        journal: Journal {
+        journal: JournalRecord {
             mark: JournalMark::Whole,
             bytes: b"abc".to_vec(),
         },

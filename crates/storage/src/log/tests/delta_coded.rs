@@ -2,10 +2,10 @@
 
 use super::{FILE_HEADER, FIRST_SEGMENT, open, unpadded, world};
 use super::{LocalLog, LogOptions};
-use crate::failpoints::{Flaw, with_flaw};
+use crate::failpoints::{StoreFlaw, with_flaw};
 use crate::log::record::tests::hint;
-use firn_model::env::sim::Sim;
-use firn_model::log::{DurableLog, FloatRow, LogBatch, OnDurable, Position};
+use firn_model::env::sim::SimEnv;
+use firn_model::log::{DurableCallbacks, DurableLog, FloatRow, LogBatch, LogPosition};
 use std::path::Path;
 
 /// The values of the series 1, 2 and 3.
@@ -41,13 +41,16 @@ fn batches() -> impl Iterator<Item = LogBatch> {
 }
 
 fn append(log: &LocalLog, batch: LogBatch) {
-    log.append(batch, OnDurable::new(|outcome| assert!(outcome.is_ok())));
+    log.append(
+        batch,
+        DurableCallbacks::new(|outcome| assert!(outcome.is_ok())),
+    );
 }
 
 /// Returns the values in the log, with `None` for damage.
 fn values(log: &LocalLog) -> Vec<Option<Vec<f64>>> {
     let mut items = Vec::new();
-    let mut tail = log.tail(Position(0));
+    let mut tail = log.read_from(LogPosition(0));
     while let Some(item) = tail.next().unwrap() {
         items.push(item.ok().map(|record| record.batch.floats.values));
     }
@@ -66,7 +69,7 @@ fn written() -> Vec<u8> {
     sim.disk.contents(Path::new(FIRST_SEGMENT)).unwrap()
 }
 
-fn world_of(segment: &[u8]) -> Sim {
+fn world_of(segment: &[u8]) -> SimEnv {
     let sim = world();
     sim.disk.overwrite(Path::new(FIRST_SEGMENT), segment);
     sim
@@ -146,7 +149,7 @@ fn log_of_two_segments() -> Vec<Option<Vec<f64>>> {
 fn delta_coded_segment_needs_nothing_of_the_one_before() {
     let [_, b, c, ..] = RECORDED;
     assert_eq!(log_of_two_segments(), expected(&[b, c, b, c]));
-    let read = with_flaw(Flaw::KeepsContext, log_of_two_segments);
+    let read = with_flaw(StoreFlaw::KeepsContext, log_of_two_segments);
     assert_eq!(read[2..], [None, None]);
 }
 
@@ -155,9 +158,9 @@ fn delta_coded_log_read_from_its_middle_gives_the_rest() {
     let sim = world_of(&written());
     let log = open(&sim, unpadded()).unwrap();
     let mut positions = Vec::new();
-    let mut tail = log.tail(Position(2));
+    let mut tail = log.read_from(LogPosition(2));
     while let Some(item) = tail.next().unwrap() {
         positions.push(item.unwrap().position);
     }
-    assert_eq!(positions, [2, 3, 4, 5].map(Position));
+    assert_eq!(positions, [2, 3, 4, 5].map(LogPosition));
 }

@@ -2,7 +2,7 @@
 
 use super::{Answers, LocalLog, LogOptions, append, contents, open, world};
 use crate::payload::batch_of;
-use firn_model::log::{DurableLog, LogBatch, OnDurable, Position};
+use firn_model::log::{DurableCallbacks, DurableLog, LogBatch, LogPosition};
 use firn_model::sync::lock;
 
 /// Appends a record that is marked as followed by another one.
@@ -15,7 +15,7 @@ fn append_followed(log: &LocalLog, payload: &[u8]) -> Answers {
     };
     log.append(
         batch,
-        OnDurable::new(move |outcome| lock(&sink).push(outcome)),
+        DurableCallbacks::new(move |outcome| lock(&sink).push(outcome)),
     );
     answers
 }
@@ -29,7 +29,7 @@ fn check_held(options: LogOptions, ends: impl FnOnce(&LocalLog)) {
     assert!(lock(&held).is_empty(), "it waits");
     assert!(contents(&log).is_empty());
     ends(&log);
-    assert_eq!(*lock(&held), [Ok(Position(1))]);
+    assert_eq!(*lock(&held), [Ok(LogPosition(1))]);
     sim.disk.crash();
     let log = open(&sim, LogOptions::default()).unwrap();
     assert_eq!(contents(&log)[0], "held");
@@ -40,9 +40,9 @@ fn log_record_that_is_followed_is_written_with_what_follows_or_before_a_wait() {
     let all = LogOptions::default;
     check_held(all(), |log| {
         let behind = append(log, b"behind");
-        assert_eq!(*lock(&behind), [Ok(Position(2))]);
+        assert_eq!(*lock(&behind), [Ok(LogPosition(2))]);
     });
-    check_held(all(), |log| log.write_held());
+    check_held(all(), |log| log.write_held_records());
     check_held(all(), |log| log.close().unwrap());
     check_held(all(), |log| log.sync().unwrap());
     check_held(all(), |log| log.begin_unit().unwrap());
@@ -55,8 +55,8 @@ fn log_record_that_is_followed_is_written_with_what_follows_or_before_a_wait() {
     check_held(little, |log| {
         let behind = append_followed(log, b"behind");
         assert!(lock(&behind).is_empty());
-        log.write_held();
-        assert_eq!(*lock(&behind), [Ok(Position(2))]);
+        log.write_held_records();
+        assert_eq!(*lock(&behind), [Ok(LogPosition(2))]);
     });
 }
 

@@ -2,15 +2,15 @@
 //! or several consecutive shards if one would be too large.
 
 use crate::block::{
-    Block, BlockId, BlockMeta, BlockReader, BlockWriter, LabelsReader, Sayings, Source,
-    block_order, remove_folder,
+    Block, BlockColumnReader, BlockId, BlockMeta, BlockSpec, BlockWriter, LabelsReader,
+    MetricMetadataSet, compare_block_order, remove_folder,
 };
-use crate::blocks::plan::Merge;
+use crate::blocks::plan::MergePlan;
 use crate::blocks::{BlockEntry, BlockKind, Blocks};
-use crate::chunk::Columns;
-use crate::chunk::Duplicates;
+use crate::chunk::DuplicatePolicy;
+use crate::chunk::SampleColumns;
 use crate::error::StorageError;
-use crate::parts::options::{BlockMax, StoreOptions};
+use crate::parts::options::{BlockSizeLimit, StoreOptions};
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::LabelsRef;
@@ -28,31 +28,31 @@ const CACHE_BYTES: usize = 32 << 20;
 
 /// The error that ended a merge. `input` is the block that could not be read, if any, with its time
 /// range.
-pub(super) struct Failure {
+pub(super) struct MergeFailure {
     pub(super) error: StorageError,
     pub(super) input: Option<(BlockId, TimeRange)>,
 }
 
 /// An input block. The series before `next` are merged.
-struct Input {
+struct MergeInput {
     entry: BlockEntry,
     block: Arc<Block>,
     next: u32,
     labels: LabelsReader,
-    /// The labels of the series from `next` on that were read ahead.
-    ahead: Ahead,
+    /// The labels of the series from `peek_labels` on that were read ahead.
+    ahead: LabelsReadAhead,
 }
 
 /// Labels of consecutive series, the first `taken` of which are consumed.
 #[derive(Default)]
-struct Ahead {
+struct LabelsReadAhead {
     bytes: Vec<u8>,
     /// End of the labels of each series in `bytes`.
     ends: Vec<usize>,
     taken: usize,
 }
 
-impl Ahead {
+impl LabelsReadAhead {
     fn push(&mut self, labels: LabelsRef<'_>) {
         self.bytes.extend_from_slice(labels.as_bytes());
         self.ends.push(self.bytes.len());
@@ -65,7 +65,7 @@ impl Ahead {
     }
 
     /// Returns the labels of the next series.
-    fn next(&self) -> Option<LabelsRef<'_>> {
+    fn peek_labels(&self) -> Option<LabelsRef<'_>> {
         let end = *self.ends.get(self.taken)?;
         let before = self.taken.checked_sub(1);
         let start = before.map_or(0, |before| self.ends[before]);
@@ -73,24 +73,24 @@ impl Ahead {
     }
 }
 
-/// A merge in progress. Created by [`Merging::new`], advanced in shares, and ended by `finish` or
+/// A merge in progress. Created by [`MergeJob::new`], advanced in shares, and ended by `finish` or
 /// `abandon`.
-pub(super) struct Merging {
+pub(super) struct MergeJob {
     env: Env,
     /// Folder that contains the blocks.
     dir: PathBuf,
-    merge: Merge,
-    inputs: Vec<Input>,
+    merge: MergePlan,
+    inputs: Vec<MergeInput>,
     /// The current output block, and the complete shards before it.
     writer: BlockWriter,
     written: Vec<BlockMeta>,
-    source: Source,
-    block_max: BlockMax,
-    duplicates: Duplicates,
-    columns: Columns,
+    source: BlockSpec,
+    block_max: BlockSizeLimit,
+    duplicates: DuplicatePolicy,
+    columns: SampleColumns,
     exemplars: SeriesExemplars,
     /// The metric metadata of all inputs.
-    sayings: Sayings,
+    sayings: MetricMetadataSet,
     /// The first labels in block order among the next series of all inputs, and the inputs whose
     /// next series has them.
     least: Vec<u8>,
@@ -101,10 +101,10 @@ pub(super) struct Merging {
     pub(super) samples_done: u64,
 }
 
-impl Input {
+impl MergeInput {
     /// Reads the labels of the next series ahead, if there is a next series.
     fn read_labels(&mut self) -> Result<(), StorageError> {
-        if self.ahead.next().is_some() {
+        if self.ahead.peek_labels().is_some() {
             return Ok(());
         }
         self.ahead.clear();
@@ -115,32 +115,32 @@ impl Input {
     }
 }
 
-impl Merging {
+impl MergeJob {
     /// Starts `merge`: opens its inputs and creates the output block.
     pub(super) fn new(
         env: &Env,
         blocks: &Blocks,
-        merge: Merge,
+        merge: MergePlan,
         options: &StoreOptions,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, MergeFailure> {
         // A separate cache, so that the merge does not displace the units that queries use.
-        let cache = blocks.cache_beside(CACHE_BYTES);
+        let cache = blocks.new_separate_cache(CACHE_BYTES);
         let mut inputs = Vec::with_capacity(merge.inputs.len());
         for entry in &merge.inputs {
-            let opened = Block::open(env, &blocks.dir_of(entry.id), &cache);
-            let block = opened.map_err(|error| Failure::of(entry, error))?;
-            inputs.push(Input {
+            let opened = Block::open(env, &blocks.block_dir(entry.id), &cache);
+            let block = opened.map_err(|error| MergeFailure::from_input(entry, error))?;
+            inputs.push(MergeInput {
                 entry: entry.clone(),
                 block: Arc::new(block),
                 next: 0,
-                labels: LabelsReader::of_whole(),
-                ahead: Ahead::default(),
+                labels: LabelsReader::for_whole_block(),
+                ahead: LabelsReadAhead::default(),
             });
         }
-        let mut sayings = Sayings::default();
-        for Input { entry, block, .. } in &inputs {
+        let mut sayings = MetricMetadataSet::default();
+        for MergeInput { entry, block, .. } in &inputs {
             let read = block.read_metadata(None, &mut sayings);
-            read.map_err(|error| Failure::of(entry, error))?;
+            read.map_err(|error| MergeFailure::from_input(entry, error))?;
         }
         let mut sources: Vec<_> = inputs
             .iter()
@@ -148,8 +148,8 @@ impl Merging {
             .collect();
         sources.sort_unstable();
         sources.dedup();
-        let source = Source {
-            id: merge.id(0),
+        let source = BlockSpec {
+            id: merge.output_id(0),
             is_late: merge.kind == BlockKind::Late,
             level: merge.level,
             sources,
@@ -157,10 +157,10 @@ impl Merging {
         };
         // A merge that failed at its commit had the same block ids, also for its shards.
         let created = blocks
-            .dir_to_write(source.id)
+            .prepare_block_dir(source.id)
             .and_then(|dir| BlockWriter::create(env, &dir, source.clone()));
-        let mut writer = created.map_err(|error| Failure { error, input: None })?;
-        writer.expect_exemplars(exemplars_of(&inputs));
+        let mut writer = created.map_err(|error| MergeFailure { error, input: None })?;
+        writer.expect_exemplars(count_exemplars(&inputs));
         Ok(Self {
             env: env.clone(),
             dir: blocks.dir().to_path_buf(),
@@ -173,7 +173,7 @@ impl Merging {
             source,
             block_max: options.block_max,
             duplicates: options.duplicates,
-            columns: Columns::default(),
+            columns: SampleColumns::default(),
             exemplars: SeriesExemplars::default(),
             sayings,
             least: Vec::new(),
@@ -182,15 +182,15 @@ impl Merging {
     }
 }
 
-impl Merging {
+impl MergeJob {
     /// Returns the number of series of all inputs; a series in several inputs is counted for each.
-    pub(super) fn series(&self) -> u64 {
+    pub(super) fn total_series(&self) -> u64 {
         let inputs = self.inputs.iter();
         inputs.map(|i| u64::from(i.block.series_count())).sum()
     }
 
-    /// Returns the number of series merged so far, counted like [`Merging::series`].
-    pub(super) fn series_done(&self) -> u64 {
+    /// Returns the number of series merged so far, counted like [`MergeJob::total_series`].
+    pub(super) fn merged_series(&self) -> u64 {
         self.inputs.iter().map(|input| u64::from(input.next)).sum()
     }
 
@@ -201,12 +201,13 @@ impl Merging {
     }
 
     /// Merges series until `samples` more samples were read. Returns true if the merge is complete.
-    pub(super) fn advance(&mut self, samples: u64) -> Result<bool, Failure> {
+    pub(super) fn advance(&mut self, samples: u64) -> Result<bool, MergeFailure> {
         let enough = self.samples_done.saturating_add(samples);
         let blocks: Vec<Arc<Block>> = self.inputs.iter().map(|i| i.block.clone()).collect();
-        let mut readers: Vec<BlockReader<'_>> = blocks.iter().map(|block| block.reader()).collect();
+        let mut readers: Vec<BlockColumnReader<'_>> =
+            blocks.iter().map(|block| block.reader()).collect();
         while self.samples_done < enough {
-            self.find_least()?;
+            self.find_next_series()?;
             if self.having.is_empty() {
                 return Ok(true);
             }
@@ -217,21 +218,21 @@ impl Merging {
 
     /// Finds the first labels in block order among the next series of all inputs, and the inputs
     /// that have them. `having` is empty at the end.
-    fn find_least(&mut self) -> Result<(), Failure> {
+    fn find_next_series(&mut self) -> Result<(), MergeFailure> {
         let (least, having) = (&mut self.least, &mut self.having);
         having.clear();
         for (at, input) in self.inputs.iter_mut().enumerate() {
             if let Err(error) = input.read_labels() {
-                return Err(Failure::of(&input.entry, error));
+                return Err(MergeFailure::from_input(&input.entry, error));
             }
-            let Some(next) = input.ahead.next() else {
+            let Some(next) = input.ahead.peek_labels() else {
                 continue;
             };
             let order = match having.is_empty() {
                 true => Ordering::Less,
                 // Usually all inputs have the same next series.
                 false if next.as_bytes() == least.as_slice() => Ordering::Equal,
-                false => block_order(next, LabelsRef::from_canonical(least)),
+                false => compare_block_order(next, LabelsRef::from_canonical(least)),
             };
             if order == Ordering::Greater {
                 continue;
@@ -247,33 +248,34 @@ impl Merging {
     }
 
     /// Merges the next series of the inputs in `having`.
-    fn merge_series(&mut self, readers: &mut [BlockReader<'_>]) -> Result<(), Failure> {
+    fn merge_series(&mut self, readers: &mut [BlockColumnReader<'_>]) -> Result<(), MergeFailure> {
         let columns = &mut self.columns;
         columns.clear();
         for at in &self.having {
             let (input, reader) = (&mut self.inputs[*at], &mut readers[*at]);
             let before = columns.times.len();
             let read = reader.read(input.next, TimeRange::ALL, columns);
-            read.map_err(|error| Failure::of(&input.entry, error))?;
+            read.map_err(|error| MergeFailure::from_input(&input.entry, error))?;
             self.samples_done += (columns.times.len() - before) as u64;
             match input.entry.kind {
                 BlockKind::Main => columns.merge_from(before),
                 BlockKind::Late => columns.merge_late(before, self.duplicates),
             }
             let exemplars = &mut self.exemplars;
-            let taken = input.block.exemplars(&[input.next], |_, exemplar| {
+            let taken = input.block.read_exemplars(&[input.next], |_, exemplar| {
                 exemplars.push(0, exemplar);
                 Ok(())
             });
-            taken.map_err(|error| Failure::of(&input.entry, error))?;
+            taken.map_err(|error| MergeFailure::from_input(&input.entry, error))?;
             input.ahead.taken += 1;
             input.next += 1;
         }
-        self.push().map_err(|error| Failure { error, input: None })
+        self.write_series()
+            .map_err(|error| MergeFailure { error, input: None })
     }
 
     /// Writes the merged series to the output block.
-    fn push(&mut self) -> Result<(), StorageError> {
+    fn write_series(&mut self) -> Result<(), StorageError> {
         let is_full = self.writer.series_count() >= self.block_max.series
             || self.writer.written_bytes() >= self.block_max.bytes;
         if is_full && self.writer.series_count() > 0 {
@@ -290,24 +292,24 @@ impl Merging {
     /// Ends the current output block as a shard, and starts the next one.
     fn begin_shard(&mut self) -> Result<(), StorageError> {
         let number = self.written.len() as u32;
-        let source = Source {
-            id: self.merge.id(number + 1),
+        let source = BlockSpec {
+            id: self.merge.output_id(number + 1),
             ..self.source.clone()
         };
         let dir = self.dir.join(source.id.to_string());
         let mut next = BlockWriter::create(&self.env, &dir, source)?;
-        next.expect_exemplars(exemplars_of(&self.inputs));
+        next.expect_exemplars(count_exemplars(&self.inputs));
         let mut full = std::mem::replace(&mut self.writer, next);
-        full.say(&self.sayings)?;
+        full.push_metadata(&self.sayings)?;
         let set = self.source.id;
         self.written.push(full.finish_shard(set, number, false)?);
         Ok(())
     }
 
     /// Ends the merge. Returns it with the metadata of its blocks, which are synced.
-    pub(super) fn finish(mut self) -> Result<(Merge, Vec<BlockMeta>), StorageError> {
+    pub(super) fn finish(mut self) -> Result<(MergePlan, Vec<BlockMeta>), StorageError> {
         let number = self.written.len() as u32;
-        self.writer.say(&self.sayings)?;
+        self.writer.push_metadata(&self.sayings)?;
         self.written.push(match number {
             0 => self.writer.finish()?,
             _ => self.writer.finish_shard(self.source.id, number, true)?,
@@ -324,13 +326,13 @@ impl Merging {
     }
 }
 
-fn exemplars_of(inputs: &[Input]) -> u64 {
+fn count_exemplars(inputs: &[MergeInput]) -> u64 {
     let counts = inputs.iter().map(|input| input.block.exemplar_count());
     counts.sum()
 }
 
-impl Failure {
-    fn of(entry: &BlockEntry, error: StorageError) -> Self {
+impl MergeFailure {
+    fn from_input(entry: &BlockEntry, error: StorageError) -> Self {
         Self {
             error,
             input: Some((entry.id, entry.range)),

@@ -4,7 +4,7 @@ use super::*;
 use crate::ids::GroupId;
 use firn_model::env::sim::SimRng;
 
-const WINDOWS: Windows = Windows {
+const WINDOWS: SealWindows = SealWindows {
     window_ms: 1_000,
     is_jittered: true,
 };
@@ -18,63 +18,67 @@ type Logged = (u64, GroupId, i64);
 fn covered_position_never_runs_ahead_of_what_is_sealed() {
     for seed in 0..2_000 {
         let rng = SimRng::new(seed);
-        let mut coverage = Coverage::new(WINDOWS, Position(0));
+        let mut coverage = Coverage::new(WINDOWS, LogPosition(0));
         let mut unsealed: Vec<Logged> = Vec::new();
         let (mut newest, mut position, mut groups) = (i64::MIN, 0, 1);
         let mut now = 0;
         for _ in 0..80 {
-            match rng.below(4) {
+            match rng.next_below(4) {
                 0 => {
-                    let mark = Mark {
+                    let mark = CoverageMark {
                         newest,
                         sequence: position,
-                        position: Position(position),
+                        position: LogPosition(position),
                     };
-                    coverage.tick(mark, GroupId(groups), &[]);
+                    coverage.record_mark(mark, GroupId(groups), &[]);
                 }
                 1 => {
-                    for due in coverage.due(newest) {
+                    for due in coverage.list_due_groups(newest) {
                         if rng.one_in(2) {
                             let after = coverage.unsealed_after(due, position);
                             unsealed.retain(|s| s.1 != due.group || s.2 > due.end);
-                            coverage.sealed(due, after, false);
+                            coverage.record_sealed(due, after, false);
                         }
                     }
                 }
                 _ => {
-                    now += rng.below(400) as i64;
+                    now += rng.next_below(400) as i64;
                     position += 1;
-                    groups = groups.max(1 + rng.below(4));
-                    let group = GroupId(rng.below(groups));
-                    let time = now - rng.below(1_500) as i64;
+                    groups = groups.max(1 + rng.next_below(4));
+                    let group = GroupId(rng.next_below(groups));
+                    let time = now - rng.next_below(1_500) as i64;
                     unsealed.push((position, group, time));
                     newest = newest.max(time);
                 }
             }
-            let covered = coverage.covered().0;
+            let covered = coverage.covered_position().0;
             let left = unsealed.iter().find(|s| s.0 <= covered);
             assert_eq!(left, None, "seed {seed}: covered {covered}");
         }
         // Everything is sealed as time advances, whatever samples each group has.
-        let mark = |newest| Mark {
+        let mark = |newest| CoverageMark {
             newest,
             sequence: position,
-            position: Position(position),
+            position: LogPosition(position),
         };
-        coverage.tick(mark(newest), GroupId(groups), &[]);
-        coverage.tick(mark(newest + 3_000), GroupId(groups), &[]);
-        for due in coverage.due(newest + 3_000) {
+        coverage.record_mark(mark(newest), GroupId(groups), &[]);
+        coverage.record_mark(mark(newest + 3_000), GroupId(groups), &[]);
+        for due in coverage.list_due_groups(newest + 3_000) {
             let after = coverage.unsealed_after(due, position);
-            coverage.sealed(due, after, false);
+            coverage.record_sealed(due, after, false);
         }
-        assert_eq!(coverage.covered(), Position(position), "seed {seed}");
+        assert_eq!(
+            coverage.covered_position(),
+            LogPosition(position),
+            "seed {seed}"
+        );
     }
 }
 
 #[test]
 fn windows_end_spread_over_time_with_jitter_and_together_without() {
     let ends = |is_jittered| {
-        let windows = Windows {
+        let windows = SealWindows {
             is_jittered,
             ..WINDOWS
         };

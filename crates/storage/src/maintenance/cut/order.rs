@@ -5,7 +5,7 @@
 
 use crate::ids::SeriesRef;
 use crate::index::{Index, SeriesCursor};
-use crate::parts::Parts;
+use crate::parts::StoreParts;
 use crate::sealed::directory::PageLists;
 use firn_model::labels::Labels;
 use std::collections::VecDeque;
@@ -21,12 +21,12 @@ pub(super) struct SeriesOrder {
 
 impl SeriesOrder {
     /// Returns the series that have a column in `pages` and labels in the index.
-    pub(super) fn new(parts: &Parts, pages: &PageLists) -> Self {
+    pub(super) fn new(parts: &StoreParts, pages: &PageLists) -> Self {
         let mut slots = Vec::new();
         for (_, pages) in pages {
             let first = slots.len();
             for page in pages {
-                page.each_slot(|slot| slots.extend(parts.numbers.number(slot)));
+                page.for_each_slot(|slot| slots.extend(parts.numbers.number(slot)));
             }
             slots[first..].sort_unstable();
             let mut seen = None;
@@ -39,7 +39,7 @@ impl SeriesOrder {
             }
             slots.truncate(kept);
         }
-        let metrics: VecDeque<_> = parts.index.by_metric(&slots).into();
+        let metrics: VecDeque<_> = parts.index.group_by_metric(&slots).into();
         Self {
             len: metrics.iter().map(Vec::len).sum(),
             metrics,
@@ -54,7 +54,7 @@ impl SeriesOrder {
 
     /// Returns the next series with their labels: at most `count`, and at least one unless none is
     /// left.
-    pub(super) fn next(&mut self, index: &Index, count: usize) -> Vec<(SeriesRef, Labels)> {
+    pub(super) fn next_series(&mut self, index: &Index, count: usize) -> Vec<(SeriesRef, Labels)> {
         let mut next = Vec::new();
         while next.len() < count.max(1) {
             if let Some(series) = self.of_metric.pop_front() {

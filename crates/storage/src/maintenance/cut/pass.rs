@@ -6,16 +6,16 @@
 //! are worse: holding the columns of all series would take memory proportional to the size of the
 //! block, and spilling them to disk would write every sample once more.
 
-use super::progress::Writing;
-use crate::chunk::Columns;
+use super::progress::BlockCutProgress;
+use crate::chunk::SampleColumns;
 use crate::damage::{self, DamageKind};
 use crate::error::StorageError;
-use crate::ids::{SeriesRef, Slot};
+use crate::ids::{SeriesRef, SeriesSlot};
 use crate::maintenance::Maintenance;
-use crate::page::{Page, Scratch};
-use crate::parts::numbers::Numbers;
-use crate::sealed::cache::{damaged, read};
-use crate::sealed::directory::{PageEntry, PageLists};
+use crate::page::{PageDecodeScratch, PageReader};
+use crate::parts::numbers::SeriesNumbers;
+use crate::sealed::cache::{page_damage_error, read};
+use crate::sealed::directory::{PageLists, SealedPageEntry};
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::Labels;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ const SAMPLES_MIN: usize = 512 << 10;
 const PASSES_MAX: usize = 64;
 
 /// Returns the number of samples to decode at a time for a block of `samples` samples.
-pub(super) fn samples_at_once(samples: usize) -> usize {
+pub(super) fn samples_per_pass(samples: usize) -> usize {
     SAMPLES_MIN.max(samples / PASSES_MAX)
 }
 
 /// Returns an estimate of the number of samples in the pages, from their size on disk.
-pub(super) fn samples_in(pages: &PageLists) -> usize {
+pub(super) fn estimate_samples(pages: &PageLists) -> usize {
     let pages = pages.iter().flat_map(|(_, pages)| pages);
     // A sample usually takes between 0.5 and 2 bytes.
     pages.map(|page| page.bytes as usize).sum()
@@ -40,9 +40,12 @@ pub(super) fn samples_in(pages: &PageLists) -> usize {
 
 impl Maintenance {
     /// Writes the next partition. Returns whether it was the last one.
-    pub(super) fn write_partition(&self, writing: &mut Writing) -> Result<bool, StorageError> {
+    pub(super) fn write_partition(
+        &self,
+        writing: &mut BlockCutProgress,
+    ) -> Result<bool, StorageError> {
         let count = writing.samples_at_once / writing.samples_each;
-        let series = writing.order.next(&self.index, count);
+        let series = writing.order.next_series(&self.index, count);
         let columns = self.read_columns(writing, &series)?;
         let mut exemplars = SeriesExemplars::default();
         for ((number, labels), columns) in series.iter().zip(&columns) {
@@ -64,13 +67,14 @@ impl Maintenance {
     /// Returns the columns of `series`, in their order.
     fn read_columns(
         &self,
-        writing: &Writing,
+        writing: &BlockCutProgress,
         series: &[(SeriesRef, Labels)],
-    ) -> Result<Vec<Columns>, StorageError> {
-        let mut columns = vec![Columns::default(); series.len()];
+    ) -> Result<Vec<SampleColumns>, StorageError> {
+        let mut columns = vec![SampleColumns::default(); series.len()];
         let mut by_slot: Vec<usize> = (0..series.len()).collect();
         by_slot.sort_unstable_by_key(|i| series[*i].0);
-        let share_group = |a: &usize, b: &usize| Numbers::share_group(series[*a].0, series[*b].0);
+        let share_group =
+            |a: &usize, b: &usize| SeriesNumbers::share_group(series[*a].0, series[*b].0);
         let slot_of = |i: usize| self.numbers.slot(series[i].0);
         for of_group in by_slot.chunk_by(share_group) {
             let group = self.numbers.group_of(series[of_group[0]].0);
@@ -81,15 +85,15 @@ impl Maintenance {
             for entry in &writing.pages[at].1 {
                 let mut wanted = of_group
                     .iter()
-                    .filter(|i| entry.has(slot_of(**i)))
+                    .filter(|i| entry.has_series(slot_of(**i)))
                     .peekable();
                 if wanted.peek().is_none() {
                     continue;
                 }
-                let Some(page) = self.page_of_cut(entry)? else {
+                let Some(page) = self.read_cut_page(entry)? else {
                     continue;
                 };
-                let mut scratch = Scratch::default();
+                let mut scratch = PageDecodeScratch::default();
                 for i in wanted {
                     let into = &mut columns[*i];
                     self.append_column(writing, (entry, &page), slot_of(*i), &mut scratch, into);
@@ -101,12 +105,15 @@ impl Maintenance {
 
     /// Reads the page of `entry`. Returns `None` if it is damaged, and reports the damage. A disk
     /// error is returned: the page is kept, and the cut waits.
-    fn page_of_cut(&self, entry: &Arc<PageEntry>) -> Result<Option<Page>, StorageError> {
+    fn read_cut_page(
+        &self,
+        entry: &Arc<SealedPageEntry>,
+    ) -> Result<Option<PageReader>, StorageError> {
         match read(entry) {
             Ok(page) => Ok(Some(page)),
             Err(e) if e.is_disk_fault() => Err(e),
             Err(e) => {
-                self.lose_in_cut(entry, &e);
+                self.report_lost_in_cut(entry, &e);
                 Ok(None)
             }
         }
@@ -114,27 +121,28 @@ impl Maintenance {
 
     fn append_column(
         &self,
-        writing: &Writing,
-        (entry, page): (&PageEntry, &Page),
-        slot: Slot,
-        scratch: &mut Scratch,
-        into: &mut Columns,
+        writing: &BlockCutProgress,
+        (entry, page): (&SealedPageEntry, &PageReader),
+        slot: SeriesSlot,
+        scratch: &mut PageDecodeScratch,
+        into: &mut SampleColumns,
     ) {
         let before = into.times.len();
-        let decoded = match page.find(slot) {
+        let decoded = match page.find_column(slot) {
             Ok(Some(column)) => page.decode(&column, writing.range, scratch, into),
             Ok(None) => Ok(()),
             Err(e) => Err(e),
         };
         match decoded {
             Ok(()) => into.merge_from(before),
-            Err(e) => self.lose_in_cut(entry, &damaged(entry, e)),
+            Err(e) => self.report_lost_in_cut(entry, &page_damage_error(entry, e)),
         }
     }
 
     /// Reports samples that cannot be read, like any reader; they will be missing in the block.
-    fn lose_in_cut(&self, entry: &PageEntry, error: &StorageError) {
-        let damage = damage::met(DamageKind::Pages, error);
-        self.damages.report_met(damage.within(Some(entry.range)));
+    fn report_lost_in_cut(&self, entry: &SealedPageEntry, error: &StorageError) {
+        let damage = damage::damage_from_error(DamageKind::Pages, error);
+        self.damages
+            .report_read_damage(damage.with_time_range(Some(entry.range)));
     }
 }

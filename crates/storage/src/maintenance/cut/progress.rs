@@ -12,26 +12,26 @@ const EXEMPLARS_BEFORE_MS: i64 = 5 * 60_000;
 
 /// The current cut, and the earliest time of the next one.
 #[derive(Default)]
-pub(crate) struct Cut {
-    pub(super) step: Step,
+pub(crate) struct BlockCutState {
+    pub(super) step: BlockCutStep,
     /// Time of the next attempt after a failure, on the monotonic clock.
     pub(super) not_before: Duration,
 }
 
 /// The step that a cut has reached.
 #[derive(Default)]
-pub(super) enum Step {
+pub(super) enum BlockCutStep {
     /// No cut is in progress.
     #[default]
     Idle,
     /// In-order samples before `end` are rejected; batches up to `sequence` may contain some.
     Closing { end: TimestampMs, sequence: u64 },
     /// The block is being written.
-    Writing(Box<Writing>),
+    Writing(Box<BlockCutProgress>),
 }
 
 /// A block that is being written by a cut, and the progress of the work on it.
-pub(super) struct Writing {
+pub(super) struct BlockCutProgress {
     pub(super) end: TimestampMs,
     /// Time range of the samples that go into the block.
     pub(super) range: TimeRange,
@@ -48,7 +48,7 @@ pub(super) struct Writing {
     pub(super) series_done: u64,
 }
 
-impl Writing {
+impl BlockCutProgress {
     /// Returns the times of the exemplars that go into the block. An exemplar precedes its sample
     /// by at most a scrape interval; that sample may be the first one of its series, and may be in
     /// the next block.
@@ -58,9 +58,9 @@ impl Writing {
     }
 }
 
-impl Cut {
+impl BlockCutState {
     /// Returns whether pages are being read, or are about to be.
     pub(in crate::maintenance) fn is_under_way(&self) -> bool {
-        !matches!(self.step, Step::Idle)
+        !matches!(self.step, BlockCutStep::Idle)
     }
 }

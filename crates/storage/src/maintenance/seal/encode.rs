@@ -4,19 +4,22 @@
 //! only the last one declares the group as covered. Series that cannot be decoded and parts that
 //! are too large for a record are left out; then no part declares the group as covered.
 
-use super::{Cut, Sealed, Stance, Stuck, Taken, TakenSeries};
-use crate::chunk::{Columns, TimesKnown};
-use crate::encoding::Malformed;
-use crate::failpoints::{self, Flaw};
+use super::{
+    CopiedSeries, EncodedGroup, GroupSampleCopies, SeriesSealPoint, UnsealablePolicy,
+    UnsealableSamples,
+};
+use crate::chunk::{DecodedTimesCache, SampleColumns};
+use crate::encoding::DecodeError;
+use crate::failpoints::{self, StoreFlaw};
 use crate::file::frame::PAYLOAD_BYTES_MAX;
 use crate::ids::SeriesRef;
-use crate::index::{Run, Runs};
+use crate::index::{SlotRun, SlotRunSet};
 use crate::maintenance::Maintenance;
-use crate::maintenance::coverage::Due;
-use crate::page::{self, Family, PageBuilder};
-use crate::sealed::meta::PageMeta;
+use crate::maintenance::coverage::DueGroup;
+use crate::page::{self, HistogramFamilyHash, PageBuilder};
+use crate::sealed::meta::SealedPageMeta;
 use crate::sealed::place_in_group;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::sample::{TimeRange, TimestampMs};
 
 /// Size in bytes at which a page ends and the next part begins. The longest possible column of a
@@ -27,43 +30,43 @@ const PART_BYTES: usize = 16 << 20;
 const META_BYTES_MAX: usize = 4 << 10;
 
 /// A page under construction: one part of a group, which ends once it is large enough.
-struct Part {
+struct GroupPageDraft {
     builder: PageBuilder,
-    places: Runs,
+    places: SlotRunSet,
     range: TimeRange,
-    cuts: Vec<Cut>,
+    cuts: Vec<SeriesSealPoint>,
     /// Upper bound of the bytes of the times, which are not encoded yet.
     times_bytes: usize,
 }
 
 /// A group under construction: its context, and the parts that are complete.
-struct Parts<'a> {
+struct GroupEncoder<'a> {
     store: &'a Maintenance,
-    due: Due,
-    unsealed_after: Position,
-    sealed_up_to: Position,
+    due: DueGroup,
+    unsealed_after: LogPosition,
+    sealed_up_to: LogPosition,
     /// Samples before this time are older than the retention.
     cutoff: TimestampMs,
-    sealed: Sealed,
+    sealed: EncodedGroup,
 }
 
 impl Maintenance {
     /// Encodes the copied samples of a group up to the end of its window. Samples that are older
     /// than the retention get no page.
-    pub(super) fn encode(
+    pub(super) fn encode_group(
         &self,
-        due: Due,
-        taken: &Taken,
-        unsealed_after: Position,
-        stance: Stance,
-    ) -> Sealed {
-        let mut parts = Parts {
+        due: DueGroup,
+        taken: &GroupSampleCopies,
+        unsealed_after: LogPosition,
+        stance: UnsealablePolicy,
+    ) -> EncodedGroup {
+        let mut parts = GroupEncoder {
             store: self,
             due,
             unsealed_after,
             sealed_up_to: self.log.positions().last,
             cutoff: self.cutoff(),
-            sealed: Sealed {
+            sealed: EncodedGroup {
                 due,
                 cuts: Vec::with_capacity(taken.series.len()),
                 pages: Vec::new(),
@@ -72,17 +75,17 @@ impl Maintenance {
                 stuck: None,
             },
         };
-        let mut part = parts.begin();
-        let (mut columns, mut known) = (Columns::default(), TimesKnown::default());
+        let mut part = parts.begin_page();
+        let (mut columns, mut known) = (SampleColumns::default(), DecodedTimesCache::default());
         for series in &taken.series {
             columns.clear();
-            let decoded = self.decode_taken(taken, series, &mut known, &mut columns);
+            let decoded = self.decode_copied(taken, series, &mut known, &mut columns);
             columns.truncate(columns.times.partition_point(|t| *t <= due.end));
             if let Err(e) = decoded {
                 let range = taken.copies.get(series.copy).range();
                 let why = format!("chunk of {}: {e}", self.index.series_labels(series.slot));
-                parts.leave(&[series.cut(due.end)], why, range);
-                if stance == Stance::Keep {
+                parts.leave_out_series(&[series.seal_point(due.end)], why, range);
+                if stance == UnsealablePolicy::Keep {
                     continue;
                 }
                 parts.count_saved(columns.times.len());
@@ -91,35 +94,39 @@ impl Maintenance {
                 continue;
             }
             if part.is_full() {
-                parts.end(std::mem::replace(&mut part, parts.begin()), stance, false);
+                parts.end_page(
+                    std::mem::replace(&mut part, parts.begin_page()),
+                    stance,
+                    false,
+                );
             }
-            part.push(self, series, &mut columns, &mut parts.sealed);
+            part.push_series(self, series, &mut columns, &mut parts.sealed);
         }
-        parts.end(part, stance, true);
-        if parts.sealed.stuck.is_some() && stance == Stance::Keep {
-            parts.sealed.claim_nothing();
+        parts.end_page(part, stance, true);
+        if parts.sealed.stuck.is_some() && stance == UnsealablePolicy::Keep {
+            parts.sealed.mark_uncovered();
         }
         parts.sealed
     }
 
     /// Decodes the copied samples of a series and appends them to `into`.
-    fn decode_taken(
+    fn decode_copied(
         &self,
-        taken: &Taken,
-        series: &TakenSeries,
-        known: &mut TimesKnown,
-        into: &mut Columns,
-    ) -> Result<(), Malformed> {
+        taken: &GroupSampleCopies,
+        series: &CopiedSeries,
+        known: &mut DecodedTimesCache,
+        into: &mut SampleColumns,
+    ) -> Result<(), DecodeError> {
         if failpoints::faults().malformed == Some(series.slot.0) {
-            return Err(Malformed("as the test asked"));
+            return Err(DecodeError("as the test asked"));
         }
         taken.copies.get(series.copy).decode(known, into)
     }
 }
 
-impl TakenSeries {
-    fn cut(&self, time: TimestampMs) -> Cut {
-        Cut {
+impl CopiedSeries {
+    fn seal_point(&self, time: TimestampMs) -> SeriesSealPoint {
+        SeriesSealPoint {
             shard: self.shard,
             local: self.local,
             slot: self.slot,
@@ -128,7 +135,7 @@ impl TakenSeries {
     }
 }
 
-impl Part {
+impl GroupPageDraft {
     fn is_full(&self) -> bool {
         let limit = failpoints::faults().part_bytes.unwrap_or(PART_BYTES);
         let bytes = self.builder.value_bytes() + self.times_bytes;
@@ -136,19 +143,22 @@ impl Part {
     }
 
     /// Adds as many samples of a series as fit into a page.
-    fn push(
+    fn push_series(
         &mut self,
         store: &Maintenance,
-        series: &TakenSeries,
-        columns: &mut Columns,
-        sealed: &mut Sealed,
+        series: &CopiedSeries,
+        columns: &mut SampleColumns,
+        sealed: &mut EncodedGroup,
     ) {
-        let family = store.index.family(series.slot).map(Family);
+        let family = store
+            .index
+            .hash_family(series.slot)
+            .map(HistogramFamilyHash);
         let slot = store.numbers.slot(series.slot);
         while !columns.times.is_empty() && self.builder.push(slot, family, columns).is_err() {
             // Seals a part of it now; the group remains due for the rest.
             columns.truncate(columns.times.len() / 2);
-            sealed.claim_nothing();
+            sealed.mark_uncovered();
         }
         let (Some(first), Some(last)) = (columns.times.first(), columns.times.last()) else {
             return;
@@ -158,19 +168,20 @@ impl Part {
             true => TimeRange::new(*first, *last),
             false => self.range.hull(TimeRange::new(*first, *last)),
         };
-        self.places.push(Run::of(SeriesRef(place_in_group(slot))));
-        self.cuts.push(series.cut(*last));
+        self.places
+            .push(SlotRun::from_slot(SeriesRef(place_in_group(slot))));
+        self.cuts.push(series.seal_point(*last));
     }
 }
 
-impl Parts<'_> {
-    fn begin(&self) -> Part {
-        Part {
+impl GroupEncoder<'_> {
+    fn begin_page(&self) -> GroupPageDraft {
+        GroupPageDraft {
             builder: PageBuilder::new(page::LogSpan {
                 log_from: self.unsealed_after.next(),
                 log_to: self.sealed_up_to,
             }),
-            places: Runs::default(),
+            places: SlotRunSet::default(),
             range: TimeRange::new(0, 0),
             cuts: Vec::new(),
             times_bytes: 0,
@@ -179,7 +190,7 @@ impl Parts<'_> {
 
     /// Ends a part, and adds it as a page unless it is empty or entirely older than the retention.
     /// The last part declares the coverage of the group.
-    fn end(&mut self, mut part: Part, stance: Stance, is_last: bool) {
+    fn end_page(&mut self, mut part: GroupPageDraft, stance: UnsealablePolicy, is_last: bool) {
         if part.cuts.is_empty() {
             return;
         }
@@ -189,14 +200,14 @@ impl Parts<'_> {
             return;
         }
         let samples = part.builder.sample_count();
-        let places = match failpoints::has(Flaw::ForgetsLastSlot) {
+        let places = match failpoints::has(StoreFlaw::ForgetsLastSlot) {
             true => {
                 let last = part
                     .cuts
                     .last()
                     .map(|cut| self.store.numbers.slot(cut.slot));
                 part.places
-                    .and(&Runs::span(0, last.map_or(0, place_in_group)))
+                    .intersect(&SlotRunSet::from_range(0, last.map_or(0, place_in_group)))
             }
             false => part.places,
         };
@@ -209,17 +220,17 @@ impl Parts<'_> {
             .map_or(PAYLOAD_BYTES_MAX - META_BYTES_MAX, |(_, bytes)| bytes);
         if page.len() > limit {
             let why = format!("page of {} bytes, limit {limit}", page.len());
-            self.leave(&part.cuts, why, Some(part.range));
+            self.leave_out_series(&part.cuts, why, Some(part.range));
             return;
         }
         self.store.metrics.sealed_samples.add(samples);
-        let short = TimestampMs::from(failpoints::has(Flaw::ClaimsShortRange));
-        let claims = is_last && (self.sealed.stuck.is_none() || stance == Stance::GiveUp);
+        let short = TimestampMs::from(failpoints::has(StoreFlaw::ClaimsShortRange));
+        let claims = is_last && (self.sealed.stuck.is_none() || stance == UnsealablePolicy::GiveUp);
         let (window_end, unsealed_after) = match claims {
             true => (self.sealed.due.end, self.sealed.unsealed_after),
-            false => (i64::MIN, Position(0)),
+            false => (i64::MIN, LogPosition(0)),
         };
-        let meta = PageMeta {
+        let meta = SealedPageMeta {
             group: self.due.group,
             window_end,
             range: TimeRange::new(min, max - short),
@@ -232,8 +243,13 @@ impl Parts<'_> {
     }
 
     /// Records that these series are left out of the group's pages, and the reason.
-    fn leave(&mut self, series: &[Cut], why: String, range: Option<TimeRange>) {
-        let stuck = self.sealed.stuck.get_or_insert(Stuck {
+    fn leave_out_series(
+        &mut self,
+        series: &[SeriesSealPoint],
+        why: String,
+        range: Option<TimeRange>,
+    ) {
+        let stuck = self.sealed.stuck.get_or_insert(UnsealableSamples {
             why,
             series: Vec::new(),
             saved: 0,
@@ -244,7 +260,7 @@ impl Parts<'_> {
     }
 }
 
-impl Parts<'_> {
+impl GroupEncoder<'_> {
     /// Counts samples that are sealed although their series is given up.
     fn count_saved(&mut self, samples: usize) {
         if let Some(stuck) = &mut self.sealed.stuck {
@@ -253,10 +269,10 @@ impl Parts<'_> {
     }
 }
 
-impl Sealed {
+impl EncodedGroup {
     /// Declares that the group is not covered, because samples before its end are not sealed.
-    pub(super) fn claim_nothing(&mut self) {
+    pub(super) fn mark_uncovered(&mut self) {
         self.due.end = i64::MIN;
-        self.unsealed_after = Position(0);
+        self.unsealed_after = LogPosition(0);
     }
 }

@@ -7,11 +7,11 @@
 //! group, these samples are dropped, so that writes can continue: the loss is reported as damage,
 //! and the group counts as sealed.
 
-use super::{Cut, Due, SLICE, Stance, Stuck};
+use super::{DueGroup, SLICE, SeriesSealPoint, UnsealablePolicy, UnsealableSamples};
 use crate::damage::{Damage, DamageKind};
 use crate::ids::GroupId;
 use crate::maintenance::Maintenance;
-use crate::maintenance::state::State;
+use crate::maintenance::state::MaintenanceState;
 use crate::sync::lock;
 use firn_model::error::Error;
 use firn_model::sample::TimestampMs;
@@ -31,7 +31,7 @@ const TRIES_MIN: u32 = 2;
 
 /// A group that could not be sealed completely.
 #[derive(Clone, Copy, Debug)]
-struct Trouble {
+struct GroupSealFailure {
     tries: u32,
     /// Time of the next attempt on the monotonic clock.
     not_before: Duration,
@@ -39,20 +39,20 @@ struct Trouble {
 
 /// The groups that could not be sealed completely, by number.
 #[derive(Debug, Default)]
-pub(crate) struct Troubles {
-    groups: BTreeMap<GroupId, Trouble>,
+pub(crate) struct SealFailures {
+    groups: BTreeMap<GroupId, GroupSealFailure>,
 }
 
-impl Troubles {
+impl SealFailures {
     /// Returns whether a group may be sealed now.
-    pub(super) fn may_try(&self, group: GroupId, now: Duration) -> bool {
+    pub(super) fn can_seal(&self, group: GroupId, now: Duration) -> bool {
         let trouble = self.groups.get(&group);
         trouble.is_none_or(|trouble| now >= trouble.not_before)
     }
 
     /// Counts a failure of a group. Returns whether it is the first one.
-    fn count(&mut self, group: GroupId, now: Duration) -> bool {
-        let trouble = self.groups.entry(group).or_insert(Trouble {
+    fn count_failure(&mut self, group: GroupId, now: Duration) -> bool {
+        let trouble = self.groups.entry(group).or_insert(GroupSealFailure {
             tries: 0,
             not_before: now,
         });
@@ -66,11 +66,16 @@ impl Troubles {
 impl Maintenance {
     /// Records the result of sealing a group: `stuck` are the samples that could not be sealed, if
     /// any.
-    pub(super) fn note_trouble(&self, state: &mut State, group: GroupId, stuck: Option<Stuck>) {
+    pub(super) fn record_seal_result(
+        &self,
+        state: &mut MaintenanceState,
+        group: GroupId,
+        stuck: Option<UnsealableSamples>,
+    ) {
         let troubles = &mut state.troubles;
         if let Some(stuck) = stuck {
             self.metrics.stuck_seals.inc();
-            if troubles.count(group, self.env.clock.monotonic()) {
+            if troubles.count_failure(group, self.env.clock.monotonic()) {
                 tracing::warn!(
                     group = group.0,
                     series = stuck.series.len(),
@@ -85,34 +90,34 @@ impl Maintenance {
     }
 
     /// Drops the samples that cannot be sealed of those groups that prevent trimming of the log.
-    pub(super) fn give_up_what_pins(
+    pub(super) fn give_up_pinning_groups(
         &self,
-        state: &mut State,
+        state: &mut MaintenanceState,
         newest: TimestampMs,
         reserve_bytes: u64,
     ) -> Result<(), Error> {
         let tried = state.troubles.groups.iter();
         let tried = tried.filter(|(_, trouble)| trouble.tries >= TRIES_MIN);
-        let pins = |group: &GroupId| state.coverage.pins(*group);
-        let stuck: Vec<Due> = tried
+        let pins = |group: &GroupId| state.coverage.is_pinning_log(*group);
+        let stuck: Vec<DueGroup> = tried
             .map(|(group, _)| *group)
             .filter(pins)
-            .map(|group| Due { group, end: newest })
+            .map(|group| DueGroup { group, end: newest })
             .collect();
-        self.seal_as(state, &stuck, (reserve_bytes, Stance::GiveUp))
+        self.seal_groups_with(state, &stuck, (reserve_bytes, UnsealablePolicy::GiveUp))
     }
 
     /// Drops the samples of a group that cannot be sealed from the head, and reports them as
     /// damage.
-    pub(super) fn give_up(&self, group: GroupId, stuck: &Stuck) {
-        let mut series: Vec<Cut> = stuck.series.clone();
+    pub(super) fn give_up_group(&self, group: GroupId, stuck: &UnsealableSamples) {
+        let mut series: Vec<SeriesSealPoint> = stuck.series.clone();
         series.sort_unstable_by_key(|cut| (cut.shard, cut.local));
         let mut dropped = 0;
         for of_shard in series.chunk_by(|a, b| a.shard == b.shard) {
             for slice in of_shard.chunks(SLICE) {
                 let mut shard = lock(&self.shards[slice[0].shard]);
                 for cut in slice {
-                    dropped += shard.give_up_through(cut.local, cut.slot, cut.time);
+                    dropped += shard.discard_through(cut.local, cut.slot, cut.time);
                 }
             }
         }

@@ -1,8 +1,8 @@
 //! One label of all series of a union: the head's column, extended by the series of blocks.
 
-use super::series::Joined;
+use super::series::UnionSeriesTable;
 use firn_model::budget::Reservation;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::LabelColumn;
 use firn_model::error::Error;
 use rustc_hash::FxHashMap;
@@ -20,12 +20,12 @@ const VALUE_BYTES: usize = 64;
 /// Appends the values of the label `name` for the series after those of the head.
 pub(super) fn extend(
     mut column: LabelColumn,
-    joined: &Joined,
+    joined: &UnionSeriesTable,
     name: &str,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     memory: &mut Reservation,
 ) -> Result<LabelColumn, Error> {
-    memory.grow(joined.behind_head() * size_of::<u32>() + joined.pairs().len() * ID_BYTES)?;
+    memory.grow(joined.block_only_count() * size_of::<u32>() + joined.pairs().len() * ID_BYTES)?;
     let values = column.values.iter().cloned().zip(0..);
     let mut numbers: FxHashMap<Arc<[u8]>, u32> = values.collect();
     let mut id_of = |value: &[u8]| {
@@ -45,7 +45,7 @@ pub(super) fn extend(
         ids.push(is_it.then(|| id_of(value)).transpose()?);
     }
     let mut absent = None;
-    for number in 0..joined.behind_head() {
+    for number in 0..joined.block_only_count() {
         if number % CANCEL_EACH == 0 {
             cancel.check()?;
         }

@@ -16,13 +16,13 @@ const TERM_BYTES: usize = 24;
 
 /// The distinct pairs of label name and value, by number, and their numbers by content.
 #[derive(Debug, Default)]
-pub(super) struct Pairs {
+pub(super) struct LabelPairTable {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     by_bytes: FxHashMap<Box<[u8]>, u32>,
 }
 
-impl Pairs {
+impl LabelPairTable {
     /// Returns the number of pairs.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
@@ -43,7 +43,7 @@ impl Pairs {
     }
 
     /// Returns the number of a pair; adds it if necessary.
-    fn number(&mut self, pair: &[u8], memory: &mut Reservation) -> Result<u32, Error> {
+    fn intern_pair(&mut self, pair: &[u8], memory: &mut Reservation) -> Result<u32, Error> {
         if let Some(known) = self.by_bytes.get(pair) {
             return Ok(*known);
         }
@@ -56,14 +56,14 @@ impl Pairs {
     }
 
     /// Drops the table that is needed only to add pairs.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn drop_index(&mut self) {
         self.by_bytes = FxHashMap::default();
     }
 }
 
 /// Maps the terms of a source to pairs, so that each term is decoded once.
 #[derive(Debug, Default)]
-pub(super) struct SourcePairs {
+pub(super) struct SourcePairMap {
     known: FxHashMap<u32, u32>,
     /// The last term and pair at each position of a label set; usually the same in the next series.
     newest: Vec<(u32, u32)>,
@@ -71,14 +71,14 @@ pub(super) struct SourcePairs {
     pair: Vec<u8>,
 }
 
-impl SourcePairs {
+impl SourcePairMap {
     /// Appends the numbers of the pairs of a label set to `set`, in order. `terms` are the numbers
     /// of the source; `write` appends the bytes of one.
     pub(super) fn push_set(
         &mut self,
         terms: impl IntoIterator<Item = u32>,
         write: impl Fn(u32, &mut Vec<u8>) -> Result<(), Error>,
-        (pairs, memory): (&mut Pairs, &mut Reservation),
+        (pairs, memory): (&mut LabelPairTable, &mut Reservation),
         set: &mut Vec<u32>,
     ) -> Result<(), Error> {
         for (place, term) in terms.into_iter().enumerate() {
@@ -92,7 +92,7 @@ impl SourcePairs {
                     self.pair.clear();
                     write(term, &mut self.pair)?;
                     memory.grow(TERM_BYTES)?;
-                    let pair = pairs.number(&self.pair, memory)?;
+                    let pair = pairs.intern_pair(&self.pair, memory)?;
                     self.known.insert(term, pair);
                     pair
                 }

@@ -4,12 +4,12 @@
 //! head's selection contains it. The others are identified by their labels, and follow in the order
 //! of the blocks. Labels are compared in full, as numbers of pairs: a hash only finds candidates.
 
-use super::pairs::{Pairs, SourcePairs};
+use super::pairs::{LabelPairTable, SourcePairMap};
 use crate::block::Block;
 use crate::ids::{SeriesRef, TermId};
 use crate::index::{Index, SeriesCursor};
 use firn_model::budget::Reservation;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::error::Error;
 use firn_model::labels::{Labels, LabelsRef};
 use rustc_hash::{FxHashMap, FxHasher};
@@ -27,7 +27,7 @@ const CANCEL_EACH: usize = 4_096;
 
 /// A series of a block in the selection, by its number in that block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BlockSeries {
+pub(super) struct BlockSeriesOrdinal {
     /// Index of the block in the selection.
     pub(super) block: u32,
     pub(super) ordinal: u32,
@@ -35,14 +35,14 @@ pub(super) struct BlockSeries {
 
 /// The series of a selection, with their counterparts in blocks.
 #[derive(Debug, Default)]
-pub(super) struct Joined {
+pub(super) struct UnionSeriesTable {
     /// Number of series of the head, which come first.
     of_head: usize,
     /// Series of blocks, each with the number of its series; sorted by number after `settle`.
-    found: Vec<(u32, BlockSeries)>,
+    found: Vec<(u32, BlockSeriesOrdinal)>,
     /// Start of each series in `found`.
     starts: Vec<u32>,
-    pairs: Pairs,
+    pairs: LabelPairTable,
     /// The numbers of the pairs of each series, one set after the other.
     sets: Vec<u32>,
     ends: Vec<usize>,
@@ -50,19 +50,19 @@ pub(super) struct Joined {
     by_hash: FxHashMap<u64, u32>,
 }
 
-impl Joined {
+impl UnionSeriesTable {
     /// Returns the series of the head alone.
-    pub(super) fn behind(
+    pub(super) fn from_head(
         index: &Index,
         head: &[SeriesRef],
-        cancel: &Cancel,
+        cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<Self, Error> {
         let mut joined = Self {
             of_head: head.len(),
             ..Self::default()
         };
-        let (mut cursor, mut source) = (SeriesCursor::new(index), SourcePairs::default());
+        let (mut cursor, mut source) = (SeriesCursor::new(index), SourcePairMap::default());
         let write = |term: u32, out: &mut Vec<u8>| {
             index.push_term(TermId(term), out);
             Ok(())
@@ -75,7 +75,7 @@ impl Joined {
             let terms = cursor.terms(*slot).iter().map(|term| term.0);
             let into = (&mut joined.pairs, &mut *memory);
             source.push_set(terms, write, into, &mut joined.sets)?;
-            joined.keep_set(number as u32);
+            joined.intern_set(number as u32);
         }
         Ok(joined)
     }
@@ -95,18 +95,18 @@ impl Joined {
     ) -> Result<(), Error> {
         memory.grow(ordinals.len() * FOUND_BYTES)?;
         let before = self.found.len();
-        let mut source = SourcePairs::default();
+        let mut source = SourcePairMap::default();
         let write = |term: u32, out: &mut Vec<u8>| Ok(block.push_pair(term, out)?);
         let mut outcome = Ok(());
-        let read = block.label_terms(ordinals, &mut |at, terms| {
+        let read = block.read_label_terms(ordinals, &mut |at, terms| {
             if outcome.is_err() {
                 return;
             }
-            let of_block = BlockSeries {
+            let of_block = BlockSeriesOrdinal {
                 block: number as u32,
                 ordinal: ordinals[at],
             };
-            match self.series_of(terms, &write, &mut source, memory) {
+            match self.find_or_add_series(terms, &write, &mut source, memory) {
                 Ok(series) => self.found.push((series, of_block)),
                 Err(e) => outcome = Err(e),
             }
@@ -120,11 +120,11 @@ impl Joined {
     }
 
     /// Returns the number of the series with these terms of a block.
-    fn series_of(
+    fn find_or_add_series(
         &mut self,
         terms: &[u32],
         write: &impl Fn(u32, &mut Vec<u8>) -> Result<(), Error>,
-        source: &mut SourcePairs,
+        source: &mut SourcePairMap,
         memory: &mut Reservation,
     ) -> Result<u32, Error> {
         let start = self.sets.len();
@@ -135,7 +135,7 @@ impl Joined {
             return Err(e);
         }
         let number = self.len() as u32;
-        let series = self.keep_set(number);
+        let series = self.intern_set(number);
         if series == number {
             memory.grow(SERIES_BYTES)?;
         }
@@ -144,9 +144,9 @@ impl Joined {
 
     /// Returns the number of the series with the set at the end of `sets`: `number` for a new set,
     /// or that of the series with an equal set, whose copy is then removed.
-    fn keep_set(&mut self, number: u32) -> u32 {
+    fn intern_set(&mut self, number: u32) -> u32 {
         let start = self.ends.last().copied().unwrap_or(0);
-        let mut hash = hash_of(&self.sets[start..]);
+        let mut hash = hash_set(&self.sets[start..]);
         while let Some(known) = self.by_hash.get(&hash).copied() {
             if number as usize >= self.of_head && *self.set(known as usize) == self.sets[start..] {
                 self.sets.truncate(start);
@@ -160,9 +160,9 @@ impl Joined {
     }
 
     /// Completes the mapping after all blocks were added.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn complete(&mut self) {
         self.by_hash = FxHashMap::default();
-        self.pairs.settle();
+        self.pairs.drop_index();
         // By series, then by block.
         self.found
             .sort_unstable_by_key(|(series, of)| (*series, of.block));
@@ -176,7 +176,10 @@ impl Joined {
     }
 
     /// Returns the counterparts of a series in blocks, in the order of the blocks.
-    pub(super) fn of(&self, series: usize) -> impl Iterator<Item = BlockSeries> + Clone {
+    pub(super) fn block_series(
+        &self,
+        series: usize,
+    ) -> impl Iterator<Item = BlockSeriesOrdinal> + Clone {
         let of_series = self.starts[series] as usize..self.starts[series + 1] as usize;
         self.found[of_series].iter().map(|(_, of)| *of)
     }
@@ -186,7 +189,7 @@ impl Joined {
     }
 
     /// Returns the longest prefix of `range` whose series are in no block.
-    pub(super) fn without_blocks(&self, range: Range<usize>) -> Range<usize> {
+    pub(super) fn prefix_without_blocks(&self, range: Range<usize>) -> Range<usize> {
         let count = range
             .clone()
             .take_while(|series| !self.has_blocks(*series))
@@ -195,13 +198,13 @@ impl Joined {
     }
 
     /// Returns the end of the consecutive series from `first` on that must be merged.
-    pub(super) fn with_blocks_until(&self, first: usize, end: usize) -> usize {
+    pub(super) fn merged_series_end(&self, first: usize, end: usize) -> usize {
         let is_merged = |series: &usize| *series >= self.of_head || self.has_blocks(*series);
         first + (first..end).take_while(is_merged).count()
     }
 
     /// Returns the ordinals of `series` in a block, in ascending order.
-    pub(super) fn ordinals_of(&self, block: usize, series: Range<usize>) -> Vec<u32> {
+    pub(super) fn block_ordinals(&self, block: usize, series: Range<usize>) -> Vec<u32> {
         let found = self.starts[series.start] as usize..self.starts[series.end] as usize;
         let of_block = self.found[found]
             .iter()
@@ -226,12 +229,12 @@ impl Joined {
     }
 
     /// Returns all pairs of names and values.
-    pub(super) fn pairs(&self) -> &Pairs {
+    pub(super) fn pairs(&self) -> &LabelPairTable {
         &self.pairs
     }
 
     /// Returns the number of series that are only in blocks.
-    pub(super) fn behind_head(&self) -> usize {
+    pub(super) fn block_only_count(&self) -> usize {
         self.ends.len() - self.of_head
     }
 
@@ -241,7 +244,7 @@ impl Joined {
     }
 }
 
-fn hash_of(set: &[u32]) -> u64 {
+fn hash_set(set: &[u32]) -> u64 {
     let mut hasher = FxHasher::default();
     set.iter().for_each(|pair| hasher.write_u32(*pair));
     hasher.finish()

@@ -7,7 +7,7 @@ const YEAR: i64 = 8_766 * HOUR;
 const NOW: i64 = 56 * YEAR;
 
 /// Samples of any age up to now + 1 h; those before now - 1 h are late.
-const ANY: AppendBounds = AppendBounds::of_any_age(NOW + HOUR, NOW - HOUR);
+const ANY: AppendBounds = AppendBounds::any_age_up_to(NOW + HOUR, NOW - HOUR);
 
 type Series<'a> = (&'a str, &'a [(i64, f64)]);
 
@@ -21,7 +21,7 @@ fn with_window(late_window_ms: i64) -> StoreOptions {
     }
 }
 
-fn fill(store: &Store, series: &[Series<'_>]) -> Appended {
+fn fill(store: &Store, series: &[Series<'_>]) -> AppendOutcome {
     append(store, &batch(series), ANY)
 }
 
@@ -39,7 +39,7 @@ fn flush(store: &Store) {
 /// Backfills a store that contains `before`, and checks it at once, after a crash, after a flush,
 /// and after a clean stop.
 fn check(late_window_ms: i64, before: &[Series<'_>]) {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let options = with_window(late_window_ms);
     let store = open(&sim, options.clone());
     if !before.is_empty() {
@@ -54,7 +54,7 @@ fn check(late_window_ms: i64, before: &[Series<'_>]) {
     let filled = fill(&store, &[("old", &past), ("up", &past[1..3])]);
     assert_eq!((filled.stored, rejections(&filled)), (6, Vec::new()));
     let refused = fill(&store, &[("old", &[(NOW + HOUR + 1, 1.0)])]);
-    let too_far = (Rejection::TooFarInFuture, 1, NOW + HOUR + 1);
+    let too_far = (SampleRejection::TooFarInFuture, 1, NOW + HOUR + 1);
     assert_eq!(rejections(&refused), [too_far]);
     let mut up = past[1..3].to_vec();
     up.extend(
@@ -92,19 +92,22 @@ fn samples_of_any_age_are_stored_whatever_is_taken_late_otherwise() {
 
 #[test]
 fn past_of_an_empty_store_is_not_its_present() {
-    let store = open(&sim::env(1), with_window(0));
+    let store = open(&sim::sim_env(1), with_window(0));
     fill(&store, &[("a", &[(YEAR, 1.0), (2 * YEAR, 1.0)])]);
     assert_eq!(store.parts.newest(), None);
     fill(&store, &[("a", &[(NOW, 1.0)])]);
     assert_eq!(store.parts.newest(), Some(NOW));
     // Normal writes are checked as before.
     let pushed = append(&store, &batch(&[("a", &[(3 * YEAR, 1.0)])]), ALWAYS);
-    assert_eq!(rejections(&pushed), [(Rejection::OutOfBounds, 1, 3 * YEAR)]);
+    assert_eq!(
+        rejections(&pushed),
+        [(SampleRejection::OutOfBounds, 1, 3 * YEAR)]
+    );
 }
 
 #[test]
 fn past_of_an_empty_store_leaves_the_head_when_it_takes_too_much_memory() {
-    let store = open(&sim::env(1), with_window(0));
+    let store = open(&sim::sim_env(1), with_window(0));
     fill(&store, &[("a", &[(YEAR, 1.0)])]);
     store.tick();
     assert!(store.parts.metrics.late_memory.get() > 0, "it is not due");

@@ -2,14 +2,14 @@
 
 use super::*;
 
-fn send(store: &Store, time: i64) -> Result<Appended, firn_model::error::Error> {
+fn send(store: &Store, time: i64) -> Result<AppendOutcome, firn_model::error::Error> {
     let batch = batch(&[("a", &[(time, time as f64)]), ("b", &[(time, 0.5)])]);
     store.append(&TenantId::anonymous(), &batch, ALWAYS).wait()
 }
 
 #[test]
 fn writes_that_sealing_lags_behind_are_refused_until_it_caught_up() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let short = StoreOptions {
         log_segment_bytes: 200,
         backlog_bytes_max: 2_000,

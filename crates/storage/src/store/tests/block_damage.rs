@@ -10,7 +10,7 @@ use super::*;
 use crate::block::{Block, BlockCache};
 use crate::blocks::{BlockEntry, BlockKind, BlockList};
 use crate::damage::DamageKind;
-use crate::repair::{Outcome, repair};
+use crate::repair::{RepairOutcome, repair};
 use crate::seeds::seeds;
 use crate::verify::verify;
 use firn_model::env::sim::SimRng;
@@ -58,7 +58,7 @@ fn parts_of(index: &[u8]) -> Vec<(String, Range<usize>)> {
 }
 
 /// A fault, which damages the file at the given path.
-type Fault = Box<dyn Fn(&Sim, &Path)>;
+type Fault = Box<dyn Fn(&SimEnv, &Path)>;
 
 /// Creates a fault.
 type NewFault = fn() -> Fault;
@@ -72,7 +72,7 @@ fn flip(at: usize) -> Fault {
 }
 
 fn lose() -> Fault {
-    Box::new(|sim, path| sim.disk.lose(path))
+    Box::new(|sim, path| sim.disk.remove_durably(path))
 }
 
 /// Overwrites everything from the start of the last sector, like a torn write.
@@ -93,7 +93,7 @@ fn cut(to: usize) -> Fault {
 }
 
 /// Returns all faults of the table, each with its name and its file.
-fn table(sim: &Sim, folder: &Path) -> Vec<(String, &'static str, Fault)> {
+fn table(sim: &SimEnv, folder: &Path) -> Vec<(String, &'static str, Fault)> {
     let index = sim.disk.contents(&folder.join("index")).unwrap();
     let meta = sim.disk.contents(&folder.join("meta.json")).unwrap();
     let mut faults: Vec<(String, &'static str, Fault)> = Vec::new();
@@ -130,7 +130,7 @@ fn one_fault_in_what_has_a_second_place_costs_nothing_and_is_reported() {
         churn.check_all();
         let selection = select(churn.store(), &[], TimeRange::ALL);
         contents_of(&*selection);
-        assert!(selection.losses().texts().is_empty(), "{context}");
+        assert!(selection.loss_warnings().texts().is_empty(), "{context}");
         let damages = churn.store().damages();
         let count = churn.store().parts.damages.count(DamageKind::Blocks);
         assert_eq!(damages.len() as u64, count, "{context}");
@@ -157,15 +157,15 @@ fn random_faults_of_a_block_cost_what_they_hit() {
     for seed in seeds(60) {
         let rng = SimRng::new(seed);
         let (mut churn, folder) = stopped(72);
-        let file = ["meta.json", "index", "index.copy", "data-000"][rng.below(4) as usize];
+        let file = ["meta.json", "index", "index.copy", "data-000"][rng.next_below(4) as usize];
         let path = folder.join(file);
         let bytes = churn.sim.disk.contents(&path).unwrap().len() as u64;
-        flip(rng.below(bytes) as usize)(&churn.sim, &path);
+        flip(rng.next_below(bytes) as usize)(&churn.sim, &path);
         churn.reopen();
         let range = churn.store().parts.blocks.list().blocks[0].range;
         let selection = select(churn.store(), &[], TimeRange::ALL);
         let held = contents_of(&*selection);
-        let is_lost = !selection.losses().texts().is_empty();
+        let is_lost = !selection.loss_warnings().texts().is_empty();
         assert_eq!(is_lost, file == "data-000", "{file}, seed {seed}");
         if is_lost {
             for samples in churn.model.values_mut() {
@@ -243,7 +243,7 @@ fn repair_gives_what_has_a_second_place_its_bytes_back() {
         assert!(report.findings.iter().all(|f| f.damage.samples == Some(0)));
         assert_eq!(report.block_samples, samples, "{context}");
         let outcome = repair(&churn.sim.env, Path::new(ROOT), "now", &mut |_| true).unwrap();
-        let Outcome::Repaired { report, .. } = outcome else {
+        let RepairOutcome::Repaired { report, .. } = outcome else {
             panic!("{context}: {outcome:?}");
         };
         assert!(report.is_whole(), "{context}: {:?}", report.findings);
@@ -279,7 +279,7 @@ fn repair_of_a_block_with_two_damaged_indexes_loses_nothing_more() {
         }
         let before = samples(&mut churn);
         let outcome = repair(&churn.sim.env, Path::new(ROOT), "now", &mut |_| true).unwrap();
-        let Outcome::Repaired { report, .. } = outcome else {
+        let RepairOutcome::Repaired { report, .. } = outcome else {
             panic!("byte {at}: {outcome:?}");
         };
         assert!(report.is_whole(), "byte {at}: {:?}", report.findings);
@@ -308,8 +308,8 @@ const OLD: [(&str, &[u8]); 3] = [
 
 /// Returns a store without retention that contains a block of format 1, and the folder of that
 /// block.
-fn with_old_block() -> (Sim, PathBuf, u64) {
-    let sim = sim::env(75);
+fn with_old_block() -> (SimEnv, PathBuf, u64) {
+    let sim = sim::sim_env(75);
     let without_end = || StoreOptions {
         retention_ms: i64::MAX,
         ..options()
@@ -331,15 +331,15 @@ fn with_old_block() -> (Sim, PathBuf, u64) {
         Some(&*meta.id.to_string())
     );
     let mut list = BlockList::read(&*sim.env.disk, blocks).unwrap().list;
-    let sequence = list.take_sequence();
-    list.add(BlockEntry::of(&meta, BlockKind::Main, sequence));
+    let sequence = list.next_sequence();
+    list.add(BlockEntry::from_meta(&meta, BlockKind::Main, sequence));
     list.version += 1;
     list.write(&*sim.env.disk, blocks).unwrap();
     (sim, folder.to_path_buf(), meta.samples)
 }
 
 /// Returns the number of samples in the store, and whether the answer had a warning.
-fn count(sim: &Sim) -> (u64, bool) {
+fn count(sim: &SimEnv) -> (u64, bool) {
     let options = StoreOptions {
         retention_ms: i64::MAX,
         ..options()
@@ -349,7 +349,7 @@ fn count(sim: &Sim) -> (u64, bool) {
     let mut batch = SeriesBatch::default();
     selection.read(0..selection.len(), &mut batch).unwrap();
     let samples = batch.sample_count() as u64;
-    (samples, !selection.losses().texts().is_empty())
+    (samples, !selection.loss_warnings().texts().is_empty())
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn block_of_format_1_is_read_and_loses_nothing_with_its_meta() {
         fault(&sim, &folder.join("meta.json"));
         assert_eq!(count(&sim), (samples, false));
         let outcome = repair(&sim.env, Path::new(ROOT), "now", &mut |_| true).unwrap();
-        let Outcome::Repaired { report, .. } = outcome else {
+        let RepairOutcome::Repaired { report, .. } = outcome else {
             panic!("{outcome:?}");
         };
         assert!(report.is_whole(), "{:?}", report.findings);

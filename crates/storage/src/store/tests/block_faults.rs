@@ -2,9 +2,9 @@
 
 use super::blocks::{Churn, HOUR, indexes_of};
 use super::*;
-use crate::chunk::Columns;
-use crate::import::Series;
-use firn_model::env::sim::Operation;
+use crate::chunk::SampleColumns;
+use crate::import::ImportSeriesWriter;
+use firn_model::env::sim::SimDiskOperation;
 use firn_model::error::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -33,9 +33,9 @@ fn values(store: &Store, name: &str) -> Vec<String> {
         matchers: &[],
         range: TimeRange::ALL,
         newest_only: false,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget: &Budget::new("query", usize::MAX),
-        series: &SeriesLimit::none(),
+        series: &SeriesLimit::unlimited(),
         span: None,
     };
     let values = store.label_values(name, request).unwrap().into_iter();
@@ -65,7 +65,7 @@ fn unmerged() -> Churn {
 /// Merges the blocks while the sync after `syncs` others fails. Returns whether that was the sync
 /// of the manifest, which is then on disk although the commit failed.
 fn fail_in_merge(churn: &mut Churn, syncs: u64) -> bool {
-    churn.sim.disk.fail_after(Operation::Sync, syncs);
+    churn.sim.disk.fail_after(SimDiskOperation::Sync, syncs);
     churn.send_minute(|store| store.tick());
     let next = churn.store().parts.blocks.list().version + 1;
     let next = format!("/data/blocks/MANIFEST-{next}");
@@ -96,17 +96,21 @@ fn merge_after_a_commit_that_failed_loses_nothing_wherever_it_is_killed() {
 
 /// Imports one sample. The source of the import ends with the result `after`.
 fn import(store: &Store, after: Result<(), Error>) -> Result<(), Error> {
-    let target = store.imports();
+    let target = store.import_target();
     let mut import = target.begin();
-    let columns = Columns {
+    let columns = SampleColumns {
         times: vec![HOUR],
         values: vec![1.0],
-        ..Columns::default()
+        ..SampleColumns::default()
     };
-    import.block(target.new_id(0), None, |series: &mut Series<'_>| {
-        series.push(labels("imported").as_ref(), &columns)?;
-        after
-    })?;
+    import.write_block(
+        target.new_id(0),
+        None,
+        |series: &mut ImportSeriesWriter<'_>| {
+            series.push(labels("imported").as_ref(), &columns)?;
+            after
+        },
+    )?;
     import.commit().map(drop)
 }
 
@@ -115,10 +119,10 @@ fn import(store: &Store, after: Result<(), Error>) -> Result<(), Error> {
 fn import_that_failed_and_is_there_after_a_start_stays() {
     let mut found = 0;
     for (syncs, seed) in (0..20).flat_map(|syncs| (0..6).map(move |seed| (syncs, seed))) {
-        let sim = sim::env(seed);
+        let sim = sim::sim_env(seed);
         let store = open(&sim, options());
         append(&store, &batch(&[("a", &[(HOUR, 1.0)])]), ALWAYS);
-        sim.disk.fail_after(Operation::Sync, syncs);
+        sim.disk.fail_after(SimDiskOperation::Sync, syncs);
         if import(&store, Ok(())).is_ok() {
             break;
         }
@@ -138,7 +142,7 @@ fn import_that_failed_and_is_there_after_a_start_stays() {
 
 #[test]
 fn import_that_fails_leaves_no_folder() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     let cut = Error::new(ErrorKind::Invalid, "the text ends here".to_owned());
     assert_eq!(
@@ -146,7 +150,7 @@ fn import_that_fails_leaves_no_folder() {
         "the text ends here"
     );
     let left = sim.env.disk.list(Path::new("/data/blocks")).unwrap();
-    let is_block = |name: &PathBuf| !crate::blocks::BlockList::is_name(name);
+    let is_block = |name: &PathBuf| !crate::blocks::BlockList::is_manifest_name(name);
     assert!(!left.iter().any(is_block), "{left:?}");
 }
 
@@ -212,7 +216,13 @@ fn check_look_ups(churn: &Churn, range: TimeRange, context: &str) -> bool {
     assert!(names.contains(&"steady".to_owned()), "{context}: {names:?}");
     let is_lost = !names.contains(&"short0".to_owned());
     let tenant = TenantId::anonymous();
-    let losses = |range| churn.store().label_losses(&tenant, range).texts().len();
+    let losses = |range| {
+        churn
+            .store()
+            .label_loss_warnings(&tenant, range)
+            .texts()
+            .len()
+    };
     assert_eq!(losses(range), usize::from(is_lost), "{context}");
     let behind = TimeRange::new(range.max + 1, i64::MAX);
     assert_eq!(losses(behind), 0, "{context}");
@@ -220,7 +230,7 @@ fn check_look_ups(churn: &Churn, range: TimeRange, context: &str) -> bool {
     let held = contents_of(&*selection);
     let is_short = held.iter().all(|(name, _)| name != "short0");
     assert!(
-        !is_short || !selection.losses().texts().is_empty(),
+        !is_short || !selection.loss_warnings().texts().is_empty(),
         "{context}"
     );
     is_lost
@@ -295,7 +305,7 @@ fn late_series_from_before_the_cut_is_named_before_it_is_in_a_block() {
     );
     churn.send(12);
     let sent = batch(&[("filled", &[(HOUR, 1.0)])]);
-    let bounds = AppendBounds::of_any_age(i64::MAX, i64::MIN);
+    let bounds = AppendBounds::any_age_up_to(i64::MAX, i64::MIN);
     assert_eq!(append(churn.store(), &sent, bounds).stored, 1);
     assert!(churn.store().parts.blocks.view().cut > HOUR);
     let names = values(churn.store(), "__name__");

@@ -2,9 +2,9 @@
 //! the index and those that return.
 
 use super::*;
-use crate::block::Sayings;
-use firn_model::metadata::{Metadata, MetadataBatch};
-use firn_model::stats::{BlockStats, BlocksStats};
+use crate::block::MetricMetadataSet;
+use firn_model::metadata::{MetadataBatch, MetricMetadata};
+use firn_model::stats::{BlockStats, BlockStoreStats};
 use firn_model::store::MetadataRequest;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(super) type Model = BTreeMap<String, Vec<(i64, f64)>>;
 
 /// A store that receives one steady series and a series of churn that is replaced every hour.
 pub(super) struct Churn {
-    pub(super) sim: Sim,
+    pub(super) sim: SimEnv,
     pub(super) store: Option<Arc<Store>>,
     pub(super) model: Model,
     now: i64,
@@ -29,7 +29,7 @@ impl Churn {
     }
 
     pub(super) fn with(seed: u64, options: StoreOptions) -> Self {
-        let sim = sim::env(seed);
+        let sim = sim::sim_env(seed);
         Self {
             store: Some(open(&sim, options.clone())),
             sim,
@@ -201,9 +201,9 @@ fn names_and_values_of_labels_are_those_of_head_and_blocks() {
         matchers: &[],
         range,
         newest_only: false,
-        cancel: Box::leak(Box::new(Cancel::new())),
+        cancel: Box::leak(Box::new(CancelToken::new())),
         budget: Box::leak(Box::new(Budget::new("query", usize::MAX))),
-        series: Box::leak(Box::new(SeriesLimit::none())),
+        series: Box::leak(Box::new(SeriesLimit::unlimited())),
         span: None,
     };
     let names = churn.store().label_names(request(TimeRange::ALL)).unwrap();
@@ -249,7 +249,7 @@ fn block_whose_index_and_copy_are_damaged_costs_itself_alone() {
         .for_each(|samples| samples.retain(|(t, _)| !bad.range.contains(*t)));
     churn.check(TimeRange::ALL);
     let selection = select(churn.store(), &[], bad.range);
-    assert_eq!(selection.losses().texts().len(), 1);
+    assert_eq!(selection.loss_warnings().texts().len(), 1);
     churn.send(2);
     churn.check(TimeRange::ALL);
     let after = churn.store().parts.blocks.list();
@@ -288,7 +288,7 @@ fn check_quarantine(files: &[&str], how: &str) {
         match how {
             "footer" => disk.overwrite(&path, &whole[..whole.len() - 8]),
             "empty" => disk.overwrite(&path, &[]),
-            _ => disk.lose(&path),
+            _ => disk.remove_durably(&path),
         }
         sound.push((path, whole));
     }
@@ -324,7 +324,7 @@ fn check_quarantine(files: &[&str], how: &str) {
     churn.store().close().unwrap();
     churn.store = None;
     let report = crate::verify::verify(&churn.sim.env, Path::new("/data")).unwrap();
-    let file_of = |finding: &crate::verify::Finding| finding.damage.file.clone();
+    let file_of = |finding: &crate::verify::VerifyFinding| finding.damage.file.clone();
     assert!(
         report
             .findings
@@ -395,14 +395,14 @@ fn block_in_quarantine_leaves_the_disk_with_the_retention() {
         churn.sim.disk.overwrite(&index, &[]);
     }
     churn.reopen();
-    let retention = Retention {
+    let retention = RetentionLimits {
         time_ms: 2 * HOUR,
         ..churn.store().parts.options.retention()
     };
     churn.store().set_retention(retention);
     churn.send(1);
     let list = churn.store().parts.blocks.list();
-    assert!(!list.names(bad.id));
+    assert!(!list.contains(bad.id));
     assert!(
         churn.sim.env.disk.list(&folder).is_err(),
         "its folder is there"
@@ -437,7 +437,7 @@ fn merge_of_more_series_than_a_block_takes_gives_several_and_stays() {
 #[test]
 fn blocks_are_listed_with_what_they_are_and_how_far_the_work_is() {
     let mut churn = Churn::of_shards(8, 4);
-    assert_eq!(churn.store().block_stats(), BlocksStats::default());
+    assert_eq!(churn.store().block_stats(), BlockStoreStats::default());
     churn.send(13);
     let stats = churn.store().block_stats();
     let hours = |block: &BlockStats| (block.range.min / HOUR, (block.range.max + 1) / HOUR);
@@ -474,10 +474,10 @@ fn shards_without_a_manifest_are_one_set_again() {
     assert_eq!(levels, [2; 6]);
     churn.store = None;
     let manifest = format!("/data/blocks/MANIFEST-{}", before.version);
-    churn.sim.disk.lose(Path::new(&manifest));
+    churn.sim.disk.remove_durably(Path::new(&manifest));
     churn.reopen();
     let ids = |list: &crate::blocks::BlockList| -> Vec<_> {
-        let sets = crate::blocks::BlockSet::all(&list.blocks);
+        let sets = crate::blocks::BlockSet::split_into_sets(&list.blocks);
         sets.map(|set| set.blocks().iter().map(|b| b.id).collect::<Vec<_>>())
             .collect()
     };
@@ -495,7 +495,7 @@ fn look_up_of_a_metric_touches_the_shards_that_may_have_it() {
     let view = churn.store().parts.blocks.view();
     let touched = |op, name: &str| {
         let matcher = Matcher::new("__name__", op, name.as_bytes()).unwrap();
-        view.matching(TimeRange::ALL, &[matcher]).count()
+        view.find_matching(TimeRange::ALL, &[matcher]).count()
     };
     assert_eq!(view.blocks.len(), 3);
     // The shards contain short0 to short2, short3 to short5, and short6 to steady.
@@ -518,7 +518,7 @@ fn look_up_of_a_metric_touches_the_shards_that_may_have_it() {
 #[test]
 fn block_that_fails_midway_in_a_join_leaves_nothing_to_the_next_one() {
     const SERIES: usize = 1_300;
-    let sim = sim::env(9);
+    let sim = sim::sim_env(9);
     let store = open(&sim, options());
     let name = |i: usize| format!("m{i:04}");
     let value = |i: usize, time: i64| i as f64 * 100.0 + (time / HOUR) as f64;
@@ -552,7 +552,7 @@ fn block_that_fails_midway_in_a_join_leaves_nothing_to_the_next_one() {
         }
         let store = open(&sim, options());
         let selection = select(&store, &[], TimeRange::ALL);
-        lost += usize::from(!selection.losses().texts().is_empty());
+        lost += usize::from(!selection.loss_warnings().texts().is_empty());
         let held = contents_of(&*selection);
         let mut of_whole = 0;
         for (name, samples) in &held {
@@ -583,7 +583,7 @@ fn said(store: &Store, metric: Option<&str>) -> Vec<(String, String)> {
     let request = MetadataRequest {
         tenant: &TenantId::anonymous(),
         metric,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget: &Budget::new("query", 1 << 20),
     };
     let found = Select::metadata(store, request).unwrap();
@@ -595,15 +595,15 @@ fn said(store: &Store, metric: Option<&str>) -> Vec<(String, String)> {
 /// to its own hour.
 fn teach(churn: &Churn) {
     let store = Arc::downgrade(churn.store());
-    churn.store().learn_metadata_by(Box::new(move || {
+    churn.store().set_metadata_source(Box::new(move || {
         let mut batch = MetadataBatch::default();
         let newest = store.upgrade().and_then(|store| store.parts.newest());
         let hour = newest.unwrap_or(0) / HOUR;
         let mut say = |name: &str, help: &str| {
-            batch.push(Metadata {
+            batch.push(MetricMetadata {
                 name,
                 help,
-                ..Metadata::default()
+                ..MetricMetadata::default()
             });
         };
         say("steady", &format!("As of hour {hour}."));
@@ -652,7 +652,7 @@ fn metadata_of_shards_is_said_by_each_of_its_own_metrics() {
     let has_shard = |open: &Arc<crate::blocks::OpenBlock>| open.block.meta().shard.is_some();
     assert!(view.blocks.iter().any(has_shard));
     for open in &view.blocks {
-        let (names, mut sayings) = (open.block.series_count(), Sayings::default());
+        let (names, mut sayings) = (open.block.series_count(), MetricMetadataSet::default());
         open.block.read_metadata(None, &mut sayings).unwrap();
         assert_eq!(sayings.newest().count(), names as usize);
     }

@@ -14,15 +14,17 @@
 
 mod operator;
 
-use crate::failpoints::{self, Faults};
+use crate::failpoints::{self, InjectedFaults};
 use crate::seeds::seeds;
-use crate::store::{Duplicates, Sealing, Store, StoreOptions, SyncMode};
+use crate::store::{DuplicatePolicy, SealingThread, Store, StoreOptions, StoreSyncMode};
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
-use firn_model::env::sim::{self, Deferred, Inline, Operation, Sim, SimRng};
-use firn_model::env::{Compute, Work};
+use firn_model::env::sim::{
+    self, DeferredCompute, InlineCompute, SimDiskOperation, SimEnv, SimRng,
+};
+use firn_model::env::{Compute, JobKind};
 use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
@@ -78,10 +80,10 @@ enum Others {
 /// One random history with the model of its samples.
 struct History {
     rng: Arc<SimRng>,
-    sim: Sim,
-    deferred: Option<Arc<Deferred>>,
+    sim: SimEnv,
+    deferred: Option<Arc<DeferredCompute>>,
     options: StoreOptions,
-    faults: Faults,
+    faults: InjectedFaults,
     store: Option<Arc<Store>>,
     now: i64,
     sent: Samples,
@@ -108,57 +110,60 @@ struct History {
 impl History {
     fn new(seed: u64) -> Self {
         let rng = Arc::new(SimRng::new(seed));
-        let deferred = rng.one_in(2).then(|| Arc::new(Deferred::default()));
+        let deferred = rng.one_in(2).then(|| Arc::new(DeferredCompute::default()));
         let compute: Arc<dyn Compute> = match &deferred {
             Some(deferred) => deferred.clone(),
-            None => Arc::new(Inline),
+            None => Arc::new(InlineCompute),
         };
         let mut options = StoreOptions::new("data");
-        options.shards = 1 + rng.below(4) as usize;
-        options.window_ms = SCRAPE_MS * (1 + rng.below(20) as i64);
+        options.shards = 1 + rng.next_below(4) as usize;
+        options.window_ms = SCRAPE_MS * (1 + rng.next_below(20) as i64);
         if !rng.one_in(4) {
-            options.cut_ms = SCRAPE_MS * (2 + rng.below(60) as i64);
+            options.cut_ms = SCRAPE_MS * (2 + rng.next_below(60) as i64);
         }
         if rng.one_in(2) {
             // Merges produce several blocks.
-            options.block_max.series = 1 + rng.below(30) as u32;
+            options.block_max.series = 1 + rng.next_below(30) as u32;
         }
         options.is_jittered = !rng.one_in(4);
-        options.lateness_max_ms = SCRAPE_MS * (1 + rng.below(200) as i64);
+        options.lateness_max_ms = SCRAPE_MS * (1 + rng.next_below(200) as i64);
         if rng.one_in(3) {
-            options.retention_ms = SCRAPE_MS * (10 + rng.below(60) as i64);
+            options.retention_ms = SCRAPE_MS * (10 + rng.next_below(60) as i64);
         }
         if rng.one_in(2) {
-            options.late_window_ms = SCRAPE_MS * (1 + rng.below(200) as i64);
-            options.duplicates = [Duplicates::KeepFirst, Duplicates::KeepLast, Duplicates::Max]
-                [rng.below(3) as usize];
+            options.late_window_ms = SCRAPE_MS * (1 + rng.next_below(200) as i64);
+            options.duplicates = [
+                DuplicatePolicy::KeepFirst,
+                DuplicatePolicy::KeepLast,
+                DuplicatePolicy::Max,
+            ][rng.next_below(3) as usize];
         }
-        options.log_segment_bytes = 100 + rng.below(2_000);
+        options.log_segment_bytes = 100 + rng.next_below(2_000);
         if rng.one_in(4) {
-            options.backlog_bytes_max = 2_000 + rng.below(4_000);
+            options.backlog_bytes_max = 2_000 + rng.next_below(4_000);
         }
-        options.page_segment_bytes = 100 + rng.below(2_000);
-        options.page_cache_bytes = rng.below(4_000) as usize;
+        options.page_segment_bytes = 100 + rng.next_below(2_000);
+        options.page_cache_bytes = rng.next_below(4_000) as usize;
         // A write that seals may wait for the log's thread, so there must be one.
         if deferred.is_none() && rng.one_in(4) {
-            options.sealing = Sealing::WithWrites;
+            options.sealing = SealingThread::WithWrites;
         }
-        options.sync = match rng.below(4) {
-            0 => SyncMode::Interval,
-            1 => SyncMode::None,
-            _ => SyncMode::Always,
+        options.sync = match rng.next_below(4) {
+            0 => StoreSyncMode::Interval,
+            1 => StoreSyncMode::None,
+            _ => StoreSyncMode::Always,
         };
         // Not drawn from `rng`, which would change the histories of all seeds.
-        let faults = Faults {
+        let faults = InjectedFaults {
             // The lower halves of slots repeat those of earlier starts.
             turns_eras: seed % 2 == 1,
             new_series_max: (seed % 8 == 7).then_some(20 + seed as u32 % 64),
-            ..Faults::NONE
+            ..InjectedFaults::NONE
         };
         Self {
             faults,
             rng,
-            sim: sim::env_with(seed, compute),
+            sim: sim::sim_env_with(seed, compute),
             deferred,
             options,
             store: None,
@@ -184,7 +189,7 @@ impl History {
         self.reopen()?;
         if self.rng.one_in(3) {
             // The series that follow are created at the border of two groups.
-            let others = 1_000..1_000 + 470 + self.rng.below(40);
+            let others = 1_000..1_000 + 470 + self.rng.next_below(40);
             let samples = others.map(|series| ((series, 0), 0)).collect();
             self.send_samples(samples);
         }
@@ -197,14 +202,14 @@ impl History {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        match self.rng.below(45) {
+        match self.rng.next_below(45) {
             0..19 => self.send(),
             19..22 => self.run_jobs(),
             22..25 => self.work_with_turns()?,
             25..28 => self.keep_up()?,
             28 => self.sim.clock.advance_ms(150),
             29..31 => return self.look(),
-            31 => self.sim.disk.power_off_after(self.rng.below(20)),
+            31 => self.sim.disk.power_off_after(self.rng.next_below(20)),
             32 => self.fail_an_operation(),
             33 => self.fill_the_disk(),
             34 => {
@@ -241,7 +246,7 @@ impl History {
 
     /// Sends some batches; retries a failed batch first.
     fn send(&mut self) {
-        for _ in 0..=self.rng.below(3) {
+        for _ in 0..=self.rng.next_below(3) {
             let again = self.failed.take().filter(|s| self.is_newest(s));
             let again = again.filter(|_| self.rng.one_in(2));
             let again = again.or_else(|| self.take_held_back());
@@ -264,7 +269,7 @@ impl History {
             return None;
         }
         let oldest = self.now.saturating_sub(self.options.late_window_ms);
-        let at = self.rng.below(self.held_back.len() as u64) as usize;
+        let at = self.rng.next_below(self.held_back.len() as u64) as usize;
         let samples = self.held_back.swap_remove(at);
         let is_taken = samples.keys().all(|(_, time)| *time >= oldest);
         is_taken.then_some(samples)
@@ -290,7 +295,7 @@ impl History {
 
     /// Ticks, with or without background work in between.
     fn keep_up(&mut self) -> Result<(), String> {
-        for _ in 0..=self.rng.below(12) {
+        for _ in 0..=self.rng.next_below(12) {
             self.store().tick();
             if self.rng.one_in(2) {
                 self.work_with_turns()?;
@@ -302,14 +307,14 @@ impl History {
     /// Appends, runs jobs or reads, with another thread acting in the turns.
     fn work_with_turns(&mut self) -> Result<(), String> {
         // A write that seals waits for the background job, which nothing would continue.
-        if self.options.sealing == Sealing::WithWrites {
+        if self.options.sealing == SealingThread::WithWrites {
             self.run_jobs();
             return Ok(());
         }
         self.take_answers()?;
         // Other series, so that none of the usual ones becomes too late.
         let samples = self.scrape_from(2_000);
-        let (store, own) = (self.store().clone(), self.rng.below(4));
+        let (store, own) = (self.store().clone(), self.rng.next_below(4));
         let mut seen = None;
         let meanwhile = self.beside_others(Others::Work, |history| match own {
             0 => history.send_samples(samples),
@@ -324,7 +329,7 @@ impl History {
     /// that thread.
     fn beside_others(&mut self, others: Others, work: impl FnOnce(&mut Self)) -> Meanwhile {
         let meanwhile = Rc::new(RefCell::new(Meanwhile::default()));
-        for _ in 0..self.rng.below(8) {
+        for _ in 0..self.rng.next_below(8) {
             let samples = self.scrape();
             self.sent.extend(samples.clone());
             meanwhile.borrow_mut().unsent.push_back(samples);
@@ -364,7 +369,7 @@ impl History {
         let (deferred, sync) = (self.deferred.clone(), self.options.sync);
         let act = move || {
             let mut meanwhile = meanwhile.borrow_mut();
-            match rng.below(6) {
+            match rng.next_below(6) {
                 0 => meanwhile.seen.push(read_all(&store)),
                 1 if others == Others::Work => store.tick(),
                 2 | 3 => {
@@ -375,22 +380,22 @@ impl History {
             }
             // In the other modes the background waits for the log.
             if let Some(deferred) = &deferred {
-                let works = others == Others::Work && sync == SyncMode::Always;
+                let works = others == Others::Work && sync == StoreSyncMode::Always;
                 match works && rng.one_in(2) {
-                    true => deferred.run_only(Work::Background),
-                    false => deferred.run_only(Work::Log),
+                    true => deferred.run_only(JobKind::Background),
+                    false => deferred.run_only(JobKind::Log),
                 }
             }
         };
         let rng = self.rng.clone();
-        move || (0..rng.below(5)).for_each(|_| act())
+        move || (0..rng.next_below(5)).for_each(|_| act())
     }
 
     /// Runs background work while no record becomes durable.
     fn run_background(&self) {
         match &self.deferred {
-            Some(deferred) if self.options.sync == SyncMode::Always => {
-                deferred.run_only(Work::Background);
+            Some(deferred) if self.options.sync == StoreSyncMode::Always => {
+                deferred.run_only(JobKind::Background);
             }
             _ => self.run_jobs(),
         }
@@ -407,15 +412,15 @@ impl History {
         // Series appear and disappear: from time to time most of them are new.
         let generation = self.now as u64 / (20 * SCRAPE_MS as u64) % 3;
         let base = base + generation * SERIES / 2;
-        let first = base + self.rng.below(SERIES);
+        let first = base + self.rng.next_below(SERIES);
         let end = base + SERIES;
-        let count = 1 + self.rng.below(end - first);
+        let count = 1 + self.rng.next_below(end - first);
         (first..first + count)
             .map(|series| {
-                let value = match self.rng.below(4) {
-                    0 => self.rng.below(10) as f64,
+                let value = match self.rng.next_below(4) {
+                    0 => self.rng.next_below(10) as f64,
                     1 => self.now as f64 / 100.0,
-                    2 => f64::from_bits(self.rng.below(u64::MAX)),
+                    2 => f64::from_bits(self.rng.next_below(u64::MAX)),
                     _ => 1.0,
                 };
                 ((series, self.now), value.to_bits())
@@ -430,16 +435,16 @@ impl History {
     }
 
     fn fail_an_operation(&self) {
-        let operation = match self.rng.below(2) {
-            0 => Operation::Write,
-            _ => Operation::Sync,
+        let operation = match self.rng.next_below(2) {
+            0 => SimDiskOperation::Write,
+            _ => SimDiskOperation::Sync,
         };
-        self.sim.disk.fail_after(operation, self.rng.below(6));
+        self.sim.disk.fail_after(operation, self.rng.next_below(6));
     }
 
     /// Leaves only a few free bytes until the next restart.
     fn fill_the_disk(&self) {
-        self.sim.disk.set_free_bytes(self.rng.below(3_000));
+        self.sim.disk.set_free_bytes(self.rng.next_below(3_000));
     }
 
     /// Ends the process. Acked samples survive in every mode.
@@ -457,7 +462,7 @@ impl History {
     }
 
     fn lose_power(&mut self) {
-        if self.options.sync == SyncMode::Always {
+        if self.options.sync == StoreSyncMode::Always {
             self.promised.append(&mut self.acked);
         }
         self.acked.clear();
@@ -601,7 +606,7 @@ fn send_to(store: &Store, samples: Samples) -> Sent {
         let labels = labels(*series);
         batch.push_series(labels.as_ref(), &[(*time, f64::from_bits(*bits))]);
     }
-    let bounds = AppendBounds::until(i64::MAX);
+    let bounds = AppendBounds::up_to(i64::MAX);
     let ticket = store.append(&TenantId::anonymous(), &batch, bounds);
     Sent { ticket, samples }
 }
@@ -618,9 +623,9 @@ fn read_all(store: &Store) -> Result<Samples, String> {
         matchers: &[],
         range: TimeRange::ALL,
         newest_only: false,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget: &Budget::new("query", usize::MAX),
-        series: &SeriesLimit::none(),
+        series: &SeriesLimit::unlimited(),
         span: None,
     };
     let selection = store.select(request).map_err(|e| e.message)?;
@@ -628,7 +633,7 @@ fn read_all(store: &Store) -> Result<Samples, String> {
     selection
         .read(0..selection.len(), &mut columns)
         .map_err(|e| e.message)?;
-    if let Some(lost) = selection.losses().texts().pop() {
+    if let Some(lost) = selection.loss_warnings().texts().pop() {
         return Err(lost);
     }
     let mut samples = Samples::new();

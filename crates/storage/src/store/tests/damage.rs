@@ -9,17 +9,17 @@
 //! are all there again once the disk can read them. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
 
 use super::*;
-use crate::chunk::Columns;
-use crate::encoding::cursor::Cursor;
+use crate::chunk::SampleColumns;
+use crate::encoding::cursor::DecodeCursor;
 use crate::file::frame::FrameKind;
 use crate::file::header::FILE_HEADER_BYTES;
-use crate::file::scan::{Found, Scanner};
-use crate::ids::{SeriesRef, Slot};
+use crate::file::scan::{FrameScanItem, FrameScanner};
+use crate::ids::{SeriesRef, SeriesSlot};
 use crate::index::SeriesCursor;
 use crate::log::LocalLog;
-use crate::log::segment::Reader;
-use crate::page::{Page, Scratch as PageScratch};
-use crate::sealed::meta::PageMeta;
+use crate::log::segment::LogSegmentReader;
+use crate::page::{PageDecodeScratch as PageScratch, PageReader};
+use crate::sealed::meta::SealedPageMeta;
 use crate::seeds::seeds;
 use firn_model::env::OpenMode;
 use firn_model::env::sim::SimRng;
@@ -50,38 +50,38 @@ fn name(series: u64) -> String {
 
 fn random_options(rng: &SimRng) -> StoreOptions {
     StoreOptions {
-        shards: 1 + rng.below(3) as usize,
-        window_ms: SCRAPE_MS * (2 + rng.below(15) as i64),
+        shards: 1 + rng.next_below(3) as usize,
+        window_ms: SCRAPE_MS * (2 + rng.next_below(15) as i64),
         is_jittered: !rng.one_in(3),
-        log_segment_bytes: 500 + rng.below(4_000),
-        page_segment_bytes: 300 + rng.below(3_000),
-        page_cache_bytes: rng.below(4_000) as usize,
+        log_segment_bytes: 500 + rng.next_below(4_000),
+        page_segment_bytes: 300 + rng.next_below(3_000),
+        page_cache_bytes: rng.next_below(4_000) as usize,
         exemplars_max: 10,
         ..StoreOptions::new("/data")
     }
 }
 
 /// Writes a history and stops, cleanly or not. Returns the acked samples and their locations.
-fn write(rng: &SimRng, sim: &Sim, options: &StoreOptions) -> (Samples, Vec<Placed>) {
+fn write(rng: &SimRng, sim: &SimEnv, options: &StoreOptions) -> (Samples, Vec<Placed>) {
     let mut store = open(sim, options.clone());
     let mut sent = Samples::new();
     if rng.one_in(2) {
         // The series that follow are created at the border of two groups.
         let mut batch = Batch::default();
-        for series in 1_000..1_000 + 490 + rng.below(20) {
+        for series in 1_000..1_000 + 490 + rng.next_below(20) {
             batch.push_series(labels(&name(series)).as_ref(), &[(0, 1.0)]);
             sent.insert((series, 0), 1f64.to_bits());
         }
         assert_eq!(append(&store, &batch, ALWAYS).rejected, []);
     }
-    for scrape in 0..20 + rng.below(60) as i64 {
+    for scrape in 0..20 + rng.next_below(60) as i64 {
         let time = scrape * SCRAPE_MS;
-        let first = rng.below(SERIES / 2);
-        let end = first + 1 + rng.below(SERIES - first);
+        let first = rng.next_below(SERIES / 2);
+        let end = first + 1 + rng.next_below(SERIES - first);
         let mut batch = Batch::default();
         for series in first..end {
-            let value =
-                [1.0, time as f64, f64::from_bits(rng.below(1 << 62))][rng.below(3) as usize];
+            let value = [1.0, time as f64, f64::from_bits(rng.next_below(1 << 62))]
+                [rng.next_below(3) as usize];
             batch.push_series(labels(&name(series)).as_ref(), &[(time, value)]);
             sent.insert((series, time), value.to_bits());
         }
@@ -111,7 +111,7 @@ fn write(rng: &SimRng, sim: &Sim, options: &StoreOptions) -> (Samples, Vec<Place
 }
 
 /// Returns the series of all slots.
-fn slots(store: &Store) -> BTreeMap<Slot, u64> {
+fn slots(store: &Store) -> BTreeMap<SeriesSlot, u64> {
     let mut cursor = SeriesCursor::new(&store.parts.index);
     let mut slots = BTreeMap::new();
     for slot in (0..store.parts.index.next_slot()).map(SeriesRef) {
@@ -126,7 +126,7 @@ fn slots(store: &Store) -> BTreeMap<Slot, u64> {
 }
 
 /// Returns the locations of the samples in all files.
-fn places(sim: &Sim, slots: &BTreeMap<Slot, u64>) -> Vec<Placed> {
+fn places(sim: &SimEnv, slots: &BTreeMap<SeriesSlot, u64>) -> Vec<Placed> {
     let mut placed = Vec::new();
     for file in sim.disk.files() {
         let of = |suffix: &str| file.to_string_lossy().ends_with(suffix);
@@ -139,15 +139,15 @@ fn places(sim: &Sim, slots: &BTreeMap<Slot, u64>) -> Vec<Placed> {
     placed
 }
 
-fn blocks(sim: &Sim, path: &Path, kinds: &[FrameKind]) -> Vec<(Range<u64>, Vec<u8>, u64)> {
+fn blocks(sim: &SimEnv, path: &Path, kinds: &[FrameKind]) -> Vec<(Range<u64>, Vec<u8>, u64)> {
     let file = sim.env.disk.open(path, OpenMode::Read).unwrap();
     let digits = path.file_stem().unwrap().to_str().unwrap();
-    let first = Position(digits.parse().unwrap());
+    let first = LogPosition(digits.parse().unwrap());
     let end = file.len().unwrap();
-    let mut scanner = Scanner::new(file, first, FILE_HEADER_BYTES..end);
+    let mut scanner = FrameScanner::new(file, first, FILE_HEADER_BYTES..end);
     let mut blocks = Vec::new();
     while let Some(found) = scanner.next() {
-        if let Found::Frame { offset, header } = found
+        if let FrameScanItem::Frame { offset, header } = found
             && kinds.contains(&header.kind)
         {
             let payload = scanner.payload(offset, &header).to_vec();
@@ -158,16 +158,16 @@ fn blocks(sim: &Sim, path: &Path, kinds: &[FrameKind]) -> Vec<(Range<u64>, Vec<u
     blocks
 }
 
-fn places_of_pages(sim: &Sim, path: &Path, slots: &BTreeMap<Slot, u64>) -> Vec<Placed> {
+fn places_of_pages(sim: &SimEnv, path: &Path, slots: &BTreeMap<SeriesSlot, u64>) -> Vec<Placed> {
     let mut placed = Vec::new();
     for (bytes, payload, _) in blocks(sim, path, &[FrameKind::Page]) {
-        let mut cursor = Cursor::new(&payload);
-        let meta = PageMeta::decode(&mut cursor).unwrap();
-        let page = Page::open(cursor.rest().into()).unwrap();
+        let mut cursor = DecodeCursor::new(&payload);
+        let meta = SealedPageMeta::decode(&mut cursor).unwrap();
+        let page = PageReader::open(cursor.rest().into()).unwrap();
         let mut keys = BTreeSet::new();
         for slot in meta.slots() {
-            let column = page.find(slot).unwrap().unwrap();
-            let (mut columns, mut scratch) = (Columns::default(), PageScratch::default());
+            let column = page.find_column(slot).unwrap().unwrap();
+            let (mut columns, mut scratch) = (SampleColumns::default(), PageScratch::default());
             page.decode(&column, TimeRange::ALL, &mut scratch, &mut columns)
                 .unwrap();
             keys.extend(columns.times.iter().map(|time| (slots[&slot], *time)));
@@ -180,18 +180,18 @@ fn places_of_pages(sim: &Sim, path: &Path, slots: &BTreeMap<Slot, u64>) -> Vec<P
 
 /// A record of the log is lost together with the ones after it in its segment, which may be encoded
 /// relative to it.
-fn places_of_log(sim: &Sim, path: &Path, slots: &BTreeMap<Slot, u64>) -> Vec<Placed> {
+fn places_of_log(sim: &SimEnv, path: &Path, slots: &BTreeMap<SeriesSlot, u64>) -> Vec<Placed> {
     let options = crate::log::LogOptions::default();
     let log = LocalLog::open(&sim.env, Path::new("/data/wal"), options, Arc::default()).unwrap();
     let mut rows: BTreeMap<u64, BTreeSet<Key>> = BTreeMap::new();
     let segments = log.segments().into_iter();
     for segment in segments.filter(|segment| segment.path == path) {
-        let mut reader = Reader::open(&*sim.env.disk, segment).unwrap();
+        let mut reader = LogSegmentReader::open(&*sim.env.disk, segment).unwrap();
         while let Some(record) = reader.next() {
             let record = record.unwrap();
             let keys = rows.entry(record.position.0).or_default();
             let samples = record.batch.samples();
-            keys.extend(samples.map(|(slot, time)| (slots[&Slot(slot)], time)));
+            keys.extend(samples.map(|(slot, time)| (slots[&SeriesSlot(slot)], time)));
         }
     }
     drop(log);
@@ -231,24 +231,24 @@ const FAULTS: [Fault; 6] = [
 ];
 
 /// Damages a file. Returns the affected bytes.
-fn hit(rng: &SimRng, sim: &Sim, path: &Path, fault: Fault) -> Range<u64> {
+fn hit(rng: &SimRng, sim: &SimEnv, path: &Path, fault: Fault) -> Range<u64> {
     let mut bytes = sim.disk.contents(path).unwrap();
     let len = bytes.len() as u64;
-    let at = rng.below(len.max(1));
+    let at = rng.next_below(len.max(1));
     let range = match fault {
         Fault::Flip => at..at + 1,
-        Fault::Zeros | Fault::Unreadable => at..(at + 1 + rng.below(600)).min(len),
+        Fault::Zeros | Fault::Unreadable => at..(at + 1 + rng.next_below(600)).min(len),
         Fault::Cut => at..len,
         Fault::Empty | Fault::Remove => 0..len,
     };
     let (start, end) = (range.start as usize, range.end as usize);
     match fault {
         Fault::Flip if bytes.is_empty() => {}
-        Fault::Flip => bytes[start] ^= 1 << rng.below(8),
+        Fault::Flip => bytes[start] ^= 1 << rng.next_below(8),
         Fault::Zeros => bytes[start..end].fill(0),
         Fault::Cut | Fault::Empty => bytes.truncate(start),
         Fault::Remove => {
-            sim.disk.lose(path);
+            sim.disk.remove_durably(path);
             return range;
         }
         Fault::Unreadable => {
@@ -277,7 +277,7 @@ fn read(store: &Store) -> (Samples, BTreeMap<i64, usize>) {
         let selection = select(store, &[], TimeRange::new(time, time));
         let mut batch = SeriesBatch::default();
         selection.read(0..selection.len(), &mut batch).unwrap();
-        warnings.insert(time, selection.losses().texts().len());
+        warnings.insert(time, selection.loss_warnings().texts().len());
     }
     (samples, warnings)
 }
@@ -289,14 +289,14 @@ fn is_hit(placed: &Placed, path: &Path, hit: &Range<u64>) -> bool {
 /// Runs one history. Returns an error that describes a failed check.
 fn run(seed: u64) -> Result<(), String> {
     let rng = SimRng::new(seed);
-    let sim = sim::env(seed);
+    let sim = sim::sim_env(seed);
     let options = random_options(&rng);
     let (sent, placed) = write(&rng, &sim, &options);
     let ignored = ["LOCK", "FORMAT"];
     let mut files = sim.disk.files();
     files.retain(|path| !ignored.iter().any(|name| path.ends_with(name)));
-    let path = files[rng.below(files.len() as u64) as usize].clone();
-    let fault = FAULTS[rng.below(FAULTS.len() as u64) as usize];
+    let path = files[rng.next_below(files.len() as u64) as usize].clone();
+    let fault = FAULTS[rng.next_below(FAULTS.len() as u64) as usize];
     let hit = hit(&rng, &sim, &path, fault);
     let what = format!("{fault:?} of {} at {hit:?}", path.display());
 

@@ -31,12 +31,12 @@ fn read(store: &Store, range: TimeRange) -> (Contents, Vec<String>) {
         let name = selection.labels(i).get("__name__").to_vec();
         (String::from_utf8(name).unwrap(), samples)
     });
-    (read.collect(), selection.losses().texts())
+    (read.collect(), selection.loss_warnings().texts())
 }
 
 /// Creates a store with two segments and stops it. Returns the path of the older segment, whose
 /// page contains `series` series with `samples` samples in half an hour.
-fn two_segments(sim: &Sim, (series, samples): (usize, i64)) -> PathBuf {
+fn two_segments(sim: &SimEnv, (series, samples): (usize, i64)) -> PathBuf {
     let rng = SimRng::new(7);
     for start in [0, 8 * HOUR] {
         let store = open(sim, uncut());
@@ -62,7 +62,7 @@ fn two_segments(sim: &Sim, (series, samples): (usize, i64)) -> PathBuf {
 
 /// Reads a store whose older segment has `bytes`, and checks that exactly the lost samples are
 /// reported. Returns the number of affected series, or `None` if the store does not open.
-fn judge(sim: &Sim, (path, bytes): (&Path, &[u8]), whole: &Contents) -> Option<usize> {
+fn judge(sim: &SimEnv, (path, bytes): (&Path, &[u8]), whole: &Contents) -> Option<usize> {
     sim.disk.overwrite(path, bytes);
     let store = Store::open(sim.env.clone(), uncut()).ok()?;
     let recent = TimeRange::new(7 * HOUR, 9 * HOUR);
@@ -100,20 +100,20 @@ fn judge(sim: &Sim, (path, bytes): (&Path, &[u8]), whole: &Contents) -> Option<u
     Some(lacking)
 }
 
-fn whole_of(sim: &Sim) -> Contents {
+fn whole_of(sim: &SimEnv) -> Contents {
     read(&open(sim, uncut()), TimeRange::ALL).0
 }
 
 #[test]
 fn flipped_byte_of_a_page_costs_its_columns_and_the_answer_names_it() {
     let shape = (5, 3);
-    let first = sim::env(1);
+    let first = sim::sim_env(1);
     let path = two_segments(&first, shape);
     let bytes = first.disk.contents(&path).unwrap();
     let whole = whole_of(&first);
     let mut caught = 0;
     for at in 0..bytes.len() {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         two_segments(&sim, shape);
         let mut bytes = bytes.clone();
         bytes[at] ^= 0x10;
@@ -127,7 +127,7 @@ fn flipped_byte_of_a_page_costs_its_columns_and_the_answer_names_it() {
 fn flipped_byte_of_a_stripe_costs_no_series_of_other_stripes() {
     // About 90 kB of random values, so two stripes.
     let shape = (240, 60);
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let path = two_segments(&sim, shape);
     let bytes = sim.disk.contents(&path).unwrap();
     assert!(bytes.len() > 75_000, "{}", bytes.len());
@@ -136,8 +136,8 @@ fn flipped_byte_of_a_stripe_costs_no_series_of_other_stripes() {
     let mut in_part = 0;
     for _ in 0..16 {
         let mut bytes = bytes.clone();
-        let at = 64 + rng.below(bytes.len() as u64 - 64) as usize;
-        bytes[at] ^= 1 << rng.below(8);
+        let at = 64 + rng.next_below(bytes.len() as u64 - 64) as usize;
+        bytes[at] ^= 1 << rng.next_below(8);
         let lacking = judge(&sim, (&path, &bytes), &whole);
         in_part += usize::from(lacking.is_some_and(|n| (1..240).contains(&n)));
     }
@@ -147,7 +147,7 @@ fn flipped_byte_of_a_stripe_costs_no_series_of_other_stripes() {
 #[test]
 fn query_of_other_series_or_times_says_nothing_of_a_damaged_page() {
     let shape = (5, 3);
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let path = two_segments(&sim, shape);
     let mut bytes = sim.disk.contents(&path).unwrap();
     let at = bytes.windows(8).position(|w| w == b"FIRNPAGE").unwrap();
@@ -162,13 +162,13 @@ fn query_of_other_series_or_times_says_nothing_of_a_damaged_page() {
             .is_empty()
     );
     let nobody = Matcher::new("__name__", MatchOp::Equal, b"nobody").unwrap();
-    assert!(select(&store, &[nobody], first).losses().is_empty());
+    assert!(select(&store, &[nobody], first).loss_warnings().is_empty());
 }
 
 #[test]
 fn page_of_a_file_that_was_cut_or_removed_is_named_and_others_go_on() {
     for length in [None, Some(0), Some(100)] {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         let path = two_segments(&sim, (5, 3));
         let store = open(&sim, uncut());
         match length {
@@ -196,7 +196,7 @@ fn page_of_a_file_that_was_cut_or_removed_is_named_and_others_go_on() {
 
 #[test]
 fn selection_whose_pages_left_the_retention_gives_what_is_left_and_says_nothing() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     two_segments(&sim, (5, 3));
     let short = StoreOptions {
         retention_ms: 4 * HOUR,
@@ -212,6 +212,6 @@ fn selection_whose_pages_left_the_retention_gives_what_is_left_and_says_nothing(
     before.read(0..before.len(), &mut batch).unwrap();
     assert_eq!(batch.len(), 5);
     assert!((0..5).all(|i| batch.series(i).times.len() == 3));
-    assert_eq!(before.losses().texts(), Vec::<String>::new());
+    assert_eq!(before.loss_warnings().texts(), Vec::<String>::new());
     assert!(store.damages().is_empty());
 }

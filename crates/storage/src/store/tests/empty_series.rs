@@ -1,7 +1,7 @@
 //! Series without samples for a while: their samples are beyond the retention, or never existed.
 
 use super::*;
-use firn_model::env::sim::Deferred;
+use firn_model::env::sim::DeferredCompute;
 
 const HOUR: i64 = 3_600_000;
 
@@ -13,7 +13,7 @@ fn short() -> StoreOptions {
 }
 
 /// Returns a store in which `old` has lost its only chunk, is evicted and is not removed yet.
-fn with_emptied_series(sim: &Sim, run: &dyn Fn()) -> Arc<Store> {
+fn with_emptied_series(sim: &SimEnv, run: &dyn Fn()) -> Arc<Store> {
     let store = open(sim, short());
     for time in [0, 4 * HOUR + 1] {
         let name = if time == 0 { "old" } else { "new" };
@@ -32,7 +32,7 @@ fn with_emptied_series(sim: &Sim, run: &dyn Fn()) -> Arc<Store> {
 
 #[test]
 fn series_without_samples_after_a_restart_is_removed() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     with_emptied_series(&sim, &|| ()).close().unwrap();
     let store = open(&sim, short());
     assert_eq!(store.stats(0).series, 2);
@@ -46,8 +46,8 @@ fn series_without_samples_after_a_restart_is_removed() {
 
 #[test]
 fn series_that_returns_while_the_catalogue_is_written_survives() {
-    let deferred = Arc::new(Deferred::default());
-    let sim = sim::env_with(1, deferred.clone());
+    let deferred = Arc::new(DeferredCompute::default());
+    let sim = sim::sim_env_with(1, deferred.clone());
     let run = || {
         deferred.run();
     };
@@ -56,7 +56,7 @@ fn series_that_returns_while_the_catalogue_is_written_survives() {
     let ticket = store.append(&TenantId::anonymous(), &again, ALWAYS);
     {
         let mut upkeep = lock(&store.maintenance.state);
-        let trimmed = upkeep.trimmed();
+        let trimmed = upkeep.trimmed_position();
         store
             .maintenance
             .write_catalogue(&mut upkeep, trimmed)

@@ -2,7 +2,7 @@
 //! slots repeat. Also a start with slots for few new series.
 
 use super::*;
-use crate::failpoints::{Faults, set_faults};
+use crate::failpoints::{InjectedFaults, set_faults};
 use crate::ids::SeriesRef;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::store::ExemplarRequest;
@@ -20,7 +20,7 @@ fn short() -> StoreOptions {
 }
 
 /// Sends one sample at `time` for each of the series, with an exemplar that names its series.
-fn send(store: &Store, names: &[&str], time: i64) -> Appended {
+fn send(store: &Store, names: &[&str], time: i64) -> AppendOutcome {
     let mut batch = Batch::default();
     for name in names {
         let id = Labels::from_pairs([("id", *name)]);
@@ -45,7 +45,7 @@ fn exemplars(store: &Store) -> Vec<(String, String)> {
         tenant: &TenantId::anonymous(),
         sets: &[vec![]],
         range: TimeRange::ALL,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget: &Budget::new("query", usize::MAX),
     };
     let text = |labels: &Labels, name| String::from_utf8(labels.get(name).to_vec()).unwrap();
@@ -59,11 +59,11 @@ fn exemplars(store: &Store) -> Vec<(String, String)> {
 
 #[test]
 fn store_whose_starts_begin_eras_keeps_the_samples_of_each_series_apart() {
-    set_faults(Faults {
+    set_faults(InjectedFaults {
         turns_eras: true,
-        ..Faults::NONE
+        ..InjectedFaults::NONE
     });
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mut expected: Vec<(String, Vec<(i64, f64)>)> = vec![("always".into(), Vec::new())];
     for era in 0..8i64 {
         let store = open(&sim, short());
@@ -101,22 +101,22 @@ fn store_whose_starts_begin_eras_keeps_the_samples_of_each_series_apart() {
 
 #[test]
 fn store_without_numbers_for_new_series_takes_the_others_and_new_ones_after_a_start() {
-    set_faults(Faults {
+    set_faults(InjectedFaults {
         new_series_max: Some(3),
-        ..Faults::NONE
+        ..InjectedFaults::NONE
     });
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, short());
-    assert_eq!(store.parts.index.numbers_left(), 3);
+    assert_eq!(store.parts.index.remaining_slots(), 3);
     let names = ["a", "b", "c", "d", "e"];
     let refused = rejections(&send(&store, &names, 0));
-    assert_eq!(refused, [(Rejection::SeriesLimit, 2, 0)]);
+    assert_eq!(refused, [(SampleRejection::SeriesLimit, 2, 0)]);
     assert_eq!(send(&store, &names[..3], MINUTE).rejected, []);
-    assert_eq!(store.parts.index.numbers_left(), 0);
+    assert_eq!(store.parts.index.remaining_slots(), 0);
     drop(store);
     sim.disk.crash();
     let store = open(&sim, short());
-    assert_eq!(store.parts.index.numbers_left(), 3);
+    assert_eq!(store.parts.index.remaining_slots(), 3);
     assert_eq!(send(&store, &names, 2 * MINUTE).rejected, []);
     assert_eq!(contents(&store, TimeRange::ALL).len(), 5);
 }

@@ -43,7 +43,7 @@ fn found(store: &Store, range: TimeRange) -> Vec<String> {
         tenant: &TenantId::anonymous(),
         sets: &sets,
         range,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget: &Budget::new("query", usize::MAX),
     };
     let mut lines = Vec::new();
@@ -64,7 +64,7 @@ fn all(store: &Store) -> Vec<String> {
 
 #[test]
 fn exemplars_survive_a_crash_and_a_clean_stop() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, keeping(10));
     let mut sent = batch(&[("a", &[(1, 1.0)]), ("b", &[(1, 1.0)])]);
     add_exemplars(&mut sent, "b", &[(0.5, 7), (0.25, 9)]);
@@ -83,15 +83,15 @@ fn exemplars_survive_a_crash_and_a_clean_stop() {
     assert_eq!(all(&store), ["a 2@8", "b 0.25@9"]);
     store.set_exemplars_max(1);
     assert_eq!(all(&store), ["a 2@8"]);
-    assert!(store.takes_exemplars());
+    assert!(store.can_store_exemplars());
     store.set_exemplars_max(0);
-    assert!(!store.takes_exemplars());
+    assert!(!store.can_store_exemplars());
     assert_eq!(all(&store), [""; 0]);
 }
 
 #[test]
 fn exemplars_that_cannot_be_kept_are_passed_over() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, keeping(10));
     let mut sent = batch(&[("a", &[(HOUR, 1.0)])]);
     push(&mut sent, "of no series", 1.0, 1);
@@ -119,7 +119,7 @@ fn exemplars_that_cannot_be_kept_are_passed_over() {
 
 #[test]
 fn exemplars_without_room_leave_batches_as_they_are() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     let mut sent = batch(&[("a", &[(1, 1.0)])]);
     add_exemplars(&mut sent, "a", &[(1.0, 2)]);
@@ -134,20 +134,20 @@ const HOUR: i64 = 60 * MINUTE;
 fn exemplars_through_trims_and_crashes_are_the_newest_acked() {
     for seed in 0..10 {
         let rng = SimRng::new(seed);
-        let sim = sim::env(seed);
-        let max = 1 + rng.below(60) as usize;
+        let sim = sim::sim_env(seed);
+        let max = 1 + rng.next_below(60) as usize;
         let mut store = open(&sim, keeping(max));
         let mut model: Vec<(String, f64, i64)> = Vec::new();
         let mut now = 0;
         for step in 0..100 {
-            now += 1 + rng.below(MINUTE as u64 * 2) as i64;
+            now += 1 + rng.next_below(MINUTE as u64 * 2) as i64;
             let names: Vec<String> = (0..6).map(|i| format!("s{i}")).collect();
             let samples = [(now, step as f64)];
             let series: Vec<_> = names.iter().map(|n| (n.as_str(), &samples[..])).collect();
             let mut sent = batch(&series);
             for name in &names {
                 if rng.one_in(3) {
-                    let value = rng.below(9) as f64;
+                    let value = rng.next_below(9) as f64;
                     add_exemplars(&mut sent, name, &[(value, now)]);
                     model.push((name.clone(), value, now));
                 }
@@ -155,7 +155,7 @@ fn exemplars_through_trims_and_crashes_are_the_newest_acked() {
             append(&store, &sent, ALWAYS);
             let over = model.len().saturating_sub(max);
             model.drain(..over);
-            match rng.below(12) {
+            match rng.next_below(12) {
                 0 => {
                     drop(store);
                     sim.disk.crash();
@@ -211,7 +211,7 @@ fn sent_of(hours: std::ops::Range<i64>) -> Vec<String> {
 
 #[test]
 fn exemplars_of_series_that_left_the_head_are_found_in_blocks() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let mut store = open(&sim, keeping(1_000));
     send_hours(&store, 0..26);
     assert_eq!(all(&store), sent_of(0..26));
@@ -242,7 +242,7 @@ fn exemplars_of_series_that_left_the_head_are_found_in_blocks() {
 
 #[test]
 fn exemplars_of_a_block_take_memory_of_the_query() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, keeping(1_000));
     send_hours(&store, 0..9);
     let sets = [vec![Matcher::new("job", MatchOp::Equal, b"test").unwrap()]];
@@ -252,7 +252,7 @@ fn exemplars_of_a_block_take_memory_of_the_query() {
             tenant: &TenantId::anonymous(),
             sets: &sets,
             range: TimeRange::new(0, 2 * HOUR),
-            cancel: &Cancel::new(),
+            cancel: &CancelToken::new(),
             budget: &budget,
         };
         Select::exemplars(&*store, request).map(|found| found.len())
@@ -263,7 +263,7 @@ fn exemplars_of_a_block_take_memory_of_the_query() {
 
 #[test]
 fn exemplars_of_a_damaged_unit_are_left_out_and_reported() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, keeping(1_000));
     send_hours(&store, 0..9);
     let cut = store.parts.blocks.view().cut;

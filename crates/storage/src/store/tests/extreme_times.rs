@@ -7,7 +7,7 @@ const NOW: i64 = 1_700_000_000_000;
 /// Checks that a store keeps samples at `times` through a sweep, and restores them from log and
 /// pages.
 fn check(times: &[i64]) {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let all_kept = StoreOptions {
         retention_ms: i64::MAX,
         lateness_max_ms: i64::MAX,
@@ -52,7 +52,7 @@ fn store_with_samples_at_the_ends_of_time_starts_again() {
 #[test]
 fn series_whose_page_went_on_without_it_is_found_by_its_next_sample() {
     const HOUR: i64 = 3_600_000;
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let options = StoreOptions {
         window_ms: 100 * HOUR,
         ..options()

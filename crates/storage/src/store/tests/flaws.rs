@@ -3,8 +3,8 @@
 
 use super::crashes::first_trouble;
 use super::*;
-use crate::failpoints::{Flaw, with_flaw, with_turns};
-use crate::maintenance::coverage::Due;
+use crate::failpoints::{StoreFlaw, with_flaw, with_turns};
+use crate::maintenance::coverage::DueGroup;
 use crate::sealed::GROUP_SLOTS;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,32 +18,32 @@ const HOUR: i64 = 60 * MINUTE;
 #[test]
 fn store_with_a_flaw_is_caught_by_the_simulation() {
     let flaws = [
-        Flaw::TrimsTooFar,
-        Flaw::SkipsPageSync,
-        Flaw::DropsBeforeWrite,
-        Flaw::SealsUnseen,
-        Flaw::ClaimsShortRange,
-        Flaw::ForgetsLastSlot,
-        Flaw::MarksTimeFirst,
-        Flaw::LosesEvicted,
-        Flaw::EvictsAppending,
-        Flaw::RemovesSealed,
-        Flaw::UnlinksEarly,
-        Flaw::ReadsPagesFirst,
-        Flaw::CutsTooFar,
-        Flaw::SkipsBlockSync,
-        Flaw::ShowsOutOfOrder,
-        Flaw::KeepsContext,
-        Flaw::MixesContexts,
-        Flaw::SkipsLateSealed,
-        Flaw::TrimsLate,
-        Flaw::ShowsLateEarly,
-        Flaw::HalvesSlots,
-        Flaw::IgnoresEra,
-        Flaw::SkipsCopySync,
-        Flaw::CopiesLogFirst,
-        Flaw::CommitsApart,
-        Flaw::RemovesBeforeCommit,
+        StoreFlaw::TrimsTooFar,
+        StoreFlaw::SkipsPageSync,
+        StoreFlaw::DropsBeforeWrite,
+        StoreFlaw::SealsUnseen,
+        StoreFlaw::ClaimsShortRange,
+        StoreFlaw::ForgetsLastSlot,
+        StoreFlaw::MarksTimeFirst,
+        StoreFlaw::LosesEvicted,
+        StoreFlaw::EvictsAppending,
+        StoreFlaw::RemovesSealed,
+        StoreFlaw::UnlinksEarly,
+        StoreFlaw::ReadsPagesFirst,
+        StoreFlaw::CutsTooFar,
+        StoreFlaw::SkipsBlockSync,
+        StoreFlaw::ShowsOutOfOrder,
+        StoreFlaw::KeepsContext,
+        StoreFlaw::MixesContexts,
+        StoreFlaw::SkipsLateSealed,
+        StoreFlaw::TrimsLate,
+        StoreFlaw::ShowsLateEarly,
+        StoreFlaw::HalvesSlots,
+        StoreFlaw::IgnoresEra,
+        StoreFlaw::SkipsCopySync,
+        StoreFlaw::CopiesLogFirst,
+        StoreFlaw::CommitsApart,
+        StoreFlaw::RemovesBeforeCommit,
     ];
     for flaw in flaws {
         let caught = with_flaw(flaw, || first_trouble(0..SEEDS));
@@ -55,7 +55,7 @@ fn store_with_a_flaw_is_caught_by_the_simulation() {
 /// Samples that are visible to a new reader and hidden from an old one are not sealed, so the log
 /// must keep them.
 fn sample_hidden_from_a_reader_survives() -> bool {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let short = StoreOptions {
         window_ms: MINUTE,
         is_jittered: false,
@@ -86,7 +86,7 @@ fn sample_hidden_from_a_reader_survives() -> bool {
 fn mark_of_batches_that_were_not_sealed_keeps_the_log() {
     assert!(sample_hidden_from_a_reader_survives());
     assert!(!with_flaw(
-        Flaw::TrustsUnsealedMark,
+        StoreFlaw::TrustsUnsealedMark,
         sample_hidden_from_a_reader_survives
     ));
 }
@@ -94,7 +94,7 @@ fn mark_of_batches_that_were_not_sealed_keeps_the_log() {
 /// A group without series in the head is not due any more. Returns whether a sample of a restored
 /// series survives while the log is trimmed further.
 fn sample_of_a_series_that_comes_back_survives() -> bool {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let short = StoreOptions {
         window_ms: MINUTE,
         is_jittered: false,
@@ -116,25 +116,32 @@ fn sample_of_a_series_that_comes_back_survives() -> bool {
         (0..4).for_each(|_| store.tick());
     }
     assert_eq!(store.parts.index.evicted_count(), GROUP_SLOTS as usize);
-    let groups = |store: &Store| lock(&store.maintenance.state).coverage.all(0).len();
+    let groups = |store: &Store| {
+        lock(&store.maintenance.state)
+            .coverage
+            .list_all_groups(0)
+            .len()
+    };
     assert_eq!(groups(&store), 1, "the group of those that retired is gone");
     // Its window continues; others are sealed in the meantime.
     send("old3", 40 * MINUTE);
     for second in 1..50 {
         send("new", 40 * MINUTE + second * 1_000);
         store.tick();
-        let all = lock(&store.maintenance.state).coverage.all(i64::MAX);
+        let all = lock(&store.maintenance.state)
+            .coverage
+            .list_all_groups(i64::MAX);
         let newer: Vec<_> = all.into_iter().filter(|due| due.group.0 > 0).collect();
         let due: Vec<_> = newer
             .into_iter()
-            .map(|due| Due {
+            .map(|due| DueGroup {
                 end: 40 * MINUTE + second * 1_000,
                 ..due
             })
             .collect();
         store
             .maintenance
-            .seal(&mut lock(&store.maintenance.state), &due, 0)
+            .seal_groups(&mut lock(&store.maintenance.state), &due, 0)
             .unwrap();
     }
     store.tick();
@@ -149,14 +156,14 @@ fn sample_of_a_series_that_comes_back_survives() -> bool {
 fn group_whose_series_retired_is_known_again_when_one_comes_back() {
     assert!(sample_of_a_series_that_comes_back_survives());
     assert!(!with_flaw(
-        Flaw::ForgetsRestored,
+        StoreFlaw::ForgetsRestored,
         sample_of_a_series_that_comes_back_survives
     ));
 }
 
 /// Returns the number of chunks in the head after a start with two series, one of which is sealed.
 fn chunks_after_a_start() -> u64 {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let short = StoreOptions {
         window_ms: MINUTE,
         is_jittered: false,
@@ -179,13 +186,13 @@ fn chunks_after_a_start() -> u64 {
 #[test]
 fn head_after_a_start_has_what_no_page_has() {
     assert_eq!(chunks_after_a_start(), 1);
-    assert_eq!(with_flaw(Flaw::ReplaysSealed, chunks_after_a_start), 2);
+    assert_eq!(with_flaw(StoreFlaw::ReplaysSealed, chunks_after_a_start), 2);
 }
 
 /// An evicted series without samples gets a sample in turn `number` of the tick that removes it.
 /// Returns whether the sample is found, or `None` if the tick has fewer turns.
 fn series_back_in_turn_is_found(number: u32) -> Option<bool> {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let short = StoreOptions {
         retention_ms: 3 * HOUR,
         cut_ms: 1_000 * HOUR,
@@ -226,6 +233,6 @@ fn series_that_returns_while_it_is_removed_is_found() {
     let found = || -> Vec<bool> { (0..).map_while(series_back_in_turn_is_found).collect() };
     let of_turns = found();
     assert!(of_turns.len() > 2 && !of_turns.contains(&false));
-    let of_turns = with_flaw(Flaw::RemovesUnlocked, found);
+    let of_turns = with_flaw(StoreFlaw::RemovesUnlocked, found);
     assert!(of_turns.contains(&false), "{of_turns:?}");
 }

@@ -1,14 +1,14 @@
 //! Tests of a disk that is full or nearly full.
 
 use super::*;
-use firn_model::env::sim::Operation;
+use firn_model::env::sim::SimDiskOperation;
 use firn_model::log::LogHealth;
 
 const MIB: u64 = 1 << 20;
 const MINUTE: i64 = 60_000;
 
 /// Returns a store with a window to seal after its second batch.
-fn store_with_a_window(sim: &Sim) -> Arc<Store> {
+fn store_with_a_window(sim: &SimEnv) -> Arc<Store> {
     let by_hand = StoreOptions {
         tick_ms: i64::MAX,
         ..options()
@@ -28,7 +28,7 @@ fn outcomes(store: &Store) -> (u64, u64) {
 
 #[test]
 fn sealing_that_would_eat_the_reserve_of_the_log_waits_and_tries_again_later() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = store_with_a_window(&sim);
     sim.disk.set_free_bytes(64 * MIB - 1);
     store.tick();
@@ -44,7 +44,7 @@ fn sealing_that_would_eat_the_reserve_of_the_log_waits_and_tries_again_later() {
 
 #[test]
 fn sealing_for_a_log_that_refuses_takes_half_of_the_reserve_and_all_samples() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     store.tick();
     sim.disk.set_free_bytes(100 * MIB);
@@ -67,7 +67,7 @@ fn sealing_for_a_log_that_refuses_takes_half_of_the_reserve_and_all_samples() {
 
 #[test]
 fn store_on_a_disk_that_was_full_has_all_that_it_took_and_goes_on() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     let send = |time| {
         let one = batch(&[("a", &[(time, time as f64)])]);
@@ -100,7 +100,7 @@ fn store_on_a_disk_that_was_full_has_all_that_it_took_and_goes_on() {
 
 #[test]
 fn store_that_starts_on_a_full_disk_is_read_and_goes_on_once_there_is_room() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let send = |store: &Store, time| {
         let one = batch(&[("a", &[(time, time as f64)])]);
         store.append(&TenantId::anonymous(), &one, ALWAYS).wait()
@@ -132,9 +132,9 @@ fn segment_of_which_nothing_became_durable_is_not_missed_after_a_power_loss() {
     let mut failed = 0;
     for seed in 0..200 {
         let operations = seed % 24;
-        let sim = sim::env(seed);
+        let sim = sim::sim_env(seed);
         let store = store_with_a_window(&sim);
-        sim.disk.fail_after(Operation::Sync, operations);
+        sim.disk.fail_after(SimDiskOperation::Sync, operations);
         store.tick();
         failed += store.parts.metrics.seal_failures.get();
         drop(store);
@@ -161,9 +161,9 @@ fn sync_that_fails_once_costs_nothing_and_makes_nothing_seem_lost() {
         ..options()
     };
     for seed in 0..400 {
-        let sim = sim::env(seed);
+        let sim = sim::sim_env(seed);
         let store = open(&sim, short.clone());
-        sim.disk.fail_after(Operation::Sync, seed % 100);
+        sim.disk.fail_after(SimDiskOperation::Sync, seed % 100);
         let killed_at = 4 + (seed / 100) as i64 * 8;
         for quarter in 0..killed_at {
             let sample = [(quarter * 15 * MINUTE, 1.0)];
@@ -180,7 +180,7 @@ fn sync_that_fails_once_costs_nothing_and_makes_nothing_seem_lost() {
             );
         }
         drop(store);
-        sim.disk.fail_after(Operation::Sync, u64::MAX);
+        sim.disk.fail_after(SimDiskOperation::Sync, u64::MAX);
         sim.disk.kill();
         for _ in 0..2 {
             let store = open(&sim, short.clone());

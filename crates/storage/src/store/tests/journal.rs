@@ -2,8 +2,8 @@
 //! on, however much of the log is sealed in the meantime.
 
 use super::*;
-use crate::failpoints::{Flaw, with_flaw};
-use firn_model::log::{Journal, JournalMark};
+use crate::failpoints::{StoreFlaw, with_flaw};
+use firn_model::log::{JournalMark, JournalRecord};
 
 const MINUTE: i64 = 60_000;
 
@@ -20,7 +20,7 @@ fn short() -> StoreOptions {
 /// Appends a sample of `a` at `minute` together with the journal.
 fn log(store: &Arc<Store>, minute: i64, mark: JournalMark, bytes: &[u8]) {
     let mut batch = batch(&[("a", &[(minute * MINUTE, 1.0)])]);
-    batch.set_journal(Journal {
+    batch.set_journal(JournalRecord {
         mark,
         bytes: bytes.to_vec(),
     });
@@ -32,7 +32,7 @@ fn log(store: &Arc<Store>, minute: i64, mark: JournalMark, bytes: &[u8]) {
 
 /// Returns the journal that a start finds after these marks, each with its number as bytes.
 fn found_after(marks: &[JournalMark], is_clean: bool) -> Vec<u8> {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, short());
     for (number, mark) in marks.iter().enumerate() {
         log(&store, number as i64 * 3, *mark, &[number as u8]);
@@ -79,7 +79,7 @@ fn journal_that_ended_lets_the_log_go() {
     for is_clean in [false, true] {
         assert!(found_after(&ended, is_clean).is_empty());
     }
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, short());
     for (number, mark) in ended.iter().enumerate() {
         log(&store, number as i64 * 3, *mark, b"x");
@@ -95,13 +95,13 @@ fn journal_that_ended_lets_the_log_go() {
 
 #[test]
 fn log_trimmed_although_its_journal_is_needed_is_caught() {
-    let found = with_flaw(Flaw::TrimsJournal, || found_after(&MARKS, false));
+    let found = with_flaw(StoreFlaw::TrimsJournal, || found_after(&MARKS, false));
     assert_ne!(found, [2, 3, 4, 5, 6]);
 }
 
 #[test]
 fn batch_with_a_journal_is_not_refused_and_one_without_is() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let options = StoreOptions {
         backlog_bytes_max: 0,
         window_ms: 1 << 40,
@@ -110,12 +110,12 @@ fn batch_with_a_journal_is_not_refused_and_one_without_is() {
     let store = open(&sim, options);
     log(&store, 0, JournalMark::Whole, b"x");
     let tenant = TenantId::anonymous();
-    assert!(store.admit(&tenant).is_err());
+    assert!(store.check_append(&tenant).is_err());
     let refused = store
         .append(&tenant, &batch(&[("a", &[(5, 1.0)])]), ALWAYS)
         .wait();
     assert!(refused.is_err());
     log(&store, 1, JournalMark::Continues, b"y");
     let other = TenantId::new("other").unwrap();
-    assert!(store.admit(&other).is_err());
+    assert!(store.check_append(&other).is_err());
 }

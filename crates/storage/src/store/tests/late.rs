@@ -1,8 +1,8 @@
 //! Tests of late samples: which are accepted, the results of queries, and that none is lost.
 
 use super::*;
-use crate::failpoints::{Flaw, with_flaw, with_turns};
-use crate::index::{EPOCH_MS, epoch_of};
+use crate::failpoints::{StoreFlaw, with_flaw, with_turns};
+use crate::index::{EPOCH_MS, epoch_from_time};
 use crate::log::record::tests::histogram as histogram_row;
 use firn_model::batch::HistogramSample;
 use firn_model::histogram::{Histogram, ResetHint};
@@ -27,7 +27,7 @@ fn with_window(late_window_ms: i64) -> StoreOptions {
     }
 }
 
-fn send(store: &Store, series: &[Series<'_>]) -> Appended {
+fn send(store: &Store, series: &[Series<'_>]) -> AppendOutcome {
     append(store, &batch(series), ALWAYS)
 }
 
@@ -48,16 +48,16 @@ fn check(
     options: StoreOptions,
     held: &[(i64, f64)],
     sample: (i64, f64),
-    verdict: Option<Rejection>,
+    verdict: Option<SampleRejection>,
 ) {
-    let store = open(&sim::env(1), options.clone());
+    let store = open(&sim::sim_env(1), options.clone());
     send(&store, &[("newest", &[(10 * HOUR, 1.0)])]);
     if !held.is_empty() {
         let appended = send(&store, &[("m", held)]);
         assert_eq!(appended.stored, held.len());
     }
     let appended = send(&store, &[("m", &[sample])]);
-    let refused: Vec<Rejection> = appended.rejected.iter().map(|r| r.rejection).collect();
+    let refused: Vec<SampleRejection> = appended.rejected.iter().map(|r| r.rejection).collect();
     let context = format!("{} ms, {held:?}, {sample:?}", options.late_window_ms);
     assert_eq!(
         refused,
@@ -70,7 +70,7 @@ fn check(
 /// Same rules as upstream, version 3.14: `tsdb/head_append.go`.
 #[test]
 fn sample_that_cannot_be_appended_in_order_is_late_or_refused() {
-    use Rejection::{DuplicateTimestamp, OutOfBounds, OutOfOrder, TooOld};
+    use SampleRejection::{DuplicateTimestamp, OutOfBounds, OutOfOrder, TooOld};
     let newest = 10 * HOUR;
     let known = [(newest - 10, 1.0)];
     let half = 30 * MINUTE;
@@ -104,11 +104,11 @@ fn sample_that_cannot_be_appended_in_order_is_late_or_refused() {
 
 #[test]
 fn sample_at_the_time_of_the_newest_is_taken_if_another_may_stay() {
-    let refused = Some(Rejection::DuplicateTimestamp);
+    let refused = Some(SampleRejection::DuplicateTimestamp);
     let cases = [
-        (Duplicates::KeepFirst, refused),
-        (Duplicates::KeepLast, None),
-        (Duplicates::Max, None),
+        (DuplicatePolicy::KeepFirst, refused),
+        (DuplicatePolicy::KeepLast, None),
+        (DuplicatePolicy::Max, None),
     ];
     for (duplicates, verdict) in cases {
         let options = StoreOptions {
@@ -121,8 +121,12 @@ fn sample_at_the_time_of_the_newest_is_taken_if_another_may_stay() {
 
 #[test]
 fn late_samples_stand_among_the_others_for_every_reader_and_after_a_restart() {
-    for duplicates in [Duplicates::KeepFirst, Duplicates::KeepLast, Duplicates::Max] {
-        let sim = sim::env(1);
+    for duplicates in [
+        DuplicatePolicy::KeepFirst,
+        DuplicatePolicy::KeepLast,
+        DuplicatePolicy::Max,
+    ] {
+        let sim = sim::sim_env(1);
         let options = StoreOptions {
             duplicates,
             ..with_window(HOUR)
@@ -139,9 +143,9 @@ fn late_samples_stand_among_the_others_for_every_reader_and_after_a_restart() {
         assert_eq!(again.stored, 3);
         assert_eq!(send(&store, &[("a", &[(30, 4.0)])]).stored, 1);
         let (at_20, at_30) = match duplicates {
-            Duplicates::KeepFirst => (2.0, 5.0),
-            Duplicates::KeepLast => (9.0, 4.0),
-            Duplicates::Max => (9.0, 5.0),
+            DuplicatePolicy::KeepFirst => (2.0, 5.0),
+            DuplicatePolicy::KeepLast => (9.0, 4.0),
+            DuplicatePolicy::Max => (9.0, 5.0),
         };
         let a = [(5, 1.0), (10, 1.0), (20, at_20), (30, at_30), (40, 3.0)];
         let wanted = expected(&[("a", &a), ("b", &[(40, 1.0)])]);
@@ -164,22 +168,28 @@ fn late_samples_stand_among_the_others_for_every_reader_and_after_a_restart() {
 
 #[test]
 fn late_window_that_changes_counts_from_the_next_batch_on() {
-    let store = open(&sim::env(1), with_window(0));
+    let store = open(&sim::sim_env(1), with_window(0));
     send(&store, &[("a", &[(HOUR, 1.0)])]);
     let late = [("a", &[(HOUR - 5, 1.0)][..])];
-    assert_eq!(rejections(&send(&store, &late))[0].0, Rejection::OutOfOrder);
+    assert_eq!(
+        rejections(&send(&store, &late))[0].0,
+        SampleRejection::OutOfOrder
+    );
     store.set_late_window_ms(10);
     assert_eq!(send(&store, &late).stored, 1);
     store.set_late_window_ms(4);
-    assert_eq!(rejections(&send(&store, &late))[0].0, Rejection::TooOld);
+    assert_eq!(
+        rejections(&send(&store, &late))[0].0,
+        SampleRejection::TooOld
+    );
 }
 
 #[test]
 fn newest_sample_is_found_whether_it_was_late_or_not() {
-    let store = open(&sim::env(1), with_window(HOUR));
+    let store = open(&sim::sim_env(1), with_window(HOUR));
     send(&store, &[("a", &[(10, 1.0), (40, 4.0)])]);
     send(&store, &[("a", &[(30, 3.0)])]);
-    store.parts.raise_floor(60);
+    store.parts.raise_in_order_min(60);
     // In order it would be the newest of its series.
     send(&store, &[("a", &[(50, 5.0)])]);
     let newest = |max: i64| {
@@ -207,13 +217,13 @@ fn newest_sample_is_found_whether_it_was_late_or_not() {
 
 #[test]
 fn floor_that_rises_makes_older_samples_late_or_refuses_them() {
-    for (window, verdict) in [(HOUR, None), (0, Some(Rejection::OutOfBounds))] {
-        let store = open(&sim::env(1), with_window(window));
+    for (window, verdict) in [(HOUR, None), (0, Some(SampleRejection::OutOfBounds))] {
+        let store = open(&sim::sim_env(1), with_window(window));
         send(
             &store,
             &[("a", &[(10 * MINUTE, 1.0)]), ("b", &[(MINUTE, 1.0)])],
         );
-        store.parts.raise_floor(5 * MINUTE);
+        store.parts.raise_in_order_min(5 * MINUTE);
         let first = [
             ("b", &[(5 * MINUTE - 1, 2.0)][..]),
             ("new", &[(2 * MINUTE, 1.0)]),
@@ -239,11 +249,11 @@ fn floor_that_rises_makes_older_samples_late_or_refuses_them() {
 /// A series with only a late sample in the head must survive a crash.
 #[test]
 fn series_with_late_samples_alone_survives_a_crash_and_the_sweep() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let options = with_window(100 * HOUR);
     let store = open(&sim, options.clone());
     send(&store, &[("new", &[(50 * HOUR, 1.0)])]);
-    store.parts.raise_floor(45 * HOUR);
+    store.parts.raise_in_order_min(45 * HOUR);
     send(&store, &[("old", &[(2 * HOUR, 7.0)])]);
     send(&store, &[("old", &[(HOUR, 6.0)])]);
     for _ in 0..20 {
@@ -271,7 +281,7 @@ fn series_with_late_samples_alone_survives_a_crash_and_the_sweep() {
 
 #[test]
 fn late_samples_older_than_every_epoch_that_is_kept_are_found() {
-    let store = open(&sim::env(1), with_window(100 * HOUR));
+    let store = open(&sim::sim_env(1), with_window(100 * HOUR));
     send(
         &store,
         &[("a", &[(50 * HOUR, 1.0)]), ("b", &[(50 * HOUR, 1.0)])],
@@ -280,7 +290,10 @@ fn late_samples_older_than_every_epoch_that_is_kept_are_found() {
         &store,
         &[("b", &[(9 * HOUR, 1.0)]), ("a", &[(11 * HOUR, 1.0)])],
     );
-    store.parts.index.drop_epochs_before(epoch_of(10 * HOUR));
+    store
+        .parts
+        .index
+        .drop_epochs_before(epoch_from_time(10 * HOUR));
     send(&store, &[("b", &[(3 * HOUR, 1.0)])]);
     let names = |min: i64, max: i64| -> Vec<String> {
         let found = contents(&store, TimeRange::new(min, max));
@@ -303,9 +316,9 @@ fn late_samples_older_than_every_epoch_that_is_kept_are_found() {
             matchers: &[],
             range: TimeRange::new(0, max),
             newest_only: false,
-            cancel: &Cancel::new(),
+            cancel: &CancelToken::new(),
             budget: &Budget::new("query", usize::MAX),
-            series: &SeriesLimit::none(),
+            series: &SeriesLimit::unlimited(),
             span: None,
         };
         store.label_values("__name__", request).unwrap()
@@ -330,7 +343,7 @@ fn pause_flushes(store: &Store) {
 
 /// Returns whether a late sample survives that was sent before many others were sealed and trimmed.
 fn late_sample_survives_trimming() -> bool {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let options = StoreOptions {
         window_ms: MINUTE,
         log_segment_bytes: 1,
@@ -343,7 +356,7 @@ fn late_sample_survives_trimming() -> bool {
     let late_at = store.parts.log.positions().last;
     seal_and_trim(&store, 5..20);
     let first = store.parts.log.positions().first;
-    assert!(first > Position(1), "nothing was trimmed");
+    assert!(first > LogPosition(1), "nothing was trimmed");
     let is_kept = first <= late_at;
     drop(store);
     sim.disk.crash();
@@ -360,7 +373,7 @@ fn late_sample_survives_trimming() -> bool {
 #[test]
 fn log_is_kept_for_late_samples_and_read_whatever_is_sealed() {
     assert!(late_sample_survives_trimming());
-    for flaw in [Flaw::TrimsLate, Flaw::SkipsLateSealed] {
+    for flaw in [StoreFlaw::TrimsLate, StoreFlaw::SkipsLateSealed] {
         let survives = || std::panic::catch_unwind(late_sample_survives_trimming);
         let survived = with_flaw(flaw, survives);
         assert!(!matches!(survived, Ok(true)), "{flaw:?} is missed");
@@ -369,7 +382,7 @@ fn log_is_kept_for_late_samples_and_read_whatever_is_sealed() {
 
 #[test]
 fn late_samples_that_left_the_head_let_the_log_go() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let options = StoreOptions {
         window_ms: MINUTE,
         log_segment_bytes: 1,
@@ -380,17 +393,20 @@ fn late_samples_that_left_the_head_let_the_log_go() {
     seal_and_trim(&store, 0..5);
     send(&store, &[("a", &[(MINUTE / 2, 5.0), (MINUTE / 3, 4.0)])]);
     send(&store, &[("b", &[(4 * MINUTE, 1.0)])]);
-    store.parts.raise_floor(4 * MINUTE + 1);
+    store.parts.raise_in_order_min(4 * MINUTE + 1);
     send(&store, &[("b", &[(MINUTE, 2.0)])]);
     let maintenance = &store.maintenance;
-    assert!(!maintenance.has_late_due(&lock(&maintenance.state)));
+    assert!(!maintenance.is_late_flush_due(&lock(&maintenance.state)));
     seal_and_trim(&store, 5..8);
     let mut state = lock(&maintenance.state);
-    assert!(maintenance.has_late_due(&state), "they are two windows old");
-    let (sequence, position) = store.parts.watermark.mark();
+    assert!(
+        maintenance.is_late_flush_due(&state),
+        "they are two windows old"
+    );
+    let (sequence, position) = store.parts.watermark.visible_position();
     drop(state);
     send(&store, &[("b", &[(MINUTE / 2, 3.0)])]);
-    let due = maintenance.take_late(sequence);
+    let due = maintenance.collect_late_series(sequence);
     let rows: Vec<(u32, Vec<i64>)> = due
         .iter()
         .map(|due| {
@@ -402,9 +418,9 @@ fn late_samples_that_left_the_head_let_the_log_go() {
         .collect();
     assert_eq!(rows, [(0, vec![MINUTE / 3, MINUTE / 2]), (1, vec![MINUTE])]);
     state = lock(&maintenance.state);
-    maintenance.drop_late(&mut state, due, sequence);
-    assert!(state.late.covered() >= position);
-    assert!(!maintenance.has_late_due(&state));
+    maintenance.drop_flushed_rows(&mut state, due, sequence);
+    assert!(state.late.covered_position() >= position);
+    assert!(!maintenance.is_late_flush_due(&state));
     drop(state);
     let minute = |series: &[(String, Vec<(i64, f64)>)]| -> Vec<Vec<(i64, f64)>> {
         let early = |samples: &Vec<(i64, f64)>| {
@@ -428,7 +444,7 @@ fn late_samples_that_left_the_head_let_the_log_go() {
 }
 
 /// Returns a store with late samples that the next tick flushes, and its contents.
-fn store_with_due_rows(sim: &Sim) -> (Arc<Store>, Held) {
+fn store_with_due_rows(sim: &SimEnv) -> (Arc<Store>, Held) {
     let options = StoreOptions {
         window_ms: MINUTE,
         log_segment_bytes: 1,
@@ -448,7 +464,7 @@ fn store_with_due_rows(sim: &Sim) -> (Arc<Store>, Held) {
 
 #[test]
 fn late_samples_that_are_flushed_are_in_blocks_and_free_head_and_log() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let (store, all) = store_with_due_rows(&sim);
     let log_first = store.parts.log.positions().first;
     seal_and_trim(&store, 9..10);
@@ -466,7 +482,7 @@ fn late_samples_that_are_flushed_are_in_blocks_and_free_head_and_log() {
 
 /// Returns for each step of a tick that flushes whether a reader sees everything.
 fn readers_during_a_flush_see_all() -> Vec<bool> {
-    let (store, all) = store_with_due_rows(&sim::env(1));
+    let (store, all) = store_with_due_rows(&sim::sim_env(1));
     let seen = Rc::new(RefCell::new(Vec::new()));
     let (reader, log) = (store.clone(), seen.clone());
     with_turns(
@@ -481,14 +497,14 @@ fn readers_during_a_flush_see_all() -> Vec<bool> {
 fn readers_during_a_flush_see_late_samples_once() {
     let seen = readers_during_a_flush_see_all();
     assert!(seen.len() > 2 && !seen.contains(&false), "{seen:?}");
-    let seen = with_flaw(Flaw::DropsLateFirst, readers_during_a_flush_see_all);
+    let seen = with_flaw(StoreFlaw::DropsLateFirst, readers_during_a_flush_see_all);
     assert!(seen.contains(&false), "{seen:?}");
 }
 
 /// Returns whether a reader sees everything if late samples are flushed in its turn `number`;
 /// `None` if it has fewer turns.
 fn reader_with_a_flush_in_turn_sees_all(number: u32) -> Option<bool> {
-    let (store, all) = store_with_due_rows(&sim::env(1));
+    let (store, all) = store_with_due_rows(&sim::sim_env(1));
     let (other, turns) = (store.clone(), Rc::new(Cell::new(0)));
     let taken = turns.clone();
     let flush = move || {
@@ -509,7 +525,7 @@ fn reader_sees_late_samples_that_are_flushed_meanwhile() {
     };
     let of_turns = seen();
     assert!(of_turns.len() > 2 && !of_turns.contains(&false));
-    let of_turns = with_flaw(Flaw::ViewsBlocksFirst, seen);
+    let of_turns = with_flaw(StoreFlaw::ViewsBlocksFirst, seen);
     assert!(of_turns.contains(&false), "{of_turns:?}");
 }
 
@@ -517,7 +533,7 @@ fn reader_sees_late_samples_that_are_flushed_meanwhile() {
 #[test]
 fn reader_sees_all_of_a_batch_or_nothing_although_its_late_samples_are_flushed() {
     for number in 0.. {
-        let store = open(&sim::env(1), with_window(HOUR));
+        let store = open(&sim::sim_env(1), with_window(HOUR));
         send(&store, &[("a", &[(10, 1.0)])]);
         let (other, turns) = (store.clone(), Rc::new(Cell::new(0)));
         let taken = turns.clone();
@@ -542,7 +558,7 @@ fn reader_sees_all_of_a_batch_or_nothing_although_its_late_samples_are_flushed()
 
 #[test]
 fn time_ranges_cover_late_samples_before_all_others() {
-    let store = open(&sim::env(1), with_window(i64::MAX));
+    let store = open(&sim::sim_env(1), with_window(i64::MAX));
     let newest = [(9 * HOUR, 1.0)];
     send(&store, &[("a", &newest), ("b", &newest)]);
     send(&store, &[("a", &[(HOUR, 1.0), (2 * HOUR, 1.0)])]);
@@ -555,7 +571,7 @@ fn time_ranges_cover_late_samples_before_all_others() {
 
 #[test]
 fn late_samples_beyond_their_memory_are_refused_and_those_in_order_stored() {
-    let store = open(&sim::env(1), with_window(HOUR));
+    let store = open(&sim::sim_env(1), with_window(HOUR));
     send(&store, &[("a", &[(10, 1.0)]), ("b", &[(10, 1.0)])]);
     let full = 2 * store.parts.options.late_bytes_max() as i64 + 1;
     store.parts.metrics.late_memory.add(full);
@@ -586,7 +602,7 @@ fn late_samples_beyond_their_memory_are_refused_and_those_in_order_stored() {
 
 #[test]
 fn selection_with_late_samples_holds_them_in_the_budget() {
-    let store = open(&sim::env(1), with_window(HOUR));
+    let store = open(&sim::sim_env(1), with_window(HOUR));
     let held_by = |store: &Store| {
         let budget = Budget::new("query", usize::MAX);
         let request = SelectRequest {
@@ -594,9 +610,9 @@ fn selection_with_late_samples_holds_them_in_the_budget() {
             matchers: &[],
             range: TimeRange::ALL,
             newest_only: false,
-            cancel: &Cancel::new(),
+            cancel: &CancelToken::new(),
             budget: &budget,
-            series: &SeriesLimit::none(),
+            series: &SeriesLimit::unlimited(),
             span: None,
         };
         let _selection = store.select(request).unwrap();
@@ -620,8 +636,8 @@ fn selection_with_late_samples_holds_them_in_the_budget() {
 #[test]
 fn reader_sees_all_late_samples_of_a_batch_or_none() {
     let see = || {
-        let jobs = Arc::new(firn_model::env::sim::Deferred::default());
-        let sim = sim::env_with(1, jobs.clone());
+        let jobs = Arc::new(firn_model::env::sim::DeferredCompute::default());
+        let sim = sim::sim_env_with(1, jobs.clone());
         let store = open(&sim, with_window(HOUR));
         let ticket = store.append(
             &TenantId::anonymous(),
@@ -638,15 +654,15 @@ fn reader_sees_all_late_samples_of_a_batch_or_none() {
         (before, held(&store)[0].1.len())
     };
     assert_eq!(see(), (1, 3));
-    assert_eq!(with_flaw(Flaw::ShowsLateEarly, see), (3, 3));
+    assert_eq!(with_flaw(StoreFlaw::ShowsLateEarly, see), (3, 3));
 }
 
 #[test]
 fn late_samples_that_arrived_later_than_others_do_so_after_a_restart() {
     let value_at_5 = || {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         let options = StoreOptions {
-            duplicates: Duplicates::KeepLast,
+            duplicates: DuplicatePolicy::KeepLast,
             ..with_window(HOUR)
         };
         let store = open(&sim, options.clone());
@@ -667,7 +683,7 @@ fn late_samples_that_arrived_later_than_others_do_so_after_a_restart() {
             batch
         };
         for (value, order) in [(7.0, 9), (6.0, 8)] {
-            let done = firn_model::log::OnDurable::new(|outcome| assert!(outcome.is_ok()));
+            let done = firn_model::log::DurableCallbacks::new(|outcome| assert!(outcome.is_ok()));
             store.parts.log.append(row(value, order), done);
         }
         drop(store);
@@ -679,14 +695,14 @@ fn late_samples_that_arrived_later_than_others_do_so_after_a_restart() {
     };
     assert_eq!(value_at_5(), ((5, 7.0), (5, 8.0)));
     assert_eq!(
-        with_flaw(Flaw::NumbersLateByPosition, value_at_5).0,
+        with_flaw(StoreFlaw::NumbersLateByPosition, value_at_5).0,
         (5, 6.0)
     );
 }
 
 #[test]
 fn late_histograms_stand_among_the_others_and_say_nothing_of_resets() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, with_window(HOUR));
     let send_at = |time: i64| {
         let mut batch = Batch::default();
@@ -734,12 +750,12 @@ fn late_histograms_stand_among_the_others_and_say_nothing_of_resets() {
 #[test]
 fn floor_that_rises_while_a_batch_is_under_way_holds_for_it_until_it_is_applied() {
     let in_order_at = |turn: u32| {
-        let store = open(&sim::env(1), with_window(HOUR));
+        let store = open(&sim::sim_env(1), with_window(HOUR));
         send(&store, &[("a", &[(1, 1.0)])]);
         let (other, turns) = (store.clone(), Cell::new(0));
         let raise = move || {
             if turns.replace(turns.get() + 1) == turn {
-                other.parts.raise_floor(5);
+                other.parts.raise_in_order_min(5);
             }
         };
         let appended = with_turns(raise, || {

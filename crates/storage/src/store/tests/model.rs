@@ -2,12 +2,12 @@
 //! steps with plain maps.
 
 use super::*;
-use crate::failpoints::{Faults, set_faults};
+use crate::failpoints::{InjectedFaults, set_faults};
 use firn_model::batch::HistogramSample;
 use firn_model::env::Rng;
-use firn_model::env::sim::{Deferred, SimRng, env_with};
-use firn_model::histogram::{Counts, Histogram, ResetHint};
-use firn_model::store::TakeLate;
+use firn_model::env::sim::{DeferredCompute, SimRng, sim_env_with};
+use firn_model::histogram::{Histogram, HistogramCounts, ResetHint};
+use firn_model::store::LateSamplePolicy;
 use std::collections::BTreeMap;
 
 const HOUR: i64 = 3_600_000;
@@ -48,11 +48,11 @@ impl Taken {
     }
 
     /// Returns the sample at a time that takes precedence.
-    fn stays(&self, time: i64, duplicates: Duplicates) -> Option<&Value> {
+    fn stays(&self, time: i64, duplicates: DuplicatePolicy) -> Option<&Value> {
         match duplicates {
-            Duplicates::KeepFirst => self.at(time).next(),
-            Duplicates::KeepLast => self.at(time).last(),
-            Duplicates::Max => {
+            DuplicatePolicy::KeepFirst => self.at(time).next(),
+            DuplicatePolicy::KeepLast => self.at(time).last(),
+            DuplicatePolicy::Max => {
                 let is_histogram = |value: &&Value| matches!(value, Value::Histogram(_));
                 let greater = |a, b| if exceeds(b, a) { b } else { a };
                 let histogram = self.at(time).filter(is_histogram).last();
@@ -75,14 +75,14 @@ type Contents = BTreeMap<Labels, Taken>;
 struct World {
     seed: u64,
     rng: SimRng,
-    sim: Sim,
-    jobs: Arc<Deferred>,
+    sim: SimEnv,
+    jobs: Arc<DeferredCompute>,
     store: Option<Arc<Store>>,
     options: StoreOptions,
     /// The samples that a reader must see, and those that the head accepted.
     visible: Contents,
     applied: Contents,
-    in_flight: Vec<(Ticket, Appended)>,
+    in_flight: Vec<(Ticket, AppendOutcome)>,
     now: i64,
     newest_ever: i64,
     batches: u64,
@@ -91,29 +91,32 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let rng = SimRng::new(seed);
-        let jobs = Arc::new(Deferred::default());
-        let sim = env_with(seed, jobs.clone());
+        let jobs = Arc::new(DeferredCompute::default());
+        let sim = sim_env_with(seed, jobs.clone());
         let options = StoreOptions {
-            shards: 1 + rng.below(4) as usize,
+            shards: 1 + rng.next_below(4) as usize,
             retention_ms: RETENTION_MS,
-            window_ms: [HOUR / 60, HOUR / 2, 3 * HOUR][rng.below(3) as usize],
-            block_max: BlockMax {
-                series: [5, 40, 1_000][rng.below(3) as usize],
+            window_ms: [HOUR / 60, HOUR / 2, 3 * HOUR][rng.next_below(3) as usize],
+            block_max: BlockSizeLimit {
+                series: [5, 40, 1_000][rng.next_below(3) as usize],
                 bytes: 1 << 30,
             },
-            cut_ms: [HOUR / 4, 2 * HOUR, 5 * HOUR][rng.below(3) as usize],
+            cut_ms: [HOUR / 4, 2 * HOUR, 5 * HOUR][rng.next_below(3) as usize],
             log_segment_bytes: 200,
             page_segment_bytes: 400,
-            page_cache_bytes: rng.below(2_000) as usize,
-            late_window_ms: [0, HOUR / 2, 4 * HOUR][rng.below(3) as usize],
-            duplicates: [Duplicates::KeepFirst, Duplicates::KeepLast, Duplicates::Max]
-                [rng.below(3) as usize],
+            page_cache_bytes: rng.next_below(2_000) as usize,
+            late_window_ms: [0, HOUR / 2, 4 * HOUR][rng.next_below(3) as usize],
+            duplicates: [
+                DuplicatePolicy::KeepFirst,
+                DuplicatePolicy::KeepLast,
+                DuplicatePolicy::Max,
+            ][rng.next_below(3) as usize],
             ..StoreOptions::new("/data")
         };
         let store = open(&sim, options.clone());
         Self {
             seed,
-            now: rng.below(100) as i64 * HOUR - 50 * HOUR,
+            now: rng.next_below(100) as i64 * HOUR - 50 * HOUR,
             rng,
             sim,
             jobs,
@@ -138,7 +141,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.rng.below(40) {
+        match self.rng.next_below(40) {
             0 => {
                 self.settle();
                 let store = self.store();
@@ -159,7 +162,7 @@ impl World {
                 self.sim.disk.kill();
                 self.reopen();
             }
-            3 => self.now += self.rng.below(20) as i64 * HOUR,
+            3 => self.now += self.rng.next_below(20) as i64 * HOUR,
             4..8 => {
                 self.store().tick();
                 self.settle();
@@ -167,7 +170,7 @@ impl World {
             8..14 => self.settle(),
             14..20 => self.check(),
             _ => {
-                self.now += self.rng.below(30_000) as i64;
+                self.now += self.rng.next_below(30_000) as i64;
                 self.append();
             }
         }
@@ -201,10 +204,10 @@ impl World {
         // Some batches are backfill.
         let time_max = self.now + 60_000;
         let bounds = match self.rng.one_in(6) {
-            true => AppendBounds::of_any_age(time_max, self.now - HOUR),
-            false => AppendBounds::until(time_max),
+            true => AppendBounds::any_age_up_to(time_max, self.now - HOUR),
+            false => AppendBounds::up_to(time_max),
         };
-        let fills_in = bounds.late == TakeLate::OfAnyAge;
+        let fills_in = bounds.late == LateSamplePolicy::OfAnyAge;
         // A cut may be further ahead: the newest sample at that time need not have been durable.
         let floor = self.store().parts.floor.load(Ordering::Relaxed);
         let cut_max = self
@@ -213,12 +216,12 @@ impl World {
         assert!(floor <= cut_max, "seed {}: {floor}, {cut_max}", self.seed);
         let oldest = oldest.max(bounds.in_order_min).max(floor);
         let mut batch = Batch::default();
-        let mut expected = Appended::default();
-        for _ in 0..self.rng.below(12) {
-            let name = format!("m{}", self.rng.below(30));
+        let mut expected = AppendOutcome::default();
+        for _ in 0..self.rng.next_below(12) {
+            let name = format!("m{}", self.rng.next_below(30));
             let labels = Labels::from_pairs([("__name__", &name), ("l", &name[..2].to_owned())]);
             batch.label_bytes().extend_from_slice(labels.as_bytes());
-            let samples: Vec<(i64, Value)> = (0..1 + self.rng.below(3))
+            let samples: Vec<(i64, Value)> = (0..1 + self.rng.next_below(3))
                 .map(|_| self.sample(&labels, oldest, fills_in))
                 .collect();
             // Floats precede histograms in a batch, whatever their times.
@@ -256,9 +259,9 @@ impl World {
         {
             // Another value, or the same, at the time of an earlier sample.
             let times = known.times(TimeRange::new(oldest, self.now));
-            let at = self.rng.below(times.len().max(1) as u64) as usize;
+            let at = self.rng.next_below(times.len().max(1) as u64) as usize;
             if let Some(time) = times.get(at) {
-                let value = Value::Float((self.rng.below(9) as f64).to_bits());
+                let value = Value::Float((self.rng.next_below(9) as f64).to_bits());
                 return (*time, value);
             }
         }
@@ -269,16 +272,16 @@ impl World {
         {
             return (*time, value.clone());
         }
-        let time = match self.rng.below(10) {
-            0..5 if fills_in => self.now - self.rng.below(2 * RETENTION_MS as u64) as i64,
-            0 => self.now - self.rng.below(3 * HOUR as u64) as i64,
-            1 => self.now + self.rng.below(120_000) as i64,
-            _ => self.now + self.rng.below(5) as i64,
+        let time = match self.rng.next_below(10) {
+            0..5 if fills_in => self.now - self.rng.next_below(2 * RETENTION_MS as u64) as i64,
+            0 => self.now - self.rng.next_below(3 * HOUR as u64) as i64,
+            1 => self.now + self.rng.next_below(120_000) as i64,
+            _ => self.now + self.rng.next_below(5) as i64,
         };
-        let value = match self.rng.below(12) {
+        let value = match self.rng.next_below(12) {
             0 => Value::Float(self.rng.next_u64()),
-            1 => Value::Histogram(histogram(self.rng.below(4) as f64)),
-            _ => Value::Float((self.rng.below(4) as f64).to_bits()),
+            1 => Value::Histogram(histogram(self.rng.next_below(4) as f64)),
+            _ => Value::Float((self.rng.next_below(4) as f64).to_bits()),
         };
         (time, value)
     }
@@ -286,7 +289,7 @@ impl World {
     /// Returns the expected result for a sample.
     fn expect(
         &mut self,
-        expected: &mut Appended,
+        expected: &mut AppendOutcome,
         labels: &Labels,
         (time, value): (i64, Value),
         (oldest, late_from): (i64, i64),
@@ -296,20 +299,23 @@ impl World {
         let known = taken.and_then(|s| s.in_order.last_key_value());
         let rejection = match known {
             Some((last, same)) if *last == time && *same == value => None,
-            _ if time < oldest => Some(Rejection::OutOfBounds),
-            Some((last, _)) if *last == time => Some(Rejection::DuplicateTimestamp),
-            Some((last, _)) if *last > time => Some(Rejection::OutOfOrder),
-            _ if time > bounds.time_max => Some(Rejection::TooFarInFuture),
+            _ if time < oldest => Some(SampleRejection::OutOfBounds),
+            Some((last, _)) if *last == time => Some(SampleRejection::DuplicateTimestamp),
+            Some((last, _)) if *last > time => Some(SampleRejection::OutOfOrder),
+            _ if time > bounds.time_max => Some(SampleRejection::TooFarInFuture),
             _ => None,
         };
         let is_late = match rejection {
-            Some(Rejection::OutOfOrder | Rejection::OutOfBounds) => true,
-            Some(Rejection::DuplicateTimestamp) => self.options.duplicates != Duplicates::KeepFirst,
+            Some(SampleRejection::OutOfOrder | SampleRejection::OutOfBounds) => true,
+            Some(SampleRejection::DuplicateTimestamp) => {
+                self.options.duplicates != DuplicatePolicy::KeepFirst
+            }
             _ => false,
         };
-        let takes_late = self.options.late_window_ms > 0 || bounds.late == TakeLate::OfAnyAge;
+        let takes_late =
+            self.options.late_window_ms > 0 || bounds.late == LateSamplePolicy::OfAnyAge;
         let rejection = match (is_late && takes_late, rejection) {
-            (true, _) if time < late_from => Rejection::TooOld,
+            (true, _) if time < late_from => SampleRejection::TooOld,
             (false, Some(rejection)) => rejection,
             (takes_late, _) => {
                 expected.stored += 1;
@@ -333,7 +339,7 @@ impl World {
             .find(|r| r.rejection == rejection);
         match same {
             Some(rejected) => rejected.count += 1,
-            None => expected.rejected.push(firn_model::store::Rejected {
+            None => expected.rejected.push(firn_model::store::RejectedSamples {
                 rejection,
                 count: 1,
                 first_labels: labels.clone(),
@@ -347,9 +353,9 @@ impl World {
         let context = format!("seed {}", self.seed);
         let kept_from = self.newest().map_or(i64::MIN, |t| t - RETENTION_MS);
         let duplicates = self.options.duplicates;
-        let range = match self.rng.below(3) {
+        let range = match self.rng.next_below(3) {
             0 => TimeRange::ALL,
-            1 => TimeRange::new(self.now - self.rng.below(40) as i64 * HOUR, self.now),
+            1 => TimeRange::new(self.now - self.rng.next_below(40) as i64 * HOUR, self.now),
             _ => TimeRange::new(i64::MIN, self.now - 20 * HOUR),
         };
         let newest_only = self.rng.one_in(2);
@@ -413,7 +419,7 @@ fn histogram(count: f64) -> Histogram {
         schema: 2,
         zero_threshold: 0.0,
         sum: count * 3.0,
-        counts: Counts::Float {
+        counts: HistogramCounts::Float {
             count,
             zero_count: count,
             positive: Vec::new(),
@@ -428,9 +434,9 @@ fn histogram(count: f64) -> Histogram {
 #[test]
 fn store_in_random_histories_holds_what_the_model_holds() {
     for seed in 0..25 {
-        set_faults(Faults {
+        set_faults(InjectedFaults {
             turns_eras: seed % 2 == 1,
-            ..Faults::NONE
+            ..InjectedFaults::NONE
         });
         let mut world = World::new(seed);
         for _ in 0..300 {

@@ -9,7 +9,7 @@ const HOUR: i64 = 3_600_000;
 const PAGES: i64 = 60;
 
 /// Returns a store with three series in many pages, none of which is cached.
-fn many_pages(sim: &Sim) -> Arc<Store> {
+fn many_pages(sim: &SimEnv) -> Arc<Store> {
     let uncached = StoreOptions {
         page_cache_bytes: 0,
         retention_ms: 1_000 * HOUR,
@@ -35,16 +35,16 @@ fn select_in(store: &Store, budget: &Budget) -> Result<Arc<dyn Selection>, Error
         matchers: &[],
         range: TimeRange::ALL,
         newest_only: false,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget,
-        series: &SeriesLimit::none(),
+        series: &SeriesLimit::unlimited(),
         span: None,
     })
 }
 
 #[test]
 fn selection_reserves_the_lists_of_its_pages_or_is_refused() {
-    let store = many_pages(&sim::env(1));
+    let store = many_pages(&sim::sim_env(1));
     let budget = Budget::new("query", usize::MAX);
     let selection = select_in(&store, &budget).unwrap();
     let held = budget.used_bytes();
@@ -60,7 +60,7 @@ fn selection_reserves_the_lists_of_its_pages_or_is_refused() {
 
 #[test]
 fn read_reserves_the_pages_that_it_holds_or_is_refused() {
-    let store = many_pages(&sim::env(1));
+    let store = many_pages(&sim::sim_env(1));
     let all = Budget::new("query", usize::MAX);
     let held = {
         let _selection = select_in(&store, &all).unwrap();

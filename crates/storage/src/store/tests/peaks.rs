@@ -1,7 +1,7 @@
 //! Memory after a peak: the memory of many series is released after they fall silent.
 
 use super::*;
-use crate::head::series::Series;
+use crate::head::series::MemSeries;
 use crate::head::slabs::SLAB_ITEMS;
 use firn_model::fingerprint::Fingerprint;
 
@@ -10,7 +10,7 @@ const MINUTE: i64 = 60_000;
 /// Returns the bytes of the head's tables when a store has one series, and again after many series
 /// came and fell silent. Checks that all their samples are still there.
 fn tables_around(crowd: usize) -> (usize, usize) {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(
         &sim,
         StoreOptions {
@@ -58,13 +58,13 @@ fn tables_around(crowd: usize) -> (usize, usize) {
 fn tables_of_the_head_after_a_crowd_are_as_small_as_before() {
     let (before, after) = tables_around(10_000);
     // In each shard a slab with a series and a free one in reserve; ten at the peak.
-    let slab = SLAB_ITEMS * (size_of::<Option<Series>>() + size_of::<Fingerprint>());
+    let slab = SLAB_ITEMS * (size_of::<Option<MemSeries>>() + size_of::<Fingerprint>());
     assert!(after <= before + 4 * slab, "{before} before, {after} after");
 }
 
 #[test]
 fn evicted_crowd_leaves_within_seconds_once_its_hours_left_the_head() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(
         &sim,
         StoreOptions {

@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::block::BlockId;
-use crate::chunk::Columns;
-use crate::import::Target;
-use firn_model::metrics::Value;
+use crate::chunk::SampleColumns;
+use crate::import::ImportTarget;
+use firn_model::metrics::MetricValue;
 use std::path::Path;
 
 const MINUTE: i64 = 60_000;
@@ -23,7 +23,7 @@ fn small_pages() -> StoreOptions {
 }
 
 /// Returns a store with an hour of samples, nearly all of them sealed.
-fn store_of_an_hour(sim: &Sim) -> Arc<Store> {
+fn store_of_an_hour(sim: &SimEnv) -> Arc<Store> {
     let store = open(sim, small_pages());
     for time in (0..60 * MINUTE).step_by(10_000) {
         append(&store, &batch(&[("a", &[(time, time as f64)])]), ALWAYS);
@@ -38,8 +38,8 @@ fn times(store: &Store) -> Vec<i64> {
     samples.map(|(time, _)| time).collect()
 }
 
-fn limit(time_ms: i64, bytes: Option<u64>, percent: Option<f64>) -> Retention {
-    Retention {
+fn limit(time_ms: i64, bytes: Option<u64>, percent: Option<f64>) -> RetentionLimits {
+    RetentionLimits {
         time_ms,
         bytes,
         percent,
@@ -51,7 +51,7 @@ fn counted(store: &Store) -> u64 {
     store.parts.bytes_beside_blocks() + store.parts.blocks.bytes.get() as u64
 }
 
-fn files_of(sim: &Sim, folder: &str) -> u64 {
+fn files_of(sim: &SimEnv, folder: &str) -> u64 {
     let files = sim.disk.files();
     let inside = files.iter().filter(|path| path.starts_with(folder));
     inside
@@ -61,7 +61,7 @@ fn files_of(sim: &Sim, folder: &str) -> u64 {
 
 #[test]
 fn limit_of_size_counts_log_pages_catalogue_and_exemplars() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = store_of_an_hour(&sim);
     store.tick();
     let folders = ["wal", "pages", "series", "exemplars"];
@@ -76,7 +76,7 @@ fn limit_of_size_counts_log_pages_catalogue_and_exemplars() {
 
 #[test]
 fn limit_of_size_set_later_takes_the_oldest_pages_and_stays() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = store_of_an_hour(&sim);
     let all = times(&store);
     let before = counted(&store);
@@ -101,7 +101,7 @@ fn limit_of_size_set_later_takes_the_oldest_pages_and_stays() {
 
 #[test]
 fn limit_of_size_however_small_leaves_what_the_head_may_add_to() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = store_of_an_hour(&sim);
     store.set_retention(limit(i64::MAX, Some(1), None));
     let kept = times(&store);
@@ -120,7 +120,7 @@ fn limit_of_size_however_small_leaves_what_the_head_may_add_to() {
 
 #[test]
 fn limit_in_percent_goes_before_that_in_bytes_unless_the_disk_does_not_tell() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = store_of_an_hour(&sim);
     let count = times(&store).len();
     sim.disk.set_capacity_bytes(1 << 30);
@@ -137,7 +137,7 @@ fn limit_in_percent_goes_before_that_in_bytes_unless_the_disk_does_not_tell() {
 
 #[test]
 fn limit_of_time_set_later_takes_what_is_too_old_and_is_shown() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = store_of_an_hour(&sim);
     store.set_retention(limit(20 * MINUTE, Some(1 << 30), None));
     let kept = times(&store);
@@ -167,9 +167,9 @@ fn limit_of_time_set_later_takes_what_is_too_old_and_is_shown() {
 /// A sink for plain numbers.
 struct Numbers<'a>(&'a mut dyn FnMut(&str, f64));
 
-impl Sink for Numbers<'_> {
-    fn metric(&mut self, name: &str, _: &str, _: &[(&str, &str)], value: Value<'_>) {
-        if let Value::Counter(number) | Value::Gauge(number) = value {
+impl MetricSink for Numbers<'_> {
+    fn metric(&mut self, name: &str, _: &str, _: &[(&str, &str)], value: MetricValue<'_>) {
+        if let MetricValue::Counter(number) | MetricValue::Gauge(number) = value {
             (self.0)(name, number);
         }
     }
@@ -192,7 +192,7 @@ fn blocks(store: &Store) -> Vec<(TimeRange, u64)> {
     blocks
 }
 
-fn block_folders(sim: &Sim) -> usize {
+fn block_folders(sim: &SimEnv) -> usize {
     let names = sim.env.disk.list(Path::new("/data/blocks")).unwrap();
     let ids = names
         .iter()
@@ -202,7 +202,7 @@ fn block_folders(sim: &Sim) -> usize {
 
 #[test]
 fn limit_of_size_takes_the_oldest_blocks_once_no_reader_holds_them() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, small_blocks());
     for time in (0..90 * MINUTE).step_by(10_000) {
         append(&store, &batch(&[("a", &[(time, time as f64)])]), ALWAYS);
@@ -240,7 +240,7 @@ fn limit_of_size_takes_the_oldest_blocks_once_no_reader_holds_them() {
 
 #[test]
 fn limit_of_size_below_log_and_pages_leaves_no_block_and_all_that_is_not_in_one() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, small_blocks());
     for time in (0..30 * MINUTE).step_by(10_000) {
         append(&store, &batch(&[("a", &[(time, time as f64)])]), ALWAYS);
@@ -267,20 +267,21 @@ fn limit_of_size_below_log_and_pages_leaves_no_block_and_all_that_is_not_in_one(
 #[test]
 fn limit_set_later_costs_one_manifest_and_what_it_unlinks() {
     const BLOCKS: i64 = 300;
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, small_pages());
-    let target = Target::of(&sim.env, &store.parts.blocks);
+    let target = ImportTarget::from_blocks(&sim.env, &store.parts.blocks);
     let mut import = target.begin();
     for number in 0..BLOCKS {
-        let columns = Columns {
+        let columns = SampleColumns {
             times: vec![number * MINUTE],
             values: vec![1.0],
-            ..Columns::default()
+            ..SampleColumns::default()
         };
-        let fill =
-            |series: &mut crate::import::Series<'_>| series.push(labels("a").as_ref(), &columns);
+        let fill = |series: &mut crate::import::ImportSeriesWriter<'_>| {
+            series.push(labels("a").as_ref(), &columns)
+        };
         let id = target.new_id(number * MINUTE);
-        import.block(id, None, fill).unwrap();
+        import.write_block(id, None, fill).unwrap();
     }
     import.commit().unwrap();
     append(&store, &batch(&[("a", &[(BLOCKS * MINUTE, 1.0)])]), ALWAYS);

@@ -37,7 +37,7 @@ fn head_and_index(store: &Store) -> (u64, usize) {
 
 #[test]
 fn silent_series_leaves_the_head_is_still_found_and_takes_its_slot_back() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, short());
     send(&store, "old", 0, HOUR);
     send(&store, "new", HOUR, 4 * HOUR);
@@ -47,7 +47,10 @@ fn silent_series_leaves_the_head_is_still_found_and_takes_its_slot_back() {
         [0, 10, 20, 30, 40, 50].map(|m| m * MINUTE)
     );
     let refused = append(&store, &batch(&[("old", &[(HOUR, 1.0)])]), ALWAYS);
-    assert_eq!(rejections(&refused), [(Rejection::OutOfBounds, 1, HOUR)]);
+    assert_eq!(
+        rejections(&refused),
+        [(SampleRejection::OutOfBounds, 1, HOUR)]
+    );
     assert_eq!(
         head_and_index(&store),
         (1, 2),
@@ -68,7 +71,7 @@ fn silent_series_leaves_the_head_is_still_found_and_takes_its_slot_back() {
 
 #[test]
 fn series_that_take_more_memory_than_there_is_are_an_error_at_a_start_and_stay_stored() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, short());
     let names: Vec<String> = (0..2_000).map(|number| format!("n{number}")).collect();
     let series: Vec<_> = names
@@ -96,7 +99,7 @@ fn series_that_take_more_memory_than_there_is_are_an_error_at_a_start_and_stay_s
 
 #[test]
 fn silent_series_is_removed_when_its_pages_left_the_retention() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, short());
     send(&store, "old", 0, HOUR);
     send(&store, "new", HOUR, 14 * HOUR);

@@ -4,7 +4,7 @@ use super::*;
 use crate::failpoints::with_turns;
 use crate::snapshot;
 use crate::verify::verify;
-use firn_model::env::sim::Operation;
+use firn_model::env::sim::SimDiskOperation;
 use firn_model::env::{Disk, OpenMode};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ fn send(store: &Store, number: i64) {
 }
 
 /// Returns a store with this number of batches, most of them sealed.
-fn store_of(sim: &Sim, batches: i64) -> Arc<Store> {
+fn store_of(sim: &SimEnv, batches: i64) -> Arc<Store> {
     let store = open(sim, small());
     for number in 0..batches {
         send(&store, number);
@@ -73,7 +73,7 @@ fn batches(store: &Store) -> i64 {
 }
 
 /// Returns everything below `root` except the lock, with its bytes.
-fn files_below(sim: &Sim, root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+fn files_below(sim: &SimEnv, root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let files = sim.disk.files().into_iter();
     let inside = files.filter(|path| path.starts_with(root) && !path.ends_with("LOCK"));
     inside
@@ -86,7 +86,7 @@ fn files_below(sim: &Sim, root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn snapshot_is_a_whole_folder_with_all_that_was_acked() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = store_of(&sim, 100);
     store.snapshot(NAME, false).unwrap();
     sim.disk.crash();
@@ -105,7 +105,7 @@ fn snapshot_takes_files_of_other_rooms_along_unless_it_has_no_log() {
     let original = Path::new("/data/rules/state");
     let at = |place: PathBuf| place.join("rules/state");
     for (is_running, skips_head) in [(true, false), (true, true), (false, false)] {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         let store = open(
             &sim,
             StoreOptions {
@@ -122,7 +122,7 @@ fn snapshot_takes_files_of_other_rooms_along_unless_it_has_no_log() {
             false => {
                 store.close().unwrap();
                 drop(store);
-                let made = snapshot::take(&sim.env, Path::new("/data"), NAME, &beside);
+                let made = snapshot::create_snapshot(&sim.env, Path::new("/data"), NAME, &beside);
                 assert_eq!(made.unwrap(), place());
             }
         }
@@ -141,7 +141,7 @@ fn snapshot_takes_files_of_other_rooms_along_unless_it_has_no_log() {
 /// snapshot.
 #[test]
 fn snapshot_has_no_file_of_another_room_that_is_ahead_of_its_log() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(
         &sim,
         StoreOptions {
@@ -173,7 +173,7 @@ fn snapshot_has_no_file_of_another_room_that_is_ahead_of_its_log() {
 
 #[test]
 fn snapshot_shares_what_never_changes() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = store_of(&sim, 600);
     let free = || sim.env.disk.free_bytes(Path::new("/data")).unwrap();
     sim.disk.set_free_bytes(1 << 30);
@@ -197,7 +197,7 @@ fn snapshot_shares_what_never_changes() {
 
 #[test]
 fn snapshot_without_the_head_has_what_is_sealed_and_goes_on() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = store_of(&sim, 100);
     store.snapshot(NAME, true).unwrap();
     let report = verify(&sim.env, &place()).unwrap();
@@ -216,10 +216,10 @@ fn snapshot_without_the_head_has_what_is_sealed_and_goes_on() {
 
 #[test]
 fn store_on_a_snapshot_writes_into_no_file_of_the_original() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = store_of(&sim, 100);
     store.snapshot(NAME, false).unwrap();
-    let original = |sim: &Sim| {
+    let original = |sim: &SimEnv| {
         let files = files_below(sim, Path::new("/data")).into_iter();
         files
             .filter(|(path, _)| !path.starts_with(place()))
@@ -240,7 +240,7 @@ fn store_on_a_snapshot_writes_into_no_file_of_the_original() {
         send(&store, number);
         store.tick();
     }
-    store.set_retention(Retention {
+    store.set_retention(RetentionLimits {
         time_ms: 5 * MINUTE,
         bytes: None,
         percent: None,
@@ -255,8 +255,12 @@ fn store_on_a_snapshot_writes_into_no_file_of_the_original() {
 
 #[test]
 fn snapshot_during_appends_has_all_acked_before_and_no_half_of_a_batch() {
-    for sync in [SyncMode::Always, SyncMode::Interval, SyncMode::None] {
-        let sim = sim::env(1);
+    for sync in [
+        StoreSyncMode::Always,
+        StoreSyncMode::Interval,
+        StoreSyncMode::None,
+    ] {
+        let sim = sim::sim_env(1);
         let options = StoreOptions { sync, ..small() };
         let store = open(&sim, options);
         for number in 0..100 {
@@ -289,7 +293,7 @@ fn snapshot_cut_off_by_power_loss_anywhere_is_whole_or_gone() {
     for skips_head in [false, true] {
         let (mut changes, mut gone, mut made) = (0, 0, 0);
         loop {
-            let sim = sim::env(changes);
+            let sim = sim::sim_env(changes);
             let store = store_of(&sim, 40);
             sim.disk.power_off_after(changes);
             let outcome = store.snapshot(NAME, skips_head);
@@ -321,8 +325,12 @@ fn snapshot_cut_off_by_power_loss_anywhere_is_whole_or_gone() {
 
 #[test]
 fn snapshot_that_fails_half_way_leaves_nothing_and_the_store_goes_on() {
-    for operation in [Operation::Write, Operation::Sync, Operation::Read] {
-        let sim = sim::env(1);
+    for operation in [
+        SimDiskOperation::Write,
+        SimDiskOperation::Sync,
+        SimDiskOperation::Read,
+    ] {
+        let sim = sim::sim_env(1);
         let store = store_of(&sim, 40);
         let mut failed = 0;
         for count in 0.. {
@@ -346,7 +354,7 @@ fn snapshot_that_fails_half_way_leaves_nothing_and_the_store_goes_on() {
 
 #[test]
 fn snapshot_needs_a_name_of_its_own() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = store_of(&sim, 10);
     let refused = store.snapshot("../mine", false).unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Invalid);
@@ -358,7 +366,7 @@ fn snapshot_needs_a_name_of_its_own() {
 
 #[test]
 fn start_removes_unfinished_snapshots_and_nothing_else() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = store_of(&sim, 10);
     store.snapshot(NAME, false).unwrap();
     drop(store);
@@ -379,7 +387,7 @@ fn start_removes_unfinished_snapshots_and_nothing_else() {
 #[test]
 fn snapshot_of_a_folder_at_rest_has_all_of_it_and_changes_nothing() {
     for is_closed in [false, true] {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         let store = store_of(&sim, 100);
         if is_closed {
             store.close().unwrap();
@@ -388,7 +396,7 @@ fn snapshot_of_a_folder_at_rest_has_all_of_it_and_changes_nothing() {
         sim.disk.kill();
         let root = Path::new("/data");
         let before = files_below(&sim, root);
-        let made = snapshot::take(&sim.env, root, NAME, &[]).unwrap();
+        let made = snapshot::create_snapshot(&sim.env, root, NAME, &[]).unwrap();
         assert_eq!(made, place());
         sim.disk.crash();
         let after = files_below(&sim, root).into_iter();
@@ -399,7 +407,7 @@ fn snapshot_of_a_folder_at_rest_has_all_of_it_and_changes_nothing() {
         assert!(verify(&sim.env, &place()).unwrap().is_whole());
         assert_eq!(batches(&open(&sim, small_at_snapshot())), 100);
         let used = open(&sim, small());
-        let refused = snapshot::take(&sim.env, root, NAME, &[]).unwrap_err();
+        let refused = snapshot::create_snapshot(&sim.env, root, NAME, &[]).unwrap_err();
         assert!(refused.message.contains("locked"), "{refused:?}");
         drop(used);
     }
@@ -408,7 +416,7 @@ fn snapshot_of_a_folder_at_rest_has_all_of_it_and_changes_nothing() {
 /// Takes snapshots between the steps of cuts and merges, which continue in the meantime.
 #[test]
 fn snapshot_at_any_moment_of_cuts_and_merges_opens_whole() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, small());
     for number in 0..200 {
         send(&store, number);

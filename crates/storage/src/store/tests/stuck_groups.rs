@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::damage::DamageKind;
-use crate::failpoints::{Faults, set_faults};
+use crate::failpoints::{InjectedFaults, set_faults};
 use crate::ids::SeriesRef;
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ const SERIES: usize = 1_100;
 /// The samples of every series.
 type Sent = Vec<(i64, f64)>;
 
-const BROKEN_SERIES: Faults = Faults {
+const BROKEN_SERIES: InjectedFaults = InjectedFaults {
     malformed: Some(7),
-    ..Faults::NONE
+    ..InjectedFaults::NONE
 };
 
-const BROKEN_GROUP: Faults = Faults {
+const BROKEN_GROUP: InjectedFaults = InjectedFaults {
     page_bytes: Some((1, 50)),
-    ..Faults::NONE
+    ..InjectedFaults::NONE
 };
 
 fn short() -> StoreOptions {
@@ -55,7 +55,7 @@ fn left_behind(store: &Store, sent: &Sent) -> Vec<SeriesRef> {
 }
 
 /// Sends twenty minutes of data time in eighty minutes of clock time.
-fn run(sim: &Sim, store: &Arc<Store>) -> Sent {
+fn run(sim: &SimEnv, store: &Arc<Store>) -> Sent {
     let mut sent = Sent::new();
     for round in 0..80 {
         let sample = (round * 15_000, round as f64 + 0.5);
@@ -75,7 +75,7 @@ fn run(sim: &Sim, store: &Arc<Store>) -> Sent {
 
 #[test]
 fn series_that_cannot_be_decoded_keeps_no_other_from_being_sealed() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, short());
     set_faults(BROKEN_SERIES);
     let sent = run(&sim, &store);
@@ -95,7 +95,7 @@ fn series_that_cannot_be_decoded_keeps_no_other_from_being_sealed() {
     check(&store, &sent, &BTreeMap::new());
     assert!(store.close().is_err());
     drop(store);
-    set_faults(Faults::NONE);
+    set_faults(InjectedFaults::NONE);
     let store = open(&sim, short());
     check(&store, &sent, &BTreeMap::new());
     (0..40).for_each(|_| store.tick());
@@ -106,13 +106,13 @@ fn series_that_cannot_be_decoded_keeps_no_other_from_being_sealed() {
 
 #[test]
 fn page_that_no_frame_holds_costs_its_group_alone() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, short());
     set_faults(BROKEN_GROUP);
     let sent = run(&sim, &store);
     let left = left_behind(&store, &sent);
     assert_eq!(left, (512..1_024).map(SeriesRef).collect::<Vec<_>>());
-    set_faults(Faults::NONE);
+    set_faults(InjectedFaults::NONE);
     sim.clock.advance_ms(16 * MINUTE);
     (0..16).for_each(|_| store.tick());
     assert_eq!(left_behind(&store, &sent), Vec::<SeriesRef>::new());
@@ -122,11 +122,11 @@ fn page_that_no_frame_holds_costs_its_group_alone() {
 
 #[test]
 fn page_that_is_too_large_is_sealed_in_parts() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, short());
-    set_faults(Faults {
+    set_faults(InjectedFaults {
         part_bytes: Some(2_000),
-        ..Faults::NONE
+        ..InjectedFaults::NONE
     });
     let sent = run(&sim, &store);
     assert_eq!(left_behind(&store, &sent), Vec::<SeriesRef>::new());
@@ -145,7 +145,7 @@ fn page_that_is_too_large_is_sealed_in_parts() {
 #[test]
 fn group_that_pins_half_of_the_log_is_given_up_and_writes_go_on() {
     for (faults, series) in [(BROKEN_SERIES, 7..8), (BROKEN_GROUP, 512..1_024)] {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         let small = StoreOptions {
             backlog_bytes_max: 200_000,
             ..short()
@@ -153,7 +153,7 @@ fn group_that_pins_half_of_the_log_is_given_up_and_writes_go_on() {
         let store = open(&sim, small.clone());
         set_faults(faults);
         let sent = run(&sim, &store);
-        set_faults(Faults::NONE);
+        set_faults(InjectedFaults::NONE);
         let damages = store.damages();
         let lost: u64 = damages.iter().filter_map(|damage| damage.samples).sum();
         assert!(damages.iter().all(|damage| damage.kind == DamageKind::Head));
@@ -168,7 +168,7 @@ fn group_that_pins_half_of_the_log_is_given_up_and_writes_go_on() {
         assert_eq!(lost, missing.sum::<usize>() as u64);
         assert!(lost > 0);
         check(&store, &sent, &lacking);
-        let told = select(&store, &[], TimeRange::ALL).losses().texts();
+        let told = select(&store, &[], TimeRange::ALL).loss_warnings().texts();
         let start = format!(
             "damage: memory is damaged: {} series of group",
             series.len()

@@ -9,9 +9,9 @@ const BATCHES: usize = 150;
 
 /// The simulated disk with real threads, because the subject of the test is the head and not the
 /// file system.
-fn env() -> Sim {
-    let mut sim = sim::env(3);
-    sim.env.compute = real::env().unwrap().compute;
+fn env() -> SimEnv {
+    let mut sim = sim::sim_env(3);
+    sim.env.compute = real::system_env().unwrap().compute;
     sim
 }
 
@@ -38,7 +38,7 @@ fn select_while_batches_are_written_never_sees_half_of_one() {
             writer_count.store(time as usize + 1, Ordering::SeqCst);
         }
     };
-    sim.env.compute.spawn(Work::Background, Box::new(write));
+    sim.env.compute.spawn(JobKind::Background, Box::new(write));
     loop {
         let acked = written.load(Ordering::SeqCst);
         let seen = contents(&store, TimeRange::ALL);

@@ -1,7 +1,7 @@
 //! Tests of batches whose labels are not decoded yet.
 
 use super::*;
-use firn_model::batch::{Reading, Source};
+use firn_model::batch::{BatchSource, LabelDecodeOutcome};
 use firn_model::error::Error;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 
@@ -54,7 +54,7 @@ fn parse(key: &[u8]) -> Labels {
     Labels::from_pairs(pairs)
 }
 
-impl Source for Noting {
+impl BatchSource for Noting {
     fn batch(&self) -> &Batch {
         &self.batch
     }
@@ -69,21 +69,21 @@ impl Source for Noting {
             self.batch.read_key(*i as usize, |key, _, arena| {
                 arena.extend_from_slice(parse(key).as_bytes());
                 Ok::<_, Error>(match is_refused {
-                    true => Reading::Refused,
-                    false => Reading::Stands,
+                    true => LabelDecodeOutcome::Refused,
+                    false => LabelDecodeOutcome::Stands,
                 })
             })?;
         }
         Ok(())
     }
 
-    fn take_out(&mut self, series: &[u32]) -> Option<Batch> {
-        self.batch.take_out(series);
+    fn remove_series(&mut self, series: &[u32]) -> Option<Batch> {
+        self.batch.remove_series(series);
         None
     }
 }
 
-fn send(store: &Store, mut source: Noting) -> (Result<Appended, Error>, Vec<u32>) {
+fn send(store: &Store, mut source: Noting) -> (Result<AppendOutcome, Error>, Vec<u32>) {
     let ticket = store.append_from(&TenantId::anonymous(), &mut source, ALWAYS);
     (ticket.wait(), source.asked)
 }
@@ -91,7 +91,7 @@ fn send(store: &Store, mut source: Noting) -> (Result<Appended, Error>, Vec<u32>
 #[test]
 fn labels_of_known_series_are_not_asked_for_and_any_order_is_the_same_series() {
     for shards in [1, 8] {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         let store = open(
             &sim,
             StoreOptions {
@@ -128,19 +128,19 @@ fn labels_of_known_series_are_not_asked_for_and_any_order_is_the_same_series() {
 
 #[test]
 fn sample_refused_of_a_known_series_is_told_with_its_labels() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     send(&store, unread(&[("a", 5, false)])).0.unwrap();
     let (appended, asked) = send(&store, unread(&[("a", 4, false)]));
     let rejected = &appended.unwrap().rejected[0];
-    assert_eq!(rejected.rejection, Rejection::OutOfOrder);
+    assert_eq!(rejected.rejection, SampleRejection::OutOfOrder);
     assert_eq!(rejected.first_labels, labels("a"));
     assert_eq!(asked, Vec::<u32>::new());
 }
 
 #[test]
 fn series_with_refused_labels_is_not_born_and_its_neighbours_are() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     let mut source = unread(&[("a", 1, false), ("b", 1, false), ("c", 1, true)]);
     source.refuses = vec![1];
@@ -155,7 +155,7 @@ fn series_with_refused_labels_is_not_born_and_its_neighbours_are() {
 
 #[test]
 fn batch_with_unreadable_labels_leaves_no_trace() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     send(&store, unread(&[("a", 1, false)])).0.unwrap();
     let mut source = unread(&[("a", 2, false), ("b", 2, false)]);
@@ -182,7 +182,7 @@ impl KeyFormat for ForeignKeys {
 
 #[test]
 fn keys_of_another_format_are_not_looked_up_and_their_labels_are_read() {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let store = open(&sim, options());
     let rounds: [(i64, &'static dyn KeyFormat, usize); 3] = [
         (1, &CanonicalKeys, 2),

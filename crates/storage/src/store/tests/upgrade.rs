@@ -12,7 +12,7 @@
 //! The files are stored with gzip below `tests/fixtures/format-3/folder`.
 
 use super::*;
-use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 use firn_model::sample::STALE_NAN_BITS;
 use firn_model::store::ExemplarRequest;
 use flate2::read::GzDecoder;
@@ -61,18 +61,18 @@ fn histogram(number: i64, step: i64) -> Value {
         schema: 1,
         zero_threshold: 1e-9,
         sum: step as f64 * 1.5 + number as f64,
-        counts: Counts::Integer {
+        counts: HistogramCounts::Integer {
             count: (buckets.iter().sum::<i64>() + zero) as u64,
             zero_count: zero as u64,
             positive: deltas.to_vec(),
             negative: Vec::new(),
         },
         positive_spans: vec![
-            Span {
+            BucketSpan {
                 offset: 0,
                 length: 2,
             },
-            Span {
+            BucketSpan {
                 offset: 3,
                 length: 2,
             },
@@ -108,7 +108,7 @@ fn sent() -> Held {
 }
 
 /// Copies the folder to a simulated disk.
-fn put(sim: &Sim, from: &Path, to: &Path) {
+fn put(sim: &SimEnv, from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
         let name = PathBuf::from(path.file_stem().unwrap());
@@ -125,8 +125,8 @@ fn put(sim: &Sim, from: &Path, to: &Path) {
     }
 }
 
-fn old_folder() -> Sim {
-    let sim = sim::env(1);
+fn old_folder() -> SimEnv {
+    let sim = sim::sim_env(1);
     let root = Path::new("/data");
     sim.env.disk.create_dir_all(root).unwrap();
     let fixture = concat!(
@@ -151,7 +151,7 @@ fn upgrading() -> StoreOptions {
 fn held(store: &Store) -> Held {
     let matchers = [Matcher::new("job", MatchOp::Equal, b"fixture").unwrap()];
     let selection = select(store, &matchers, TimeRange::ALL);
-    assert_eq!(selection.losses().texts(), Vec::<String>::new());
+    assert_eq!(selection.loss_warnings().texts(), Vec::<String>::new());
     let mut batch = SeriesBatch::default();
     selection.read(0..selection.len(), &mut batch).unwrap();
     let each = (0..selection.len()).map(|i| {
@@ -197,7 +197,7 @@ fn exemplars(store: &Store) -> Vec<(i64, f64)> {
         tenant: &TenantId::anonymous(),
         sets: &sets,
         range: TimeRange::ALL,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget: &Budget::new("exemplars", usize::MAX),
     };
     let found = Select::exemplars(store, request).unwrap();

@@ -1,11 +1,11 @@
 //! Parses one line of the OpenMetrics text format at a time.
 
 use super::super::error::{ParseError, unexpected, while_parsing};
-use super::super::event::{Entry, Place};
-use super::super::lex::Token;
-use super::super::lexer::{Lexer, Syntax};
-use super::super::number::{parse_value, whole};
-use super::super::series::{Offsets, Style, read_labels};
+use super::super::event::{ExpositionEntryKind, ExpositionPosition};
+use super::super::lex::ExpositionToken;
+use super::super::lexer::{ExpositionLexer, ExpositionSyntax};
+use super::super::number::{parse_value, truncate_to_integer};
+use super::super::series::{BraceStyle, SeriesOffsets, read_labels};
 use firn_model::metadata::MetricType;
 use firn_model::quote::quote;
 use firn_model::sample::{NORMAL_NAN_BITS, TimestampMs};
@@ -16,64 +16,64 @@ const END_MISSING: &str = "data does not end with # EOF";
 
 /// The field of a metadata line: the keyword between the hash and the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MetaField {
+pub(super) enum MetadataKeyword {
     Type,
     Help,
     Unit,
 }
 
-/// Value and timestamp of an exemplar; its labels are in [`Line::exemplar_offsets`].
+/// Value and timestamp of an exemplar; its labels are in [`OpenMetricsLine::exemplar_offsets`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Numbers {
+pub(super) struct ExemplarNumbers {
     pub value: f64,
     pub time: Option<TimestampMs>,
 }
 
 /// The current line, and the parts of earlier metadata lines that still apply to it.
 #[derive(Clone, Debug)]
-pub(super) struct Line<'t> {
-    lexer: Lexer<'t>,
+pub(super) struct OpenMetricsLine<'t> {
+    lexer: ExpositionLexer<'t>,
     /// Offset of the first byte of the line.
     start: usize,
     key: Range<usize>,
     /// Byte ranges of the parts of the series; without a name if the series was skipped.
-    pub offsets: Offsets,
+    pub offsets: SeriesOffsets,
     pub value: f64,
     pub time: Option<TimestampMs>,
-    pub exemplar: Option<Numbers>,
-    pub exemplar_offsets: Offsets,
+    pub exemplar: Option<ExemplarNumbers>,
+    pub exemplar_offsets: SeriesOffsets,
     /// True if exemplars are skipped without being parsed.
     passes_exemplars: bool,
     /// Type in the latest `# TYPE` line of any family.
     pub kind: MetricType,
     unit: Range<usize>,
-    pub meta_field: MetaField,
+    pub meta_field: MetadataKeyword,
     meta_name: Range<usize>,
     meta_text: Range<usize>,
 }
 
-impl<'t> Line<'t> {
+impl<'t> OpenMetricsLine<'t> {
     pub fn new(text: &'t [u8]) -> Self {
         Self {
-            lexer: Lexer::new(text, Syntax::OpenMetrics),
+            lexer: ExpositionLexer::new(text, ExpositionSyntax::OpenMetrics),
             start: 0,
             key: 0..0,
-            offsets: Offsets::default(),
+            offsets: SeriesOffsets::default(),
             value: 0.0,
             time: None,
             exemplar: None,
-            exemplar_offsets: Offsets::default(),
+            exemplar_offsets: SeriesOffsets::default(),
             passes_exemplars: false,
             kind: MetricType::Unknown,
             unit: 0..0,
-            meta_field: MetaField::Help,
+            meta_field: MetadataKeyword::Help,
             meta_name: 0..0,
             meta_text: 0..0,
         }
     }
 
     /// Moves to the position of `other`, in order to read ahead of it without parsing exemplars.
-    pub fn follow(&mut self, other: &Line<'t>) {
+    pub fn move_to(&mut self, other: &OpenMetricsLine<'t>) {
         self.lexer = other.lexer.clone();
         self.passes_exemplars = true;
     }
@@ -83,8 +83,8 @@ impl<'t> Line<'t> {
     }
 
     /// Returns the position in the text.
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn position(&self) -> ExpositionPosition {
+        ExpositionPosition {
             line: self.start,
             is_at_end: self.lexer.scanner().is_at_end(),
             kind: self.kind,
@@ -115,7 +115,7 @@ impl<'t> Line<'t> {
     }
 
     /// Returns the name of the family and the text of the metadata line.
-    pub fn meta(&self) -> (&'t [u8], &'t [u8]) {
+    pub fn metadata(&self) -> (&'t [u8], &'t [u8]) {
         let text = self.text();
         (&text[self.meta_name.clone()], &text[self.meta_text.clone()])
     }
@@ -139,7 +139,7 @@ impl<'t> Line<'t> {
         if ends {
             self.begin();
             self.key = self.start..self.start + expected.len();
-            self.lexer.pass_series(expected);
+            self.lexer.skip_series(expected);
             let suffix = self.lexer.next();
             self.read_suffix(suffix)?;
         }
@@ -154,17 +154,17 @@ impl<'t> Line<'t> {
 
     /// Reads a line of any kind; returns `None` at `# EOF`. Fails if the line is malformed or the
     /// text ends without it.
-    pub fn read(&mut self) -> Result<Option<Entry>, ParseError> {
+    pub fn read(&mut self) -> Result<Option<ExpositionEntryKind>, ParseError> {
         self.begin();
         match self.lexer.next() {
-            Token::EofWord => match self.lexer.next() {
-                Token::Eof => Ok(None),
+            ExpositionToken::EofWord => match self.lexer.next() {
+                ExpositionToken::Eof => Ok(None),
                 _ => Err(ParseError::new("unexpected data after # EOF")),
             },
-            Token::Eof => Err(ParseError::new(END_MISSING)),
-            token @ (Token::Help | Token::Type | Token::Unit) => {
+            ExpositionToken::Eof => Err(ParseError::new(END_MISSING)),
+            token @ (ExpositionToken::Help | ExpositionToken::Type | ExpositionToken::Unit) => {
                 self.read_meta(token)?;
-                Ok(Some(Entry::Metadata))
+                Ok(Some(ExpositionEntryKind::Metadata))
             }
             token => {
                 self.read_series_from(token)?;
@@ -173,7 +173,7 @@ impl<'t> Line<'t> {
                     return Err(self.while_parsing("metric name not set"));
                 }
                 self.read_suffix(suffix)?;
-                Ok(Some(Entry::Sample))
+                Ok(Some(ExpositionEntryKind::Sample))
             }
         }
     }
@@ -186,24 +186,24 @@ impl<'t> Line<'t> {
         self.read_series_from(token)
     }
 
-    fn read_series_from(&mut self, token: Token) -> Result<(), ParseError> {
+    fn read_series_from(&mut self, token: ExpositionToken) -> Result<(), ParseError> {
         let has_braces = match token {
-            Token::BraceOpen => true,
-            Token::MetricName => {
+            ExpositionToken::BraceOpen => true,
+            ExpositionToken::MetricName => {
                 let scanner = self.lexer.scanner();
                 self.offsets.name = Some(self.start..scanner.at);
-                scanner.byte() == b'{'
+                scanner.current_byte() == b'{'
             }
             _ => return Err(self.unexpected("expected a valid start token", token)),
         };
         if has_braces {
-            if token == Token::MetricName {
+            if token == ExpositionToken::MetricName {
                 self.lexer.next();
             }
             read_labels(
                 &mut self.lexer,
                 self.start,
-                Style::Strict,
+                BraceStyle::Strict,
                 &mut self.offsets,
             )?;
         }
@@ -213,17 +213,17 @@ impl<'t> Line<'t> {
 
     /// Reads the value and the optional parts after it; `token` is the first token after the
     /// series. Fails if one of them is malformed.
-    fn read_suffix(&mut self, token: Token) -> Result<(), ParseError> {
+    fn read_suffix(&mut self, token: ExpositionToken) -> Result<(), ParseError> {
         self.value = self.read_value(token, "expected value after metric")?;
         self.time = None;
         match self.lexer.next() {
-            Token::Eof => Err(ParseError::new(END_MISSING)),
-            Token::Comment => self.read_exemplar(),
-            Token::Timestamp => {
+            ExpositionToken::Eof => Err(ParseError::new(END_MISSING)),
+            ExpositionToken::Comment => self.read_exemplar(),
+            ExpositionToken::Timestamp => {
                 self.time = Some(self.read_time("timestamp")?);
                 match self.lexer.next() {
-                    Token::Linebreak => Ok(()),
-                    Token::Comment => self.read_exemplar(),
+                    ExpositionToken::Linebreak => Ok(()),
+                    ExpositionToken::Comment => self.read_exemplar(),
                     token => Err(self.unexpected("expected next entry after timestamp", token)),
                 }
             }
@@ -232,8 +232,8 @@ impl<'t> Line<'t> {
         }
     }
 
-    fn read_value(&mut self, token: Token, expected: &str) -> Result<f64, ParseError> {
-        if token != Token::Value {
+    fn read_value(&mut self, token: ExpositionToken, expected: &str) -> Result<f64, ParseError> {
+        if token != ExpositionToken::Value {
             return Err(self.unexpected(expected, token));
         }
         let value = self.read_number()?;
@@ -253,7 +253,7 @@ impl<'t> Line<'t> {
     fn read_time(&self, what: &str) -> Result<TimestampMs, ParseError> {
         let seconds = self.read_number()?;
         if seconds.is_finite() {
-            return Ok(whole(seconds * 1000.0));
+            return Ok(truncate_to_integer(seconds * 1000.0));
         }
         let seconds = match seconds {
             f64::INFINITY => "+Inf",
@@ -265,49 +265,51 @@ impl<'t> Line<'t> {
 
     fn read_exemplar(&mut self) -> Result<(), ParseError> {
         if self.passes_exemplars {
-            return self.pass_exemplar();
+            return self.skip_exemplar();
         }
         self.exemplar_offsets.clear();
         read_labels(
             &mut self.lexer,
             self.start,
-            Style::Exemplar,
+            BraceStyle::Exemplar,
             &mut self.exemplar_offsets,
         )?;
         let token = self.lexer.next();
         let value = self.read_value(token, "expected value after exemplar labels")?;
         let mut time = None;
         match self.lexer.next() {
-            Token::Eof => return Err(ParseError::new(END_MISSING)),
-            Token::Linebreak => {}
-            Token::Timestamp => {
+            ExpositionToken::Eof => return Err(ParseError::new(END_MISSING)),
+            ExpositionToken::Linebreak => {}
+            ExpositionToken::Timestamp => {
                 time = Some(self.read_time("exemplar timestamp")?);
                 let token = self.lexer.next();
-                if token != Token::Linebreak {
+                if token != ExpositionToken::Linebreak {
                     let expected = "expected next entry after exemplar timestamp";
                     return Err(self.unexpected(expected, token));
                 }
             }
             token => return Err(self.unexpected("expected timestamp or comment", token)),
         }
-        self.exemplar = Some(Numbers { value, time });
+        self.exemplar = Some(ExemplarNumbers { value, time });
         Ok(())
     }
 
-    fn pass_exemplar(&mut self) -> Result<(), ParseError> {
+    fn skip_exemplar(&mut self) -> Result<(), ParseError> {
         loop {
             match self.lexer.next() {
-                Token::Linebreak => return Ok(()),
+                ExpositionToken::Linebreak => return Ok(()),
                 // Upstream loops for ever at an invalid token.
-                Token::Eof | Token::Invalid => return Err(ParseError::new(END_MISSING)),
+                ExpositionToken::Eof | ExpositionToken::Invalid => {
+                    return Err(ParseError::new(END_MISSING));
+                }
                 _ => {}
             }
         }
     }
 
-    fn read_meta(&mut self, keyword: Token) -> Result<(), ParseError> {
+    fn read_meta(&mut self, keyword: ExpositionToken) -> Result<(), ParseError> {
         let token = self.lexer.next();
-        if token != Token::MetricName {
+        if token != ExpositionToken::MetricName {
             let expected = format!("expected metric name after {}", keyword.name());
             return Err(self.unexpected(&expected, token));
         }
@@ -317,25 +319,25 @@ impl<'t> Line<'t> {
             b'"' => start + 1..end - 1,
             _ => start..end,
         };
-        if self.lexer.next() != Token::Text {
+        if self.lexer.next() != ExpositionToken::Text {
             let message = format!("expected text in {}", keyword.name());
             return Err(ParseError::new(message));
         }
         // The text between the space and the newline.
         let Range { start, end } = self.lexer.scanner().span();
         self.meta_text = start + 1..end - 1;
-        let (name, words) = self.meta();
+        let (name, words) = self.metadata();
         match keyword {
-            Token::Type => {
+            ExpositionToken::Type => {
                 self.kind = kind(words)?;
-                self.meta_field = MetaField::Type;
+                self.meta_field = MetadataKeyword::Type;
             }
-            Token::Help if std::str::from_utf8(words).is_err() => {
+            ExpositionToken::Help if std::str::from_utf8(words).is_err() => {
                 let words = quote(words);
                 let message = format!("help text {words} is not a valid utf8 string");
                 return Err(ParseError::new(message));
             }
-            Token::Help => self.meta_field = MetaField::Help,
+            ExpositionToken::Help => self.meta_field = MetadataKeyword::Help,
             _ => {
                 self.unit = self.meta_text.clone();
                 let before = name.strip_suffix(words);
@@ -344,13 +346,13 @@ impl<'t> Line<'t> {
                     let message = format!("unit {words} not a suffix of metric {name}");
                     return Err(ParseError::new(message));
                 }
-                self.meta_field = MetaField::Unit;
+                self.meta_field = MetadataKeyword::Unit;
             }
         }
         Ok(())
     }
 
-    fn unexpected(&self, expected: &str, token: Token) -> ParseError {
+    fn unexpected(&self, expected: &str, token: ExpositionToken) -> ParseError {
         unexpected(self.lexer.scanner(), self.start, expected, token)
     }
 

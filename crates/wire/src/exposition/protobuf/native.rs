@@ -3,18 +3,18 @@
 
 use super::super::custom::ClassicHistogram;
 use super::super::error::ParseError;
-use super::message::{Bucket, Histogram, Side};
-use firn_model::histogram::{self, Counts, ResetHint, Span};
+use super::message::{ClassicBucketMessage, HistogramMessage, NativeSideMessage};
+use firn_model::histogram::{self, BucketSpan, HistogramCounts, ResetHint};
 
-impl Bucket<'_> {
+impl ClassicBucketMessage<'_> {
     /// Returns the cumulative count of observations up to the bound. Integer and float counts are
     /// separate fields.
     pub fn cumulative_count(&self) -> f64 {
-        either(self.count_float, self.count)
+        float_or_integer_count(self.count_float, self.count)
     }
 }
 
-impl Histogram<'_> {
+impl HistogramMessage<'_> {
     /// Returns whether the histogram has native buckets. Client libraries mark a native histogram
     /// without observations by an empty span.
     pub fn is_native(&self) -> bool {
@@ -26,7 +26,7 @@ impl Histogram<'_> {
 
     /// Returns the total number of observations. Integer and float counts are separate fields.
     pub fn total_count(&self) -> f64 {
-        either(self.count_float, self.count)
+        float_or_integer_count(self.count_float, self.count)
     }
 
     /// Returns the native histogram without empty buckets at the ends of its spans. Fails if spans
@@ -36,13 +36,13 @@ impl Histogram<'_> {
         self.positive.check("positive", is_float)?;
         self.negative.check("negative", is_float)?;
         let counts = match is_float {
-            true => Counts::Float {
+            true => HistogramCounts::Float {
                 count: self.count_float,
                 zero_count: self.zero_count_float,
                 positive: self.positive.counts.clone(),
                 negative: self.negative.counts.clone(),
             },
-            false => Counts::Integer {
+            false => HistogramCounts::Integer {
                 count: self.count,
                 zero_count: self.zero_count,
                 positive: self.positive.deltas.clone(),
@@ -50,7 +50,7 @@ impl Histogram<'_> {
             },
         };
         let mut native = histogram::Histogram {
-            reset_hint: hint(is_gauge),
+            reset_hint: reset_hint(is_gauge),
             schema: self.schema,
             zero_threshold: self.zero_threshold,
             sum: self.sum,
@@ -77,19 +77,19 @@ impl Histogram<'_> {
             classic.set_bucket(bucket.bound, bucket.cumulative_count());
         }
         let mut custom = classic.convert()?;
-        custom.reset_hint = hint(is_gauge);
+        custom.reset_hint = reset_hint(is_gauge);
         Ok(custom)
     }
 }
 
-impl Side {
+impl NativeSideMessage {
     /// Fails unless the spans cover exactly as many buckets as the side has counts.
     fn check(&self, name: &str, is_float: bool) -> Result<(), String> {
         let have = match is_float {
             true => self.counts.len(),
             false => self.deltas.len(),
         };
-        let length = |span: &Span| u64::from(span.length);
+        let length = |span: &BucketSpan| u64::from(span.length);
         let need: u64 = self.spans.iter().map(length).sum();
         match need == have as u64 {
             true => Ok(()),
@@ -100,7 +100,7 @@ impl Side {
     }
 }
 
-fn hint(is_gauge: bool) -> ResetHint {
+fn reset_hint(is_gauge: bool) -> ResetHint {
     match is_gauge {
         true => ResetHint::Gauge,
         false => ResetHint::Unknown,
@@ -108,7 +108,7 @@ fn hint(is_gauge: bool) -> ResetHint {
 }
 
 /// Returns the float count, or the integer count if the float is zero.
-fn either(float: f64, integer: u64) -> f64 {
+fn float_or_integer_count(float: f64, integer: u64) -> f64 {
     match float == 0.0 {
         true => integer as f64,
         false => float,

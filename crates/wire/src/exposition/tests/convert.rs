@@ -3,7 +3,7 @@
 
 use super::*;
 
-const CONVERTING: Switches = Switches {
+const CONVERTING: ParserSwitches = ParserSwitches {
     type_and_unit_labels: false,
     start_times: false,
     native_histograms: false,
@@ -11,8 +11,8 @@ const CONVERTING: Switches = Switches {
     always_classic_histograms: false,
 };
 
-fn check(body: &str, switches: Switches, wanted: &str) {
-    let found = read(Format::Text, body.as_bytes(), switches);
+fn check(body: &str, switches: ParserSwitches, wanted: &str) {
+    let found = read(ExpositionFormat::Text, body.as_bytes(), switches);
     assert_eq!(found.trim_end(), wanted, "{body}");
 }
 
@@ -37,17 +37,17 @@ fn convert_classic_histograms_are_told_as_one_sample() {
 help g "x"
 {__name__="g"} 1"#;
     check(TWO, CONVERTING, wanted);
-    let off = Switches {
+    let off = ParserSwitches {
         convert_classic_histograms: false,
         ..CONVERTING
     };
-    let unconverted = read(Format::Text, TWO.as_bytes(), off);
+    let unconverted = read(ExpositionFormat::Text, TWO.as_bytes(), off);
     assert_eq!(unconverted.matches("h_bucket").count(), 5);
 }
 
 #[test]
 fn convert_keeps_classic_samples_if_told_to() {
-    let keeping = Switches {
+    let keeping = ParserSwitches {
         always_classic_histograms: true,
         ..CONVERTING
     };
@@ -137,7 +137,7 @@ h_created 5
 c_created 7
 # EOF
 "#;
-    let switches = Switches {
+    let switches = ParserSwitches {
         start_times: true,
         ..CONVERTING
     };
@@ -145,11 +145,14 @@ c_created 7
         r#"{__name__="h"} integer schema -53 sum 0 count 2, 0 in 0, [1, 0], [] (0:2) () [1.0]"#;
     let exemplars = r#" # {t="1"} 0.5 @3000 # {t="2"} 1.5"#;
     let wanted = format!("type h histogram\n{sample} since 5000{exemplars}\ntype c counter\n");
-    assert_eq!(read(Format::OpenMetrics, body.as_bytes(), switches), wanted);
+    assert_eq!(
+        read(ExpositionFormat::OpenMetrics, body.as_bytes(), switches),
+        wanted
+    );
     // Reading start times removes the `_created` samples, as in upstream.
     let wanted = format!("type h histogram\n{sample}{exemplars}\ntype c counter\n");
     assert_eq!(
-        read(Format::OpenMetrics, body.as_bytes(), CONVERTING),
+        read(ExpositionFormat::OpenMetrics, body.as_bytes(), CONVERTING),
         wanted
     );
 }
@@ -158,13 +161,13 @@ c_created 7
 fn convert_expected_series_are_told_by_their_keys() {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for round in 0..2 {
-        let mut parser = Parser::new(Format::Text, TWO.as_bytes(), CONVERTING);
+        let mut parser = ExpositionParser::new(ExpositionFormat::Text, TWO.as_bytes(), CONVERTING);
         let mut at = 0;
         while parser
             .advance_expecting(keys.get(at).map_or(b"", |key| key))
             .unwrap()
         {
-            if let Event::Sample(sample) = parser.event() {
+            if let ExpositionEvent::Sample(sample) = parser.event() {
                 assert_eq!(sample.is_expected, round == 1);
                 if round == 0 {
                     keys.push(sample.key.to_vec());
@@ -179,12 +182,12 @@ fn convert_expected_series_are_told_by_their_keys() {
 #[test]
 fn convert_mutated_text_never_panics() {
     for always_classic_histograms in [false, true] {
-        let switches = Switches {
+        let switches = ParserSwitches {
             always_classic_histograms,
             start_times: true,
             ..CONVERTING
         };
-        check_mutated(Format::Text, TWO, switches);
-        check_mutated(Format::OpenMetrics, TWO, switches);
+        check_mutated(ExpositionFormat::Text, TWO, switches);
+        check_mutated(ExpositionFormat::OpenMetrics, TWO, switches);
     }
 }

@@ -1,9 +1,13 @@
-//! Content types and `Accept` headers.
+//! Content types and `ConnectionSource` headers.
 
 use super::*;
 
-fn check(header: &str, fallback: Option<ScrapeProtocol>, wanted: Result<(Format, &str), &str>) {
-    let found = Format::of_content_type(header, fallback);
+fn check(
+    header: &str,
+    fallback: Option<ScrapeProtocol>,
+    wanted: Result<(ExpositionFormat, &str), &str>,
+) {
+    let found = ExpositionFormat::from_content_type(header, fallback);
     let found = found
         .map(|chosen| (chosen.format, chosen.complaint.unwrap_or_default()))
         .map_err(|e| e.to_string());
@@ -22,12 +26,12 @@ fn content_type_known_is_taken() {
         "text/plain ; a=\"\\\"b\";a=\"\\\"b\"",
         "text/plain; x=y ; ",
     ] {
-        check(header, None, Ok((Format::Text, "")));
+        check(header, None, Ok((ExpositionFormat::Text, "")));
     }
     let header = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    check(header, None, Ok((Format::OpenMetrics, "")));
+    check(header, None, Ok((ExpositionFormat::OpenMetrics, "")));
     let header = "application/vnd.google.protobuf; encoding=delimited";
-    check(header, None, Ok((Format::Protobuf, "")));
+    check(header, None, Ok((ExpositionFormat::Protobuf, "")));
 }
 
 #[test]
@@ -35,14 +39,18 @@ fn content_type_unusable_fails_or_takes_the_fallback() {
     let text = Some(ScrapeProtocol::PrometheusText0_0_4);
     let used = "using fallback_scrape_protocol \"text/plain\"";
     let blank = "non-compliant scrape target sending blank Content-Type";
-    check("", text, Ok((Format::Text, &format!("{blank}, {used}"))));
+    check(
+        "",
+        text,
+        Ok((ExpositionFormat::Text, &format!("{blank}, {used}"))),
+    );
     let refused = format!("{blank} and no fallback_scrape_protocol specified for target");
     check("", None, Err(&refused));
     let html = "received unsupported Content-Type \"text/html; x=y\"";
     check(
         "text/html; x=y",
         text,
-        Ok((Format::Text, &format!("{html}, {used}"))),
+        Ok((ExpositionFormat::Text, &format!("{html}, {used}"))),
     );
     let refused = format!("{html} and no fallback_scrape_protocol specified for target");
     check("text/html; x=y", None, Err(&refused));
@@ -69,13 +77,13 @@ fn content_type_unusable_fails_or_takes_the_fallback() {
             "could not parse received Content-Type {}, {used}",
             quote(header.as_bytes())
         );
-        check(header, text, Ok((Format::Text, &complaint)));
+        check(header, text, Ok((ExpositionFormat::Text, &complaint)));
     }
 }
 
 #[test]
 fn accept_header_asks_as_upstream() {
-    let header = accept_header(&ScrapeProtocol::DEFAULT, Escaping::AllowUtf8);
+    let header = accept_header(&ScrapeProtocol::DEFAULT, ScrapeNameEscaping::AllowUtf8);
     let wanted = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
         application/openmetrics-text;version=0.0.1;q=0.5,\
         text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,\
@@ -83,7 +91,7 @@ fn accept_header_asks_as_upstream() {
     assert_eq!(header, wanted);
     let header = accept_header(
         &ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS[..2],
-        Escaping::Underscores,
+        ScrapeNameEscaping::Underscores,
     );
     let wanted = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
         encoding=delimited;q=0.6,\
@@ -94,7 +102,7 @@ fn accept_header_asks_as_upstream() {
 #[test]
 fn scrape_protocol_is_known_by_its_name() {
     for protocol in ScrapeProtocol::ALL {
-        assert_eq!(ScrapeProtocol::of_name(protocol.name()), Some(protocol));
+        assert_eq!(ScrapeProtocol::from_name(protocol.name()), Some(protocol));
     }
-    assert_eq!(ScrapeProtocol::of_name("prometheusproto"), None);
+    assert_eq!(ScrapeProtocol::from_name("prometheusproto"), None);
 }

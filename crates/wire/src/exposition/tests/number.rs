@@ -1,6 +1,8 @@
 //! Tests that numbers are parsed and formatted like in Go.
 
-use super::super::number::{open_metrics_float, parse_any_notation, parse_value, shortest};
+use super::super::number::{
+    format_openmetrics_float, format_shortest, parse_any_notation, parse_value,
+};
 use firn_model::env::sim::SimRng;
 
 #[test]
@@ -40,9 +42,9 @@ fn number_value_reads_as_the_standard_library_reads_it() {
     }
     for seed in 1..=2_000 {
         let random = SimRng::new(seed);
-        let digits = random.below(1_000_000_000_000_000);
+        let digits = random.next_below(1_000_000_000_000_000);
         let text = format!("{digits}");
-        let at = random.below(text.len() as u64 + 1) as usize;
+        let at = random.next_below(text.len() as u64 + 1) as usize;
         let word = format!("{}.{}", &text[..at], &text[at..]);
         let wanted: f64 = word.parse().unwrap();
         assert_eq!(
@@ -100,7 +102,7 @@ fn number_writes_as_go() {
         (f64::INFINITY, "+Inf"),
         (f64::NAN, "NaN"),
     ] {
-        assert_eq!(shortest(value), wanted);
+        assert_eq!(format_shortest(value), wanted);
     }
     // Output of Go's strconv.FormatFloat(value, 'g', -1, 64); in the first five the digits end in a
     // tie.
@@ -117,8 +119,8 @@ fn number_writes_as_go() {
         (0x4306b33a_8573f867, "7.986891770099329e+14"),
         (0x43b6d3bd_82bbe5e2, "1.6448666581161661e+18"),
     ] {
-        assert_eq!(shortest(f64::from_bits(bits)), wanted);
-        assert_eq!(shortest(-f64::from_bits(bits)), format!("-{wanted}"));
+        assert_eq!(format_shortest(f64::from_bits(bits)), wanted);
+        assert_eq!(format_shortest(-f64::from_bits(bits)), format!("-{wanted}"));
     }
     for (value, wanted) in [
         (1.0, "1.0"),
@@ -128,6 +130,6 @@ fn number_writes_as_go() {
         (f64::NEG_INFINITY, "-Inf"),
         (f64::NAN, "NaN"),
     ] {
-        assert_eq!(open_metrics_float(value), wanted);
+        assert_eq!(format_openmetrics_float(value), wanted);
     }
 }

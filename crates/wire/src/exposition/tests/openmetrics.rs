@@ -3,7 +3,11 @@
 use super::*;
 
 fn check(body: &[u8], wanted: &str) {
-    let found = read(Format::OpenMetrics, body, Switches::default());
+    let found = read(
+        ExpositionFormat::OpenMetrics,
+        body,
+        ParserSwitches::default(),
+    );
     assert_eq!(found.trim_end(), wanted, "{}", quote(body));
 }
 
@@ -137,7 +141,11 @@ fn openmetrics_refusal_has_upstreams_words() {
         ),
     ];
     for (body, wanted) in cases {
-        let found = read(Format::OpenMetrics, body, Switches::default());
+        let found = read(
+            ExpositionFormat::OpenMetrics,
+            body,
+            ParserSwitches::default(),
+        );
         let found = found.lines().last().unwrap_or_default();
         assert_eq!(found, format!("error: {wanted}"), "{}", quote(body));
     }
@@ -145,9 +153,9 @@ fn openmetrics_refusal_has_upstreams_words() {
 
 #[test]
 fn openmetrics_start_times_come_from_created_samples() {
-    let switches = Switches {
+    let switches = ParserSwitches {
         start_times: true,
-        ..Switches::default()
+        ..ParserSwitches::default()
     };
     let body = r#"# TYPE c counter
 c_total{a="1"} 1
@@ -189,7 +197,10 @@ type g gauge
 {__name__="g"} 1
 {__name__="g_created"} 7
 "#;
-    assert_eq!(read(Format::OpenMetrics, body.as_bytes(), switches), wanted);
+    assert_eq!(
+        read(ExpositionFormat::OpenMetrics, body.as_bytes(), switches),
+        wanted
+    );
 }
 
 #[test]
@@ -199,14 +210,15 @@ fn openmetrics_start_times_of_a_long_family_cost_linear_time() {
         let _ = writeln!(body, "c_total{{a=\"{i}\"}} 1");
     }
     body.push_str("c_created{a=\"49999\"} 1\n# EOF\n");
-    let switches = Switches {
+    let switches = ParserSwitches {
         start_times: true,
-        ..Switches::default()
+        ..ParserSwitches::default()
     };
-    let mut parser = Parser::new(Format::OpenMetrics, body.as_bytes(), switches);
+    let mut parser =
+        ExpositionParser::new(ExpositionFormat::OpenMetrics, body.as_bytes(), switches);
     let mut with_start = 0;
     while parser.advance().unwrap() {
-        if let Event::Sample(Sample { start: Some(_), .. }) = parser.event() {
+        if let ExpositionEvent::Sample(ExpositionSample { start: Some(_), .. }) = parser.event() {
             with_start += 1;
         }
     }
@@ -215,35 +227,35 @@ fn openmetrics_start_times_of_a_long_family_cost_linear_time() {
 
 #[test]
 fn openmetrics_unit_becomes_a_label_if_asked_for() {
-    let switches = Switches {
+    let switches = ParserSwitches {
         type_and_unit_labels: true,
-        ..Switches::default()
+        ..ParserSwitches::default()
     };
     let body = b"# TYPE a_s gauge\n# UNIT a_s s\na_s{__unit__=\"x\"} 1\n# EOF";
     let wanted = "type a_s gauge\nunit a_s \"s\"\n\
                   {__name__=\"a_s\", __type__=\"gauge\", __unit__=\"s\"} 1\n";
-    assert_eq!(read(Format::OpenMetrics, body, switches), wanted);
+    assert_eq!(read(ExpositionFormat::OpenMetrics, body, switches), wanted);
 }
 
 #[test]
 fn openmetrics_expected_series_reads_the_same() {
-    let keys = keys_of(Format::OpenMetrics, SOUND.as_bytes());
-    let (wanted, hits) = read_expecting(Format::OpenMetrics, SOUND.as_bytes(), &keys);
+    let keys = keys_of(ExpositionFormat::OpenMetrics, SOUND.as_bytes());
+    let (wanted, hits) = read_expecting(ExpositionFormat::OpenMetrics, SOUND.as_bytes(), &keys);
     assert_eq!((keys.len(), hits), (8, 8));
     for at in 0..keys.len() {
         let mut turned = keys.clone();
         turned.rotate_left(at);
-        let found = read_expecting(Format::OpenMetrics, SOUND.as_bytes(), &turned);
+        let found = read_expecting(ExpositionFormat::OpenMetrics, SOUND.as_bytes(), &turned);
         assert_eq!(found.0, wanted);
     }
 }
 
 #[test]
 fn openmetrics_mutated_never_panics_and_reads_the_same_with_any_expectation() {
-    let switches = Switches {
+    let switches = ParserSwitches {
         type_and_unit_labels: true,
         start_times: true,
-        ..Switches::default()
+        ..ParserSwitches::default()
     };
-    check_mutated(Format::OpenMetrics, SOUND, switches);
+    check_mutated(ExpositionFormat::OpenMetrics, SOUND, switches);
 }

@@ -5,7 +5,7 @@ use crate::protobuf::{
     WireType, put_bytes, put_double, put_integer, put_key, put_varint, to_zigzag,
 };
 
-const NATIVE: Switches = Switches {
+const NATIVE: ParserSwitches = ParserSwitches {
     type_and_unit_labels: false,
     start_times: false,
     native_histograms: true,
@@ -86,8 +86,8 @@ fn family(name: &str, kind: u64, metrics: &[Message]) -> Vec<u8> {
     body
 }
 
-fn check(body: &[u8], switches: Switches, wanted: &str) {
-    let found = read(Format::Protobuf, body, switches);
+fn check(body: &[u8], switches: ParserSwitches, wanted: &str) {
+    let found = read(ExpositionFormat::Protobuf, body, switches);
     // Help and type always precede the samples.
     let found: Vec<&str> = found
         .lines()
@@ -108,7 +108,7 @@ fn protobuf_simple_metrics_read_as_upstream() {
         {__name__=\"c_total\", a=\"\", b=\"2\"} 3 # {t=\"1\"} 0.5 @7005\n\
         {__name__=\"c_total\"} 0";
     check(&body, NATIVE, wanted);
-    let with_starts = Switches {
+    let with_starts = ParserSwitches {
         start_times: true,
         ..NATIVE
     };
@@ -168,13 +168,13 @@ fn protobuf_classic_histogram_reads_as_series_or_with_custom_buckets() {
 {__name__="h_bucket", a="b", le="2.5"} 4 # {t="2"} 2 @3000
 {__name__="h_bucket", a="b", le="+Inf"} 5"#;
     check(&body, NATIVE, &format!("type h histogram\n{series}"));
-    let converting = Switches {
+    let converting = ParserSwitches {
         convert_classic_histograms: true,
         ..NATIVE
     };
     let custom = r#"{__name__="h", a="b"} integer schema -53 sum 8 count 5, 0 in 0, [2, 0, -1], [] (0:3) () [1.0, 2.5] # {t="2"} 2 @3000"#;
     check(&body, converting, &format!("type h histogram\n{custom}"));
-    let both = Switches {
+    let both = ParserSwitches {
         always_classic_histograms: true,
         ..converting
     };
@@ -224,14 +224,14 @@ fn protobuf_native_histogram_reads_as_one_sample() {
         (-2:1 4:2) (0:1) []";
     let wanted = format!("type h histogram\n{sample} # {{t=\"4\"}} 1 @9000");
     check(&body, NATIVE, &wanted);
-    let both = Switches {
+    let both = ParserSwitches {
         always_classic_histograms: true,
         ..NATIVE
     };
-    let found = read(Format::Protobuf, &body, both);
+    let found = read(ExpositionFormat::Protobuf, &body, both);
     assert_eq!(found.matches("h_").count(), 5, "{found}");
     assert!(found.contains(sample), "{found}");
-    let found = read(Format::Protobuf, &body, Switches::default());
+    let found = read(ExpositionFormat::Protobuf, &body, ParserSwitches::default());
     assert_eq!(
         (found.matches("h_").count(), found.contains("schema")),
         (5, false)
@@ -245,7 +245,7 @@ fn protobuf_native_histogram_reads_as_one_sample() {
             message().message(7, native()),
         ],
     );
-    let found = read(Format::Protobuf, &body, NATIVE);
+    let found = read(ExpositionFormat::Protobuf, &body, NATIVE);
     assert_eq!(found.matches(" # {t=\"2\"} 2 @3000").count(), 2, "{found}");
 }
 
@@ -310,7 +310,7 @@ fn protobuf_refusal_has_upstreams_words() {
         ),
     ];
     for (body, wanted) in cases {
-        let found = read(Format::Protobuf, &body, NATIVE);
+        let found = read(ExpositionFormat::Protobuf, &body, NATIVE);
         let found = found.lines().find(|line| line.starts_with("error"));
         assert_eq!(found, Some(&*format!("error: {wanted}")));
     }
@@ -330,8 +330,8 @@ fn protobuf_keys_differ_as_their_labels_do() {
         family("h", 2, &[message().message(4, message().integer(1, 1))]),
     ]
     .concat();
-    let keys = keys_of(Format::Protobuf, &body);
-    let (shown, hits) = read_expecting(Format::Protobuf, &body, &keys);
+    let keys = keys_of(ExpositionFormat::Protobuf, &body);
+    let (shown, hits) = read_expecting(ExpositionFormat::Protobuf, &body, &keys);
     assert_eq!((keys.len(), hits), (12, 12));
     // The counts of the histogram and of the summary are the same series under two keys.
     let mut unique = keys.clone();
@@ -365,24 +365,24 @@ fn protobuf_mutated_never_panics() {
     for seed in 1..=seeds.unwrap_or(5_000) {
         let random = SimRng::new(seed);
         let mut body = sound.clone();
-        for _ in 0..1 + random.below(4) {
-            let at = random.below(body.len() as u64 + 1) as usize;
-            match random.below(4) {
+        for _ in 0..1 + random.next_below(4) {
+            let at = random.next_below(body.len() as u64 + 1) as usize;
+            match random.next_below(4) {
                 0 => body.truncate(at),
-                1 if at < body.len() => body[at] ^= 1 << random.below(8),
+                1 if at < body.len() => body[at] ^= 1 << random.next_below(8),
                 2 if at < body.len() => drop(body.remove(at)),
-                _ => body.insert(at, random.below(256) as u8),
+                _ => body.insert(at, random.next_below(256) as u8),
             }
         }
         for switches in 0..8 {
-            let switches = Switches {
+            let switches = ParserSwitches {
                 native_histograms: switches & 1 != 0,
                 convert_classic_histograms: switches & 2 != 0,
                 always_classic_histograms: switches & 4 != 0,
                 start_times: true,
                 type_and_unit_labels: true,
             };
-            read(Format::Protobuf, &body, switches);
+            read(ExpositionFormat::Protobuf, &body, switches);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Tests that the metrics of this process can be parsed again.
 
 use super::*;
-use firn_model::metrics::{Counter, DurationHistogram, Sink, Value as Metric};
+use firn_model::metrics::{Counter, DurationHistogram, MetricSink, MetricValue as Metric};
 use std::time::Duration;
 
 #[test]
@@ -45,13 +45,17 @@ fn sink_text_reads_back_the_same() {
     assert!(text.contains("h_seconds_bucket{le=\"+Inf\",z=\"1\"} 2\n"));
     assert!(text.ends_with("h_seconds_sum{z=\"1\"} 100.002\nh_seconds_count{z=\"1\"} 2\n"));
     let (mut parser, mut pairs) = (
-        Parser::new(Format::Text, text.as_bytes(), Switches::default()),
+        ExpositionParser::new(
+            ExpositionFormat::Text,
+            text.as_bytes(),
+            ParserSwitches::default(),
+        ),
         LabelPairs::default(),
     );
     let mut values = Vec::new();
     while parser.advance().unwrap() {
-        if let Event::Sample(Sample {
-            value: Value::Float(value),
+        if let ExpositionEvent::Sample(ExpositionSample {
+            value: ExpositionValue::Float(value),
             ..
         }) = parser.event()
         {
@@ -87,13 +91,13 @@ fn sink_of_families_reads_back_the_same_with_native_histograms() {
         Metric::Histogram(&histogram),
     );
     let body = sink.into_body();
-    let both = Switches {
+    let both = ParserSwitches {
         native_histograms: true,
         always_classic_histograms: true,
-        ..Switches::default()
+        ..ParserSwitches::default()
     };
-    let shown = read(Format::Protobuf, &body, both);
-    let native = show_histogram(&histogram.native());
+    let shown = read(ExpositionFormat::Protobuf, &body, both);
+    let native = show_histogram(&histogram.to_native_histogram());
     for part in ["a_total", "-0.5", "h_seconds_bucket", &native] {
         assert!(shown.contains(part), "{part}\n{shown}");
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn check(body: &[u8], wanted: &str) {
-    let found = read(Format::Text, body, Switches::default());
+    let found = read(ExpositionFormat::Text, body, ParserSwitches::default());
     assert_eq!(found.trim_end(), wanted, "{}", quote(body));
 }
 
@@ -171,7 +171,11 @@ fn text_refusal_has_upstreams_words() {
 #[test]
 fn text_refusal_of_an_endless_line_shows_its_beginning() {
     let body = format!("a{{b=\"{}", "x".repeat(1 << 20));
-    let found = read(Format::Text, body.as_bytes(), Switches::default());
+    let found = read(
+        ExpositionFormat::Text,
+        body.as_bytes(),
+        ParserSwitches::default(),
+    );
     assert!(found.len() < 10_000, "{} bytes", found.len());
     assert!(
         found.contains("xxx\"... (\"INVALID\") while parsing: \"a{b="),
@@ -183,7 +187,11 @@ fn text_refusal_of_an_endless_line_shows_its_beginning() {
 fn text_metadata_reads_as_upstream() {
     let body = "# HELP a say \\\\ \\n \\\"\n# TYPE a counter\n#\tTYPE \t\"b c\"  untyped\n\
                 # UNIT a seconds\n# HELP d\n# TYPES a b\n";
-    let found = read(Format::Text, body.as_bytes(), Switches::default());
+    let found = read(
+        ExpositionFormat::Text,
+        body.as_bytes(),
+        ParserSwitches::default(),
+    );
     // A single blank separates the name from the rest.
     let wanted = "help a \"say \\\\ \\n \\\\\\\"\"\ntype a counter\n\
                   error: invalid metric type \" untyped\"\n";
@@ -214,9 +222,9 @@ type g gauge
 
 #[test]
 fn text_type_becomes_a_label_if_asked_for() {
-    let switches = Switches {
+    let switches = ParserSwitches {
         type_and_unit_labels: true,
-        ..Switches::default()
+        ..ParserSwitches::default()
     };
     let body =
         b"a{__type__=\"x\"} 1\n# TYPE a counter\na{__type__=\"x\",__name__=\"y\"} 1\n{\"\"} 1";
@@ -225,7 +233,7 @@ type a counter
 {__name__="a", __type__="counter"} 1
 {__type__="counter"} 1
 "#;
-    assert_eq!(read(Format::Text, body, switches), wanted);
+    assert_eq!(read(ExpositionFormat::Text, body, switches), wanted);
 }
 
 const SOUND: &str = "# HELP a \\\\ é\n# TYPE a histogram\na{le=\"1\",c=\"\\n\"} 1 5\n \
@@ -233,15 +241,15 @@ const SOUND: &str = "# HELP a \\\\ é\n# TYPE a histogram\na{le=\"1\",c=\"\\n\"}
 
 #[test]
 fn text_expected_series_reads_the_same() {
-    let keys = keys_of(Format::Text, SOUND.as_bytes());
+    let keys = keys_of(ExpositionFormat::Text, SOUND.as_bytes());
     assert_eq!(keys.len(), 7);
-    let (wanted, hits) = read_expecting(Format::Text, SOUND.as_bytes(), &keys);
+    let (wanted, hits) = read_expecting(ExpositionFormat::Text, SOUND.as_bytes(), &keys);
     assert_eq!(hits, 7);
     for at in 0..keys.len() {
         let mut turned = keys.clone();
         turned.rotate_left(at);
         assert_eq!(
-            read_expecting(Format::Text, SOUND.as_bytes(), &turned).0,
+            read_expecting(ExpositionFormat::Text, SOUND.as_bytes(), &turned).0,
             wanted
         );
     }
@@ -249,5 +257,5 @@ fn text_expected_series_reads_the_same() {
 
 #[test]
 fn text_mutated_never_panics_and_reads_the_same_with_any_expectation() {
-    check_mutated(Format::Text, SOUND, Switches::default());
+    check_mutated(ExpositionFormat::Text, SOUND, ParserSwitches::default());
 }

@@ -12,19 +12,19 @@ use crate::snappy;
 use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::{LabelsRef, METRIC_NAME};
-use firn_model::metadata::{Metadata, MetadataBatch};
+use firn_model::metadata::{MetadataBatch, MetricMetadata};
 use firn_model::sample::START_UNKNOWN;
 use std::collections::HashMap;
 
 /// The symbol table under construction, which numbers each string once, by first use.
 #[derive(Default)]
-struct Table<'b> {
+struct SymbolTableEncoder<'b> {
     numbers: HashMap<&'b [u8], u32>,
     in_order: Vec<&'b [u8]>,
 }
 
-impl<'b> Table<'b> {
-    fn number(&mut self, text: &'b [u8]) -> u32 {
+impl<'b> SymbolTableEncoder<'b> {
+    fn intern(&mut self, text: &'b [u8]) -> u32 {
         *self.numbers.entry(text).or_insert_with(|| {
             self.in_order.push(text);
             self.in_order.len() as u32 - 1
@@ -34,8 +34,8 @@ impl<'b> Table<'b> {
     fn put_labels(&mut self, out: &mut Vec<u8>, number: u32, labels: LabelsRef<'b>) {
         let mut packed = Vec::new();
         for (name, value) in labels.pairs() {
-            put_varint(&mut packed, self.number(name).into());
-            put_varint(&mut packed, self.number(value).into());
+            put_varint(&mut packed, self.intern(name).into());
+            put_varint(&mut packed, self.intern(value).into());
         }
         if !packed.is_empty() {
             put_bytes(out, number, &packed);
@@ -46,24 +46,24 @@ impl<'b> Table<'b> {
 /// Encodes the compressed body of a request with the series of `batch`, each with the metadata of
 /// its metric in `metadata`.
 pub fn encode_interned(batch: &Batch, metadata: &MetadataBatch) -> Vec<u8> {
-    snappy::compress(&message(batch, metadata))
+    snappy::compress(&encode_message(batch, metadata))
 }
 
 /// Encodes the request without compressing it.
-pub(super) fn message(batch: &Batch, metadata: &MetadataBatch) -> Vec<u8> {
-    let said: HashMap<&[u8], Metadata<'_>> = metadata
+pub(super) fn encode_message(batch: &Batch, metadata: &MetadataBatch) -> Vec<u8> {
+    let said: HashMap<&[u8], MetricMetadata<'_>> = metadata
         .iter()
         .map(|said| (said.name.as_bytes(), said))
         .collect();
-    let mut table = Table::default();
-    table.number(b"");
+    let mut table = SymbolTableEncoder::default();
+    table.intern(b"");
     let (mut all_series, mut series_message) = (Vec::new(), Vec::new());
     for number in 0..batch.series_count() {
         let series = batch.series(number);
         series_message.clear();
         put_series(
             &mut series_message,
-            (series, batch.exemplars().of_series(number as u64)),
+            (series, batch.exemplars().iter_series(number as u64)),
             &mut table,
         );
         if let Some(said) = said.get(series.labels.get(METRIC_NAME)) {
@@ -73,9 +73,9 @@ pub(super) fn message(batch: &Batch, metadata: &MetadataBatch) -> Vec<u8> {
                 field::METADATA_TYPE,
                 metric_type_number(said.kind),
             );
-            let help = table.number(said.help.as_bytes());
+            let help = table.intern(said.help.as_bytes());
             put_integer(&mut part, field::METADATA_HELP, help.into());
-            let unit = table.number(said.unit.as_bytes());
+            let unit = table.intern(said.unit.as_bytes());
             put_integer(&mut part, field::METADATA_UNIT, unit.into());
             put_bytes(&mut series_message, field::SERIES_METADATA, &part);
         }
@@ -92,7 +92,7 @@ pub(super) fn message(batch: &Batch, metadata: &MetadataBatch) -> Vec<u8> {
 fn put_series<'b>(
     out: &mut Vec<u8>,
     (series, exemplars): (SeriesSamples<'b>, impl Iterator<Item = TimedExemplar<'b>>),
-    table: &mut Table<'b>,
+    table: &mut SymbolTableEncoder<'b>,
 ) {
     let mut part = Vec::new();
     table.put_labels(out, field::SERIES_LABEL_REFS, series.labels);

@@ -1,12 +1,12 @@
 //! Decodes the exemplars of version 2.0.
 
-use super::symbols::Symbols;
-use super::{numbers, resolve};
+use super::symbols::WriteRequestSymbols;
+use super::{decode_packed, resolve};
 use crate::error::WireError;
-use crate::protobuf::{Cursor, WireType, expect};
+use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
 use crate::remote_write::field::{self, interned};
-use crate::remote_write::labels::Offence;
-use crate::remote_write::refusal::Refusal;
+use crate::remote_write::labels::SeriesRejection;
+use crate::remote_write::refusal::WriteRejectionReason;
 use firn_model::batch::Batch;
 use firn_model::exemplar::{LABEL_CHARS_MAX, TimedExemplar};
 use firn_model::labels::LabelsBuilder;
@@ -22,26 +22,28 @@ pub(super) const LABEL_BYTES_MAX: usize = 4 * LABELS_MAX;
 /// timestamp it gets timestamp zero, as in upstream.
 pub(super) fn read(
     message: &[u8],
-    (request, symbols): (&[u8], &Symbols),
+    (request, symbols): (&[u8], &WriteRequestSymbols),
     batch: &mut Batch,
-) -> Result<Result<(), Offence>, WireError> {
+) -> Result<Result<(), SeriesRejection>, WireError> {
     let (mut value, mut time) = (0.0, 0);
     let mut refs = Vec::new();
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match (number, wire_type) {
-            (interned::EXEMPLAR_LABEL_REFS, WireType::Varint) => refs.push(cursor.varint()? as u32),
+            (interned::EXEMPLAR_LABEL_REFS, WireType::Varint) => {
+                refs.push(cursor.read_varint()? as u32)
+            }
             (interned::EXEMPLAR_LABEL_REFS, _) => {
-                expect(wire_type, WireType::Bytes)?;
-                refs.extend(numbers(cursor.bytes()?)?);
+                expect_wire_type(wire_type, WireType::Bytes)?;
+                refs.extend(decode_packed(cursor.read_bytes()?)?);
             }
             (field::EXEMPLAR_VALUE, _) => {
-                expect(wire_type, WireType::Fixed64)?;
-                value = cursor.double()?;
+                expect_wire_type(wire_type, WireType::Fixed64)?;
+                value = cursor.read_double()?;
             }
             (field::EXEMPLAR_TIME, _) => {
-                expect(wire_type, WireType::Varint)?;
-                time = cursor.varint()? as i64;
+                expect_wire_type(wire_type, WireType::Varint)?;
+                time = cursor.read_varint()? as i64;
             }
             _ => cursor.skip(wire_type)?,
         }
@@ -49,8 +51,8 @@ pub(super) fn read(
     let pairs = match resolve(&refs, request, symbols) {
         Ok(pairs) => pairs,
         Err(message) => {
-            return Ok(Err(Offence {
-                refusal: Refusal::LabelRefs,
+            return Ok(Err(SeriesRejection {
+                refusal: WriteRejectionReason::LabelRefs,
                 message,
             }));
         }
@@ -62,15 +64,15 @@ pub(super) fn read(
             .ok()
             .filter(|name| !name.is_empty())
         else {
-            return Ok(Err(Offence {
-                refusal: Refusal::LabelName,
+            return Ok(Err(SeriesRejection {
+                refusal: WriteRejectionReason::LabelName,
                 message: "a label name is empty or not UTF-8".to_owned(),
             }));
         };
         bytes += name.len() + value.len();
         if bytes > LABEL_BYTES_MAX {
-            return Ok(Err(Offence {
-                refusal: Refusal::LabelValueTooLong,
+            return Ok(Err(SeriesRejection {
+                refusal: WriteRejectionReason::LabelValueTooLong,
                 message: format!(
                     "label length for exemplar exceeds maximum of {LABEL_CHARS_MAX} UTF-8 \
                      characters"

@@ -11,7 +11,7 @@
 //! of a fixed size, like the labels in [`super::super::plain`]. Longer symbols take a slower path.
 
 use super::super::KEY_FORMAT;
-use super::super::charges::Charges;
+use super::super::charges::RequestMemoryAccount;
 use super::super::keys::{LABEL_KEY, NAME_KEY, VALUE_KEY};
 use crate::error::WireError;
 use crate::limits::WireLimits;
@@ -39,7 +39,7 @@ const NONE: u32 = u32::MAX;
 
 /// Position of a symbol in the message, by offset and length.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct SymbolSpan {
     at: u32,
     bytes: u32,
 }
@@ -51,20 +51,20 @@ type Piece = [u8; PIECE_BYTES];
 const LONG: u8 = 0x80;
 
 /// Memory of a symbol in bytes.
-pub(super) const SYMBOL_BYTES: usize = size_of::<Place>() + PIECE_BYTES;
+pub(super) const SYMBOL_BYTES: usize = size_of::<SymbolSpan>() + PIECE_BYTES;
 
 /// The symbols of a request, with a piece for each of them. The memory is reused for the next
 /// request.
 #[derive(Debug, Default)]
-pub(in crate::remote_write) struct Symbols {
-    places: Vec<Place>,
+pub(in crate::remote_write) struct WriteRequestSymbols {
+    places: Vec<SymbolSpan>,
     /// The pieces, one for each symbol.
     pieces: Vec<Piece>,
     /// The symbol `__name__`.
     metric_name: Option<u32>,
 }
 
-impl Symbols {
+impl WriteRequestSymbols {
     pub(super) fn clear(&mut self) {
         self.places.clear();
         self.pieces.clear();
@@ -93,7 +93,7 @@ impl Symbols {
         {
             self.metric_name = Some(self.places.len() as u32);
         }
-        self.places.push(Place {
+        self.places.push(SymbolSpan {
             at: at as u32,
             bytes: bytes as u32,
         });
@@ -113,14 +113,14 @@ impl Symbols {
     }
 
     pub(in crate::remote_write) fn memory_bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Place>() + self.pieces.capacity() * PIECE_BYTES
+        self.places.capacity() * size_of::<SymbolSpan>() + self.pieces.capacity() * PIECE_BYTES
     }
 }
 
 /// The keys of a request, one after another. The memory after the last key may contain stale bytes,
 /// and leaves space for a short label.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct SeriesKeyBuffer {
     bytes: Vec<u8>,
     written: usize,
     /// Working memory for one label.
@@ -129,14 +129,14 @@ pub(super) struct Keys {
 
 /// The range of a written key, and the symbol of its metric name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WrittenKey {
+pub(super) struct SeriesKeyRange {
     pub(super) start: usize,
     pub(super) end: usize,
     /// Number of the symbol that is the metric name.
     pub(super) metric: Option<u32>,
 }
 
-impl Keys {
+impl SeriesKeyBuffer {
     /// Returns an empty list that reuses the memory of `bytes`.
     pub(super) fn new(bytes: Vec<u8>) -> Self {
         Self {
@@ -161,13 +161,13 @@ impl Keys {
     pub(super) fn write(
         &mut self,
         refs: &[u8],
-        (message, symbols): (&[u8], &Symbols),
+        (message, symbols): (&[u8], &WriteRequestSymbols),
         limits: &WireLimits,
-        charges: &mut Charges<'_>,
-    ) -> Result<Option<WrittenKey>, WireError> {
+        charges: &mut RequestMemoryAccount<'_>,
+    ) -> Result<Option<SeriesKeyRange>, WireError> {
         let start = self.written;
         let metric_name = symbols.metric_name.unwrap_or(NONE);
-        let mut key = WrittenKey {
+        let mut key = SeriesKeyRange {
             start,
             end: start,
             metric: None,
@@ -183,7 +183,7 @@ impl Keys {
                 key.metric = Some(value);
             }
             let numbers = (name as usize, value as usize);
-            if self.short_label(numbers, &symbols.pieces).is_some() {
+            if self.write_short_label(numbers, &symbols.pieces).is_some() {
                 continue;
             }
             let parts = symbols.get(message, name).zip(symbols.get(message, value));
@@ -202,7 +202,7 @@ impl Keys {
             let bytes = KEY_COPIES * (LABEL_ROOM + name.len() + value.len());
             charges.add(bytes)?;
             charged += bytes;
-            self.long_label(name, value);
+            self.write_long_label(name, value);
         }
         if count > limits.label_count_max || count == 0 {
             self.written = start;
@@ -217,7 +217,7 @@ impl Keys {
     /// Writes a label of short symbols; returns `None` if one is missing or long, or the buffer is
     /// too small.
     #[inline]
-    fn short_label(&mut self, (name, value): (usize, usize), pieces: &[Piece]) -> Option<()> {
+    fn write_short_label(&mut self, (name, value): (usize, usize), pieces: &[Piece]) -> Option<()> {
         let (name, value) = (pieces.get(name)?, pieces.get(value)?);
         let (name_bytes, value_bytes) = (usize::from(name[0]), usize::from(value[0]));
         let label = 4 + name_bytes + value_bytes;
@@ -240,7 +240,7 @@ impl Keys {
 
     /// Writes a label of any size, and ensures space for a short one after it.
     #[cold]
-    fn long_label(&mut self, name: &[u8], value: &[u8]) {
+    fn write_long_label(&mut self, name: &[u8], value: &[u8]) {
         self.label.clear();
         KEY_FORMAT.push_label(&mut self.label, name, value);
         let end = self.written + self.label.len();
@@ -263,16 +263,16 @@ fn next_ref(rest: &mut &[u8]) -> Option<u32> {
         [low, high @ 0..0x80, ref behind @ ..] => {
             (u32::from(low & 0x7f) | u32::from(high) << 7, behind)
         }
-        _ => return long_ref(rest),
+        _ => return read_long_ref(rest),
     };
     *rest = behind;
     Some(value)
 }
 
 #[cold]
-fn long_ref(rest: &mut &[u8]) -> Option<u32> {
-    let mut cursor = crate::protobuf::Cursor::new(rest);
-    let value = cursor.varint().ok()?;
+fn read_long_ref(rest: &mut &[u8]) -> Option<u32> {
+    let mut cursor = crate::protobuf::ProtobufCursor::new(rest);
+    let value = cursor.read_varint().ok()?;
     *rest = cursor.rest();
     // Protobuf truncates numbers to 32 bits.
     Some(value as u32)

@@ -1,19 +1,19 @@
 //! Tests remote write 2.0: requests equal to those of version 1.0, and malformed ones.
 
-use super::encode::message;
+use super::encode::encode_message;
 use super::*;
 use crate::protobuf::{put_bytes, put_double, put_integer, put_varint};
 use crate::remote_write::tests::{V1, bits, mutate, random_batch};
-use crate::remote_write::{Decoder, Reader, Version, encode};
+use crate::remote_write::{RemoteWriteDecoder, RemoteWriteOptions, RemoteWriteVersion, encode};
 use crate::snappy;
-use firn_model::batch::{SeriesSamples, Source};
+use firn_model::batch::{BatchSource, SeriesSamples};
 use firn_model::env::sim::SimRng;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::Labels;
-use firn_model::metadata::Metadata;
+use firn_model::metadata::MetricMetadata;
 
-const V2: Reader = Reader {
-    version: Version::V2,
+const V2: RemoteWriteOptions = RemoteWriteOptions {
+    version: RemoteWriteVersion::V2,
     ..V1
 };
 
@@ -71,8 +71,8 @@ fn exemplar(refs: &[u32], value: f64, time: i64) -> (u32, Vec<u8>) {
 }
 
 /// Decodes a request and formats its series, rejections and metadata as text.
-fn decoded(reader: Reader, body: &[u8]) -> String {
-    let mut decoder = Decoder::new(WireLimits::default());
+fn decoded(reader: RemoteWriteOptions, body: &[u8]) -> String {
+    let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
     let decoded = match decoder.decode(reader, body) {
         Ok(decoded) => decoded,
         Err(e) => return format!("error: {e}"),
@@ -86,7 +86,7 @@ fn decoded(reader: Reader, body: &[u8]) -> String {
                 line += &format!("<{start}");
             }
         }
-        for e in decoded.batch.exemplars().of_series(i as u64) {
+        for e in decoded.batch.exemplars().iter_series(i as u64) {
             line += &format!(" # {} {}@{}", e.labels, e.value, e.time);
         }
         lines.push(line);
@@ -251,7 +251,7 @@ fn decode_reads_references_that_are_not_packed_and_symbols_that_follow() {
 
 #[test]
 fn decode_makes_labels_of_type_and_unit_where_asked() {
-    let reader = Reader {
+    let reader = RemoteWriteOptions {
         labels_types: true,
         ..V2
     };
@@ -315,13 +315,13 @@ fn decode_malformed_message_is_an_error() {
 /// Returns a batch that also has long labels, start timestamps and exemplars.
 fn any_batch(random: &SimRng) -> Batch {
     let mut batch = random_batch(random);
-    for i in 0..random.below(4) {
-        let long = "v".repeat(random.below(400) as usize + 1);
+    for i in 0..random.next_below(4) {
+        let long = "v".repeat(random.next_below(400) as usize + 1);
         let labels =
             Labels::from_pairs([("__name__", "long"), ("i", &i.to_string()), ("l", &long)]);
         batch.label_bytes().extend_from_slice(labels.as_bytes());
-        batch.push_float_with_start(9 + i as i64, 1.0, random.below(2) as i64);
-        if random.below(2) == 0 {
+        batch.push_float_with_start(9 + i as i64, 1.0, random.next_below(2) as i64);
+        if random.next_below(2) == 0 {
             batch.push_exemplar(TimedExemplar {
                 labels: labels.as_ref(),
                 value: i as f64,
@@ -345,12 +345,12 @@ fn starts(batch: &Batch) -> Vec<Vec<i64>> {
 
 #[test]
 fn decode_of_encode_is_identity_and_has_the_keys_of_version_1() {
-    let mut decoder = Decoder::new(WireLimits::default());
+    let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
     for seed in 1..=300 {
         let batch = any_batch(&SimRng::new(seed));
         let body = encode_interned(&batch, &MetadataBatch::default());
         let one = encode(&batch);
-        let mut plain = Decoder::new(WireLimits::default());
+        let mut plain = RemoteWriteDecoder::new(WireLimits::default());
         let plain = plain.decode_within(V1, &one, None).unwrap();
         let mut interned = decoder.decode_within(V2, &body, None).unwrap();
         let keys = |batch: &Batch| -> Vec<Vec<u8>> {
@@ -375,21 +375,21 @@ fn decode_of_mutated_bytes_never_panics_and_keeps_the_caps() {
         series_count_max: 100,
         ..WireLimits::default()
     };
-    let mut decoder = Decoder::new(limits);
+    let mut decoder = RemoteWriteDecoder::new(limits);
     for seed in 1..=3_000 {
         let random = SimRng::new(seed);
         let mut said = MetadataBatch::default();
-        said.push(Metadata {
+        said.push(MetricMetadata {
             name: "long",
             help: "A sentence.",
-            ..Metadata::default()
+            ..MetricMetadata::default()
         });
-        let mut message = message(&any_batch(&random), &said);
-        for _ in 0..random.below(8) {
+        let mut message = encode_message(&any_batch(&random), &said);
+        for _ in 0..random.next_below(8) {
             mutate(&random, &mut message);
         }
-        let reader = Reader {
-            labels_types: random.below(4) == 0,
+        let reader = RemoteWriteOptions {
+            labels_types: random.next_below(4) == 0,
             ..V2
         };
         if let Ok(decoded) = decoder.decode(reader, &snappy::compress(&message)) {

@@ -2,14 +2,14 @@
 //! everything at once.
 
 use super::*;
-use crate::protobuf::{Cursor, expect};
-use firn_model::batch::Source;
+use crate::protobuf::{ProtobufCursor, expect_wire_type};
+use firn_model::batch::BatchSource;
 
 /// The result of the simple decoder.
 #[derive(Default)]
 struct Plain {
     batch: Batch,
-    refused: Refusals,
+    refused: WriteRejections,
     exemplars: usize,
 }
 
@@ -17,14 +17,14 @@ struct Plain {
 /// cursor.
 fn plain_decode(message: &[u8], limits: &WireLimits) -> Result<Plain, WireError> {
     let mut plain = Plain::default();
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(message);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         if number != field::REQUEST_SERIES {
             cursor.skip(wire_type)?;
             continue;
         }
-        expect(wire_type, WireType::Bytes)?;
-        let series = cursor.bytes()?;
+        expect_wire_type(wire_type, WireType::Bytes)?;
+        let series = cursor.read_bytes()?;
         let at = message.len() - cursor.rest().len() - series.len();
         plain_series(series, at, limits, &mut plain)?;
     }
@@ -39,16 +39,18 @@ fn plain_series(
 ) -> Result<(), WireError> {
     let mut lost: Vec<Error> = Vec::new();
     let mut samples = 0;
-    let mut cursor = Cursor::new(series);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(series);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match number {
-            field::SERIES_LABEL..=field::SERIES_HISTOGRAM => expect(wire_type, WireType::Bytes)?,
+            field::SERIES_LABEL..=field::SERIES_HISTOGRAM => {
+                expect_wire_type(wire_type, WireType::Bytes)?
+            }
             _ => {
                 cursor.skip(wire_type)?;
                 continue;
             }
         }
-        let part = cursor.bytes()?;
+        let part = cursor.read_bytes()?;
         match number {
             field::SERIES_SAMPLE => {
                 plain_sample(part, &mut plain.batch)?;
@@ -71,13 +73,15 @@ fn plain_series(
     }
     let arena = plain.batch.label_bytes();
     let start = arena.len();
-    match labels::careful(series, limits, arena)? {
+    match labels::decode_labels(series, limits, arena)? {
         Ok(()) => {
             let labels = firn_model::labels::LabelsRef::from_canonical(&arena[start..]);
             if let Some(why) = lost.first() {
-                plain.refused.add(at, Refusal::Histogram, lost.len(), || {
-                    format!("{why} for series {labels}")
-                });
+                plain
+                    .refused
+                    .add(at, WriteRejectionReason::Histogram, lost.len(), || {
+                        format!("{why} for series {labels}")
+                    });
             }
             match samples {
                 0 => plain.batch.drop_series(),
@@ -97,16 +101,16 @@ fn plain_series(
 
 fn plain_sample(part: &[u8], batch: &mut Batch) -> Result<(), WireError> {
     let (mut time, mut value) = (0, 0.0);
-    let mut cursor = Cursor::new(part);
-    while let Some((number, wire_type)) = cursor.field()? {
+    let mut cursor = ProtobufCursor::new(part);
+    while let Some((number, wire_type)) = cursor.read_field()? {
         match number {
             field::SAMPLE_VALUE => {
-                expect(wire_type, WireType::Fixed64)?;
-                value = cursor.double()?;
+                expect_wire_type(wire_type, WireType::Fixed64)?;
+                value = cursor.read_double()?;
             }
             field::SAMPLE_TIME => {
-                expect(wire_type, WireType::Varint)?;
-                time = cursor.varint()? as i64;
+                expect_wire_type(wire_type, WireType::Varint)?;
+                time = cursor.read_varint()? as i64;
             }
             _ => cursor.skip(wire_type)?,
         }
@@ -128,14 +132,14 @@ fn random_label(random: &SimRng) -> Vec<u8> {
         b"a_name_of_more_than_twenty",
     ];
     let name = one_of(random, &names);
-    let long = "v".repeat(random.below(200) as usize);
+    let long = "v".repeat(random.next_below(200) as usize);
     let values: [&[u8]; 6] = [b"x", b"GET", b"\xc3\xa9", b"", b"\xc3", long.as_bytes()];
     let value = match name {
         b"__name__" => &b"metric"[..],
         _ => one_of(random, &values),
     };
     let mut message = Vec::new();
-    match random.below(16) {
+    match random.next_below(16) {
         0 => {
             put_bytes(&mut message, field::LABEL_VALUE, value);
             put_bytes(&mut message, field::LABEL_NAME, name);
@@ -158,17 +162,17 @@ fn random_label(random: &SimRng) -> Vec<u8> {
 /// Returns a series, of a form that senders use or could use.
 fn random_series(random: &SimRng) -> Vec<u8> {
     let mut labels: Vec<Vec<u8>> = vec![label(b"__name__", b"metric")];
-    for _ in 0..random.below(6) {
+    for _ in 0..random.next_below(6) {
         labels.push(random_label(random));
     }
-    if random.below(3) > 0 {
+    if random.next_below(3) > 0 {
         labels.sort();
         labels.dedup_by(|b, a| a.get(1..4) == b.get(1..4));
     }
     let mut message = Vec::new();
     let times = [0, 7, -1, 1_700_000_000_000, 1 << 35, (1 << 35) - 1, 1 << 42];
     let values = [0.0, -0.0, 1.5, f64::NAN];
-    let late = random.below(12) as usize;
+    let late = random.next_below(12) as usize;
     for (i, label) in labels.iter().enumerate() {
         if i == late {
             let sample = sample(one_of(random, &times), one_of(random, &values));
@@ -178,7 +182,7 @@ fn random_series(random: &SimRng) -> Vec<u8> {
     }
     let parts = one_of(random, &[1, 1, 1, 0, 2, 3]);
     for _ in 0..parts {
-        match random.below(8) {
+        match random.next_below(8) {
             0 => put_bytes(&mut message, field::SERIES_EXEMPLAR, b"any"),
             1 => {
                 let sample = HistogramSample {
@@ -189,10 +193,10 @@ fn random_series(random: &SimRng) -> Vec<u8> {
                 let mut batch = Batch::default();
                 batch.push_histogram(sample);
                 batch.end_series();
-                let encoded = encode::message(&batch);
-                let mut cursor = Cursor::new(&encoded);
-                cursor.field().unwrap();
-                message.extend_from_slice(cursor.bytes().unwrap());
+                let encoded = encode::encode_message(&batch);
+                let mut cursor = ProtobufCursor::new(&encoded);
+                cursor.read_field().unwrap();
+                message.extend_from_slice(cursor.read_bytes().unwrap());
             }
             // An inconsistent histogram: one bucket without a span.
             2 => put_bytes(&mut message, field::SERIES_HISTOGRAM, b"\x62\x01\x02"),
@@ -207,10 +211,10 @@ fn random_series(random: &SimRng) -> Vec<u8> {
 
 fn random_message(random: &SimRng) -> Vec<u8> {
     let mut message = Vec::new();
-    for _ in 0..random.below(8) {
+    for _ in 0..random.next_below(8) {
         put_bytes(&mut message, field::REQUEST_SERIES, &random_series(random));
     }
-    if random.below(4) == 0 {
+    if random.next_below(4) == 0 {
         mutate(random, &mut message);
     }
     message
@@ -218,9 +222,12 @@ fn random_message(random: &SimRng) -> Vec<u8> {
 
 /// The result of a request: its samples as text, their number, exemplars, rejections, and the
 /// number of undecoded series.
-type Whole = (String, usize, usize, Refusals, usize);
+type Whole = (String, usize, usize, WriteRejections, usize);
 
-fn read_in_any_order(mut decoded: Decoded<'_>, random: &SimRng) -> Result<Whole, Error> {
+fn read_in_any_order(
+    mut decoded: DecodedWriteRequest<'_>,
+    random: &SimRng,
+) -> Result<Whole, Error> {
     let count = decoded.batch.series_count() as u32;
     let keys = (0..count as usize).map(|i| decoded.batch.key(i).map(<[u8]>::to_vec));
     let keys: Vec<Option<Vec<u8>>> = keys.collect();
@@ -228,7 +235,7 @@ fn read_in_any_order(mut decoded: Decoded<'_>, random: &SimRng) -> Result<Whole,
     // Twice, because decoded series remain decoded.
     let mut order: Vec<u32> = (0..count).chain(0..count).collect();
     for i in 0..order.len() {
-        let other = random.below(order.len() as u64) as usize;
+        let other = random.next_below(order.len() as u64) as usize;
         order.swap(i, other);
     }
     for series in order {
@@ -254,7 +261,7 @@ fn decode_of_random_requests_equals_reading_everything_at_once() {
         label_value_bytes_max: 150,
         ..WireLimits::default()
     };
-    let mut decoder = Decoder::new(limits);
+    let mut decoder = RemoteWriteDecoder::new(limits);
     let (mut refused, mut unread) = (0, 0);
     for seed in 1..=5_000 {
         let random = SimRng::new(seed);
@@ -294,7 +301,7 @@ fn decode_leaves_the_labels_of_plain_series_as_they_came() {
     let mut key = Vec::new();
     KEY_FORMAT.push_key(&mut key, labels.as_ref());
     let body = encode(&batch);
-    let mut decoder = Decoder::new(WireLimits::default());
+    let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
     let decoded = decoder.decode_within(V1, &body, None).unwrap();
     for (i, series) in batch.iter().enumerate() {
         assert_eq!(decoded.batch.key(i), Some(&key[..]));

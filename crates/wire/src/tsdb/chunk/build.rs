@@ -2,14 +2,14 @@
 //! `NewSeriesToChunkEncoder`): after 120 samples, where the kind of the samples changes, and where
 //! a histogram cannot be appended to the previous one.
 
-use super::encoding::{Encoding, Kind, ResetHeader};
-use super::floats::{FloatSample, FloatWriter};
+use super::encoding::{ResetHeader, TsdbChunkEncoding, TsdbSampleKind};
+use super::floats::{XorChunkSample, XorChunkWriter};
 use super::histograms;
-use super::layout::{Layout, is_known_schema};
-use super::union::{Buckets, falls};
+use super::layout::{HistogramChunkLayout, is_known_schema};
+use super::union::{BucketIndexes, has_decreased};
 use crate::tsdb::error::TsdbError;
 use crate::tsdb::sample::stale_histogram;
-use firn_model::histogram::{Counts, Histogram, ResetHint, spans_of};
+use firn_model::histogram::{Histogram, HistogramCounts, ResetHint, spans_from_indexes};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
 /// Largest number of samples in a chunk.
@@ -17,7 +17,7 @@ const SAMPLES_MAX: u16 = 120;
 
 /// Whether chunks contain start timestamps, which most older versions of Prometheus cannot read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StartTimes {
+pub enum ChunkStartTimes {
     /// Leave them out, like Prometheus 3.14 without a feature flag. All versions can read the
     /// chunks.
     #[default]
@@ -32,7 +32,7 @@ pub enum StartTimes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuiltChunk {
     /// Encoding of the samples, to be stored with the data.
-    pub encoding: Encoding,
+    pub encoding: TsdbChunkEncoding,
     /// Timestamp of the first sample.
     pub min_time: TimestampMs,
     /// Timestamp of the last sample.
@@ -47,42 +47,42 @@ pub struct BuiltChunk {
 /// histograms, or the bits of as many floats.
 #[derive(Debug, Default)]
 pub struct ChunkBuilder {
-    starts: StartTimes,
+    starts: ChunkStartTimes,
     last_time: Option<TimestampMs>,
     /// The previous sample, if it is a histogram.
-    previous: Option<Shaped>,
-    open: Option<Open>,
+    previous: Option<IndexedHistogram>,
+    open: Option<OpenChunkSamples>,
 }
 
 /// A histogram with the indexes of its buckets, computed once for all comparisons.
 #[derive(Clone, Debug)]
-struct Shaped {
+struct IndexedHistogram {
     histogram: Histogram,
-    buckets: Buckets,
+    buckets: BucketIndexes,
 }
 
 #[derive(Debug)]
-enum Open {
+enum OpenChunkSamples {
     Floats {
-        writer: Box<FloatWriter>,
-        encoding: Encoding,
+        writer: Box<XorChunkWriter>,
+        encoding: TsdbChunkEncoding,
         min_time: TimestampMs,
     },
-    Histograms(Run),
+    Histograms(HistogramChunkRun),
 }
 
 /// Histograms that will form one chunk, whose buckets are extended to their union.
 #[derive(Debug)]
-struct Run {
-    encoding: Encoding,
+struct HistogramChunkRun {
+    encoding: TsdbChunkEncoding,
     header: ResetHeader,
-    buckets: Buckets,
-    samples: Vec<(TimestampMs, TimestampMs, Shaped)>,
+    buckets: BucketIndexes,
+    samples: Vec<(TimestampMs, TimestampMs, IndexedHistogram)>,
 }
 
 impl ChunkBuilder {
     /// Returns a builder without samples.
-    pub fn new(starts: StartTimes) -> Self {
+    pub fn new(starts: ChunkStartTimes) -> Self {
         Self {
             starts,
             ..Self::default()
@@ -98,27 +98,29 @@ impl ChunkBuilder {
         value: f64,
     ) -> Result<Option<BuiltChunk>, TsdbError> {
         self.check_time(time)?;
-        let has_start = self.starts == StartTimes::Keep && start_time != START_UNKNOWN;
+        let has_start = self.starts == ChunkStartTimes::Keep && start_time != START_UNKNOWN;
         let is_open = match &self.open {
-            Some(Open::Floats {
+            Some(OpenChunkSamples::Floats {
                 writer, encoding, ..
-            }) => writer.count() < SAMPLES_MAX && (!has_start || *encoding == Encoding::Xor2),
+            }) => {
+                writer.count() < SAMPLES_MAX && (!has_start || *encoding == TsdbChunkEncoding::Xor2)
+            }
             _ => false,
         };
         let closed = if is_open { None } else { self.close() };
-        let open = self.open.get_or_insert_with(|| Open::Floats {
+        let open = self.open.get_or_insert_with(|| OpenChunkSamples::Floats {
             writer: Box::new(match has_start {
-                true => FloatWriter::xor2(),
-                false => FloatWriter::xor(),
+                true => XorChunkWriter::new_xor2(),
+                false => XorChunkWriter::new_xor(),
             }),
             encoding: match has_start {
-                true => Encoding::Xor2,
-                false => Encoding::Xor,
+                true => TsdbChunkEncoding::Xor2,
+                false => TsdbChunkEncoding::Xor,
             },
             min_time: time,
         });
-        if let Open::Floats { writer, .. } = open {
-            writer.push(FloatSample {
+        if let OpenChunkSamples::Floats { writer, .. } = open {
+            writer.push(XorChunkSample {
                 time,
                 start_time,
                 value,
@@ -139,18 +141,18 @@ impl ChunkBuilder {
         histogram: &Histogram,
     ) -> Result<Option<BuiltChunk>, TsdbError> {
         self.check_time(time)?;
-        let is_float = matches!(histogram.counts, Counts::Float { .. });
-        let has_start = self.starts == StartTimes::Keep && start_time != START_UNKNOWN;
+        let is_float = matches!(histogram.counts, HistogramCounts::Float { .. });
+        let has_start = self.starts == ChunkStartTimes::Keep && start_time != START_UNKNOWN;
         let encoding = match (is_float, has_start) {
-            (false, false) => Encoding::Histogram,
-            (true, false) => Encoding::FloatHistogram,
-            (false, true) => Encoding::HistogramStart,
-            (true, true) => Encoding::FloatHistogramStart,
+            (false, false) => TsdbChunkEncoding::Histogram,
+            (true, false) => TsdbChunkEncoding::FloatHistogram,
+            (false, true) => TsdbChunkEncoding::HistogramStart,
+            (true, true) => TsdbChunkEncoding::FloatHistogramStart,
         };
-        let shaped = Shaped::new(histogram, is_float)?;
-        let header = self.header_of(&shaped, encoding.kind());
+        let shaped = IndexedHistogram::new(histogram, is_float)?;
+        let header = self.compare_with_previous(&shaped, encoding.kind());
         let is_joined = match &mut self.open {
-            Some(Open::Histograms(run)) => {
+            Some(OpenChunkSamples::Histograms(run)) => {
                 header.continues
                     && run.encoding == encoding
                     && run.samples.len() < usize::from(SAMPLES_MAX)
@@ -160,14 +162,14 @@ impl ChunkBuilder {
         };
         let closed = if is_joined { None } else { self.close() };
         let open = self.open.get_or_insert_with(|| {
-            Open::Histograms(Run {
+            OpenChunkSamples::Histograms(HistogramChunkRun {
                 encoding,
                 header: header.header,
                 buckets: shaped.buckets.clone(),
                 samples: Vec::new(),
             })
         });
-        if let Open::Histograms(run) = open {
+        if let OpenChunkSamples::Histograms(run) = open {
             run.samples.push((time, start_time, shaped.clone()));
         }
         self.previous = Some(shaped);
@@ -194,14 +196,20 @@ impl ChunkBuilder {
 
     /// Compares a histogram with the previous sample: returns whether it fits the open chunk, and
     /// the header of a new one.
-    fn header_of(&self, new: &Shaped, kind: Kind) -> Follows {
+    fn compare_with_previous(
+        &self,
+        new: &IndexedHistogram,
+        kind: TsdbSampleKind,
+    ) -> HistogramContinuation {
         let open = match &self.open {
-            Some(Open::Histograms(run)) if run.encoding.kind() == kind => Some(run.header),
+            Some(OpenChunkSamples::Histograms(run)) if run.encoding.kind() == kind => {
+                Some(run.header)
+            }
             _ => None,
         };
         match (&self.previous, open) {
-            (Some(previous), Some(header)) => follows(previous, new, header),
-            _ => Follows::cut(match new.histogram.reset_hint {
+            (Some(previous), Some(header)) => check_continuation(previous, new, header),
+            _ => HistogramContinuation::start_chunk(match new.histogram.reset_hint {
                 ResetHint::Gauge => ResetHeader::Gauge,
                 ResetHint::Reset => ResetHeader::Reset,
                 ResetHint::Unknown | ResetHint::NotReset => ResetHeader::Unknown,
@@ -211,7 +219,7 @@ impl ChunkBuilder {
 
     fn close(&mut self) -> Option<BuiltChunk> {
         match self.open.take()? {
-            Open::Floats {
+            OpenChunkSamples::Floats {
                 writer,
                 encoding,
                 min_time,
@@ -222,26 +230,26 @@ impl ChunkBuilder {
                 samples: writer.count(),
                 data: writer.finish(),
             }),
-            Open::Histograms(run) => run.build(),
+            OpenChunkSamples::Histograms(run) => run.build(),
         }
     }
 }
 
-impl Shaped {
+impl IndexedHistogram {
     fn new(histogram: &Histogram, is_float: bool) -> Result<Self, TsdbError> {
         if histogram.is_stale() {
             let mut stale = stale_histogram(histogram.sum, is_float);
             stale.reset_hint = histogram.reset_hint;
             return Ok(Self {
                 histogram: stale,
-                buckets: Buckets::default(),
+                buckets: BucketIndexes::default(),
             });
         }
         if !is_known_schema(histogram.schema) {
             let what = format!("histogram has the unknown schema {}", histogram.schema);
             return Err(TsdbError::Refused(what));
         }
-        let buckets = Buckets::of(histogram).ok_or_else(|| {
+        let buckets = BucketIndexes::from_histogram(histogram).ok_or_else(|| {
             TsdbError::Refused("spans and buckets of a histogram do not fit".into())
         })?;
         Ok(Self {
@@ -252,22 +260,22 @@ impl Shaped {
 }
 
 /// The relation of a histogram to the previous one, according to upstream's rules.
-struct Follows {
+struct HistogramContinuation {
     /// True if both can be in the same chunk.
     continues: bool,
     /// Header of a chunk that begins with this histogram.
     header: ResetHeader,
 }
 
-impl Follows {
-    fn cut(header: ResetHeader) -> Self {
+impl HistogramContinuation {
+    fn start_chunk(header: ResetHeader) -> Self {
         Self {
             continues: false,
             header,
         }
     }
 
-    fn going_on(header: ResetHeader) -> Self {
+    fn continue_chunk(header: ResetHeader) -> Self {
         Self {
             continues: true,
             header,
@@ -277,7 +285,11 @@ impl Follows {
 
 /// Applies the rules of `appendable` and `appendableGauge` in upstream; `header` is that of the
 /// open chunk.
-fn follows(before: &Shaped, new: &Shaped, header: ResetHeader) -> Follows {
+fn check_continuation(
+    before: &IndexedHistogram,
+    new: &IndexedHistogram,
+    header: ResetHeader,
+) -> HistogramContinuation {
     let (old, histogram) = (&before.histogram, &new.histogram);
     let has_bounds_of = |a: &Histogram, b: &Histogram| {
         let bits =
@@ -290,56 +302,61 @@ fn follows(before: &Shaped, new: &Shaped, header: ResetHeader) -> Follows {
         let is_new_shape = !histogram.is_stale()
             && (old.is_stale() || has_other_scale || !has_bounds_of(old, histogram));
         return match header != ResetHeader::Gauge || is_new_shape {
-            true => Follows::cut(ResetHeader::Gauge),
-            false => Follows::going_on(ResetHeader::Gauge),
+            true => HistogramContinuation::start_chunk(ResetHeader::Gauge),
+            false => HistogramContinuation::continue_chunk(ResetHeader::Gauge),
         };
     }
     if header == ResetHeader::Gauge {
-        return Follows::cut(ResetHeader::Unknown);
+        return HistogramContinuation::start_chunk(ResetHeader::Unknown);
     }
     if histogram.reset_hint == ResetHint::Reset {
-        return Follows::cut(ResetHeader::Reset);
+        return HistogramContinuation::start_chunk(ResetHeader::Reset);
     }
     if histogram.is_stale() {
-        return Follows::going_on(ResetHeader::NotReset);
+        return HistogramContinuation::continue_chunk(ResetHeader::NotReset);
     }
     if old.is_stale() {
-        return Follows::cut(ResetHeader::Unknown);
+        return HistogramContinuation::start_chunk(ResetHeader::Unknown);
     }
     if !has_other_scale && !has_bounds_of(old, histogram) {
-        return Follows::cut(ResetHeader::Reset);
+        return HistogramContinuation::start_chunk(ResetHeader::Reset);
     }
     let counts = (
         (&before.buckets, &old.counts),
         (&new.buckets, &histogram.counts),
     );
-    match (has_other_scale, falls(counts.0, counts.1)) {
-        (true, _) if !total_falls(&old.counts, &histogram.counts) => {
-            Follows::cut(ResetHeader::Unknown)
+    match (has_other_scale, has_decreased(counts.0, counts.1)) {
+        (true, _) if !has_total_decreased(&old.counts, &histogram.counts) => {
+            HistogramContinuation::start_chunk(ResetHeader::Unknown)
         }
-        (_, true) | (true, false) => Follows::cut(ResetHeader::Reset),
-        (false, false) => Follows::going_on(ResetHeader::NotReset),
+        (_, true) | (true, false) => HistogramContinuation::start_chunk(ResetHeader::Reset),
+        (false, false) => HistogramContinuation::continue_chunk(ResetHeader::NotReset),
     }
 }
 
 /// Returns whether the total count of observations has decreased, whatever the buckets.
-fn total_falls(before: &Counts, new: &Counts) -> bool {
+fn has_total_decreased(before: &HistogramCounts, new: &HistogramCounts) -> bool {
     match (before, new) {
-        (Counts::Integer { count, .. }, Counts::Integer { count: new, .. }) => new < count,
-        (Counts::Float { count, .. }, Counts::Float { count: new, .. }) => new < count,
-        (Counts::Integer { .. }, Counts::Float { .. })
-        | (Counts::Float { .. }, Counts::Integer { .. }) => true,
+        (HistogramCounts::Integer { count, .. }, HistogramCounts::Integer { count: new, .. }) => {
+            new < count
+        }
+        (HistogramCounts::Float { count, .. }, HistogramCounts::Float { count: new, .. }) => {
+            new < count
+        }
+        (HistogramCounts::Integer { .. }, HistogramCounts::Float { .. })
+        | (HistogramCounts::Float { .. }, HistogramCounts::Integer { .. }) => true,
     }
 }
 
-impl Run {
+impl HistogramChunkRun {
     /// Encodes the histograms as a chunk; returns `None` if there are none.
     fn build(self) -> Option<BuiltChunk> {
         let (min_time, _, first) = self.samples.first()?;
         let (max_time, _, _) = self.samples.last()?;
         let (min_time, max_time) = (*min_time, *max_time);
-        let spans = |side: &[i64]| spans_of(side).expect("indexes increase and lie near zero");
-        let layout = Layout {
+        let spans =
+            |side: &[i64]| spans_from_indexes(side).expect("indexes increase and lie near zero");
+        let layout = HistogramChunkLayout {
             schema: first.histogram.schema,
             zero_threshold: first.histogram.zero_threshold,
             positive_spans: spans(&self.buckets.positive),
@@ -359,7 +376,7 @@ impl Run {
         });
         let has_starts = matches!(
             self.encoding,
-            Encoding::HistogramStart | Encoding::FloatHistogramStart
+            TsdbChunkEncoding::HistogramStart | TsdbChunkEncoding::FloatHistogramStart
         );
         Some(BuiltChunk {
             encoding: self.encoding,

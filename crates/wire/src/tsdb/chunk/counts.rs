@@ -1,33 +1,33 @@
 //! Encodes the counts of the histograms in a chunk: integers as deltas of deltas, floats as XOR
 //! (`tsdb/chunkenc/histogram.go`, `float_histogram.go`).
 
-use super::bits::{BitReader, BitWriter};
-use super::xor::Xor;
-use crate::tsdb::error::Malformed;
-use firn_model::histogram::Counts;
+use super::bits::{XorBitReader, XorBitWriter};
+use super::xor::XorFloat;
+use crate::tsdb::error::MalformedTsdbBytes;
+use firn_model::histogram::HistogramCounts;
 use firn_model::sample::is_stale;
 
 /// An integer that is encoded as the change of its change, as timestamps are.
 #[derive(Clone, Copy, Debug, Default)]
-struct Stepped {
+struct DeltaOfDelta {
     value: i64,
     delta: i64,
 }
 
-impl Stepped {
+impl DeltaOfDelta {
     fn new(value: i64) -> Self {
         Self { value, delta: 0 }
     }
 
-    fn read(&mut self, bits: &mut BitReader<'_>) -> Result<(), Malformed> {
-        self.delta = self.delta.wrapping_add(bits.varbit()?);
+    fn read(&mut self, bits: &mut XorBitReader<'_>) -> Result<(), MalformedTsdbBytes> {
+        self.delta = self.delta.wrapping_add(bits.read_varbit()?);
         self.value = self.value.wrapping_add(self.delta);
         Ok(())
     }
 
-    fn write(&mut self, out: &mut BitWriter, value: i64) {
+    fn write(&mut self, out: &mut XorBitWriter, value: i64) {
         let delta = value.wrapping_sub(self.value);
-        out.varbit(delta.wrapping_sub(self.delta));
+        out.write_varbit(delta.wrapping_sub(self.delta));
         *self = Self { value, delta };
     }
 }
@@ -35,46 +35,46 @@ impl Stepped {
 /// The counts of the latest histogram that was read or written, to which the next ones are
 /// relative.
 #[derive(Clone, Debug)]
-pub(super) struct CountsState {
-    sum: Xor,
-    numbers: Numbers,
+pub(super) struct HistogramCountsState {
+    sum: XorFloat,
+    numbers: HistogramCountDeltas,
 }
 
 #[derive(Clone, Debug)]
-enum Numbers {
+enum HistogramCountDeltas {
     Integer {
-        count: Stepped,
-        zero_count: Stepped,
-        positive: Vec<Stepped>,
-        negative: Vec<Stepped>,
+        count: DeltaOfDelta,
+        zero_count: DeltaOfDelta,
+        positive: Vec<DeltaOfDelta>,
+        negative: Vec<DeltaOfDelta>,
     },
     Float {
-        count: Xor,
-        zero_count: Xor,
-        positive: Vec<Xor>,
-        negative: Vec<Xor>,
+        count: XorFloat,
+        zero_count: XorFloat,
+        positive: Vec<XorFloat>,
+        negative: Vec<XorFloat>,
     },
 }
 
-impl CountsState {
+impl HistogramCountsState {
     /// Returns the state before the first histogram.
     pub fn new(is_float: bool) -> Self {
         let numbers = match is_float {
-            true => Numbers::Float {
-                count: Xor::default(),
-                zero_count: Xor::default(),
+            true => HistogramCountDeltas::Float {
+                count: XorFloat::default(),
+                zero_count: XorFloat::default(),
                 positive: Vec::new(),
                 negative: Vec::new(),
             },
-            false => Numbers::Integer {
-                count: Stepped::default(),
-                zero_count: Stepped::default(),
+            false => HistogramCountDeltas::Integer {
+                count: DeltaOfDelta::default(),
+                zero_count: DeltaOfDelta::default(),
                 positive: Vec::new(),
                 negative: Vec::new(),
             },
         };
         Self {
-            sum: Xor::default(),
+            sum: XorFloat::default(),
             numbers,
         }
     }
@@ -88,35 +88,35 @@ impl CountsState {
     /// Fails if the chunk has fewer bits.
     pub fn read_first(
         &mut self,
-        bits: &mut BitReader<'_>,
+        bits: &mut XorBitReader<'_>,
         (positives, negatives): (usize, usize),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedTsdbBytes> {
         // A bucket takes at least one bit.
         if (positives + negatives) as u64 > bits.remaining() {
-            return Err(Malformed::CutShort);
+            return Err(MalformedTsdbBytes::CutShort);
         }
         match &mut self.numbers {
-            Numbers::Integer {
+            HistogramCountDeltas::Integer {
                 count,
                 zero_count,
                 positive,
                 negative,
             } => {
-                *count = Stepped::new(bits.uvarbit()? as i64);
-                *zero_count = Stepped::new(bits.uvarbit()? as i64);
-                self.sum = Xor::new(f64::from_bits(bits.bits(64)?));
+                *count = DeltaOfDelta::new(bits.read_uvarbit()? as i64);
+                *zero_count = DeltaOfDelta::new(bits.read_uvarbit()? as i64);
+                self.sum = XorFloat::new(f64::from_bits(bits.read_bits(64)?));
                 for (side, buckets) in [(positive, positives), (negative, negatives)] {
-                    let numbers = (0..buckets).map(|_| bits.varbit().map(Stepped::new));
+                    let numbers = (0..buckets).map(|_| bits.read_varbit().map(DeltaOfDelta::new));
                     *side = numbers.collect::<Result<_, _>>()?;
                 }
             }
-            Numbers::Float {
+            HistogramCountDeltas::Float {
                 count,
                 zero_count,
                 positive,
                 negative,
             } => {
-                let mut float = || Ok(Xor::new(f64::from_bits(bits.bits(64)?)));
+                let mut float = || Ok(XorFloat::new(f64::from_bits(bits.read_bits(64)?)));
                 *count = float()?;
                 *zero_count = float()?;
                 self.sum = float()?;
@@ -134,15 +134,15 @@ impl CountsState {
 
     /// Reads the counts of the next histogram. A staleness marker has no buckets. Fails if the
     /// chunk is cut off.
-    pub fn read_next(&mut self, bits: &mut BitReader<'_>) -> Result<(), Malformed> {
+    pub fn read_next(&mut self, bits: &mut XorBitReader<'_>) -> Result<(), MalformedTsdbBytes> {
         match &mut self.numbers {
-            Numbers::Integer {
+            HistogramCountDeltas::Integer {
                 count, zero_count, ..
             } => {
                 count.read(bits)?;
                 zero_count.read(bits)?;
             }
-            Numbers::Float {
+            HistogramCountDeltas::Float {
                 count, zero_count, ..
             } => {
                 count.read(bits)?;
@@ -154,13 +154,13 @@ impl CountsState {
             return Ok(());
         }
         match &mut self.numbers {
-            Numbers::Integer {
+            HistogramCountDeltas::Integer {
                 positive, negative, ..
             } => {
                 let mut buckets = positive.iter_mut().chain(negative);
                 buckets.try_for_each(|bucket| bucket.read(bits))
             }
-            Numbers::Float {
+            HistogramCountDeltas::Float {
                 positive, negative, ..
             } => {
                 let mut buckets = positive.iter_mut().chain(negative);
@@ -171,27 +171,27 @@ impl CountsState {
 
     /// Returns the counts of the latest histogram. They are a copy; the state remains for the next
     /// histogram.
-    pub fn counts(&self) -> Counts {
-        let integers = |side: &[Stepped]| side.iter().map(|number| number.value).collect();
-        let floats = |side: &[Xor]| side.iter().map(|number| number.value).collect();
+    pub fn counts(&self) -> HistogramCounts {
+        let integers = |side: &[DeltaOfDelta]| side.iter().map(|number| number.value).collect();
+        let floats = |side: &[XorFloat]| side.iter().map(|number| number.value).collect();
         match &self.numbers {
-            Numbers::Integer {
+            HistogramCountDeltas::Integer {
                 count,
                 zero_count,
                 positive,
                 negative,
-            } => Counts::Integer {
+            } => HistogramCounts::Integer {
                 count: count.value as u64,
                 zero_count: zero_count.value as u64,
                 positive: integers(positive),
                 negative: integers(negative),
             },
-            Numbers::Float {
+            HistogramCountDeltas::Float {
                 count,
                 zero_count,
                 positive,
                 negative,
-            } => Counts::Float {
+            } => HistogramCounts::Float {
                 count: count.value,
                 zero_count: zero_count.value,
                 positive: floats(positive),
@@ -202,29 +202,29 @@ impl CountsState {
 
     /// Writes the counts of the first histogram, which must be of the kind of the state and have
     /// the buckets of the layout.
-    pub fn write_first(&mut self, out: &mut BitWriter, sum: f64, counts: &Counts) {
-        self.sum = Xor::new(sum);
+    pub fn write_first(&mut self, out: &mut XorBitWriter, sum: f64, counts: &HistogramCounts) {
+        self.sum = XorFloat::new(sum);
         match counts {
-            Counts::Integer {
+            HistogramCounts::Integer {
                 count,
                 zero_count,
                 positive,
                 negative,
             } => {
-                out.uvarbit(*count);
-                out.uvarbit(*zero_count);
-                out.bits(sum.to_bits(), 64);
+                out.write_uvarbit(*count);
+                out.write_uvarbit(*zero_count);
+                out.write_bits(sum.to_bits(), 64);
                 let buckets = positive.iter().chain(negative);
-                buckets.for_each(|bucket| out.varbit(*bucket));
-                let side = |side: &[i64]| side.iter().copied().map(Stepped::new).collect();
-                self.numbers = Numbers::Integer {
-                    count: Stepped::new(*count as i64),
-                    zero_count: Stepped::new(*zero_count as i64),
+                buckets.for_each(|bucket| out.write_varbit(*bucket));
+                let side = |side: &[i64]| side.iter().copied().map(DeltaOfDelta::new).collect();
+                self.numbers = HistogramCountDeltas::Integer {
+                    count: DeltaOfDelta::new(*count as i64),
+                    zero_count: DeltaOfDelta::new(*zero_count as i64),
                     positive: side(positive),
                     negative: side(negative),
                 };
             }
-            Counts::Float {
+            HistogramCounts::Float {
                 count,
                 zero_count,
                 positive,
@@ -233,11 +233,11 @@ impl CountsState {
                 let numbers = [count, zero_count, &sum].into_iter();
                 let buckets = positive.iter().chain(negative);
                 let numbers = numbers.chain(buckets);
-                numbers.for_each(|number| out.bits(number.to_bits(), 64));
-                let side = |side: &[f64]| side.iter().copied().map(Xor::new).collect();
-                self.numbers = Numbers::Float {
-                    count: Xor::new(*count),
-                    zero_count: Xor::new(*zero_count),
+                numbers.for_each(|number| out.write_bits(number.to_bits(), 64));
+                let side = |side: &[f64]| side.iter().copied().map(XorFloat::new).collect();
+                self.numbers = HistogramCountDeltas::Float {
+                    count: XorFloat::new(*count),
+                    zero_count: XorFloat::new(*zero_count),
                     positive: side(positive),
                     negative: side(negative),
                 };
@@ -246,16 +246,16 @@ impl CountsState {
     }
 
     /// Writes the counts of the next histogram, which must have the same buckets as the first one.
-    pub fn write_next(&mut self, out: &mut BitWriter, sum: f64, counts: &Counts) {
+    pub fn write_next(&mut self, out: &mut XorBitWriter, sum: f64, counts: &HistogramCounts) {
         match (&mut self.numbers, counts) {
             (
-                Numbers::Integer {
+                HistogramCountDeltas::Integer {
                     count,
                     zero_count,
                     positive,
                     negative,
                 },
-                Counts::Integer {
+                HistogramCounts::Integer {
                     count: new_count,
                     zero_count: new_zero_count,
                     positive: new_positive,
@@ -270,13 +270,13 @@ impl CountsState {
                 numbers.zip(new).for_each(|(n, new)| n.write(out, *new));
             }
             (
-                Numbers::Float {
+                HistogramCountDeltas::Float {
                     count,
                     zero_count,
                     positive,
                     negative,
                 },
-                Counts::Float {
+                HistogramCounts::Float {
                     count: new_count,
                     zero_count: new_zero_count,
                     positive: new_positive,
@@ -290,8 +290,8 @@ impl CountsState {
                 let new = new_positive.iter().chain(new_negative);
                 numbers.zip(new).for_each(|(n, new)| n.write(out, *new));
             }
-            (Numbers::Integer { .. }, Counts::Float { .. })
-            | (Numbers::Float { .. }, Counts::Integer { .. }) => {
+            (HistogramCountDeltas::Integer { .. }, HistogramCounts::Float { .. })
+            | (HistogramCountDeltas::Float { .. }, HistogramCounts::Integer { .. }) => {
                 unreachable!("a chunk holds histograms of one kind")
             }
         }
@@ -299,18 +299,18 @@ impl CountsState {
 
     /// Writes a staleness marker after other histograms: its counts are the predicted ones, and it
     /// has no buckets.
-    pub fn write_stale(&mut self, out: &mut BitWriter, sum: f64) {
+    pub fn write_stale(&mut self, out: &mut XorBitWriter, sum: f64) {
         match &mut self.numbers {
-            Numbers::Integer {
+            HistogramCountDeltas::Integer {
                 count, zero_count, ..
             } => {
-                out.varbit(0);
-                out.varbit(0);
+                out.write_varbit(0);
+                out.write_varbit(0);
                 for number in [count, zero_count] {
                     number.value = number.value.wrapping_add(number.delta);
                 }
             }
-            Numbers::Float {
+            HistogramCountDeltas::Float {
                 count, zero_count, ..
             } => {
                 count.write(out, 0.0);

@@ -3,7 +3,7 @@
 /// The encoding of the samples in a chunk, which determines their kind and whether they have start
 /// timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Encoding {
+pub enum TsdbChunkEncoding {
     /// Floats without start timestamps.
     Xor,
     /// Histograms with integer counts, without start timestamps.
@@ -18,16 +18,16 @@ pub enum Encoding {
     FloatHistogramStart,
 }
 
-impl Encoding {
+impl TsdbChunkEncoding {
     /// Returns the encoding with this number, if it exists.
-    pub const fn of_number(number: u8) -> Option<Self> {
+    pub const fn from_number(number: u8) -> Option<Self> {
         Some(match number {
-            1 => Encoding::Xor,
-            2 => Encoding::Histogram,
-            3 => Encoding::FloatHistogram,
-            4 => Encoding::Xor2,
-            5 => Encoding::HistogramStart,
-            6 => Encoding::FloatHistogramStart,
+            1 => TsdbChunkEncoding::Xor,
+            2 => TsdbChunkEncoding::Histogram,
+            3 => TsdbChunkEncoding::FloatHistogram,
+            4 => TsdbChunkEncoding::Xor2,
+            5 => TsdbChunkEncoding::HistogramStart,
+            6 => TsdbChunkEncoding::FloatHistogramStart,
             _ => return None,
         })
     }
@@ -35,21 +35,25 @@ impl Encoding {
     /// Returns the number of the encoding in the files.
     pub const fn number(self) -> u8 {
         match self {
-            Encoding::Xor => 1,
-            Encoding::Histogram => 2,
-            Encoding::FloatHistogram => 3,
-            Encoding::Xor2 => 4,
-            Encoding::HistogramStart => 5,
-            Encoding::FloatHistogramStart => 6,
+            TsdbChunkEncoding::Xor => 1,
+            TsdbChunkEncoding::Histogram => 2,
+            TsdbChunkEncoding::FloatHistogram => 3,
+            TsdbChunkEncoding::Xor2 => 4,
+            TsdbChunkEncoding::HistogramStart => 5,
+            TsdbChunkEncoding::FloatHistogramStart => 6,
         }
     }
 
     /// Returns the kind of the samples.
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> TsdbSampleKind {
         match self {
-            Encoding::Xor | Encoding::Xor2 => Kind::Float,
-            Encoding::Histogram | Encoding::HistogramStart => Kind::Histogram,
-            Encoding::FloatHistogram | Encoding::FloatHistogramStart => Kind::FloatHistogram,
+            TsdbChunkEncoding::Xor | TsdbChunkEncoding::Xor2 => TsdbSampleKind::Float,
+            TsdbChunkEncoding::Histogram | TsdbChunkEncoding::HistogramStart => {
+                TsdbSampleKind::Histogram
+            }
+            TsdbChunkEncoding::FloatHistogram | TsdbChunkEncoding::FloatHistogramStart => {
+                TsdbSampleKind::FloatHistogram
+            }
         }
     }
 }
@@ -57,7 +61,7 @@ impl Encoding {
 /// The kind of the samples in a chunk, which is the same for all of them. A series can have chunks
 /// of several kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum TsdbSampleKind {
     /// Floats, including staleness markers.
     Float,
     /// Histograms with integer counts, as client libraries expose them.
@@ -83,7 +87,7 @@ pub enum ResetHeader {
 
 impl ResetHeader {
     /// Decodes the header from the two highest bits of a byte.
-    pub(super) const fn of_byte(byte: u8) -> Self {
+    pub(super) const fn from_byte(byte: u8) -> Self {
         match byte >> 6 {
             0 => ResetHeader::Unknown,
             1 => ResetHeader::NotReset,
@@ -93,7 +97,7 @@ impl ResetHeader {
     }
 
     /// Encodes the header in the two highest bits of a byte.
-    pub(super) const fn byte(self) -> u8 {
+    pub(super) const fn to_byte(self) -> u8 {
         match self {
             ResetHeader::Unknown => 0,
             ResetHeader::NotReset => 0x40,

@@ -14,15 +14,15 @@
 //! The dod ("delta of deltas") is the change of the time between two samples. In XOR2 a staleness
 //! marker does not replace the value that later samples are compared with.
 
-use super::bits::{BitReader, BitWriter};
-use super::start::{StartReader, StartWriter};
-use super::xor::{Xor, Zeros};
-use crate::tsdb::error::Malformed;
+use super::bits::{XorBitReader, XorBitWriter};
+use super::start::{StartTimeReader, StartTimeWriter};
+use super::xor::{XorFloat, XorZeros};
+use crate::tsdb::error::MalformedTsdbBytes;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale, stale_nan};
 
 /// A decoded float sample; a start timestamp of 0 is unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct FloatSample {
+pub(super) struct XorChunkSample {
     pub time: TimestampMs,
     pub start_time: TimestampMs,
     pub value: f64,
@@ -30,42 +30,42 @@ pub(super) struct FloatSample {
 
 /// Reads the samples after the header of a chunk in either encoding, one at a time.
 #[derive(Clone, Debug)]
-pub(super) struct FloatReader<'c> {
-    bits: BitReader<'c>,
+pub(super) struct XorChunkReader<'c> {
+    bits: XorBitReader<'c>,
     index: u16,
     time: TimestampMs,
     delta: i64,
-    form: Form,
+    form: XorReaderState,
 }
 
 #[derive(Clone, Debug)]
-enum Form {
-    Xor(Xor),
+enum XorReaderState {
+    Xor(XorFloat),
     Xor2 {
         value: f64,
-        zeros: Zeros,
-        starts: StartReader,
+        zeros: XorZeros,
+        starts: StartTimeReader,
     },
 }
 
-impl<'c> FloatReader<'c> {
+impl<'c> XorChunkReader<'c> {
     /// Returns a reader of an XOR chunk.
-    pub fn xor(bits: BitReader<'c>) -> Self {
-        Self::new(bits, Form::Xor(Xor::default()))
+    pub fn new_xor(bits: XorBitReader<'c>) -> Self {
+        Self::new(bits, XorReaderState::Xor(XorFloat::default()))
     }
 
     /// Returns a reader of an XOR2 chunk, given the byte of its header that describes start
     /// timestamps.
-    pub fn xor2(starts: u8, bits: BitReader<'c>) -> Self {
-        let form = Form::Xor2 {
+    pub fn new_xor2(starts: u8, bits: XorBitReader<'c>) -> Self {
+        let form = XorReaderState::Xor2 {
             value: 0.0,
-            zeros: Zeros::default(),
-            starts: StartReader::new(starts),
+            zeros: XorZeros::default(),
+            starts: StartTimeReader::new(starts),
         };
         Self::new(bits, form)
     }
 
-    fn new(bits: BitReader<'c>, form: Form) -> Self {
+    fn new(bits: XorBitReader<'c>, form: XorReaderState) -> Self {
         Self {
             bits,
             index: 0,
@@ -77,19 +77,19 @@ impl<'c> FloatReader<'c> {
 
     /// Reads the next sample; the caller keeps track of the number of samples. Fails if the chunk
     /// is cut off.
-    pub fn read(&mut self) -> Result<FloatSample, Malformed> {
+    pub fn read(&mut self) -> Result<XorChunkSample, MalformedTsdbBytes> {
         let bits = &mut self.bits;
         let before = self.time;
         let (value, start_time) = match &mut self.form {
-            Form::Xor(xor) => {
+            XorReaderState::Xor(xor) => {
                 match self.index {
                     0 => {
-                        self.time = bits.varint()?;
-                        *xor = Xor::new(f64::from_bits(bits.bits(64)?));
+                        self.time = bits.read_varint()?;
+                        *xor = XorFloat::new(f64::from_bits(bits.read_bits(64)?));
                     }
                     index => {
                         let dod = match index {
-                            1 => bits.uvarint()? as i64,
+                            1 => bits.read_uvarint()? as i64,
                             _ => read_dod(bits)?,
                         };
                         self.delta = self.delta.wrapping_add(dod);
@@ -99,15 +99,15 @@ impl<'c> FloatReader<'c> {
                 }
                 (xor.value, START_UNKNOWN)
             }
-            Form::Xor2 {
+            XorReaderState::Xor2 {
                 value,
                 zeros,
                 starts,
             } => {
                 let read = match self.index {
                     0 => {
-                        self.time = bits.varint()?;
-                        let read = f64::from_bits(bits.bits(64)?);
+                        self.time = bits.read_varint()?;
+                        let read = f64::from_bits(bits.read_bits(64)?);
                         *value = if is_stale(read) { 0.0 } else { read };
                         read
                     }
@@ -123,7 +123,7 @@ impl<'c> FloatReader<'c> {
             }
         };
         self.index = self.index.saturating_add(1);
-        Ok(FloatSample {
+        Ok(XorChunkSample {
             time: self.time,
             start_time,
             value,
@@ -131,56 +131,56 @@ impl<'c> FloatReader<'c> {
     }
 }
 
-fn read_dod(bits: &mut BitReader<'_>) -> Result<i64, Malformed> {
-    match bits.ones(4)? {
+fn read_dod(bits: &mut XorBitReader<'_>) -> Result<i64, MalformedTsdbBytes> {
+    match bits.read_ones(4)? {
         0 => Ok(0),
-        1 => bits.signed(14),
-        2 => bits.signed(17),
-        3 => bits.signed(20),
-        _ => bits.signed(64),
+        1 => bits.read_signed(14),
+        2 => bits.read_signed(17),
+        3 => bits.read_signed(20),
+        _ => bits.read_signed(64),
     }
 }
 
 /// Reads the time delta and the value of a sample after the first.
 fn read_step(
-    bits: &mut BitReader<'_>,
+    bits: &mut XorBitReader<'_>,
     index: u16,
     value: &mut f64,
-    zeros: &mut Zeros,
-) -> Result<(i64, f64), Malformed> {
+    zeros: &mut XorZeros,
+) -> Result<(i64, f64), MalformedTsdbBytes> {
     if index == 1 {
-        let delta = bits.uvarint()? as i64;
+        let delta = bits.read_uvarint()? as i64;
         return Ok((delta, read_value(bits, value, zeros)?));
     }
-    let dod = match bits.ones(5)? {
+    let dod = match bits.read_ones(5)? {
         0 => return Ok((0, *value)),
         1 => {
-            if bits.bit()? {
-                *zeros = Zeros::read(bits)?;
+            if bits.read_bit()? {
+                *zeros = XorZeros::read(bits)?;
             }
-            *value = zeros.value(bits, *value)?;
+            *value = zeros.read_value(bits, *value)?;
             return Ok((0, *value));
         }
-        2 => twos_complement(bits.bits(13)?, 13),
-        3 => twos_complement(bits.bits(20)?, 20),
-        4 => bits.bits(64)? as i64,
+        2 => twos_complement(bits.read_bits(13)?, 13),
+        3 => twos_complement(bits.read_bits(20)?, 20),
+        4 => bits.read_bits(64)? as i64,
         _ => return Ok((0, stale_nan())),
     };
     Ok((dod, read_value(bits, value, zeros)?))
 }
 
 fn read_value(
-    bits: &mut BitReader<'_>,
+    bits: &mut XorBitReader<'_>,
     value: &mut f64,
-    zeros: &mut Zeros,
-) -> Result<f64, Malformed> {
-    match bits.ones(3)? {
+    zeros: &mut XorZeros,
+) -> Result<f64, MalformedTsdbBytes> {
+    match bits.read_ones(3)? {
         0 => return Ok(*value),
         1 => {}
-        2 => *zeros = Zeros::read(bits)?,
+        2 => *zeros = XorZeros::read(bits)?,
         _ => return Ok(stale_nan()),
     }
-    *value = zeros.value(bits, *value)?;
+    *value = zeros.read_value(bits, *value)?;
     Ok(*value)
 }
 
@@ -192,43 +192,43 @@ fn twos_complement(bits: u64, width: u32) -> i64 {
 
 /// Writes an XOR chunk, or an XOR2 chunk if start timestamps are kept, one sample at a time.
 #[derive(Clone, Debug)]
-pub(super) struct FloatWriter {
-    out: BitWriter,
+pub(super) struct XorChunkWriter {
+    out: XorBitWriter,
     count: u16,
     time: TimestampMs,
     delta: i64,
-    form: FormWritten,
+    form: XorWriterState,
 }
 
 #[derive(Clone, Debug)]
-enum FormWritten {
-    Xor(Xor),
+enum XorWriterState {
+    Xor(XorFloat),
     Xor2 {
         value: f64,
-        zeros: Option<Zeros>,
-        starts: StartWriter,
+        zeros: Option<XorZeros>,
+        starts: StartTimeWriter,
     },
 }
 
-impl FloatWriter {
+impl XorChunkWriter {
     /// Returns a writer of an XOR chunk.
-    pub fn xor() -> Self {
-        Self::new(&[0; 2], FormWritten::Xor(Xor::default()))
+    pub fn new_xor() -> Self {
+        Self::new(&[0; 2], XorWriterState::Xor(XorFloat::default()))
     }
 
     /// Returns a writer of an XOR2 chunk.
-    pub fn xor2() -> Self {
-        let form = FormWritten::Xor2 {
+    pub fn new_xor2() -> Self {
+        let form = XorWriterState::Xor2 {
             value: 0.0,
             zeros: None,
-            starts: StartWriter::default(),
+            starts: StartTimeWriter::default(),
         };
         Self::new(&[0; 3], form)
     }
 
-    fn new(header: &[u8], form: FormWritten) -> Self {
+    fn new(header: &[u8], form: XorWriterState) -> Self {
         Self {
-            out: BitWriter::behind(header),
+            out: XorBitWriter::with_header(header),
             count: 0,
             time: 0,
             delta: 0,
@@ -247,7 +247,7 @@ impl FloatWriter {
     }
 
     /// Appends a sample, whose timestamp must be greater than the previous one.
-    pub fn push(&mut self, sample: FloatSample) {
+    pub fn push(&mut self, sample: XorChunkSample) {
         let before = self.time;
         let delta = match self.count {
             0 => 0,
@@ -256,33 +256,33 @@ impl FloatWriter {
         let dod = delta.wrapping_sub(self.delta);
         let out = &mut self.out;
         match (&mut self.form, self.count) {
-            (FormWritten::Xor(xor), 0) => {
+            (XorWriterState::Xor(xor), 0) => {
                 write_first(out, sample);
-                *xor = Xor::new(sample.value);
+                *xor = XorFloat::new(sample.value);
             }
-            (FormWritten::Xor(xor), 1) => {
-                out.uvarint(delta as u64);
+            (XorWriterState::Xor(xor), 1) => {
+                out.write_uvarint(delta as u64);
                 xor.write(out, sample.value);
             }
-            (FormWritten::Xor(xor), _) => {
+            (XorWriterState::Xor(xor), _) => {
                 write_dod(out, dod);
                 xor.write(out, sample.value);
             }
-            (FormWritten::Xor2 { value, .. }, 0) => {
+            (XorWriterState::Xor2 { value, .. }, 0) => {
                 write_first(out, sample);
                 if !is_stale(sample.value) {
                     *value = sample.value;
                 }
             }
-            (FormWritten::Xor2 { value, zeros, .. }, 1) => {
-                out.uvarint(delta as u64);
+            (XorWriterState::Xor2 { value, zeros, .. }, 1) => {
+                out.write_uvarint(delta as u64);
                 write_value(out, sample.value, value, zeros);
             }
-            (FormWritten::Xor2 { value, zeros, .. }, _) => {
+            (XorWriterState::Xor2 { value, zeros, .. }, _) => {
                 write_step(out, dod, sample.value, value, zeros);
             }
         }
-        if let FormWritten::Xor2 { starts, .. } = &mut self.form {
+        if let XorWriterState::Xor2 { starts, .. } = &mut self.form {
             starts.write(out, self.count, sample.start_time, (sample.time, before));
         }
         self.time = sample.time;
@@ -293,8 +293,8 @@ impl FloatWriter {
     /// Returns the encoded chunk with its header. The number of samples is filled in now.
     pub fn finish(mut self) -> Vec<u8> {
         let starts = match &self.form {
-            FormWritten::Xor(_) => None,
-            FormWritten::Xor2 { starts, .. } => Some(starts.header()),
+            XorWriterState::Xor(_) => None,
+            XorWriterState::Xor2 { starts, .. } => Some(starts.header()),
         };
         let header = self.out.bytes_mut();
         if let Some(count) = header.get_mut(..2) {
@@ -307,56 +307,62 @@ impl FloatWriter {
     }
 }
 
-fn write_first(out: &mut BitWriter, sample: FloatSample) {
-    out.varint(sample.time);
-    out.bits(sample.value.to_bits(), 64);
+fn write_first(out: &mut XorBitWriter, sample: XorChunkSample) {
+    out.write_varint(sample.time);
+    out.write_bits(sample.value.to_bits(), 64);
 }
 
-fn write_dod(out: &mut BitWriter, dod: i64) {
+fn write_dod(out: &mut XorBitWriter, dod: i64) {
     let fits = |width: u32| -(1i64 << (width - 1)) < dod && dod <= 1 << (width - 1);
     let (prefix, width) = match dod {
-        0 => return out.bit(false),
+        0 => return out.write_bit(false),
         _ if fits(14) => ((0b10, 2), 14),
         _ if fits(17) => ((0b110, 3), 17),
         _ if fits(20) => ((0b1110, 4), 20),
         _ => ((0b1111, 4), 64),
     };
-    out.bits(prefix.0, prefix.1);
-    out.bits(dod as u64, width);
+    out.write_bits(prefix.0, prefix.1);
+    out.write_bits(dod as u64, width);
 }
 
-fn write_step(out: &mut BitWriter, dod: i64, new: f64, value: &mut f64, zeros: &mut Option<Zeros>) {
+fn write_step(
+    out: &mut XorBitWriter,
+    dod: i64,
+    new: f64,
+    value: &mut f64,
+    zeros: &mut Option<XorZeros>,
+) {
     let fits = |width: u32| -(1i64 << (width - 1)) <= dod && dod < 1 << (width - 1);
     match dod {
-        0 if is_stale(new) => return out.bits(0b11111, 5),
-        0 if new.to_bits() == value.to_bits() => return out.bit(false),
+        0 if is_stale(new) => return out.write_bits(0b11111, 5),
+        0 if new.to_bits() == value.to_bits() => return out.write_bit(false),
         0 => {
-            out.bits(0b10, 2);
+            out.write_bits(0b10, 2);
             return write_differing(out, new, value, zeros, (0, 1));
         }
         _ if fits(13) => {
-            out.bits(0b110, 3);
-            out.bits(dod as u64, 13);
+            out.write_bits(0b110, 3);
+            out.write_bits(dod as u64, 13);
         }
         _ if fits(20) => {
-            out.bits(0b1110, 4);
-            out.bits(dod as u64, 20);
+            out.write_bits(0b1110, 4);
+            out.write_bits(dod as u64, 20);
         }
         _ => {
-            out.bits(0b11110, 5);
-            out.bits(dod as u64, 64);
+            out.write_bits(0b11110, 5);
+            out.write_bits(dod as u64, 64);
         }
     }
     write_value(out, new, value, zeros);
 }
 
-fn write_value(out: &mut BitWriter, new: f64, value: &mut f64, zeros: &mut Option<Zeros>) {
+fn write_value(out: &mut XorBitWriter, new: f64, value: &mut f64, zeros: &mut Option<XorZeros>) {
     if is_stale(new) {
-        out.bits(0b111, 3);
+        out.write_bits(0b111, 3);
     } else if new.to_bits() == value.to_bits() {
-        out.bit(false);
+        out.write_bit(false);
     } else {
-        out.bit(true);
+        out.write_bit(true);
         write_differing(out, new, value, zeros, (0, 2));
     }
 }
@@ -364,22 +370,22 @@ fn write_value(out: &mut BitWriter, new: f64, value: &mut f64, zeros: &mut Optio
 /// Writes the changed bits of `new`, after a prefix of one or two bits that selects whether the
 /// previous zeros are reused. In a prefix of two bits the second one excludes a staleness marker.
 fn write_differing(
-    out: &mut BitWriter,
+    out: &mut XorBitWriter,
     new: f64,
     value: &mut f64,
-    zeros: &mut Option<Zeros>,
+    zeros: &mut Option<XorZeros>,
     (known, new_bits): (u64, u32),
 ) {
     let differing = new.to_bits() ^ value.to_bits();
     *value = new;
-    let around = Zeros::around(differing);
+    let around = XorZeros::from_changed_bits(differing);
     let between = match *zeros {
-        Some(zeros) if zeros.reach(around) => {
-            out.bits(known, 1);
+        Some(zeros) if zeros.can_hold(around) => {
+            out.write_bits(known, 1);
             zeros
         }
         _ => {
-            out.bits(1 << (new_bits - 1), new_bits);
+            out.write_bits(1 << (new_bits - 1), new_bits);
             around.write(out);
             *zeros = Some(around);
             around

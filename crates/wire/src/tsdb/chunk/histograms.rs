@@ -6,12 +6,12 @@
 //! with starts  reset header 2 bits, samples 14 bits | starts u8 | layout | { sample, start }*
 //! ```
 
-use super::bits::{BitReader, BitWriter};
-use super::counts::CountsState;
+use super::bits::{XorBitReader, XorBitWriter};
+use super::counts::HistogramCountsState;
 use super::encoding::ResetHeader;
-use super::layout::{Layout, bucket_count, reduce};
-use super::start::{StartReader, StartWriter};
-use crate::tsdb::error::Malformed;
+use super::layout::{HistogramChunkLayout, bucket_count, reduce_resolution};
+use super::start::{StartTimeReader, StartTimeWriter};
+use crate::tsdb::error::MalformedTsdbBytes;
 use crate::tsdb::sample::stale_histogram;
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
@@ -24,54 +24,54 @@ pub(super) const COUNT_MASK_WITH_STARTS: u16 = 0x3fff;
 
 /// Reads the histograms after the header of a chunk, one at a time.
 #[derive(Clone, Debug)]
-pub(super) struct HistogramReader<'c> {
-    bits: BitReader<'c>,
+pub(super) struct HistogramChunkReader<'c> {
+    bits: XorBitReader<'c>,
     header: ResetHeader,
     is_float: bool,
-    layout: Layout,
-    starts: Option<StartReader>,
+    layout: HistogramChunkLayout,
+    starts: Option<StartTimeReader>,
     index: u16,
     time: TimestampMs,
     delta: i64,
-    counts: CountsState,
+    counts: HistogramCountsState,
 }
 
-impl<'c> HistogramReader<'c> {
+impl<'c> HistogramChunkReader<'c> {
     /// Returns a reader of the bits after a header, which describes `header`, count type and start
     /// timestamps.
     pub fn new(
-        bits: BitReader<'c>,
+        bits: XorBitReader<'c>,
         header: ResetHeader,
         is_float: bool,
-        starts: Option<StartReader>,
+        starts: Option<StartTimeReader>,
     ) -> Self {
         Self {
             bits,
             header,
             is_float,
-            layout: Layout::default(),
+            layout: HistogramChunkLayout::default(),
             starts,
             index: 0,
             time: 0,
             delta: 0,
-            counts: CountsState::new(is_float),
+            counts: HistogramCountsState::new(is_float),
         }
     }
 
     /// Reads the next histogram with timestamp and start timestamp; the caller keeps track of the
     /// number of samples.
-    pub fn read(&mut self) -> Result<(TimestampMs, TimestampMs, Histogram), Malformed> {
+    pub fn read(&mut self) -> Result<(TimestampMs, TimestampMs, Histogram), MalformedTsdbBytes> {
         let before = self.time;
         if self.index == 0 {
-            self.layout = Layout::read(&mut self.bits)?;
+            self.layout = HistogramChunkLayout::read(&mut self.bits)?;
             let buckets = (
                 bucket_count(&self.layout.positive_spans)?,
                 bucket_count(&self.layout.negative_spans)?,
             );
-            self.time = self.bits.varbit()?;
+            self.time = self.bits.read_varbit()?;
             self.counts.read_first(&mut self.bits, buckets)?;
         } else {
-            self.delta = self.delta.wrapping_add(self.bits.varbit()?);
+            self.delta = self.delta.wrapping_add(self.bits.read_varbit()?);
             self.time = self.time.wrapping_add(self.delta);
             self.counts.read_next(&mut self.bits)?;
         }
@@ -84,7 +84,7 @@ impl<'c> HistogramReader<'c> {
         Ok((self.time, start, histogram))
     }
 
-    fn histogram(&self) -> Result<Histogram, Malformed> {
+    fn histogram(&self) -> Result<Histogram, MalformedTsdbBytes> {
         let sum = self.counts.sum();
         if is_stale(sum) {
             return Ok(stale_histogram(sum, self.is_float));
@@ -105,7 +105,7 @@ impl<'c> HistogramReader<'c> {
             negative_spans: self.layout.negative_spans.clone(),
             custom_values: self.layout.custom_values.clone(),
         };
-        reduce(&mut histogram)?;
+        reduce_resolution(&mut histogram)?;
         Ok(histogram)
     }
 }
@@ -113,24 +113,24 @@ impl<'c> HistogramReader<'c> {
 /// Encodes a chunk of histograms of one kind. All except staleness markers must have the buckets of
 /// `layout`; timestamps must increase, and there must be between 1 and 16,383 samples.
 pub(super) fn write(
-    layout: &Layout,
+    layout: &HistogramChunkLayout,
     header: ResetHeader,
     has_starts: bool,
     samples: impl Iterator<Item = (TimestampMs, TimestampMs, Histogram)>,
 ) -> Vec<u8> {
-    let mut out = BitWriter::behind(&[0; HEADER_BYTES]);
+    let mut out = XorBitWriter::with_header(&[0; HEADER_BYTES]);
     layout.write(&mut out);
-    let mut starts = StartWriter::default();
-    let mut counts = CountsState::new(false);
+    let mut starts = StartTimeWriter::default();
+    let mut counts = HistogramCountsState::new(false);
     let (mut count, mut time, mut delta) = (0u16, 0i64, 0i64);
     for (new_time, start, histogram) in samples {
         let before = time;
         if count == 0 {
-            out.varbit(new_time);
+            out.write_varbit(new_time);
             counts.write_first(&mut out, histogram.sum, &histogram.counts);
         } else {
             let new_delta = new_time.wrapping_sub(time);
-            out.varbit(new_delta.wrapping_sub(delta));
+            out.write_varbit(new_delta.wrapping_sub(delta));
             delta = new_delta;
             match histogram.is_stale() {
                 true => counts.write_stale(&mut out, histogram.sum),
@@ -145,8 +145,8 @@ pub(super) fn write(
     }
     let [high, low] = count.to_be_bytes();
     let head = match has_starts {
-        true => [high | header.byte(), low, starts.header()],
-        false => [high, low, header.byte()],
+        true => [high | header.to_byte(), low, starts.header()],
+        false => [high, low, header.to_byte()],
     };
     if let Some(bytes) = out.bytes_mut().get_mut(..HEADER_BYTES) {
         bytes.copy_from_slice(&head);

@@ -1,64 +1,69 @@
 //! Reads the samples of a chunk in any encoding.
 
-use super::bits::BitReader;
-use super::encoding::{Encoding, ResetHeader};
-use super::floats::FloatReader;
-use super::histograms::{COUNT_MASK_WITH_STARTS, HistogramReader};
-use super::start::StartReader;
-use crate::tsdb::error::Malformed;
-use crate::tsdb::sample::{Sample, Value};
+use super::bits::XorBitReader;
+use super::encoding::{ResetHeader, TsdbChunkEncoding};
+use super::floats::XorChunkReader;
+use super::histograms::{COUNT_MASK_WITH_STARTS, HistogramChunkReader};
+use super::start::StartTimeReader;
+use crate::tsdb::error::MalformedTsdbBytes;
+use crate::tsdb::sample::{TsdbSample, TsdbSampleValue};
 use std::borrow::Cow;
 
 /// Iterator over the samples of a chunk in stored order; ends after the first error or the stored
 /// number of samples.
 #[derive(Clone, Debug)]
-pub struct Samples<'c> {
+pub struct TsdbChunkSamples<'c> {
     count: u16,
     left: u16,
     reset_header: ResetHeader,
-    reader: Reader<'c>,
+    reader: ChunkSampleReader<'c>,
 }
 
 #[derive(Clone, Debug)]
-enum Reader<'c> {
-    Floats(Box<FloatReader<'c>>),
-    Histograms(Box<HistogramReader<'c>>),
+enum ChunkSampleReader<'c> {
+    Floats(Box<XorChunkReader<'c>>),
+    Histograms(Box<HistogramChunkReader<'c>>),
 }
 
-impl<'c> Samples<'c> {
+impl<'c> TsdbChunkSamples<'c> {
     /// Returns the samples of the chunk `data`, borrowed or owned. Fails if the header is
     /// incomplete.
-    pub fn new(encoding: Encoding, data: impl Into<Cow<'c, [u8]>>) -> Result<Self, Malformed> {
+    pub fn new(
+        encoding: TsdbChunkEncoding,
+        data: impl Into<Cow<'c, [u8]>>,
+    ) -> Result<Self, MalformedTsdbBytes> {
         let data = data.into();
-        let count = data.first_chunk::<2>().ok_or(Malformed::CutShort)?;
+        let count = data
+            .first_chunk::<2>()
+            .ok_or(MalformedTsdbBytes::CutShort)?;
         let count = u16::from_be_bytes(*count);
-        let third = data.get(2).copied().ok_or(Malformed::CutShort);
+        let third = data.get(2).copied().ok_or(MalformedTsdbBytes::CutShort);
         let mut reset_header = ResetHeader::Unknown;
         let (left, reader) = match encoding {
-            Encoding::Xor => {
-                let reader = FloatReader::xor(BitReader::new(data, 2));
-                (count, Reader::Floats(Box::new(reader)))
+            TsdbChunkEncoding::Xor => {
+                let reader = XorChunkReader::new_xor(XorBitReader::new(data, 2));
+                (count, ChunkSampleReader::Floats(Box::new(reader)))
             }
-            Encoding::Xor2 => {
-                let reader = FloatReader::xor2(third?, BitReader::new(data, 3));
-                (count, Reader::Floats(Box::new(reader)))
+            TsdbChunkEncoding::Xor2 => {
+                let reader = XorChunkReader::new_xor2(third?, XorBitReader::new(data, 3));
+                (count, ChunkSampleReader::Floats(Box::new(reader)))
             }
-            Encoding::Histogram | Encoding::FloatHistogram => {
-                reset_header = ResetHeader::of_byte(third?);
-                let is_float = encoding == Encoding::FloatHistogram;
-                let bits = BitReader::new(data, 3);
-                let reader = HistogramReader::new(bits, reset_header, is_float, None);
-                (count, Reader::Histograms(Box::new(reader)))
+            TsdbChunkEncoding::Histogram | TsdbChunkEncoding::FloatHistogram => {
+                reset_header = ResetHeader::from_byte(third?);
+                let is_float = encoding == TsdbChunkEncoding::FloatHistogram;
+                let bits = XorBitReader::new(data, 3);
+                let reader = HistogramChunkReader::new(bits, reset_header, is_float, None);
+                (count, ChunkSampleReader::Histograms(Box::new(reader)))
             }
-            Encoding::HistogramStart | Encoding::FloatHistogramStart => {
-                let starts = Some(StartReader::new(third?));
-                reset_header = ResetHeader::of_byte((count >> 8) as u8);
-                let is_float = encoding == Encoding::FloatHistogramStart;
-                let bits = BitReader::new(data, 3);
-                let reader = HistogramReader::new(bits, reset_header, is_float, starts);
+            TsdbChunkEncoding::HistogramStart | TsdbChunkEncoding::FloatHistogramStart => {
+                let starts = Some(StartTimeReader::new(third?));
+                reset_header = ResetHeader::from_byte((count >> 8) as u8);
+                let is_float = encoding == TsdbChunkEncoding::FloatHistogramStart;
+                let bits = XorBitReader::new(data, 3);
+                let reader = HistogramChunkReader::new(bits, reset_header, is_float, starts);
                 (
                     count & COUNT_MASK_WITH_STARTS,
-                    Reader::Histograms(Box::new(reader)),
+                    ChunkSampleReader::Histograms(Box::new(reader)),
                 )
             }
         };
@@ -71,7 +76,7 @@ impl<'c> Samples<'c> {
     }
 
     /// Returns the number of unread samples. The header contains their total number.
-    pub fn left(&self) -> u16 {
+    pub fn remaining(&self) -> u16 {
         self.left
     }
 
@@ -86,23 +91,25 @@ impl<'c> Samples<'c> {
     }
 }
 
-impl Iterator for Samples<'_> {
-    type Item = Result<Sample, Malformed>;
+impl Iterator for TsdbChunkSamples<'_> {
+    type Item = Result<TsdbSample, MalformedTsdbBytes>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
         let read = match &mut self.reader {
-            Reader::Floats(reader) => reader.read().map(|sample| Sample {
+            ChunkSampleReader::Floats(reader) => reader.read().map(|sample| TsdbSample {
                 time: sample.time,
                 start_time: sample.start_time,
-                value: Value::Float(sample.value),
+                value: TsdbSampleValue::Float(sample.value),
             }),
-            Reader::Histograms(reader) => {
-                reader.read().map(|(time, start_time, histogram)| Sample {
-                    time,
-                    start_time,
-                    value: Value::Histogram(Box::new(histogram)),
-                })
+            ChunkSampleReader::Histograms(reader) => {
+                reader
+                    .read()
+                    .map(|(time, start_time, histogram)| TsdbSample {
+                        time,
+                        start_time,
+                        value: TsdbSampleValue::Histogram(Box::new(histogram)),
+                    })
             }
         };
         if read.is_err() {

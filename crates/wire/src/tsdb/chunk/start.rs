@@ -5,8 +5,8 @@
 //! is followed by the distance of its start from the previous sample's timestamp: first the
 //! distance itself, then its changes.
 
-use super::bits::{BitReader, BitWriter};
-use crate::tsdb::error::Malformed;
+use super::bits::{XorBitReader, XorBitWriter};
+use crate::tsdb::error::MalformedTsdbBytes;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
 /// Largest index of the sample at which starts begin to differ, limited by seven bits.
@@ -14,14 +14,14 @@ const CHANGE_MAX: u16 = 0x7f;
 
 /// Reads the start timestamps of a chunk, in the order of its samples.
 #[derive(Clone, Debug)]
-pub(super) struct StartReader {
+pub(super) struct StartTimeReader {
     has_first: bool,
     change: u16,
     distance: i64,
     start: TimestampMs,
 }
 
-impl StartReader {
+impl StartTimeReader {
     /// Returns a reader for a chunk with this header byte.
     pub fn new(header: u8) -> Self {
         Self {
@@ -36,17 +36,17 @@ impl StartReader {
     /// one `before`.
     pub fn read(
         &mut self,
-        bits: &mut BitReader<'_>,
+        bits: &mut XorBitReader<'_>,
         index: u16,
         time: TimestampMs,
         before: TimestampMs,
-    ) -> Result<TimestampMs, Malformed> {
+    ) -> Result<TimestampMs, MalformedTsdbBytes> {
         if index == 0 {
             if self.has_first {
-                self.start = time.wrapping_sub(bits.varint()?);
+                self.start = time.wrapping_sub(bits.read_varint()?);
             }
         } else if self.change > 0 && index >= self.change {
-            let number = bits.varbit()?;
+            let number = bits.read_varbit()?;
             self.distance = match index == self.change {
                 true => number,
                 false => self.distance.wrapping_add(number),
@@ -59,19 +59,19 @@ impl StartReader {
 
 /// Writes the start timestamps of a chunk, in the order of its samples.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StartWriter {
+pub(super) struct StartTimeWriter {
     has_first: bool,
     change: u16,
     distance: i64,
     start: TimestampMs,
 }
 
-impl StartWriter {
+impl StartTimeWriter {
     /// Writes the start timestamp of the sample `index`, given its timestamp `time` and the
     /// previous one `before`.
     pub fn write(
         &mut self,
-        out: &mut BitWriter,
+        out: &mut XorBitWriter,
         index: u16,
         start: TimestampMs,
         (time, before): (TimestampMs, TimestampMs),
@@ -79,15 +79,15 @@ impl StartWriter {
         let distance = before.wrapping_sub(start);
         if index == 0 {
             if start != START_UNKNOWN {
-                out.varint(time.wrapping_sub(start));
+                out.write_varint(time.wrapping_sub(start));
                 self.has_first = true;
             }
         } else if self.change > 0 {
-            out.varbit(distance.wrapping_sub(self.distance));
+            out.write_varbit(distance.wrapping_sub(self.distance));
             self.distance = distance;
         } else if start != self.start || index == CHANGE_MAX {
             self.change = index;
-            out.varbit(distance);
+            out.write_varbit(distance);
             self.distance = distance;
         }
         self.start = start;

@@ -1,23 +1,25 @@
 //! Tests that written chunks are read back unchanged, and that damage is an error.
 
-use super::build::{BuiltChunk, ChunkBuilder, StartTimes};
-use super::encoding::{Encoding, Kind, ResetHeader};
-use super::read::Samples;
+use super::build::{BuiltChunk, ChunkBuilder, ChunkStartTimes};
+use super::encoding::{ResetHeader, TsdbChunkEncoding, TsdbSampleKind};
+use super::read::TsdbChunkSamples;
 use crate::tsdb::error::TsdbError;
-use crate::tsdb::sample::{Sample, Value};
+use crate::tsdb::sample::{TsdbSample, TsdbSampleValue};
 use firn_model::env::sim::SimRng;
-use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint,
+};
 use firn_model::sample::stale_nan;
 
 /// Builds the chunks of samples.
-fn chunks(samples: &[Sample], starts: StartTimes) -> Vec<BuiltChunk> {
+fn chunks(samples: &[TsdbSample], starts: ChunkStartTimes) -> Vec<BuiltChunk> {
     let mut builder = ChunkBuilder::new(starts);
     let mut chunks = Vec::new();
     for sample in samples {
         let (time, start) = (sample.time, sample.start_time);
         let closed = match &sample.value {
-            Value::Float(value) => builder.push_float(time, start, *value),
-            Value::Histogram(histogram) => builder.push_histogram(time, start, histogram),
+            TsdbSampleValue::Float(value) => builder.push_float(time, start, *value),
+            TsdbSampleValue::Histogram(histogram) => builder.push_histogram(time, start, histogram),
         };
         chunks.extend(closed.expect("samples are in order"));
     }
@@ -25,9 +27,9 @@ fn chunks(samples: &[Sample], starts: StartTimes) -> Vec<BuiltChunk> {
     chunks
 }
 
-fn read(chunk: &BuiltChunk) -> Vec<Sample> {
-    let samples = Samples::new(chunk.encoding, &chunk.data).expect("it has a header");
-    assert_eq!(samples.left(), chunk.samples);
+fn read(chunk: &BuiltChunk) -> Vec<TsdbSample> {
+    let samples = TsdbChunkSamples::new(chunk.encoding, &chunk.data).expect("it has a header");
+    assert_eq!(samples.remaining(), chunk.samples);
     let samples: Result<Vec<_>, _> = samples.collect();
     let samples = samples.expect("it was written here");
     let times = samples.first().zip(samples.last());
@@ -37,11 +39,11 @@ fn read(chunk: &BuiltChunk) -> Vec<Sample> {
 }
 
 /// Formats a sample, without empty buckets and without the reset hint.
-fn told(sample: &Sample, with_start: bool) -> String {
+fn told(sample: &TsdbSample, with_start: bool) -> String {
     let start = if with_start { sample.start_time } else { 0 };
     let value = match &sample.value {
-        Value::Float(value) => format!("{:x}", value.to_bits()),
-        Value::Histogram(histogram) => {
+        TsdbSampleValue::Float(value) => format!("{:x}", value.to_bits()),
+        TsdbSampleValue::Histogram(histogram) => {
             let mut histogram = histogram.clone();
             histogram.reset_hint = ResetHint::Unknown;
             histogram.compact(0);
@@ -51,10 +53,10 @@ fn told(sample: &Sample, with_start: bool) -> String {
     format!("{} {start} {value}", sample.time)
 }
 
-fn check(samples: &[Sample], starts: StartTimes, seed: u64) -> Vec<BuiltChunk> {
+fn check(samples: &[TsdbSample], starts: ChunkStartTimes, seed: u64) -> Vec<BuiltChunk> {
     let chunks = chunks(samples, starts);
-    let found: Vec<Sample> = chunks.iter().flat_map(read).collect();
-    let keeps = starts == StartTimes::Keep;
+    let found: Vec<TsdbSample> = chunks.iter().flat_map(read).collect();
+    let keeps = starts == ChunkStartTimes::Keep;
     assert_eq!(found.len(), samples.len(), "seed {seed}");
     for (found, pushed) in found.iter().zip(samples) {
         assert_eq!(told(found, true), told(pushed, keeps), "seed {seed}");
@@ -63,42 +65,42 @@ fn check(samples: &[Sample], starts: StartTimes, seed: u64) -> Vec<BuiltChunk> {
     chunks
 }
 
-fn floats(rng: &SimRng, count: usize) -> Vec<Sample> {
-    let starts = rng.below(4);
-    let mut time = rng.below(1 << 40) as i64 - (1 << 39);
+fn floats(rng: &SimRng, count: usize) -> Vec<TsdbSample> {
+    let starts = rng.next_below(4);
+    let mut time = rng.next_below(1 << 40) as i64 - (1 << 39);
     let mut value = 0.0;
     let mut samples = Vec::new();
     for i in 0..count {
-        time += match rng.below(30) {
-            0 => 1 + rng.below(1 << 36) as i64,
-            1 => 1 + rng.below(1 << 18) as i64,
-            2..8 => 15_000 + rng.below(100) as i64,
+        time += match rng.next_below(30) {
+            0 => 1 + rng.next_below(1 << 36) as i64,
+            1 => 1 + rng.next_below(1 << 18) as i64,
+            2..8 => 15_000 + rng.next_below(100) as i64,
             _ => 15_000,
         };
-        value = match rng.below(12) {
-            0 => f64::from_bits(rng.below(u64::MAX)),
+        value = match rng.next_below(12) {
+            0 => f64::from_bits(rng.next_below(u64::MAX)),
             1 => stale_nan(),
             2..=6 => value,
             7 => f64::NAN,
-            _ => value + rng.below(9) as f64,
+            _ => value + rng.next_below(9) as f64,
         };
-        samples.push(Sample {
+        samples.push(TsdbSample {
             time,
             start_time: match starts {
                 0 => 0,
                 1 => -5_000,
                 2 if i > 100 => time - 15_000,
-                3 => rng.below(3) as i64 * 777,
+                3 => rng.next_below(3) as i64 * 777,
                 _ => 0,
             },
-            value: Value::Float(value),
+            value: TsdbSampleValue::Float(value),
         });
     }
     samples
 }
 
 /// Returns histograms of a counter with occasional resets, of a gauge, or with custom buckets.
-fn histograms(rng: &SimRng, count: usize) -> Vec<Sample> {
+fn histograms(rng: &SimRng, count: usize) -> Vec<TsdbSample> {
     let (is_float, is_gauge) = (rng.one_in(2), rng.one_in(3));
     let is_custom = rng.one_in(3);
     let has_starts = rng.one_in(2);
@@ -108,20 +110,20 @@ fn histograms(rng: &SimRng, count: usize) -> Vec<Sample> {
         if rng.one_in(50) {
             buckets = [0; 24];
         }
-        let bucket = rng.below(buckets.len() as u64) as usize;
-        buckets[bucket] += rng.below(5) as u32;
+        let bucket = rng.next_below(buckets.len() as u64) as usize;
+        buckets[bucket] += rng.next_below(5) as u32;
         let histogram = match rng.one_in(40) {
             true => stale(is_float),
             false => histogram(&buckets, is_float, is_gauge, is_custom),
         };
-        samples.push(Sample {
-            time: 1_000 * i as i64 + rng.below(9) as i64,
+        samples.push(TsdbSample {
+            time: 1_000 * i as i64 + rng.next_below(9) as i64,
             start_time: if has_starts {
-                5 + rng.below(2) as i64
+                5 + rng.next_below(2) as i64
             } else {
                 0
             },
-            value: Value::Histogram(Box::new(histogram)),
+            value: TsdbSampleValue::Histogram(Box::new(histogram)),
         });
     }
     samples
@@ -138,7 +140,7 @@ fn stale(is_float: bool) -> Histogram {
 
 fn histogram(buckets: &[u32], is_float: bool, is_gauge: bool, is_custom: bool) -> Histogram {
     let count = buckets.iter().map(|count| u64::from(*count)).sum();
-    let (mut spans, mut counts) = (Vec::<Span>::new(), Vec::new());
+    let (mut spans, mut counts) = (Vec::<BucketSpan>::new(), Vec::new());
     let mut gap = -3 * i32::from(!is_custom);
     for bucket in buckets {
         match spans.last_mut() {
@@ -147,7 +149,7 @@ fn histogram(buckets: &[u32], is_float: bool, is_gauge: bool, is_custom: bool) -
                 continue;
             }
             Some(span) if gap == 0 => span.length += 1,
-            _ => spans.push(Span {
+            _ => spans.push(BucketSpan {
                 offset: gap,
                 length: 1,
             }),
@@ -171,13 +173,13 @@ fn histogram(buckets: &[u32], is_float: bool, is_gauge: bool, is_custom: bool) -
         zero_threshold: if is_custom { 0.0 } else { 2f64.powi(-128) },
         sum: count as f64 / 3.0,
         counts: match is_float {
-            false => Counts::Integer {
+            false => HistogramCounts::Integer {
                 count,
                 zero_count: 0,
                 positive: deltas.collect(),
                 negative: Vec::new(),
             },
-            true => Counts::Float {
+            true => HistogramCounts::Float {
                 count: count as f64,
                 zero_count: 0.0,
                 positive: counts.iter().map(|count| *count as f64).collect(),
@@ -197,11 +199,15 @@ fn histogram(buckets: &[u32], is_float: bool, is_gauge: bool, is_custom: bool) -
 fn floats_of_any_kind_come_back_bit_for_bit() {
     for seed in 0..300 {
         let rng = SimRng::new(seed);
-        let count = 1 + rng.below(400) as usize;
+        let count = 1 + rng.next_below(400) as usize;
         let samples = floats(&rng, count);
-        let plain = check(&samples, StartTimes::Drop, seed);
-        assert!(plain.iter().all(|chunk| chunk.encoding == Encoding::Xor));
-        check(&samples, StartTimes::Keep, seed);
+        let plain = check(&samples, ChunkStartTimes::Drop, seed);
+        assert!(
+            plain
+                .iter()
+                .all(|chunk| chunk.encoding == TsdbChunkEncoding::Xor)
+        );
+        check(&samples, ChunkStartTimes::Keep, seed);
     }
 }
 
@@ -209,36 +215,37 @@ fn floats_of_any_kind_come_back_bit_for_bit() {
 fn histograms_of_any_kind_come_back_with_their_buckets() {
     for seed in 0..300 {
         let rng = SimRng::new(seed);
-        let count = 1 + rng.below(300) as usize;
+        let count = 1 + rng.next_below(300) as usize;
         let mut samples = histograms(&rng, count);
-        for starts in [StartTimes::Drop, StartTimes::Keep] {
+        for starts in [ChunkStartTimes::Drop, ChunkStartTimes::Keep] {
             check(&samples, starts, seed);
         }
         if rng.one_in(4) {
-            samples.last_mut().expect("there are some").value = Value::Float(1.0);
-            let kinds = check(&samples, StartTimes::Drop, seed);
+            samples.last_mut().expect("there are some").value = TsdbSampleValue::Float(1.0);
+            let kinds = check(&samples, ChunkStartTimes::Drop, seed);
             let kinds = kinds.last().map(|chunk| chunk.encoding.kind());
-            assert_eq!(kinds, Some(Kind::Float), "seed {seed}");
+            assert_eq!(kinds, Some(TsdbSampleKind::Float), "seed {seed}");
         }
     }
 }
 
 #[test]
 fn chunk_headers_say_what_is_known_of_resets() {
-    let sample = |time, buckets: &[u32], is_gauge| Sample {
+    let sample = |time, buckets: &[u32], is_gauge| TsdbSample {
         time,
         start_time: 0,
-        value: Value::Histogram(Box::new(histogram(buckets, false, is_gauge, false))),
+        value: TsdbSampleValue::Histogram(Box::new(histogram(buckets, false, is_gauge, false))),
     };
-    let mut samples: Vec<Sample> = (0..121).map(|i| sample(i, &[1, 2], false)).collect();
+    let mut samples: Vec<TsdbSample> = (0..121).map(|i| sample(i, &[1, 2], false)).collect();
     samples.push(sample(200, &[2, 1], false));
     samples.push(sample(201, &[2, 1, 5], false));
     samples.push(sample(202, &[1, 1], true));
     samples.push(sample(203, &[0, 1], true));
-    let headers: Vec<(u16, ResetHeader)> = chunks(&samples, StartTimes::Drop)
+    let headers: Vec<(u16, ResetHeader)> = chunks(&samples, ChunkStartTimes::Drop)
         .iter()
         .map(|chunk| {
-            let samples = Samples::new(chunk.encoding, &chunk.data).expect("it has a header");
+            let samples =
+                TsdbChunkSamples::new(chunk.encoding, &chunk.data).expect("it has a header");
             (chunk.samples, samples.reset_header())
         })
         .collect();
@@ -253,15 +260,15 @@ fn chunk_headers_say_what_is_known_of_resets() {
 
 #[test]
 fn hints_behind_the_first_sample_of_a_chunk_say_that_nothing_was_reset() {
-    let samples: Vec<Sample> = histograms(&SimRng::new(1), 20);
-    for chunk in chunks(&samples, StartTimes::Drop) {
+    let samples: Vec<TsdbSample> = histograms(&SimRng::new(1), 20);
+    for chunk in chunks(&samples, ChunkStartTimes::Drop) {
         let is_gauge = |hint: &ResetHint| *hint == ResetHint::Gauge;
         let hints: Vec<ResetHint> = read(&chunk)
             .iter()
             .filter(|sample| !sample.is_stale())
             .filter_map(|sample| match &sample.value {
-                Value::Histogram(histogram) => Some(histogram.reset_hint),
-                Value::Float(_) => None,
+                TsdbSampleValue::Histogram(histogram) => Some(histogram.reset_hint),
+                TsdbSampleValue::Float(_) => None,
             })
             .collect();
         let rest = hints.get(1..).unwrap_or_default();
@@ -282,7 +289,7 @@ fn chunk_made_by_hand_is_read() {
     let differing = 1f64.to_bits() ^ 2f64.to_bits();
     assert_eq!(differing, 0x7ff << 52);
     data.extend([0b1100_0010, 0b0101_1111, 0b1111_1111, 0b0000_0000]);
-    let samples: Result<Vec<_>, _> = Samples::new(Encoding::Xor, &data[..])
+    let samples: Result<Vec<_>, _> = TsdbChunkSamples::new(TsdbChunkEncoding::Xor, &data[..])
         .expect("sound")
         .collect();
     let told: Vec<String> = samples
@@ -304,16 +311,16 @@ fn damaged_chunk_is_an_error_or_other_samples_and_never_a_panic() {
             true => floats(&rng, 20),
             false => histograms(&rng, 20),
         };
-        for chunk in chunks(&samples, StartTimes::Keep) {
+        for chunk in chunks(&samples, ChunkStartTimes::Keep) {
             for number in 1..=6 {
                 let mut data = chunk.data.clone();
-                for _ in 0..rng.below(3) {
-                    let at = rng.below(data.len() as u64) as usize;
-                    data[at] ^= 1 << rng.below(8);
+                for _ in 0..rng.next_below(3) {
+                    let at = rng.next_below(data.len() as u64) as usize;
+                    data[at] ^= 1 << rng.next_below(8);
                 }
-                data.truncate(rng.below(data.len() as u64 + 1) as usize);
-                let encoding = Encoding::of_number(number).expect("there are six");
-                if let Ok(samples) = Samples::new(encoding, data) {
+                data.truncate(rng.next_below(data.len() as u64 + 1) as usize);
+                let encoding = TsdbChunkEncoding::from_number(number).expect("there are six");
+                if let Ok(samples) = TsdbChunkSamples::new(encoding, data) {
                     let failed = samples.filter(Result::is_err).count();
                     assert!(failed <= 1, "seed {seed}: goes on behind an error");
                 }
@@ -324,7 +331,7 @@ fn damaged_chunk_is_an_error_or_other_samples_and_never_a_panic() {
 
 #[test]
 fn samples_out_of_order_and_histograms_that_do_not_fit_are_refused() {
-    let mut builder = ChunkBuilder::new(StartTimes::Drop);
+    let mut builder = ChunkBuilder::new(ChunkStartTimes::Drop);
     assert!(builder.push_float(5, 0, 1.0).is_ok());
     let refused = builder.push_float(5, 0, 1.0);
     let wanted = "sample at 5 is not after the previous one at 5";
@@ -334,11 +341,11 @@ fn samples_out_of_order_and_histograms_that_do_not_fit_are_refused() {
     too_few.positive_spans[0].length = 3;
     let mut back = sound.clone();
     back.positive_spans = vec![
-        Span {
+        BucketSpan {
             offset: 0,
             length: 1,
         },
-        Span {
+        BucketSpan {
             offset: -1,
             length: 1,
         },
@@ -355,24 +362,24 @@ fn samples_out_of_order_and_histograms_that_do_not_fit_are_refused() {
 fn finer_histograms_are_read_as_coarse_as_the_finest_known_schema() {
     let mut fine = histogram(&[1, 2, 0, 3, 4], false, false, false);
     fine.schema = 9;
-    let samples = [Sample {
+    let samples = [TsdbSample {
         time: 1,
         start_time: 0,
-        value: Value::Histogram(Box::new(fine)),
+        value: TsdbSampleValue::Histogram(Box::new(fine)),
     }];
-    let chunk = chunks(&samples, StartTimes::Drop);
+    let chunk = chunks(&samples, ChunkStartTimes::Drop);
     let read = read(&chunk[0]);
-    let Value::Histogram(coarse) = &read[0].value else {
+    let TsdbSampleValue::Histogram(coarse) = &read[0].value else {
         panic!("it is a histogram");
     };
     assert_eq!(coarse.schema, 8);
     // Buckets -3, -2, 0 and 1 of schema 9 are in the buckets -1, -1, 0 and 1 of schema 8.
-    let span = Span {
+    let span = BucketSpan {
         offset: -1,
         length: 3,
     };
     assert_eq!(coarse.positive_spans, [span]);
-    let Counts::Integer { positive, .. } = &coarse.counts else {
+    let HistogramCounts::Integer { positive, .. } = &coarse.counts else {
         panic!("it has integers");
     };
     assert_eq!(positive[..], [3, 0, 1]);

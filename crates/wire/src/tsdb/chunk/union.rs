@@ -2,7 +2,7 @@
 //! adds buckets; this code collects the union before it writes the chunk.
 
 use super::layout::{BUCKETS_MAX, bucket_count};
-use firn_model::histogram::{Counts, Histogram, Span, bucket_indexes};
+use firn_model::histogram::{BucketSpan, Histogram, HistogramCounts, bucket_indexes};
 
 /// Largest index of a bucket, so that the gap between any two fits the offset of a span. The finest
 /// schema has no index above 2^18.
@@ -10,7 +10,7 @@ const INDEX_MAX: u64 = 1 << 30;
 
 /// Returns the indexes of the buckets of one sign; `None` if the spans do not match the number of
 /// buckets or are not ascending.
-pub(super) fn indexes(spans: &[Span], buckets: usize) -> Option<Vec<i64>> {
+pub(super) fn indexes(spans: &[BucketSpan], buckets: usize) -> Option<Vec<i64>> {
     if bucket_count(spans).ok()? != buckets {
         return None;
     }
@@ -22,19 +22,19 @@ pub(super) fn indexes(spans: &[Span], buckets: usize) -> Option<Vec<i64>> {
 
 /// The indexes of the buckets of both signs, sorted; the common form for comparing layouts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Buckets {
+pub(super) struct BucketIndexes {
     pub positive: Vec<i64>,
     pub negative: Vec<i64>,
 }
 
-impl Buckets {
+impl BucketIndexes {
     /// Returns the buckets of a histogram; `None` if its spans and buckets do not match.
-    pub fn of(histogram: &Histogram) -> Option<Self> {
+    pub fn from_histogram(histogram: &Histogram) -> Option<Self> {
         let (positives, negatives) = match &histogram.counts {
-            Counts::Integer {
+            HistogramCounts::Integer {
                 positive, negative, ..
             } => (positive.len(), negative.len()),
-            Counts::Float {
+            HistogramCounts::Float {
                 positive, negative, ..
             } => (positive.len(), negative.len()),
         };
@@ -46,9 +46,9 @@ impl Buckets {
 
     /// Adds the buckets of another histogram; returns false, without changes, if there would be too
     /// many.
-    pub fn unite(&mut self, other: &Buckets) -> bool {
-        let positive = united(&self.positive, &other.positive);
-        let negative = united(&self.negative, &other.negative);
+    pub fn unite(&mut self, other: &BucketIndexes) -> bool {
+        let positive = unite_sorted(&self.positive, &other.positive);
+        let negative = unite_sorted(&self.negative, &other.negative);
         let fits = |side: &Vec<i64>| side.len() as u64 <= BUCKETS_MAX;
         if !fits(&positive) || !fits(&negative) {
             return false;
@@ -59,25 +59,25 @@ impl Buckets {
 
     /// Returns the counts of a histogram with the buckets `own`, extended by a zero for each
     /// additional bucket.
-    pub fn spread(&self, own: &Buckets, counts: &Counts) -> Counts {
+    pub fn spread(&self, own: &BucketIndexes, counts: &HistogramCounts) -> HistogramCounts {
         match counts {
-            Counts::Integer {
+            HistogramCounts::Integer {
                 count,
                 zero_count,
                 positive,
                 negative,
-            } => Counts::Integer {
+            } => HistogramCounts::Integer {
                 count: *count,
                 zero_count: *zero_count,
                 positive: spread_deltas(&self.positive, &own.positive, positive),
                 negative: spread_deltas(&self.negative, &own.negative, negative),
             },
-            Counts::Float {
+            HistogramCounts::Float {
                 count,
                 zero_count,
                 positive,
                 negative,
-            } => Counts::Float {
+            } => HistogramCounts::Float {
                 count: *count,
                 zero_count: *zero_count,
                 positive: spread(&self.positive, &own.positive, positive.iter().copied()),
@@ -87,7 +87,7 @@ impl Buckets {
     }
 }
 
-fn united(a: &[i64], b: &[i64]) -> Vec<i64> {
+fn unite_sorted(a: &[i64], b: &[i64]) -> Vec<i64> {
     if a == b {
         return a.to_vec();
     }
@@ -107,7 +107,7 @@ fn spread<T: Copy + Default>(all: &[i64], own: &[i64], counts: impl Iterator<Ite
 }
 
 fn spread_deltas(all: &[i64], own: &[i64], deltas: &[i64]) -> Vec<i64> {
-    let mut counts = spread(all, own, absolute(deltas));
+    let mut counts = spread(all, own, decode_deltas(deltas));
     let mut before = 0i64;
     for count in &mut counts {
         (*count, before) = (count.wrapping_sub(before), *count);
@@ -115,7 +115,7 @@ fn spread_deltas(all: &[i64], own: &[i64], deltas: &[i64]) -> Vec<i64> {
     counts
 }
 
-fn absolute(deltas: &[i64]) -> impl Iterator<Item = i64> {
+fn decode_deltas(deltas: &[i64]) -> impl Iterator<Item = i64> {
     deltas.iter().scan(0i64, |count, delta| {
         *count = count.wrapping_add(*delta);
         Some(*count)
@@ -123,16 +123,19 @@ fn absolute(deltas: &[i64]) -> impl Iterator<Item = i64> {
 }
 
 /// Returns whether any count in `new` is smaller than in `before`; a missing bucket counts as 0.
-pub(super) fn falls(before: (&Buckets, &Counts), new: (&Buckets, &Counts)) -> bool {
+pub(super) fn has_decreased(
+    before: (&BucketIndexes, &HistogramCounts),
+    new: (&BucketIndexes, &HistogramCounts),
+) -> bool {
     match (before.1, new.1) {
         (
-            Counts::Integer {
+            HistogramCounts::Integer {
                 count,
                 zero_count,
                 positive,
                 negative,
             },
-            Counts::Integer {
+            HistogramCounts::Integer {
                 count: new_count,
                 zero_count: new_zero_count,
                 positive: new_positive,
@@ -140,8 +143,8 @@ pub(super) fn falls(before: (&Buckets, &Counts), new: (&Buckets, &Counts)) -> bo
             },
         ) => {
             let side = |old: (&[i64], &[i64]), new: (&[i64], &[i64])| {
-                let old = old.0.iter().copied().zip(absolute(old.1));
-                side_falls(old, new.0.iter().copied().zip(absolute(new.1)))
+                let old = old.0.iter().copied().zip(decode_deltas(old.1));
+                has_side_decreased(old, new.0.iter().copied().zip(decode_deltas(new.1)))
             };
             new_count < count
                 || new_zero_count < zero_count
@@ -155,13 +158,13 @@ pub(super) fn falls(before: (&Buckets, &Counts), new: (&Buckets, &Counts)) -> bo
                 )
         }
         (
-            Counts::Float {
+            HistogramCounts::Float {
                 count,
                 zero_count,
                 positive,
                 negative,
             },
-            Counts::Float {
+            HistogramCounts::Float {
                 count: new_count,
                 zero_count: new_zero_count,
                 positive: new_positive,
@@ -170,7 +173,7 @@ pub(super) fn falls(before: (&Buckets, &Counts), new: (&Buckets, &Counts)) -> bo
         ) => {
             let side = |old: (&[i64], &[f64]), new: (&[i64], &[f64])| {
                 let old = old.0.iter().copied().zip(old.1.iter().copied());
-                side_falls(old, new.0.iter().copied().zip(new.1.iter().copied()))
+                has_side_decreased(old, new.0.iter().copied().zip(new.1.iter().copied()))
             };
             new_count < count
                 || new_zero_count < zero_count
@@ -183,12 +186,12 @@ pub(super) fn falls(before: (&Buckets, &Counts), new: (&Buckets, &Counts)) -> bo
                     (&new.0.negative, new_negative),
                 )
         }
-        (Counts::Integer { .. }, Counts::Float { .. })
-        | (Counts::Float { .. }, Counts::Integer { .. }) => true,
+        (HistogramCounts::Integer { .. }, HistogramCounts::Float { .. })
+        | (HistogramCounts::Float { .. }, HistogramCounts::Integer { .. }) => true,
     }
 }
 
-fn side_falls<T: Copy + Default + PartialOrd + PartialEq>(
+fn has_side_decreased<T: Copy + Default + PartialOrd + PartialEq>(
     before: impl Iterator<Item = (i64, T)>,
     new: impl Iterator<Item = (i64, T)>,
 ) -> bool {

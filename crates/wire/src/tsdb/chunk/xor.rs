@@ -1,40 +1,45 @@
 //! Encodes a float relative to the previous one: the changed bits between runs of zeros
 //! (`tsdb/chunkenc/xor.go`).
 
-use super::bits::{BitReader, BitWriter};
-use crate::tsdb::error::Malformed;
+use super::bits::{XorBitReader, XorBitWriter};
+use crate::tsdb::error::MalformedTsdbBytes;
 
 /// The numbers of leading and trailing zeros around the changed bits, which later values can reuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Zeros {
+pub(super) struct XorZeros {
     leading: u32,
     trailing: u32,
 }
 
-impl Zeros {
+impl XorZeros {
     /// Reads the position of the changed bits: five bits of leading zeros and six bits of width, in
     /// which 0 means 64.
-    pub fn read(bits: &mut BitReader<'_>) -> Result<Self, Malformed> {
-        let leading = bits.bits(5)? as u32;
-        let width = match bits.bits(6)? as u32 {
+    pub fn read(bits: &mut XorBitReader<'_>) -> Result<Self, MalformedTsdbBytes> {
+        let leading = bits.read_bits(5)? as u32;
+        let width = match bits.read_bits(6)? as u32 {
             0 => 64,
             width => width,
         };
         let trailing = 64u32.checked_sub(leading + width);
-        let trailing = trailing.ok_or(Malformed::Invalid("a float has more than 64 bits"))?;
+        let trailing =
+            trailing.ok_or(MalformedTsdbBytes::Invalid("a float has more than 64 bits"))?;
         Ok(Self { leading, trailing })
     }
 
     /// Reads the changed bits and returns the float that follows `before`.
-    pub fn value(self, bits: &mut BitReader<'_>, before: f64) -> Result<f64, Malformed> {
-        let differing = bits.bits(64 - self.leading - self.trailing)?;
+    pub fn read_value(
+        self,
+        bits: &mut XorBitReader<'_>,
+        before: f64,
+    ) -> Result<f64, MalformedTsdbBytes> {
+        let differing = bits.read_bits(64 - self.leading - self.trailing)?;
         Ok(f64::from_bits(
             before.to_bits() ^ differing << self.trailing,
         ))
     }
 
     /// Returns the zeros around changed bits, of which at least one must be set.
-    pub fn around(differing: u64) -> Self {
+    pub fn from_changed_bits(differing: u64) -> Self {
         Self {
             leading: differing.leading_zeros().min(31),
             trailing: differing.trailing_zeros(),
@@ -42,33 +47,33 @@ impl Zeros {
     }
 
     /// Returns whether changed bits with the zeros `other` fit between these zeros.
-    pub fn reach(self, other: Self) -> bool {
+    pub fn can_hold(self, other: Self) -> bool {
         other.leading >= self.leading && other.trailing >= self.trailing
     }
 
     /// Writes the position of the changed bits.
-    pub fn write(self, out: &mut BitWriter) {
-        out.bits(u64::from(self.leading), 5);
-        out.bits(u64::from(64 - self.leading - self.trailing), 6);
+    pub fn write(self, out: &mut XorBitWriter) {
+        out.write_bits(u64::from(self.leading), 5);
+        out.write_bits(u64::from(64 - self.leading - self.trailing), 6);
     }
 
     /// Writes the changed bits.
-    pub fn write_value(self, out: &mut BitWriter, differing: u64) {
+    pub fn write_value(self, out: &mut XorBitWriter, differing: u64) {
         let width = 64 - self.leading - self.trailing;
-        out.bits(differing >> self.trailing, width);
+        out.write_bits(differing >> self.trailing, width);
     }
 }
 
 /// A sequence of floats, each encoded relative to the previous one and its zeros.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Xor {
+pub(super) struct XorFloat {
     /// The float that was read or written last.
     pub value: f64,
     /// Zeros of the previous change; `None` before the first change.
-    zeros: Option<Zeros>,
+    zeros: Option<XorZeros>,
 }
 
-impl Xor {
+impl XorFloat {
     /// Returns the state after a first float.
     pub fn new(value: f64) -> Self {
         Self { value, zeros: None }
@@ -76,33 +81,36 @@ impl Xor {
 
     /// Reads the next float. Fails if the chunk is cut off.
     #[inline]
-    pub fn read(&mut self, bits: &mut BitReader<'_>) -> Result<(), Malformed> {
-        if !bits.bit()? {
+    pub fn read(&mut self, bits: &mut XorBitReader<'_>) -> Result<(), MalformedTsdbBytes> {
+        if !bits.read_bit()? {
             return Ok(());
         }
-        if bits.bit()? {
-            self.zeros = Some(Zeros::read(bits)?);
+        if bits.read_bit()? {
+            self.zeros = Some(XorZeros::read(bits)?);
         }
-        self.value = self.zeros.unwrap_or_default().value(bits, self.value)?;
+        self.value = self
+            .zeros
+            .unwrap_or_default()
+            .read_value(bits, self.value)?;
         Ok(())
     }
 
     /// Writes the next float. Reuses the previous zeros if the changed bits fit between them.
-    pub fn write(&mut self, out: &mut BitWriter, value: f64) {
+    pub fn write(&mut self, out: &mut XorBitWriter, value: f64) {
         let differing = value.to_bits() ^ self.value.to_bits();
         self.value = value;
         if differing == 0 {
-            return out.bit(false);
+            return out.write_bit(false);
         }
-        out.bit(true);
-        let around = Zeros::around(differing);
+        out.write_bit(true);
+        let around = XorZeros::from_changed_bits(differing);
         let zeros = match self.zeros {
-            Some(zeros) if zeros.reach(around) => {
-                out.bit(false);
+            Some(zeros) if zeros.can_hold(around) => {
+                out.write_bit(false);
                 zeros
             }
             _ => {
-                out.bit(true);
+                out.write_bit(true);
                 around.write(out);
                 self.zeros = Some(around);
                 around
@@ -132,13 +140,13 @@ mod tests {
             0.1,
             0.2,
         ];
-        let mut out = BitWriter::default();
-        let mut writer = Xor::new(7.0);
+        let mut out = XorBitWriter::default();
+        let mut writer = XorFloat::new(7.0);
         for value in values {
             writer.write(&mut out, value);
         }
-        let mut bits = BitReader::new(out.bytes().into(), 0);
-        let mut reader = Xor::new(7.0);
+        let mut bits = XorBitReader::new(out.bytes().into(), 0);
+        let mut reader = XorFloat::new(7.0);
         for value in values {
             assert_eq!(reader.read(&mut bits), Ok(()));
             assert_eq!(reader.value.to_bits(), value.to_bits());
@@ -147,12 +155,12 @@ mod tests {
 
     #[test]
     fn float_of_more_than_64_bits_is_refused() {
-        let mut out = BitWriter::default();
-        out.bits(0b11, 2);
-        out.bits(31, 5);
-        out.bits(63, 6);
-        out.bits(0, 64);
-        let read = Xor::new(0.0).read(&mut BitReader::new(out.bytes().into(), 0));
-        assert!(matches!(read, Err(Malformed::Invalid(_))));
+        let mut out = XorBitWriter::default();
+        out.write_bits(0b11, 2);
+        out.write_bits(31, 5);
+        out.write_bits(63, 6);
+        out.write_bits(0, 64);
+        let read = XorFloat::new(0.0).read(&mut XorBitReader::new(out.bytes().into(), 0));
+        assert!(matches!(read, Err(MalformedTsdbBytes::Invalid(_))));
     }
 }

@@ -1,11 +1,11 @@
 //! Collects one part of the series of a head in memory.
 
-use super::series::{Collected, HeadExemplar, HeadMetadata};
-use crate::tsdb::chunk::Kind;
+use super::series::{CollectedHeadSeries, HeadExemplar, HeadMetadata};
+use crate::tsdb::chunk::TsdbSampleKind;
 use crate::tsdb::head_chunks::HeadChunk;
-use crate::tsdb::sample::{Sample, Value, stale_histogram};
-use crate::tsdb::wal::Entry;
-use firn_model::histogram::{Counts, ResetHint};
+use crate::tsdb::sample::{TsdbSample, TsdbSampleValue, stale_histogram};
+use crate::tsdb::wal::WalEntry;
+use firn_model::histogram::{HistogramCounts, ResetHint};
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::{TimeRange, TimestampMs, is_stale};
 use rustc_hash::FxHashMap;
@@ -20,22 +20,23 @@ const NUMBER_BYTES: usize = 48;
 /// A part of all series: those whose label hash has the remainder `residue` modulo `modulus`.
 /// Shares do not depend on the order of series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Share {
+pub(super) struct SeriesHashShare {
     pub modulus: u64,
     pub residue: u64,
 }
 
-impl Share {
+impl SeriesHashShare {
     /// The share of all series.
-    pub const ALL: Share = Share {
+    pub const ALL: SeriesHashShare = SeriesHashShare {
         modulus: 1,
         residue: 0,
     };
 
     /// Splits the share into two. Each series belongs to exactly one of them.
-    pub fn halves(self) -> [Share; 2] {
+    pub fn halves(self) -> [SeriesHashShare; 2] {
         let modulus = self.modulus * 2;
-        [self.residue, self.residue + self.modulus].map(|residue| Share { modulus, residue })
+        [self.residue, self.residue + self.modulus]
+            .map(|residue| SeriesHashShare { modulus, residue })
     }
 
     /// Returns whether a series belongs to the share. The labels alone decide about it.
@@ -53,36 +54,36 @@ fn hash(bytes: &[u8]) -> u64 {
 
 /// The error that the series of a share do not fit into memory, after which the share is split.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Full {
+pub(super) struct HeadPartFull {
     /// Labels of the largest series, if the share contains only one.
     pub only: Option<Labels>,
 }
 
 /// The chunks of a series number that were found in `chunks_head`.
 #[derive(Clone, Debug, Default)]
-struct Chunks {
+struct HeadSeriesChunks {
     in_order: Vec<HeadChunk>,
     late: Vec<HeadChunk>,
 }
 
 /// The series of a share that were collected so far, with their samples and chunks.
 #[derive(Debug)]
-pub(super) struct Part {
-    share: Share,
+pub(super) struct HeadPart {
+    share: SeriesHashShare,
     min_valid_time: TimestampMs,
     limit: usize,
     bytes: usize,
-    series: Vec<Collected>,
+    series: Vec<CollectedHeadSeries>,
     by_labels: BTreeMap<Labels, usize>,
     by_number: FxHashMap<u64, usize>,
     /// Chunks of `chunks_head` that no series has taken yet, by series number.
-    chunks: FxHashMap<u64, Chunks>,
+    chunks: FxHashMap<u64, HeadSeriesChunks>,
     /// Reference of the last chunk that was read, of any series.
     last_chunk: u64,
 }
 
-impl Part {
-    pub fn new(share: Share, min_valid_time: TimestampMs, limit: usize) -> Self {
+impl HeadPart {
+    pub fn new(share: SeriesHashShare, min_valid_time: TimestampMs, limit: usize) -> Self {
         Self {
             share,
             min_valid_time,
@@ -96,7 +97,7 @@ impl Part {
         }
     }
 
-    fn spend(&mut self, bytes: usize) -> Result<(), Full> {
+    fn charge_memory(&mut self, bytes: usize) -> Result<(), HeadPartFull> {
         self.bytes += bytes;
         if self.bytes <= self.limit {
             return Ok(());
@@ -105,22 +106,22 @@ impl Part {
             [only] => Some(only.labels.clone()),
             _ => None,
         };
-        Err(Full { only })
+        Err(HeadPartFull { only })
     }
 
     /// Records that a series number belongs to the share, before chunks are read. Fails if the
     /// memory limit is reached.
-    pub fn expect(&mut self, number: u64, labels: &Labels) -> Result<(), Full> {
+    pub fn expect_series(&mut self, number: u64, labels: &Labels) -> Result<(), HeadPartFull> {
         if !self.share.has(labels.as_ref()) {
             return Ok(());
         }
         self.chunks.entry(number).or_default();
-        self.spend(NUMBER_BYTES)
+        self.charge_memory(NUMBER_BYTES)
     }
 
     /// Adds a chunk. In-order chunks before the end of the blocks are left out, as in upstream.
     /// Fails if the memory limit is reached.
-    pub fn add_chunk(&mut self, chunk: HeadChunk) -> Result<(), Full> {
+    pub fn add_chunk(&mut self, chunk: HeadChunk) -> Result<(), HeadPartFull> {
         self.last_chunk = chunk.reference;
         let is_old = !chunk.is_out_of_order && chunk.range.max < self.min_valid_time;
         let Some(chunks) = self.chunks.get_mut(&chunk.series) else {
@@ -133,12 +134,12 @@ impl Part {
             true => chunks.late.push(chunk),
             false => chunks.in_order.push(chunk),
         }
-        self.spend(size_of::<HeadChunk>())
+        self.charge_memory(size_of::<HeadChunk>())
     }
 
     /// Returns the time ranges of the previous in-order chunk of the series and of `chunk`, if they
     /// overlap.
-    pub fn overlap(&self, chunk: &HeadChunk) -> Option<(TimeRange, TimeRange)> {
+    pub fn find_overlap(&self, chunk: &HeadChunk) -> Option<(TimeRange, TimeRange)> {
         let before = self.chunks.get(&chunk.series)?.in_order.last()?;
         let overlaps = !chunk.is_out_of_order && before.range.max >= chunk.range.min;
         overlaps.then_some((before.range, chunk.range))
@@ -146,11 +147,11 @@ impl Part {
 
     /// Adds an entry of the WAL; entries of series outside of the share are ignored. Fails if the
     /// memory limit is reached.
-    pub fn add(&mut self, entry: Entry<'_>) -> Result<(), Full> {
+    pub fn add(&mut self, entry: WalEntry<'_>) -> Result<(), HeadPartFull> {
         match entry {
-            Entry::Series { series, labels } => self.add_series(series, labels),
-            Entry::Sample { series, sample } => self.add_sample(series, sample),
-            Entry::Exemplar {
+            WalEntry::Series { series, labels } => self.add_series(series, labels),
+            WalEntry::Sample { series, sample } => self.add_sample(series, sample),
+            WalEntry::Exemplar {
                 series,
                 labels,
                 time,
@@ -163,8 +164,8 @@ impl Part {
                     value,
                 },
             ),
-            Entry::Deletion { series, range } => self.delete(series, range),
-            Entry::Metadata {
+            WalEntry::Deletion { series, range } => self.delete(series, range),
+            WalEntry::Metadata {
                 series,
                 metric_type,
                 unit,
@@ -179,34 +180,34 @@ impl Part {
                 match self.series_of(series) {
                     Some(series) => {
                         series.metadata = Some(metadata);
-                        self.spend(bytes)
+                        self.charge_memory(bytes)
                     }
                     None => Ok(()),
                 }
             }
-            Entry::Mapped { .. } | Entry::UnknownSchema { .. } => Ok(()),
+            WalEntry::Mapped { .. } | WalEntry::UnknownSchema { .. } => Ok(()),
         }
     }
 
     /// Adds an entry of the out-of-order log, with samples that are in no chunk yet. Fails if the
     /// memory limit is reached.
-    pub fn add_late(&mut self, entry: Entry<'_>) -> Result<(), Full> {
+    pub fn add_late(&mut self, entry: WalEntry<'_>) -> Result<(), HeadPartFull> {
         let last_chunk = self.last_chunk;
         match entry {
-            Entry::Sample { series, mut sample } => {
-                tidy(&mut sample, Kind::Float);
+            WalEntry::Sample { series, mut sample } => {
+                normalize_sample(&mut sample, TsdbSampleKind::Float);
                 let bytes = sample.memory_bytes();
                 match self.series_of(series) {
                     Some(series) => {
                         series.late.push(sample);
-                        self.spend(bytes)
+                        self.charge_memory(bytes)
                     }
                     None => Ok(()),
                 }
             }
             // A missing chunk was lost with the end of its file; the log still contains its
             // samples.
-            Entry::Mapped { series, chunk } if chunk <= last_chunk => {
+            WalEntry::Mapped { series, chunk } if chunk <= last_chunk => {
                 if let Some(series) = self.series_of(series) {
                     series.late.clear();
                 }
@@ -216,14 +217,14 @@ impl Part {
         }
     }
 
-    fn series_of(&mut self, number: u64) -> Option<&mut Collected> {
+    fn series_of(&mut self, number: u64) -> Option<&mut CollectedHeadSeries> {
         let place = self.by_number.get(&number)?;
         self.series.get_mut(*place).filter(|series| !series.is_gone)
     }
 
     /// Adds a series. A series that exists already, under any number, starts anew: its in-order
     /// samples are in blocks, and its chunks are those of the new number.
-    fn add_series(&mut self, number: u64, labels: Labels) -> Result<(), Full> {
+    fn add_series(&mut self, number: u64, labels: Labels) -> Result<(), HeadPartFull> {
         if !self.share.has(labels.as_ref()) {
             return Ok(());
         }
@@ -232,9 +233,9 @@ impl Part {
             Some(place) => *place,
             None => {
                 let bytes = SERIES_BYTES + labels.as_bytes().len();
-                self.series.push(Collected::new(labels.clone()));
+                self.series.push(CollectedHeadSeries::new(labels.clone()));
                 self.by_labels.insert(labels, self.series.len() - 1);
-                self.spend(bytes)?;
+                self.charge_memory(bytes)?;
                 self.series.len() - 1
             }
         };
@@ -245,10 +246,10 @@ impl Part {
             series.chunks = chunks.in_order;
             series.late_chunks = chunks.late;
         }
-        self.spend(NUMBER_BYTES)
+        self.charge_memory(NUMBER_BYTES)
     }
 
-    fn add_sample(&mut self, number: u64, mut sample: Sample) -> Result<(), Full> {
+    fn add_sample(&mut self, number: u64, mut sample: TsdbSample) -> Result<(), HeadPartFull> {
         let min_valid_time = self.min_valid_time;
         let Some(series) = self.series_of(number) else {
             return Ok(());
@@ -257,13 +258,13 @@ impl Part {
         if sample.time < min_valid_time || !is_new {
             return Ok(());
         }
-        tidy(&mut sample, series.newest_kind());
+        normalize_sample(&mut sample, series.newest_kind());
         let bytes = sample.memory_bytes();
         series.samples.push(sample);
-        self.spend(bytes)
+        self.charge_memory(bytes)
     }
 
-    fn add_exemplar(&mut self, number: u64, exemplar: HeadExemplar) -> Result<(), Full> {
+    fn add_exemplar(&mut self, number: u64, exemplar: HeadExemplar) -> Result<(), HeadPartFull> {
         let min_valid_time = self.min_valid_time;
         let Some(series) = self.series_of(number) else {
             return Ok(());
@@ -279,10 +280,10 @@ impl Part {
         }
         let bytes = size_of::<HeadExemplar>() + exemplar.labels.as_bytes().len();
         series.exemplars.push(exemplar);
-        self.spend(bytes)
+        self.charge_memory(bytes)
     }
 
-    fn delete(&mut self, number: u64, range: TimeRange) -> Result<(), Full> {
+    fn delete(&mut self, number: u64, range: TimeRange) -> Result<(), HeadPartFull> {
         let min_valid_time = self.min_valid_time;
         let Some(series) = self.series_of(number) else {
             return Ok(());
@@ -293,13 +294,13 @@ impl Part {
             self.by_labels.remove(&labels);
         } else if range.max >= min_valid_time {
             series.deleted.add(range);
-            return self.spend(size_of::<TimeRange>());
+            return self.charge_memory(size_of::<TimeRange>());
         }
         Ok(())
     }
 
     /// Returns the series that have samples, sorted by labels. Deleted series are left out.
-    pub fn finish(self) -> Vec<Collected> {
+    pub fn finish(self) -> Vec<CollectedHeadSeries> {
         let mut all = self.series;
         all.retain(|series| !series.is_gone && !series.is_empty());
         all.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
@@ -308,22 +309,22 @@ impl Part {
 }
 
 /// Changes a sample to the form that its chunk gives it, after a sample of the kind `before`.
-fn tidy(sample: &mut Sample, before: Kind) {
+fn normalize_sample(sample: &mut TsdbSample, before: TsdbSampleKind) {
     match &mut sample.value {
         // A histogram series ends with a histogram.
-        Value::Float(value) if is_stale(*value) && before != Kind::Float => {
-            let stale = stale_histogram(*value, before == Kind::FloatHistogram);
-            sample.value = Value::Histogram(Box::new(stale));
+        TsdbSampleValue::Float(value) if is_stale(*value) && before != TsdbSampleKind::Float => {
+            let stale = stale_histogram(*value, before == TsdbSampleKind::FloatHistogram);
+            sample.value = TsdbSampleValue::Histogram(Box::new(stale));
         }
-        Value::Float(_) => {}
-        Value::Histogram(histogram) if histogram.is_stale() => {
-            let is_float = matches!(histogram.counts, Counts::Float { .. });
+        TsdbSampleValue::Float(_) => {}
+        TsdbSampleValue::Histogram(histogram) if histogram.is_stale() => {
+            let is_float = matches!(histogram.counts, HistogramCounts::Float { .. });
             **histogram = stale_histogram(histogram.sum, is_float);
         }
         // The reset hint may refer to a previous sample that was left out.
-        Value::Histogram(histogram) if histogram.reset_hint == ResetHint::NotReset => {
+        TsdbSampleValue::Histogram(histogram) if histogram.reset_hint == ResetHint::NotReset => {
             histogram.reset_hint = ResetHint::Unknown;
         }
-        Value::Histogram(_) => {}
+        TsdbSampleValue::Histogram(_) => {}
     }
 }

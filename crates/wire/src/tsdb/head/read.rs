@@ -1,11 +1,11 @@
 //! The files of a head, and the passes over them.
 
-use super::part::{Full, Part, Share};
-use super::series::{Collected, HeadSeries};
+use super::part::{HeadPart, HeadPartFull, SeriesHashShare};
+use super::series::{CollectedHeadSeries, HeadSeries};
 use crate::tsdb::error::TsdbError;
 use crate::tsdb::head_chunks::{HeadChunkFile, HeadChunks};
-use crate::tsdb::ranges::{File, Ranges};
-use crate::tsdb::wal::{Entries, Entry, Tail, WalReader};
+use crate::tsdb::ranges::{NamedRangeFile, ReadRanges};
+use crate::tsdb::wal::{WalEntries, WalEntry, WalReader, WalTailPolicy};
 use firn_model::sample::TimestampMs;
 
 /// Largest number of shares: a share that does not fit then contains one series, or several whose
@@ -17,11 +17,11 @@ const SHARES_MAX: u64 = 1 << 24;
 #[derive(Clone, Debug)]
 pub struct HeadFiles<R> {
     /// Segments of the newest folder `wal/checkpoint.N`.
-    pub checkpoint: Vec<File<R>>,
+    pub checkpoint: Vec<NamedRangeFile<R>>,
     /// Segments of `wal` with greater numbers than the checkpoint.
-    pub wal: Vec<File<R>>,
+    pub wal: Vec<NamedRangeFile<R>>,
     /// Segments of `wbl`.
-    pub wbl: Vec<File<R>>,
+    pub wbl: Vec<NamedRangeFile<R>>,
     /// Files of `chunks_head`.
     pub chunks: Vec<HeadChunkFile<R>>,
 }
@@ -54,36 +54,36 @@ pub struct HeadReader<R> {
     files: HeadFiles<R>,
     options: HeadOptions,
     /// Shares that remain to be read; the last one is next.
-    shares: Vec<Share>,
-    series: std::vec::IntoIter<Collected>,
+    shares: Vec<SeriesHashShare>,
+    series: std::vec::IntoIter<CollectedHeadSeries>,
     report: HeadReport,
 }
 
 /// The reason why a part could not be collected: it is too large, or a file cannot be read.
-enum Stop {
-    Full(Full),
+enum HeadPartError {
+    Full(HeadPartFull),
     Failed(TsdbError),
 }
 
-impl From<Full> for Stop {
-    fn from(full: Full) -> Self {
-        Stop::Full(full)
+impl From<HeadPartFull> for HeadPartError {
+    fn from(full: HeadPartFull) -> Self {
+        HeadPartError::Full(full)
     }
 }
 
-impl From<TsdbError> for Stop {
+impl From<TsdbError> for HeadPartError {
     fn from(error: TsdbError) -> Self {
-        Stop::Failed(error)
+        HeadPartError::Failed(error)
     }
 }
 
-impl<R: Ranges> HeadReader<R> {
+impl<R: ReadRanges> HeadReader<R> {
     /// Returns a reader before the first series.
     pub fn new(files: HeadFiles<R>, options: HeadOptions) -> Self {
         Self {
             files,
             options,
-            shares: vec![Share::ALL],
+            shares: vec![SeriesHashShare::ALL],
             series: Vec::new().into_iter(),
             report: HeadReport::default(),
         }
@@ -106,8 +106,8 @@ impl<R: Ranges> HeadReader<R> {
                     self.report.parts += 1;
                     self.series = series.into_iter();
                 }
-                Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Full(full)) => self.part(share, full)?,
+                Err(HeadPartError::Failed(error)) => return Err(error),
+                Err(HeadPartError::Full(full)) => self.collect_part(share, full)?,
             }
         }
     }
@@ -117,7 +117,11 @@ impl<R: Ranges> HeadReader<R> {
         &self.report
     }
 
-    fn part(&mut self, share: Share, full: Full) -> Result<(), TsdbError> {
+    fn collect_part(
+        &mut self,
+        share: SeriesHashShare,
+        full: HeadPartFull,
+    ) -> Result<(), TsdbError> {
         if full.only.is_some() || share.modulus >= SHARES_MAX {
             let labels = full.only.unwrap_or_default();
             return Err(TsdbError::SeriesTooLarge {
@@ -130,24 +134,27 @@ impl<R: Ranges> HeadReader<R> {
         Ok(())
     }
 
-    fn collect(&mut self, share: Share) -> Result<Vec<Collected>, Stop> {
+    fn collect(
+        &mut self,
+        share: SeriesHashShare,
+    ) -> Result<Vec<CollectedHeadSeries>, HeadPartError> {
         let min_valid_time = self.options.min_valid_time.unwrap_or(TimestampMs::MIN);
-        let mut part = Part::new(share, min_valid_time, self.options.memory_bytes);
+        let mut part = HeadPart::new(share, min_valid_time, self.options.memory_bytes);
         let mut torn = Vec::new();
         let mut unknown_schemas = 0;
-        self.each_log_entry(true, &mut Vec::new(), |entry| match &entry {
-            Entry::Series { series, labels } => part.expect(*series, labels),
+        self.for_each_log_entry(true, &mut Vec::new(), |entry| match &entry {
+            WalEntry::Series { series, labels } => part.expect_series(*series, labels),
             _ => Ok(()),
         })?;
         self.collect_chunks(&mut part, &mut torn)?;
-        self.each_log_entry(false, &mut torn, |entry| {
-            if let Entry::UnknownSchema { .. } = entry {
+        self.for_each_log_entry(false, &mut torn, |entry| {
+            if let WalEntry::UnknownSchema { .. } = entry {
                 unknown_schemas += 1;
             }
             part.add(entry)
         })?;
         let late = &self.files.wbl;
-        each_entry(late, Tail::MayBeTorn, false, &mut torn, |entry| {
+        for_each_entry(late, WalTailPolicy::MayBeTorn, false, &mut torn, |entry| {
             part.add_late(entry)
         })?;
         self.report.torn = torn;
@@ -157,52 +164,62 @@ impl<R: Ranges> HeadReader<R> {
 
     /// Calls `take` with each entry of the checkpoint, then of the WAL after it. Stops at the first
     /// error.
-    fn each_log_entry(
+    fn for_each_log_entry(
         &self,
         series_only: bool,
         torn: &mut Vec<(String, u64)>,
-        mut take: impl FnMut(Entry<'_>) -> Result<(), Full>,
-    ) -> Result<(), Stop> {
+        mut take: impl FnMut(WalEntry<'_>) -> Result<(), HeadPartFull>,
+    ) -> Result<(), HeadPartError> {
         let checkpoint = &self.files.checkpoint;
-        each_entry(checkpoint, Tail::IsWhole, series_only, torn, &mut take)?;
-        each_entry(
+        for_each_entry(
+            checkpoint,
+            WalTailPolicy::IsWhole,
+            series_only,
+            torn,
+            &mut take,
+        )?;
+        for_each_entry(
             &self.files.wal,
-            Tail::MayBeTorn,
+            WalTailPolicy::MayBeTorn,
             series_only,
             torn,
             &mut take,
         )
     }
 
-    fn collect_chunks(&self, part: &mut Part, torn: &mut Vec<(String, u64)>) -> Result<(), Stop> {
+    fn collect_chunks(
+        &self,
+        part: &mut HeadPart,
+        torn: &mut Vec<(String, u64)>,
+    ) -> Result<(), HeadPartError> {
         let mut chunks = HeadChunks::new(&self.files.chunks);
         while let Some(chunk) = chunks.next_chunk()? {
-            if let Some((before, range)) = part.overlap(&chunk) {
+            if let Some((before, range)) = part.find_overlap(&chunk) {
                 let what = format!(
                     "chunk of series {} from {} to {} is out of order: it follows one from {} to \
                      {}",
                     chunk.series, range.min, range.max, before.min, before.max
                 );
-                return Err(chunk.damaged(&self.files.chunks, what).into());
+                return Err(chunk.damage_error(&self.files.chunks, what).into());
             }
             part.add_chunk(chunk)?;
         }
-        torn.extend(chunks.torn().map(|(name, at)| (name.to_owned(), at)));
+        torn.extend(chunks.torn_end().map(|(name, at)| (name.to_owned(), at)));
         Ok(())
     }
 }
 
-fn each_entry<R: Ranges>(
-    segments: &[File<R>],
-    tail: Tail,
+fn for_each_entry<R: ReadRanges>(
+    segments: &[NamedRangeFile<R>],
+    tail: WalTailPolicy,
     series_only: bool,
     torn: &mut Vec<(String, u64)>,
-    mut take: impl FnMut(Entry<'_>) -> Result<(), Full>,
-) -> Result<(), Stop> {
+    mut take: impl FnMut(WalEntry<'_>) -> Result<(), HeadPartFull>,
+) -> Result<(), HeadPartError> {
     let mut reader = WalReader::new(segments, tail);
     while let Some(record) = reader.next_record()? {
-        let entries = Entries::new(record);
-        if series_only && !entries.are_series() {
+        let entries = WalEntries::new(record);
+        if series_only && !entries.has_series_entries() {
             continue;
         }
         let mut failed = None;
@@ -213,9 +230,9 @@ fn each_entry<R: Ranges>(
             }
         }
         if let Some(error) = failed {
-            return Err(reader.damaged(error).into());
+            return Err(reader.damage_error(error).into());
         }
     }
-    torn.extend(reader.torn().map(|(name, at)| (name.to_owned(), at)));
+    torn.extend(reader.torn_end().map(|(name, at)| (name.to_owned(), at)));
     Ok(())
 }

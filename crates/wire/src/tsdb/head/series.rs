@@ -3,13 +3,13 @@
 //! A series has in-order chunks followed by in-order samples, and out-of-order chunks and samples.
 //! Of two samples with the same timestamp, the in-order one is used, or else the first one.
 
-use crate::tsdb::chunk::{Kind, Samples};
+use crate::tsdb::chunk::{TsdbChunkSamples, TsdbSampleKind};
 use crate::tsdb::error::TsdbError;
 use crate::tsdb::head_chunks::{HeadChunk, HeadChunkFile};
-use crate::tsdb::intervals::Intervals;
-use crate::tsdb::ranges::Ranges;
-use crate::tsdb::sample::{Sample, Value};
-use firn_model::histogram::{Counts, ResetHint};
+use crate::tsdb::intervals::DeletedIntervals;
+use crate::tsdb::ranges::ReadRanges;
+use crate::tsdb::sample::{TsdbSample, TsdbSampleValue};
+use firn_model::histogram::{HistogramCounts, ResetHint};
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;
@@ -38,24 +38,24 @@ pub struct HeadMetadata {
 
 /// The data of a series that a replay has collected, before its samples are merged.
 #[derive(Debug)]
-pub(super) struct Collected {
+pub(super) struct CollectedHeadSeries {
     pub labels: Labels,
     /// In-order chunks, sorted by time and without overlaps.
     pub chunks: Vec<HeadChunk>,
     /// Out-of-order chunks, which may overlap all others.
     pub late_chunks: Vec<HeadChunk>,
     /// In-order samples after the chunks.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<TsdbSample>,
     /// Out-of-order samples that are in no chunk.
-    pub late: Vec<Sample>,
-    pub deleted: Intervals,
+    pub late: Vec<TsdbSample>,
+    pub deleted: DeletedIntervals,
     pub exemplars: Vec<HeadExemplar>,
     pub metadata: Option<HeadMetadata>,
     /// True if the series was deleted, so that another one may have its labels.
     pub is_gone: bool,
 }
 
-impl Collected {
+impl CollectedHeadSeries {
     pub fn new(labels: Labels) -> Self {
         Self {
             labels,
@@ -63,7 +63,7 @@ impl Collected {
             late_chunks: Vec::new(),
             samples: Vec::new(),
             late: Vec::new(),
-            deleted: Intervals::default(),
+            deleted: DeletedIntervals::default(),
             exemplars: Vec::new(),
             metadata: None,
             is_gone: false,
@@ -85,18 +85,18 @@ impl Collected {
     }
 
     /// Returns the kind of the newest in-order sample. Floats if there is none.
-    pub fn newest_kind(&self) -> Kind {
-        let of_sample = |sample: &Sample| match &sample.value {
-            Value::Float(_) => Kind::Float,
-            Value::Histogram(histogram) => match histogram.counts {
-                Counts::Integer { .. } => Kind::Histogram,
-                Counts::Float { .. } => Kind::FloatHistogram,
+    pub fn newest_kind(&self) -> TsdbSampleKind {
+        let of_sample = |sample: &TsdbSample| match &sample.value {
+            TsdbSampleValue::Float(_) => TsdbSampleKind::Float,
+            TsdbSampleValue::Histogram(histogram) => match histogram.counts {
+                HistogramCounts::Integer { .. } => TsdbSampleKind::Histogram,
+                HistogramCounts::Float { .. } => TsdbSampleKind::FloatHistogram,
             },
         };
         let chunk = self.chunks.last().and_then(|chunk| chunk.encoding);
         let chunk = chunk.map(|encoding| encoding.kind());
         let sample = self.samples.last().map(of_sample);
-        sample.or(chunk).unwrap_or(Kind::Float)
+        sample.or(chunk).unwrap_or(TsdbSampleKind::Float)
     }
 }
 
@@ -108,25 +108,25 @@ pub struct HeadSeries<'h, R> {
     labels: Labels,
     exemplars: Vec<HeadExemplar>,
     metadata: Option<HeadMetadata>,
-    deleted: Intervals,
+    deleted: DeletedIntervals,
     min_valid_time: TimestampMs,
     chunks: std::vec::IntoIter<HeadChunk>,
-    open: Option<(HeadChunk, Samples<'static>)>,
-    samples: std::vec::IntoIter<Sample>,
+    open: Option<(HeadChunk, TsdbChunkSamples<'static>)>,
+    samples: std::vec::IntoIter<TsdbSample>,
     /// The next in-order sample, which was read ahead.
-    in_order: Option<Sample>,
+    in_order: Option<TsdbSample>,
     /// Out-of-order samples, once they were sorted.
-    late: Option<std::iter::Peekable<std::vec::IntoIter<Sample>>>,
+    late: Option<std::iter::Peekable<std::vec::IntoIter<TsdbSample>>>,
     late_chunks: Vec<HeadChunk>,
-    unsorted: Vec<Sample>,
+    unsorted: Vec<TsdbSample>,
     last_time: Option<TimestampMs>,
     /// True if the previous sample was in order; `None` at the start and after deleted samples.
     last_source: Option<bool>,
 }
 
-impl<'h, R: Ranges> HeadSeries<'h, R> {
+impl<'h, R: ReadRanges> HeadSeries<'h, R> {
     pub(super) fn new(
-        collected: Collected,
+        collected: CollectedHeadSeries,
         files: &'h [HeadChunkFile<R>],
         min_valid_time: TimestampMs,
     ) -> Self {
@@ -166,19 +166,19 @@ impl<'h, R: Ranges> HeadSeries<'h, R> {
 
     /// Returns the next sample that is not deleted, or `None` at the end. Timestamps increase.
     /// Fails if a chunk is damaged.
-    pub fn next_sample(&mut self) -> Result<Option<Sample>, TsdbError> {
+    pub fn next_sample(&mut self) -> Result<Option<TsdbSample>, TsdbError> {
         loop {
             if self.in_order.is_none() {
                 self.in_order = self.next_in_order()?;
             }
-            let late_time = self.late()?.peek().map(|late| late.time);
+            let late_time = self.late_samples()?.peek().map(|late| late.time);
             let in_order_time = self.in_order.as_ref().map(|sample| sample.time);
             let is_late = match (late_time, in_order_time) {
                 (Some(late), Some(in_order)) => late < in_order,
                 (late, _) => late.is_some(),
             };
             let sample = match is_late {
-                true => self.late()?.next(),
+                true => self.late_samples()?.next(),
                 false => self.in_order.take(),
             };
             let Some(mut sample) = sample else {
@@ -193,7 +193,7 @@ impl<'h, R: Ranges> HeadSeries<'h, R> {
             }
             self.last_time = Some(sample.time);
             let source = self.last_source.replace(!is_late);
-            if let Value::Histogram(histogram) = &mut sample.value
+            if let TsdbSampleValue::Histogram(histogram) = &mut sample.value
                 && histogram.reset_hint == ResetHint::NotReset
                 && source != Some(!is_late)
             {
@@ -204,7 +204,7 @@ impl<'h, R: Ranges> HeadSeries<'h, R> {
         }
     }
 
-    fn next_in_order(&mut self) -> Result<Option<Sample>, TsdbError> {
+    fn next_in_order(&mut self) -> Result<Option<TsdbSample>, TsdbError> {
         loop {
             if let Some((chunk, samples)) = &mut self.open {
                 let chunk = *chunk;
@@ -213,11 +213,11 @@ impl<'h, R: Ranges> HeadSeries<'h, R> {
                         self.last_source = None;
                     }
                     Some(Ok(sample)) => return Ok(Some(sample)),
-                    Some(Err(error)) => return Err(chunk.damaged(self.files, error)),
+                    Some(Err(error)) => return Err(chunk.damage_error(self.files, error)),
                     None => self.open = None,
                 }
             } else if let Some(chunk) = self.chunks.next() {
-                self.open = Some((chunk, chunk.samples(self.files)?));
+                self.open = Some((chunk, chunk.read_samples(self.files)?));
             } else {
                 return Ok(self.samples.next());
             }
@@ -226,18 +226,20 @@ impl<'h, R: Ranges> HeadSeries<'h, R> {
 
     /// Returns the out-of-order samples, sorted and with the first of equal timestamps. Fails if a
     /// chunk is damaged.
-    fn late(&mut self) -> Result<&mut std::iter::Peekable<std::vec::IntoIter<Sample>>, TsdbError> {
+    fn late_samples(
+        &mut self,
+    ) -> Result<&mut std::iter::Peekable<std::vec::IntoIter<TsdbSample>>, TsdbError> {
         if self.late.is_none() {
             let mut samples = Vec::new();
             for chunk in std::mem::take(&mut self.late_chunks) {
-                for sample in chunk.samples(self.files)? {
-                    samples.push(sample.map_err(|error| chunk.damaged(self.files, error))?);
+                for sample in chunk.read_samples(self.files)? {
+                    samples.push(sample.map_err(|error| chunk.damage_error(self.files, error))?);
                 }
             }
             samples.append(&mut self.unsorted);
             // Histograms from several chunks have no known predecessor.
             for sample in &mut samples {
-                if let Value::Histogram(histogram) = &mut sample.value
+                if let TsdbSampleValue::Histogram(histogram) = &mut sample.value
                     && histogram.reset_hint == ResetHint::NotReset
                 {
                     histogram.reset_hint = ResetHint::Unknown;

@@ -2,11 +2,11 @@
 
 use super::read::{HeadFiles, HeadOptions, HeadReader};
 use crate::tsdb::bytes::{push_checksum, push_uvarint};
-use crate::tsdb::chunk::{ChunkBuilder, StartTimes};
+use crate::tsdb::chunk::{ChunkBuilder, ChunkStartTimes};
 use crate::tsdb::error::TsdbError;
 use crate::tsdb::head_chunks::HeadChunkFile;
-use crate::tsdb::ranges::File;
-use crate::tsdb::sample::Value;
+use crate::tsdb::ranges::NamedRangeFile;
+use crate::tsdb::sample::TsdbSampleValue;
 use crate::tsdb::wal::tests::{deletion, marker, samples, segment, series};
 use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
@@ -24,7 +24,7 @@ struct Head {
 
 /// Encodes a chunk of series `number`; the highest bit of its encoding marks out-of-order samples.
 fn chunk(number: u64, samples: &[(i64, f64)], is_late: bool) -> Vec<u8> {
-    let mut builder = ChunkBuilder::new(StartTimes::Drop);
+    let mut builder = ChunkBuilder::new(ChunkStartTimes::Drop);
     for (time, value) in samples {
         let pushed = builder.push_float(*time, 0, *value);
         pushed.expect("samples are in order");
@@ -48,7 +48,7 @@ type Found = Vec<(String, Vec<(i64, f64)>)>;
 
 impl Head {
     fn read(&self) -> Result<(Found, u64), TsdbError> {
-        let file = |name: &str, records: &[Vec<u8>]| File::new(name, segment(records, 8));
+        let file = |name: &str, records: &[Vec<u8>]| NamedRangeFile::new(name, segment(records, 8));
         let mut chunks = b"\x01\x30\xbc\x91\x01\0\0\0".to_vec();
         chunks.extend(&self.chunks);
         chunks.extend([0; 100]);
@@ -58,7 +58,7 @@ impl Head {
             wbl: vec![file("wbl/0", &self.wbl)],
             chunks: vec![HeadChunkFile {
                 number: 1,
-                file: File::new("chunks_head/1", chunks),
+                file: NamedRangeFile::new("chunks_head/1", chunks),
             }],
         };
         let options = HeadOptions {
@@ -71,7 +71,7 @@ impl Head {
             let name = String::from_utf8_lossy(series.labels().get("__name__")).into_owned();
             let mut samples = Vec::new();
             while let Some(sample) = series.next_sample()? {
-                let Value::Float(value) = sample.value else {
+                let TsdbSampleValue::Float(value) = sample.value else {
                     panic!("no histogram was written");
                 };
                 samples.push((sample.time, value));

@@ -5,9 +5,9 @@
 //! | label offset table | postings offset table | table of contents: six u64 offsets | CRC-32C
 //! ```
 
-use crate::tsdb::bytes::{CHECKSUM_BYTES, Cursor, checked, push_checksum};
-use crate::tsdb::error::{Malformed, TsdbError};
-use crate::tsdb::ranges::{File, Ranges};
+use crate::tsdb::bytes::{CHECKSUM_BYTES, TsdbByteCursor, push_checksum, verify_checksum};
+use crate::tsdb::error::{MalformedTsdbBytes, TsdbError};
+use crate::tsdb::ranges::{NamedRangeFile, ReadRanges};
 
 /// The first bytes of an index.
 pub(super) const MAGIC: u32 = 0xBAAA_D700;
@@ -22,7 +22,7 @@ const CONTENTS_BYTES: u64 = 6 * 8 + CHECKSUM_BYTES;
 
 /// Version of an index, which determines how symbols and series are referred to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum IndexVersion {
     /// Both are referred to by their offsets.
     V1,
     /// Symbols are referred to by their index in the table, series by a sixteenth of their offsets.
@@ -33,7 +33,7 @@ pub(super) enum Version {
 
 /// The table of contents: offsets of the sections, or 0 for a missing one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Contents {
+pub(super) struct IndexTableOfContents {
     pub symbols: u64,
     pub series: u64,
     pub label_indexes: u64,
@@ -42,40 +42,42 @@ pub(super) struct Contents {
     pub postings_offset_table: u64,
 }
 
-impl Contents {
+impl IndexTableOfContents {
     /// Reads header and table of contents; fails if magic, version or checksum is wrong.
-    pub fn read<R: Ranges>(file: &File<R>) -> Result<(Version, Self), TsdbError> {
+    pub fn read<R: ReadRanges>(
+        file: &NamedRangeFile<R>,
+    ) -> Result<(IndexVersion, Self), TsdbError> {
         let header = file.read(0, HEADER_BYTES)?;
-        let mut cursor = Cursor::new(&header);
-        let damaged = |error: Malformed| file.damaged(0, error);
-        if cursor.be32().map_err(damaged)? != MAGIC {
-            return Err(file.damaged(0, "not an index file"));
+        let mut cursor = TsdbByteCursor::new(&header);
+        let damaged = |error: MalformedTsdbBytes| file.damage_error(0, error);
+        if cursor.read_be32().map_err(damaged)? != MAGIC {
+            return Err(file.damage_error(0, "not an index file"));
         }
-        let version = match cursor.byte().map_err(damaged)? {
-            1 => Version::V1,
-            2 => Version::V2,
-            3 => Version::V3,
+        let version = match cursor.read_byte().map_err(damaged)? {
+            1 => IndexVersion::V1,
+            2 => IndexVersion::V2,
+            3 => IndexVersion::V3,
             version => {
                 let what = format!("unknown index file version {version}");
-                return Err(file.unsupported(what));
+                return Err(file.unsupported_error(what));
             }
         };
         let start = file.len().saturating_sub(CONTENTS_BYTES);
         let bytes = file.read(start, CONTENTS_BYTES)?;
-        let contents = checked(&bytes).and_then(Self::of);
-        let contents = contents.map_err(|error| file.damaged(start, error))?;
+        let contents = verify_checksum(&bytes).and_then(Self::decode);
+        let contents = contents.map_err(|error| file.damage_error(start, error))?;
         Ok((version, contents))
     }
 
-    fn of(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut cursor = Cursor::new(bytes);
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedTsdbBytes> {
+        let mut cursor = TsdbByteCursor::new(bytes);
         Ok(Self {
-            symbols: cursor.be64()?,
-            series: cursor.be64()?,
-            label_indexes: cursor.be64()?,
-            label_offset_table: cursor.be64()?,
-            postings: cursor.be64()?,
-            postings_offset_table: cursor.be64()?,
+            symbols: cursor.read_be64()?,
+            series: cursor.read_be64()?,
+            label_indexes: cursor.read_be64()?,
+            label_offset_table: cursor.read_be64()?,
+            postings: cursor.read_be64()?,
+            postings_offset_table: cursor.read_be64()?,
         })
     }
 

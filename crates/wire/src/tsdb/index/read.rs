@@ -2,11 +2,11 @@
 //!
 //! Postings are skipped, because the series contain the same information.
 
-use super::format::{Contents, HEADER_BYTES, SERIES_ALIGN, Version};
-use super::symbols::Symbols;
-use crate::tsdb::bytes::{CHECKSUM_BYTES, Cursor, UVARINT_BYTES_MAX, checked};
-use crate::tsdb::error::{Malformed, TsdbError};
-use crate::tsdb::ranges::{File, Ranges, Window};
+use super::format::{HEADER_BYTES, IndexTableOfContents, IndexVersion, SERIES_ALIGN};
+use super::symbols::IndexSymbols;
+use crate::tsdb::bytes::{CHECKSUM_BYTES, TsdbByteCursor, UVARINT_BYTES_MAX, verify_checksum};
+use crate::tsdb::error::{MalformedTsdbBytes, TsdbError};
+use crate::tsdb::ranges::{FileReadWindow, NamedRangeFile, ReadRanges};
 use firn_model::labels::{Labels, LabelsRef, is_canonical, push_pair};
 use firn_model::sample::{TimeRange, TimestampMs};
 
@@ -62,34 +62,34 @@ impl IndexSeries {
 /// An open index file, of which only the symbol table is in memory. Series are read on demand.
 #[derive(Debug)]
 pub struct IndexReader<R> {
-    file: File<R>,
-    version: Version,
-    symbols: Symbols,
+    file: NamedRangeFile<R>,
+    version: IndexVersion,
+    symbols: IndexSymbols,
     series_start: u64,
     series_end: u64,
 }
 
 /// The position of a walk over the series of an index, with a buffer of the file.
 #[derive(Clone, Debug, Default)]
-pub(in crate::tsdb) struct SeriesWalk {
+pub(in crate::tsdb) struct IndexSeriesWalk {
     /// Offset of the next series, before its padding.
     offset: u64,
-    window: Window,
+    window: FileReadWindow,
     has_series: bool,
 }
 
-impl<R: Ranges> IndexReader<R> {
+impl<R: ReadRanges> IndexReader<R> {
     /// Reads header, table of contents and symbols of a file; fails if they are damaged.
-    pub fn open(file: File<R>) -> Result<Self, TsdbError> {
-        let (version, contents) = Contents::read(&file)?;
-        let symbols = Symbols::read(&file, version, contents.symbols)?;
+    pub fn open(file: NamedRangeFile<R>) -> Result<Self, TsdbError> {
+        let (version, contents) = IndexTableOfContents::read(&file)?;
+        let symbols = IndexSymbols::read(&file, version, contents.symbols)?;
         let end = contents.series_end(file.len());
         let start = match contents.series {
             0 => end,
             start if (HEADER_BYTES..=end).contains(&start) => start,
             start => {
                 let what = format!("the series begin at byte {start} and end at byte {end}");
-                return Err(file.damaged(end, what));
+                return Err(file.damage_error(end, what));
             }
         };
         Ok(Self {
@@ -107,10 +107,10 @@ impl<R: Ranges> IndexReader<R> {
     }
 
     /// Returns a walk at the first series. Walks are independent of each other.
-    pub(in crate::tsdb) fn walk(&self) -> SeriesWalk {
-        SeriesWalk {
+    pub(in crate::tsdb) fn start_walk(&self) -> IndexSeriesWalk {
+        IndexSeriesWalk {
             offset: self.series_start,
-            ..SeriesWalk::default()
+            ..IndexSeriesWalk::default()
         }
     }
 
@@ -118,7 +118,7 @@ impl<R: Ranges> IndexReader<R> {
     /// if its labels are not greater than those of the previous one.
     pub(in crate::tsdb) fn advance(
         &self,
-        walk: &mut SeriesWalk,
+        walk: &mut IndexSeriesWalk,
         series: &mut IndexSeries,
     ) -> Result<bool, TsdbError> {
         let Some(offset) = self.next_offset(walk)? else {
@@ -129,23 +129,23 @@ impl<R: Ranges> IndexReader<R> {
             offset,
             (UVARINT_BYTES_MAX as u64).min(self.series_end - offset),
         )?;
-        let mut cursor = Cursor::new(head);
-        let damaged = |error: Malformed| self.file.damaged(offset, error);
-        let length = cursor.uvarint().map_err(damaged)?;
+        let mut cursor = TsdbByteCursor::new(head);
+        let damaged = |error: MalformedTsdbBytes| self.file.damage_error(offset, error);
+        let length = cursor.read_uvarint().map_err(damaged)?;
         let start = offset + (head.len() - cursor.rest().len()) as u64;
         let left = self.series_end - start;
         if length > left.saturating_sub(CHECKSUM_BYTES) {
-            return Err(damaged(Malformed::CutShort));
+            return Err(damaged(MalformedTsdbBytes::CutShort));
         }
         let entry = walk
             .window
             .get(&self.file, start, length + CHECKSUM_BYTES)?;
-        let entry = checked(entry).map_err(damaged)?;
+        let entry = verify_checksum(entry).map_err(damaged)?;
         let before = std::mem::take(&mut series.labels);
         self.decode(entry, series).map_err(damaged)?;
         series.reference = match self.version {
-            Version::V1 => offset,
-            Version::V2 | Version::V3 => offset / SERIES_ALIGN,
+            IndexVersion::V1 => offset,
+            IndexVersion::V2 | IndexVersion::V3 => offset / SERIES_ALIGN,
         };
         let comes_after = series.labels() > LabelsRef::from_canonical(&before);
         if walk.has_series && !comes_after {
@@ -154,7 +154,7 @@ impl<R: Ranges> IndexReader<R> {
                 "series {} is out of order: it follows {before}",
                 series.labels()
             );
-            return Err(self.file.damaged(offset, what));
+            return Err(self.file.damage_error(offset, what));
         }
         walk.has_series = true;
         walk.offset = start + length + CHECKSUM_BYTES;
@@ -168,45 +168,45 @@ impl<R: Ranges> IndexReader<R> {
         series: &mut IndexSeries,
     ) -> Result<(), TsdbError> {
         let offset = match self.version {
-            Version::V1 => reference,
-            Version::V2 | Version::V3 => reference.saturating_mul(SERIES_ALIGN),
+            IndexVersion::V1 => reference,
+            IndexVersion::V2 | IndexVersion::V3 => reference.saturating_mul(SERIES_ALIGN),
         };
         if !(self.series_start..self.series_end).contains(&offset) {
             let what = format!("series {reference} does not exist");
-            return Err(self.file.damaged(offset, what));
+            return Err(self.file.damage_error(offset, what));
         }
-        let mut walk = SeriesWalk {
+        let mut walk = IndexSeriesWalk {
             offset,
-            ..SeriesWalk::default()
+            ..IndexSeriesWalk::default()
         };
         self.advance(&mut walk, series).map(|_| ())
     }
 
     /// Returns the offset of the next series, after the padding before it. Returns `None` at the
     /// end, and fails if the padding is not zero.
-    fn next_offset(&self, walk: &mut SeriesWalk) -> Result<Option<u64>, TsdbError> {
+    fn next_offset(&self, walk: &mut IndexSeriesWalk) -> Result<Option<u64>, TsdbError> {
         let aligned = match self.version {
-            Version::V1 => walk.offset,
-            Version::V2 | Version::V3 => walk.offset.next_multiple_of(SERIES_ALIGN),
+            IndexVersion::V1 => walk.offset,
+            IndexVersion::V2 | IndexVersion::V3 => walk.offset.next_multiple_of(SERIES_ALIGN),
         };
         let end = aligned.min(self.series_end);
         let padding = end - walk.offset.min(end);
         let padding = walk.window.get(&self.file, walk.offset, padding)?;
         if padding.iter().any(|byte| *byte != 0) {
             let what = "the padding in front of a series is not zero";
-            return Err(self.file.damaged(walk.offset, what));
+            return Err(self.file.damage_error(walk.offset, what));
         }
         Ok((aligned < self.series_end).then_some(aligned))
     }
 
-    fn decode(&self, entry: &[u8], into: &mut IndexSeries) -> Result<(), Malformed> {
+    fn decode(&self, entry: &[u8], into: &mut IndexSeries) -> Result<(), MalformedTsdbBytes> {
         into.labels.clear();
         into.chunks.clear();
-        let mut cursor = Cursor::new(entry);
+        let mut cursor = TsdbByteCursor::new(entry);
         // A label takes two references and a chunk three numbers, each at least one byte.
-        for _ in 0..cursor.count(2)? {
-            let name = self.symbols.get(cursor.uvarint()?)?;
-            let value = self.symbols.get(cursor.uvarint()?)?;
+        for _ in 0..cursor.read_count(2)? {
+            let name = self.symbols.get(cursor.read_uvarint()?)?;
+            let value = self.symbols.get(cursor.read_uvarint()?)?;
             // An empty value means that the label is absent.
             if !value.is_empty() {
                 push_pair(&mut into.labels, name, value);
@@ -215,18 +215,18 @@ impl<R: Ranges> IndexReader<R> {
         if !is_canonical(&into.labels) {
             into.labels.clear();
             let what = "a series has labels that are out of order, duplicated, or not UTF-8";
-            return Err(Malformed::Invalid(what));
+            return Err(MalformedTsdbBytes::Invalid(what));
         }
         let (mut end, mut reference): (TimestampMs, u64) = (0, 0);
-        for number in 0..cursor.count(3)? {
+        for number in 0..cursor.read_count(3)? {
             let min = match number {
-                0 => cursor.varint()?,
-                _ => later(end, cursor.uvarint()?)?,
+                0 => cursor.read_varint()?,
+                _ => later(end, cursor.read_uvarint()?)?,
             };
-            let max = later(min, cursor.uvarint()?)?;
+            let max = later(min, cursor.read_uvarint()?)?;
             reference = match number {
-                0 => cursor.uvarint()?,
-                _ => reference.wrapping_add_signed(cursor.varint()?),
+                0 => cursor.read_uvarint()?,
+                _ => reference.wrapping_add_signed(cursor.read_varint()?),
             };
             into.chunks.push(ChunkMeta {
                 range: TimeRange::new(min, max),
@@ -236,7 +236,9 @@ impl<R: Ranges> IndexReader<R> {
         }
         match cursor.is_empty() {
             true => Ok(()),
-            false => Err(Malformed::Invalid("unexpected bytes after a series")),
+            false => Err(MalformedTsdbBytes::Invalid(
+                "unexpected bytes after a series",
+            )),
         }
     }
 
@@ -246,9 +248,11 @@ impl<R: Ranges> IndexReader<R> {
     }
 }
 
-fn later(time: TimestampMs, by: u64) -> Result<TimestampMs, Malformed> {
+fn later(time: TimestampMs, by: u64) -> Result<TimestampMs, MalformedTsdbBytes> {
     let sum = time.checked_add_unsigned(by);
-    sum.ok_or(Malformed::Invalid("a chunk's time is beyond all times"))
+    sum.ok_or(MalformedTsdbBytes::Invalid(
+        "a chunk's time is beyond all times",
+    ))
 }
 
 impl From<&IndexSeries> for Labels {

@@ -1,11 +1,11 @@
 //! Tests indexes of all versions, valid and damaged.
 
 use super::read::{ChunkMeta, ChunkRef, IndexReader, IndexSeries};
-use super::write::IndexWriter;
+use super::write::TsdbIndexWriter;
 use crate::tsdb::bytes::{push_checksum, push_prefixed, push_uvarint, push_varint};
 use crate::tsdb::error::TsdbError;
 use crate::tsdb::folder::{BlockFile, BlockFolder};
-use crate::tsdb::ranges::File;
+use crate::tsdb::ranges::NamedRangeFile;
 use firn_model::error::Error;
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::TimeRange;
@@ -42,7 +42,7 @@ fn series(number: i64) -> (Labels, Vec<ChunkMeta>) {
 }
 
 fn index(count: i64, memory_bytes: usize) -> Vec<u8> {
-    let (mut folder, mut writer) = (Folder::default(), IndexWriter::new());
+    let (mut folder, mut writer) = (Folder::default(), TsdbIndexWriter::new());
     for (labels, chunks) in (0..count).map(series) {
         let added = writer.add(&mut folder, labels.as_ref(), &chunks);
         added.expect("memory takes all");
@@ -53,8 +53,8 @@ fn index(count: i64, memory_bytes: usize) -> Vec<u8> {
 }
 
 fn read(bytes: &[u8]) -> Result<Vec<(Labels, Vec<ChunkMeta>)>, TsdbError> {
-    let index = IndexReader::open(File::new("b/index", bytes))?;
-    let (mut walk, mut series) = (index.walk(), IndexSeries::default());
+    let index = IndexReader::open(NamedRangeFile::new("b/index", bytes))?;
+    let (mut walk, mut series) = (index.start_walk(), IndexSeries::default());
     let mut all = Vec::new();
     while index.advance(&mut walk, &mut series)? {
         all.push((Labels::from(&series), series.chunks.clone()));
@@ -148,7 +148,7 @@ fn index_with_any_byte_changed_or_cut_is_an_error_or_reads_the_same() {
 
 #[test]
 fn index_whose_series_are_not_in_order_is_an_error_that_names_the_place() {
-    let (mut folder, mut writer) = (Folder::default(), IndexWriter::new());
+    let (mut folder, mut writer) = (Folder::default(), TsdbIndexWriter::new());
     for number in [3, 2] {
         let (labels, chunks) = series(number);
         let added = writer.add(&mut folder, labels.as_ref(), &chunks);
@@ -166,7 +166,7 @@ fn index_whose_series_are_not_in_order_is_an_error_that_names_the_place() {
 #[test]
 fn labels_of_a_series_that_are_no_label_set_are_an_error() {
     let sound = Labels::from_pairs([("a", "1"), ("b", "1")]);
-    let (mut folder, mut writer) = (Folder::default(), IndexWriter::new());
+    let (mut folder, mut writer) = (Folder::default(), TsdbIndexWriter::new());
     let added = writer.add(
         &mut folder,
         LabelsRef::from_canonical(sound.as_bytes()),

@@ -10,13 +10,13 @@
 //! series, and during a pass 8 bytes for each pair of series and label: as many as the caller
 //! allows, but at least one pair for each series.
 
-use super::format::{Contents, HEADER_BYTES, MAGIC, SERIES_ALIGN};
+use super::format::{HEADER_BYTES, IndexTableOfContents, MAGIC, SERIES_ALIGN};
 use super::read::ChunkMeta;
 use crate::tsdb::bytes::{
-    Cursor, checksum_append, push_checksum, push_prefixed, push_uvarint, push_varint,
+    TsdbByteCursor, extend_checksum, push_checksum, push_prefixed, push_uvarint, push_varint,
 };
-use crate::tsdb::error::{Malformed, TsdbError};
-use crate::tsdb::folder::{BlockFile, BlockFolder, Output, Scratch};
+use crate::tsdb::error::{MalformedTsdbBytes, TsdbError};
+use crate::tsdb::folder::{BlockFile, BlockFileOutput, BlockFolder, ScratchFileReader};
 use firn_model::labels::LabelsRef;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -30,21 +30,21 @@ const POSTINGS_ALIGN: u64 = 4;
 /// Memory of a pair of value and series in a pass over postings, in bytes.
 const PAIR_BYTES: usize = size_of::<(u32, u32)>();
 
-/// Collects the series of an index in a scratch file until [`IndexWriter::finish`] writes the
+/// Collects the series of an index in a scratch file until [`TsdbIndexWriter::finish`] writes the
 /// index.
 #[derive(Debug)]
-pub(in crate::tsdb) struct IndexWriter {
+pub(in crate::tsdb) struct TsdbIndexWriter {
     /// Symbols with their numbers, assigned by first use.
     symbols: BTreeMap<Box<[u8]>, u32>,
     /// Number of series that have each label name, by the number of its symbol.
     uses: FxHashMap<u32, u64>,
-    scratch: Output,
+    scratch: BlockFileOutput,
     series_count: u64,
 }
 
 /// The state of writing the index: everything that is needed after all series were added.
-struct Layout {
-    index: Output,
+struct TsdbIndexAssembly {
+    index: BlockFileOutput,
     /// Index of each symbol in the sorted table, by its number.
     places: Vec<u32>,
     /// The sorted symbols.
@@ -52,11 +52,11 @@ struct Layout {
     /// Reference of each series, in the order of their addition.
     series: Vec<u32>,
     scratch_bytes: u64,
-    table: Output,
+    table: BlockFileOutput,
     table_entries: u32,
 }
 
-impl IndexWriter {
+impl TsdbIndexWriter {
     /// Returns an index without series.
     pub fn new() -> Self {
         Self {
@@ -64,7 +64,7 @@ impl IndexWriter {
             // series.
             symbols: BTreeMap::from([(Box::default(), 0)]),
             uses: FxHashMap::default(),
-            scratch: Output::new(BlockFile::SeriesScratch),
+            scratch: BlockFileOutput::new(BlockFile::SeriesScratch),
             series_count: 0,
         }
     }
@@ -84,10 +84,10 @@ impl IndexWriter {
         let mut entry = Vec::new();
         push_uvarint(&mut entry, labels.pairs().count() as u64);
         for (name, value) in labels.pairs() {
-            let name = self.number(name)?;
+            let name = self.intern(name)?;
             *self.uses.entry(name).or_default() += 1;
             push_uvarint(&mut entry, u64::from(name));
-            push_uvarint(&mut entry, u64::from(self.number(value)?));
+            push_uvarint(&mut entry, u64::from(self.intern(value)?));
         }
         push_uvarint(&mut entry, chunks.len() as u64);
         let (mut end, mut reference) = (0i64, 0u64);
@@ -110,7 +110,7 @@ impl IndexWriter {
         self.scratch.push(folder, &framed)
     }
 
-    fn number(&mut self, symbol: &[u8]) -> Result<u32, TsdbError> {
+    fn intern(&mut self, symbol: &[u8]) -> Result<u32, TsdbError> {
         if let Some(number) = self.symbols.get(symbol) {
             return Ok(*number);
         }
@@ -137,20 +137,20 @@ impl IndexWriter {
         }
         let mut names: Vec<(u32, u64)> = self.uses.into_iter().collect();
         names.sort_unstable_by_key(|(number, _)| places[*number as usize]);
-        let mut layout = Layout {
-            index: Output::new(BlockFile::Index),
+        let mut layout = TsdbIndexAssembly {
+            index: BlockFileOutput::new(BlockFile::Index),
             places,
             symbols,
             series: Vec::new(),
             scratch_bytes: self.scratch.len(),
-            table: Output::new(BlockFile::TableScratch),
+            table: BlockFileOutput::new(BlockFile::TableScratch),
             table_entries: 0,
         };
         layout.write(folder, &names, memory_bytes)
     }
 }
 
-impl Layout {
+impl TsdbIndexAssembly {
     fn write<F: BlockFolder>(
         &mut self,
         folder: &mut F,
@@ -160,9 +160,9 @@ impl Layout {
         let mut header = MAGIC.to_be_bytes().to_vec();
         header.push(VERSION);
         self.index.push(folder, &header)?;
-        let mut contents = Contents {
+        let mut contents = IndexTableOfContents {
             symbols: HEADER_BYTES,
-            ..Contents::default()
+            ..IndexTableOfContents::default()
         };
         self.write_symbols(folder)?;
         contents.series = self.index.len();
@@ -204,19 +204,19 @@ impl Layout {
         self.index.push(folder, &bytes.to_be_bytes())?;
         // The number of symbols fits 32 bits.
         let count = (self.symbols.len() as u32).to_be_bytes();
-        let mut sum = checksum_append(0, &count);
+        let mut sum = extend_checksum(0, &count);
         self.index.push(folder, &count)?;
         for symbol in &self.symbols {
             prefix.clear();
             push_prefixed(&mut prefix, symbol);
-            sum = checksum_append(sum, &prefix);
+            sum = extend_checksum(sum, &prefix);
             self.index.push(folder, &prefix)?;
         }
         self.index.push(folder, &sum.to_be_bytes())
     }
 
     fn write_series<F: BlockFolder>(&mut self, folder: &mut F) -> Result<(), TsdbError> {
-        let mut series = SeriesScratch::new(self.scratch_bytes);
+        let mut series = IndexScratchReader::new(self.scratch_bytes);
         let (mut framed, mut entry) = (Vec::new(), Vec::new());
         while let Some(written) = series.next(folder)? {
             self.index.pad(folder, SERIES_ALIGN)?;
@@ -248,7 +248,7 @@ impl Layout {
         let mut pairs: Vec<Vec<(u32, u32)>> = names.iter().map(|_| Vec::new()).collect();
         let group = names.iter().enumerate();
         let group: FxHashMap<u32, usize> = group.map(|(i, (name, _))| (*name, i)).collect();
-        let mut series = SeriesScratch::new(self.scratch_bytes);
+        let mut series = IndexScratchReader::new(self.scratch_bytes);
         let mut count = 0;
         while let Some(written) = series.next(folder)? {
             let number = self.series[count];
@@ -307,15 +307,15 @@ impl Layout {
         let bytes = bytes.map_err(|_| too_large("table of postings"))?;
         self.index.push(folder, &bytes.to_be_bytes())?;
         let count = self.table_entries.to_be_bytes();
-        let mut sum = checksum_append(0, &count);
+        let mut sum = extend_checksum(0, &count);
         self.index.push(folder, &count)?;
-        let mut scratch = Scratch::new(BlockFile::TableScratch, self.table.len());
+        let mut scratch = ScratchFileReader::new(BlockFile::TableScratch, self.table.len());
         loop {
-            let piece = scratch.piece(folder)?.to_vec();
+            let piece = scratch.read_piece(folder)?.to_vec();
             if piece.is_empty() {
                 break;
             }
-            sum = checksum_append(sum, &piece);
+            sum = extend_checksum(sum, &piece);
             self.index.push(folder, &piece)?;
         }
         self.index.push(folder, &sum.to_be_bytes())
@@ -324,7 +324,7 @@ impl Layout {
 
 /// A series as stored in the scratch file, with symbols numbered by first use.
 #[derive(Debug, Default)]
-struct WrittenSeries {
+struct IndexScratchSeries {
     /// Symbol numbers of names and values.
     labels: Vec<(u32, u32)>,
     /// The rest of the entry, which is copied unchanged.
@@ -332,31 +332,31 @@ struct WrittenSeries {
 }
 
 /// A sequential reader of the series in the scratch file.
-struct SeriesScratch {
-    scratch: Scratch,
+struct IndexScratchReader {
+    scratch: ScratchFileReader,
     rest: Vec<u8>,
     place: usize,
-    series: WrittenSeries,
+    series: IndexScratchSeries,
 }
 
-impl SeriesScratch {
+impl IndexScratchReader {
     fn new(bytes: u64) -> Self {
         Self {
-            scratch: Scratch::new(BlockFile::SeriesScratch, bytes),
+            scratch: ScratchFileReader::new(BlockFile::SeriesScratch, bytes),
             rest: Vec::new(),
             place: 0,
-            series: WrittenSeries::default(),
+            series: IndexScratchSeries::default(),
         }
     }
 
     fn next<F: BlockFolder>(
         &mut self,
         folder: &mut F,
-    ) -> Result<Option<&WrittenSeries>, TsdbError> {
+    ) -> Result<Option<&IndexScratchSeries>, TsdbError> {
         loop {
             let rest = self.rest.get(self.place..).unwrap_or_default();
-            let mut cursor = Cursor::new(rest);
-            if let Ok(entry) = cursor.prefixed() {
+            let mut cursor = TsdbByteCursor::new(rest);
+            if let Ok(entry) = cursor.read_prefixed() {
                 let read = self.series.read(entry);
                 self.place = self.rest.len() - cursor.rest().len();
                 read.map_err(|error| TsdbError::Damaged {
@@ -366,7 +366,7 @@ impl SeriesScratch {
                 })?;
                 return Ok(Some(&self.series));
             }
-            let piece = self.scratch.piece(folder)?;
+            let piece = self.scratch.read_piece(folder)?;
             if piece.is_empty() {
                 return Ok(None);
             }
@@ -377,12 +377,12 @@ impl SeriesScratch {
     }
 }
 
-impl WrittenSeries {
-    fn read(&mut self, entry: &[u8]) -> Result<(), Malformed> {
+impl IndexScratchSeries {
+    fn read(&mut self, entry: &[u8]) -> Result<(), MalformedTsdbBytes> {
         self.labels.clear();
-        let mut cursor = Cursor::new(entry);
-        for _ in 0..cursor.count(2)? {
-            let (name, value) = (cursor.uvarint()?, cursor.uvarint()?);
+        let mut cursor = TsdbByteCursor::new(entry);
+        for _ in 0..cursor.read_count(2)? {
+            let (name, value) = (cursor.read_uvarint()?, cursor.read_uvarint()?);
             self.labels.push((name as u32, value as u32));
         }
         self.chunks.clear();

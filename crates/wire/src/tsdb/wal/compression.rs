@@ -1,7 +1,7 @@
 //! Decompresses the records of a WAL: plain, snappy or zstd.
 
 use crate::snappy;
-use crate::tsdb::error::Malformed;
+use crate::tsdb::error::MalformedTsdbBytes;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 /// Largest size of a decompressed record in bytes: twice a segment. The longest record that fits
@@ -19,7 +19,7 @@ const STEP_BYTES: usize = 1 << 20;
 
 /// The compression of a record, which is the same for all its fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Compression {
+pub(super) enum WalCompression {
     /// No compression: the fragments contain the record itself.
     #[default]
     None,
@@ -29,36 +29,37 @@ pub(super) enum Compression {
     Zstd,
 }
 
-impl Compression {
+impl WalCompression {
     /// Returns the compression in the first byte of a fragment.
-    pub fn of_header(byte: u8) -> Self {
+    pub fn from_header(byte: u8) -> Self {
         match (byte & 0x08 != 0, byte & 0x10 != 0) {
-            (true, _) => Compression::Snappy,
-            (false, true) => Compression::Zstd,
-            (false, false) => Compression::None,
+            (true, _) => WalCompression::Snappy,
+            (false, true) => WalCompression::Zstd,
+            (false, false) => WalCompression::None,
         }
     }
 
     /// Replaces `out` with the decompressed bytes of `packed`; fails if they are invalid or too
     /// large.
-    pub fn unpack(self, packed: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+    pub fn decompress(self, packed: &[u8], out: &mut Vec<u8>) -> Result<(), MalformedTsdbBytes> {
         out.clear();
         match self {
-            Compression::None => out.extend_from_slice(packed),
-            Compression::Snappy if packed.is_empty() => {}
-            Compression::Snappy => {
+            WalCompression::None => out.extend_from_slice(packed),
+            WalCompression::Snappy if packed.is_empty() => {}
+            WalCompression::Snappy => {
                 let limit = RECORD_BYTES_MAX.min(packed.len().saturating_mul(SNAPPY_RATIO_MAX));
                 let unpacked = snappy::decompress(packed, limit, out);
-                unpacked.map_err(|_| Malformed::Invalid("a record is not valid snappy"))?;
+                unpacked
+                    .map_err(|_| MalformedTsdbBytes::Invalid("a record is not valid snappy"))?;
             }
-            Compression::Zstd => unpack_zstd(packed, out)?,
+            WalCompression::Zstd => decompress_zstd(packed, out)?,
         }
         Ok(())
     }
 }
 
-fn unpack_zstd(mut packed: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
-    const WRONG: Malformed = Malformed::Invalid("a record is not valid zstd");
+fn decompress_zstd(mut packed: &[u8], out: &mut Vec<u8>) -> Result<(), MalformedTsdbBytes> {
+    const WRONG: MalformedTsdbBytes = MalformedTsdbBytes::Invalid("a record is not valid zstd");
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(WINDOW_BYTES_MAX);
     while !packed.is_empty() {
@@ -70,7 +71,7 @@ fn unpack_zstd(mut packed: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
                 decoded.map_err(|_| WRONG)?;
             }
             if out.len().saturating_add(decoder.can_collect()) > RECORD_BYTES_MAX {
-                return Err(Malformed::Invalid("a record is too large"));
+                return Err(MalformedTsdbBytes::Invalid("a record is too large"));
             }
             decoder.collect_to_writer(&mut *out).map_err(|_| WRONG)?;
         }

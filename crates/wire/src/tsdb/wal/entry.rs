@@ -17,9 +17,9 @@
 //! ```
 
 use super::histogram;
-use crate::tsdb::bytes::Cursor;
-use crate::tsdb::error::Malformed;
-use crate::tsdb::sample::{Sample, Value};
+use crate::tsdb::bytes::TsdbByteCursor;
+use crate::tsdb::error::MalformedTsdbBytes;
+use crate::tsdb::sample::{TsdbSample, TsdbSampleValue};
 use firn_model::labels::{Labels, LabelsRef, is_canonical};
 use firn_model::metadata::MetricType;
 use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
@@ -27,7 +27,7 @@ use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 /// One entry of a record. Series are identified by the numbers that series entries assign, which
 /// precede all other entries of the series.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Entry<'r> {
+pub enum WalEntry<'r> {
     /// A series and the number that later entries refer to.
     Series {
         /// Number of the series.
@@ -40,7 +40,7 @@ pub enum Entry<'r> {
         /// Number of its series.
         series: u64,
         /// The sample with its timestamp and start timestamp.
-        sample: Sample,
+        sample: TsdbSample,
     },
     /// A histogram with an unknown schema, which upstream leaves out too.
     UnknownSchema {
@@ -92,32 +92,35 @@ pub enum Entry<'r> {
 /// Iterator over the entries of a record. Ends after the first error; records of unknown kinds are
 /// empty.
 #[derive(Clone, Debug)]
-pub struct Entries<'r> {
-    cursor: Cursor<'r>,
-    kind: Kind,
+pub struct WalEntries<'r> {
+    cursor: TsdbByteCursor<'r>,
+    kind: WalRecordKind,
     /// The values that differences refer to, known after the first entry.
-    base: Option<Base>,
+    base: Option<WalDeltaBase>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum WalRecordKind {
     Series,
     Deletions,
     Exemplars,
     Markers,
     Metadata,
-    Samples { of: Of, with_starts: bool },
+    Samples {
+        of: WalSampleKind,
+        with_starts: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+enum WalSampleKind {
     Floats,
     Histograms,
     FloatHistograms,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Base {
+struct WalDeltaBase {
     /// The first series; in records with start timestamps the previous one.
     series: u64,
     time: TimestampMs,
@@ -125,79 +128,82 @@ struct Base {
     start: TimestampMs,
 }
 
-impl<'r> Entries<'r> {
+impl<'r> WalEntries<'r> {
     /// Returns an iterator over the entries of `record`, which must be complete and decompressed.
     pub fn new(record: &'r [u8]) -> Self {
-        let samples = |of, with_starts| Kind::Samples { of, with_starts };
+        let samples = |of, with_starts| WalRecordKind::Samples { of, with_starts };
         let (kind, rest) = record.split_first().unwrap_or((&0, &[]));
         let (kind, rest) = match kind {
-            1 => (Kind::Series, rest),
-            2 => (samples(Of::Floats, false), rest),
-            3 => (Kind::Deletions, rest),
-            4 => (Kind::Exemplars, rest),
-            5 => (Kind::Markers, rest),
-            6 => (Kind::Metadata, rest),
-            7 | 9 => (samples(Of::Histograms, false), rest),
-            8 | 10 => (samples(Of::FloatHistograms, false), rest),
-            11 => (samples(Of::Floats, true), rest),
-            12 => (samples(Of::Histograms, true), rest),
-            13 => (samples(Of::FloatHistograms, true), rest),
-            _ => (Kind::Series, &[][..]),
+            1 => (WalRecordKind::Series, rest),
+            2 => (samples(WalSampleKind::Floats, false), rest),
+            3 => (WalRecordKind::Deletions, rest),
+            4 => (WalRecordKind::Exemplars, rest),
+            5 => (WalRecordKind::Markers, rest),
+            6 => (WalRecordKind::Metadata, rest),
+            7 | 9 => (samples(WalSampleKind::Histograms, false), rest),
+            8 | 10 => (samples(WalSampleKind::FloatHistograms, false), rest),
+            11 => (samples(WalSampleKind::Floats, true), rest),
+            12 => (samples(WalSampleKind::Histograms, true), rest),
+            13 => (samples(WalSampleKind::FloatHistograms, true), rest),
+            _ => (WalRecordKind::Series, &[][..]),
         };
         Self {
-            cursor: Cursor::new(rest),
+            cursor: TsdbByteCursor::new(rest),
             kind,
             base: None,
         }
     }
 
     /// Returns whether the entries are series. A first pass over the log needs only those.
-    pub fn are_series(&self) -> bool {
-        self.kind == Kind::Series
+    pub fn has_series_entries(&self) -> bool {
+        self.kind == WalRecordKind::Series
     }
 
-    fn read(&mut self) -> Result<Entry<'r>, Malformed> {
+    fn read(&mut self) -> Result<WalEntry<'r>, MalformedTsdbBytes> {
         let cursor = &mut self.cursor;
         match self.kind {
-            Kind::Series => Ok(Entry::Series {
-                series: cursor.be64()?,
-                labels: labels(cursor)?,
+            WalRecordKind::Series => Ok(WalEntry::Series {
+                series: cursor.read_be64()?,
+                labels: read_labels(cursor)?,
             }),
-            Kind::Deletions => {
-                let series = cursor.be64()?;
-                let min = cursor.varint()?;
-                let range = TimeRange::new(min, cursor.varint()?);
-                Ok(Entry::Deletion { series, range })
+            WalRecordKind::Deletions => {
+                let series = cursor.read_be64()?;
+                let min = cursor.read_varint()?;
+                let range = TimeRange::new(min, cursor.read_varint()?);
+                Ok(WalEntry::Deletion { series, range })
             }
-            Kind::Markers => Ok(Entry::Mapped {
-                series: cursor.be64()?,
-                chunk: cursor.be64()?,
+            WalRecordKind::Markers => Ok(WalEntry::Mapped {
+                series: cursor.read_be64()?,
+                chunk: cursor.read_be64()?,
             }),
-            Kind::Metadata => metadata(cursor),
-            Kind::Exemplars => {
-                let (series, time) = self.distances()?;
-                Ok(Entry::Exemplar {
+            WalRecordKind::Metadata => read_metadata(cursor),
+            WalRecordKind::Exemplars => {
+                let (series, time) = self.read_differences()?;
+                Ok(WalEntry::Exemplar {
                     series,
                     time,
-                    value: self.cursor.float()?,
-                    labels: labels(&mut self.cursor)?,
+                    value: self.cursor.read_float()?,
+                    labels: read_labels(&mut self.cursor)?,
                 })
             }
-            Kind::Samples { of, with_starts } => {
+            WalRecordKind::Samples { of, with_starts } => {
                 let (series, time, start_time) = match with_starts {
-                    true => self.with_start()?,
+                    true => self.read_with_start()?,
                     false => {
-                        let (series, time) = self.distances()?;
+                        let (series, time) = self.read_differences()?;
                         (series, time, START_UNKNOWN)
                     }
                 };
                 let value = match of {
-                    Of::Floats => Value::Float(self.cursor.float()?),
-                    Of::Histograms | Of::FloatHistograms => {
-                        match histogram::read(&mut self.cursor, of == Of::FloatHistograms)? {
-                            Ok(histogram) => Value::Histogram(Box::new(histogram)),
+                    WalSampleKind::Floats => TsdbSampleValue::Float(self.cursor.read_float()?),
+                    WalSampleKind::Histograms | WalSampleKind::FloatHistograms => {
+                        match histogram::read(
+                            &mut self.cursor,
+                            of == WalSampleKind::FloatHistograms,
+                        )? {
+                            Ok(histogram) => TsdbSampleValue::Histogram(Box::new(histogram)),
                             Err(schema) => {
-                                return Ok(Entry::UnknownSchema {
+                                return Ok(WalEntry::UnknownSchema {
                                     series,
                                     time,
                                     schema,
@@ -206,41 +212,41 @@ impl<'r> Entries<'r> {
                         }
                     }
                 };
-                let sample = Sample {
+                let sample = TsdbSample {
                     time,
                     start_time,
                     value,
                 };
-                Ok(Entry::Sample { series, sample })
+                Ok(WalEntry::Sample { series, sample })
             }
         }
     }
 
     /// Reads series and time as differences to those at the start of the record.
-    fn distances(&mut self) -> Result<(u64, TimestampMs), Malformed> {
+    fn read_differences(&mut self) -> Result<(u64, TimestampMs), MalformedTsdbBytes> {
         let cursor = &mut self.cursor;
         let base = match self.base {
             Some(base) => base,
-            None => Base {
-                series: cursor.be64()?,
-                time: cursor.be64()? as i64,
+            None => WalDeltaBase {
+                series: cursor.read_be64()?,
+                time: cursor.read_be64()? as i64,
                 first_start: START_UNKNOWN,
                 start: START_UNKNOWN,
             },
         };
         self.base = Some(base);
-        let series = base.series.wrapping_add_signed(cursor.varint()?);
-        Ok((series, base.time.wrapping_add(cursor.varint()?)))
+        let series = base.series.wrapping_add_signed(cursor.read_varint()?);
+        Ok((series, base.time.wrapping_add(cursor.read_varint()?)))
     }
 
     /// Reads series, time and start of an entry with a start timestamp.
-    fn with_start(&mut self) -> Result<(u64, TimestampMs, TimestampMs), Malformed> {
+    fn read_with_start(&mut self) -> Result<(u64, TimestampMs, TimestampMs), MalformedTsdbBytes> {
         let cursor = &mut self.cursor;
         let Some(base) = &mut self.base else {
-            let series = cursor.varint()? as u64;
-            let time = cursor.varint()?;
-            let start = cursor.varint()?;
-            self.base = Some(Base {
+            let series = cursor.read_varint()? as u64;
+            let time = cursor.read_varint()?;
+            let start = cursor.read_varint()?;
+            self.base = Some(WalDeltaBase {
                 series,
                 time,
                 first_start: start,
@@ -248,19 +254,19 @@ impl<'r> Entries<'r> {
             });
             return Ok((series, time, start));
         };
-        base.series = base.series.wrapping_add_signed(cursor.varint()?);
-        let time = base.time.wrapping_add(cursor.varint()?);
-        base.start = match cursor.byte()? {
+        base.series = base.series.wrapping_add_signed(cursor.read_varint()?);
+        let time = base.time.wrapping_add(cursor.read_varint()?);
+        base.start = match cursor.read_byte()? {
             0 => START_UNKNOWN,
             1 => base.start,
-            _ => base.first_start.wrapping_add(cursor.varint()?),
+            _ => base.first_start.wrapping_add(cursor.read_varint()?),
         };
         Ok((base.series, time, base.start))
     }
 }
 
-impl<'r> Iterator for Entries<'r> {
-    type Item = Result<Entry<'r>, Malformed>;
+impl<'r> Iterator for WalEntries<'r> {
+    type Item = Result<WalEntry<'r>, MalformedTsdbBytes>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.cursor.is_empty() {
@@ -268,18 +274,18 @@ impl<'r> Iterator for Entries<'r> {
         }
         let entry = self.read();
         if entry.is_err() {
-            self.cursor = Cursor::new(&[]);
+            self.cursor = TsdbByteCursor::new(&[]);
         }
         Some(entry)
     }
 }
 
-fn labels(cursor: &mut Cursor<'_>) -> Result<Labels, Malformed> {
-    let count = cursor.count(2)?;
+fn read_labels(cursor: &mut TsdbByteCursor<'_>) -> Result<Labels, MalformedTsdbBytes> {
+    let count = cursor.read_count(2)?;
     let before = cursor.rest();
     let mut pairs = Vec::with_capacity(count);
     for _ in 0..count {
-        pairs.push((cursor.prefixed()?, cursor.prefixed()?));
+        pairs.push((cursor.read_prefixed()?, cursor.read_prefixed()?));
     }
     // A label set is stored in canonical form, unless an old version accepted an invalid one.
     let bytes = before.get(..before.len() - cursor.rest().len());
@@ -292,16 +298,16 @@ fn labels(cursor: &mut Cursor<'_>) -> Result<Labels, Malformed> {
             Ok(name) if !name.is_empty() => named.push((name, value)),
             _ => {
                 let what = "a label has a name that is empty or not UTF-8";
-                return Err(Malformed::Invalid(what));
+                return Err(MalformedTsdbBytes::Invalid(what));
             }
         }
     }
     Ok(Labels::from_pairs(named))
 }
 
-fn metadata<'r>(cursor: &mut Cursor<'r>) -> Result<Entry<'r>, Malformed> {
-    let series = cursor.uvarint()?;
-    let metric_type = match cursor.byte()? {
+fn read_metadata<'r>(cursor: &mut TsdbByteCursor<'r>) -> Result<WalEntry<'r>, MalformedTsdbBytes> {
+    let series = cursor.read_uvarint()?;
+    let metric_type = match cursor.read_byte()? {
         1 => MetricType::Counter,
         2 => MetricType::Gauge,
         3 => MetricType::Histogram,
@@ -312,14 +318,14 @@ fn metadata<'r>(cursor: &mut Cursor<'r>) -> Result<Entry<'r>, Malformed> {
         _ => MetricType::Unknown,
     };
     let (mut unit, mut help): (&[u8], &[u8]) = (&[], &[]);
-    for _ in 0..cursor.count(2)? {
-        match cursor.prefixed()? {
-            b"UNIT" => unit = cursor.prefixed()?,
-            b"HELP" => help = cursor.prefixed()?,
-            _ => drop(cursor.prefixed()?),
+    for _ in 0..cursor.read_count(2)? {
+        match cursor.read_prefixed()? {
+            b"UNIT" => unit = cursor.read_prefixed()?,
+            b"HELP" => help = cursor.read_prefixed()?,
+            _ => drop(cursor.read_prefixed()?),
         }
     }
-    Ok(Entry::Metadata {
+    Ok(WalEntry::Metadata {
         series,
         metric_type,
         unit,

@@ -1,51 +1,56 @@
 //! Decodes a histogram in a WAL record (`EncodeHistogram` in `tsdb/record/record.go`).
 
-use crate::tsdb::bytes::Cursor;
-use crate::tsdb::chunk::{bucket_count, is_known_schema, reduce};
-use crate::tsdb::error::Malformed;
-use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
+use crate::tsdb::bytes::TsdbByteCursor;
+use crate::tsdb::chunk::{bucket_count, is_known_schema, reduce_resolution};
+use crate::tsdb::error::MalformedTsdbBytes;
+use firn_model::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint,
+};
 
 /// A histogram, or its schema as the error value if that is unknown.
 pub(super) type Read = Result<Histogram, i32>;
 
 /// Reads a histogram with integer or float counts; fails if spans and counts do not match.
-pub(super) fn read(cursor: &mut Cursor<'_>, is_float: bool) -> Result<Read, Malformed> {
-    let reset_hint = match cursor.byte()? {
+pub(super) fn read(
+    cursor: &mut TsdbByteCursor<'_>,
+    is_float: bool,
+) -> Result<Read, MalformedTsdbBytes> {
+    let reset_hint = match cursor.read_byte()? {
         1 => ResetHint::Reset,
         2 => ResetHint::NotReset,
         3 => ResetHint::Gauge,
         _ => ResetHint::Unknown,
     };
-    let schema = cursor.varint()? as i32;
-    let zero_threshold = cursor.float()?;
+    let schema = cursor.read_varint()? as i32;
+    let zero_threshold = cursor.read_float()?;
     let mut histogram = match is_float {
         false => {
-            let (zero_count, count) = (cursor.uvarint()?, cursor.uvarint()?);
-            let sum = cursor.float()?;
-            let (positive_spans, negative_spans) = (spans(cursor)?, spans(cursor)?);
-            let counts = Counts::Integer {
+            let (zero_count, count) = (cursor.read_uvarint()?, cursor.read_uvarint()?);
+            let sum = cursor.read_float()?;
+            let (positive_spans, negative_spans) = (read_spans(cursor)?, read_spans(cursor)?);
+            let counts = HistogramCounts::Integer {
                 count,
                 zero_count,
-                positive: integers(cursor)?,
-                negative: integers(cursor)?,
+                positive: read_integers(cursor)?,
+                negative: read_integers(cursor)?,
             };
-            shape(sum, positive_spans, negative_spans, counts)
+            read_shape(sum, positive_spans, negative_spans, counts)
         }
         true => {
-            let (zero_count, count) = (cursor.float()?, cursor.float()?);
-            let sum = cursor.float()?;
-            let (positive_spans, negative_spans) = (spans(cursor)?, spans(cursor)?);
-            let counts = Counts::Float {
+            let (zero_count, count) = (cursor.read_float()?, cursor.read_float()?);
+            let sum = cursor.read_float()?;
+            let (positive_spans, negative_spans) = (read_spans(cursor)?, read_spans(cursor)?);
+            let counts = HistogramCounts::Float {
                 count,
                 zero_count,
-                positive: floats(cursor)?,
-                negative: floats(cursor)?,
+                positive: read_floats(cursor)?,
+                negative: read_floats(cursor)?,
             };
-            shape(sum, positive_spans, negative_spans, counts)
+            read_shape(sum, positive_spans, negative_spans, counts)
         }
     };
     if schema == CUSTOM_BUCKETS_SCHEMA {
-        histogram.custom_values = floats(cursor)?;
+        histogram.custom_values = read_floats(cursor)?;
     }
     if !is_known_schema(schema) {
         return Ok(Err(schema));
@@ -53,15 +58,15 @@ pub(super) fn read(cursor: &mut Cursor<'_>, is_float: bool) -> Result<Read, Malf
     (histogram.reset_hint, histogram.schema) = (reset_hint, schema);
     histogram.zero_threshold = zero_threshold;
     check(&histogram)?;
-    reduce(&mut histogram)?;
+    reduce_resolution(&mut histogram)?;
     Ok(Ok(histogram))
 }
 
-fn shape(
+fn read_shape(
     sum: f64,
-    positive_spans: Vec<Span>,
-    negative_spans: Vec<Span>,
-    counts: Counts,
+    positive_spans: Vec<BucketSpan>,
+    negative_spans: Vec<BucketSpan>,
+    counts: HistogramCounts,
 ) -> Histogram {
     Histogram {
         reset_hint: ResetHint::Unknown,
@@ -75,12 +80,12 @@ fn shape(
     }
 }
 
-fn check(histogram: &Histogram) -> Result<(), Malformed> {
+fn check(histogram: &Histogram) -> Result<(), MalformedTsdbBytes> {
     let (positives, negatives) = match &histogram.counts {
-        Counts::Integer {
+        HistogramCounts::Integer {
             positive, negative, ..
         } => (positive.len(), negative.len()),
-        Counts::Float {
+        HistogramCounts::Float {
             positive, negative, ..
         } => (positive.len(), negative.len()),
     };
@@ -88,27 +93,31 @@ fn check(histogram: &Histogram) -> Result<(), Malformed> {
         && bucket_count(&histogram.negative_spans)? == negatives;
     match fits {
         true => Ok(()),
-        false => Err(Malformed::Invalid(
+        false => Err(MalformedTsdbBytes::Invalid(
             "spans and buckets of a histogram do not fit",
         )),
     }
 }
 
-fn spans(cursor: &mut Cursor<'_>) -> Result<Vec<Span>, Malformed> {
-    let count = cursor.count(2)?;
+fn read_spans(cursor: &mut TsdbByteCursor<'_>) -> Result<Vec<BucketSpan>, MalformedTsdbBytes> {
+    let count = cursor.read_count(2)?;
     let mut spans = Vec::with_capacity(count);
     for _ in 0..count {
-        let offset = cursor.varint()? as i32;
-        let length = cursor.uvarint()? as u32;
-        spans.push(Span { offset, length });
+        let offset = cursor.read_varint()? as i32;
+        let length = cursor.read_uvarint()? as u32;
+        spans.push(BucketSpan { offset, length });
     }
     Ok(spans)
 }
 
-fn integers(cursor: &mut Cursor<'_>) -> Result<Vec<i64>, Malformed> {
-    (0..cursor.count(1)?).map(|_| cursor.varint()).collect()
+fn read_integers(cursor: &mut TsdbByteCursor<'_>) -> Result<Vec<i64>, MalformedTsdbBytes> {
+    (0..cursor.read_count(1)?)
+        .map(|_| cursor.read_varint())
+        .collect()
 }
 
-fn floats(cursor: &mut Cursor<'_>) -> Result<Vec<f64>, Malformed> {
-    (0..cursor.count(8)?).map(|_| cursor.float()).collect()
+fn read_floats(cursor: &mut TsdbByteCursor<'_>) -> Result<Vec<f64>, MalformedTsdbBytes> {
+    (0..cursor.read_count(8)?)
+        .map(|_| cursor.read_float())
+        .collect()
 }

@@ -9,13 +9,13 @@
 //! ```
 //!
 //! A killed process may leave a last page that is truncated or half written. In the last segment of
-//! a log that is not empty, the log ends there and [`WalReader::torn`] returns the position.
+//! a log that is not empty, the log ends there and [`WalReader::torn_end`] returns the position.
 //! Anywhere else it is an error.
 
-use super::compression::Compression;
-use crate::tsdb::bytes::{Cursor, checksum};
-use crate::tsdb::error::{Malformed, TsdbError};
-use crate::tsdb::ranges::{File, Ranges, Window};
+use super::compression::WalCompression;
+use crate::tsdb::bytes::{TsdbByteCursor, checksum};
+use crate::tsdb::error::{MalformedTsdbBytes, TsdbError};
+use crate::tsdb::ranges::{FileReadWindow, NamedRangeFile, ReadRanges};
 
 /// Size of a page in bytes.
 pub(super) const PAGE_BYTES: u64 = 32 << 10;
@@ -26,7 +26,7 @@ pub(super) const HEADER_BYTES: u64 = 7;
 /// Whether the last segment may end in the middle of a record, which depends on how the segments
 /// were created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tail {
+pub enum WalTailPolicy {
     /// Allowed: the log of a process that may have been killed.
     MayBeTorn,
     /// Not allowed: a checkpoint, which gets its name only when it is complete.
@@ -37,11 +37,11 @@ pub enum Tail {
 /// Records are opaque here; `Entries` decodes them.
 #[derive(Debug)]
 pub struct WalReader<'s, R> {
-    segments: &'s [File<R>],
-    tail: Tail,
+    segments: &'s [NamedRangeFile<R>],
+    tail: WalTailPolicy,
     segment: usize,
     offset: u64,
-    window: Window,
+    window: FileReadWindow,
     /// Offset of the first byte of the current record.
     start: u64,
     packed: Vec<u8>,
@@ -51,22 +51,22 @@ pub struct WalReader<'s, R> {
 }
 
 /// The content at an offset of a segment: padding or a fragment.
-enum Piece {
+enum WalFragment {
     /// Zeros, up to the end of the page or of the segment.
     Zeros(u64),
     /// A part of a record, and its size in bytes.
     Fragment { kind: u8, packing: u8, bytes: u64 },
 }
 
-impl<'s, R: Ranges> WalReader<'s, R> {
+impl<'s, R: ReadRanges> WalReader<'s, R> {
     /// Returns a reader before the first record; the segments must be sorted by number.
-    pub fn new(segments: &'s [File<R>], tail: Tail) -> Self {
+    pub fn new(segments: &'s [NamedRangeFile<R>], tail: WalTailPolicy) -> Self {
         Self {
             segments,
             tail,
             segment: 0,
             offset: 0,
-            window: Window::default(),
+            window: FileReadWindow::default(),
             start: 0,
             packed: Vec::new(),
             is_open: false,
@@ -80,7 +80,7 @@ impl<'s, R: Ranges> WalReader<'s, R> {
     pub fn next_record(&mut self) -> Result<Option<&[u8]>, TsdbError> {
         let segments = self.segments;
         while let Some(file) = segments.get(self.segment) {
-            let is_read = match self.step(file) {
+            let is_read = match self.advance_fragment(file) {
                 Ok(is_read) => is_read,
                 Err(error) => {
                     self.end_torn(file, error)?;
@@ -96,39 +96,39 @@ impl<'s, R: Ranges> WalReader<'s, R> {
 
     /// Returns the file and the offset at which the last segment ends in the middle of a record;
     /// known only after the last record.
-    pub fn torn(&self) -> Option<(&'s str, u64)> {
+    pub fn torn_end(&self) -> Option<(&'s str, u64)> {
         self.torn
     }
 
     /// Returns an error for the record that was read last. It contains the file and the offset of
     /// the record.
-    pub fn damaged(&self, error: Malformed) -> TsdbError {
+    pub fn damage_error(&self, error: MalformedTsdbBytes) -> TsdbError {
         match self.segments.get(self.segment) {
-            Some(file) => file.damaged(self.start, error),
+            Some(file) => file.damage_error(self.start, error),
             None => TsdbError::Refused(error.to_string()),
         }
     }
 
     /// Reads the next piece; returns whether it completes a record. Fails at damage.
-    fn step(&mut self, file: &File<R>) -> Result<bool, TsdbError> {
+    fn advance_fragment(&mut self, file: &NamedRangeFile<R>) -> Result<bool, TsdbError> {
         if self.offset >= file.len() {
             if self.is_open {
                 let what = "the last record of the segment is not complete";
-                return Err(file.damaged(self.start, what));
+                return Err(file.damage_error(self.start, what));
             }
             self.segment += 1;
             self.offset = 0;
-            self.window.forget();
+            self.window.clear();
             return Ok(false);
         }
         let offset = self.offset;
-        let damaged = |error: Malformed| file.damaged(offset, error);
-        let (kind, packing, bytes) = match piece(file, &mut self.window, offset)? {
-            Piece::Zeros(bytes) => {
+        let damaged = |error: MalformedTsdbBytes| file.damage_error(offset, error);
+        let (kind, packing, bytes) = match read_fragment(file, &mut self.window, offset)? {
+            WalFragment::Zeros(bytes) => {
                 self.offset += bytes;
                 return Ok(false);
             }
-            Piece::Fragment {
+            WalFragment::Fragment {
                 kind,
                 packing,
                 bytes,
@@ -136,7 +136,8 @@ impl<'s, R: Ranges> WalReader<'s, R> {
         };
         let begins = matches!(kind, 1 | 2);
         if begins == self.is_open || kind > 4 {
-            let what = Malformed::Invalid("a fragment of a record is not where it belongs");
+            let what =
+                MalformedTsdbBytes::Invalid("a fragment of a record is not where it belongs");
             return Err(damaged(what));
         }
         if begins {
@@ -150,22 +151,22 @@ impl<'s, R: Ranges> WalReader<'s, R> {
         if self.is_open {
             return Ok(false);
         }
-        let packing = Compression::of_header(packing);
-        let unpacked = packing.unpack(&self.packed, &mut self.record);
-        unpacked.map_err(|error| file.damaged(self.start, error))?;
+        let packing = WalCompression::from_header(packing);
+        let unpacked = packing.decompress(&self.packed, &mut self.record);
+        unpacked.map_err(|error| file.damage_error(self.start, error))?;
         Ok(true)
     }
 
     /// Ends the walk before the damage if a crash can have caused it; otherwise returns the error.
-    fn end_torn(&mut self, file: &'s File<R>, error: TsdbError) -> Result<(), TsdbError> {
+    fn end_torn(&mut self, file: &'s NamedRangeFile<R>, error: TsdbError) -> Result<(), TsdbError> {
         let TsdbError::Damaged { offset, .. } = &error else {
             return Err(error);
         };
         let last_page = file.len().saturating_sub(1) / PAGE_BYTES;
         let is_at_end = self.offset / PAGE_BYTES >= last_page;
         let mut behind = self.segments.iter().skip(self.segment + 1);
-        let is_last = behind.all(File::is_empty);
-        if self.tail == Tail::IsWhole || !is_last || !is_at_end {
+        let is_last = behind.all(NamedRangeFile::is_empty);
+        if self.tail == WalTailPolicy::IsWhole || !is_last || !is_at_end {
             return Err(error);
         }
         let start = if self.is_open { self.start } else { *offset };
@@ -177,29 +178,35 @@ impl<'s, R: Ranges> WalReader<'s, R> {
 
 /// Reads the piece at `offset`, verifies its checksum and makes sure that its data is in the
 /// window.
-fn piece<R: Ranges>(file: &File<R>, window: &mut Window, offset: u64) -> Result<Piece, TsdbError> {
-    let damaged = |error: Malformed| file.damaged(offset, error);
+fn read_fragment<R: ReadRanges>(
+    file: &NamedRangeFile<R>,
+    window: &mut FileReadWindow,
+    offset: u64,
+) -> Result<WalFragment, TsdbError> {
+    let damaged = |error: MalformedTsdbBytes| file.damage_error(offset, error);
     let page_left = PAGE_BYTES - offset % PAGE_BYTES;
     let page = window.get_up_to(file, offset, page_left)?;
-    let mut cursor = Cursor::new(page);
-    let head = cursor.byte().map_err(damaged)?;
+    let mut cursor = TsdbByteCursor::new(page);
+    let head = cursor.read_byte().map_err(damaged)?;
     let kind = head & 7;
     if kind == 0 {
         return match page.iter().all(|byte| *byte == 0) {
-            true => Ok(Piece::Zeros(page.len() as u64)),
-            false => Err(damaged(Malformed::Invalid("padding of a page is not zero"))),
+            true => Ok(WalFragment::Zeros(page.len() as u64)),
+            false => Err(damaged(MalformedTsdbBytes::Invalid(
+                "padding of a page is not zero",
+            ))),
         };
     }
     let length = cursor.take(2).map_err(damaged)?;
     let length = length
         .iter()
         .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
-    let sum = cursor.be32().map_err(damaged)?;
+    let sum = cursor.read_be32().map_err(damaged)?;
     let data = cursor.take(length).map_err(damaged)?;
     if checksum(data) != sum {
-        return Err(damaged(Malformed::Invalid("the checksum differs")));
+        return Err(damaged(MalformedTsdbBytes::Invalid("the checksum differs")));
     }
-    Ok(Piece::Fragment {
+    Ok(WalFragment::Fragment {
         kind,
         packing: head,
         bytes: length as u64,

@@ -1,14 +1,14 @@
 //! Tests logs built by hand: complete, compressed, torn and damaged.
 
-use super::entry::{Entries, Entry};
-use super::reader::{HEADER_BYTES, PAGE_BYTES, Tail, WalReader};
+use super::entry::{WalEntries, WalEntry};
+use super::reader::{HEADER_BYTES, PAGE_BYTES, WalReader, WalTailPolicy};
 use crate::snappy;
 use crate::tsdb::bytes::{checksum, push_prefixed, push_uvarint, push_varint};
 use crate::tsdb::error::TsdbError;
-use crate::tsdb::ranges::File;
-use crate::tsdb::sample::{Sample, Value};
+use crate::tsdb::ranges::NamedRangeFile;
+use crate::tsdb::sample::{TsdbSample, TsdbSampleValue};
 use firn_model::env::sim::SimRng;
-use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, ResetHint};
+use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, HistogramCounts, ResetHint};
 use firn_model::labels::Labels;
 use firn_model::metadata::MetricType;
 use firn_model::sample::TimeRange;
@@ -88,31 +88,31 @@ pub(in crate::tsdb) fn marker(number: u64, chunk: u64) -> Vec<u8> {
     out
 }
 
-fn read(segments: &[Vec<u8>], tail: Tail) -> Result<(Vec<Vec<u8>>, bool), TsdbError> {
+fn read(segments: &[Vec<u8>], tail: WalTailPolicy) -> Result<(Vec<Vec<u8>>, bool), TsdbError> {
     let files = segments.iter().enumerate();
     let files: Vec<_> = files
-        .map(|(i, bytes)| File::new(format!("wal/{i}"), bytes))
+        .map(|(i, bytes)| NamedRangeFile::new(format!("wal/{i}"), bytes))
         .collect();
     let mut reader = WalReader::new(&files, tail);
     let mut records = Vec::new();
     while let Some(record) = reader.next_record()? {
         records.push(record.to_vec());
     }
-    Ok((records, reader.torn().is_some()))
+    Ok((records, reader.torn_end().is_some()))
 }
 
 fn records(seed: u64) -> Vec<Vec<u8>> {
     let rng = SimRng::new(seed);
     let record = |_| {
-        let longest = [30, 4_000, 90_000][rng.below(3) as usize];
-        let length = rng.below(longest);
-        (0..length).map(|_| 1 + rng.below(200) as u8).collect()
+        let longest = [30, 4_000, 90_000][rng.next_below(3) as usize];
+        let length = rng.next_below(longest);
+        (0..length).map(|_| 1 + rng.next_below(200) as u8).collect()
     };
-    (0..rng.below(40)).map(record).collect()
+    (0..rng.next_below(40)).map(record).collect()
 }
 
-fn entries(record: &[u8]) -> Vec<Entry<'_>> {
-    let entries: Result<Vec<_>, _> = Entries::new(record).collect();
+fn entries(record: &[u8]) -> Vec<WalEntry<'_>> {
+    let entries: Result<Vec<_>, _> = WalEntries::new(record).collect();
     entries.expect("the record is sound")
 }
 
@@ -123,7 +123,7 @@ fn records_of_any_length_read_as_they_were() {
         for packing in [0, 8] {
             let half = wanted.len() / 2;
             let segments = [&wanted[..half], &wanted[half..]].map(|r| segment(r, packing));
-            let (found, _) = read(&segments, Tail::IsWhole).expect("it is sound");
+            let (found, _) = read(&segments, WalTailPolicy::IsWhole).expect("it is sound");
             assert!(found == wanted, "seed {seed}");
         }
     }
@@ -154,13 +154,13 @@ fn record_packed_by_zstd_is_read() {
         (run.to_vec(), "a".repeat(200)),
         ([ZSTD_LINES, run].concat(), lines + &"a".repeat(200)),
     ] {
-        let (found, _) = read(&[packed(&frames)], Tail::IsWhole).expect("it is sound");
+        let (found, _) = read(&[packed(&frames)], WalTailPolicy::IsWhole).expect("it is sound");
         assert!(found == [wanted.as_bytes()], "{} bytes", frames.len());
     }
     // Truncated, and with a window of 2 GiB, which is rejected before memory is allocated.
     let wide = b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00";
     for frame in [&ZSTD_LINES[..60], wide] {
-        let error = read(&[packed(frame)], Tail::IsWhole).unwrap_err();
+        let error = read(&[packed(frame)], WalTailPolicy::IsWhole).unwrap_err();
         assert!(error.to_string().contains("not valid zstd"), "{error}");
     }
 }
@@ -182,19 +182,20 @@ fn torn_tail_ends_the_last_segment_and_is_damage_elsewhere() {
         whole.len() - 1,
     ] {
         let torn = whole[..cut].to_vec();
-        let (found, _) = read(std::slice::from_ref(&torn), Tail::MayBeTorn).expect("it is the end");
+        let (found, _) =
+            read(std::slice::from_ref(&torn), WalTailPolicy::MayBeTorn).expect("it is the end");
         assert_eq!(found, wanted[..found.len()], "cut at {cut}");
         assert!(found.len() + 2 > cut / 307, "cut at {cut}: {}", found.len());
         let behind = [torn.clone(), Vec::new()];
         assert!(
-            read(&behind, Tail::MayBeTorn).is_ok(),
+            read(&behind, WalTailPolicy::MayBeTorn).is_ok(),
             "an empty segment ends nothing"
         );
         let is_between = found.iter().map(|r| r.len() + 7).sum::<usize>() == cut;
-        let elsewhere = read(&[torn.clone(), whole.clone()], Tail::MayBeTorn);
+        let elsewhere = read(&[torn.clone(), whole.clone()], WalTailPolicy::MayBeTorn);
         assert_eq!(elsewhere.is_ok(), is_between, "cut at {cut}");
         assert_eq!(
-            read(&[torn], Tail::IsWhole).is_ok(),
+            read(&[torn], WalTailPolicy::IsWhole).is_ok(),
             is_between,
             "cut at {cut}"
         );
@@ -206,7 +207,7 @@ fn page_of_zeros_at_the_end_is_none() {
     let mut bytes = segment(&[vec![9; 10]], 0);
     bytes.resize(3 * PAGE_BYTES as usize, 0);
     assert_eq!(
-        read(&[bytes], Tail::IsWhole),
+        read(&[bytes], WalTailPolicy::IsWhole),
         Ok((vec![vec![9; 10]], false))
     );
 }
@@ -219,7 +220,7 @@ fn damage_in_front_of_the_last_page_is_an_error_that_names_file_and_offset() {
     for at in (0..last_page).step_by(97) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x07;
-        let error = read(&[Vec::new(), bytes], Tail::MayBeTorn).unwrap_err();
+        let error = read(&[Vec::new(), bytes], WalTailPolicy::MayBeTorn).unwrap_err();
         let TsdbError::Damaged { file, offset, .. } = &error else {
             panic!("{error}");
         };
@@ -231,7 +232,7 @@ fn damage_in_front_of_the_last_page_is_an_error_that_names_file_and_offset() {
     }
     let mut bytes = whole;
     bytes[last_page + 20] ^= 1;
-    let (found, is_torn) = read(&[bytes], Tail::MayBeTorn).expect("it is the last page");
+    let (found, is_torn) = read(&[bytes], WalTailPolicy::MayBeTorn).expect("it is the last page");
     assert!(is_torn && found.len() > 200, "{}", found.len());
 }
 
@@ -239,12 +240,12 @@ fn damage_in_front_of_the_last_page_is_an_error_that_names_file_and_offset() {
 fn entries_of_series_deletions_and_markers_are_read() {
     let labels = Labels::from_pairs([("__name__", "up"), ("job", "a")]);
     let record = series(7, &labels);
-    assert_eq!(entries(&record), [Entry::Series { series: 7, labels }]);
+    assert_eq!(entries(&record), [WalEntry::Series { series: 7, labels }]);
     let range = TimeRange::new(-5, 9);
     let record = deletion(3, range);
-    assert_eq!(entries(&record), [Entry::Deletion { series: 3, range }]);
+    assert_eq!(entries(&record), [WalEntry::Deletion { series: 3, range }]);
     let record = marker(3, 1 << 32 | 8);
-    let mapped = Entry::Mapped {
+    let mapped = WalEntry::Mapped {
         series: 3,
         chunk: 1 << 32 | 8,
     };
@@ -256,12 +257,12 @@ fn entries_of_series_deletions_and_markers_are_read() {
 
 #[test]
 fn samples_of_both_versions_are_read() {
-    let float = |series, time, start_time, value| Entry::Sample {
+    let float = |series, time, start_time, value| WalEntry::Sample {
         series,
-        sample: Sample {
+        sample: TsdbSample {
             time,
             start_time,
-            value: Value::Float(value),
+            value: TsdbSampleValue::Float(value),
         },
     };
     let record = samples(&[(9, 1_000, 1.5), (4, 990, -0.0)]);
@@ -329,11 +330,11 @@ fn histograms_of_all_kinds_are_read() {
     for (kind, schema) in [(7, 2), (8, 2), (9, -53), (10, -53)] {
         let record = histogram_record(kind, schema);
         let read = entries(&record);
-        let [Entry::Sample { series: 5, sample }] = &read[..] else {
+        let [WalEntry::Sample { series: 5, sample }] = &read[..] else {
             panic!("{read:?}");
         };
         assert_eq!(sample.time, 107);
-        let Value::Histogram(histogram) = &sample.value else {
+        let TsdbSampleValue::Histogram(histogram) = &sample.value else {
             panic!("{sample:?}");
         };
         assert_eq!(i64::from(histogram.schema), schema);
@@ -342,13 +343,13 @@ fn histograms_of_all_kinds_are_read() {
             (2.5, ResetHint::Gauge)
         );
         assert_eq!(histogram.counts.bucket_count(), 2);
-        let is_float = matches!(histogram.counts, Counts::Float { .. });
+        let is_float = matches!(histogram.counts, HistogramCounts::Float { .. });
         assert_eq!(is_float, kind.is_multiple_of(2));
         let bounds = if schema == -53 { &[0.5][..] } else { &[] };
         assert_eq!(histogram.custom_values, bounds);
     }
     let record = histogram_record(7, 53);
-    let unknown = Entry::UnknownSchema {
+    let unknown = WalEntry::UnknownSchema {
         series: 5,
         time: 107,
         schema: 53,
@@ -357,7 +358,7 @@ fn histograms_of_all_kinds_are_read() {
     let mut misfit = histogram_record(7, 2);
     let spans = misfit.windows(5).position(|w| w == [1, 0, 2, 0, 2]);
     misfit[spans.expect("it is there") + 2] = 3;
-    let read: Result<Vec<_>, _> = Entries::new(&misfit).collect();
+    let read: Result<Vec<_>, _> = WalEntries::new(&misfit).collect();
     assert!(read.is_err());
 }
 
@@ -371,7 +372,7 @@ fn exemplars_and_metadata_are_read() {
     record.push(1);
     push_prefixed(&mut record, b"trace_id");
     push_prefixed(&mut record, b"x");
-    let exemplar = Entry::Exemplar {
+    let exemplar = WalEntry::Exemplar {
         series: 5,
         labels: Labels::from_pairs([("trace_id", "x")]),
         time: 101,
@@ -382,7 +383,7 @@ fn exemplars_and_metadata_are_read() {
     for text in ["UNIT", "bytes", "NEW", "?", "HELP", "Bytes."] {
         push_prefixed(&mut record, text.as_bytes());
     }
-    let metadata = Entry::Metadata {
+    let metadata = WalEntry::Metadata {
         series: 5,
         metric_type: MetricType::Counter,
         unit: b"bytes",
@@ -402,18 +403,18 @@ fn damaged_records_are_errors_or_other_entries_and_never_a_panic() {
     ];
     for seed in 0..2_000 {
         let rng = SimRng::new(seed);
-        let mut record = sound[rng.below(4) as usize].clone();
+        let mut record = sound[rng.next_below(4) as usize].clone();
         record[0] = if rng.one_in(2) {
             record[0]
         } else {
-            rng.below(16) as u8
+            rng.next_below(16) as u8
         };
-        for _ in 0..rng.below(3) {
-            let at = rng.below(record.len() as u64) as usize;
-            record[at] = rng.below(256) as u8;
+        for _ in 0..rng.next_below(3) {
+            let at = rng.next_below(record.len() as u64) as usize;
+            record[at] = rng.next_below(256) as u8;
         }
-        record.truncate(1 + rng.below(record.len() as u64) as usize);
-        let failed = Entries::new(&record).filter(Result::is_err).count();
+        record.truncate(1 + rng.next_below(record.len() as u64) as usize);
+        let failed = WalEntries::new(&record).filter(Result::is_err).count();
         assert!(failed <= 1, "seed {seed}: goes on behind an error");
     }
 }

@@ -1,12 +1,12 @@
 //! Table of the keys that each service discovery of Prometheus 3.14 accepts in a config.
 
 use super::super::keys::{TEXTS, TLS};
-use super::super::schema::{Key, Shape};
+use super::super::schema::{ConfigKey, ConfigValueShape};
 use super::key;
-use Shape::{Bool, Duration, Integer, Labels, List, Map, Secret, Section, Text, Url};
+use ConfigValueShape::{Bool, Duration, Integer, Labels, List, Map, Secret, Section, Text, Url};
 
 /// Keys of the AWS API client that all discoveries of AWS accept.
-pub(super) const AWS_CLIENT: &[Key] = &[
+pub(super) const AWS_CLIENT: &[ConfigKey] = &[
     key("region", Text),
     key("endpoint", Text),
     key("access_key", Text),
@@ -18,19 +18,21 @@ pub(super) const AWS_CLIENT: &[Key] = &[
     key("refresh_interval", Duration),
 ];
 
-pub(super) const STATIC: &[Key] = &[key("targets", TEXTS), key("labels", Labels)];
+pub(super) const STATIC: &[ConfigKey] = &[key("targets", TEXTS), key("labels", Labels)];
 
-pub(super) const FILTERS: Shape = List(&Section(&[&[key("name", Text), key("values", TEXTS)]]));
+pub(super) const FILTERS: ConfigValueShape =
+    List(&Section(&[&[key("name", Text), key("values", TEXTS)]]));
 
-pub(super) const NAMESPACES: Shape = Section(&[&[key("own_namespace", Bool), key("names", TEXTS)]]);
+pub(super) const NAMESPACES: ConfigValueShape =
+    Section(&[&[key("own_namespace", Bool), key("names", TEXTS)]]);
 
-pub(super) const SELECTORS: Shape = List(&Section(&[&[
+pub(super) const SELECTORS: ConfigValueShape = List(&Section(&[&[
     key("role", Text),
     key("label", Text),
     key("field", Text),
 ]]));
 
-pub(super) const ATTACHED: Shape = Section(&[&[
+pub(super) const ATTACHED: ConfigValueShape = Section(&[&[
     key("node", Bool),
     key("namespace", Bool),
     key("deployment", Bool),
@@ -38,13 +40,13 @@ pub(super) const ATTACHED: Shape = Section(&[&[
     key("cronjob", Bool),
 ]]);
 
-pub(super) const AWS: &[Key] = &[
+pub(super) const AWS: &[ConfigKey] = &[
     key("role", Text),
     key("filters", FILTERS),
     key("clusters", TEXTS),
 ];
 
-pub(super) const AZURE: &[Key] = &[
+pub(super) const AZURE: &[ConfigKey] = &[
     key("environment", Text),
     key("port", Integer),
     key("subscription_id", Text),
@@ -56,7 +58,7 @@ pub(super) const AZURE: &[Key] = &[
     key("resource_group", Text),
 ];
 
-pub(super) const CONSUL: &[Key] = &[
+pub(super) const CONSUL: &[ConfigKey] = &[
     key("server", Text),
     key("path_prefix", Text),
     key("token", Secret),
@@ -76,13 +78,13 @@ pub(super) const CONSUL: &[Key] = &[
     key("health_filter", Text),
 ];
 
-pub(super) const DIGITALOCEAN: &[Key] = &[
+pub(super) const DIGITALOCEAN: &[ConfigKey] = &[
     key("refresh_interval", Duration),
     key("port", Integer),
     key("role", Text),
 ];
 
-pub(super) const DOCKER: &[Key] = &[
+pub(super) const DOCKER: &[ConfigKey] = &[
     key("host", Text),
     key("port", Integer),
     key("filters", FILTERS),
@@ -91,7 +93,7 @@ pub(super) const DOCKER: &[Key] = &[
     key("match_first_network", Bool),
 ];
 
-pub(super) const DOCKERSWARM: &[Key] = &[
+pub(super) const DOCKERSWARM: &[ConfigKey] = &[
     key("host", Text),
     key("role", Text),
     key("port", Integer),
@@ -99,25 +101,25 @@ pub(super) const DOCKERSWARM: &[Key] = &[
     key("refresh_interval", Duration),
 ];
 
-pub(super) const DNS: &[Key] = &[
+pub(super) const DNS: &[ConfigKey] = &[
     key("names", TEXTS),
     key("refresh_interval", Duration),
     key("type", Text),
     key("port", Integer),
 ];
 
-pub(super) const EC2: &[Key] = &[key("filters", FILTERS)];
+pub(super) const EC2: &[ConfigKey] = &[key("filters", FILTERS)];
 
-pub(super) const ECS: &[Key] = &[key("clusters", TEXTS), key("request_concurrency", Integer)];
+pub(super) const ECS: &[ConfigKey] = &[key("clusters", TEXTS), key("request_concurrency", Integer)];
 
-pub(super) const ELASTICACHE: &[Key] =
+pub(super) const ELASTICACHE: &[ConfigKey] =
     &[key("clusters", TEXTS), key("request_concurrency", Integer)];
 
-pub(super) const EUREKA: &[Key] = &[key("server", Text), key("refresh_interval", Duration)];
+pub(super) const EUREKA: &[ConfigKey] = &[key("server", Text), key("refresh_interval", Duration)];
 
-pub(super) const FILE: &[Key] = &[key("files", TEXTS), key("refresh_interval", Duration)];
+pub(super) const FILE: &[ConfigKey] = &[key("files", TEXTS), key("refresh_interval", Duration)];
 
-pub(super) const GCE: &[Key] = &[
+pub(super) const GCE: &[ConfigKey] = &[
     key("project", Text),
     key("zone", Text),
     key("filter", Text),
@@ -126,22 +128,22 @@ pub(super) const GCE: &[Key] = &[
     key("tag_separator", Text),
 ];
 
-pub(super) const HETZNER: &[Key] = &[
+pub(super) const HETZNER: &[ConfigKey] = &[
     key("refresh_interval", Duration),
     key("port", Integer),
     key("role", Text),
     key("label_selector", Text),
 ];
 
-pub(super) const HTTP: &[Key] = &[key("refresh_interval", Duration), key("url", Url)];
+pub(super) const HTTP: &[ConfigKey] = &[key("refresh_interval", Duration), key("url", Url)];
 
-pub(super) const IONOS: &[Key] = &[
+pub(super) const IONOS: &[ConfigKey] = &[
     key("datacenter_id", Text),
     key("refresh_interval", Duration),
     key("port", Integer),
 ];
 
-pub(super) const KUBERNETES: &[Key] = &[
+pub(super) const KUBERNETES: &[ConfigKey] = &[
     key("api_server", Url),
     key("role", Text),
     key("kubeconfig_file", Text),
@@ -150,36 +152,36 @@ pub(super) const KUBERNETES: &[Key] = &[
     key("attach_metadata", ATTACHED),
 ];
 
-pub(super) const KUMA: &[Key] = &[
+pub(super) const KUMA: &[ConfigKey] = &[
     key("refresh_interval", Duration),
     key("fetch_timeout", Duration),
     key("server", Text),
     key("client_id", Text),
 ];
 
-pub(super) const LINODE: &[Key] = &[
+pub(super) const LINODE: &[ConfigKey] = &[
     key("refresh_interval", Duration),
     key("port", Integer),
     key("tag_separator", Text),
     key("region", Text),
 ];
 
-pub(super) const MARATHON: &[Key] = &[
+pub(super) const MARATHON: &[ConfigKey] = &[
     key("servers", TEXTS),
     key("refresh_interval", Duration),
     key("auth_token", Secret),
     key("auth_token_file", Text),
 ];
 
-pub(super) const MSK: &[Key] = &[key("clusters", TEXTS), key("request_concurrency", Integer)];
+pub(super) const MSK: &[ConfigKey] = &[key("clusters", TEXTS), key("request_concurrency", Integer)];
 
-pub(super) const NERVE: &[Key] = &[
+pub(super) const NERVE: &[ConfigKey] = &[
     key("servers", TEXTS),
     key("paths", TEXTS),
     key("timeout", Duration),
 ];
 
-pub(super) const NOMAD: &[Key] = &[
+pub(super) const NOMAD: &[ConfigKey] = &[
     key("allow_stale", Bool),
     key("namespace", Text),
     key("refresh_interval", Duration),
@@ -188,7 +190,7 @@ pub(super) const NOMAD: &[Key] = &[
     key("tag_separator", Text),
 ];
 
-pub(super) const OCI: &[Key] = &[
+pub(super) const OCI: &[ConfigKey] = &[
     key("auth", Text),
     key("tenancy", Text),
     key("user", Text),
@@ -202,7 +204,7 @@ pub(super) const OCI: &[Key] = &[
     key("refresh_interval", Duration),
 ];
 
-pub(super) const OPENSTACK: &[Key] = &[
+pub(super) const OPENSTACK: &[ConfigKey] = &[
     key("identity_endpoint", Text),
     key("username", Text),
     key("userid", Text),
@@ -223,7 +225,7 @@ pub(super) const OPENSTACK: &[Key] = &[
     key("availability", Text),
 ];
 
-pub(super) const OUTSCALE: &[Key] = &[
+pub(super) const OUTSCALE: &[ConfigKey] = &[
     key("endpoint", Text),
     key("region", Text),
     key("access_key", Text),
@@ -233,7 +235,7 @@ pub(super) const OUTSCALE: &[Key] = &[
     key("port", Integer),
 ];
 
-pub(super) const OVHCLOUD: &[Key] = &[
+pub(super) const OVHCLOUD: &[ConfigKey] = &[
     key("endpoint", Text),
     key("application_key", Text),
     key("application_secret", Secret),
@@ -242,7 +244,7 @@ pub(super) const OVHCLOUD: &[Key] = &[
     key("service", Text),
 ];
 
-pub(super) const PUPPETDB: &[Key] = &[
+pub(super) const PUPPETDB: &[ConfigKey] = &[
     key("refresh_interval", Duration),
     key("url", Url),
     key("query", Text),
@@ -250,13 +252,13 @@ pub(super) const PUPPETDB: &[Key] = &[
     key("port", Integer),
 ];
 
-pub(super) const RDS: &[Key] = &[
+pub(super) const RDS: &[ConfigKey] = &[
     key("clusters", TEXTS),
     key("filters", FILTERS),
     key("request_concurrency", Integer),
 ];
 
-pub(super) const SCALEWAY: &[Key] = &[
+pub(super) const SCALEWAY: &[ConfigKey] = &[
     key("project_id", Text),
     key("api_url", Text),
     key("zone", Text),
@@ -270,13 +272,13 @@ pub(super) const SCALEWAY: &[Key] = &[
     key("role", Text),
 ];
 
-pub(super) const SERVERSET: &[Key] = &[
+pub(super) const SERVERSET: &[ConfigKey] = &[
     key("servers", TEXTS),
     key("paths", TEXTS),
     key("timeout", Duration),
 ];
 
-pub(super) const STACKIT: &[Key] = &[
+pub(super) const STACKIT: &[ConfigKey] = &[
     key("project", Text),
     key("refresh_interval", Duration),
     key("port", Integer),
@@ -289,7 +291,7 @@ pub(super) const STACKIT: &[Key] = &[
     key("credentials_file_path", Text),
 ];
 
-pub(super) const TRITON: &[Key] = &[
+pub(super) const TRITON: &[ConfigKey] = &[
     key("account", Text),
     key("role", Text),
     key("dns_suffix", Text),
@@ -301,7 +303,7 @@ pub(super) const TRITON: &[Key] = &[
     key("version", Integer),
 ];
 
-pub(super) const UYUNI: &[Key] = &[
+pub(super) const UYUNI: &[ConfigKey] = &[
     key("server", Text),
     key("username", Text),
     key("password", Secret),
@@ -310,4 +312,4 @@ pub(super) const UYUNI: &[Key] = &[
     key("refresh_interval", Duration),
 ];
 
-pub(super) const VULTR: &[Key] = &[key("refresh_interval", Duration), key("port", Integer)];
+pub(super) const VULTR: &[ConfigKey] = &[key("refresh_interval", Duration), key("port", Integer)];

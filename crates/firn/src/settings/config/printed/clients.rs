@@ -1,18 +1,18 @@
 //! Table of the fields of HTTP clients, which several sections contain inline.
 
-use super::fields::Kind::{
+use super::fields::PrintedFieldKind::{
     Flag, ListMap, Loaded, MapOf, Path, Paths, Pointer, Text, TextMap, Texts,
 };
-use super::fields::{Field, always, field, with};
+use super::fields::{PrintedField, always, field, with};
 
 /// Fields of every HTTP client, inline in its section. HTTP/2 is enabled by default.
-pub const CLIENT: &[Field] = &client("true");
+pub const CLIENT: &[PrintedField] = &client("true");
 
 /// Fields of the HTTP client of `remote_write`, which does not use HTTP/2 by default.
-pub const WRITE_CLIENT: &[Field] = &client("false");
+pub const WRITE_CLIENT: &[PrintedField] = &client("false");
 
 /// Returns the fields of a client with the given default of `enable_http2`.
-const fn client(enable_http2: &'static str) -> [Field; 11] {
+const fn client(enable_http2: &'static str) -> [PrintedField; 11] {
     [
         BASIC_AUTH,
         AUTHORIZATION,
@@ -28,7 +28,7 @@ const fn client(enable_http2: &'static str) -> [Field; 11] {
     ]
 }
 
-const BASIC_AUTH: Field = field(
+const BASIC_AUTH: PrintedField = field(
     "basic_auth",
     Pointer(&[&[
         field("username", Text),
@@ -40,7 +40,7 @@ const BASIC_AUTH: Field = field(
     ]]),
 );
 
-const AUTHORIZATION: Field = field(
+const AUTHORIZATION: PrintedField = field(
     "authorization",
     Pointer(&[&[
         with("type", Text, "Bearer"),
@@ -50,7 +50,7 @@ const AUTHORIZATION: Field = field(
     ]]),
 );
 
-const OAUTH2: Field = field(
+const OAUTH2: PrintedField = field(
     "oauth2",
     Pointer(&[&[
         field("client_id", Text),
@@ -77,13 +77,13 @@ const OAUTH2: Field = field(
     ]]),
 );
 
-const CLIENT_TLS: Field = field("tls_config", Pointer(&[TLS]));
-const PROXY_URL: Field = field("proxy_url", Text);
-const NO_PROXY: Field = field("no_proxy", Text);
-const PROXY_FROM_ENVIRONMENT: Field = field("proxy_from_environment", Flag);
-const PROXY_HEADER: Field = field("proxy_connect_header", ListMap);
+const CLIENT_TLS: PrintedField = field("tls_config", Pointer(&[TLS]));
+const PROXY_URL: PrintedField = field("proxy_url", Text);
+const NO_PROXY: PrintedField = field("no_proxy", Text);
+const PROXY_FROM_ENVIRONMENT: PrintedField = field("proxy_from_environment", Flag);
+const PROXY_HEADER: PrintedField = field("proxy_connect_header", ListMap);
 
-const HEADERS: Field = field(
+const HEADERS: PrintedField = field(
     "http_headers",
     MapOf(&[&[
         field("values", Texts),
@@ -93,7 +93,7 @@ const HEADERS: Field = field(
 );
 
 /// Fields of the TLS settings of a client, `tls_config`.
-pub const TLS: &[Field] = &[
+pub const TLS: &[PrintedField] = &[
     field("ca", Text),
     field("cert", Text),
     field("key", Text),

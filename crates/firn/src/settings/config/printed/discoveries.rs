@@ -1,16 +1,16 @@
 //! Table of the fields of discoveries.
 
 use super::clients::CLIENT;
-use super::fields::Kind::{
+use super::fields::PrintedFieldKind::{
     self, Duration, Flag, List, Loaded, Path, Paths, Pointer, Text, TextMap, Texts, Whole,
 };
-use super::fields::{Field, always, field, with};
+use super::fields::{PrintedField, always, field, with};
 
 /// Key of the static targets of a section.
 pub const STATIC: &str = "static_configs";
 
 /// Returns the kind of the value of a discovery's key.
-pub fn kind_of(key: &str) -> Kind {
+pub fn kind_of(key: &str) -> PrintedFieldKind {
     match key {
         STATIC => List(&[TARGETS]),
         "file_sd_configs" => List(&[FILE]),
@@ -22,26 +22,26 @@ pub fn kind_of(key: &str) -> Kind {
     }
 }
 
-const TARGETS: &[Field] = &[always("targets", Texts, ""), field("labels", TextMap)];
+const TARGETS: &[PrintedField] = &[always("targets", Texts, ""), field("labels", TextMap)];
 
-const FILE: &[Field] = &[
+const FILE: &[PrintedField] = &[
     always("files", Paths, ""),
     with("refresh_interval", Duration, "5m"),
 ];
 
-const HTTP: &[Field] = &[
+const HTTP: &[PrintedField] = &[
     with("refresh_interval", Duration, "1m"),
     always("url", Text, ""),
 ];
 
-const DNS: &[Field] = &[
+const DNS: &[PrintedField] = &[
     always("names", Texts, ""),
     with("refresh_interval", Duration, "30s"),
     always("type", Text, "SRV"),
     always("port", Whole, "0"),
 ];
 
-const CONSUL: &[Field] = &[
+const CONSUL: &[PrintedField] = &[
     with("server", Text, "localhost:8500"),
     field("path_prefix", Text),
     field("token", Text),
@@ -61,13 +61,13 @@ const CONSUL: &[Field] = &[
     field("health_filter", Text),
 ];
 
-const KUBERNETES: &[Field] = &[
+const KUBERNETES: &[PrintedField] = &[
     field("api_server", Text),
     always("role", Text, ""),
     always("kubeconfig_file", Path, ""),
 ];
 
-const KUBERNETES_CHOICE: &[Field] = &[
+const KUBERNETES_CHOICE: &[PrintedField] = &[
     field(
         "namespaces",
         Pointer(&[&[

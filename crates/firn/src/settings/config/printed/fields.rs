@@ -5,13 +5,13 @@ use super::clients::{CLIENT, TLS, WRITE_CLIENT};
 
 /// A field of a section: its key, its type, and the condition under which it is printed.
 #[derive(Clone, Copy, Debug)]
-pub struct Field {
+pub struct PrintedField {
     /// Key of the field in YAML.
     pub name: &'static str,
     /// Type of the value, which determines how it is printed.
-    pub kind: Kind,
+    pub kind: PrintedFieldKind,
     /// Condition under which the field is printed at all.
-    pub presence: Presence,
+    pub presence: FieldPresence,
     /// Default of the field as YAML, or an empty text if it has none.
     pub default: &'static str,
 }
@@ -19,7 +19,7 @@ pub struct Field {
 /// Condition under which a field is printed. Follows the `omitempty` tags and the defaults of Go's
 /// structs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
+pub enum FieldPresence {
     /// The field is printed if it is set to a nonzero value.
     IfSet,
     /// The field is printed if its value or its default is not zero.
@@ -30,7 +30,7 @@ pub enum Presence {
 
 /// Type of a field's value, which determines its printed form and which values are zero.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum PrintedFieldKind {
     Text,
     /// Text that is printed in lower case.
     Lower,
@@ -62,45 +62,53 @@ pub enum Kind {
 }
 
 /// Fields of a section, in groups that several sections share, in the order of printing.
-pub type Groups = &'static [&'static [Field]];
+pub type Groups = &'static [&'static [PrintedField]];
 
-use Kind::{
+use PrintedFieldKind::{
     Discoveries, Duration, Flag, List, ListMap, Lower, Number, Path, Paths, Pointer, Section, Size,
     Text, TextMap, Texts, Whole,
 };
 
 /// Returns a field that is printed if it is set to a nonzero value.
-pub(super) const fn field(name: &'static str, kind: Kind) -> Field {
-    Field {
+pub(super) const fn field(name: &'static str, kind: PrintedFieldKind) -> PrintedField {
+    PrintedField {
         name,
         kind,
-        presence: Presence::IfSet,
+        presence: FieldPresence::IfSet,
         default: "",
     }
 }
 
 /// Returns a field that is printed unless its value or default is zero.
-pub(super) const fn with(name: &'static str, kind: Kind, default: &'static str) -> Field {
-    Field {
-        presence: Presence::UnlessZero,
+pub(super) const fn with(
+    name: &'static str,
+    kind: PrintedFieldKind,
+    default: &'static str,
+) -> PrintedField {
+    PrintedField {
+        presence: FieldPresence::UnlessZero,
         default,
         ..field(name, kind)
     }
 }
 
 /// Returns a field that is always printed, with its default if it is not set.
-pub(super) const fn always(name: &'static str, kind: Kind, default: &'static str) -> Field {
-    Field {
-        presence: Presence::Always,
+pub(super) const fn always(
+    name: &'static str,
+    kind: PrintedFieldKind,
+    default: &'static str,
+) -> PrintedField {
+    PrintedField {
+        presence: FieldPresence::Always,
         default,
         ..field(name, kind)
     }
 }
 
-const DISCOVERIES: Field = field("", Discoveries);
+const DISCOVERIES: PrintedField = field("", Discoveries);
 
 /// Fields of the whole config in upstream's order, except the section `firn`.
-pub const CONFIG: &[Field] = &[
+pub const CONFIG: &[PrintedField] = &[
     field("global", Section(&[GLOBAL])),
     field("runtime", Section(&[&[with("gogc", Whole, "75")]])),
     field("alerting", Pointer(&[ALERTING])),
@@ -120,7 +128,7 @@ pub const CONFIG: &[Field] = &[
     field("otlp", Section(&[OTLP])),
 ];
 
-const GLOBAL: &[Field] = &[
+const GLOBAL: &[PrintedField] = &[
     with("scrape_interval", Duration, "1m"),
     with("scrape_timeout", Duration, "10s"),
     field("scrape_protocols", Texts),
@@ -144,7 +152,7 @@ const GLOBAL: &[Field] = &[
     always("extra_scrape_metrics", Flag, "false"),
 ];
 
-const JOB: &[Field] = &[
+const JOB: &[PrintedField] = &[
     always("job_name", Text, ""),
     field("honor_labels", Flag),
     always("honor_timestamps", Flag, "true"),
@@ -175,12 +183,12 @@ const JOB: &[Field] = &[
     always("extra_scrape_metrics", Flag, "false"),
 ];
 
-const RELABELLING: &[Field] = &[
+const RELABELLING: &[PrintedField] = &[
     field("relabel_configs", List(&[RULE])),
     field("metric_relabel_configs", List(&[RULE])),
 ];
 
-const RULE: &[Field] = &[
+const RULE: &[PrintedField] = &[
     field("source_labels", Texts),
     always("separator", Text, ";"),
     field("regex", Text),
@@ -190,12 +198,12 @@ const RULE: &[Field] = &[
     with("action", Lower, "replace"),
 ];
 
-const ALERTING: &[Field] = &[
+const ALERTING: &[PrintedField] = &[
     field("alert_relabel_configs", List(&[RULE])),
     field("alertmanagers", List(&[CLIENT, ALERTMANAGER])),
 ];
 
-const ALERTMANAGER: &[Field] = &[
+const ALERTMANAGER: &[PrintedField] = &[
     field("sigv4", Pointer(&[SIGV4])),
     with("scheme", Text, "http"),
     field("path_prefix", Text),
@@ -206,12 +214,12 @@ const ALERTMANAGER: &[Field] = &[
     DISCOVERIES,
 ];
 
-const STORAGE: &[Field] = &[
+const STORAGE: &[PrintedField] = &[
     field("tsdb", Section(&[TSDB])),
     field("exemplars", Pointer(&[&[field("max_exemplars", Whole)]])),
 ];
 
-const TSDB: &[Field] = &[
+const TSDB: &[PrintedField] = &[
     // Upstream prints this internal field, which has no YAML key, under its Go name.
     always("outofordertimewindow", Whole, "0"),
     // Printed even if zero, because Firn's default is not zero.
@@ -221,13 +229,13 @@ const TSDB: &[Field] = &[
     field("retention", Pointer(&[RETENTION])),
 ];
 
-const RETENTION: &[Field] = &[
+const RETENTION: &[PrintedField] = &[
     field("time", Duration),
     field("size", Size),
     field("percentage", Number),
 ];
 
-const TRACING: &[Field] = &[
+const TRACING: &[PrintedField] = &[
     with("client_type", Text, "grpc"),
     field("endpoint", Text),
     field("sampling_fraction", Number),
@@ -238,7 +246,7 @@ const TRACING: &[Field] = &[
     field("timeout", Duration),
 ];
 
-const REMOTE_WRITE: &[Field] = &[
+const REMOTE_WRITE: &[PrintedField] = &[
     always("url", Text, ""),
     with("remote_timeout", Duration, "30s"),
     field("headers", TextMap),
@@ -251,7 +259,7 @@ const REMOTE_WRITE: &[Field] = &[
     field("failed_request_logging", Flag),
 ];
 
-const QUEUE: &[Field] = &[
+const QUEUE: &[PrintedField] = &[
     field(
         "queue_config",
         Section(&[&[
@@ -276,13 +284,13 @@ const QUEUE: &[Field] = &[
     ),
 ];
 
-const SIGNING: &[Field] = &[
+const SIGNING: &[PrintedField] = &[
     field("sigv4", Pointer(&[SIGV4])),
     field("azuread", Pointer(&[AZURE_AD])),
     field("google_iam", Pointer(&[&[field("credentials_file", Path)]])),
 ];
 
-const SIGV4: &[Field] = &[
+const SIGV4: &[PrintedField] = &[
     field("region", Text),
     field("access_key", Text),
     field("secret_key", Text),
@@ -293,7 +301,7 @@ const SIGV4: &[Field] = &[
     field("service_name", Text),
 ];
 
-const AZURE_AD: &[Field] = &[
+const AZURE_AD: &[PrintedField] = &[
     field("managed_identity", Pointer(&[&[field("client_id", Text)]])),
     field(
         "workload_identity",
@@ -327,7 +335,7 @@ const AZURE_AD: &[Field] = &[
     field("scope", Text),
 ];
 
-const REMOTE_READ: &[Field] = &[
+const REMOTE_READ: &[PrintedField] = &[
     always("url", Text, ""),
     with("remote_timeout", Duration, "1m"),
     with("chunked_read_limit", Whole, "50000000"),
@@ -336,12 +344,12 @@ const REMOTE_READ: &[Field] = &[
     field("name", Text),
 ];
 
-const READ_MATCHERS: &[Field] = &[
+const READ_MATCHERS: &[PrintedField] = &[
     field("required_matchers", TextMap),
     with("filter_external_labels", Flag, "true"),
 ];
 
-const OTLP: &[Field] = &[
+const OTLP: &[PrintedField] = &[
     field("promote_all_resource_attributes", Flag),
     field("promote_resource_attributes", Texts),
     field("ignore_resource_attributes", Texts),

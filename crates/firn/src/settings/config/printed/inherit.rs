@@ -3,14 +3,14 @@
 
 use super::{entry, map, node, plain, text};
 use firn_model::units::{format_duration, parse_duration};
-use firn_model::yaml::scalar::{Scalar, scalar_of};
-use firn_model::yaml::{Entry, Node, Value};
+use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_model::yaml::{YamlEntry, YamlNode, YamlValue};
 use std::path::Path;
 use std::time::Duration;
 
 /// Values from outside the config file that the printed config contains, from flags and features.
 #[derive(Clone, Copy, Debug)]
-pub struct Around<'a> {
+pub struct ConfigPrintContext<'a> {
     /// Folder of the config, which relative paths start at.
     pub dir: &'a Path,
     /// Retention time from flags, if one of them sets it.
@@ -61,12 +61,12 @@ const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Completes the config `root` in place, so that each section contains its inherited and default
 /// values.
-pub fn complete(root: &mut Node, around: &Around<'_>) {
-    if !matches!(root.value, Value::Map(_)) {
+pub fn complete(root: &mut YamlNode, around: &ConfigPrintContext<'_>) {
+    if !matches!(root.value, YamlValue::Map(_)) {
         *root = map(Vec::new());
     }
     renew(root);
-    if root.get("runtime").is_some_and(Node::is_null) {
+    if root.get("runtime").is_some_and(YamlNode::is_null) {
         remove(root, "runtime");
     }
     complete_global(root, around);
@@ -75,7 +75,7 @@ pub fn complete(root: &mut Node, around: &Around<'_>) {
         .get("global")
         .cloned()
         .unwrap_or_else(|| map(Vec::new()));
-    let Some(Value::List(jobs)) = value_mut(root, "scrape_configs") else {
+    let Some(YamlValue::List(jobs)) = value_mut(root, "scrape_configs") else {
         return;
     };
     for job in jobs {
@@ -83,8 +83,8 @@ pub fn complete(root: &mut Node, around: &Around<'_>) {
     }
 }
 
-fn complete_global(root: &mut Node, around: &Around<'_>) {
-    if root.get("global").is_none_or(Node::is_null) {
+fn complete_global(root: &mut YamlNode, around: &ConfigPrintContext<'_>) {
+    if root.get("global").is_none_or(YamlNode::is_null) {
         let whole = entry("metric_name_escaping_scheme", plain("allow-utf-8"));
         set(root, "global", map(vec![whole]));
     }
@@ -104,22 +104,24 @@ fn complete_global(root: &mut Node, around: &Around<'_>) {
     }
     for flag in ["scrape_native_histograms", "extra_scrape_metrics"] {
         let is_on = flag == "extra_scrape_metrics" && around.extra_metrics;
-        offer(global, flag, plain(is_on.to_string()));
+        set_if_missing(global, flag, plain(is_on.to_string()));
     }
 }
 
-fn complete_job(job: &mut Node, global: &Node) {
+fn complete_job(job: &mut YamlNode, global: &YamlNode) {
     for flag in FLAGS {
         let of_all = global.get(flag).cloned().unwrap_or_else(|| plain("false"));
-        offer(job, flag, of_all);
+        set_if_missing(job, flag, of_all);
     }
     for key in INHERITED {
         if let Some(value) = global.get(key) {
             fill(job, key, value.clone());
         }
     }
-    let is_native = job.get("scrape_native_histograms").and_then(scalar_of);
-    let is_native = is_native == Some(Scalar::Bool(true));
+    let is_native = job
+        .get("scrape_native_histograms")
+        .and_then(interpret_scalar);
+    let is_native = is_native == Some(YamlScalar::Bool(true));
     fill(job, "scrape_protocols", protocols(is_native));
     let interval = duration(job, "scrape_interval").unwrap_or(INTERVAL);
     let timeout = duration(global, "scrape_timeout").unwrap_or(TIMEOUT);
@@ -129,8 +131,8 @@ fn complete_job(job: &mut Node, global: &Node) {
         "legacy" => "underscores",
         _ => "allow-utf-8",
     };
-    let word = |node: &Node, key: &str| {
-        let word = node.get(key).and_then(Node::text).unwrap_or_default();
+    let word = |node: &YamlNode, key: &str| {
+        let word = node.get(key).and_then(YamlNode::text).unwrap_or_default();
         word.to_owned()
     };
     let of_all = word(global, "metric_name_validation_scheme");
@@ -144,7 +146,7 @@ fn complete_job(job: &mut Node, global: &Node) {
     fill(job, "metric_name_escaping_scheme", plain(escaping));
 }
 
-fn complete_storage(root: &mut Node, around: &Around<'_>) {
+fn complete_storage(root: &mut YamlNode, around: &ConfigPrintContext<'_>) {
     fill(root, "storage", map(Vec::new()));
     let Some(storage) = node_mut(root, "storage") else {
         return;
@@ -154,7 +156,7 @@ fn complete_storage(root: &mut Node, around: &Around<'_>) {
         return;
     };
     let late = plain(format_duration(around.late_window));
-    offer(tsdb, "out_of_order_time_window", late);
+    set_if_missing(tsdb, "out_of_order_time_window", late);
     let window = duration(tsdb, "out_of_order_time_window").unwrap_or_default();
     set(
         tsdb,
@@ -168,64 +170,64 @@ fn complete_storage(root: &mut Node, around: &Around<'_>) {
     if let Some(size) = around.retention_size {
         retention.push(entry("size", plain(format!("{size}B"))));
     }
-    offer(tsdb, "retention", map(retention));
+    set_if_missing(tsdb, "retention", map(retention));
 }
 
 /// Replaces bearer tokens of clients by the `authorization` section, in the whole tree.
-fn renew(node: &mut Node) {
+fn renew(node: &mut YamlNode) {
     match &mut node.value {
-        Value::List(items) => items.iter_mut().for_each(renew),
-        Value::Map(entries) => entries.iter_mut().for_each(|e| renew(&mut e.node)),
-        Value::Scalar { .. } => return,
+        YamlValue::List(items) => items.iter_mut().for_each(renew),
+        YamlValue::Map(entries) => entries.iter_mut().for_each(|e| renew(&mut e.node)),
+        YamlValue::Scalar { .. } => return,
     }
     for (old, new) in [
         ("bearer_token", "credentials"),
         ("bearer_token_file", "credentials_file"),
     ] {
-        let is_set = |node: &Node| node.text().is_some_and(|text| !text.is_empty());
+        let is_set = |node: &YamlNode| node.text().is_some_and(|text| !text.is_empty());
         if let Some(value) = node.get(old).filter(|old| is_set(old)).cloned() {
             set(node, "authorization", map(vec![entry(new, value)]));
         }
     }
 }
 
-fn protocols(asks_protobuf: bool) -> Node {
+fn protocols(asks_protobuf: bool) -> YamlNode {
     let first = asks_protobuf.then_some(PROTOBUF).into_iter();
     let all = first.chain(TEXT_PROTOCOLS);
-    node(Value::List(all.map(text).collect()))
+    node(YamlValue::List(all.map(text).collect()))
 }
 
-fn duration(node: &Node, key: &str) -> Option<Duration> {
+fn duration(node: &YamlNode, key: &str) -> Option<Duration> {
     let duration = parse_duration(node.get(key)?.text()?).ok()?;
     Some(duration).filter(|duration| !duration.is_zero())
 }
 
-fn entries_mut(node: &mut Node) -> Option<&mut Vec<Entry>> {
+fn entries_mut(node: &mut YamlNode) -> Option<&mut Vec<YamlEntry>> {
     if node.is_null() {
         *node = map(Vec::new());
     }
     match &mut node.value {
-        Value::Map(entries) => Some(entries),
+        YamlValue::Map(entries) => Some(entries),
         _ => None,
     }
 }
 
-fn node_mut<'n>(node: &'n mut Node, key: &str) -> Option<&'n mut Node> {
+fn node_mut<'n>(node: &'n mut YamlNode, key: &str) -> Option<&'n mut YamlNode> {
     let mut entries = entries_mut(node)?.iter_mut();
     entries.find(|e| e.key == key).map(|e| &mut e.node)
 }
 
-fn value_mut<'n>(node: &'n mut Node, key: &str) -> Option<&'n mut Value> {
+fn value_mut<'n>(node: &'n mut YamlNode, key: &str) -> Option<&'n mut YamlValue> {
     Some(&mut node_mut(node, key)?.value)
 }
 
-fn remove(node: &mut Node, key: &str) {
+fn remove(node: &mut YamlNode, key: &str) {
     if let Some(entries) = entries_mut(node) {
         entries.retain(|entry| entry.key != key);
     }
 }
 
-fn set(node: &mut Node, key: &str, value: Node) {
+fn set(node: &mut YamlNode, key: &str, value: YamlNode) {
     remove(node, key);
     if let Some(entries) = entries_mut(node) {
         entries.push(entry(key, value));
@@ -233,20 +235,20 @@ fn set(node: &mut Node, key: &str, value: Node) {
 }
 
 /// Sets a key of a section if it is missing or null.
-fn offer(node: &mut Node, key: &str, value: Node) {
-    if node.get(key).is_none_or(Node::is_null) {
+fn set_if_missing(node: &mut YamlNode, key: &str, value: YamlNode) {
+    if node.get(key).is_none_or(YamlNode::is_null) {
         set(node, key, value);
     }
 }
 
 /// Sets a key if it is missing, null or zero.
-fn fill(node: &mut Node, key: &str, value: Node) {
-    let is_zero = |known: &Node| match &known.value {
-        Value::Scalar { text, .. } => {
+fn fill(node: &mut YamlNode, key: &str, value: YamlNode) {
+    let is_zero = |known: &YamlNode| match &known.value {
+        YamlValue::Scalar { text, .. } => {
             matches!(text.as_str(), "" | "0" | "0s" | "0B") || known.is_null()
         }
-        Value::List(items) => items.is_empty(),
-        Value::Map(_) => false,
+        YamlValue::List(items) => items.is_empty(),
+        YamlValue::Map(_) => false,
     };
     if node.get(key).is_none_or(is_zero) {
         set(node, key, value);

@@ -10,7 +10,7 @@ fn folder() -> PathBuf {
 }
 
 fn config(text: &str) -> Config {
-    let features = JobFeatures::of_names(&[]);
+    let features = JobFeatures::from_names(&[]);
     parse(text, Path::new(""), features).unwrap().config
 }
 

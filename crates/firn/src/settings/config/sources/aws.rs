@@ -5,7 +5,7 @@ use crate::settings::config::http::{http, tls};
 use crate::settings::config::read;
 use firn_discovery::{AwsSettings, DiscoverySettings, SigV4Settings};
 use firn_http_client::HttpSettings;
-use firn_model::yaml::{Node, YamlError};
+use firn_model::yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const CONCURRENCY: usize = 10;
 const ECS_CONCURRENCY: usize = 20;
 
 /// Reads an entry of `ec2_sd_configs`, whose filters must have values.
-pub fn ec2(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
+pub fn ec2(node: &YamlNode, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, 1);
     if settings
         .filters
@@ -34,13 +34,13 @@ pub fn ec2(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
 }
 
 /// Reads an entry of `lightsail_sd_configs`, all of whose keys are optional.
-pub fn lightsail(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
+pub fn lightsail(node: &YamlNode, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, 1);
     Ok(DiscoverySettings::Lightsail(Box::new(settings)))
 }
 
 /// Reads the section `sigv4` of `node`, if it is set.
-pub fn sigv4(node: &Node, dir: &Path) -> Result<Option<SigV4Settings>, YamlError> {
+pub fn sigv4(node: &YamlNode, dir: &Path) -> Result<Option<SigV4Settings>, YamlError> {
     let Some(section) = node.get("sigv4").filter(|section| !section.is_null()) else {
         return Ok(None);
     };
@@ -52,25 +52,25 @@ pub fn sigv4(node: &Node, dir: &Path) -> Result<Option<SigV4Settings>, YamlError
 }
 
 /// Reads an entry of `ecs_sd_configs`, all of whose keys are optional.
-pub fn ecs(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
+pub fn ecs(node: &YamlNode, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, ECS_CONCURRENCY);
     Ok(DiscoverySettings::Ecs(Box::new(settings)))
 }
 
 /// Reads an entry of `elasticache_sd_configs`, all of whose keys are optional.
-pub fn elasticache(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
+pub fn elasticache(node: &YamlNode, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, CONCURRENCY);
     Ok(DiscoverySettings::ElastiCache(Box::new(settings)))
 }
 
 /// Reads an entry of `msk_sd_configs`, all of whose keys are optional.
-pub fn msk(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
+pub fn msk(node: &YamlNode, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, CONCURRENCY);
     Ok(DiscoverySettings::Msk(Box::new(settings)))
 }
 
 /// Reads an entry of `rds_sd_configs`, all of whose keys are optional.
-pub fn rds(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
+pub fn rds(node: &YamlNode, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, CONCURRENCY);
     Ok(DiscoverySettings::Rds(Box::new(settings)))
 }
@@ -78,7 +78,7 @@ pub fn rds(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
 /// Reads an entry of `aws_sd_configs`: one of the other discoveries, chosen by its role. As
 /// upstream, only the TLS settings of its HTTP client are validated. A zero interval or port is
 /// replaced by the default of the role.
-pub fn aws(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
+pub fn aws(node: &YamlNode, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let tls = tls(node.get("tls_config"), dir)?;
     let role = read::string(node, "role");
     let (make, concurrency): (fn(Box<AwsSettings>) -> DiscoverySettings, usize) =
@@ -106,7 +106,7 @@ pub fn aws(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
 }
 
 /// Reads the settings of `node`. `concurrency` is the default of `request_concurrency`.
-fn settings(node: &Node, client: HttpSettings, concurrency: usize) -> AwsSettings {
+fn settings(node: &YamlNode, client: HttpSettings, concurrency: usize) -> AwsSettings {
     let side_by_side = read::integer_or(node, "request_concurrency", concurrency as i64);
     AwsSettings {
         region: read::string(node, "region"),

@@ -11,7 +11,7 @@ use firn_discovery::{
     OvhService, OvhSettings, ScalewayRole, ScalewaySettings, StackitSettings, VultrSettings,
 };
 use firn_http_client::{HttpSettings, Secret};
-use firn_model::yaml::{Node, YamlError};
+use firn_model::yaml::{YamlError, YamlNode};
 use std::path::{Path, PathBuf};
 
 /// Upstream's defaults for `api_url` and `zone` of Scaleway.
@@ -21,7 +21,7 @@ const ZONE: &str = "fr-par-1";
 type Read = Result<DiscoverySettings, YamlError>;
 
 /// Reads an entry of `azure_sd_configs`. The required keys depend on the authentication method.
-pub fn azure(node: &Node, dir: &Path) -> Read {
+pub fn azure(node: &YamlNode, dir: &Path) -> Read {
     let method = read::string_or(node, "authentication_method", "OAuth");
     let oauth: &[&str] = match method.as_str() {
         "OAuth" => &["tenant_id", "client_id", "client_secret"],
@@ -72,7 +72,7 @@ pub fn azure(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `gce_sd_configs`, which needs a project and a zone.
-pub fn gce(node: &Node, _: &Path) -> Read {
+pub fn gce(node: &YamlNode, _: &Path) -> Read {
     require(
         node,
         &[
@@ -91,7 +91,7 @@ pub fn gce(node: &Node, _: &Path) -> Read {
 }
 
 /// Reads an entry of `ionos_sd_configs`, which needs the id of a datacenter.
-pub fn ionos(node: &Node, dir: &Path) -> Read {
+pub fn ionos(node: &YamlNode, dir: &Path) -> Read {
     require(node, &[("datacenter_id", "datacenter id can't be empty")])?;
     Ok(DiscoverySettings::Ionos(Box::new(IonosSettings {
         datacenter: read::string(node, "datacenter_id"),
@@ -102,7 +102,7 @@ pub fn ionos(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `linode_sd_configs`, all of whose keys are optional.
-pub fn linode(node: &Node, dir: &Path) -> Read {
+pub fn linode(node: &YamlNode, dir: &Path) -> Read {
     Ok(DiscoverySettings::Linode(Box::new(LinodeSettings {
         region: read::string(node, "region"),
         tag_separator: read::string_or(node, "tag_separator", ","),
@@ -113,7 +113,7 @@ pub fn linode(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `vultr_sd_configs`, all of whose keys are optional.
-pub fn vultr(node: &Node, dir: &Path) -> Read {
+pub fn vultr(node: &YamlNode, dir: &Path) -> Read {
     Ok(DiscoverySettings::Vultr(Box::new(VultrSettings {
         port: read::integer_or(node, "port", 80),
         refresh: refresh(node, 60),
@@ -122,7 +122,7 @@ pub fn vultr(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `openstack_sd_configs`, whose role and availability must be valid.
-pub fn openstack(node: &Node, dir: &Path) -> Read {
+pub fn openstack(node: &YamlNode, dir: &Path) -> Read {
     let tls = tls(node.get("tls_config"), dir)?;
     let role = match read::string(node, "role").as_str() {
         "instance" | "" => OpenStackRole::Instance,
@@ -161,7 +161,7 @@ pub fn openstack(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-fn openstack_credentials(node: &Node) -> OpenStackCredentials {
+fn openstack_credentials(node: &YamlNode) -> OpenStackCredentials {
     let of = |key: &str| read::string(node, key);
     let secret = |key: &str| {
         let text = read::text(node, key).filter(|text| !text.is_empty());
@@ -183,7 +183,7 @@ fn openstack_credentials(node: &Node) -> OpenStackCredentials {
 }
 
 /// Reads `secret_key` or its file. Exactly one of them must be set.
-fn secret_key(node: &Node, dir: &Path) -> Result<Secret, YamlError> {
+fn secret_key(node: &YamlNode, dir: &Path) -> Result<Secret, YamlError> {
     let what = match (is_set(node, "secret_key"), is_set(node, "secret_key_file")) {
         (true, true) => "at most one of",
         _ => "one of",
@@ -200,7 +200,7 @@ fn secret_key(node: &Node, dir: &Path) -> Result<Secret, YamlError> {
 }
 
 /// Reads an entry of `outscale_sd_configs`, which needs a region and a pair of keys.
-pub fn outscale(node: &Node, dir: &Path) -> Read {
+pub fn outscale(node: &YamlNode, dir: &Path) -> Read {
     let region = read::string_or(node, "region", "eu-west-2");
     if region.is_empty() {
         return Err(node.error("outscale SD configuration requires a region"));
@@ -228,7 +228,7 @@ pub fn outscale(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `ovhcloud_sd_configs`, which needs an endpoint, a service and keys.
-pub fn ovhcloud(node: &Node, _: &Path) -> Read {
+pub fn ovhcloud(node: &YamlNode, _: &Path) -> Read {
     let endpoint = read::string_or(node, "endpoint", "ovh-eu");
     if endpoint.is_empty() {
         return Err(node.error("endpoint can not be empty"));
@@ -257,7 +257,7 @@ pub fn ovhcloud(node: &Node, _: &Path) -> Read {
 }
 
 /// Reads an entry of `scaleway_sd_configs`, with upstream's checks of keys, project and zone.
-pub fn scaleway(node: &Node, dir: &Path) -> Read {
+pub fn scaleway(node: &YamlNode, dir: &Path) -> Read {
     let role = match read::string(node, "role").as_str() {
         "instance" | "" => ScalewayRole::Instance,
         "baremetal" => ScalewayRole::Baremetal,
@@ -287,7 +287,7 @@ pub fn scaleway(node: &Node, dir: &Path) -> Read {
 }
 
 /// Validates keys, project and zone like the client library of Scaleway, with its errors.
-fn check_scaleway_client(node: &Node) -> Result<(), YamlError> {
+fn check_scaleway_client(node: &YamlNode) -> Result<(), YamlError> {
     let wrong = |what: String| Err(node.error(format!("scaleway-sdk-go: {what}")));
     let uuid = "expected a UUID: xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
     let key = read::string(node, "access_key");
@@ -342,7 +342,7 @@ fn is_zone(zone: &str) -> bool {
 }
 
 /// Reads an entry of `stackit_sd_configs`, which needs an endpoint or a region.
-pub fn stackit(node: &Node, dir: &Path) -> Read {
+pub fn stackit(node: &YamlNode, dir: &Path) -> Read {
     let (endpoint, region) = (
         read::string(node, "endpoint"),
         read::string_or(node, "region", "eu01"),
@@ -370,13 +370,13 @@ pub fn stackit(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-fn file(node: &Node, key: &str) -> Option<Secret> {
+fn file(node: &YamlNode, key: &str) -> Option<Secret> {
     let path = read::text(node, key).filter(|path| !path.is_empty());
     path.map(|path| Secret::File(PathBuf::from(path)))
 }
 
 /// Reads an entry of `oci_sd_configs`. The required keys depend on the authentication method.
-pub fn oci(node: &Node, dir: &Path) -> Read {
+pub fn oci(node: &YamlNode, dir: &Path) -> Read {
     let compartments = check_oci(node)?;
     Ok(DiscoverySettings::Oci(Box::new(OciSettings {
         is_machine: read::string(node, "auth") == "instance_principal",
@@ -394,7 +394,7 @@ pub fn oci(node: &Node, dir: &Path) -> Read {
 }
 
 /// Validates the keys of the section and returns the configured compartments.
-fn check_oci(node: &Node) -> Result<Vec<String>, YamlError> {
+fn check_oci(node: &YamlNode) -> Result<Vec<String>, YamlError> {
     require(node, &[("region", "oci_sd: region is required")])?;
     let auth = read::string_or(node, "auth", "api_key");
     match auth.as_str() {

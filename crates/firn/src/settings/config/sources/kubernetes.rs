@@ -4,9 +4,12 @@ mod selectors;
 
 use crate::settings::config::http::http;
 use crate::settings::config::read;
-use firn_discovery::{Attached, DiscoverySettings, KubernetesRole, KubernetesSettings, Selector};
+use firn_discovery::{
+    DiscoverySettings, KubernetesAttachMetadata, KubernetesRole, KubernetesSelector,
+    KubernetesSettings,
+};
 use firn_http_client::HttpSettings;
-use firn_model::yaml::{Node, YamlError};
+use firn_model::yaml::{YamlError, YamlNode};
 use selectors::{check_fields, check_labels};
 use std::path::Path;
 
@@ -21,9 +24,9 @@ const ROLES: [(&str, KubernetesRole); 6] = [
 ];
 
 /// Reads an entry of `kubernetes_sd_configs`, with upstream's checks of role, selectors and access.
-pub fn kubernetes(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
-    let selectors = node.get("selectors").map_or(&[][..], Node::items);
-    let named: Vec<(Option<KubernetesRole>, &Node)> = selectors
+pub fn kubernetes(node: &YamlNode, dir: &Path) -> Result<DiscoverySettings, YamlError> {
+    let selectors = node.get("selectors").map_or(&[][..], YamlNode::items);
+    let named: Vec<(Option<KubernetesRole>, &YamlNode)> = selectors
         .iter()
         .map(|selector| Ok((role_of(selector)?, selector)))
         .collect::<Result<_, YamlError>>()?;
@@ -51,16 +54,16 @@ pub fn kubernetes(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlErro
     Ok(DiscoverySettings::Kubernetes(Box::new(settings)))
 }
 
-fn of<'n>(node: &'n Node, key: &str) -> Option<&'n Node> {
+fn of<'n>(node: &'n YamlNode, key: &str) -> Option<&'n YamlNode> {
     node.get(key).filter(|section| !section.is_null())
 }
 
-fn is_on(section: Option<&Node>, key: &str) -> bool {
+fn is_on(section: Option<&YamlNode>, key: &str) -> bool {
     section.is_some_and(|section| read::flag(section, key).unwrap_or(false))
 }
 
 /// Returns the role of a section, if it is set.
-fn role_of(node: &Node) -> Result<Option<KubernetesRole>, YamlError> {
+fn role_of(node: &YamlNode) -> Result<Option<KubernetesRole>, YamlError> {
     let Some(name) = read::text(node, "role") else {
         return Ok(None);
     };
@@ -76,7 +79,7 @@ fn name_of(role: KubernetesRole) -> &'static str {
 }
 
 /// Rejects a section with more than one way to reach the cluster, like upstream.
-fn check_access(node: &Node, settings: &KubernetesSettings) -> Result<(), YamlError> {
+fn check_access(node: &YamlNode, settings: &KubernetesSettings) -> Result<(), YamlError> {
     let has_server = read::text(node, "api_server").is_some();
     let has_kubeconfig = settings.kubeconfig.is_some();
     let has_client = settings.client != HttpSettings::default() || has_traces(node);
@@ -98,15 +101,15 @@ fn check_access(node: &Node, settings: &KubernetesSettings) -> Result<(), YamlEr
 
 /// Returns whether a section contains client keys with empty values, which upstream distinguishes
 /// from missing keys.
-fn has_traces(node: &Node) -> bool {
+fn has_traces(node: &YamlNode) -> bool {
     let is_there = |key: &&str| node.get(key).is_some_and(|value| !value.is_null());
     ["proxy_url", "http_headers", "proxy_connect_header"]
         .iter()
         .any(is_there)
 }
 
-fn attached(section: Option<&Node>) -> Attached {
-    Attached {
+fn attached(section: Option<&YamlNode>) -> KubernetesAttachMetadata {
+    KubernetesAttachMetadata {
         node: is_on(section, "node"),
         namespace: is_on(section, "namespace"),
         deployment: is_on(section, "deployment"),
@@ -116,10 +119,10 @@ fn attached(section: Option<&Node>) -> Attached {
 }
 
 fn read_selectors(
-    node: &Node,
+    node: &YamlNode,
     role: KubernetesRole,
-    named: &[(Option<KubernetesRole>, &Node)],
-) -> Result<Vec<Selector>, YamlError> {
+    named: &[(Option<KubernetesRole>, &YamlNode)],
+) -> Result<Vec<KubernetesSelector>, YamlError> {
     let allowed: &[&str] = match role {
         KubernetesRole::Pod => &["pod", "node"],
         KubernetesRole::Service => &["service"],
@@ -128,7 +131,7 @@ fn read_selectors(
         KubernetesRole::Node => &["node"],
         KubernetesRole::Ingress => &["ingress"],
     };
-    let mut selectors: Vec<Selector> = Vec::new();
+    let mut selectors: Vec<KubernetesSelector> = Vec::new();
     for (of, selector) in named {
         let name = of.map_or("", name_of);
         let Some(of) = of.filter(|_| allowed.contains(&name)) else {
@@ -145,7 +148,7 @@ fn read_selectors(
         let field = read::string(selector, "field");
         check_fields(&field).map_err(|e| selector.error(e))?;
         check_labels(&label).map_err(|e| selector.error(e))?;
-        selectors.push(Selector {
+        selectors.push(KubernetesSelector {
             role: of,
             label,
             field,

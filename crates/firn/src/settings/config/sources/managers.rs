@@ -11,7 +11,7 @@ use firn_discovery::{
     TritonSettings, UyuniSettings, ZookeeperMember, ZookeeperSettings,
 };
 use firn_http_client::HttpSettings;
-use firn_model::yaml::{Node, YamlError};
+use firn_model::yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
 const SESSION: Duration = Duration::from_secs(10);
 
 /// Reads an entry of `kuma_sd_configs`, whose server must be a URL with scheme and host.
-pub fn kuma(node: &Node, dir: &Path) -> Read {
+pub fn kuma(node: &YamlNode, dir: &Path) -> Read {
     let server = read::string(node, "server");
     if server.is_empty() {
         return Err(node.error("kuma SD server must not be empty: "));
@@ -44,7 +44,7 @@ pub fn kuma(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `marathon_sd_configs`, which needs a server and allows one kind of token.
-pub fn marathon(node: &Node, dir: &Path) -> Read {
+pub fn marathon(node: &YamlNode, dir: &Path) -> Read {
     let missing = "marathon_sd: must contain at least one Marathon server";
     require_list(node, "servers", missing.into())?;
     check_marathon_tokens(node)?;
@@ -56,7 +56,7 @@ pub fn marathon(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-fn check_marathon_tokens(node: &Node) -> Result<(), YamlError> {
+fn check_marathon_tokens(node: &YamlNode) -> Result<(), YamlError> {
     let has = |key: &str| node.get(key).is_some_and(|section| !section.is_null());
     let has_token = is_set(node, "auth_token");
     let has_file = is_set(node, "auth_token_file");
@@ -78,7 +78,7 @@ fn check_marathon_tokens(node: &Node) -> Result<(), YamlError> {
 }
 
 /// Reads an entry of `puppetdb_sd_configs`, which needs an HTTP URL and a query.
-pub fn puppetdb(node: &Node, dir: &Path) -> Read {
+pub fn puppetdb(node: &YamlNode, dir: &Path) -> Read {
     check_http_url(node, read::text(node, "url").unwrap_or_default())?;
     require(node, &[("query", "query missing")])?;
     Ok(DiscoverySettings::PuppetDb(Box::new(PuppetDbSettings {
@@ -92,7 +92,7 @@ pub fn puppetdb(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `triton_sd_configs`, which uses only the TLS settings of the HTTP client.
-pub fn triton(node: &Node, dir: &Path) -> Read {
+pub fn triton(node: &YamlNode, dir: &Path) -> Read {
     let client = HttpSettings {
         tls: http::tls(node.get("tls_config"), dir)?,
         ..HttpSettings::default()
@@ -135,7 +135,7 @@ pub fn triton(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `uyuni_sd_configs`, which needs a server and credentials.
-pub fn uyuni(node: &Node, dir: &Path) -> Read {
+pub fn uyuni(node: &YamlNode, dir: &Path) -> Read {
     require(
         node,
         &[("server", "Uyuni SD configuration requires server host")],
@@ -162,16 +162,16 @@ pub fn uyuni(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `nerve_sd_configs`, which needs servers and paths.
-pub fn nerve(node: &Node, _: &Path) -> Read {
+pub fn nerve(node: &YamlNode, _: &Path) -> Read {
     zookeeper(node, "nerve", ZookeeperMember::Nerve)
 }
 
 /// Reads an entry of `serverset_sd_configs`, which needs servers and paths.
-pub fn serverset(node: &Node, _: &Path) -> Read {
+pub fn serverset(node: &YamlNode, _: &Path) -> Read {
     zookeeper(node, "serverset", ZookeeperMember::Serverset)
 }
 
-fn zookeeper(node: &Node, kind: &str, member: ZookeeperMember) -> Read {
+fn zookeeper(node: &YamlNode, kind: &str, member: ZookeeperMember) -> Read {
     let missing = |what: &str| format!("{kind} SD config must contain at least one {what}");
     require_list(node, "servers", missing("Zookeeper server"))?;
     require_list(node, "paths", missing("path"))?;

@@ -4,18 +4,18 @@ use super::values::{filters, has_scheme_and_host, refresh};
 use crate::settings::config::http::http;
 use crate::settings::config::{go_url, read};
 use firn_discovery::{
-    ConsulSettings, DigitalOceanRole, DigitalOceanSettings, DiscoverySettings, DnsSettings,
-    DockerSettings, EurekaSettings, HetznerRole, HetznerSettings, NomadSettings, RecordType,
-    SwarmRole, SwarmSettings, Token,
+    ConsulSettings, ConsulToken, DigitalOceanRole, DigitalOceanSettings, DiscoverySettings,
+    DnsRecordType, DnsSettings, DockerSettings, EurekaSettings, HetznerRole, HetznerSettings,
+    NomadSettings, SwarmRole, SwarmSettings,
 };
-use firn_http_client::{Auth, Secret};
-use firn_model::yaml::{Node, YamlError};
+use firn_http_client::{AuthMethod, Secret};
+use firn_model::yaml::{YamlError, YamlNode};
 use std::path::Path;
 
 type Read = Result<DiscoverySettings, YamlError>;
 
 /// Reads an entry of `dns_sd_configs`, which needs names and, except for SRV records, a port.
-pub fn dns(node: &Node, _: &Path) -> Read {
+pub fn dns(node: &YamlNode, _: &Path) -> Read {
     let names = read::texts(node, "names").unwrap_or_default();
     if names.is_empty() {
         return Err(node.error("DNS-SD config must contain at least one SRV record name"));
@@ -23,17 +23,17 @@ pub fn dns(node: &Node, _: &Path) -> Read {
     let record_type = read::string_or(node, "type", "SRV");
     let port = read::integer_or(node, "port", 0);
     let record_type = match record_type.to_uppercase().as_str() {
-        "SRV" => RecordType::Srv,
-        "A" => RecordType::A,
-        "AAAA" => RecordType::Aaaa,
-        "MX" => RecordType::Mx,
-        "NS" => RecordType::Ns,
+        "SRV" => DnsRecordType::Srv,
+        "A" => DnsRecordType::A,
+        "AAAA" => DnsRecordType::Aaaa,
+        "MX" => DnsRecordType::Mx,
+        "NS" => DnsRecordType::Ns,
         _ => {
             let message = format!("invalid DNS-SD records type {record_type}");
             return Err(node.error(message));
         }
     };
-    if port == 0 && record_type != RecordType::Srv {
+    if port == 0 && record_type != DnsRecordType::Srv {
         return Err(
             node.error("a port is required in DNS-SD configs for all record types except SRV")
         );
@@ -47,7 +47,7 @@ pub fn dns(node: &Node, _: &Path) -> Read {
 }
 
 /// Reads an entry of `consul_sd_configs`, whose server must not be empty.
-pub fn consul(node: &Node, dir: &Path) -> Read {
+pub fn consul(node: &YamlNode, dir: &Path) -> Read {
     let server = read::string_or(node, "server", "localhost:8500");
     if server.trim().is_empty() {
         return Err(node.error("consul SD configuration requires a server address"));
@@ -71,7 +71,7 @@ pub fn consul(node: &Node, dir: &Path) -> Read {
     }
     let mut client = http(node, dir)?;
     if has_user {
-        if client.auth != Auth::None {
+        if client.auth != AuthMethod::None {
             let message = match has("authorization") || has("oauth2") {
                 true => "at most one of basic_auth, oauth2 & authorization must be configured",
                 false => {
@@ -81,19 +81,20 @@ pub fn consul(node: &Node, dir: &Path) -> Read {
             };
             return Err(node.error(message));
         }
-        client.auth = Auth::Basic {
+        client.auth = AuthMethod::Basic {
             username: Some(Secret::Inline(username)),
             password: Some(Secret::Inline(password)),
         };
     }
     let node_meta = read::entries(node.get("node_meta")).iter();
-    let pair =
-        |e: &firn_model::yaml::Entry| (e.key.clone(), e.node.text().unwrap_or_default().to_owned());
+    let pair = |e: &firn_model::yaml::YamlEntry| {
+        (e.key.clone(), e.node.text().unwrap_or_default().to_owned())
+    };
     Ok(DiscoverySettings::Consul(Box::new(ConsulSettings {
         server,
         scheme: read::string_or(node, "scheme", "http"),
         path_prefix: read::string(node, "path_prefix"),
-        token: Token(token),
+        token: ConsulToken(token),
         datacenter: read::string(node, "datacenter"),
         namespace: read::string(node, "namespace"),
         partition: read::string(node, "partition"),
@@ -110,7 +111,7 @@ pub fn consul(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `docker_sd_configs`, which needs the host of a Docker daemon.
-pub fn docker(node: &Node, dir: &Path) -> Read {
+pub fn docker(node: &YamlNode, dir: &Path) -> Read {
     Ok(DiscoverySettings::Docker(Box::new(DockerSettings {
         host: docker_host(node)?,
         port: read::integer_or(node, "port", 80),
@@ -123,7 +124,7 @@ pub fn docker(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `dockerswarm_sd_configs`, which needs a host and a role.
-pub fn swarm(node: &Node, dir: &Path) -> Read {
+pub fn swarm(node: &YamlNode, dir: &Path) -> Read {
     let host = docker_host(node)?;
     let role = match read::string(node, "role").as_str() {
         "services" => SwarmRole::Services,
@@ -146,7 +147,7 @@ pub fn swarm(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-fn docker_host(node: &Node) -> Result<String, YamlError> {
+fn docker_host(node: &YamlNode) -> Result<String, YamlError> {
     match read::string(node, "host") {
         host if host.is_empty() => Err(node.error("host missing")),
         host => match go_url::parse(&host) {
@@ -157,7 +158,7 @@ fn docker_host(node: &Node) -> Result<String, YamlError> {
 }
 
 /// Reads an entry of `nomad_sd_configs`, whose server must not be empty.
-pub fn nomad(node: &Node, dir: &Path) -> Read {
+pub fn nomad(node: &YamlNode, dir: &Path) -> Read {
     let server = read::string_or(node, "server", "http://localhost:4646");
     if server.trim().is_empty() {
         return Err(node.error("nomad SD configuration requires a server address"));
@@ -174,7 +175,7 @@ pub fn nomad(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `eureka_sd_configs`, whose server must be a URL with scheme and host.
-pub fn eureka(node: &Node, dir: &Path) -> Read {
+pub fn eureka(node: &YamlNode, dir: &Path) -> Read {
     let server = read::string(node, "server");
     if server.is_empty() {
         return Err(node.error("eureka_sd: empty or null eureka server"));
@@ -190,7 +191,7 @@ pub fn eureka(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `hetzner_sd_configs`, which needs a role: `robot` or `hcloud`.
-pub fn hetzner(node: &Node, dir: &Path) -> Read {
+pub fn hetzner(node: &YamlNode, dir: &Path) -> Read {
     let role = match read::string(node, "role").as_str() {
         "hcloud" => HetznerRole::Hcloud,
         "robot" => HetznerRole::Robot,
@@ -209,7 +210,7 @@ pub fn hetzner(node: &Node, dir: &Path) -> Read {
 }
 
 /// Reads an entry of `digitalocean_sd_configs`, whose role must be valid.
-pub fn digitalocean(node: &Node, dir: &Path) -> Read {
+pub fn digitalocean(node: &YamlNode, dir: &Path) -> Read {
     let role = match read::string_or(node, "role", "droplets").as_str() {
         "droplets" => DigitalOceanRole::Droplets,
         "databases" => DigitalOceanRole::Databases,

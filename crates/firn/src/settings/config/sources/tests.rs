@@ -1,7 +1,7 @@
 //! Tests of discovery sections: rejected ones with their errors, and accepted ones.
 
 use super::*;
-use firn_discovery::{ConsulSettings, Token, ZookeeperMember, ZookeeperSettings};
+use firn_discovery::{ConsulSettings, ConsulToken, ZookeeperMember, ZookeeperSettings};
 
 /// Reads `section` as the only entry of the list `key`.
 fn one(key: &str, section: &str) -> Result<Vec<DiscoverySettings>, String> {
@@ -229,7 +229,7 @@ fn consul_section_has_the_defaults_of_upstream() {
             server: "localhost:8500".into(),
             scheme: "http".into(),
             path_prefix: String::new(),
-            token: Token::default(),
+            token: ConsulToken::default(),
             datacenter: String::new(),
             namespace: String::new(),
             partition: String::new(),

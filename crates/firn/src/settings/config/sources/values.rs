@@ -2,14 +2,14 @@
 
 use crate::settings::config::http::is_set;
 use crate::settings::config::{go_url, read};
-use firn_discovery::Filter;
+use firn_discovery::DockerFilter;
 use firn_http_client::Secret;
-use firn_model::yaml::{Node, YamlError};
+use firn_model::yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 
 /// Validates a URL like `http_sd_configs` does: an http or https URL with a host.
-pub fn check_http_url(node: &Node, url: &str) -> Result<(), YamlError> {
+pub fn check_http_url(node: &YamlNode, url: &str) -> Result<(), YamlError> {
     if url.is_empty() {
         return Err(node.error("URL is missing"));
     }
@@ -24,14 +24,14 @@ pub fn check_http_url(node: &Node, url: &str) -> Result<(), YamlError> {
 }
 
 /// Returns the refresh interval of the section, or the default of `seconds`.
-pub fn refresh(node: &Node, seconds: u64) -> Duration {
+pub fn refresh(node: &YamlNode, seconds: u64) -> Duration {
     read::duration(node, "refresh_interval").unwrap_or(Duration::from_secs(seconds))
 }
 
 /// Reads the list `filters` of Docker and AWS discoveries; each has a name and values.
-pub fn filters(node: &Node) -> Vec<Filter> {
-    let list = node.get("filters").map_or(&[][..], Node::items).iter();
-    list.map(|filter| Filter {
+pub fn filters(node: &YamlNode) -> Vec<DockerFilter> {
+    let list = node.get("filters").map_or(&[][..], YamlNode::items).iter();
+    list.map(|filter| DockerFilter {
         name: read::string(filter, "name"),
         values: read::texts(filter, "values").unwrap_or_default(),
     })
@@ -39,13 +39,13 @@ pub fn filters(node: &Node) -> Vec<Filter> {
 }
 
 /// Returns whether a URL has a scheme and a host. Fails if it cannot be parsed.
-pub fn has_scheme_and_host(node: &Node, url: &str) -> Result<bool, YamlError> {
+pub fn has_scheme_and_host(node: &YamlNode, url: &str) -> Result<bool, YamlError> {
     let url = go_url::parse(url).map_err(|e| node.error(e))?;
     Ok(!url.scheme.is_empty() && !url.host.is_empty())
 }
 
 /// Requires keys with texts. Each key is paired with upstream's error if it is missing.
-pub fn require(node: &Node, keys: &[(&str, &str)]) -> Result<(), YamlError> {
+pub fn require(node: &YamlNode, keys: &[(&str, &str)]) -> Result<(), YamlError> {
     for (key, message) in keys {
         if !is_set(node, key) {
             return Err(node.error(*message));
@@ -55,7 +55,7 @@ pub fn require(node: &Node, keys: &[(&str, &str)]) -> Result<(), YamlError> {
 }
 
 /// Requires that `key` is a list with at least one item. `message` is the error otherwise.
-pub fn require_list(node: &Node, key: &str, message: String) -> Result<(), YamlError> {
+pub fn require_list(node: &YamlNode, key: &str, message: String) -> Result<(), YamlError> {
     match read::texts(node, key).is_some_and(|list| !list.is_empty()) {
         true => Ok(()),
         false => Err(node.error(message)),
@@ -63,19 +63,19 @@ pub fn require_list(node: &Node, key: &str, message: String) -> Result<(), YamlE
 }
 
 /// Returns whether the refresh interval is unset or not zero.
-pub fn has_interval(node: &Node) -> bool {
+pub fn has_interval(node: &YamlNode) -> bool {
     let default = Duration::from_secs(60);
     !read::duration_or(node, "refresh_interval", default).is_zero()
 }
 
 /// Returns a secret from the config, else from a file.
-pub fn secret(node: &Node, key: &str, dir: &Path) -> Option<Secret> {
+pub fn secret(node: &YamlNode, key: &str, dir: &Path) -> Option<Secret> {
     let inline = read::text(node, key).filter(|text| !text.is_empty());
     let inline = inline.map(|text| Secret::Inline(text.to_owned()));
     inline.or_else(|| read::path(node, &format!("{key}_file"), dir).map(Secret::File))
 }
 
 /// Returns the secret of a key whose presence was validated before.
-pub fn inline_secret(node: &Node, key: &str) -> Secret {
+pub fn inline_secret(node: &YamlNode, key: &str) -> Secret {
     Secret::Inline(read::string(node, key))
 }

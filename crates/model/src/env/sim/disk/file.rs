@@ -3,8 +3,11 @@
 //! A handle is valid as long as the process that opened it: after a crash or a kill every call
 //! fails.
 
-use super::state::{Change, Fate, Inode, Mercy, Operation, State, apply, disk_fails};
-use crate::env::{DirLock, File};
+use super::state::{
+    CrashSurvival, Inode, SimChangeResult, SimDiskOperation, SimDiskState, SimFileChange, apply,
+    disk_error,
+};
+use crate::env::{DirLock, DiskFile};
 use crate::sync::lock;
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
@@ -13,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A lock of a folder. It is released when it is dropped.
 pub(super) struct SimLock {
-    pub(super) state: Arc<Mutex<State>>,
+    pub(super) state: Arc<Mutex<SimDiskState>>,
     pub(super) path: PathBuf,
     pub(super) process: u64,
 }
@@ -31,7 +34,7 @@ impl Drop for SimLock {
 
 /// An open file of a simulated disk, valid until its process ends.
 pub(super) struct SimFile {
-    pub(super) state: Arc<Mutex<State>>,
+    pub(super) state: Arc<Mutex<SimDiskState>>,
     pub(super) inode: Inode,
     pub(super) process: u64,
     pub(super) writable: bool,
@@ -44,7 +47,7 @@ const SECTOR_BYTES: u64 = 512;
 impl SimFile {
     /// Returns the state of the disk. Fails if the process that opened the file has ended or the
     /// power is off.
-    fn disk(&self) -> Result<MutexGuard<'_, State>> {
+    fn disk(&self) -> Result<MutexGuard<'_, SimDiskState>> {
         let state = lock(&self.state);
         state.require_power()?;
         match state.process == self.process {
@@ -53,7 +56,7 @@ impl SimFile {
         }
     }
 
-    fn disk_for_change(&self) -> Result<(MutexGuard<'_, State>, Fate)> {
+    fn disk_for_change(&self) -> Result<(MutexGuard<'_, SimDiskState>, SimChangeResult)> {
         if !self.writable {
             return Err(ErrorKind::PermissionDenied.into());
         }
@@ -63,11 +66,11 @@ impl SimFile {
     }
 }
 
-impl File for SimFile {
+impl DiskFile for SimFile {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let mut state = self.disk()?;
-        if state.fails(Operation::Read) {
-            return Err(disk_fails());
+        if state.must_fail(SimDiskOperation::Read) {
+            return Err(disk_error());
         }
         let file = &state.files[self.inode];
         let seen = &file.seen;
@@ -76,7 +79,7 @@ impl File for SimFile {
         let asked = start as u64..(start + count) as u64;
         let is_in = |bad: &Range<u64>| bad.start < asked.end && asked.start < bad.end;
         if file.unreadable.as_ref().is_some_and(is_in) {
-            return Err(disk_fails());
+            return Err(disk_error());
         }
         into[..count].copy_from_slice(&seen[start..start + count]);
         Ok(count)
@@ -87,15 +90,15 @@ impl File for SimFile {
         let len = state.files[self.inode].seen.len() as u64;
         let free = state.capacity_bytes.saturating_sub(state.used_bytes());
         let room = (len + free).saturating_sub(offset);
-        let (kept, outcome) = if state.fails(Operation::Write) {
-            let kept = state.rng.below(bytes.len() as u64 + 1);
-            (kept.min(room), Err(disk_fails()))
+        let (kept, outcome) = if state.must_fail(SimDiskOperation::Write) {
+            let kept = state.rng.next_below(bytes.len() as u64 + 1);
+            (kept.min(room), Err(disk_error()))
         } else if (bytes.len() as u64) > room {
             (room, Err(ErrorKind::StorageFull.into()))
         } else {
-            (bytes.len() as u64, fate.outcome())
+            (bytes.len() as u64, fate.into_result())
         };
-        let change = Change::Write {
+        let change = SimFileChange::Write {
             offset,
             bytes: bytes[..kept as usize].to_vec(),
         };
@@ -111,8 +114,8 @@ impl File for SimFile {
 
     fn sync_data(&self) -> Result<()> {
         let (mut state, fate) = self.disk_for_change()?;
-        fate.outcome()?;
-        let fails = state.fails(Operation::Sync);
+        fate.into_result()?;
+        let fails = state.must_fail(SimDiskOperation::Sync);
         if state.syncs_lie && !fails {
             return Ok(());
         }
@@ -121,25 +124,25 @@ impl File for SimFile {
         for change in pending {
             // Written bytes may be lost, but lengths are in the journal of the file system.
             let mercy = match (&change, fails) {
-                (Change::Write { .. }, true) => Mercy::AnyPart,
-                _ => Mercy::Everything,
+                (SimFileChange::Write { .. }, true) => CrashSurvival::AnyPart,
+                _ => CrashSurvival::Everything,
             };
             state.keep_part(change, mercy, &mut durable);
         }
         state.files[self.inode].durable = durable;
         match fails {
-            true => Err(disk_fails()),
+            true => Err(disk_error()),
             false => Ok(()),
         }
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
         let (mut state, fate) = self.disk_for_change()?;
-        let change = Change::SetLen(bytes);
+        let change = SimFileChange::SetLen(bytes);
         let file = &mut state.files[self.inode];
         apply(&change, &mut file.seen);
         file.pending.push(change);
-        fate.outcome()
+        fate.into_result()
     }
 
     fn len(&self) -> Result<u64> {

@@ -15,7 +15,7 @@ const SECTOR_BYTES: u64 = 512;
 
 /// The operations that a test can let fail, once or always.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
+pub enum SimDiskOperation {
     /// A read from a file at any offset.
     Read,
     /// A write to a file at any offset.
@@ -27,12 +27,12 @@ pub enum Operation {
 pub(super) type Inode = usize;
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct SimDiskState {
     pub(super) rng: SimRng,
-    pub(super) files: Vec<FileState>,
+    pub(super) files: Vec<SimFileState>,
     pub(super) names: BTreeMap<PathBuf, Inode>,
     pub(super) durable_names: BTreeMap<PathBuf, Inode>,
-    pub(super) pending_names: Vec<NameChange>,
+    pub(super) pending_names: Vec<SimNameChange>,
     pub(super) folders: BTreeSet<PathBuf>,
     durable_folders: BTreeSet<PathBuf>,
     pub(super) locks: BTreeSet<PathBuf>,
@@ -41,30 +41,30 @@ pub(super) struct State {
     pub(super) capacity_bytes: u64,
     pub(super) read_only: bool,
     pub(super) syncs_lie: bool,
-    pub(super) power: Power,
+    pub(super) power: SimPower,
     /// The number of remaining operations until the failing one, by kind of operation.
-    pub(super) failures: BTreeMap<Operation, u64>,
+    pub(super) failures: BTreeMap<SimDiskOperation, u64>,
     /// The operations that always fail, until the test changes this.
-    pub(super) failing: BTreeSet<Operation>,
+    pub(super) failing: BTreeSet<SimDiskOperation>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct FileState {
+pub(super) struct SimFileState {
     pub(super) seen: Vec<u8>,
     pub(super) durable: Vec<u8>,
-    pub(super) pending: Vec<Change>,
+    pub(super) pending: Vec<SimFileChange>,
     /// Bytes of which every read fails, as with a bad sector.
     pub(super) unreadable: Option<Range<u64>>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum SimFileChange {
     Write { offset: u64, bytes: Vec<u8> },
     SetLen(u64),
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum NameChange {
+pub(super) enum SimNameChange {
     Create(PathBuf, Inode),
     Rename(PathBuf, PathBuf, Inode),
     Remove(PathBuf),
@@ -72,7 +72,7 @@ pub(super) enum NameChange {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Power {
+pub(super) enum SimPower {
     On,
     /// The power goes off during the change after this number of further ones.
     OffAfter(u64),
@@ -81,13 +81,13 @@ pub(super) enum Power {
 
 /// The part of the unsynced changes that survives a crash.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Mercy {
+pub(super) enum CrashSurvival {
     Nothing,
     Everything,
     AnyPart,
 }
 
-impl State {
+impl SimDiskState {
     /// Creates an empty disk, whose random decisions depend on `seed`.
     pub(super) fn new(seed: u64) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl State {
             capacity_bytes: u64::MAX,
             read_only: false,
             syncs_lie: false,
-            power: Power::On,
+            power: SimPower::On,
             failures: BTreeMap::new(),
             failing: BTreeSet::new(),
         }
@@ -114,15 +114,15 @@ impl State {
         self.locks.clear();
     }
 
-    pub(super) fn survives(&self, mercy: Mercy) -> bool {
+    pub(super) fn does_survive(&self, mercy: CrashSurvival) -> bool {
         match mercy {
-            Mercy::Nothing => false,
-            Mercy::Everything => true,
-            Mercy::AnyPart => self.rng.one_in(2),
+            CrashSurvival::Nothing => false,
+            CrashSurvival::Everything => true,
+            CrashSurvival::AnyPart => self.rng.one_in(2),
         }
     }
 
-    pub(super) fn lose_unsynced_bytes(&mut self, mercy: Mercy) {
+    pub(super) fn lose_unsynced_bytes(&mut self, mercy: CrashSurvival) {
         let mut files = std::mem::take(&mut self.files);
         for file in &mut files {
             for change in std::mem::take(&mut file.pending) {
@@ -134,24 +134,31 @@ impl State {
     }
 
     /// Applies the surviving part of `change` to the durable bytes.
-    pub(super) fn keep_part(&self, change: Change, mercy: Mercy, durable: &mut Vec<u8>) {
+    pub(super) fn keep_part(
+        &self,
+        change: SimFileChange,
+        mercy: CrashSurvival,
+        durable: &mut Vec<u8>,
+    ) {
         match (change, mercy) {
-            (_, Mercy::Nothing) => {}
-            (change, Mercy::Everything) => apply(&change, durable),
-            (change @ Change::SetLen(_), Mercy::AnyPart) => {
+            (_, CrashSurvival::Nothing) => {}
+            (change, CrashSurvival::Everything) => apply(&change, durable),
+            (change @ SimFileChange::SetLen(_), CrashSurvival::AnyPart) => {
                 if self.rng.one_in(2) {
                     apply(&change, durable);
                 }
             }
-            (Change::Write { offset, bytes }, Mercy::AnyPart) => match self.rng.below(4) {
-                0 => {}
-                1 => write(durable, offset, &bytes),
-                2 => {
-                    let kept = self.rng.below(bytes.len() as u64 + 1) as usize;
-                    write(durable, offset, &bytes[..kept]);
+            (SimFileChange::Write { offset, bytes }, CrashSurvival::AnyPart) => {
+                match self.rng.next_below(4) {
+                    0 => {}
+                    1 => write(durable, offset, &bytes),
+                    2 => {
+                        let kept = self.rng.next_below(bytes.len() as u64 + 1) as usize;
+                        write(durable, offset, &bytes[..kept]);
+                    }
+                    _ => self.keep_sectors(offset, &bytes, durable),
                 }
-                _ => self.keep_sectors(offset, &bytes, durable),
-            },
+            }
         }
     }
 
@@ -169,9 +176,9 @@ impl State {
         }
     }
 
-    pub(super) fn lose_unsynced_names(&mut self, mercy: Mercy) {
+    pub(super) fn lose_unsynced_names(&mut self, mercy: CrashSurvival) {
         for change in std::mem::take(&mut self.pending_names) {
-            if self.survives(mercy) {
+            if self.does_survive(mercy) {
                 self.make_durable(&change);
             }
         }
@@ -180,9 +187,9 @@ impl State {
     }
 
     /// Makes the change of a name durable. The removal of a folder also removes its contents.
-    pub(super) fn make_durable(&mut self, change: &NameChange) {
+    pub(super) fn make_durable(&mut self, change: &SimNameChange) {
         rename(change, &mut self.durable_names);
-        if let NameChange::RemoveFolder(dir) = change {
+        if let SimNameChange::RemoveFolder(dir) = change {
             self.durable_folders.remove(dir);
             self.durable_names
                 .retain(|path, _| path.parent() != Some(dir));
@@ -194,8 +201,10 @@ impl State {
     pub(super) fn create_folder(&mut self, folder: &Path) {
         self.folders.insert(folder.to_path_buf());
         self.durable_folders.insert(folder.to_path_buf());
-        let is_removal =
-            |change: &NameChange| matches!(change, NameChange::RemoveFolder(dir) if dir == folder);
+        let is_removal = |change: &SimNameChange| match change {
+            SimNameChange::RemoveFolder(dir) => dir == folder,
+            _ => false,
+        };
         self.pending_names.retain(|change| !is_removal(change));
     }
 
@@ -214,7 +223,7 @@ impl State {
     }
 
     /// Returns whether the operation must fail, and counts it.
-    pub(super) fn fails(&mut self, operation: Operation) -> bool {
+    pub(super) fn must_fail(&mut self, operation: SimDiskOperation) -> bool {
         if self.failing.contains(&operation) {
             return true;
         }
@@ -233,39 +242,39 @@ impl State {
 
     /// Returns an error if a change is impossible. For the change during which the power goes off,
     /// the caller records the change, which may survive, and then fails.
-    pub(super) fn begin_change(&mut self) -> Result<Fate> {
+    pub(super) fn begin_change(&mut self) -> Result<SimChangeResult> {
         if self.read_only {
             return Err(ErrorKind::ReadOnlyFilesystem.into());
         }
         match self.power {
-            Power::On => Ok(Fate::Done),
-            Power::OffAfter(0) => {
-                self.power = Power::Off;
-                Ok(Fate::Unknown)
+            SimPower::On => Ok(SimChangeResult::Done),
+            SimPower::OffAfter(0) => {
+                self.power = SimPower::Off;
+                Ok(SimChangeResult::Unknown)
             }
-            Power::OffAfter(changes) => {
-                self.power = Power::OffAfter(changes - 1);
-                Ok(Fate::Done)
+            SimPower::OffAfter(changes) => {
+                self.power = SimPower::OffAfter(changes - 1);
+                Ok(SimChangeResult::Done)
             }
-            Power::Off => Err(power_is_off()),
+            SimPower::Off => Err(power_off_error()),
         }
     }
 
     pub(super) fn require_power(&self) -> Result<()> {
         match self.power {
-            Power::Off => Err(power_is_off()),
-            Power::On | Power::OffAfter(_) => Ok(()),
+            SimPower::Off => Err(power_off_error()),
+            SimPower::On | SimPower::OffAfter(_) => Ok(()),
         }
     }
 
-    pub(super) fn change_name(&mut self, change: NameChange) -> Result<()> {
+    pub(super) fn change_name(&mut self, change: SimNameChange) -> Result<()> {
         let fate = self.begin_change()?;
         rename(&change, &mut self.names);
-        if let NameChange::RemoveFolder(dir) = &change {
+        if let SimNameChange::RemoveFolder(dir) = &change {
             self.folders.remove(dir);
         }
         self.pending_names.push(change);
-        fate.outcome()
+        fate.into_result()
     }
 
     pub(super) fn find(&self, path: &Path) -> Result<Inode> {
@@ -289,41 +298,41 @@ impl State {
 
     pub(super) fn create(&mut self, path: &Path) -> Result<Inode> {
         self.require_free(path)?;
-        self.files.push(FileState::default());
+        self.files.push(SimFileState::default());
         let inode = self.files.len() - 1;
-        self.change_name(NameChange::Create(path.to_path_buf(), inode))?;
+        self.change_name(SimNameChange::Create(path.to_path_buf(), inode))?;
         Ok(inode)
     }
 }
 
 /// The result of a change that was started, with respect to the power.
-pub(super) enum Fate {
+pub(super) enum SimChangeResult {
     Done,
     /// The power went off during the change, which may or may not survive.
     Unknown,
 }
 
-impl Fate {
-    pub(super) fn outcome(self) -> Result<()> {
+impl SimChangeResult {
+    pub(super) fn into_result(self) -> Result<()> {
         match self {
-            Fate::Done => Ok(()),
-            Fate::Unknown => Err(power_is_off()),
+            SimChangeResult::Done => Ok(()),
+            SimChangeResult::Unknown => Err(power_off_error()),
         }
     }
 }
 
-pub(super) fn power_is_off() -> Error {
+pub(super) fn power_off_error() -> Error {
     Error::other("the power is off")
 }
 
-pub(super) fn disk_fails() -> Error {
+pub(super) fn disk_error() -> Error {
     Error::other("input/output error")
 }
 
-pub(super) fn apply(change: &Change, to: &mut Vec<u8>) {
+pub(super) fn apply(change: &SimFileChange, to: &mut Vec<u8>) {
     match change {
-        Change::Write { offset, bytes } => write(to, *offset, bytes),
-        Change::SetLen(bytes) => to.resize(*bytes as usize, 0),
+        SimFileChange::Write { offset, bytes } => write(to, *offset, bytes),
+        SimFileChange::SetLen(bytes) => to.resize(*bytes as usize, 0),
     }
 }
 
@@ -339,23 +348,23 @@ pub(super) fn write(to: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     to[start..end].copy_from_slice(bytes);
 }
 
-pub(super) fn rename(change: &NameChange, names: &mut BTreeMap<PathBuf, Inode>) {
+pub(super) fn rename(change: &SimNameChange, names: &mut BTreeMap<PathBuf, Inode>) {
     match change {
-        NameChange::Create(path, inode) => {
+        SimNameChange::Create(path, inode) => {
             names.insert(path.clone(), *inode);
         }
-        NameChange::Rename(from, to, inode) => {
+        SimNameChange::Rename(from, to, inode) => {
             names.remove(from);
             names.insert(to.clone(), *inode);
         }
-        NameChange::Remove(path) => {
+        SimNameChange::Remove(path) => {
             names.remove(path);
         }
-        NameChange::RemoveFolder(_) => {}
+        SimNameChange::RemoveFolder(_) => {}
     }
 }
 
-impl NameChange {
+impl SimNameChange {
     pub(super) fn is_in(&self, dir: &Path) -> bool {
         match self {
             Self::Create(path, _)

@@ -9,12 +9,12 @@ mod support;
 
 use crate::eval::run;
 use crate::parser::parse;
-use crate::plan::{QueryTimes, plan, plan_apart};
-use crate::value::{QueryError, QueryResult};
-use crate::{Context, EvalTime, Features, Options};
+use crate::plan::{QueryTimes, plan, plan_unshared};
+use crate::value::{PromqlError, QueryResult};
+use crate::{EvalTime, Features, Options, QueryContext};
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
-use firn_model::env::sim::{Inline, SimRng};
+use firn_model::cancel::CancelToken;
+use firn_model::env::sim::{InlineCompute, SimRng};
 use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::store::{Select, SelectRequest, Selection};
@@ -74,22 +74,22 @@ fn evaluate(
     text: &str,
     (time, options): (EvalTime, &Options),
     shares: bool,
-) -> (Result<QueryResult, QueryError>, usize) {
-    let (tenant, cancel) = (TenantId::anonymous(), Cancel::new());
+) -> (Result<QueryResult, PromqlError>, usize) {
+    let (tenant, cancel) = (TenantId::anonymous(), CancelToken::new());
     let budget = Budget::new("query", 1 << 30);
-    let context = Context {
+    let context = QueryContext {
         store,
         tenant: &tenant,
-        compute: &Inline,
+        compute: &InlineCompute,
         budget: &budget,
         cancel: &cancel,
         failed_counts: None,
     };
     let expr = parse(text, options.features).expect("the queries are valid");
-    let times = QueryTimes::of(time);
+    let times = QueryTimes::from_eval_time(time);
     let node = match shares {
         true => plan(&expr, &times),
-        false => plan_apart(&expr, &times),
+        false => plan_unshared(&expr, &times),
     };
     let before = store.selects.load(Ordering::Relaxed);
     let outcome = run(&context, &node, None, (Some(text), time), options);
@@ -100,7 +100,7 @@ fn evaluate(
 
 /// Returns everything that a client receives, with all bits of the values, and the number of
 /// samples read.
-fn shown(outcome: &Result<QueryResult, QueryError>) -> String {
+fn shown(outcome: &Result<QueryResult, PromqlError>) -> String {
     match outcome {
         Err(e) => e.to_string(),
         Ok(result) => {
@@ -120,7 +120,7 @@ fn check(store: &Counting, text: &str, time: EvalTime, options: &Options) -> usi
     let (shared, asked) = evaluate(store, text, (time, options), true);
     let (apart, asked_apart) = evaluate(store, text, (time, options), false);
     // Shared rows are held, unlike streams, so a limit may be reached earlier.
-    if !matches!(shared, Err(QueryError::Limited(_))) {
+    if !matches!(shared, Err(PromqlError::Limited(_))) {
         let (shared, apart) = (shown(&shared), shown(&apart));
         assert!(
             shared == apart,

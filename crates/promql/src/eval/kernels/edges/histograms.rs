@@ -2,11 +2,11 @@
 //!
 //! Follows `extendedHistogramRate` and `smoothSeries` of the `promql` package of Prometheus.
 
-use super::{Overhang, Range, anchor};
+use super::{SelectorOverhang, SelectorRange, anchor_index};
 use crate::eval::annotations::Annotation;
-use crate::eval::kernels::histogram_remarks::Remarks;
+use crate::eval::kernels::histogram_remarks::HistogramRemarks;
 use crate::eval::kernels::mixed;
-use crate::eval::kernels::samples::Samples;
+use crate::eval::kernels::samples::SampleSlices;
 use crate::functions::Extrapolation;
 use crate::functions::RangeFunction;
 use crate::grid::seconds;
@@ -16,7 +16,7 @@ use firn_model::sample::TimestampMs;
 
 /// The histograms in the window of a step, including the overhang.
 #[derive(Clone, Copy)]
-pub(super) struct Points<'a> {
+pub(super) struct WindowHistograms<'a> {
     /// The timestamps of the histograms in ascending order.
     pub(super) times: &'a [TimestampMs],
     /// The histograms, decoded for computations; one for each timestamp.
@@ -26,15 +26,15 @@ pub(super) struct Points<'a> {
     pub(super) events: &'a [bool],
 }
 
-impl Points<'_> {
+impl WindowHistograms<'_> {
     /// Computes `rate`, `increase` or `delta` of a window that contains only histograms.
-    pub(super) fn change(
+    pub(super) fn compute_change(
         &self,
-        (overhang, how): (Overhang, Extrapolation),
-        range: Range,
-        remarks: &mut Remarks<'_>,
+        (overhang, how): (SelectorOverhang, Extrapolation),
+        range: SelectorRange,
+        remarks: &mut HistogramRemarks<'_>,
     ) -> Option<FloatHistogram> {
-        let (first, last) = overhang.ends(self.times, range)?;
+        let (first, last) = overhang.edge_indexes(self.times, range)?;
         if overhang.smoothed && self.times[first] > range.end {
             return None;
         }
@@ -49,11 +49,11 @@ impl Points<'_> {
         }
         let before_range = overhang.smoothed && self.times[first] < range.start;
         let left = match before_range {
-            true => self.between(first, range.start, how.counter, remarks)?,
+            true => self.interpolate_histograms(first, range.start, how.counter, remarks)?,
             false => self.histograms[first].clone(),
         };
         let right = match overhang.smoothed && last > 0 && self.times[last] > range.end {
-            true => self.between(last - 1, range.end, how.counter, remarks)?,
+            true => self.interpolate_histograms(last - 1, range.end, how.counter, remarks)?,
             false => self.histograms[last].clone(),
         };
         let gauges = [&left, &right].map(|histogram| histogram.hint == ResetHint::Gauge);
@@ -63,7 +63,8 @@ impl Points<'_> {
         let mut change = right.clone();
         remarks.subtract(&mut change, &left)?;
         if how.counter {
-            let lost = self.lost((first, last), (&left, &right), before_range, remarks)?;
+            let lost =
+                self.sum_lost_in_resets((first, last), (&left, &right), before_range, remarks)?;
             if let Some(lost) = lost {
                 remarks.add(&mut change, &lost)?;
             }
@@ -78,12 +79,12 @@ impl Points<'_> {
 
     /// Interpolates between histogram `at` and the next one. A counter that was reset between them
     /// is assumed to have restarted at zero.
-    fn between(
+    fn interpolate_histograms(
         &self,
         at: usize,
         time: TimestampMs,
         counter: bool,
-        remarks: &mut Remarks<'_>,
+        remarks: &mut HistogramRemarks<'_>,
     ) -> Option<FloatHistogram> {
         let (t1, t2) = (self.times[at], self.times[at + 1]);
         let (h1, h2) = (&self.histograms[at], &self.histograms[at + 1]);
@@ -108,12 +109,12 @@ impl Points<'_> {
     /// Returns the sum of the counter's values before each reset between the edges, if there was
     /// one. `interpolated` is true if the value at the left edge was interpolated between the first
     /// and the second histogram.
-    fn lost(
+    fn sum_lost_in_resets(
         &self,
         (first, last): (usize, usize),
         (left, right): (&FloatHistogram, &FloatHistogram),
         interpolated: bool,
-        remarks: &mut Remarks<'_>,
+        remarks: &mut HistogramRemarks<'_>,
     ) -> Option<Option<FloatHistogram>> {
         let (mut from, mut before) = (first + 1, left);
         if interpolated && self.histograms[from].is_reset_after(&self.histograms[first]) {
@@ -140,15 +141,16 @@ impl Points<'_> {
     /// Returns the number of resets or changes in an anchored window. It begins at the newest
     /// sample at or before the left edge, a float or a histogram. `None` if the window contains no
     /// sample.
-    pub(super) fn events_among(
+    pub(super) fn count_events(
         &self,
         function: RangeFunction,
-        floats: &Samples<'_>,
-        range: Range,
+        floats: &SampleSlices<'_>,
+        range: SelectorRange,
     ) -> Option<f64> {
         let later = |times: &[TimestampMs]| times.partition_point(|t| *t <= range.start);
         let (float, histogram) = (later(floats.times), later(self.times));
-        if anchor(floats.times, range.start).is_none() && anchor(self.times, range.start).is_none()
+        if anchor_index(floats.times, range.start).is_none()
+            && anchor_index(self.times, range.start).is_none()
         {
             return None;
         }
@@ -162,15 +164,15 @@ impl Points<'_> {
         let floats = floats.slice(float, floats.times.len());
         let events = self.events.get(histogram..).unwrap_or(&[]);
         let times = &self.times[histogram..];
-        Some(mixed::events(function, &floats, (times, events)))
+        Some(mixed::count_events(function, &floats, (times, events)))
     }
 
     /// Returns the histogram at `time`: the sample at this time, the interpolation between its
     /// neighbours, or the last one before. In the last case it has no counter reset hint.
-    pub(super) fn smoothed_at(
+    pub(super) fn smoothed_histogram(
         &self,
         time: TimestampMs,
-        remarks: &mut Remarks<'_>,
+        remarks: &mut HistogramRemarks<'_>,
     ) -> Option<FloatHistogram> {
         let next = self.times.partition_point(|t| *t < time);
         let Some(at) = self.times.get(next) else {
@@ -190,6 +192,6 @@ impl Points<'_> {
         let counter = pair
             .iter()
             .any(|histogram| histogram.hint != ResetHint::Gauge);
-        self.between(before, time, counter, remarks)
+        self.interpolate_histograms(before, time, counter, remarks)
     }
 }

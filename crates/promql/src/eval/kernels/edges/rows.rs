@@ -1,29 +1,33 @@
 //! Computes the rows of `anchored` and `smoothed` selectors: the windows of all steps of one
 //! series.
 
-use crate::ast::Span;
-use crate::eval::annotations::{Annotation, Annotations};
-use crate::eval::kernels::edges::histograms::Points;
-use crate::eval::kernels::edges::{Overhang, smoothed_at};
-use crate::eval::kernels::histogram_remarks::Remarks;
-use crate::eval::kernels::mixed::{Prepared, Seen};
-use crate::eval::kernels::range_call::View;
-use crate::eval::kernels::samples::Samples;
-use crate::eval::rows::row::RowBuffer;
+use crate::ast::PositionRange;
+use crate::eval::annotations::{Annotation, QueryAnnotations};
+use crate::eval::kernels::edges::histograms::WindowHistograms;
+use crate::eval::kernels::edges::{SelectorOverhang, smoothed_value};
+use crate::eval::kernels::histogram_remarks::HistogramRemarks;
+use crate::eval::kernels::mixed::{DecodedHistograms, MixedSeries};
+use crate::eval::kernels::range_call::RangeCallView;
+use crate::eval::kernels::samples::SampleSlices;
+use crate::eval::rows::row::StepRowBuffer;
 use crate::functions::RangeFunction;
-use crate::grid::{Grid, Reach};
-use crate::value::QueryError;
+use crate::grid::{SelectorWindow, StepGrid};
+use crate::value::PromqlError;
 use firn_model::columns::SeriesColumns;
 use std::sync::Arc;
 
-fn floats<'a>(seen: &'a Seen<'_>, step: usize) -> Samples<'a> {
-    let (start, end) = seen.of_floats.at(step);
+fn floats<'a>(seen: &'a MixedSeries<'_>, step: usize) -> SampleSlices<'a> {
+    let (start, end) = seen.of_floats.window_at(step);
     seen.kinds.floats().slice(start, end)
 }
 
-fn histograms<'a>(seen: &'a Seen<'_>, step: usize, prepared: &'a Prepared) -> Points<'a> {
-    let (start, end) = seen.of_histograms.at(step);
-    Points {
+fn histograms<'a>(
+    seen: &'a MixedSeries<'_>,
+    step: usize,
+    prepared: &'a DecodedHistograms,
+) -> WindowHistograms<'a> {
+    let (start, end) = seen.of_histograms.window_at(step);
+    WindowHistograms {
         times: &seen.kinds.histogram_times[start..end],
         histograms: prepared.histograms.get(start..end).unwrap_or(&[]),
         events: prepared.events.get(start..end).unwrap_or(&[]),
@@ -32,17 +36,17 @@ fn histograms<'a>(seen: &'a Seen<'_>, step: usize, prepared: &'a Prepared) -> Po
 
 /// Computes the row of a window function. Returns the number of samples read.
 pub(crate) fn fill(
-    view: &View<'_>,
-    overhang: Overhang,
+    view: &RangeCallView<'_>,
+    overhang: SelectorOverhang,
     columns: &SeriesColumns<'_>,
-    row: &mut RowBuffer,
-    notes: &mut Annotations,
-) -> Result<u64, QueryError> {
+    row: &mut StepRowBuffer,
+    notes: &mut QueryAnnotations,
+) -> Result<u64, PromqlError> {
     let call = view.call;
-    let seen = Seen::of(columns, call.uses_starts, view.grid, view.reach);
+    let seen = MixedSeries::from_columns(columns, call.uses_starts, view.grid, view.reach);
     let prepared = match columns.histograms.is_empty() {
-        true => Prepared::default(),
-        false => Prepared::of(&seen.kinds, call.function),
+        true => DecodedHistograms::default(),
+        false => DecodedHistograms::decode(&seen.kinds, call.function),
     };
     for (step, time) in view.grid.times().enumerate() {
         // If the query is canceled, the caller does not read the row.
@@ -52,13 +56,13 @@ pub(crate) fn fill(
         let range = overhang.range_at(view.reach, time);
         let (floats, histograms) = (floats(&seen, step), histograms(&seen, step, &prepared));
         if histograms.times.is_empty() {
-            let apply = || overhang.apply(call.function, &floats, range);
+            let apply = || overhang.apply_function(call.function, &floats, range);
             let value = (!floats.times.is_empty()).then(apply).flatten();
             value.into_iter().for_each(|value| row.values[step] = value);
             continue;
         }
         let RangeFunction::Extrapolated(how) = call.function else {
-            let value = histograms.events_among(call.function, &floats, range);
+            let value = histograms.count_events(call.function, &floats, range);
             value.into_iter().for_each(|value| row.values[step] = value);
             continue;
         };
@@ -66,9 +70,9 @@ pub(crate) fn fill(
             notes.add(Annotation::mixed_range(call.span, &(view.name)()));
             continue;
         }
-        let mut remarks = Remarks::new(call.span, view.name);
-        let change = histograms.change((overhang, how), range, &mut remarks);
-        remarks.say(notes);
+        let mut remarks = HistogramRemarks::new(call.span, view.name);
+        let change = histograms.compute_change((overhang, how), range, &mut remarks);
+        remarks.append_to(notes);
         if let Some(change) = change {
             row.histograms.push((step as u32, Arc::new(change.into())));
         }
@@ -79,14 +83,14 @@ pub(crate) fn fill(
 /// Computes the row of a smoothed instant selector: interpolated floats or histograms at each step.
 pub(crate) fn fill_smoothed(
     columns: &SeriesColumns<'_>,
-    (grid, wide): (&Grid, &Reach),
-    (span, name): (Span, &dyn Fn() -> Vec<u8>),
-    row: &mut RowBuffer,
-    notes: &mut Annotations,
-) -> Result<(), QueryError> {
-    let seen = Seen::of(columns, false, grid, wide);
-    let prepared = Prepared {
-        histograms: seen.kinds.ready(),
+    (grid, wide): (&StepGrid, &SelectorWindow),
+    (span, name): (PositionRange, &dyn Fn() -> Vec<u8>),
+    row: &mut StepRowBuffer,
+    notes: &mut QueryAnnotations,
+) -> Result<(), PromqlError> {
+    let seen = MixedSeries::from_columns(columns, false, grid, wide);
+    let prepared = DecodedHistograms {
+        histograms: seen.kinds.decode_histograms(),
         events: Vec::new(),
     };
     let lookback_ms = wide.range_ms / 2;
@@ -97,14 +101,14 @@ pub(crate) fn fill_smoothed(
             (true, true) => {}
             (false, false) => notes.add(Annotation::mixed_range(span, &name())),
             (false, true) => {
-                if let Some(value) = smoothed_at(&floats, time) {
+                if let Some(value) = smoothed_value(&floats, time) {
                     row.values[step] = value;
                 }
             }
             (true, false) => {
-                let mut remarks = Remarks::new(span, name);
-                let histogram = histograms.smoothed_at(time, &mut remarks);
-                remarks.say(notes);
+                let mut remarks = HistogramRemarks::new(span, name);
+                let histogram = histograms.smoothed_histogram(time, &mut remarks);
+                remarks.append_to(notes);
                 if let Some(histogram) = histogram {
                     let point = (step as u32, Arc::new(histogram.into()));
                     row.histograms.push(point);

@@ -3,23 +3,23 @@
 //! Counters and gauges are distinguished only by the hints of the histograms. If a function of
 //! counters is applied to a gauge or vice versa, the result is computed and an annotation is added.
 
-use super::Window;
+use super::MixedWindow;
 use crate::eval::annotations::{Annotation, HistogramOperation};
-use crate::eval::kernels::histogram_remarks::Remarks;
+use crate::eval::kernels::histogram_remarks::HistogramRemarks;
 use crate::functions::Extrapolation;
 use firn_model::histogram::ResetHint;
 use firn_model::histogram::float::FloatHistogram;
 
-impl Window<'_> {
+impl MixedWindow<'_> {
     /// Returns the change over the window, extrapolated to its edges.
-    pub(super) fn extrapolated(
+    pub(super) fn extrapolate_growth(
         &self,
         how: Extrapolation,
-        remarks: &mut Remarks<'_>,
+        remarks: &mut HistogramRemarks<'_>,
     ) -> Option<FloatHistogram> {
         let mut change = match self.ready.len() {
             1 => None,
-            _ => Some(self.growth(how.counter, remarks)?),
+            _ => Some(self.compute_growth(how.counter, remarks)?),
         };
         let first = self.ready.first()?;
         let from_start = how.counter && self.times.starts_within(self.edge, self.range_ms);
@@ -37,7 +37,11 @@ impl Window<'_> {
 
     /// Returns the difference between the last and the first histogram. For a counter, the value
     /// before each reset is added.
-    fn growth(&self, counter: bool, remarks: &mut Remarks<'_>) -> Option<FloatHistogram> {
+    fn compute_growth(
+        &self,
+        counter: bool,
+        remarks: &mut HistogramRemarks<'_>,
+    ) -> Option<FloatHistogram> {
         let (first, last) = (self.ready.first()?, self.ready.last()?);
         let is_gauge = |histogram: &FloatHistogram| histogram.hint == ResetHint::Gauge;
         if counter && (is_gauge(first) || is_gauge(last)) {
@@ -60,7 +64,7 @@ impl Window<'_> {
                 }
                 schema = schema.min(between.schema);
                 if between.is_custom() != last.is_custom() {
-                    remarks.only_mixed_schemas();
+                    remarks.replace_with_mixed_schemas();
                     return None;
                 }
             }
@@ -69,7 +73,7 @@ impl Window<'_> {
         out.coarsen_to(schema);
         let joined = out.subtract(first_counted).ok()?;
         if joined.bounds_reconciled {
-            remarks.add_on(
+            remarks.add_unnamed(
                 HistogramOperation::Subtraction,
                 Annotation::reconciled_bounds,
             );
@@ -90,16 +94,16 @@ impl Window<'_> {
         out: &mut FloatHistogram,
         first_counted: &FloatHistogram,
         restarts_at_once: bool,
-        remarks: &mut Remarks<'_>,
+        remarks: &mut HistogramRemarks<'_>,
     ) -> Option<()> {
-        if self.times.overlaps() {
+        if self.times.has_overlapping_start() {
             remarks.add_named(|span, name| Annotation::start_time_overlap(span, name, 1));
         }
         for at in 1..self.ready.len() {
             let (before, was_reset) = match at {
                 1 if restarts_at_once => (
                     first_counted,
-                    self.times.restarted(1) || self.ready[1].is_reset_after(first_counted),
+                    self.times.has_restarted(1) || self.ready[1].is_reset_after(first_counted),
                 ),
                 _ => (&self.ready[at - 1], self.events[at]),
             };
@@ -107,11 +111,11 @@ impl Window<'_> {
                 continue;
             }
             let Ok(joined) = out.add(before) else {
-                remarks.only_mixed_schemas();
+                remarks.replace_with_mixed_schemas();
                 return None;
             };
             if joined.bounds_reconciled {
-                remarks.add_on(HistogramOperation::Addition, Annotation::reconciled_bounds);
+                remarks.add_unnamed(HistogramOperation::Addition, Annotation::reconciled_bounds);
             }
         }
         Some(())
@@ -121,7 +125,7 @@ impl Window<'_> {
     pub(super) fn last_change(
         &self,
         counter: bool,
-        remarks: &mut Remarks<'_>,
+        remarks: &mut HistogramRemarks<'_>,
     ) -> Option<FloatHistogram> {
         let at = self.ready.len().checked_sub(1)?;
         let (before, last) = (&self.ready[at.checked_sub(1)?], &self.ready[at]);

@@ -1,27 +1,27 @@
 //! Computes several windows at the same time, one per lane. The processor works on all lanes in
 //! parallel, and each window retains its own order of operations.
 
-use crate::eval::kernels::window::Windows;
+use crate::eval::kernels::window::StepWindows;
 
 /// The number of lanes, which equals the number of floats in an AVX-512 register.
 pub(super) const LANES: usize = 8;
 
 /// Consecutive windows that are computed together, none of which is empty.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Abreast {
+pub(super) struct ParallelWindows {
     /// The steps of the windows. If there are too few windows, the last one is repeated.
     pub(super) steps: [usize; LANES],
     starts: [usize; LANES],
     ends: [usize; LANES],
 }
 
-impl Abreast {
+impl ParallelWindows {
     /// Returns all windows that contain samples, in order and in groups of [`LANES`].
-    pub(super) fn all(windows: &Windows) -> impl Iterator<Item = Abreast> {
+    pub(super) fn group_windows(windows: &StepWindows) -> impl Iterator<Item = ParallelWindows> {
         let mut rest = windows.iter();
         std::iter::from_fn(move || {
             let mut window = rest.next()?;
-            let mut abreast = Abreast::default();
+            let mut abreast = ParallelWindows::default();
             for lane in 0..LANES {
                 let (step, start, end) = window;
                 abreast.steps[lane] = step;
@@ -47,7 +47,7 @@ impl Abreast {
     }
 
     /// Returns the number of samples in the shortest window.
-    pub(super) fn shortest(&self) -> usize {
+    pub(super) fn shortest_len(&self) -> usize {
         let counts = self.starts.iter().zip(&self.ends);
         counts.map(|(start, end)| end - start).min().unwrap_or(0)
     }
@@ -56,7 +56,7 @@ impl Abreast {
     /// every lane has one.
     #[inline(always)]
     pub(super) fn scan(&self, values: &[f64], mut each: impl FnMut([f64; LANES])) {
-        let (first, count) = (self.starts[0], self.shortest());
+        let (first, count) = (self.starts[0], self.shortest_len());
         let follows = |(lane, start): (usize, &usize)| *start == first + lane;
         if self.starts.iter().enumerate().all(follows) {
             // The windows are adjacent, so the loads of all lanes are contiguous.

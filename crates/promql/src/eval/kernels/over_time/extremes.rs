@@ -11,27 +11,27 @@
 //! which of them is found. Columns with such values are processed window by window, as in
 //! Prometheus.
 
-use super::pace::Pace;
-use crate::eval::kernels::window::Windows;
+use super::pace::CancelChecker;
+use crate::eval::kernels::window::StepWindows;
 
 /// The extreme that is computed for each window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum WindowExtreme {
     /// The smallest value, for `min_over_time`.
     Least,
     /// The largest value, for `max_over_time`.
     Greatest,
 }
 
-impl Of {
+impl WindowExtreme {
     /// Returns the extreme of a non-empty window as Prometheus does: the first of equal values, and
     /// a number rather than NaN.
-    pub(super) fn window(self, values: &[f64]) -> f64 {
+    pub(super) fn compute_window(self, values: &[f64]) -> f64 {
         let mut best = values[0];
         for value in values {
             let is_better = match self {
-                Of::Least => *value < best,
-                Of::Greatest => *value > best,
+                WindowExtreme::Least => *value < best,
+                WindowExtreme::Greatest => *value > best,
             };
             if is_better || best.is_nan() {
                 best = *value;
@@ -44,10 +44,10 @@ impl Of {
 /// Computes all windows that contain samples, and leaves all other steps unchanged.
 #[inline(always)]
 pub(super) fn fill(
-    of: Of,
-    windows: &Windows,
+    of: WindowExtreme,
+    windows: &StepWindows,
     values: &[f64],
-    pace: &mut Pace<'_>,
+    pace: &mut CancelChecker<'_>,
     out: &mut [f64],
 ) {
     // Two stretches cover windows of up to twice their length.
@@ -58,7 +58,7 @@ pub(super) fn fill(
     };
     let mut stretches = Vec::new();
     if reach <= longest {
-        match of_stretches(of, reach, values, pace) {
+        match compute_stretches(of, reach, values, pace) {
             Some(all) => stretches = all,
             None => return,
         }
@@ -66,14 +66,14 @@ pub(super) fn fill(
     for moving in windows.stretches() {
         let Some(behind) = moving.samples().checked_sub(reach) else {
             for (i, out) in out[moving.steps()].iter_mut().enumerate() {
-                if pace.is_stopped(moving.samples()) {
+                if pace.advance_and_check(moving.samples()) {
                     return;
                 }
-                *out = of.window(&values[moving.start + i..moving.end + i]);
+                *out = of.compute_window(&values[moving.start + i..moving.end + i]);
             }
             continue;
         };
-        if pace.is_stopped(moving.len) {
+        if pace.advance_and_check(moving.len) {
             return;
         }
         let firsts = &stretches[moving.behind_start(0)];
@@ -95,12 +95,17 @@ fn are_ordered(values: &[f64]) -> bool {
 /// Returns, for each position, the extreme of the `reach` samples from there on. `reach` must be a
 /// power of two. `None` if the query is canceled.
 #[inline(always)]
-fn of_stretches(of: Of, reach: usize, values: &[f64], pace: &mut Pace<'_>) -> Option<Vec<f64>> {
+fn compute_stretches(
+    of: WindowExtreme,
+    reach: usize,
+    values: &[f64],
+    pace: &mut CancelChecker<'_>,
+) -> Option<Vec<f64>> {
     let mut stretches = values.to_vec();
     let mut longer = Vec::with_capacity(values.len());
     let mut reached = 1;
     while reached < reach {
-        if pace.is_stopped(stretches.len()) {
+        if pace.advance_and_check(stretches.len()) {
             return None;
         }
         // Combine the stretch that begins at each position with the stretch that follows it.
@@ -115,11 +120,11 @@ fn of_stretches(of: Of, reach: usize, values: &[f64], pace: &mut Pace<'_>) -> Op
 /// Writes the extreme of each pair of values. The loop has no branches, so the compiler vectorizes
 /// it.
 #[inline(always)]
-fn choose(of: Of, firsts: &[f64], lasts: &[f64], out: &mut [f64]) {
+fn choose(of: WindowExtreme, firsts: &[f64], lasts: &[f64], out: &mut [f64]) {
     for (out, (a, b)) in out.iter_mut().zip(firsts.iter().zip(lasts)) {
         let is_second = match of {
-            Of::Least => b < a,
-            Of::Greatest => b > a,
+            WindowExtreme::Least => b < a,
+            WindowExtreme::Greatest => b > a,
         };
         *out = if is_second { *b } else { *a };
     }
@@ -142,10 +147,11 @@ mod tests {
                 f64::INFINITY,
             ),
         ] {
-            let found = [Of::Least, Of::Greatest].map(|of| of.window(&values).to_bits());
+            let found = [WindowExtreme::Least, WindowExtreme::Greatest]
+                .map(|of| of.compute_window(&values).to_bits());
             assert_eq!(found, [least, greatest].map(f64::to_bits), "{values:?}");
         }
-        assert!(Of::Least.window(&[f64::NAN]).is_nan());
+        assert!(WindowExtreme::Least.compute_window(&[f64::NAN]).is_nan());
     }
 
     #[test]

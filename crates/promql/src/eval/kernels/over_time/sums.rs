@@ -5,16 +5,16 @@
 //! exactly, nothing is ever rounded, so the sum of a window is the difference of two cumulative
 //! sums. Otherwise several windows are added at the same time, each in its own order.
 
-use super::abreast::{Abreast, LANES};
-use super::pace::Pace;
-use crate::eval::kernels::window::Windows;
-use crate::math::integers::{SMALL, float_of, nearest, rounded};
-use crate::math::quotient::{Divisor, by_inverse, plainly};
-use firn_model::kahan::{Kahan, Mean};
+use super::abreast::{LANES, ParallelWindows};
+use super::pace::CancelChecker;
+use crate::eval::kernels::window::StepWindows;
+use crate::math::integers::{SMALL, round_to_float, round_to_integer, to_float};
+use crate::math::quotient::{PreparedDivisor, divide_by_inverse, divide_plainly};
+use firn_model::kahan::{KahanSum, RunningMean};
 
 /// The function of a window's values that is computed from sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum WindowSumFunction {
     /// The sum of the values, for `sum_over_time`.
     Sum,
     /// The arithmetic mean, for `avg_over_time`.
@@ -29,37 +29,41 @@ pub(super) enum Of {
 /// multiply-add.
 #[inline(always)]
 pub(super) fn fill(
-    (of, is_fused): (Of, bool),
-    windows: &Windows,
+    (of, is_fused): (WindowSumFunction, bool),
+    windows: &StepWindows,
     values: &[f64],
-    pace: &mut Pace<'_>,
+    pace: &mut CancelChecker<'_>,
     out: &mut [f64],
 ) {
-    let is_sum = matches!(of, Of::Sum | Of::Mean);
+    let is_sum = matches!(of, WindowSumFunction::Sum | WindowSumFunction::Mean);
     let longest = windows.samples_max() as f64;
     if is_sum && greatest_integer(values).is_some_and(|value| value * longest <= SMALL as f64) {
-        return of_integers((of, is_fused), windows, values, pace, out);
+        return compute_integer_sums((of, is_fused), windows, values, pace, out);
     }
-    for abreast in Abreast::all(windows) {
-        if pace.is_stopped(abreast.samples()) {
+    for abreast in ParallelWindows::group_windows(windows) {
+        if pace.advance_and_check(abreast.samples()) {
             return;
         }
         match of {
-            Of::Sum | Of::Mean => of_sums(of, &abreast, values, out),
-            Of::Variance | Of::Deviation => of_squares(of, &abreast, values, out),
+            WindowSumFunction::Sum | WindowSumFunction::Mean => {
+                compute_sums(of, &abreast, values, out)
+            }
+            WindowSumFunction::Variance | WindowSumFunction::Deviation => {
+                compute_variances(of, &abreast, values, out)
+            }
         }
     }
 }
 
 /// The state of a variance computed by Welford's method with compensation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Squares {
+struct VarianceState {
     count: f64,
-    mean: Kahan,
-    squares: Kahan,
+    mean: KahanSum,
+    squares: KahanSum,
 }
 
-impl Squares {
+impl VarianceState {
     #[inline(always)]
     fn add(&mut self, value: f64) {
         self.count += 1.0;
@@ -69,18 +73,20 @@ impl Squares {
     }
 }
 
-impl Of {
+impl WindowSumFunction {
     /// Returns the result of a non-empty window, computed as in Prometheus.
-    pub(super) fn window(self, values: &[f64]) -> f64 {
+    pub(super) fn compute_window(self, values: &[f64]) -> f64 {
         match self {
-            Of::Sum => self.sum(total(Kahan::default(), values), values.len()),
-            Of::Mean => {
-                let mut mean = Mean::of(values[0]);
+            WindowSumFunction::Sum => {
+                self.sum(add_values(KahanSum::default(), values), values.len())
+            }
+            WindowSumFunction::Mean => {
+                let mut mean = RunningMean::new(values[0]);
                 values[1..].iter().for_each(|value| mean.add(*value));
                 mean.value()
             }
-            Of::Variance | Of::Deviation => {
-                let mut squares = Squares::default();
+            WindowSumFunction::Variance | WindowSumFunction::Deviation => {
+                let mut squares = VarianceState::default();
                 values.iter().for_each(|value| squares.add(*value));
                 self.squares(&squares)
             }
@@ -89,24 +95,24 @@ impl Of {
 
     /// Returns the result for a window of `count` samples with this sum. For a mean, the sum must
     /// not have overflowed.
-    fn sum(self, sum: Kahan, count: usize) -> f64 {
+    fn sum(self, sum: KahanSum, count: usize) -> f64 {
         match self {
-            Of::Mean => sum.sum / count as f64 + sum.lost / count as f64,
+            WindowSumFunction::Mean => sum.sum / count as f64 + sum.lost / count as f64,
             _ if sum.sum.is_infinite() => sum.sum,
             _ => sum.total(),
         }
     }
 
-    fn squares(self, squares: &Squares) -> f64 {
+    fn squares(self, squares: &VarianceState) -> f64 {
         let variance = squares.squares.total() / squares.count;
         match self {
-            Of::Deviation => variance.sqrt(),
+            WindowSumFunction::Deviation => variance.sqrt(),
             _ => variance,
         }
     }
 }
 
-fn total(sum: Kahan, values: &[f64]) -> Kahan {
+fn add_values(sum: KahanSum, values: &[f64]) -> KahanSum {
     values.iter().fold(sum, |sum, value| sum.plus(*value))
 }
 
@@ -116,7 +122,7 @@ fn total(sum: Kahan, values: &[f64]) -> Kahan {
 fn greatest_integer(values: &[f64]) -> Option<f64> {
     let (mut greatest, mut differs) = (0, 0);
     for value in values {
-        differs |= rounded(*value).to_bits() ^ value.to_bits();
+        differs |= round_to_float(*value).to_bits() ^ value.to_bits();
         // Magnitudes of floats have the same order as their bits.
         greatest = i64::max(greatest, value.abs().to_bits() as i64);
     }
@@ -127,35 +133,35 @@ fn greatest_integer(values: &[f64]) -> Option<f64> {
 /// Computes sums or means of integers as differences of cumulative sums. The cumulative sums may
 /// wrap around; their differences are still correct.
 #[inline(always)]
-fn of_integers(
-    (of, is_fused): (Of, bool),
-    windows: &Windows,
+fn compute_integer_sums(
+    (of, is_fused): (WindowSumFunction, bool),
+    windows: &StepWindows,
     values: &[f64],
-    pace: &mut Pace<'_>,
+    pace: &mut CancelChecker<'_>,
     out: &mut [f64],
 ) {
-    if pace.is_stopped(values.len()) {
+    if pace.advance_and_check(values.len()) {
         return;
     }
     let mut sum = 0i64;
     let mut sums = Vec::with_capacity(values.len() + 1);
     sums.push(sum);
     sums.extend(values.iter().map(|value| {
-        sum = sum.wrapping_add(nearest(*value));
+        sum = sum.wrapping_add(round_to_integer(*value));
         sum
     }));
     for stretch in windows.stretches() {
         let ends = &sums[stretch.behind_start(stretch.samples())];
         let starts = &sums[stretch.behind_start(0)];
         let divisor = match of {
-            Of::Mean => stretch.samples() as f64,
+            WindowSumFunction::Mean => stretch.samples() as f64,
             _ => 1.0,
         };
-        let divisor = Divisor::new(divisor);
+        let divisor = PreparedDivisor::new(divisor);
         let out = &mut out[stretch.steps()];
         match is_fused {
-            true => divide_differences(by_inverse, ends, starts, divisor, out),
-            false => divide_differences(plainly, ends, starts, divisor, out),
+            true => divide_differences(divide_by_inverse, ends, starts, divisor, out),
+            false => divide_differences(divide_plainly, ends, starts, divisor, out),
         }
     }
 }
@@ -163,27 +169,27 @@ fn of_integers(
 /// Writes the differences `ends - starts`, divided by `divisor`.
 #[inline(always)]
 fn divide_differences(
-    divide: impl Fn(f64, Divisor) -> f64,
+    divide: impl Fn(f64, PreparedDivisor) -> f64,
     ends: &[i64],
     starts: &[i64],
-    divisor: Divisor,
+    divisor: PreparedDivisor,
     out: &mut [f64],
 ) {
     for (out, (end, start)) in out.iter_mut().zip(ends.iter().zip(starts)) {
-        *out = divide(float_of(end.wrapping_sub(*start)), divisor);
+        *out = divide(to_float(end.wrapping_sub(*start)), divisor);
     }
 }
 
 /// Computes the sums or means of several windows at the same time.
 #[inline(always)]
-fn of_sums(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
+fn compute_sums(of: WindowSumFunction, abreast: &ParallelWindows, values: &[f64], out: &mut [f64]) {
     let sums = add_up(values, abreast);
     for (lane, sum) in sums.into_iter().enumerate() {
         let window = abreast.window(lane, values);
-        let sum = total(sum, &window[abreast.shortest()..]);
+        let sum = add_values(sum, &window[abreast.shortest_len()..]);
         out[abreast.steps[lane]] = match of {
             // If the sum overflows, the mean is computed with a different method.
-            Of::Mean if !sum.sum.is_finite() => of.window(window),
+            WindowSumFunction::Mean if !sum.sum.is_finite() => of.compute_window(window),
             _ => of.sum(sum, window.len()),
         };
     }
@@ -191,8 +197,8 @@ fn of_sums(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
 
 /// Returns the sums of the first samples of all windows, up to the length of the shortest one.
 #[inline(always)]
-fn add_up(values: &[f64], abreast: &Abreast) -> [Kahan; LANES] {
-    let mut sums = [Kahan::default(); LANES];
+fn add_up(values: &[f64], abreast: &ParallelWindows) -> [KahanSum; LANES] {
+    let mut sums = [KahanSum::default(); LANES];
     abreast.scan(values, |values| {
         for (sum, value) in sums.iter_mut().zip(values) {
             *sum = sum.plus(value);
@@ -203,10 +209,15 @@ fn add_up(values: &[f64], abreast: &Abreast) -> [Kahan; LANES] {
 
 /// Computes the variances of several windows at the same time.
 #[inline(always)]
-fn of_squares(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
+fn compute_variances(
+    of: WindowSumFunction,
+    abreast: &ParallelWindows,
+    values: &[f64],
+    out: &mut [f64],
+) {
     let squares = add_squares(values, abreast);
     for (lane, mut squares) in squares.into_iter().enumerate() {
-        let rest = &abreast.window(lane, values)[abreast.shortest()..];
+        let rest = &abreast.window(lane, values)[abreast.shortest_len()..];
         rest.iter().for_each(|value| squares.add(*value));
         out[abreast.steps[lane]] = of.squares(&squares);
     }
@@ -214,8 +225,8 @@ fn of_squares(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
 
 /// Returns the variances of the first samples of all windows, up to the length of the shortest one.
 #[inline(always)]
-fn add_squares(values: &[f64], abreast: &Abreast) -> [Squares; LANES] {
-    let mut squares = [Squares::default(); LANES];
+fn add_squares(values: &[f64], abreast: &ParallelWindows) -> [VarianceState; LANES] {
+    let mut squares = [VarianceState::default(); LANES];
     abreast.scan(values, |values| {
         for (squares, value) in squares.iter_mut().zip(values) {
             squares.add(value);
@@ -232,12 +243,21 @@ mod tests {
 
     #[test]
     fn sums_means_and_variances_are_compensated() {
-        assert_eq!(Of::Mean.window(&[1e100, 1.0, -1e100]), 1.0 / 3.0);
-        assert_eq!(Of::Mean.window(&[f64::MAX, f64::MAX]), f64::MAX);
-        assert_eq!(Of::Sum.window(&[f64::INFINITY, 1.0]), f64::INFINITY);
+        assert_eq!(
+            WindowSumFunction::Mean.compute_window(&[1e100, 1.0, -1e100]),
+            1.0 / 3.0
+        );
+        assert_eq!(
+            WindowSumFunction::Mean.compute_window(&[f64::MAX, f64::MAX]),
+            f64::MAX
+        );
+        assert_eq!(
+            WindowSumFunction::Sum.compute_window(&[f64::INFINITY, 1.0]),
+            f64::INFINITY
+        );
         let values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
-        assert_eq!(Of::Variance.window(&values), 4.0);
-        assert_eq!(Of::Deviation.window(&values), 2.0);
+        assert_eq!(WindowSumFunction::Variance.compute_window(&values), 4.0);
+        assert_eq!(WindowSumFunction::Deviation.compute_window(&values), 2.0);
     }
 
     #[test]
@@ -264,11 +284,11 @@ mod tests {
             let rng = SimRng::new(seed);
             let [ends, starts] = [(); 2].map(|()| {
                 let integer = |_| rng.next_u64() as i64 >> 14;
-                (0..rng.below(30)).map(integer).collect::<Vec<i64>>()
+                (0..rng.next_below(30)).map(integer).collect::<Vec<i64>>()
             });
-            let count = 1 + rng.below(1 << rng.below(20));
-            let divisor = Divisor::new(count as f64);
-            for divide in [by_inverse, plainly] {
+            let count = 1 + rng.next_below(1 << rng.next_below(20));
+            let divisor = PreparedDivisor::new(count as f64);
+            for divide in [divide_by_inverse, divide_plainly] {
                 let mut quotients = vec![0.0; ends.len().min(starts.len())];
                 divide_differences(divide, &ends, &starts, divisor, &mut quotients);
                 for (i, quotient) in quotients.iter().enumerate() {

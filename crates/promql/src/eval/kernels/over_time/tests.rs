@@ -2,13 +2,13 @@
 //! compared with the computation of each window alone.
 
 use super::*;
-use crate::grid::{Grid, Reach};
+use crate::grid::{SelectorWindow, StepGrid};
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 
 fn check(function: RangeFunction, values: &[f64], scalars: [f64; 2], want: f64) {
     let times: Vec<i64> = (0..values.len() as i64).map(|i| i * 1000).collect();
-    let window = Samples {
+    let window = SampleSlices {
         times: &times,
         values,
         starts: &[],
@@ -17,7 +17,7 @@ fn check(function: RangeFunction, values: &[f64], scalars: [f64; 2], want: f64) 
         time: 10_000,
         scalars,
     };
-    let got = of_samples(function, &window, arguments, &mut Vec::new());
+    let got = compute_over_samples(function, &window, arguments, &mut Vec::new());
     assert!(
         got == want || got.to_bits() == want.to_bits(),
         "{function:?} {got}"
@@ -48,18 +48,18 @@ fn range_functions_of_a_window_have_the_expected_value() {
 }
 
 /// Returns the result of one window, computed as in Prometheus.
-fn plain(function: RangeFunction, window: &Samples<'_>) -> f64 {
+fn plain(function: RangeFunction, window: &SampleSlices<'_>) -> f64 {
     use RangeFunction as F;
-    match Of::function(function) {
-        Some(Of::Sums(of)) => return of.window(window.values),
-        Some(Of::Extremes(of)) => return of.window(window.values),
+    match BatchedWindowFunction::for_function(function) {
+        Some(BatchedWindowFunction::Sums(of)) => return of.compute_window(window.values),
+        Some(BatchedWindowFunction::Extremes(of)) => return of.compute_window(window.values),
         None => {}
     }
     match function {
         F::Count => window.values.len() as f64,
         F::First => window.values[0],
         F::Last => window.values[window.values.len() - 1],
-        _ => events(function, window),
+        _ => count_events(function, window),
     }
 }
 
@@ -76,13 +76,13 @@ fn column(rng: &SimRng, count: usize) -> Vec<f64> {
         1e300,
         (1u64 << 53) as f64,
     ];
-    let (kind, odds) = (rng.below(6), rng.below(3));
+    let (kind, odds) = (rng.next_below(6), rng.next_below(3));
     let value = |_| match kind {
-        _ if odds == 0 && rng.one_in(20) => odd[rng.below(odd.len() as u64) as usize],
-        0 => rng.below(1000) as f64,
+        _ if odds == 0 && rng.one_in(20) => odd[rng.next_below(odd.len() as u64) as usize],
+        0 => rng.next_below(1000) as f64,
         1 => rng.next_u64() as i64 as f64,
-        2 => rng.below(100_000) as f64 / 100.0,
-        3 => rng.below(3) as f64,
+        2 => rng.next_below(100_000) as f64 / 100.0,
+        3 => rng.next_below(3) as f64,
         4 => -((rng.next_u64() >> 12) as f64),
         _ => f64::from_bits(rng.next_u64() >> 2),
     };
@@ -114,34 +114,34 @@ fn windows_computed_together_equal_each_by_itself_bit_for_bit() {
     for seed in 0..500 {
         let rng = SimRng::new(seed);
         let mut time = 0;
-        let gaps = [1, 1 + rng.below(40)][rng.below(2) as usize];
+        let gaps = [1, 1 + rng.next_below(40)][rng.next_below(2) as usize];
         let times: Vec<i64> = std::iter::repeat_with(|| {
             time += 1000
                 * (1 + if rng.one_in(gaps) {
-                    rng.below(gaps) as i64
+                    rng.next_below(gaps) as i64
                 } else {
                     0
                 });
             time
         })
-        .take(rng.below(200) as usize)
+        .take(rng.next_below(200) as usize)
         .collect();
         let values = column(&rng, times.len());
-        let samples = Samples {
+        let samples = SampleSlices {
             times: &times,
             values: &values,
             starts: &[],
         };
-        let step_ms = [1000, 700, 3000, 15_000][rng.below(4) as usize];
-        let grid = Grid::between(-1000, 200_000, step_ms);
-        let reach = Reach {
-            range_ms: 1 + rng.below(90_000) as i64,
+        let step_ms = [1000, 700, 3000, 15_000][rng.next_below(4) as usize];
+        let grid = StepGrid::from_bounds(-1000, 200_000, step_ms);
+        let reach = SelectorWindow {
+            range_ms: 1 + rng.next_below(90_000) as i64,
             offset_ms: 0,
             at: rng.one_in(20).then_some(70_000),
         };
-        let mut windows = Windows::default();
+        let mut windows = StepWindows::default();
         windows.fill(&times, &grid, &reach);
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         for function in functions {
             let (mut got, mut want) = (vec![ABSENT; grid.count], vec![ABSENT; grid.count]);
             let arguments = |_| StepArguments::default();

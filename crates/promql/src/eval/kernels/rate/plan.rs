@@ -1,26 +1,26 @@
 //! The plan of rates, which depends only on timestamps and is computed once per time column: the
 //! first and the last sample of each step, and the factor of the extrapolation.
 
-use crate::eval::kernels::window::{Stretch, Windows};
+use crate::eval::kernels::window::{StepWindows, WindowStretch};
 use crate::functions::Extrapolation;
-use crate::grid::{Grid, Reach};
+use crate::grid::{SelectorWindow, StepGrid};
 use firn_model::sample::TimestampMs;
 use std::ops::Range;
 
 /// The times of one window in seconds: the sampled interval, and the extrapolated intervals on both
 /// sides.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spread {
+pub(super) struct RateSpread {
     pub(super) sampled: f64,
     pub(super) to_start: f64,
     pub(super) to_end: f64,
 }
 
-impl Spread {
+impl RateSpread {
     /// Computes the times of `count` samples from `first` to `last`, in the window that ends at
     /// `end`.
     #[inline(always)]
-    pub(super) fn of(
+    pub(super) fn compute(
         first: TimestampMs,
         last: TimestampMs,
         count: usize,
@@ -66,7 +66,7 @@ impl Spread {
 
 /// Consecutive steps whose windows advance by equal strides, so that a simple loop computes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct WindowRun {
     pub(super) step: usize,
     pub(super) len: usize,
     /// Indexes of the first and the last sample of the first window.
@@ -75,9 +75,9 @@ pub(super) struct Run {
     pub(super) stride: usize,
 }
 
-impl Run {
+impl WindowRun {
     /// Extends the run by the next step if its window continues the run. Returns whether it does.
-    fn continues(&mut self, step: usize, first: usize, last: usize) -> bool {
+    fn try_extend(&mut self, step: usize, first: usize, last: usize) -> bool {
         let end = self.len - 1;
         let (Some(by_first), Some(by_last)) = (
             first.checked_sub(self.first + end * self.stride),
@@ -98,8 +98,8 @@ impl Run {
 /// The plan of a time column. Its memory is reused for other columns.
 #[derive(Debug, Default)]
 pub(crate) struct RatePlan {
-    windows: Windows,
-    runs: Vec<Run>,
+    windows: StepWindows,
+    runs: Vec<WindowRun>,
     /// True if the runs cover all steps, so that every step has a result.
     is_full: bool,
     /// The extrapolation factor of each step. Valid only for steps that a run covers.
@@ -111,7 +111,13 @@ pub(crate) struct RatePlan {
 impl RatePlan {
     /// Plans all steps of `grid` for samples with these timestamps.
     #[inline(always)]
-    pub(crate) fn fill(&mut self, times: &[i64], grid: &Grid, reach: &Reach, how: Extrapolation) {
+    pub(crate) fn fill(
+        &mut self,
+        times: &[i64],
+        grid: &StepGrid,
+        reach: &SelectorWindow,
+        how: Extrapolation,
+    ) {
         self.windows.fill(times, grid, reach);
         self.find_runs();
         self.is_full = self.runs.iter().map(|run| run.len).sum::<usize>() == grid.count;
@@ -125,7 +131,7 @@ impl RatePlan {
             let factors = factors.iter_mut().zip(edges);
             let (count, range_ms) = (run.last - run.first + 1, reach.range_ms);
             let factor = |first: TimestampMs, last: TimestampMs, edge: TimestampMs| {
-                let spread = Spread::of(first, last, count, edge, range_ms);
+                let spread = RateSpread::compute(first, last, count, edge, range_ms);
                 spread.factor(spread.to_start, divisor)
             };
             if run.stride == 1 {
@@ -154,7 +160,7 @@ impl RatePlan {
     }
 
     /// Returns the windows of all steps, including empty ones.
-    pub(crate) fn windows(&self) -> &Windows {
+    pub(crate) fn windows(&self) -> &StepWindows {
         &self.windows
     }
 
@@ -164,13 +170,13 @@ impl RatePlan {
     }
 
     /// Returns the runs of steps whose windows contain at least two samples.
-    pub(super) fn runs(&self) -> &[Run] {
+    pub(super) fn runs(&self) -> &[WindowRun] {
         &self.runs
     }
 }
 
 /// Adds the steps of a stretch to the runs. The result equals that of adding them one by one.
-fn add_stretch(runs: &mut Vec<Run>, stretch: Stretch) {
+fn add_stretch(runs: &mut Vec<WindowRun>, stretch: WindowStretch) {
     for i in 0..stretch.len {
         add_step(runs, stretch.step + i, stretch.start + i..stretch.end + i);
         // The first step may end a run with a different stride.
@@ -182,8 +188,8 @@ fn add_stretch(runs: &mut Vec<Run>, stretch: Stretch) {
 }
 
 /// Adds a step whose window contains `samples` to the runs.
-fn add_step(runs: &mut Vec<Run>, step: usize, samples: Range<usize>) {
-    let run = Run {
+fn add_step(runs: &mut Vec<WindowRun>, step: usize, samples: Range<usize>) {
+    let run = WindowRun {
         step,
         len: 1,
         first: samples.start,
@@ -191,7 +197,7 @@ fn add_step(runs: &mut Vec<Run>, step: usize, samples: Range<usize>) {
         stride: 1,
     };
     let continued = match runs.last_mut() {
-        Some(known) => known.continues(step, run.first, run.last),
+        Some(known) => known.try_extend(step, run.first, run.last),
         None => false,
     };
     if !continued {
@@ -211,19 +217,19 @@ mod tests {
             let mut time = 0;
             let times: Vec<i64> = std::iter::repeat_with(|| {
                 // Mostly regular, sometimes late, rarely a gap.
-                time += match rng.below(40) {
-                    0 => 5_000 + rng.below(60_000) as i64,
-                    1..4 => 900 + rng.below(200) as i64,
+                time += match rng.next_below(40) {
+                    0 => 5_000 + rng.next_below(60_000) as i64,
+                    1..4 => 900 + rng.next_below(200) as i64,
                     _ => 1_000,
                 };
                 time
             })
-            .take(rng.below(120) as usize)
+            .take(rng.next_below(120) as usize)
             .collect();
             let step_ms = [1_000, 500, 2_000][seed as usize % 3];
-            let grid = Grid::between(0, 100_000, step_ms);
-            let reach = Reach {
-                range_ms: 1 + rng.below(12_000) as i64,
+            let grid = StepGrid::from_bounds(0, 100_000, step_ms);
+            let reach = SelectorWindow {
+                range_ms: 1 + rng.next_below(12_000) as i64,
                 offset_ms: 0,
                 at: None,
             };

@@ -6,23 +6,23 @@
 
 mod rows;
 
-use super::histograms::{HistogramCells, Outcome, Remarks};
+use super::histograms::{GroupHistogramRemarks, GroupHistogramResult, HistogramCells};
 use crate::eval::rows::parts::{SERIES_PER_PART, series_per_part};
-use crate::eval::rows::row::{ABSENT, Row, is_absent};
-use firn_model::histogram::float::Of;
-use firn_model::kahan::Kahan;
-use rows::{count, extreme, greatest, least, sum, variance};
+use crate::eval::rows::row::{ABSENT, StepRow, is_absent};
+use firn_model::histogram::float::HistogramAggregate;
+use firn_model::kahan::KahanSum;
+use rows::{add_row, count_row, fold_extreme, fold_variance, greatest, least};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
 /// The function that folds the values of a group into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fold {
-    /// The sum of the values, with compensation, for `sum`.
+pub(crate) enum AggregateFold {
+    /// The sum of the values, with compensation, for `add_row`.
     Sum,
     /// The arithmetic mean, with compensation, for `avg`.
     Mean,
-    /// The number of values, floats and histograms, for `count`.
+    /// The number of values, floats and histograms, for `count_row`.
     Count,
     /// The constant one, if there is any value, for `group`.
     Group,
@@ -37,10 +37,13 @@ pub(crate) enum Fold {
     },
 }
 
-impl Fold {
+impl AggregateFold {
     /// Returns whether histograms are ignored, which an annotation must report.
     pub(crate) fn ignores_histograms(self) -> bool {
-        matches!(self, Fold::Min | Fold::Max | Fold::Variance { .. })
+        matches!(
+            self,
+            AggregateFold::Min | AggregateFold::Max | AggregateFold::Variance { .. }
+        )
     }
 
     /// Returns the number of series in a part, which are folded one after another.
@@ -48,7 +51,7 @@ impl Fold {
         match self {
             // Merging variances changes the last digits, and Prometheus computes them in a single
             // pass.
-            Fold::Variance { .. } => SERIES_PER_PART,
+            AggregateFold::Variance { .. } => SERIES_PER_PART,
             _ => series_per_part(series, steps),
         }
     }
@@ -56,9 +59,12 @@ impl Fold {
     /// Returns the number of columns in addition to the first.
     fn columns(self) -> usize {
         match self {
-            Fold::Sum => 1,
-            Fold::Mean | Fold::Variance { .. } => 2,
-            Fold::Count | Fold::Group | Fold::Min | Fold::Max => 0,
+            AggregateFold::Sum => 1,
+            AggregateFold::Mean | AggregateFold::Variance { .. } => 2,
+            AggregateFold::Count
+            | AggregateFold::Group
+            | AggregateFold::Min
+            | AggregateFold::Max => 0,
         }
     }
 }
@@ -72,7 +78,7 @@ const CELLS_AHEAD: usize = 1 << 17;
 
 /// The properties of a group that has cells in this part.
 #[derive(Clone, Debug)]
-struct Slot {
+struct GroupSlot {
     group: u32,
     /// The index of the first series with a value.
     first: u32,
@@ -83,8 +89,8 @@ struct Slot {
 
 /// The cells of all groups that have been added.
 #[derive(Clone, Debug)]
-pub(crate) struct Cells {
-    fold: Fold,
+pub(crate) struct GroupCells {
+    fold: AggregateFold,
     steps: usize,
     /// Maximum number of groups that this part can contain.
     groups: usize,
@@ -93,7 +99,7 @@ pub(crate) struct Cells {
     slot_of: FxHashMap<u32, u32>,
     /// The group that was used last, and its slot.
     newest: Option<(u32, u32)>,
-    slots: Vec<Slot>,
+    slots: Vec<GroupSlot>,
     /// The sum, count or extreme; for a variance, the sum of squared deviations.
     first: Vec<f64>,
     /// The compensation of the sum; for a variance, the mean.
@@ -105,9 +111,9 @@ pub(crate) struct Cells {
     histograms: HistogramCells,
 }
 
-impl Cells {
+impl GroupCells {
     /// Creates an empty set of cells for up to `groups` groups.
-    pub(crate) fn new(fold: Fold, steps: usize, groups: usize) -> Self {
+    pub(crate) fn new(fold: AggregateFold, steps: usize, groups: usize) -> Self {
         Self {
             fold,
             steps,
@@ -120,8 +126,8 @@ impl Cells {
             third: Vec::new(),
             overflowed: false,
             histograms: HistogramCells::new(match fold {
-                Fold::Mean => Of::Mean,
-                _ => Of::Sum,
+                AggregateFold::Mean => HistogramAggregate::Mean,
+                _ => HistogramAggregate::Sum,
             }),
         }
     }
@@ -129,7 +135,7 @@ impl Cells {
     /// Returns the memory in use, in bytes, which the caller reserves.
     pub(crate) fn bytes(&self) -> usize {
         let cells = self.first.len() + self.second.len() + self.third.len();
-        let slot_bytes = size_of::<Slot>() + size_of::<(u32, u32)>();
+        let slot_bytes = size_of::<GroupSlot>() + size_of::<(u32, u32)>();
         cells * size_of::<f64>() + self.slots.len() * slot_bytes + self.histograms.bytes()
     }
 
@@ -139,20 +145,26 @@ impl Cells {
     }
 
     /// Returns whether the sum of a mean became infinite at any step.
-    pub(crate) fn overflowed(&self) -> bool {
-        self.overflowed && self.fold == Fold::Mean
+    pub(crate) fn has_overflowed(&self) -> bool {
+        self.overflowed && self.fold == AggregateFold::Mean
     }
 
     /// Folds the row of a series into its group. Returns the number of samples in the row.
-    pub(crate) fn add(&mut self, group: u32, series: u32, row: Row<'_>, drops_name: bool) -> u64 {
+    pub(crate) fn add(
+        &mut self,
+        group: u32,
+        series: u32,
+        row: StepRow<'_>,
+        drops_name: bool,
+    ) -> u64 {
         assert_eq!(row.values.len(), self.steps, "a row has one place a step");
-        let floats = row.floats();
+        let floats = row.count_floats();
         if floats == 0 && row.histograms.is_empty() {
             return 0;
         }
         let counted = !self.fold.ignores_histograms();
         if floats > 0 || counted {
-            let slot = self.slot(group, series, drops_name);
+            let slot = self.find_or_add_slot(group, series, drops_name);
             self.fold_row(slot, row.values, floats == self.steps);
             if counted && !row.histograms.is_empty() {
                 self.add_histograms(slot, series, row);
@@ -161,7 +173,7 @@ impl Cells {
         (floats + row.histograms.len()) as u64
     }
 
-    fn slot(&mut self, group: u32, series: u32, drops_name: bool) -> usize {
+    fn find_or_add_slot(&mut self, group: u32, series: u32, drops_name: bool) -> usize {
         let slot = self.slots.len();
         // Neighbouring series often belong to the same group.
         let known = match self.newest {
@@ -174,7 +186,7 @@ impl Cells {
             known_slot.drops_name |= drops_name;
             return known;
         }
-        self.slots.push(Slot {
+        self.slots.push(GroupSlot {
             group,
             first: series,
             drops_name,
@@ -196,7 +208,7 @@ impl Cells {
     }
 
     /// Reserves capacity for the groups of other parts, given the total number of groups.
-    pub(crate) fn expect(&mut self, groups: usize) {
+    pub(crate) fn reserve_groups(&mut self, groups: usize) {
         let more = groups.saturating_sub(self.slots.len());
         self.make_room(more.saturating_mul(self.steps).min(CELLS_AHEAD));
     }
@@ -219,31 +231,31 @@ impl Cells {
         let both = is_full && slot.is_full;
         slot.is_full |= is_full;
         match self.fold {
-            Fold::Sum => sum(first, &mut self.second[range], row, both),
-            Fold::Mean => {
-                count(&mut self.third[range.clone()], row);
-                sum(first, &mut self.second[range], row, both);
+            AggregateFold::Sum => add_row(first, &mut self.second[range], row, both),
+            AggregateFold::Mean => {
+                count_row(&mut self.third[range.clone()], row);
+                add_row(first, &mut self.second[range], row, both);
                 self.overflowed |= first.iter().any(|sum| sum.is_infinite());
             }
-            Fold::Count => extreme(first, row, |known, _| known + 1.0, |_| 1.0),
-            Fold::Group => extreme(first, row, |known, _| known, |_| 1.0),
-            Fold::Min => extreme(first, row, least, |value| value),
-            Fold::Max => extreme(first, row, greatest, |value| value),
-            Fold::Variance { .. } => {
+            AggregateFold::Count => fold_extreme(first, row, |known, _| known + 1.0, |_| 1.0),
+            AggregateFold::Group => fold_extreme(first, row, |known, _| known, |_| 1.0),
+            AggregateFold::Min => fold_extreme(first, row, least, |value| value),
+            AggregateFold::Max => fold_extreme(first, row, greatest, |value| value),
+            AggregateFold::Variance { .. } => {
                 let (second, third) = (&mut self.second[range.clone()], &mut self.third[range]);
-                variance(first, second, third, row);
+                fold_variance(first, second, third, row);
             }
         }
     }
 
-    fn add_histograms(&mut self, slot: usize, series: u32, row: Row<'_>) {
+    fn add_histograms(&mut self, slot: usize, series: u32, row: StepRow<'_>) {
         let cells = &mut self.first[slot * self.steps..];
         for (step, histogram) in row.histograms {
             let cell = &mut cells[*step as usize];
             match self.fold {
-                Fold::Group => *cell = 1.0,
-                Fold::Count if is_absent(*cell) => *cell = 1.0,
-                Fold::Count => *cell += 1.0,
+                AggregateFold::Group => *cell = 1.0,
+                AggregateFold::Count if is_absent(*cell) => *cell = 1.0,
+                AggregateFold::Count => *cell += 1.0,
                 _ => {
                     let place = (slot as u32, *step);
                     let has_float = !is_absent(*cell);
@@ -254,11 +266,11 @@ impl Cells {
     }
 
     /// Merges the cells of the following series into this set.
-    pub(crate) fn merge(&mut self, mut other: Cells) {
+    pub(crate) fn merge(&mut self, mut other: GroupCells) {
         self.overflowed |= other.overflowed;
         let mut histograms = std::mem::take(&mut other.histograms);
         for (from, known) in other.slots.iter().enumerate() {
-            let slot = self.slot(known.group, known.first, known.drops_name);
+            let slot = self.find_or_add_slot(known.group, known.first, known.drops_name);
             let own = &self.first[slot * self.steps..];
             let has_float = |step: u32| !is_absent(own[step as usize]);
             self.histograms
@@ -271,7 +283,7 @@ impl Cells {
         self.histograms.merge_remarks(histograms);
     }
 
-    fn merge_cell(&mut self, to: usize, other: &Cells, from: usize) {
+    fn merge_cell(&mut self, to: usize, other: &GroupCells, from: usize) {
         let value = other.first[from];
         if is_absent(value) {
             return;
@@ -287,29 +299,29 @@ impl Cells {
             return;
         }
         match self.fold {
-            Fold::Sum | Fold::Mean => {
-                let of = |cells: &Cells, at: usize| Kahan {
+            AggregateFold::Sum | AggregateFold::Mean => {
+                let of = |cells: &GroupCells, at: usize| KahanSum {
                     sum: cells.first[at],
                     lost: cells.second[at],
                 };
                 let sum = of(self, to).merge(of(other, from));
                 self.first[to] = sum.sum;
                 self.second[to] = sum.lost;
-                if self.fold == Fold::Mean {
+                if self.fold == AggregateFold::Mean {
                     self.third[to] += other.third[from];
                     self.overflowed |= sum.sum.is_infinite();
                 }
             }
-            Fold::Count => self.first[to] += value,
-            Fold::Group => {}
-            Fold::Min => self.first[to] = least(self.first[to], value),
-            Fold::Max => self.first[to] = greatest(self.first[to], value),
-            Fold::Variance { .. } => self.merge_variance(to, other, from),
+            AggregateFold::Count => self.first[to] += value,
+            AggregateFold::Group => {}
+            AggregateFold::Min => self.first[to] = least(self.first[to], value),
+            AggregateFold::Max => self.first[to] = greatest(self.first[to], value),
+            AggregateFold::Variance { .. } => self.merge_variance(to, other, from),
         }
     }
 
     /// Merges the variances of two parts (Chan, Golub, LeVeque 1979).
-    fn merge_variance(&mut self, to: usize, other: &Cells, from: usize) {
+    fn merge_variance(&mut self, to: usize, other: &GroupCells, from: usize) {
         let (count, more) = (self.third[to], other.third[from]);
         let total = count + more;
         let delta = other.second[from] - self.second[to];
@@ -336,12 +348,12 @@ impl Cells {
     }
 
     /// Returns the results of a group's histograms by step, and removes them.
-    pub(crate) fn take_histograms(&mut self, slot: usize) -> Vec<(usize, Outcome)> {
+    pub(crate) fn take_histograms(&mut self, slot: usize) -> Vec<(usize, GroupHistogramResult)> {
         self.histograms.take(slot as u32)
     }
 
     /// Returns the reasons for annotations about histograms, and removes them.
-    pub(crate) fn take_remarks(&mut self) -> Remarks {
+    pub(crate) fn take_remarks(&mut self) -> GroupHistogramRemarks {
         self.histograms.take_remarks()
     }
 
@@ -367,11 +379,14 @@ impl Cells {
                 continue;
             }
             *value = match self.fold {
-                Fold::Sum => *value + self.second[at],
-                Fold::Mean => *value / self.third[at] + self.second[at] / self.third[at],
-                Fold::Variance { root: false } => *value / self.third[at],
-                Fold::Variance { root: true } => (*value / self.third[at]).sqrt(),
-                Fold::Count | Fold::Group | Fold::Min | Fold::Max => *value,
+                AggregateFold::Sum => *value + self.second[at],
+                AggregateFold::Mean => *value / self.third[at] + self.second[at] / self.third[at],
+                AggregateFold::Variance { root: false } => *value / self.third[at],
+                AggregateFold::Variance { root: true } => (*value / self.third[at]).sqrt(),
+                AggregateFold::Count
+                | AggregateFold::Group
+                | AggregateFold::Min
+                | AggregateFold::Max => *value,
             };
         }
     }
@@ -384,14 +399,14 @@ mod tests {
 
     const GAP: f64 = ABSENT;
 
-    fn row(values: &[f64]) -> Row<'_> {
-        Row::of_floats(values)
+    fn row(values: &[f64]) -> StepRow<'_> {
+        StepRow::from_floats(values)
     }
 
     /// Folds rows of one group, in one part and in every division into two parts.
-    fn check(fold: Fold, rows: &[&[f64]], want: &[f64]) {
+    fn check(fold: AggregateFold, rows: &[&[f64]], want: &[f64]) {
         for split in 0..=rows.len() {
-            let (mut cells, mut rest) = (Cells::new(fold, 3, 2), Cells::new(fold, 3, 2));
+            let (mut cells, mut rest) = (GroupCells::new(fold, 3, 2), GroupCells::new(fold, 3, 2));
             for (series, values) in rows.iter().enumerate() {
                 let part = if series < split {
                     &mut cells
@@ -413,24 +428,28 @@ mod tests {
     #[test]
     fn cells_fold_rows_with_gaps() {
         let rows: [&[f64]; 3] = [&[1.0, GAP, GAP], &[3.0, 5.0, GAP], &[8.0, 7.0, GAP]];
-        check(Fold::Sum, &rows, &[12.0, 12.0, GAP]);
-        check(Fold::Mean, &rows, &[4.0, 6.0, GAP]);
-        check(Fold::Count, &rows, &[3.0, 2.0, GAP]);
-        check(Fold::Group, &rows, &[1.0, 1.0, GAP]);
-        check(Fold::Min, &rows, &[1.0, 5.0, GAP]);
-        check(Fold::Max, &rows, &[8.0, 7.0, GAP]);
-        let variance = Fold::Variance { root: false };
+        check(AggregateFold::Sum, &rows, &[12.0, 12.0, GAP]);
+        check(AggregateFold::Mean, &rows, &[4.0, 6.0, GAP]);
+        check(AggregateFold::Count, &rows, &[3.0, 2.0, GAP]);
+        check(AggregateFold::Group, &rows, &[1.0, 1.0, GAP]);
+        check(AggregateFold::Min, &rows, &[1.0, 5.0, GAP]);
+        check(AggregateFold::Max, &rows, &[8.0, 7.0, GAP]);
+        let variance = AggregateFold::Variance { root: false };
         check(
             variance,
             &[&[2.0, 1.0, GAP], &[4.0, 1.0, GAP]],
             &[1.0, 0.0, GAP],
         );
         check(
-            Fold::Sum,
+            AggregateFold::Sum,
             &[&[1e100; 3], &[1.0; 3], &[-1e100; 3]],
             &[1.0; 3],
         );
-        check(Fold::Max, &[&[f64::NAN; 3], &[-1.0; 3]], &[-1.0; 3]);
+        check(
+            AggregateFold::Max,
+            &[&[f64::NAN; 3], &[-1.0; 3]],
+            &[-1.0; 3],
+        );
     }
 
     #[test]
@@ -438,24 +457,34 @@ mod tests {
         const STEPS: usize = 5;
         for seed in 0..1_000 {
             let rng = SimRng::new(seed);
-            let fold = [Fold::Sum, Fold::Mean, Fold::Count, Fold::Max][seed as usize % 4];
-            let fresh = || Cells::new(fold, STEPS, 1);
+            let fold = [
+                AggregateFold::Sum,
+                AggregateFold::Mean,
+                AggregateFold::Count,
+                AggregateFold::Max,
+            ][seed as usize % 4];
+            let fresh = || GroupCells::new(fold, STEPS, 1);
             let (mut told, mut seen) = ([fresh(), fresh()], [fresh(), fresh()]);
             for series in 0..8 {
-                let value: f64 = [0.0, -0.0, 0.1, -0.1][rng.below(4) as usize];
+                let value: f64 = [0.0, -0.0, 0.1, -0.1][rng.next_below(4) as usize];
                 let mut values = [value; STEPS];
                 let mut row = row(&values);
                 if rng.one_in(4) {
-                    values[rng.below(STEPS as u64) as usize] = GAP;
-                    row = Row::of_floats(&values);
+                    values[rng.next_below(STEPS as u64) as usize] = GAP;
+                    row = StepRow::from_floats(&values);
                 } else {
                     row.is_full = true;
                 }
-                let (part, group) = (series / 4, rng.below(2) as u32);
+                let (part, group) = (series / 4, rng.next_below(2) as u32);
                 told[part].add(group, series as u32, row, false);
-                seen[part].add(group, series as u32, Row::of_floats(row.values), false);
+                seen[part].add(
+                    group,
+                    series as u32,
+                    StepRow::from_floats(row.values),
+                    false,
+                );
             }
-            let merged = |[mut cells, rest]: [Cells; 2]| {
+            let merged = |[mut cells, rest]: [GroupCells; 2]| {
                 cells.merge(rest);
                 let columns = [cells.first, cells.second, cells.third]
                     .into_iter()
@@ -468,10 +497,10 @@ mod tests {
 
     #[test]
     fn cells_of_means_note_an_infinite_sum() {
-        let mut cells = Cells::new(Fold::Mean, 1, 1);
+        let mut cells = GroupCells::new(AggregateFold::Mean, 1, 1);
         cells.add(0, 0, row(&[f64::MAX]), false);
-        assert!(!cells.overflowed());
+        assert!(!cells.has_overflowed());
         cells.add(0, 1, row(&[f64::MAX]), false);
-        assert!(cells.overflowed());
+        assert!(cells.has_overflowed());
     }
 }

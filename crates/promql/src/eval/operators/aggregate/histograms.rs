@@ -4,17 +4,19 @@
 //! whose histograms are incompatible. All further histograms of such a group are skipped.
 
 use firn_model::histogram::Histogram;
-use firn_model::histogram::float::{Accumulator, FloatHistogram, Joined, Of};
+use firn_model::histogram::float::{
+    FloatHistogram, HistogramAccumulator, HistogramAdjustments, HistogramAggregate,
+};
 use std::collections::BTreeMap;
 
 /// Memory of a cell in bytes, in addition to its histogram.
-const CELL_BYTES: usize = size_of::<(u32, Cell)>() + size_of::<Accumulator>();
+const CELL_BYTES: usize = size_of::<(u32, HistogramCell)>() + size_of::<HistogramAccumulator>();
 
 /// The histograms of a group at a step, while they are accumulated.
 #[derive(Clone, Debug)]
-enum Cell {
+enum HistogramCell {
     /// The accumulated histogram, and the index of the first series that has one.
-    Total(Box<Accumulator>, u32),
+    Total(Box<HistogramAccumulator>, u32),
     /// A float occurred first, so no histograms are accumulated.
     AfterFloat,
     /// The group contains both exponential and custom buckets, which cannot be added.
@@ -26,9 +28,9 @@ enum Cell {
 
 /// The result of a group's histograms at a step.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum GroupHistogramResult {
     /// The accumulated histogram, which is valid if there are no floats.
-    Total(Box<Accumulator>),
+    Total(Box<HistogramAccumulator>),
     /// The group has no value at this step, although it contains histograms.
     Nothing {
         /// True if the reason is that there are floats, too.
@@ -38,7 +40,7 @@ pub(crate) enum Outcome {
 
 /// The reasons for annotations about histograms that were added.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Remarks {
+pub(crate) struct GroupHistogramRemarks {
     /// True if the bounds of custom buckets differed and were reconciled.
     pub(crate) reconciled: bool,
     /// The series whose buckets are incompatible with those before.
@@ -48,27 +50,27 @@ pub(crate) struct Remarks {
 /// The histograms of all groups that have been added.
 #[derive(Clone, Debug)]
 pub(crate) struct HistogramCells {
-    of: Of,
+    of: HistogramAggregate,
     /// The cells of each slot, by step, without steps that have no histogram.
-    cells: Vec<BTreeMap<u32, Cell>>,
+    cells: Vec<BTreeMap<u32, HistogramCell>>,
     bytes: usize,
-    remarks: Remarks,
+    remarks: GroupHistogramRemarks,
 }
 
 impl Default for HistogramCells {
     fn default() -> Self {
-        Self::new(Of::Sum)
+        Self::new(HistogramAggregate::Sum)
     }
 }
 
 impl HistogramCells {
     /// Creates an empty set of histograms, which accumulates sums or means.
-    pub(crate) fn new(of: Of) -> Self {
+    pub(crate) fn new(of: HistogramAggregate) -> Self {
         Self {
             of,
             cells: Vec::new(),
             bytes: 0,
-            remarks: Remarks::default(),
+            remarks: GroupHistogramRemarks::default(),
         }
     }
 
@@ -86,13 +88,13 @@ impl HistogramCells {
         has_float: bool,
     ) {
         let of = self.of;
-        let cells = self.of_slot(slot);
+        let cells = self.slot_cells(slot);
         let Some(cell) = cells.get_mut(&step) else {
             let cell = match has_float {
-                true => Cell::AfterFloat,
+                true => HistogramCell::AfterFloat,
                 false => {
-                    let total = Accumulator::of(of, histogram.into());
-                    Cell::Total(Box::new(total), series)
+                    let total = HistogramAccumulator::new(of, histogram.into());
+                    HistogramCell::Total(Box::new(total), series)
                 }
             };
             let bytes = cell.bytes();
@@ -101,12 +103,12 @@ impl HistogramCells {
             return;
         };
         let before = cell.bytes();
-        let Cell::Total(total, _) = cell else {
+        let HistogramCell::Total(total, _) = cell else {
             return;
         };
         let added = total.add(&FloatHistogram::from(histogram));
         if added.is_err() {
-            *cell = Cell::Incompatible { has_float };
+            *cell = HistogramCell::Incompatible { has_float };
         }
         let after = cell.bytes();
         self.bytes = self.bytes - before + after;
@@ -116,7 +118,7 @@ impl HistogramCells {
         }
     }
 
-    fn of_slot(&mut self, slot: u32) -> &mut BTreeMap<u32, Cell> {
+    fn slot_cells(&mut self, slot: u32) -> &mut BTreeMap<u32, HistogramCell> {
         let slot = slot as usize;
         if self.cells.len() <= slot {
             self.cells.resize_with(slot + 1, BTreeMap::new);
@@ -135,45 +137,45 @@ impl HistogramCells {
     ) {
         for (step, later) in other.take_cells(from) {
             let has_float = has_float(step);
-            let own = self.of_slot(slot).remove(&step);
-            self.bytes -= own.as_ref().map_or(0, Cell::bytes);
+            let own = self.slot_cells(slot).remove(&step);
+            self.bytes -= own.as_ref().map_or(0, HistogramCell::bytes);
             let cell = match (own, later) {
-                (None, _) if has_float => Cell::AfterFloat,
+                (None, _) if has_float => HistogramCell::AfterFloat,
                 (None, later) => later,
-                (Some(Cell::Total(total, first)), Cell::Total(later, series)) => {
-                    self.merged((total, first), (later, series), has_float)
+                (Some(HistogramCell::Total(total, first)), HistogramCell::Total(later, series)) => {
+                    self.merge_totals((total, first), (later, series), has_float)
                 }
                 (
-                    Some(Cell::Total(..)),
-                    Cell::Incompatible {
+                    Some(HistogramCell::Total(..)),
+                    HistogramCell::Incompatible {
                         has_float: before, ..
                     },
-                ) => Cell::Incompatible {
+                ) => HistogramCell::Incompatible {
                     has_float: has_float || before,
                 },
                 (Some(cell), _) => cell,
             };
             self.bytes += cell.bytes();
-            self.of_slot(slot).insert(step, cell);
+            self.slot_cells(slot).insert(step, cell);
         }
     }
 
-    fn merged(
+    fn merge_totals(
         &mut self,
-        (mut total, first): (Box<Accumulator>, u32),
-        (later, series): (Box<Accumulator>, u32),
+        (mut total, first): (Box<HistogramAccumulator>, u32),
+        (later, series): (Box<HistogramAccumulator>, u32),
         has_float: bool,
-    ) -> Cell {
+    ) -> HistogramCell {
         match total.merge(*later) {
-            Ok(Joined {
+            Ok(HistogramAdjustments {
                 bounds_reconciled, ..
             }) => {
                 self.remarks.reconciled |= bounds_reconciled;
-                Cell::Total(total, first)
+                HistogramCell::Total(total, first)
             }
             Err(_) => {
                 self.remarks.incompatible.push(series);
-                Cell::Incompatible { has_float }
+                HistogramCell::Incompatible { has_float }
             }
         }
     }
@@ -184,17 +186,19 @@ impl HistogramCells {
         self.remarks.incompatible.extend(other.remarks.incompatible);
     }
 
-    fn take_cells(&mut self, slot: u32) -> BTreeMap<u32, Cell> {
+    fn take_cells(&mut self, slot: u32) -> BTreeMap<u32, HistogramCell> {
         let cells = self.cells.get_mut(slot as usize);
         cells.map(std::mem::take).unwrap_or_default()
     }
 
     /// Returns the results of a slot's histograms by step, and removes them.
-    pub(crate) fn take(&mut self, slot: u32) -> Vec<(usize, Outcome)> {
+    pub(crate) fn take(&mut self, slot: u32) -> Vec<(usize, GroupHistogramResult)> {
         let outcome = |cell| match cell {
-            Cell::Total(total, _) => Outcome::Total(total),
-            Cell::AfterFloat => Outcome::Nothing { is_mix: true },
-            Cell::Incompatible { has_float } => Outcome::Nothing { is_mix: has_float },
+            HistogramCell::Total(total, _) => GroupHistogramResult::Total(total),
+            HistogramCell::AfterFloat => GroupHistogramResult::Nothing { is_mix: true },
+            HistogramCell::Incompatible { has_float } => {
+                GroupHistogramResult::Nothing { is_mix: has_float }
+            }
         };
         let cells = self.take_cells(slot).into_iter();
         cells
@@ -203,17 +207,17 @@ impl HistogramCells {
     }
 
     /// Returns the reasons for annotations so far, and removes them.
-    pub(crate) fn take_remarks(&mut self) -> Remarks {
+    pub(crate) fn take_remarks(&mut self) -> GroupHistogramRemarks {
         std::mem::take(&mut self.remarks)
     }
 }
 
-impl Cell {
+impl HistogramCell {
     fn bytes(&self) -> usize {
         CELL_BYTES
             + match self {
-                Cell::Total(total, _) => total.heap_bytes(),
-                Cell::AfterFloat | Cell::Incompatible { .. } => 0,
+                HistogramCell::Total(total, _) => total.heap_bytes(),
+                HistogramCell::AfterFloat | HistogramCell::Incompatible { .. } => 0,
             }
     }
 }
@@ -221,7 +225,7 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, ResetHint, Span};
+    use firn_model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HistogramCounts, ResetHint};
 
     fn histogram(schema: i32, count: f64) -> Histogram {
         Histogram {
@@ -229,13 +233,13 @@ mod tests {
             schema,
             zero_threshold: 0.0,
             sum: count,
-            counts: Counts::Float {
+            counts: HistogramCounts::Float {
                 count,
                 zero_count: 0.0,
                 positive: vec![count],
                 negative: Vec::new(),
             },
-            positive_spans: vec![Span {
+            positive_spans: vec![BucketSpan {
                 offset: 0,
                 length: 1,
             }],
@@ -246,7 +250,7 @@ mod tests {
 
     /// Checks the result of a group in one part and in every division into two parts. Series
     /// without a histogram have a float. The result is the count, or whether there are floats, too.
-    fn check(of: Of, series: &[Option<Histogram>], want: Result<f64, bool>) {
+    fn check(of: HistogramAggregate, series: &[Option<Histogram>], want: Result<f64, bool>) {
         for split in 0..=series.len() {
             let mut floats = [false; 2];
             let mut cells = [HistogramCells::new(of), HistogramCells::new(of)];
@@ -260,8 +264,8 @@ mod tests {
             let [mut cells, mut later] = cells;
             cells.merge_slot(0, &mut later, 0, |_| floats[0]);
             let found = match cells.take(0).pop() {
-                Some((7, Outcome::Total(total))) => Ok(total.finish().count),
-                Some((7, Outcome::Nothing { is_mix })) => Err(is_mix),
+                Some((7, GroupHistogramResult::Total(total))) => Ok(total.finish().count),
+                Some((7, GroupHistogramResult::Nothing { is_mix })) => Err(is_mix),
                 _ => panic!("nothing at the step, split at {split}"),
             };
             let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-12;
@@ -278,10 +282,22 @@ mod tests {
         let exponential = |count| Some(histogram(0, count));
         let custom = |count| Some(histogram(CUSTOM_BUCKETS_SCHEMA, count));
         let counts = [1e100, 3.0, -1e100, 4.0].map(exponential);
-        check(Of::Sum, &counts, Ok(7.0));
-        check(Of::Mean, &counts, Ok(1.75));
-        check(Of::Mean, &[f64::MAX; 3].map(exponential), Ok(f64::MAX));
-        check(Of::Sum, &[custom(1.0), exponential(1.0)], Err(false));
-        check(Of::Sum, &[None, custom(1.0), exponential(1.0)], Err(true));
+        check(HistogramAggregate::Sum, &counts, Ok(7.0));
+        check(HistogramAggregate::Mean, &counts, Ok(1.75));
+        check(
+            HistogramAggregate::Mean,
+            &[f64::MAX; 3].map(exponential),
+            Ok(f64::MAX),
+        );
+        check(
+            HistogramAggregate::Sum,
+            &[custom(1.0), exponential(1.0)],
+            Err(false),
+        );
+        check(
+            HistogramAggregate::Sum,
+            &[None, custom(1.0), exponential(1.0)],
+            Err(true),
+        );
     }
 }

@@ -4,16 +4,17 @@
 //! created from both sides on request. A join whose result is aggregated therefore creates no label
 //! sets at all.
 
-use crate::ast::{Cardinality, Matching};
-use crate::eval::account::{Account, grow};
-use crate::eval::rows::frame::Frame;
+use crate::ast::{MatchCardinality, VectorMatching};
+use crate::eval::account::{QueryAccount, grow};
+use crate::eval::rows::frame::SeriesFrame;
 use crate::eval::rows::label_sets::{
-    ByteStrings, Dictionary, is_metadata, retain, retain_into, without_metadata,
+    ByteStringNumbers, ByteStrings, is_metadata, retain_labels, retain_labels_into,
+    without_metadata,
 };
-use crate::eval::rows::parts::{SERIES_PER_PART, in_parts};
-use crate::eval::rows::row_labels::{HeldColumn, Origin, gather, no_label};
-use crate::eval::run::Run;
-use crate::value::QueryError;
+use crate::eval::rows::parts::{SERIES_PER_PART, run_in_parts};
+use crate::eval::rows::row_labels::{HeldColumn, LabelSource, empty_column, gather_column};
+use crate::eval::run::EvalContext;
+use crate::value::PromqlError;
 use firn_model::budget::Reservation;
 use firn_model::columns::LabelColumn;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
@@ -22,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The signature of each series on both sides, as a number.
-pub(super) struct Signatures {
+pub(super) struct MatchSignatures {
     /// The signatures of the left side, one for each series.
     pub(super) left: Vec<u32>,
     /// The signatures of the right side, one for each series.
@@ -38,32 +39,32 @@ pub(super) struct Signatures {
 /// many.
 const REFINED_BYTES: usize = 32;
 
-impl Signatures {
+impl MatchSignatures {
     /// Computes the signatures of all series on both sides, which share their numbers.
-    pub(super) fn of(
-        left: &Frame,
-        right: &Frame,
-        matching: &Matching,
-        run: &Run<'_>,
-    ) -> Result<Self, QueryError> {
+    pub(super) fn compute(
+        left: &SeriesFrame,
+        right: &SeriesFrame,
+        matching: &VectorMatching,
+        run: &EvalContext<'_>,
+    ) -> Result<Self, PromqlError> {
         match matching.on {
-            true => Self::of_columns(left, right, &matching.labels, run.account),
-            false => Self::of_sets(left, right, matching, run),
+            true => Self::from_columns(left, right, &matching.labels, run.account),
+            false => Self::from_label_sets(left, right, matching, run),
         }
     }
 
-    fn of_columns(
-        left: &Frame,
-        right: &Frame,
+    fn from_columns(
+        left: &SeriesFrame,
+        right: &SeriesFrame,
         names: &[String],
-        account: &Account<'_>,
-    ) -> Result<Self, QueryError> {
+        account: &QueryAccount<'_>,
+    ) -> Result<Self, PromqlError> {
         let series_count = left.len() + right.len();
         let memory = account.reserve(series_count * size_of::<u32>())?;
         let mut ids = vec![0; left.len() + right.len()];
         let mut count = usize::from(!ids.is_empty());
         for name in names {
-            let mut values = Dictionary::default();
+            let mut values = ByteStringNumbers::default();
             let mut refined: FxHashMap<(u32, u32), u32> = FxHashMap::default();
             let mut series = ids.iter_mut();
             let _refined = account.reserve(series_count * REFINED_BYTES)?;
@@ -73,7 +74,10 @@ impl Signatures {
                 grow(&mut passing, column.values.len() * size_of::<u32>())?;
                 // Reserved once for all values, because the counter of the budget is shared by all
                 // threads.
-                let entries = column.values.iter().map(|v| Dictionary::entry_bytes(v));
+                let entries = column
+                    .values
+                    .iter()
+                    .map(|v| ByteStringNumbers::entry_bytes(v));
                 grow(&mut values_memory, entries.sum())?;
                 let mut shared = Vec::with_capacity(column.values.len());
                 for value in &column.values {
@@ -101,18 +105,18 @@ impl Signatures {
         })
     }
 
-    fn of_sets(
-        left: &Frame,
-        right: &Frame,
-        matching: &Matching,
-        run: &Run<'_>,
-    ) -> Result<Self, QueryError> {
+    fn from_label_sets(
+        left: &SeriesFrame,
+        right: &SeriesFrame,
+        matching: &VectorMatching,
+        run: &EvalContext<'_>,
+    ) -> Result<Self, PromqlError> {
         let account = run.account;
         let memory = account.reserve((left.len() + right.len()) * size_of::<u32>())?;
         let mut passing = account.reserve(0)?;
-        let mut known = Dictionary::default();
+        let mut known = ByteStringNumbers::default();
         let mut hold_metadata = false;
-        let mut number = |frame: &Frame| {
+        let mut number = |frame: &SeriesFrame| {
             let task = |part: Range<usize>| matched_sets(frame, part, matching, account);
             let mut ids = Vec::with_capacity(frame.len());
             let merge = |(sets, hold, _memory): MatchedSets| {
@@ -120,15 +124,15 @@ impl Signatures {
                 for set in sets.iter() {
                     let (id, is_new) = known.intern(set);
                     if is_new {
-                        grow(&mut passing, Dictionary::entry_bytes(set))?;
+                        grow(&mut passing, ByteStringNumbers::entry_bytes(set))?;
                     }
                     ids.push(id);
                 }
                 Ok(())
             };
             let compute = run.ctx.compute;
-            in_parts(compute, frame.len(), SERIES_PER_PART, task, merge)?;
-            Ok::<_, QueryError>(ids)
+            run_in_parts(compute, frame.len(), SERIES_PER_PART, task, merge)?;
+            Ok::<_, PromqlError>(ids)
         };
         let (left, right) = (number(left)?, number(right)?);
         Ok(Self {
@@ -146,11 +150,11 @@ impl Signatures {
 type MatchedSets = (ByteStrings, bool, Reservation);
 
 fn matched_sets(
-    frame: &Frame,
+    frame: &SeriesFrame,
     part: Range<usize>,
-    matching: &Matching,
-    account: &Account<'_>,
-) -> Result<MatchedSets, QueryError> {
+    matching: &VectorMatching,
+    account: &QueryAccount<'_>,
+) -> Result<MatchedSets, PromqlError> {
     let mut memory = account.reserve(0)?;
     let (mut sets, mut bytes, mut hold_metadata) = (ByteStrings::default(), Vec::new(), false);
     for series in part {
@@ -160,15 +164,15 @@ fn matched_sets(
             hold_metadata |= kept && is_metadata(name);
             kept
         };
-        retain_into(frame.labels(series).as_ref(), keeps, &mut bytes);
-        grow(&mut memory, Dictionary::entry_bytes(&bytes))?;
+        retain_labels_into(frame.labels(series).as_ref(), keeps, &mut bytes);
+        grow(&mut memory, ByteStringNumbers::entry_bytes(&bytes))?;
         sets.push(&bytes);
     }
     Ok((sets, hold_metadata, memory))
 }
 
 /// Returns whether this label is part of the signature.
-pub(super) fn is_matched(name: &str, matching: &Matching) -> bool {
+pub(super) fn is_matched(name: &str, matching: &VectorMatching) -> bool {
     let named = matching.labels.iter().any(|label| label == name);
     match matching.on {
         true => named,
@@ -178,16 +182,16 @@ pub(super) fn is_matched(name: &str, matching: &Matching) -> bool {
 
 /// The rule for the labels of results, which follows from the operator and the vector matching.
 #[derive(Clone)]
-pub(super) struct LabelRule {
+pub(super) struct ResultLabelRule {
     /// The vector matching of the operation, with the labels of `on` or `ignoring`.
-    pub(super) matching: Matching,
+    pub(super) matching: VectorMatching,
     /// True if the metric name and other metadata labels are removed.
     pub(super) drops: bool,
 }
 
-impl LabelRule {
+impl ResultLabelRule {
     fn is_one_to_one(&self) -> bool {
-        self.matching.cardinality == Cardinality::OneToOne
+        self.matching.cardinality == MatchCardinality::OneToOne
     }
 
     fn is_named(&self, name: &str) -> bool {
@@ -195,14 +199,14 @@ impl LabelRule {
     }
 
     /// Returns whether the result has this label of the "many" side.
-    fn keeps(&self, name: &str) -> bool {
+    fn keeps_label(&self, name: &str) -> bool {
         let goes = self.drops && is_metadata(name);
         !goes && (!self.is_one_to_one() || self.is_named(name) == self.matching.on)
     }
 
     /// Returns the labels of the result of two series.
     pub(super) fn labels(&self, many: &Labels, one: &Labels) -> Labels {
-        let Matching {
+        let VectorMatching {
             labels,
             include,
             on,
@@ -211,7 +215,7 @@ impl LabelRule {
         if self.drops && labels.is_empty() && include.is_empty() && !on {
             return without_metadata(many.as_ref());
         }
-        let kept = retain(many.as_ref(), |name| self.keeps(name));
+        let kept = retain_labels(many.as_ref(), |name| self.keeps_label(name));
         if include.is_empty() {
             return kept;
         }
@@ -225,11 +229,11 @@ impl LabelRule {
     /// Returns whether distinct series of the "many" side certainly have distinct results. This is
     /// the case if all removed labels are equal in all series, and no series already has an
     /// included label.
-    pub(super) fn keeps_apart(
+    pub(super) fn keeps_series_distinct(
         &self,
-        many: &Frame,
-        account: &Account<'_>,
-    ) -> Result<bool, QueryError> {
+        many: &SeriesFrame,
+        account: &QueryAccount<'_>,
+    ) -> Result<bool, PromqlError> {
         if self.is_one_to_one() {
             return Ok(false);
         }
@@ -255,21 +259,21 @@ impl LabelRule {
 }
 
 /// Members of an origin on one side of the operation, one per pair.
-pub(super) type Side = (Arc<dyn Origin>, Vec<u32>);
+pub(super) type Side = (Arc<dyn LabelSource>, Vec<u32>);
 
 /// The origin of the labels of results, one member per pair.
-pub(super) struct Paired {
+pub(super) struct PairLabelSource {
     /// The "many" side, which may have several series per signature.
     pub(super) many: Side,
     /// The "one" side, which has at most one series per signature.
     pub(super) one: Side,
     /// The rule by which the labels of a pair's result are created.
-    pub(super) rule: LabelRule,
+    pub(super) rule: ResultLabelRule,
     /// True if metric names are removed at the end of the evaluation.
     pub(super) drops_name: bool,
 }
 
-impl Origin for Paired {
+impl LabelSource for PairLabelSource {
     fn len(&self) -> usize {
         self.many.1.len()
     }
@@ -279,14 +283,18 @@ impl Origin for Paired {
         self.rule.labels(&of(&self.many), &of(&self.one))
     }
 
-    fn label_column(&self, name: &str, account: &Account<'_>) -> Result<HeldColumn, QueryError> {
+    fn label_column(
+        &self,
+        name: &str,
+        account: &QueryAccount<'_>,
+    ) -> Result<HeldColumn, PromqlError> {
         let is_included = self.rule.matching.include.iter().any(|label| label == name);
-        let (origin, members) = match (is_included, self.rule.keeps(name)) {
+        let (origin, members) = match (is_included, self.rule.keeps_label(name)) {
             (true, _) => &self.one,
             (false, true) => &self.many,
-            (false, false) => return no_label(self.len(), account),
+            (false, false) => return empty_column(self.len(), account),
         };
-        gather((&**origin, members), name, account)
+        gather_column((&**origin, members), name, account)
     }
 
     fn drops_name(&self, _pair: usize) -> bool {

@@ -1,59 +1,65 @@
 //! The set operators `and`, `or` and `unless`, which keep elements depending on whether the other
 //! side has an element with the same signature at the same step.
 
-use super::labels::Signatures;
+use super::labels::MatchSignatures;
 use crate::ast::BinaryOp;
-use crate::eval::account::Account;
-use crate::eval::operators::stream::{Collision, merge_equal};
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::row::{ABSENT, RowBuffer, is_absent};
-use crate::value::QueryError;
+use crate::eval::account::QueryAccount;
+use crate::eval::operators::stream::{NameCollisionRule, merge_equal};
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::row::{ABSENT, StepRowBuffer, is_absent};
+use crate::value::PromqlError;
 use std::sync::Arc;
 
 /// Evaluates a set operation on the rows of two vectors.
-pub(super) fn frame(
+pub(super) fn evaluate_set_operation(
     op: BinaryOp,
-    left: Arc<Frame>,
-    right: Arc<Frame>,
-    signatures: &Signatures,
-    account: &Account<'_>,
-) -> Result<Frame, QueryError> {
+    left: Arc<SeriesFrame>,
+    right: Arc<SeriesFrame>,
+    signatures: &MatchSignatures,
+    account: &QueryAccount<'_>,
+) -> Result<SeriesFrame, PromqlError> {
     let steps = left.steps().max(right.steps());
     let _presence = account.reserve(signatures.count.saturating_mul(steps))?;
     match op {
         BinaryOp::Or => {
-            let taken = Presence::of(&left, &signatures.left, signatures.count, account)?;
+            let taken =
+                SignaturePresence::from_frame(&left, &signatures.left, signatures.count, account)?;
             let mut rest = taken.filter(&right, &signatures.right, false, account)?;
-            rest.replace(right, account)?;
+            rest.take_memory_of(right, account)?;
             let mut out = Arc::try_unwrap(left).or_else(|left| left.duplicate(account))?;
             out.append(rest);
             if steps > 1 {
-                return merge_equal(out, Collision::Merged, account);
+                return merge_equal(out, NameCollisionRule::Merged, account);
             }
             Ok(out)
         }
         _ => {
-            let other = Presence::of(&right, &signatures.right, signatures.count, account)?;
+            let other = SignaturePresence::from_frame(
+                &right,
+                &signatures.right,
+                signatures.count,
+                account,
+            )?;
             let mut out = other.filter(&left, &signatures.left, op == BinaryOp::And, account)?;
-            out.replace(left, account)?;
+            out.take_memory_of(left, account)?;
             Ok(out)
         }
     }
 }
 
 /// The steps at which each signature has an element.
-struct Presence {
+struct SignaturePresence {
     steps: usize,
     present: Vec<bool>,
 }
 
-impl Presence {
-    fn of(
-        frame: &Frame,
+impl SignaturePresence {
+    fn from_frame(
+        frame: &SeriesFrame,
         ids: &[u32],
         count: usize,
-        account: &Account<'_>,
-    ) -> Result<Self, QueryError> {
+        account: &QueryAccount<'_>,
+    ) -> Result<Self, PromqlError> {
         let steps = frame.steps();
         let mut present = vec![false; count * steps];
         for (series, id) in ids.iter().enumerate() {
@@ -70,19 +76,19 @@ impl Presence {
         Ok(Self { steps, present })
     }
 
-    /// Returns the elements of `frame` at the steps at which the presence of their signature equals
-    /// `wanted`.
+    /// Returns the elements of `frame` at the steps at which the presence of their
+    /// signature equals `wanted`.
     fn filter(
         &self,
-        frame: &Frame,
+        frame: &SeriesFrame,
         ids: &[u32],
         wanted: bool,
-        account: &Account<'_>,
-    ) -> Result<Frame, QueryError> {
-        let mut out = frame.like(frame.steps());
+        account: &QueryAccount<'_>,
+    ) -> Result<SeriesFrame, PromqlError> {
+        let mut out = frame.new_like(frame.steps());
         // Both frames are in memory until the copy is complete.
         let _copied = account.reserve(frame.bytes())?;
-        let mut row = RowBuffer::default();
+        let mut row = StepRowBuffer::default();
         for (series, id) in ids.iter().enumerate() {
             account.check()?;
             let at = *id as usize * self.steps;
@@ -95,7 +101,7 @@ impl Presence {
             }
             row.histograms
                 .retain(|(step, _)| present[*step as usize] == wanted);
-            out.push_as(frame, series, row.row());
+            out.push_with_labels_of(frame, series, row.row());
         }
         Ok(out)
     }

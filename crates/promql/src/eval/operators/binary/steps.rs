@@ -2,17 +2,17 @@
 //! have values at the same steps, and if `fill` replaces a missing side.
 
 use super::labels::is_matched;
-use super::{NONE, Pairing};
-use crate::ast::Cardinality;
-use crate::eval::account::{Account, grow};
-use crate::eval::annotations::Annotations;
-use crate::eval::kernels::kinds::{Combined, StepRemarks, combine, incompatible};
-use crate::eval::operators::stream::same_labelset;
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::label_sets::retain;
-use crate::eval::rows::row::{Operand, RowBuffer, histogram_bytes, is_absent};
+use super::{BinaryOperands, NONE};
+use crate::ast::MatchCardinality;
+use crate::eval::account::{QueryAccount, grow};
+use crate::eval::annotations::QueryAnnotations;
+use crate::eval::kernels::kinds::{CombinedValue, StepRemarks, combine, incompatible_remark};
+use crate::eval::operators::stream::same_labelset_error;
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::label_sets::retain_labels;
+use crate::eval::rows::row::{StepOperand, StepRowBuffer, histogram_bytes, is_absent};
 use crate::eval::rows::row_labels::RowLabels;
-use crate::value::{PointValue, QueryError};
+use crate::value::{PromqlError, QueryPointValue};
 use firn_model::budget::Reservation;
 use firn_model::histogram::Histogram;
 use firn_model::labels::Labels;
@@ -21,17 +21,18 @@ use std::sync::Arc;
 
 /// Evaluates a binary operation step by step. Fails with the errors of Prometheus if series cannot
 /// be paired uniquely.
-pub(super) fn frame(
-    pairing: &Pairing<'_>,
-    account: &Account<'_>,
-    notes: &mut Annotations,
-) -> Result<Frame, QueryError> {
+pub(super) fn evaluate_by_steps(
+    pairing: &BinaryOperands<'_>,
+    account: &QueryAccount<'_>,
+    notes: &mut QueryAnnotations,
+) -> Result<SeriesFrame, PromqlError> {
     let steps = pairing.left.steps();
     // The temporary memory of a step per element: a list, an index and the labels of results.
-    const PASSING_BYTES: usize = 2 * (size_of::<Element>() + size_of::<FxHashSet<Labels>>() + 64);
+    const PASSING_BYTES: usize =
+        2 * (size_of::<BinaryStepElement>() + size_of::<FxHashSet<Labels>>() + 64);
     let elements = pairing.left.len() + pairing.right.len();
     let _passing = account.reserve(elements * PASSING_BYTES)?;
-    let mut output = Output {
+    let mut output = BinaryStepOutput {
         pairing,
         account,
         places: FxHashMap::default(),
@@ -41,15 +42,15 @@ pub(super) fn frame(
         remarks: StepRemarks::default(),
     };
     for step in 0..steps {
-        output.step(step)?;
+        output.combine_step(step)?;
     }
     let remarks = std::mem::take(&mut output.remarks);
     remarks.into_iter().for_each(|remark| notes.add(remark));
-    let mut frame = Frame::new(steps);
-    frame.keep(output.memory);
+    let mut frame = SeriesFrame::new(steps);
+    frame.hold_reservation(output.memory);
     // Rows are copied into the frame, which may have capacity for twice as many.
     let copied = output.rows.len() * (steps * size_of::<f64>() + size_of::<RowLabels>());
-    frame.keep(account.reserve(2 * copied)?);
+    frame.hold_reservation(account.reserve(2 * copied)?);
     for (labels, row) in output.rows {
         account.check()?;
         let drops_name = pairing.operation.returns_bool;
@@ -60,7 +61,7 @@ pub(super) fn frame(
 
 /// An element of one side at a step: a float or a histogram.
 #[derive(Clone)]
-struct Element {
+struct BinaryStepElement {
     /// The index of its series, or `NONE` for a value from `fill`.
     series: u32,
     signature: u32,
@@ -69,12 +70,12 @@ struct Element {
 }
 
 /// The state of the operation: the rows of results so far.
-struct Output<'a> {
-    pairing: &'a Pairing<'a>,
-    account: &'a Account<'a>,
+struct BinaryStepOutput<'a> {
+    pairing: &'a BinaryOperands<'a>,
+    account: &'a QueryAccount<'a>,
     /// The index of the row of each label set.
     places: FxHashMap<Labels, usize>,
-    rows: Vec<(Labels, RowBuffer)>,
+    rows: Vec<(Labels, StepRowBuffer)>,
     /// The labels of results by the indexes of both series, for reuse at later steps.
     labels: FxHashMap<(u32, u32), Labels>,
     /// The reservation for rows and labels. If labels change between steps, each step adds new
@@ -83,26 +84,26 @@ struct Output<'a> {
     remarks: StepRemarks,
 }
 
-impl Element {
-    fn operand(&self) -> Operand<'_> {
+impl BinaryStepElement {
+    fn operand(&self) -> StepOperand<'_> {
         match &self.histogram {
-            Some(histogram) => Operand::Histogram(histogram),
-            None => Operand::Float(self.value),
+            Some(histogram) => StepOperand::Histogram(histogram),
+            None => StepOperand::Float(self.value),
         }
     }
 }
 
-fn elements(
-    (frame, ids): (&Frame, &[u32]),
+fn collect_elements(
+    (frame, ids): (&SeriesFrame, &[u32]),
     step: usize,
-    account: &Account<'_>,
-) -> Result<Vec<Element>, QueryError> {
+    account: &QueryAccount<'_>,
+) -> Result<Vec<BinaryStepElement>, PromqlError> {
     let element = |series: usize| {
         let row = frame.row(series);
         let histogram = row.histogram(step).cloned();
         let value = row.values[step];
         let present = histogram.is_some() || !is_absent(value);
-        present.then(|| Element {
+        present.then(|| BinaryStepElement {
             series: series as u32,
             signature: ids[series],
             value,
@@ -117,16 +118,16 @@ fn elements(
     Ok(elements)
 }
 
-impl Output<'_> {
-    fn step(&mut self, step: usize) -> Result<(), QueryError> {
+impl BinaryStepOutput<'_> {
+    fn combine_step(&mut self, step: usize) -> Result<(), PromqlError> {
         let matching = self.pairing.matching();
-        let many = elements(self.pairing.many(), step, self.account)?;
-        let one = elements(self.pairing.one(), step, self.account)?;
+        let many = collect_elements(self.pairing.many(), step, self.account)?;
+        let one = collect_elements(self.pairing.one(), step, self.account)?;
         let fills = matching.fill_left.is_some() || matching.fill_right.is_some();
         if (many.is_empty() && one.is_empty()) || (!fills && (many.is_empty() || one.is_empty())) {
             return Ok(());
         }
-        let one_of = self.index(&one)?;
+        let one_of = self.index_by_signature(&one)?;
         let mut matched: FxHashMap<u32, FxHashSet<Labels>> = FxHashMap::default();
         for element in &many {
             self.account.check()?;
@@ -135,7 +136,7 @@ impl Output<'_> {
                 (None, Some(fill)) => filled(element.signature, fill),
                 (None, None) => continue,
             };
-            self.pair(step, element, &partner, &mut matched)?;
+            self.combine_pair(step, element, &partner, &mut matched)?;
         }
         let Some(fill) = matching.fill_left else {
             return Ok(());
@@ -144,7 +145,7 @@ impl Output<'_> {
             self.account.check()?;
             if !matched.contains_key(&element.signature) {
                 let partner = filled(element.signature, fill);
-                self.pair(step, &partner, element, &mut matched)?;
+                self.combine_pair(step, &partner, element, &mut matched)?;
             }
         }
         Ok(())
@@ -152,19 +153,22 @@ impl Output<'_> {
 
     /// Returns the index of each element of the "one" side by signature. Fails if a signature
     /// occurs twice.
-    fn index(&self, one: &[Element]) -> Result<FxHashMap<u32, usize>, QueryError> {
+    fn index_by_signature(
+        &self,
+        one: &[BinaryStepElement],
+    ) -> Result<FxHashMap<u32, usize>, PromqlError> {
         let mut one_of = FxHashMap::default();
         for (at, element) in one.iter().enumerate() {
             self.account.check()?;
             if let Some(known) = one_of.insert(element.signature, at) {
-                let known: &Element = &one[known];
-                return Err(self.duplicate(element.series, known.series));
+                let known: &BinaryStepElement = &one[known];
+                return Err(self.duplicate_error(element.series, known.series));
             }
         }
         Ok(one_of)
     }
 
-    fn duplicate(&self, series: u32, known: u32) -> QueryError {
+    fn duplicate_error(&self, series: u32, known: u32) -> PromqlError {
         let frame = self.pairing.one().0;
         let labels = |series: u32| frame.labels(series as usize);
         let side = if self.pairing.is_swapped() {
@@ -173,7 +177,7 @@ impl Output<'_> {
             "right"
         };
         let group = self.matched_labels(&labels(series));
-        QueryError::Execution(format!(
+        PromqlError::Execution(format!(
             "found duplicate series for the match group {group} on the {side} hand-side of the \
              operation: [{}, {}];many-to-many matching not allowed: matching labels must be unique \
              on one side",
@@ -185,29 +189,29 @@ impl Output<'_> {
     /// Returns the labels of an element that are part of its signature.
     fn matched_labels(&self, labels: &Labels) -> Labels {
         let matching = self.pairing.matching();
-        retain(labels.as_ref(), |name| is_matched(name, matching))
+        retain_labels(labels.as_ref(), |name| is_matched(name, matching))
     }
 
-    fn pair(
+    fn combine_pair(
         &mut self,
         step: usize,
-        many: &Element,
-        one: &Element,
+        many: &BinaryStepElement,
+        one: &BinaryStepElement,
         matched: &mut FxHashMap<u32, FxHashSet<Labels>>,
-    ) -> Result<(), QueryError> {
+    ) -> Result<(), PromqlError> {
         let pairing = self.pairing;
         let (left, right) = match pairing.is_swapped() {
             true => (one, many),
             false => (many, one),
         };
-        let result = match self.result(step, left, right) {
+        let result = match self.combine_elements(step, left, right) {
             Some(result) => result,
             None => return Ok(()),
         };
-        let labels = self.labels_of(many, one)?;
-        let refused = |text: &str| Err(QueryError::Execution(text.into()));
+        let labels = self.result_labels(many, one)?;
+        let refused = |text: &str| Err(PromqlError::Execution(text.into()));
         let before = matched.entry(many.signature).or_default();
-        if pairing.matching().cardinality == Cardinality::OneToOne {
+        if pairing.matching().cardinality == MatchCardinality::OneToOne {
             if !before.is_empty() {
                 return refused(
                     "multiple matches for labels: many-to-one matching must be explicit \
@@ -221,53 +225,58 @@ impl Output<'_> {
             );
         }
         match result {
-            Some(value) => self.put(step, labels, value),
+            Some(value) => self.put_value(step, labels, value),
             None => Ok(()),
         }
     }
 
     /// Returns the result of two elements. The inner option is `None` if a comparison is false; the
     /// outer one if the operator does not support the elements.
-    fn result(
+    fn combine_elements(
         &mut self,
         step: usize,
-        left: &Element,
-        right: &Element,
-    ) -> Option<Option<PointValue>> {
+        left: &BinaryStepElement,
+        right: &BinaryStepElement,
+    ) -> Option<Option<QueryPointValue>> {
         let (op, span) = (self.pairing.operation.op, self.pairing.span);
         let (left, right) = (left.operand(), right.operand());
-        if let (Operand::Float(l), Operand::Float(r)) = (left, right) {
-            let value = self.pairing.of_floats(l, r);
+        if let (StepOperand::Float(l), StepOperand::Float(r)) = (left, right) {
+            let value = self.pairing.combine_floats(l, r);
             if value.is_none() && !op.is_comparison() {
-                let remark = incompatible(op, span, (false, false));
+                let remark = incompatible_remark(op, span, (false, false));
                 self.remarks.set(step, remark);
                 return None;
             }
-            return Some(value.map(PointValue::Float));
+            return Some(value.map(QueryPointValue::Float));
         }
         match combine(op, span, left, right) {
-            Combined::Refused(remark) => {
+            CombinedValue::Refused(remark) => {
                 self.remarks.set(step, remark);
                 None
             }
-            Combined::Histogram(histogram, remark) => {
+            CombinedValue::Histogram(histogram, remark) => {
                 let remarks = &mut self.remarks;
                 remark
                     .into_iter()
                     .for_each(|remark| remarks.set(step, remark));
-                Some(Some(PointValue::Histogram(histogram)))
+                Some(Some(QueryPointValue::Histogram(histogram)))
             }
-            Combined::Compared(holds) => Some(self.pairing.compared(holds, left)),
+            CombinedValue::Compared(holds) => Some(self.pairing.compare_floats(holds, left)),
         }
     }
 
-    fn put(&mut self, step: usize, labels: Labels, value: PointValue) -> Result<(), QueryError> {
+    fn put_value(
+        &mut self,
+        step: usize,
+        labels: Labels,
+        value: QueryPointValue,
+    ) -> Result<(), PromqlError> {
         let steps = self.pairing.left.steps();
         let place = match self.places.get(&labels) {
             Some(place) if !self.pairing.may_repeat => *place,
             _ => {
-                self.reserve(steps * size_of::<f64>() + size_of::<RowBuffer>())?;
-                let mut row = RowBuffer::default();
+                self.reserve(steps * size_of::<f64>() + size_of::<StepRowBuffer>())?;
+                let mut row = StepRowBuffer::default();
                 row.reset(steps);
                 self.places.insert(labels.clone(), self.rows.len());
                 self.rows.push((labels, row));
@@ -276,11 +285,11 @@ impl Output<'_> {
         };
         let row = &mut self.rows[place].1;
         if !is_absent(row.values[step]) || row.row().histogram(step).is_some() {
-            return Err(same_labelset());
+            return Err(same_labelset_error());
         }
         match value {
-            PointValue::Float(value) => row.values[step] = value,
-            PointValue::Histogram(histogram) => {
+            QueryPointValue::Float(value) => row.values[step] = value,
+            QueryPointValue::Histogram(histogram) => {
                 let point = (step as u32, histogram);
                 let bytes = histogram_bytes(std::slice::from_ref(&point));
                 row.histograms.push(point);
@@ -290,17 +299,21 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn reserve(&mut self, bytes: usize) -> Result<(), QueryError> {
+    fn reserve(&mut self, bytes: usize) -> Result<(), PromqlError> {
         grow(&mut self.memory, bytes)
     }
 
-    fn labels_of(&mut self, many: &Element, one: &Element) -> Result<Labels, QueryError> {
+    fn result_labels(
+        &mut self,
+        many: &BinaryStepElement,
+        one: &BinaryStepElement,
+    ) -> Result<Labels, PromqlError> {
         let pairing = self.pairing;
         let key = (many.series, one.series);
         if let Some(known) = self.labels.get(&key) {
             return Ok(known.clone());
         }
-        let of = |frame: &Frame, series: u32| frame.labels(series as usize);
+        let of = |frame: &SeriesFrame, series: u32| frame.labels(series as usize);
         let labels = match key {
             (NONE, one) => {
                 let one = of(pairing.one().0, one);
@@ -321,8 +334,8 @@ impl Output<'_> {
     }
 }
 
-fn filled(signature: u32, value: f64) -> Element {
-    Element {
+fn filled(signature: u32, value: f64) -> BinaryStepElement {
+    BinaryStepElement {
         series: NONE,
         signature,
         value,

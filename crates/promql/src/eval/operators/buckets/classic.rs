@@ -2,14 +2,14 @@
 //!
 //! Observations are assumed to be distributed evenly within a bucket.
 
-use crate::eval::annotations::Repairs;
+use crate::eval::annotations::BucketRepairs;
 
 /// Relative difference up to which a decrease of counts is considered a rounding error.
 const SMALL_DIFFERENCE: f64 = 1e-12;
 
 /// A bucket: the number of observations up to a bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bucket {
+pub(super) struct ClassicBucket {
     /// The upper bound of the bucket, inclusive.
     pub(super) bound: f64,
     /// Number of observations up to the bound, including those of lower buckets.
@@ -18,7 +18,10 @@ pub(super) struct Bucket {
 
 /// Returns a quantile of a histogram with at least one bucket. Buckets must be sorted by bounds.
 /// Also returns the corrections that were necessary because counts decreased.
-pub(super) fn quantile(quantile: f64, buckets: &mut Vec<Bucket>) -> (f64, Option<Repairs>) {
+pub(super) fn quantile(
+    quantile: f64,
+    buckets: &mut Vec<ClassicBucket>,
+) -> (f64, Option<BucketRepairs>) {
     if quantile.is_nan() {
         return (f64::NAN, None);
     }
@@ -32,11 +35,11 @@ pub(super) fn quantile(quantile: f64, buckets: &mut Vec<Bucket>) -> (f64, Option
         return (f64::NAN, None);
     }
     join_equal_bounds(buckets);
-    let repairs = make_rise(buckets);
-    (quantile_of_rising(quantile, buckets), repairs)
+    let repairs = ensure_monotonic(buckets);
+    (quantile_of_monotonic(quantile, buckets), repairs)
 }
 
-fn quantile_of_rising(quantile: f64, buckets: &[Bucket]) -> f64 {
+fn quantile_of_monotonic(quantile: f64, buckets: &[ClassicBucket]) -> f64 {
     let [below @ .., last] = buckets else {
         return f64::NAN;
     };
@@ -64,7 +67,7 @@ fn quantile_of_rising(quantile: f64, buckets: &[Bucket]) -> f64 {
 
 /// Returns the estimated fraction of observations between two values, NaN if the buckets are
 /// incomplete.
-pub(super) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64 {
+pub(super) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<ClassicBucket>) -> f64 {
     if !is_complete(buckets) {
         return f64::NAN;
     }
@@ -76,11 +79,11 @@ pub(super) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64
     if lower >= upper {
         return 0.0;
     }
-    (rank_of(upper, buckets, total) - rank_of(lower, buckets, total)) / total
+    (estimate_rank(upper, buckets, total) - estimate_rank(lower, buckets, total)) / total
 }
 
 /// Returns the estimated number of observations up to `value`.
-fn rank_of(value: f64, buckets: &[Bucket], total: f64) -> f64 {
+fn estimate_rank(value: f64, buckets: &[ClassicBucket], total: f64) -> f64 {
     let mut rank = 0.0;
     let mut start = match buckets.first() {
         Some(first) if first.bound > 0.0 => 0.0,
@@ -108,12 +111,12 @@ fn rank_of(value: f64, buckets: &[Bucket], total: f64) -> f64 {
 }
 
 /// Returns whether there is a bucket with the bound `+Inf`.
-fn is_complete(buckets: &[Bucket]) -> bool {
+fn is_complete(buckets: &[ClassicBucket]) -> bool {
     buckets.last().is_some_and(|b| b.bound == f64::INFINITY)
 }
 
 /// Merges buckets with equal bounds by adding their counts.
-fn join_equal_bounds(buckets: &mut Vec<Bucket>) {
+fn join_equal_bounds(buckets: &mut Vec<ClassicBucket>) {
     buckets.dedup_by(|next, kept| {
         let equal = next.bound == kept.bound;
         if equal {
@@ -125,8 +128,8 @@ fn join_equal_bounds(buckets: &mut Vec<Bucket>) {
 
 /// Corrects counts that decrease. Small differences are corrected silently, larger ones are
 /// returned.
-fn make_rise(buckets: &mut [Bucket]) -> Option<Repairs> {
-    let mut repairs: Option<Repairs> = None;
+fn ensure_monotonic(buckets: &mut [ClassicBucket]) -> Option<BucketRepairs> {
+    let mut repairs: Option<BucketRepairs> = None;
     let mut before = buckets.first()?.count;
     for bucket in &mut buckets[1..] {
         if bucket.count == before {
@@ -137,7 +140,7 @@ fn make_rise(buckets: &mut [Bucket]) -> Option<Repairs> {
             continue;
         }
         if bucket.count < before {
-            let known = repairs.get_or_insert(Repairs {
+            let known = repairs.get_or_insert(BucketRepairs {
                 times: (0, 0),
                 bounds: (f64::INFINITY, f64::NEG_INFINITY),
                 difference_max: 0.0,
@@ -170,8 +173,8 @@ fn almost_equal(a: f64, b: f64) -> bool {
 mod tests {
     use super::*;
 
-    fn buckets(of: &[(f64, f64)]) -> Vec<Bucket> {
-        let bucket = |(bound, count): &(f64, f64)| Bucket {
+    fn buckets(of: &[(f64, f64)]) -> Vec<ClassicBucket> {
+        let bucket = |(bound, count): &(f64, f64)| ClassicBucket {
             bound: *bound,
             count: *count,
         };

@@ -1,22 +1,22 @@
 //! The native histograms in the argument of a quantile or fraction.
 
-use super::{HISTOGRAMS_PER_PART, Histograms, Question};
-use crate::ast::Span;
-use crate::eval::annotations::{Annotation, Annotations};
-use crate::eval::rows::frame::Frame;
-use crate::eval::rows::label_sets::{Dictionary, is_metadata, retain};
-use crate::eval::rows::parts::in_parts;
-use crate::eval::rows::row::{ABSENT, Row, is_absent};
+use super::{HISTOGRAMS_PER_PART, HistogramEstimate, HistogramVector};
+use crate::ast::PositionRange;
+use crate::eval::annotations::{Annotation, QueryAnnotations};
+use crate::eval::rows::frame::SeriesFrame;
+use crate::eval::rows::label_sets::{ByteStringNumbers, is_metadata, retain_labels};
+use crate::eval::rows::parts::run_in_parts;
+use crate::eval::rows::row::{ABSENT, StepRow, is_absent};
 use crate::eval::rows::row_labels::RowLabels;
-use crate::eval::run::Run;
-use crate::value::QueryError;
+use crate::eval::run::EvalContext;
+use crate::value::PromqlError;
 use firn_model::histogram::Histogram;
-use firn_model::histogram::float::{FloatHistogram, NanRemark};
+use firn_model::histogram::float::{FloatHistogram, NanEffect};
 use firn_model::labels::{Labels, METRIC_NAME};
 use std::ops::Range;
 
 /// A series that contains native histograms at one step or more.
-pub(super) struct Native {
+pub(super) struct NativeHistogramMember {
     labels: Labels,
     name: Vec<u8>,
     series: u32,
@@ -24,15 +24,15 @@ pub(super) struct Native {
     conflicts: Vec<u32>,
 }
 
-impl Histograms {
+impl HistogramVector {
     /// Finds the native histograms, and records conflicts with classic histograms that have the
     /// same labels.
     pub(super) fn find_natives(
         &mut self,
-        mut known: Dictionary,
-        span: Span,
-        run: &mut Run<'_>,
-    ) -> Result<(), QueryError> {
+        mut known: ByteStringNumbers,
+        span: PositionRange,
+        run: &mut EvalContext<'_>,
+    ) -> Result<(), PromqlError> {
         for series in 0..self.frame.len() {
             run.account.check()?;
             let row = self.frame.row(series);
@@ -41,8 +41,8 @@ impl Histograms {
             }
             let labels = &self.frame.labels(series);
             let delayed = self.delayed;
-            let mut native = Native {
-                labels: retain(labels.as_ref(), |label| delayed || !is_metadata(label)),
+            let mut native = NativeHistogramMember {
+                labels: retain_labels(labels.as_ref(), |label| delayed || !is_metadata(label)),
                 name: match delayed {
                     true => labels.get(METRIC_NAME).to_vec(),
                     false => Vec::new(),
@@ -73,52 +73,55 @@ impl Histograms {
     }
 
     /// Computes the results of all native histograms in parallel, and adds annotations at `span`.
-    pub(super) fn answer_natives(
+    pub(super) fn estimate_natives(
         &self,
-        run: &mut Run<'_>,
-        question: &Question,
-        span: Span,
-    ) -> Result<Frame, QueryError> {
+        run: &mut EvalContext<'_>,
+        question: &HistogramEstimate,
+        span: PositionRange,
+    ) -> Result<SeriesFrame, PromqlError> {
         let account = run.account;
         let steps = self.frame.steps();
         let task = |part: Range<usize>| {
-            let (mut frame, mut notes) = (Frame::new(steps), Annotations::default());
-            frame.keep(account.reserve(part.len() * self.row_bytes())?);
+            let (mut frame, mut notes) = (SeriesFrame::new(steps), QueryAnnotations::default());
+            frame.hold_reservation(account.reserve(part.len() * self.row_bytes())?);
             let mut values = Vec::new();
             for native in &self.natives[part] {
                 account.check()?;
-                self.answer_native(native, question, &mut values, |remark| {
+                self.estimate_native(native, question, &mut values, |remark| {
                     notes.add(Annotation::nan_observations(span, &native.name, remark));
                 });
                 let (labels, drops_name) = (native.labels.clone(), true);
-                frame.push(RowLabels { labels, drops_name }, Row::of_floats(&values));
+                frame.push(
+                    RowLabels { labels, drops_name },
+                    StepRow::from_floats(&values),
+                );
             }
             Ok((frame, notes))
         };
-        let mut out = Frame::new(steps);
+        let mut out = SeriesFrame::new(steps);
         let all_notes = &mut run.notes;
-        let merge = |(frame, notes): (Frame, Annotations)| {
+        let merge = |(frame, notes): (SeriesFrame, QueryAnnotations)| {
             out.append(frame);
             all_notes.merge(notes);
             Ok(())
         };
         let (compute, count) = (run.ctx.compute, self.natives.len());
-        in_parts(compute, count, HISTOGRAMS_PER_PART, task, merge)?;
+        run_in_parts(compute, count, HISTOGRAMS_PER_PART, task, merge)?;
         Ok(out)
     }
 
-    fn answer_native(
+    fn estimate_native(
         &self,
-        native: &Native,
-        question: &Question,
+        native: &NativeHistogramMember,
+        question: &HistogramEstimate,
         values: &mut Vec<f64>,
-        mut remark: impl FnMut(NanRemark),
+        mut remark: impl FnMut(NanEffect),
     ) {
         values.clear();
         values.resize(self.frame.steps(), ABSENT);
         for (step, histogram) in self.frame.row(native.series as usize).histograms {
             if native.conflicts.binary_search(step).is_err() {
-                let (value, said) = ask(question, *step as usize, histogram);
+                let (value, said) = estimate_histogram(question, *step as usize, histogram);
                 values[*step as usize] = value;
                 said.into_iter().for_each(&mut remark);
             }
@@ -126,10 +129,14 @@ impl Histograms {
     }
 }
 
-fn ask(question: &Question, step: usize, histogram: &Histogram) -> (f64, Option<NanRemark>) {
+fn estimate_histogram(
+    question: &HistogramEstimate,
+    step: usize,
+    histogram: &Histogram,
+) -> (f64, Option<NanEffect>) {
     let histogram = FloatHistogram::from(histogram);
     match question {
-        Question::Quantile(quantiles) => histogram.quantile(quantiles[step]),
-        Question::Fraction(lower, upper) => histogram.fraction(lower[step], upper[step]),
+        HistogramEstimate::Quantile(quantiles) => histogram.quantile(quantiles[step]),
+        HistogramEstimate::Fraction(lower, upper) => histogram.fraction(lower[step], upper[step]),
     }
 }

@@ -4,24 +4,24 @@
 //! number of histograms doubles with each further step. The number is part of a text that users
 //! compare, so it is computed in the same way here, including overflow.
 
-use crate::ast::Span;
-use crate::eval::annotations::{Annotation, Annotations, Repairs};
+use crate::ast::PositionRange;
+use crate::eval::annotations::{Annotation, BucketRepairs, QueryAnnotations};
 
 /// The corrections of classic histograms, summarized by metric name.
 #[derive(Debug, Default)]
-pub(super) struct RepairLog(Vec<Entry>);
+pub(super) struct RepairLog(Vec<RepairLogEntry>);
 
 #[derive(Debug)]
-struct Entry {
+struct RepairLogEntry {
     name: Vec<u8>,
-    repairs: Repairs,
+    repairs: BucketRepairs,
     /// Number of corrected histograms at each step of the query.
     by_step: Vec<i64>,
 }
 
 impl RepairLog {
     /// Adds the correction of a histogram at one of `steps` steps.
-    pub(super) fn add(&mut self, name: &[u8], steps: usize, step: usize, repairs: Repairs) {
+    pub(super) fn add(&mut self, name: &[u8], steps: usize, step: usize, repairs: BucketRepairs) {
         if let Some(known) = self.0.iter_mut().find(|e| e.name == name) {
             known.repairs = known.repairs.merge(repairs);
             known.by_step[step] += 1;
@@ -29,7 +29,7 @@ impl RepairLog {
         }
         let mut by_step = vec![0; steps];
         by_step[step] = 1;
-        self.0.push(Entry {
+        self.0.push(RepairLogEntry {
             name: name.to_vec(),
             repairs,
             by_step,
@@ -60,8 +60,8 @@ impl RepairLog {
     }
 
     /// Adds annotations about all corrections to `notes`, one per metric name.
-    pub(super) fn remark(self, span: Span, notes: &mut Annotations) {
-        for Entry {
+    pub(super) fn add_remarks(self, span: PositionRange, notes: &mut QueryAnnotations) {
+        for RepairLogEntry {
             name,
             mut repairs,
             by_step,

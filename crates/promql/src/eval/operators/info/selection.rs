@@ -1,16 +1,16 @@
 //! Selects the info series for `info`, and determines the timestamps of their samples.
 
-use crate::eval::account::{Account, grow, storage_error};
-use crate::eval::kernels::window::Windows;
+use crate::eval::account::{QueryAccount, grow, storage_error};
+use crate::eval::kernels::window::StepWindows;
 use crate::eval::operators::info::IDENTIFYING;
-use crate::eval::rows::frame::Frame;
+use crate::eval::rows::frame::SeriesFrame;
 use crate::eval::rows::reads::ReadBuffer;
 use crate::eval::rows::row_labels::ALLOCATION_BYTES;
-use crate::eval::rows::source::{Selected, Source};
-use crate::eval::run::Run;
-use crate::grid::{Grid, Reach};
-use crate::plan::{Node, NodeKind};
-use crate::value::QueryError;
+use crate::eval::rows::source::{SampleSource, SelectionSource};
+use crate::eval::run::EvalContext;
+use crate::grid::{SelectorWindow, StepGrid};
+use crate::plan::{PlanNode, PlanNodeKind};
+use crate::value::PromqlError;
 use firn_model::budget::Reservation;
 use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn, SeriesColumns};
 use firn_model::labels::{Labels, METRIC_NAME};
@@ -29,7 +29,7 @@ const ANY_INFO: &[u8] = b".+_info";
 const NEVER: TimestampMs = TimestampMs::MIN;
 
 /// Returns whether a timestamp means that there is no sample.
-pub(crate) fn never_seen(time: TimestampMs) -> bool {
+pub(crate) fn is_never_seen(time: TimestampMs) -> bool {
     time == NEVER
 }
 
@@ -37,22 +37,22 @@ pub(crate) fn never_seen(time: TimestampMs) -> bool {
 pub(crate) struct InfoSeries {
     /// The labels of the series, including its metric name.
     pub(crate) labels: Labels,
-    /// For each step, the timestamp of the newest sample. [`never_seen`] detects steps without a
+    /// For each step, the timestamp of the newest sample. [`is_never_seen`] detects steps without a
     /// sample.
     pub(crate) times: Vec<TimestampMs>,
 }
 
 /// The matchers of the second argument, split into those of the metric name and of other labels.
-pub(crate) struct Wanted {
+pub(crate) struct InfoMatchers {
     names: Vec<Matcher>,
     data: Vec<Matcher>,
 }
 
-impl Wanted {
+impl InfoMatchers {
     /// Reads the matchers of the selector. Without a selector the default info metric is used.
-    pub(crate) fn of(selector: Option<&Node>) -> Self {
+    pub(crate) fn from_selector(selector: Option<&PlanNode>) -> Self {
         let matchers = match selector.map(|node| &node.kind) {
-            Some(NodeKind::Vector(selector)) => selector.matchers.clone(),
+            Some(PlanNodeKind::Vector(selector)) => selector.matchers.clone(),
             _ => Vec::new(),
         };
         let is_name = |m: &Matcher| m.name() == METRIC_NAME;
@@ -73,7 +73,7 @@ impl Wanted {
     }
 
     /// Returns whether this label of an info series is added to results.
-    pub(crate) fn takes(&self, label: &str) -> bool {
+    pub(crate) fn takes_label(&self, label: &str) -> bool {
         self.data.is_empty() || self.data.iter().any(|m| m.name() == label)
     }
 
@@ -85,12 +85,12 @@ impl Wanted {
 
 /// Reads the info series that may describe series of `base`, except ignored ones.
 pub(crate) fn select(
-    run: &Run<'_>,
-    arg: &Node,
-    (base, ignored): (&Frame, &[bool]),
-    wanted: &Wanted,
-    (grid, memory): (Grid, &mut Reservation),
-) -> Result<Vec<InfoSeries>, QueryError> {
+    run: &EvalContext<'_>,
+    arg: &PlanNode,
+    (base, ignored): (&SeriesFrame, &[bool]),
+    wanted: &InfoMatchers,
+    (grid, memory): (StepGrid, &mut Reservation),
+) -> Result<Vec<InfoSeries>, PromqlError> {
     let mut passing = run.account.reserve(0)?;
     let mut matchers = identifying_matchers((base, ignored), run.account, &mut passing)?;
     if matchers.is_empty() {
@@ -106,13 +106,13 @@ pub(crate) fn select(
         newest_only: false,
         cancel: run.ctx.cancel,
         budget: run.ctx.budget,
-        series: run.account.series(),
+        series: run.account.series_limit(),
         span: None,
     };
     let selection = run.ctx.store.select(request).map_err(storage_error)?;
-    run.account.reads_from(&*selection);
-    let source = Selected::new(selection, &matchers);
-    let reach = Reach {
+    run.account.register_selection(&*selection);
+    let source = SelectionSource::new(selection, &matchers);
+    let reach = SelectorWindow {
         range_ms: lookback_ms,
         offset_ms: 0,
         at: None,
@@ -123,10 +123,10 @@ pub(crate) fn select(
 /// Returns one matcher for each identifying label that occurs in a series. It matches all values of
 /// this label.
 fn identifying_matchers(
-    (base, ignored): (&Frame, &[bool]),
-    account: &Account<'_>,
+    (base, ignored): (&SeriesFrame, &[bool]),
+    account: &QueryAccount<'_>,
     memory: &mut Reservation,
-) -> Result<Vec<Matcher>, QueryError> {
+) -> Result<Vec<Matcher>, PromqlError> {
     // Once in the column, twice in the pattern, and once in the parsed pattern.
     const COPIES: usize = 4;
     let mut matchers = Vec::new();
@@ -144,7 +144,7 @@ fn identifying_matchers(
         for (value, _) in asked.filter(|(value, _)| !value.is_empty()) {
             account.check()?;
             grow(memory, COPIES * (value.len() + COLUMN_VALUE_BYTES))?;
-            literals.push(literal(value));
+            literals.push(escape_literal(value));
         }
         if !literals.is_empty() {
             let pattern = literals.join(&b'|');
@@ -155,7 +155,7 @@ fn identifying_matchers(
 }
 
 /// Returns a pattern that matches only `value`: special characters are escaped.
-fn literal(value: &[u8]) -> Vec<u8> {
+fn escape_literal(value: &[u8]) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(value.len());
     for byte in value {
         if br"\.+*?()|[]{}^$".contains(byte) {
@@ -168,7 +168,7 @@ fn literal(value: &[u8]) -> Vec<u8> {
 
 /// Returns the range of data time that is read: that of the first selector in the argument, as in
 /// Prometheus, although info series are evaluated without its offset and `@`.
-fn time_range(arg: &Node, lookback_ms: i64, grid: Grid) -> TimeRange {
+fn time_range(arg: &PlanNode, lookback_ms: i64, grid: StepGrid) -> TimeRange {
     let (at, offset_ms) = first_selector(arg).unwrap_or((None, 0));
     let start = at.unwrap_or(grid.start).saturating_sub(offset_ms);
     let end = at.unwrap_or(grid.end).saturating_sub(offset_ms);
@@ -178,34 +178,34 @@ fn time_range(arg: &Node, lookback_ms: i64, grid: Grid) -> TimeRange {
 
 /// Returns `@` and offset of the first selector or subquery. Subqueries count, because Prometheus
 /// has replaced them by their samples at this point.
-fn first_selector(node: &Node) -> Option<(Option<TimestampMs>, i64)> {
+fn first_selector(node: &PlanNode) -> Option<(Option<TimestampMs>, i64)> {
     match &node.kind {
-        NodeKind::Vector(selector) | NodeKind::Matrix(selector, _) => {
+        PlanNodeKind::Vector(selector) | PlanNodeKind::Matrix(selector, _) => {
             Some((selector.at, selector.offset_ms))
         }
-        NodeKind::Subquery(subquery) => Some((subquery.at, subquery.offset_ms)),
-        NodeKind::Call(_, args) => args.iter().find_map(first_selector),
-        NodeKind::Aggregate(aggregate) => {
+        PlanNodeKind::Subquery(subquery) => Some((subquery.at, subquery.offset_ms)),
+        PlanNodeKind::Call(_, args) => args.iter().find_map(first_selector),
+        PlanNodeKind::Aggregate(aggregate) => {
             let param = || aggregate.param.as_ref().and_then(first_selector);
             first_selector(&aggregate.input).or_else(param)
         }
-        NodeKind::Binary(binary) => {
+        PlanNodeKind::Binary(binary) => {
             first_selector(&binary.left).or_else(|| first_selector(&binary.right))
         }
-        NodeKind::Negate(inner) | NodeKind::Same(inner) => first_selector(inner),
-        NodeKind::Number(_) | NodeKind::Text(_) => None,
+        PlanNodeKind::Negate(inner) | PlanNodeKind::Same(inner) => first_selector(inner),
+        PlanNodeKind::Number(_) | PlanNodeKind::Text(_) => None,
     }
 }
 
 fn read(
-    run: &Run<'_>,
-    source: &dyn Source,
+    run: &EvalContext<'_>,
+    source: &dyn SampleSource,
     range: TimeRange,
-    (grid, reach): (&Grid, &Reach),
+    (grid, reach): (&StepGrid, &SelectorWindow),
     memory: &mut Reservation,
-) -> Result<Vec<InfoSeries>, QueryError> {
+) -> Result<Vec<InfoSeries>, PromqlError> {
     let account = run.account;
-    let mut plan = Windows::default();
+    let mut plan = StepWindows::default();
     let mut infos = Vec::new();
     let all = 0..source.len();
     // The list may have capacity for twice as many.
@@ -220,7 +220,9 @@ fn read(
             let mut times = vec![NEVER; grid.count];
             let mut seen = 0;
             for (step, index) in plan.newest() {
-                if let Some(time) = written(&columns, start + index, || source.labels(series))? {
+                if let Some(time) =
+                    sample_timestamp(&columns, start + index, || source.labels(series))?
+                {
                     times[step] = time;
                     seen += 1;
                 }
@@ -238,15 +240,15 @@ fn read(
 }
 
 /// Returns the timestamp of a sample, or `None` for a staleness marker. Fails for histograms.
-fn written(
+fn sample_timestamp(
     columns: &SeriesColumns<'_>,
     index: usize,
     labels: impl Fn() -> Labels,
-) -> Result<Option<TimestampMs>, QueryError> {
+) -> Result<Option<TimestampMs>, PromqlError> {
     let place = |(at, _): &(u32, _)| *at as usize;
     match columns.histograms.binary_search_by_key(&index, place) {
         Ok(at) if columns.histograms[at].1.is_stale() => Ok(None),
-        Ok(_) => Err(QueryError::Execution(format!(
+        Ok(_) => Err(PromqlError::Execution(format!(
             "this should be an info metric, with float samples: {}",
             labels()
         ))),

@@ -1,14 +1,14 @@
 //! Escapes values for HTML text, attribute values and attribute names.
 
-use super::text::{FAILSAFE, Text, replaced};
-use crate::template::html::attribute::{ValueKind, kind_of};
-use crate::template::html::context::{Context, Delim, Element, State};
+use super::text::{EscaperText, FAILSAFE, replace_bytes};
+use crate::template::html::attribute::{AttributeValueKind, attribute_value_kind};
+use crate::template::html::context::{AttributeDelimiter, HtmlContext, HtmlElement, HtmlState};
 use crate::template::html::transition::{position, step};
 use std::fmt::Write;
 
 /// Escapes text for HTML element content or quoted attribute values, including ampersands.
-pub(super) fn html(bytes: &[u8]) -> Vec<u8> {
-    replaced(bytes, |byte| match byte {
+pub(super) fn escape_html(bytes: &[u8]) -> Vec<u8> {
+    replace_bytes(bytes, |byte| match byte {
         b'&' => Some("&amp;"),
         byte => sign(byte),
     })
@@ -29,34 +29,34 @@ fn sign(byte: u8) -> Option<&'static str> {
 }
 
 /// Escapes the value of a quoted attribute. Tags in safe HTML are removed.
-pub(super) fn attr(text: &Text) -> Vec<u8> {
+pub(super) fn escape_attr(text: &EscaperText) -> Vec<u8> {
     match text.is_markup {
-        true => replaced(&without_tags(&text.bytes), sign),
-        false => html(&text.bytes),
+        true => replace_bytes(&strip_tags(&text.bytes), sign),
+        false => escape_html(&text.bytes),
     }
 }
 
 /// Escapes text for an element without child elements. Entities in safe HTML are kept.
-pub(super) fn rc_data(text: &Text) -> Vec<u8> {
+pub(super) fn escape_rc_data(text: &EscaperText) -> Vec<u8> {
     match text.is_markup {
-        true => replaced(&text.bytes, sign),
-        false => html(&text.bytes),
+        true => replace_bytes(&text.bytes, sign),
+        false => escape_html(&text.bytes),
     }
 }
 
 /// Escapes the value of an unquoted attribute. An empty value is replaced by the failsafe.
-pub(super) fn no_space(text: &Text) -> Vec<u8> {
+pub(super) fn escape_unquoted(text: &EscaperText) -> Vec<u8> {
     if text.bytes.is_empty() {
         return FAILSAFE.to_vec();
     }
     match text.is_markup {
-        true => spaces(&without_tags(&text.bytes), false),
+        true => spaces(&strip_tags(&text.bytes), false),
         false => spaces(&text.bytes, true),
     }
 }
 
 fn spaces(bytes: &[u8], with_entities: bool) -> Vec<u8> {
-    let escaped = replaced(bytes, |byte| {
+    let escaped = replace_bytes(bytes, |byte| {
         Some(match byte {
             b'\0' => "&#xfffd;",
             b'\t' => "&#9;",
@@ -91,43 +91,46 @@ fn spaces(bytes: &[u8], with_entities: bool) -> Vec<u8> {
 }
 
 /// Returns the attribute name if its values are plain text, else the failsafe.
-pub(super) fn name(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn filter_attr_name(bytes: &[u8]) -> Vec<u8> {
     let name = String::from_utf8_lossy(bytes).to_lowercase().into_bytes();
     let is_fit = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    match kind_of(&name) == ValueKind::Plain && !name.is_empty() && name.iter().all(is_fit) {
+    match attribute_value_kind(&name) == AttributeValueKind::Plain
+        && !name.is_empty()
+        && name.iter().all(is_fit)
+    {
         true => name,
         false => FAILSAFE.to_vec(),
     }
 }
 
 /// Returns the text of an HTML fragment without tags; malformed markup ends the text.
-fn without_tags(markup: &[u8]) -> Vec<u8> {
+fn strip_tags(markup: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(markup.len());
-    let (mut context, mut at) = (Context::default(), 0);
+    let (mut context, mut at) = (HtmlContext::default(), 0);
     let mut is_text = true;
     while at < markup.len() {
         let rest = &markup[at..];
-        if context.delim != Delim::None {
+        if context.delim != AttributeDelimiter::None {
             let Some(end) = position(rest, context.delim.ends()) else {
                 break;
             };
-            at += end + usize::from(context.delim != Delim::SpaceOrTagEnd);
-            context = Context {
+            at += end + usize::from(context.delim != AttributeDelimiter::SpaceOrTagEnd);
+            context = HtmlContext {
                 element: context.element,
-                ..Context::of(State::Tag)
+                ..HtmlContext::from_state(HtmlState::Tag)
             };
             continue;
         }
         let mut from = context.clone();
-        if context.element != Element::None && !context.state.is_in_tag() {
-            from.state = State::RcData;
+        if context.element != HtmlElement::None && !context.state.is_in_tag() {
+            from.state = HtmlState::RcData;
         }
         let Ok((next, read)) = step(from, rest) else {
             is_text = false;
             break;
         };
         match context.state {
-            State::Text | State::RcData => {
+            HtmlState::Text | HtmlState::RcData => {
                 let mut text = &rest[..read];
                 if next.state != context.state
                     && let Some(sign) = text.iter().rposition(|b| *b == b'<')

@@ -1,28 +1,31 @@
 //! Escapes values for JavaScript: as JSON values, and as text in string, template and regular
 //! expression literals.
 
-use super::text::replaced;
-use crate::template::format::{self, TooLong, own_text};
+use super::text::replace_bytes;
+use crate::template::format::{self, OutputTooLong, own_text};
 use crate::template::html::transition::is_word;
-use crate::template::value::{IntType, Value};
-use firn_model::histogram::{Histogram, ResetHint, Span};
+use crate::template::value::{GoIntType, TemplateValue};
+use firn_model::histogram::{BucketSpan, Histogram, ResetHint};
 use std::io::Write;
 
 /// Go layout of times in JSON.
 const TIME_LAYOUT: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
 
 /// Go's error message for a value that has no JSON representation, such as NaN.
-struct NoForm(String);
+struct JsonFormError(String);
 
 /// Encodes the arguments as one JavaScript value. A value without JSON representation becomes
 /// `null` with a comment.
-pub(super) fn value(arguments: &[Value], bytes_max: usize) -> Result<Vec<u8>, TooLong> {
+pub(super) fn encode_value(
+    arguments: &[TemplateValue],
+    bytes_max: usize,
+) -> Result<Vec<u8>, OutputTooLong> {
     let value = match arguments {
-        [one] => top(one.clone().inside()),
-        many => Value::string(format::print_plain(many, bytes_max)?),
+        [one] => top(one.clone().unwrap_interface()),
+        many => TemplateValue::string(format::print_plain(many, bytes_max)?),
     };
     let mut out = Vec::new();
-    if let Err(NoForm(why)) = push(&mut out, &value, bytes_max)? {
+    if let Err(JsonFormError(why)) = push(&mut out, &value, bytes_max)? {
         return Ok(format!(" /* {why} */null ").into_bytes());
     }
     // Spaces separate the value from adjacent identifiers and keywords.
@@ -35,90 +38,126 @@ pub(super) fn value(arguments: &[Value], bytes_max: usize) -> Result<Vec<u8>, To
 }
 
 /// Replaces a duration, month or weekday by its text. Other values keep their JSON form.
-fn top(value: Value) -> Value {
+fn top(value: TemplateValue) -> TemplateValue {
     let value = match value {
-        Value::Pointer(inside) => *inside,
+        TemplateValue::Pointer(inside) => *inside,
         value => value,
     };
     match &value {
-        Value::Int(IntType::Duration | IntType::Month | IntType::Weekday, _) => {
+        TemplateValue::Int(GoIntType::Duration | GoIntType::Month | GoIntType::Weekday, _) => {
             let text = own_text(&value).unwrap_or_default();
-            Value::string(text.as_bytes())
+            TemplateValue::string(text.as_bytes())
         }
         _ => value,
     }
 }
 
 /// Writes `value` as JSON that is also valid JavaScript within HTML.
-fn push(out: &mut Vec<u8>, value: &Value, bytes_max: usize) -> Result<Result<(), NoForm>, TooLong> {
+fn push(
+    out: &mut Vec<u8>,
+    value: &TemplateValue,
+    bytes_max: usize,
+) -> Result<Result<(), JsonFormError>, OutputTooLong> {
     if out.len() > bytes_max {
-        return Err(TooLong);
+        return Err(OutputTooLong);
     }
     match value {
-        Value::Invalid | Value::Interface(None) | Value::Sample(None) => {
+        TemplateValue::Invalid | TemplateValue::Interface(None) | TemplateValue::Sample(None) => {
             out.extend_from_slice(b"null");
         }
-        Value::Interface(Some(inside)) | Value::Pointer(inside) => {
+        TemplateValue::Interface(Some(inside)) | TemplateValue::Pointer(inside) => {
             return push(out, inside, bytes_max);
         }
-        Value::Bool(value) => drop(write!(out, "{value}")),
-        Value::Int(_, value) => drop(write!(out, "{value}")),
-        Value::Float(value) => match value.is_finite() {
+        TemplateValue::Bool(value) => drop(write!(out, "{value}")),
+        TemplateValue::Int(_, value) => drop(write!(out, "{value}")),
+        TemplateValue::Float(value) => match value.is_finite() {
             true => push_float(out, *value),
             false => {
-                let shown = firn_promql::texts::float(*value);
-                return Ok(Err(NoForm(format!("json: unsupported value: {shown}"))));
+                let shown = firn_promql::texts::format_float(*value);
+                return Ok(Err(JsonFormError(format!(
+                    "json: unsupported value: {shown}"
+                ))));
             }
         },
-        Value::String(text) | Value::Html(text) => push_string(out, text),
-        Value::Time(time) => push_string(out, &time.format(TIME_LAYOUT)),
-        Value::Strings(map) => {
-            let pairs = map.iter().map(|(k, v)| (&k[..], Value::String(v.clone())));
-            return push_map(out, pairs, bytes_max);
-        }
-        Value::Params(map) => {
-            let pairs = map.iter().map(|(k, v)| (&k[..], Value::Texts(v.clone())));
-            return push_map(out, pairs, bytes_max);
-        }
-        Value::Args(map) => {
-            let pairs = map.iter().map(|(k, v)| (&k[..], v.clone()));
-            return push_map(out, pairs, bytes_max);
-        }
-        Value::Data(data) => {
-            let pairs = data.fields.iter().map(|(k, v)| (k.as_bytes(), v.clone()));
-            return push_map(out, pairs, bytes_max);
-        }
-        Value::Sample(Some(sample)) => {
-            let labels = Value::Strings(sample.labels.clone());
-            let fields = [(&b"Labels"[..], labels), (b"Value", sample.value.clone())];
-            return push_map(out, fields.into_iter(), bytes_max);
-        }
-        Value::Query(query) if query.is_nil() => out.extend_from_slice(b"null"),
-        Value::Query(query) => {
-            let samples = (0..query.len()).map(|index| Value::Sample(query.get(index)));
+        TemplateValue::String(text) | TemplateValue::Html(text) => push_string(out, text),
+        TemplateValue::Time(time) => push_string(out, &time.format(TIME_LAYOUT)),
+        TemplateValue::Query(query) if query.is_nil() => out.extend_from_slice(b"null"),
+        TemplateValue::Query(query) => {
+            let samples = (0..query.len()).map(|index| TemplateValue::Sample(query.get(index)));
             return push_list(out, samples, bytes_max);
         }
-        Value::Texts(texts) if texts.is_empty() => out.extend_from_slice(b"null"),
-        Value::Texts(texts) => {
-            return push_list(out, texts.iter().cloned().map(Value::String), bytes_max);
+        TemplateValue::Texts(texts) if texts.is_empty() => out.extend_from_slice(b"null"),
+        TemplateValue::Texts(texts) => {
+            return push_list(
+                out,
+                texts.iter().cloned().map(TemplateValue::String),
+                bytes_max,
+            );
         }
-        Value::Floats(floats) => {
-            return push_list(out, floats.iter().copied().map(Value::Float), bytes_max);
+        TemplateValue::Floats(floats) => {
+            return push_list(
+                out,
+                floats.iter().copied().map(TemplateValue::Float),
+                bytes_max,
+            );
         }
-        Value::Histogram(histogram) => return push_histogram(out, histogram, bytes_max),
-        Value::Complex(..) => {
+        TemplateValue::Strings(_)
+        | TemplateValue::Params(_)
+        | TemplateValue::Args(_)
+        | TemplateValue::Data(_)
+        | TemplateValue::Sample(Some(_)) => return push_object(out, value, bytes_max),
+        TemplateValue::Histogram(histogram) => return push_histogram(out, histogram, bytes_max),
+        TemplateValue::Complex(..) => {
             let name = value.type_name();
-            return Ok(Err(NoForm(format!("json: unsupported type: {name}"))));
+            return Ok(Err(JsonFormError(format!(
+                "json: unsupported type: {name}"
+            ))));
         }
     }
     Ok(Ok(()))
 }
 
+/// Writes a value with named fields as a JSON object, and any other value like [`push`].
+fn push_object(
+    out: &mut Vec<u8>,
+    value: &TemplateValue,
+    bytes_max: usize,
+) -> Result<Result<(), JsonFormError>, OutputTooLong> {
+    match value {
+        TemplateValue::Strings(map) => {
+            let pairs = map
+                .iter()
+                .map(|(k, v)| (&k[..], TemplateValue::String(v.clone())));
+            push_map(out, pairs, bytes_max)
+        }
+        TemplateValue::Params(map) => {
+            let pairs = map
+                .iter()
+                .map(|(k, v)| (&k[..], TemplateValue::Texts(v.clone())));
+            push_map(out, pairs, bytes_max)
+        }
+        TemplateValue::Args(map) => {
+            let pairs = map.iter().map(|(k, v)| (&k[..], v.clone()));
+            push_map(out, pairs, bytes_max)
+        }
+        TemplateValue::Data(data) => {
+            let pairs = data.fields.iter().map(|(k, v)| (k.as_bytes(), v.clone()));
+            push_map(out, pairs, bytes_max)
+        }
+        TemplateValue::Sample(Some(sample)) => {
+            let labels = TemplateValue::Strings(sample.labels.clone());
+            let fields = [(&b"Labels"[..], labels), (b"Value", sample.value.clone())];
+            push_map(out, fields.into_iter(), bytes_max)
+        }
+        _ => push(out, value, bytes_max),
+    }
+}
+
 fn push_map<'v>(
     out: &mut Vec<u8>,
-    pairs: impl Iterator<Item = (&'v [u8], Value)>,
+    pairs: impl Iterator<Item = (&'v [u8], TemplateValue)>,
     bytes_max: usize,
-) -> Result<Result<(), NoForm>, TooLong> {
+) -> Result<Result<(), JsonFormError>, OutputTooLong> {
     out.push(b'{');
     for (index, (key, value)) in pairs.enumerate() {
         if index > 0 {
@@ -136,9 +175,9 @@ fn push_map<'v>(
 
 fn push_list(
     out: &mut Vec<u8>,
-    values: impl Iterator<Item = Value>,
+    values: impl Iterator<Item = TemplateValue>,
     bytes_max: usize,
-) -> Result<Result<(), NoForm>, TooLong> {
+) -> Result<Result<(), JsonFormError>, OutputTooLong> {
     out.push(b'[');
     for (index, value) in values.enumerate() {
         if index > 0 {
@@ -157,7 +196,7 @@ fn push_histogram(
     out: &mut Vec<u8>,
     histogram: &Histogram,
     bytes_max: usize,
-) -> Result<Result<(), NoForm>, TooLong> {
+) -> Result<Result<(), JsonFormError>, OutputTooLong> {
     let counts = histogram.counts.to_floats();
     let hint = match histogram.reset_hint {
         ResetHint::Unknown => 0,
@@ -178,7 +217,7 @@ fn push_histogram(
     ];
     for (name, number) in numbers {
         let _ = write!(out, ",\"{name}\":");
-        if let Err(no_form) = push(out, &Value::Float(number), bytes_max)? {
+        if let Err(no_form) = push(out, &TemplateValue::Float(number), bytes_max)? {
             return Ok(Err(no_form));
         }
     }
@@ -192,8 +231,8 @@ fn push_histogram(
     for (name, list) in lists {
         let _ = write!(out, ",\"{name}\":");
         let value = match list.is_empty() {
-            true => Value::Invalid,
-            false => Value::Floats(list.into()),
+            true => TemplateValue::Invalid,
+            false => TemplateValue::Floats(list.into()),
         };
         if let Err(no_form) = push(out, &value, bytes_max)? {
             return Ok(Err(no_form));
@@ -203,8 +242,9 @@ fn push_histogram(
     Ok(Ok(()))
 }
 
-fn push_spans(out: &mut Vec<u8>, name: &str, spans: &[Span]) {
-    let shown = |span: &Span| format!("{{\"Offset\":{},\"Length\":{}}}", span.offset, span.length);
+fn push_spans(out: &mut Vec<u8>, name: &str, spans: &[BucketSpan]) {
+    let shown =
+        |span: &BucketSpan| format!("{{\"Offset\":{},\"Length\":{}}}", span.offset, span.length);
     let shown: Vec<String> = spans.iter().map(shown).collect();
     let _ = match shown.is_empty() {
         true => write!(out, ",\"{name}\":null"),
@@ -259,8 +299,8 @@ fn push_char(out: &mut Vec<u8>, c: char) {
 
 /// Escapes text for a JavaScript string in single or double quotes, including characters that could
 /// end the script element.
-pub(super) fn text(bytes: &[u8]) -> Vec<u8> {
-    lines(&replaced(bytes, |byte| match byte {
+pub(super) fn escape_string(bytes: &[u8]) -> Vec<u8> {
+    escape_line_terminators(&replace_bytes(bytes, |byte| match byte {
         b'\\' => Some("\\\\"),
         b'/' => Some("\\/"),
         byte => sign(byte),
@@ -269,8 +309,8 @@ pub(super) fn text(bytes: &[u8]) -> Vec<u8> {
 
 /// Escapes text for a JavaScript template literal, including the characters that start an
 /// expression.
-pub(super) fn template(bytes: &[u8]) -> Vec<u8> {
-    lines(&replaced(bytes, |byte| match byte {
+pub(super) fn escape_template(bytes: &[u8]) -> Vec<u8> {
+    escape_line_terminators(&replace_bytes(bytes, |byte| match byte {
         b'\\' => Some("\\\\"),
         b'/' => Some("\\/"),
         b'$' => Some("\\u0024"),
@@ -281,11 +321,11 @@ pub(super) fn template(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Escapes text for a JavaScript regular expression, in which it matches itself.
-pub(super) fn regexp(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn escape_regexp(bytes: &[u8]) -> Vec<u8> {
     if bytes.is_empty() {
         return b"(?:)".to_vec();
     }
-    lines(&replaced(bytes, |byte| {
+    escape_line_terminators(&replace_bytes(bytes, |byte| {
         Some(match byte {
             b'`' => return None,
             b'$' => "\\$",
@@ -329,7 +369,7 @@ fn sign(byte: u8) -> Option<&'static str> {
 }
 
 /// Escapes the two non-ASCII line terminators of JavaScript, U+2028 and U+2029.
-fn lines(bytes: &[u8]) -> Vec<u8> {
+fn escape_line_terminators(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let Some((byte, behind)) = rest.split_first() {

@@ -1,10 +1,10 @@
 //! Escapes values for CSS strings and checks CSS property values.
 
 use super::text::FAILSAFE;
-use crate::template::html::transition::{decoded, is_name_byte};
+use crate::template::html::transition::{decode_escapes, is_name_byte};
 
 /// Escapes text for a quoted CSS string, in which it represents itself.
-pub(super) fn escaped(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn escape_string(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for (at, byte) in bytes.iter().enumerate() {
         let Some(escape) = escape(*byte) else {
@@ -49,9 +49,9 @@ fn escape(byte: u8) -> Option<&'static str> {
 }
 
 /// Returns a property value if it consists only of words, numbers and colours, else the failsafe.
-pub(super) fn value(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn filter_value(bytes: &[u8]) -> Vec<u8> {
     const SPECIALS: &[u8] = b"\0\"'()/;@[\\]`{}<>";
-    let meant = decoded(bytes);
+    let meant = decode_escapes(bytes);
     let is_special = meant.iter().any(|byte| SPECIALS.contains(byte));
     let has_comment = meant.windows(2).any(|pair| pair == b"--");
     let letters = meant

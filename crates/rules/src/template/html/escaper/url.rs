@@ -4,7 +4,7 @@ use super::text::FAILSAFE;
 use std::io::Write;
 
 /// Returns the URL if it cannot run a script, else the failsafe as a fragment.
-pub(super) fn filtered(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn filter_url(bytes: &[u8]) -> Vec<u8> {
     match is_safe(bytes) {
         true => bytes.to_vec(),
         false => [b"#", FAILSAFE].concat(),
@@ -12,7 +12,7 @@ pub(super) fn filtered(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Escapes text for a component of a URL, such as a query parameter.
-pub(super) fn escaped(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn escape_component(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() + 16);
     push(&mut out, bytes, false);
     out
@@ -20,7 +20,7 @@ pub(super) fn escaped(bytes: &[u8]) -> Vec<u8> {
 
 /// Escapes a complete URL, keeping its separators and existing escapes, so that applying it twice
 /// has no effect.
-pub(super) fn normalized(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn normalize_url(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() + 16);
     push(&mut out, bytes, true);
     out
@@ -58,7 +58,7 @@ fn starts_escape(bytes: &[u8]) -> bool {
 }
 
 /// Escapes a `srcset` value: URLs with optional sizes, separated by commas.
-pub(super) fn source_set(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn escape_source_set(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() + 16);
     for (index, source) in bytes.split(|b| *b == b',').enumerate() {
         if index > 0 {

@@ -1,8 +1,8 @@
 //! State transitions in JavaScript: strings, template literals, regular expressions, comments, and
 //! the meaning of slashes.
 
-use super::{Moved, position, quoted_start};
-use crate::template::html::context::{Context, JsSlash, State};
+use super::{Moved, position, quote_start};
+use crate::template::html::context::{HtmlContext, HtmlState, JsSlash};
 use firn_model::quote::quote;
 
 /// Keywords after which a slash starts a regular expression instead of a division.
@@ -23,26 +23,26 @@ const WORDS_BEFORE_VALUES: [&[u8]; 14] = [
     b"void",
 ];
 
-pub(super) fn in_script(mut context: Context, text: &[u8]) -> Moved {
+pub(super) fn step_script(mut context: HtmlContext, text: &[u8]) -> Moved {
     let Some(at) = position(text, b"\"`'/{}<-#") else {
-        context.js_slash = slash_behind(text, context.js_slash);
+        context.js_slash = slash_after(text, context.js_slash);
         return Ok((context, text.len()));
     };
-    context.js_slash = slash_behind(&text[..at], context.js_slash);
+    context.js_slash = slash_after(&text[..at], context.js_slash);
     let rest = &text[at..];
     let mut len = 1;
     match rest[0] {
-        b'"' => enter(&mut context, State::JsDoubleQuoted),
-        b'\'' => enter(&mut context, State::JsSingleQuoted),
-        b'`' => enter(&mut context, State::JsTemplate),
-        b'/' => len = slash(&mut context, rest)?,
+        b'"' => enter(&mut context, HtmlState::JsDoubleQuoted),
+        b'\'' => enter(&mut context, HtmlState::JsSingleQuoted),
+        b'`' => enter(&mut context, HtmlState::JsTemplate),
+        b'/' => len = step_slash(&mut context, rest)?,
         b'<' if rest.starts_with(b"<!--") => {
-            (context.state, len) = (State::JsHtmlOpenComment, 4);
+            (context.state, len) = (HtmlState::JsHtmlOpenComment, 4);
         }
         b'-' if rest.starts_with(b"-->") => {
-            (context.state, len) = (State::JsHtmlCloseComment, 3);
+            (context.state, len) = (HtmlState::JsHtmlCloseComment, 3);
         }
-        b'#' if rest.starts_with(b"#!") => (context.state, len) = (State::JsLineComment, 2),
+        b'#' if rest.starts_with(b"#!") => (context.state, len) = (HtmlState::JsLineComment, 2),
         b'{' => {
             if let Some(open) = context.js_braces.last_mut() {
                 *open += 1;
@@ -55,26 +55,26 @@ pub(super) fn in_script(mut context: Context, text: &[u8]) -> Moved {
     Ok((context, at + len))
 }
 
-fn enter(context: &mut Context, state: State) {
+fn enter(context: &mut HtmlContext, state: HtmlState) {
     context.state = state;
     context.js_slash = JsSlash::Regexp;
 }
 
 /// Interprets a slash: changes the state and returns the number of consumed bytes.
-fn slash(context: &mut Context, rest: &[u8]) -> Result<usize, String> {
+fn step_slash(context: &mut HtmlContext, rest: &[u8]) -> Result<usize, String> {
     match (rest.get(1), context.js_slash) {
         (Some(b'/'), _) => {
-            context.state = State::JsLineComment;
+            context.state = HtmlState::JsLineComment;
             return Ok(2);
         }
         (Some(b'*'), _) => {
-            context.state = State::JsBlockComment;
+            context.state = HtmlState::JsBlockComment;
             return Ok(2);
         }
-        (_, JsSlash::Regexp) => context.state = State::JsRegexp,
+        (_, JsSlash::Regexp) => context.state = HtmlState::JsRegexp,
         (_, JsSlash::Division) => context.js_slash = JsSlash::Regexp,
         (_, JsSlash::Unknown) => {
-            let rest = quoted_start(rest);
+            let rest = quote_start(rest);
             return Err(format!("'/' could start a division or regexp: {rest}"));
         }
     }
@@ -82,12 +82,12 @@ fn slash(context: &mut Context, rest: &[u8]) -> Result<usize, String> {
 }
 
 /// Processes a closing brace, which ends a block or the expression of a template literal.
-fn close_brace(context: &mut Context) {
+fn close_brace(context: &mut HtmlContext) {
     if let Some(open) = context.js_braces.last_mut() {
         *open -= 1;
         if *open < 0 {
             context.js_braces.pop();
-            context.state = State::JsTemplate;
+            context.state = HtmlState::JsTemplate;
             return;
         }
     }
@@ -99,7 +99,7 @@ fn unfinished_escape(text: &[u8]) -> String {
     format!("unfinished escape sequence in JS string: {text}")
 }
 
-pub(super) fn in_template(mut context: Context, text: &[u8]) -> Moved {
+pub(super) fn step_template(mut context: HtmlContext, text: &[u8]) -> Moved {
     let mut start = 0;
     while let Some(at) = position(&text[start..], b"`\\$").map(|at| start + at) {
         start = at + 1;
@@ -108,11 +108,11 @@ pub(super) fn in_template(mut context: Context, text: &[u8]) -> Moved {
             b'\\' => start += 1,
             b'$' if text.get(start) == Some(&b'{') => {
                 context.js_braces.push(0);
-                context.state = State::Js;
+                context.state = HtmlState::Js;
                 return Ok((context, at + 2));
             }
             b'`' => {
-                context.state = State::Js;
+                context.state = HtmlState::Js;
                 return Ok((context, at + 1));
             }
             _ => {}
@@ -121,10 +121,10 @@ pub(super) fn in_template(mut context: Context, text: &[u8]) -> Moved {
     Ok((context, text.len()))
 }
 
-pub(super) fn in_literal(mut context: Context, text: &[u8]) -> Moved {
+pub(super) fn step_literal(mut context: HtmlContext, text: &[u8]) -> Moved {
     let specials: &[u8] = match context.state {
-        State::JsSingleQuoted => b"\\'",
-        State::JsRegexp => b"\\/[]",
+        HtmlState::JsSingleQuoted => b"\\'",
+        HtmlState::JsRegexp => b"\\/[]",
         _ => b"\\\"",
     };
     let (mut start, mut in_set) = (0, false);
@@ -138,7 +138,7 @@ pub(super) fn in_literal(mut context: Context, text: &[u8]) -> Moved {
             b'/' if at > 0 && starts_end_tag(&text[at - 1..]) => start += 1,
             _ if in_set => {}
             _ => {
-                (context.state, context.js_slash) = (State::Js, JsSlash::Division);
+                (context.state, context.js_slash) = (HtmlState::Js, JsSlash::Division);
                 return Ok((context, at + 1));
             }
         }
@@ -155,10 +155,10 @@ fn starts_end_tag(text: &[u8]) -> bool {
         .is_some_and(|start| start.eq_ignore_ascii_case(END))
 }
 
-pub(super) fn in_line_comment(mut context: Context, text: &[u8]) -> (Context, usize) {
+pub(super) fn step_line_comment(mut context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
     match line_end(text) {
         Some(at) => {
-            context.state = State::Js;
+            context.state = HtmlState::Js;
             (context, at)
         }
         None => (context, text.len()),
@@ -177,8 +177,8 @@ pub(in crate::template::html) fn line_end(text: &[u8]) -> Option<usize> {
 }
 
 /// Returns the meaning of a slash after `text`, given its meaning `before` the text.
-fn slash_behind(text: &[u8], before: JsSlash) -> JsSlash {
-    let text = without_blanks(text);
+fn slash_after(text: &[u8], before: JsSlash) -> JsSlash {
+    let text = trim_blanks(text);
     let Some((last, rest)) = text.split_last() else {
         return before;
     };
@@ -210,7 +210,7 @@ pub(in crate::template::html) fn is_word(byte: u8) -> bool {
 }
 
 /// Returns `text` without trailing JavaScript white space, which includes non-ASCII characters.
-fn without_blanks(text: &[u8]) -> &[u8] {
+fn trim_blanks(text: &[u8]) -> &[u8] {
     let is_blank = |c: char| match c {
         '\u{85}' => false,
         c => c.is_whitespace() || c == '\u{feff}',

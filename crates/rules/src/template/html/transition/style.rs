@@ -1,10 +1,10 @@
 //! State transitions in CSS: strings, URLs, comments and escapes.
 
-use super::{Moved, in_url, is_space, position};
-use crate::template::html::context::{Context, State};
+use super::{Moved, is_space, position, step_url};
+use crate::template::html::context::{HtmlContext, HtmlState};
 use firn_model::quote::quote;
 
-pub(super) fn in_style(mut context: Context, text: &[u8]) -> (Context, usize) {
+pub(super) fn step_style(mut context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
     let mut start = 0;
     while let Some(at) = position(&text[start..], b"(\"'/").map(|at| start + at) {
         start = at + 1;
@@ -13,27 +13,27 @@ pub(super) fn in_style(mut context: Context, text: &[u8]) -> (Context, usize) {
                 let spaces = text[start..].iter().take_while(|b| is_space(**b)).count();
                 let value = start + spaces;
                 let (state, len) = match text.get(value) {
-                    Some(b'"') => (State::CssDoubleQuotedUrl, 1),
-                    Some(b'\'') => (State::CssSingleQuotedUrl, 1),
-                    _ => (State::CssUrl, 0),
+                    Some(b'"') => (HtmlState::CssDoubleQuotedUrl, 1),
+                    Some(b'\'') => (HtmlState::CssSingleQuotedUrl, 1),
+                    _ => (HtmlState::CssUrl, 0),
                 };
                 context.state = state;
                 return (context, value + len);
             }
             (b'/', Some(b'/')) => {
-                context.state = State::CssLineComment;
+                context.state = HtmlState::CssLineComment;
                 return (context, at + 2);
             }
             (b'/', Some(b'*')) => {
-                context.state = State::CssBlockComment;
+                context.state = HtmlState::CssBlockComment;
                 return (context, at + 2);
             }
             (b'"', _) => {
-                context.state = State::CssDoubleQuoted;
+                context.state = HtmlState::CssDoubleQuoted;
                 return (context, at + 1);
             }
             (b'\'', _) => {
-                context.state = State::CssSingleQuoted;
+                context.state = HtmlState::CssSingleQuoted;
                 return (context, at + 1);
             }
             _ => {}
@@ -58,16 +58,16 @@ pub(in crate::template::html) fn is_name_byte(byte: u8) -> bool {
     matches!(byte, b'-' | b'_') || byte.is_ascii_alphanumeric()
 }
 
-pub(super) fn in_string(mut context: Context, text: &[u8]) -> Moved {
+pub(super) fn step_string(mut context: HtmlContext, text: &[u8]) -> Moved {
     let specials: &[u8] = match context.state {
-        State::CssDoubleQuoted | State::CssDoubleQuotedUrl => b"\\\"",
-        State::CssSingleQuoted | State::CssSingleQuotedUrl => b"\\'",
+        HtmlState::CssDoubleQuoted | HtmlState::CssDoubleQuotedUrl => b"\\\"",
+        HtmlState::CssSingleQuoted | HtmlState::CssSingleQuotedUrl => b"\\'",
         _ => b"\\\t\n\x0c\r )",
     };
     let mut start = 0;
     while let Some(at) = position(&text[start..], specials).map(|at| start + at) {
         if text[at] != b'\\' {
-            context.state = State::Css;
+            context.state = HtmlState::Css;
             return Ok((context, at + 1));
         }
         let escaped = at + 1;
@@ -75,17 +75,17 @@ pub(super) fn in_string(mut context: Context, text: &[u8]) -> Moved {
             let text = quote(text);
             return Err(format!("unfinished escape sequence in CSS string: {text}"));
         }
-        context = in_url(context, &decoded(&text[..=escaped]));
+        context = step_url(context, &decode_escapes(&text[..=escaped]));
         start = escaped + 1;
     }
-    context = in_url(context, &decoded(&text[start..]));
+    context = step_url(context, &decode_escapes(&text[start..]));
     Ok((context, text.len()))
 }
 
-pub(super) fn in_line_comment(mut context: Context, text: &[u8]) -> (Context, usize) {
+pub(super) fn step_line_comment(mut context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
     match position(text, b"\n\x0c\r") {
         Some(at) => {
-            context.state = State::Css;
+            context.state = HtmlState::Css;
             (context, at)
         }
         None => (context, text.len()),
@@ -93,7 +93,7 @@ pub(super) fn in_line_comment(mut context: Context, text: &[u8]) -> (Context, us
 }
 
 /// Decodes the escapes in a CSS text: hexadecimal code points and escaped characters.
-pub(in crate::template::html) fn decoded(text: &[u8]) -> Vec<u8> {
+pub(in crate::template::html) fn decode_escapes(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = position(rest, b"\\") {
@@ -109,7 +109,7 @@ pub(in crate::template::html) fn decoded(text: &[u8]) -> Vec<u8> {
             count => {
                 let (c, read) = code_point(&rest[..count]);
                 out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-                rest = behind_space(&rest[read..]);
+                rest = skip_space(&rest[read..]);
             }
         }
     }
@@ -137,7 +137,7 @@ fn char_len(text: &[u8]) -> usize {
     first.map_or(text.len().min(1), char::len_utf8)
 }
 
-fn behind_space(text: &[u8]) -> &[u8] {
+fn skip_space(text: &[u8]) -> &[u8] {
     match text {
         [b'\r', b'\n', rest @ ..] | [b'\t' | b'\n' | b'\x0c' | b' ' | b'\r', rest @ ..] => rest,
         _ => text,

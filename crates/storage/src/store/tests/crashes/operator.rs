@@ -5,10 +5,10 @@
 //! limit deletes only data in blocks and closed pages.
 
 use super::{History, Others, SCRAPE_MS, SERIES, Samples, labels, read_all};
-use crate::block::block_order;
-use crate::chunk::Columns;
-use crate::import::{Series, Target};
-use crate::store::{Retention, Store, StoreOptions};
+use crate::block::compare_block_order;
+use crate::chunk::SampleColumns;
+use crate::import::{ImportSeriesWriter, ImportTarget};
+use crate::store::{RetentionLimits, Store, StoreOptions};
 use firn_model::error::Error;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,14 +22,16 @@ pub(super) struct Snapshot {
 impl History {
     /// Imports old samples as several blocks at once.
     pub(super) fn import(&mut self) -> Result<(), String> {
-        let windows: Vec<Samples> = (0..1 + self.rng.below(3)).map(|_| self.old()).collect();
+        let windows: Vec<Samples> = (0..1 + self.rng.next_below(3))
+            .map(|_| self.old())
+            .collect();
         let all: Samples = windows.iter().flatten().map(|(k, v)| (*k, *v)).collect();
         self.sent.extend(&all);
         self.imports.push(all.clone());
         if self.rng.one_in(4) {
-            self.sim.disk.power_off_after(self.rng.below(80));
+            self.sim.disk.power_off_after(self.rng.next_below(80));
         }
-        let target = self.store().imports();
+        let target = self.store().import_target();
         let mut written = Ok(());
         self.ask_beside_others(|| written = write(&target, &windows))?;
         if let Err(e) = written {
@@ -54,10 +56,10 @@ impl History {
     /// Returns samples of some series at an old time that no batch has.
     fn old(&mut self) -> Samples {
         self.old_times += 1;
-        let age_ms = SCRAPE_MS * (1 + self.rng.below(100) as i64);
+        let age_ms = SCRAPE_MS * (1 + self.rng.next_below(100) as i64);
         let time = self.now - age_ms + self.old_times;
-        let first = self.rng.below(SERIES);
-        let count = 1 + self.rng.below(SERIES);
+        let first = self.rng.next_below(SERIES);
+        let count = 1 + self.rng.next_below(SERIES);
         (first..first + count)
             .map(|series| ((series, time), (series as f64).to_bits()))
             .collect()
@@ -68,7 +70,7 @@ impl History {
         self.take_answers()?;
         let mut promised = self.promised.clone();
         promised.extend(&self.acked);
-        let name = format!("20060102T150405Z-{:016x}", self.rng.below(u64::MAX));
+        let name = format!("20060102T150405Z-{:016x}", self.rng.next_below(u64::MAX));
         let skips_head = self.rng.one_in(3);
         let store = self.store().clone();
         let mut made = Ok(());
@@ -103,7 +105,7 @@ impl History {
         if self.snapshots.is_empty() {
             return Ok(());
         }
-        let at = self.rng.below(self.snapshots.len() as u64) as usize;
+        let at = self.rng.next_below(self.snapshots.len() as u64) as usize;
         let snapshot = self.snapshots.swap_remove(at);
         if self.open_snapshot(&snapshot)?.is_some() {
             self.snapshots.push(snapshot);
@@ -145,9 +147,9 @@ impl History {
         self.is_limited = true;
         self.options.retention_bytes = match self.rng.one_in(3) {
             true => None,
-            false => Some(self.rng.below(60_000)),
+            false => Some(self.rng.next_below(60_000)),
         };
-        let retention = Retention {
+        let retention = RetentionLimits {
             time_ms: self.options.retention_ms,
             bytes: self.options.retention_bytes,
             percent: None,
@@ -195,22 +197,22 @@ impl History {
 }
 
 /// Imports each of `windows` as a block of its own, all of them together.
-fn write(target: &Target, windows: &[Samples]) -> Result<(), Error> {
+fn write(target: &ImportTarget, windows: &[Samples]) -> Result<(), Error> {
     let mut import = target.begin();
     for window in windows {
-        let mut columns = BTreeMap::<u64, Columns>::new();
+        let mut columns = BTreeMap::<u64, SampleColumns>::new();
         for ((series, time), bits) in window {
             let columns = columns.entry(*series).or_default();
             columns.times.push(*time);
             columns.values.push(f64::from_bits(*bits));
         }
         let mut all: Vec<_> = columns.into_iter().map(|(s, c)| (labels(s), c)).collect();
-        all.sort_by(|(a, _), (b, _)| block_order(a.as_ref(), b.as_ref()));
-        let fill = |series: &mut Series<'_>| {
+        all.sort_by(|(a, _), (b, _)| compare_block_order(a.as_ref(), b.as_ref()));
+        let fill = |series: &mut ImportSeriesWriter<'_>| {
             let mut pushed = all.iter().map(|(l, c)| series.push(l.as_ref(), c));
             pushed.try_for_each(|pushed| pushed)
         };
-        import.block(target.new_id(0), None, fill)?;
+        import.write_block(target.new_id(0), None, fill)?;
     }
     import.verify()?;
     import.commit().map(drop)

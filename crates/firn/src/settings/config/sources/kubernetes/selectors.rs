@@ -12,7 +12,7 @@ const PREFIX_BYTES_MAX: usize = 253;
 
 /// Validates a label selector and returns the error of Kubernetes.
 pub fn check_labels(text: &str) -> Result<(), String> {
-    let mut rest = Tokens { rest: text };
+    let mut rest = LabelSelectorTokenizer { rest: text };
     if rest.peek().is_empty() {
         return Ok(());
     }
@@ -35,14 +35,14 @@ pub fn check_labels(text: &str) -> Result<(), String> {
 }
 
 /// Tokenizer that splits a label selector into words and operators.
-struct Tokens<'t> {
+struct LabelSelectorTokenizer<'t> {
     rest: &'t str,
 }
 
 /// Operators and delimiters of a label selector, longer ones first.
 const SIGNS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
-impl<'t> Tokens<'t> {
+impl<'t> LabelSelectorTokenizer<'t> {
     /// Returns the next word or operator without consuming it, or an empty text at the end.
     fn peek(&self) -> &'t str {
         let text = self.rest.trim_start();
@@ -65,7 +65,7 @@ fn is_word(token: &str) -> bool {
 }
 
 /// Validates one requirement: a key with an optional condition on its value.
-fn requirement(tokens: &mut Tokens<'_>) -> Result<(), String> {
+fn requirement(tokens: &mut LabelSelectorTokenizer<'_>) -> Result<(), String> {
     let is_negated = tokens.peek() == "!";
     if is_negated {
         tokens.next();
@@ -103,7 +103,7 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<(), String> {
 }
 
 /// Validates a set of values, `(a, b)`, whose values may be empty.
-fn set(key: &str, tokens: &mut Tokens<'_>) -> Result<(), String> {
+fn set(key: &str, tokens: &mut LabelSelectorTokenizer<'_>) -> Result<(), String> {
     match tokens.next() {
         "(" => {}
         other => return Err(unable(format!("found '{other}' expected: '('"))),

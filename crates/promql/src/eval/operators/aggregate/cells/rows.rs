@@ -4,25 +4,25 @@
 //! the compiler vectorizes them.
 
 use crate::eval::rows::row::is_absent;
-use firn_model::kahan::Kahan;
+use firn_model::kahan::KahanSum;
 
 /// Adds a row to sums. `both` must be true only if row and sums have a value at every step.
-pub(super) fn sum(sums: &mut [f64], lost: &mut [f64], row: &[f64], both: bool) {
+pub(super) fn add_row(sums: &mut [f64], lost: &mut [f64], row: &[f64], both: bool) {
     match both {
-        true => sum_full(sums, lost, row),
-        false => sum_with_gaps(sums, lost, row),
+        true => add_full_row(sums, lost, row),
+        false => add_row_with_gaps(sums, lost, row),
     }
 }
 
 /// Adds a row to sums if both have a value at every step.
-fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
+fn add_full_row(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
     if row.iter().all(|value| value.to_bits() == 0) {
         // Adding zero rounds nothing and changes only negative zero. This is worth a special case,
         // because half of all rates are those of constant counters.
         return sums.iter_mut().for_each(|sum| *sum += 0.0);
     }
     for ((sum, lost), value) in sums.iter_mut().zip(lost).zip(row) {
-        let next = Kahan {
+        let next = KahanSum {
             sum: *sum,
             lost: *lost,
         }
@@ -31,17 +31,17 @@ fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
     }
 }
 
-fn sum_with_gaps(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
+fn add_row_with_gaps(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
     for ((sum, lost), value) in sums.iter_mut().zip(lost).zip(row) {
         if is_absent(*value) {
             continue;
         }
         let next = match is_absent(*sum) {
-            true => Kahan {
+            true => KahanSum {
                 sum: *value,
                 lost: 0.0,
             },
-            false => Kahan {
+            false => KahanSum {
                 sum: *sum,
                 lost: *lost,
             }
@@ -52,14 +52,14 @@ fn sum_with_gaps(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
 }
 
 /// Adds one to the count of each step at which the row has a value.
-pub(super) fn count(counts: &mut [f64], row: &[f64]) {
+pub(super) fn count_row(counts: &mut [f64], row: &[f64]) {
     for (count, value) in counts.iter_mut().zip(row) {
         *count += f64::from(u8::from(!is_absent(*value)));
     }
 }
 
 /// Folds values with a function that needs no state except the cell itself.
-pub(super) fn extreme(
+pub(super) fn fold_extreme(
     cells: &mut [f64],
     row: &[f64],
     next: impl Fn(f64, f64) -> f64,
@@ -95,7 +95,12 @@ pub(super) fn greatest(known: f64, value: f64) -> f64 {
 }
 
 /// Updates variances by Welford's method, with the same operations as Prometheus.
-pub(super) fn variance(squares: &mut [f64], means: &mut [f64], counts: &mut [f64], row: &[f64]) {
+pub(super) fn fold_variance(
+    squares: &mut [f64],
+    means: &mut [f64],
+    counts: &mut [f64],
+    row: &[f64],
+) {
     let cells = squares.iter_mut().zip(means).zip(counts);
     for (((squares, mean), count), value) in cells.zip(row) {
         if is_absent(*value) {
@@ -126,14 +131,14 @@ mod tests {
     fn row(rng: &SimRng) -> Vec<f64> {
         let start = match rng.one_in(2) {
             true => 0,
-            false => rng.below(STEPS as u64) as usize,
+            false => rng.next_below(STEPS as u64) as usize,
         };
         let end = match start {
             0 => STEPS,
-            _ => start + rng.below((STEPS - start) as u64 + 1) as usize,
+            _ => start + rng.next_below((STEPS - start) as u64 + 1) as usize,
         };
         let (has_gaps, is_zero) = (rng.one_in(4), rng.one_in(3));
-        let value = |step: usize| match rng.below(8) {
+        let value = |step: usize| match rng.next_below(8) {
             _ if !(start..end).contains(&step) => ABSENT,
             0 if has_gaps => ABSENT,
             _ if is_zero => 0.0,
@@ -155,9 +160,9 @@ mod tests {
             for _ in 0..6 {
                 let row = row(&rng);
                 let row_is_full = !row.iter().any(|value| is_absent(*value));
-                sum(&mut sums, &mut lost, &row, is_full && row_is_full);
+                add_row(&mut sums, &mut lost, &row, is_full && row_is_full);
                 is_full |= row_is_full;
-                sum_with_gaps(&mut plain_sums, &mut plain_lost, &row);
+                add_row_with_gaps(&mut plain_sums, &mut plain_lost, &row);
                 let one_nan = |v: &f64| match v.is_nan() && !is_absent(*v) {
                     true => f64::NAN.to_bits(),
                     false => v.to_bits(),
