@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
-const EDGES: [(&str, &[&str]); 12] = [
+const EDGES: [(&str, &[&str]); 13] = [
     ("model", &[]),
     ("x509", &[]),
     ("wire", &["model"]),
     ("storage", &["model"]),
     ("promql", &["model"]),
     ("http-client", &["model", "x509"]),
+    ("bucket", &["model", "http-client"]),
     ("discovery", &["model", "wire", "http-client"]),
     ("ingest", &["model", "wire", "http-client", "discovery"]),
     ("mirror", &["model", "wire", "promql"]),

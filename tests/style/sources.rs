@@ -5,6 +5,9 @@ use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Folders of `crates` that hold several crates.
+const CRATE_FOLDERS: [&str; 1] = ["scale"];
+
 /// A Rust file of the project.
 pub struct Source {
     /// Relative to the root, with forward slashes.
@@ -16,9 +19,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// The crate, if the file is part of one.
+    /// The crate, if the file is part of one. Crates may be grouped in a folder.
     pub fn room(&self) -> Option<&str> {
-        self.path.strip_prefix("crates/")?.split('/').next()
+        let mut folders = self.path.strip_prefix("crates/")?.split('/');
+        let first = folders.next()?;
+        if CRATE_FOLDERS.contains(&first) {
+            return folders.next();
+        }
+        Some(first)
     }
 
     /// Whether the file is part of what ships: under some `src/`, and not a file of tests.
