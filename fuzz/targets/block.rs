@@ -6,11 +6,11 @@
 #![no_main]
 
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::env::sim;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
-use firn_storage::block::{Block, BlockCache, BlockId, Sayings};
+use firn_storage::write_block::{Block, BlockCache, BlockId, MetricMetadataSet};
 use firn_storage::error::StorageError;
 use firn_storage::page::Columns;
 use std::path::Path;
@@ -83,7 +83,7 @@ fn check(index: &[u8], data: &[u8], meta: Option<&str>) {
 }
 
 fn look_up(block: &Block) {
-    let (cancel, mut memory) = (Cancel::new(), Budget::new("fuzz", 64 << 20).hold());
+    let (cancel, mut memory) = (CancelToken::new(), Budget::new("fuzz", 64 << 20).hold());
     let matcher = |name, op, value: &str| Matcher::new(name, op, value.as_bytes()).expect("sound");
     let matchers = [
         matcher("__name__", MatchOp::Equal, "metric_1"),
@@ -118,11 +118,11 @@ fn read(block: &Block) {
         newest = Some((place, exemplar.time));
         Ok::<(), StorageError>(())
     });
-    let mut all_said = Sayings::default();
+    let mut all_said = MetricMetadataSet::default();
     if block.read_metadata(None, &mut all_said).is_ok() {
         assert!(all_said.newest().is_sorted_by(|a, b| a.name < b.name));
     }
-    let _ = block.read_metadata(Some("metric_1"), &mut Sayings::default());
+    let _ = block.read_metadata(Some("metric_1"), &mut MetricMetadataSet::default());
     let (mut reader, mut columns) = (block.reader(), Columns::default());
     for ordinal in all {
         columns.clear();

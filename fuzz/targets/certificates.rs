@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use firn_x509::key_pair::certified_key;
-use firn_x509::{X509Certificate, CertificatePool, Purpose, Trust, verify};
+use firn_x509::key_pair::parse_certified_key;
+use firn_x509::{X509Certificate, CertificatePool, CertificatePurpose, CertificateTrust, verify};
 
 /// A time at which most seeds are valid.
 const NOW: i64 = 1_800_000_000;
@@ -24,7 +24,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let pool = CertificatePool::of_pem(bytes);
     assert_eq!(pool.subjects().count(), pool.len());
     // An error is as good as a pair.
-    let _ = certified_key(bytes, bytes);
+    let _ = parse_certified_key(bytes, bytes);
 });
 
 fn judge(chain: &[&[u8]]) {
@@ -35,9 +35,9 @@ fn judge(chain: &[&[u8]]) {
     let (none, last) = (CertificatePool::default(), chain.iter().rev().take(1));
     let last = CertificatePool::of_parsable(last);
     for (roots, intermediates) in [(&all, &none), (&last, &all)] {
-        for purpose in [Purpose::Server, Purpose::Client] {
+        for purpose in [CertificatePurpose::Server, CertificatePurpose::Client] {
             let host = Some("localhost");
-            let trust = Trust {
+            let trust = CertificateTrust {
                 roots,
                 intermediates,
                 host,

@@ -3,33 +3,33 @@
 
 #![no_main]
 
-use firn_model::exemplar::Exemplars;
-use firn_wire::exposition::{Event, Format, LabelPairs, Parser, Switches};
+use firn_model::exemplar::SampleExemplars;
+use firn_wire::exposition::{ExpositionEvent, ExpositionFormat, LabelPairs, ExpositionParser, ParserSwitches};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Some(([form, switches], body)) = input.split_first_chunk() else {
         return;
     };
     let format = match form % 3 {
-        0 => Format::Text,
-        1 => Format::OpenMetrics,
-        _ => Format::Protobuf,
+        0 => ExpositionFormat::Text,
+        1 => ExpositionFormat::OpenMetrics,
+        _ => ExpositionFormat::Protobuf,
     };
     let on = |bit: u8| switches >> bit & 1 == 1;
-    let switches = Switches {
+    let switches = ParserSwitches {
         type_and_unit_labels: on(0),
         start_times: on(1),
         native_histograms: on(2),
         convert_classic_histograms: on(3),
         always_classic_histograms: on(4),
     };
-    let mut parser = Parser::new(format, body, switches);
-    let (mut pairs, mut exemplars) = (LabelPairs::default(), Exemplars::default());
+    let mut parser = ExpositionParser::new(format, body, switches);
+    let (mut pairs, mut exemplars) = (LabelPairs::default(), SampleExemplars::default());
     let mut events = 0;
     while let Ok(true) = parser.advance() {
         events += 1;
         assert!(events <= 16 * (body.len() + 16), "reading does not end");
-        if let Event::Sample(_) = parser.event()
+        if let ExpositionEvent::Sample(_) = parser.event()
             && parser.labels(&mut pairs).is_ok()
         {
             parser.exemplars(&mut exemplars);

@@ -1,7 +1,7 @@
 //! A small data directory with files of all kinds, created in memory.
 
 use firn_model::batch::Batch;
-use firn_model::env::sim::{self, Sim};
+use firn_model::env::sim::{self, SimEnv};
 use firn_model::error::Error;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::Labels;
@@ -41,7 +41,7 @@ impl Image {
     }
 }
 
-fn collect(sim: &Sim, dir: &Path, into: &mut Vec<(PathBuf, Vec<u8>)>) {
+fn collect(sim: &SimEnv, dir: &Path, into: &mut Vec<(PathBuf, Vec<u8>)>) {
     for name in sim.env.disk.list(dir).expect("the folder is there") {
         let path = dir.join(name);
         match sim.disk.contents(&path) {
@@ -84,7 +84,7 @@ fn append(store: &Arc<Store>, minute: i64) {
 }
 
 /// Opens the store on the simulated disk.
-pub fn open(sim: &Sim) -> Result<Arc<Store>, Error> {
+pub fn open(sim: &SimEnv) -> Result<Arc<Store>, Error> {
     let options = StoreOptions {
         shards: 1,
         exemplars_max: 100,

@@ -3,27 +3,27 @@
 
 #![no_main]
 
-use firn_model::batch::Source;
+use firn_model::batch::BatchSource;
 use firn_wire::WireLimits;
-use firn_wire::otlp::{Decoder, Deltas, Promotion, Reader, Strategy, Translation};
+use firn_wire::otlp::{OtlpDecoder, OtlpDeltaMode, AttributePromotion, OtlpDecodeOptions, TranslationStrategy, OtlpTranslation};
 
 libfuzzer_sys::fuzz_target!(|message: &[u8]| {
     let limits = WireLimits {
         batch_bytes_max: 1 << 20,
         ..WireLimits::default()
     };
-    let plain = Translation::default();
-    let full = Translation {
-        strategy: Strategy::NoUtf8EscapingWithSuffixes,
-        promotion: Promotion::AllBut(Default::default()),
+    let plain = OtlpTranslation::default();
+    let full = OtlpTranslation {
+        strategy: TranslationStrategy::NoUtf8EscapingWithSuffixes,
+        promotion: AttributePromotion::AllBut(Default::default()),
         keeps_identifying: true,
         converts_histograms: true,
         promotes_scope: true,
         ..plain.clone()
     };
-    let mut decoder = Decoder::new(limits);
+    let mut decoder = OtlpDecoder::new(limits);
     for translation in [&plain, &full] {
-        let reader = Reader {
+        let reader = OtlpDecodeOptions {
             translation,
             keeps_exemplars: true,
             labels_types: true,
@@ -31,7 +31,7 @@ libfuzzer_sys::fuzz_target!(|message: &[u8]| {
         };
         let mut words = Vec::new();
         for is_reversed in [false, true] {
-            let read = decoder.decode_within((&reader, Deltas::Keep), message, None);
+            let read = decoder.decode_within((&reader, OtlpDeltaMode::Keep), message, None);
             let Ok(decoded) = read else { return };
             let (mut decoded, target_info) = (decoded.points, decoded.target_info);
             target_info.batch.assert_whole();

@@ -4,7 +4,7 @@
 #![no_main]
 
 use firn_wire::WireLimits;
-use firn_wire::otlp::{Decoder, Deltas, Reader, Translation, to_protobuf};
+use firn_wire::otlp::{OtlpDecoder, OtlpDeltaMode, OtlpDecodeOptions, OtlpTranslation, to_protobuf};
 
 libfuzzer_sys::fuzz_target!(|text: &[u8]| {
     const BYTES_MAX: usize = 1 << 16;
@@ -13,13 +13,13 @@ libfuzzer_sys::fuzz_target!(|text: &[u8]| {
         return;
     }
     assert!(message.len() <= BYTES_MAX);
-    let translation = Translation::default();
-    let reader = Reader {
+    let translation = OtlpTranslation::default();
+    let reader = OtlpDecodeOptions {
         translation: &translation,
         keeps_exemplars: true,
         labels_types: false,
         info_step_ns: 150_000_000_000,
     };
-    let mut decoder = Decoder::new(WireLimits::default());
-    let _ = decoder.decode_within((&reader, Deltas::Keep), &message, None);
+    let mut decoder = OtlpDecoder::new(WireLimits::default());
+    let _ = decoder.decode_within((&reader, OtlpDeltaMode::Keep), &message, None);
 });

@@ -11,7 +11,7 @@ mod file;
 const FILE_NAME: &str = "pushed";
 
 use file::{decode, encode};
-use firn_model::metadata::{Metadata, MetricType};
+use firn_model::metadata::{MetricMetadata, MetricType};
 use firn_model::tenant::TenantId;
 
 /// A decoded entry with owned texts: name, help and unit.
@@ -24,7 +24,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let texts = entries.iter().flat_map(|(_, _, texts)| texts);
     assert!(texts.map(String::len).sum::<usize>() <= bytes.len());
     let said = entries.iter().map(|(tenant, kind, [name, help, unit])| {
-        let said = Metadata {
+        let said = MetricMetadata {
             name,
             kind: *kind,
             help,

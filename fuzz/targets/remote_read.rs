@@ -5,7 +5,7 @@
 
 use firn_model::budget::Budget;
 use firn_model::sample::TimeRange;
-use firn_wire::remote_read::{FrameReader, ReadSeries, decode, decode_samples};
+use firn_wire::remote_read::{ChunkFrameReader, RemoteReadSeries, decode, decode_samples};
 
 const FRAME_BYTES_MAX: u64 = 1 << 16;
 
@@ -23,9 +23,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     assert_eq!(format!("{whole:?}"), format!("{pieces:?}"));
 });
 
-fn frames(bytes: &[u8], piece: usize) -> Result<Vec<ReadSeries>, String> {
+fn frames(bytes: &[u8], piece: usize) -> Result<Vec<RemoteReadSeries>, String> {
     let mut memory = Budget::new("fuzz", 1 << 22).hold();
-    let mut reader = FrameReader::new(RANGE, FRAME_BYTES_MAX);
+    let mut reader = ChunkFrameReader::new(RANGE, FRAME_BYTES_MAX);
     for piece in bytes.chunks(piece) {
         reader.push(piece, &mut memory).map_err(|e| e.message)?;
     }
@@ -34,7 +34,7 @@ fn frames(bytes: &[u8], piece: usize) -> Result<Vec<ReadSeries>, String> {
     Ok(series)
 }
 
-fn check(series: &[ReadSeries]) {
+fn check(series: &[RemoteReadSeries]) {
     for one in series {
         assert!(one.samples.is_sorted_by(|a, b| a.time < b.time));
         assert!(one.samples.iter().all(|sample| RANGE.contains(sample.time)));

@@ -4,14 +4,14 @@
 
 #![no_main]
 
-use firn_model::batch::Source;
+use firn_model::batch::BatchSource;
 use firn_model::labels::Labels;
-use firn_wire::remote_write::{Decoded, Decoder, Extra, Reader, Version};
+use firn_wire::remote_write::{DecodedWriteRequest, RemoteWriteDecoder, ExtraLabels, RemoteWriteOptions, RemoteWriteVersion};
 use firn_wire::{WireError, WireLimits, snappy};
 
 /// Decodes a message and formats it as text; `order` returns the order in which labels are decoded.
 fn read(
-    decoded: Result<Decoded<'_>, WireError>,
+    decoded: Result<DecodedWriteRequest<'_>, WireError>,
     order: impl FnOnce(u32) -> Vec<u32>,
 ) -> Result<String, String> {
     let mut decoded = decoded.map_err(|e| e.to_string())?;
@@ -27,16 +27,16 @@ fn read(
 /// Checks that a label can be added to the encoded form of a message of version 1.0.
 fn extend(message: &[u8], body: &[u8], limits: WireLimits) {
     let extra = Labels::from_pairs([("m", "x")]);
-    let Some(extended) = Extra::new(extra.as_ref()).extend(message) else {
+    let Some(extended) = ExtraLabels::new(extra.as_ref()).extend(message) else {
         return;
     };
     assert!(
         extended.len() <= 3 * message.len(),
         "more memory than the message allows"
     );
-    let (mut before, mut after) = (Decoder::new(limits), Decoder::new(limits));
+    let (mut before, mut after) = (RemoteWriteDecoder::new(limits), RemoteWriteDecoder::new(limits));
     let extended = snappy::compress(&extended);
-    let reader = Reader::default();
+    let reader = RemoteWriteOptions::default();
     let (Ok(before), Ok(after)) = (before.decode(reader, body), after.decode(reader, &extended))
     else {
         return;
@@ -58,10 +58,10 @@ libfuzzer_sys::fuzz_target!(|message: &[u8]| {
     };
     let body = snappy::compress(message);
     extend(message, &body, limits);
-    let (mut late, mut at_once) = (Decoder::new(limits), Decoder::new(limits));
-    let mut decoder = Decoder::new(limits);
-    for version in [Version::V1, Version::V2] {
-        let reader = Reader {
+    let (mut late, mut at_once) = (RemoteWriteDecoder::new(limits), RemoteWriteDecoder::new(limits));
+    let mut decoder = RemoteWriteDecoder::new(limits);
+    for version in [RemoteWriteVersion::V1, RemoteWriteVersion::V2] {
+        let reader = RemoteWriteOptions {
             version,
             keeps_exemplars: true,
             labels_types: false,
@@ -76,7 +76,7 @@ libfuzzer_sys::fuzz_target!(|message: &[u8]| {
             Ok(_) => assert_eq!(late, at_once),
         }
         // Type and unit labels are decoded in another way.
-        let reader = Reader {
+        let reader = RemoteWriteOptions {
             labels_types: true,
             ..reader
         };

@@ -19,13 +19,13 @@ use firn_model::env::sim;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
-use firn_model::metadata::{Metadata, MetricType};
+use firn_model::metadata::{MetricMetadata, MetricType};
 use firn_model::sample::TimeRange;
 use firn_model::tenant::TenantId;
-use firn_storage::block::{BlockId, BlockWriter, Sayings, Source};
-use firn_storage::ids::Slot;
-use firn_storage::page::{Columns, Family, LogSpan, PageBuilder};
-use firn_wire::remote_read::{ChunkFrames, Question, SampleMessage};
+use firn_storage::write_block::{BlockId, BlockWriter, MetricMetadataSet, BlockSpec};
+use firn_storage::ids::SeriesSlot;
+use firn_storage::load_page::{Columns, HistogramFamilyHash, LogSpan, PageBuilder};
+use firn_wire::remote_read::{ChunkedResponseBuilder, OutgoingReadRequest, SamplesResponseBuilder};
 use firn_wire::{otlp, remote_write, snappy};
 use std::path::Path;
 
@@ -54,16 +54,16 @@ fn reads() -> [Vec<u8>; 3] {
     let times: Vec<i64> = (0..200).map(|i| 1_000 * i).collect();
     batch.push(&times, &vec![1.5; 200], &[], []);
     let matchers = [Matcher::new("job", MatchOp::Regex, b"a|b").expect("the pattern is sound")];
-    let question = Question {
+    let question = OutgoingReadRequest {
         range: TimeRange::new(0, 100_000),
         matchers: &matchers,
         is_about_series: true,
     };
-    let mut message = SampleMessage::default();
+    let mut message = SamplesResponseBuilder::default();
     message.push(labels.as_ref(), &Labels::empty(), Some(batch.series(0)));
     message.end_query();
     let mut frames = Vec::new();
-    let mut writer = ChunkFrames::new(100, Labels::empty());
+    let mut writer = ChunkedResponseBuilder::new(100, Labels::empty());
     let pushed = writer.push(&mut frames, 0, labels.as_ref(), batch.series(0));
     pushed.expect("the samples are sound");
     [question.encode(), message.finish(), frames]
@@ -89,7 +89,7 @@ fn bodies() -> Vec<u8> {
 /// Returns a file of pushed metadata with two metrics.
 fn pushed_metadata() -> Vec<u8> {
     let tenant = TenantId::new("team-a").expect("the name is sound");
-    let said = |name, kind| Metadata {
+    let said = |name, kind| MetricMetadata {
         name,
         kind,
         help: "It counts.",
@@ -225,7 +225,7 @@ fn message() -> Vec<u8> {
 /// Returns the index and the pages of a block.
 fn block() -> Vec<u8> {
     let (sim, dir) = (sim::env(1), Path::new("block"));
-    let source = Source {
+    let source = BlockSpec {
         id: BlockId::new(7, 7),
         is_late: false,
         level: 1,
@@ -258,13 +258,13 @@ fn block() -> Vec<u8> {
         });
         writer.push_exemplars(exemplars).expect("the disk is sound");
     }
-    let mut sayings = Sayings::default();
+    let mut sayings = MetricMetadataSet::default();
     for (name, help, last) in [
         ("metric_1", "New.", 9),
         ("metric_1", "Old.", 5),
         ("metric_3", "", 9),
     ] {
-        let said = Metadata {
+        let said = MetricMetadata {
             name,
             kind: MetricType::Gauge,
             help,
@@ -318,7 +318,7 @@ fn pages() -> Vec<Vec<u8>> {
                 values: (0..count).map(|i| value(kind, i)).collect(),
                 ..Columns::default()
             };
-            let pushed = builder.push(Slot(kind.into()), Some(Family(1)), &columns);
+            let pushed = builder.push(SeriesSlot(kind.into()), Some(HistogramFamilyHash(1)), &columns);
             pushed.expect("no series is too long");
         }
         builder.finish().expect("there are series")

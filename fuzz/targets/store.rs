@@ -9,10 +9,10 @@
 mod folder;
 
 use firn_model::budget::Budget;
-use firn_model::cancel::Cancel;
+use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
 use firn_model::env::OpenMode;
-use firn_model::env::sim::{self, Sim};
+use firn_model::env::sim::{self, SimEnv};
 use firn_model::error::Error;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
@@ -26,7 +26,7 @@ use std::sync::OnceLock;
 static IMAGE: OnceLock<Image> = OnceLock::new();
 
 /// Creates a simulated disk with exactly these files.
-fn disk_with(files: &[(PathBuf, Vec<u8>)]) -> Sim {
+fn disk_with(files: &[(PathBuf, Vec<u8>)]) -> SimEnv {
     let sim = sim::env(1);
     for (path, bytes) in files {
         let folder = path.parent().expect("a file is in a folder");
@@ -48,7 +48,7 @@ fn read_all(store: &Store) -> Result<String, Error> {
         matchers: &[],
         range: TimeRange::ALL,
         newest_only: false,
-        cancel: &Cancel::new(),
+        cancel: &CancelToken::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
         span: None,

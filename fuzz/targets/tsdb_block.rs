@@ -3,16 +3,16 @@
 
 #![no_main]
 
-use firn_wire::tsdb::{BlockMeta, BlockReader, File, IndexReader, Segments, Tombstones};
+use firn_wire::tsdb::{TsdbBlockMeta, TsdbBlockReader, NamedRangeFile, IndexReader, ChunkSegments, Tombstones};
 
 fn walk(index: &[u8], chunks: &[u8], tombstones: Option<Tombstones>) {
-    let Ok(index) = IndexReader::open(File::new("index", index)) else {
+    let Ok(index) = IndexReader::open(NamedRangeFile::new("index", index)) else {
         return;
     };
-    let Ok(segments) = Segments::open(vec![File::new("chunks", chunks)]) else {
+    let Ok(segments) = ChunkSegments::open(vec![NamedRangeFile::new("chunks", chunks)]) else {
         return;
     };
-    let mut block = BlockReader::new(index, segments, tombstones);
+    let mut block = TsdbBlockReader::new(index, segments, tombstones);
     let mut before = None;
     while let Ok(Some(mut series)) = block.next_series() {
         let labels = series.labels().to_owned();
@@ -39,8 +39,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (index, rest) = rest.split_at(index);
     let chunks = usize::from(u16::from_le_bytes([c, d])).min(rest.len());
     let (chunks, rest) = rest.split_at(chunks);
-    if let Ok(meta) = BlockMeta::read("meta.json", rest) {
-        assert_eq!(BlockMeta::read("meta.json", &meta.write()), Ok(meta));
+    if let Ok(meta) = TsdbBlockMeta::read("meta.json", rest) {
+        assert_eq!(TsdbBlockMeta::read("meta.json", &meta.write()), Ok(meta));
     }
     walk(index, chunks, Tombstones::read("tombstones", rest).ok());
     walk(index, chunks, None);

@@ -3,24 +3,24 @@
 
 #![no_main]
 
-use firn_wire::tsdb::{BuiltChunk, ChunkBuilder, Encoding, Sample, Samples, StartTimes, Value};
+use firn_wire::tsdb::{BuiltChunk, ChunkBuilder, TsdbChunkEncoding, TsdbSample, TsdbChunkSamples, ChunkStartTimes, TsdbSampleValue};
 
 /// Formats a sample with the bits of its value. Histograms are reduced to their times, because
 /// encoding changes empty buckets and reset hints.
-fn told(sample: &Sample) -> String {
+fn told(sample: &TsdbSample) -> String {
     match &sample.value {
-        Value::Float(value) => format!(
+        TsdbSampleValue::Float(value) => format!(
             "{} {} {:x}",
             sample.time,
             sample.start_time,
             value.to_bits()
         ),
-        Value::Histogram(_) => format!("{} {}", sample.time, sample.start_time),
+        TsdbSampleValue::Histogram(_) => format!("{} {}", sample.time, sample.start_time),
     }
 }
 
-fn read(chunk: BuiltChunk) -> Vec<Sample> {
-    let samples = Samples::new(chunk.encoding, chunk.data).expect("it was written here");
+fn read(chunk: BuiltChunk) -> Vec<TsdbSample> {
+    let samples = TsdbChunkSamples::new(chunk.encoding, chunk.data).expect("it was written here");
     let samples: Result<Vec<_>, _> = samples.collect();
     samples.expect("it was written here")
 }
@@ -29,22 +29,22 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((number, data)) = bytes.split_first() else {
         return;
     };
-    let Some(encoding) = Encoding::of_number(number % 8) else {
+    let Some(encoding) = TsdbChunkEncoding::of_number(number % 8) else {
         return;
     };
-    let Ok(samples) = Samples::new(encoding, data) else {
+    let Ok(samples) = TsdbChunkSamples::new(encoding, data) else {
         return;
     };
     let (mut builder, mut pushed, mut found) =
-        (ChunkBuilder::new(StartTimes::Keep), Vec::new(), Vec::new());
+        (ChunkBuilder::new(ChunkStartTimes::Keep), Vec::new(), Vec::new());
     for sample in samples.take(500) {
         let Ok(sample) = sample else {
             break;
         };
         let (time, start) = (sample.time, sample.start_time);
         let closed = match &sample.value {
-            Value::Float(value) => builder.push_float(time, start, *value),
-            Value::Histogram(histogram) => builder.push_histogram(time, start, histogram),
+            TsdbSampleValue::Float(value) => builder.push_float(time, start, *value),
+            TsdbSampleValue::Histogram(histogram) => builder.push_histogram(time, start, histogram),
         };
         if let Ok(closed) = closed {
             found.extend(closed.into_iter().flat_map(read));

@@ -3,11 +3,11 @@
 
 #![no_main]
 
-use firn_wire::tsdb::{File, HeadChunkFile, HeadFiles, HeadOptions, HeadReader, TsdbError};
+use firn_wire::tsdb::{NamedRangeFile, HeadChunkFile, HeadFiles, HeadOptions, HeadReader, TsdbError};
 use std::collections::BTreeMap;
 
 fn read(parts: &[&[u8]; 4], memory_bytes: usize) -> Result<BTreeMap<String, String>, TsdbError> {
-    let [checkpoint, wal, wbl, chunks] = parts.map(|bytes| File::new("f", bytes));
+    let [checkpoint, wal, wbl, chunks] = parts.map(|bytes| NamedRangeFile::new("f", bytes));
     let files = HeadFiles {
         checkpoint: vec![checkpoint],
         wal: vec![wal],

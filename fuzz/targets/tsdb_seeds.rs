@@ -1,6 +1,6 @@
 //! Initial corpora of the targets for Prometheus's files, from the fixtures of the tests of `wire`.
 
-use firn_wire::tsdb::{ChunkBuilder, StartTimes};
+use firn_wire::tsdb::{ChunkBuilder, ChunkStartTimes};
 use std::path::{Path, PathBuf};
 
 const FOLDERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/wire/tests/tsdb");
@@ -40,7 +40,7 @@ fn list(folder: &Path) -> Vec<PathBuf> {
 /// Returns chunks of floats with and without start timestamps, and chunks of other encodings.
 pub fn chunks() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
-    for (starts, start) in [(StartTimes::Drop, 0), (StartTimes::Keep, 7)] {
+    for (starts, start) in [(ChunkStartTimes::Drop, 0), (ChunkStartTimes::Keep, 7)] {
         let mut builder = ChunkBuilder::new(starts);
         for i in 0..30 {
             let pushed = builder.push_float(i * 15_000 + i % 3, start, (i * i) as f64 / 3.0);

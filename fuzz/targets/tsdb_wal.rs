@@ -3,21 +3,21 @@
 
 #![no_main]
 
-use firn_wire::tsdb::{Entries, File, HeadChunkFile, HeadChunks, Tail, WalReader};
+use firn_wire::tsdb::{WalEntries, NamedRangeFile, HeadChunkFile, HeadChunks, WalTailPolicy, WalReader};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let failed = Entries::new(bytes).filter(Result::is_err).count();
+    let failed = WalEntries::new(bytes).filter(Result::is_err).count();
     assert!(failed <= 1, "goes on behind an error");
-    for tail in [Tail::MayBeTorn, Tail::IsWhole] {
-        let files = [File::new("0", bytes)];
+    for tail in [WalTailPolicy::MayBeTorn, WalTailPolicy::IsWhole] {
+        let files = [NamedRangeFile::new("0", bytes)];
         let mut reader = WalReader::new(&files, tail);
         while let Ok(Some(record)) = reader.next_record() {
-            Entries::new(record).for_each(drop);
+            WalEntries::new(record).for_each(drop);
         }
     }
     let files = [HeadChunkFile {
         number: 1,
-        file: File::new("1", bytes),
+        file: NamedRangeFile::new("1", bytes),
     }];
     let mut chunks = HeadChunks::new(&files);
     while let Ok(Some(chunk)) = chunks.next_chunk() {

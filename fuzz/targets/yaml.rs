@@ -3,13 +3,13 @@
 
 #![no_main]
 
-use firn_model::yaml::{Dialect, decode, parse_as, print};
+use firn_model::yaml::{YamlDialect, decode, parse_as, print};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = decode(bytes) else {
         return;
     };
-    for dialect in [Dialect::V2, Dialect::V3] {
+    for dialect in [YamlDialect::V2, YamlDialect::V3] {
         let Ok(Some(root)) = parse_as(&text, dialect) else {
             continue;
         };

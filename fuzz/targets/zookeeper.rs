@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use firn_wire::zookeeper::{CHILDREN_MAX, Frames, Said, granted_ms};
+use firn_wire::zookeeper::{CHILDREN_MAX, ZookeeperFrameBuffer, ZookeeperMessage, decode_session_timeout_ms};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let whole = said(bytes, bytes.len().max(1));
@@ -11,7 +11,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 });
 
 fn said(bytes: &[u8], piece: usize) -> Vec<String> {
-    let (mut frames, mut all) = (Frames::default(), Vec::new());
+    let (mut frames, mut all) = (ZookeeperFrameBuffer::default(), Vec::new());
     for piece in bytes.chunks(piece) {
         frames.space().extend_from_slice(piece);
         loop {
@@ -24,15 +24,15 @@ fn said(bytes: &[u8], piece: usize) -> Vec<String> {
                 }
             };
             assert!(frame.len() <= bytes.len());
-            all.push(format!("{:?} {}", granted_ms(&frame), shown(&frame)));
+            all.push(format!("{:?} {}", decode_session_timeout_ms(&frame), shown(&frame)));
         }
     }
     all
 }
 
 fn shown(frame: &[u8]) -> String {
-    let said = Said::read(frame);
-    if let Ok(Said::Reply(reply)) = &said {
+    let said = ZookeeperMessage::read(frame);
+    if let Ok(ZookeeperMessage::Reply(reply)) = &said {
         if let Ok(data) = reply.data() {
             assert!(data.len() <= frame.len());
         }

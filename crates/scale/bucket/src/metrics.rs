@@ -1,6 +1,6 @@
 //! The metrics of a bucket: operations by outcome, their bytes and durations.
 
-use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
+use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, MetricSink, MetricValue};
 use std::time::Duration;
 
 /// An operation of [`crate::Bucket`], as a label of metrics.
@@ -125,10 +125,10 @@ impl BucketMetrics {
 
     fn each<'m>(
         &'m self,
-        sink: &mut dyn Sink,
+        sink: &mut dyn MetricSink,
         name: &str,
         help: &str,
-        value: fn(&'m Operations) -> Value<'m>,
+        value: fn(&'m Operations) -> MetricValue<'m>,
     ) {
         for op in BucketOp::ALL {
             let value = value(&self.operations[op as usize]);
@@ -138,7 +138,7 @@ impl BucketMetrics {
 }
 
 impl Collect for BucketMetrics {
-    fn collect(&self, sink: &mut dyn Sink) {
+    fn collect(&self, sink: &mut dyn MetricSink) {
         for op in BucketOp::ALL {
             let operations = &self.operations[op as usize];
             for outcome in op.outcomes() {
@@ -147,7 +147,7 @@ impl Collect for BucketMetrics {
                     "firn_bucket_requests_total",
                     "Finished operations of the bucket. A second attempt is not counted.",
                     &[("op", op.name()), ("outcome", outcome.name())],
-                    Value::Counter(count as f64),
+                    MetricValue::Counter(count as f64),
                 );
             }
         }
@@ -155,31 +155,31 @@ impl Collect for BucketMetrics {
             sink,
             "firn_bucket_bytes_total",
             "Bytes of objects that were stored in or read from the bucket.",
-            |operations| Value::Counter(operations.bytes.get() as f64),
+            |operations| MetricValue::Counter(operations.bytes.get() as f64),
         );
         self.each(
             sink,
             "firn_bucket_hedges_total",
             "Second attempts of operations whose first attempt was slow.",
-            |operations| Value::Counter(operations.hedges.get() as f64),
+            |operations| MetricValue::Counter(operations.hedges.get() as f64),
         );
         self.each(
             sink,
             "firn_bucket_request_duration_seconds",
             "Duration of operations of the bucket, with the wait for bytes in flight.",
-            |operations| Value::Histogram(&operations.duration),
+            |operations| MetricValue::Histogram(&operations.duration),
         );
         sink.metric(
             "firn_bucket_requests_in_flight",
             "Operations of the bucket that run or wait.",
             &[],
-            Value::Gauge(self.in_flight.get() as f64),
+            MetricValue::Gauge(self.in_flight.get() as f64),
         );
         sink.metric(
             "firn_bucket_bytes_in_flight",
             "Bytes of objects reserved by running operations of the bucket.",
             &[],
-            Value::Gauge(self.bytes_in_flight.get() as f64),
+            MetricValue::Gauge(self.bytes_in_flight.get() as f64),
         );
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::backend::StoreBackend;
 use crate::byte_budget::ByteReservation;
 use async_trait::async_trait;
-use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -132,16 +132,16 @@ impl Fixture {
 #[derive(Default)]
 struct Collected(BTreeMap<String, f64>);
 
-impl Sink for Collected {
-    fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: Value<'_>) {
+impl MetricSink for Collected {
+    fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: MetricValue<'_>) {
         assert!(help.ends_with('.'), "{help}");
         let labels: Vec<String> = labels
             .iter()
             .map(|(_, value)| (*value).to_owned())
             .collect();
         let value = match value {
-            Value::Counter(value) | Value::Gauge(value) => value,
-            Value::Histogram(histogram) => histogram.bucket_counts().iter().sum::<u64>() as f64,
+            MetricValue::Counter(value) | MetricValue::Gauge(value) => value,
+            MetricValue::Histogram(histogram) => histogram.bucket_counts().iter().sum::<u64>() as f64,
         };
         let name = format!(
             "{} {}",
