@@ -27,7 +27,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let env = real::env().expect("the clock and random numbers of the system");
+    let env = real::system_env().expect("the clock and random numbers of the system");
     let report = check_store(&bucket, &env.clock, &CheckOptions::new(env.rng.next_u64()));
     let _ = writeln!(std::io::stdout(), "{report}");
     if report.verdict == StoreVerdict::Accepted {

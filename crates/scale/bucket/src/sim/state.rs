@@ -119,7 +119,7 @@ impl SimState {
 
     /// Returns a delay of some milliseconds; one in 50 is twenty times as long.
     pub(super) fn draw_delay(&mut self) -> Duration {
-        let micros = 500 + self.rng.below(20_000);
+        let micros = 500 + self.rng.next_below(20_000);
         let tail = if self.rng.one_in(50) { 20 } else { 1 };
         Duration::from_micros(micros * tail)
     }
@@ -138,7 +138,7 @@ impl SimState {
         if faults.one_in == 0 || faults.faults.is_empty() || !self.rng.one_in(faults.one_in) {
             return None;
         }
-        let index = self.rng.below(faults.faults.len() as u64) as usize;
+        let index = self.rng.next_below(faults.faults.len() as u64) as usize;
         Some(faults.faults[index]).filter(|fault| fault.applies_to(op))
     }
 

@@ -141,7 +141,9 @@ impl MetricSink for Collected {
             .collect();
         let value = match value {
             MetricValue::Counter(value) | MetricValue::Gauge(value) => value,
-            MetricValue::Histogram(histogram) => histogram.bucket_counts().iter().sum::<u64>() as f64,
+            MetricValue::Histogram(histogram) => {
+                histogram.bucket_counts().iter().sum::<u64>() as f64
+            }
         };
         let name = format!(
             "{} {}",

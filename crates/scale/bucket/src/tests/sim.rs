@@ -190,7 +190,7 @@ fn history(seed: u64) -> Vec<String> {
             .any(|result| result.lock().unwrap().is_none())
         {
             let count = store.event_count() as u64;
-            assert!(store.run_nth(rng.below(count) as usize));
+            assert!(store.run_nth(rng.next_below(count) as usize));
         }
         let found = text(&store, &name);
         let results: Vec<Creation> = results

@@ -286,5 +286,8 @@ fn encoder_that_began_gives_its_memory_back() {
     assert!(encode_one(&mut delta, 1, &batch(&rows)).is_some());
     assert_eq!(delta.series, 1_000);
     delta.begin();
-    assert_eq!(format!("{:?}", delta.context), "PredictorContext { slabs: {} }");
+    assert_eq!(
+        format!("{:?}", delta.context),
+        "PredictorContext { slabs: {} }"
+    );
 }
