@@ -5,7 +5,7 @@
 // The module belongs to the mirror, and the fuzzer uses only a part of it.
 #![allow(dead_code)]
 
-#[path = "../../crates/mirror/src/tee/bodies/format.rs"]
+#[path = "../../crates/bin/mirror/src/tee/bodies/format.rs"]
 mod format;
 
 use bytes::Bytes;

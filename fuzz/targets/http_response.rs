@@ -5,9 +5,9 @@
 // The modules belong to the HTTP client, and the fuzzer uses only a part of them.
 #![allow(dead_code)]
 
-#[path = "../../crates/http_client/src/framing.rs"]
+#[path = "../../crates/lib/http_client/src/framing.rs"]
 mod framing;
-#[path = "../../crates/http_client/src/response_head.rs"]
+#[path = "../../crates/lib/http_client/src/response_head.rs"]
 mod response_head;
 
 use bytes::BytesMut;

@@ -5,7 +5,7 @@
 // The module belongs to the discoveries, and the fuzzer uses only a part of it.
 #![allow(dead_code)]
 
-#[path = "../../crates/discovery/src/json/text.rs"]
+#[path = "../../crates/edge/discovery/src/json/text.rs"]
 mod text;
 
 use serde_json::Value;

@@ -5,7 +5,7 @@
 // The module belongs to the crate `ingest`, and the fuzzer uses only a part of it.
 #![allow(dead_code)]
 
-#[path = "../../crates/ingest/src/metadata/file.rs"]
+#[path = "../../crates/core/ingest/src/metadata/file.rs"]
 mod file;
 
 const FILE_NAME: &str = "pushed";

@@ -1,11 +1,11 @@
 //! Writes the initial corpus of each fuzz target to a directory: `seeds DIR`.
 
-#[path = "../../crates/ingest/src/metadata/file.rs"]
+#[path = "../../crates/core/ingest/src/metadata/file.rs"]
 #[allow(dead_code)]
 mod file;
 #[path = "folder.rs"]
 mod folder;
-#[path = "../../crates/mirror/src/tee/bodies/format.rs"]
+#[path = "../../crates/bin/mirror/src/tee/bodies/format.rs"]
 #[allow(dead_code)]
 mod format;
 #[path = "tsdb_seeds.rs"]
@@ -138,16 +138,16 @@ fn main() -> std::io::Result<()> {
     write(dir, "tsdb_wal", tsdb_seeds::logs())?;
     write(dir, "tsdb_head", tsdb_seeds::heads())?;
     write(dir, "certificates", certificates())?;
-    let responses = include_str!("../../crates/http_client/src/tests/http1.tsv");
+    let responses = include_str!("../../crates/lib/http_client/src/tests/http1.tsv");
     let responses = responses.lines().filter_map(|row| row.split('\t').nth(2));
     write(dir, "http_response", responses.map(unescaped))?;
-    let groups = include_str!("../../crates/discovery/src/json/groups.txt");
+    let groups = include_str!("../../crates/edge/discovery/src/json/groups.txt");
     let groups = groups.lines().filter_map(|line| line.split_once('\t'));
     write(dir, "json", groups.map(|(text, _)| unescaped(text)))?;
-    let expressions = include_str!("../../crates/promql/src/parser/cases/accepted.txt");
+    let expressions = include_str!("../../crates/core/promql/src/parser/cases/accepted.txt");
     let lines = expressions.lines().filter(|l| !l.starts_with(['#', ' ']));
     write(dir, "promql", lines.map(|l| l.as_bytes().to_vec()))?;
-    let documents = include_str!("../../crates/model/src/yaml/cases.txt");
+    let documents = include_str!("../../crates/core/model/src/yaml/cases.txt");
     let documents = documents.lines().filter_map(|line| line.split_once('\t'));
     let documents = documents.map(|(text, _)| unescaped(text));
     write(dir, "yaml", documents)
@@ -174,12 +174,12 @@ fn write(
 
 /// Returns the first certificate of each example of a rule, and PEM texts.
 fn certificates() -> impl Iterator<Item = Vec<u8>> {
-    let examples = include_str!("../../crates/x509/tests/rules.jsonl").lines();
+    let examples = include_str!("../../crates/lib/x509/tests/rules.jsonl").lines();
     let leaves = examples.filter_map(|line| {
         let (_, chain) = line.split_once("\"chain\":[\"")?;
         BASE64_STANDARD.decode(chain.split('"').next()?).ok()
     });
-    let pairs = include_str!("../../crates/x509/tests/pairs.jsonl").lines();
+    let pairs = include_str!("../../crates/lib/x509/tests/pairs.jsonl").lines();
     leaves.chain(pairs.map(|line| line.replace("\\n", "\n").into_bytes()))
 }
 

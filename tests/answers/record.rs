@@ -186,7 +186,7 @@ impl Set {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/answers")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/answers")
 }
 
 fn read(name: &str) -> Result<String, String> {

@@ -6,7 +6,7 @@ use firn_model::yaml::{self, YamlNode};
 use std::path::{Path, PathBuf};
 
 fn configs() -> Vec<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/configs");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/configs");
     let files = std::fs::read_dir(dir).expect("the folder of configs");
     let paths = files.map(|file| file.unwrap().path());
     let mut paths: Vec<PathBuf> = paths.filter(|path| path.is_file()).collect();
@@ -132,7 +132,7 @@ impl Case {
 
 /// Checks the configs in one file of `tests/configs/verdicts`.
 fn check(topic: &str, cases_min: usize) {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/configs/verdicts");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/configs/verdicts");
     let text = std::fs::read_to_string(dir.join(topic).with_extension("yml")).unwrap();
     let root = yaml::parse(&text).unwrap().expect("cases");
     let cases: Vec<Case> = root.items().iter().map(Case::of).collect();

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 fn shipped(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../deploy")
+        .join("../../../deploy")
         .join(name)
 }
 

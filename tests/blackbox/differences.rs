@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 /// Reads and parses the page.
 fn page() -> Vec<page::Entry> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differences.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/differences.md");
     page::read(&std::fs::read_to_string(path).unwrap())
 }
 
@@ -33,7 +33,7 @@ fn differences_say_what_both_systems_do_and_why() {
 
 #[test]
 fn differences_that_no_example_shows_name_tests_that_there_are() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
     let blocks = page().into_iter().flat_map(|entry| entry.blocks);
     for (at, step) in blocks.flat_map(|block| block.steps) {
         if let Step::Held(file, test) = step {

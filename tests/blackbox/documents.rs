@@ -21,7 +21,7 @@ const RECORD: &str = "FIRN_RECORD";
 
 /// Returns `README.md` and all pages below `docs` that have a block.
 fn pages() -> Vec<PathBuf> {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../.."));
     let mut pages = vec![root.join("README.md")];
     let mut folders = vec![root.join("docs")];
     while let Some(folder) = folders.pop() {

@@ -747,22 +747,22 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     (
         "1.0 ordering, out of scope (sharding): sender_in_parallel_keeps_the_order_of_a_series",
-        "crates/ingest/src/sending/tests.rs",
+        "crates/core/ingest/src/sending/tests.rs",
         "requests_at_random_keep_each_series_in_order",
     ),
     (
         "1.0, 2.0 retries: sender_backs_off",
-        "crates/mirror/src/tee/tests.rs",
+        "crates/bin/mirror/src/tee/tests.rs",
         "target_that_fails_is_asked_again_after_growing_pauses",
     ),
     (
         "1.0, 2.0 stale markers: sender_marks_series_that_vanish",
-        "crates/ingest/src/scrape/tests.rs",
+        "crates/core/ingest/src/scrape/tests.rs",
         "scrape_series_that_vanish_are_marked_stale_once",
     ),
     (
         "2.0 samples: sender_marks_results_of_rules_that_vanish",
-        "crates/rules/src/machine/tests.rs",
+        "crates/core/rules/src/machine/tests.rs",
         "group_of_a_calm_world_shows_alerts_that_fire_and_resolve",
     ),
     (
@@ -787,14 +787,14 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     (
         "2.0 exemplars: sender_of_scraped_ones_gives_them_a_time",
-        "crates/ingest/src/sending/tests.rs",
+        "crates/core/ingest/src/sending/tests.rs",
         "version_2_carries_start_times_exemplars_and_what_is_known",
     ),
 ];
 
 #[test]
 fn demands_that_other_tests_prove_name_tests_that_there_are() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     for (demand, file, test) in ELSEWHERE {
         let text = std::fs::read_to_string(root.join(file)).unwrap();
         let head = format!("fn {test}(");

@@ -47,7 +47,7 @@ fn words(args: &[&str]) -> Vec<String> {
 
 /// Runs the cases in one file of `tests/commands`.
 fn check(file: &str, cases_min: usize) {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/commands");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/commands");
     let text = std::fs::read_to_string(dir.join(file)).unwrap();
     let root = yaml::parse(&text).unwrap().expect("cases");
     assert!(root.items().len() >= cases_min, "{}", root.items().len());

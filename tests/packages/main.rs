@@ -23,7 +23,7 @@ use std::sync::OnceLock;
 
 /// A path in the repository.
 fn root(path: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     root.canonicalize().unwrap().join(path)
 }
 

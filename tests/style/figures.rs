@@ -27,7 +27,7 @@ const STRETCH_LINES: usize = 6;
 
 fn root() -> PathBuf {
     let manifest = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let own = manifest.ancestors().nth(2).expect("below the root");
+    let own = manifest.ancestors().nth(3).expect("below the root");
     std::env::var_os("FIRN_ROOT").map_or_else(|| own.to_path_buf(), PathBuf::from)
 }
 

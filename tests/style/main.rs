@@ -21,8 +21,8 @@ fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest
         .ancestors()
-        .nth(2)
-        .expect("crates/firn lies two folders below the root")
+        .nth(3)
+        .expect("crates/bin/firn is three folders below the root")
         .to_path_buf()
 }
 

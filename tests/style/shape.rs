@@ -14,7 +14,7 @@ const LINE_CHARS_MAX: usize = 100;
 const SYNCHRONOUS: [&str; 4] = ["model", "wire", "storage", "promql"];
 
 /// The files behind that door.
-const THE_DOOR: &str = "crates/model/src/env/real";
+const THE_DOOR: &str = "crates/core/model/src/env/real";
 
 /// What is banned in synchronous crates, and what to take instead.
 const BANNED_CALLS: [(&str, &str); 12] = [

@@ -5,9 +5,6 @@ use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders of `crates` that hold several crates.
-const CRATE_FOLDERS: [&str; 1] = ["scale"];
-
 /// A Rust file of the project.
 pub struct Source {
     /// Relative to the root, with forward slashes.
@@ -19,14 +16,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// The crate, if the file is part of one. Crates may be grouped in a folder.
+    /// The crate, if the file is part of one: `crates/FOLDER/CRATE/...`.
     pub fn room(&self) -> Option<&str> {
-        let mut folders = self.path.strip_prefix("crates/")?.split('/');
-        let first = folders.next()?;
-        if CRATE_FOLDERS.contains(&first) {
-            return folders.next();
-        }
-        Some(first)
+        let folders = self.path.strip_prefix("crates/")?;
+        folders.split('/').nth(1)
     }
 
     /// Whether the file is part of what ships: under some `src/`, and not a file of tests.
