@@ -222,9 +222,10 @@ impl Arguments {
         let only = matches.get_many::<String>("only").into_iter().flatten();
         let kind = |name: &String| ALL.into_iter().find(|k| k.program_name() == name);
         Ok(Self {
-            size: match matches.get_flag("full") {
-                true => FULL,
-                false => SHORT,
+            size: if matches.get_flag("full") {
+                FULL
+            } else {
+                SHORT
             },
             history: history(&matches),
             mode: mode(&matches),
@@ -243,9 +244,10 @@ impl Arguments {
 }
 
 fn history(matches: &ArgMatches) -> history::Plan {
-    let plan = match matches.get_flag("short") {
-        true => SHORT_HISTORY,
-        false => LONG_HISTORY,
+    let plan = if matches.get_flag("short") {
+        SHORT_HISTORY
+    } else {
+        LONG_HISTORY
     };
     let given = |id| matches.get_one::<i64>(id).copied();
     history::Plan {

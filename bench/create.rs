@@ -100,9 +100,10 @@ pub fn run(tool: &Tool, text: &Path, dir: &Path) -> Result<Created, String> {
         samples: listed(tool, &data)?,
         disk_bytes: process::disk_bytes(&data).map_err(error)?,
     };
-    match created.samples == SERIES * SAMPLES {
-        true => Ok(created),
-        false => Err(format!("{} samples are there", created.samples)),
+    if created.samples == SERIES * SAMPLES {
+        Ok(created)
+    } else {
+        Err(format!("{} samples are there", created.samples))
     }
 }
 
@@ -112,9 +113,10 @@ fn watch(mut child: Child) -> io::Result<Result<Usage, String>> {
     loop {
         last = process::usage(child.id()).unwrap_or(last);
         if let Some(status) = child.try_wait()? {
-            return Ok(match status.success() {
-                true => Ok(last),
-                false => Err(format!("it ends with {status}")),
+            return Ok(if status.success() {
+                Ok(last)
+            } else {
+                Err(format!("it ends with {status}"))
             });
         }
         thread::sleep(LOOK_EVERY);

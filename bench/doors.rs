@@ -102,9 +102,10 @@ pub fn run(firn: &System, dir: &Path, loads: &Loads) -> Result<Measured, String>
         for (door, costs) in DOORS.iter().zip(&mut measured.costs) {
             rustix::fs::sync();
             say(&format!("turn {} of {TURNS}: {}", turn + 1, door.name));
-            let system = match door.is_locked {
-                true => firn.behind(locks.clone()),
-                false => firn.clone(),
+            let system = if door.is_locked {
+                firn.behind(locks.clone())
+            } else {
+                firn.clone()
             };
             let dir = dir.join("door");
             costs.push(door.cost(&system, &dir, loads, &sink)?);
@@ -124,9 +125,10 @@ impl Door {
         }
         let running = system.start_with(dir, &config)?;
         let before = running.usage()?.cpu_seconds;
-        let load = match self.is_second {
-            true => &loads.second,
-            false => &loads.first,
+        let load = if self.is_second {
+            &loads.second
+        } else {
+            &loads.first
         };
         let report = scenario::send(&running, load, &PushProgress::default())?;
         if self.sends_on {

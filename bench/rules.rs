@@ -191,9 +191,10 @@ fn run_once(system: &System, dir: &Path, has_rules: bool) -> Result<Run, String>
     }
     let running = system.start_with(dir, &config)?;
     let (cpu_seconds, usage, report) = watch(&running, &load)?;
-    let (recorded, missed) = match has_rules {
-        true => (recorded(&running)?, missed(&running, system.kind)?),
-        false => (0.0, 0.0),
+    let (recorded, missed) = if has_rules {
+        (recorded(&running)?, missed(&running, system.kind)?)
+    } else {
+        (0.0, 0.0)
     };
     running.stop()?;
     Ok(Run {

@@ -148,9 +148,12 @@ fn bound(sources: &[Source], deployment: i64, end: i64) -> f64 {
         let seen = source.samples.range(end - WINDOW_MS + 1..=end);
         let values: Vec<f64> = seen.map(|(_, value)| *value).collect();
         let pairs = values.windows(2);
-        let steps = pairs.map(|pair| match pair[1] < pair[0] {
-            true => pair[1],
-            false => pair[1] - pair[0],
+        let steps = pairs.map(|pair| {
+            if pair[1] < pair[0] {
+                pair[1]
+            } else {
+                pair[1] - pair[0]
+            }
         });
         let increase: f64 = steps.sum();
         let sampled = (values.len().max(2) - 1) as f64;

@@ -109,12 +109,11 @@ fn sound(ask: &Ask) -> Value {
 fn value_of(answer: &mut Value) -> &mut Value {
     let series = &mut answer["data"]["result"][0];
     let is_range = series["values"].is_array();
-    match is_range {
-        true => {
-            let points = series["values"].as_array_mut().unwrap();
-            &mut points.last_mut().unwrap()[1]
-        }
-        false => &mut series["value"][1],
+    if is_range {
+        let points = series["values"].as_array_mut().unwrap();
+        &mut points.last_mut().unwrap()[1]
+    } else {
+        &mut series["value"][1]
     }
 }
 
@@ -193,9 +192,10 @@ fn compare(dir: &Path, baseline: &str, candidate: &str, more: &[&str]) -> (i32, 
 }
 
 fn url(address: &str) -> String {
-    match address.contains("://") {
-        true => address.to_owned(),
-        false => format!("http://{address}"),
+    if address.contains("://") {
+        address.to_owned()
+    } else {
+        format!("http://{address}")
     }
 }
 
@@ -492,9 +492,12 @@ fn difference_that_lasts_is_asked_once_a_round_and_kept_as_it_was() {
     let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
     let counting = |place: usize| {
         let counts = Arc::clone(&counts);
-        move |ask: &Ask| match ask.is_about("changing") {
-            true => counts[place].fetch_add(1, Ordering::SeqCst) + 1,
-            false => 0,
+        move |ask: &Ask| {
+            if ask.is_about("changing") {
+                counts[place].fetch_add(1, Ordering::SeqCst) + 1
+            } else {
+                0
+            }
         }
     };
     let (of_baseline, of_candidate) = (counting(0), counting(1));

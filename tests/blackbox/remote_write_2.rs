@@ -432,9 +432,10 @@ fn receiver_writes_what_is_sound_and_names_the_rest() {
         let good = request.symbols.len() as u64;
         request.symbols.push(format!("good_{i}").into_bytes());
         let request = request.series(&[1, good], sample());
-        let counts = match must.contains("exemplar") && !must.contains("alone") {
-            true => ["2", "0", "0"],
-            false => one,
+        let counts = if must.contains("exemplar") && !must.contains("alone") {
+            ["2", "0", "0"]
+        } else {
+            one
         };
         check(must, &http.write_2(&request.body()), 400, counts, text);
         let is_there = || series_of(&http, &format!("good_{i}")) == 1;

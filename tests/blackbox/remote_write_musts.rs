@@ -316,9 +316,12 @@ fn seen(taken: &Taken) -> Sent {
     let known = |number: &u64| *number == of_series || is_2 && *number == 4;
     assert!(all.iter().all(|(number, ..)| known(number)), "{all:?}");
     let series = all.iter().filter(|(number, ..)| *number == of_series);
-    let series = series.map(|(_, bytes, _)| match is_2 {
-        true => series_2(bytes, &symbols),
-        false => series_1(bytes),
+    let series = series.map(|(_, bytes, _)| {
+        if is_2 {
+            series_2(bytes, &symbols)
+        } else {
+            series_1(bytes)
+        }
     });
     Sent {
         is_2,
@@ -652,9 +655,10 @@ fn push(server: &Server, metric: &str) {
 }
 
 fn sender(dir: &Path, url: &str, is_2: bool) -> Server {
-    let message = match is_2 {
-        true => "  protobuf_message: io.prometheus.write.v2.Request\n",
-        false => "",
+    let message = if is_2 {
+        "  protobuf_message: io.prometheus.write.v2.Request\n"
+    } else {
+        ""
     };
     let config = format!(
         "global: {{external_labels: {{region: eu}}}}\n\

@@ -178,12 +178,11 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         let names = std::fs::read_dir(&folder);
         for entry in names.into_iter().flatten() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => {
-                    let name = path.strip_prefix(dir).unwrap().to_path_buf();
-                    found.insert(name, std::fs::read(&path).unwrap());
-                }
+            if path.is_dir() {
+                folders.push(path)
+            } else {
+                let name = path.strip_prefix(dir).unwrap().to_path_buf();
+                found.insert(name, std::fs::read(&path).unwrap());
             }
         }
     }

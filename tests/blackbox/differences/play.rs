@@ -325,9 +325,12 @@ fn ask(step: &Step, mut headers: Vec<String>, now: i64) -> Ask {
 }
 
 fn encoded(text: &str) -> String {
-    let byte = |b: u8| match b.is_ascii_alphanumeric() {
-        true => char::from(b).to_string(),
-        false => format!("%{b:02x}"),
+    let byte = |b: u8| {
+        if b.is_ascii_alphanumeric() {
+            char::from(b).to_string()
+        } else {
+            format!("%{b:02x}")
+        }
     };
     text.bytes().map(byte).collect()
 }

@@ -90,12 +90,11 @@ fn steps(at: usize, inside: &[&str]) -> Vec<Step> {
         } else {
             let step = steps.last_mut();
             let step = step.unwrap_or_else(|| panic!("line {begin}: no command before: {line}"));
-            match goes_on {
-                true => {
-                    step.command += &format!("\n{line}");
-                    step.begin = begin;
-                }
-                false => step.output.push((*line).to_owned()),
+            if goes_on {
+                step.command += &format!("\n{line}");
+                step.begin = begin;
+            } else {
+                step.output.push((*line).to_owned())
             }
         }
         goes_on = (goes_on || line.starts_with("$ ")) && line.ends_with('\\');

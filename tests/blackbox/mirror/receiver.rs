@@ -185,10 +185,7 @@ fn serve(stream: &TcpStream, shared: &Shared, dead: &AtomicBool) -> Option<()> {
             None
         }
         Mood::Says(status, lines) => {
-            let status = match (shared.judge)(&body) {
-                true => status,
-                false => 400,
-            };
+            let status = if (shared.judge)(&body) { status } else { 400 };
             if (200..300).contains(&status) {
                 shared.taken.lock().unwrap().push(Taken {
                     line,

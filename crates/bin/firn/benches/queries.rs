@@ -114,9 +114,10 @@ struct Switched {
 
 impl Switched {
     fn compute(&self) -> &dyn Compute {
-        match self.alone.load(Ordering::Relaxed) {
-            true => &InlineCompute,
-            false => &*self.threads,
+        if self.alone.load(Ordering::Relaxed) {
+            &InlineCompute
+        } else {
+            &*self.threads
         }
     }
 }

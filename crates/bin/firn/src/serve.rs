@@ -435,9 +435,10 @@ impl StartingServer {
     /// Creates the pipeline of samples into `store`, or only to the receivers of an agent.
     fn pipeline(&self, store: &Arc<Store>) -> Pipeline {
         let features = self.running.features();
-        let into: Arc<dyn Append> = match features.is_agent {
-            true => Arc::new(DiscardingStore),
-            false => store.clone(),
+        let into: Arc<dyn Append> = if features.is_agent {
+            Arc::new(DiscardingStore)
+        } else {
+            store.clone()
         };
         let pipeline = Pipeline::new(
             into,

@@ -304,16 +304,14 @@ impl SystemClient {
     ) -> Result<SystemReply, MirrorError> {
         let url = self.url(endpoint);
         let bytes: usize = params.iter().map(|(_, value)| value.len()).sum();
-        let answer = match bytes > QUERY_BYTES_MAX && !endpoint.ends_with("/values") {
-            true => self
-                .with_headers(self.agent.post(&url))
-                .send_form(params.iter().map(|(name, value)| (*name, value.as_str()))),
-            false => {
-                let pairs = params.iter().map(|(name, value)| (*name, value.as_str()));
-                self.with_headers(self.agent.get(&url))
-                    .query_pairs(pairs)
-                    .call()
-            }
+        let answer = if bytes > QUERY_BYTES_MAX && !endpoint.ends_with("/values") {
+            self.with_headers(self.agent.post(&url))
+                .send_form(params.iter().map(|(name, value)| (*name, value.as_str())))
+        } else {
+            let pairs = params.iter().map(|(name, value)| (*name, value.as_str()));
+            self.with_headers(self.agent.get(&url))
+                .query_pairs(pairs)
+                .call()
         };
         let answer = answer.map_err(MirrorError::transport(&url))?;
         self.read(&url, answer)

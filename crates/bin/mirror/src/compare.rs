@@ -307,11 +307,12 @@ impl<'a> ComparisonRun<'a> {
         };
         let collection = QueryCollection::gather(&self.sources, made, &lookup, &times);
         let is_empty = collection.questions.is_empty() && collection.unasked.is_empty();
-        match is_empty && self.options.needs_questions() {
-            true => Err(MirrorError::Usage(
+        if is_empty && self.options.needs_questions() {
+            Err(MirrorError::Usage(
                 "the given files contain no queries".to_owned(),
-            )),
-            false => Ok(collection),
+            ))
+        } else {
+            Ok(collection)
         }
     }
 

@@ -149,9 +149,10 @@ impl Fleet {
         templates.extend((0..more.worker_series).map(worker_template));
         let mut fleet = Self {
             options,
-            natives: match more.native_histograms {
-                true => HANDLERS.iter().map(|h| native_template(h.route)).collect(),
-                false => Vec::new(),
+            natives: if more.native_histograms {
+                HANDLERS.iter().map(|h| native_template(h.route)).collect()
+            } else {
+                Vec::new()
             },
             templates,
             pods: Vec::new(),

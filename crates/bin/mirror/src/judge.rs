@@ -196,9 +196,12 @@ impl AnswerComparer {
         };
         let (b, c) = (parts(baseline), parts(candidate));
         if b.0 != c.0 || self.rules.to_the_letter && b.1 != c.1 {
-            let shown = |(kind, text): (String, String)| match text.is_empty() {
-                true => kind.into(),
-                false => format!("{kind}: {text}").into(),
+            let shown = |(kind, text): (String, String)| {
+                if text.is_empty() {
+                    kind.into()
+                } else {
+                    format!("{kind}: {text}").into()
+                }
             };
             self.part(DifferenceClass::Error, "status", shown(b), shown(c));
         }
@@ -468,9 +471,10 @@ fn format_distinct_labels(one: &LabelSet, other: &LabelSet) -> String {
 /// lengths of the lists are compared then.
 fn same_annotations(baseline: &[String], candidate: &[String]) -> bool {
     let is_cut = |texts: &[String]| texts.iter().any(|t| t.ends_with("annotations omitted"));
-    match is_cut(baseline) && is_cut(candidate) {
-        true => baseline.len() == candidate.len(),
-        false => baseline == candidate,
+    if is_cut(baseline) && is_cut(candidate) {
+        baseline.len() == candidate.len()
+    } else {
+        baseline == candidate
     }
 }
 

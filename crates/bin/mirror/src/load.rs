@@ -104,17 +104,19 @@ fn conclude(options: &Options, report: LoadReport) -> Result<(), MirrorError> {
         let Some(first) = outcome.first_failure else {
             continue;
         };
-        let first = match first.starts_with(url) {
-            true => first,
-            false => format!("{url}: {first}"),
+        let first = if first.starts_with(url) {
+            first
+        } else {
+            format!("{url}: {first}")
         };
-        return Err(match options.keeps_going {
-            true => MirrorError::Failed {
+        return Err(if options.keeps_going {
+            MirrorError::Failed {
                 failed,
                 requests,
                 first,
-            },
-            false => MirrorError::Broken { requests, first },
+            }
+        } else {
+            MirrorError::Broken { requests, first }
         });
     }
     Ok(())

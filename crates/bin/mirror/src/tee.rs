@@ -293,10 +293,11 @@ impl Mirror {
             let message = filter::unpack(&write, bytes_max).ok()?;
             thinning::count_message(&message).ok()
         };
-        match is_small {
-            true => count(),
+        if is_small {
+            count()
+        } else {
             // A panic of the task has already been logged.
-            false => spawn_blocking(count).await.unwrap_or(None),
+            spawn_blocking(count).await.unwrap_or(None)
         }
     }
 

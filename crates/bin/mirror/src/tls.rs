@@ -51,9 +51,10 @@ fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, MirrorError> {
         _ => None,
     });
     let found: Vec<_> = found.collect();
-    match found.is_empty() {
-        true => refuse(path, "no certificate in PEM in it"),
-        false => Ok(found),
+    if found.is_empty() {
+        refuse(path, "no certificate in PEM in it")
+    } else {
+        Ok(found)
     }
 }
 

@@ -126,12 +126,13 @@ impl StreamAggregation {
             machine
         });
         let mut ends = machine.configure(spec);
-        let mut journal = match machine.has_no_groups() {
-            true => vec![JournalRecord {
+        let mut journal = if machine.has_no_groups() {
+            vec![JournalRecord {
                 mark: JournalMark::Ends,
                 bytes: Vec::new(),
-            }],
-            false => machine.encode_whole_state(),
+            }]
+        } else {
+            machine.encode_whole_state()
         };
         let mut tickets = Vec::with_capacity(journal.len());
         for record in journal.drain(..) {

@@ -158,9 +158,10 @@ fn build_url(labels: &LabelsBuilder) -> String {
     let text = |name| String::from_utf8_lossy(labels.get(name)).into_owned();
     let (scheme, address, path) = (text(SCHEME), text(ADDRESS), encode_path(&text(PATH)));
     let colon = if scheme.is_empty() { "" } else { ":" };
-    let slash = match path.is_empty() || path.starts_with('/') {
-        true => "",
-        false => "/",
+    let slash = if path.is_empty() || path.starts_with('/') {
+        ""
+    } else {
+        "/"
     };
     format!("{scheme}{colon}//{address}{slash}{path}")
 }

@@ -152,9 +152,10 @@ impl Pipeline {
     /// seconds ago or this one `is_last`. May block.
     pub fn write_metadata(&self, is_last: bool) -> io::Result<()> {
         let now = self.ledger.clock.now_ms();
-        match is_last {
-            true => self.metadata.write_last(now),
-            false => self.metadata.write_if_due(now),
+        if is_last {
+            self.metadata.write_last(now)
+        } else {
+            self.metadata.write_if_due(now)
         }
     }
 
@@ -358,9 +359,10 @@ impl Pipeline {
         bounds: AppendBounds,
     ) -> Ticket {
         source.batch().assert_complete();
-        match bounds.late != LateSamplePolicy::OfAnyAge && self.aggregation.must_aggregate(tenant) {
-            true => self.aggregate_samples(tenant, source, entry, bounds),
-            false => self.store_samples(tenant, source, entry, bounds, |ticket| ticket),
+        if bounds.late != LateSamplePolicy::OfAnyAge && self.aggregation.must_aggregate(tenant) {
+            self.aggregate_samples(tenant, source, entry, bounds)
+        } else {
+            self.store_samples(tenant, source, entry, bounds, |ticket| ticket)
         }
     }
 

@@ -99,9 +99,10 @@ impl RelabelRuleSettings {
             ));
         }
         let is_template = action == RelabelAction::Replace && target.contains('$');
-        let is_target_good = match is_template {
-            true => is_name_template(target, names),
-            false => names.allows_label(target),
+        let is_target_good = if is_template {
+            is_name_template(target, names)
+        } else {
+            names.allows_label(target)
         };
         if action.needs_target() && !is_target_good {
             return Err(format!(

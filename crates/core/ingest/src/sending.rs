@@ -87,9 +87,10 @@ pub(crate) fn encode_requests(
     for number in (0..count).filter(|number| !batch.is_refused(*number)) {
         taken.push_part(batch, number, &(TimestampMs::MIN..=time_max));
     }
-    match taken.is_empty() {
-        true => Ok(Vec::new()),
-        false => Ok(encode_batch_requests(&taken, samples_max)),
+    if taken.is_empty() {
+        Ok(Vec::new())
+    } else {
+        Ok(encode_batch_requests(&taken, samples_max))
     }
 }
 

@@ -117,9 +117,10 @@ impl SpanExporter {
         spans: &[FinishedSpan],
     ) -> Result<(), ExportError> {
         let message = traces::encode(SERVICE, version, spans);
-        let message = match self.collector.is_compressed {
-            true => compress_gzip(&message),
-            false => message,
+        let message = if self.collector.is_compressed {
+            compress_gzip(&message)
+        } else {
+            message
         };
         let body = match self.collector.protocol {
             SpanProtocol::Grpc => traces::grpc_frame(&message, self.collector.is_compressed),

@@ -463,12 +463,13 @@ impl Batch {
             }
             LabelDecodeState::Unread => (&[][..], false),
         };
-        let (floats, histograms) = match is_refused {
-            true => (0..0, 0..0),
-            false => (
+        let (floats, histograms) = if is_refused {
+            (0..0, 0..0)
+        } else {
+            (
                 start.floats as usize..end.floats as usize,
                 start.histograms as usize..end.histograms as usize,
-            ),
+            )
         };
         let has_starts = !self.start_times.is_empty();
         SeriesSamples {

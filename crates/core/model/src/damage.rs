@@ -102,9 +102,10 @@ impl Damage {
 
 impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.file.as_os_str().is_empty() {
-            true => f.write_str("memory is damaged")?,
-            false => write!(f, "{} is damaged", self.file.display())?,
+        if self.file.as_os_str().is_empty() {
+            f.write_str("memory is damaged")?
+        } else {
+            write!(f, "{} is damaged", self.file.display())?
         }
         if let Some(offset) = self.offset {
             write!(f, " at offset {offset}")?;

@@ -5,9 +5,10 @@
 /// exponent below -4 or from 6 on.
 pub fn format_shortest(value: f64) -> String {
     let magnitude = value.abs();
-    match magnitude == 0.0 || (1e-4..1e6).contains(&magnitude) {
-        true => value.to_string(),
-        false => format_scientific(value),
+    if magnitude == 0.0 || (1e-4..1e6).contains(&magnitude) {
+        value.to_string()
+    } else {
+        format_scientific(value)
     }
 }
 

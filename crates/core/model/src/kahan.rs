@@ -54,9 +54,10 @@ impl KahanSum {
     /// Returns the sum after adding another sum, and then its compensation as one more value.
     pub fn add_sum(self, other: Self) -> Self {
         let sum = self.plus(other.sum);
-        match other.lost == 0.0 {
-            true => sum,
-            false => sum.plus(other.lost),
+        if other.lost == 0.0 {
+            sum
+        } else {
+            sum.plus(other.lost)
         }
     }
 

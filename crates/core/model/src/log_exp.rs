@@ -30,9 +30,10 @@ pub fn ln(x: f64) -> f64 {
 /// Returns the logarithm to base two, which is exact for powers of two.
 pub fn log2(x: f64) -> f64 {
     let (fraction, exponent) = libm::frexp(x);
-    match fraction == 0.5 {
-        true => f64::from(exponent - 1),
-        false => ln(fraction) * LOG2_E + f64::from(exponent),
+    if fraction == 0.5 {
+        f64::from(exponent - 1)
+    } else {
+        ln(fraction) * LOG2_E + f64::from(exponent)
     }
 }
 
@@ -75,9 +76,10 @@ pub fn pow(x: f64, y: f64) -> f64 {
         power = (broken * ln(x)).exp();
     }
     let (power, exponent) = multiply_power(x, whole as u64, power);
-    match y < 0.0 {
-        true => libm::ldexp(1.0 / power, -exponent),
-        false => libm::ldexp(power, exponent),
+    if y < 0.0 {
+        libm::ldexp(1.0 / power, -exponent)
+    } else {
+        libm::ldexp(power, exponent)
     }
 }
 

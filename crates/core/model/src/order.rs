@@ -10,9 +10,10 @@ const RUN: usize = 1024;
 
 /// Returns the bytes that [`sort_checked`] allocates in addition to the list.
 pub fn bytes_beside(order: &[usize]) -> usize {
-    match order.len() > RUN {
-        true => size_of_val(order),
-        false => 0,
+    if order.len() > RUN {
+        size_of_val(order)
+    } else {
+        0
     }
 }
 

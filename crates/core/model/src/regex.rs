@@ -67,13 +67,15 @@ pub fn parse_memory_bytes(pattern: &[u8]) -> usize {
     const RANGE_BYTES: usize = 32;
     /// A literal character, in a tree and in a set.
     const CHAR_BYTES: usize = 4;
-    let nodes = match pattern.windows(2).any(|pair| pair == b"(?") {
-        true => pattern.len(),
-        false => pattern.iter().filter(|b| plain::is_special(**b)).count(),
+    let nodes = if pattern.windows(2).any(|pair| pair == b"(?") {
+        pattern.len()
+    } else {
+        pattern.iter().filter(|b| plain::is_special(**b)).count()
     };
-    let char_bytes = match pattern.contains(&b'[') {
-        true => RANGE_BYTES,
-        false => CHAR_BYTES,
+    let char_bytes = if pattern.contains(&b'[') {
+        RANGE_BYTES
+    } else {
+        CHAR_BYTES
     };
     (nodes + 1) * NODE_BYTES + pattern.len() * char_bytes
 }
@@ -291,9 +293,10 @@ fn parse(pattern: &str) -> Result<RegexNode, Error> {
 }
 
 fn invalid(code: &str, expression: &str) -> Error {
-    let quoted = match expression.len() > QUOTED_BYTES_MAX {
-        true => &expression[..expression.floor_char_boundary(QUOTED_BYTES_MAX)],
-        false => expression,
+    let quoted = if expression.len() > QUOTED_BYTES_MAX {
+        &expression[..expression.floor_char_boundary(QUOTED_BYTES_MAX)]
+    } else {
+        expression
     };
     let mut message = format!("error parsing regexp: {code}: `{quoted}`");
     if quoted.len() < expression.len() {

@@ -58,9 +58,10 @@ fn format_scaled(number: f64, step: f64, units: &[&str], digits: usize) -> Strin
 fn format_fixed(number: f64, digits: usize) -> String {
     let whole = format!("{:.0}", number.abs()).len();
     let text = format!("{number:.*}", digits.saturating_sub(whole));
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
     }
 }
 

@@ -32,15 +32,16 @@ impl SeriesLimit {
     pub fn add_series(&self, series: usize) -> Result<(), Error> {
         let before = self.found.fetch_add(series, Ordering::Relaxed);
         let found = before.saturating_add(series);
-        match found <= self.max {
-            true => Ok(()),
-            false => Err(Error::new(
+        if found <= self.max {
+            Ok(())
+        } else {
+            Err(Error::new(
                 ErrorKind::Limited,
                 format!(
                     "query selects too many series: {found} series, limit {}",
                     self.max
                 ),
-            )),
+            ))
         }
     }
 }

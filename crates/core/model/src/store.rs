@@ -620,15 +620,12 @@ mod tests {
                 let (first, first_resolver) = Ticket::new();
                 let (second, second_resolver) = Ticket::new();
                 let ticket = first.join_with(second, 2);
-                match swaps {
-                    false => {
-                        first_resolver.resolve(one);
-                        second_resolver.resolve(other);
-                    }
-                    true => {
-                        second_resolver.resolve(other);
-                        first_resolver.resolve(one);
-                    }
+                if !swaps {
+                    first_resolver.resolve(one);
+                    second_resolver.resolve(other);
+                } else {
+                    second_resolver.resolve(other);
+                    first_resolver.resolve(one);
                 }
                 assert_eq!(ticket.wait(), joined);
             }

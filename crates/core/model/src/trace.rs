@@ -244,9 +244,10 @@ impl Tracer {
 
     fn store_finished(&self, span: FinishedSpan) {
         let mut finished = lock(&self.finished);
-        match finished.len() < QUEUE_MAX {
-            true => finished.push(span),
-            false => self.dropped.inc(),
+        if finished.len() < QUEUE_MAX {
+            finished.push(span)
+        } else {
+            self.dropped.inc()
         }
     }
 

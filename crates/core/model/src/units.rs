@@ -192,10 +192,7 @@ pub fn format_size(bytes: u64) -> String {
             out += &format!("{count}{unit}");
         }
     }
-    match out.is_empty() {
-        true => "0B".to_owned(),
-        false => out,
-    }
+    if out.is_empty() { "0B".to_owned() } else { out }
 }
 
 /// Splits `text` before the first character for which `ends` returns true.

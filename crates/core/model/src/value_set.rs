@@ -154,9 +154,10 @@ impl ValueSet {
 
     /// Returns the common prefix of all values, empty if the set is empty.
     pub fn common_prefix(&self) -> &[u8] {
-        match self.is_empty() {
-            true => &[],
-            false => &self.get(0)[..self.shared],
+        if self.is_empty() {
+            &[]
+        } else {
+            &self.get(0)[..self.shared]
         }
     }
 

@@ -31,9 +31,10 @@ fn format_general(value: f64, precision: Option<usize>, exponent_end: i32) -> St
     };
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    let mantissa = match mantissa.contains('.') {
-        true => mantissa.trim_end_matches('0').trim_end_matches('.'),
-        false => mantissa,
+    let mantissa = if mantissa.contains('.') {
+        mantissa.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        mantissa
     };
     if exponent < -4 || exponent >= exponent_end.max(1) {
         let sign = if exponent < 0 { '-' } else { '+' };
@@ -56,9 +57,10 @@ pub(crate) fn format_f(value: f64) -> String {
 /// Formats like Go's `%f`, with six decimals. Infinite values and NaN are written as `+Inf`, `-Inf`
 /// and `NaN`.
 pub(crate) fn format_fixed(value: f64) -> String {
-    match value.is_finite() {
-        true => format!("{value:.6}"),
-        false => format_f(value),
+    if value.is_finite() {
+        format!("{value:.6}")
+    } else {
+        format_f(value)
     }
 }
 

@@ -19,9 +19,10 @@ pub(crate) fn histogram_text(histogram: &Histogram) -> String {
     push_bucket(&mut out, histogram.zero_bucket(), (true, true));
     let begins_at_zero = histogram.positive.indexes().first() == Some(&0);
     for (place, bucket) in histogram.positive_buckets().enumerate() {
-        let ends = match histogram.is_custom() {
-            true => (place == 0 && begins_at_zero, true),
-            false => (bucket.lower < 0.0, bucket.upper > 0.0),
+        let ends = if histogram.is_custom() {
+            (place == 0 && begins_at_zero, true)
+        } else {
+            (bucket.lower < 0.0, bucket.upper > 0.0)
         };
         push_bucket(&mut out, bucket, ends);
     }

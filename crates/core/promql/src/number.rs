@@ -8,10 +8,7 @@ pub(crate) fn parse_signed(text: &str) -> Result<f64, &'static str> {
         return Err("invalid syntax");
     }
     let value = parse_number(unsigned)?;
-    Ok(match text.starts_with('-') {
-        true => -value,
-        false => value,
-    })
+    Ok(if text.starts_with('-') { -value } else { value })
 }
 
 /// Parses a number without a sign, like Go. The error is the text of Go.

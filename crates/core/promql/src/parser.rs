@@ -282,14 +282,15 @@ impl<'a> PromqlParser<'a> {
     fn parse_number_literal(&self, token: PromqlToken) -> Parsed<NumberLiteral> {
         let text = self.text(token);
         let is_duration = token.kind == PromqlTokenKind::Duration;
-        let value = match is_duration {
-            true => parse_duration(text)
+        let value = if is_duration {
+            parse_duration(text)
                 .map(|duration| duration.as_millis() as f64 / 1000.0)
-                .map_err(|e| e.to_string()),
-            false => parse_number(text).map_err(|why| {
+                .map_err(|e| e.to_string())
+        } else {
+            parse_number(text).map_err(|why| {
                 let text = quote(text.as_bytes());
                 format!("error parsing number: strconv.ParseFloat: parsing {text}: {why}")
-            }),
+            })
         };
         match value {
             Ok(value) => Ok(NumberLiteral { value, is_duration }),

@@ -316,9 +316,10 @@ fn value_type(expr: &Expr, kind: &PlanNodeKind) -> ValueType {
     match kind {
         PlanNodeKind::Binary(binary) => {
             let sides = [binary.left.value_type, binary.right.value_type];
-            match sides == [ValueType::Scalar; 2] {
-                true => ValueType::Scalar,
-                false => ValueType::Vector,
+            if sides == [ValueType::Scalar; 2] {
+                ValueType::Scalar
+            } else {
+                ValueType::Vector
             }
         }
         PlanNodeKind::Negate(inner) | PlanNodeKind::Same(inner) => inner.value_type,

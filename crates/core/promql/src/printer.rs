@@ -91,9 +91,10 @@ fn format_label_list(labels: &[String]) -> String {
 }
 
 fn format_label_name(name: &str) -> String {
-    match is_plain_name(name) {
-        true => name.to_owned(),
-        false => quote(name.as_bytes()),
+    if is_plain_name(name) {
+        name.to_owned()
+    } else {
+        quote(name.as_bytes())
     }
 }
 

@@ -176,9 +176,10 @@ impl RuleReads {
             is_everything |= !vector.matchers.iter().any(|m| m.name() == METRIC_NAME);
             selectors.push(vector.matchers.iter().filter(is_judged).cloned().collect());
         });
-        match is_everything {
-            true => RuleReads::Everything,
-            false => RuleReads::Some(selectors),
+        if is_everything {
+            RuleReads::Everything
+        } else {
+            RuleReads::Some(selectors)
         }
     }
 

@@ -153,8 +153,9 @@ pub fn parse(text: &str, options: RuleFileOptions) -> Result<RuleFile, Vec<RuleP
     if errors.is_empty() {
         errors = check::check(&file, options);
     }
-    match errors.is_empty() {
-        true => Ok(file),
-        false => Err(errors),
+    if errors.is_empty() {
+        Ok(file)
+    } else {
+        Err(errors)
     }
 }

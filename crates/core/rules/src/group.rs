@@ -109,9 +109,10 @@ impl RuleGroup {
     pub fn instant_at(&self, now: RuleInstant) -> RuleInstant {
         let interval = i64::try_from(self.interval.as_nanos()).unwrap_or(i64::MAX);
         let interval = interval.max(1);
-        let offset = match self.is_aligned {
-            true => 0,
-            false => (self.hash() % interval.unsigned_abs()) as i64,
+        let offset = if self.is_aligned {
+            0
+        } else {
+            (self.hash() % interval.unsigned_abs()) as i64
         };
         let since = now.nanos().saturating_sub(offset).rem_euclid(interval);
         RuleInstant::from_nanos(now.nanos().saturating_sub(since))
@@ -120,9 +121,10 @@ impl RuleGroup {
     /// Returns the oldest instant of the grid that is not earlier than `time`.
     pub fn instant_from(&self, time: RuleInstant) -> RuleInstant {
         let before = self.instant_at(time);
-        match before == time {
-            true => before,
-            false => before.after(self.interval),
+        if before == time {
+            before
+        } else {
+            before.after(self.interval)
         }
     }
 

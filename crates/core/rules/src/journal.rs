@@ -189,9 +189,10 @@ impl RuleJournal {
     }
 
     fn rewrite_if_long(&mut self) -> io::Result<()> {
-        match self.bytes > REWRITE_BYTES_MIN.max(REWRITE_FACTOR * self.says as u64) {
-            true => self.rewrite(),
-            false => Ok(()),
+        if self.bytes > REWRITE_BYTES_MIN.max(REWRITE_FACTOR * self.says as u64) {
+            self.rewrite()
+        } else {
+            Ok(())
         }
     }
 
@@ -258,12 +259,13 @@ fn replay(bytes: &[u8]) -> io::Result<HashMap<String, JournaledGroup>> {
     let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
         // A crash leaves either no file or a complete header, because new files are renamed into
         // place.
-        return match bytes.is_empty() {
-            true => Ok(groups),
-            false => Err(io::Error::new(
+        return if bytes.is_empty() {
+            Ok(groups)
+        } else {
+            Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "rule state is not of this version of Firn",
-            )),
+            ))
         };
     };
     while let Some(payload) = take_record(&mut rest) {

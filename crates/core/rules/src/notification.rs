@@ -51,12 +51,13 @@ impl AlertNotification {
 
     /// Returns the notification with other labels. Returns the same object if the labels are equal.
     pub fn with_labels(self: Arc<Self>, labels: Labels) -> Arc<Self> {
-        match labels == self.labels {
-            true => self,
-            false => Arc::new(Self {
+        if labels == self.labels {
+            self
+        } else {
+            Arc::new(Self {
                 labels,
                 ..(*self).clone()
-            }),
+            })
         }
     }
 }

@@ -196,13 +196,14 @@ impl Rule {
             query: expr.to_string(),
             expr: Arc::new(expr),
             labels,
-            kind: match settings.alert.is_empty() {
-                true => RuleKind::Recording,
-                false => RuleKind::Alerting(AlertSettings {
+            kind: if settings.alert.is_empty() {
+                RuleKind::Recording
+            } else {
+                RuleKind::Alerting(AlertSettings {
                     hold: settings.hold,
                     keep_firing_for: settings.keep_firing_for,
                     annotations: settings.annotations(),
-                }),
+                })
             },
         })
     }

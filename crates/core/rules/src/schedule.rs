@@ -123,9 +123,10 @@ impl GroupSchedule {
             Some(due) if due <= now => group.instant_from(due),
             _ => group.instant_at(now).after(group.interval),
         };
-        let not_before = match next <= now {
-            true => now.after(catch_up.delay),
-            false => now,
+        let not_before = if next <= now {
+            now.after(catch_up.delay)
+        } else {
+            now
         };
         Self {
             catch_up,

@@ -56,9 +56,10 @@ impl GroupMachine {
             samples: state.samples,
             failures: state.failures,
             state: state.alerts.state(),
-            alerts: match with_alerts {
-                true => state.alerts.active().cloned().collect(),
-                false => Vec::new(),
+            alerts: if with_alerts {
+                state.alerts.active().cloned().collect()
+            } else {
+                Vec::new()
             },
         });
         GroupView {

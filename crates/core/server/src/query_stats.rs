@@ -87,9 +87,10 @@ impl StatsDocument {
                 let at = start.saturating_add(step_ms.saturating_mul(step as i64));
                 StepSamplesDocument(StatsSeconds(at), *samples)
             };
-            match by_step {
-                true => samples_at.iter().enumerate().map(step).collect(),
-                false => Vec::new(),
+            if by_step {
+                samples_at.iter().enumerate().map(step).collect()
+            } else {
+                Vec::new()
             }
         };
         let inner = timings.run.saturating_sub(timings.look_ups);

@@ -178,9 +178,10 @@ fn main() {
     let options = StoreOptions {
         sync: StoreSyncMode::None,
         is_jittered: !said("unjittered"),
-        sealing: match said("with-writes") {
-            true => SealingThread::WithWrites,
-            false => SealingThread::Background,
+        sealing: if said("with-writes") {
+            SealingThread::WithWrites
+        } else {
+            SealingThread::Background
         },
         ..StoreOptions::new(&dir)
     };

@@ -178,9 +178,10 @@ impl Catalogue {
         let last = self.found.iter().map(AppendOnlyFile::last).max();
         let all = newest.0..=last.unwrap_or_default().0;
         let is_lost = self.found.is_empty() || all.clone().any(|p| !held.contains(&LogPosition(p)));
-        let cost = match is_lost {
-            true => "series without labels are lost with it",
-            false => "the other copy of the file contains the missing data",
+        let cost = if is_lost {
+            "series without labels are lost with it"
+        } else {
+            "the other copy of the file contains the missing data"
         };
         let mut damages = Vec::new();
         for kind in [SERIES, COPY] {

@@ -184,9 +184,10 @@ impl<'a, I: LookupIndex<'a>> LookupCondition<'a, I> {
         if !self.is_known() && !is_dear(self) {
             self.resolve_terms(index, cancel)?;
         }
-        Ok(match self.is_known() && !is_dear(self) {
-            true => LookupMethod::Read,
-            false => LookupMethod::Ask,
+        Ok(if self.is_known() && !is_dear(self) {
+            LookupMethod::Read
+        } else {
+            LookupMethod::Ask
         })
     }
 

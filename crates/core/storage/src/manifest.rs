@@ -47,10 +47,7 @@ pub(crate) struct ManifestFileEntry {
 impl ManifestFileEntry {
     /// Returns the number of bytes that were durable in the file with this number.
     pub(crate) fn durable_bytes(self, number: LogPosition) -> u64 {
-        match self.number == number {
-            true => self.bytes,
-            false => 0,
-        }
+        if self.number == number { self.bytes } else { 0 }
     }
 }
 

@@ -129,9 +129,10 @@ impl StoreReader {
         failpoints::turn();
         // Taken after the head was copied, so that the view contains the late samples that left the
         // head before. Pages that a cut frees remain as long as a view from before the cut.
-        let mut view = match failpoints::has(StoreFlaw::ViewsBlocksFirst) {
-            true => early,
-            false => self.blocks.view(),
+        let mut view = if failpoints::has(StoreFlaw::ViewsBlocksFirst) {
+            early
+        } else {
+            self.blocks.view()
         };
         if head.newest_only && of_blocks(&view) {
             // The first block in this range was added in the meantime.

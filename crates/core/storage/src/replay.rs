@@ -116,10 +116,11 @@ pub(crate) fn replay(
     let kept = store.exemplars.load(&state.exemplars, &mut |damage| {
         store.damages.report(damage);
     });
-    let from = match is_whole {
-        true => state.trimmed_position().next(),
+    let from = if is_whole {
+        state.trimmed_position().next()
+    } else {
         // The oldest records, which would be trimmed next, may be the only copy of some samples.
-        false => store.log.positions().first,
+        store.log.positions().first
     };
     let log_records = replay.load_log(from, kept, found.missing_log)?;
     replay.reserve_exemplar_slots();
@@ -316,9 +317,10 @@ impl ReplayState<'_> {
             .clone()
             .read(self.store.options.key_format, |slot, key| {
                 let print = self.store.hash.keys.fingerprint(key);
-                let slot = SeriesSlot(match failpoints::has(StoreFlaw::HalvesSlots) {
-                    true => u64::from(slot as u32),
-                    false => slot,
+                let slot = SeriesSlot(if failpoints::has(StoreFlaw::HalvesSlots) {
+                    u64::from(slot as u32)
+                } else {
+                    slot
                 });
                 series.push(ReplaySeriesKey { slot, print });
             });
@@ -445,9 +447,10 @@ impl ReplayState<'_> {
     /// Returns the slot of the next new series, which is higher than all assigned ones.
     fn next_slot(&self) -> SeriesSlot {
         let next = self.next_slot.load(Ordering::Relaxed);
-        match failpoints::faults().turns_eras {
-            true => SeriesSlot(((next >> u32::BITS) + 1) << u32::BITS),
-            false => SeriesSlot(next),
+        if failpoints::faults().turns_eras {
+            SeriesSlot(((next >> u32::BITS) + 1) << u32::BITS)
+        } else {
+            SeriesSlot(next)
         }
     }
 

@@ -304,9 +304,10 @@ pub fn create_snapshot(
             .as_ref()
             .and_then(|manifest| manifest.segment(number));
         let path = PAGES.path(&dir.pages(), number);
-        match known.is_some_and(|known| known.state == PageSegmentState::Complete) {
-            true => begun.link(&path)?,
-            false => copy_whole(&mut begun, &path)?,
+        if known.is_some_and(|known| known.state == PageSegmentState::Complete) {
+            begun.link(&path)?
+        } else {
+            copy_whole(&mut begun, &path)?
         }
     }
     let mut log = segment::list(disk, &dir.wal())?;

@@ -322,9 +322,10 @@ impl Select for Store {
     }
 
     fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
-        match *tenant == self.parts.options.tenant {
-            true => self.parts.list_lookup_losses(range),
-            false => DataLossWarnings::default(),
+        if *tenant == self.parts.options.tenant {
+            self.parts.list_lookup_losses(range)
+        } else {
+            DataLossWarnings::default()
         }
     }
 

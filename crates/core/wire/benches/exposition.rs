@@ -22,9 +22,10 @@ fn family(i: usize) -> (String, bool, Vec<(String, String, f64)>) {
     let is_counter = i.is_multiple_of(2);
     let suffix = if is_counter { "_total" } else { "" };
     let samples = (0..SERIES).map(|k| {
-        let value = match is_counter {
-            true => (i * 7919 * (k + 1) % 1_000_003) as f64,
-            false => (i * 31 + k) as f64 / 8.0,
+        let value = if is_counter {
+            (i * 7919 * (k + 1) % 1_000_003) as f64
+        } else {
+            (i * 31 + k) as f64 / 8.0
         };
         (format!("/dev/disk{k}"), format!("mode-{}", k % 4), value)
     });
@@ -41,9 +42,10 @@ fn text(is_open_metrics: bool) -> String {
     for i in 0..FAMILIES {
         let (name, is_counter, samples) = family(i);
         let kind = if is_counter { "counter" } else { "gauge" };
-        let family = match is_open_metrics {
-            true => name.trim_end_matches("_total"),
-            false => &name,
+        let family = if is_open_metrics {
+            name.trim_end_matches("_total")
+        } else {
+            &name
         };
         // Writing to a string cannot fail.
         let _ = writeln!(

@@ -133,9 +133,10 @@ impl FederationWriter {
         };
         let name = String::from_utf8_lossy(name);
         let name = escape_name(&name, self.format.escaping());
-        match self.format.is_protobuf() {
-            true => self.family.push(&written),
-            false => text::push(out, &name, &written),
+        if self.format.is_protobuf() {
+            self.family.push(&written)
+        } else {
+            text::push(out, &name, &written)
         }
     }
 
@@ -144,9 +145,10 @@ impl FederationWriter {
         self.open = Some((name.to_vec(), kind));
         let name = String::from_utf8_lossy(name);
         let name = escape_name(&name, self.format.escaping());
-        match self.format.is_protobuf() {
-            true => self.family.begin(&name, kind),
-            false => text::begin(out, &name, kind),
+        if self.format.is_protobuf() {
+            self.family.begin(&name, kind)
+        } else {
+            text::begin(out, &name, kind)
         }
     }
 

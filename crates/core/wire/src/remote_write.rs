@@ -312,9 +312,10 @@ impl<'d> DecodedWriteRequest<'d> {
             let labels = LabelsRef::from_canonical(arena.get(start..).unwrap_or_default());
             format_key.clear();
             KEY_FORMAT.push_key(format_key, labels);
-            Ok(match **format_key == *key {
-                true => LabelDecodeOutcome::StandsByKey,
-                false => LabelDecodeOutcome::Stands,
+            Ok(if **format_key == *key {
+                LabelDecodeOutcome::StandsByKey
+            } else {
+                LabelDecodeOutcome::Stands
             })
         })?;
         if is_refused {

@@ -146,9 +146,10 @@ pub fn split_joined(
         parts.push(part);
         elements = rest;
     }
-    match left == 0 && elements.is_empty() {
-        true => Ok(parts),
-        false => Err(WireError::SnappyCorrupt),
+    if left == 0 && elements.is_empty() {
+        Ok(parts)
+    } else {
+        Err(WireError::SnappyCorrupt)
     }
 }
 

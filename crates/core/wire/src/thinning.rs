@@ -276,9 +276,10 @@ mod tests {
         for at in 0..names.len() as u64 {
             let (mut one, mut packed) = (Vec::new(), Vec::new());
             for reference in [1, at + 2] {
-                match is_packed {
-                    true => put_varint(&mut packed, reference),
-                    false => put_integer(&mut one, 1, reference),
+                if is_packed {
+                    put_varint(&mut packed, reference)
+                } else {
+                    put_integer(&mut one, 1, reference)
                 }
             }
             if is_packed {
@@ -289,9 +290,10 @@ mod tests {
             put_bytes(&mut one, 4, b"");
             put_bytes(&mut series, 5, &one);
         }
-        match symbols_first {
-            true => [symbols, series].concat(),
-            false => [series, symbols].concat(),
+        if symbols_first {
+            [symbols, series].concat()
+        } else {
+            [series, symbols].concat()
         }
     }
 

@@ -134,9 +134,10 @@ mod tests {
         };
         let mut cursor = ProtobufCursor::new(message);
         while let Some((number, wire_type)) = cursor.read_field().unwrap() {
-            match number == *wanted {
-                true => return at(cursor.read_bytes().unwrap(), rest),
-                false => cursor.skip(wire_type).unwrap(),
+            if number == *wanted {
+                return at(cursor.read_bytes().unwrap(), rest);
+            } else {
+                cursor.skip(wire_type).unwrap()
             }
         }
         panic!("no field {wanted}")

@@ -186,9 +186,10 @@ impl ZstdDecompressor {
         let mut taken = 0;
         while out.len() < bytes_max {
             let rest = &input[taken..];
-            let read = match self.is_in_frame {
-                true => self.decompress_block(rest, is_all, out)?,
-                false => self.read_frame_header(rest, is_all)?,
+            let read = if self.is_in_frame {
+                self.decompress_block(rest, is_all, out)?
+            } else {
+                self.read_frame_header(rest, is_all)?
             };
             match read {
                 0 if rest.is_empty() && !self.is_in_frame => break,
@@ -217,9 +218,10 @@ impl ZstdDecompressor {
                 if rest.len() < length {
                     // Frames to skip are small in practice, so that the input must contain them
                     // completely.
-                    return match is_all || length > ZSTD_BLOCK_BYTES_MAX {
-                        true => Err(corrupt("zstd", "a frame to pass over is too long")),
-                        false => Ok(0),
+                    return if is_all || length > ZSTD_BLOCK_BYTES_MAX {
+                        Err(corrupt("zstd", "a frame to pass over is too long"))
+                    } else {
+                        Ok(0)
                     };
                 }
                 rest = &rest[length..];

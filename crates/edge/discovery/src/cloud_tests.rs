@@ -369,7 +369,7 @@ async fn stackit_servers_become_targets() {
     let list = "/v1/projects/p1/servers?details=true";
     let token = r#"{"access_token": "tok", "expires_in": 3600, "token_type": "Bearer"}"#;
     let answers = StubRoutes::start(&[(list, STACKITS), ("/token", token)]).await;
-    let pem = include_str!("../../http_client/src/tests/tls/signer.pem");
+    let pem = include_str!("../../../lib/http_client/src/tests/tls/signer.pem");
     let key = serde_json::json!({"active": true, "credentials": {"aud": "a", "iss": "mail@sa",
         "kid": "k1", "sub": "s", "privateKey": pem,
         "tokenEndpoint": format!("{}/token", answers.url())}});

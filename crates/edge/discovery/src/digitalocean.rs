@@ -274,11 +274,12 @@ impl DigitalOceanDatabase {
             meta.set(&format!("db_tag_{tag}"), "true");
         }
         let host = if private.is_empty() { public } else { private };
-        match host.is_empty() {
+        if host.is_empty() {
             // The target is kept without an address, so that it appears among the dropped targets
             // with its labels.
-            true => meta.into_target(""),
-            false => meta.into_target(join_host_port(&host, port)),
+            meta.into_target("")
+        } else {
+            meta.into_target(join_host_port(&host, port))
         }
     }
 }

@@ -109,9 +109,10 @@ impl TargetFiles {
         }
         let bytes = named_files::read(path).map_err(|e| e.to_string())?;
         let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
-        let mut groups: Vec<TargetGroup> = match ending == "json" {
-            true => read_json_groups(&bytes)?,
-            false => (self.read_yaml)(&yaml::decode(&bytes).map_err(|e| e.to_string())?)?,
+        let mut groups: Vec<TargetGroup> = if ending == "json" {
+            read_json_groups(&bytes)?
+        } else {
+            (self.read_yaml)(&yaml::decode(&bytes).map_err(|e| e.to_string())?)?
         };
         for group in &mut groups {
             let path = path.to_string_lossy().into_owned();

@@ -25,9 +25,10 @@ pub fn read_json_groups(bytes: &[u8]) -> Result<Vec<TargetGroup>, String> {
 pub(super) fn check_groups(groups: Vec<Option<TargetGroup>>) -> Result<Vec<TargetGroup>, String> {
     let groups: Option<Vec<TargetGroup>> = groups.into_iter().collect();
     let groups = groups.ok_or("nil target group item found")?;
-    match groups.iter().any(|group| group.labels.contains_key("")) {
-        true => Err("\"\" is not a valid label name".into()),
-        false => Ok(groups),
+    if groups.iter().any(|group| group.labels.contains_key("")) {
+        Err("\"\" is not a valid label name".into())
+    } else {
+        Ok(groups)
     }
 }
 

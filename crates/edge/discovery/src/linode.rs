@@ -236,9 +236,10 @@ impl LinodeInstanceIps {
         let mut found = Self::default();
         for ip in &instance.ipv4 {
             for address in addresses.iter().filter(|one| one.address == *ip) {
-                let place = match address.public {
-                    true => &mut found.public,
-                    false => &mut found.private,
+                let place = if address.public {
+                    &mut found.public
+                } else {
+                    &mut found.private
                 };
                 match place {
                     None => *place = Some(address.clone()),
@@ -275,9 +276,10 @@ impl LinodeInstance {
         settings: &LinodeSettings,
     ) -> TargetGroup {
         let mut meta = MetaLabels::new("linode");
-        let backups = match self.backups.enabled {
-            true => "enabled",
-            false => "disabled",
+        let backups = if self.backups.enabled {
+            "enabled"
+        } else {
+            "disabled"
         };
         meta.set_all([
             ("instance_label", self.label.as_str()),

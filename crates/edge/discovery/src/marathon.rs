@@ -199,15 +199,19 @@ impl MarathonApp {
 
     /// Returns the ports that an app defines, with the prefix of their label names.
     fn list_ports(&self, is_in_container: bool) -> (&'static str, Vec<MarathonPort<'_>>) {
-        let of_mapping = |mapping: &MarathonPortMapping| match is_in_container {
-            true => mapping.container_port,
-            false => mapping.host_port,
+        let of_mapping = |mapping: &MarathonPortMapping| {
+            if is_in_container {
+                mapping.container_port
+            } else {
+                mapping.host_port
+            }
         };
         let container = &self.container;
         // Before Marathon 1.5, port mappings were part of the Docker settings.
-        let mappings = match container.port_mappings.is_empty() {
-            true => &container.docker.port_mappings,
-            false => &container.port_mappings,
+        let mappings = if container.port_mappings.is_empty() {
+            &container.docker.port_mappings
+        } else {
+            &container.port_mappings
         };
         if !mappings.is_empty() {
             let ports = mappings.iter().map(|mapping| MarathonPort {

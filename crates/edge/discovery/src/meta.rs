@@ -64,9 +64,10 @@ impl MetaLabels {
     }
 
     fn set_full_name(&mut self, name: String, value: String) {
-        match value.is_empty() {
-            true => self.labels.remove(&name),
-            false => self.labels.insert(name, value),
+        if value.is_empty() {
+            self.labels.remove(&name)
+        } else {
+            self.labels.insert(name, value)
         };
     }
 
@@ -97,9 +98,10 @@ pub(super) fn sanitize(text: &str) -> String {
 
 /// Joins a host and a port to an address. IPv6 addresses are enclosed in brackets.
 pub(super) fn join_host_port(host: &str, port: impl std::fmt::Display) -> String {
-    match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
     }
 }
 

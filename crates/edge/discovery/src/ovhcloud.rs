@@ -286,9 +286,10 @@ fn parse_addresses(list: &[String]) -> Result<Vec<IpAddr>, Error> {
             found.push(address);
         }
     }
-    match found.is_empty() {
-        true => Err(none()),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(none())
+    } else {
+        Ok(found)
     }
 }
 

@@ -140,9 +140,10 @@ impl ZookeeperDiscovery {
         let has_port = server
             .rsplit_once(':')
             .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        match has_port {
-            true => server.to_owned(),
-            false => format!("{server}:{PORT}"),
+        if has_port {
+            server.to_owned()
+        } else {
+            format!("{server}:{PORT}")
         }
     }
 
@@ -154,12 +155,11 @@ impl ZookeeperDiscovery {
         for path in self.settings.paths.clone() {
             let mut tree = ZookeeperTree::default();
             self.read_tree(&mut session, &mut tree, &path).await?;
-            match tree.nodes.is_empty() {
-                true => {
-                    is_missing = true;
-                    warn!(path, "path does not exist in ZooKeeper");
-                }
-                false => drop(self.trees.insert(path, tree)),
+            if tree.nodes.is_empty() {
+                is_missing = true;
+                warn!(path, "path does not exist in ZooKeeper");
+            } else {
+                drop(self.trees.insert(path, tree))
             }
         }
         self.publish_members(to);

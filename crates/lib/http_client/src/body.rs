@@ -79,9 +79,10 @@ pub async fn read(
         limit,
         refusal: None,
     };
-    let mut unpacker = match is_packed {
-        true => BodyDecoder::Gzip(Box::new(MultiGzDecoder::new(sink))),
-        false => BodyDecoder::Plain(sink),
+    let mut unpacker = if is_packed {
+        BodyDecoder::Gzip(Box::new(MultiGzDecoder::new(sink)))
+    } else {
+        BodyDecoder::Plain(sink)
     };
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {

@@ -130,9 +130,10 @@ impl Http1Connection {
                 return Poll::Ready(Ok(head));
             }
             if ready!(self.poll_fill(cx)).map_err(|e| e.to_string())? == 0 {
-                let end = match self.received.is_empty() && heads.bytes == 0 {
-                    true => "EOF",
-                    false => "unexpected EOF",
+                let end = if self.received.is_empty() && heads.bytes == 0 {
+                    "EOF"
+                } else {
+                    "unexpected EOF"
                 };
                 return Poll::Ready(Err(end.to_owned()));
             }
@@ -225,9 +226,10 @@ fn encode(request: &Request<Bytes>, is_proxied: bool) -> Bytes {
     let host = host.strip_suffix(':').unwrap_or(host);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let slash = if path.starts_with('/') { "" } else { "/" };
-    let origin = match is_proxied {
-        true => format!("{}://{host}", uri.scheme_str().unwrap_or("http")),
-        false => String::new(),
+    let origin = if is_proxied {
+        format!("{}://{host}", uri.scheme_str().unwrap_or("http"))
+    } else {
+        String::new()
     };
     let method = request.method();
     let mut head = format!("{method} {origin}{slash}{path} HTTP/1.1\r\n").into_bytes();

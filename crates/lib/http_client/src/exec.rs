@@ -111,9 +111,10 @@ async fn run(settings: &ExecSettings) -> Result<Vec<u8>, String> {
         })?;
     let printed = read_output(&mut child).await?;
     let status = child.wait().await.map_err(|e| e.to_string())?;
-    match status.success() {
-        true => Ok(printed),
-        false => Err(status.to_string()),
+    if status.success() {
+        Ok(printed)
+    } else {
+        Err(status.to_string())
     }
 }
 
@@ -124,11 +125,12 @@ async fn read_output(child: &mut Child) -> Result<Vec<u8>, String> {
         let read = bounded.read_to_end(&mut printed).await;
         read.map_err(|e| e.to_string())?;
     }
-    match printed.len() as u64 > PRINTED_MAX {
-        true => Err(format!(
+    if printed.len() as u64 > PRINTED_MAX {
+        Err(format!(
             "it prints more than {PRINTED_MAX} bytes, the limit"
-        )),
-        false => Ok(printed),
+        ))
+    } else {
+        Ok(printed)
     }
 }
 

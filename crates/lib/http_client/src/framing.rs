@@ -114,9 +114,10 @@ impl BodyReader {
     ) -> Result<Option<BodyReaderState>, String> {
         let searched = received.get(..LINE_BYTES_MAX).unwrap_or(received);
         let Some(end) = searched.iter().position(|b| *b == b'\n') else {
-            return match received.len() < LINE_BYTES_MAX {
-                true => Ok(None),
-                false => Err("header line too long".into()),
+            return if received.len() < LINE_BYTES_MAX {
+                Ok(None)
+            } else {
+                Err("header line too long".into())
             };
         };
         let line = received.split_to(end + 1);
@@ -181,9 +182,10 @@ fn skip_trailer(received: &mut BytesMut) -> Result<Option<BodyReaderState>, Stri
     }
     let searched = received.get(..LINE_BYTES_MAX).unwrap_or(received);
     if !searched.windows(4).any(|bytes| bytes == BLANK_LINE) {
-        return match received.len() < LINE_BYTES_MAX {
-            true => Ok(None),
-            false => Err("http: suspiciously long trailer after chunked body".into()),
+        return if received.len() < LINE_BYTES_MAX {
+            Ok(None)
+        } else {
+            Err("http: suspiciously long trailer after chunked body".into())
         };
     }
     let mut length = 0;

@@ -70,12 +70,13 @@ fn read_limited(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The size in the metadata may be wrong, for example in `/proc`.
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > bytes_max {
-        true => Err(io::Error::new(
+    if bytes.len() as u64 > bytes_max {
+        Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
             format!("file is too long: limit {bytes_max} bytes"),
-        )),
-        false => Ok(bytes),
+        ))
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -110,9 +111,10 @@ pub fn find(pattern: &Path) -> Result<Vec<PathBuf>, GlobSyntaxError> {
     };
     let mut found = Vec::new();
     for dir in dirs {
-        let listed = match dir.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => &dir,
+        let listed = if dir.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            &dir
         };
         let entries = std::fs::read_dir(listed).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name());
@@ -232,9 +234,10 @@ fn parse_class_char(rest: &mut std::str::Chars<'_>) -> Result<char, GlobSyntaxEr
         Some('\\') => rest.next().ok_or(GlobSyntaxError)?,
         Some(c) => c,
     };
-    match rest.as_str().is_empty() {
-        true => Err(GlobSyntaxError),
-        false => Ok(c),
+    if rest.as_str().is_empty() {
+        Err(GlobSyntaxError)
+    } else {
+        Ok(c)
     }
 }
 

@@ -66,11 +66,12 @@ impl NoProxy {
     /// Parses the comma-separated entries of `text`.
     pub(super) fn new(text: &str) -> Self {
         let entries: Vec<_> = text.split(',').filter_map(NoProxyEntry::parse).collect();
-        match entries.contains(&NoProxyEntry::All) {
-            true => Self {
+        if entries.contains(&NoProxyEntry::All) {
+            Self {
                 entries: vec![NoProxyEntry::All],
-            },
-            false => Self { entries },
+            }
+        } else {
+            Self { entries }
         }
     }
 

@@ -66,9 +66,10 @@ impl ProxyRules {
             return Ok(Self::default());
         };
         let has_exceptions = !settings.no_proxy.is_empty();
-        let proxy = match has_exceptions {
-            true => Proxy::parse_variable(url),
-            false => Proxy::parse_url(url),
+        let proxy = if has_exceptions {
+            Proxy::parse_variable(url)
+        } else {
+            Proxy::parse_url(url)
         };
         let proxy = Some(proxy.map_err(|e| format!("proxy_url {url:?}: {e}"))?);
         Ok(Self {
@@ -140,9 +141,10 @@ impl Proxy {
             .filter(|name| !name.is_empty())
             .ok_or("no host")?;
         let has_port = bare.authority().is_some_and(|a| a.as_str() != name);
-        let port = match has_port {
-            true => bare.port_u16().ok_or("invalid port")?,
-            false => port.ok_or("no port")?,
+        let port = if has_port {
+            bare.port_u16().ok_or("invalid port")?
+        } else {
+            port.ok_or("no port")?
         };
         let uri = format!("{scheme}://{name}:{port}").parse();
         let decode = |text| percent_decode_str(text).decode_utf8_lossy().into_owned();

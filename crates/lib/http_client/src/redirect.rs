@@ -70,9 +70,10 @@ impl RedirectHop {
     /// Builds the request of this hop. `body` is the body of the first request.
     pub(super) fn build_request(&self, body: &Bytes) -> Result<Request<Bytes>, Error> {
         let (uri, user) = strip_user(&self.uri);
-        let mut request = Request::new(match self.has_body {
-            true => body.clone(),
-            false => Bytes::new(),
+        let mut request = Request::new(if self.has_body {
+            body.clone()
+        } else {
+            Bytes::new()
         });
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = uri;
@@ -293,10 +294,11 @@ fn escape_query(query: &[u8]) -> String {
 fn escape(text: &[u8], is_kept: impl Fn(u8) -> bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text {
-        match is_kept(*byte) {
-            true => escaped.push(char::from(*byte)),
+        if is_kept(*byte) {
+            escaped.push(char::from(*byte))
+        } else {
             // Writing to a string cannot fail.
-            false => drop(write!(escaped, "%{byte:02X}")),
+            drop(write!(escaped, "%{byte:02X}"))
         }
     }
     escaped

@@ -175,10 +175,10 @@ async fn secrets_in_files_are_bytes() {
 #[tokio::test]
 async fn oauth2_token_is_bought_once_however_the_server_wants_the_secret() {
     let tokens = Server::start(Tls::None, |request| {
-        match request.contains("client_secret=s%26t") {
-            true => ok(r#"{"access_token": "t1", "token_type": "bearer", "expires_in": 3600}"#),
-            false => b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-                .to_vec(),
+        if request.contains("client_secret=s%26t") {
+            ok(r#"{"access_token": "t1", "token_type": "bearer", "expires_in": 3600}"#)
+        } else {
+            b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec()
         }
     })
     .await;

@@ -84,9 +84,10 @@ pub(super) fn build_config(
         .with_protocol_versions(&versions)
         .map_err(|e| e.to_string())?;
     let check = ServerCertificateVerifier {
-        roots: match settings.insecure_skip_verify {
-            true => None,
-            false => Some(load_roots(material)?),
+        roots: if settings.insecure_skip_verify {
+            None
+        } else {
+            Some(load_roots(material)?)
         },
         server_name: Some(settings.server_name.clone()).filter(|name| !name.is_empty()),
     };
@@ -115,9 +116,10 @@ fn load_roots(material: &ClientTlsMaterial) -> Result<Arc<CertificatePool>, Stri
         return Ok(SYSTEM.get_or_init(load_system_roots).clone());
     };
     let pool = CertificatePool::from_pem(ca);
-    match pool.is_empty() {
-        true => Err("unable to use specified CA cert: no certificate in it".into()),
-        false => Ok(Arc::new(pool)),
+    if pool.is_empty() {
+        Err("unable to use specified CA cert: no certificate in it".into())
+    } else {
+        Ok(Arc::new(pool))
     }
 }
 

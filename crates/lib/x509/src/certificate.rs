@@ -130,9 +130,10 @@ pub(crate) struct AlgorithmIdentifier<'d> {
 impl<'d> AlgorithmIdentifier<'d> {
     pub(crate) fn read(mut der: DerReader<'d>) -> Result<Self, &'static str> {
         let oid = der.read_oid().ok_or("malformed OID")?;
-        let parameters = match der.is_empty() {
-            true => &[][..],
-            false => der.read_any().ok_or("malformed parameters")?.whole,
+        let parameters = if der.is_empty() {
+            &[][..]
+        } else {
+            der.read_any().ok_or("malformed parameters")?.whole
         };
         Ok(Self { oid, parameters })
     }
@@ -189,9 +190,12 @@ fn parse_subject(fields: &mut DerReader<'_>) -> Result<CertificateSubject, Malfo
 /// Decodes a string of an ASN.1 type. Fails if it contains characters outside of the type's
 /// alphabet.
 fn decode_text(tag: u8, bytes: &[u8]) -> Result<String, &'static str> {
-    let ascii = |is_allowed: fn(&u8) -> bool, refused| match bytes.iter().all(is_allowed) {
-        true => Ok(String::from_utf8_lossy(bytes).into_owned()),
-        false => Err(refused),
+    let ascii = |is_allowed: fn(&u8) -> bool, refused| {
+        if bytes.iter().all(is_allowed) {
+            Ok(String::from_utf8_lossy(bytes).into_owned())
+        } else {
+            Err(refused)
+        }
     };
     match tag {
         0x14 => Ok(bytes.iter().map(|b| char::from(*b)).collect()),
@@ -285,9 +289,10 @@ pub(crate) struct CertificateExtension<'d> {
 impl<'d> CertificateExtension<'d> {
     fn read(mut der: DerReader<'d>) -> Result<Self, &'static str> {
         let oid = der.read_oid().ok_or("malformed extension OID field")?;
-        let is_critical = match der.has(der::BOOLEAN) {
-            true => der.read_boolean(),
-            false => Some(false),
+        let is_critical = if der.has(der::BOOLEAN) {
+            der.read_boolean()
+        } else {
+            Some(false)
         };
         let is_critical = is_critical.ok_or("malformed extension critical field")?;
         let value = der.read(der::OCTET_STRING);
@@ -307,9 +312,10 @@ pub(crate) fn format_oid(oid: &[u8]) -> String {
     for byte in oid {
         arc = arc << 7 | u64::from(byte & 0x7f);
         if byte & 0x80 == 0 {
-            match arcs.is_empty() {
-                true => arcs.extend([(arc / 40).min(2), arc - (arc / 40).min(2) * 40]),
-                false => arcs.push(arc),
+            if arcs.is_empty() {
+                arcs.extend([(arc / 40).min(2), arc - (arc / 40).min(2) * 40])
+            } else {
+                arcs.push(arc)
             }
             arc = 0;
         }

@@ -116,9 +116,10 @@ impl NameSubtrees {
             }
             EMAIL => {
                 let text = text()?;
-                let is_valid = match text.contains('@') {
-                    true => MailAddress::parse(&text).is_some(),
-                    false => uri::is_domain(&text, true),
+                let is_valid = if text.contains('@') {
+                    MailAddress::parse(&text).is_some()
+                } else {
+                    uri::is_domain(&text, true)
                 };
                 if !is_valid {
                     return Err(failed("rfc822Name", &text));
@@ -150,11 +151,12 @@ impl IpNetwork {
         let network = Self { address, mask };
         let bits = bits(mask);
         // A valid mask consists of ones followed by zeros.
-        match bits.leading_ones() + bits.trailing_zeros() >= u128::BITS {
-            true => Ok(network),
-            false => Err(MalformedCertificate(format!(
+        if bits.leading_ones() + bits.trailing_zeros() >= u128::BITS {
+            Ok(network)
+        } else {
+            Err(MalformedCertificate(format!(
                 "IP constraint contained invalid mask {mask}"
-            ))),
+            )))
         }
     }
 
@@ -334,9 +336,10 @@ fn is_host_within(constraint: &String, host: &String, is_exclusion: bool) -> boo
 }
 
 fn is_mailbox_within(constraint: &String, mailbox: &MailAddress, is_exclusion: bool) -> bool {
-    match constraint.contains('@') {
-        true => MailAddress::parse(constraint).as_ref() == Some(mailbox),
-        false => is_host_within(constraint, &mailbox.domain, is_exclusion),
+    if constraint.contains('@') {
+        MailAddress::parse(constraint).as_ref() == Some(mailbox)
+    } else {
+        is_host_within(constraint, &mailbox.domain, is_exclusion)
     }
 }
 
@@ -359,9 +362,10 @@ fn constrained_host(uri: &str) -> Result<String, String> {
         let why = "cannot be matched against constraints";
         return Err(format!("URI with IP ({uri:?}) {why}"));
     }
-    match uri::is_domain(name, false) {
-        true => Ok(name.to_owned()),
-        false => Err(format!("cannot parse URI {uri:?}")),
+    if uri::is_domain(name, false) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("cannot parse URI {uri:?}"))
     }
 }
 

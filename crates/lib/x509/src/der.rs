@@ -67,9 +67,10 @@ impl<'d> DerReader<'d> {
         if tag & HIGH_TAG == HIGH_TAG {
             return None;
         }
-        let (head, length) = match first < 0x80 {
-            true => (2, usize::from(first)),
-            false => self.long_length(first)?,
+        let (head, length) = if first < 0x80 {
+            (2, usize::from(first))
+        } else {
+            self.long_length(first)?
         };
         let end = head.checked_add(length)?;
         let whole = self.0.get(..end)?;
@@ -110,9 +111,10 @@ impl<'d> DerReader<'d> {
 
     /// Reads the next element if it has this tag. The outer `None` means that it is malformed.
     pub(crate) fn read_optional(&mut self, tag: u8) -> Option<Option<Self>> {
-        match self.has(tag) {
-            true => self.open(tag).map(Some),
-            false => Some(None),
+        if self.has(tag) {
+            self.open(tag).map(Some)
+        } else {
+            Some(None)
         }
     }
 

@@ -136,9 +136,12 @@ impl CertificateExtensions {
 
     fn add_policy_constraints(&mut self, mut value: DerReader<'_>) -> Option<()> {
         let mut fields = value.open(SEQUENCE)?;
-        let mut number = |tag| match fields.has(tag) {
-            true => fields.read_small_integer(tag).map(Some),
-            false => Some(None),
+        let mut number = |tag| {
+            if fields.has(tag) {
+                fields.read_small_integer(tag).map(Some)
+            } else {
+                Some(None)
+            }
         };
         self.require_explicit_policy = number(der::context_tag(0))?;
         self.inhibit_policy_mapping = number(der::context_tag(1))?;
@@ -159,9 +162,12 @@ fn parse_authority_key_id(extension: &CertificateExtension<'_>) -> Result<Vec<u8
         return Err("authority key identifier incorrectly marked critical");
     }
     let id = DerReader::new(extension.value).open(SEQUENCE);
-    let id = id.and_then(|mut fields| match fields.has(der::context_tag(0)) {
-        true => fields.read(der::context_tag(0)),
-        false => Some(&[]),
+    let id = id.and_then(|mut fields| {
+        if fields.has(der::context_tag(0)) {
+            fields.read(der::context_tag(0))
+        } else {
+            Some(&[])
+        }
     });
     Ok(id.ok_or("invalid authority key identifier")?.to_vec())
 }
@@ -174,13 +180,15 @@ fn refuses_signing(mut value: DerReader<'_>) -> Option<bool> {
 
 fn parse_basic_constraints(mut value: DerReader<'_>) -> Option<BasicConstraints> {
     let mut fields = value.open(SEQUENCE)?;
-    let is_ca = match fields.has(der::BOOLEAN) {
-        true => fields.read_boolean()?,
-        false => false,
+    let is_ca = if fields.has(der::BOOLEAN) {
+        fields.read_boolean()?
+    } else {
+        false
     };
-    let path_length_max = match fields.has(INTEGER) {
-        true => Some(u64::try_from(fields.read_small_integer(INTEGER)?).ok()?),
-        false => None,
+    let path_length_max = if fields.has(INTEGER) {
+        Some(u64::try_from(fields.read_small_integer(INTEGER)?).ok()?)
+    } else {
+        None
     };
     Some(BasicConstraints {
         is_ca,

@@ -103,9 +103,10 @@ impl PeerCertificates {
             leaf: X509Certificate::parse(leaf).map_err(malformed)?,
             intermediates: CertificatePool::from_der(intermediates).map_err(malformed)?,
         };
-        match peer.has_large_key() {
-            true => Err(PeerRejection::LargeKey(purpose)),
-            false => Ok(peer),
+        if peer.has_large_key() {
+            Err(PeerRejection::LargeKey(purpose))
+        } else {
+            Ok(peer)
         }
     }
 

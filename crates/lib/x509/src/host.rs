@@ -20,15 +20,17 @@ pub(crate) fn check_host(
     let names = &certificate.extensions.names;
     if let Ok(address) = bare.parse::<IpAddr>() {
         let same = |ip: &IpAddr| ip.to_canonical() == address.to_canonical();
-        return match names.ips.iter().any(same) {
-            true => Ok(()),
-            false => Err(address_rejection(&names.ips, bare)),
+        return if names.ips.iter().any(same) {
+            Ok(())
+        } else {
+            Err(address_rejection(&names.ips, bare))
         };
     }
     let wanted = host.to_ascii_lowercase();
-    match names.dns.iter().any(|name| matches(name, &wanted)) {
-        true => Ok(()),
-        false => Err(name_rejection(certificate, host)),
+    if names.dns.iter().any(|name| matches(name, &wanted)) {
+        Ok(())
+    } else {
+        Err(name_rejection(certificate, host))
     }
 }
 
@@ -104,11 +106,10 @@ fn host_rejection(valid: &[impl Display], kind: &str, wanted: &str) -> Certifica
     }
     let listed: Vec<_> = valid.iter().map(ToString::to_string).collect();
     let listed = listed.join(", ");
-    CertificateRejection::Host(match listed.is_empty() {
-        true => {
-            format!("certificate is not valid for any names, but wanted to match {wanted}")
-        }
-        false => format!("certificate is valid for {listed}, not {wanted}"),
+    CertificateRejection::Host(if listed.is_empty() {
+        format!("certificate is not valid for any names, but wanted to match {wanted}")
+    } else {
+        format!("certificate is valid for {listed}, not {wanted}")
     })
 }
 

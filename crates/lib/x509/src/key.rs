@@ -297,9 +297,10 @@ fn parse_ecdsa_key(mut parameters: DerReader<'_>, point: &[u8]) -> Result<Public
         return Ok(PublicKey::Useless("ECDSA P-224, use P-256"));
     }
     let curve = EllipticCurve::from_oid(oid).ok_or("unsupported elliptic curve")?;
-    match point.first() == Some(&UNCOMPRESSED) && curve.has_point(point) {
-        true => Ok(PublicKey::Ecdsa(curve, point.to_vec())),
-        false => Err("invalid ECDSA public key"),
+    if point.first() == Some(&UNCOMPRESSED) && curve.has_point(point) {
+        Ok(PublicKey::Ecdsa(curve, point.to_vec()))
+    } else {
+        Err("invalid ECDSA public key")
     }
 }
 
@@ -356,9 +357,10 @@ impl RsaKey {
         let exponent = &self.exponent;
         let is_large = exponent.len() > EXPONENT_BYTES_MAX
             || exponent.len() == EXPONENT_BYTES_MAX && exponent.first() >= Some(&0x80);
-        match is_odd(&self.modulus) && is_odd(exponent) && *exponent != [1] && !is_large {
-            true => Ok(()),
-            false => Err(SignatureRejection::BadKey),
+        if is_odd(&self.modulus) && is_odd(exponent) && *exponent != [1] && !is_large {
+            Ok(())
+        } else {
+            Err(SignatureRejection::BadKey)
         }
     }
 

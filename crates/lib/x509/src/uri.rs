@@ -21,9 +21,10 @@ pub(crate) fn parse_host(uri: &str) -> Option<String> {
     if !rest.starts_with('/') {
         let segment = rest.split('/').next().unwrap_or(rest);
         let is_opaque = !scheme.is_empty();
-        return match is_opaque {
-            true => Some(String::new()),
-            false => (!segment.contains(':') && are_escapes_whole(rest)).then(String::new),
+        return if is_opaque {
+            Some(String::new())
+        } else {
+            (!segment.contains(':') && are_escapes_whole(rest)).then(String::new)
         };
     }
     let is_authority = !scheme.is_empty() || !rest.starts_with("///");
@@ -65,9 +66,10 @@ fn unescaped_host(scheme: &str, host: &str) -> Option<String> {
         None => {}
     }
     let is_web = ["http", "https"].contains(&scheme.to_ascii_lowercase().as_str());
-    let colon = match is_web {
-        true => host.find(':'),
-        false => host.rfind(':'),
+    let colon = if is_web {
+        host.find(':')
+    } else {
+        host.rfind(':')
     };
     if colon.is_some_and(|at| !is_port(&host[at..])) {
         return None;
@@ -135,9 +137,10 @@ pub(crate) fn is_domain(text: &str, is_constraint: bool) -> bool {
     if text.is_empty() {
         return true;
     }
-    let labels = match is_constraint {
-        true => text.strip_prefix('.').unwrap_or(text),
-        false => text,
+    let labels = if is_constraint {
+        text.strip_prefix('.').unwrap_or(text)
+    } else {
+        text
     };
     let is_visible = text.bytes().all(|b| b.is_ascii_graphic());
     !text.ends_with('.') && is_visible && labels.split('.').all(|label| !label.is_empty())

@@ -103,9 +103,10 @@ pub fn verify(
         budget: ComparisonBudget(COMPARISONS_MAX),
     };
     let mut chain = vec![leaf];
-    let found = match trust.roots.contains(leaf) {
-        true => search.accepts(&chain).then_some(()).ok_or(None),
-        false => search.extend(&mut chain),
+    let found = if trust.roots.contains(leaf) {
+        search.accepts(&chain).then_some(()).ok_or(None)
+    } else {
+        search.extend(&mut chain)
     };
     found.map_err(|why| {
         search
@@ -135,9 +136,10 @@ fn check_valid(
     if extensions.has_unknown_critical {
         return Err(CertificateRejection::UnknownExtension);
     }
-    let (limit, side) = match now < validity.not_before {
-        true => (validity.not_before, "before"),
-        false => (validity.not_after, "after"),
+    let (limit, side) = if now < validity.not_before {
+        (validity.not_before, "before")
+    } else {
+        (validity.not_after, "after")
     };
     if now < validity.not_before || now > validity.not_after {
         let (now, limit) = (format_rfc3339(now), format_rfc3339(limit));
@@ -245,9 +247,10 @@ impl<'a> ChainSearch<'a, '_> {
                 break;
             }
         }
-        match has_chains {
-            true => Err(None),
-            false => Err(last.or_else(|| Some(unknown_authority(hint)))),
+        if has_chains {
+            Err(None)
+        } else {
+            Err(last.or_else(|| Some(unknown_authority(hint))))
         }
     }
 

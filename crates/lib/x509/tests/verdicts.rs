@@ -92,9 +92,10 @@ fn key_pairs_are_read_as_go_reads_them() {
 fn rare_certificates_are_refused_with_a_reason() {
     for line in include_str!("differences.jsonl").lines() {
         let case: Value = serde_json::from_str(line).expect("JSON");
-        let verdict = match case["key"].is_null() {
-            true => chain_verdict(&case),
-            false => pair_verdict(&case),
+        let verdict = if case["key"].is_null() {
+            chain_verdict(&case)
+        } else {
+            pair_verdict(&case)
         };
         let found = verdict.expect_err("a refusal");
         let expected = text(&case, "verdict");

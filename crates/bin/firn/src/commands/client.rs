@@ -80,9 +80,10 @@ impl CommandClient {
         headers: &[(String, String)],
     ) -> Result<Self, CommandClientError> {
         let wrong = CommandClientError::Settings;
-        let scheme = match server.contains("://") {
-            true => "",
-            false => "http://",
+        let scheme = if server.contains("://") {
+            ""
+        } else {
+            "http://"
         };
         let (base, user) = split_user_info(&format!("{scheme}{server}"));
         let mut settings = match http_config {
@@ -132,9 +133,10 @@ impl CommandClient {
         path: &str,
         params: &Params<'_>,
     ) -> Result<CommandResponse, CommandClientError> {
-        let query = match params.is_empty() {
-            true => String::new(),
-            false => format!("?{}", encode(params)),
+        let query = if params.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", encode(params))
         };
         self.send_request(&format!("{path}{query}"), &[], None)
     }

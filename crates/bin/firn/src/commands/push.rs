@@ -174,17 +174,18 @@ impl PushArguments {
         let families = families::read(text, NameScheme::Utf8)?;
         let batch = self.batch(&families, now as TimestampMs);
         let version = HeaderName::from_static("x-prometheus-remote-write-version");
-        let (body, kind, number) = match self.is_v2 {
-            true => (
+        let (body, kind, number) = if self.is_v2 {
+            (
                 encode_interned(&batch, &metadata_of(&families)),
                 "application/x-protobuf;proto=io.prometheus.write.v2.Request",
                 "2.0.0",
-            ),
-            false => (
+            )
+        } else {
+            (
                 encode(&batch),
                 "application/x-protobuf;proto=prometheus.WriteRequest",
                 "0.1.0",
-            ),
+            )
         };
         let headers = [
             (CONTENT_TYPE, kind),

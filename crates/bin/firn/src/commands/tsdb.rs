@@ -195,9 +195,10 @@ fn run_verify(env: &Env, folder: &Path, is_json: bool) -> ExitCode {
         Err(e) => return cannot(&e.to_string()),
     };
     let took = env.clock.monotonic().saturating_sub(start);
-    let text = match is_json {
-        true => print::json(folder, &report, took),
-        false => print::text(folder, &report, took),
+    let text = if is_json {
+        print::json(folder, &report, took)
+    } else {
+        print::text(folder, &report, took)
     };
     console::out(&text);
     ExitCode::from(u8::from(!report.is_whole()))

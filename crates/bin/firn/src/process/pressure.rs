@@ -51,9 +51,10 @@ impl MemoryPressure {
     }
 
     fn is_high_at(&self, resident_bytes: usize, was_high: bool) -> bool {
-        let threshold = match was_high {
-            true => self.limit_bytes / 2,
-            false => self.limit_bytes / 4 * 3,
+        let threshold = if was_high {
+            self.limit_bytes / 2
+        } else {
+            self.limit_bytes / 4 * 3
         };
         resident_bytes > threshold
     }

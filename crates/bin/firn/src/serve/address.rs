@@ -41,9 +41,10 @@ impl ExternalUrlSource {
 /// Returns host and port for a client on this machine. A wildcard address becomes `localhost`,
 /// because clients cannot connect to it.
 fn reachable(address: SocketAddr) -> String {
-    match address.ip().is_unspecified() {
-        true => format!("localhost:{}", address.port()),
-        false => address.to_string(),
+    if address.ip().is_unspecified() {
+        format!("localhost:{}", address.port())
+    } else {
+        address.to_string()
     }
 }
 

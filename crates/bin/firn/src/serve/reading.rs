@@ -114,9 +114,10 @@ impl RemoteReadStore {
                 None => Arc::new(RemoteReadClient::new(settings.reader.clone())?),
             };
             Ok(RemoteReadServer {
-                external: match settings.filters_external_labels {
-                    true => config.external_labels.clone(),
-                    false => Labels::empty(),
+                external: if settings.filters_external_labels {
+                    config.external_labels.clone()
+                } else {
+                    Labels::empty()
                 },
                 settings: settings.clone(),
                 reader,
@@ -173,9 +174,12 @@ impl RemoteReadStore {
         request: SelectRequest<'_>,
         is_about_series: bool,
     ) -> Result<Arc<dyn Selection>, Error> {
-        let of_store = |request| match is_about_series {
-            true => self.local.select_labels(request),
-            false => self.local.select(request),
+        let of_store = |request| {
+            if is_about_series {
+                self.local.select_labels(request)
+            } else {
+                self.local.select(request)
+            }
         };
         let servers = self.servers();
         let asked = self.build_queries(&servers, &request);

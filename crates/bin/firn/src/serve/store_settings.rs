@@ -57,9 +57,10 @@ pub fn store_options(
             all: config.new_series.all.unwrap_or(usize::MAX),
             of_job: config.new_series.of_job.unwrap_or(usize::MAX),
         },
-        exemplars_max: match keeps_exemplars(settings) {
-            true => config.exemplars_max,
-            false => 0,
+        exemplars_max: if keeps_exemplars(settings) {
+            config.exemplars_max
+        } else {
+            0
         },
         // Unsealed samples take about as many bytes in the head as in the WAL. From half of the
         // backlog on everything is sealed at once; at that point the head's share is full.
@@ -67,9 +68,10 @@ pub fn store_options(
         log_segment_bytes: log_segment_bytes(defaults.log_segment_bytes, shares.head),
         page_cache_bytes: defaults.page_cache_bytes.min(shares.pages),
         is_jittered: config.is_sealing_jittered,
-        sealing: match config.seals_in_background {
-            true => SealingThread::Background,
-            false => SealingThread::WithWrites,
+        sealing: if config.seals_in_background {
+            SealingThread::Background
+        } else {
+            SealingThread::WithWrites
         },
         ..defaults
     }

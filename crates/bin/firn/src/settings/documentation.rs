@@ -54,9 +54,10 @@ fn settings() -> String {
 fn wrapped(page: &str) -> String {
     let mut out = String::with_capacity(page.len());
     for line in page.lines() {
-        match line.starts_with(['|', '#']) {
-            true => out.push_str(line),
-            false => wrap(line, &mut out),
+        if line.starts_with(['|', '#']) {
+            out.push_str(line)
+        } else {
+            wrap(line, &mut out)
         }
         out.push('\n');
     }

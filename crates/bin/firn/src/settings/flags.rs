@@ -341,9 +341,12 @@ fn check_modes(matches: &ArgMatches) -> Result<(), FlagError> {
         .map(|flag| collect_values(matches, flag))
         .unwrap_or_default();
     let is_agent = values.last().is_some_and(|value| value == "true");
-    let wrong = FLAGS.iter().filter(is_given).filter(|flag| match is_agent {
-        true => is_of_servers(flag.name),
-        false => flag.name.starts_with("storage.agent."),
+    let wrong = FLAGS.iter().filter(is_given).filter(|flag| {
+        if is_agent {
+            is_of_servers(flag.name)
+        } else {
+            flag.name.starts_with("storage.agent.")
+        }
     });
     let wrong: Vec<String> = wrong.map(|flag| format!("\"--{}\"", flag.name)).collect();
     let named = format!("[{}]", wrong.join(" "));

@@ -11,9 +11,10 @@ pub fn checked(text: &str) -> Result<String, String> {
     };
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
     if bare.is_none() && host.contains([':', '[', ']', '/']) {
-        return wrong(match host.contains('/') {
-            true => "a URL instead of an address",
-            false => "an IPv6 address needs brackets, as in [::1]:9090",
+        return wrong(if host.contains('/') {
+            "a URL instead of an address"
+        } else {
+            "an IPv6 address needs brackets, as in [::1]:9090"
         });
     }
     if bare.is_some_and(|ip| ip.parse::<std::net::Ipv6Addr>().is_err()) {

@@ -68,9 +68,10 @@ fn split_pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let first = rest.chars().next()?;
-        let len = match is_word(first) {
-            true => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
-            false => first.len_utf8(),
+        let len = if is_word(first) {
+            rest.find(|c| !is_word(c)).unwrap_or(rest.len())
+        } else {
+            first.len_utf8()
         };
         let (piece, tail) = rest.split_at(len);
         rest = tail;
@@ -152,9 +153,10 @@ impl ExpressionGenerator {
     fn selector(&mut self) -> String {
         let name = self.name();
         let modifier = self.modifier();
-        match self.full && self.one_in(12) {
-            true => format!("{name} smoothed{modifier}"),
-            false => format!("{name}{modifier}"),
+        if self.full && self.one_in(12) {
+            format!("{name} smoothed{modifier}")
+        } else {
+            format!("{name}{modifier}")
         }
     }
 
@@ -211,9 +213,10 @@ impl ExpressionGenerator {
         let window = self.duration(&WINDOWS);
         if depth > 0 && self.one_in(3) {
             let vector = self.vector(depth - 1);
-            let step = match self.full && self.one_in(5) {
-                true => String::new(),
-                false => self.duration(&WINDOWS),
+            let step = if self.full && self.one_in(5) {
+                String::new()
+            } else {
+                self.duration(&WINDOWS)
             };
             return format!("({vector})[{window}:{step}]{}", self.modifier());
         }
@@ -230,17 +233,17 @@ impl ExpressionGenerator {
     }
 
     fn generate_histogram_call(&mut self, depth: usize) -> String {
-        let vector = match self.one_in(3) {
-            true => self.vector(depth),
-            false => {
-                let rate = self.pick(&["rate", "increase", "delta", "sum_over_time"]);
-                let name = match self.histograms {
-                    true => self.pick(&HISTOGRAMS),
-                    false => "request_seconds_bucket",
-                };
-                let window = self.pick(&WINDOWS);
-                format!("{rate}({name}[{window}])")
-            }
+        let vector = if self.one_in(3) {
+            self.vector(depth)
+        } else {
+            let rate = self.pick(&["rate", "increase", "delta", "sum_over_time"]);
+            let name = if self.histograms {
+                self.pick(&HISTOGRAMS)
+            } else {
+                "request_seconds_bucket"
+            };
+            let window = self.pick(&WINDOWS);
+            format!("{rate}({name}[{window}])")
         };
         let function = self.pick_of(&HISTOGRAM_FUNCTIONS, &MORE_HISTOGRAM_FUNCTIONS);
         let quantile = self.pick(&QUANTILES);
@@ -297,13 +300,15 @@ impl ExpressionGenerator {
     fn with_scalar(&mut self, depth: usize) -> String {
         let vector = self.vector(depth);
         let scalar = self.scalar();
-        let operator = match self.one_in(2) {
-            true => self.pick_of(&ARITHMETIC, &MORE_ARITHMETIC),
-            false => self.pick(&COMPARISONS),
+        let operator = if self.one_in(2) {
+            self.pick_of(&ARITHMETIC, &MORE_ARITHMETIC)
+        } else {
+            self.pick(&COMPARISONS)
         };
-        match self.one_in(2) {
-            true => format!("({vector}) {operator} {scalar}"),
-            false => format!("{scalar} {operator} ({vector})"),
+        if self.one_in(2) {
+            format!("({vector}) {operator} {scalar}")
+        } else {
+            format!("{scalar} {operator} ({vector})")
         }
     }
 
@@ -325,9 +330,10 @@ impl ExpressionGenerator {
 
     fn filled(&mut self, depth: usize) -> String {
         let (left, right) = (self.vector(depth), self.vector(depth));
-        let operator = match self.one_in(3) {
-            true => self.pick(&COMPARISONS),
-            false => self.pick_of(&ARITHMETIC, &MORE_ARITHMETIC),
+        let operator = if self.one_in(3) {
+            self.pick(&COMPARISONS)
+        } else {
+            self.pick_of(&ARITHMETIC, &MORE_ARITHMETIC)
         };
         let (matching, fill) = (self.pick(&MATCHINGS), self.pick(&FILLS));
         format!("({left}) {operator} {matching}{fill}({right})")

@@ -103,22 +103,22 @@ impl Request {
         let form = encoded(&self.params);
         let address = format!("{}{}", base.trim_end_matches('/'), self.path);
         let is_form = self.method == "POST";
-        let address = match is_form || form.is_empty() {
-            true => address,
-            false => format!("{address}?{form}"),
+        let address = if is_form || form.is_empty() {
+            address
+        } else {
+            format!("{address}?{form}")
         };
         let request = ureq::http::Request::builder()
             .method(self.method.as_str())
             .uri(&address)
             .header("Accept-Encoding", "identity");
         let refused = |e: ureq::http::Error| MirrorError::Usage(format!("{}: {e}", self.line));
-        let answer = match is_form {
-            true => {
-                let form_type = "application/x-www-form-urlencoded";
-                let request = request.header("Content-Type", form_type);
-                agent.run(request.body(form).map_err(refused)?)
-            }
-            false => agent.run(request.body(()).map_err(refused)?),
+        let answer = if is_form {
+            let form_type = "application/x-www-form-urlencoded";
+            let request = request.header("Content-Type", form_type);
+            agent.run(request.body(form).map_err(refused)?)
+        } else {
+            agent.run(request.body(()).map_err(refused)?)
         };
         let answer = answer.map_err(MirrorError::transport(&address))?;
         let status = answer.status().as_u16();

@@ -483,9 +483,10 @@ fn duration_ms(matches: &ArgMatches, id: &str) -> Result<i64, MirrorError> {
 /// Returns the value of a duration flag without a default in milliseconds; `None` if it is not
 /// given.
 fn optional_ms(matches: &ArgMatches, id: &str) -> Result<Option<i64>, MirrorError> {
-    match matches.contains_id(id) {
-        true => duration_ms(matches, id).map(Some),
-        false => Ok(None),
+    if matches.contains_id(id) {
+        duration_ms(matches, id).map(Some)
+    } else {
+        Ok(None)
     }
 }
 
@@ -503,11 +504,12 @@ fn url(matches: &ArgMatches, id: &str) -> Result<String, MirrorError> {
         matches!(uri.scheme_str(), Some("http" | "https"))
             && uri.host().is_some_and(|host| !host.is_empty())
     });
-    match is_url {
-        true => Ok(text),
-        false => Err(MirrorError::Usage(format!(
+    if is_url {
+        Ok(text)
+    } else {
+        Err(MirrorError::Usage(format!(
             "--{id}: not a URL such as http://127.0.0.1:9090: {text:?}"
-        ))),
+        )))
     }
 }
 

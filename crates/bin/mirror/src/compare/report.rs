@@ -281,9 +281,10 @@ fn figures_json(figures: &FolderStatistics) -> Value {
 
 /// Converts a weight to JSON, as an integer if it is a whole number.
 fn weight_json(weight: f64) -> Value {
-    match weight.fract() == 0.0 && weight < 1e15 {
-        true => Value::from(weight as u64),
-        false => Value::from(weight),
+    if weight.fract() == 0.0 && weight < 1e15 {
+        Value::from(weight as u64)
+    } else {
+        Value::from(weight)
     }
 }
 

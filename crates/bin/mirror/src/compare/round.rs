@@ -199,9 +199,10 @@ impl ComparisonRound<'_> {
         let is_whole = answers.iter().all(|answer| answer.fault.is_none());
         let classes = verdict.found.classes();
         let known = self.lasting.minimised(pass, &shown, &classes);
-        let doubt = match is_whole && known.is_none() {
-            true => self.confirm_difference(pass, question, (endpoint, &params), answers),
-            false => DifferenceConfirmation::None,
+        let doubt = if is_whole && known.is_none() {
+            self.confirm_difference(pass, question, (endpoint, &params), answers)
+        } else {
+            DifferenceConfirmation::None
         };
         let note = match doubt {
             DifferenceConfirmation::Skip(reason) => return skip(reason),
@@ -263,9 +264,10 @@ impl ComparisonRound<'_> {
             }
             again = self.pair.baseline.fetch(endpoint, params);
         }
-        match is_gone {
-            true => DifferenceConfirmation::Gone,
-            false => DifferenceConfirmation::None,
+        if is_gone {
+            DifferenceConfirmation::Gone
+        } else {
+            DifferenceConfirmation::None
         }
     }
 
@@ -329,9 +331,10 @@ impl ComparisonRound<'_> {
         let counts: Vec<String> = counts
             .map(|(class, count)| format!("{count} times {}", class.as_str()))
             .collect();
-        let counts = match counts.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", counts.join(", ")),
+        let counts = if counts.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", counts.join(", "))
         };
         let mut reason = spot.to_string();
         reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));

@@ -180,9 +180,10 @@ fn failure_class(error: &MirrorError) -> (DifferenceClass, String) {
         ),
         other => {
             let text = other.to_string();
-            let text = match text.contains("certificate") {
-                true => format!("its certificate is not accepted: {text}"),
-                false => text,
+            let text = if text.contains("certificate") {
+                format!("its certificate is not accepted: {text}")
+            } else {
+                text
             };
             (DifferenceClass::Error, text)
         }

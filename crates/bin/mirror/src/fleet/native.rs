@@ -72,9 +72,10 @@ mod tests {
             } else {
                 bounds[place - 1]
             };
-            let middle = match place + 1 == BOUNDS.len() {
-                true => 120.0,
-                false => (low * bounds[place]).sqrt(),
+            let middle = if place + 1 == BOUNDS.len() {
+                120.0
+            } else {
+                (low * bounds[place]).sqrt()
             };
             let bound = |index: i32| upper_bound(i64::from(index), SCHEMA, &[]);
             assert!(

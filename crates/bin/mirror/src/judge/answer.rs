@@ -292,17 +292,19 @@ pub fn series_text(labels: &LabelSet) -> String {
     for (label, value) in labels.iter().filter(|(label, _)| *label != METRIC_NAME) {
         matchers.push(format!("{}={}", label_text(label), quote(value.as_bytes())));
     }
-    match matchers.is_empty() && !name.is_empty() {
-        true => name.to_owned(),
-        false => format!("{name}{{{}}}", matchers.join(", ")),
+    if matchers.is_empty() && !name.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}{{{}}}", matchers.join(", "))
     }
 }
 
 /// Formats a label name for a matcher: quoted unless it is a plain identifier.
 pub fn label_text(name: &str) -> String {
-    match is_plain(name) {
-        true => name.to_owned(),
-        false => quote(name.as_bytes()),
+    if is_plain(name) {
+        name.to_owned()
+    } else {
+        quote(name.as_bytes())
     }
 }
 

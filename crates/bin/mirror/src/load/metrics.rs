@@ -44,9 +44,10 @@ pub fn listen(address: &str, shown: Vec<LoadMetrics>) -> Result<ExpositionServer
         }
         let accept = request.header("accept").unwrap_or_default();
         let format = FederationFormat::negotiate(accept);
-        let body = match format.is_protobuf() {
-            true => protobuf(&shown, format),
-            false => text(&shown).into_bytes(),
+        let body = if format.is_protobuf() {
+            protobuf(&shown, format)
+        } else {
+            text(&shown).into_bytes()
         };
         target::respond(stream, "200 OK", &format.content_type(), body);
     })

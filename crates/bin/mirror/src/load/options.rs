@@ -274,9 +274,10 @@ impl Options {
             url,
             pace: self.pace,
             access,
-            on_failure: match self.keeps_going {
-                true => PushFailurePolicy::GoOn,
-                false => PushFailurePolicy::Stop(stopped),
+            on_failure: if self.keeps_going {
+                PushFailurePolicy::GoOn
+            } else {
+                PushFailurePolicy::Stop(stopped)
             },
         }
     }
@@ -347,9 +348,10 @@ impl LoadFlags {
             churn: value(matches, "churn")?,
             churn_period_ms: duration_ms(matches, "churn-period")?,
             deadline_ms: duration_ms(matches, "deadline")?,
-            pace: match matches.get_flag("live") {
-                true => PushPace::Live,
-                false => PushPace::Fast,
+            pace: if matches.get_flag("live") {
+                PushPace::Live
+            } else {
+                PushPace::Fast
             },
             // With goals, a failed request must not end the load: the goals decide how many may
             // fail.

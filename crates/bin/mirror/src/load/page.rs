@@ -80,9 +80,10 @@ fn drawing(title: &str, unit: &str, lines: Vec<(&str, Vec<(i64, f64)>)>) -> Stri
             is_dashed: name == "unqueried",
         })
         .collect();
-    match lines.is_empty() {
-        true => String::new(),
-        false => format!("<h2>{title} ({unit})</h2>\n{}\n", draw(&lines, 0.0, 0.0)),
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("<h2>{title} ({unit})</h2>\n{}\n", draw(&lines, 0.0, 0.0))
     }
 }
 
@@ -92,9 +93,10 @@ fn goals(report: &LoadReport) -> String {
     }
     let mut out = "<h2>Goals</h2>\n<table>".to_owned();
     for judged in &report.judged {
-        let (class, word) = match judged.is_met {
-            true => ("good", "met"),
-            false => ("bad", "missed"),
+        let (class, word) = if judged.is_met {
+            ("good", "met")
+        } else {
+            ("bad", "missed")
         };
         out += &format!(
             "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"{class}\">{word}</td></tr>\n",

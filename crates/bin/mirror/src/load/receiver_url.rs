@@ -6,15 +6,17 @@ const WRITE_PATH: &str = "/api/v1/write";
 /// Returns the URL for remote write. The standard path is appended to a URL without a path, and the
 /// scheme `http` is added to an address without one.
 pub fn write_url(text: &str) -> String {
-    let url = match text.contains("://") {
-        true => text.to_owned(),
-        false => format!("http://{text}"),
+    let url = if text.contains("://") {
+        text.to_owned()
+    } else {
+        format!("http://{text}")
     };
     let authority = url.split_once("://").map_or("", |(_, rest)| rest);
     let has_path = authority.trim_end_matches('/').contains(['/', '?', '#']);
-    match has_path {
-        true => url,
-        false => format!("{}{WRITE_PATH}", url.trim_end_matches('/')),
+    if has_path {
+        url
+    } else {
+        format!("{}{WRITE_PATH}", url.trim_end_matches('/'))
     }
 }
 

@@ -228,9 +228,10 @@ fn answer(recorder: Option<&mut LoadRecorder>, request: &target::Request, stream
         );
     }
     let content_type = request.header("content-type").unwrap_or_default();
-    let protocol = match content_type.contains("io.prometheus.write.v2.Request") {
-        true => RemoteWriteProtocol::Two,
-        false => RemoteWriteProtocol::One,
+    let protocol = if content_type.contains("io.prometheus.write.v2.Request") {
+        RemoteWriteProtocol::Two
+    } else {
+        RemoteWriteProtocol::One
     };
     match recorder.record_body(protocol, request.body.clone()) {
         Ok([samples, histograms, exemplars]) => {

@@ -377,17 +377,13 @@ fn serve(stream: &TcpStream, write_ms: u64, status: &str) -> Option<()> {
         }
     }
     reader.read_exact(&mut vec![0; length]).ok()?;
-    let answer = match head.starts_with("POST") {
-        true => {
-            thread::sleep(std::time::Duration::from_millis(write_ms));
-            "HTTP/1.1 204 No Content\r\n\r\n".to_owned()
-        }
-        false => {
-            let body =
-                "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[]}}";
-            let length = body.len();
-            format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}")
-        }
+    let answer = if head.starts_with("POST") {
+        thread::sleep(std::time::Duration::from_millis(write_ms));
+        "HTTP/1.1 204 No Content\r\n\r\n".to_owned()
+    } else {
+        let body = "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[]}}";
+        let length = body.len();
+        format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}")
     };
     let mut stream = stream;
     stream.write_all(answer.as_bytes()).ok()
@@ -465,9 +461,10 @@ fn load_test_asks_panels_of_dashboards_and_sends_its_headers_with_all() {
             .lock()
             .unwrap()
             .push((path, request.path.clone(), tenant));
-        let body = match request.path.contains("/label/job/values") {
-            true => "{\"status\":\"success\",\"data\":[\"a\"]}",
-            false => "{\"status\":\"success\",\"data\":{}}",
+        let body = if request.path.contains("/label/job/values") {
+            "{\"status\":\"success\",\"data\":[\"a\"]}"
+        } else {
+            "{\"status\":\"success\",\"data\":{}}"
         };
         respond(stream, "200 OK", "application/json", body);
     })

@@ -298,11 +298,12 @@ fn plan(
 /// Returns the value of a flag that must be between 0 and 1. Fails with a usage error otherwise.
 fn share(matches: &ArgMatches, name: &str) -> Result<f64, MirrorError> {
     let share: f64 = value(matches, name)?;
-    match (0.0..=1.0).contains(&share) {
-        true => Ok(share),
-        false => Err(MirrorError::Usage(format!(
+    if (0.0..=1.0).contains(&share) {
+        Ok(share)
+    } else {
+        Err(MirrorError::Usage(format!(
             "--{name} must be between 0 and 1: {share}"
-        ))),
+        )))
     }
 }
 

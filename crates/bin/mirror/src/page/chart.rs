@@ -127,11 +127,12 @@ fn legend(lines: &[ChartLine<'_>]) -> String {
 /// Formats a value for an axis with few digits, in exponential notation if it is large or small.
 fn number(value: f64) -> String {
     let size = value.abs();
-    match size != 0.0 && !(1e-3..1e6).contains(&size) {
-        true => format!("{value:.3e}"),
-        false => format!("{value:.3}")
+    if size != 0.0 && !(1e-3..1e6).contains(&size) {
+        format!("{value:.3e}")
+    } else {
+        format!("{value:.3}")
             .trim_end_matches('0')
             .trim_end_matches('.')
-            .to_owned(),
+            .to_owned()
     }
 }

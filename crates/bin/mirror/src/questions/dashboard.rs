@@ -138,9 +138,10 @@ fn collect<'v>(value: &'v Value, source: Option<&'v str>, into: &mut Vec<PanelTa
 impl DashboardVariable {
     /// Parses a variable of either schema. The second schema wraps it in a `spec` beside its kind.
     fn read(value: &Value) -> Self {
-        let own = match value["spec"].is_object() {
-            true => &value["spec"],
-            false => value,
+        let own = if value["spec"].is_object() {
+            &value["spec"]
+        } else {
+            value
         };
         let text = |key: &str| own[key].as_str().unwrap_or_default().to_owned();
         let kind_name = match value["kind"].as_str() {

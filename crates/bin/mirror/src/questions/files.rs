@@ -45,9 +45,10 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<QueryFileContent>, MirrorError> {
     let mut sources = Vec::new();
     for path in paths {
         let mut files = Vec::new();
-        match path.is_dir() {
-            true => collect(path, 0, &mut files)?,
-            false => files.push(path.clone()),
+        if path.is_dir() {
+            collect(path, 0, &mut files)?
+        } else {
+            files.push(path.clone())
         }
         if files.is_empty() {
             let endings = ENDINGS.join(", ");
@@ -100,12 +101,13 @@ fn read_file(path: &Path) -> Result<QueryFileContent, MirrorError> {
     }
     let bytes = std::fs::read(path).map_err(unreadable)?;
     let shown = path.display().to_string();
-    let read = match bytes.starts_with(active::FIRN_MAGIC) {
-        true => Ok(texts(active::parse_firn_file(&bytes), &shown)),
-        false => match std::str::from_utf8(&bytes) {
+    let read = if bytes.starts_with(active::FIRN_MAGIC) {
+        Ok(texts(active::parse_firn_file(&bytes), &shown))
+    } else {
+        match std::str::from_utf8(&bytes) {
             Ok(text) => read_text(text, &shown),
             Err(e) => Err(format!("neither text nor a file of active queries: {e}")),
-        },
+        }
     };
     read.or_else(|why| refuse(path, why))
 }
@@ -171,9 +173,10 @@ fn read_log(text: &str, origin: &str) -> Result<QueryFileContent, String> {
             Err(e) => return Err(format!("line {}: broken JSON: {e}", number + 1)),
         }
     }
-    match found.is_empty() {
-        true => Err("a query log without a query".to_owned()),
-        false => Ok(QueryFileContent::Texts(found)),
+    if found.is_empty() {
+        Err("a query log without a query".to_owned())
+    } else {
+        Ok(QueryFileContent::Texts(found))
     }
 }
 

@@ -62,9 +62,10 @@ impl SelectorReach {
     /// are evaluated for `grid`; fails if one of them is invalid.
     pub fn from_expr(expr: &Expr, grid: QueryGrid, lookback_ms: i64) -> Result<Self, String> {
         let context = DurationContext {
-            step_ns: match grid.start_ms == grid.end_ms {
-                true => 0,
-                false => grid.step_ms.saturating_mul(1_000_000),
+            step_ns: if grid.start_ms == grid.end_ms {
+                0
+            } else {
+                grid.step_ms.saturating_mul(1_000_000)
             },
             range_ms: grid.end_ms - grid.start_ms,
         };
@@ -172,9 +173,10 @@ impl SelectorReach {
                 ));
             }
         }
-        match start > end {
-            true => Err("both systems have no time in common".to_owned()),
-            false => Ok(()),
+        if start > end {
+            Err("both systems have no time in common".to_owned())
+        } else {
+            Ok(())
         }
     }
 }

@@ -114,12 +114,13 @@ pub fn acked_since(
     from_ms: i64,
     loaded: &ScenarioLoadResults,
 ) -> Result<ScenarioCheckResult, MirrorError> {
-    let (found, wanted) = match from_ms < loaded.end_ms {
-        true => (
+    let (found, wanted) = if from_ms < loaded.end_ms {
+        (
             count(system, from_ms, loaded.end_ms)?,
             count(baseline, from_ms, loaded.end_ms)?,
-        ),
-        false => (0, 0),
+        )
+    } else {
+        (0, 0)
     };
     Ok(ScenarioCheckResult {
         name: "acked",

@@ -64,13 +64,14 @@ impl Drop for DiskFiller {
 pub fn check_is_small(dir: &Path) -> Result<(), MirrorError> {
     let figures = statvfs(dir).map_err(|e| MirrorError::file("look at", dir)(e.into()))?;
     let free = figures.f_bavail.saturating_mul(figures.f_frsize);
-    match free > FREE_BYTES_MAX {
-        true => Err(MirrorError::Usage(format!(
+    if free > FREE_BYTES_MAX {
+        Err(MirrorError::Usage(format!(
             "{}: {free} bytes are free on its file system, limit {FREE_BYTES_MAX}: a step that \
-             fills a disk needs a small file system of its own",
+         fills a disk needs a small file system of its own",
             dir.display()
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 

@@ -39,9 +39,10 @@ impl StopFlag {
 
     /// Fails with [`MirrorError::Stopped`] if the run has been cancelled.
     pub fn check(&self) -> Result<(), MirrorError> {
-        match self.0.load(Ordering::Relaxed) {
-            true => Err(MirrorError::Stopped),
-            false => Ok(()),
+        if self.0.load(Ordering::Relaxed) {
+            Err(MirrorError::Stopped)
+        } else {
+            Ok(())
         }
     }
 

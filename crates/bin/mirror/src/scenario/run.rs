@@ -83,9 +83,10 @@ impl ScenarioRun {
             // The directory itself may be a mount point and is therefore kept.
             let listed = fs::read_dir(&path).map_err(MirrorError::file("read", &path))?;
             for inner in listed.flatten().map(|entry| entry.path()) {
-                let removed = match inner.is_dir() {
-                    true => fs::remove_dir_all(&inner),
-                    false => fs::remove_file(&inner),
+                let removed = if inner.is_dir() {
+                    fs::remove_dir_all(&inner)
+                } else {
+                    fs::remove_file(&inner)
                 };
                 removed.map_err(MirrorError::file("remove", &inner))?;
             }
@@ -355,9 +356,10 @@ impl ScenarioRun {
 
     /// Returns the directory of the report about a system.
     fn report_dir(&self, system: &SystemPlan) -> PathBuf {
-        match FIRST.contains(&system.name.as_str()) {
-            true => self.dir.join("report"),
-            false => self.dir.join(format!("report-{}", system.name)),
+        if FIRST.contains(&system.name.as_str()) {
+            self.dir.join("report")
+        } else {
+            self.dir.join(format!("report-{}", system.name))
         }
     }
 
@@ -380,12 +382,13 @@ impl ScenarioRun {
         comparing.wait(&self.stop)?;
         let text = fs::read(&log).map_err(MirrorError::file("read", &log))?;
         super::write(out, &String::from_utf8_lossy(&text))?;
-        match report.join("report.json").is_file() {
-            true => Ok(()),
-            false => Err(MirrorError::Late(format!(
+        if report.join("report.json").is_file() {
+            Ok(())
+        } else {
+            Err(MirrorError::Late(format!(
                 "the comparison failed; see {}",
                 log.display()
-            ))),
+            )))
         }
     }
 
@@ -442,9 +445,10 @@ impl ScenarioRun {
         if self.plan.checks.acked {
             for system in running.systems() {
                 let from_ms = self.complete_from_ms(system, loaded);
-                all.push(match FIRST.contains(&system.name.as_str()) {
-                    true => checks::acked(system, loaded)?,
-                    false => checks::acked_since(&self.plan.baseline, system, from_ms, loaded)?,
+                all.push(if FIRST.contains(&system.name.as_str()) {
+                    checks::acked(system, loaded)?
+                } else {
+                    checks::acked_since(&self.plan.baseline, system, from_ms, loaded)?
                 });
             }
         }

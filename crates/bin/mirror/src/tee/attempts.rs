@@ -335,11 +335,12 @@ impl LaneSender<'_> {
                     self.env.clock.now_ms(),
                     settings.manner,
                 );
-                match settings.manner == DeliveryMode::Sender
+                if settings.manner == DeliveryMode::Sender
                     && request_version(write) == RemoteWriteVersion::V2
                 {
-                    true => verdict.refine_with_written(&answer, request.contents),
-                    false => verdict,
+                    verdict.refine_with_written(&answer, request.contents)
+                } else {
+                    verdict
                 }
             }
             Ok(Err(why)) => again(RetryReason::Connection, why),

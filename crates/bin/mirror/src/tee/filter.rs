@@ -39,9 +39,10 @@ pub fn message_type(write: &ReceivedWrite) -> WriteMessageType {
         let (name, value) = part.split_once('=').unwrap_or_default();
         name.trim() == "proto" && value.trim().trim_matches('"') == "io.prometheus.write.v2.Request"
     };
-    match content_type.split(';').skip(1).any(is_v2) {
-        true => WriteMessageType::V2,
-        false => WriteMessageType::V1,
+    if content_type.split(';').skip(1).any(is_v2) {
+        WriteMessageType::V2
+    } else {
+        WriteMessageType::V1
     }
 }
 

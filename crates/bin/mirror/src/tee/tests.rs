@@ -272,9 +272,12 @@ async fn target_that_is_away_loses_its_oldest_bodies_at_its_bound_and_no_other_d
     let good = Scripted::taking();
     let is_back = Arc::new(Mutex::new(false));
     let back = is_back.clone();
-    let away = Scripted::new(move |_, _| match *lock(&back) {
-        true => Says::Status(204),
-        false => Says::Never,
+    let away = Scripted::new(move |_, _| {
+        if *lock(&back) {
+            Says::Status(204)
+        } else {
+            Says::Never
+        }
     });
     let bounded = TargetSettings {
         queue_bytes_max: 400,
@@ -372,9 +375,10 @@ async fn cursors_that_are_gone_or_damaged_send_all_that_is_stored_again() {
         drop(mirror);
         sim.disk.kill();
         let file = Path::new(DIR).join("cursors");
-        match damage {
-            true => sim.disk.overwrite(&file, b"firn mirror cursors 1\n"),
-            false => sim.disk.remove_durably(&file),
+        if damage {
+            sim.disk.overwrite(&file, b"firn mirror cursors 1\n")
+        } else {
+            sim.disk.remove_durably(&file)
         }
         let again = Scripted::taking();
         let mirror = open(&sim);
@@ -422,9 +426,12 @@ async fn log_holds_what_the_slowest_target_needs_and_no_more() {
     let good = Scripted::taking();
     let opens = Arc::new(Mutex::new(false));
     let is_open = opens.clone();
-    let slow = Scripted::new(move |_, _| match *lock(&is_open) {
-        true => Says::Status(204),
-        false => Says::Broken,
+    let slow = Scripted::new(move |_, _| {
+        if *lock(&is_open) {
+            Says::Status(204)
+        } else {
+            Says::Broken
+        }
     });
     let patient = |settings: TargetSettings| TargetSettings {
         queue_bytes_max: 1 << 30,

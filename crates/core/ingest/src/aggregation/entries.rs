@@ -65,9 +65,10 @@ impl SourceEntry {
 
     /// Sets or clears a flag.
     pub(super) fn set_flag(&mut self, flag: u8, is_set: bool) {
-        match is_set {
-            true => self.flags |= flag,
-            false => self.flags &= !flag,
+        if is_set {
+            self.flags |= flag
+        } else {
+            self.flags &= !flag
         }
     }
 }

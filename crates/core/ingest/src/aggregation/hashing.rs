@@ -90,9 +90,10 @@ impl SourceHashing {
         let mut word = || Ok(u64::from_le_bytes(reader.read_array()?));
         let seed = FingerprintSeed([word()?, word()?]);
         let is_own = |keys: &HashKeys| keys.kind() == kind && keys.seed() == seed;
-        match self.hash_keys().is_some_and(is_own) {
-            true => Ok(None),
-            false => Ok(Some(Self::Keys(Arc::new(HashKeys::from_seed(kind, seed))))),
+        if self.hash_keys().is_some_and(is_own) {
+            Ok(None)
+        } else {
+            Ok(Some(Self::Keys(Arc::new(HashKeys::from_seed(kind, seed)))))
         }
     }
 }

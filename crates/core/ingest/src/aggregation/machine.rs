@@ -362,9 +362,10 @@ impl AggregationState {
             let Some(entry) = entry.filter(|entry| entry.print == print) else {
                 return (self.aggregate_ended_series(batch, i, time_max, print) || drops) && fits;
             };
-            next = match entry.has_flag(SourceEntry::HAS_NEXT) {
-                true => self.sources.next_of_source(reference),
-                false => None,
+            next = if entry.has_flag(SourceEntry::HAS_NEXT) {
+                self.sources.next_of_source(reference)
+            } else {
+                None
             };
             drops |= entry.has_flag(SourceEntry::DROPS);
             fits &= self.add_series_samples(batch, i, time_max, (place, Some(at)), entry);

@@ -110,9 +110,10 @@ impl HistogramCounterTotal {
             return;
         };
         // A total with NaN or infinity would never recover.
-        let sum = match buckets.sum.is_finite() {
-            true => KahanSum::new(buckets.sum, 0.0),
-            false => KahanSum::default(),
+        let sum = if buckets.sum.is_finite() {
+            KahanSum::new(buckets.sum, 0.0)
+        } else {
+            KahanSum::default()
         };
         buckets.sum = 0.0;
         let grown = ObservationSum { buckets, sum };
@@ -157,11 +158,12 @@ impl HistogramCounterTotal {
         if let Some(total) = &self.total {
             total.encode(out);
         }
-        let pending: &[(i64, ObservationSum)] =
-            match failpoints::has(AggregationFlaw::ForgetsPending) {
-                true => &[],
-                false => &self.pending,
-            };
+        let pending: &[(i64, ObservationSum)] = if failpoints::has(AggregationFlaw::ForgetsPending)
+        {
+            &[]
+        } else {
+            &self.pending
+        };
         push_uvarint(out, pending.len() as u64);
         for (end, grown) in pending {
             push_signed(out, *end);
@@ -301,8 +303,9 @@ pub(super) fn read_histogram(
     let is_known = |histogram: &Histogram| {
         histogram.has_custom_buckets() || exponential.contains(&histogram.schema)
     };
-    match is_known(&sample.histogram) {
-        true => Ok(sample),
-        false => Err(AggregationJournalError("schema of a histogram")),
+    if is_known(&sample.histogram) {
+        Ok(sample)
+    } else {
+        Err(AggregationJournalError("schema of a histogram"))
     }
 }

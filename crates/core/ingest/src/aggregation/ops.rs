@@ -178,13 +178,15 @@ pub(super) fn replay_ops(
             time = time.wrapping_add(reader.read_signed()?);
         }
         let base = lane.entries.get(at).map_or(0.0, |entry| entry.value);
-        let value = match flags & HAS_FLOAT != 0 {
-            true => reader.read_float()?,
-            false => add_exact_step(base, reader.read_signed()?)?,
+        let value = if flags & HAS_FLOAT != 0 {
+            reader.read_float()?
+        } else {
+            add_exact_step(base, reader.read_signed()?)?
         };
-        let start = match flags & HAS_START != 0 {
-            true => time.wrapping_add(reader.read_signed()?),
-            false => START_UNKNOWN,
+        let start = if flags & HAS_START != 0 {
+            time.wrapping_add(reader.read_signed()?)
+        } else {
+            START_UNKNOWN
         };
         lane.apply_sample(at, &SourceSample { time, start, value });
     }
@@ -224,10 +226,13 @@ fn replay_other_op(
             sample.start_time = start;
             lane.apply_histogram(at, &sample);
         }
-        SKIP => match lane.is_idle() {
-            true => lane.skip_intervals(reader.read_signed()?),
-            false => return Err(AggregationJournalError("results were passed over")),
-        },
+        SKIP => {
+            if lane.is_idle() {
+                lane.skip_intervals(reader.read_signed()?)
+            } else {
+                return Err(AggregationJournalError("results were passed over"));
+            }
+        }
         _ => return Err(AggregationJournalError("code of an operation")),
     }
     Ok(())
@@ -238,8 +243,9 @@ fn read_entry_number(
     reader: &mut AggregationJournalReader<'_>,
 ) -> Result<u32, AggregationJournalError> {
     let at = reader.read_small()?;
-    match (at as usize) < ENTRIES_MAX {
-        true => Ok(at),
-        false => Err(AggregationJournalError("number of a source")),
+    if (at as usize) < ENTRIES_MAX {
+        Ok(at)
+    } else {
+        Err(AggregationJournalError("number of a source"))
     }
 }

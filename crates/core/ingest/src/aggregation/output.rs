@@ -210,9 +210,10 @@ impl AggregationOutput {
             push_signed(out, *from);
             push_signed(out, *until);
         }
-        let pending: &[(i64, KahanSum)] = match failpoints::has(AggregationFlaw::ForgetsPending) {
-            true => &[],
-            false => &self.pending,
+        let pending: &[(i64, KahanSum)] = if failpoints::has(AggregationFlaw::ForgetsPending) {
+            &[]
+        } else {
+            &self.pending
         };
         push_uvarint(out, pending.len() as u64);
         for (end, sum) in pending {
@@ -290,9 +291,10 @@ pub(super) fn read_labels(
     reader: &mut AggregationJournalReader<'_>,
 ) -> Result<Labels, AggregationJournalError> {
     let bytes = reader.read_bytes()?;
-    match is_canonical(bytes) {
-        true => Ok(LabelsRef::from_canonical(bytes).to_owned()),
-        false => Err(AggregationJournalError("labels")),
+    if is_canonical(bytes) {
+        Ok(LabelsRef::from_canonical(bytes).to_owned())
+    } else {
+        Err(AggregationJournalError("labels"))
     }
 }
 

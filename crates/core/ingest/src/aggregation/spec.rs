@@ -197,9 +197,12 @@ impl AggregationRuleSpec {
         if self.op != AggregationOp::Sum {
             return AggregatedMetricKind::Gauge;
         }
-        let by_name = || match COUNTER_ENDINGS.iter().any(|end| name.ends_with(end)) {
-            true => AggregatedMetricKind::Counter,
-            false => AggregatedMetricKind::Gauge,
+        let by_name = || {
+            if COUNTER_ENDINGS.iter().any(|end| name.ends_with(end)) {
+                AggregatedMetricKind::Counter
+            } else {
+                AggregatedMetricKind::Gauge
+            }
         };
         self.kind.or(metadata).unwrap_or_else(by_name)
     }

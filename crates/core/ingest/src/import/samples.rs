@@ -115,9 +115,10 @@ impl ImportBatch {
         }
         let time = sample.time.unwrap_or(self.default_time);
         parser.exemplars(&mut self.exemplars);
-        match self.keeps_exemplars {
-            true => exemplars::push_exemplars(&self.exemplars, &sample, time, &mut self.batch),
-            false => self.ignored_exemplars += self.exemplars.iter().count() as u64,
+        if self.keeps_exemplars {
+            exemplars::push_exemplars(&self.exemplars, &sample, time, &mut self.batch)
+        } else {
+            self.ignored_exemplars += self.exemplars.iter().count() as u64
         }
         match sample.value {
             ExpositionValue::Float(value) => {

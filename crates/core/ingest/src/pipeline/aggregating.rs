@@ -88,12 +88,13 @@ impl Pipeline {
             // The body contains the dropped samples.
             entry.body = None;
         }
-        match dropped.is_empty() {
-            true => self.store_samples(tenant, &mut source, entry, bounds, settle),
-            false => match source.remove_series(&dropped) {
+        if dropped.is_empty() {
+            self.store_samples(tenant, &mut source, entry, bounds, settle)
+        } else {
+            match source.remove_series(&dropped) {
                 Some(rest) => self.store_samples(tenant, &mut &rest, entry, bounds, settle),
                 None => self.store_samples(tenant, &mut source, entry, bounds, settle),
-            },
+            }
         }
     }
 

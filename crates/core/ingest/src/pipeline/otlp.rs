@@ -93,9 +93,10 @@ impl Pipeline {
     #[must_use]
     pub fn with_otlp_settings(mut self, mode: DeltaMode, lookback: Duration) -> Self {
         self.otlp.mode = mode;
-        self.otlp.info_step = match lookback.is_zero() {
-            true => LOOKBACK / 2,
-            false => lookback / 2,
+        self.otlp.info_step = if lookback.is_zero() {
+            LOOKBACK / 2
+        } else {
+            lookback / 2
         };
         self
     }
@@ -271,9 +272,10 @@ impl Pipeline {
             _ => body.len(),
         };
         let limit = self.limits.wire.message_bytes_max;
-        match declared > limit {
-            true => Err(too_large_error(declared, limit)),
-            false => Ok(declared),
+        if declared > limit {
+            Err(too_large_error(declared, limit))
+        } else {
+            Ok(declared)
         }
     }
 

@@ -237,9 +237,10 @@ impl PendingWrite {
         self.ledger
             .count_dropped(&self.sender, &decoding.dropped, self.time_max);
         let outcome = WriteOutcome::from_push(decoding, &appended);
-        match outcome.is_complete() {
-            true => metrics.requests_stored.inc(),
-            false => metrics.requests_partial.inc(),
+        if outcome.is_complete() {
+            metrics.requests_stored.inc()
+        } else {
+            metrics.requests_partial.inc()
         }
         Ok(outcome)
     }

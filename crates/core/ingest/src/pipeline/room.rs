@@ -72,17 +72,19 @@ impl WriteMemoryBudgets {
 
     /// Returns the budget for a body of this size.
     fn budget_for_body(&self, bytes: usize) -> &Budget {
-        match bytes > ORDINARY_BODY_BYTES_MAX.min(self.bodies.limit_bytes() / 4) {
-            true => &self.large_bodies,
-            false => &self.bodies,
+        if bytes > ORDINARY_BODY_BYTES_MAX.min(self.bodies.limit_bytes() / 4) {
+            &self.large_bodies
+        } else {
+            &self.bodies
         }
     }
 
     /// Returns the budget for the processing of a message of this size.
     fn budget_for_message(&self, bytes: usize) -> &Budget {
-        match bytes > self.ordinary_message_bytes_max {
-            true => &self.large,
-            false => &self.all,
+        if bytes > self.ordinary_message_bytes_max {
+            &self.large
+        } else {
+            &self.all
         }
     }
 
@@ -107,9 +109,10 @@ impl WriteMemoryBudgets {
 /// Reserves, or returns whether the size is unavailable at the moment or always.
 fn try_reserve(budget: &Budget, bytes: usize) -> Result<Reservation, Error> {
     budget.reserve(bytes).map_err(|e| {
-        let kind = match bytes > budget.limit_bytes() {
-            true => ErrorKind::Limited,
-            false => ErrorKind::Unavailable,
+        let kind = if bytes > budget.limit_bytes() {
+            ErrorKind::Limited
+        } else {
+            ErrorKind::Unavailable
         };
         Error::new(kind, e.message)
     })

@@ -260,20 +260,20 @@ impl ScrapePoolTask {
         let plan = runner.plan();
         let is_same =
             Arc::ptr_eq(&plan.job, &self.job) && plan.target == target && plan.refusal == *refusal;
-        let plan = match is_same {
-            true => plan.clone(),
-            false => self.build_plan(target, refusal),
+        let plan = if is_same {
+            plan.clone()
+        } else {
+            self.build_plan(target, refusal)
         };
         runner.run_plan(plan);
         runner
     }
 
     fn first_scrape_delay(&self, target: &ScrapeTarget) -> Duration {
-        match self.manner.begins_at_once {
-            true => Duration::ZERO,
-            false => {
-                target.first_scrape_delay(self.resources.clock.now_ms(), self.resources.seed())
-            }
+        if self.manner.begins_at_once {
+            Duration::ZERO
+        } else {
+            target.first_scrape_delay(self.resources.clock.now_ms(), self.resources.seed())
         }
     }
 

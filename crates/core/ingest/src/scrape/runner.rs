@@ -385,9 +385,10 @@ impl ScrapeLoop {
         let step = self.plan.target.interval.as_millis().max(1) as i64;
         let off = (now - start + step / 2).rem_euclid(step) - step / 2;
         let tolerance = ALIGNMENT_MS_MAX.min(step / 100);
-        match off.abs() <= tolerance {
-            true => now - off,
-            false => now,
+        if off.abs() <= tolerance {
+            now - off
+        } else {
+            now
         }
     }
 }

@@ -90,9 +90,10 @@ pub(super) enum TargetCandidate {
 
 /// Returns an error if `address` cannot be a host with an optional port.
 pub fn check_address(address: &str) -> Result<(), String> {
-    match address.contains('/') {
-        true => Err(format!("{address:?} is not a valid hostname")),
-        false => Ok(()),
+    if address.contains('/') {
+        Err(format!("{address:?} is not a valid hostname"))
+    } else {
+        Ok(())
     }
 }
 
@@ -252,9 +253,10 @@ fn parse_duration_label(
     let text = label_text(labels, name)?;
     let duration =
         parse_duration(&text).map_err(|e| format!("error parsing scrape {what}: {e}"))?;
-    match duration.is_zero() {
-        true => Err(format!("scrape {what} cannot be 0")),
-        false => Ok((duration, text)),
+    if duration.is_zero() {
+        Err(format!("scrape {what} cannot be 0"))
+    } else {
+        Ok((duration, text))
     }
 }
 
@@ -302,9 +304,10 @@ fn build_url(job: &ScrapeJobSettings, labels: &LabelsBuilder) -> Result<String, 
     } else {
         "/"
     };
-    let query = match pairs.is_empty() {
-        true => String::new(),
-        false => format!("?{}", pairs.join("&")),
+    let query = if pairs.is_empty() {
+        String::new()
+    } else {
+        format!("?{}", pairs.join("&"))
     };
     Ok(format!("{scheme}://{address}{slash}{path}{query}"))
 }

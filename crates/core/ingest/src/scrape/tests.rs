@@ -31,9 +31,10 @@ fn lines(batch: &Batch) -> Vec<String> {
             .replace(", instance=\"here\", job=\"test\"", "")
             .replace("__name__=", "");
         for (time, value) in series.times.iter().zip(series.values) {
-            let value = match is_stale(*value) {
-                true => "stale".to_owned(),
-                false => value.to_string(),
+            let value = if is_stale(*value) {
+                "stale".to_owned()
+            } else {
+                value.to_string()
             };
             lines.push(format!("{labels} {value}@{time}"));
         }

@@ -164,9 +164,10 @@ impl RequestBatcher<'_> {
             .decode_into_round(decoder, kept, &mut self.gathered)
         {
             Ok(()) => {
-                let enough = match self.is_wide() {
-                    true => self.outgoing.round_samples_max(),
-                    false => max,
+                let enough = if self.is_wide() {
+                    self.outgoing.round_samples_max()
+                } else {
+                    max
                 };
                 if self.gathered.batch.sample_count() >= enough {
                     self.end_pending_round(true);
@@ -295,9 +296,10 @@ impl OutgoingSettings {
         let mut making = RequestBatcher {
             outgoing: self,
             known,
-            shares_max: match is_behind {
-                true => self.shares.1,
-                false => self.shares.0,
+            shares_max: if is_behind {
+                self.shares.1
+            } else {
+                self.shares.0
             },
             limits,
             rounds: Vec::new(),
@@ -344,9 +346,10 @@ impl OutgoingSettings {
         let decoded = decoded.map_err(|e| e.to_string())?;
         into.kept += 1;
         for (number, series) in decoded.batch.iter_with_index() {
-            let histograms = match self.sends_histograms {
-                true => series.histograms,
-                false => &[],
+            let histograms = if self.sends_histograms {
+                series.histograms
+            } else {
+                &[]
             };
             into.dropped.histograms += (series.histograms.len() - histograms.len()) as u64;
             let wanted = SeriesSamples {
@@ -416,9 +419,10 @@ impl OutgoingSettings {
         let samples = gathered.batch.sample_count();
         let count = samples.div_ceil(self.request_samples.max(1));
         let count = count.min(shares_max).max(1);
-        let shares = match gathered.batch.is_empty() {
-            true => Vec::new(),
-            false => self.distribute_series(&gathered, count, known),
+        let shares = if gathered.batch.is_empty() {
+            Vec::new()
+        } else {
+            self.distribute_series(&gathered, count, known)
         };
         let PendingRound { kept, dropped, .. } = gathered;
         OutgoingRound {
@@ -491,9 +495,10 @@ impl OutgoingSettings {
         OutgoingRequest {
             body: body.into(),
             contents: WriteRequestContents::from_batch(batch, 0..batch.series_count()),
-            seams: match starts.is_empty() {
-                true => MergedRequestBounds::None,
-                false => MergedRequestBounds::Series(starts),
+            seams: if starts.is_empty() {
+                MergedRequestBounds::None
+            } else {
+                MergedRequestBounds::Series(starts)
             },
         }
     }

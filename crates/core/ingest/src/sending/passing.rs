@@ -49,9 +49,10 @@ impl RequestConcatenation {
     }
 
     pub(super) fn push_body(&mut self, body: Bytes, contents: WriteRequestContents) {
-        self.contents = match self.is_empty() {
-            true => contents,
-            false => self.contents.merged_with(contents),
+        self.contents = if self.is_empty() {
+            contents
+        } else {
+            self.contents.merged_with(contents)
         };
         self.bodies.push((body, contents));
     }

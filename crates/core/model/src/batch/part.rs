@@ -35,9 +35,10 @@ impl Batch {
             is_empty = false;
             self.push_exemplar(exemplar);
         }
-        match is_empty {
-            true => self.drop_series(),
-            false => self.end_series(),
+        if is_empty {
+            self.drop_series()
+        } else {
+            self.end_series()
         }
     }
 }

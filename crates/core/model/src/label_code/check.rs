@@ -51,9 +51,10 @@ impl<'a> LabelsChecker<'a> {
             }
             at += count.max(1);
         }
-        match is_alike {
-            true => self.before.truncate(at),
-            false => std::mem::swap(&mut self.before, &mut self.names),
+        if is_alike {
+            self.before.truncate(at)
+        } else {
+            std::mem::swap(&mut self.before, &mut self.names)
         }
         Ok(())
     }
@@ -117,9 +118,10 @@ mod tests {
         }
         for _ in 0..rng.next_below(3) {
             if let Some(byte) = bytes.get_mut(rng.next_below(64) as usize) {
-                *byte = match rng.one_in(2) {
-                    true => [0, 1, 2, 0x41, 0x42, 0x80, 0xc0][rng.next_below(7) as usize],
-                    false => rng.next_u64() as u8,
+                *byte = if rng.one_in(2) {
+                    [0, 1, 2, 0x41, 0x42, 0x80, 0xc0][rng.next_below(7) as usize]
+                } else {
+                    rng.next_u64() as u8
                 };
             }
         }

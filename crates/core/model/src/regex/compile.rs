@@ -59,9 +59,10 @@ fn build(hir: &Hir, captures: bool) -> Result<Regex, AutomatonTooLarge> {
         .utf8_empty(false)
         .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))
         .hybrid_cache_capacity(REMEMBERED_BYTES_MAX)
-        .which_captures(match captures {
-            true => WhichCaptures::All,
-            false => WhichCaptures::Implicit,
+        .which_captures(if captures {
+            WhichCaptures::All
+        } else {
+            WhichCaptures::Implicit
         });
     Regex::builder()
         .configure(config)
@@ -100,9 +101,10 @@ impl HirTranslator {
     fn translate_repeat(&self, node: &RegexNode, repeat: RegexRepeat) -> Hir {
         let RegexRepeat { min, max, greedy } = repeat;
         let any_bytes = matches!(node, RegexNode::AnyChar) && (min, max) == (0, None);
-        let sub = match any_bytes && !self.has_word_look {
-            true => Hir::dot(Dot::AnyByte),
-            false => self.translate_node(node),
+        let sub = if any_bytes && !self.has_word_look {
+            Hir::dot(Dot::AnyByte)
+        } else {
+            self.translate_node(node)
         };
         let sub = Box::new(sub);
         Hir::repetition(hir::Repetition {

@@ -202,18 +202,20 @@ impl<'t> RegexCompiler<'t> {
     fn compile_plus(&mut self, node: &'t RegexNode, greedy: bool) {
         let start = self.next_index();
         self.compile_node(node);
-        self.insts.push(match greedy {
-            true => RegexInstruction::Prefer(start),
-            false => RegexInstruction::Try(start),
+        self.insts.push(if greedy {
+            RegexInstruction::Prefer(start)
+        } else {
+            RegexInstruction::Try(start)
         });
     }
 }
 
 /// Returns the instruction before an optional part that ends at `end`.
 fn branch_past(greedy: bool, end: u32) -> RegexInstruction {
-    match greedy {
-        true => RegexInstruction::Try(end),
-        false => RegexInstruction::Prefer(end),
+    if greedy {
+        RegexInstruction::Try(end)
+    } else {
+        RegexInstruction::Prefer(end)
     }
 }
 

@@ -35,9 +35,10 @@ impl SearchRegex {
         let mut names = Vec::new();
         tree.append_capture_names(&mut names);
         let is_small = automaton_bytes_max(&tree, program::len(&tree)).is_some();
-        let automaton = match is_small {
-            true => compile::compile_search(&tree).ok(),
-            false => None,
+        let automaton = if is_small {
+            compile::compile_search(&tree).ok()
+        } else {
+            None
         };
         match automaton {
             Some(automaton) => Ok(Self { automaton, names }),
@@ -81,9 +82,10 @@ impl SearchRegex {
                 captures.expand(template, &mut out);
             }
             copied = end;
-            from = match end > from {
-                true => end,
-                false => from + char_len(&value[from..]),
+            from = if end > from {
+                end
+            } else {
+                from + char_len(&value[from..])
             };
         }
         out.extend_from_slice(&value[copied..]);

@@ -154,9 +154,10 @@ impl LazyDfa {
         let next = &mut self.work.next;
         next.sort_unstable();
         next.dedup();
-        let before = match self.has_looks {
-            true => NeighborCharKind::from_char(c),
-            false => NeighborCharKind::Other,
+        let before = if self.has_looks {
+            NeighborCharKind::from_char(c)
+        } else {
+            NeighborCharKind::Other
         };
         let places: Places = next.as_slice().into();
         if self.remembered_bytes > REMEMBERED_BYTES_MAX {

@@ -122,9 +122,10 @@ impl YamlPrinter {
         for (i, item) in items.iter().enumerate() {
             if i > 0 {
                 self.put(",");
-                match self.column > WIDTH {
-                    true => self.begin_line(indent + 2),
-                    false => self.put(" "),
+                if self.column > WIDTH {
+                    self.begin_line(indent + 2)
+                } else {
+                    self.put(" ")
                 }
             }
             if let YamlValue::Scalar { text, plain } = &item.value {
@@ -136,12 +137,13 @@ impl YamlPrinter {
 
     fn write_scalar(&mut self, text: &str, plain: bool, indent: usize, place: YamlScalarContext) {
         // A scalar without quotes in the document may need them in another context.
-        match plain && (text.is_empty() || can_be_plain(text, place)) {
-            true => self.write_folded(
+        if plain && (text.is_empty() || can_be_plain(text, place)) {
+            self.write_folded(
                 text,
                 (place != YamlScalarContext::Key).then_some(indent + 2),
-            ),
-            false => self.write_text(text, indent, place),
+            )
+        } else {
+            self.write_text(text, indent, place)
         }
     }
 
@@ -193,12 +195,11 @@ impl YamlPrinter {
             Some(_) => {}
         }
         for line in body.unwrap_or(text).split('\n') {
-            match line.is_empty() {
-                true => self.begin_line(0),
-                false => {
-                    self.begin_line(indent);
-                    self.put(line);
-                }
+            if line.is_empty() {
+                self.begin_line(0)
+            } else {
+                self.begin_line(indent);
+                self.put(line);
             }
         }
     }

@@ -281,12 +281,13 @@ impl YamlScanner {
     /// Creates an error at the current position inside of `what`. The text contains the beginning
     /// of `what` if it is on another line.
     fn error_in(&self, problem: &str, what: &str, start: YamlScanPosition) -> YamlError {
-        let message = match start.line == self.mark.line {
-            true => problem.to_owned(),
-            false => format!(
+        let message = if start.line == self.mark.line {
+            problem.to_owned()
+        } else {
+            format!(
                 "{problem}, in {what} that starts at {}",
                 start.to_position()
-            ),
+            )
         };
         YamlError {
             place: self.mark.to_position(),

@@ -89,9 +89,10 @@ fn expected(tree: &str) -> String {
             _ => &rest[..c.len_utf8()],
         };
         let is_numeric = token.starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c));
-        match is_numeric {
-            true => out += &without_zeros(token),
-            false => out += token,
+        if is_numeric {
+            out += &without_zeros(token)
+        } else {
+            out += token
         }
         rest = &rest[token.len()..];
     }

@@ -305,9 +305,10 @@ impl YamlTreeReader {
 
     fn count_node(&mut self, nodes: usize, place: YamlPosition) -> Result<(), YamlError> {
         self.nodes += nodes;
-        match self.nodes > NODES_MAX {
-            true => Err(error(place, &format!("too many values: limit {NODES_MAX}"))),
-            false => Ok(()),
+        if self.nodes > NODES_MAX {
+            Err(error(place, &format!("too many values: limit {NODES_MAX}")))
+        } else {
+            Ok(())
         }
     }
 

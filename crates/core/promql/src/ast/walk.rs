@@ -23,9 +23,10 @@ impl Expr {
             ExprKind::Binary(binary) => ensure_stack(|| {
                 let mut sides = [&binary.right, &binary.left].into_iter();
                 let are_scalars = sides.all(|side| side.value_type() == ValueType::Scalar);
-                match are_scalars {
-                    true => ValueType::Scalar,
-                    false => ValueType::Vector,
+                if are_scalars {
+                    ValueType::Scalar
+                } else {
+                    ValueType::Vector
                 }
             }),
         }

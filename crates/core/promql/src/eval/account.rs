@@ -93,14 +93,15 @@ impl<'a> QueryAccount<'a> {
 
     /// Returns an error if `samples` exceed the limit of the query.
     pub(crate) fn check_samples(&self, samples: u64) -> Result<(), PromqlError> {
-        match samples <= self.samples_max {
-            true => Ok(()),
+        if samples <= self.samples_max {
+            Ok(())
+        } else {
             // The text of Prometheus, with the numbers that Prometheus omits.
-            false => Err(PromqlError::Limited(format!(
+            Err(PromqlError::Limited(format!(
                 "query processing would load too many samples into memory in query execution: \
-                 {samples} samples, limit {}",
+             {samples} samples, limit {}",
                 self.samples_max
-            ))),
+            )))
         }
     }
 

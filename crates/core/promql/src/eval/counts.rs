@@ -147,9 +147,10 @@ impl SampleMeter<'_> {
         steps: &mut StepSampleCounts,
         within: bool,
     ) -> StepSampleExtent {
-        match !within && !self.within_param && is_computed_once(part) {
-            true => self.count_once(part, grid, steps),
-            false => self.count_value(part, grid, steps),
+        if !within && !self.within_param && is_computed_once(part) {
+            self.count_once(part, grid, steps)
+        } else {
+            self.count_value(part, grid, steps)
         }
     }
 
@@ -286,9 +287,10 @@ impl SampleMeter<'_> {
         let inner_grid = of_plan.grid(grid, self.default_step_ms);
         let mut inner = StepSampleCounts::new(inner_grid.count);
         let part = (&subquery.expr, &of_plan.inner);
-        let value = match of_plan.inner.is_invariant && !self.within_param {
-            true => self.count_once(part, inner_grid, &mut inner),
-            false => self.count_value(part, inner_grid, &mut inner),
+        let value = if of_plan.inner.is_invariant && !self.within_param {
+            self.count_once(part, inner_grid, &mut inner)
+        } else {
+            self.count_value(part, inner_grid, &mut inner)
         };
         (value, inner, inner_grid)
     }
@@ -453,9 +455,10 @@ impl SampleMeter<'_> {
             }
         }
         let windows = self.tally.windows(node, grid.count);
-        let fresh = match is_subquery {
-            true => vec![0; grid.count],
-            false => windows.fresh,
+        let fresh = if is_subquery {
+            vec![0; grid.count]
+        } else {
+            windows.fresh
         };
         steps.add_windows(&windows.held, &fresh);
         self.record_peak(windows.rise);

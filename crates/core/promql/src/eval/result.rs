@@ -55,9 +55,10 @@ pub(crate) fn evaluate_plan(
         }
         _ => {
             let frame = evaluate_without_names(evaluator, node, grid)?;
-            match is_range {
-                true => build_matrix(evaluator, &frame, &grid),
-                false => build_vector(evaluator, &frame, times.start),
+            if is_range {
+                build_matrix(evaluator, &frame, &grid)
+            } else {
+                build_vector(evaluator, &frame, times.start)
             }
         }
     }
@@ -275,9 +276,10 @@ fn series_bytes(series: &MatrixSeries) -> usize {
 
 fn final_labels(evaluator: &Evaluator<'_>, source: &dyn SampleSource, series: usize) -> Labels {
     let labels = source.labels(series);
-    match evaluator.run.delays_names() && source.drops_name(series) {
-        true => without_metadata(labels.as_ref()),
-        false => labels,
+    if evaluator.run.delays_names() && source.drops_name(series) {
+        without_metadata(labels.as_ref())
+    } else {
+        labels
     }
 }
 

@@ -68,9 +68,10 @@ impl SampleTally {
             return StepSampleExtent::empty(steps);
         };
         let extent = known.rows.extent();
-        match extent.counts.len() == steps {
-            true => extent,
-            false => extent.repeat(steps),
+        if extent.counts.len() == steps {
+            extent
+        } else {
+            extent.repeat(steps)
         }
     }
 

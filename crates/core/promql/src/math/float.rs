@@ -36,9 +36,10 @@ const EXPONENT_MAX: f64 = 709.436_139_303_103_9;
 /// Returns the exponential like Go's `math.Exp` on x86-64, which differs in one respect: results
 /// from 1.27e308 on are infinite.
 pub(crate) fn exp(x: f64) -> f64 {
-    match x > EXPONENT_MAX {
-        true => f64::INFINITY,
-        false => x.exp(),
+    if x > EXPONENT_MAX {
+        f64::INFINITY
+    } else {
+        x.exp()
     }
 }
 
@@ -86,9 +87,10 @@ pub(crate) fn sinh(x: f64) -> f64 {
 pub(crate) fn cosh(x: f64) -> f64 {
     let size = x.abs();
     let exponential = exp(size);
-    match size > ONE_EXPONENTIAL {
-        true => exponential * 0.5,
-        false => (exponential + 1.0 / exponential) * 0.5,
+    if size > ONE_EXPONENTIAL {
+        exponential * 0.5
+    } else {
+        (exponential + 1.0 / exponential) * 0.5
     }
 }
 
@@ -156,9 +158,10 @@ impl FloatRank {
     /// Returns the rank of a value. All NaN have the same rank, which is the lowest.
     #[inline(always)]
     pub(crate) fn from_float(value: f64) -> Self {
-        match value.is_nan() {
-            true => Self::NAN,
-            false => Self(Self::flip_bits(value.to_bits() as i64)),
+        if value.is_nan() {
+            Self::NAN
+        } else {
+            Self(Self::flip_bits(value.to_bits() as i64))
         }
     }
 

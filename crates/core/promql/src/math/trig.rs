@@ -31,9 +31,10 @@ const DENOMINATOR: [f64; 5] = [
 
 /// Returns the arc tangent in radians, between -pi/2 and pi/2.
 pub(crate) fn atan(x: f64) -> f64 {
-    match x == 0.0 || x.is_nan() {
-        true => x,
-        false => atan_positive(x.abs()).copysign(x),
+    if x == 0.0 || x.is_nan() {
+        x
+    } else {
+        atan_positive(x.abs()).copysign(x)
     }
 }
 
@@ -64,9 +65,10 @@ pub(crate) fn asin(x: f64) -> f64 {
         return x.asin();
     }
     let other = (1.0 - size * size).sqrt();
-    let arc = match size > 0.7 {
-        true => FRAC_PI_2 - atan_positive(other / size),
-        false => atan_positive(size / other),
+    let arc = if size > 0.7 {
+        FRAC_PI_2 - atan_positive(other / size)
+    } else {
+        atan_positive(size / other)
     };
     arc.copysign(x)
 }

@@ -222,9 +222,10 @@ fn check_binary(binary: &mut BinaryExpr, span: PositionRange, text: &str) -> Che
         return Ok(ValueType::Vector);
     }
     check_scalar_sides(binary, span)?;
-    Ok(match scalars {
-        true => ValueType::Scalar,
-        false => ValueType::Vector,
+    Ok(if scalars {
+        ValueType::Scalar
+    } else {
+        ValueType::Vector
     })
 }
 

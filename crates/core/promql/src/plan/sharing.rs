@@ -140,9 +140,10 @@ impl<'a> NodeClasses<'a> {
 
     fn classify_here(&mut self, node: &'a PlanNode, outer: u32) -> ClassifiedNode<'a> {
         let is_vector = node.value_type == ValueType::Vector;
-        let grid = match node.is_invariant && is_vector {
-            true => self.first_step_grid(outer),
-            false => outer,
+        let grid = if node.is_invariant && is_vector {
+            self.first_step_grid(outer)
+        } else {
+            outer
         };
         let mut inner = grid;
         let shape = match &node.kind {
@@ -187,9 +188,10 @@ impl<'a> NodeClasses<'a> {
         let is_first = |(key, number): (&NodeGridKey, &u32)| {
             *number == grid && matches!(key, NodeGridKey::First(_))
         };
-        match self.grids.iter().any(is_first) {
-            true => grid,
-            false => self.number(NodeGridKey::First(grid)),
+        if self.grids.iter().any(is_first) {
+            grid
+        } else {
+            self.number(NodeGridKey::First(grid))
         }
     }
 

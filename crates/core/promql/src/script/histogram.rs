@@ -131,9 +131,10 @@ fn parse_number(key: &str, value: &str) -> Result<f64, String> {
 }
 
 fn parse_unsigned(key: &str, value: &str) -> Result<f64, String> {
-    match value.starts_with('-') {
-        true => Err(format!("histogram: {key} is negative: {value}")),
-        false => parse_number(key, value),
+    if value.starts_with('-') {
+        Err(format!("histogram: {key} is negative: {value}"))
+    } else {
+        parse_number(key, value)
     }
 }
 

@@ -163,9 +163,12 @@ impl Naive<'_> {
     fn binary(&self, node: &BinaryExpr, time: i64) -> Option<Vector> {
         let is_scalar = |expr: &Expr| expr.value_type() == ValueType::Scalar;
         let combine = |left: f64, right: f64, kept: f64| combine(node, left, right, kept);
-        let labels = |labels: &Labels| match node.op.is_comparison() && !node.returns_bool {
-            true => labels.clone(),
-            false => without_name(labels),
+        let labels = |labels: &Labels| {
+            if node.op.is_comparison() && !node.returns_bool {
+                labels.clone()
+            } else {
+                without_name(labels)
+            }
         };
         if is_scalar(&node.right) {
             let right = self.scalar(&node.right, time);

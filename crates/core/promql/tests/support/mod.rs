@@ -64,9 +64,10 @@ impl MemoryStore {
         match matchers.iter().find(is_name) {
             Some(name) => {
                 let named = self.by_name.get(name.value()).cloned().unwrap_or_default();
-                match rest.is_empty() {
-                    true => named,
-                    false => named.into_iter().filter(filtered).collect(),
+                if rest.is_empty() {
+                    named
+                } else {
+                    named.into_iter().filter(filtered).collect()
                 }
             }
             None => (0..self.series.len()).filter(filtered).collect(),

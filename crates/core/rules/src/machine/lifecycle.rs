@@ -127,9 +127,10 @@ impl GroupMachine {
         let lost = before.into_iter().flatten();
         let lost = lost.flat_map(|(_, state)| &state.previous);
         next.gone.extend(lost.cloned());
-        next.schedule = match next.group.interval == self.group.interval {
-            true => self.schedule.clone(),
-            false => self.schedule.with_interval(&next.group, now),
+        next.schedule = if next.group.interval == self.group.interval {
+            self.schedule.clone()
+        } else {
+            self.schedule.with_interval(&next.group, now)
         };
         next.restore_after = self.restore_after;
         (next.counts, next.last, next.sent) = (self.counts, self.last, self.sent);

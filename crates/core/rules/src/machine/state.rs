@@ -64,9 +64,10 @@ impl RuleState {
             (Some(_), Some(saved)) => RuleAlerts::from_saved(saved.alerts, saved.is_restored),
             _ => RuleAlerts::from_saved(Vec::new(), true),
         };
-        let made = match is_shown {
-            true => alerts.samples(&rule.name, &rule.labels),
-            false => Vec::new(),
+        let made = if is_shown {
+            alerts.samples(&rule.name, &rule.labels)
+        } else {
+            Vec::new()
         };
         Self {
             previous: made.into_iter().map(|(labels, _)| labels).collect(),

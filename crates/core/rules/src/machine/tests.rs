@@ -379,17 +379,19 @@ impl Sim {
             }
             if self.under_way.is_empty() {
                 // Occasionally the process is late.
-                let late = match self.rng.one_in(8) && may_be_killed {
-                    true => self.rng.next_below(45_000),
-                    false => 0,
+                let late = if self.rng.one_in(8) && may_be_killed {
+                    self.rng.next_below(45_000)
+                } else {
+                    0
                 };
                 self.now = self.now.max(self.wake).after(Duration::from_millis(late));
                 self.step(GroupEvent::Woke);
                 continue;
             }
-            let at = match may_be_killed {
-                true => self.rng.next_below(self.under_way.len() as u64) as usize,
-                false => 0,
+            let at = if may_be_killed {
+                self.rng.next_below(self.under_way.len() as u64) as usize
+            } else {
+                0
             };
             let action = self.under_way.remove(at);
             let event = self.complete(action);

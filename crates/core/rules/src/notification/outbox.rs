@@ -130,9 +130,10 @@ impl NotificationOutbox {
             return OutboxAction::Wait;
         }
         if self.queue.is_empty() {
-            return match self.is_stopped {
-                true => OutboxAction::End,
-                false => OutboxAction::Wait,
+            return if self.is_stopped {
+                OutboxAction::End
+            } else {
+                OutboxAction::Wait
             };
         }
         self.sending = self.queue.len().min(self.limits.batch_max.max(1));

@@ -173,9 +173,10 @@ fn link(expression: &[u8], tab: &str) -> Vec<u8> {
 /// Compiles a regular expression, or returns Go's error message of `regexp.MustCompile`.
 fn must_compile(pattern: &[u8]) -> Result<SearchRegex, String> {
     SearchRegex::new(pattern).map_err(|e| {
-        let quoted = match format::can_back_quote(pattern) {
-            true => format!("`{}`", String::from_utf8_lossy(pattern)),
-            false => quote(pattern),
+        let quoted = if format::can_back_quote(pattern) {
+            format!("`{}`", String::from_utf8_lossy(pattern))
+        } else {
+            quote(pattern)
         };
         format!("regexp: Compile({quoted}): {}", e.message)
     })

@@ -46,9 +46,10 @@ impl<'t> TemplateLexer<'t> {
     /// Returns the next token. After the end of the text, returns [`TemplateTokenKind::End`] on
     /// every call.
     pub fn next_token(&mut self) -> TemplateToken {
-        match self.inside_action {
-            true => self.lex_inside_action(),
-            false => self.lex_text(),
+        if self.inside_action {
+            self.lex_inside_action()
+        } else {
+            self.lex_text()
         }
     }
 
@@ -138,9 +139,10 @@ impl<'t> TemplateLexer<'t> {
                 self.at += length;
                 let before = &self.input[self.start..self.at];
                 let trims = starts_trim_left(&self.input[self.at + LEFT.len()..]);
-                let trimmed = match trims {
-                    true => before.len() - before.trim_end_matches(is_space).len(),
-                    false => 0,
+                let trimmed = if trims {
+                    before.len() - before.trim_end_matches(is_space).len()
+                } else {
+                    0
                 };
                 self.at -= trimmed;
                 self.count_lines();
@@ -161,9 +163,10 @@ impl<'t> TemplateLexer<'t> {
     /// skipped.
     fn lex_left_delim(&mut self) -> Option<TemplateToken> {
         self.at += LEFT.len();
-        let marker_len = match starts_trim_left(self.rest()) {
-            true => TRIM_LEN,
-            false => 0,
+        let marker_len = if starts_trim_left(self.rest()) {
+            TRIM_LEN
+        } else {
+            0
         };
         if self.rest()[marker_len..].starts_with("/*") {
             self.at += marker_len;
@@ -380,9 +383,10 @@ impl<'t> TemplateLexer<'t> {
             let text = &self.input[self.start..self.at];
             return self.fail(format!("bad number syntax: {}", quote(text.as_bytes())));
         }
-        self.emit(match is_complex {
-            true => TemplateTokenKind::Complex,
-            false => TemplateTokenKind::Number,
+        self.emit(if is_complex {
+            TemplateTokenKind::Complex
+        } else {
+            TemplateTokenKind::Number
         })
     }
 
@@ -444,8 +448,9 @@ fn starts_trim_right(text: &str) -> bool {
 
 /// Formats a character as `U+0071 'q'`, or as `U+0007` if it is not printable.
 pub(super) fn code_point(c: char) -> String {
-    match is_printable(c) {
-        true => format!("U+{:04X} '{c}'", c as u32),
-        false => format!("U+{:04X}", c as u32),
+    if is_printable(c) {
+        format!("U+{:04X} '{c}'", c as u32)
+    } else {
+        format!("U+{:04X}", c as u32)
     }
 }

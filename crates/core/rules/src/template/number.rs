@@ -32,9 +32,10 @@ const INDEFINITE: i64 = i64::MIN;
 /// Converts a float to an integer like Go on amd64, where an overflow yields the smallest integer.
 pub(super) fn float_to_int(value: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
-    match (-END..END).contains(&value) {
-        true => value as i64,
-        false => INDEFINITE,
+    if (-END..END).contains(&value) {
+        value as i64
+    } else {
+        INDEFINITE
     }
 }
 
@@ -199,9 +200,10 @@ pub(super) fn parse_float(text: &str) -> Result<f64, FloatParseError> {
             plain.parse().map_err(|_| FloatParseError::Syntax)?
         }
     };
-    match value.is_infinite() {
-        true => Err(FloatParseError::Range),
-        false => Ok(sign * value),
+    if value.is_infinite() {
+        Err(FloatParseError::Range)
+    } else {
+        Ok(sign * value)
     }
 }
 
@@ -304,9 +306,10 @@ fn parse_code(text: &str, digits: usize, radix: u32, is_byte: bool) -> Option<(Q
         return None;
     }
     let code = u32::from_str_radix(number, radix).ok()?;
-    let unit = match is_byte {
-        true => QuotedUnit::Byte(u8::try_from(code).ok()?),
-        false => QuotedUnit::Char(char::from_u32(code)?),
+    let unit = if is_byte {
+        QuotedUnit::Byte(u8::try_from(code).ok()?)
+    } else {
+        QuotedUnit::Char(char::from_u32(code)?)
     };
     Some((unit, &text[digits..]))
 }

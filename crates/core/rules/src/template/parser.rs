@@ -159,9 +159,10 @@ impl TemplateParser<'_> {
 
     fn expect(&mut self, kind: TemplateTokenKind, context: &str) -> Parsed<TemplateToken> {
         let token = self.next_word();
-        match token.kind == kind {
-            true => Ok(token),
-            false => self.unexpected(&token, context),
+        if token.kind == kind {
+            Ok(token)
+        } else {
+            self.unexpected(&token, context)
         }
     }
 

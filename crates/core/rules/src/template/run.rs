@@ -120,21 +120,21 @@ impl<'t> TemplateRun<'t, '_> {
         if let Err(e) = self.limits.cancel.check() {
             return self.fail(e.message);
         }
-        match self.steps > self.limits.steps_max {
-            true => self.fail(format!("more than {} steps", self.limits.steps_max)),
-            false => Ok(()),
+        if self.steps > self.limits.steps_max {
+            self.fail(format!("more than {} steps", self.limits.steps_max))
+        } else {
+            Ok(())
         }
     }
 
     /// Counts bytes of a function result. Fails if the limit is exceeded.
     fn count_bytes(&mut self, bytes: usize) -> Walked<()> {
         self.made_bytes = self.made_bytes.saturating_add(bytes);
-        match self.made_bytes > self.limits.made_bytes_max {
-            true => {
-                let most = self.limits.made_bytes_max;
-                self.fail(format!("more than {most} bytes made by functions"))
-            }
-            false => Ok(()),
+        if self.made_bytes > self.limits.made_bytes_max {
+            let most = self.limits.made_bytes_max;
+            self.fail(format!("more than {most} bytes made by functions"))
+        } else {
+            Ok(())
         }
     }
 
@@ -159,9 +159,10 @@ impl<'t> TemplateRun<'t, '_> {
             TemplateNode::Text { text, .. } => self.write(text.as_bytes()),
             TemplateNode::Action { pipe, .. } => {
                 let value = self.evaluate_pipe(dot, pipe)?;
-                match pipe.variables.is_empty() {
-                    true => self.print(node, &value),
-                    false => Ok(()),
+                if pipe.variables.is_empty() {
+                    self.print(node, &value)
+                } else {
+                    Ok(())
                 }
             }
             TemplateNode::Branch(branch) => {
@@ -290,9 +291,10 @@ impl<'t> TemplateRun<'t, '_> {
 
     fn check_depth(&self) -> Walked<()> {
         let most = self.limits.depth_max;
-        match self.depth == most {
-            true => self.fail(format!("exceeded maximum template depth ({most})")),
-            false => Ok(()),
+        if self.depth == most {
+            self.fail(format!("exceeded maximum template depth ({most})"))
+        } else {
+            Ok(())
         }
     }
 
@@ -359,9 +361,10 @@ impl<'t> TemplateRun<'t, '_> {
         }
         let value = value.unwrap_or(TemplateValue::Invalid);
         for name in &pipe.variables {
-            match pipe.is_assign {
-                true => self.assign(name, value.clone())?,
-                false => self.variables.push((name, value.clone())),
+            if pipe.is_assign {
+                self.assign(name, value.clone())?
+            } else {
+                self.variables.push((name, value.clone()))
             }
         }
         Ok(value)

@@ -75,9 +75,10 @@ pub fn check(hash: &str) -> Result<u32, BcryptHashError> {
         && matches!(bytes[2], b'a' | b'b' | b'x' | b'y')
         && bytes[6] == b'$'
         && bytes[7..].iter().all(is_digit);
-    match is_whole {
-        true => Ok(cost),
-        false => Err(BcryptHashError::Malformed(bytes.len())),
+    if is_whole {
+        Ok(cost)
+    } else {
+        Err(BcryptHashError::Malformed(bytes.len()))
     }
 }
 

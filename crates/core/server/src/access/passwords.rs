@@ -92,9 +92,10 @@ impl PasswordChecker {
     pub(super) fn cached_result(&self, given: &GivenPassword<'_>) -> Option<bool> {
         let digest = self.digest(given);
         let state = lock(&self.state);
-        match state.right.contains(&digest) {
-            true => Some(given.is_user),
-            false => state.wrong.contains(&digest).then_some(false),
+        if state.right.contains(&digest) {
+            Some(given.is_user)
+        } else {
+            state.wrong.contains(&digest).then_some(false)
         }
     }
 
@@ -145,9 +146,10 @@ impl PasswordChecker {
                 let _ = bcrypt::verify(&check.password, &check.hash);
             }
             let mut state = lock(&self.state);
-            match is_right {
-                true => state.keep_right(check.digest),
-                false => state.keep_wrong(check.digest),
+            if is_right {
+                state.keep_right(check.digest)
+            } else {
+                state.keep_wrong(check.digest)
             }
             drop(state);
             let _ = check.answer.send(is_right);
@@ -157,9 +159,10 @@ impl PasswordChecker {
     fn next(&self) -> Option<PasswordCheck> {
         let mut state = lock(&self.state);
         state.is_turn_of_oldest = !state.is_turn_of_oldest;
-        let next = match state.is_turn_of_oldest {
-            true => state.waiting.pop_back(),
-            false => state.waiting.pop_front(),
+        let next = if state.is_turn_of_oldest {
+            state.waiting.pop_back()
+        } else {
+            state.waiting.pop_front()
         };
         state.is_hashing = next.is_some();
         next

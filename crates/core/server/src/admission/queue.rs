@@ -177,9 +177,10 @@ impl FairQueueState {
                 continue;
             };
             let waiter = line.pop_front();
-            match line.is_empty() {
-                true => drop(self.lines.remove(&client)),
-                false => self.turns.push_back(client),
+            if line.is_empty() {
+                drop(self.lines.remove(&client))
+            } else {
+                self.turns.push_back(client)
             }
             let Some(waiter) = waiter else { continue };
             self.waiting -= 1;

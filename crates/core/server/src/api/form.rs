@@ -284,12 +284,13 @@ pub(crate) async fn read_form(
         held.grow(text.len()).map_err(overloaded)?;
         Ok(RequestForm::parse(&text, &url_query)?.with_reservation(held))
     };
-    match is_quick {
-        true => decode(),
-        false => match spawn_blocking(decode).await {
+    if is_quick {
+        decode()
+    } else {
+        match spawn_blocking(decode).await {
             Ok(form) => form,
             Err(_) => Err(ApiFailure::internal("the request failed: see the log")),
-        },
+        }
     }
 }
 

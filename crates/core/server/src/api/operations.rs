@@ -64,9 +64,10 @@ pub(crate) async fn metrics(app: ServerApp, request: Request) -> Response {
     let accepted = request.headers().get(header::ACCEPT);
     let accepted = accepted.and_then(|value| value.to_str().ok());
     let as_families = FederationFormat::negotiate(accepted.unwrap_or_default()).is_protobuf();
-    let content_type = match as_families {
-        true => FAMILIES_CONTENT_TYPE,
-        false => CONTENT_TYPE,
+    let content_type = if as_families {
+        FAMILIES_CONTENT_TYPE
+    } else {
+        CONTENT_TYPE
     };
     match app.exposition(as_families).await {
         Ok(body) => respond(Bytes::from(body), content_type, encoding),

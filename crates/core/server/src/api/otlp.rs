@@ -124,11 +124,12 @@ async fn store(
     let outcome = pending.await;
     drop(commit);
     let outcome = outcome.map_err(store_failure)?;
-    match outcome.is_refused() {
-        true => Err(ApiFailure::bad_data(
+    if outcome.is_refused() {
+        Err(ApiFailure::bad_data(
             outcome.error_text().unwrap_or_default(),
-        )),
-        false => Ok(outcome),
+        ))
+    } else {
+        Ok(outcome)
     }
 }
 

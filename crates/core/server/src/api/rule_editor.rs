@@ -75,9 +75,10 @@ async fn edit(app: ServerApp, request: Request) -> Result<RuleEditOutcome, ApiFa
     }
     origin::check_same(&app.parts.web, &head.headers)?;
     let is_post = head.method == Method::POST;
-    let text = match is_post {
-        true => read(&app, body).await?,
-        false => String::new(),
+    let text = if is_post {
+        read(&app, body).await?
+    } else {
+        String::new()
     };
     let changed = blocking(editor, move |editor| match (namespace, group) {
         (Some(namespace), None) if is_post => editor.put(&namespace, &text),

@@ -93,11 +93,12 @@ pub(crate) async fn label_names(call: ApiCall) -> Result<Response, ApiFailure> {
 pub(crate) async fn label_values(call: ApiCall) -> Result<Response, ApiFailure> {
     let range = parse_range(&call)?;
     let label = call.form.get("label").to_owned();
-    let search = SearchParameters::from_form(&call, "label_values").and_then(|search| match label
-        .is_empty()
-    {
-        true => Err(ApiFailure::bad_data("missing required parameter \"label\"")),
-        false => Ok(search),
+    let search = SearchParameters::from_form(&call, "label_values").and_then(|search| {
+        if label.is_empty() {
+            Err(ApiFailure::bad_data("missing required parameter \"label\""))
+        } else {
+            Ok(search)
+        }
     });
     let none = ("value", BTreeMap::new());
     answer(call, (range, search), SearchScope::Values(label), none).await
@@ -124,11 +125,12 @@ fn parse_range(call: &ApiCall) -> Result<TimeRange, ApiFailure> {
     let now = call.app.parts.env.clock.now_ms();
     let start = time(call, "start", now.saturating_sub(SPAN_MS))?;
     let end = time(call, "end", now)?;
-    match end < start {
-        true => Err(ApiFailure::bad_data(
+    if end < start {
+        Err(ApiFailure::bad_data(
             "end timestamp must not be before start timestamp",
-        )),
-        false => Ok(TimeRange::new(start, end)),
+        ))
+    } else {
+        Ok(TimeRange::new(start, end))
     }
 }
 
@@ -252,10 +254,13 @@ fn order(call: &ApiCall, terms: usize) -> Result<(String, SearchOrder), ApiFailu
         ("score", direction) if !direction.is_empty() => {
             "sort_dir is not supported for sort_by=score"
         }
-        (_, "" | "asc" | "dsc") => match by == "score" && terms == 0 {
-            true => "sort_by=score requires search[] to be set",
-            false => "",
-        },
+        (_, "" | "asc" | "dsc") => {
+            if by == "score" && terms == 0 {
+                "sort_by=score requires search[] to be set"
+            } else {
+                ""
+            }
+        }
         (_, direction) => {
             let direction = quote(direction.as_bytes());
             let why = format!("invalid sort_dir {direction}: must be \"asc\" or \"dsc\"");

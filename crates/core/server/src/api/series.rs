@@ -366,9 +366,10 @@ fn label_of_path(path: &str) -> Result<String, ApiFailure> {
     };
     // U+FFFD marks bytes that were not valid UTF-8.
     if name.is_empty() || name.contains(char::REPLACEMENT_CHARACTER) {
-        let shown = match name.is_empty() {
-            true => quote(b""),
-            false => quote(&unescape_bytes(segment)),
+        let shown = if name.is_empty() {
+            quote(b"")
+        } else {
+            quote(&unescape_bytes(segment))
         };
         return Err(ApiFailure::bad_data(format!("invalid label name: {shown}")));
     }

@@ -128,9 +128,10 @@ impl AssetRequest {
             Err(e) => return failed(e.kind()),
         };
         let bytes = range.end - range.start;
-        let mut response = Response::new(match self.has_body {
-            true => Body::new(FileBody::new(file, bytes)),
-            false => Body::empty(),
+        let mut response = Response::new(if self.has_body {
+            Body::new(FileBody::new(file, bytes))
+        } else {
+            Body::empty()
         });
         if part.is_some() {
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
@@ -174,16 +175,16 @@ impl AssetRequest {
         let Some(range) = self.headers.get(header::RANGE) else {
             return Ok(None);
         };
-        let is_same = match self.headers.contains_key(header::IF_RANGE) {
-            true => {
-                let known = self.date(header::IF_RANGE).map(seconds);
-                known.is_some() && known == modified.map(seconds)
-            }
-            false => true,
+        let is_same = if self.headers.contains_key(header::IF_RANGE) {
+            let known = self.date(header::IF_RANGE).map(seconds);
+            known.is_some() && known == modified.map(seconds)
+        } else {
+            true
         };
-        match is_same {
-            true => parse_range(range.to_str().unwrap_or_default(), len),
-            false => Ok(None),
+        if is_same {
+            parse_range(range.to_str().unwrap_or_default(), len)
+        } else {
+            Ok(None)
         }
     }
 
@@ -269,9 +270,12 @@ fn parse_range(text: &str, len: u64) -> Result<Option<Range<u64>>, &'static str>
     }
     let (start, end) = ranges.split_once('-').ok_or(INVALID)?;
     let (start, end) = (start.trim(), end.trim());
-    let number = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
-        true => text.parse::<u64>().map_err(|_| INVALID),
-        false => Err(INVALID),
+    let number = |text: &str| {
+        if text.bytes().all(|b| b.is_ascii_digit()) {
+            text.parse::<u64>().map_err(|_| INVALID)
+        } else {
+            Err(INVALID)
+        }
     };
     if start.is_empty() {
         let last = number(end)?.min(len);
@@ -285,9 +289,10 @@ fn parse_range(text: &str, len: u64) -> Result<Option<Range<u64>>, &'static str>
         return Ok(Some(first..len));
     }
     let last = number(end)?;
-    match first > last {
-        true => Err(INVALID),
-        false => Ok(Some(first..last.saturating_add(1).min(len))),
+    if first > last {
+        Err(INVALID)
+    } else {
+        Ok(Some(first..last.saturating_add(1).min(len)))
     }
 }
 

@@ -124,9 +124,10 @@ pub(crate) fn by_start(start: &[u8]) -> &'static str {
         return "image/webp";
     }
     let is_binary = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
-    match text.iter().any(is_binary) {
-        true => OCTETS,
-        false => PLAIN,
+    if text.iter().any(is_binary) {
+        OCTETS
+    } else {
+        PLAIN
     }
 }
 

@@ -112,14 +112,15 @@ pub(crate) fn respond(
     };
     let mut encoder = ResponseEncoder::new(encoding);
     let first = encoder.encode(piece, more);
-    let mut response = Response::new(match more {
-        false => Body::from(first),
-        true => Body::new(ResponseStreamBody {
+    let mut response = Response::new(if !more {
+        Body::from(first)
+    } else {
+        Body::new(ResponseStreamBody {
             first: Some(first),
             source: Some(Box::new(source)),
             encoder,
             has_yielded: false,
-        }),
+        })
     });
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));

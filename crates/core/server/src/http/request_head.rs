@@ -168,9 +168,10 @@ impl RequestHead {
         heads: &Budget,
     ) -> (FilteredHeadBytes, Option<ApiFailure>) {
         let seen = self.seen + bytes.len();
-        let outcome = match seen <= FEW_LINES_BYTES || self.fits(bytes) {
-            true => Ok(self.encode_line(bytes)),
-            false => self.receive_long(bytes, heads),
+        let outcome = if seen <= FEW_LINES_BYTES || self.fits(bytes) {
+            Ok(self.encode_line(bytes))
+        } else {
+            self.receive_long(bytes, heads)
         };
         match outcome {
             Ok(None) => (FilteredHeadBytes::AsTheyAre, None),

@@ -240,9 +240,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for GuardedSocket<S> {
             this.is_shut = true;
             this.read_timer.clear();
         }
-        match this.phase.is_last() {
-            true => this.drain_input(cx).map(Ok),
-            false => Poll::Ready(Ok(())),
+        if this.phase.is_last() {
+            this.drain_input(cx).map(Ok)
+        } else {
+            Poll::Ready(Ok(()))
         }
     }
 }

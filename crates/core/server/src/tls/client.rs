@@ -57,12 +57,13 @@ fn hints(authorities: &CertificatePool) -> Vec<DistinguishedName> {
         .subjects()
         .map(|subject| subject.len() + 2)
         .sum();
-    match bytes > HINT_BYTES_MAX {
-        true => Vec::new(),
-        false => authorities
+    if bytes > HINT_BYTES_MAX {
+        Vec::new()
+    } else {
+        authorities
             .subjects()
             .map(|subject| DistinguishedName::from(subject.to_vec()))
-            .collect(),
+            .collect()
     }
 }
 

@@ -442,9 +442,12 @@ fn backend(log: Arc<FakeLog>) -> Backend {
         store,
         stats: Arc::new(move |_| stats.clone()),
         blocks: Arc::new(blocks_stats),
-        snapshot: Arc::new(|skips_head| match skips_head {
-            false => Ok("20060102T150405Z-0123456789abcdef".to_owned()),
-            true => Err(Error::new(ErrorKind::Unavailable, "the disk is full")),
+        snapshot: Arc::new(|skips_head| {
+            if !skips_head {
+                Ok("20060102T150405Z-0123456789abcdef".to_owned())
+            } else {
+                Err(Error::new(ErrorKind::Unavailable, "the disk is full"))
+            }
         }),
         collectors: vec![Arc::new(FakeMetrics)],
         outside: ExternalUrl {

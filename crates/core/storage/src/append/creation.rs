@@ -178,12 +178,11 @@ impl Appender {
         let place = self.encode_place(scratch.shard_of[i] as usize, scratch.locals[i]);
         let slot = creating.index.add_series(labels, place).ok()?;
         creating.room -= 1;
-        match slot >= creating.first_new {
-            true => {
-                creating.created += 1;
-                creating.created_bytes = bytes;
-            }
-            false => budget.revert_admission(job),
+        if slot >= creating.first_new {
+            creating.created += 1;
+            creating.created_bytes = bytes;
+        } else {
+            budget.revert_admission(job)
         }
         Some(slot)
     }

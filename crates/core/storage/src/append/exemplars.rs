@@ -39,9 +39,10 @@ impl Appender {
         window: AppendWindow,
         appended: &mut AppendOutcome,
     ) -> Option<Box<AdmittedExemplars>> {
-        match batch.exemplars().is_empty() || !self.exemplars.is_on() {
-            true => None,
-            false => self.admit_some(scratch, batch, window, appended),
+        if batch.exemplars().is_empty() || !self.exemplars.is_on() {
+            None
+        } else {
+            self.admit_some(scratch, batch, window, appended)
         }
     }
 

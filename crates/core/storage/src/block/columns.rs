@@ -134,9 +134,10 @@ impl BlockColumnReader<'_> {
         ordinal: u32,
         range: TimeRange,
     ) -> Result<Option<BlockColumn>, StorageError> {
-        match ordinal < self.block.series_count() {
-            true => self.find_part_from(ordinal, 0, range),
-            false => Ok(None),
+        if ordinal < self.block.series_count() {
+            self.find_part_from(ordinal, 0, range)
+        } else {
+            Ok(None)
         }
     }
 
@@ -147,9 +148,10 @@ impl BlockColumnReader<'_> {
         column: &BlockColumn,
         range: TimeRange,
     ) -> Result<Option<BlockColumn>, StorageError> {
-        match column.is_last && column.entry.last < range.max {
-            true => self.find_part_from(column.ordinal, column.part + 1, range),
-            false => Ok(None),
+        if column.is_last && column.entry.last < range.max {
+            self.find_part_from(column.ordinal, column.part + 1, range)
+        } else {
+            Ok(None)
         }
     }
 
@@ -285,13 +287,11 @@ impl BlockColumnReader<'_> {
         page.read(column, count, wanted.clone(), &mut self.floats, into)
             .map_err(|e| malformed_page(block, entry, e))?;
         into.times.extend_from_slice(&times[wanted]);
-        match into.values.len() == into.times.len() {
-            true => Ok(()),
-            false => {
-                let e =
-                    DecodeError("column does not contain the number of samples that it declares");
-                Err(malformed_page(block, entry, e))
-            }
+        if into.values.len() == into.times.len() {
+            Ok(())
+        } else {
+            let e = DecodeError("column does not contain the number of samples that it declares");
+            Err(malformed_page(block, entry, e))
         }
     }
 

@@ -194,9 +194,10 @@ impl DataPage {
         let mut columns = Vec::with_capacity(count);
         for i in 0..count {
             let is_shared = kinds[i] >= SHARED;
-            let at = match is_shared {
-                true => next.checked_sub(distances.next().unwrap_or(0) as usize),
-                false => Some(next),
+            let at = if is_shared {
+                next.checked_sub(distances.next().unwrap_or(0) as usize)
+            } else {
+                Some(next)
             };
             next += usize::from(!is_shared);
             let offset = at.and_then(|at| stored.get(at)).copied();

@@ -188,9 +188,10 @@ impl ExemplarsUnit {
             exemplars.push(ordinal, exemplar);
             Ok(())
         })?;
-        match exemplars.is_empty() {
-            true => Err(DecodeError("unit without exemplars")),
-            false => Ok(Self(exemplars)),
+        if exemplars.is_empty() {
+            Err(DecodeError("unit without exemplars"))
+        } else {
+            Ok(Self(exemplars))
         }
     }
 

@@ -117,9 +117,12 @@ impl BlockIndex {
         entry: &UnitEntry,
         cache: &BlockCache,
     ) -> Result<Vec<u8>, StorageError> {
-        let check = |bytes: Vec<u8>| match crc32c::crc32c(&bytes) == entry.crc {
-            true => Ok(bytes),
-            false => Err(self.damage_error(entry.offset, "unit fails its checksum")),
+        let check = |bytes: Vec<u8>| {
+            if crc32c::crc32c(&bytes) == entry.crc {
+                Ok(bytes)
+            } else {
+                Err(self.damage_error(entry.offset, "unit fails its checksum"))
+            }
         };
         self.read((entry.offset, entry.bytes as usize), check, cache)
     }

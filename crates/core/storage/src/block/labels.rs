@@ -126,9 +126,10 @@ impl LabelTable {
             }
             table.push(label);
         }
-        match cursor.is_empty() {
-            true => Ok(table),
-            false => Err(DecodeError("bytes after the last label")),
+        if cursor.is_empty() {
+            Ok(table)
+        } else {
+            Err(DecodeError("bytes after the last label"))
         }
     }
 }
@@ -162,9 +163,10 @@ impl TermsTable {
         let units = UnitTable::decode(&mut cursor, end)?;
         let firsts = (0..units.len()).map(|_| cursor.read_prefixed().map(Box::from));
         let firsts = firsts.collect::<Result<_, _>>()?;
-        match cursor.is_empty() {
-            true => Ok(Self { units, firsts }),
-            false => Err(DecodeError("bytes after the last unit of terms")),
+        if cursor.is_empty() {
+            Ok(Self { units, firsts })
+        } else {
+            Err(DecodeError("bytes after the last unit of terms"))
         }
     }
 

@@ -98,10 +98,7 @@ pub(crate) struct SectionEntry {
 
 impl BlockSectionKind {
     fn flags(self) -> u16 {
-        match NEEDED.contains(&self) {
-            true => 0,
-            false => OPTIONAL,
-        }
+        if NEEDED.contains(&self) { 0 } else { OPTIONAL }
     }
 }
 

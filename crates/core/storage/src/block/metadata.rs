@@ -379,9 +379,10 @@ impl Block {
             let Some(entry) = units.get(middle) else {
                 break;
             };
-            match self.metadata_unit(entry)?.name_range().0 <= metric {
-                true => from = middle,
-                false => to = middle,
+            if self.metadata_unit(entry)?.name_range().0 <= metric {
+                from = middle
+            } else {
+                to = middle
             }
         }
         Ok(from)

@@ -79,9 +79,10 @@ impl Block {
         cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<Option<Vec<u32>>, Error> {
-        match matchers.is_empty() {
-            true => Ok(None),
-            false => self.lookup(matchers, cancel, memory).map(Some),
+        if matchers.is_empty() {
+            Ok(None)
+        } else {
+            self.lookup(matchers, cancel, memory).map(Some)
         }
     }
 

@@ -107,11 +107,12 @@ impl PagesUnit {
             }
             pages.push(page);
         }
-        match cursor.is_empty() && count > 0 {
-            true => Ok(Self(pages)),
-            false => Err(DecodeError(
+        if cursor.is_empty() && count > 0 {
+            Ok(Self(pages))
+        } else {
+            Err(DecodeError(
                 "unit of pages whose length differs from its header",
-            )),
+            ))
         }
     }
 

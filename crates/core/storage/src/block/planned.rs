@@ -137,9 +137,10 @@ impl<'a> LookupIndex<'a> for &'a Block {
     }
 
     fn check_nanos(&self, of: NumberedLabel<'a>, is_known: bool, candidates: usize) -> usize {
-        let verdicts = match is_known {
-            true => 0,
-            false => candidates.min(of.label.value_count() as usize),
+        let verdicts = if is_known {
+            0
+        } else {
+            candidates.min(of.label.value_count() as usize)
         };
         check_cost_nanos(candidates) + verdicts * costs::FIND
     }
@@ -187,9 +188,10 @@ impl Block {
         wants_match: bool,
     ) -> Range<u32> {
         let prefix = regex.prefix();
-        match wants_match && !prefix.is_empty() {
-            true => self.terms.find_prefix_range(label, prefix),
-            false => label.terms.clone(),
+        if wants_match && !prefix.is_empty() {
+            self.terms.find_prefix_range(label, prefix)
+        } else {
+            label.terms.clone()
         }
     }
 

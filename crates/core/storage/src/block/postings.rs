@@ -164,11 +164,12 @@ pub(crate) fn read_postings(
     let is_sound = list.len() == count as usize
         && list.last().is_none_or(|last| *last < all)
         && list.is_sorted_by(|a, b| a < b);
-    match is_sound && cursor.is_empty() {
-        true => Ok(()),
-        false => Err(DecodeError(
+    if is_sound && cursor.is_empty() {
+        Ok(())
+    } else {
+        Err(DecodeError(
             "list whose number of series differs from its header",
-        )),
+        ))
     }
 }
 

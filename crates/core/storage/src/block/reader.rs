@@ -418,8 +418,9 @@ pub(super) fn read_meta(
     }
     let bytes = file.read(0, file.len() as usize, count)?;
     let meta = BlockMeta::decode(&bytes, &path)?;
-    match meta.is_valid_block() {
-        true => Ok(meta),
-        false => Err(file.damage_error(0, "other files than a block has, or no series")),
+    if meta.is_valid_block() {
+        Ok(meta)
+    } else {
+        Err(file.damage_error(0, "other files than a block has, or no series"))
     }
 }

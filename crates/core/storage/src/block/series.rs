@@ -185,13 +185,14 @@ impl SeriesUnit {
             cursor.read_bytes(range.end)?;
             *range = start..bytes.len() - cursor.len();
         }
-        match cursor.is_empty() {
-            true => Ok(Self {
+        if cursor.is_empty() {
+            Ok(Self {
                 bytes,
                 len,
                 columns,
-            }),
-            false => Err(DecodeError("bytes after the last column of labels")),
+            })
+        } else {
+            Err(DecodeError("bytes after the last column of labels"))
         }
     }
 

@@ -131,9 +131,10 @@ impl<'a> IndexTail<'a> {
         self.decode(kind, |bytes| {
             let mut cursor = DecodeCursor::new(bytes);
             let table = UnitTable::decode(&mut cursor, self.index.len())?;
-            match cursor.is_empty() {
-                true => Ok(table),
-                false => Err(DecodeError("bytes after a table of units")),
+            if cursor.is_empty() {
+                Ok(table)
+            } else {
+                Err(DecodeError("bytes after a table of units"))
             }
         })
     }
@@ -151,11 +152,12 @@ impl<'a> IndexTail<'a> {
         let entry = self.sections.find(kind).ok_or_else(lacks)?;
         let bytes = usize::try_from(entry.bytes).unwrap_or(usize::MAX);
         self.read_checked((entry.offset, bytes), |bytes| {
-            match crc32c::crc32c(bytes) == entry.crc {
-                true => open(entry.offset, bytes),
-                false => Err(self
+            if crc32c::crc32c(bytes) == entry.crc {
+                open(entry.offset, bytes)
+            } else {
+                Err(self
                     .index
-                    .damage_error(entry.offset, "section fails its checksum")),
+                    .damage_error(entry.offset, "section fails its checksum"))
             }
         })
     }
@@ -177,9 +179,10 @@ impl<'a> IndexTail<'a> {
             crc: self.footer.file_crc().unwrap_or(0),
         };
         meta.files.splice(0..0, [file(INDEX), file(INDEX_COPY)]);
-        match BlockIdentity::Meta(&meta).matches_footer(&self.footer) && meta.is_valid_block() {
-            true => Ok(meta),
-            false => Err(self.index.damage_error(0, OTHER_BLOCK)),
+        if BlockIdentity::Meta(&meta).matches_footer(&self.footer) && meta.is_valid_block() {
+            Ok(meta)
+        } else {
+            Err(self.index.damage_error(0, OTHER_BLOCK))
         }
     }
 }
@@ -214,8 +217,9 @@ fn open_footer(
             known: VERSION,
         },
     })?;
-    match known.matches_footer(&footer) {
-        true => Ok(footer),
-        false => Err(index.damage_error(at, OTHER_BLOCK)),
+    if known.matches_footer(&footer) {
+        Ok(footer)
+    } else {
+        Err(index.damage_error(at, OTHER_BLOCK))
     }
 }

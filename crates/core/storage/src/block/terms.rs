@@ -53,9 +53,10 @@ impl TermsDraft {
         if begins {
             self.groups.push(self.values.len() as u64);
         }
-        let shared = match begins {
-            true => 0,
-            false => shared_prefix_len(&self.last, value),
+        let shared = if begins {
+            0
+        } else {
+            shared_prefix_len(&self.last, value)
         };
         push_uvarint(&mut self.values, shared as u64);
         push_uvarint(&mut self.values, (value.len() - shared) as u64);
@@ -156,13 +157,14 @@ impl TermsUnit {
             groups.push(u32::try_from(bytes.len() - cursor.len()).map_err(too_large)?);
             cursor.read_bytes(usize::try_from(length).unwrap_or(usize::MAX))?;
         }
-        match cursor.is_empty() {
-            true => Ok(Self {
+        if cursor.is_empty() {
+            Ok(Self {
                 bytes,
                 postings,
                 groups,
-            }),
-            false => Err(DecodeError("bytes after the last value")),
+            })
+        } else {
+            Err(DecodeError("bytes after the last value"))
         }
     }
 
@@ -276,9 +278,10 @@ struct TermValueCursor<'a> {
 
 impl TermValueCursor<'_> {
     fn value(&self) -> &[u8] {
-        match self.index.is_multiple_of(GROUP) {
-            true => self.first,
-            false => &self.value,
+        if self.index.is_multiple_of(GROUP) {
+            self.first
+        } else {
+            &self.value
         }
     }
 

@@ -94,9 +94,10 @@ impl Block {
         if file.len() != meta.bytes {
             return Err(file.wrong_length_error(meta.bytes));
         }
-        match file.checksum(&self.cache().read_bytes)? == meta.crc {
-            true => Ok(()),
-            false => Err(file.damage_error(0, "the file fails its checksum")),
+        if file.checksum(&self.cache().read_bytes)? == meta.crc {
+            Ok(())
+        } else {
+            Err(file.damage_error(0, "the file fails its checksum"))
         }
     }
 
@@ -162,17 +163,19 @@ impl Block {
                     let is_next = last.as_ref().is_none_or(|last| **last < *value);
                     falls += usize::from(!is_next);
                     last = Some(value.to_vec());
-                    match value.is_empty() {
-                        true => Err(DecodeError("empty value of a label")),
-                        false => Ok(()),
+                    if value.is_empty() {
+                        Err(DecodeError("empty value of a label"))
+                    } else {
+                        Ok(())
                     }
                 },
                 |e| e,
             )?;
             // Values start over at the first term of each label.
-            match falls < self.labels.iter().count() {
-                true => Ok(()),
-                false => Err(DecodeError("values of a label out of order")),
+            if falls < self.labels.iter().count() {
+                Ok(())
+            } else {
+                Err(DecodeError("values of a label out of order"))
             }
         });
         let open = |_, bytes| Ok(PostingsUnit(bytes));
@@ -300,11 +303,12 @@ impl Block {
         let count = &self.cache().read_bytes;
         let bytes = file.read(entry.offset, entry.bytes as usize, count)?;
         let page = self.open_page(entry, &bytes)?;
-        let checked = match entry.first.checked_add(page.len() as u32) == Some(end) {
-            true => check_columns(&page, counts),
-            false => Err(DecodeError(
+        let checked = if entry.first.checked_add(page.len() as u32) == Some(end) {
+            check_columns(&page, counts)
+        } else {
+            Err(DecodeError(
                 "page whose series differ from its directory entry",
-            )),
+            ))
         };
         checked.map_err(file.malformed_error(entry.offset))
     }

@@ -190,9 +190,10 @@ impl BlockWriter {
         let behind = histograms.map(|(i, histogram)| (base as u32 + i, histogram.clone()));
         self.waiting.histograms.extend(behind);
         let numbers = mixed::count_numbers(&self.waiting);
-        match self.waiting.times.len() >= PART_SAMPLES || numbers >= PART_NUMBERS {
-            true => self.end_series(),
-            false => Ok(()),
+        if self.waiting.times.len() >= PART_SAMPLES || numbers >= PART_NUMBERS {
+            self.end_series()
+        } else {
+            Ok(())
         }
     }
 

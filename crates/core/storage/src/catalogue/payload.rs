@@ -151,10 +151,7 @@ fn inflate(
     let is_whole = matches!(status, Ok(Status::StreamEnd))
         && out.len() == bytes
         && inflater.total_in() == input.len() as u64;
-    match is_whole {
-        true => Ok(out),
-        false => Err(DAMAGED),
-    }
+    if is_whole { Ok(out) } else { Err(DAMAGED) }
 }
 
 #[cfg(test)]

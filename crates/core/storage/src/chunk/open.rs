@@ -108,9 +108,10 @@ impl OpenChunk {
 
     /// Returns the time of the first sample; meaningless if the chunk is empty.
     pub(crate) fn first_time(&self) -> TimestampMs {
-        match self.body.is_empty() {
-            true => first_time(&self.tail.bytes()),
-            false => first_time(&self.body),
+        if self.body.is_empty() {
+            first_time(&self.tail.bytes())
+        } else {
+            first_time(&self.body)
         }
     }
 
@@ -330,9 +331,10 @@ impl OpenChunk {
         if needed > self.body.len() {
             // Bodies are most of a head's memory: half as much again, in steps that allocators
             // serve without waste.
-            let wanted = match needed < usize::from(WHOLE) / 2 {
-                true => (needed + needed / 2).next_multiple_of(16),
-                false => needed,
+            let wanted = if needed < usize::from(WHOLE) / 2 {
+                (needed + needed / 2).next_multiple_of(16)
+            } else {
+                needed
             };
             let mut body = std::mem::take(&mut self.body).into_vec();
             body.reserve_exact(wanted - body.len());

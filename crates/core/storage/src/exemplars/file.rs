@@ -117,9 +117,10 @@ impl ExemplarFile {
     /// file is no longer in the ring, so that the next write rewrites it.
     pub(crate) fn first_unwritten(&self) -> u64 {
         let bytes = self.file.as_ref().map_or(0, AppendOnlyFile::bytes);
-        match bytes > WHOLE_BYTES_MIN.max(2 * self.whole_bytes) {
-            true => 0,
-            false => self.has,
+        if bytes > WHOLE_BYTES_MIN.max(2 * self.whole_bytes) {
+            0
+        } else {
+            self.has
         }
     }
 

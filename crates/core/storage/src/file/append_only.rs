@@ -294,9 +294,10 @@ impl AppendOnlyFile {
 
     /// Describes the damage of a file that is not whole.
     pub(crate) fn describe_damage(&self) -> String {
-        match self.is_unreadable {
-            true => "the disk does not deliver all of it".to_owned(),
-            false => format!("{} bytes are damaged or missing", self.damaged_bytes),
+        if self.is_unreadable {
+            "the disk does not deliver all of it".to_owned()
+        } else {
+            format!("{} bytes are damaged or missing", self.damaged_bytes)
         }
     }
 

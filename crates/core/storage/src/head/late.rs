@@ -125,9 +125,10 @@ impl LateTable {
         }
         let is_repeated = repeated.is_some();
         self.insert(local, row, start);
-        match is_repeated {
-            true => LateAdmission::Replacing,
-            false => LateAdmission::New,
+        if is_repeated {
+            LateAdmission::Replacing
+        } else {
+            LateAdmission::New
         }
     }
 

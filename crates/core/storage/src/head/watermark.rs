@@ -196,9 +196,10 @@ impl Watermark {
     fn publish_floor(&self, state: &WatermarkState) {
         let visible = self.visible.load(Ordering::Relaxed);
         let mut readers = state.readers.keys();
-        let oldest = match failpoints::has(StoreFlaw::RaisesFloorEarly) {
-            true => readers.next_back(),
-            false => readers.next(),
+        let oldest = if failpoints::has(StoreFlaw::RaisesFloorEarly) {
+            readers.next_back()
+        } else {
+            readers.next()
         };
         self.floor
             .store(oldest.copied().unwrap_or(visible), Ordering::Release);

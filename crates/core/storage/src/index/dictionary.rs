@@ -80,13 +80,14 @@ impl LabelValueDictionary {
         let Some(lists) = &*lists else {
             return (0, distinct);
         };
-        let in_order = match wants_match {
-            true => lists
+        let in_order = if wants_match {
+            lists
                 .lists
                 .iter()
                 .map(|l| l.count_regex_candidates(regex))
-                .sum(),
-            false => lists.len(),
+                .sum()
+        } else {
+            lists.len()
         };
         (in_order, distinct.saturating_sub(lists.len()))
     }
@@ -156,12 +157,11 @@ impl IndexTerms {
             return Ok((lists, behind));
         };
         // Another reader may have built some in the meantime.
-        let mut lists = match is_stale {
-            true => SortedValueLists::default(),
-            false => {
-                let made = label.dictionary.lists.load();
-                made.as_deref().cloned().unwrap_or_default()
-            }
+        let mut lists = if is_stale {
+            SortedValueLists::default()
+        } else {
+            let made = label.dictionary.lists.load();
+            made.as_deref().cloned().unwrap_or_default()
         };
         let mut share = self.list_terms_from(lists.terms_end, label);
         let rest = share.split_off(share.len().min(SORTED_MAX));

@@ -76,13 +76,14 @@ impl SeriesInterner {
         }
         std::mem::swap(&mut self.ids, &mut self.next);
         terms.extend(self.ids.iter().map(|ids| ids.term));
-        match self
+        if self
             .ids
             .iter()
             .any(|ids| ids.term == LabelTermIds::NONE.term)
         {
-            true => Err(IndexFull),
-            false => Ok(()),
+            Err(IndexFull)
+        } else {
+            Ok(())
         }
     }
 }

@@ -154,9 +154,10 @@ impl Index {
         range: TimeRange,
         cancel: &CancelToken,
     ) -> Result<SelectedSlots, Error> {
-        Ok(match matchers.is_empty() {
-            true => SelectedSlots::Members(self.membership.snapshot_range(range)),
-            false => SelectedSlots::Found(self.lookup(matchers, range, cancel)?),
+        Ok(if matchers.is_empty() {
+            SelectedSlots::Members(self.membership.snapshot_range(range))
+        } else {
+            SelectedSlots::Found(self.lookup(matchers, range, cancel)?)
         })
     }
 

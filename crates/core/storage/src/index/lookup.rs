@@ -125,9 +125,10 @@ impl<'a> PostingsLookup<'a> {
         self.cancel.check()?;
         let count = self.candidates.len();
         // The terms of the candidates are read once for all filters.
-        let meeting = match self.filters.is_empty() {
-            true => self.among.prepare_nanos(count),
-            false => 0,
+        let meeting = if self.filters.is_empty() {
+            self.among.prepare_nanos(count)
+        } else {
+            0
         };
         let way = condition.choose_method(&self.among, count, meeting, self.cancel)?;
         let mut both = Vec::new();
@@ -144,9 +145,10 @@ impl<'a> PostingsLookup<'a> {
             }
         }
         let listed = SlotRunSet::from_runs(both);
-        self.candidates = match condition.is_in {
-            true => listed,
-            false => self.candidates.subtract(&listed),
+        self.candidates = if condition.is_in {
+            listed
+        } else {
+            self.candidates.subtract(&listed)
         };
         Ok(())
     }

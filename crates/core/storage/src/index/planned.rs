@@ -111,9 +111,10 @@ impl<'a> LookupIndex<'a> for IndexSlice<'a> {
 
     fn check_nanos(&self, label: &'a IndexedLabel, is_known: bool, candidates: usize) -> usize {
         let costs = self.index.costs;
-        let verdicts = match is_known {
-            true => 0,
-            false => candidates.min(label.values_count()),
+        let verdicts = if is_known {
+            0
+        } else {
+            candidates.min(label.values_count())
         };
         candidates * costs.check + verdicts * costs.term
     }

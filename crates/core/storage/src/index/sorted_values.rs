@@ -94,9 +94,10 @@ impl SortedValues {
                 (None, None) => return joined.finish(),
                 (left, _) => left.is_some(),
             };
-            let (reader, term) = match a_first {
-                true => (&mut a, &mut a_term),
-                false => (&mut b, &mut b_term),
+            let (reader, term) = if a_first {
+                (&mut a, &mut a_term)
+            } else {
+                (&mut b, &mut b_term)
             };
             if let Some((_, term)) = term {
                 joined.push(&reader.value, *term);
@@ -205,12 +206,11 @@ struct SortedValuesBuilder {
 impl SortedValuesBuilder {
     fn push(&mut self, value: &[u8], term: TermId) {
         let list = &mut self.list;
-        let shared = match list.terms.len().is_multiple_of(RUN) {
-            true => {
-                list.starts.push(list.bytes.len());
-                0
-            }
-            false => shared_prefix_len(&self.newest, value),
+        let shared = if list.terms.len().is_multiple_of(RUN) {
+            list.starts.push(list.bytes.len());
+            0
+        } else {
+            shared_prefix_len(&self.newest, value)
         };
         push_uvarint(&mut list.bytes, shared as u64);
         push_uvarint(&mut list.bytes, (value.len() - shared) as u64);
@@ -277,9 +277,10 @@ impl<'a> SortedValueReader<'a> {
         let coded = self.cursor.read_uvarint().ok()? as usize;
         let len = self.cursor.read_uvarint().ok()? as usize;
         let own = self.cursor.read_bytes(len).ok()?;
-        let shared = match self.number.is_multiple_of(RUN) {
-            true => shared_prefix_len(&self.value, own),
-            false => coded,
+        let shared = if self.number.is_multiple_of(RUN) {
+            shared_prefix_len(&self.value, own)
+        } else {
+            coded
         };
         self.value.truncate(coded);
         self.value.extend_from_slice(own);

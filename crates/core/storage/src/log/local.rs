@@ -341,9 +341,10 @@ impl DurableLog for LocalLog {
             bytes,
             done,
         });
-        let writer = match is_followed {
-            true => None,
-            false => state.writer_for_queue(),
+        let writer = if is_followed {
+            None
+        } else {
+            state.writer_for_queue()
         };
         drop(state);
         if let Some(writer) = writer {

@@ -227,9 +227,10 @@ pub(crate) fn decode(
         decode_floats(&mut cursor, &mut PlainValueDecoder, &mut batch.late_floats)?;
         decode_histograms(&mut cursor, &mut batch.late_histograms)?;
     }
-    match cursor.is_empty() {
-        true => Ok(batch),
-        false => Err(DecodeError("log block continues beyond its end")),
+    if cursor.is_empty() {
+        Ok(batch)
+    } else {
+        Err(DecodeError("log block continues beyond its end"))
     }
 }
 

@@ -230,9 +230,10 @@ impl LogWriter {
         if !is_delta {
             record.encode(batch, &mut coded);
         }
-        let kind = match is_delta {
-            true => FrameKind::DeltaCoded,
-            false => FrameKind::Log,
+        let kind = if is_delta {
+            FrameKind::DeltaCoded
+        } else {
+            FrameKind::Log
         };
         self.encode(kind, &coded);
         if coded.capacity() <= CODED_BYTES_KEPT {
@@ -331,9 +332,10 @@ impl LogWriter {
         if !failpoints::has(StoreFlaw::KeepsContext) {
             self.delta.begin();
         }
-        match std::mem::replace(&mut self.first, first) == first {
-            true => self.segments.set_newest_bytes(self.offset),
-            false => self.segments.push(first, self.offset),
+        if std::mem::replace(&mut self.first, first) == first {
+            self.segments.set_newest_bytes(self.offset)
+        } else {
+            self.segments.push(first, self.offset)
         }
         Ok(())
     }

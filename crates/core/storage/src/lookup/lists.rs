@@ -30,9 +30,10 @@ impl<'a, T> MatcherPostings<'a, T> {
     pub(crate) fn from_matcher(matcher: &'a Matcher) -> Self {
         let or_absent = matcher.matches_empty();
         let is_negative = matcher.op().is_negative();
-        let values = match is_negative {
-            true => matcher.excluded_set().filter(|_| or_absent),
-            false => matcher.literal_set(),
+        let values = if is_negative {
+            matcher.excluded_set().filter(|_| or_absent)
+        } else {
+            matcher.literal_set()
         };
         let tells_presence = |regex: &Regex| regex.matches_any_non_empty();
         match (matcher.pattern(), values) {

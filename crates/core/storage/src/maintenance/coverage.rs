@@ -40,13 +40,11 @@ impl SealWindows {
     /// Returns the end of the newest window of `group` that is due if the newest sample of the
     /// store is at `newest`.
     pub(crate) fn due_end(self, group: GroupId, newest: TimestampMs) -> TimestampMs {
-        let phase = match self.is_jittered {
+        let phase = if self.is_jittered {
             // Fibonacci hashing: neighbours are mapped far apart, and any range of them evenly.
-            true => {
-                (u64::from((group.0 as u32).wrapping_mul(0x9e37_79b9)) * self.window_ms as u64)
-                    >> 32
-            }
-            false => 0,
+            (u64::from((group.0 as u32).wrapping_mul(0x9e37_79b9)) * self.window_ms as u64) >> 32
+        } else {
+            0
         };
         let (window, phase) = (i128::from(self.window_ms), i128::from(phase));
         let arrived = i128::from(newest) - window / i128::from(GRACE_SHARE) - phase;

@@ -269,9 +269,10 @@ impl Maintenance {
         };
         failpoints::turn();
         self.blocks.commit(|list| {
-            list.cut = match failpoints::has(StoreFlaw::CutsTooFar) {
-                true => end.saturating_add(1),
-                false => end,
+            list.cut = if failpoints::has(StoreFlaw::CutsTooFar) {
+                end.saturating_add(1)
+            } else {
+                end
             };
             if let Some(meta) = &meta {
                 let sequence = list.next_sequence();

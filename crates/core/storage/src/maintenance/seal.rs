@@ -212,9 +212,10 @@ impl Maintenance {
             self.log.sync()?;
         }
         let encode = |due: &DueGroup| {
-            let seen = match failpoints::has(StoreFlaw::SealsUnseen) {
-                true => u64::MAX,
-                false => reading.sequence,
+            let seen = if failpoints::has(StoreFlaw::SealsUnseen) {
+                u64::MAX
+            } else {
+                reading.sequence
             };
             let (taken, is_gone) = self.copy_group(*due, seen);
             let unsealed_after = state.coverage.unsealed_after(*due, reading.sequence);

@@ -86,23 +86,20 @@ impl Maintenance {
             begun.copy(path, bytes)?;
         }
         failpoints::turn();
-        match skips_head {
-            false => {
-                for inside in &self.options.beside {
-                    begun.copy_component_file(inside)?;
-                }
-                if !failpoints::has(StoreFlaw::CopiesLogFirst) {
-                    self.collect_log(begun)?;
-                }
+        if !skips_head {
+            for inside in &self.options.beside {
+                begun.copy_component_file(inside)?;
             }
-            true => {
-                // No position is assigned twice, because pages contain the positions that they
-                // cover.
-                let last = self.log.positions().last;
-                manifest.trimmed = last;
-                manifest.logged = last;
-                manifest.log = LogPosition(0);
+            if !failpoints::has(StoreFlaw::CopiesLogFirst) {
+                self.collect_log(begun)?;
             }
+        } else {
+            // No position is assigned twice, because pages contain the positions that they
+            // cover.
+            let last = self.log.positions().last;
+            manifest.trimmed = last;
+            manifest.logged = last;
+            manifest.log = LogPosition(0);
         }
         Ok(manifest)
     }
@@ -111,9 +108,10 @@ impl Maintenance {
     fn collect_log(&self, begun: &mut SnapshotBuilder<'_>) -> Result<(), StorageError> {
         for file in self.log.files() {
             failpoints::turn();
-            match file.is_complete {
-                true => begun.link(&file.path)?,
-                false => begun.copy(&file.path, file.bytes)?,
+            if file.is_complete {
+                begun.link(&file.path)?
+            } else {
+                begun.copy(&file.path, file.bytes)?
             }
         }
         Ok(())

@@ -15,9 +15,10 @@ use firn_model::log::LogPosition;
 impl Maintenance {
     /// Returns the position up to which the log can be trimmed with respect to late samples.
     fn late_trim_position(&self, state: &MaintenanceState) -> LogPosition {
-        match failpoints::has(StoreFlaw::TrimsLate) {
-            true => self.log.positions().last,
-            false => state.late.covered_position(),
+        if failpoints::has(StoreFlaw::TrimsLate) {
+            self.log.positions().last
+        } else {
+            state.late.covered_position()
         }
     }
 
@@ -76,9 +77,10 @@ impl Maintenance {
             trimmed,
             next_slot: self.numbers.slot(SeriesRef(end)),
         };
-        let first = match is_whole {
-            true => SeriesSlot(0),
-            false => catalogue.end_slot(),
+        let first = if is_whole {
+            SeriesSlot(0)
+        } else {
+            catalogue.end_slot()
         };
         let mut cursor = SeriesCursor::new(&self.index);
         let bytes = catalogue.write(header, is_whole, &mut |encoder| {

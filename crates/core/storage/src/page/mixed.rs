@@ -125,9 +125,10 @@ fn push_same_shape(
                 HistogramCountRow::Floats(row) => numbers.push(row[i]),
             }
         }
-        match integers.is_empty() {
-            true => values::push_standalone(out, floats, &numbers),
-            false => ints::push_column(out, ints, &integers),
+        if integers.is_empty() {
+            values::push_standalone(out, floats, &numbers)
+        } else {
+            ints::push_column(out, ints, &integers)
         }
     }
 }

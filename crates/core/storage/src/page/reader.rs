@@ -64,9 +64,10 @@ impl PageReader {
         };
         let columns = directory.time_columns();
         let times_bytes = directory.decoded_times_bytes(&bytes[opened.directory.clone()]);
-        let (columns, times_bytes) = match times_bytes <= bytes.len() {
-            true => (columns, times_bytes),
-            false => (0, 0),
+        let (columns, times_bytes) = if times_bytes <= bytes.len() {
+            (columns, times_bytes)
+        } else {
+            (0, 0)
         };
         let place = |number| {
             let entry = directory.times_entry(&bytes[opened.directory.clone()], number)?;
@@ -214,9 +215,10 @@ impl PageReader {
     ) -> Result<(), DecodeError> {
         let end = into.len() + wanted.len();
         self.decode_floats(column, wanted, scratch, into)?;
-        match into.len() == end {
-            true => Ok(()),
-            false => Err(LACKS_SAMPLES),
+        if into.len() == end {
+            Ok(())
+        } else {
+            Err(LACKS_SAMPLES)
         }
     }
 

@@ -92,9 +92,10 @@ impl TimeColumns {
 fn push_standalone(out: &mut Vec<u8>, planner: &mut IntRunPlanner, times: &[TimestampMs]) {
     let mut steps: Vec<i64> = times.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
     let middle = steps.len() / 2;
-    let step = match steps.is_empty() {
-        true => 0,
-        false => *steps.select_nth_unstable(middle).1,
+    let step = if steps.is_empty() {
+        0
+    } else {
+        *steps.select_nth_unstable(middle).1
     };
     let first = times.first().copied().unwrap_or(0);
     let line = |i: usize| first.wrapping_add(step.wrapping_mul(i as i64));

@@ -78,9 +78,10 @@ impl HeadCopies {
     /// Returns the late samples of the series with this number, if there are any.
     #[inline]
     pub(super) fn late(&self, number: usize) -> Option<&LateSeries> {
-        match self.has_late {
-            true => self.parts[number / PART].late.get(number % PART),
-            false => None,
+        if self.has_late {
+            self.parts[number / PART].late.get(number % PART)
+        } else {
+            None
         }
     }
 
@@ -245,13 +246,11 @@ impl PartCopies {
     /// Reserves the expected memory of the remaining series, estimated from the previous ones,
     /// because the actual size is only determined under the lock.
     fn reserve_estimate(&mut self, newest_only: bool) -> Result<(), Error> {
-        let each = self
-            .copies
-            .estimate_copy_bytes()
-            .unwrap_or(match newest_only {
-                true => NEWEST_BYTES,
-                false => COPIED_BYTES,
-            });
+        let each = self.copies.estimate_copy_bytes().unwrap_or(if newest_only {
+            NEWEST_BYTES
+        } else {
+            COPIED_BYTES
+        });
         self.reserve(self.memory_bytes() + self.left * each)?;
         self.copies.reserve_memory(self.left, each);
         Ok(())

@@ -93,8 +93,9 @@ impl LateReadRule {
 
 /// Returns the last batch whose late rows are visible at `watermark`.
 fn visible_through(watermark: u64) -> u64 {
-    match failpoints::has(StoreFlaw::ShowsLateEarly) {
-        true => u64::MAX,
-        false => watermark,
+    if failpoints::has(StoreFlaw::ShowsLateEarly) {
+        u64::MAX
+    } else {
+        watermark
     }
 }

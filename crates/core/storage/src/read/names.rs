@@ -73,9 +73,10 @@ impl StoreReader {
         request.bind_matchers();
         let view = self.blocks.view();
         let is_inverted = request.range.min > request.range.max;
-        let since = match request.range.min < view.cut || is_inverted {
-            true => self.head_owned_since(view.cut),
-            false => view.cut,
+        let since = if request.range.min < view.cut || is_inverted {
+            self.head_owned_since(view.cut)
+        } else {
+            view.cut
         };
         let range = TimeRange::new(request.range.min.max(since), request.range.max);
         let of_index = match range.min <= range.max {

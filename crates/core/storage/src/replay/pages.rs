@@ -153,9 +153,10 @@ impl ReplayState<'_> {
         let start = self.store.log.positions().first.previous();
         for (meta, _) in pages {
             // A log that was removed manually assigns its positions again.
-            let unsealed_after = match trusts {
-                true => meta.unsealed_after.min(log_last),
-                false => start,
+            let unsealed_after = if trusts {
+                meta.unsealed_after.min(log_last)
+            } else {
+                start
             };
             state
                 .coverage

@@ -222,9 +222,10 @@ fn add_manifest_losses(
     let is_lossless = lost == Some(0);
     for damage in &mut loaded.damages {
         damage.samples = if is_lossless { Some(0) } else { lost.take() };
-        damage.range = match is_lossless {
-            true => None,
-            false => Some(all.unwrap_or(TimeRange::ALL)),
+        damage.range = if is_lossless {
+            None
+        } else {
+            Some(all.unwrap_or(TimeRange::ALL))
         };
     }
 }

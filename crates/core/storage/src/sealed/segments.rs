@@ -342,9 +342,10 @@ impl OpenedPageSegments {
         let known_newest = known.and_then(|known| known.range).map(|range| range.max);
         // An unreadable segment may contain new samples, so retention must not remove it early.
         let is_unknown = loaded.pages.is_empty() && !loaded.damages.is_empty();
-        let newest = match loaded.is_unreadable || is_unknown {
-            true => known_newest.unwrap_or(i64::MAX),
-            false => newest_time(&loaded.pages),
+        let newest = if loaded.is_unreadable || is_unknown {
+            known_newest.unwrap_or(i64::MAX)
+        } else {
+            newest_time(&loaded.pages)
         };
         // Record the loss in the manifest, so that queries after later starts still return a
         // warning.

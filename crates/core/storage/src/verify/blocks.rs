@@ -103,9 +103,10 @@ fn read_block(env: &Env, folder: &Path, entry: &BlockEntry) -> VerifyPart {
         damaged(finding, BlockDamageLoss::All, &mut part);
     }
     block.verify(&mut |fault| {
-        let cost = match fault.is_recovered {
-            true => BlockDamageLoss::Nothing,
-            false => BlockDamageLoss::Unknown,
+        let cost = if fault.is_recovered {
+            BlockDamageLoss::Nothing
+        } else {
+            BlockDamageLoss::Unknown
         };
         damaged(finding_from_error(&dir, &fault.error), cost, &mut part);
     });
@@ -148,9 +149,10 @@ impl BlockDamageLoss {
 fn count_files(env: &Env, dir: &Path, meta: &BlockMeta, part: &mut VerifyPart) {
     for name in env.disk.list(dir).unwrap_or_default() {
         let is_file = |file: &crate::block::FileMeta| name.as_os_str() == file.name.as_str();
-        match name.as_os_str() == META || meta.files.iter().any(is_file) {
-            true => count(env, &dir.join(name), part),
-            false => part.add_remark(&dir.join(name), "unknown file; not checked"),
+        if name.as_os_str() == META || meta.files.iter().any(is_file) {
+            count(env, &dir.join(name), part)
+        } else {
+            part.add_remark(&dir.join(name), "unknown file; not checked")
         }
     }
 }
@@ -172,9 +174,10 @@ fn finding_from_error(folder: &Path, error: &StorageError) -> VerifyFinding {
         file, offset, what, ..
     } = damage;
     let finding = VerifyFinding::new(DamageKind::Blocks, &file, offset, what);
-    match error.is_disk_fault() {
-        true => finding.with_unreadable(),
-        false => finding,
+    if error.is_disk_fault() {
+        finding.with_unreadable()
+    } else {
+        finding
     }
 }
 

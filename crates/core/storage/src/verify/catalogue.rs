@@ -87,9 +87,10 @@ pub(crate) fn read_catalogue(
     let findings = &mut part.report.findings[first_finding..];
     let has_gap = (newest.0..=last.0).any(|p| !held.contains(&LogPosition(p)));
     said.is_lost = !findings.is_empty() && (has_gap || open_ends == 2);
-    let cost = match said.is_lost {
-        true => "; series without labels are lost with it",
-        false => "; the other copy of the file contains the missing data",
+    let cost = if said.is_lost {
+        "; series without labels are lost with it"
+    } else {
+        "; the other copy of the file contains the missing data"
     };
     for finding in findings {
         finding.damage.what.push_str(cost);

@@ -21,9 +21,10 @@ pub(crate) fn check(env: &Env, dir: &DataDir, part: &mut VerifyPart) -> Result<(
         for name in default_if_missing(list.map_err(StorageError::io("list", folder)))? {
             if !knows(&name) {
                 let is_left = name.extension().is_some_and(|suffix| suffix == "tmp");
-                let what = match is_left {
-                    true => "left by an interrupted write; not checked",
-                    false => "unknown file; not checked",
+                let what = if is_left {
+                    "left by an interrupted write; not checked"
+                } else {
+                    "unknown file; not checked"
                 };
                 part.add_remark(&folder.join(name), what);
             }

@@ -93,9 +93,10 @@ pub(crate) fn open(
     Ok(PageSegmentVerifier {
         number,
         bytes,
-        end: match loaded.is_some() || is_complete {
-            true => bytes,
-            false => survey.end,
+        end: if loaded.is_some() || is_complete {
+            bytes
+        } else {
+            survey.end
         },
         directory: loaded.map(|loaded| loaded.pages),
         is_unreadable: survey.unreadable,

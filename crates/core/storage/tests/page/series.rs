@@ -199,9 +199,12 @@ pub fn assert_equal(read: &SampleColumns, pushed: &SampleColumns, context: &str)
     assert_eq!(read.times, pushed.times, "times, {context}");
     let bits = |c: &SampleColumns| c.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(read), bits(pushed), "values, {context}");
-    let starts = |c: &SampleColumns| match c.start_times.iter().all(|s| *s == 0) {
-        true => Vec::new(),
-        false => c.start_times.clone(),
+    let starts = |c: &SampleColumns| {
+        if c.start_times.iter().all(|s| *s == 0) {
+            Vec::new()
+        } else {
+            c.start_times.clone()
+        }
     };
     assert_eq!(starts(read), starts(pushed), "starts, {context}");
     assert_eq!(read.histograms.len(), pushed.histograms.len(), "{context}");

@@ -242,9 +242,10 @@ impl<'t> HistogramConverter<'t> {
             return false;
         }
         let is_converted = converted.is_ok();
-        self.state = match is_converted {
-            true => HistogramConverterState::Telling,
-            false => HistogramConverterState::Passing,
+        self.state = if is_converted {
+            HistogramConverterState::Telling
+        } else {
+            HistogramConverterState::Passing
         };
         if let Ok(histogram) = converted {
             self.told.histogram = Some(histogram);
@@ -371,9 +372,10 @@ fn write_key(labels: &LabelPairs, key: &mut Vec<u8>) {
         separator = b',';
         let is_plain = !name.first().is_none_or(u8::is_ascii_digit)
             && name.iter().all(|c| c.is_ascii_alphanumeric() || *c == b'_');
-        match is_plain {
-            true => key.extend_from_slice(name),
-            false => key.extend_from_slice(quote(name).as_bytes()),
+        if is_plain {
+            key.extend_from_slice(name)
+        } else {
+            key.extend_from_slice(quote(name).as_bytes())
         }
         key.push(b'=');
         key.extend_from_slice(quote(value).as_bytes());

@@ -114,9 +114,10 @@ impl ClassicHistogram {
         }
         let is_whole = |count: f64| count == truncate_to_integer(count.round()) as f64;
         let all_whole = self.buckets.iter().all(|bucket| is_whole(bucket.1));
-        match all_whole && count == count.round() as u64 as f64 {
-            true => self.convert_whole(count as u64),
-            false => self.convert_float(count),
+        if all_whole && count == count.round() as u64 as f64 {
+            self.convert_whole(count as u64)
+        } else {
+            self.convert_float(count)
         }
     }
 

@@ -181,9 +181,10 @@ impl<'t> ExpositionScanner<'t> {
     pub fn bytes(&self, range: Range<usize>) -> Cow<'t, [u8]> {
         let end = self.text.len();
         let inside = &self.text[range.start.min(end)..range.end.min(end)];
-        match self.adds_newline && range.end > end && range.start <= end {
-            true => [inside, b"\n"].concat().into(),
-            false => inside.into(),
+        if self.adds_newline && range.end > end && range.start <= end {
+            [inside, b"\n"].concat().into()
+        } else {
+            inside.into()
         }
     }
 

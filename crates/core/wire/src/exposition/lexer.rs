@@ -270,10 +270,13 @@ impl<'t> ExpositionLexer<'t> {
     #[inline]
     fn lex_label_part(&mut self, c: u8, of: BraceLexing) -> ExpositionToken {
         match c {
-            b'"' => match self.scanner.scan_quoted(of.strings_span_lines) {
-                true => ExpositionToken::QuotedString,
-                false => ExpositionToken::Invalid,
-            },
+            b'"' => {
+                if self.scanner.scan_quoted(of.strings_span_lines) {
+                    ExpositionToken::QuotedString
+                } else {
+                    ExpositionToken::Invalid
+                }
+            }
             b',' => self.lex_single(ExpositionToken::Comma, self.state),
             b'=' => self.lex_single(ExpositionToken::Equal, of.after_equal),
             b'}' => self.lex_single(ExpositionToken::BraceClose, of.after_close),

@@ -48,9 +48,10 @@ fn check_slash(media_type: &str) -> Result<(), String> {
     if subtype.is_empty() {
         return Err("mime: expected token after slash".into());
     }
-    match rest.is_empty() {
-        true => Ok(()),
-        false => Err("mime: unexpected content after media subtype".into()),
+    if rest.is_empty() {
+        Ok(())
+    } else {
+        Err("mime: unexpected content after media subtype".into())
     }
 }
 

@@ -75,9 +75,10 @@ fn parse_any(word: &[u8]) -> Result<f64, String> {
 /// Parses a number in any notation of Go: decimal or hexadecimal, with underscores between digits.
 /// Returns `None` if it is malformed.
 pub(super) fn parse_any_notation(word: &[u8]) -> Option<f64> {
-    let word = match word.contains(&b'_') {
-        true => Cow::from(strip_underscores(word)?),
-        false => Cow::from(word),
+    let word = if word.contains(&b'_') {
+        Cow::from(strip_underscores(word)?)
+    } else {
+        Cow::from(word)
     };
     let (sign, digits) = match &*word {
         [b'-', digits @ ..] => (-1.0, digits),
@@ -188,9 +189,10 @@ pub(super) fn parse_milliseconds(digits: &[u8]) -> Result<i64, String> {
 /// Truncates towards zero; values out of range become `i64::MIN`, as Go's conversion does on
 /// x86-64.
 pub(super) fn truncate_to_integer(value: f64) -> i64 {
-    match value.abs() < i64::MAX as f64 {
-        true => value as i64,
-        false => i64::MIN,
+    if value.abs() < i64::MAX as f64 {
+        value as i64
+    } else {
+        i64::MIN
     }
 }
 
@@ -201,9 +203,10 @@ pub(super) fn format_openmetrics_float(value: f64) -> String {
         return "0.0".into();
     }
     let text = format_shortest(value);
-    match text.contains(['e', '.', 'N', 'I']) {
-        true => text,
-        false => text + ".0",
+    if text.contains(['e', '.', 'N', 'I']) {
+        text
+    } else {
+        text + ".0"
     }
 }
 

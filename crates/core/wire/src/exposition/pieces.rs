@@ -217,11 +217,10 @@ impl ExpositionPieceParser {
 
     /// Fails if the parser stopped at a NUL byte before the end of the piece.
     fn end_piece(&self, text: &[u8], place: ExpositionPosition, end: usize) -> Result<(), Error> {
-        match self.format == ExpositionFormat::Text && text[..end].get(place.line) == Some(&0) {
-            true => {
-                Err(self.with_line_number(ParseError::new("a line begins with a NUL byte").into()))
-            }
-            false => Ok(()),
+        if self.format == ExpositionFormat::Text && text[..end].get(place.line) == Some(&0) {
+            Err(self.with_line_number(ParseError::new("a line begins with a NUL byte").into()))
+        } else {
+            Ok(())
         }
     }
 

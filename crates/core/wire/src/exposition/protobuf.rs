@@ -109,10 +109,13 @@ impl<'t> ProtobufParser<'t> {
     /// malformed.
     pub fn advance(&mut self, expected: &[u8]) -> Result<Option<ExpositionEntryKind>, ParseError> {
         self.state = match self.state {
-            ProtobufParserState::Family => match self.read_family()? {
-                true => ProtobufParserState::Help,
-                false => return Ok(None),
-            },
+            ProtobufParserState::Family => {
+                if self.read_family()? {
+                    ProtobufParserState::Help
+                } else {
+                    return Ok(None);
+                }
+            }
             ProtobufParserState::Help if !self.family.unit.is_empty() => ProtobufParserState::Unit,
             ProtobufParserState::Help | ProtobufParserState::Unit => ProtobufParserState::Type,
             ProtobufParserState::Type => self.first_sample_state()?,
@@ -223,9 +226,10 @@ impl<'t> ProtobufParser<'t> {
     }
 
     fn next_metric(&mut self) -> Result<ProtobufParserState, ParseError> {
-        match self.read_metric()? {
-            true => self.first_sample_state(),
-            false => Ok(ProtobufParserState::Family),
+        if self.read_metric()? {
+            self.first_sample_state()
+        } else {
+            Ok(ProtobufParserState::Family)
         }
     }
 

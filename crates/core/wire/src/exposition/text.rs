@@ -199,9 +199,10 @@ impl<'t> TextParser<'t> {
         let text = self.lexer.scanner().text();
         let value = parse_value(&text[self.lexer.scanner().span()])
             .map_err(|e| while_parsing(self.lexer.scanner(), self.line, &e))?;
-        self.value = match value.is_nan() {
-            true => f64::from_bits(NORMAL_NAN_BITS),
-            false => value,
+        self.value = if value.is_nan() {
+            f64::from_bits(NORMAL_NAN_BITS)
+        } else {
+            value
         };
         self.time = None;
         match self.lexer.next() {
@@ -288,9 +289,10 @@ impl<'t> TextParser<'t> {
         let words = &text[self.meta.text.clone()];
         ExpositionMetadata {
             name: &text[self.meta.name.clone()],
-            field: match self.meta.is_type {
-                true => FamilyMetadataField::Type(self.kind),
-                false => FamilyMetadataField::Help(unescape_help(words)),
+            field: if self.meta.is_type {
+                FamilyMetadataField::Type(self.kind)
+            } else {
+                FamilyMetadataField::Help(unescape_help(words))
             },
         }
     }

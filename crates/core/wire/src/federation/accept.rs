@@ -94,9 +94,10 @@ impl FederationFormat {
 
     /// Returns the content type of the response, including the escaping parameter.
     pub fn content_type(self) -> String {
-        let media_type = match self.is_protobuf {
-            true => MEDIA_TYPE,
-            false => "text/plain; version=0.0.4; charset=utf-8",
+        let media_type = if self.is_protobuf {
+            MEDIA_TYPE
+        } else {
+            "text/plain; version=0.0.4; charset=utf-8"
         };
         format!("{media_type}; escaping={}", self.escaping.name())
     }

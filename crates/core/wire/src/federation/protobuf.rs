@@ -41,9 +41,10 @@ impl FederatedProtobufFamily {
         }
         put_set_integer(&mut self.metric, field::METRIC_TIME, sample.time as u64);
         if let FederatedValue::Histogram(histogram) = sample.value {
-            match histogram.has_custom_buckets() {
-                true => put_classic(&mut self.part, histogram),
-                false => put_native(&mut self.part, histogram),
+            if histogram.has_custom_buckets() {
+                put_classic(&mut self.part, histogram)
+            } else {
+                put_native(&mut self.part, histogram)
             }
             put_bytes(&mut self.metric, field::METRIC_HISTOGRAM, &self.part);
         }

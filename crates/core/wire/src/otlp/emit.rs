@@ -94,12 +94,11 @@ impl<'m> OtlpRequestDecoder<'_, '_, 'm> {
                 state.accumulate_explicit(stream, point)?;
             }
         }
-        match self.reader.translation.converts_histograms {
-            true => {
-                let histogram = native::convert_custom(point, self.point_flags(metric))?;
-                self.push_native_series(histogram, point.times)?;
-            }
-            false => self.push_classic(metric, point)?,
+        if self.reader.translation.converts_histograms {
+            let histogram = native::convert_custom(point, self.point_flags(metric))?;
+            self.push_native_series(histogram, point.times)?;
+        } else {
+            self.push_classic(metric, point)?
         }
         Ok(point.times)
     }
@@ -313,9 +312,10 @@ impl<'m> OtlpRequestDecoder<'_, '_, 'm> {
         value: f64,
         times: PointTimes,
     ) -> Result<(), OtlpDecodeError> {
-        let value = match self.frame.is_stale {
-            true => stale_nan(),
-            false => value,
+        let value = if self.frame.is_stale {
+            stale_nan()
+        } else {
+            value
         };
         self.charges.add(SAMPLE_BYTES)?;
         let (time, start) = (nanos_to_millis(times.time), nanos_to_millis(times.start));

@@ -100,9 +100,10 @@ fn check_id(bytes: &[u8], length: usize) -> Result<&[u8], WireError> {
             "wrong length of a trace's or span's id",
         ));
     }
-    match bytes.iter().all(|byte| *byte == 0) {
-        true => Ok(&[]),
-        false => Ok(bytes),
+    if bytes.iter().all(|byte| *byte == 0) {
+        Ok(&[])
+    } else {
+        Ok(bytes)
     }
 }
 

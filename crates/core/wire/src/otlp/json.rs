@@ -61,9 +61,10 @@ struct OtlpJsonTranscoder<'o> {
 
 impl OtlpJsonTranscoder<'_> {
     fn check<E: Error>(&self) -> Result<(), E> {
-        match self.out.len() > self.bytes_max {
-            true => Err(E::custom("the message is too large")),
-            false => Ok(()),
+        if self.out.len() > self.bytes_max {
+            Err(E::custom("the message is too large"))
+        } else {
+            Ok(())
         }
     }
 
@@ -201,9 +202,10 @@ impl JsonValueVisitor<'_, '_> {
 
     /// Fails if a list is found where a single value is required, or the reverse.
     fn check<E: Error>(&self) -> Result<(), E> {
-        match self.field.is_list == self.is_element {
-            true => self.writer.check(),
-            false => self.unsupported(),
+        if self.field.is_list == self.is_element {
+            self.writer.check()
+        } else {
+            self.unsupported()
         }
     }
 

@@ -44,9 +44,10 @@ impl<'m> LabelNameCache<'m> {
         let name = label_name(key, translation).map_err(|message| {
             OtlpDecodeError::reject_point(WriteRejectionReason::LabelName, message)
         })?;
-        match *name == *key {
-            true => Ok(LabelText::Message(key)),
-            false => Ok(made.push(&name)),
+        if *name == *key {
+            Ok(LabelText::Message(key))
+        } else {
+            Ok(made.push(&name))
         }
     }
 }
@@ -59,17 +60,19 @@ pub(super) fn label_name(key: &[u8], translation: &OtlpTranslation) -> Result<Ve
     }
     let shown = String::from_utf8_lossy(key);
     if !translation.strategy.is_escaping() {
-        return match is_underscores(key) {
-            true => Err(format!("label name {shown:?} contains only underscores")),
-            false => Ok(key.to_vec()),
+        return if is_underscores(key) {
+            Err(format!("label name {shown:?} contains only underscores"))
+        } else {
+            Ok(key.to_vec())
         };
     }
-    let mut name = match translation.preserves_underscores {
-        true => escape_key(key, false),
-        false => match reserved_part(key) {
+    let mut name = if translation.preserves_underscores {
+        escape_key(key, false)
+    } else {
+        match reserved_part(key) {
             Some(inner) => [b"__", &*escape_key(inner, true), b"__"].concat(),
             None => escape_key(key, true),
-        },
+        }
     };
     let is_single = name.starts_with(b"_") && !name.starts_with(b"__");
     let in_front: &[u8] = match name.first() {
@@ -78,12 +81,13 @@ pub(super) fn label_name(key: &[u8], translation: &OtlpTranslation) -> Result<Ve
         _ => b"",
     };
     name.splice(..0, in_front.iter().copied());
-    match is_underscores(&name) {
-        true => Err(format!(
+    if is_underscores(&name) {
+        Err(format!(
             "normalization for label name {shown:?} resulted in invalid name {:?}",
             String::from_utf8_lossy(&name)
-        )),
-        false => Ok(name),
+        ))
+    } else {
+        Ok(name)
     }
 }
 
@@ -104,9 +108,10 @@ fn escape_key(key: &[u8], collapses: bool) -> Vec<u8> {
     };
     for chunk in key.utf8_chunks() {
         for c in chunk.valid().chars() {
-            match c.is_ascii_alphanumeric() {
-                true => name.push(c as u8),
-                false => underscore(&mut name),
+            if c.is_ascii_alphanumeric() {
+                name.push(c as u8)
+            } else {
+                underscore(&mut name)
             }
         }
         for _ in chunk.invalid() {

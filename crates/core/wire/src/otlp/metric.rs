@@ -151,13 +151,14 @@ impl<'m> OtlpRequestDecoder<'_, '_, 'm> {
             kind,
             is_delta: is_delta && !accumulates,
             accumulates,
-            stream: match accumulates {
-                true => scope.stream.with_texts(&[
+            stream: if accumulates {
+                scope.stream.with_texts(&[
                     parts.name,
                     parts.unit,
                     &[kind as u8, u8::from(parts.is_monotonic)],
-                ]),
-                false => OtlpStreamId::default(),
+                ])
+            } else {
+                OtlpStreamId::default()
             },
         };
         self.overlay.copy_from(&scope.overlay);
@@ -189,9 +190,10 @@ impl<'m> OtlpRequestDecoder<'_, '_, 'm> {
             })?;
         let entry = size_of::<(NameParts<'_>, TranslatedMetric<'_>)>();
         self.charges.add(translated.len() + entry)?;
-        let name = match *translated == *name {
-            true => LabelText::Message(parts.name),
-            false => self.made.push(translated.as_bytes()),
+        let name = if *translated == *name {
+            LabelText::Message(parts.name)
+        } else {
+            self.made.push(translated.as_bytes())
         };
         let said = None;
         self.metrics.insert(key, TranslatedMetric { name, said });

@@ -97,9 +97,10 @@ fn is_name_char(c: char) -> bool {
 
 /// Adds an underscore before a leading digit. Metric names must not begin with a digit.
 fn prefix_leading_digit(name: String) -> String {
-    match name.starts_with(|first: char| first.is_ascii_digit()) {
-        true => format!("_{name}"),
-        false => name,
+    if name.starts_with(|first: char| first.is_ascii_digit()) {
+        format!("_{name}")
+    } else {
+        name
     }
 }
 
@@ -177,9 +178,10 @@ fn append_suffixes(name: &str, unit: &str, kind: MetricSuffixKind) -> Result<Str
 /// true.
 pub(super) fn translate_unit(unit: &str, is_escaped: bool) -> String {
     let (main, per) = split_unit(unit);
-    let (main, per) = match is_escaped {
-        true => (clean_name(&main), clean_name(&per)),
-        false => (main, per),
+    let (main, per) = if is_escaped {
+        (clean_name(&main), clean_name(&per))
+    } else {
+        (main, per)
     };
     let name = match (main.is_empty(), per.is_empty()) {
         (false, false) => format!("{main}_{per}"),
@@ -203,9 +205,10 @@ fn split_unit(unit: &str) -> (String, String) {
         known.map_or(unit, |(_, long)| *long).to_owned()
     };
     let (main, per) = (word(main, &UNITS), word(per, &PER_UNITS));
-    match per.is_empty() {
-        true => (main, per),
-        false => (main, format!("per_{per}")),
+    if per.is_empty() {
+        (main, per)
+    } else {
+        (main, format!("per_{per}"))
     }
 }
 

@@ -168,16 +168,15 @@ impl IntegerBucketBuilder {
     fn push(&mut self, number: i64, count: u64) -> Result<(), OtlpDecodeError> {
         let count = i64::try_from(count).map_err(|_| too_many_error())?;
         let gap = number - self.next;
-        match self.spans.is_empty() || gap > GAP_MAX {
-            true => self.spans.push(BucketSpan {
+        if self.spans.is_empty() || gap > GAP_MAX {
+            self.spans.push(BucketSpan {
                 offset: i32::try_from(gap)
                     .map_err(|_| rejection(format!("histogram bucket {number} is out of range")))?,
                 length: 0,
-            }),
-            false => {
-                for _ in 0..gap {
-                    self.put(0);
-                }
+            })
+        } else {
+            for _ in 0..gap {
+                self.put(0);
             }
         }
         self.put(count);

@@ -391,9 +391,10 @@ pub(super) fn for_each_field<'m>(
 ) -> Result<(), OtlpDecodeError> {
     let mut cursor = ProtobufCursor::new(message);
     while let Some((number, wire_type)) = cursor.read_field()? {
-        match number == wanted {
-            true => take(read_text(wire_type, &mut cursor)?)?,
-            false => cursor.skip(wire_type)?,
+        if number == wanted {
+            take(read_text(wire_type, &mut cursor)?)?
+        } else {
+            cursor.skip(wire_type)?
         }
     }
     Ok(())

@@ -76,9 +76,10 @@ fn series_lines(decoded: &mut DecodedWriteRequest<'_>) -> Vec<String> {
     for (i, series) in decoded.batch.iter().enumerate() {
         let mut line = series.labels.to_string();
         for (at, (time, value)) in series.times.iter().zip(series.values).enumerate() {
-            let value = match is_stale(*value) {
-                true => "stale".to_owned(),
-                false => value.to_string(),
+            let value = if is_stale(*value) {
+                "stale".to_owned()
+            } else {
+                value.to_string()
             };
             line += &format!(" {value}@{}", time - 1_700_000_000_000);
             match series.start_times.get(at) {
@@ -110,17 +111,19 @@ fn shown(histogram: &Histogram) -> String {
     format!(
         "schema {} count {count} sum {} zero {zero_count} + {positive:?} - {negative:?}",
         histogram.schema,
-        match is_stale(histogram.sum) {
-            true => "stale".to_owned(),
-            false => histogram.sum.to_string(),
+        if is_stale(histogram.sum) {
+            "stale".to_owned()
+        } else {
+            histogram.sum.to_string()
         }
     )
 }
 
 fn exemplar_shown(exemplar: &TimedExemplar<'_>) -> String {
-    let time = match exemplar.has_own_time {
-        true => (exemplar.time - 1_700_000_000_000).to_string(),
-        false => "none".to_owned(),
+    let time = if exemplar.has_own_time {
+        (exemplar.time - 1_700_000_000_000).to_string()
+    } else {
+        "none".to_owned()
     };
     format!(" # {} {}@{time}", exemplar.labels, exemplar.value)
 }

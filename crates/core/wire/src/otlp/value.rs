@@ -176,12 +176,13 @@ fn encode_base64(bytes: &[u8], out: &mut Vec<u8>, end: usize) -> Result<(), Otlp
 }
 
 fn check_end(at: usize, end: usize) -> Result<(), OtlpDecodeError> {
-    match at > end {
-        true => Err(OtlpDecodeError::reject_point(
+    if at > end {
+        Err(OtlpDecodeError::reject_point(
             WriteRejectionReason::LabelValueTooLong,
             "attribute value too long to be the value of a label",
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

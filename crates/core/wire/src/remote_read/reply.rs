@@ -285,9 +285,10 @@ impl ChunkFrameReader {
         let Some(split) = behind.split_at_checked(length) else {
             return Ok(None);
         };
-        match crc32c::crc32c(split.0).to_be_bytes() == checksum {
-            true => Ok(Some(split)),
-            false => Err(invalid("chunkedReader: corrupted frame; checksum mismatch")),
+        if crc32c::crc32c(split.0).to_be_bytes() == checksum {
+            Ok(Some(split))
+        } else {
+            Err(invalid("chunkedReader: corrupted frame; checksum mismatch"))
         }
     }
 
@@ -303,9 +304,10 @@ impl ChunkFrameReader {
 
     /// Returns the series; fails if the response ends within a frame.
     pub fn finish(self) -> Result<Vec<RemoteReadSeries>, Error> {
-        match self.pending.is_empty() {
-            true => Ok(self.taking.finish()),
-            false => Err(invalid("unexpected EOF")),
+        if self.pending.is_empty() {
+            Ok(self.taking.finish())
+        } else {
+            Err(invalid("unexpected EOF"))
         }
     }
 }

@@ -106,9 +106,10 @@ fn fields(message: &[u8], wanted: u32) -> Vec<&[u8]> {
     let mut cursor = ProtobufCursor::new(message);
     let mut found = Vec::new();
     while let Some((number, wire_type)) = cursor.read_field().unwrap() {
-        match number == wanted {
-            true => found.push(cursor.read_bytes().unwrap()),
-            false => cursor.skip(wire_type).unwrap(),
+        if number == wanted {
+            found.push(cursor.read_bytes().unwrap())
+        } else {
+            cursor.skip(wire_type).unwrap()
         }
     }
     found

@@ -133,9 +133,10 @@ fn parse_sized_field(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
         }
         _ => return None,
     };
-    match *first == key {
-        true => rest.split_at_checked(length),
-        false => None,
+    if *first == key {
+        rest.split_at_checked(length)
+    } else {
+        None
     }
 }
 

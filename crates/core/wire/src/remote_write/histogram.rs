@@ -166,19 +166,20 @@ impl WriteHistogramFields {
     }
 
     fn into_counts(self) -> HistogramCounts {
-        match self.is_float {
-            true => HistogramCounts::Float {
+        if self.is_float {
+            HistogramCounts::Float {
                 count: self.count_float,
                 zero_count: self.zero_count_float,
                 positive: self.positive.counts,
                 negative: self.negative.counts,
-            },
-            false => HistogramCounts::Integer {
+            }
+        } else {
+            HistogramCounts::Integer {
                 count: self.count_integer,
                 zero_count: self.zero_count_integer,
                 positive: self.positive.deltas,
                 negative: self.negative.deltas,
-            },
+            }
         }
     }
 }

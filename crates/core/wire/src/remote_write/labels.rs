@@ -143,9 +143,10 @@ fn find_rejection(
         }
         let is_metric_name = *name == METRIC_NAME.as_bytes();
         if std::str::from_utf8(value).is_err() || is_metric_name && value.is_empty() {
-            return invalid(match is_metric_name {
-                true => WriteRejectionReason::MetricName,
-                false => WriteRejectionReason::LabelValue,
+            return invalid(if is_metric_name {
+                WriteRejectionReason::MetricName
+            } else {
+                WriteRejectionReason::LabelValue
             });
         }
     }

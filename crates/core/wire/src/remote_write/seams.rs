@@ -104,13 +104,12 @@ pub fn encode_since(
 ) -> Result<Option<(Part, MergedRequestBounds)>, WireError> {
     let times = time_min..=TimestampMs::MAX;
     let mut parts: Vec<Vec<u8>> = Vec::new();
-    let bodies: Vec<&[u8]> = match seams.is_none() {
-        true => vec![body],
-        false => {
-            let apart = seams.split_body((version, body), limits)?;
-            parts.extend(apart.into_iter().map(|(part, _)| part));
-            parts.iter().map(Vec::as_slice).collect()
-        }
+    let bodies: Vec<&[u8]> = if seams.is_none() {
+        vec![body]
+    } else {
+        let apart = seams.split_body((version, body), limits)?;
+        parts.extend(apart.into_iter().map(|(part, _)| part));
+        parts.iter().map(Vec::as_slice).collect()
     };
     let mut decoder = RemoteWriteDecoder::new(*limits);
     let (mut batch, mut said) = (Batch::default(), MetadataBatch::default());

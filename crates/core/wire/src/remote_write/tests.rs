@@ -370,18 +370,20 @@ pub(super) fn random_histogram(random: &SimRng) -> Histogram {
                 ResetHint::Gauge,
             ],
         ),
-        schema: match is_custom {
-            true => CUSTOM_BUCKETS_SCHEMA,
-            false => random.next_below(13) as i32 - 4,
+        schema: if is_custom {
+            CUSTOM_BUCKETS_SCHEMA
+        } else {
+            random.next_below(13) as i32 - 4
         },
         zero_threshold: if is_custom { 0.0 } else { 1e-9 },
         sum: random.next_below(1000) as f64 / 11.0,
         counts,
         positive_spans,
         negative_spans,
-        custom_values: match is_custom {
-            true => (0..covered).map(|i| i as f64 / 2.0).collect(),
-            false => Vec::new(),
+        custom_values: if is_custom {
+            (0..covered).map(|i| i as f64 / 2.0).collect()
+        } else {
+            Vec::new()
         },
     }
 }

@@ -159,13 +159,14 @@ mod tests {
             let mut batch = Batch::default();
             batch.label_bytes().extend_from_slice(labels.as_bytes());
             for (start_time, time) in samples {
-                match is_histogram {
-                    false => batch.push_float_with_start(*time, 7.0, *start_time),
-                    true => batch.push_histogram(HistogramSample {
+                if !is_histogram {
+                    batch.push_float_with_start(*time, 7.0, *start_time)
+                } else {
+                    batch.push_histogram(HistogramSample {
                         time: *time,
                         start_time: *start_time,
                         histogram: histogram(),
-                    }),
+                    })
                 }
             }
             batch.end_series();

@@ -163,12 +163,13 @@ impl<F: BlockFolder> TsdbBlockWriter<F> {
             return Err(TsdbError::Refused("sample without a series".into()));
         }
         let (min, max) = (self.options.min_time, self.options.max_time);
-        match (min..max).contains(&time) {
-            true => Ok(()),
-            false => Err(TsdbError::Refused(format!(
+        if (min..max).contains(&time) {
+            Ok(())
+        } else {
+            Err(TsdbError::Refused(format!(
                 "sample at {time} is outside of the block, which begins at {min} and ends before \
-                 {max}"
-            ))),
+             {max}"
+            )))
         }
     }
 

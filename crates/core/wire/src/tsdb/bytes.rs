@@ -163,9 +163,10 @@ pub(super) fn verify_checksum(bytes: &[u8]) -> Read<&[u8]> {
         .split_last_chunk::<4>()
         .ok_or(MalformedTsdbBytes::CutShort)?;
     let (bytes, sum) = split;
-    match u32::from_be_bytes(*sum) == checksum(bytes) {
-        true => Ok(bytes),
-        false => Err(MalformedTsdbBytes::Invalid("the checksum differs")),
+    if u32::from_be_bytes(*sum) == checksum(bytes) {
+        Ok(bytes)
+    } else {
+        Err(MalformedTsdbBytes::Invalid("the checksum differs"))
     }
 }
 

@@ -82,9 +82,10 @@ impl BlockFileOutput {
     /// Appends bytes to the buffer, and writes it to the folder if it is full.
     pub fn push<F: BlockFolder>(&mut self, folder: &mut F, bytes: &[u8]) -> Result<(), TsdbError> {
         self.buffer.extend_from_slice(bytes);
-        match self.buffer.len() < BUFFER_BYTES {
-            true => Ok(()),
-            false => self.flush(folder),
+        if self.buffer.len() < BUFFER_BYTES {
+            Ok(())
+        } else {
+            self.flush(folder)
         }
     }
 

@@ -49,19 +49,20 @@ impl TsdbSample {
 
 /// Returns a histogram that is a staleness marker, with integer or float counts.
 pub(super) fn stale_histogram(sum: f64, is_float: bool) -> Histogram {
-    let counts = match is_float {
-        true => HistogramCounts::Float {
+    let counts = if is_float {
+        HistogramCounts::Float {
             count: 0.0,
             zero_count: 0.0,
             positive: Vec::new(),
             negative: Vec::new(),
-        },
-        false => HistogramCounts::Integer {
+        }
+    } else {
+        HistogramCounts::Integer {
             count: 0,
             zero_count: 0,
             positive: Vec::new(),
             negative: Vec::new(),
-        },
+        }
     };
     Histogram {
         reset_hint: ResetHint::Unknown,

@@ -116,9 +116,10 @@ impl AwsCredentialChain {
             return Ok(held.clone());
         }
         let own = self.resolve_own_credentials(api, region).await?;
-        let keys = match self.settings.role_arn.is_empty() {
-            true => own,
-            false => self.assume_role(api, region, &own).await?,
+        let keys = if self.settings.role_arn.is_empty() {
+            own
+        } else {
+            self.assume_role(api, region, &own).await?
         };
         self.held = Some((keys.clone(), now_ms));
         Ok(keys)

@@ -171,9 +171,10 @@ impl EcsDiscovery {
         let ecs = self.service.open_session().await?;
         let ec2 = ecs.for_service("ec2", &self.variables);
         let s = &self.service.settings;
-        let clusters = match s.clusters.is_empty() {
-            true => list_arns(&ecs, "ListClusters", &json!({})).await?,
-            false => s.clusters.clone(),
+        let clusters = if s.clusters.is_empty() {
+            list_arns(&ecs, "ListClusters", &json!({})).await?
+        } else {
+            s.clusters.clone()
         };
         let limit = s.concurrency;
         let (base, batches) = (json!({"include": ["TAGS"]}), ("clusters", CLUSTERS_MAX));

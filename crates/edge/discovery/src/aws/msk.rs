@@ -173,20 +173,15 @@ impl MskDiscovery {
     async fn fetch_targets(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let session = self.service.open_session().await?;
         let s = &self.service.settings;
-        let clusters = match s.clusters.is_empty() {
-            true => {
-                let path =
-                    format!("/api/v2/clusters?clusterTypeFilter={PROVISIONED}&maxResults=100");
-                let clusters = list_entries::<MskClusterPage>(&session, &path).await;
-                clusters
-                    .map_err(|e| invalid_response_error(format!("could not list clusters: {e}")))?
-            }
-            false => {
-                let named = s.clusters.iter().cloned();
-                let asked = named.map(|arn| describe_cluster(session.clone(), arn));
-                let found = run_concurrently(s.concurrency, asked).await?;
-                found.into_iter().flatten().collect()
-            }
+        let clusters = if s.clusters.is_empty() {
+            let path = format!("/api/v2/clusters?clusterTypeFilter={PROVISIONED}&maxResults=100");
+            let clusters = list_entries::<MskClusterPage>(&session, &path).await;
+            clusters.map_err(|e| invalid_response_error(format!("could not list clusters: {e}")))?
+        } else {
+            let named = s.clusters.iter().cloned();
+            let asked = named.map(|arn| describe_cluster(session.clone(), arn));
+            let found = run_concurrently(s.concurrency, asked).await?;
+            found.into_iter().flatten().collect()
         };
         let port = s.port;
         let asked = clusters

@@ -351,17 +351,14 @@ impl RdsDiscovery {
     async fn fetch_targets(&mut self) -> Result<Vec<TargetGroup>, Error> {
         let session = self.service.open_session().await?;
         let s = &self.service.settings;
-        let clusters = match s.clusters.is_empty() {
-            true => {
-                let pages = list_pages(&session, "DescribeDBClusters", &[]).await;
-                let what = "error describing all DB clusters";
-                vec![pages.map_err(|e| invalid_response_error(format!("{what}: {e}")))?]
-            }
-            false => {
-                let named = s.clusters.iter().cloned();
-                let asked = named.map(|cluster| describe_cluster(session.clone(), cluster));
-                run_concurrently(s.concurrency, asked).await?
-            }
+        let clusters = if s.clusters.is_empty() {
+            let pages = list_pages(&session, "DescribeDBClusters", &[]).await;
+            let what = "error describing all DB clusters";
+            vec![pages.map_err(|e| invalid_response_error(format!("{what}: {e}")))?]
+        } else {
+            let named = s.clusters.iter().cloned();
+            let asked = named.map(|cluster| describe_cluster(session.clone(), cluster));
+            run_concurrently(s.concurrency, asked).await?
         };
         let mut groups = Vec::new();
         for page in clusters.iter().flatten() {

@@ -106,9 +106,12 @@ fn encode_path(path: &str) -> String {
 fn canonical_query(query: &str) -> String {
     let parts = query.split('&').filter(|part| !part.is_empty());
     let mut parts: Vec<String> = parts
-        .map(|part| match part.contains('=') {
-            true => part.to_owned(),
-            false => format!("{part}="),
+        .map(|part| {
+            if part.contains('=') {
+                part.to_owned()
+            } else {
+                format!("{part}=")
+            }
         })
         .collect();
     parts.sort();

@@ -38,13 +38,15 @@ impl AzureClientCertificate {
     /// Reads certificates and exactly one RSA key from `data`. The format is PEM if there is no
     /// password and `data` contains a PEM block, otherwise PKCS #12.
     pub(super) fn parse_certificate(data: &[u8], password: &str) -> Result<Self, String> {
-        let blocks = match password.is_empty() {
-            true => PrivateKeyBlock::parse_all(data).unwrap_or_default(),
-            false => Vec::new(),
+        let blocks = if password.is_empty() {
+            PrivateKeyBlock::parse_all(data).unwrap_or_default()
+        } else {
+            Vec::new()
         };
-        match blocks.is_empty() {
-            true => Self::from_pkcs12(data, password),
-            false => Self::from_pem_blocks(&blocks),
+        if blocks.is_empty() {
+            Self::from_pkcs12(data, password)
+        } else {
+            Self::from_pem_blocks(&blocks)
         }
     }
 

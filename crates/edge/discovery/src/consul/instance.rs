@@ -83,9 +83,10 @@ impl ConsulInstance {
         meta.set_each("tagged_address_", &node.tagged_addresses);
         // The service address takes precedence, because a service may be registered by a node on
         // which it does not run.
-        let host = match service.address.is_empty() {
-            true => &node.address,
-            false => &service.address,
+        let host = if service.address.is_empty() {
+            &node.address
+        } else {
+            &service.address
         };
         meta.into_target(join_host_port(host, service.port))
     }

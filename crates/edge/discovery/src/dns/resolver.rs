@@ -95,12 +95,13 @@ impl DnsResolver {
                 None => all_denied = false,
             }
         }
-        match all_denied {
-            true => Ok(Vec::new()),
-            false => Err(invalid_response_error(format!(
+        if all_denied {
+            Ok(Vec::new())
+        } else {
+            Err(invalid_response_error(format!(
                 "could not resolve {name:?}: all servers responded with errors to at least one \
-                 search domain"
-            ))),
+             search domain"
+            )))
         }
     }
 
@@ -188,9 +189,10 @@ impl Config {
             .iter()
             .map(|domain| add_trailing_dot(name, domain));
         let plain = format!("{name}.");
-        match name.split('.').count() > self.dots_min {
-            true => std::iter::once(plain).chain(searched).collect(),
-            false => searched.chain(std::iter::once(plain)).collect(),
+        if name.split('.').count() > self.dots_min {
+            std::iter::once(plain).chain(searched).collect()
+        } else {
+            searched.chain(std::iter::once(plain)).collect()
         }
     }
 }
@@ -254,9 +256,10 @@ async fn query_by_tcp(
         Ok(bytes)
     };
     let bytes = with_timeout(answered).await?;
-    match bytes.starts_with(&id.to_be_bytes()) {
-        true => decode_reply(&bytes),
-        false => Err("the answer is to another question".into()),
+    if bytes.starts_with(&id.to_be_bytes()) {
+        decode_reply(&bytes)
+    } else {
+        Err("the answer is to another question".into())
     }
 }
 

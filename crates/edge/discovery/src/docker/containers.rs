@@ -113,9 +113,10 @@ fn build_targets(
             continue;
         };
         let of_all = container.find_endpoints(&by_id);
-        let count = match settings.match_first_network {
-            true => 1,
-            false => of_all.len(),
+        let count = if settings.match_first_network {
+            1
+        } else {
+            of_all.len()
         };
         for endpoint in of_all.into_iter().take(count) {
             let mut meta = common.clone();
@@ -131,9 +132,10 @@ fn build_targets(
             }
             if !has_port {
                 let is_host = container.host_config.network_mode == "host";
-                groups.push(meta.into_target(match is_host {
-                    true => settings.host_networking_host.clone(),
-                    false => join_host_port(&ip, settings.port),
+                groups.push(meta.into_target(if is_host {
+                    settings.host_networking_host.clone()
+                } else {
+                    join_host_port(&ip, settings.port)
                 }));
             }
         }

@@ -68,9 +68,10 @@ impl DockerClient {
     where
         T: DeserializeOwned + Send + 'static,
     {
-        let path = match filters.is_empty() {
-            true => path.to_owned(),
-            false => format!("{path}?filters={}", form_encode(&encode_filters(filters))),
+        let path = if filters.is_empty() {
+            path.to_owned()
+        } else {
+            format!("{path}?filters={}", form_encode(&encode_filters(filters)))
         };
         let answer = match &self.place {
             DockerHost::Http { base, api } => {

@@ -198,9 +198,10 @@ impl JsonTextReader<'_> {
         while self.peek_byte().is_some_and(|b| b.is_ascii_digit()) {
             self.offset += 1;
         }
-        match self.offset > start {
-            true => Ok(()),
-            false => Err(self.unexpected_byte_error("invalid character in numeric literal")),
+        if self.offset > start {
+            Ok(())
+        } else {
+            Err(self.unexpected_byte_error("invalid character in numeric literal"))
         }
     }
 

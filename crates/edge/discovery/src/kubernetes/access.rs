@@ -221,9 +221,10 @@ fn parse_exec(program: &YamlNode, dir: &Path) -> Result<ExecSettings, Error> {
         (text("name"), text("value"))
     };
     Ok(ExecSettings {
-        command: match command.contains('/') {
-            true => dir.join(command),
-            false => PathBuf::from(command),
+        command: if command.contains('/') {
+            dir.join(command)
+        } else {
+            PathBuf::from(command)
         },
         args: texts("args")
             .iter()

@@ -71,11 +71,12 @@ impl<'s, T: KubernetesResource> KubernetesEventApplier<'s, T> {
 
     fn buffer_bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.held.extend_from_slice(bytes);
-        match self.held.len() > EVENT_BYTES_MAX {
-            true => Err(invalid_response_error(format!(
+        if self.held.len() > EVENT_BYTES_MAX {
+            Err(invalid_response_error(format!(
                 "event is too long: limit {EVENT_BYTES_MAX} bytes"
-            ))),
-            false => Ok(()),
+            )))
+        } else {
+            Ok(())
         }
     }
 

@@ -104,9 +104,10 @@ pub(super) fn push_pod_targets(
     common.merge(more);
     let ip = &pod.status.pod_ip;
     for (container, is_init) in list_containers(pod) {
-        let statuses = match is_init {
-            true => &pod.status.init_container_statuses,
-            false => &pod.status.container_statuses,
+        let statuses = if is_init {
+            &pod.status.init_container_statuses
+        } else {
+            &pod.status.container_statuses
         };
         let of_it = |status: &&KubernetesContainerStatus| status.name == container.name;
         let status = statuses.iter().find(of_it);

@@ -88,9 +88,10 @@ pub(super) fn push_ingress_targets(
     common.merge(more);
     for rule in &spec.rules {
         let mut patterns = spec.tls.iter().flat_map(|tls| &tls.hosts);
-        let scheme = match patterns.any(|pattern| matches_host(pattern, &rule.host)) {
-            true => "https",
-            false => "http",
+        let scheme = if patterns.any(|pattern| matches_host(pattern, &rule.host)) {
+            "https"
+        } else {
+            "http"
         };
         for path in list_paths(rule) {
             let mut meta = common.clone();

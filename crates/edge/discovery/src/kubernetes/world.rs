@@ -54,9 +54,10 @@ impl ReflectorStarter<'_> {
         role: Option<KubernetesRole>,
     ) {
         let everywhere = [String::new()];
-        let namespaces = match T::IS_NAMESPACED {
-            true => &self.cluster.namespaces[..],
-            false => &everywhere,
+        let namespaces = if T::IS_NAMESPACED {
+            &self.cluster.namespaces[..]
+        } else {
+            &everywhere
         };
         let selectors = &self.settings.selectors;
         let selector = selectors

@@ -181,11 +181,12 @@ impl OpenStackCredentials {
             application_id: of("OS_APPLICATION_CREDENTIAL_ID"),
             application_secret: secret("OS_APPLICATION_CREDENTIAL_SECRET"),
         };
-        match credentials.endpoint.is_empty() {
-            true => Err(invalid_response_error(
+        if credentials.endpoint.is_empty() {
+            Err(invalid_response_error(
                 "missing environment variable [OS_AUTH_URL]",
-            )),
-            false => Ok(credentials),
+            ))
+        } else {
+            Ok(credentials)
         }
     }
 

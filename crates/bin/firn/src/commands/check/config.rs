@@ -145,9 +145,10 @@ fn check(file: &Path, options: &Options) -> RuleCheckOutcome {
             };
         }
     };
-    let rule_files = match options.is_syntax_only {
-        true => &[],
-        false => config.rule_files.as_slice(),
+    let rule_files = if options.is_syntax_only {
+        &[]
+    } else {
+        config.rule_files.as_slice()
     };
     if !rule_files.is_empty() {
         let count = rule_files.len();
@@ -175,9 +176,10 @@ fn check(file: &Path, options: &Options) -> RuleCheckOutcome {
 
 /// Reads a config and checks the files that it names. The error is the text for the user.
 fn read(file: &Path, options: &Options, features: JobFeatures) -> Result<Config, String> {
-    let load = match options.is_syntax_only {
-        true => config::load_alone,
-        false => config::load,
+    let load = if options.is_syntax_only {
+        config::load_alone
+    } else {
+        config::load
     };
     let config = load(file, features).map_err(|e| e.to_string())?;
     if options.is_agent

@@ -74,9 +74,10 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     if is_extended {
         console::out(&table(&families));
     }
-    match problems.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(LINT_FAILED),
+    if problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(LINT_FAILED)
     }
 }
 

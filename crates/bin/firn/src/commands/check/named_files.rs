@@ -146,8 +146,9 @@ fn check_group(job: &ScrapeJobSettings, source: &str, group: &TargetGroup) -> Re
 fn read_targets(file: &Path) -> Result<Vec<TargetGroup>, String> {
     let bytes = named_files::read_any(file).map_err(|e| e.to_string())?;
     let ending = file.extension().unwrap_or_default().to_ascii_lowercase();
-    match ending == "json" {
-        true => read_json_groups(&bytes),
-        false => read_groups(&yaml::decode(&bytes).map_err(|e| e.to_string())?),
+    if ending == "json" {
+        read_json_groups(&bytes)
+    } else {
+        read_groups(&yaml::decode(&bytes).map_err(|e| e.to_string())?)
     }
 }

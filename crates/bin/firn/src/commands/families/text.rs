@@ -286,14 +286,11 @@ impl FamilyReader {
         let Ok(value) = String::from_utf8(value) else {
             return Err(format!("invalid label value {quoted}"));
         };
-        match is_part {
-            true => {
-                let wrong = || format!("expected float as value for '{name}' label, got {quoted}");
-                found.part = Some(float(value.as_bytes()).ok_or_else(wrong)?);
-            }
-            false => {
-                found.labels.insert(name.to_owned(), value);
-            }
+        if is_part {
+            let wrong = || format!("expected float as value for '{name}' label, got {quoted}");
+            found.part = Some(float(value.as_bytes()).ok_or_else(wrong)?);
+        } else {
+            found.labels.insert(name.to_owned(), value);
         }
         match line.skip_blanks()? {
             b',' | b'}' => Ok(()),

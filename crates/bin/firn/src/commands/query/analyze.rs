@@ -113,9 +113,10 @@ impl HistogramBucketStatistics {
 impl fmt::Display for HistogramBucketStatistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{:.3}/{}", self.min, self.avg, self.max)?;
-        match self.max == self.total {
-            true => Ok(()),
-            false => write!(f, "/{}", self.total),
+        if self.max == self.total {
+            Ok(())
+        } else {
+            write!(f, "/{}", self.total)
         }
     }
 }
@@ -225,9 +226,10 @@ impl fmt::Display for HistogramUsageSummary {
             self.populated_min.count, self.populated_min, self.populated_avg, self.populated_max
         )?;
         let (max, total) = (&self.populated_max, &self.total);
-        match (max.min, max.max, max.avg) == (total.min, total.max, total.avg) {
-            true => Ok(()),
-            false => write!(f, "\n- total: {total}"),
+        if (max.min, max.max, max.avg) == (total.min, total.max, total.avg) {
+            Ok(())
+        } else {
+            write!(f, "\n- total: {total}")
         }
     }
 }

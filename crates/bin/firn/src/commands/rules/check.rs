@@ -62,9 +62,10 @@ pub(in crate::commands) fn run(matches: &ArgMatches) -> ExitCode {
         options: read_options(matches),
         finds_duplicates: lint_of_names(listed(matches, "lint").iter().map(String::as_str)),
     };
-    let outcome = match files.is_empty() {
-        true => check.standard_input(),
-        false => check.files(&files),
+    let outcome = if files.is_empty() {
+        check.standard_input()
+    } else {
+        check.files(&files)
     };
     ExitCode::from(match (outcome.has_failed, outcome.has_errors) {
         (true, true) => FAILED,
@@ -147,9 +148,10 @@ impl RuleCheckOptions {
                 };
             }
         };
-        let lint = match self.finds_duplicates {
-            true => lint_of_duplicates(&rules),
-            false => None,
+        let lint = if self.finds_duplicates {
+            lint_of_duplicates(&rules)
+        } else {
+            None
         };
         let has_failed = lint.is_some();
         match lint {

@@ -228,9 +228,10 @@ fn expected_sample(labels: &str, value: f64, histogram: &str) -> Result<Comparab
             match &values[..] {
                 [Some(QueryPointValue::Histogram(histogram))] => format_for_rule_test(histogram),
                 [Some(QueryPointValue::Float(value))] => {
-                    let value = match value.is_finite() {
-                        true => format!("{value:.6}"),
-                        false => texts::format_decimal(*value),
+                    let value = if value.is_finite() {
+                        format!("{value:.6}")
+                    } else {
+                        texts::format_decimal(*value)
                     };
                     return Err(format!("expected histogram, got {value}"));
                 }

@@ -210,9 +210,10 @@ impl<'a> RuleTestRun<'a> {
                 ));
             }
         }
-        match failed.is_empty() {
-            true => Ok(()),
-            false => Err(failed),
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(failed)
         }
     }
 

@@ -199,9 +199,10 @@ fn ingest(store: &Arc<Store>, load: &mut BenchSeriesSource, scrapes: usize) -> R
     for _ in 0..scrapes {
         load.scrape(&mut |labels, time, value| {
             writer.batch.push_series(labels, &[(time, value)]);
-            match writer.batch.series_count() < BATCH_SERIES {
-                true => Ok(()),
-                false => writer.send(),
+            if writer.batch.series_count() < BATCH_SERIES {
+                Ok(())
+            } else {
+                writer.send()
             }
         })?;
         writer.send()?;

@@ -121,18 +121,20 @@ fn open_metrics_series(labels: &Labels) -> String {
     let rest = pairs.filter(|(name, _)| *name != METRIC_NAME.as_bytes());
     let rest = rest.map(|(name, value)| format!("{}={}", word(name), quote(value)));
     let all: Vec<String> = named.into_iter().chain(rest).collect();
-    let front = match is_in_front {
-        true => String::from_utf8_lossy(metric).into_owned(),
-        false => String::new(),
+    let front = if is_in_front {
+        String::from_utf8_lossy(metric).into_owned()
+    } else {
+        String::new()
     };
     format!("{front}{{{}}}", all.join(","))
 }
 
 /// Returns a name, quoted unless it is a plain word.
 fn word(name: &[u8]) -> String {
-    match is_plain(name) {
-        true => String::from_utf8_lossy(name).into_owned(),
-        false => quote(name),
+    if is_plain(name) {
+        String::from_utf8_lossy(name).into_owned()
+    } else {
+        quote(name)
     }
 }
 

@@ -79,9 +79,10 @@ pub fn prometheus(env: &Env, wanted: &ExportRequest<'_>) -> Result<ExportSummary
     for window in windows {
         let ulid = name_of(wanted, window);
         progress.set_item(ulid.to_string());
-        match there.contains(Path::new(&ulid.to_string())) {
-            true => summary.passed += 1,
-            false => export_window(env, &folder, wanted, (ulid, window), &mut summary)?,
+        if there.contains(Path::new(&ulid.to_string())) {
+            summary.passed += 1
+        } else {
+            export_window(env, &folder, wanted, (ulid, window), &mut summary)?
         }
         progress.add(1);
     }

@@ -217,12 +217,11 @@ impl<'p, 'w> TsdbImportWriter<'p, 'w> {
             if samples == 0 {
                 return Ok(());
             }
-            match std::mem::replace(&mut is_begun, true) {
-                false => {
-                    self.into.push(labels, &self.columns)?;
-                    self.count.series += 1;
-                }
-                true => self.into.extend_last_series(&self.columns)?,
+            if !std::mem::replace(&mut is_begun, true) {
+                self.into.push(labels, &self.columns)?;
+                self.count.series += 1;
+            } else {
+                self.into.extend_last_series(&self.columns)?
             }
             self.count.samples += samples;
             self.progress.add(samples);

@@ -28,9 +28,10 @@ impl CommandProgressLine {
     /// Creates a line for a command that prints continuously. It is hidden if standard output is a
     /// terminal too.
     pub fn new_hidden_on_output(unit: &str) -> Self {
-        match std::io::stdout().is_terminal() {
-            true => Self(ProgressBar::hidden()),
-            false => Self::new(0, unit),
+        if std::io::stdout().is_terminal() {
+            Self(ProgressBar::hidden())
+        } else {
+            Self::new(0, unit)
         }
     }
 

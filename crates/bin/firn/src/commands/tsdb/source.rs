@@ -84,16 +84,17 @@ impl TsdbSource {
         let names = names.map_err(|e| unreadable("list", root, &e))?;
         let is_block = |name: &PathBuf| ulid_of(name).is_some();
         let is_known = |name: &PathBuf| name.as_os_str() == "wal" || is_block(name);
-        match names.iter().any(is_known) {
-            true => Ok(source),
-            false => Err(Error::new(
+        if names.iter().any(is_known) {
+            Ok(source)
+        } else {
+            Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
                     "folder {} is not a data folder of Prometheus: it contains neither a block \
-                     nor a wal",
+                 nor a wal",
                     root.display()
                 ),
-            )),
+            ))
         }
     }
 
@@ -126,12 +127,11 @@ impl TsdbSource {
         let chunks = self.numbered(&block.dir.join("chunks"))?;
         let segments = ChunkSegments::open(chunks.into_iter().map(|(_, file)| file).collect())?;
         let path = block.dir.join("tombstones");
-        let tombstones = match self.has(&block.dir, "tombstones")? {
-            true => {
-                let bytes = self.bytes(&path)?;
-                Some(Tombstones::read(&path.display().to_string(), &bytes)?)
-            }
-            false => None,
+        let tombstones = if self.has(&block.dir, "tombstones")? {
+            let bytes = self.bytes(&path)?;
+            Some(Tombstones::read(&path.display().to_string(), &bytes)?)
+        } else {
+            None
         };
         Ok(TsdbBlockReader::new(index, segments, tombstones))
     }

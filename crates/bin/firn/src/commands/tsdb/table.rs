@@ -44,9 +44,12 @@ pub fn table(blocks: &[ListedBlock], for_people: bool) -> String {
 
 fn row(block: &ListedBlock, for_people: bool) -> [String; 9] {
     let end = block.range.max.saturating_add(1);
-    let at = |time_ms: i64| match for_people {
-        true => time(time_ms),
-        false => time_ms.to_string(),
+    let at = |time_ms: i64| {
+        if for_people {
+            time(time_ms)
+        } else {
+            time_ms.to_string()
+        }
     };
     let length = end.saturating_sub(block.range.min).unsigned_abs();
     let kind = match (block.is_late, block.is_bad) {
@@ -62,9 +65,10 @@ fn row(block: &ListedBlock, for_people: bool) -> [String; 9] {
         format_duration(Duration::from_millis(length)),
         block.samples.to_string(),
         block.series.to_string(),
-        match for_people {
-            true => format_size(block.bytes),
-            false => block.bytes.to_string(),
+        if for_people {
+            format_size(block.bytes)
+        } else {
+            block.bytes.to_string()
         },
         kind.to_owned(),
         block.level.to_string(),

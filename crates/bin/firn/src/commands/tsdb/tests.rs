@@ -29,12 +29,11 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => {
-                    let name = path.strip_prefix(dir).unwrap().to_path_buf();
-                    found.insert(name, std::fs::read(&path).unwrap());
-                }
+            if path.is_dir() {
+                folders.push(path)
+            } else {
+                let name = path.strip_prefix(dir).unwrap().to_path_buf();
+                found.insert(name, std::fs::read(&path).unwrap());
             }
         }
     }

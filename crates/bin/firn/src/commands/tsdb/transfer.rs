@@ -373,9 +373,10 @@ fn range_of(matches: &ArgMatches) -> Result<TimeRange, Error> {
         time("from", min.unwrap_or(i64::MIN))?,
         time("to", max.unwrap_or(i64::MAX))?,
     );
-    match range.min <= range.max {
-        true => Ok(range),
-        false => Err(Error::new(ErrorKind::Invalid, "--from is later than --to")),
+    if range.min <= range.max {
+        Ok(range)
+    } else {
+        Err(Error::new(ErrorKind::Invalid, "--from is later than --to"))
     }
 }
 

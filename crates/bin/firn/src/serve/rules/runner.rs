@@ -157,9 +157,10 @@ impl RuleGroupTaskState {
                 && told != Some(instant)
             {
                 told = Some(instant);
-                event = match progress.is_clear(&key, instant, self.shared.now()) {
-                    true => GroupEvent::Cleared(instant),
-                    false => GroupEvent::Woke,
+                event = if progress.is_clear(&key, instant, self.shared.now()) {
+                    GroupEvent::Cleared(instant)
+                } else {
+                    GroupEvent::Woke
                 };
                 continue;
             }
@@ -350,9 +351,10 @@ impl RuleGroupTaskState {
         let question = self.question(rule, instant.before(query_offset).ms());
         async move {
             // The semaphores are never closed.
-            let _extra = match is_extra {
-                true => shared.extra.acquire().await.ok(),
-                false => None,
+            let _extra = if is_extra {
+                shared.extra.acquire().await.ok()
+            } else {
+                None
             };
             let _turn = shared.turns.acquire().await.ok();
             let ask = || {

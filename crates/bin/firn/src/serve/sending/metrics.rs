@@ -131,9 +131,10 @@ impl RemoteWriteManager {
             Some(ReceiverMetricsView {
                 // If the receiver is behind, only the first part of the waiting requests was
                 // relabeled.
-                newest: match is_behind {
-                    true => ready.max(self.newest.get()),
-                    false => ready,
+                newest: if is_behind {
+                    ready.max(self.newest.get())
+                } else {
+                    ready
                 },
                 waiting: target.waiting(queue.waiting_bytes(target)),
                 refused_bodies: queue.refused_bodies(),

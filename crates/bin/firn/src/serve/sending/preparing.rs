@@ -46,9 +46,10 @@ impl ReceiverRequestBuilder {
         };
         RequestParcel {
             bodies: round.kept,
-            wanted: match round.shares.is_empty() {
-                true => WantedBodies::Nothing,
-                false => WantedBodies::Lanes(round.shares.into_iter().map(lane).collect()),
+            wanted: if round.shares.is_empty() {
+                WantedBodies::Nothing
+            } else {
+                WantedBodies::Lanes(round.shares.into_iter().map(lane).collect())
             },
             dropped: round.dropped,
             is_full: round.is_full,

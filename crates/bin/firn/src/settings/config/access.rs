@@ -195,8 +195,9 @@ fn matchers(node: &YamlNode) -> Result<Vec<Matcher>, YamlError> {
     };
     let matchers = firn_promql::parser::parse_selector(text);
     let matchers = matchers.map_err(|e| node.error(format!("match: {e}")))?;
-    match matchers.is_empty() {
-        true => Err(node.error("match: the selector has no matcher")),
-        false => Ok(matchers),
+    if matchers.is_empty() {
+        Err(node.error("match: the selector has no matcher"))
+    } else {
+        Ok(matchers)
     }
 }

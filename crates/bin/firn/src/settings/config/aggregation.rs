@@ -274,11 +274,12 @@ fn selector<'e>(
             let is_plain = selector.offset == Offset::default()
                 && selector.at.is_none()
                 && selector.edges == WindowEdges::Plain;
-            match is_plain {
-                true => Ok(selector),
-                false => Err(refused(
+            if is_plain {
+                Ok(selector)
+            } else {
+                Err(refused(
                     "`offset`, `@` and window edges read samples at other times",
-                )),
+                ))
             }
         }
         ExprKind::Call(call) => {

@@ -186,9 +186,10 @@ pub fn protocols(
                 .map_err(|why| item.error(format!("scrape_protocols: {why} for {}", whose())))?,
         );
     }
-    match protocols.is_empty() {
-        true => Err(list.error(format!("scrape_protocols cannot be empty for {}", whose()))),
-        false => Ok(Some(protocols)),
+    if protocols.is_empty() {
+        Err(list.error(format!("scrape_protocols cannot be empty for {}", whose())))
+    } else {
+        Ok(Some(protocols))
     }
 }
 

@@ -134,12 +134,13 @@ fn check_port(port: &str) -> Result<(), String> {
         Some(digits) => digits.bytes().all(|byte| byte.is_ascii_digit()),
         None => port.is_empty(),
     };
-    match is_valid {
-        true => Ok(()),
-        false => Err(format!(
+    if is_valid {
+        Ok(())
+    } else {
+        Err(format!(
             "invalid port {} after host",
             quote(port.as_bytes())
-        )),
+        ))
     }
 }
 

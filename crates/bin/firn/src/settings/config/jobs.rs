@@ -72,9 +72,12 @@ fn job(
         track_timestamps_staleness: read::flag_or(node, "track_timestamps_staleness", false),
         protocols: protocols(node, whose)?
             .or_else(|| global.protocols.clone())
-            .unwrap_or_else(|| match native_histograms {
-                true => ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.to_vec(),
-                false => ScrapeProtocol::DEFAULT.to_vec(),
+            .unwrap_or_else(|| {
+                if native_histograms {
+                    ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.to_vec()
+                } else {
+                    ScrapeProtocol::DEFAULT.to_vec()
+                }
             }),
         fallback_protocol: fallback_protocol(node, &name)?,
         native_histograms,

@@ -174,9 +174,10 @@ fn ratio(node: &YamlNode) -> Result<f64, YamlError> {
     };
     let ratio = value.text().and_then(|text| text.parse().ok());
     let ratio: f64 = ratio.unwrap_or(1.0);
-    match (0.0..=1.0).contains(&ratio) {
-        true => Ok(ratio),
-        false => Err(value.error(format!("sampling: must be from 0 to 1, got {ratio}"))),
+    if (0.0..=1.0).contains(&ratio) {
+        Ok(ratio)
+    } else {
+        Err(value.error(format!("sampling: must be from 0 to 1, got {ratio}")))
     }
 }
 

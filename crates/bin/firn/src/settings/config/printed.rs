@@ -202,9 +202,10 @@ impl ConfigPrinter<'_> {
     }
 
     fn path(&self, path: &str) -> String {
-        match path.is_empty() || Path::new(path).is_absolute() {
-            true => path.to_owned(),
-            false => self.dir.join(path).display().to_string(),
+        if path.is_empty() || Path::new(path).is_absolute() {
+            path.to_owned()
+        } else {
+            self.dir.join(path).display().to_string()
         }
     }
 
@@ -284,8 +285,5 @@ fn size(bytes: u64) -> String {
             out += &format!("{count}{unit}");
         }
     }
-    match out.is_empty() {
-        true => "0B".to_owned(),
-        false => out,
-    }
+    if out.is_empty() { "0B".to_owned() } else { out }
 }

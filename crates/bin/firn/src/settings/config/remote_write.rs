@@ -153,9 +153,10 @@ fn receiver(
         label: name.map_or(address, str::to_owned),
         timeout: read::duration(node, "remote_timeout").unwrap_or(TIMEOUT),
         relabel: rules(node, "write_relabel_configs", names)?.into(),
-        version: match is_v2 {
-            true => RemoteWriteVersion::V2,
-            false => RemoteWriteVersion::V1,
+        version: if is_v2 {
+            RemoteWriteVersion::V2
+        } else {
+            RemoteWriteVersion::V1
         },
         sends_histograms: is_v2 || flag("send_native_histograms"),
         sends_exemplars: flag("send_exemplars"),

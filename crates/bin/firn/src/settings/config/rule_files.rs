@@ -196,9 +196,10 @@ pub(super) fn load_rules(config: &mut Config, features: JobFeatures) -> Result<(
             Err(e) => errors.push(e),
         }
     }
-    match errors.is_empty() {
-        true => Ok(()),
-        false => Err(ConfigError::Rules(errors.join("\n"))),
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(ConfigError::Rules(errors.join("\n")))
     }
 }
 

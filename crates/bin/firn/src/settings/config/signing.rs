@@ -74,9 +74,10 @@ pub fn check_azuread(node: &YamlNode) -> Result<(), YamlError> {
     }
     let may_stand =
         |c: char| c.is_ascii_alphanumeric() || c.is_ascii_whitespace() || "_:/.-".contains(c);
-    match read::string(node, "scope").chars().all(may_stand) {
-        true => Ok(()),
-        false => Err(node.error("the provided scope contains invalid characters")),
+    if read::string(node, "scope").chars().all(may_stand) {
+        Ok(())
+    } else {
+        Err(node.error("the provided scope contains invalid characters"))
     }
 }
 

@@ -500,9 +500,10 @@ fn duration(text: &str) -> Result<Duration, String> {
 fn size(text: &str) -> Result<u64, String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let bytes = parse_size(unsigned).map_err(|e| e.to_string())?;
-    match text.starts_with('-') {
-        true => Ok(0),
-        false => Ok(bytes),
+    if text.starts_with('-') {
+        Ok(0)
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -515,9 +516,10 @@ fn positive_duration(text: &str) -> Result<Duration, String> {
 
 /// Zero means the default, as in Prometheus's engine.
 fn or_default_lookback(lookback: Duration) -> Duration {
-    match lookback.is_zero() {
-        true => DEFAULT_LOOKBACK,
-        false => lookback,
+    if lookback.is_zero() {
+        DEFAULT_LOOKBACK
+    } else {
+        lookback
     }
 }
 

@@ -14,12 +14,13 @@ pub(super) struct StrictValueReader {
 impl StrictValueReader {
     /// Returns all errors in the format of Go's library, if there are any.
     pub(super) fn finish(self) -> Result<(), String> {
-        match self.errors.is_empty() {
-            true => Ok(()),
-            false => Err(format!(
+        if self.errors.is_empty() {
+            Ok(())
+        } else {
+            Err(format!(
                 "yaml: unmarshal errors:\n  {}",
                 self.errors.join("\n  ")
-            )),
+            ))
         }
     }
 
@@ -191,9 +192,10 @@ fn go_duration(text: &str) -> Option<Duration> {
         seconds += number * unit;
         rest = &rest[unit_len..];
     }
-    match is_negative {
-        true => Some(Duration::ZERO),
-        false => Duration::try_from_secs_f64(seconds).ok(),
+    if is_negative {
+        Some(Duration::ZERO)
+    } else {
+        Duration::try_from_secs_f64(seconds).ok()
     }
 }
 

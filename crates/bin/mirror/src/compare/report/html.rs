@@ -152,9 +152,10 @@ fn differences(report: &ComparisonReport<'_>) -> String {
         .take(SKETCHES_MAX)
         .map(|(finding, sketch)| drawing(report, finding, sketch))
         .collect();
-    match drawn.is_empty() {
-        true => String::new(),
-        false => format!("<h2>Mismatches</h2>\n{}", drawn.concat()),
+    if drawn.is_empty() {
+        String::new()
+    } else {
+        format!("<h2>Mismatches</h2>\n{}", drawn.concat())
     }
 }
 

@@ -114,9 +114,10 @@ impl ComparisonRound<'_> {
             missing: DifferenceClass::Labels,
             extra: DifferenceClass::Labels,
         };
-        let answers = match self.has(ComparisonPass::LabelNames) {
-            true => self.pair.query_both(&look_up.endpoint, &look_up.params),
-            false => self.pair.fetch(&look_up.endpoint, &look_up.params),
+        let answers = if self.has(ComparisonPass::LabelNames) {
+            self.pair.query_both(&look_up.endpoint, &look_up.params)
+        } else {
+            self.pair.fetch(&look_up.endpoint, &look_up.params)
         };
         if self.has(ComparisonPass::LabelNames) {
             count(self.look_up(&look_up, &answers));

@@ -76,9 +76,10 @@ mod tests {
         let holds = |text: &str, among: &[usize]| among.iter().any(|n| text.contains(&query(*n)));
         let found = first_with_data(&queries, &|text| {
             requests.set(requests.get() + 1);
-            match holds(text, refused) {
-                true => Err("too many samples".to_owned()),
-                false => Ok(holds(text, live)),
+            if holds(text, refused) {
+                Err("too many samples".to_owned())
+            } else {
+                Ok(holds(text, live))
             }
         });
         let case = format!("{count} of {bytes}, {live:?}, {refused:?}");

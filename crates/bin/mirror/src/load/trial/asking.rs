@@ -248,9 +248,10 @@ impl QueryLoadPlan {
         let (n, ramp) = (n as f64, self.ramp.as_secs_f64());
         // While the rate grows, rate * t^2 / (2 * ramp) queries are due in the first t seconds.
         let of_ramp = self.rate * ramp / 2.0;
-        let seconds = match n < of_ramp {
-            true => (2.0 * n * ramp / self.rate).sqrt(),
-            false => ramp + (n - of_ramp) / self.rate,
+        let seconds = if n < of_ramp {
+            (2.0 * n * ramp / self.rate).sqrt()
+        } else {
+            ramp + (n - of_ramp) / self.rate
         };
         Duration::from_secs_f64(seconds)
     }
@@ -425,9 +426,10 @@ mod tests {
     #[test]
     fn answers_are_judged_and_waits_for_a_connection_count() {
         let system = ExpositionServer::start("127.0.0.1:0", |request, stream| {
-            let (status, body) = match request.path.starts_with("/api/v1/query?query=up&time=") {
-                true => ("200 OK", "{\"status\":\"success\",\"data\":{}}"),
-                false => ("422 No", "{\"status\":\"error\"}"),
+            let (status, body) = if request.path.starts_with("/api/v1/query?query=up&time=") {
+                ("200 OK", "{\"status\":\"success\",\"data\":{}}")
+            } else {
+                ("422 No", "{\"status\":\"error\"}")
             };
             std::thread::sleep(Duration::from_millis(50));
             respond(stream, status, "application/json", body);

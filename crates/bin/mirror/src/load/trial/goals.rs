@@ -60,9 +60,10 @@ impl LoadGoals {
         asked: Option<&QueryLoadOutcomes>,
     ) -> Vec<GoalResult> {
         // Failed requests have no meaningful latency, so they are counted separately.
-        let times = match outcome.delays_us.is_empty() {
-            true => &outcome.latencies_us,
-            false => &outcome.delays_us,
+        let times = if outcome.delays_us.is_empty() {
+            &outcome.latencies_us
+        } else {
+            &outcome.delays_us
         };
         let is_in_time = |us: &&u32| u128::from(**us) <= self.write_within.as_micros();
         let answered = times.iter().filter(is_in_time).count() as u64;

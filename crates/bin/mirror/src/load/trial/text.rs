@@ -64,10 +64,7 @@ impl LoadReport {
             );
         }
         for judged in &self.judged {
-            let mark = match judged.is_met {
-                true => "met",
-                false => "MISSED",
-            };
+            let mark = if judged.is_met { "met" } else { "MISSED" };
             let _ = writeln!(out, "{mark:<7} {}: {}", judged.goal, judged.reached);
         }
         out

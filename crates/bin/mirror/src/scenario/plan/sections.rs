@@ -92,11 +92,12 @@ fn files(node: Option<&YamlNode>) -> Read<Vec<PathBuf>> {
     let beside = |node: &YamlNode| {
         let path = PathBuf::from(text(node)?);
         let is_normal = |part| matches!(part, Component::Normal(_));
-        match path.components().all(is_normal) {
-            true => Ok(path),
-            false => Err(node
+        if path.components().all(is_normal) {
+            Ok(path)
+        } else {
+            Err(node
                 .error("a query file must be in the folder of the scenario")
-                .to_string()),
+                .to_string())
         }
     };
     let files = node.map_or(&[][..], YamlNode::items);

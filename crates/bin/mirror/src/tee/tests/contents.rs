@@ -97,9 +97,12 @@ async fn take(mirror: &Mirror, name: &str, times: &[i64]) {
 async fn check(status: u16, taken: &[&str], attempts: usize, refused: u64) {
     let sim = sim::sim_env(1);
     let mirror = open(&sim);
-    let strict = Scripted::new(move |_, body| match body.contains("bad") {
-        true => Says::Status(status),
-        false => Says::Status(204),
+    let strict = Scripted::new(move |_, body| {
+        if body.contains("bad") {
+            Says::Status(status)
+        } else {
+            Says::Status(204)
+        }
     });
     mirror.apply(vec![joining("strict", &strict)]);
     for name in ["a", "b", "bad", "c", "bad", "d"] {
@@ -134,9 +137,12 @@ async fn samples_that_become_too_old_while_a_target_is_away_are_left_out_one_by_
     let mirror = open(&sim);
     let is_back = Arc::new(Mutex::new(false));
     let back = is_back.clone();
-    let away = Scripted::new(move |_, _| match *lock(&back) {
-        true => Says::Status(204),
-        false => Says::Broken,
+    let away = Scripted::new(move |_, _| {
+        if *lock(&back) {
+            Says::Status(204)
+        } else {
+            Says::Broken
+        }
     });
     let bounded = TargetSettings {
         sample_age_max: Some(Duration::from_secs(60)),

@@ -75,9 +75,10 @@ impl AggregationLane {
         self.settle_gauges(end);
         let lookback_ms = self.params.lookback_ms;
         let mut tallies = self.new_tallies(results.as_ref());
-        let silent = match self.must_visit_sources(end) {
-            true => self.tally_sources(end, &mut tallies),
-            false => Vec::new(),
+        let silent = if self.must_visit_sources(end) {
+            self.tally_sources(end, &mut tallies)
+        } else {
+            Vec::new()
         };
         for (at, _) in &silent {
             self.remove_source(*at);

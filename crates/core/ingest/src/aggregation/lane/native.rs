@@ -96,11 +96,11 @@ impl LaneHistograms {
             push_histogram(out, 0, histogram);
         }
         let all = self.open.iter();
-        let all: Vec<_> = match failpoints::has(AggregationFlaw::ForgetsWaiting) {
-            true => Vec::new(),
-            false => all
-                .flat_map(|(end, waiting)| waiting.iter().map(move |waiting| (end, waiting)))
-                .collect(),
+        let all: Vec<_> = if failpoints::has(AggregationFlaw::ForgetsWaiting) {
+            Vec::new()
+        } else {
+            all.flat_map(|(end, waiting)| waiting.iter().map(move |waiting| (end, waiting)))
+                .collect()
         };
         push_uvarint(out, all.len() as u64);
         for (end, (at, sample)) in all {
@@ -143,9 +143,10 @@ impl LaneHistograms {
 /// Records `sample` as the newest one of a source.
 fn set_newest(entry: &mut SourceEntry, sample: &HistogramSample) {
     entry.time = sample.time;
-    entry.value = match sample.histogram.is_stale() {
-        true => stale_nan(),
-        false => 0.0,
+    entry.value = if sample.histogram.is_stale() {
+        stale_nan()
+    } else {
+        0.0
     };
 }
 

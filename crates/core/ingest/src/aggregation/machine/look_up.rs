@@ -230,9 +230,10 @@ impl AggregationState {
                 self.look_up.unknown.push(i as u32);
             }
         }
-        match self.look_up.unknown.is_empty() {
-            true => Ok(()),
-            false => source.read_labels(&self.look_up.unknown),
+        if self.look_up.unknown.is_empty() {
+            Ok(())
+        } else {
+            source.read_labels(&self.look_up.unknown)
         }
     }
 
@@ -290,9 +291,10 @@ impl AggregationState {
         let (place, at) = first.lane_and_entry();
         let slot = self.lanes[place].as_ref()?;
         let entry: &SourceEntry = slot.lane.entries.get(at)?;
-        match entry.generation == self.look_up.generation {
-            true => Some(SourceLookupResult::Known(first)),
-            false => None,
+        if entry.generation == self.look_up.generation {
+            Some(SourceLookupResult::Known(first))
+        } else {
+            None
         }
     }
 }

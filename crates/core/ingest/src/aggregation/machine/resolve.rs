@@ -100,9 +100,12 @@ impl AggregationState {
                     .find_output(group.identities[leg.rule], &leg.result)?;
                 slot.lane.output(at)
             });
-            let fits = output.is_none_or(|output| match is_native {
-                true => output.form.accepts_histograms(),
-                false => output.form.accepts_floats(),
+            let fits = output.is_none_or(|output| {
+                if is_native {
+                    output.form.accepts_histograms()
+                } else {
+                    output.form.accepts_floats()
+                }
             });
             if !fits {
                 group.counts.mixed.inc();

@@ -268,9 +268,10 @@ fn read_snapshot(bytes: &[u8]) -> Result<LaneSlot, AggregationJournalError> {
         .map_err(|_| AggregationJournalError("name of a group"))?;
     let number = reader.read_small()? as usize;
     let lane = AggregationLane::decode(&mut reader)?;
-    match reader.is_empty() && number < LANES {
-        true => Ok(LaneSlot::new(group, number, lane)),
-        false => Err(AggregationJournalError("snapshot of a lane")),
+    if reader.is_empty() && number < LANES {
+        Ok(LaneSlot::new(group, number, lane))
+    } else {
+        Err(AggregationJournalError("snapshot of a lane"))
     }
 }
 

@@ -71,9 +71,10 @@ impl Model {
             self.written = (oldest - 1).div_euclid(INTERVAL) * INTERVAL;
         }
         for sent in batch {
-            match sent.is_counter {
-                true => self.take_counter(*sent),
-                false => self.take_gauge(*sent),
+            if sent.is_counter {
+                self.take_counter(*sent)
+            } else {
+                self.take_gauge(*sent)
             }
         }
         let newest = batch.iter().map(|sent| sent.time).max().unwrap();
@@ -157,9 +158,10 @@ impl Model {
     fn write(&mut self, end: i64) {
         for job in 0..3 {
             for is_counter in [true, false] {
-                let value = match is_counter {
-                    true => self.counter_at(job, end),
-                    false => self.gauge_at(job, end),
+                let value = if is_counter {
+                    self.counter_at(job, end)
+                } else {
+                    self.gauge_at(job, end)
                 };
                 let row = self.results.entry((is_counter, job)).or_default();
                 let newest = row.last_key_value();
@@ -240,9 +242,10 @@ fn to_batch(sent: &[Sent], is_native: bool) -> Batch {
             .extend_from_slice(Labels::from_pairs(pairs).as_bytes());
         match sent.start {
             start if is_native => {
-                let hint = match sent.is_counter {
-                    true => ResetHint::Unknown,
-                    false => ResetHint::Gauge,
+                let hint = if sent.is_counter {
+                    ResetHint::Unknown
+                } else {
+                    ResetHint::Gauge
                 };
                 let bucket = (sent.pod as i32 % 3, sent.pod as i32);
                 batch.push_histogram(HistogramSample {
@@ -372,22 +375,21 @@ fn compare(found: &Results, model: &Results) -> Result<(), String> {
         .collect()
     };
     let (found, model) = (bits(found), bits(model));
-    match found == model {
-        true => Ok(()),
-        false => {
-            let differs = found.iter().find(|row| !model.contains(row));
-            let other = differs.and_then(|row| model.iter().find(|other| other.0 == row.0));
-            let shown = |row: Option<&(_, Vec<(i64, u64)>)>| {
-                let rows = row.map(|(key, row): &((bool, usize), _)| {
-                    let row = row
-                        .iter()
-                        .map(|(end, bits)| (end / 1000, f64::from_bits(*bits)));
-                    (*key, row.collect::<Vec<_>>())
-                });
-                format!("{rows:?}")
-            };
-            Err(format!("{}\nmodel {}", shown(differs), shown(other)))
-        }
+    if found == model {
+        Ok(())
+    } else {
+        let differs = found.iter().find(|row| !model.contains(row));
+        let other = differs.and_then(|row| model.iter().find(|other| other.0 == row.0));
+        let shown = |row: Option<&(_, Vec<(i64, u64)>)>| {
+            let rows = row.map(|(key, row): &((bool, usize), _)| {
+                let row = row
+                    .iter()
+                    .map(|(end, bits)| (end / 1000, f64::from_bits(*bits)));
+                (*key, row.collect::<Vec<_>>())
+            });
+            format!("{rows:?}")
+        };
+        Err(format!("{}\nmodel {}", shown(differs), shown(other)))
     }
 }
 

@@ -83,9 +83,10 @@ impl SimDisk {
     /// false.
     pub fn fail_always(&self, operation: SimDiskOperation, fails: bool) {
         let mut state = self.state();
-        match fails {
-            true => state.failing.insert(operation),
-            false => state.failing.remove(&operation),
+        if fails {
+            state.failing.insert(operation)
+        } else {
+            state.failing.remove(&operation)
         };
     }
 

@@ -43,9 +43,10 @@ impl FloatHistogram {
             hints_conflict: self.combine_hints(other.hint),
             bounds_reconciled: false,
         };
-        let zero = match self.is_custom() {
-            true => KahanSum::default(),
-            false => self.reconcile_zero(other),
+        let zero = if self.is_custom() {
+            KahanSum::default()
+        } else {
+            self.reconcile_zero(other)
         };
         self.add_totals(other, zero, sign);
         let compensated = self.lost.is_some();

@@ -74,14 +74,16 @@ impl FloatHistogram {
             count
         };
         if count < rank {
-            return match self.sum.is_nan() {
-                true => (f64::NAN, Some(NanEffect::ResultIsNan)),
-                false => (bucket.upper, None),
+            return if self.sum.is_nan() {
+                (f64::NAN, Some(NanEffect::ResultIsNan))
+            } else {
+                (bucket.upper, None)
             };
         }
-        let rank = match upwards {
-            true => rank - (count - bucket.count),
-            false => count - rank,
+        let rank = if upwards {
+            rank - (count - bucket.count)
+        } else {
+            count - rank
         };
         let mut remark = None;
         if self.sum.is_nan() {
@@ -123,9 +125,10 @@ impl FloatHistogram {
         for bucket in buckets.by_ref() {
             seen += bucket.count;
             let around_zero = bucket.lower <= 0.0 && bucket.upper >= 0.0;
-            let bucket = match around_zero {
-                true => self.one_sided(bucket),
-                false => bucket,
+            let bucket = if around_zero {
+                self.one_sided(bucket)
+            } else {
+                bucket
             };
             let linear = self.is_custom() || around_zero;
             lower_rank = lower_rank.or_else(|| rank_of_value(&bucket, lower, rank, linear));

@@ -109,9 +109,10 @@ fn cross_product(left: Values, right: &Values) -> Option<Values> {
     let bytes = |values: &Values| values.iter().map(Vec::len).sum::<usize>();
     let total = bytes(&left) * right.len() + bytes(right) * left.len();
     // A single value before or after many does not increase their number beyond that in the text.
-    let count = match left.len() == 1 || right.len() == 1 {
-        true => 1,
-        false => left.len() * right.len(),
+    let count = if left.len() == 1 || right.len() == 1 {
+        1
+    } else {
+        left.len() * right.len()
     };
     check_size(count, total)?;
     let pairs = left

@@ -94,9 +94,10 @@ impl YamlScanner {
         if name.is_empty() || !ends {
             return Err(self.error("did not find expected alphabetic or numeric character"));
         }
-        let kind = match is_alias {
-            true => YamlTokenKind::Alias(name),
-            false => YamlTokenKind::Anchor(name),
+        let kind = if is_alias {
+            YamlTokenKind::Alias(name)
+        } else {
+            YamlTokenKind::Anchor(name)
         };
         self.push(kind, start);
         Ok(())
@@ -138,9 +139,10 @@ impl YamlScanner {
         }
         let name = handle[1..].to_owned();
         let suffix = self.scan_tag_characters(name)?;
-        match suffix.is_empty() {
-            true => Ok((suffix, "!".to_owned())),
-            false => Ok(("!".to_owned(), suffix)),
+        if suffix.is_empty() {
+            Ok((suffix, "!".to_owned()))
+        } else {
+            Ok(("!".to_owned(), suffix))
         }
     }
 
@@ -159,9 +161,10 @@ impl YamlScanner {
 
     fn scan_tag_uri(&mut self, head: String, start: YamlScanPosition) -> Result<String, YamlError> {
         let uri = self.scan_tag_characters(head)?;
-        match uri.is_empty() {
-            true => Err(self.error_in("did not find expected tag URI", "a tag", start)),
-            false => Ok(uri),
+        if uri.is_empty() {
+            Err(self.error_in("did not find expected tag URI", "a tag", start))
+        } else {
+            Ok(uri)
         }
     }
 

@@ -244,9 +244,10 @@ fn evaluate_timestamp(
     let knows_starts = evaluator.run.options.features.use_start_timestamps;
     match &arg.kind {
         PlanNodeKind::Vector(selector) if !of_start || knows_starts => {
-            let kind = match of_start {
-                true => EvalLeafKind::NewestStart,
-                false => EvalLeafKind::NewestTime,
+            let kind = if of_start {
+                EvalLeafKind::NewestStart
+            } else {
+                EvalLeafKind::NewestTime
             };
             let leaf = evaluator.build_selector_leaf(arg, selector, kind, grid)?;
             Ok(SeriesStream::from_leaf(leaf, delayed))

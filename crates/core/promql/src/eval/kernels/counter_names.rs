@@ -26,9 +26,10 @@ impl CounterNames {
         account: &QueryAccount<'_>,
     ) -> Result<Self, PromqlError> {
         let (names, _names) = source.label_column(METRIC_NAME, account)?;
-        let kinds = match by_type {
-            true => Some(source.label_column("__type__", account)?),
-            false => None,
+        let kinds = if by_type {
+            Some(source.label_column("__type__", account)?)
+        } else {
+            None
         };
         let plain: Vec<bool> = names.values.iter().map(|n| !is_counter_name(n)).collect();
         if kinds.is_none() && !plain.contains(&true) {

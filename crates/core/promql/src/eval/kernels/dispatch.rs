@@ -94,9 +94,10 @@ fn fill_plainly(
             plan.fill(samples.times, grid, reach);
         }
         let out = &mut row.values;
-        match plan.samples_min() > 0 && call.has_result_in_every_window() {
-            true => row.is_full = true,
-            false => out.fill(ABSENT),
+        if plan.samples_min() > 0 && call.has_result_in_every_window() {
+            row.is_full = true
+        } else {
+            out.fill(ABSENT)
         }
         let arguments = |step| call.arguments(grid, step);
         let function = (call.function, is_fused);
@@ -240,13 +241,17 @@ mod tests {
                     let (mut plans, mut row) = (ColumnPlans::default(), StepRowBuffer::default());
                     let notes = &mut QueryAnnotations::default();
                     row.reset_unfilled(grid.count);
-                    let filled = match is_best {
-                        true => fill(&view, &series, &mut plans, &mut row, notes),
-                        false => fill_plainly((&view, false), &series, &mut plans, &mut row, notes),
+                    let filled = if is_best {
+                        fill(&view, &series, &mut plans, &mut row, notes)
+                    } else {
+                        fill_plainly((&view, false), &series, &mut plans, &mut row, notes)
                     };
-                    let one_nan = |v: &f64| match v.is_nan() && v.to_bits() != ABSENT.to_bits() {
-                        true => f64::NAN.to_bits(),
-                        false => v.to_bits(),
+                    let one_nan = |v: &f64| {
+                        if v.is_nan() && v.to_bits() != ABSENT.to_bits() {
+                            f64::NAN.to_bits()
+                        } else {
+                            v.to_bits()
+                        }
                     };
                     let bits: Vec<u64> = row.values.iter().map(one_nan).collect();
                     (filled, bits)

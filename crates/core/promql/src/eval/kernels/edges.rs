@@ -48,17 +48,19 @@ impl SelectorOverhang {
 
     /// Returns the name of the modifier in PromQL, for error messages.
     pub(crate) fn name(self) -> &'static str {
-        match self.smoothed {
-            true => "smoothed",
-            false => "anchored",
+        if self.smoothed {
+            "smoothed"
+        } else {
+            "anchored"
         }
     }
 
     /// Checks whether `function` supports such windows. Fails with the text of Prometheus.
     pub(crate) fn check(self, function: &Function) -> Result<(), String> {
-        let edges = match self.smoothed {
-            true => WindowEdges::Smoothed,
-            false => WindowEdges::Anchored,
+        let edges = if self.smoothed {
+            WindowEdges::Smoothed
+        } else {
+            WindowEdges::Anchored
         };
         if function.supports_edges(edges) {
             return Ok(());
@@ -124,9 +126,10 @@ impl SelectorOverhang {
         let newest = times.len().checked_sub(1)?;
         let before = &times[..newest];
         let first = before.partition_point(|t| *t <= range.start);
-        let last = match self.smoothed {
-            true => before.partition_point(|t| *t < range.end),
-            false => newest,
+        let last = if self.smoothed {
+            before.partition_point(|t| *t < range.end)
+        } else {
+            newest
         };
         (times[last] > range.start).then_some((first.saturating_sub(1), last))
     }
@@ -140,13 +143,15 @@ impl SelectorOverhang {
         counter: bool,
     ) -> (f64, f64) {
         let (times, values) = (window.times, window.values);
-        let left = match self.smoothed && times[first] < range.start {
-            true => interpolate(window, first, range.start, counter),
-            false => values[first],
+        let left = if self.smoothed && times[first] < range.start {
+            interpolate(window, first, range.start, counter)
+        } else {
+            values[first]
         };
-        let right = match self.smoothed && last > 0 && times[last] > range.end {
-            true => interpolate(window, last - 1, range.end, counter),
-            false => values[last],
+        let right = if self.smoothed && last > 0 && times[last] > range.end {
+            interpolate(window, last - 1, range.end, counter)
+        } else {
+            values[last]
         };
         (left, right)
     }

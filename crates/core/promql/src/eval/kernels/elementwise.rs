@@ -201,9 +201,10 @@ impl ScalarOp {
     ) -> Option<Arc<Histogram>> {
         let scalar = StepOperand::Float(self.scalars[step as usize]);
         let histogram = StepOperand::Histogram(&histogram);
-        let combined = match self.scalar_left {
-            true => combine(self.op, self.span, scalar, histogram),
-            false => combine(self.op, self.span, histogram, scalar),
+        let combined = if self.scalar_left {
+            combine(self.op, self.span, scalar, histogram)
+        } else {
+            combine(self.op, self.span, histogram, scalar)
         };
         match combined {
             CombinedValue::Histogram(result, _) => Some(result),
@@ -219,9 +220,10 @@ impl ScalarOp {
     fn compare(&self, values: &mut [f64]) {
         let (op, left, returns_bool) = (self.op, self.scalar_left, self.returns_bool);
         zip(values, &self.scalars, |value, scalar| {
-            let holds = match left {
-                true => compare(op, scalar, value),
-                false => compare(op, value, scalar),
+            let holds = if left {
+                compare(op, scalar, value)
+            } else {
+                compare(op, value, scalar)
             };
             match (returns_bool, holds) {
                 (true, _) => f64::from(u8::from(holds)),

@@ -44,9 +44,10 @@ impl SampleReadOrder<'_> {
             if !histogram.is_stale() {
                 let whole = FloatHistogram::from(&**histogram);
                 if let Some(before) = before.filter(|_| plain.reset_hint == ResetHint::Unknown) {
-                    plain.reset_hint = match whole.is_reset_after(&before) {
-                        true => ResetHint::Reset,
-                        false => ResetHint::NotReset,
+                    plain.reset_hint = if whole.is_reset_after(&before) {
+                        ResetHint::Reset
+                    } else {
+                        ResetHint::NotReset
                     };
                 }
                 before = Some(whole);

@@ -151,14 +151,13 @@ impl EvalLeaf {
                 worker.series = series;
                 let columns = batch.series(at);
                 let statistics;
-                let columns = match self.statistics_only && !columns.histograms.is_empty() {
-                    false => columns,
-                    true => {
-                        statistics = self.read_order().strip_buckets(&columns);
-                        SeriesColumns {
-                            histograms: &statistics,
-                            ..columns
-                        }
+                let columns = if !(self.statistics_only && !columns.histograms.is_empty()) {
+                    columns
+                } else {
+                    statistics = self.read_order().strip_buckets(&columns);
+                    SeriesColumns {
+                        histograms: &statistics,
+                        ..columns
                     }
                 };
                 worker.fill(&columns, row, notes)?;
@@ -394,33 +393,31 @@ impl LeafWorker<'_> {
         let few = self
             .few_steps(columns.times)
             .filter(|_| call.scalars.is_empty());
-        let starts = match call.uses_starts {
-            true => columns.start_times,
-            false => &[],
+        let starts = if call.uses_starts {
+            columns.start_times
+        } else {
+            &[]
         };
         // A rising series contains no NaN, and therefore no staleness marker.
         let rising = call.function.is_growth() && is_non_decreasing(columns.values);
         // A staleness marker has the same bits as a missing float.
         let is_compacted = !rising && count_absent(columns.values) > 0;
         let mut own;
-        let (series, plans) = match is_compacted {
-            true => {
-                own = ColumnPlans::default();
-                (self.compacted.of(columns, starts), &mut own)
-            }
-            false => {
-                let samples = SampleSlices {
-                    times: columns.times,
-                    values: columns.values,
-                    starts,
-                };
-                let series = FloatSeries {
-                    samples,
-                    rising,
-                    column: columns.time_column,
-                };
-                (series, &mut *self.plans)
-            }
+        let (series, plans) = if is_compacted {
+            own = ColumnPlans::default();
+            (self.compacted.of(columns, starts), &mut own)
+        } else {
+            let samples = SampleSlices {
+                times: columns.times,
+                values: columns.values,
+                starts,
+            };
+            let series = FloatSeries {
+                samples,
+                rising,
+                column: columns.time_column,
+            };
+            (series, &mut *self.plans)
         };
         let filled = match few {
             None => dispatch::fill(&view, &series, plans, row, notes)?,

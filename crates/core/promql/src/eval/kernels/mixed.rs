@@ -392,9 +392,10 @@ pub(crate) fn count_events(
     let (mut next_float, mut next_histogram) = (0, 0);
     let (mut events, mut before) = (0.0, None);
     for is_histogram in kinds(floats.times, times) {
-        let next = match is_histogram {
-            true => &mut next_histogram,
-            false => &mut next_float,
+        let next = if is_histogram {
+            &mut next_histogram
+        } else {
+            &mut next_float
         };
         let at = *next;
         *next += 1;
@@ -446,9 +447,10 @@ fn accumulate(
 fn edge_sample(function: RangeFunction, window: &MixedWindow<'_>) -> MixedOutcome {
     let float_times = window.floats.times;
     let first = matches!(function, RangeFunction::First | RangeFunction::FirstTime);
-    let (float, histogram) = match first {
-        true => (float_times.first(), window.times.times.first()),
-        false => (float_times.last(), window.times.times.last()),
+    let (float, histogram) = if first {
+        (float_times.first(), window.times.times.first())
+    } else {
+        (float_times.last(), window.times.times.last())
     };
     let of_histogram = match (float, histogram) {
         (Some(float), Some(histogram)) if first => histogram < float,

@@ -236,9 +236,10 @@ fn compute_quantile(
 fn linear_regression(window: &SampleSlices<'_>, origin: TimestampMs) -> (f64, f64) {
     let first = window.values[0];
     if window.values[1..].iter().all(|v| *v == first) {
-        return match first.is_infinite() {
-            true => (f64::NAN, f64::NAN),
-            false => (0.0, first),
+        return if first.is_infinite() {
+            (f64::NAN, f64::NAN)
+        } else {
+            (0.0, first)
         };
     }
     let [mut x_sum, mut y_sum, mut xy_sum, mut xx_sum] = [KahanSum::default(); 4];

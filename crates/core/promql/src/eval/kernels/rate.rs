@@ -44,18 +44,16 @@ impl Extrapolation {
         edge: TimestampMs,
         range: i64,
     ) -> f64 {
-        let divisor = match self.per_second {
-            true => seconds(range),
-            false => 1.0,
-        };
+        let divisor = if self.per_second { seconds(range) } else { 1.0 };
         if from_start {
             return times.spread_from_start(edge).factor(0.0, divisor);
         }
         let (first, last) = (times.times[0], times.times[times.times.len() - 1]);
         let spread = RateSpread::compute(first, last, times.times.len(), edge, range);
-        match self.counter {
-            true => spread.factor_above_zero(grown.0, grown.1, divisor),
-            false => spread.factor(spread.to_start, divisor),
+        if self.counter {
+            spread.factor_above_zero(grown.0, grown.1, divisor)
+        } else {
+            spread.factor(spread.to_start, divisor)
         }
     }
 

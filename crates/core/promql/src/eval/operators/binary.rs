@@ -110,17 +110,19 @@ impl BinaryOperands<'_> {
 
     /// Returns the "many" side, which may have several series per signature, and its signatures.
     fn many(&self) -> (&SeriesFrame, &[u32]) {
-        match self.is_swapped() {
-            true => (self.right, &self.signatures.right),
-            false => (self.left, &self.signatures.left),
+        if self.is_swapped() {
+            (self.right, &self.signatures.right)
+        } else {
+            (self.left, &self.signatures.left)
         }
     }
 
     /// Returns the "one" side, which has at most one series per signature, and its signatures.
     fn one(&self) -> (&SeriesFrame, &[u32]) {
-        match self.is_swapped() {
-            true => (self.left, &self.signatures.left),
-            false => (self.right, &self.signatures.right),
+        if self.is_swapped() {
+            (self.left, &self.signatures.left)
+        } else {
+            (self.right, &self.signatures.right)
         }
     }
 

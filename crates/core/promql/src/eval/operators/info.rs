@@ -207,12 +207,13 @@ impl<'a> InfoJoin<'a> {
         let newest = self.find_newest_infos(step)?;
         for series in present {
             self.account.check()?;
-            let row = match self.ignored[series] {
-                true => self.row_for(self.base.labels(series))?,
-                false => match self.join_series(series, &newest)? {
+            let row = if self.ignored[series] {
+                self.row_for(self.base.labels(series))?
+            } else {
+                match self.join_series(series, &newest)? {
                     Some(row) => row,
                     None => continue,
-                },
+                }
             };
             self.put_value(series, step, row)?;
         }

@@ -124,11 +124,12 @@ impl<'a> LabelSetter<'a> {
 /// Rejects label values that are too long. Without a limit, a value that contains itself twice
 /// would double with each call.
 fn check_len(len: usize) -> Result<(), PromqlError> {
-    match len <= VALUE_BYTES_MAX {
-        true => Ok(()),
-        false => Err(PromqlError::Execution(format!(
+    if len <= VALUE_BYTES_MAX {
+        Ok(())
+    } else {
+        Err(PromqlError::Execution(format!(
             "label value too long: {len} bytes, limit {VALUE_BYTES_MAX}"
-        ))),
+        )))
     }
 }
 

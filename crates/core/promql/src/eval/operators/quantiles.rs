@@ -158,9 +158,10 @@ impl QuantileInputs<'_> {
             }
             for (column, param) in columns.iter_mut().zip(&self.params[steps.clone()]) {
                 self.account.check()?;
-                values.push(match column.is_empty() {
-                    true => ABSENT,
-                    false => quantile(*param, column),
+                values.push(if column.is_empty() {
+                    ABSENT
+                } else {
+                    quantile(*param, column)
                 });
             }
         }

@@ -291,9 +291,10 @@ impl TopkInputs<'_> {
             let start = self.groups.of_series[series] as usize * count;
             for (at, value) in values.iter().enumerate() {
                 let bar = &mut bars[start + at];
-                let falls_short = match greatest_first {
-                    true => *value >= *bar,
-                    false => *value <= *bar,
+                let falls_short = if greatest_first {
+                    *value >= *bar
+                } else {
+                    *value <= *bar
                 };
                 if falls_short || is_absent(*value) {
                     continue;
@@ -321,9 +322,10 @@ impl TopkInputs<'_> {
             AggregateOp::LimitRatio => {
                 let ratio = param.clamp(-1.0, 1.0);
                 let offset = self.offsets[element.series as usize];
-                let taken = match ratio >= 0.0 {
-                    true => offset < ratio,
-                    false => offset >= 1.0 + ratio,
+                let taken = if ratio >= 0.0 {
+                    offset < ratio
+                } else {
+                    offset >= 1.0 + ratio
                 };
                 if taken && param != 0.0 {
                     heap.push(element);
@@ -385,9 +387,10 @@ impl TopkHeap {
             return self.push(element);
         }
         let worst = self.elements[0].value;
-        let better = match self.greatest_first {
-            true => worst > element.value,
-            false => worst < element.value,
+        let better = if self.greatest_first {
+            worst > element.value
+        } else {
+            worst < element.value
         };
         if better || (worst.is_nan() && !element.value.is_nan()) {
             self.elements[0] = element;
@@ -440,9 +443,10 @@ impl TopkHeap {
         let mut order: Vec<usize> = (0..self.elements.len()).collect();
         sort_indexes(&mut order, account, |a, b| {
             let (x, y) = (self.elements[a].value, self.elements[b].value);
-            let by_value = match self.greatest_first {
-                true => x.total_cmp(&y),
-                false => y.total_cmp(&x),
+            let by_value = if self.greatest_first {
+                x.total_cmp(&y)
+            } else {
+                y.total_cmp(&x)
             };
             x.is_nan().cmp(&y.is_nan()).then(by_value)
         })?;

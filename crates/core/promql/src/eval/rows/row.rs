@@ -76,9 +76,10 @@ impl<'a> StepRow<'a> {
 
     /// Returns the number of steps with a float. O(1) if the row is full, otherwise O(steps).
     pub(crate) fn count_floats(&self) -> usize {
-        match self.is_full {
-            false => self.values.len() - count_absent(self.values),
-            true => self.values.len(),
+        if !self.is_full {
+            self.values.len() - count_absent(self.values)
+        } else {
+            self.values.len()
         }
     }
 

@@ -85,9 +85,10 @@ impl LabelSource for NamelessLabelSource {
 
     fn labels(&self, member: usize) -> Labels {
         let labels = self.origin.labels(member);
-        match self.strips {
-            true => without_metadata(labels.as_ref()),
-            false => labels,
+        if self.strips {
+            without_metadata(labels.as_ref())
+        } else {
+            labels
         }
     }
 
@@ -96,9 +97,10 @@ impl LabelSource for NamelessLabelSource {
         name: &str,
         account: &QueryAccount<'_>,
     ) -> Result<HeldColumn, PromqlError> {
-        match self.strips && is_metadata(name) {
-            true => empty_column(self.len(), account),
-            false => self.origin.label_column(name, account),
+        if self.strips && is_metadata(name) {
+            empty_column(self.len(), account)
+        } else {
+            self.origin.label_column(name, account)
         }
     }
 

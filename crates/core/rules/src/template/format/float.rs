@@ -23,9 +23,10 @@ pub(super) fn format(value: f64, verb: char, precision: Option<usize>) -> String
         'x' => hexadecimal(value, precision),
         _ => general(value, precision),
     };
-    match verb.is_ascii_uppercase() {
-        true => text.to_ascii_uppercase(),
-        false => text,
+    if verb.is_ascii_uppercase() {
+        text.to_ascii_uppercase()
+    } else {
+        text
     }
 }
 
@@ -67,18 +68,20 @@ fn fixed(value: f64, precision: Option<usize>) -> String {
 fn general(value: f64, precision: Option<usize>) -> String {
     let digits = precision.map(|precision| precision.clamp(1, DIGITS_MAX));
     let (mantissa, exponent, _) = scientific(value, digits.map(|digits| digits - 1));
-    let mantissa = match mantissa.contains('.') {
-        true => mantissa.trim_end_matches('0').trim_end_matches('.'),
-        false => &mantissa,
+    let mantissa = if mantissa.contains('.') {
+        mantissa.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &mantissa
     };
     let digits_count = mantissa.bytes().filter(u8::is_ascii_digit).count() as i32;
     let end = match precision {
         None => 6,
         Some(_) => {
             let digits = digits.unwrap_or(1) as i32;
-            match digits > digits_count && digits_count > exponent {
-                true => digits_count,
-                false => digits,
+            if digits > digits_count && digits_count > exponent {
+                digits_count
+            } else {
+                digits
             }
         }
     };

@@ -37,9 +37,10 @@ impl PrintfPrinter {
 
     fn digits(&mut self, value: i64, is_signed: bool, radix: u32, verb: char) {
         let is_negative = is_signed && value < 0;
-        let magnitude = match is_negative {
-            true => value.unsigned_abs(),
-            false => value as u64,
+        let magnitude = if is_negative {
+            value.unsigned_abs()
+        } else {
+            value as u64
         };
         let flags = self.flags;
         let zeros = match flags.precision {
@@ -139,9 +140,10 @@ impl PrintfPrinter {
             self.flags.zero = flags.zero;
             return;
         }
-        let digits = match flags.sharp && verb != 'b' {
-            true => with_point(&digits, verb, precision),
-            false => digits,
+        let digits = if flags.sharp && verb != 'b' {
+            with_point(&digits, verb, precision)
+        } else {
+            digits
         };
         if !flags.plus && sign == "+" {
             return self.pad(digits.as_bytes());
@@ -162,9 +164,12 @@ impl PrintfPrinter {
 /// requests: the effect of the flag `#`.
 fn with_point(digits: &str, verb: char, precision: Option<usize>) -> String {
     let is_hex = matches!(verb, 'x' | 'X');
-    let ends = |c: char| match is_hex {
-        true => matches!(c, 'p' | 'P'),
-        false => matches!(c, 'e' | 'E'),
+    let ends = |c: char| {
+        if is_hex {
+            matches!(c, 'p' | 'P')
+        } else {
+            matches!(c, 'e' | 'E')
+        }
     };
     let (number, tail) = digits.split_at(digits.find(ends).unwrap_or(digits.len()));
     let mut missing = match verb {

@@ -43,16 +43,18 @@ impl PrintfPrinter {
     }
 
     pub(super) fn finish(self) -> Result<Vec<u8>, OutputTooLong> {
-        match self.is_full {
-            true => Err(OutputTooLong),
-            false => Ok(self.out),
+        if self.is_full {
+            Err(OutputTooLong)
+        } else {
+            Ok(self.out)
         }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        match self.out.len() + bytes.len() <= self.bytes_max {
-            true => self.out.extend_from_slice(bytes),
-            false => self.is_full = true,
+        if self.out.len() + bytes.len() <= self.bytes_max {
+            self.out.extend_from_slice(bytes)
+        } else {
+            self.is_full = true
         }
     }
 
@@ -65,9 +67,10 @@ impl PrintfPrinter {
     }
 
     pub(super) fn repeat(&mut self, byte: u8, count: usize) {
-        match self.out.len() + count <= self.bytes_max {
-            true => self.out.resize(self.out.len() + count, byte),
-            false => self.is_full = true,
+        if self.out.len() + count <= self.bytes_max {
+            self.out.resize(self.out.len() + count, byte)
+        } else {
+            self.is_full = true
         }
     }
 

@@ -196,9 +196,10 @@ impl PrintfPrinter {
         verb: char,
         depth: usize,
     ) {
-        match self.flags.sharp_v {
-            true => self.push_str(&format!("{}{{", value.type_name())),
-            false => self.push(b"map["),
+        if self.flags.sharp_v {
+            self.push_str(&format!("{}{{", value.type_name()))
+        } else {
+            self.push(b"map[")
         }
         for (index, (key, value)) in pairs.iter().enumerate() {
             self.separate(index);
@@ -216,9 +217,10 @@ impl PrintfPrinter {
         verb: char,
         depth: usize,
     ) {
-        match self.flags.sharp_v {
-            true => self.push_str(&format!("{}{{", value.type_name())),
-            false => self.push(b"["),
+        if self.flags.sharp_v {
+            self.push_str(&format!("{}{{", value.type_name()))
+        } else {
+            self.push(b"[")
         }
         for (index, element) in elements.iter().enumerate() {
             self.separate(index);

@@ -102,9 +102,10 @@ impl PrintfPrinter {
             if self.flags.sharp && (self.flags.space || index == 0) {
                 text.push_str(if upper { "0X" } else { "0x" });
             }
-            let _ = match upper {
-                true => write!(text, "{byte:02X}"),
-                false => write!(text, "{byte:02x}"),
+            let _ = if upper {
+                write!(text, "{byte:02X}")
+            } else {
+                write!(text, "{byte:02x}")
             };
         }
         self.pad(text.as_bytes());

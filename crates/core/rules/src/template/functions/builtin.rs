@@ -25,12 +25,13 @@ pub(super) fn call_value(arguments: &[TemplateValue], callee: &str) -> Called {
         .cloned()
         .unwrap_or(TemplateValue::Invalid)
         .unwrap_interface();
-    match value.is_valid() {
-        true => Err(format!(
+    if value.is_valid() {
+        Err(format!(
             "non-function {callee} of type {}",
             value.type_name()
-        )),
-        false => Err("call of nil".to_owned()),
+        ))
+    } else {
+        Err("call of nil".to_owned())
     }
 }
 

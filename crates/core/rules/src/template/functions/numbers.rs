@@ -86,9 +86,10 @@ fn humanize(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format_four_digits(value);
     }
-    let (value, prefix) = match value.abs() >= 1.0 {
-        true => scale(value, 1000.0, &["k", "M", "G", "T", "P", "E", "Z", "Y"]),
-        false => scale_small(value),
+    let (value, prefix) = if value.abs() >= 1.0 {
+        scale(value, 1000.0, &["k", "M", "G", "T", "P", "E", "Z", "Y"])
+    } else {
+        scale_small(value)
     };
     format!("{}{prefix}", format_four_digits(value))
 }

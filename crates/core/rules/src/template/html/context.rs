@@ -380,9 +380,10 @@ impl HtmlContext {
         }
         // An unquoted value may start in only one of the branches.
         let (a, b) = (self.nudge(), other.nudge());
-        match a == *self && b == *other {
-            true => None,
-            false => a.join(&b),
+        if a == *self && b == *other {
+            None
+        } else {
+            a.join(&b)
         }
     }
 

@@ -124,9 +124,10 @@ fn entity(text: &[u8]) -> HtmlEntity {
     if let Some((known, c)) = BARE_NAMES.iter().find(|(known, _)| name.starts_with(known)) {
         return HtmlEntity::Known(*c, 1 + known.len());
     }
-    match is_ended && (1..=NAME_BYTES_MAX).contains(&len) {
-        true => HtmlEntity::Unknown(1 + len + 1),
-        false => HtmlEntity::None,
+    if is_ended && (1..=NAME_BYTES_MAX).contains(&len) {
+        HtmlEntity::Unknown(1 + len + 1)
+    } else {
+        HtmlEntity::None
     }
 }
 

@@ -502,9 +502,10 @@ fn url_escapers(context: &HtmlContext) -> Option<Vec<HtmlEscaper>> {
         context.state,
         HtmlState::CssDoubleQuoted | HtmlState::CssSingleQuoted
     );
-    let normalizer = match is_text {
-        true => HtmlEscaper::Css,
-        false => HtmlEscaper::UrlNormalizer,
+    let normalizer = if is_text {
+        HtmlEscaper::Css
+    } else {
+        HtmlEscaper::UrlNormalizer
     };
     match context.url_part {
         UrlPart::None => Some(vec![HtmlEscaper::UrlFilter, normalizer]),

@@ -52,9 +52,10 @@ impl HtmlTextWriter<'_> {
     /// Processes the text from `start` to `end`, which leads from one context to another.
     fn process_piece(&mut self, from: &HtmlContext, to: &HtmlContext, start: usize, end: usize) {
         if matches!(from.state, HtmlState::Text | HtmlState::RcData) {
-            let tag = match from.state == to.state {
-                true => end,
-                false => self.last_sign(start, end),
+            let tag = if from.state == to.state {
+                end
+            } else {
+                self.last_sign(start, end)
             };
             self.escape_signs(start, tag);
         } else if from.state.is_comment() && from.delim == AttributeDelimiter::None {

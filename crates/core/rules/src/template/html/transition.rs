@@ -56,9 +56,10 @@ impl ElementEnds {
 /// at their delimiter and have their entities decoded.
 pub(super) fn advance(context: HtmlContext, text: &[u8], ends: &mut ElementEnds) -> Moved {
     if context.delim == AttributeDelimiter::None {
-        let end = match ends_in_text(&context) {
-            true => ends.find(&context, text),
-            false => None,
+        let end = if ends_in_text(&context) {
+            ends.find(&context, text)
+        } else {
+            None
         };
         return match end {
             Some(0) => Ok((HtmlContext::default(), 0)),
@@ -175,9 +176,10 @@ fn step_text(context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
         }
         let name_end = skip_tag_name(text, name_at);
         if name_end != name_at {
-            let element = match is_end {
-                true => HtmlElement::None,
-                false => HtmlElement::from_name(&text[name_at..name_end]),
+            let element = if is_end {
+                HtmlElement::None
+            } else {
+                HtmlElement::from_name(&text[name_at..name_end])
             };
             let tag = HtmlContext {
                 element,
@@ -237,9 +239,10 @@ fn step_tag(mut context: HtmlContext, text: &[u8]) -> Moved {
     context = HtmlContext {
         attr,
         element: context.element,
-        ..HtmlContext::from_state(match end == text.len() {
-            true => HtmlState::AttrName,
-            false => HtmlState::AfterName,
+        ..HtmlContext::from_state(if end == text.len() {
+            HtmlState::AttrName
+        } else {
+            HtmlState::AfterName
         })
     };
     Ok((context, end))
@@ -321,9 +324,10 @@ fn step_comment(context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
 
 /// Advances to the end tag of an element without child elements.
 fn element_end(context: HtmlContext, text: &[u8]) -> (HtmlContext, usize) {
-    let end = match ends_in_text(&context) {
-        true => end_tag(text, context.element.end_name()),
-        false => None,
+    let end = if ends_in_text(&context) {
+        end_tag(text, context.element.end_name())
+    } else {
+        None
     };
     match end {
         Some(at) => (HtmlContext::default(), at),

@@ -134,9 +134,10 @@ impl TemplateParser<'_> {
             }
             break;
         }
-        match command.words.is_empty() {
-            true => self.fail("empty command"),
-            false => Ok(command),
+        if command.words.is_empty() {
+            self.fail("empty command")
+        } else {
+            Ok(command)
         }
     }
 

@@ -58,9 +58,10 @@ impl ActiveFileHeader {
         if bytes.get(..HEADER_BYTES) == Some(&ours[..HEADER_BYTES]) {
             return ActiveFileHeader::Ours;
         }
-        match bytes.iter().all(|byte| *byte == 0) {
-            true => ActiveFileHeader::Empty,
-            false => ActiveFileHeader::Foreign,
+        if bytes.iter().all(|byte| *byte == 0) {
+            ActiveFileHeader::Empty
+        } else {
+            ActiveFileHeader::Foreign
         }
     }
 }

@@ -94,11 +94,12 @@ impl SearchTermFilter {
 /// Returns the characters of a text, optionally in lower case. As in Go, each character is mapped
 /// to a single one.
 fn letters(text: &str, folds_case: bool) -> Vec<char> {
-    match folds_case {
-        false => text.chars().collect(),
-        true => (text.chars())
+    if !folds_case {
+        text.chars().collect()
+    } else {
+        (text.chars())
             .map(|c| c.to_lowercase().next().unwrap_or(c))
-            .collect(),
+            .collect()
     }
 }
 
@@ -126,9 +127,10 @@ fn subsequence(term: &[char], text: &[char]) -> f64 {
         };
         best = f64::max(best, score);
     }
-    match best < 0.0 {
-        true => 0.0,
-        false => best / (term.len() * term.len()) as f64 * NOT_EXACT,
+    if best < 0.0 {
+        0.0
+    } else {
+        best / (term.len() * term.len()) as f64 * NOT_EXACT
     }
 }
 
@@ -160,9 +162,10 @@ fn jaro_winkler(term: &[char], text: &[char]) -> f64 {
     if term == text {
         return 1.0;
     }
-    let (short, long) = match term.len() > text.len() {
-        true => (text, term),
-        false => (term, text),
+    let (short, long) = if term.len() > text.len() {
+        (text, term)
+    } else {
+        (term, text)
     };
     let distance = (long.len() / 2).saturating_sub(1);
     let (mut of_short, mut of_long) = (vec![false; short.len()], vec![false; long.len()]);

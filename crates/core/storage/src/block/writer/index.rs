@@ -88,17 +88,19 @@ impl BlockIndexWriter {
     /// Adds the entry of a data page. Writes a unit of entries when enough have been collected.
     pub(super) fn push_page(&mut self, page: BlockPageEntry) -> Result<(), StorageError> {
         self.pages.push(page);
-        match self.pages.len() >= UNIT_PAGES {
-            true => self.end_pages_unit(),
-            false => Ok(()),
+        if self.pages.len() >= UNIT_PAGES {
+            self.end_pages_unit()
+        } else {
+            Ok(())
         }
     }
 
     /// Adds an exemplar of the current series. Exemplars of one series must be in order.
     pub(super) fn push_exemplar(&mut self, one: &TimedExemplar<'_>) -> Result<(), StorageError> {
-        match self.exemplars.push(self.series_count - 1, one) {
-            true => self.end_exemplars_unit(),
-            false => Ok(()),
+        if self.exemplars.push(self.series_count - 1, one) {
+            self.end_exemplars_unit()
+        } else {
+            Ok(())
         }
     }
 
@@ -113,9 +115,10 @@ impl BlockIndexWriter {
         &mut self,
         saying: MetricMetadataHistory<'_>,
     ) -> Result<(), StorageError> {
-        match self.metadata.push(saying) {
-            true => self.end_metadata_unit(),
-            false => Ok(()),
+        if self.metadata.push(saying) {
+            self.end_metadata_unit()
+        } else {
+            Ok(())
         }
     }
 

@@ -102,13 +102,14 @@ impl BlockFileWriter {
             .file
             .read_at(offset, &mut read)
             .map_err(StorageError::io("read", &self.path))?;
-        match count == bytes {
-            true => Ok(read),
-            false => Err(StorageError::Damaged {
+        if count == bytes {
+            Ok(read)
+        } else {
+            Err(StorageError::Damaged {
                 path: self.path.clone(),
                 offset,
                 what: format!("{count} bytes where {bytes} were written"),
-            }),
+            })
         }
     }
 

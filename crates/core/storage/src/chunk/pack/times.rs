@@ -43,9 +43,10 @@ pub(super) fn push(changes: &[u64], out: &mut impl EncodeSink) {
     let is_narrow = PackTimesLine::from_changes(changes).write(&mut line);
     let (codes, line) = (codes.as_bytes(), line.as_bytes());
     // Codes have one more byte, which marks them as codes.
-    let bytes = match is_narrow && line.len() < codes.len() + DEARER_BYTES {
-        true => line,
-        false => codes,
+    let bytes = if is_narrow && line.len() < codes.len() + DEARER_BYTES {
+        line
+    } else {
+        codes
     };
     bytes.iter().for_each(|byte| out.put(*byte));
 }
@@ -90,9 +91,10 @@ impl PackTimesLine {
         let width = |low: i64| bit_len(numbers(low).fold(0, |any, number| any | number));
         // No minimum is subtracted if that saves nothing.
         let (whole, above_low) = (width(0), width(low));
-        let (low, width) = match above_low < whole {
-            true => (low, above_low),
-            false => (0, whole),
+        let (low, width) = if above_low < whole {
+            (low, above_low)
+        } else {
+            (0, whole)
         };
         if width > WIDTH_MAX {
             return false;

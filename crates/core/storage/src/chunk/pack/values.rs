@@ -57,9 +57,10 @@ fn decode_pack(
         0 => None,
         _ => Some(unzigzag(cursor.read_uvarint()?)),
     };
-    let (before, scaling) = match is_ordered {
-        true => (order_bits(state.bits), DecimalConversion::Ordered),
-        false => (state.int, state.current_conversion()),
+    let (before, scaling) = if is_ordered {
+        (order_bits(state.bits), DecimalConversion::Ordered)
+    } else {
+        (state.int, state.current_conversion())
     };
     let before = before.wrapping_add(first.unwrap_or(0));
     let width = usize::from(head & WIDTH);

@@ -61,9 +61,10 @@ impl EncodedPack {
                 value::ValueDeltaOp::Step(step) => {
                     steps.of[i] = unzigzag(step);
                     // The repeats before it were not of the integer.
-                    match is_raw && i > 0 && steps.kind == PackValueKind::Repeats {
-                        true => PackValueKind::Mixed,
-                        false => PackValueKind::Integers,
+                    if is_raw && i > 0 && steps.kind == PackValueKind::Repeats {
+                        PackValueKind::Mixed
+                    } else {
+                        PackValueKind::Integers
                     }
                 }
                 value::ValueDeltaOp::Xor(bits) => {

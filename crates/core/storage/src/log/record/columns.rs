@@ -42,9 +42,10 @@ pub(super) fn push_values(floats: &FloatRows, out: &mut Vec<u8>) {
 }
 
 fn finish(cursor: &DecodeCursor<'_>) -> Result<(), DecodeError> {
-    match cursor.is_empty() {
-        true => Ok(()),
-        false => Err(DecodeError("log block has more in a column than rows")),
+    if cursor.is_empty() {
+        Ok(())
+    } else {
+        Err(DecodeError("log block has more in a column than rows"))
     }
 }
 

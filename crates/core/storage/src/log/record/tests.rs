@@ -442,9 +442,10 @@ fn record_with_a_journal_returns_it_and_the_rest() {
     ];
     for seed in 0..100 {
         let rng = SimRng::new(seed);
-        let mut batch = match rng.one_in(3) {
-            true => LogBatch::default(),
-            false => late_batch(&rng),
+        let mut batch = if rng.one_in(3) {
+            LogBatch::default()
+        } else {
+            late_batch(&rng)
         };
         let bytes = (0..rng.next_below(300))
             .map(|_| rng.next_u64() as u8)

@@ -64,9 +64,10 @@ fn log_record_that_is_followed_is_written_with_what_follows_or_before_a_wait() {
 fn log_record_and_the_one_that_it_waited_for_take_one_sync() {
     for (is_followed, groups) in [(true, 1), (false, 2)] {
         let log = open(&world(), LogOptions::default()).unwrap();
-        match is_followed {
-            true => append_followed(&log, b"a"),
-            false => append(&log, b"a"),
+        if is_followed {
+            append_followed(&log, b"a")
+        } else {
+            append(&log, b"a")
         };
         append(&log, b"b");
         assert_eq!(log.0.metrics.groups.get(), groups);

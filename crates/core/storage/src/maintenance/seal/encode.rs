@@ -164,9 +164,10 @@ impl GroupPageDraft {
             return;
         };
         self.times_bytes += size_of_val(&columns.times[..]);
-        self.range = match self.cuts.is_empty() {
-            true => TimeRange::new(*first, *last),
-            false => self.range.hull(TimeRange::new(*first, *last)),
+        self.range = if self.cuts.is_empty() {
+            TimeRange::new(*first, *last)
+        } else {
+            self.range.hull(TimeRange::new(*first, *last))
         };
         self.places
             .push(SlotRun::from_slot(SeriesRef(place_in_group(slot))));
@@ -200,16 +201,15 @@ impl GroupEncoder<'_> {
             return;
         }
         let samples = part.builder.sample_count();
-        let places = match failpoints::has(StoreFlaw::ForgetsLastSlot) {
-            true => {
-                let last = part
-                    .cuts
-                    .last()
-                    .map(|cut| self.store.numbers.slot(cut.slot));
-                part.places
-                    .intersect(&SlotRunSet::from_range(0, last.map_or(0, place_in_group)))
-            }
-            false => part.places,
+        let places = if failpoints::has(StoreFlaw::ForgetsLastSlot) {
+            let last = part
+                .cuts
+                .last()
+                .map(|cut| self.store.numbers.slot(cut.slot));
+            part.places
+                .intersect(&SlotRunSet::from_range(0, last.map_or(0, place_in_group)))
+        } else {
+            part.places
         };
         let Some(page) = part.builder.finish() else {
             return;
@@ -226,9 +226,10 @@ impl GroupEncoder<'_> {
         self.store.metrics.sealed_samples.add(samples);
         let short = TimestampMs::from(failpoints::has(StoreFlaw::ClaimsShortRange));
         let claims = is_last && (self.sealed.stuck.is_none() || stance == UnsealablePolicy::GiveUp);
-        let (window_end, unsealed_after) = match claims {
-            true => (self.sealed.due.end, self.sealed.unsealed_after),
-            false => (i64::MIN, LogPosition(0)),
+        let (window_end, unsealed_after) = if claims {
+            (self.sealed.due.end, self.sealed.unsealed_after)
+        } else {
+            (i64::MIN, LogPosition(0))
         };
         let meta = SealedPageMeta {
             group: self.due.group,

@@ -381,9 +381,10 @@ impl History {
             // In the other modes the background waits for the log.
             if let Some(deferred) = &deferred {
                 let works = others == Others::Work && sync == StoreSyncMode::Always;
-                match works && rng.one_in(2) {
-                    true => deferred.run_only(JobKind::Background),
-                    false => deferred.run_only(JobKind::Log),
+                if works && rng.one_in(2) {
+                    deferred.run_only(JobKind::Background)
+                } else {
+                    deferred.run_only(JobKind::Log)
                 }
             }
         };

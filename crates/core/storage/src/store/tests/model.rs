@@ -203,9 +203,10 @@ impl World {
         let oldest = newest.map_or(i64::MIN, |t| t - lateness_ms);
         // Some batches are backfill.
         let time_max = self.now + 60_000;
-        let bounds = match self.rng.one_in(6) {
-            true => AppendBounds::any_age_up_to(time_max, self.now - HOUR),
-            false => AppendBounds::up_to(time_max),
+        let bounds = if self.rng.one_in(6) {
+            AppendBounds::any_age_up_to(time_max, self.now - HOUR)
+        } else {
+            AppendBounds::up_to(time_max)
         };
         let fills_in = bounds.late == LateSamplePolicy::OfAnyAge;
         // A cut may be further ahead: the newest sample at that time need not have been durable.
@@ -230,9 +231,10 @@ impl World {
                 .partition(|(_, v)| matches!(v, Value::Float(_)));
             for (time, value) in floats.into_iter().chain(histograms) {
                 // The first sample of an empty store counts as the newest one.
-                let late_from = match fills_in {
-                    true => i64::MIN,
-                    false => *newest.get_or_insert(time) - window_ms,
+                let late_from = if fills_in {
+                    i64::MIN
+                } else {
+                    *newest.get_or_insert(time) - window_ms
                 };
                 match &value {
                     Value::Float(bits) => batch.push_float(time, f64::from_bits(*bits)),
@@ -321,14 +323,13 @@ impl World {
                 expected.stored += 1;
                 expected.stored_histograms += usize::from(matches!(value, Value::Histogram(_)));
                 let taken = self.applied.entry(labels.clone()).or_default();
-                match takes_late {
-                    true => {
-                        let is_histogram = matches!(value, Value::Histogram(_));
-                        let late = taken.late.entry(time).or_default();
-                        late.push((self.batches, is_histogram, value));
-                        late.sort_by_key(|(batch, is_histogram, _)| (*batch, *is_histogram));
-                    }
-                    false => drop(taken.in_order.insert(time, value)),
+                if takes_late {
+                    let is_histogram = matches!(value, Value::Histogram(_));
+                    let late = taken.late.entry(time).or_default();
+                    late.push((self.batches, is_histogram, value));
+                    late.sort_by_key(|(batch, is_histogram, _)| (*batch, *is_histogram));
+                } else {
+                    drop(taken.in_order.insert(time, value))
                 }
                 return;
             }

@@ -117,14 +117,13 @@ fn snapshot_takes_files_of_other_rooms_along_unless_it_has_no_log() {
         sim.disk.create_dir_all(Path::new("/data/rules")).unwrap();
         let file = sim.disk.open(original, OpenMode::CreateNew).unwrap();
         file.write_all_at(0, b"pending").unwrap();
-        match is_running {
-            true => store.snapshot(NAME, skips_head).unwrap(),
-            false => {
-                store.close().unwrap();
-                drop(store);
-                let made = snapshot::create_snapshot(&sim.env, Path::new("/data"), NAME, &beside);
-                assert_eq!(made.unwrap(), place());
-            }
+        if is_running {
+            store.snapshot(NAME, skips_head).unwrap()
+        } else {
+            store.close().unwrap();
+            drop(store);
+            let made = snapshot::create_snapshot(&sim.env, Path::new("/data"), NAME, &beside);
+            assert_eq!(made.unwrap(), place());
         }
         // The copy is independent from here on.
         file.write_all_at(0, b"firing!").unwrap();

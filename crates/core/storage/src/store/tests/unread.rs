@@ -68,9 +68,10 @@ impl BatchSource for Noting {
             self.asked.push(*i);
             self.batch.read_key(*i as usize, |key, _, arena| {
                 arena.extend_from_slice(parse(key).as_bytes());
-                Ok::<_, Error>(match is_refused {
-                    true => LabelDecodeOutcome::Refused,
-                    false => LabelDecodeOutcome::Stands,
+                Ok::<_, Error>(if is_refused {
+                    LabelDecodeOutcome::Refused
+                } else {
+                    LabelDecodeOutcome::Stands
                 })
             })?;
         }

@@ -46,9 +46,10 @@ fn float(number: i64, step: i64) -> Value {
         0 => (step * (number + 1) * 3) as f64,
         _ => ((number * 7919 + step * 104_729) % 10_007) as f64 / 16.0,
     };
-    match number % 4 == 1 && step == 480 {
-        true => Value::Float(STALE_NAN_BITS),
-        false => Value::Float(value.to_bits()),
+    if number % 4 == 1 && step == 480 {
+        Value::Float(STALE_NAN_BITS)
+    } else {
+        Value::Float(value.to_bits())
     }
 }
 

@@ -237,9 +237,10 @@ impl<'t> OpenMetricsLine<'t> {
             return Err(self.unexpected(expected, token));
         }
         let value = self.read_number()?;
-        Ok(match value.is_nan() {
-            true => f64::from_bits(NORMAL_NAN_BITS),
-            false => value,
+        Ok(if value.is_nan() {
+            f64::from_bits(NORMAL_NAN_BITS)
+        } else {
+            value
         })
     }
 

@@ -35,19 +35,20 @@ impl HistogramMessage<'_> {
         let is_float = self.count_float > 0.0 || self.zero_count_float > 0.0;
         self.positive.check("positive", is_float)?;
         self.negative.check("negative", is_float)?;
-        let counts = match is_float {
-            true => HistogramCounts::Float {
+        let counts = if is_float {
+            HistogramCounts::Float {
                 count: self.count_float,
                 zero_count: self.zero_count_float,
                 positive: self.positive.counts.clone(),
                 negative: self.negative.counts.clone(),
-            },
-            false => HistogramCounts::Integer {
+            }
+        } else {
+            HistogramCounts::Integer {
                 count: self.count,
                 zero_count: self.zero_count,
                 positive: self.positive.deltas.clone(),
                 negative: self.negative.deltas.clone(),
-            },
+            }
         };
         let mut native = histogram::Histogram {
             reset_hint: reset_hint(is_gauge),
@@ -85,32 +86,32 @@ impl HistogramMessage<'_> {
 impl NativeSideMessage {
     /// Fails unless the spans cover exactly as many buckets as the side has counts.
     fn check(&self, name: &str, is_float: bool) -> Result<(), String> {
-        let have = match is_float {
-            true => self.counts.len(),
-            false => self.deltas.len(),
+        let have = if is_float {
+            self.counts.len()
+        } else {
+            self.deltas.len()
         };
         let length = |span: &BucketSpan| u64::from(span.length);
         let need: u64 = self.spans.iter().map(length).sum();
-        match need == have as u64 {
-            true => Ok(()),
-            false => Err(format!(
+        if need == have as u64 {
+            Ok(())
+        } else {
+            Err(format!(
                 "{name} side: spans require {need} buckets, have {have}"
-            )),
+            ))
         }
     }
 }
 
 fn reset_hint(is_gauge: bool) -> ResetHint {
-    match is_gauge {
-        true => ResetHint::Gauge,
-        false => ResetHint::Unknown,
+    if is_gauge {
+        ResetHint::Gauge
+    } else {
+        ResetHint::Unknown
     }
 }
 
 /// Returns the float count, or the integer count if the float is zero.
 fn float_or_integer_count(float: f64, integer: u64) -> f64 {
-    match float == 0.0 {
-        true => integer as f64,
-        false => float,
-    }
+    if float == 0.0 { integer as f64 } else { float }
 }

@@ -109,13 +109,15 @@ impl ChunkBuilder {
         };
         let closed = if is_open { None } else { self.close() };
         let open = self.open.get_or_insert_with(|| OpenChunkSamples::Floats {
-            writer: Box::new(match has_start {
-                true => XorChunkWriter::new_xor2(),
-                false => XorChunkWriter::new_xor(),
+            writer: Box::new(if has_start {
+                XorChunkWriter::new_xor2()
+            } else {
+                XorChunkWriter::new_xor()
             }),
-            encoding: match has_start {
-                true => TsdbChunkEncoding::Xor2,
-                false => TsdbChunkEncoding::Xor,
+            encoding: if has_start {
+                TsdbChunkEncoding::Xor2
+            } else {
+                TsdbChunkEncoding::Xor
             },
             min_time: time,
         });
@@ -301,9 +303,10 @@ fn check_continuation(
     if histogram.reset_hint == ResetHint::Gauge {
         let is_new_shape = !histogram.is_stale()
             && (old.is_stale() || has_other_scale || !has_bounds_of(old, histogram));
-        return match header != ResetHeader::Gauge || is_new_shape {
-            true => HistogramContinuation::start_chunk(ResetHeader::Gauge),
-            false => HistogramContinuation::continue_chunk(ResetHeader::Gauge),
+        return if header != ResetHeader::Gauge || is_new_shape {
+            HistogramContinuation::start_chunk(ResetHeader::Gauge)
+        } else {
+            HistogramContinuation::continue_chunk(ResetHeader::Gauge)
         };
     }
     if header == ResetHeader::Gauge {
@@ -366,9 +369,10 @@ impl HistogramChunkRun {
         let spread = self.samples.iter().map(|(time, start, shaped)| {
             let counts = &shaped.histogram.counts;
             let histogram = Histogram {
-                counts: match shaped.histogram.is_stale() {
-                    true => counts.clone(),
-                    false => self.buckets.spread(&shaped.buckets, counts),
+                counts: if shaped.histogram.is_stale() {
+                    counts.clone()
+                } else {
+                    self.buckets.spread(&shaped.buckets, counts)
                 },
                 ..shaped.histogram.clone()
             };

@@ -59,19 +59,20 @@ enum HistogramCountDeltas {
 impl HistogramCountsState {
     /// Returns the state before the first histogram.
     pub fn new(is_float: bool) -> Self {
-        let numbers = match is_float {
-            true => HistogramCountDeltas::Float {
+        let numbers = if is_float {
+            HistogramCountDeltas::Float {
                 count: XorFloat::default(),
                 zero_count: XorFloat::default(),
                 positive: Vec::new(),
                 negative: Vec::new(),
-            },
-            false => HistogramCountDeltas::Integer {
+            }
+        } else {
+            HistogramCountDeltas::Integer {
                 count: DeltaOfDelta::default(),
                 zero_count: DeltaOfDelta::default(),
                 positive: Vec::new(),
                 negative: Vec::new(),
-            },
+            }
         };
         Self {
             sum: XorFloat::default(),

@@ -132,9 +132,10 @@ pub(super) fn write(
             let new_delta = new_time.wrapping_sub(time);
             out.write_varbit(new_delta.wrapping_sub(delta));
             delta = new_delta;
-            match histogram.is_stale() {
-                true => counts.write_stale(&mut out, histogram.sum),
-                false => counts.write_next(&mut out, histogram.sum, &histogram.counts),
+            if histogram.is_stale() {
+                counts.write_stale(&mut out, histogram.sum)
+            } else {
+                counts.write_next(&mut out, histogram.sum, &histogram.counts)
             }
         }
         time = new_time;
@@ -144,9 +145,10 @@ pub(super) fn write(
         count += 1;
     }
     let [high, low] = count.to_be_bytes();
-    let head = match has_starts {
-        true => [high | header.to_byte(), low, starts.header()],
-        false => [high, low, header.to_byte()],
+    let head = if has_starts {
+        [high | header.to_byte(), low, starts.header()]
+    } else {
+        [high, low, header.to_byte()]
     };
     if let Some(bytes) = out.bytes_mut().get_mut(..HEADER_BYTES) {
         bytes.copy_from_slice(&head);

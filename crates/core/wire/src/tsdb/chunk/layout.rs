@@ -37,11 +37,12 @@ pub(in crate::tsdb) fn is_known_schema(schema: i32) -> bool {
 /// Returns the number of buckets in the spans; fails above [`BUCKETS_MAX`].
 pub(in crate::tsdb) fn bucket_count(spans: &[BucketSpan]) -> Result<usize, MalformedTsdbBytes> {
     let count: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
-    match count <= BUCKETS_MAX {
-        true => Ok(count as usize),
-        false => Err(MalformedTsdbBytes::Invalid(
+    if count <= BUCKETS_MAX {
+        Ok(count as usize)
+    } else {
+        Err(MalformedTsdbBytes::Invalid(
             "a histogram has too many buckets",
-        )),
+        ))
     }
 }
 
@@ -56,9 +57,10 @@ impl HistogramChunkLayout {
         }
         let positive_spans = read_spans(bits)?;
         let negative_spans = read_spans(bits)?;
-        let custom_values = match schema == CUSTOM_BUCKETS_SCHEMA {
-            true => read_bounds(bits)?,
-            false => Vec::new(),
+        let custom_values = if schema == CUSTOM_BUCKETS_SCHEMA {
+            read_bounds(bits)?
+        } else {
+            Vec::new()
         };
         Ok(Self {
             schema,
@@ -92,9 +94,10 @@ impl HistogramChunkLayout {
 /// contain them.
 fn read_count(bits: &mut XorBitReader<'_>, bits_min: u64) -> Result<usize, MalformedTsdbBytes> {
     let count = bits.read_uvarbit()?;
-    match count <= BUCKETS_MAX && count * bits_min <= bits.remaining() {
-        true => Ok(count as usize),
-        false => Err(MalformedTsdbBytes::CutShort),
+    if count <= BUCKETS_MAX && count * bits_min <= bits.remaining() {
+        Ok(count as usize)
+    } else {
+        Err(MalformedTsdbBytes::CutShort)
     }
 }
 

@@ -47,9 +47,10 @@ impl StartTimeReader {
             }
         } else if self.change > 0 && index >= self.change {
             let number = bits.read_varbit()?;
-            self.distance = match index == self.change {
-                true => number,
-                false => self.distance.wrapping_add(number),
+            self.distance = if index == self.change {
+                number
+            } else {
+                self.distance.wrapping_add(number)
             };
             self.start = before.wrapping_sub(self.distance);
         }

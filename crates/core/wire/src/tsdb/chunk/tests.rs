@@ -112,9 +112,10 @@ fn histograms(rng: &SimRng, count: usize) -> Vec<TsdbSample> {
         }
         let bucket = rng.next_below(buckets.len() as u64) as usize;
         buckets[bucket] += rng.next_below(5) as u32;
-        let histogram = match rng.one_in(40) {
-            true => stale(is_float),
-            false => histogram(&buckets, is_float, is_gauge, is_custom),
+        let histogram = if rng.one_in(40) {
+            stale(is_float)
+        } else {
+            histogram(&buckets, is_float, is_gauge, is_custom)
         };
         samples.push(TsdbSample {
             time: 1_000 * i as i64 + rng.next_below(9) as i64,
@@ -172,25 +173,27 @@ fn histogram(buckets: &[u32], is_float: bool, is_gauge: bool, is_custom: bool) -
         schema: if is_custom { CUSTOM_BUCKETS_SCHEMA } else { 3 },
         zero_threshold: if is_custom { 0.0 } else { 2f64.powi(-128) },
         sum: count as f64 / 3.0,
-        counts: match is_float {
-            false => HistogramCounts::Integer {
+        counts: if !is_float {
+            HistogramCounts::Integer {
                 count,
                 zero_count: 0,
                 positive: deltas.collect(),
                 negative: Vec::new(),
-            },
-            true => HistogramCounts::Float {
+            }
+        } else {
+            HistogramCounts::Float {
                 count: count as f64,
                 zero_count: 0.0,
                 positive: counts.iter().map(|count| *count as f64).collect(),
                 negative: Vec::new(),
-            },
+            }
         },
         positive_spans: spans,
         negative_spans: Vec::new(),
-        custom_values: match is_custom {
-            true => (0..30).map(|i| f64::from(i) * 0.37).collect(),
-            false => Vec::new(),
+        custom_values: if is_custom {
+            (0..30).map(|i| f64::from(i) * 0.37).collect()
+        } else {
+            Vec::new()
         },
     }
 }
@@ -307,9 +310,10 @@ fn chunk_made_by_hand_is_read() {
 fn damaged_chunk_is_an_error_or_other_samples_and_never_a_panic() {
     for seed in 0..200 {
         let rng = SimRng::new(seed);
-        let samples = match rng.one_in(2) {
-            true => floats(&rng, 20),
-            false => histograms(&rng, 20),
+        let samples = if rng.one_in(2) {
+            floats(&rng, 20)
+        } else {
+            histograms(&rng, 20)
         };
         for chunk in chunks(&samples, ChunkStartTimes::Keep) {
             for number in 1..=6 {

@@ -130,9 +130,10 @@ impl HeadPart {
         if is_old || chunk.encoding.is_none() {
             return Ok(());
         }
-        match chunk.is_out_of_order {
-            true => chunks.late.push(chunk),
-            false => chunks.in_order.push(chunk),
+        if chunk.is_out_of_order {
+            chunks.late.push(chunk)
+        } else {
+            chunks.in_order.push(chunk)
         }
         self.charge_memory(size_of::<HeadChunk>())
     }

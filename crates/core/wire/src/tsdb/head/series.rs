@@ -177,9 +177,10 @@ impl<'h, R: ReadRanges> HeadSeries<'h, R> {
                 (Some(late), Some(in_order)) => late < in_order,
                 (late, _) => late.is_some(),
             };
-            let sample = match is_late {
-                true => self.late_samples()?.next(),
-                false => self.in_order.take(),
+            let sample = if is_late {
+                self.late_samples()?.next()
+            } else {
+                self.in_order.take()
             };
             let Some(mut sample) = sample else {
                 return Ok(None);

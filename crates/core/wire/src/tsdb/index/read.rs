@@ -234,11 +234,12 @@ impl<R: ReadRanges> IndexReader<R> {
             });
             end = max;
         }
-        match cursor.is_empty() {
-            true => Ok(()),
-            false => Err(MalformedTsdbBytes::Invalid(
+        if cursor.is_empty() {
+            Ok(())
+        } else {
+            Err(MalformedTsdbBytes::Invalid(
                 "unexpected bytes after a series",
-            )),
+            ))
         }
     }
 

@@ -187,12 +187,11 @@ impl<'r> WalEntries<'r> {
                 })
             }
             WalRecordKind::Samples { of, with_starts } => {
-                let (series, time, start_time) = match with_starts {
-                    true => self.read_with_start()?,
-                    false => {
-                        let (series, time) = self.read_differences()?;
-                        (series, time, START_UNKNOWN)
-                    }
+                let (series, time, start_time) = if with_starts {
+                    self.read_with_start()?
+                } else {
+                    let (series, time) = self.read_differences()?;
+                    (series, time, START_UNKNOWN)
                 };
                 let value = match of {
                     WalSampleKind::Floats => TsdbSampleValue::Float(self.cursor.read_float()?),

@@ -23,31 +23,28 @@ pub(super) fn read(
     };
     let schema = cursor.read_varint()? as i32;
     let zero_threshold = cursor.read_float()?;
-    let mut histogram = match is_float {
-        false => {
-            let (zero_count, count) = (cursor.read_uvarint()?, cursor.read_uvarint()?);
-            let sum = cursor.read_float()?;
-            let (positive_spans, negative_spans) = (read_spans(cursor)?, read_spans(cursor)?);
-            let counts = HistogramCounts::Integer {
-                count,
-                zero_count,
-                positive: read_integers(cursor)?,
-                negative: read_integers(cursor)?,
-            };
-            read_shape(sum, positive_spans, negative_spans, counts)
-        }
-        true => {
-            let (zero_count, count) = (cursor.read_float()?, cursor.read_float()?);
-            let sum = cursor.read_float()?;
-            let (positive_spans, negative_spans) = (read_spans(cursor)?, read_spans(cursor)?);
-            let counts = HistogramCounts::Float {
-                count,
-                zero_count,
-                positive: read_floats(cursor)?,
-                negative: read_floats(cursor)?,
-            };
-            read_shape(sum, positive_spans, negative_spans, counts)
-        }
+    let mut histogram = if !is_float {
+        let (zero_count, count) = (cursor.read_uvarint()?, cursor.read_uvarint()?);
+        let sum = cursor.read_float()?;
+        let (positive_spans, negative_spans) = (read_spans(cursor)?, read_spans(cursor)?);
+        let counts = HistogramCounts::Integer {
+            count,
+            zero_count,
+            positive: read_integers(cursor)?,
+            negative: read_integers(cursor)?,
+        };
+        read_shape(sum, positive_spans, negative_spans, counts)
+    } else {
+        let (zero_count, count) = (cursor.read_float()?, cursor.read_float()?);
+        let sum = cursor.read_float()?;
+        let (positive_spans, negative_spans) = (read_spans(cursor)?, read_spans(cursor)?);
+        let counts = HistogramCounts::Float {
+            count,
+            zero_count,
+            positive: read_floats(cursor)?,
+            negative: read_floats(cursor)?,
+        };
+        read_shape(sum, positive_spans, negative_spans, counts)
     };
     if schema == CUSTOM_BUCKETS_SCHEMA {
         histogram.custom_values = read_floats(cursor)?;
@@ -91,11 +88,12 @@ fn check(histogram: &Histogram) -> Result<(), MalformedTsdbBytes> {
     };
     let fits = bucket_count(&histogram.positive_spans)? == positives
         && bucket_count(&histogram.negative_spans)? == negatives;
-    match fits {
-        true => Ok(()),
-        false => Err(MalformedTsdbBytes::Invalid(
+    if fits {
+        Ok(())
+    } else {
+        Err(MalformedTsdbBytes::Invalid(
             "spans and buckets of a histogram do not fit",
-        )),
+        ))
     }
 }
 

@@ -190,11 +190,12 @@ fn read_fragment<R: ReadRanges>(
     let head = cursor.read_byte().map_err(damaged)?;
     let kind = head & 7;
     if kind == 0 {
-        return match page.iter().all(|byte| *byte == 0) {
-            true => Ok(WalFragment::Zeros(page.len() as u64)),
-            false => Err(damaged(MalformedTsdbBytes::Invalid(
+        return if page.iter().all(|byte| *byte == 0) {
+            Ok(WalFragment::Zeros(page.len() as u64))
+        } else {
+            Err(damaged(MalformedTsdbBytes::Invalid(
                 "padding of a page is not zero",
-            ))),
+            )))
         };
     }
     let length = cursor.take(2).map_err(damaged)?;

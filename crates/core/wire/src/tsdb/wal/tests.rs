@@ -304,17 +304,19 @@ fn histogram_record(kind: u8, schema: i64) -> Vec<u8> {
     push_varint(&mut out, schema);
     out.extend(0f64.to_bits().to_be_bytes());
     for number in [0u64, 3] {
-        match is_float {
-            true => out.extend((number as f64).to_bits().to_be_bytes()),
-            false => push_uvarint(&mut out, number),
+        if is_float {
+            out.extend((number as f64).to_bits().to_be_bytes())
+        } else {
+            push_uvarint(&mut out, number)
         }
     }
     out.extend(2.5f64.to_bits().to_be_bytes());
     out.extend([1, 0, 2, 0, 2]);
     for bucket in [1i64, 1] {
-        match is_float {
-            true => out.extend((bucket as f64).to_bits().to_be_bytes()),
-            false => push_varint(&mut out, bucket),
+        if is_float {
+            out.extend((bucket as f64).to_bits().to_be_bytes())
+        } else {
+            push_varint(&mut out, bucket)
         }
     }
     out.push(0);

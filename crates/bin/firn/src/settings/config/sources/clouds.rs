@@ -357,9 +357,10 @@ pub fn stackit(node: &YamlNode, dir: &Path) -> Read {
     let credentials = read::text(node, "credentials_file_path").filter(|path| !path.is_empty());
     Ok(DiscoverySettings::Stackit(Box::new(StackitSettings {
         project: read::string(node, "project"),
-        endpoint: match endpoint.is_empty() {
-            true => format!("https://iaas.api.{region}.stackit.cloud"),
-            false => endpoint,
+        endpoint: if endpoint.is_empty() {
+            format!("https://iaas.api.{region}.stackit.cloud")
+        } else {
+            endpoint
         },
         service_account_key: key("service_account_key"),
         private_key: key("private_key"),

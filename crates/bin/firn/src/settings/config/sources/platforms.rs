@@ -72,12 +72,11 @@ pub fn consul(node: &YamlNode, dir: &Path) -> Read {
     let mut client = http(node, dir)?;
     if has_user {
         if client.auth != AuthMethod::None {
-            let message = match has("authorization") || has("oauth2") {
-                true => "at most one of basic_auth, oauth2 & authorization must be configured",
-                false => {
-                    "at most one of basic_auth, oauth2, bearer_token & bearer_token_file must be \
-                     configured"
-                }
+            let message = if has("authorization") || has("oauth2") {
+                "at most one of basic_auth, oauth2 & authorization must be configured"
+            } else {
+                "at most one of basic_auth, oauth2, bearer_token & bearer_token_file must be \
+                 configured"
             };
             return Err(node.error(message));
         }

@@ -56,9 +56,10 @@ pub fn require(node: &YamlNode, keys: &[(&str, &str)]) -> Result<(), YamlError> 
 
 /// Requires that `key` is a list with at least one item. `message` is the error otherwise.
 pub fn require_list(node: &YamlNode, key: &str, message: String) -> Result<(), YamlError> {
-    match read::texts(node, key).is_some_and(|list| !list.is_empty()) {
-        true => Ok(()),
-        false => Err(node.error(message)),
+    if read::texts(node, key).is_some_and(|list| !list.is_empty()) {
+        Ok(())
+    } else {
+        Err(node.error(message))
     }
 }
 

@@ -50,9 +50,10 @@ impl SimFile {
     fn disk(&self) -> Result<MutexGuard<'_, SimDiskState>> {
         let state = lock(&self.state);
         state.require_power()?;
-        match state.process == self.process {
-            true => Ok(state),
-            false => Err(Error::other("the process that opened the file has ended")),
+        if state.process == self.process {
+            Ok(state)
+        } else {
+            Err(Error::other("the process that opened the file has ended"))
         }
     }
 
@@ -130,10 +131,7 @@ impl DiskFile for SimFile {
             state.keep_part(change, mercy, &mut durable);
         }
         state.files[self.inode].durable = durable;
-        match fails {
-            true => Err(disk_error()),
-            false => Ok(()),
-        }
+        if fails { Err(disk_error()) } else { Ok(()) }
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {

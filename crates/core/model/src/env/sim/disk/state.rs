@@ -283,9 +283,10 @@ impl SimDiskState {
     }
 
     pub(super) fn require_folder(&self, dir: &Path) -> Result<()> {
-        match self.folders.contains(dir) {
-            true => Ok(()),
-            false => Err(ErrorKind::NotFound.into()),
+        if self.folders.contains(dir) {
+            Ok(())
+        } else {
+            Err(ErrorKind::NotFound.into())
         }
     }
 

@@ -87,9 +87,10 @@ fn evaluate(
     };
     let expr = parse(text, options.features).expect("the queries are valid");
     let times = QueryTimes::from_eval_time(time);
-    let node = match shares {
-        true => plan(&expr, &times),
-        false => plan_unshared(&expr, &times),
+    let node = if shares {
+        plan(&expr, &times)
+    } else {
+        plan_unshared(&expr, &times)
     };
     let before = store.selects.load(Ordering::Relaxed);
     let outcome = run(&context, &node, None, (Some(text), time), options);

@@ -48,13 +48,15 @@ impl WindowHistograms<'_> {
             }
         }
         let before_range = overhang.smoothed && self.times[first] < range.start;
-        let left = match before_range {
-            true => self.interpolate_histograms(first, range.start, how.counter, remarks)?,
-            false => self.histograms[first].clone(),
+        let left = if before_range {
+            self.interpolate_histograms(first, range.start, how.counter, remarks)?
+        } else {
+            self.histograms[first].clone()
         };
-        let right = match overhang.smoothed && last > 0 && self.times[last] > range.end {
-            true => self.interpolate_histograms(last - 1, range.end, how.counter, remarks)?,
-            false => self.histograms[last].clone(),
+        let right = if overhang.smoothed && last > 0 && self.times[last] > range.end {
+            self.interpolate_histograms(last - 1, range.end, how.counter, remarks)?
+        } else {
+            self.histograms[last].clone()
         };
         let gauges = [&left, &right].map(|histogram| histogram.hint == ResetHint::Gauge);
         if !how.counter && gauges.contains(&false) {

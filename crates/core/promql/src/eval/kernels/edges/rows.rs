@@ -44,9 +44,10 @@ pub(crate) fn fill(
 ) -> Result<u64, PromqlError> {
     let call = view.call;
     let seen = MixedSeries::from_columns(columns, call.uses_starts, view.grid, view.reach);
-    let prepared = match columns.histograms.is_empty() {
-        true => DecodedHistograms::default(),
-        false => DecodedHistograms::decode(&seen.kinds, call.function),
+    let prepared = if columns.histograms.is_empty() {
+        DecodedHistograms::default()
+    } else {
+        DecodedHistograms::decode(&seen.kinds, call.function)
     };
     for (step, time) in view.grid.times().enumerate() {
         // If the query is canceled, the caller does not read the row.

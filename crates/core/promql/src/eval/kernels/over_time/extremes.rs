@@ -52,9 +52,10 @@ pub(super) fn fill(
 ) {
     // Two stretches cover windows of up to twice their length.
     let longest = windows.samples_max() as usize;
-    let reach = match are_ordered(values) {
-        true => longest.div_ceil(2).next_power_of_two(),
-        false => usize::MAX,
+    let reach = if are_ordered(values) {
+        longest.div_ceil(2).next_power_of_two()
+    } else {
+        usize::MAX
     };
     let mut stretches = Vec::new();
     if reach <= longest {

@@ -159,9 +159,10 @@ fn compute_integer_sums(
         };
         let divisor = PreparedDivisor::new(divisor);
         let out = &mut out[stretch.steps()];
-        match is_fused {
-            true => divide_differences(divide_by_inverse, ends, starts, divisor, out),
-            false => divide_differences(divide_plainly, ends, starts, divisor, out),
+        if is_fused {
+            divide_differences(divide_by_inverse, ends, starts, divisor, out)
+        } else {
+            divide_differences(divide_plainly, ends, starts, divisor, out)
         }
     }
 }

@@ -90,12 +90,11 @@ impl HistogramCells {
         let of = self.of;
         let cells = self.slot_cells(slot);
         let Some(cell) = cells.get_mut(&step) else {
-            let cell = match has_float {
-                true => HistogramCell::AfterFloat,
-                false => {
-                    let total = HistogramAccumulator::new(of, histogram.into());
-                    HistogramCell::Total(Box::new(total), series)
-                }
+            let cell = if has_float {
+                HistogramCell::AfterFloat
+            } else {
+                let total = HistogramAccumulator::new(of, histogram.into());
+                HistogramCell::Total(Box::new(total), series)
             };
             let bytes = cell.bytes();
             cells.insert(step, cell);

@@ -47,9 +47,10 @@ impl MatchSignatures {
         matching: &VectorMatching,
         run: &EvalContext<'_>,
     ) -> Result<Self, PromqlError> {
-        match matching.on {
-            true => Self::from_columns(left, right, &matching.labels, run.account),
-            false => Self::from_label_sets(left, right, matching, run),
+        if matching.on {
+            Self::from_columns(left, right, &matching.labels, run.account)
+        } else {
+            Self::from_label_sets(left, right, matching, run)
         }
     }
 
@@ -174,9 +175,10 @@ fn matched_sets(
 /// Returns whether this label is part of the signature.
 pub(super) fn is_matched(name: &str, matching: &VectorMatching) -> bool {
     let named = matching.labels.iter().any(|label| label == name);
-    match matching.on {
-        true => named,
-        false => !named && name != METRIC_NAME,
+    if matching.on {
+        named
+    } else {
+        !named && name != METRIC_NAME
     }
 }
 
@@ -237,9 +239,10 @@ impl ResultLabelRule {
         if self.is_one_to_one() {
             return Ok(false);
         }
-        let lost = match self.drops {
-            true => &["__name__", "__type__", "__unit__"][..],
-            false => &[],
+        let lost = if self.drops {
+            &["__name__", "__type__", "__unit__"][..]
+        } else {
+            &[]
         };
         for name in lost {
             let (LabelColumn { ids, .. }, _memory) = many.label_column(name, account)?;

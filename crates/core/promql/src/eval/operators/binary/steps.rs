@@ -200,9 +200,10 @@ impl BinaryStepOutput<'_> {
         matched: &mut FxHashMap<u32, FxHashSet<Labels>>,
     ) -> Result<(), PromqlError> {
         let pairing = self.pairing;
-        let (left, right) = match pairing.is_swapped() {
-            true => (one, many),
-            false => (many, one),
+        let (left, right) = if pairing.is_swapped() {
+            (one, many)
+        } else {
+            (many, one)
         };
         let result = match self.combine_elements(step, left, right) {
             Some(result) => result,

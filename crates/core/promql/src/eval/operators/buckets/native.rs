@@ -43,9 +43,10 @@ impl HistogramVector {
             let delayed = self.delayed;
             let mut native = NativeHistogramMember {
                 labels: retain_labels(labels.as_ref(), |label| delayed || !is_metadata(label)),
-                name: match delayed {
-                    true => labels.get(METRIC_NAME).to_vec(),
-                    false => Vec::new(),
+                name: if delayed {
+                    labels.get(METRIC_NAME).to_vec()
+                } else {
+                    Vec::new()
                 },
                 series: series as u32,
                 conflicts: Vec::new(),

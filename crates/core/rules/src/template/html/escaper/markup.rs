@@ -30,17 +30,19 @@ fn sign(byte: u8) -> Option<&'static str> {
 
 /// Escapes the value of a quoted attribute. Tags in safe HTML are removed.
 pub(super) fn escape_attr(text: &EscaperText) -> Vec<u8> {
-    match text.is_markup {
-        true => replace_bytes(&strip_tags(&text.bytes), sign),
-        false => escape_html(&text.bytes),
+    if text.is_markup {
+        replace_bytes(&strip_tags(&text.bytes), sign)
+    } else {
+        escape_html(&text.bytes)
     }
 }
 
 /// Escapes text for an element without child elements. Entities in safe HTML are kept.
 pub(super) fn escape_rc_data(text: &EscaperText) -> Vec<u8> {
-    match text.is_markup {
-        true => replace_bytes(&text.bytes, sign),
-        false => escape_html(&text.bytes),
+    if text.is_markup {
+        replace_bytes(&text.bytes, sign)
+    } else {
+        escape_html(&text.bytes)
     }
 }
 
@@ -49,9 +51,10 @@ pub(super) fn escape_unquoted(text: &EscaperText) -> Vec<u8> {
     if text.bytes.is_empty() {
         return FAILSAFE.to_vec();
     }
-    match text.is_markup {
-        true => spaces(&strip_tags(&text.bytes), false),
-        false => spaces(&text.bytes, true),
+    if text.is_markup {
+        spaces(&strip_tags(&text.bytes), false)
+    } else {
+        spaces(&text.bytes, true)
     }
 }
 
@@ -94,12 +97,13 @@ fn spaces(bytes: &[u8], with_entities: bool) -> Vec<u8> {
 pub(super) fn filter_attr_name(bytes: &[u8]) -> Vec<u8> {
     let name = String::from_utf8_lossy(bytes).to_lowercase().into_bytes();
     let is_fit = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    match attribute_value_kind(&name) == AttributeValueKind::Plain
+    if attribute_value_kind(&name) == AttributeValueKind::Plain
         && !name.is_empty()
         && name.iter().all(is_fit)
     {
-        true => name,
-        false => FAILSAFE.to_vec(),
+        name
+    } else {
+        FAILSAFE.to_vec()
     }
 }
 
@@ -143,8 +147,5 @@ fn strip_tags(markup: &[u8]) -> Vec<u8> {
         }
         (context, at) = (next, at + read);
     }
-    match is_text {
-        true => markup.to_vec(),
-        false => out,
-    }
+    if is_text { markup.to_vec() } else { out }
 }

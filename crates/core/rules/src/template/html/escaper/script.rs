@@ -70,15 +70,16 @@ fn push(
         }
         TemplateValue::Bool(value) => drop(write!(out, "{value}")),
         TemplateValue::Int(_, value) => drop(write!(out, "{value}")),
-        TemplateValue::Float(value) => match value.is_finite() {
-            true => push_float(out, *value),
-            false => {
+        TemplateValue::Float(value) => {
+            if value.is_finite() {
+                push_float(out, *value)
+            } else {
                 let shown = firn_promql::texts::format_float(*value);
                 return Ok(Err(JsonFormError(format!(
                     "json: unsupported value: {shown}"
                 ))));
             }
-        },
+        }
         TemplateValue::String(text) | TemplateValue::Html(text) => push_string(out, text),
         TemplateValue::Time(time) => push_string(out, &time.format(TIME_LAYOUT)),
         TemplateValue::Query(query) if query.is_nil() => out.extend_from_slice(b"null"),
@@ -230,9 +231,10 @@ fn push_histogram(
     ];
     for (name, list) in lists {
         let _ = write!(out, ",\"{name}\":");
-        let value = match list.is_empty() {
-            true => TemplateValue::Invalid,
-            false => TemplateValue::Floats(list.into()),
+        let value = if list.is_empty() {
+            TemplateValue::Invalid
+        } else {
+            TemplateValue::Floats(list.into())
         };
         if let Err(no_form) = push(out, &value, bytes_max)? {
             return Ok(Err(no_form));
@@ -246,24 +248,25 @@ fn push_spans(out: &mut Vec<u8>, name: &str, spans: &[BucketSpan]) {
     let shown =
         |span: &BucketSpan| format!("{{\"Offset\":{},\"Length\":{}}}", span.offset, span.length);
     let shown: Vec<String> = spans.iter().map(shown).collect();
-    let _ = match shown.is_empty() {
-        true => write!(out, ",\"{name}\":null"),
-        false => write!(out, ",\"{name}\":[{}]", shown.join(",")),
+    let _ = if shown.is_empty() {
+        write!(out, ",\"{name}\":null")
+    } else {
+        write!(out, ",\"{name}\":[{}]", shown.join(","))
     };
 }
 
 /// Writes a float like Go's `encoding/json`: with an exponent if it is very small or large.
 fn push_float(out: &mut Vec<u8>, value: f64) {
     let size = value.abs();
-    let written = match size != 0.0 && !(1e-6..1e21).contains(&size) {
-        true => {
-            let text = format!("{value:e}");
-            match text.contains("e-") {
-                true => write!(out, "{text}"),
-                false => write!(out, "{}", text.replace('e', "e+")),
-            }
+    let written = if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        let text = format!("{value:e}");
+        if text.contains("e-") {
+            write!(out, "{text}")
+        } else {
+            write!(out, "{}", text.replace('e', "e+"))
         }
-        false => write!(out, "{value}"),
+    } else {
+        write!(out, "{value}")
     };
     // Writing to a vector never fails.
     drop(written);

@@ -62,8 +62,9 @@ pub(super) fn filter_value(bytes: &[u8]) -> Vec<u8> {
     let runs = [&b"expression"[..], b"mozbinding"]
         .iter()
         .any(|name| word.windows(name.len()).any(|window| window == *name));
-    match is_special || has_comment || runs {
-        true => FAILSAFE.to_vec(),
-        false => meant,
+    if is_special || has_comment || runs {
+        FAILSAFE.to_vec()
+    } else {
+        meant
     }
 }

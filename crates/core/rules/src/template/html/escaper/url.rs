@@ -5,9 +5,10 @@ use std::io::Write;
 
 /// Returns the URL if it cannot run a script, else the failsafe as a fragment.
 pub(super) fn filter_url(bytes: &[u8]) -> Vec<u8> {
-    match is_safe(bytes) {
-        true => bytes.to_vec(),
-        false => [b"#", FAILSAFE].concat(),
+    if is_safe(bytes) {
+        bytes.to_vec()
+    } else {
+        [b"#", FAILSAFE].concat()
     }
 }
 
@@ -45,10 +46,11 @@ fn push(out: &mut Vec<u8>, bytes: &[u8], is_whole: bool) {
             b'%' => is_whole && starts_escape(&bytes[at..]),
             byte => byte.is_ascii_alphanumeric(),
         };
-        match is_plain {
-            true => out.push(*byte),
+        if is_plain {
+            out.push(*byte)
+        } else {
             // Writing to a vector never fails.
-            false => drop(write!(out, "%{byte:02x}")),
+            drop(write!(out, "%{byte:02x}"))
         }
     }
 }

@@ -143,9 +143,10 @@ pub(super) fn step_literal(mut context: HtmlContext, text: &[u8]) -> Moved {
             }
         }
     }
-    match in_set {
-        true => Err(format!("unfinished JS regexp charset: {}", quote(text))),
-        false => Ok((context, text.len())),
+    if in_set {
+        Err(format!("unfinished JS regexp charset: {}", quote(text)))
+    } else {
+        Ok((context, text.len()))
     }
 }
 
@@ -196,9 +197,10 @@ fn slash_after(text: &[u8], before: JsSlash) -> JsSlash {
         | b'~' | b'(' | b'[' | b':' | b';' | b'{' | b'}' => JsSlash::Regexp,
         _ => {
             let len = text.iter().rev().take_while(|b| is_word(**b)).count();
-            match WORDS_BEFORE_VALUES.contains(&&text[text.len() - len..]) {
-                true => JsSlash::Regexp,
-                false => JsSlash::Division,
+            if WORDS_BEFORE_VALUES.contains(&&text[text.len() - len..]) {
+                JsSlash::Regexp
+            } else {
+                JsSlash::Division
             }
         }
     }

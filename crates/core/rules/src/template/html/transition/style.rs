@@ -122,9 +122,10 @@ fn code_point(digits: &[u8]) -> (char, usize) {
     let value = digits.iter().fold(0_u32, |value, digit| {
         value << 4 | char::from(*digit).to_digit(16).unwrap_or(0)
     });
-    let (value, read) = match value > char::MAX as u32 {
-        true => (value / 16, digits.len() - 1),
-        false => (value, digits.len()),
+    let (value, read) = if value > char::MAX as u32 {
+        (value / 16, digits.len() - 1)
+    } else {
+        (value, digits.len())
     };
     let c = char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER);
     (c, read)

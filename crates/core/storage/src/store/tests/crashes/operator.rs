@@ -145,9 +145,10 @@ impl History {
             return;
         }
         self.is_limited = true;
-        self.options.retention_bytes = match self.rng.one_in(3) {
-            true => None,
-            false => Some(self.rng.next_below(60_000)),
+        self.options.retention_bytes = if self.rng.one_in(3) {
+            None
+        } else {
+            Some(self.rng.next_below(60_000))
         };
         let retention = RetentionLimits {
             time_ms: self.options.retention_ms,
@@ -189,9 +190,10 @@ impl History {
     fn expect_disk_trouble(&self, e: &Error, what: &str) -> Result<(), String> {
         let texts = ["input/output error", "no storage space", "is full"];
         let is_expected = self.sim.disk.is_off() || texts.iter().any(|t| e.message.contains(t));
-        match is_expected {
-            true => Ok(()),
-            false => Err(format!("{what}: {e}")),
+        if is_expected {
+            Ok(())
+        } else {
+            Err(format!("{what}: {e}"))
         }
     }
 }

@@ -150,18 +150,20 @@ fn check_key(key: &str) -> Result<(), String> {
                 .split('.')
                 .all(|part| is_name(part) && part.chars().all(is_lower))
     };
-    match is_name(name) && prefix.is_none_or(is_domain) {
-        true => Ok(()),
-        false => Err(format!("invalid value: {key:?}: not the key of a label")),
+    if is_name(name) && prefix.is_none_or(is_domain) {
+        Ok(())
+    } else {
+        Err(format!("invalid value: {key:?}: not the key of a label"))
     }
 }
 
 fn check_value(key: &str, value: &str) -> Result<(), String> {
-    match value.is_empty() || is_name(value) {
-        true => Ok(()),
-        false => Err(format!(
+    if value.is_empty() || is_name(value) {
+        Ok(())
+    } else {
+        Err(format!(
             "values[0][{key}]: invalid value: {value:?}: not the value of a label"
-        )),
+        ))
     }
 }
 
@@ -194,10 +196,11 @@ pub fn check_fields(text: &str) -> Result<(), String> {
 }
 
 fn check_term(text: &str, term: &str, has_sign: bool) -> Result<(), String> {
-    match has_sign || term.is_empty() {
-        true => Ok(()),
-        false => Err(format!(
+    if has_sign || term.is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
             "invalid selector: '{text}'; can't understand '{term}'"
-        )),
+        ))
     }
 }

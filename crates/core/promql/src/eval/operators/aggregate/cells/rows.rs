@@ -8,9 +8,10 @@ use firn_model::kahan::KahanSum;
 
 /// Adds a row to sums. `both` must be true only if row and sums have a value at every step.
 pub(super) fn add_row(sums: &mut [f64], lost: &mut [f64], row: &[f64], both: bool) {
-    match both {
-        true => add_full_row(sums, lost, row),
-        false => add_row_with_gaps(sums, lost, row),
+    if both {
+        add_full_row(sums, lost, row)
+    } else {
+        add_row_with_gaps(sums, lost, row)
     }
 }
 
@@ -36,16 +37,17 @@ fn add_row_with_gaps(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
         if is_absent(*value) {
             continue;
         }
-        let next = match is_absent(*sum) {
-            true => KahanSum {
+        let next = if is_absent(*sum) {
+            KahanSum {
                 sum: *value,
                 lost: 0.0,
-            },
-            false => KahanSum {
+            }
+        } else {
+            KahanSum {
                 sum: *sum,
                 lost: *lost,
             }
-            .plus(*value),
+            .plus(*value)
         };
         (*sum, *lost) = (next.sum, next.lost);
     }
@@ -129,9 +131,10 @@ mod tests {
 
     /// Returns a random row: full, with values in one interval, or with gaps; many values are zero.
     fn row(rng: &SimRng) -> Vec<f64> {
-        let start = match rng.one_in(2) {
-            true => 0,
-            false => rng.next_below(STEPS as u64) as usize,
+        let start = if rng.one_in(2) {
+            0
+        } else {
+            rng.next_below(STEPS as u64) as usize
         };
         let end = match start {
             0 => STEPS,
@@ -163,9 +166,12 @@ mod tests {
                 add_row(&mut sums, &mut lost, &row, is_full && row_is_full);
                 is_full |= row_is_full;
                 add_row_with_gaps(&mut plain_sums, &mut plain_lost, &row);
-                let one_nan = |v: &f64| match v.is_nan() && !is_absent(*v) {
-                    true => f64::NAN.to_bits(),
-                    false => v.to_bits(),
+                let one_nan = |v: &f64| {
+                    if v.is_nan() && !is_absent(*v) {
+                        f64::NAN.to_bits()
+                    } else {
+                        v.to_bits()
+                    }
                 };
                 let bits = |cells: &[f64]| cells.iter().map(one_nan).collect::<Vec<u64>>();
                 assert_eq!(bits(&sums), bits(&plain_sums), "seed {seed}");
