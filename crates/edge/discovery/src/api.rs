@@ -4,7 +4,7 @@
 use super::json;
 use firn_http_client::{
     BodyLimit, DecodedBody, HttpClient, HttpSettings, RequestSigner, ResponseBody, USER_AGENT,
-    read_body,
+    read_body, status_text,
 };
 use firn_model::error::{Error, ErrorKind};
 use hyper::body::Bytes;
@@ -29,6 +29,8 @@ pub(super) struct ApiClient {
 #[derive(Debug)]
 pub(super) struct ApiResponse {
     pub(super) status: StatusCode,
+    /// Status with the reason that the server sent.
+    pub(super) status_text: String,
     pub(super) headers: HeaderMap,
     pub(super) body: DecodedBody,
 }
@@ -104,9 +106,11 @@ impl ApiResponse {
         bytes_max: u64,
     ) -> Result<Self, Error> {
         let (status, headers) = (response.status(), response.headers().clone());
+        let status_text = status_text(&response);
         let body = read_body(response, BodyLimit::from_bytes_max(bytes_max)).await?;
         Ok(Self {
             status,
+            status_text,
             headers,
             body,
         })
@@ -121,7 +125,7 @@ impl ApiResponse {
         let text = String::from_utf8_lossy(&self.body.bytes);
         let shown: String = text.trim().chars().take(SHOWN_BYTES_MAX).collect();
         let colon = if shown.is_empty() { "" } else { ": " };
-        let status = self.status;
+        let status = self.status_text;
         Err(invalid_response_error(format!(
             "server returned HTTP status {status}{colon}{shown}"
         )))

@@ -50,7 +50,7 @@ impl Refresh for HttpDiscovery {
         }
         let answer = self.api.get(&self.url, &headers).await?;
         if answer.status != StatusCode::OK {
-            let status = answer.status;
+            let status = answer.status_text;
             return Err(invalid_response_error(format!(
                 "server returned HTTP status {status}"
             )));

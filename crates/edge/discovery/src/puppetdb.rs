@@ -86,7 +86,7 @@ impl Refresh for PuppetDbDiscovery {
         let body = json!({"query": self.settings.query}).to_string();
         let answer = self.api.post(&self.url, &headers, body.into()).await?;
         if answer.status != StatusCode::OK {
-            let status = answer.status;
+            let status = answer.status_text;
             return Err(invalid_response_error(format!(
                 "server returned HTTP status {status}"
             )));

@@ -9,6 +9,7 @@
 //! Invariant: a connection becomes idle only after the request has been sent completely, the body
 //! has been read to its end, and no bytes remain. The pool selects the connection for a request.
 
+use super::alert::{PREFIX, stream_error};
 use super::framing::{BodyPart, BodyReader};
 use super::pool::{HttpsStream, Origin, WeakConnectionPool};
 use super::response_head::{HEAD_BYTES_MAX, ResponseHead, find_head_length};
@@ -94,10 +95,13 @@ impl Http1Connection {
     ) -> Poll<Result<ResponseHead, String>> {
         self.poll_send(cx);
         let head = self.poll_head(cx, heads);
-        // A server that rejects a request early may have sent the reason, so a complete head takes
-        // precedence over a send error.
+        // A server that rejects a request early may have sent the reason, so a complete head and an
+        // alert take precedence over a send error.
         match (head, &self.send_error) {
             (Poll::Ready(Ok(head)), _) => Poll::Ready(Ok(head)),
+            (Poll::Ready(Err(alert)), Some(_)) if alert.starts_with(PREFIX) => {
+                Poll::Ready(Err(alert))
+            }
             (_, Some(error)) => Poll::Ready(Err(error.clone())),
             (head, None) => head,
         }
@@ -110,13 +114,13 @@ impl Http1Connection {
                 Poll::Pending => return,
                 Poll::Ready(Ok(0)) => self.send_error = Some("connection closed".into()),
                 Poll::Ready(Ok(count)) => self.sent_bytes += count,
-                Poll::Ready(Err(e)) => self.send_error = Some(e.to_string()),
+                Poll::Ready(Err(e)) => self.send_error = Some(stream_error(&e)),
             }
         }
         // An empty remainder would still reference the memory of the whole body.
         self.unsent = Bytes::new().chain(Bytes::new());
         if let Poll::Ready(Err(e)) = Pin::new(&mut self.stream).poll_flush(cx) {
-            self.send_error = Some(e.to_string());
+            self.send_error = Some(stream_error(&e));
         }
     }
 
@@ -129,7 +133,7 @@ impl Http1Connection {
             if let Some(head) = heads.take_final_head(&mut self.received)? {
                 return Poll::Ready(Ok(head));
             }
-            if ready!(self.poll_fill(cx)).map_err(|e| e.to_string())? == 0 {
+            if ready!(self.poll_fill(cx)).map_err(|e| stream_error(&e))? == 0 {
                 let end = if self.received.is_empty() && heads.bytes == 0 {
                     "EOF"
                 } else {

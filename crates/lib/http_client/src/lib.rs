@@ -15,6 +15,7 @@
 //! [`named_files`] reads files that a config names, and [`MemoryShare`] limits the memory of
 //! bodies. Both are part of this crate because every user of the client needs them.
 
+mod alert;
 mod assertion;
 mod auth;
 mod body;
@@ -49,6 +50,7 @@ pub use memory_share::MemoryShare;
 pub use places::ConnectionSlots;
 pub use pool::ResponseBody;
 pub use private_key::{PrivateKeyBlock, decode_der as key_of_der, decode_pem as key_of_pem};
+pub use response_head::status_text;
 pub use secret::reveal;
 pub use settings::{
     AssertionSettings, AuthMethod, ClientTlsSettings, ClientTlsVersion, ExecSettings,

@@ -9,12 +9,12 @@
 //! Invariant: idle connections are watched. A connection leaves the pool when its server ends it or
 //! sends anything, when [`IDLE`] has elapsed, and when its place is needed.
 
+use super::alert::{AlertStream, Ending, error_chain_text};
 use super::exchange::{ExchangeFailure, Http1Body, Http1Connection};
-use super::response_head::{HEAD_BYTES_MAX, ResponseHead};
+use super::response_head::{HEAD_BYTES_MAX, ResponseHead, StatusReason};
 use super::route::{BoxError, ConnectorStream, ProxyConnector};
 use bytes::Bytes;
 use firn_model::sync::lock;
-use firn_x509::handshake::certificate_reason;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http2::{Builder, SendRequest};
@@ -45,8 +45,6 @@ pub(super) type HttpsStream = MaybeHttpsStream<ConnectorStream>;
 /// Scheme and authority of the server of a connection.
 pub(super) type Origin = (Scheme, Authority);
 
-type Http2 = SendRequest<Full<Bytes>>;
-
 /// A pool of connections that are established in the same way.
 pub(super) struct ConnectionPool {
     connector: HttpsConnector<ProxyConnector>,
@@ -67,10 +65,17 @@ struct IdleConnection {
     watcher: AbortHandle,
 }
 
+/// An open HTTP/2 connection, and the error that ends it.
+#[derive(Clone)]
+struct Http2 {
+    sender: SendRequest<Full<Bytes>>,
+    ending: Ending,
+}
+
 /// An HTTP/2 connection with the time of its last use.
 #[derive(Clone)]
 struct Http2Connection {
-    sender: Http2,
+    http2: Http2,
     used: Arc<Mutex<Instant>>,
 }
 
@@ -111,7 +116,7 @@ impl ConnectionPool {
                     }
                     Err(failure) => failure,
                 },
-                NewConnection::Http2(sender) => match send_http2(sender, request).await {
+                NewConnection::Http2(http2) => match send_http2(http2, request).await {
                     Ok(response) => return Ok(response.map(ResponseBody::from)),
                     Err(failure) => {
                         self.open.remove_closed(&origin);
@@ -138,6 +143,9 @@ impl ConnectionPool {
         let mut response = Response::new(ResponseBody(ResponseBodyKind::Http1(body)));
         *response.status_mut() = head.status;
         *response.headers_mut() = headers;
+        if head.status.canonical_reason() != Some(&head.reason) {
+            response.extensions_mut().insert(StatusReason(head.reason));
+        }
         response
     }
 
@@ -147,14 +155,16 @@ impl ConnectionPool {
         if !self.is_http2_alone && !stream.connected().is_negotiated_h2() {
             return Ok(NewConnection::Http1(Box::new(Http1Connection::new(stream))));
         }
+        let (stream, ending) = AlertStream::new(stream);
         let handshake = Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_AFTER)
             .max_header_list_size(HEAD_BYTES_MAX as u32)
             .handshake(stream);
         let (sender, connection) = handshake.await.map_err(|e| error_chain_text(&e))?;
+        let http2 = Http2 { sender, ending };
         let shared = Http2Connection {
-            sender: sender.clone(),
+            http2: http2.clone(),
             used: Arc::new(Mutex::new(Instant::now())),
         };
         lock(&self.open.http2).insert(origin.clone(), shared.clone());
@@ -168,7 +178,7 @@ impl ConnectionPool {
                 }
             }
         });
-        Ok(NewConnection::Http2(sender))
+        Ok(NewConnection::Http2(http2))
     }
 }
 
@@ -176,10 +186,10 @@ impl OpenConnections {
     /// Takes a connection that can serve `origin` from the pool.
     fn take(&self, origin: &Origin) -> Option<NewConnection> {
         if let Some(shared) = lock(&self.http2).get(origin)
-            && !shared.sender.is_closed()
+            && !shared.http2.sender.is_closed()
         {
             *lock(&shared.used) = Instant::now();
-            return Some(NewConnection::Http2(shared.sender.clone()));
+            return Some(NewConnection::Http2(shared.http2.clone()));
         }
         loop {
             let idle = lock(&self.http1).get_mut(origin)?.pop()?;
@@ -191,7 +201,10 @@ impl OpenConnections {
 
     fn remove_closed(&self, origin: &Origin) {
         let mut all = lock(&self.http2);
-        if all.get(origin).is_some_and(|it| it.sender.is_closed()) {
+        if all
+            .get(origin)
+            .is_some_and(|it| it.http2.sender.is_closed())
+        {
             all.remove(origin);
         }
     }
@@ -284,11 +297,15 @@ impl WeakConnectionPool {
 }
 
 async fn send_http2(
-    mut sender: Http2,
+    http2: Http2,
     request: &Request<Bytes>,
 ) -> Result<Response<Incoming>, ExchangeFailure> {
+    let Http2 { mut sender, ending } = http2;
     let failure = |e: hyper::Error, may_repeat| ExchangeFailure {
-        message: error_chain_text(&e),
+        message: ending
+            .get()
+            .cloned()
+            .unwrap_or_else(|| error_chain_text(&e)),
         may_repeat,
     };
     sender.ready().await.map_err(|e| failure(e, true))?;
@@ -347,23 +364,4 @@ impl Body for ResponseBody {
                 .map(|frame| frame.map(|frame| frame.map_err(BoxError::from))),
         }
     }
-}
-
-/// Returns an error and its causes as one text. If the server's certificate was rejected, returns
-/// only the reason for that. Repeated texts are omitted, because many errors contain the text of
-/// their cause.
-pub(super) fn error_chain_text(error: &(dyn Error + 'static)) -> String {
-    let mut reasons: Vec<String> = Vec::new();
-    let mut source = Some(error);
-    while let Some(reason) = source {
-        if let Some(text) = certificate_reason(reason) {
-            return text;
-        }
-        let text = reason.to_string();
-        if !reasons.iter().any(|known| known.contains(&text)) {
-            reasons.push(text);
-        }
-        source = reason.source();
-    }
-    reasons.join(": ")
 }

@@ -13,7 +13,7 @@
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRAILER, TRANSFER_ENCODING,
 };
-use hyper::{StatusCode, Version};
+use hyper::{Response, StatusCode, Version};
 use std::borrow::Cow;
 
 /// Maximum total size in bytes of all heads before a body; Go's limit.
@@ -93,6 +93,21 @@ impl ResponseHead {
 pub(super) fn trim_line_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Reason of an HTTP/1 response that is not the usual one of its status.
+#[derive(Clone, Debug)]
+pub(super) struct StatusReason(pub(super) String);
+
+/// Returns the status of a response with the reason that the server sent, which may name the cause
+/// of an error. The usual reason of the status replaces a missing one of HTTP/2.
+pub fn status_text<B>(response: &Response<B>) -> String {
+    let status = response.status();
+    match response.extensions().get::<StatusReason>() {
+        None => status.to_string(),
+        Some(StatusReason(reason)) if reason.is_empty() => status.as_str().to_owned(),
+        Some(StatusReason(reason)) => format!("{} {reason}", status.as_str()),
+    }
 }
 
 fn parse_status_line(line: &[u8]) -> Result<(Version, StatusCode, String), String> {

@@ -6,6 +6,7 @@
 //! any   through a SOCKS proxy: the proxy connects, then as if directly
 //! ```
 
+use super::alert::error_chain_text;
 use super::places::{ConnectionSlot, ConnectionSlots};
 use super::proxy::{Proxy, ProxyKind, ProxyRules};
 use super::settings::ProxySettings;
@@ -110,7 +111,9 @@ impl ProxyConnector {
             return Ok((MaybeHttpsStream::Http(stream), false));
         }
         let mut to_proxy = self.to_proxy.clone().ok_or("no way to the proxy")?;
-        let mut stream = to_proxy.call(proxy.uri.clone()).await?;
+        let connecting = to_proxy.call(proxy.uri.clone()).await;
+        let mut stream =
+            connecting.map_err(|e| format!("proxyconnect tcp: {}", error_chain_text(&*e)))?;
         if uri.scheme_str() == Some("http") {
             return Ok((stream, true));
         }

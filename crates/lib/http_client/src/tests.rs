@@ -108,6 +108,73 @@ async fn tls_client_proves_who_it_is() {
 }
 
 #[tokio::test]
+async fn alert_of_the_server_is_the_error() {
+    let tls = ClientTlsSettings {
+        ca: inline(CA),
+        server_name: "metrics.internal".into(),
+        ..ClientTlsSettings::default()
+    };
+    let tls12 = ClientTlsSettings {
+        max_version: Some(ClientTlsVersion::V12),
+        ..tls.clone()
+    };
+    for (tls, protocols, want) in [
+        (&tls, &[][..], "certificate required"),
+        (&tls, &[&b"http/1.1"[..]], "certificate required"),
+        (&tls, &[b"h2"], "certificate required"),
+        // TLS 1.2 reports it within the handshake.
+        (&tls12, &[], "certificate required"),
+        (&tls12, &[b"h2"], "certificate required"),
+    ] {
+        let server = Server::start_strict(protocols).await;
+        let url = format!("https://{}/", server.address);
+        let message = ask(&with_tls(tls.clone()), &url).await.unwrap_err();
+        let want = format!("Get \"{url}\": remote error: tls: {want}");
+        assert_eq!(message, want, "{protocols:?}");
+    }
+}
+
+#[tokio::test]
+async fn status_has_the_reason_of_the_server() {
+    for (line, want) in [
+        ("HTTP/1.1 500 Unable to connect", "500 Unable to connect"),
+        (
+            "HTTP/1.1 503 Service Unavailable",
+            "503 Service Unavailable",
+        ),
+        ("HTTP/1.1 404", "404"),
+        ("HTTP/1.1 599 Odd", "599 Odd"),
+    ] {
+        let answer = format!("{line}\r\nContent-Length: 0\r\n\r\n").into_bytes();
+        let address = server::raw(move |_| (answer.clone(), true)).await;
+        let uri = format!("http://{address}/").parse().unwrap();
+        let client = HttpClient::new(HttpSettings::default());
+        let response = client.get(&uri, &HeaderMap::new()).await.unwrap();
+        assert_eq!(status_text(&response), want);
+    }
+}
+
+#[tokio::test]
+async fn proxy_that_cannot_be_reached_is_named_as_the_cause() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    let client = HttpClient::new(HttpSettings {
+        proxy: ProxySettings {
+            url: Some(format!("http://{address}")),
+            ..ProxySettings::default()
+        },
+        ..HttpSettings::default()
+    });
+    for scheme in ["http", "https"] {
+        let url = format!("{scheme}://metrics.internal/");
+        let message = ask(&client, &url).await.unwrap_err();
+        let want = format!("Get \"{url}\": proxyconnect tcp: ");
+        assert!(message.starts_with(&want), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn files_that_change_are_read_again() {
     let server = Server::start(Tls::Server, |_| ok("secure")).await;
     let url = format!("https://{}/", server.address);

@@ -5,7 +5,7 @@ use super::settings::ScrapeJobSettings;
 use super::target::ScrapeTarget;
 use firn_http_client::{
     BodyLimit, ConnectionSlots, HttpClient, HttpSettings, ResponseBody, USER_AGENT, read_body,
-    with_trace,
+    status_text, with_trace,
 };
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};
@@ -128,8 +128,8 @@ impl Fetch for HttpTargetFetcher {
             let response = self
                 .send_request(uri, scrape.begin_client_child("scrapeRequest"))
                 .await?;
-            let status = response.status();
-            if status != StatusCode::OK {
+            if response.status() != StatusCode::OK {
+                let status = status_text(&response);
                 return Err(unavailable(format!("server returned HTTP status {status}")));
             }
             let limit = BodyLimit::from_bytes_max(self.body_bytes_max).with_budget(&self.bodies)?;

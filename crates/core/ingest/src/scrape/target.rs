@@ -45,6 +45,22 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
+/// Characters that are not escaped in a host, as in Go, and the `%` before the zone of an address.
+const HOST: &AsciiSet = &PATH
+    .add(b'/')
+    .add(b'@')
+    .remove(b'!')
+    .remove(b'"')
+    .remove(b'%')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'<')
+    .remove(b'>')
+    .remove(b'[')
+    .remove(b']');
+
 /// Percent-encodes a path for a URL, except for the characters that Go keeps.
 pub(crate) fn encode_path(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()
@@ -297,6 +313,7 @@ fn build_url(job: &ScrapeJobSettings, labels: &LabelsBuilder) -> Result<String, 
         .map(|(name, value)| format!("{}={}", form_encode(name), form_encode(value)))
         .collect();
     let (scheme, address) = (label_text(labels, SCHEME)?, label_text(labels, ADDRESS)?);
+    let address = utf8_percent_encode(&address, HOST);
     let path = label_text(labels, METRICS_PATH)?;
     let path = encode_path(&path);
     let slash = if path.is_empty() || path.starts_with('/') {
@@ -394,6 +411,23 @@ mod tests {
         );
         assert_eq!(t.discovered.get("__scrape_interval__"), b"1m");
         assert_eq!(t.discovered.get("__param_module"), b"a b");
+    }
+
+    #[test]
+    fn host_is_escaped_in_the_url_and_not_in_the_instance() {
+        let job = ScrapeJobSettings::new("j");
+        for (address, want) in [
+            ("Device 1", "http://Device%201/metrics"),
+            ("x|y^z:1", "http://x%7Cy%5Ez:1/metrics"),
+            ("x\"<y>:1", "http://x\"<y>:1/metrics"),
+            ("Z\u{fc}rich", "http://Z%C3%BCrich/metrics"),
+            ("user@x:1", "http://user%40x:1/metrics"),
+            ("[fe80::1%eth0]:1", "http://[fe80::1%eth0]:1/metrics"),
+        ] {
+            let target = target(&job, address, &[]).unwrap();
+            assert_eq!(target.url, want);
+            assert_eq!(target.labels.get("instance"), address.as_bytes());
+        }
     }
 
     #[test]

@@ -97,6 +97,24 @@ impl Server {
         .await
     }
 
+    /// Starts a server that requires client certificates and offers `protocols`. It waits for a
+    /// first byte after each handshake and then closes the connection.
+    pub async fn start_strict(protocols: &[&[u8]]) -> Self {
+        let mut config = config(Tls::Mutual);
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Self::listen(move |stream, _| {
+            let acceptor = acceptor.clone();
+            async move {
+                // Clients without a certificate are rejected here.
+                if let Ok(mut stream) = acceptor.accept(stream).await {
+                    let _ = stream.read_u8().await;
+                }
+            }
+        })
+        .await
+    }
+
     /// Starts a SOCKS5 proxy for `user` with the password `pass`. It connects to the requested port
     /// on this machine for every name, and records the names as heads.
     pub async fn start_socks() -> Self {
