@@ -301,16 +301,14 @@ impl HistogramCounts {
                 let negative = add_deltas("negative side", negative)?;
                 let positive = add_deltas("positive side", positive)?;
                 let found = negative.wrapping_add(positive).wrapping_add(*zero_count);
-                let why = match sum.is_nan() {
-                    true if found > *count => {
-                        "be at least the number of observations found in the \
+                let why = if sum.is_nan() && found > *count {
+                    "be at least the number of observations found in the \
                          buckets"
-                    }
-                    false if found != *count => {
-                        "equal the number of observations found in the \
+                } else if !sum.is_nan() && found != *count {
+                    "equal the number of observations found in the \
                          buckets (in absence of NaN)"
-                    }
-                    _ => return Ok(()),
+                } else {
+                    return Ok(());
                 };
                 invalid_error(format!(
                     "{found} observations found in buckets, but the Count field is {count}: \

@@ -240,11 +240,13 @@ impl GroupSchedule {
     fn oldest_evaluated(&self, group: &RuleGroup, now: RuleInstant) -> RuleInstant {
         let newest = group.instant_at(now);
         let oldest = group.instant_at(now.before(self.catch_up.span));
-        let oldest = match self.catch_up.span.is_zero() {
-            true => newest,
+        let oldest = if self.catch_up.span.is_zero() {
+            newest
+        } else if oldest < now.before(self.catch_up.span) {
             // The rounded-down instant is before the span; take the next one.
-            false if oldest < now.before(self.catch_up.span) => oldest.after(group.interval),
-            false => oldest,
+            oldest.after(group.interval)
+        } else {
+            oldest
         };
         oldest.min(newest)
     }

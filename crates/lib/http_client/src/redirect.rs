@@ -298,7 +298,7 @@ fn escape(text: &[u8], is_kept: impl Fn(u8) -> bool) -> String {
             escaped.push(char::from(*byte))
         } else {
             // Writing to a string cannot fail.
-            drop(write!(escaped, "%{byte:02X}"))
+            let _ = write!(escaped, "%{byte:02X}");
         }
     }
     escaped

@@ -92,10 +92,12 @@ impl CertificatePool {
         let wanted = &child.extensions.authority_key_id;
         parents.sort_by_key(|parent| {
             let id = &parent.extensions.subject_key_id;
-            match id == wanted {
-                true => 0,
-                false if id.is_empty() || wanted.is_empty() => 1,
-                false => 2,
+            if id == wanted {
+                0
+            } else if id.is_empty() || wanted.is_empty() {
+                1
+            } else {
+                2
             }
         });
         parents

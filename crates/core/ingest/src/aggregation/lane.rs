@@ -450,12 +450,16 @@ fn compute_increase(entry: &SourceEntry, sample: &SourceSample, lookback_ms: i64
     let is_forgotten =
         entry.time <= remembered && !failpoints::has(AggregationFlaw::RemembersSilent);
     let is_first = is_forgotten || entry.time == i64::MIN;
-    let increment = match is_first {
-        true if has_start && sample.start > remembered => sample.value,
-        true => 0.0,
-        false if has_start && sample.start >= entry.time => sample.value,
-        false if sample.value < entry.value => sample.value,
-        false => sample.value - entry.value,
+    let increment = if is_first {
+        let begins_within = has_start && sample.start > remembered;
+        if begins_within { sample.value } else { 0.0 }
+    } else {
+        let is_reset = (has_start && sample.start >= entry.time) || sample.value < entry.value;
+        if is_reset {
+            sample.value
+        } else {
+            sample.value - entry.value
+        }
     };
     // A total with NaN or infinity would never recover.
     if increment.is_finite() {

@@ -85,10 +85,12 @@ pub(crate) fn atan2(y: f64, x: f64) -> f64 {
         return y.atan2(x);
     }
     let angle = atan(y / x);
-    match x < 0.0 {
-        true if angle <= 0.0 => angle + PI,
-        true => angle - PI,
-        false => angle,
+    if x >= 0.0 || x.is_nan() {
+        angle
+    } else if angle <= 0.0 {
+        angle + PI
+    } else {
+        angle - PI
     }
 }
 

@@ -162,10 +162,12 @@ fn check_argument_count(function: &Function, count: usize, span: PositionRange) 
     if (count_min..=count_max).contains(&count) {
         return Ok(());
     }
-    let wanted = match count < count_min {
-        _ if optional == 0 => listed.to_string(),
-        true => format!("at least {count_min}"),
-        false => format!("at most {count_max}"),
+    let wanted = if optional == 0 {
+        listed.to_string()
+    } else if count < count_min {
+        format!("at least {count_min}")
+    } else {
+        format!("at most {count_max}")
     };
     check_error(
         span,

@@ -352,10 +352,12 @@ impl RequestHead {
     /// Decides about the current header after its name is complete, and passes the name if the
     /// header is kept.
     fn decide(&mut self, out: &mut Vec<u8>) {
-        self.header = match is_read(&self.name) {
-            true => HeaderFilterState::Kept,
-            false if self.has_room() => HeaderFilterState::CutShort,
-            false => HeaderFilterState::Dropped,
+        self.header = if is_read(&self.name) {
+            HeaderFilterState::Kept
+        } else if self.has_room() {
+            HeaderFilterState::CutShort
+        } else {
+            HeaderFilterState::Dropped
         };
         if self.header != HeaderFilterState::Dropped {
             self.kept += 1;

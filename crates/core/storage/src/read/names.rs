@@ -79,12 +79,12 @@ impl StoreReader {
             view.cut
         };
         let range = TimeRange::new(request.range.min.max(since), request.range.max);
-        let of_index = match range.min <= range.max {
-            true => of_index(range)?,
-            false if is_inverted && self.is_head_in_range(request.range) => {
-                of_index(TimeRange::new(since, i64::MAX))?
-            }
-            false => Vec::new(),
+        let of_index = if range.min <= range.max {
+            of_index(range)?
+        } else if is_inverted && self.is_head_in_range(request.range) {
+            of_index(TimeRange::new(since, i64::MAX))?
+        } else {
+            Vec::new()
         };
         // A series that left the index in the meantime is in a block of this view.
         let view = self.blocks.view();

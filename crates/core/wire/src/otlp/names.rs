@@ -216,10 +216,10 @@ fn split_unit(unit: &str) -> (String, String) {
 fn clean_name(unit: &str) -> String {
     let mut cleaned = String::with_capacity(unit.len());
     for c in unit.chars() {
-        match is_name_char(c) {
-            true => cleaned.push(c),
-            false if cleaned.ends_with('_') => {}
-            false => cleaned.push('_'),
+        if is_name_char(c) {
+            cleaned.push(c)
+        } else if !cleaned.ends_with('_') {
+            cleaned.push('_')
         }
     }
     match cleaned.strip_prefix('_') {

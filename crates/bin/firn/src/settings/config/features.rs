@@ -49,10 +49,12 @@ impl JobFeatures {
                 are_made: has("st-synthesis"),
             },
             type_and_unit_labels: has("type-and-unit-labels"),
-            deltas: match has("otlp-native-delta-ingestion") {
-                true => DeltaMode::Keep,
-                false if has("otlp-deltatocumulative") => DeltaMode::Accumulate,
-                false => DeltaMode::Refuse,
+            deltas: if has("otlp-native-delta-ingestion") {
+                DeltaMode::Keep
+            } else if has("otlp-deltatocumulative") {
+                DeltaMode::Accumulate
+            } else {
+                DeltaMode::Refuse
             },
             is_agent: false,
             language: Features {

@@ -58,19 +58,23 @@ fn promotion(node: &YamlNode) -> Result<AttributePromotion, YamlError> {
     const BUT: &str = "ignore_resource_attributes";
     let is_set = |key| read::texts(node, key).is_some_and(|list| !list.is_empty());
     let at = |key| node.get(key).unwrap_or(node);
-    match read::flag(node, ALL).unwrap_or(false) {
-        true if is_set(SOME) => Err(at(SOME).error(format!(
+    let promotes_all = read::flag(node, ALL).unwrap_or(false);
+    if promotes_all && is_set(SOME) {
+        Err(at(SOME).error(format!(
             "'{ALL}' and '{SOME}' cannot be configured simultaneously"
-        ))),
-        true => Ok(AttributePromotion::AllBut(attributes(
+        )))
+    } else if promotes_all {
+        Ok(AttributePromotion::AllBut(attributes(
             node, BUT, "ignored",
-        )?)),
-        false if is_set(BUT) => Err(at(BUT).error(format!(
+        )?))
+    } else if is_set(BUT) {
+        Err(at(BUT).error(format!(
             "'{BUT}' cannot be configured unless '{ALL}' is true"
-        ))),
-        false => Ok(AttributePromotion::Only(attributes(
+        )))
+    } else {
+        Ok(AttributePromotion::Only(attributes(
             node, SOME, "promoted",
-        )?)),
+        )?))
     }
 }
 
@@ -79,15 +83,13 @@ fn attributes(node: &YamlNode, key: &str, what: &str) -> Result<BTreeSet<String>
     let mut attributes = BTreeSet::new();
     for item in node.get(key).map_or(&[][..], YamlNode::items) {
         let attribute = item.text().unwrap_or_default().trim().to_owned();
-        let why = match attribute.is_empty() {
-            true => format!("empty {what} OTel resource attribute"),
-            false if attributes.contains(&attribute) => {
-                format!("duplicated {what} OTel resource attribute {attribute:?}")
-            }
-            false => {
-                attributes.insert(attribute);
-                continue;
-            }
+        let why = if attribute.is_empty() {
+            format!("empty {what} OTel resource attribute")
+        } else if attributes.contains(&attribute) {
+            format!("duplicated {what} OTel resource attribute {attribute:?}")
+        } else {
+            attributes.insert(attribute);
+            continue;
         };
         return Err(item.error(format!("invalid '{key}': {why}")));
     }

@@ -105,10 +105,10 @@ impl YamlScanner {
         while self.mark.column == indent && self.current_char() != END {
             let is_indented = is_blank(self.current_char());
             let folds = !is_literal && !was_indented && !is_indented && last_break == Some('\n');
-            match folds {
-                true if breaks.is_empty() => text.push(' '),
-                true => {}
-                false => text.extend(last_break),
+            if !folds {
+                text.extend(last_break);
+            } else if breaks.is_empty() {
+                text.push(' ');
             }
             text.push_str(&breaks);
             breaks.clear();

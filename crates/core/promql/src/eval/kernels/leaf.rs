@@ -151,14 +151,14 @@ impl EvalLeaf {
                 worker.series = series;
                 let columns = batch.series(at);
                 let statistics;
-                let columns = if !(self.statistics_only && !columns.histograms.is_empty()) {
-                    columns
-                } else {
+                let columns = if self.statistics_only && !columns.histograms.is_empty() {
                     statistics = self.read_order().strip_buckets(&columns);
                     SeriesColumns {
                         histograms: &statistics,
                         ..columns
                     }
+                } else {
+                    columns
                 };
                 worker.fill(&columns, row, notes)?;
                 if self.tally.is_some() {

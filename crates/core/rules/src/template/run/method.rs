@@ -228,10 +228,12 @@ fn round(nanos: i64, unit: i64) -> i64 {
     let rest = nanos % unit;
     let down = nanos - rest;
     let is_down = i128::from(rest.unsigned_abs()) * 2 < i128::from(unit);
-    match is_down {
-        true => down,
-        false if nanos < 0 => down.saturating_sub(unit),
-        false => down.saturating_add(unit),
+    if is_down {
+        down
+    } else if nanos < 0 {
+        down.saturating_sub(unit)
+    } else {
+        down.saturating_add(unit)
     }
 }
 

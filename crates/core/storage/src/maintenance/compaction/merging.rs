@@ -228,11 +228,13 @@ impl MergeJob {
             let Some(next) = input.ahead.peek_labels() else {
                 continue;
             };
-            let order = match having.is_empty() {
-                true => Ordering::Less,
+            let order = if having.is_empty() {
+                Ordering::Less
+            } else if next.as_bytes() == least.as_slice() {
                 // Usually all inputs have the same next series.
-                false if next.as_bytes() == least.as_slice() => Ordering::Equal,
-                false => compare_block_order(next, LabelsRef::from_canonical(least)),
+                Ordering::Equal
+            } else {
+                compare_block_order(next, LabelsRef::from_canonical(least))
             };
             if order == Ordering::Greater {
                 continue;
