@@ -10,9 +10,9 @@ use firn_model::cancel::CancelToken;
 use firn_model::env::sim;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
-use firn_storage::write_block::{Block, BlockCache, BlockId, MetricMetadataSet};
+use firn_storage::block::{Block, BlockCache, BlockId, MetricMetadataSet};
 use firn_storage::error::StorageError;
-use firn_storage::page::Columns;
+use firn_storage::page::SampleColumns;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 });
 
 fn check(index: &[u8], data: &[u8], meta: Option<&str>) {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     let dir = Path::new("block");
     sim.env.disk.create_dir_all(dir).expect("the disk is sound");
     let meta = meta.map(|meta| ("meta.json", meta.as_bytes()));
@@ -83,7 +83,10 @@ fn check(index: &[u8], data: &[u8], meta: Option<&str>) {
 }
 
 fn look_up(block: &Block) {
-    let (cancel, mut memory) = (CancelToken::new(), Budget::new("fuzz", 64 << 20).hold());
+    let (cancel, mut memory) = (
+        CancelToken::new(),
+        Budget::new("fuzz", 64 << 20).create_reservation(),
+    );
     let matcher = |name, op, value: &str| Matcher::new(name, op, value.as_bytes()).expect("sound");
     let matchers = [
         matcher("__name__", MatchOp::Equal, "metric_1"),
@@ -108,12 +111,12 @@ fn look_up(block: &Block) {
 
 fn read(block: &Block) {
     let all: Vec<u32> = (0..block.series_count().min(SERIES_MAX)).collect();
-    let _ = block.labels(&all, &mut |_, labels| {
+    let _ = block.read_labels(&all, &mut |_, labels| {
         assert!(labels.iter().count() < 1 << 16)
     });
     let _ = block.prefetch(&all, TimeRange::ALL);
     let mut newest = None;
-    let _ = block.exemplars(&all, |place, exemplar| {
+    let _ = block.read_exemplars(&all, |place, exemplar| {
         assert!(newest <= Some((place, exemplar.time)));
         newest = Some((place, exemplar.time));
         Ok::<(), StorageError>(())
@@ -123,7 +126,7 @@ fn read(block: &Block) {
         assert!(all_said.newest().is_sorted_by(|a, b| a.name < b.name));
     }
     let _ = block.read_metadata(Some("metric_1"), &mut MetricMetadataSet::default());
-    let (mut reader, mut columns) = (block.reader(), Columns::default());
+    let (mut reader, mut columns) = (block.reader(), SampleColumns::default());
     for ordinal in all {
         columns.clear();
         if reader.read(ordinal, TimeRange::ALL, &mut columns).is_ok() {

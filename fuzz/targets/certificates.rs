@@ -4,7 +4,7 @@
 #![no_main]
 
 use firn_x509::key_pair::parse_certified_key;
-use firn_x509::{X509Certificate, CertificatePool, CertificatePurpose, CertificateTrust, verify};
+use firn_x509::{CertificatePool, CertificatePurpose, CertificateTrust, X509Certificate, verify};
 
 /// A time at which most seeds are valid.
 const NOW: i64 = 1_800_000_000;
@@ -21,19 +21,22 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
     judge(&chain);
     judge(&[bytes]);
-    let pool = CertificatePool::of_pem(bytes);
+    let pool = CertificatePool::from_pem(bytes);
     assert_eq!(pool.subjects().count(), pool.len());
     // An error is as good as a pair.
     let _ = parse_certified_key(bytes, bytes);
 });
 
 fn judge(chain: &[&[u8]]) {
-    let all = CertificatePool::of_parsable(chain);
-    let Some(leaf) = chain.iter().find_map(|der| X509Certificate::parse(der).ok()) else {
+    let all = CertificatePool::from_parsable_der(chain);
+    let Some(leaf) = chain
+        .iter()
+        .find_map(|der| X509Certificate::parse(der).ok())
+    else {
         return;
     };
     let (none, last) = (CertificatePool::default(), chain.iter().rev().take(1));
-    let last = CertificatePool::of_parsable(last);
+    let last = CertificatePool::from_parsable_der(last);
     for (roots, intermediates) in [(&all, &none), (&last, &all)] {
         for purpose in [CertificatePurpose::Server, CertificatePurpose::Client] {
             let host = Some("localhost");

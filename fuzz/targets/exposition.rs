@@ -4,7 +4,9 @@
 #![no_main]
 
 use firn_model::exemplar::SampleExemplars;
-use firn_wire::exposition::{ExpositionEvent, ExpositionFormat, LabelPairs, ExpositionParser, ParserSwitches};
+use firn_wire::exposition::{
+    ExpositionEvent, ExpositionFormat, ExpositionParser, LabelPairs, ParserSwitches,
+};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Some(([form, switches], body)) = input.split_first_chunk() else {

@@ -22,7 +22,7 @@ pub struct Image {
 impl Image {
     /// Creates pages, catalogue and exemplars of a clean stop, and a WAL with later samples.
     pub fn make() -> Self {
-        let sim = sim::env(1);
+        let sim = sim::sim_env(1);
         for round in 0..2 {
             let store = open(&sim).expect("the disk is sound");
             for minute in 0..40 {
@@ -78,7 +78,7 @@ fn append(store: &Arc<Store>, minute: i64) {
         }
         batch.end_series();
     }
-    let bounds = AppendBounds::until(i64::MAX);
+    let bounds = AppendBounds::up_to(i64::MAX);
     let ticket = store.append_from(&TenantId::anonymous(), &mut &batch, bounds);
     ticket.wait().expect("the disk is sound");
 }

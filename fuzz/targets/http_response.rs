@@ -11,8 +11,8 @@ mod framing;
 mod response_head;
 
 use bytes::BytesMut;
-use framing::{BodyReader, Piece};
-use response_head::{ResponseHead, length_of};
+use framing::{BodyPart, BodyReader};
+use response_head::{ResponseHead, find_head_length};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let whole = read(bytes, bytes.len().max(1));
@@ -29,7 +29,7 @@ fn read(bytes: &[u8], piece_bytes: usize) -> Result<(u16, Vec<u8>), String> {
     let mut pieces = bytes.chunks(piece_bytes);
     let (mut received, mut scanned) = (BytesMut::new(), 0);
     let head_bytes = loop {
-        if let Some(length) = length_of(&received, &mut scanned) {
+        if let Some(length) = find_head_length(&received, &mut scanned) {
             break length;
         }
         received.extend_from_slice(pieces.next().ok_or("unexpected EOF")?);
@@ -38,14 +38,14 @@ fn read(bytes: &[u8], piece_bytes: usize) -> Result<(u16, Vec<u8>), String> {
     let mut reader = BodyReader::new(head.framing);
     let mut body = Vec::new();
     loop {
-        match (reader.cut(&mut received)?, pieces.len()) {
-            (Piece::Data(data), _) => body.extend_from_slice(&data),
-            (Piece::End, _) => break,
-            (Piece::Missing, 0) => {
-                reader.end()?;
+        match (reader.next_part(&mut received)?, pieces.len()) {
+            (BodyPart::Data(data), _) => body.extend_from_slice(&data),
+            (BodyPart::End, _) => break,
+            (BodyPart::Missing, 0) => {
+                reader.handle_connection_end()?;
                 break;
             }
-            (Piece::Missing, _) => received.extend(pieces.next().into_iter().flatten()),
+            (BodyPart::Missing, _) => received.extend(pieces.next().into_iter().flatten()),
         }
     }
     Ok((head.status.as_u16(), body))

@@ -9,7 +9,7 @@
 mod text;
 
 use serde_json::Value;
-use text::Json;
+use text::JsonTree;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let ours = text::parse(bytes);
@@ -20,15 +20,15 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 });
 
 /// Compares structure and texts. Of equal keys, serde_json keeps the last value.
-fn is_equal(tree: &Json, value: &Value) -> bool {
+fn is_equal(tree: &JsonTree, value: &Value) -> bool {
     match (tree, value) {
-        (Json::Null, Value::Null) | (Json::Number(_), Value::Number(_)) => true,
-        (Json::Bool(a), Value::Bool(b)) => a == b,
-        (Json::Text(a), Value::String(b)) => a == b,
-        (Json::List(a), Value::Array(b)) => {
+        (JsonTree::Null, Value::Null) | (JsonTree::Number(_), Value::Number(_)) => true,
+        (JsonTree::Bool(a), Value::Bool(b)) => a == b,
+        (JsonTree::Text(a), Value::String(b)) => a == b,
+        (JsonTree::List(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))
         }
-        (Json::Object(a), Value::Object(b)) => b.iter().all(|(key, value)| {
+        (JsonTree::Object(a), Value::Object(b)) => b.iter().all(|(key, value)| {
             let last = a.iter().rfind(|(own, _)| own == key);
             last.is_some_and(|(_, tree)| is_equal(tree, value))
         }),

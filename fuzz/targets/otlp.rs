@@ -5,7 +5,10 @@
 
 use firn_model::batch::BatchSource;
 use firn_wire::WireLimits;
-use firn_wire::otlp::{OtlpDecoder, OtlpDeltaMode, AttributePromotion, OtlpDecodeOptions, TranslationStrategy, OtlpTranslation};
+use firn_wire::otlp::{
+    AttributePromotion, OtlpDecodeOptions, OtlpDecoder, OtlpDeltaMode, OtlpTranslation,
+    TranslationStrategy,
+};
 
 libfuzzer_sys::fuzz_target!(|message: &[u8]| {
     let limits = WireLimits {
@@ -34,7 +37,7 @@ libfuzzer_sys::fuzz_target!(|message: &[u8]| {
             let read = decoder.decode_within((&reader, OtlpDeltaMode::Keep), message, None);
             let Ok(decoded) = read else { return };
             let (mut decoded, target_info) = (decoded.points, decoded.target_info);
-            target_info.batch.assert_whole();
+            target_info.batch.assert_complete();
             let mut order: Vec<u32> = (0..decoded.batch.series_count() as u32).collect();
             if is_reversed {
                 order.reverse();
@@ -43,7 +46,7 @@ libfuzzer_sys::fuzz_target!(|message: &[u8]| {
                 // A failure is stored and returned by `finish` below.
                 let _ = decoded.read_labels(&[series]);
             }
-            decoded.batch.assert_whole();
+            decoded.batch.assert_complete();
             words.push(format!("{:?}", decoded.batch.iter().collect::<Vec<_>>()));
             let _ = decoded.finish();
         }

@@ -4,7 +4,9 @@
 #![no_main]
 
 use firn_wire::WireLimits;
-use firn_wire::otlp::{OtlpDecoder, OtlpDeltaMode, OtlpDecodeOptions, OtlpTranslation, to_protobuf};
+use firn_wire::otlp::{
+    OtlpDecodeOptions, OtlpDecoder, OtlpDeltaMode, OtlpTranslation, to_protobuf,
+};
 
 libfuzzer_sys::fuzz_target!(|text: &[u8]| {
     const BYTES_MAX: usize = 1 << 16;

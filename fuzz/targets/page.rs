@@ -3,14 +3,14 @@
 #![no_main]
 
 use firn_model::sample::TimeRange;
-use firn_storage::load_page::{Columns, PageReader, PageDecodeScratch};
+use firn_storage::page::{PageDecodeScratch, PageReader, SampleColumns};
 use std::sync::Arc;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(page) = PageReader::open(Arc::from(bytes)) else {
         return;
     };
-    let (mut scratch, mut columns) = (PageDecodeScratch::default(), Columns::default());
+    let (mut scratch, mut columns) = (PageDecodeScratch::default(), SampleColumns::default());
     for index in 0..page.column_count().min(64) {
         let Ok(column) = page.column(index) else {
             continue;

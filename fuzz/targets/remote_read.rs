@@ -14,7 +14,7 @@ const RANGE: TimeRange = TimeRange::new(0, 1 << 40);
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     // Checks only that decoding terminates without a panic.
     let _ = decode(bytes);
-    let mut memory = Budget::new("fuzz", 1 << 22).hold();
+    let mut memory = Budget::new("fuzz", 1 << 22).create_reservation();
     if let Ok(series) = decode_samples(bytes, RANGE, &mut memory) {
         check(&series);
     }
@@ -24,7 +24,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 });
 
 fn frames(bytes: &[u8], piece: usize) -> Result<Vec<RemoteReadSeries>, String> {
-    let mut memory = Budget::new("fuzz", 1 << 22).hold();
+    let mut memory = Budget::new("fuzz", 1 << 22).create_reservation();
     let mut reader = ChunkFrameReader::new(RANGE, FRAME_BYTES_MAX);
     for piece in bytes.chunks(piece) {
         reader.push(piece, &mut memory).map_err(|e| e.message)?;

@@ -6,7 +6,9 @@
 
 use firn_model::batch::BatchSource;
 use firn_model::labels::Labels;
-use firn_wire::remote_write::{DecodedWriteRequest, RemoteWriteDecoder, ExtraLabels, RemoteWriteOptions, RemoteWriteVersion};
+use firn_wire::remote_write::{
+    DecodedWriteRequest, ExtraLabels, RemoteWriteDecoder, RemoteWriteOptions, RemoteWriteVersion,
+};
 use firn_wire::{WireError, WireLimits, snappy};
 
 /// Decodes a message and formats it as text; `order` returns the order in which labels are decoded.
@@ -34,7 +36,10 @@ fn extend(message: &[u8], body: &[u8], limits: WireLimits) {
         extended.len() <= 3 * message.len(),
         "more memory than the message allows"
     );
-    let (mut before, mut after) = (RemoteWriteDecoder::new(limits), RemoteWriteDecoder::new(limits));
+    let (mut before, mut after) = (
+        RemoteWriteDecoder::new(limits),
+        RemoteWriteDecoder::new(limits),
+    );
     let extended = snappy::compress(&extended);
     let reader = RemoteWriteOptions::default();
     let (Ok(before), Ok(after)) = (before.decode(reader, body), after.decode(reader, &extended))
@@ -58,7 +63,10 @@ libfuzzer_sys::fuzz_target!(|message: &[u8]| {
     };
     let body = snappy::compress(message);
     extend(message, &body, limits);
-    let (mut late, mut at_once) = (RemoteWriteDecoder::new(limits), RemoteWriteDecoder::new(limits));
+    let (mut late, mut at_once) = (
+        RemoteWriteDecoder::new(limits),
+        RemoteWriteDecoder::new(limits),
+    );
     let mut decoder = RemoteWriteDecoder::new(limits);
     for version in [RemoteWriteVersion::V1, RemoteWriteVersion::V2] {
         let reader = RemoteWriteOptions {

@@ -22,9 +22,9 @@ use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::metadata::{MetricMetadata, MetricType};
 use firn_model::sample::TimeRange;
 use firn_model::tenant::TenantId;
-use firn_storage::write_block::{BlockId, BlockWriter, MetricMetadataSet, BlockSpec};
+use firn_storage::block::{BlockId, BlockSpec, BlockWriter, MetricMetadataSet};
 use firn_storage::ids::SeriesSlot;
-use firn_storage::load_page::{Columns, HistogramFamilyHash, LogSpan, PageBuilder};
+use firn_storage::page::{HistogramFamilyHash, LogSpan, PageBuilder, SampleColumns};
 use firn_wire::remote_read::{ChunkedResponseBuilder, OutgoingReadRequest, SamplesResponseBuilder};
 use firn_wire::{otlp, remote_write, snappy};
 use std::path::Path;
@@ -75,8 +75,8 @@ const FILE_NAME: &str = "pushed";
 /// Returns frames of the body log, with and without counts of their contents.
 fn bodies() -> Vec<u8> {
     let mut out = Vec::new();
-    for contents in [None, Some(remote_write::Contents::default())] {
-        let write = format::Write {
+    for contents in [None, Some(remote_write::WriteRequestContents::default())] {
+        let write = format::ReceivedWrite {
             headers: vec![(0, "application/x-protobuf".into()), (2, "0.1.0".into())],
             contents,
             body: snappy::compress(&message()).into(),
@@ -224,7 +224,7 @@ fn message() -> Vec<u8> {
 
 /// Returns the index and the pages of a block.
 fn block() -> Vec<u8> {
-    let (sim, dir) = (sim::env(1), Path::new("block"));
+    let (sim, dir) = (sim::sim_env(1), Path::new("block"));
     let source = BlockSpec {
         id: BlockId::new(7, 7),
         is_late: false,
@@ -239,12 +239,12 @@ fn block() -> Vec<u8> {
             ("job", "node".to_owned()),
             ("pod", format!("pod-{:02}", series % 10)),
         ]);
-        let columns = Columns {
+        let columns = SampleColumns {
             times: (0..60).map(|i| i * 15_000 + series % 3).collect(),
             values: (0..60)
                 .map(|i| ((i * series) % 100) as f64 / 10.0)
                 .collect(),
-            ..Columns::default()
+            ..SampleColumns::default()
         };
         writer
             .push(labels.as_ref(), &columns)
@@ -272,7 +272,7 @@ fn block() -> Vec<u8> {
         };
         sayings.add(TimeRange::new(0, last), said);
     }
-    writer.say(&sayings).expect("the disk is sound");
+    writer.push_metadata(&sayings).expect("the disk is sound");
     writer.finish().expect("the disk is sound");
     let file = |name: &str| sim.disk.contents(&dir.join(name)).expect("it was written");
     let index = file("index");
@@ -313,12 +313,16 @@ fn pages() -> Vec<Vec<u8>> {
     let page = |count: i64| {
         let mut builder = PageBuilder::new(LogSpan::default());
         for kind in 0..5 {
-            let columns = Columns {
+            let columns = SampleColumns {
                 times: (0..count).map(|i| i * 15_000 + i % 3).collect(),
                 values: (0..count).map(|i| value(kind, i)).collect(),
-                ..Columns::default()
+                ..SampleColumns::default()
             };
-            let pushed = builder.push(SeriesSlot(kind.into()), Some(HistogramFamilyHash(1)), &columns);
+            let pushed = builder.push(
+                SeriesSlot(kind.into()),
+                Some(HistogramFamilyHash(1)),
+                &columns,
+            );
             pushed.expect("no series is too long");
         }
         builder.finish().expect("there are series")

@@ -21,8 +21,8 @@ libfuzzer_sys::fuzz_target!(|body: &[u8]| {
     match (unpacked, snap::raw::Decoder::new().decompress_vec(body)) {
         (Ok(()), Ok(theirs)) => {
             assert_eq!(ours, theirs);
-            let twice =
-                snappy::join([body, body].into_iter(), 2 * BYTES_MAX).expect("both have a header");
+            let twice = snappy::join_blocks([body, body].into_iter(), 2 * BYTES_MAX)
+                .expect("both have a header");
             let mut unpacked = Vec::new();
             assert_eq!(
                 snappy::decompress(&twice, 2 * BYTES_MAX, &mut unpacked),

@@ -27,7 +27,7 @@ static IMAGE: OnceLock<Image> = OnceLock::new();
 
 /// Creates a simulated disk with exactly these files.
 fn disk_with(files: &[(PathBuf, Vec<u8>)]) -> SimEnv {
-    let sim = sim::env(1);
+    let sim = sim::sim_env(1);
     for (path, bytes) in files {
         let folder = path.parent().expect("a file is in a folder");
         let made = sim.env.disk.create_dir_all(folder);
@@ -50,7 +50,7 @@ fn read_all(store: &Store) -> Result<String, Error> {
         newest_only: false,
         cancel: &CancelToken::new(),
         budget: &Budget::new("query", usize::MAX),
-        series: &SeriesLimit::none(),
+        series: &SeriesLimit::unlimited(),
         span: None,
     })?;
     let mut columns = SeriesBatch::default();

@@ -3,7 +3,9 @@
 
 #![no_main]
 
-use firn_wire::tsdb::{TsdbBlockMeta, TsdbBlockReader, NamedRangeFile, IndexReader, ChunkSegments, Tombstones};
+use firn_wire::tsdb::{
+    ChunkSegments, IndexReader, NamedRangeFile, Tombstones, TsdbBlockMeta, TsdbBlockReader,
+};
 
 fn walk(index: &[u8], chunks: &[u8], tombstones: Option<Tombstones>) {
     let Ok(index) = IndexReader::open(NamedRangeFile::new("index", index)) else {

@@ -3,7 +3,10 @@
 
 #![no_main]
 
-use firn_wire::tsdb::{BuiltChunk, ChunkBuilder, TsdbChunkEncoding, TsdbSample, TsdbChunkSamples, ChunkStartTimes, TsdbSampleValue};
+use firn_wire::tsdb::{
+    BuiltChunk, ChunkBuilder, ChunkStartTimes, TsdbChunkEncoding, TsdbChunkSamples, TsdbSample,
+    TsdbSampleValue,
+};
 
 /// Formats a sample with the bits of its value. Histograms are reduced to their times, because
 /// encoding changes empty buckets and reset hints.
@@ -29,14 +32,17 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((number, data)) = bytes.split_first() else {
         return;
     };
-    let Some(encoding) = TsdbChunkEncoding::of_number(number % 8) else {
+    let Some(encoding) = TsdbChunkEncoding::from_number(number % 8) else {
         return;
     };
     let Ok(samples) = TsdbChunkSamples::new(encoding, data) else {
         return;
     };
-    let (mut builder, mut pushed, mut found) =
-        (ChunkBuilder::new(ChunkStartTimes::Keep), Vec::new(), Vec::new());
+    let (mut builder, mut pushed, mut found) = (
+        ChunkBuilder::new(ChunkStartTimes::Keep),
+        Vec::new(),
+        Vec::new(),
+    );
     for sample in samples.take(500) {
         let Ok(sample) = sample else {
             break;

@@ -3,7 +3,9 @@
 
 #![no_main]
 
-use firn_wire::tsdb::{NamedRangeFile, HeadChunkFile, HeadFiles, HeadOptions, HeadReader, TsdbError};
+use firn_wire::tsdb::{
+    HeadChunkFile, HeadFiles, HeadOptions, HeadReader, NamedRangeFile, TsdbError,
+};
 use std::collections::BTreeMap;
 
 fn read(parts: &[&[u8]; 4], memory_bytes: usize) -> Result<BTreeMap<String, String>, TsdbError> {

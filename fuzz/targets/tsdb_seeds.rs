@@ -3,7 +3,10 @@
 use firn_wire::tsdb::{ChunkBuilder, ChunkStartTimes};
 use std::path::{Path, PathBuf};
 
-const FOLDERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/core/wire/tests/tsdb");
+const FOLDERS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../crates/core/wire/tests/tsdb"
+);
 
 /// Maximum length of a seed in bytes.
 const BYTES_MAX: usize = 48 << 10;

@@ -3,7 +3,9 @@
 
 #![no_main]
 
-use firn_wire::tsdb::{WalEntries, NamedRangeFile, HeadChunkFile, HeadChunks, WalTailPolicy, WalReader};
+use firn_wire::tsdb::{
+    HeadChunkFile, HeadChunks, NamedRangeFile, WalEntries, WalReader, WalTailPolicy,
+};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let failed = WalEntries::new(bytes).filter(Result::is_err).count();
@@ -21,7 +23,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }];
     let mut chunks = HeadChunks::new(&files);
     while let Ok(Some(chunk)) = chunks.next_chunk() {
-        if let Ok(samples) = chunk.samples(&files) {
+        if let Ok(samples) = chunk.read_samples(&files) {
             samples.take(500).for_each(drop);
         }
     }
