@@ -8,6 +8,7 @@ mod aggregation;
 mod alerting;
 mod blocks;
 mod certificates;
+mod cluster;
 mod command_line;
 mod compare;
 mod configs;

@@ -29,6 +29,7 @@ const EDGES: [(&str, &[&str]); 13] = [
             "wire",
             "storage",
             "promql",
+            "bucket",
             "http-client",
             "discovery",
             "ingest",

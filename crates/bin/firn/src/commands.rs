@@ -8,6 +8,7 @@
 mod arguments;
 mod check;
 mod client;
+mod cluster;
 mod completions;
 mod debug;
 mod families;
@@ -55,6 +56,7 @@ fn tree() -> Command {
         .subcommands([
             flags::command(),
             check::command(),
+            cluster::command(),
             debug::command(),
             firn_mirror::compare::options::command(),
             firn_mirror::load::options::command(),
@@ -89,6 +91,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
     warn_of_unknown_features(&matches);
     match matches.subcommand() {
         Some(("check", matches)) => check::run(matches),
+        Some(("cluster", matches)) => cluster::run(matches),
         Some(("debug", matches)) => debug::run(matches),
         Some(("mirror", matches)) => mirror::run(matches),
         Some(("promql", matches)) => promql::run(matches),

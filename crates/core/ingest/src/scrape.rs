@@ -1,8 +1,8 @@
 //! Scraping: fetches the metrics of targets at regular intervals and passes them to the store.
 //!
 //! ```text
-//! JobSettings -> Pool: discoveries -> groups -> relabelled Targets
-//!                        each Target: timer -> Fetch -> ScrapeState -> one batch -> Pipeline
+//! ScrapeJobSettings -> ScrapePool: discoveries -> groups -> relabelled targets
+//!                           each target: timer -> Fetch -> ScrapeState -> one batch -> Pipeline
 //! ```
 //!
 //! [`ScrapeManager`] owns everything; a `ScrapePool` is the task of one job, a `Runner` that of one

@@ -2,8 +2,8 @@
 //! kept requests for each receiver.
 //!
 //! ```text
-//! batch -> remote write request -> kept on disk (SendOn) -> acknowledged
-//!            -> Outgoing: external labels, relabelling -> requests for one receiver
+//! batch -> remote write request -> kept on disk (ReceiverQueue) -> acknowledged
+//!            -> OutgoingSettings: external labels, relabelling -> requests for one receiver
 //! ```
 //!
 //! A pushed request is kept unchanged, unless it contains samples that are too far in the future to

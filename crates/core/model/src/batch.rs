@@ -233,7 +233,8 @@ impl Batch {
     }
 
     /// Sets whether the caller appends another batch immediately, so that both log records may be
-    /// written together. The caller must then call [`crate::store::Append::write_held`] at the end.
+    /// written together. The caller must then call [`crate::store::Append::write_held_record`] at
+    /// the end.
     pub fn set_followed(&mut self, is_followed: bool) {
         self.is_followed = is_followed;
     }

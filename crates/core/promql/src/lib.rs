@@ -9,7 +9,7 @@
 //!
 //! let error = parse("rate(up)", Features::default()).expect_err("an instant vector");
 //! assert!(error.to_string().contains("expected type range vector"));
-//! # Ok::<(), firn_promql::value::QueryError>(())
+//! # Ok::<(), firn_promql::value::PromqlError>(())
 //! ```
 //!
 //! Invariants:

@@ -34,7 +34,7 @@
 //! # Guarantees
 //!
 //! Every later reader finds an acked batch, also after a restart and, with
-//! [`store::SyncMode::FixedFetchFactory`], after a power loss. Readers see a batch in full or not
+//! [`store::StoreSyncMode::Always`], after a power loss. Readers see a batch in full or not
 //! at all. Damaged bytes cost only the samples in them: the loss is reported, affected queries
 //! return a warning, and everything else remains available. All time, randomness, threads and disk
 //! access come from [`firn_model::env::Env`], so a test can replay any crash from its seed.

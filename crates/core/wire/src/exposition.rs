@@ -5,8 +5,8 @@
 //! metadata out of a body. [`TextSink`] and [`FamilySink`] write the metrics of this process.
 //!
 //! ```text
-//! let format = Format::of_content_type(header, fallback)?.format;
-//! let mut parser = Parser::new(format, &body, Switches::default());
+//! let format = ExpositionFormat::from_content_type(header, fallback)?.format;
+//! let mut parser = ExpositionParser::new(format, &body, ParserSwitches::default());
 //! while parser.advance_expecting(key_of_the_same_place_last_time)? {
 //!     match parser.event() {
 //!         Event::Sample(sample) if sample.is_expected => series of last time

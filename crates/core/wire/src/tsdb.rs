@@ -2,7 +2,7 @@
 //! blocks that Prometheus opens.
 //!
 //! ```text
-//! 01HX...      a block: meta.json, index, chunks/000001.., tombstones  BlockReader, BlockWriter
+//! 01HX...      a block: meta.json, index, chunks/000001.., tombstones  TsdbBlockReader, TsdbBlockWriter
 //! wal          segments 00000000.., and a folder checkpoint.00000000   WalReader
 //! wbl          segments of out-of-order samples                        WalReader
 //! chunks_head  complete chunks, 000001..                               HeadChunks

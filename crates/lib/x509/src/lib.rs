@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! PEM -> pem -> X509Certificate -> CertificatePool (trusted) --.
-//! handshake --> X509Certificate -> verify (leaf, intermediates) -> Ok or CertificateRefused
+//! handshake --> X509Certificate -> verify (leaf, intermediates) -> Ok or CertificateRejection
 //!                                  ` host, constraints, policies: rules for names
 //!                                  ` key: signatures, by ring or else RustCrypto
 //! ```

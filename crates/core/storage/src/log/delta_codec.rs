@@ -1,8 +1,8 @@
 //! The delta codec of log records: each value is stored as its difference from a prediction.
 //!
 //! ```text
-//! LogBatch -> DeltaEncoder -> frame of kind 7 -> DeltaDecoder -> LogBatch
-//!              Context                             Context
+//! LogBatch -> DeltaRecordEncoder -> frame of kind 7 -> DeltaRecordDecoder -> LogBatch
+//!              PredictorContext                       PredictorContext
 //! ```
 //!
 //! A plain record encodes its values relative to each other, because a log that stores single

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time between syncs in [`SyncMode::Interval`]: the maximum loss after a power failure.
+/// Time between syncs in [`StoreSyncMode::Interval`]: the maximum loss after a power failure.
 const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The point at which a batch counts as durable.

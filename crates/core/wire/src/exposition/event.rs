@@ -1,4 +1,5 @@
-//! The events that [`super::Parser`] yields, one for each sample and each line of metadata.
+//! The events that [`super::ExpositionParser`] yields, one for each sample and each line of
+//! metadata.
 
 use firn_model::histogram::Histogram;
 use firn_model::metadata::MetricType;
@@ -21,7 +22,8 @@ pub enum ExpositionEvent<'p> {
 pub struct ExpositionSample<'p> {
     /// The series as written in the body. Within one format, equal keys mean equal labels.
     pub key: &'p [u8],
-    /// True if `key` equals the key that was passed to [`super::Parser::advance_expecting`].
+    /// True if `key` equals the key that was passed to
+    /// [`super::ExpositionParser::advance_expecting`].
     pub is_expected: bool,
     /// Timestamp of the sample, if the target exposes one.
     pub time: Option<TimestampMs>,

@@ -1,4 +1,4 @@
-//! Dispatches to the parser of a format, so that [`super::Parser`] does not depend on it.
+//! Dispatches to the parser of a format, so that [`super::ExpositionParser`] does not depend on it.
 
 use super::convert::HistogramConverter;
 use super::error::ParseError;

@@ -15,7 +15,7 @@ use firn_model::labels::{METRIC_NAME, push_pair};
 const SHOWN_BYTES_MAX: usize = 1024;
 
 /// The reason why a series or point is rejected, with an error text for the response. Created
-/// during validation and counted in `Refusals`.
+/// during validation and counted in `WriteRejections`.
 #[derive(Debug)]
 pub struct SeriesRejection {
     /// The category under which the rejection is counted.

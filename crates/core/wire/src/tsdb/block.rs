@@ -1,7 +1,7 @@
 //! Reads a block: a folder with the samples of a time range.
 //!
 //! ```text
-//! let mut block = BlockReader::new(index, segments, Some(tombstones));
+//! let mut block = TsdbBlockReader::new(index, segments, Some(tombstones));
 //! while let Some(mut series) = block.next_series()? {
 //!     let labels = series.labels();
 //!     while let Some(sample) = series.next_sample()? { .. }
