@@ -95,6 +95,7 @@ bench: dist
 
 soak: build
 	FIRN_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p firn-storage -p firn-wire -p firn-promql
+	FIRN_MODEL=large FIRN_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p firn-cluster
 	FIRN_CRASH_ROUNDS=$(ROUNDS) $(CARGO) test --release --locked -p firn-firn --test crash -- --nocapture
 
 figures:

@@ -1,5 +1,7 @@
 //! Writes the initial corpus of each fuzz target to a directory: `seeds DIR`.
 
+#[path = "cluster_seeds.rs"]
+mod cluster_seeds;
 #[path = "../../crates/core/ingest/src/metadata/file.rs"]
 #[allow(dead_code)]
 mod file;
@@ -137,6 +139,7 @@ fn main() -> std::io::Result<()> {
     write(dir, "tsdb_block", tsdb_seeds::blocks())?;
     write(dir, "tsdb_wal", tsdb_seeds::logs())?;
     write(dir, "tsdb_head", tsdb_seeds::heads())?;
+    write(dir, "segment", cluster_seeds::all())?;
     write(dir, "certificates", certificates())?;
     let responses = include_str!("../../crates/lib/http_client/src/tests/http1.tsv");
     let responses = responses.lines().filter_map(|row| row.split('\t').nth(2));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
-const EDGES: [(&str, &[&str]); 13] = [
+const EDGES: [(&str, &[&str]); 14] = [
     ("model", &[]),
     ("x509", &[]),
     ("wire", &["model"]),
@@ -14,6 +14,7 @@ const EDGES: [(&str, &[&str]); 13] = [
     ("promql", &["model"]),
     ("http-client", &["model", "x509"]),
     ("bucket", &["model", "http-client"]),
+    ("cluster", &["model"]),
     ("discovery", &["model", "wire", "http-client"]),
     ("ingest", &["model", "wire", "http-client", "discovery"]),
     ("mirror", &["model", "wire", "promql"]),
