@@ -214,7 +214,7 @@ impl LogCore {
                 let (replaying, step) = Replaying::begin(&self.options, begin, out);
                 self.state = State::Replaying(Box::new(replaying));
                 // The log before the FENCE may be empty. No time passed, so no lease ended.
-                self.after_replay(begin.fenced_at, step, out);
+                self.after_replay(begin.fence.fenced_at, step, out);
             }
             FencingStep::StepDown(reason) => self.step_down(reason, out),
         }

@@ -34,9 +34,11 @@ use std::time::Duration;
 pub(super) struct Fencing {
     /// The checkpoint from which the log is listed.
     start: CheckpointHead,
-    /// The key that made this takeover read the checkpoint again. If the checkpoint is the same
-    /// then, the log contradicts itself.
+    /// The key that made this takeover read the checkpoint again.
     doubted: Option<Sequence>,
+    /// The key that did so before in a list, with the same checkpoint. Pages of a list are of
+    /// different times, so only the second time shows that the log contradicts itself.
+    retried: Option<Sequence>,
     phase: Phase,
 }
 
@@ -56,6 +58,8 @@ pub(super) struct StoredFence {
     pub(super) header: SegmentHeader,
     /// The time at which it was certain to be stored.
     pub(super) fenced_at: Duration,
+    /// The position of the checkpoint from which the log was listed.
+    listed_from: Position,
 }
 
 /// A FENCE whose replay found that the log was trimmed meanwhile.
@@ -69,8 +73,7 @@ pub(super) struct DoubtedFence {
 /// The input of a replay.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReplayBegin {
-    pub(super) fence: SegmentHeader,
-    pub(super) fenced_at: Duration,
+    pub(super) fence: StoredFence,
     pub(super) start: CheckpointHead,
 }
 
@@ -88,6 +91,7 @@ impl Fencing {
         Self {
             start: CheckpointHead::default(),
             doubted: None,
+            retried: None,
             phase: Phase::ReadingState,
         }
     }
@@ -98,6 +102,7 @@ impl Fencing {
         Self {
             start: doubted.start,
             doubted: Some(doubted.sequence),
+            retried: None,
             phase: Phase::Confirming(doubted.fence),
         }
     }
@@ -172,21 +177,25 @@ impl Fencing {
                 return FencingStep::Wait;
             }
         };
-        if let Some(sequence) = self.doubted.take()
-            && head == self.start
-        {
-            return FencingStep::StepDown(StepDownReason::Inconsistent { sequence });
+        let doubted = self.doubted.take();
+        let is_same = head == self.start;
+        if let Some(sequence) = doubted.filter(|_| is_same) {
+            let is_listed = fence.is_some_and(|fence| fence.listed_from == head.position);
+            if is_listed || self.retried == doubted {
+                let reason = StepDownReason::Inconsistent { sequence };
+                return FencingStep::StepDown(reason);
+            }
         }
+        self.retried = doubted.filter(|_| is_same && fence.is_none());
         let first = std::mem::replace(&mut self.start, head);
-        if let Some(fence) = fence {
+        // A FENCE that was listed from an older checkpoint may be behind the end of the log. If the
+        // replay fails for that reason, the end is looked for again.
+        if let Some(fence) = fence.filter(|_| doubted.is_none() || !is_same) {
             let is_stale = head.replay_from.sequence > fence.header.sequence;
             if !is_stale || options.has(LogFlaw::KeepsStaleFence) {
                 let is_first_kept = options.has(LogFlaw::ReplaysFromFirstRead);
-                return FencingStep::Replay(ReplayBegin {
-                    fence: fence.header,
-                    fenced_at: fence.fenced_at,
-                    start: if is_first_kept { first } else { head },
-                });
+                let start = if is_first_kept { first } else { head };
+                return FencingStep::Replay(ReplayBegin { fence, start });
             }
         }
         self.list(Walk::begin(&head.replay_from), out);
@@ -196,6 +205,14 @@ impl Fencing {
     fn list(&mut self, walk: Walk, out: &mut Outbox) {
         out.request(LogRequest::ListLog(walk.next));
         self.phase = Phase::Listing(walk);
+    }
+
+    /// Reads the checkpoint again because of the segment at `sequence`, which a newer checkpoint
+    /// explains: the log was trimmed.
+    fn doubt(&mut self, sequence: Sequence, out: &mut Outbox) {
+        self.doubted = Some(sequence);
+        self.phase = Phase::ReadingState;
+        out.request(LogRequest::ReadState);
     }
 
     /// Follows the walk along listed keys to the first absent one, and creates the FENCE there.
@@ -220,6 +237,12 @@ impl Fencing {
                 walk.pass();
             }
             listed.pop_front();
+        }
+        // A writer has no segment there while one before it is missing.
+        let end = walk.next.plus(options.window());
+        if listed.back().is_some_and(|entry| entry.sequence >= end) {
+            self.doubt(walk.next, out);
+            return;
         }
         let header = SegmentHeader {
             cluster: options.cluster,
@@ -255,9 +278,7 @@ impl Fencing {
             }
             Lookup::Present(_) | Lookup::Absent => {
                 // A stale FENCE in a trimmed part of the log.
-                self.doubted = Some(walk.next);
-                self.phase = Phase::ReadingState;
-                out.request(LogRequest::ReadState);
+                self.doubt(walk.next, out);
                 return FencingStep::Wait;
             }
             Lookup::Unreadable(error) => {
@@ -295,6 +316,7 @@ impl Fencing {
                 let fence = StoredFence {
                     header: *creation.header(),
                     fenced_at: now,
+                    listed_from: self.start.position,
                 };
                 self.confirm(options, fence, out)
             }
@@ -308,11 +330,8 @@ impl Fencing {
         out: &mut Outbox,
     ) -> FencingStep {
         if options.has(LogFlaw::OmitsSecondRead) {
-            return FencingStep::Replay(ReplayBegin {
-                fence: fence.header,
-                fenced_at: fence.fenced_at,
-                start: self.start,
-            });
+            let start = self.start;
+            return FencingStep::Replay(ReplayBegin { fence, start });
         }
         out.request(LogRequest::ReadState);
         self.phase = Phase::Confirming(fence);

@@ -18,6 +18,8 @@ pub enum LogFlaw {
     ExistsIsFenced,
     /// Compares the epoch of a header at its key, but not the writer.
     OmitsWriter,
+    /// Ends a replay at its FENCE, even if the last FENCE before it has no lower epoch.
+    OmitsEpoch,
     /// Deletes FENCEs with DATA.
     DeletesFences,
     /// Does not read the checkpoint again after its FENCE.

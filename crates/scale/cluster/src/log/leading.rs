@@ -77,16 +77,16 @@ impl Leading {
         } else {
             options.window()
         };
-        let epoch = begin.fence.epoch;
+        let epoch = begin.fence.header.epoch;
         let next = begin.next;
         out.push(LogAction::Lead { epoch, next });
         let mut leading = Self {
             epoch,
-            ready_at: begin.fenced_at + wait,
+            ready_at: begin.fence.fenced_at + wait,
             is_ready: false,
             hand_off: HandOffPhase::No,
             queue: Queue::begin(next),
-            window: Window::begin(begin.fence.sequence.plus(voids)),
+            window: Window::begin(begin.fence.header.sequence.plus(voids)),
             lease: Lease::default(),
             horizon: begin.horizon,
             unit: None,

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// A bucket with one core, and the diary of its actions.
 pub struct Diary {
-    options: Arc<LogOptions>,
+    pub options: Arc<LogOptions>,
     core: LogCore,
     now: Duration,
     pub objects: BTreeMap<Sequence, Vec<u8>>,

@@ -31,11 +31,17 @@ pub struct Scenario {
     /// Creates that fail without being stored (409, 5xx).
     pub losses: u8,
     pub is_leased: bool,
+    /// False if no strong reads arrive.
+    pub has_reads: bool,
     /// True if replies whose time matters little are immediate: the list of a takeover after its
     /// first read of the checkpoint, HEADs of leaders with leases, and ticks after their time.
     pub is_brief: bool,
+    /// True if the segments of a replay arrive one by one, in any order.
+    pub is_replay_slow: bool,
     /// False if COMMITs after the first one do not cover anything.
     pub covers_all: bool,
+    /// Moves before the search, by their names.
+    pub begin: &'static [&'static str],
     pub flaw: Option<LogFlaw>,
 }
 
@@ -271,7 +277,9 @@ impl<'a> Moves<'a> {
                 next.promises.seen |= view;
                 self.push(|| format!("read at {i} shows {view:b}"), next);
             }
-        } else if matches!(process.core.state(), LogState::Leading { .. }) {
+        } else if self.scenario.has_reads
+            && matches!(process.core.state(), LogState::Leading { .. })
+        {
             self.wait_for_read(world, i);
         }
         if let Some((sequence, outcome)) = process.headed {

@@ -3,7 +3,7 @@
 use super::diary::Diary;
 use crate::ids::{Sequence, WriterId};
 use crate::log::LogRequest;
-use crate::segment::{Segment, SegmentHeader};
+use crate::segment::{Segment, SegmentBody, SegmentHeader};
 
 /// Runs a script with leases of 100 ms and compares the actions, after those of the last `;`.
 #[track_caller]
@@ -223,5 +223,41 @@ fn log_with_a_gap_ends_the_takeover() {
     diary.objects.remove(&Sequence(4));
     let expected = "fence 5:0 | replay 0 | 1=7 \
         | down: segment 4 is missing or does not follow the one before it";
+    assert_eq!(diary.run("go"), expected);
+}
+
+#[test]
+fn log_with_a_gap_before_listed_segments_gets_no_fence() {
+    let log = "take 1; at 101; large 1 | large 2 | large 3 | large 4";
+    let gap = "down: segment 4 is missing or does not follow the one before it";
+    check(&format!("{log}; drop 4 | take 2"), gap);
+    // Less than a window is missing: the segments behind it may have been in flight.
+    let expected = "fence 5:0 | replay 0 | 1=1 | 2=2 | lead 2 from 3";
+    check(&format!("{log}; drop 5 | take 2"), expected);
+}
+
+#[test]
+fn stale_fence_within_a_replay_does_not_end_it() {
+    let mut diary = Diary::new(100);
+    diary.run("take 1 | at 101 | large 7 | large 8 | hold | take 2");
+    for _ in 0..5 {
+        let request = diary.requests.pop_front().expect("a request");
+        let reply = diary.answer(request);
+        diary.reply(reply);
+    }
+    assert_eq!(diary.run("hold"), "fence 5:0 | replay 0");
+    // A later leader deleted segments 3 and 4, and a process that slept created its FENCE there.
+    let fence = diary.objects[&Sequence(5)].clone();
+    let fence = SegmentHeader::decode(diary.options.place(Sequence(5)), &fence);
+    let header = SegmentHeader {
+        sequence: Sequence(3),
+        writer: WriterId(9),
+        ..fence.expect("the FENCE of writer 2")
+    };
+    let body = SegmentBody::default();
+    diary
+        .objects
+        .insert(Sequence(3), Segment { header, body }.encode());
+    let expected = "down: segment 5 is missing or does not follow the one before it";
     assert_eq!(diary.run("go"), expected);
 }

@@ -22,8 +22,11 @@ const SMALL: Scenario = Scenario {
     late: 1,
     losses: 0,
     is_leased: true,
+    has_reads: true,
     is_brief: true,
+    is_replay_slow: false,
     covers_all: true,
+    begin: &[],
     flaw: None,
 };
 
@@ -60,11 +63,62 @@ const THREE: Scenario = Scenario {
     ..SMALL
 };
 
-/// More than any scenario has, so that a search ends.
-const STATES_MAX: usize = 60_000_000;
+/// A replay during which others take over and trim the log, and one that slept before its create.
+const SLOW_REPLAY: Scenario = Scenario {
+    processes: 3,
+    keys: 5,
+    window: 1,
+    crashes: 1,
+    takeovers: 4,
+    is_leased: false,
+    has_reads: false,
+    is_replay_slow: true,
+    begin: &[
+        "0 takes over",
+        "ReadState of 0",
+        "create 1 of 0: stored",
+        "ReadState of 0",
+        "2 takes over",
+        "ReadState of 2",
+        "0 appends record 0",
+        "create 2 of 0: stored",
+        "1 takes over",
+        "ReadState of 1",
+        "create 3 of 1: stored",
+        "ReadState of 1",
+    ],
+    ..COMMIT
+};
+
+/// A leader whose create is stored, while the reply is lost.
+const LOST_REPLY: Scenario = Scenario {
+    keys: 7,
+    records: 2,
+    takeovers: 2,
+    begin: &[
+        "0 takes over",
+        "ReadState of 0",
+        "create 1 of 0: stored",
+        "ReadState of 0",
+        "time passes",
+        "0 appends record 0",
+        "create 3 of 0: stored, timeout",
+    ],
+    ..COMMIT
+};
+
+/// More than any scenario has, so that a search ends. A state that waits takes about a kilobyte.
+const STATES_MAX: usize = 3_000_000;
+const LARGE_STATES_MAX: usize = 16_000_000;
 
 fn run(name: &str, scenario: &Scenario) -> Found {
-    let found = search(scenario, STATES_MAX);
+    let is_large = std::env::var_os("FIRN_MODEL").is_some_and(|value| value == "large");
+    let states_max = if is_large {
+        LARGE_STATES_MAX
+    } else {
+        STATES_MAX
+    };
+    let found = search(scenario, states_max);
     println!(
         "{name}: {} states, depth {}, {} with two leaders: {}",
         found.states,
@@ -120,6 +174,7 @@ fn model_of_small_clusters_keeps_all_promises() {
     );
     check("commit, trim", &COMMIT);
     check("handoff", &HAND_OFF);
+    check("slow replay", &SLOW_REPLAY);
     check(
         "no leases",
         &Scenario {
@@ -249,6 +304,7 @@ fn scenario_of(flaw: LogFlaw) -> Scenario {
         LogFlaw::AcksBeforePrefix | LogFlaw::ProbesEndAgain | LogFlaw::ReplaysVoid => RECORDS,
         LogFlaw::ExistsIsStored | LogFlaw::ExistsIsFenced | LogFlaw::OmitsWriter => SMALL,
         LogFlaw::ReusesVoid | LogFlaw::OmitsWait => SMALL,
+        LogFlaw::OmitsEpoch => SLOW_REPLAY,
         LogFlaw::DeletesFences
         | LogFlaw::OmitsSecondRead
         | LogFlaw::ReplaysFromFirstRead
@@ -265,12 +321,7 @@ fn scenario_of(flaw: LogFlaw) -> Scenario {
             ..COMMIT
         },
         LogFlaw::ReadsBeforeWait | LogFlaw::LeasesFromEnd => Scenario { keys: 6, ..RECORDS },
-        LogFlaw::LeasesFromRepeat => Scenario {
-            keys: 7,
-            records: 2,
-            takeovers: 2,
-            ..COMMIT
-        },
+        LogFlaw::LeasesFromRepeat => LOST_REPLY,
         LogFlaw::LeasesBeforePrefix => Scenario {
             records: 3,
             ..RECORDS
@@ -292,6 +343,7 @@ fn model_finds_each_planted_flaw() {
         LogFlaw::ExistsIsStored,
         LogFlaw::ExistsIsFenced,
         LogFlaw::OmitsWriter,
+        LogFlaw::OmitsEpoch,
         LogFlaw::DeletesFences,
         LogFlaw::OmitsSecondRead,
         LogFlaw::ReplaysFromFirstRead,

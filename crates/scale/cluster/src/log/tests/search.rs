@@ -66,9 +66,20 @@ pub fn search(scenario: &Scenario, states_max: usize) -> Found {
     found
 }
 
+/// Returns the state from which a scenario is searched.
 fn first(scenario: &Scenario) -> World {
-    let mut first = World::new(&scenario.options(), scenario.processes, scenario.keys);
+    let options = scenario.options();
+    let mut first = World::new(&options, scenario.processes, scenario.keys);
     first.is_brief = scenario.is_brief;
+    first.is_replay_slow = scenario.is_replay_slow;
+    for name in scenario.begin {
+        let mut moves = Moves::new(scenario, &options, true);
+        moves.all(&first);
+        let mut names = moves.names.iter().flatten();
+        let number = names.position(|found| found == name);
+        let number = number.unwrap_or_else(|| panic!("{name:?} is none of {:?}", moves.names));
+        first = moves.worlds.swap_remove(number);
+    }
     first
 }
 

@@ -119,6 +119,8 @@ pub struct Spent {
 pub struct World {
     /// True if replies whose time matters little are immediate.
     pub is_brief: bool,
+    /// True if the segments of a replay are not.
+    pub is_replay_slow: bool,
     /// The log, by key; key zero is unused.
     pub objects: Vec<Option<Rc<Object>>>,
     /// The checkpoints, oldest first.
@@ -143,6 +145,7 @@ impl World {
         let process = Rc::new(Process::new(options));
         Self {
             is_brief: false,
+            is_replay_slow: false,
             objects: vec![None; keys + 1],
             saved: vec![Saved {
                 head: CheckpointHead::default(),
@@ -265,12 +268,12 @@ impl World {
         self.promises.seen |= view;
     }
 
-    /// Sends a request. Reads whose time does not matter are answered at once: those of segments,
+    /// Sends a request. Reads whose time matters little are answered at once: those of segments,
     /// which never change, and the list of a trim, which is before the deletions anyway.
     fn request(&mut self, i: usize, request: LogRequest) {
         let process = Rc::make_mut(&mut self.processes[i]);
         let is_immediate = match &request {
-            LogRequest::ReadSegment(_) => true,
+            LogRequest::ReadSegment(_) => !self.is_replay_slow,
             LogRequest::ReadHeader(sequence) => process.created & 1 << sequence.0 == 0,
             LogRequest::ListLog(_) => self.is_brief || process.leads(),
             _ => false,
