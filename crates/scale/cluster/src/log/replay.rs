@@ -17,7 +17,6 @@ use crate::ids::Sequence;
 use crate::segment::{Frame, FrameKind, HEADER_BYTES, Segment, SegmentError, SegmentKind};
 use firn_model::log::Position;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// Maximum number of segments that are read or wait for one before them.
 const READS_MAX: u64 = 64;
@@ -293,7 +292,7 @@ impl Replaying {
 
     /// Returns the instants, which a test moves.
     #[cfg(test)]
-    pub(super) fn instants(&mut self) -> Vec<&mut Duration> {
+    pub(super) fn instants(&mut self) -> Vec<&mut std::time::Duration> {
         vec![&mut self.fence.fenced_at]
     }
 }
