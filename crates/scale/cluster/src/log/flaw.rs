@@ -52,6 +52,8 @@ pub enum LogFlaw {
     LeasesBeforePrefix,
     /// Answers all waiting reads after a HEAD, including those that came after its start.
     HeadCoversLaterReads,
+    /// Counts reads that a create has confirmed as waiting for the HEAD before it.
+    HeadCountsGrantedReads,
     /// Hands off before the lease of its own predecessor has ended.
     HandsOffBeforeWait,
     /// Answers strong reads after it was requested to hand off.

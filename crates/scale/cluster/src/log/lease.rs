@@ -37,7 +37,7 @@ struct WaitingRead {
 struct HeadCheck {
     sequence: Sequence,
     started: Duration,
-    /// The number of reads that arrived before it started.
+    /// The number of waiting reads that arrived before it started.
     reads: usize,
 }
 
@@ -106,6 +106,11 @@ impl Lease {
         let covered = self.waiting.iter().take_while(|read| is_covered(read));
         let covered = covered.count();
         grant(self.waiting.drain(..covered).collect(), out);
+        if let Some(head) = &mut self.head
+            && !options.has(LogFlaw::HeadCountsGrantedReads)
+        {
+            head.reads = head.reads.saturating_sub(covered);
+        }
         if !is_held {
             // Only its value matters, which is in the past for all reads to come.
             self.confirmed = None;

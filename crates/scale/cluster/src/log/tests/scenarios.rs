@@ -178,8 +178,9 @@ fn model_of_small_clusters_keeps_all_promises() {
     check(
         "no leases",
         &Scenario {
-            keys: 7,
-            ..NO_LEASE
+            is_leased: false,
+            keys: 6,
+            ..RECORDS
         },
     );
     check("three processes", &THREE);
@@ -330,6 +331,11 @@ fn scenario_of(flaw: LogFlaw) -> Scenario {
             late: 0,
             ..NO_LEASE
         },
+        LogFlaw::HeadCountsGrantedReads => Scenario {
+            is_leased: false,
+            keys: 6,
+            ..RECORDS
+        },
         LogFlaw::HandsOffBeforeWait | LogFlaw::ReadsWhileHandingOff | LogFlaw::TrustsOldHandOff => {
             HAND_OFF
         }
@@ -360,6 +366,7 @@ fn model_finds_each_planted_flaw() {
         LogFlaw::LeasesFromRepeat,
         LogFlaw::LeasesBeforePrefix,
         LogFlaw::HeadCoversLaterReads,
+        LogFlaw::HeadCountsGrantedReads,
         LogFlaw::HandsOffBeforeWait,
         LogFlaw::ReadsWhileHandingOff,
         LogFlaw::TrustsOldHandOff,
