@@ -110,7 +110,11 @@ pub struct LogPositions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogPressure {
     /// Number of stored bytes, accurate to one unit of the log.
-    pub bytes: u64,
+    pub kept_bytes: u64,
+    /// Number of stored bytes whose samples are not sealed, accurate to one unit of the log: those
+    /// after the position of [`DurableLog::mark_sealed`]. In a log that is trimmed as soon as its
+    /// samples are sealed, these are all stored bytes.
+    pub unsealed_bytes: u64,
     /// True if the queue is so long that records of a few more threads might have to wait.
     pub is_crowded: bool,
     /// True if the log rejects records because the disk is full or nearly full, as of the last
@@ -223,12 +227,24 @@ pub trait DurableLog: Send + Sync {
     /// the same records.
     fn files(&self) -> Vec<LogFile>;
 
+    /// Records that all samples before `to` are sealed, for [`LogPressure::unsealed_bytes`]. The
+    /// owner calls it instead of [`DurableLog::trim`] if the log keeps its records. Does nothing in
+    /// a log that is trimmed.
+    fn mark_sealed(&self, to: LogPosition) {
+        let _ = to;
+    }
+
     /// Deletes records before `to`. Some of them may be kept.
     fn trim(&self, to: LogPosition) -> Result<(), Error>;
 
     /// Closes the log: rejects further records, waits until all are written, and syncs. Fails if
     /// the disk cannot write the remaining records.
     fn close(&self) -> Result<(), Error>;
+
+    /// Rejects further records and starts no more writes, because another process writes this log
+    /// now. Does not wait. Records whose outcome is open fail, or become durable if their write had
+    /// already begun.
+    fn abandon(&self);
 
     /// Deletes all records. The log must be closed, and its records must not be needed any more.
     fn remove_all(&self) -> Result<(), Error>;

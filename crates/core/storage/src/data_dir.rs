@@ -3,6 +3,7 @@
 //! ```text
 //! LOCK            held by the process that uses the folder
 //! FORMAT          "firn data format 4\n"; written before anything but the first manifest
+//! SCRATCH         marks a folder whose log is elsewhere: each open empties it
 //! MANIFEST        the files that must exist
 //! wal/            segments of the log
 //! pages/          segments of sealed samples
@@ -17,9 +18,14 @@
 //! Invariant: nothing is written to a folder that another process uses, that contains other data,
 //! or whose format this version does not support. `docs/format/data-folder.md` is the reference.
 
+mod scratch;
+
+pub(crate) use scratch::remove_tree;
+
 use crate::error::StorageError;
 use crate::manifest::{self, Manifest};
 use firn_model::env::{DirLock, Disk, Env, LockOwner, OpenMode};
+use scratch::{FolderNames, SCRATCH, create_marker};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -40,8 +46,9 @@ const FORMAT_BYTES_MAX: usize = 64;
 
 /// Names that an empty folder may contain: those of Firn, and those that file systems create in
 /// their root.
-const HARMLESS: [&str; 5] = [
+const HARMLESS: [&str; 6] = [
     LOCK,
+    SCRATCH,
     FORMAT_TEMPORARY,
     manifest::NAME,
     manifest::TEMPORARY,
@@ -84,38 +91,58 @@ impl DataDir {
     /// process uses it, or if it contains other data or another format.
     pub fn open(env: &Env, root: &Path) -> Result<Self, StorageError> {
         let disk = &*env.disk;
-        let writable = |e| explain_io_error(root, "create folder", e);
-        disk.create_dir_all(root).map_err(writable)?;
-        let names = disk.list(root).map_err(StorageError::io("list", root))?;
-        let is_ours = names.iter().any(|name| name.as_os_str() == FORMAT);
-        if let Some(foreign) = names.iter().find(|name| !is_harmless(name))
-            && !is_ours
-        {
-            return Err(StorageError::Foreign {
-                path: root.to_path_buf(),
-                found: foreign.display().to_string(),
-            });
-        }
+        let names = FolderNames::create_and_list(disk, root)?;
+        names.require_data_or_empty(root)?;
         let lock = take_lock(disk, root)?;
         let mut format = DATA_FORMAT;
-        if is_ours {
+        if names.has(FORMAT) {
             format = check_format(disk, &root.join(FORMAT))?;
         } else {
-            // First, so that a folder of this format without a manifest is detected as damaged.
-            Manifest::default().write(disk, root)?;
-            write_format(disk, root, DATA_FORMAT)
-                .map_err(|e| explain_io_error(root, "write format of", e))?;
+            begin_format(disk, root)?;
         }
-        let dir = Self {
-            root: root.to_path_buf(),
-            format,
-            _lock: lock,
-        };
-        for folder in dir.folders() {
+        Self::with_folders(disk, root, format, lock)
+    }
+
+    /// Opens and locks the folder at `root` as a scratch folder, whose files are useless after the
+    /// end of the store: creates it, or removes the store's files of an earlier life. Fails if
+    /// another process uses it, or if it contains anything but a scratch folder.
+    pub fn open_scratch(env: &Env, root: &Path) -> Result<Self, StorageError> {
+        let disk = &*env.disk;
+        let names = FolderNames::create_and_list(disk, root)?;
+        if !names.has(SCRATCH) {
+            names.require_empty(root)?;
+        }
+        let lock = take_lock(disk, root)?;
+        if !names.has(SCRATCH) {
+            create_marker(disk, root)
+                .map_err(|e| explain_io_error(root, "create scratch folder", e))?;
+        }
+        remove_format(disk, root).map_err(StorageError::io("remove format of", root))?;
+        for folder in folders_of(root) {
+            if disk.list(&folder).is_ok() {
+                remove_tree(disk, &folder)?;
+            }
+        }
+        begin_format(disk, root)?;
+        Self::with_folders(disk, root, DATA_FORMAT, lock)
+    }
+
+    /// Creates the missing folders of a data folder that is locked.
+    fn with_folders(
+        disk: &dyn Disk,
+        root: &Path,
+        format: u32,
+        lock: Box<dyn DirLock>,
+    ) -> Result<Self, StorageError> {
+        for folder in folders_of(root) {
             disk.create_dir_all(&folder)
                 .map_err(|e| explain_io_error(root, "create folder in", e))?;
         }
-        Ok(dir)
+        Ok(Self {
+            root: root.to_path_buf(),
+            format,
+            _lock: lock,
+        })
     }
 
     /// Locks the existing data folder at `root` for reading: only the lock file is created.
@@ -127,6 +154,7 @@ impl DataDir {
                 path: root.to_path_buf(),
             });
         }
+        FolderNames(names).require_durable(root)?;
         let lock = take_lock(disk, root)?;
         Ok(Self {
             root: root.to_path_buf(),
@@ -192,19 +220,27 @@ impl DataDir {
 
     /// Returns the folders that every data folder has.
     pub(crate) fn folders(&self) -> [PathBuf; 5] {
-        [
-            self.wal(),
-            self.pages(),
-            self.series(),
-            self.exemplars(),
-            self.blocks(),
-        ]
+        folders_of(&self.root)
     }
 
     /// Returns the format version.
     pub(crate) fn format(&self) -> u32 {
         self.format
     }
+}
+
+/// The names of the folders that every data folder has.
+const FOLDERS: [&str; 5] = ["wal", "pages", "series", "exemplars", BLOCKS];
+
+fn folders_of(root: &Path) -> [PathBuf; 5] {
+    FOLDERS.map(|name| root.join(name))
+}
+
+/// Writes the first files of a new data folder.
+fn begin_format(disk: &dyn Disk, root: &Path) -> Result<(), StorageError> {
+    // The manifest is first, so that a folder of this format without one is detected as damaged.
+    Manifest::default().write(disk, root)?;
+    write_format(disk, root, DATA_FORMAT).map_err(|e| explain_io_error(root, "write format of", e))
 }
 
 /// Returns whether the folder at `root` contains a `FORMAT` file.

@@ -51,6 +51,32 @@ pub enum StorageError {
         /// Name of the first foreign file found in it.
         found: String,
     },
+    /// The folder has the data of a store with a log of its own, so it cannot become scratch.
+    #[error(
+        "folder {} contains the data of a store with a local log; a store whose log is elsewhere \
+         empties its folder, so it needs another one",
+        path.display()
+    )]
+    NotScratch {
+        /// Path of the folder, which is left unchanged.
+        path: PathBuf,
+    },
+    /// The folder is scratch: without the log of its store it does not contain all samples.
+    #[error(
+        "folder {} is the scratch folder of a store whose log is elsewhere: its files do not \
+         contain all samples",
+        path.display()
+    )]
+    Scratch {
+        /// Path of the folder, which is left unchanged.
+        path: PathBuf,
+    },
+    /// The operation needs a folder that contains all samples.
+    #[error("{operation} is not supported: the log of this store is not in its data folder")]
+    NeedsLocalLog {
+        /// Name of the operation: `a snapshot`.
+        operation: &'static str,
+    },
     /// The folder is not a data folder.
     #[error(
         "folder {} is not a firn data folder: it does not contain a file FORMAT", path.display())]
@@ -232,6 +258,9 @@ impl StorageError {
                 ErrorKind::Unavailable
             }
             Self::Foreign { .. } | Self::NoData { .. } | Self::Format { .. } => ErrorKind::Invalid,
+            Self::NotScratch { .. } | Self::Scratch { .. } | Self::NeedsLocalLog { .. } => {
+                ErrorKind::Invalid
+            }
             Self::Damaged { .. }
             | Self::Undelivered { .. }
             | Self::Missing { .. }

@@ -12,6 +12,7 @@
 //! a new segment. Records that cannot be written wait ([`stall`]); in the meantime new ones are
 //! rejected and reads continue.
 
+pub mod codec;
 mod commit;
 mod delta_codec;
 mod local;

@@ -24,7 +24,7 @@ mod sweep;
 mod trim;
 
 use crate::parts::StoreParts;
-use crate::parts::options::{SealingThread, StoreSyncMode};
+use crate::parts::options::{LogTrimming, SealingThread, StoreSyncMode};
 use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use crate::sync::{Mutex, lock};
 use compaction::progress::CompactionState;
@@ -46,6 +46,8 @@ pub(crate) struct Maintenance {
     /// Locked by the current tick.
     pub(crate) state: Mutex<MaintenanceState>,
     is_scheduled: AtomicBool,
+    /// True after the store was abandoned or handed off: no more work begins.
+    is_stopped: AtomicBool,
     /// The newest sample time at the start of the last tick.
     began_at: AtomicI64,
     compaction: CompactionState,
@@ -76,6 +78,7 @@ impl Maintenance {
             parts,
             state: Mutex::new(state),
             is_scheduled: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
             began_at: AtomicI64::new(i64::MIN),
             compaction: CompactionState::default(),
             me: me.clone(),
@@ -120,6 +123,9 @@ impl Maintenance {
     /// Runs one tick: all maintenance that is due now.
     pub(super) fn run_tick(&self) {
         let mut state = lock(&self.state);
+        if self.is_stopped.load(Ordering::Relaxed) {
+            return;
+        }
         let newest = self.newest.load(Ordering::Relaxed);
         self.began_at.store(newest, Ordering::Relaxed);
         let garbage = std::mem::take(&mut state.garbage);
@@ -150,7 +156,12 @@ impl Maintenance {
     /// Shuts down cleanly. Afterwards the log accepts no records and every sample that was appended
     /// in order is in a page. The log is removed, unless it contains late samples that are in no
     /// block.
+    ///
+    /// The log of a store whose folder is scratch keeps its records: such a store is handed off.
     pub(crate) fn close(&self) -> Result<(), Error> {
+        if self.trimming == LogTrimming::Never {
+            return self.hand_off();
+        }
         // Waits for the end of the current tick.
         let mut state = lock(&self.state);
         self.log.close()?;
@@ -173,6 +184,24 @@ impl Maintenance {
         }
         self.write_last_manifest(&mut state)?;
         self.log.remove_all()
+    }
+
+    /// Stops the background work and the log at once, without writing anything more to it.
+    pub(crate) fn abandon(&self) {
+        self.log.abandon();
+        self.stop();
+    }
+
+    /// Stops the background work, and closes the log after all its records are durable.
+    pub(crate) fn hand_off(&self) -> Result<(), Error> {
+        self.stop();
+        self.log.close()
+    }
+
+    /// Prevents further ticks, and waits for the end of the current one.
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        drop(lock(&self.state));
     }
 
     /// Seals all samples of the closed log up to its last record.

@@ -36,7 +36,7 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use journal::JournalTracker;
 use metrics::StoreMetrics;
 use numbers::SeriesNumbers;
-use options::StoreOptions;
+use options::{LogTrimming, StoreOptions};
 use retention::RetentionState;
 use std::sync::{Arc, OnceLock};
 
@@ -46,6 +46,7 @@ pub(crate) struct StoreParts {
     pub(crate) env: Env,
     pub(crate) dir: DataDir,
     pub(crate) log: Box<dyn DurableLog>,
+    pub(crate) trimming: LogTrimming,
     pub(crate) metrics: StoreMetrics,
     /// The hash from which the fingerprints of series keys are computed.
     pub(crate) hash: SeriesHash,
@@ -170,12 +171,22 @@ impl StoreParts {
     /// Rejects a write if sealing lags too far behind. Without this limit, log and head would grow
     /// until disk or memory are full. The sender must retry.
     pub(crate) fn check_sealing_lag(&self) -> Result<(), Error> {
-        let (bytes, limit) = (self.log.pressure().bytes, self.options.backlog_bytes_max);
+        let bytes = self.log.pressure().unsealed_bytes;
+        let limit = self.options.backlog_bytes_max;
         if bytes <= limit {
             return Ok(());
         }
         self.metrics.backlog_refusals.inc();
         Err(StorageError::Backlog { bytes, limit }.into())
+    }
+
+    /// Returns an error if the data folder is scratch, since `operation` needs all samples to be in
+    /// it.
+    pub(crate) fn require_local_log(&self, operation: &'static str) -> Result<(), StorageError> {
+        match self.trimming {
+            LogTrimming::Sealed => Ok(()),
+            LogTrimming::Never => Err(StorageError::NeedsLocalLog { operation }),
+        }
     }
 
     /// Returns the reported losses of samples in `range`, of any series.

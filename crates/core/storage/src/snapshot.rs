@@ -258,25 +258,7 @@ pub(crate) fn remove_unfinished(env: &Env, dir: &DataDir) {
 fn remove_snapshot(env: &Env, root: &Path) -> Result<(), StorageError> {
     let gone = data_dir::remove_format(&*env.disk, root);
     gone.map_err(StorageError::io("remove format of", root))?;
-    remove_tree(env, root)
-}
-
-/// Removes everything in a folder, and then the folder itself.
-fn remove_tree(env: &Env, root: &Path) -> Result<(), StorageError> {
-    let disk = &*env.disk;
-    let names = disk.list(root).map_err(StorageError::io("list", root))?;
-    for name in names {
-        let path = root.join(name);
-        match disk.list(&path) {
-            Ok(_) => remove_tree(env, &path)?,
-            Err(_) => {
-                let removed = disk.remove_file(&path);
-                removed.map_err(StorageError::io("remove", &path))?;
-            }
-        }
-    }
-    disk.remove_dir(root)
-        .map_err(StorageError::io("remove", root))
+    data_dir::remove_tree(&*env.disk, root)
 }
 
 /// Creates the snapshot `name` of the data folder at `root`, which no process may use, with the

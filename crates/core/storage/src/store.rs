@@ -21,7 +21,7 @@ mod tests;
 
 pub use crate::chunk::DuplicatePolicy;
 pub use crate::parts::options::{
-    BACKLOG_BYTES_MAX, BlockSizeLimit, LATENESS_MAX_MS, NewSeriesBudget, RETENTION_MS,
+    BACKLOG_BYTES_MAX, BlockSizeLimit, LATENESS_MAX_MS, LogTrimming, NewSeriesBudget, RETENTION_MS,
     SealingThread, StoreOptions, StoreSyncMode, WINDOW_MS,
 };
 pub use crate::parts::retention::RetentionLimits;
@@ -45,13 +45,13 @@ use crate::replay::{StartupPages, replay};
 use crate::sealed::SealedPages;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicI64;
-use files::StoreFiles;
+use files::{GivenLog, StoreFiles};
 use firn_model::batch::{Batch, BatchSource};
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::SeriesExemplarResult;
-use firn_model::fingerprint::SeriesHash;
-use firn_model::log::LogHealth;
+use firn_model::fingerprint::{HashKeys, SeriesHash};
+use firn_model::log::{DurableLog, LogHealth};
 use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::{Collect, MetricSink};
@@ -93,8 +93,39 @@ impl Store {
 
     /// Like [`Store::open`], with the folder of the options already locked by this process.
     pub fn open_in(dir: DataDir, env: Env, options: StoreOptions) -> Result<Arc<Store>, Error> {
+        Self::open_files(dir, env, options, None)
+    }
+
+    /// Opens a store whose log is elsewhere, and restores everything in the log. `options.dir` is
+    /// scratch: it must be empty or the scratch folder of an earlier life, and is emptied. The
+    /// store keeps all records of the log ([`LogTrimming::Never`]). `keys` are the same for all
+    /// stores of this log, since other processes route by them.
+    ///
+    /// The store takes the samples of the log as they are, so the caller must be the only writer of
+    /// the log. It ends with [`Store::hand_off`], or with [`Store::abandon`] if another process
+    /// became the writer. Fails like [`Store::open`], and if the folder contains other data.
+    pub fn open_with_log(
+        env: Env,
+        options: StoreOptions,
+        log: Box<dyn DurableLog>,
+        keys: HashKeys,
+    ) -> Result<Arc<Store>, Error> {
+        let dir = DataDir::open_scratch(&env, &options.dir)?;
+        Self::open_files(dir, env, options, Some(GivenLog { log, keys }))
+    }
+
+    fn open_files(
+        dir: DataDir,
+        env: Env,
+        options: StoreOptions,
+        given: Option<GivenLog>,
+    ) -> Result<Arc<Store>, Error> {
+        let trimming = match given {
+            Some(_) => LogTrimming::Never,
+            None => LogTrimming::Sealed,
+        };
         let damages = Arc::new(DamageList::default());
-        let files = StoreFiles::open(&env, dir, &options, &damages)?;
+        let files = StoreFiles::open(&env, dir, &options, given, &damages)?;
         let (found, log) = (files.found, files.log);
         let windows = SealWindows {
             window_ms: options.window_ms.max(1),
@@ -129,6 +160,7 @@ impl Store {
             env,
             dir: files.dir,
             log,
+            trimming,
             metrics: StoreMetrics::default(),
             hash: SeriesHash {
                 keys,
@@ -186,9 +218,23 @@ impl Store {
 
     /// Shuts down cleanly: later appends fail, and every sample that was appended in order is
     /// sealed into a page. The log is removed, unless it contains late samples that are in no
-    /// block.
+    /// block. A store whose log is elsewhere is handed off.
     pub fn close(&self) -> Result<(), Error> {
         self.maintenance.close()
+    }
+
+    /// Stops a store whose log is elsewhere, so that another process can open one on the same log:
+    /// later appends fail, and all earlier ones are durable in the log. Fails if the log cannot
+    /// write; acked samples are in the log nevertheless.
+    pub fn hand_off(&self) -> Result<(), Error> {
+        self.maintenance.hand_off()
+    }
+
+    /// Stops a store that is not the writer of its log any more: later appends fail, those without
+    /// an outcome fail too, and nothing more is written to the log. Acked samples are in the log.
+    /// Readers see the samples of before; the owner drops the store.
+    pub fn abandon(&self) {
+        self.maintenance.abandon();
     }
 
     /// Returns the journal that another component wrote to the log before this start, in order,
@@ -197,9 +243,14 @@ impl Store {
         self.parts.journal.take_found()
     }
 
-    /// Returns the target for imports of samples of any age.
-    pub fn import_target(&self) -> ImportTarget {
-        ImportTarget::from_blocks(&self.parts.env, &self.parts.blocks)
+    /// Returns the target for imports of samples of any age. Fails in a scratch folder, which would
+    /// lose them with its blocks.
+    pub fn import_target(&self) -> Result<ImportTarget, Error> {
+        self.parts.require_local_log("an import")?;
+        Ok(ImportTarget::from_blocks(
+            &self.parts.env,
+            &self.parts.blocks,
+        ))
     }
 
     /// Sets the maximum number of exemplars, and drops the oldest ones above it.
@@ -223,7 +274,9 @@ impl Store {
     /// store: everything acked before the call, or with `skips_head` only the sealed samples. It is
     /// durable on return. Appends and queries continue; files that never change are hard links, so
     /// it takes little space. The name is a time and a number, `20060102T150405Z-0123456789abcdef`.
+    /// Fails if the log is not in the folder of the store.
     pub fn snapshot(&self, name: &str, skips_head: bool) -> Result<(), Error> {
+        self.parts.require_local_log("a snapshot")?;
         self.maintenance.take_snapshot(name, skips_head)
     }
 

@@ -408,7 +408,8 @@ impl DurableLog for LocalLog {
         let metrics = &self.0.metrics;
         let bytes_of = |gauge: &Gauge| u64::try_from(gauge.get()).unwrap_or(0);
         LogPressure {
-            bytes: bytes_of(&metrics.size_bytes),
+            kept_bytes: bytes_of(&metrics.size_bytes),
+            unsealed_bytes: bytes_of(&metrics.size_bytes),
             is_crowded: bytes_of(&metrics.queued_bytes) > self.0.options.queue_bytes_max as u64 / 2,
             is_disk_full: metrics.disk_full.get() > 0,
             free_bytes_min: self.0.options.free_bytes_min,
@@ -476,6 +477,12 @@ impl DurableLog for LocalLog {
             commit.run();
         }
         self.sync()
+    }
+
+    /// Closes the log without waiting. A local log has no other writer, so the records that are
+    /// being written may become durable.
+    fn abandon(&self) {
+        lock(&self.0.state).closed = true;
     }
 
     fn remove_all(&self) -> Result<(), Error> {

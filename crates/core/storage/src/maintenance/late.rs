@@ -56,7 +56,7 @@ impl Maintenance {
         age >= self.options.window_ms
             || bytes > self.options.late_bytes_max()
             || pressure.is_disk_full
-            || pressure.bytes > self.options.backlog_bytes_max / 2
+            || pressure.unsealed_bytes > self.options.backlog_bytes_max / 2
     }
 
     /// Returns the series with late rows of batches up to `sequence`, by slot. The rows remain in

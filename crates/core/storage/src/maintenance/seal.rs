@@ -120,7 +120,7 @@ impl Maintenance {
         }
         let is_full = self.log.pressure().is_disk_full
             && self.log.positions().last > state.trimmed_position();
-        let is_crowded = self.log.pressure().bytes > self.options.backlog_bytes_max / 2;
+        let is_crowded = self.log.pressure().unsealed_bytes > self.options.backlog_bytes_max / 2;
         if is_full || is_crowded {
             due = state.coverage.list_all_groups(newest);
         }

@@ -10,6 +10,7 @@ use super::state::MaintenanceState;
 use crate::failpoints::{self, StoreFlaw};
 use crate::ids::{SeriesRef, ShardLocalId};
 use crate::index::epoch_from_time;
+use crate::parts::options::LogTrimming;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::sample::TimestampMs;
@@ -127,6 +128,10 @@ impl Maintenance {
 
     /// Removes idle series from a shard. Series with samples in pages are evicted, the others are
     /// added to `gone`.
+    ///
+    /// If the log keeps its records, all series are evicted. A replay of the whole log takes an
+    /// older series with the labels of a newer one as deleted with its samples, so a series must
+    /// have one slot for as long as the log has its records.
     fn evict_idle_series(
         &self,
         number: usize,
@@ -151,7 +156,8 @@ impl Maintenance {
                 continue;
             }
             shard.remove(*local);
-            if members.contains(*slot) && !failpoints::has(StoreFlaw::RemovesSealed) {
+            let is_needed = members.contains(*slot) || self.trimming == LogTrimming::Never;
+            if is_needed && !failpoints::has(StoreFlaw::RemovesSealed) {
                 evicted.push(*slot);
             } else {
                 gone.push(*slot);
@@ -165,6 +171,9 @@ impl Maintenance {
     /// Removes this tick's share of the evicted series all of whose samples are older than the
     /// retention.
     fn remove_evicted(&self, state: &mut MaintenanceState, has_dropped: bool) {
+        if self.trimming == LogTrimming::Never {
+            return;
+        }
         let MaintenanceState {
             evicted, garbage, ..
         } = state;

@@ -9,6 +9,7 @@ use crate::failpoints::{self, StoreFlaw};
 use crate::ids::{SeriesRef, SeriesSlot};
 use crate::index::SeriesCursor;
 use crate::manifest::{Manifest, PageSegmentState};
+use crate::parts::options::LogTrimming;
 use firn_model::error::Error;
 use firn_model::log::LogPosition;
 
@@ -37,6 +38,9 @@ impl Maintenance {
             .min(self.other_trim_position(state));
         if failpoints::has(StoreFlaw::TrimsTooFar) {
             covered = covered.next().min(self.log.positions().last);
+        }
+        if self.trimming == LogTrimming::Never {
+            return self.log.mark_sealed(covered.next());
         }
         if covered.next() < self.log.positions().trims_from {
             return;

@@ -65,6 +65,18 @@ pub const PAGE_CACHE_BYTES: usize = 64 << 20;
 /// Minimum of the memory limit of late samples, in bytes.
 const LATE_BYTES_MIN: usize = 8 << 20;
 
+/// The records that the store deletes from its log. Each way to open a store has its own rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LogTrimming {
+    /// Records whose samples are in pages or blocks of the data folder, and whose series are in its
+    /// catalogue. The rule of [`crate::store::Store::open`].
+    #[default]
+    Sealed,
+    /// None: the data folder is scratch, and the log alone restores all samples. The rule of
+    /// [`crate::store::Store::open_with_log`].
+    Never,
+}
+
 /// The thread that seals samples into pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SealingThread {

@@ -5,6 +5,7 @@
 //! aside by a repair do not.
 
 use super::StoreParts;
+use super::options::LogTrimming;
 use crate::sync::atomic::Ordering;
 use arc_swap::ArcSwap;
 use firn_model::metrics::{Counter, Gauge, MetricSink, MetricValue};
@@ -104,10 +105,16 @@ impl StoreParts {
     /// Returns the bytes of all files except blocks, for which blocks and then pages must make
     /// room.
     pub(crate) fn bytes_beside_blocks(&self) -> u64 {
-        self.log
-            .pressure()
-            .bytes
+        self.log_file_bytes()
             .saturating_add(self.retaining.file_bytes())
+    }
+
+    /// Returns the bytes of the log in the data folder.
+    fn log_file_bytes(&self) -> u64 {
+        match self.trimming {
+            LogTrimming::Sealed => self.log.pressure().kept_bytes,
+            LogTrimming::Never => 0,
+        }
     }
 
     pub(super) fn collect_retention(&self, sink: &mut dyn MetricSink) {
@@ -150,7 +157,7 @@ impl StoreParts {
         }
         let parts = [
             ("blocks", gauge_bytes(&self.blocks.bytes)),
-            ("log", self.log.pressure().bytes),
+            ("log", self.log_file_bytes()),
             ("pages", gauge_bytes(&kept.page_bytes)),
             ("catalogue", gauge_bytes(&kept.catalogue_bytes)),
             ("exemplars", gauge_bytes(&kept.exemplar_bytes)),

@@ -17,8 +17,14 @@ use crate::sealed::segments::{OpenedPageSegments, PageSegmentSet};
 use crate::snapshot;
 use firn_model::env::Env;
 use firn_model::fingerprint::{FingerprintSeed, HashKeys, HashKind};
-use firn_model::log::DurableLog;
+use firn_model::log::{DurableLog, LogPosition};
 use std::sync::Arc;
+
+/// A log that is not in the data folder, and the hash that its records were stored under.
+pub(super) struct GivenLog {
+    pub(super) log: Box<dyn DurableLog>,
+    pub(super) keys: HashKeys,
+}
 
 /// The opened files of a data folder, as passed to replay.
 pub(super) struct StoreFiles {
@@ -39,11 +45,13 @@ pub(super) struct StoreFiles {
 }
 
 impl StoreFiles {
-    /// Opens the files of the folder, and upgrades the folder if it has an older format.
+    /// Opens the files of the folder, and upgrades the folder if it has an older format. Without a
+    /// given log, opens the one in the folder.
     pub(super) fn open(
         env: &Env,
         mut dir: DataDir,
         options: &StoreOptions,
+        given: Option<GivenLog>,
         damages: &DamageList,
     ) -> Result<Self, StorageError> {
         snapshot::remove_unfinished(env, &dir);
@@ -53,14 +61,11 @@ impl StoreFiles {
             PageSegmentSet::open(env, &dir.pages(), options.page_segment_bytes, &known)?;
         let exemplars = ExemplarFile::open_newest(env, &dir.exemplars(), known.exemplars)?;
         let trimmed = catalogue.trimmed().max(known.trimmed);
-        let log_options = LogOptions {
-            sync: options.sync.into(),
-            segment_bytes: options.log_segment_bytes,
-            start_after: trimmed,
-            given: known.logged.max(known.log.previous()),
-            ..LogOptions::default()
+        let opened = match given {
+            Some(given) => OpenedLog::from_given(given),
+            None => OpenedLog::open_local(env, &dir, options, (trimmed, &known))?,
         };
-        let log = LocalLog::open(env, &dir.wal(), log_options, Arc::default())?;
+        let OpenedLog { log, keys, missing } = opened;
         let of_pages = std::mem::take(&mut found.damages);
         let has_all_pages = of_pages.is_empty();
         let of_exemplars = exemplars.damages(known.exemplars);
@@ -68,16 +73,13 @@ impl StoreFiles {
         for damage in others.chain(of_exemplars).chain(of_pages) {
             damages.report(damage);
         }
-        let seed = known
-            .seed
-            .unwrap_or_else(|| FingerprintSeed::generate(&*env.rng));
         let manifest = Manifest {
             trimmed,
             logged: log.positions().durable.max(known.logged),
             log: log.positions().growing,
             catalogue: catalogue.manifest_entry().unwrap_or(known.catalogue),
             exemplars: exemplars.manifest_entry().unwrap_or(known.exemplars),
-            seed: Some(seed),
+            seed: Some(keys.seed()),
             segments: found.segments.entries(),
         };
         let manifest = match manifest.write(&*env.disk, dir.root()) {
@@ -90,24 +92,67 @@ impl StoreFiles {
                     "failed to write the manifest at start: the disk is full"
                 );
                 Manifest {
-                    seed: Some(seed),
+                    seed: Some(keys.seed()),
                     ..known.clone()
                 }
             }
             Err(e) => return Err(e),
         };
         dir.upgrade(env)?;
-        let keys = HashKeys::from_seed(HashKind::fastest(), seed);
         Ok(Self {
             keys: Arc::new(keys),
-            missing_log: log.find_missing_records(trimmed, &known),
+            missing_log: missing,
             dir,
             catalogue,
             found,
             has_all_pages,
             exemplars,
-            log: Box::new(log),
+            log,
             manifest,
+        })
+    }
+}
+
+/// A log with the properties that depend on where it is.
+struct OpenedLog {
+    log: Box<dyn DurableLog>,
+    keys: HashKeys,
+    /// Records missing at the start or the end of the log, if any.
+    missing: Option<Damage>,
+}
+
+impl OpenedLog {
+    fn from_given(given: GivenLog) -> Self {
+        Self {
+            log: given.log,
+            keys: given.keys,
+            missing: None,
+        }
+    }
+
+    /// Opens the log in the folder. Positions up to `trimmed` are in pages and blocks; `known` is
+    /// the manifest of the folder.
+    fn open_local(
+        env: &Env,
+        dir: &DataDir,
+        options: &StoreOptions,
+        (trimmed, known): (LogPosition, &Manifest),
+    ) -> Result<Self, StorageError> {
+        let log_options = LogOptions {
+            sync: options.sync.into(),
+            segment_bytes: options.log_segment_bytes,
+            start_after: trimmed,
+            given: known.logged.max(known.log.previous()),
+            ..LogOptions::default()
+        };
+        let log = LocalLog::open(env, &dir.wal(), log_options, Arc::default())?;
+        let seed = known
+            .seed
+            .unwrap_or_else(|| FingerprintSeed::generate(&*env.rng));
+        Ok(Self {
+            missing: log.find_missing_records(trimmed, known),
+            log: Box::new(log),
+            keys: HashKeys::from_seed(HashKind::fastest(), seed),
         })
     }
 }

@@ -19,6 +19,7 @@ mod late;
 mod model;
 mod page_memory;
 mod peaks;
+mod remote_log;
 mod retention;
 mod retirement;
 mod snapshot;

@@ -96,7 +96,7 @@ fn merge_after_a_commit_that_failed_loses_nothing_wherever_it_is_killed() {
 
 /// Imports one sample. The source of the import ends with the result `after`.
 fn import(store: &Store, after: Result<(), Error>) -> Result<(), Error> {
-    let target = store.import_target();
+    let target = store.import_target().unwrap();
     let mut import = target.begin();
     let columns = SampleColumns {
         times: vec![HOUR],

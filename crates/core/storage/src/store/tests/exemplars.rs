@@ -26,7 +26,7 @@ fn push(batch: &mut Batch, id: &str, value: f64, time: i64) {
 }
 
 /// Adds a series as remote write sends it: exemplars in a separate entry.
-fn add_exemplars(batch: &mut Batch, name: &str, exemplars: &[(f64, i64)]) {
+pub(super) fn add_exemplars(batch: &mut Batch, name: &str, exemplars: &[(f64, i64)]) {
     batch
         .label_bytes()
         .extend_from_slice(labels(name).as_bytes());
@@ -58,7 +58,7 @@ fn found(store: &Store, range: TimeRange) -> Vec<String> {
     lines
 }
 
-fn all(store: &Store) -> Vec<String> {
+pub(super) fn all(store: &Store) -> Vec<String> {
     found(store, TimeRange::ALL)
 }
 

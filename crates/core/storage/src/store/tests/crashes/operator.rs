@@ -31,7 +31,7 @@ impl History {
         if self.rng.one_in(4) {
             self.sim.disk.power_off_after(self.rng.next_below(80));
         }
-        let target = self.store().import_target();
+        let target = self.store().import_target().unwrap();
         let mut written = Ok(());
         self.ask_beside_others(|| written = write(&target, &windows))?;
         if let Err(e) = written {
