@@ -82,12 +82,12 @@ fn evaluate(
     };
     durations::resolve(&mut expr, context)?;
     if !options.counts_samples {
-        return run(ctx, &plan(&expr, &times), None, (text, time), options);
+        return run(ctx, &plan(&expr, &times), None, text, time, options);
     }
     let (node, tally) = (plan_unshared(&expr, &times), SampleTally::default());
-    let mut outcome = run(ctx, &node, Some(&tally), (text, time), options);
+    let mut outcome = run(ctx, &node, Some(&tally), text, time, options);
     let step_ms = options.default_subquery_step_ms;
-    let counted = || counts::from_evaluation(&expr, &node, times.grid(), (&tally, step_ms));
+    let counted = || counts::from_evaluation(&expr, &node, times.grid(), &tally, step_ms);
     match (&mut outcome, ctx.failed_counts) {
         (Ok(result), _) => result.counts = Some(counted()),
         // Parts that were not evaluated because of the error are not counted.
@@ -102,7 +102,8 @@ fn run(
     ctx: &QueryContext<'_>,
     node: &PlanNode,
     tally: Option<&SampleTally>,
-    (text, time): (Option<&str>, EvalTime),
+    text: Option<&str>,
+    time: EvalTime,
     options: &Options,
 ) -> Result<QueryResult, PromqlError> {
     let times = QueryTimes::from_eval_time(time);

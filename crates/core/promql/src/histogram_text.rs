@@ -14,23 +14,29 @@ pub(crate) fn histogram_text(histogram: &Histogram) -> String {
         push_float(histogram.sum)
     );
     for bucket in histogram.negative_buckets().rev() {
-        push_bucket(&mut out, bucket, (bucket.lower < 0.0, bucket.upper > 0.0));
+        push_bucket(&mut out, bucket, bucket.lower < 0.0, bucket.upper > 0.0);
     }
-    push_bucket(&mut out, histogram.zero_bucket(), (true, true));
+    push_bucket(&mut out, histogram.zero_bucket(), true, true);
     let begins_at_zero = histogram.positive.indexes().first() == Some(&0);
     for (place, bucket) in histogram.positive_buckets().enumerate() {
-        let ends = if histogram.is_custom() {
-            (place == 0 && begins_at_zero, true)
+        let is_custom = histogram.is_custom();
+        let with_lower = if is_custom {
+            place == 0 && begins_at_zero
         } else {
-            (bucket.lower < 0.0, bucket.upper > 0.0)
+            bucket.lower < 0.0
         };
-        push_bucket(&mut out, bucket, ends);
+        push_bucket(
+            &mut out,
+            bucket,
+            with_lower,
+            is_custom || bucket.upper > 0.0,
+        );
     }
     out.push('}');
     out
 }
 
-fn push_bucket(out: &mut String, bucket: HistogramBucket, (with_lower, with_upper): (bool, bool)) {
+fn push_bucket(out: &mut String, bucket: HistogramBucket, with_lower: bool, with_upper: bool) {
     if bucket.count == 0.0 {
         return;
     }

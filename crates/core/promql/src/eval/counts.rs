@@ -30,7 +30,8 @@ pub(crate) fn from_evaluation(
     expr: &Expr,
     node: &PlanNode,
     grid: StepGrid,
-    (tally, default_step_ms): (&SampleTally, i64),
+    tally: &SampleTally,
+    default_step_ms: i64,
 ) -> SampleCounts {
     let mut meter = SampleMeter {
         tally,
@@ -147,7 +148,7 @@ impl SampleMeter<'_> {
         steps: &mut StepSampleCounts,
         within: bool,
     ) -> StepSampleExtent {
-        if !within && !self.within_param && is_computed_once(part) {
+        if !within && !self.within_param && is_computed_once(part.0, part.1) {
             self.count_once(part, grid, steps)
         } else {
             self.count_value(part, grid, steps)
@@ -226,16 +227,16 @@ impl SampleMeter<'_> {
                 StepSampleExtent::empty(grid.count)
             }
             ExprKind::Subquery(subquery) => {
-                let (_, inner, inner_grid) = self.count_subquery((subquery, node), grid);
+                let (_, inner, inner_grid) = self.count_subquery(subquery, node, grid);
                 if let Some(last) = steps.total_at.last_mut() {
                     *last += inner.total();
                 }
                 steps.merge_read(&inner, (grid, inner_grid), 0, 0);
                 StepSampleExtent::empty(grid.count)
             }
-            ExprKind::Aggregate(aggregate) => self.count_aggregate((aggregate, node), grid, steps),
-            ExprKind::Binary(binary) => self.count_binary((binary, node), grid, steps),
-            ExprKind::Call(call) => self.count_call((call, node), grid, steps),
+            ExprKind::Aggregate(aggregate) => self.count_aggregate(aggregate, node, grid, steps),
+            ExprKind::Binary(binary) => self.count_binary(binary, node, grid, steps),
+            ExprKind::Call(call) => self.count_call(call, node, grid, steps),
         }
     }
 
@@ -274,7 +275,8 @@ impl SampleMeter<'_> {
     /// Counts the inner expression of a subquery. Returns its value, its samples, and its steps.
     fn count_subquery(
         &mut self,
-        (subquery, node): (&SubqueryExpr, &PlanNode),
+        subquery: &SubqueryExpr,
+        node: &PlanNode,
         grid: StepGrid,
     ) -> (StepSampleExtent, StepSampleCounts, StepGrid) {
         let PlanNodeKind::Subquery(of_plan) = &node.kind else {
@@ -297,7 +299,8 @@ impl SampleMeter<'_> {
 
     fn count_aggregate(
         &mut self,
-        (aggregate, node): (&AggregateExpr, &PlanNode),
+        aggregate: &AggregateExpr,
+        node: &PlanNode,
         grid: StepGrid,
         steps: &mut StepSampleCounts,
     ) -> StepSampleExtent {
@@ -323,7 +326,8 @@ impl SampleMeter<'_> {
 
     fn count_binary(
         &mut self,
-        (binary, node): (&BinaryExpr, &PlanNode),
+        binary: &BinaryExpr,
+        node: &PlanNode,
         grid: StepGrid,
         steps: &mut StepSampleCounts,
     ) -> StepSampleExtent {
@@ -345,7 +349,8 @@ impl SampleMeter<'_> {
 
     fn count_call(
         &mut self,
-        (call, node): (&FunctionCall, &PlanNode),
+        call: &FunctionCall,
+        node: &PlanNode,
         grid: StepGrid,
         steps: &mut StepSampleCounts,
     ) -> StepSampleExtent {
@@ -363,7 +368,7 @@ impl SampleMeter<'_> {
             id if is_number_of_query(id) => return self.count_by_steps(before, &[], None, output),
             FunctionId::Timestamp | FunctionId::StartTimestamp => {
                 if let ExprKind::Vector(_) = parts[0].0.kind {
-                    return self.count_timestamp(node, parts[0], grid, steps);
+                    return self.count_timestamp(node, parts[0].1, grid, steps);
                 }
             }
             FunctionId::LabelReplace | FunctionId::LabelJoin => {
@@ -392,7 +397,7 @@ impl SampleMeter<'_> {
     fn count_timestamp(
         &mut self,
         node: &PlanNode,
-        (_, selector): Part<'_>,
+        selector: &PlanNode,
         grid: StepGrid,
         steps: &mut StepSampleCounts,
     ) -> StepSampleExtent {
@@ -441,7 +446,7 @@ impl SampleMeter<'_> {
             && let ExprKind::Subquery(subquery) = &expr.kind
             && let PlanNodeKind::Subquery(planned) = &of_plan.kind
         {
-            let (value, inner, inner_grid) = self.count_subquery((subquery, of_plan), grid);
+            let (value, inner, inner_grid) = self.count_subquery(subquery, of_plan, grid);
             rows = value.size();
             let grids = (grid, inner_grid);
             steps.merge_read(&inner, grids, planned.offset_ms, planned.range_ms);
@@ -493,16 +498,16 @@ fn without_parens(expr: &Expr) -> &Expr {
 
 /// Returns whether Prometheus computes the part once for all steps if its parent is computed at
 /// each step.
-fn is_computed_once((expr, node): Part<'_>) -> bool {
+fn is_computed_once(expr: &Expr, node: &PlanNode) -> bool {
     if !node.is_invariant {
         return false;
     }
     match &expr.kind {
-        ExprKind::Paren(inner) => ensure_stack(|| is_computed_once((inner, node))),
-        ExprKind::Unary(_, inner) => ensure_stack(|| is_computed_once((inner, sign_operand(node)))),
+        ExprKind::Paren(inner) => ensure_stack(|| is_computed_once(inner, node)),
+        ExprKind::Unary(_, inner) => ensure_stack(|| is_computed_once(inner, sign_operand(node))),
         ExprKind::Aggregate(aggregate) => match &node.kind {
             PlanNodeKind::Aggregate(of_plan) => {
-                ensure_stack(|| is_computed_once((&aggregate.expr, &of_plan.input)))
+                ensure_stack(|| is_computed_once(&aggregate.expr, &of_plan.input))
             }
             _ => false,
         },

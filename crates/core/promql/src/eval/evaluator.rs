@@ -273,7 +273,7 @@ impl<'a> Evaluator<'a> {
         let held_before = self.run.account.held();
         let left = self.evaluate_frame(&operation.left, grid)?;
         let right = self.evaluate_frame(&operation.right, grid)?;
-        let frame = binary::evaluate_vectors(&mut self.run, node, operation, (left, right), grid)?;
+        let frame = binary::evaluate_vectors(&mut self.run, node, operation, left, right, grid)?;
         self.settle_operator(held_before, frame)
     }
 
@@ -288,15 +288,15 @@ impl<'a> Evaluator<'a> {
             AggregateOp::CountValues => {
                 let label = count_values::label_name(node)?;
                 let input = self.evaluate_frame(&node.input, grid)?;
-                count_values::evaluate_count_values(&self.run, node, (&label, input), grid)?
+                count_values::evaluate_count_values(&self.run, node, &label, input, grid)?
             }
             AggregateOp::Quantile => {
-                let inputs = self.evaluate_param_and_input(node, grid)?;
-                quantiles::evaluate_quantiles(&mut self.run, node, inputs, grid)?
+                let (params, input) = self.evaluate_param_and_input(node, grid)?;
+                quantiles::evaluate_quantiles(&mut self.run, node, params, input, grid)?
             }
             op if op.param_type().is_some() => {
-                let inputs = self.evaluate_param_and_input(node, grid)?;
-                topk::evaluate_topk(&mut self.run, node, inputs, span, grid)?
+                let (params, input) = self.evaluate_param_and_input(node, grid)?;
+                topk::evaluate_topk(&mut self.run, node, params, input, span, grid)?
             }
             _ => {
                 let input = self.evaluate_vector(&node.input, grid)?;

@@ -104,10 +104,10 @@ fn check_sign_operand(found: ValueType, span: PositionRange) -> Checked<()> {
 
 fn check_type(expr: &mut Expr, wanted: ValueType, context: &str, text: &str) -> Checked<()> {
     let found = check(expr, text)?;
-    expect_type((expr, found), wanted, context)
+    expect_type(expr, found, wanted, context)
 }
 
-fn expect_type((expr, found): (&Expr, ValueType), wanted: ValueType, context: &str) -> Checked<()> {
+fn expect_type(expr: &Expr, found: ValueType, wanted: ValueType, context: &str) -> Checked<()> {
     if found == wanted {
         return Ok(());
     }
@@ -149,7 +149,7 @@ fn check_call(call: &mut FunctionCall, span: PositionRange, text: &str) -> Check
             }
             _ => check(arg, text)?,
         };
-        expect_type((arg, found), *wanted, &context)?;
+        expect_type(arg, found, *wanted, &context)?;
     }
     Ok(())
 }

@@ -354,11 +354,15 @@ impl PromqlParser<'_> {
         let open = self.expect(PromqlTokenKind::LeftParen);
         self.within(open, "grouping opts", "\"(\"")?;
         let mut labels = Vec::new();
-        let close = (PromqlTokenKind::RightParen, "\")\"");
-        self.parse_list(close, "grouping opts", |parser| {
-            labels.push(parser.parse_grouping_label()?);
-            Ok(())
-        })?;
+        self.parse_list(
+            PromqlTokenKind::RightParen,
+            "\")\"",
+            "grouping opts",
+            |parser| {
+                labels.push(parser.parse_grouping_label()?);
+                Ok(())
+            },
+        )?;
         Ok(labels)
     }
 

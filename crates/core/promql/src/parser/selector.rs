@@ -77,8 +77,8 @@ impl PromqlParser<'_> {
     fn parse_braces(&mut self) -> Parsed<(Vec<Matcher>, PositionRange)> {
         let open = self.expect(PromqlTokenKind::LeftBrace)?;
         let mut matchers = Vec::new();
-        let close = (PromqlTokenKind::RightBrace, "\"}\"");
-        let close = self.parse_list(close, "label matching", |parser| {
+        let kind = PromqlTokenKind::RightBrace;
+        let close = self.parse_list(kind, "\"}\"", "label matching", |parser| {
             matchers.push(parser.parse_label_matcher()?);
             Ok(())
         })?;

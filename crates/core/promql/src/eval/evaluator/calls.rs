@@ -38,7 +38,7 @@ pub(crate) fn evaluate_vector_call(
                 evaluator.evaluate_matrix(&args[0], grid)?;
                 return Ok(SeriesFrame::new(grid.count).into());
             }
-            let leaf = build_range_leaf(evaluator, node, (range, function), args, grid)?;
+            let leaf = build_range_leaf(evaluator, node, range, function, args, grid)?;
             return Ok(SeriesStream::from_leaf(leaf, delayed));
         }
         FunctionEvaluation::Float(float) => {
@@ -87,15 +87,15 @@ fn evaluate_operator_call(
             evaluate_absent(evaluator, &input, &args[0], grid)
         }
         F::AbsentOverTime => {
-            let of = (RangeFunction::Present, function);
-            let leaf = build_range_leaf(evaluator, node, of, args, grid)?;
+            let present = RangeFunction::Present;
+            let leaf = build_range_leaf(evaluator, node, present, function, args, grid)?;
             let input = SeriesStream::from_leaf(leaf, true);
             evaluate_absent(evaluator, &input, &args[0], grid)
         }
         F::Info => {
             let held_before = evaluator.run.account.held();
             let base = evaluator.evaluate_owned_frame(&args[0], grid)?;
-            let frame = info::evaluate_info(&mut evaluator.run, (node, args), base, grid)?;
+            let frame = info::evaluate_info(&mut evaluator.run, node, args, base, grid)?;
             evaluator.settle_operator(held_before, frame)
         }
         F::LabelReplace | F::LabelJoin => {
@@ -119,7 +119,7 @@ fn evaluate_operator_call(
             };
             let input = evaluator.evaluate_frame(vector, grid)?;
             let run = &mut evaluator.run;
-            Ok(buckets::evaluate_buckets(run, function, args, (scalars, input), grid)?.into())
+            Ok(buckets::evaluate_buckets(run, function, args, scalars, input, grid)?.into())
         }
         _ => Err(PromqlError::Execution(format!(
             "{}: the function is not supported here",
@@ -148,7 +148,8 @@ fn remark_span(args: &[PlanNode]) -> PositionRange {
 fn build_range_leaf(
     evaluator: &mut Evaluator<'_>,
     node: &PlanNode,
-    (range_function, function): (RangeFunction, &'static Function),
+    range_function: RangeFunction,
+    function: &'static Function,
     args: &[PlanNode],
     grid: StepGrid,
 ) -> Result<EvalLeaf, PromqlError> {

@@ -64,13 +64,14 @@ pub(super) fn fill(
     notes: &mut QueryAnnotations,
 ) -> Result<RowFillCounts, PromqlError> {
     let is_fused = target_cfg_f!(target_feature = "fma");
-    fill_plainly((view, is_fused), series, plans, row, notes)
+    fill_plainly(view, is_fused, series, plans, row, notes)
 }
 
 /// Computes the row of a series. All versions are compiled from this code.
 #[inline(always)]
 fn fill_plainly(
-    (view, is_fused): (&RangeCallView<'_>, bool),
+    view: &RangeCallView<'_>,
+    is_fused: bool,
     series: &FloatSeries<'_>,
     plans: &mut ColumnPlans,
     row: &mut StepRowBuffer,
@@ -100,8 +101,8 @@ fn fill_plainly(
             out.fill(ABSENT)
         }
         let arguments = |step| call.arguments(grid, step);
-        let function = (call.function, is_fused);
-        over_time::fill(function, plan, samples, arguments, &call.cancel, out);
+        let (function, cancel) = (call.function, &call.cancel);
+        over_time::fill(function, is_fused, plan, samples, arguments, cancel, out);
         plan
     };
     call.check(windows.iter().map(|(step, ..)| step), notes)?;
@@ -134,7 +135,7 @@ fn fill_extrapolated(
             .fill_with_starts(plan, samples, view.grid, view.reach, out)
             .len();
     }
-    how.fill(plan, (samples, series.rising), view.grid, view.reach, out);
+    how.fill(plan, samples, series.rising, view.grid, view.reach, out);
     row.is_full = is_full;
     0
 }
@@ -244,7 +245,7 @@ mod tests {
                     let filled = if is_best {
                         fill(&view, &series, &mut plans, &mut row, notes)
                     } else {
-                        fill_plainly((&view, false), &series, &mut plans, &mut row, notes)
+                        fill_plainly(&view, false, &series, &mut plans, &mut row, notes)
                     };
                     let one_nan = |v: &f64| {
                         if v.is_nan() && v.to_bits() != ABSENT.to_bits() {

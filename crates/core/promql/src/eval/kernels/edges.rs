@@ -138,7 +138,8 @@ impl SelectorOverhang {
     fn edge_values(
         self,
         window: &SampleSlices<'_>,
-        (first, last): (usize, usize),
+        first: usize,
+        last: usize,
         range: SelectorRange,
         counter: bool,
     ) -> (f64, f64) {
@@ -167,7 +168,7 @@ impl SelectorOverhang {
         if self.smoothed && window.times[first] > range.end {
             return None;
         }
-        let (left, right) = self.edge_values(window, (first, last), range, how.counter);
+        let (left, right) = self.edge_values(window, first, last, range, how.counter);
         let mut change = right - left;
         if how.counter {
             let inside = range.samples_inside(window.times, first, last);
@@ -190,7 +191,7 @@ impl SelectorOverhang {
         let Some((first, last)) = self.edge_indexes(window.times, range) else {
             return Vec::new();
         };
-        let (left, right) = self.edge_values(window, (first, last), range, false);
+        let (left, right) = self.edge_values(window, first, last, range, false);
         let inside = range.samples_inside(window.times, first, last);
         let times = window.times.get(inside.clone()).unwrap_or(&[]);
         let values = window.values.get(inside).unwrap_or(&[]);

@@ -186,7 +186,7 @@ impl ScalarOp {
         };
         if with_arithmetic(self.op, arithmetic).is_none() {
             if row.row().has_floats() {
-                notes.add(incompatible_remark(self.op, self.span, (false, false)));
+                notes.add(incompatible_remark(self.op, self.span, false, false));
             }
             row.values.fill(ABSENT);
         }

@@ -43,8 +43,8 @@ pub(crate) fn combine(
         (B::Equal, Histogram(a), Histogram(b)) => CombinedValue::Compared(are_equal(a, b)),
         (B::NotEqual, Histogram(a), Histogram(b)) => CombinedValue::Compared(!are_equal(a, b)),
         _ => {
-            let kinds = (left.is_histogram(), right.is_histogram());
-            CombinedValue::Refused(incompatible_remark(op, span, kinds))
+            let (left, right) = (left.is_histogram(), right.is_histogram());
+            CombinedValue::Refused(incompatible_remark(op, span, left, right))
         }
     }
 }
@@ -105,7 +105,8 @@ fn join_histograms(
 pub(crate) fn incompatible_remark(
     op: BinaryOp,
     span: PositionRange,
-    (left, right): (bool, bool),
+    left: bool,
+    right: bool,
 ) -> Annotation {
     let kind = |histogram| if histogram { "histogram" } else { "float" };
     Annotation::incompatible_types(span, kind(left), op.as_str(), kind(right))
@@ -122,7 +123,7 @@ pub(crate) fn add_refusals(
     for step in 0..frame.steps() {
         let kind = |series: usize| Some(frame.row(series).operand(step)?.is_histogram());
         if let Some(last) = (0..frame.len()).rev().find_map(kind) {
-            notes.add(incompatible_remark(op, span, (false, last)));
+            notes.add(incompatible_remark(op, span, false, last));
         }
     }
 }

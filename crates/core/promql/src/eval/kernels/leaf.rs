@@ -303,8 +303,8 @@ impl LeafWorker<'_> {
             EvalLeafKind::Range(call) => self.fill_range(call, columns, row, notes),
             EvalLeafKind::Smoothed(span) => {
                 let (leaf, name) = (self.leaf, || self.leaf.name(self.series));
-                let around = (&leaf.grid, &leaf.reach);
-                rows::fill_smoothed(columns, around, (*span, &name), row, notes)
+                let (grid, reach) = (&leaf.grid, &leaf.reach);
+                rows::fill_smoothed(columns, grid, reach, *span, &name, row, notes)
             }
             _ => {
                 self.fill_newest(columns, row);
@@ -421,7 +421,7 @@ impl LeafWorker<'_> {
         };
         let filled = match few {
             None => dispatch::fill(&view, &series, plans, row, notes)?,
-            Some(steps) => fill_few(&view, &steps, &series, plans, (self.few, row), notes)?,
+            Some(steps) => fill_few(&view, &steps, &series, plans, self.few, row, notes)?,
         };
         self.counts.read += filled.read;
         self.counts.window_max = self.counts.window_max.max(filled.window_max);
@@ -440,7 +440,8 @@ fn fill_few(
     steps: &Range<usize>,
     series: &FloatSeries<'_>,
     plans: &mut ColumnPlans,
-    (few, row): (&mut StepRowBuffer, &mut StepRowBuffer),
+    few: &mut StepRowBuffer,
+    row: &mut StepRowBuffer,
     notes: &mut QueryAnnotations,
 ) -> Result<RowFillCounts, PromqlError> {
     row.values.fill(ABSENT);

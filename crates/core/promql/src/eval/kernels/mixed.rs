@@ -285,7 +285,8 @@ fn fill_from_floats(
         let arguments = |step| view.call.arguments(view.grid, step);
         let cancel = &view.call.cancel;
         over_time::fill(
-            (function, false),
+            function,
+            false,
             windows,
             &floats,
             arguments,
@@ -300,8 +301,8 @@ fn fill_from_floats(
     if how.counter && !floats.starts.is_empty() {
         return how.fill_with_starts(&plan, &floats, view.grid, view.reach, out);
     }
-    let values = (&floats, is_non_decreasing(floats.values));
-    how.fill(&plan, values, view.grid, view.reach, out);
+    let rising = is_non_decreasing(floats.values);
+    how.fill(&plan, &floats, rising, view.grid, view.reach, out);
     Vec::new()
 }
 
@@ -360,7 +361,8 @@ fn compute_outcome(
         F::Resets | F::Changes => MixedOutcome::Float(count_events(
             function,
             &window.floats,
-            (window.times.times, window.events),
+            window.times.times,
+            window.events,
         )),
         F::Count => MixedOutcome::Float((floats + histograms) as f64),
         F::Present => MixedOutcome::Float(1.0),
@@ -387,7 +389,8 @@ fn compute_outcome(
 pub(crate) fn count_events(
     function: RangeFunction,
     floats: &SampleSlices<'_>,
-    (times, histogram_events): (&[TimestampMs], &[bool]),
+    times: &[TimestampMs],
+    histogram_events: &[bool],
 ) -> f64 {
     let (mut next_float, mut next_histogram) = (0, 0);
     let (mut events, mut before) = (0.0, None);

@@ -36,7 +36,8 @@ pub(crate) struct StepArguments {
 /// set; the caller must check this.
 #[inline(always)]
 pub(crate) fn fill(
-    (function, is_fused): (RangeFunction, bool),
+    function: RangeFunction,
+    is_fused: bool,
     windows: &StepWindows,
     samples: &SampleSlices<'_>,
     arguments: impl Fn(usize) -> StepArguments,
@@ -49,7 +50,7 @@ pub(crate) fn fill(
     if let Some(of) = BatchedWindowFunction::for_function(function) {
         return match of {
             BatchedWindowFunction::Sums(of) => {
-                sums::fill((of, is_fused), windows, values, &mut pace, out)
+                sums::fill(of, is_fused, windows, values, &mut pace, out)
             }
             BatchedWindowFunction::Extremes(of) => {
                 extremes::fill(of, windows, values, &mut pace, out)

@@ -65,7 +65,8 @@ impl Extrapolation {
     pub(crate) fn fill(
         self,
         plan: &RatePlan,
-        (samples, rising): (&SampleSlices<'_>, bool),
+        samples: &SampleSlices<'_>,
+        rising: bool,
         grid: &StepGrid,
         reach: &SelectorWindow,
         out: &mut [f64],
@@ -316,7 +317,8 @@ mod tests {
         };
         RATE.fill(
             &plan,
-            (&samples, is_non_decreasing(values)),
+            &samples,
+            is_non_decreasing(values),
             &grid,
             &reach,
             &mut got,

@@ -203,7 +203,7 @@ fn count_until(
     counts.resize(grid.count, count as u32);
     let span = even_span(grid, &bound);
     if span.is_some_and(|span| span < SPAN_MAX_MS) {
-        return count_evenly(&times[count..], (first, grid.step_ms), counts);
+        return count_evenly(&times[count..], first, grid.step_ms, counts);
     }
     for (of_step, time) in counts.iter_mut().zip(grid.times()) {
         let bound = bound(time);
@@ -218,7 +218,7 @@ fn count_until(
 /// The step often equals the scrape interval. Then each step has one more sample than the previous
 /// one, until a scrape is late or fails.
 #[inline(always)]
-fn count_evenly(times: &[TimestampMs], (first, step_ms): (TimestampMs, i64), counts: &mut [u32]) {
+fn count_evenly(times: &[TimestampMs], first: TimestampMs, step_ms: i64, counts: &mut [u32]) {
     let seen = counts.first().copied().unwrap_or(0);
     let steps = count_single_steps(times, first, step_ms).min(counts.len().saturating_sub(1));
     let (of_one, others) = counts.split_at_mut(steps);
@@ -227,7 +227,7 @@ fn count_evenly(times: &[TimestampMs], (first, step_ms): (TimestampMs, i64), cou
     }
     others.fill(seen + steps as u32);
     let first = first + step_ms * steps as i64;
-    count_by_sample(&times[steps..], (first, step_ms), others);
+    count_by_sample(&times[steps..], first, step_ms, others);
 }
 
 /// Returns the number of steps after the one that ends at `first` that each have one more sample
@@ -262,11 +262,7 @@ fn count_single_steps(times: &[TimestampMs], first: TimestampMs, step_ms: i64) -
 /// The first step of each sample is computed from its timestamp. No branch depends on the
 /// timestamps, which would be unpredictable because scrapes have some jitter.
 #[inline(always)]
-fn count_by_sample(
-    times: &[TimestampMs],
-    (first, step_ms): (TimestampMs, i64),
-    counts: &mut [u32],
-) {
+fn count_by_sample(times: &[TimestampMs], first: TimestampMs, step_ms: i64, counts: &mut [u32]) {
     let mut most = counts.first().copied().unwrap_or(0);
     let steps_each_ms = 1.0 / step_ms as f64;
     for (time, count) in times.iter().zip(most + 1..) {

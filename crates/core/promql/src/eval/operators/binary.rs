@@ -37,7 +37,8 @@ pub(crate) fn evaluate_vectors(
     run: &mut EvalContext<'_>,
     node: &PlanNode,
     operation: &PlanBinary,
-    (left, right): (Arc<SeriesFrame>, Arc<SeriesFrame>),
+    left: Arc<SeriesFrame>,
+    right: Arc<SeriesFrame>,
     grid: StepGrid,
 ) -> Result<SeriesFrame, PromqlError> {
     let delayed = run.delays_names();
@@ -275,7 +276,7 @@ impl BinaryOperands<'_> {
             match self.combine_floats(l, r) {
                 Some(value) => *out = value,
                 None if op.is_comparison() => {}
-                None => remarks.set(step, incompatible_remark(op, self.span, (false, false))),
+                None => remarks.set(step, incompatible_remark(op, self.span, false, false)),
             }
         }
     }

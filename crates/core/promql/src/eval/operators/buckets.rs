@@ -51,13 +51,14 @@ pub(crate) fn evaluate_buckets(
     run: &mut EvalContext<'_>,
     function: &'static Function,
     args: &[PlanNode],
-    (mut scalars, input): (Vec<Vec<f64>>, Arc<SeriesFrame>),
+    mut scalars: Vec<Vec<f64>>,
+    input: Arc<SeriesFrame>,
     grid: StepGrid,
 ) -> Result<SeriesFrame, PromqlError> {
     let frame = match function.id {
         FunctionId::HistogramQuantile => {
             let quantiles = scalars.remove(0);
-            let histograms = HistogramVector::from_frame(run, (&args[1], input), grid)?;
+            let histograms = HistogramVector::from_frame(run, &args[1], input, grid)?;
             add_quantile_remarks(run, &args[0], &quantiles);
             let question = HistogramEstimate::Quantile(quantiles);
             let (frame, log) = histograms.estimate(run, &question, args[0].span)?;
@@ -66,11 +67,11 @@ pub(crate) fn evaluate_buckets(
         }
         FunctionId::HistogramFraction => {
             let lower = scalars.remove(0);
-            let histograms = HistogramVector::from_frame(run, (&args[2], input), grid)?;
+            let histograms = HistogramVector::from_frame(run, &args[2], input, grid)?;
             let question = HistogramEstimate::Fraction(lower, scalars.remove(0));
             histograms.estimate(run, &question, args[0].span)?.0
         }
-        _ => evaluate_histogram_quantiles(run, args, (scalars, input), grid)?,
+        _ => evaluate_histogram_quantiles(run, args, scalars, input, grid)?,
     };
     if run.delays_names() && grid.is_instant() {
         // In this case Prometheus detects equal labels at the end of the evaluation.
@@ -93,7 +94,8 @@ fn add_quantile_remarks(run: &mut EvalContext<'_>, arg: &PlanNode, quantiles: &[
 fn evaluate_histogram_quantiles(
     run: &mut EvalContext<'_>,
     args: &[PlanNode],
-    (asked, input): (Vec<Vec<f64>>, Arc<SeriesFrame>),
+    asked: Vec<Vec<f64>>,
+    input: Arc<SeriesFrame>,
     grid: StepGrid,
 ) -> Result<SeriesFrame, PromqlError> {
     let label = match &args[1].kind {
@@ -104,7 +106,7 @@ fn evaluate_histogram_quantiles(
             ));
         }
     };
-    let histograms = HistogramVector::from_frame(run, (&args[0], input), grid)?;
+    let histograms = HistogramVector::from_frame(run, &args[0], input, grid)?;
     for (arg, quantiles) in args[2..].iter().zip(&asked) {
         add_quantile_remarks(run, arg, quantiles);
     }
@@ -125,7 +127,7 @@ fn evaluate_histogram_quantiles(
         for name in distinct {
             out.hold_reservation(run.account.reserve(answers.len() * row_bytes)?);
             let account = run.account;
-            append_named(&mut out, &answers, &label, (&name[..], &names[..]), account)?;
+            append_named(&mut out, &answers, &label, &name[..], &names[..], account)?;
         }
     }
     log.add_remarks(args[0].span, &mut run.notes);
@@ -138,7 +140,8 @@ fn append_named(
     out: &mut SeriesFrame,
     answers: &SeriesFrame,
     label: &str,
-    (name, names): (&str, &[String]),
+    name: &str,
+    names: &[String],
     account: &QueryAccount<'_>,
 ) -> Result<(), PromqlError> {
     for series in 0..answers.len() {
@@ -192,7 +195,8 @@ struct ClassicHistogramMember {
 impl HistogramVector {
     fn from_frame(
         run: &mut EvalContext<'_>,
-        (arg, frame): (&PlanNode, Arc<SeriesFrame>),
+        arg: &PlanNode,
+        frame: Arc<SeriesFrame>,
         grid: StepGrid,
     ) -> Result<Self, PromqlError> {
         let delayed = run.delays_names();

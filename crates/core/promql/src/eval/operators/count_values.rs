@@ -25,7 +25,8 @@ use std::sync::Arc;
 pub(crate) fn evaluate_count_values(
     run: &EvalContext<'_>,
     node: &PlanAggregate,
-    (label, input): (&str, Arc<SeriesFrame>),
+    label: &str,
+    input: Arc<SeriesFrame>,
     grid: StepGrid,
 ) -> Result<SeriesFrame, PromqlError> {
     let (grouping, writes_value) = remove_label(&node.grouping, label);

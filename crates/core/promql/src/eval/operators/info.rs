@@ -48,7 +48,8 @@ const BASE_BYTES: usize = size_of::<(bool, Option<u32>, ReusableInfoResult, usiz
 /// Evaluates a call of `info`. `base` is the value of the first argument.
 pub(crate) fn evaluate_info(
     run: &mut EvalContext<'_>,
-    (node, args): (&PlanNode, &[PlanNode]),
+    node: &PlanNode,
+    args: &[PlanNode],
     mut base: SeriesFrame,
     grid: StepGrid,
 ) -> Result<SeriesFrame, PromqlError> {
@@ -69,8 +70,8 @@ pub(crate) fn evaluate_info(
         account.check()?;
         ignored.push(wanted.names_match(base.labels(series).get(METRIC_NAME)));
     }
-    let asked = (&base, &ignored[..]);
-    let infos = selection::select(run, &args[0], asked, &wanted, (grid, &mut memory))?;
+    let arg = &args[0];
+    let infos = selection::select(run, arg, &base, &ignored, &wanted, grid, &mut memory)?;
     if let Some(tally) = run.tally {
         let (_, windows) = tally.node_tallies(node, grid.count, account)?;
         windows.add(0, count_info_series(&infos, grid.count));

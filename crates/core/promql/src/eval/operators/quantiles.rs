@@ -46,7 +46,8 @@ impl ParamExtremes {
 pub(crate) fn evaluate_quantiles(
     run: &mut EvalContext<'_>,
     node: &PlanAggregate,
-    (params, input): (Vec<f64>, Arc<SeriesFrame>),
+    params: Vec<f64>,
+    input: Arc<SeriesFrame>,
     grid: StepGrid,
 ) -> Result<SeriesFrame, PromqlError> {
     let groups = SeriesGroups::from_frame(&input, &node.grouping, run)?;

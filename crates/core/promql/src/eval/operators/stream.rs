@@ -294,7 +294,7 @@ impl SeriesStream {
         let mut out = SeriesFrame::new(self.steps());
         let mut room = account.reserve(0)?;
         let (origin, members) = self.label_source();
-        let task = |part| self.materialise(part, (&origin, members.as_deref()), account);
+        let task = |part| self.materialise(part, &origin, members.as_deref(), account);
         let merge = |(part, part_notes): (SeriesFrame, QueryAnnotations)| {
             // The reservations of the parts are moved to the frame. This one is for the unused
             // capacity.
@@ -337,7 +337,8 @@ impl SeriesStream {
     fn materialise(
         &self,
         part: Range<usize>,
-        (origin, members): (&Arc<dyn LabelSource>, Option<&[u32]>),
+        origin: &Arc<dyn LabelSource>,
+        members: Option<&[u32]>,
         account: &QueryAccount<'_>,
     ) -> Result<(SeriesFrame, QueryAnnotations), PromqlError> {
         let row_bytes = self.steps() * size_of::<f64>() + ROW_BYTES;

@@ -36,7 +36,8 @@ const INSERTION_SORT_MAX: usize = 12;
 pub(crate) fn evaluate_topk(
     run: &mut EvalContext<'_>,
     node: &PlanAggregate,
-    (params, input): (Vec<f64>, Arc<SeriesFrame>),
+    params: Vec<f64>,
+    input: Arc<SeriesFrame>,
     span: PositionRange,
     grid: StepGrid,
 ) -> Result<SeriesFrame, PromqlError> {

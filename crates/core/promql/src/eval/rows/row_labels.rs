@@ -128,7 +128,8 @@ pub(crate) fn empty_column(
 
 /// Returns the values of one label for some members of an origin.
 pub(crate) fn gather_column(
-    (origin, members): (&dyn LabelSource, &[u32]),
+    origin: &dyn LabelSource,
+    members: &[u32],
     name: &str,
     account: &QueryAccount<'_>,
 ) -> Result<HeldColumn, PromqlError> {
@@ -267,9 +268,7 @@ impl FrameLabels {
     ) -> Result<HeldColumn, PromqlError> {
         match self {
             FrameLabels::Made(made) => build_column(made, name, account),
-            FrameLabels::Late(origin, members) => {
-                gather_column((&**origin, members), name, account)
-            }
+            FrameLabels::Late(origin, members) => gather_column(&**origin, members, name, account),
         }
     }
 

@@ -93,7 +93,7 @@ fn evaluate(
         plan_unshared(&expr, &times)
     };
     let before = store.selects.load(Ordering::Relaxed);
-    let outcome = run(&context, &node, None, (Some(text), time), options);
+    let outcome = run(&context, &node, None, Some(text), time, options);
     let held = outcome.as_ref().map_or(0, |result| result.memory.bytes());
     assert_eq!(budget.used_bytes(), held, "{text} keeps memory");
     (outcome, store.selects.load(Ordering::Relaxed) - before)

@@ -30,7 +30,8 @@ impl WindowHistograms<'_> {
     /// Computes `rate`, `increase` or `delta` of a window that contains only histograms.
     pub(super) fn compute_change(
         &self,
-        (overhang, how): (SelectorOverhang, Extrapolation),
+        overhang: SelectorOverhang,
+        how: Extrapolation,
         range: SelectorRange,
         remarks: &mut HistogramRemarks<'_>,
     ) -> Option<FloatHistogram> {
@@ -66,7 +67,7 @@ impl WindowHistograms<'_> {
         remarks.subtract(&mut change, &left)?;
         if how.counter {
             let lost =
-                self.sum_lost_in_resets((first, last), (&left, &right), before_range, remarks)?;
+                self.sum_lost_in_resets(first, last, &left, &right, before_range, remarks)?;
             if let Some(lost) = lost {
                 remarks.add(&mut change, &lost)?;
             }
@@ -113,8 +114,10 @@ impl WindowHistograms<'_> {
     /// and the second histogram.
     fn sum_lost_in_resets(
         &self,
-        (first, last): (usize, usize),
-        (left, right): (&FloatHistogram, &FloatHistogram),
+        first: usize,
+        last: usize,
+        left: &FloatHistogram,
+        right: &FloatHistogram,
         interpolated: bool,
         remarks: &mut HistogramRemarks<'_>,
     ) -> Option<Option<FloatHistogram>> {
@@ -166,7 +169,7 @@ impl WindowHistograms<'_> {
         let floats = floats.slice(float, floats.times.len());
         let events = self.events.get(histogram..).unwrap_or(&[]);
         let times = &self.times[histogram..];
-        Some(mixed::count_events(function, &floats, (times, events)))
+        Some(mixed::count_events(function, &floats, times, events))
     }
 
     /// Returns the histogram at `time`: the sample at this time, the interpolation between its

@@ -72,7 +72,7 @@ pub(crate) fn fill(
             continue;
         }
         let mut remarks = HistogramRemarks::new(call.span, view.name);
-        let change = histograms.compute_change((overhang, how), range, &mut remarks);
+        let change = histograms.compute_change(overhang, how, range, &mut remarks);
         remarks.append_to(notes);
         if let Some(change) = change {
             row.histograms.push((step as u32, Arc::new(change.into())));
@@ -84,8 +84,10 @@ pub(crate) fn fill(
 /// Computes the row of a smoothed instant selector: interpolated floats or histograms at each step.
 pub(crate) fn fill_smoothed(
     columns: &SeriesColumns<'_>,
-    (grid, wide): (&StepGrid, &SelectorWindow),
-    (span, name): (PositionRange, &dyn Fn() -> Vec<u8>),
+    grid: &StepGrid,
+    wide: &SelectorWindow,
+    span: PositionRange,
+    name: &dyn Fn() -> Vec<u8>,
     row: &mut StepRowBuffer,
     notes: &mut QueryAnnotations,
 ) -> Result<(), PromqlError> {

@@ -29,7 +29,8 @@ pub(super) enum WindowSumFunction {
 /// multiply-add.
 #[inline(always)]
 pub(super) fn fill(
-    (of, is_fused): (WindowSumFunction, bool),
+    of: WindowSumFunction,
+    is_fused: bool,
     windows: &StepWindows,
     values: &[f64],
     pace: &mut CancelChecker<'_>,
@@ -38,7 +39,7 @@ pub(super) fn fill(
     let is_sum = matches!(of, WindowSumFunction::Sum | WindowSumFunction::Mean);
     let longest = windows.samples_max() as f64;
     if is_sum && greatest_integer(values).is_some_and(|value| value * longest <= SMALL as f64) {
-        return compute_integer_sums((of, is_fused), windows, values, pace, out);
+        return compute_integer_sums(of, is_fused, windows, values, pace, out);
     }
     for abreast in ParallelWindows::group_windows(windows) {
         if pace.advance_and_check(abreast.samples()) {
@@ -134,7 +135,8 @@ fn greatest_integer(values: &[f64]) -> Option<f64> {
 /// wrap around; their differences are still correct.
 #[inline(always)]
 fn compute_integer_sums(
-    (of, is_fused): (WindowSumFunction, bool),
+    of: WindowSumFunction,
+    is_fused: bool,
     windows: &StepWindows,
     values: &[f64],
     pace: &mut CancelChecker<'_>,

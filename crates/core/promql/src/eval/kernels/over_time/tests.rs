@@ -146,12 +146,7 @@ fn windows_computed_together_equal_each_by_itself_bit_for_bit() {
             let (mut got, mut want) = (vec![ABSENT; grid.count], vec![ABSENT; grid.count]);
             let arguments = |_| StepArguments::default();
             fill(
-                (function, false),
-                &windows,
-                &samples,
-                arguments,
-                &cancel,
-                &mut got,
+                function, false, &windows, &samples, arguments, &cancel, &mut got,
             );
             for (step, start, end) in windows.iter() {
                 want[step] = plain(function, &samples.slice(start, end));

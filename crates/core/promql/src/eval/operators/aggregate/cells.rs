@@ -257,9 +257,9 @@ impl GroupCells {
                 AggregateFold::Count if is_absent(*cell) => *cell = 1.0,
                 AggregateFold::Count => *cell += 1.0,
                 _ => {
-                    let place = (slot as u32, *step);
-                    let has_float = !is_absent(*cell);
-                    self.histograms.add(place, series, histogram, has_float);
+                    let (slot, has_float) = (slot as u32, !is_absent(*cell));
+                    self.histograms
+                        .add(slot, *step, series, histogram, has_float);
                 }
             }
         }

@@ -82,7 +82,8 @@ impl HistogramCells {
     /// Adds the histogram of a series. `has_float` is true if the group has a float at this step.
     pub(crate) fn add(
         &mut self,
-        (slot, step): (u32, u32),
+        slot: u32,
+        step: u32,
         series: u32,
         histogram: &Histogram,
         has_float: bool,
@@ -142,7 +143,7 @@ impl HistogramCells {
                 (None, _) if has_float => HistogramCell::AfterFloat,
                 (None, later) => later,
                 (Some(HistogramCell::Total(total, first)), HistogramCell::Total(later, series)) => {
-                    self.merge_totals((total, first), (later, series), has_float)
+                    self.merge_totals(total, first, later, series, has_float)
                 }
                 (
                     Some(HistogramCell::Total(..)),
@@ -161,8 +162,10 @@ impl HistogramCells {
 
     fn merge_totals(
         &mut self,
-        (mut total, first): (Box<HistogramAccumulator>, u32),
-        (later, series): (Box<HistogramAccumulator>, u32),
+        mut total: Box<HistogramAccumulator>,
+        first: u32,
+        later: Box<HistogramAccumulator>,
+        series: u32,
         has_float: bool,
     ) -> HistogramCell {
         match total.merge(*later) {
@@ -257,7 +260,7 @@ mod tests {
                 let part = usize::from(number >= split);
                 match histogram {
                     None => floats[part] = true,
-                    Some(h) => cells[part].add((0, 7), number as u32, h, floats[part]),
+                    Some(h) => cells[part].add(0, 7, number as u32, h, floats[part]),
                 }
             }
             let [mut cells, mut later] = cells;

@@ -297,7 +297,7 @@ impl LabelSource for PairLabelSource {
             (false, true) => &self.many,
             (false, false) => return empty_column(self.len(), account),
         };
-        gather_column((&**origin, members), name, account)
+        gather_column(&**origin, members, name, account)
     }
 
     fn drops_name(&self, _pair: usize) -> bool {

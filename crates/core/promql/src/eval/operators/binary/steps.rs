@@ -94,7 +94,8 @@ impl BinaryStepElement {
 }
 
 fn collect_elements(
-    (frame, ids): (&SeriesFrame, &[u32]),
+    frame: &SeriesFrame,
+    signatures: &[u32],
     step: usize,
     account: &QueryAccount<'_>,
 ) -> Result<Vec<BinaryStepElement>, PromqlError> {
@@ -105,7 +106,7 @@ fn collect_elements(
         let present = histogram.is_some() || !is_absent(value);
         present.then(|| BinaryStepElement {
             series: series as u32,
-            signature: ids[series],
+            signature: signatures[series],
             value,
             histogram,
         })
@@ -121,8 +122,10 @@ fn collect_elements(
 impl BinaryStepOutput<'_> {
     fn combine_step(&mut self, step: usize) -> Result<(), PromqlError> {
         let matching = self.pairing.matching();
-        let many = collect_elements(self.pairing.many(), step, self.account)?;
-        let one = collect_elements(self.pairing.one(), step, self.account)?;
+        let (frame, signatures) = self.pairing.many();
+        let many = collect_elements(frame, signatures, step, self.account)?;
+        let (frame, signatures) = self.pairing.one();
+        let one = collect_elements(frame, signatures, step, self.account)?;
         let fills = matching.fill_left.is_some() || matching.fill_right.is_some();
         if (many.is_empty() && one.is_empty()) || (!fills && (many.is_empty() || one.is_empty())) {
             return Ok(());
@@ -244,7 +247,7 @@ impl BinaryStepOutput<'_> {
         if let (StepOperand::Float(l), StepOperand::Float(r)) = (left, right) {
             let value = self.pairing.combine_floats(l, r);
             if value.is_none() && !op.is_comparison() {
-                let remark = incompatible_remark(op, span, (false, false));
+                let remark = incompatible_remark(op, span, false, false);
                 self.remarks.set(step, remark);
                 return None;
             }

@@ -87,12 +87,14 @@ impl InfoMatchers {
 pub(crate) fn select(
     run: &EvalContext<'_>,
     arg: &PlanNode,
-    (base, ignored): (&SeriesFrame, &[bool]),
+    base: &SeriesFrame,
+    ignored: &[bool],
     wanted: &InfoMatchers,
-    (grid, memory): (StepGrid, &mut Reservation),
+    grid: StepGrid,
+    memory: &mut Reservation,
 ) -> Result<Vec<InfoSeries>, PromqlError> {
     let mut passing = run.account.reserve(0)?;
-    let mut matchers = identifying_matchers((base, ignored), run.account, &mut passing)?;
+    let mut matchers = identifying_matchers(base, ignored, run.account, &mut passing)?;
     if matchers.is_empty() {
         return Ok(Vec::new());
     }
@@ -117,13 +119,14 @@ pub(crate) fn select(
         offset_ms: 0,
         at: None,
     };
-    read(run, &source, range, (&grid, &reach), memory)
+    read(run, &source, range, &grid, &reach, memory)
 }
 
 /// Returns one matcher for each identifying label that occurs in a series. It matches all values of
 /// this label.
 fn identifying_matchers(
-    (base, ignored): (&SeriesFrame, &[bool]),
+    base: &SeriesFrame,
+    ignored: &[bool],
     account: &QueryAccount<'_>,
     memory: &mut Reservation,
 ) -> Result<Vec<Matcher>, PromqlError> {
@@ -201,7 +204,8 @@ fn read(
     run: &EvalContext<'_>,
     source: &dyn SampleSource,
     range: TimeRange,
-    (grid, reach): (&StepGrid, &SelectorWindow),
+    grid: &StepGrid,
+    reach: &SelectorWindow,
     memory: &mut Reservation,
 ) -> Result<Vec<InfoSeries>, PromqlError> {
     let account = run.account;
