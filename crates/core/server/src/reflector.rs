@@ -241,7 +241,8 @@ async fn pass(app: &App, request: Request) -> Result<Vec<(&'static str, u64)>, A
     let read = body::read(
         &app.parts.limits,
         metrics,
-        (body, Vec::new()),
+        body,
+        Vec::new(),
         bytes_max,
         hold,
     );

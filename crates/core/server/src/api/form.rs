@@ -275,8 +275,7 @@ pub(crate) async fn read_form(
     };
     let bytes_max = app.limits().form_body_bytes_max;
     let metrics = app.metrics.endpoint(endpoint);
-    let body = (body, Vec::new());
-    let bytes = body::read(app.limits(), metrics, body, bytes_max, hold).await?;
+    let bytes = body::read(app.limits(), metrics, body, Vec::new(), bytes_max, hold).await?;
     let (url_query, is_quick) = (url_query.into_owned(), bytes.len() <= QUICK_BYTES_MAX);
     let decode = move || {
         let text = String::from_utf8_lossy(&bytes);

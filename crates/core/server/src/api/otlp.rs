@@ -48,7 +48,7 @@ pub(crate) async fn metrics(app: ServerApp, request: Request) -> Response {
         Err(state) => return super::call::not_ready(state),
         Ok(backend) => backend,
     };
-    match store(&app, backend.pipeline.clone(), (request, format, packing)).await {
+    match store(&app, backend.pipeline.clone(), request, format, packing).await {
         Ok(outcome) => {
             let told = outcome.error_text();
             let answer = match &told {
@@ -91,7 +91,9 @@ fn with_body(response: Response, answer: OtlpResponse<'_>, format: OtlpEncoding)
 async fn store(
     app: &ServerApp,
     pipeline: Arc<Pipeline>,
-    (request, format, packing): (Request, OtlpEncoding, ContentEncoding),
+    request: Request,
+    format: OtlpEncoding,
+    packing: ContentEncoding,
 ) -> Result<WriteOutcome, ApiFailure> {
     let (head, body) = request.into_parts();
     origin::check_same(&app.parts.web, &head.headers)?;
@@ -112,14 +114,14 @@ async fn store(
         let covered = admission.extend_to_body(bytes);
         covered.map_err(super::write::body_failure)
     };
-    let body = (body, pipeline.take_body_buffer());
+    let buffer = pipeline.take_body_buffer();
     let metrics = app.metrics.endpoint(ServerEndpoint::Otlp);
-    let bytes = body::read(app.limits(), metrics, body, bytes_max, hold).await?;
+    let bytes = body::read(app.limits(), metrics, body, buffer, bytes_max, hold).await?;
     drop(reading);
     let prepared = pipeline.prepare_otlp(&mut admission, from, &bytes).await;
     prepared.map_err(request_failure)?;
-    let asked = (tenant, from, span.clone());
-    let pending = decode(app, pipeline, asked, (bytes, admission)).await?;
+    let parent = span.clone();
+    let pending = decode(app, pipeline, tenant, from, parent, bytes, admission).await?;
     let commit = SpanContext::begin_child_of(span.as_ref(), COMMIT);
     let outcome = pending.await;
     drop(commit);
@@ -138,8 +140,11 @@ async fn store(
 async fn decode(
     app: &ServerApp,
     pipeline: Arc<Pipeline>,
-    (tenant, from, span): (TenantId, OtlpOrigin, Option<SpanContext>),
-    (bytes, admission): (Vec<u8>, WriteAdmission),
+    tenant: TenantId,
+    from: OtlpOrigin,
+    span: Option<SpanContext>,
+    bytes: Vec<u8>,
+    admission: WriteAdmission,
 ) -> Result<PendingWrite, ApiFailure> {
     if pipeline.is_otlp_quick(from, &bytes) {
         let pending = pipeline.write_otlp(&tenant, from, &bytes, admission, span.as_ref());

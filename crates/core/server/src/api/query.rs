@@ -193,7 +193,8 @@ async fn evaluate(
         let queue = call.app.parts.env.clock.monotonic().saturating_sub(asked);
         log_unbegun(&call, logged, failure.message.clone(), queue).await;
     }
-    Ok(respond(&call, evaluated?, time, limit))
+    let (result, timings) = evaluated?;
+    Ok(respond(&call, result, timings, time, limit))
 }
 
 /// Logs a query that waited for `queue` in the queue and was not started, on a blocking thread.
@@ -208,7 +209,8 @@ async fn log_unbegun(call: &ApiCall, logged: LoggedQuery, why: String, queue: Du
 
 fn respond(
     call: &ApiCall,
-    (result, timings): (QueryResult, QueryTimings),
+    result: QueryResult,
+    timings: QueryTimings,
     time: EvalTime,
     limit: Option<usize>,
 ) -> Response {

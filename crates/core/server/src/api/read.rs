@@ -124,12 +124,15 @@ async fn answer(
             });
         }
         Ok(match response_type {
-            ReadResponseType::Samples => ReadResult::Samples(reading.samples(samples_max, cancel)?),
+            ReadResponseType::Samples => {
+                let (message, memory) = reading.samples(samples_max, cancel)?;
+                ReadResult::Samples { message, memory }
+            }
             ReadResponseType::StreamedXorChunks => ReadResult::Chunks(reading),
         })
     });
     Ok(match read.await? {
-        ReadResult::Samples(message) => samples_response(message),
+        ReadResult::Samples { message, memory } => samples_response(message, memory),
         ReadResult::Chunks(reading) => {
             stream_response(reading, app.limits().read_frame_bytes_max, deadline, place)
         }
@@ -137,7 +140,10 @@ async fn answer(
 }
 
 enum ReadResult {
-    Samples((Vec<u8>, Reservation)),
+    Samples {
+        message: Vec<u8>,
+        memory: Reservation,
+    },
     Chunks(ReadSelections),
 }
 
@@ -151,8 +157,8 @@ async fn read_request(app: &ServerApp, body: Body) -> Result<ReadRequest, ApiFai
     };
     let limits = app.limits();
     let metrics = app.metrics.endpoint(ServerEndpoint::Read);
-    let body = (body, Vec::new());
-    let bytes = body::read(limits, metrics, body, limits.form_body_bytes_max, hold).await?;
+    let bytes_max = limits.form_body_bytes_max;
+    let bytes = body::read(limits, metrics, body, Vec::new(), bytes_max, hold).await?;
     // Decoding compiles regular expressions, which may take long.
     let decoded = spawn_blocking(move || {
         let decoded = remote_read::decode(&bytes);
@@ -287,7 +293,7 @@ fn send_piece(sender: &Sender<io::Result<Bytes>>, piece: &mut Vec<u8>) -> io::Re
     sender.blocking_send(Ok(bytes)).map_err(gone)
 }
 
-fn samples_response((message, memory): (Vec<u8>, Reservation)) -> Response {
+fn samples_response(message: Vec<u8>, memory: Reservation) -> Response {
     let mut response = Response::new(ChannelBody::whole(message.into(), memory));
     let headers = [
         (header::CONTENT_TYPE, "application/x-protobuf"),

@@ -98,7 +98,8 @@ async fn read(app: &ServerApp, body: Body) -> Result<String, ApiFailure> {
     let bytes = body::read(
         app.limits(),
         metrics,
-        (body, Vec::new()),
+        body,
+        Vec::new(),
         GROUP_BYTES_MAX,
         hold,
     );

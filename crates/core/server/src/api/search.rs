@@ -78,15 +78,15 @@ pub(crate) async fn metric_names(call: ApiCall) -> Result<Response, ApiFailure> 
     let search = SearchParameters::from_form(&call, "metric_names");
     let search = search.and_then(|search| shows_metadata.map(|_| search));
     let among = SearchScope::Values(METRIC_NAME.to_owned());
-    answer(call, (range, search), among, ("name", metadata)).await
+    answer(call, range, search, among, "name", metadata).await
 }
 
 /// Searches label names of the selected series in the time range.
 pub(crate) async fn label_names(call: ApiCall) -> Result<Response, ApiFailure> {
     let range = parse_range(&call)?;
     let search = SearchParameters::from_form(&call, "label_names");
-    let none = ("name", BTreeMap::new());
-    answer(call, (range, search), SearchScope::Names, none).await
+    let among = SearchScope::Names;
+    answer(call, range, search, among, "name", BTreeMap::new()).await
 }
 
 /// Searches the values of the label in the parameter `label`, which is mandatory.
@@ -100,8 +100,8 @@ pub(crate) async fn label_values(call: ApiCall) -> Result<Response, ApiFailure> 
             Ok(search)
         }
     });
-    let none = ("value", BTreeMap::new());
-    answer(call, (range, search), SearchScope::Values(label), none).await
+    let among = SearchScope::Values(label);
+    answer(call, range, search, among, "value", BTreeMap::new()).await
 }
 
 /// Checks that the search is enabled and returns its time range. Errors of these precede those of
@@ -316,9 +316,11 @@ fn positive(call: &ApiCall, name: &str) -> Result<Option<usize>, ApiFailure> {
 /// selectors.
 async fn answer(
     call: ApiCall,
-    (range, search): (TimeRange, Result<SearchParameters, ApiFailure>),
+    range: TimeRange,
+    search: Result<SearchParameters, ApiFailure>,
     among: SearchScope,
-    (key, metadata): (&'static str, BTreeMap<String, FamilyMetadata>),
+    key: &'static str,
+    metadata: BTreeMap<String, FamilyMetadata>,
 ) -> Result<Response, ApiFailure> {
     let mut lookup = SeriesLookup::with_range(&call, range)?;
     let budget = call.app.budgets.query();

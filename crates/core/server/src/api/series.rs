@@ -304,7 +304,7 @@ fn merge(
 pub(crate) async fn label_names(call: ApiCall) -> Result<Response, ApiFailure> {
     let limit = call.form.limit()?;
     let mut lookup = SeriesLookup::new(&call)?;
-    let names = call
+    let (names, annotations) = call
         .compute(move |cancel| {
             lookup.parse(None)?;
             let names = lookup.texts(cancel, |store, request| {
@@ -315,7 +315,7 @@ pub(crate) async fn label_names(call: ApiCall) -> Result<Response, ApiFailure> {
             Ok((names, lookup.annotations()))
         })
         .await?;
-    Ok(texts_response(&call, names, limit))
+    Ok(texts_response(&call, names, annotations, limit))
 }
 
 /// Returns the values of one label in the selected series, or in all series without a selector.
@@ -323,7 +323,7 @@ pub(crate) async fn label_values(call: ApiCall) -> Result<Response, ApiFailure> 
     let name = label_of_path(&call.path)?;
     let limit = call.form.limit()?;
     let mut lookup = SeriesLookup::new(&call)?;
-    let values = call
+    let (values, annotations) = call
         .compute(move |cancel| {
             lookup.parse(None)?;
             let values = lookup.texts(cancel, |store, request| store.label_values(&name, request));
@@ -331,12 +331,13 @@ pub(crate) async fn label_values(call: ApiCall) -> Result<Response, ApiFailure> 
             Ok((values, lookup.annotations()))
         })
         .await?;
-    Ok(texts_response(&call, values, limit))
+    Ok(texts_response(&call, values, annotations, limit))
 }
 
 fn texts_response(
     call: &ApiCall,
-    (texts, mut annotations): (ReservedTexts, ResponseAnnotations),
+    texts: ReservedTexts,
+    mut annotations: ResponseAnnotations,
     limit: Option<usize>,
 ) -> Response {
     let len = truncated(texts.texts.len(), limit, &mut annotations);

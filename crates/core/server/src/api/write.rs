@@ -60,7 +60,7 @@ pub(crate) async fn remote_write(app: ServerApp, request: Request) -> Response {
         Err(state) => not_ready(state),
         Ok(backend) => {
             let pipeline = backend.pipeline.clone();
-            match store(&app, pipeline, (request, version), &mut written).await {
+            match store(&app, pipeline, request, version, &mut written).await {
                 Ok(()) => {
                     let mut response = Response::new(Body::empty());
                     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -83,7 +83,8 @@ pub(crate) async fn remote_write(app: ServerApp, request: Request) -> Response {
 async fn store(
     app: &ServerApp,
     pipeline: Arc<Pipeline>,
-    (request, version): (Request, RemoteWriteVersion),
+    request: Request,
+    version: RemoteWriteVersion,
     written: &mut WrittenCounts,
 ) -> Result<(), ApiFailure> {
     let (head, body) = request.into_parts();
@@ -101,14 +102,14 @@ async fn store(
     let admitted = pipeline.admit_body(body::declared_bytes(&body)).await;
     let mut admission = admitted.map_err(body_failure)?;
     let hold = |bytes| admission.extend_to_body(bytes).map_err(body_failure);
-    let body = (body, pipeline.take_body_buffer());
+    let buffer = pipeline.take_body_buffer();
     let metrics = app.metrics.endpoint(ServerEndpoint::Write);
-    let bytes = body::read(app.limits(), metrics, body, bytes_max, hold).await?;
+    let bytes = body::read(app.limits(), metrics, body, buffer, bytes_max, hold).await?;
     drop(reading);
     let prepared = pipeline.prepare_body(&mut admission, &bytes).await;
     prepared.map_err(request_failure)?;
-    let asked = (tenant, from, span.clone());
-    let pending = decode(app, pipeline, asked, (bytes, admission)).await?;
+    let parent = span.clone();
+    let pending = decode(app, pipeline, tenant, from, parent, bytes, admission).await?;
     let commit = SpanContext::begin_child_of(span.as_ref(), COMMIT);
     let outcome = pending.await;
     drop(commit);
@@ -127,8 +128,11 @@ async fn store(
 async fn decode(
     app: &ServerApp,
     pipeline: Arc<Pipeline>,
-    (tenant, from, span): (TenantId, PushOrigin, Option<SpanContext>),
-    (bytes, admission): (Vec<u8>, WriteAdmission),
+    tenant: TenantId,
+    from: PushOrigin,
+    span: Option<SpanContext>,
+    bytes: Vec<u8>,
+    admission: WriteAdmission,
 ) -> Result<PendingWrite, ApiFailure> {
     if pipeline.is_quick(from.version, &bytes) {
         let pending = pipeline.write_remote(&tenant, from, &bytes, admission, span.as_ref());

@@ -28,7 +28,8 @@ fn too_large(bytes: usize, bytes_max: usize) -> ApiFailure {
 pub(crate) async fn read(
     limits: &ServerLimits,
     metrics: &EndpointMetrics,
-    (mut body, mut bytes): (Body, Vec<u8>),
+    mut body: Body,
+    mut bytes: Vec<u8>,
     bytes_max: usize,
     mut hold: impl FnMut(usize) -> Result<(), ApiFailure>,
 ) -> Result<Vec<u8>, ApiFailure> {

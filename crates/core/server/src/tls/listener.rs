@@ -57,9 +57,8 @@ impl ConnectionSource for TlsListener {
         Ok(((stream, self.configs.clone()), peer))
     }
 
-    async fn negotiate(
-        (stream, configs): Self::Arriving,
-    ) -> io::Result<(Self::Stream, HttpProtocol)> {
+    async fn negotiate(arriving: Self::Arriving) -> io::Result<(Self::Stream, HttpProtocol)> {
+        let (stream, configs) = arriving;
         let mut first = [0];
         if stream.peek(&mut first).await? == 1
             && first[0] != HANDSHAKE
