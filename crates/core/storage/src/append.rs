@@ -120,7 +120,7 @@ impl Appender {
                 self.metrics.appended_samples.add(appended.stored as u64);
                 let exemplars = self.admit_exemplars(&mut scratch, batch, window, &mut appended);
                 let record = std::mem::take(&mut scratch.record);
-                self.append_to_log(taken, record, (appended, refusal), exemplars)
+                self.append_to_log(taken, record, appended, refusal, exemplars)
             }
             Err(e) => {
                 self.end_appending(&scratch);
@@ -287,7 +287,7 @@ impl Appender {
         let local = scratch.locals[i];
         let (floats, histograms) = batch.offsets(i);
         let Some(series) = shard.series_mut(local) else {
-            scratch.reject_missing((floats, histograms), samples, window);
+            scratch.reject_missing(floats, histograms, samples, window);
             return i64::MIN;
         };
         let is_first = !series.has_newest();
@@ -358,7 +358,8 @@ impl Appender {
         &self,
         taken: SequenceGuard,
         record: LogBatch,
-        (appended, refusal): (AppendOutcome, Option<Error>),
+        appended: AppendOutcome,
+        refusal: Option<Error>,
         exemplars: Option<Box<AdmittedExemplars>>,
     ) -> Ticket {
         let (ticket, resolver) = Ticket::new();

@@ -61,7 +61,7 @@ pub(crate) fn verify_held(
     blocks::read(env, dir, &mut all)?;
     let segments = log_segments(env, dir)?;
     let trimmed = said.trimmed.max(manifest.trimmed);
-    read_log(env, dir, &segments, (trimmed, manifest.logged), &mut all)?;
+    read_log(env, dir, &segments, trimmed, manifest.logged, &mut all)?;
     count_lost_in_log(env, &segments, &mut all)?;
     all.report.series = all.read.len();
     // Pages may contain samples of removed series, which the catalogue need not list.
@@ -185,7 +185,8 @@ fn read_log(
     env: &Env,
     dir: &DataDir,
     segments: &[LogSegmentInfo],
-    (trimmed, logged): (LogPosition, LogPosition),
+    trimmed: LogPosition,
+    logged: LogPosition,
     all: &mut VerifyPart,
 ) -> Result<(), StorageError> {
     let mut last = trimmed;

@@ -143,7 +143,8 @@ impl AppendScratch {
     /// none of them is in the window.
     pub(super) fn reject_missing(
         &mut self,
-        (floats, histograms): (usize, usize),
+        floats: usize,
+        histograms: usize,
         samples: SeriesSamples<'_>,
         window: AppendWindow,
     ) {
@@ -192,7 +193,7 @@ impl AppendScratch {
                 Some((time, value)) if is_stored(batch.offsets(i).0) => {
                     let at = batch.offsets(i).0;
                     let slot = parts.numbers.slot(self.slots[i]);
-                    self.push_row(slot, at, (time, START_UNKNOWN), value);
+                    self.push_row(slot, at, time, START_UNKNOWN, value);
                     appended.stored += 1;
                 }
                 _ => self.record_series(parts, batch, i, &mut appended),
@@ -226,7 +227,7 @@ impl AppendScratch {
             let start = samples.start_times.get(k).copied();
             let start = start.unwrap_or(START_UNKNOWN);
             match verdict {
-                AppendVerdict::Stored => self.push_row(slot, floats + k, (*time, start), *value),
+                AppendVerdict::Stored => self.push_row(slot, floats + k, *time, start, *value),
                 AppendVerdict::Late => {
                     let row = FloatRow {
                         slot: slot.0,
@@ -266,7 +267,8 @@ impl AppendScratch {
         &mut self,
         slot: SeriesSlot,
         at: usize,
-        (time, start): (TimestampMs, TimestampMs),
+        time: TimestampMs,
+        start: TimestampMs,
         value: f64,
     ) {
         let row = FloatRow {

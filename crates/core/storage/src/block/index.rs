@@ -102,13 +102,14 @@ impl BlockIndex {
     /// fallback.
     fn read<T>(
         &self,
-        (offset, bytes): (u64, usize),
+        offset: u64,
+        bytes: usize,
         check: impl Fn(Vec<u8>) -> Result<T, StorageError>,
         cache: &BlockCache,
     ) -> Result<T, StorageError> {
         let read = self.first.read(offset, bytes, &cache.read_bytes);
         let checked = read.and_then(&check);
-        self.or_read_copy(checked, (offset, bytes), check, cache)
+        self.or_read_copy(checked, offset, bytes, check, cache)
     }
 
     /// Reads the bytes of a unit and verifies their checksum.
@@ -124,7 +125,7 @@ impl BlockIndex {
                 Err(self.damage_error(entry.offset, "unit fails its checksum"))
             }
         };
-        self.read((entry.offset, entry.bytes as usize), check, cache)
+        self.read(entry.offset, entry.bytes as usize, check, cache)
     }
 
     /// Returns `of_first`, the checked result of reading the first file, if it is `Ok`. Otherwise
@@ -132,7 +133,8 @@ impl BlockIndex {
     pub(crate) fn or_read_copy<T>(
         &self,
         of_first: Result<T, StorageError>,
-        (offset, bytes): (u64, usize),
+        offset: u64,
+        bytes: usize,
         check: impl Fn(Vec<u8>) -> Result<T, StorageError>,
         cache: &BlockCache,
     ) -> Result<T, StorageError> {

@@ -67,9 +67,9 @@ impl<'a> IndexTail<'a> {
         let bytes = bytes.unwrap_or_default();
         let at = index.len().saturating_sub(FOOTER_BYTES as u64);
         let open = |bytes: Vec<u8>| open_footer(index, known, &bytes, at);
-        let place = (at, FOOTER_BYTES.min(index.len() as usize));
-        let of_first = read_range(index, (start, &bytes), place, cache).and_then(open);
-        let footer = index.or_read_copy(of_first, place, open, cache)?;
+        let len = FOOTER_BYTES.min(index.len() as usize);
+        let of_first = read_range(index, start, &bytes, at, len, cache).and_then(open);
+        let footer = index.or_read_copy(of_first, at, len, open, cache)?;
         let mut tail = Self {
             index,
             cache,
@@ -79,8 +79,8 @@ impl<'a> IndexTail<'a> {
             sections: SectionDirectory::default(),
         };
         let directory = footer.directory();
-        let place = (directory.start, footer.directory_bytes as usize);
-        tail.sections = tail.read_checked(place, |bytes| {
+        let len = footer.directory_bytes as usize;
+        tail.sections = tail.read_checked(directory.start, len, |bytes| {
             if crc32c::crc32c(bytes) != footer.directory_crc {
                 let what = "section directory fails its checksum";
                 return Err(index.damage_error(directory.start, what));
@@ -95,13 +95,14 @@ impl<'a> IndexTail<'a> {
     /// already fetched.
     fn read_checked<T>(
         &self,
-        place: (u64, usize),
+        offset: u64,
+        len: usize,
         check: impl Fn(&[u8]) -> Result<T, StorageError>,
     ) -> Result<T, StorageError> {
         let check = |bytes: Vec<u8>| check(&bytes);
-        let read = read_range(self.index, (self.start, &self.bytes), place, self.cache);
-        self.index
-            .or_read_copy(read.and_then(check), place, check, self.cache)
+        let (index, cache) = (self.index, self.cache);
+        let read = read_range(index, self.start, &self.bytes, offset, len, cache);
+        index.or_read_copy(read.and_then(check), offset, len, check, cache)
     }
 
     /// Decodes a section, or returns `None` if the block does not have it.
@@ -151,7 +152,7 @@ impl<'a> IndexTail<'a> {
         };
         let entry = self.sections.find(kind).ok_or_else(lacks)?;
         let bytes = usize::try_from(entry.bytes).unwrap_or(usize::MAX);
-        self.read_checked((entry.offset, bytes), |bytes| {
+        self.read_checked(entry.offset, bytes, |bytes| {
             if crc32c::crc32c(bytes) == entry.crc {
                 open(entry.offset, bytes)
             } else {
@@ -191,8 +192,10 @@ impl<'a> IndexTail<'a> {
 /// `start`, if that contains it.
 fn read_range(
     index: &BlockIndex,
-    (start, read): (u64, &[u8]),
-    (offset, bytes): (u64, usize),
+    start: u64,
+    read: &[u8],
+    offset: u64,
+    bytes: usize,
     cache: &BlockCache,
 ) -> Result<Vec<u8>, StorageError> {
     let at = offset.checked_sub(start).map(|at| at as usize);

@@ -44,7 +44,7 @@ pub(crate) struct TermsDraft {
 impl TermsDraft {
     /// Appends a value that `series` series have. `offset` and `bytes` locate its posting
     /// list.
-    pub(crate) fn push(&mut self, value: &[u8], series: u32, (offset, bytes): (u64, usize)) {
+    pub(crate) fn push(&mut self, value: &[u8], series: u32, offset: u64, bytes: usize) {
         if self.counts.is_empty() {
             self.postings = offset;
             self.first = value.to_vec();

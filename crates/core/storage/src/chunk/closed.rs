@@ -128,12 +128,7 @@ impl<'a> ChunkView<'a> {
 }
 
 /// Appends a chunk to `out`. Its body is given in two parts.
-pub(super) fn write(
-    count: u16,
-    last: TimestampMs,
-    (body, tail): (&[u8], &[u8]),
-    out: &mut Vec<u8>,
-) {
+pub(super) fn write(count: u16, last: TimestampMs, body: &[u8], tail: &[u8], out: &mut Vec<u8>) {
     out.reserve(HEADER_BYTES + body.len() + tail.len());
     out.extend_from_slice(&count.to_le_bytes());
     out.extend_from_slice(&last.to_le_bytes());

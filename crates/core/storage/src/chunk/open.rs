@@ -439,7 +439,7 @@ impl OpenChunk {
             return false;
         }
         let time = self.time.time;
-        write(1, time, (&time.to_le_bytes(), &[]), out);
+        write(1, time, &time.to_le_bytes(), &[], out);
         TimeState::from_start(time).push(out, &mut 0, time);
         ValueState::default().push_with_int(out, &mut 0, value, self.newest_decimal());
         true
@@ -449,9 +449,9 @@ impl OpenChunk {
     /// appends nothing if the chunk is empty.
     pub(crate) fn write_to(&self, out: &mut Vec<u8>) -> bool {
         let tail = self.tail.bytes();
-        let body = (self.used_body(), &tail[..self.tail.len()]);
+        let tail = &tail[..self.tail.len()];
         if self.count > 0 {
-            write(self.count, self.time.time, body, out);
+            write(self.count, self.time.time, self.used_body(), tail, out);
         }
         self.count > 0
     }

@@ -68,7 +68,8 @@ impl DeltaRecordEncoder {
         position: LogPosition,
         batch: &LogBatch,
         bytes_max: usize,
-        (record, into): (&mut LogRecordEncoder, &mut Vec<u8>),
+        record: &mut LogRecordEncoder,
+        into: &mut Vec<u8>,
     ) -> bool {
         // These checks precede any change of the context, which must not contain plainly written
         // batches.

@@ -225,8 +225,8 @@ impl LogWriter {
     fn encode_batch(&mut self, batch: &LogBatch) {
         let mut coded = std::mem::take(&mut self.coded);
         let mut record = std::mem::take(&mut self.record);
-        let into = (&mut record, &mut coded);
-        let is_delta = self.delta.encode(self.last, batch, PAYLOAD_BYTES_MAX, into);
+        let (last, bytes_max) = (self.last, PAYLOAD_BYTES_MAX);
+        let is_delta = (self.delta).encode(last, batch, bytes_max, &mut record, &mut coded);
         if !is_delta {
             record.encode(batch, &mut coded);
         }

@@ -165,7 +165,7 @@ impl Maintenance {
         due: &[DueGroup],
         reserve_bytes: u64,
     ) -> Result<(), Error> {
-        self.seal_groups_with(state, due, (reserve_bytes, UnsealablePolicy::Keep))
+        self.seal_groups_with(state, due, reserve_bytes, UnsealablePolicy::Keep)
     }
 
     /// Seals groups in batches that share a sync, and treats samples that cannot be sealed
@@ -174,7 +174,8 @@ impl Maintenance {
         &self,
         state: &mut MaintenanceState,
         due: &[DueGroup],
-        (reserve_bytes, stance): (u64, UnsealablePolicy),
+        reserve_bytes: u64,
+        stance: UnsealablePolicy,
     ) -> Result<(), Error> {
         for some in due.chunks(GROUPS_PER_SYNC) {
             let mut sealed = self.encode_groups(state, some, stance)?;

@@ -234,7 +234,7 @@ pub(crate) fn read_column(
         if head & 1 == 0 {
             values::read_standalone(payload, len, part, &mut into.values)?;
         } else {
-            read_same_shape(payload, len, part, (&mut budget, into))?;
+            read_same_shape(payload, len, part, &mut budget, into)?;
         }
     }
     Ok(())
@@ -246,7 +246,8 @@ fn read_same_shape(
     mut cursor: DecodeCursor<'_>,
     count: usize,
     wanted: Range<usize>,
-    (budget, into): (&mut usize, &mut SampleColumns),
+    budget: &mut usize,
+    into: &mut SampleColumns,
 ) -> Result<(), DecodeError> {
     let is_float = match cursor.read_byte()? {
         0 => false,

@@ -170,15 +170,16 @@ impl FloatColumnReader {
                 let reference = stripe.reference_offset(at, distance)?;
                 match self
                     .last
-                    .cached_run((stripe.index, reference, &wanted), i, head.scale)
+                    .cached_run(stripe.index, reference, &wanted, i, head.scale)
                 {
                     Some(of_reference) if of_reference.len() >= run.wanted.end => {
                         add_values(values, of_reference, &run.wanted);
                     }
                     _ => {
-                        let chain = (reference, head.scale);
-                        let sum = (&mut values[..], &mut self.reference);
-                        add_reference_chain(&stripe, chain, count, &run, sum)?;
+                        let (scale, buffer) = (head.scale, &mut self.reference);
+                        add_reference_chain(
+                            &stripe, reference, scale, count, &run, values, buffer,
+                        )?;
                     }
                 }
             }
@@ -194,7 +195,9 @@ impl DecodedFloatRuns {
     /// Returns the integers of the `nth` decoded run, if they belong to this column.
     fn cached_run(
         &self,
-        (stripe, at, wanted): (usize, usize, &Range<usize>),
+        stripe: usize,
+        at: usize,
+        wanted: &Range<usize>,
         nth: usize,
         scale: u8,
     ) -> Option<&[i64]> {
@@ -206,12 +209,15 @@ impl DecodedFloatRuns {
 }
 
 /// Adds the integers of the column at `at` and of its chain of references to `values`.
+/// `of_reference` is a buffer for the integers of one of them.
 fn add_reference_chain(
     stripe: &PageStripe<'_>,
-    (mut at, scale): (usize, u8),
+    mut at: usize,
+    scale: u8,
     count: usize,
     run: &ColumnRun,
-    (values, of_reference): (&mut [i64], &mut Vec<i64>),
+    values: &mut [i64],
+    of_reference: &mut Vec<i64>,
 ) -> Result<(), DecodeError> {
     grow_for_run(of_reference, run);
     for _ in 1..CHAIN_MAX {

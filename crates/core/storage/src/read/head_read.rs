@@ -181,8 +181,8 @@ impl StoreReader {
                 };
                 let hidden = shard.count_hidden(one.local, series, watermark);
                 let number = into.copies.len() as u32;
-                let of = (&*shard, one.local);
-                let has_late = has_late && into.late.add(one.place, of, request.range, watermark);
+                let has_late = has_late
+                    && (into.late).add(one.place, &shard, one.local, request.range, watermark);
                 let copies = &mut into.copies;
                 // With late samples, all samples are needed to apply the rule for equal times.
                 let is_newest_enough = request.newest_only && hidden == 0 && !has_late;

@@ -23,7 +23,8 @@ impl LateCopies {
     pub(super) fn add(
         &mut self,
         place: u32,
-        (shard, local): (&HeadShard, ShardLocalId),
+        shard: &HeadShard,
+        local: ShardLocalId,
         range: TimeRange,
         watermark: u64,
     ) -> bool {

@@ -93,7 +93,8 @@ impl HeadSelection {
         series: usize,
         entry: &SealedPageEntry,
         page: &PageReader,
-        (column, why): (Option<ColumnEntry>, DecodeError),
+        column: Option<ColumnEntry>,
+        why: DecodeError,
     ) {
         let damage = self
             .sealed

@@ -82,7 +82,7 @@ impl HeadSelection {
             };
             match decoded {
                 Ok(()) => into.merge_from(before),
-                Err(e) => self.report_lost_column(series, entry, page, (found.ok().flatten(), e)),
+                Err(e) => self.report_lost_column(series, entry, page, found.ok().flatten(), e),
             }
             if open.is_last {
                 opened.close(&mut open.memory);

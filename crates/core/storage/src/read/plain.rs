@@ -71,11 +71,13 @@ impl BatchTimes {
     fn load_piece(
         &mut self,
         number: usize,
-        (of_group, page): (usize, &PageReader),
+        of_group: usize,
+        page: &PageReader,
         column: &ColumnEntry,
         range: TimeRange,
     ) -> Result<&PageTimesSlice, DecodeError> {
-        let wanted = (of_group, column.time_column(), range);
+        let column_number = column.time_column();
+        let wanted = (of_group, column_number, range);
         let is_it = |piece: &PageTimesSlice| (piece.page, piece.column, piece.range) == wanted;
         if !self.pieces[..self.count].get(number).is_some_and(is_it) {
             let times = page.times(column)?;
@@ -84,7 +86,7 @@ impl BatchTimes {
             if self.pieces.len() == number {
                 self.pieces.push(PageTimesSlice::empty(range));
             }
-            self.pieces[number].load_column(wanted, times);
+            self.pieces[number].load_column(of_group, column_number, range, times);
         }
         Ok(&self.pieces[number])
     }
@@ -138,7 +140,9 @@ impl PageTimesSlice {
     #[inline]
     fn load_column(
         &mut self,
-        (page, column, range): (usize, usize, TimeRange),
+        page: usize,
+        column: usize,
+        range: TimeRange,
         times: Arc<[TimestampMs]>,
     ) {
         (self.page, self.column, self.range) = (page, column, range);
@@ -166,7 +170,7 @@ impl HeadSelection {
         }
         let values = into.values_mut();
         let base = values.len();
-        let is_plain = self.read_pages(series, chunk, (open, memory), values)?
+        let is_plain = self.read_pages(series, chunk, open, memory, values)?
             && self.read_chunk(chunk, memory, values);
         if !is_plain {
             values.truncate(base);
@@ -185,7 +189,8 @@ impl HeadSelection {
         &self,
         series: usize,
         chunk: Option<(ChunkView<'_>, usize)>,
-        (open, memory): (&mut OpenPageGroup<'_>, &mut SeriesReadScratch),
+        open: &mut OpenPageGroup<'_>,
+        memory: &mut SeriesReadScratch,
         values: &mut Vec<f64>,
     ) -> Result<bool, Error> {
         let (mut range, mut pieces) = (self.range, 0);
@@ -223,7 +228,7 @@ impl HeadSelection {
             }
             let Ok(piece) = memory
                 .made
-                .load_piece(pieces, (of_group, page), column, range)
+                .load_piece(pieces, of_group, page, column, range)
             else {
                 return Ok(false);
             };

@@ -58,7 +58,7 @@ impl StoreReader {
         let mut blocks = Vec::new();
         for open in view.find_matching(request.range, request.matchers) {
             request.cancel.check()?;
-            match join_block(open, blocks.len(), &mut joined, (request, &mut memory)) {
+            match join_block(open, blocks.len(), &mut joined, request, &mut memory) {
                 Ok(false) => {}
                 Ok(true) => blocks.push(open.clone()),
                 Err(e) if e.kind == ErrorKind::Corrupt => {
@@ -102,7 +102,8 @@ fn join_block(
     open: &OpenBlock,
     number: usize,
     joined: &mut UnionSeriesTable,
-    (request, memory): (SelectRequest<'_>, &mut Reservation),
+    request: SelectRequest<'_>,
+    memory: &mut Reservation,
 ) -> Result<bool, Error> {
     let ordinals = open
         .block

@@ -83,14 +83,15 @@ fn none_if_damaged<T>(read: Result<T, StorageError>) -> Result<Option<T>, Storag
 /// Returns the readable samples of a series, skipping the time ranges of damaged pages.
 fn read_columns(block: &Block, ordinal: u32) -> SampleColumns {
     let mut columns = SampleColumns::default();
-    read_around(block, ordinal, (block.range(), HALVINGS), &mut columns);
+    read_around(block, ordinal, block.range(), HALVINGS, &mut columns);
     columns
 }
 
 fn read_around(
     block: &Block,
     ordinal: u32,
-    (range, halvings): (TimeRange, u32),
+    range: TimeRange,
+    halvings: u32,
     into: &mut SampleColumns,
 ) {
     let read = block.reader().read(ordinal, range, into);
@@ -102,6 +103,6 @@ fn read_around(
         TimeRange::new(range.min, middle),
         TimeRange::new(middle + 1, range.max),
     ] {
-        read_around(block, ordinal, (half, halvings - 1), into);
+        read_around(block, ordinal, half, halvings - 1, into);
     }
 }

@@ -19,6 +19,7 @@ use crate::maintenance::state::MaintenanceState;
 use crate::page::{PageDecodeScratch, PageReader};
 use crate::parts::numbers::SeriesNumberCursor;
 use crate::sealed::cache::{page_damage_error, read};
+use crate::sealed::directory::SealedPageEntry;
 use crate::sealed::meta::SealedPageMeta;
 use crate::sealed::segment::PageWithMeta;
 use crate::sealed::{GROUP_SLOTS, place_in_group};
@@ -142,7 +143,7 @@ impl ReplayState<'_> {
             store.sealed.returned.add_all();
         }
         *lock(&self.known) = known;
-        self.report_unlabelled(nameless);
+        self.report_unlabelled(nameless.0, nameless.1);
         all_whole
     }
 
@@ -166,7 +167,7 @@ impl ReplayState<'_> {
 
     /// Reports series whose part of the catalogue is lost: queries cannot find samples without
     /// labels.
-    fn report_unlabelled(&self, (series, range): (u64, Option<TimeRange>)) {
+    fn report_unlabelled(&self, series: u64, range: Option<TimeRange>) {
         if series == 0 {
             return;
         }
@@ -190,15 +191,20 @@ impl ReplayState<'_> {
             newest: [TimestampMs::MIN; GROUP_SLOTS as usize],
             found: LoadedPageGroup::default(),
         };
-        for page in pages.iter().rev() {
-            self.load_page(page, &mut group);
+        for (meta, entry) in pages.iter().rev() {
+            self.load_page(meta, entry, &mut group);
         }
         group.found
     }
 
     /// Loads one page: marks the epochs of its series in the index, and sets their newest samples
     /// in the head.
-    fn load_page(&self, (meta, entry): &PageWithMeta, group: &mut PageGroupLoader<'_>) {
+    fn load_page(
+        &self,
+        meta: &SealedPageMeta,
+        entry: &SealedPageEntry,
+        group: &mut PageGroupLoader<'_>,
+    ) {
         let (first, last) = (
             epoch_from_time(meta.range.min),
             epoch_from_time(meta.range.max),

@@ -50,9 +50,8 @@ impl ReplayState<'_> {
                 None => *lock(&untaken) = self.intern(sources, &numbers),
                 Some(number) => {
                     let of_shard = &of_shards[number];
-                    let read = (&series[..], &numbers[..]);
                     *lock(&in_shards[number]) =
-                        self.fill_shard(number, read, of_shard, &known.groups);
+                        self.fill_shard(number, &series, &numbers, of_shard, &known.groups);
                 }
             };
         });
@@ -105,7 +104,8 @@ impl ReplayState<'_> {
     fn fill_shard(
         &self,
         number: usize,
-        (read, numbers): (&[ReplaySeriesKey], &[Option<SeriesRef>]),
+        read: &[ReplaySeriesKey],
+        numbers: &[Option<SeriesRef>],
         of_shard: &[usize],
         groups: &StartupGroups,
     ) -> Vec<PlacedSeries> {
@@ -115,7 +115,7 @@ impl ReplayState<'_> {
             shard.prefetch_cells(some.iter().map(|i| read[*i].print));
             for i in some.iter().copied() {
                 if let Some(series) = numbers[i] {
-                    filled.extend(fill_series(&mut shard, i, (read[i], series), groups));
+                    filled.extend(fill_series(&mut shard, i, read[i], series, groups));
                 }
             }
         }
@@ -127,7 +127,8 @@ impl ReplayState<'_> {
 fn fill_series(
     shard: &mut HeadShard,
     i: usize,
-    (read, series): (ReplaySeriesKey, SeriesRef),
+    read: ReplaySeriesKey,
+    series: SeriesRef,
     groups: &StartupGroups,
 ) -> Option<PlacedSeries> {
     let mut replaced = None;

@@ -48,7 +48,7 @@ impl ShardRows {
         let mut numbers = known.groups.cursor();
         for row in batch.floats.iter() {
             let series = known.find(&mut numbers, SeriesSlot(row.slot));
-            if !sort_row(store, known, &mut self.shards, (series, &row)) {
+            if !sort_row(store, known, &mut self.shards, series, &row) {
                 self.floats.push(row);
             }
         }
@@ -79,7 +79,7 @@ impl ShardRows {
         let (shards, mut numbers) = (&mut self.shards, known.groups.cursor());
         self.floats.retain(|row| {
             let series = known.find(&mut numbers, SeriesSlot(row.slot));
-            !sort_row(store, known, shards, (series, row))
+            !sort_row(store, known, shards, series, row)
         });
         self.sort_histograms(store, known);
     }
@@ -114,7 +114,8 @@ impl ShardRows {
         for row in &rows.floats {
             let value = SampleValueRef::Float(row.value);
             if !apply_sample(
-                (store, &mut marker),
+                store,
+                &mut marker,
                 shard,
                 row.local,
                 row.time,
@@ -132,7 +133,8 @@ impl ShardRows {
         for (local, row) in &rows.histograms {
             let value = SampleValueRef::Histogram(&row.value);
             if !apply_sample(
-                (store, &mut marker),
+                store,
+                &mut marker,
                 shard,
                 *local,
                 row.time,
@@ -153,7 +155,8 @@ fn sort_row(
     store: &StoreParts,
     known: &ReplaySeriesTable,
     shards: &mut [ShardSamples],
-    (series, row): (Option<(SeriesRef, HeadSeriesPlace)>, &FloatRow),
+    series: Option<(SeriesRef, HeadSeriesPlace)>,
+    row: &FloatRow,
 ) -> bool {
     let Some((series, place)) = series else {
         return false;
@@ -174,7 +177,8 @@ fn sort_row(
 /// and must be inserted.
 #[inline]
 fn apply_sample(
-    (store, marker): (&StoreParts, &mut EpochLeafCache),
+    store: &StoreParts,
+    marker: &mut EpochLeafCache,
     shard: &mut HeadShard,
     local: ShardLocalId,
     time: TimestampMs,

@@ -163,8 +163,10 @@ pub(crate) fn load(
     add_manifest_losses(
         &mut loaded,
         file.path(),
-        (bytes, durable_bytes),
-        (known, counted),
+        bytes,
+        durable_bytes,
+        known,
+        counted,
     );
     Ok(Some(loaded))
 }
@@ -204,8 +206,10 @@ fn unopened_segment(
 fn add_manifest_losses(
     loaded: &mut LoadedPageSegment,
     path: &Path,
-    (bytes, durable_bytes): (u64, u64),
-    (known, counted): (Option<&PageSegmentEntry>, SegmentScanCounts),
+    bytes: u64,
+    durable_bytes: u64,
+    known: Option<&PageSegmentEntry>,
+    counted: SegmentScanCounts,
 ) {
     if bytes < durable_bytes {
         let what = format!("it is truncated: {bytes} of {durable_bytes} bytes exist");

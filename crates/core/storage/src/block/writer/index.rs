@@ -268,8 +268,8 @@ impl BlockIndexWriter {
                 values[number as usize] = rank;
                 let list = std::mem::take(&mut of_label.terms[number as usize]);
                 let at = lists.push_list(self, &mut sections.postings, list)?;
-                let place = (at.offset, at.bytes as usize);
-                draft.push(of_label.value(number), at.series, place);
+                let bytes = at.bytes as usize;
+                draft.push(of_label.value(number), at.series, at.offset, bytes);
                 term += 1;
                 if draft.is_full() {
                     self.end_terms_unit(&mut draft, term, &mut sections.terms)?;

@@ -33,7 +33,7 @@ fn batch(rows: &[FloatRow]) -> LogBatch {
 fn encode_one(delta: &mut DeltaRecordEncoder, position: u64, batch: &LogBatch) -> Option<Vec<u8>> {
     let (mut record, mut into) = (LogRecordEncoder::default(), Vec::new());
     let position = LogPosition(position);
-    let is_coded = delta.encode(position, batch, BYTES_MAX, (&mut record, &mut into));
+    let is_coded = delta.encode(position, batch, BYTES_MAX, &mut record, &mut into);
     is_coded.then_some(into)
 }
 
@@ -216,7 +216,7 @@ fn batch_without_floats_or_too_large_is_not_delta_coded() {
     }
     let whole = batch(&[row(1, 2, 3.0), row(2, 2, 4.5)]);
     let (mut record, mut into) = (LogRecordEncoder::default(), Vec::new());
-    assert!(!delta.encode(LogPosition(1), &whole, 30, (&mut record, &mut into)));
+    assert!(!delta.encode(LogPosition(1), &whole, 30, &mut record, &mut into));
     // As if no batch had been encoded before.
     let coded = encode_one(&mut delta, 9, &whole);
     assert_eq!(coded.as_ref(), encode(&[whole]).first());

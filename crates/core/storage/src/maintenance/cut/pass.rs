@@ -96,7 +96,7 @@ impl Maintenance {
                 let mut scratch = PageDecodeScratch::default();
                 for i in wanted {
                     let into = &mut columns[*i];
-                    self.append_column(writing, (entry, &page), slot_of(*i), &mut scratch, into);
+                    self.append_column(writing, entry, &page, slot_of(*i), &mut scratch, into);
                 }
             }
         }
@@ -122,7 +122,8 @@ impl Maintenance {
     fn append_column(
         &self,
         writing: &BlockCutProgress,
-        (entry, page): (&SealedPageEntry, &PageReader),
+        entry: &SealedPageEntry,
+        page: &PageReader,
         slot: SeriesSlot,
         scratch: &mut PageDecodeScratch,
         into: &mut SampleColumns,

@@ -104,7 +104,7 @@ impl Maintenance {
             .filter(pins)
             .map(|group| DueGroup { group, end: newest })
             .collect();
-        self.seal_groups_with(state, &stuck, (reserve_bytes, UnsealablePolicy::GiveUp))
+        self.seal_groups_with(state, &stuck, reserve_bytes, UnsealablePolicy::GiveUp)
     }
 
     /// Drops the samples of a group that cannot be sealed from the head, and reports them as

@@ -78,7 +78,8 @@ impl SourcePairMap {
         &mut self,
         terms: impl IntoIterator<Item = u32>,
         write: impl Fn(u32, &mut Vec<u8>) -> Result<(), Error>,
-        (pairs, memory): (&mut LabelPairTable, &mut Reservation),
+        pairs: &mut LabelPairTable,
+        memory: &mut Reservation,
         set: &mut Vec<u32>,
     ) -> Result<(), Error> {
         for (place, term) in terms.into_iter().enumerate() {

@@ -73,8 +73,7 @@ impl UnionSeriesTable {
                 memory.grow(CANCEL_EACH.min(head.len() - number) * SERIES_BYTES)?;
             }
             let terms = cursor.terms(*slot).iter().map(|term| term.0);
-            let into = (&mut joined.pairs, &mut *memory);
-            source.push_set(terms, write, into, &mut joined.sets)?;
+            source.push_set(terms, write, &mut joined.pairs, memory, &mut joined.sets)?;
             joined.intern_set(number as u32);
         }
         Ok(joined)
@@ -128,8 +127,8 @@ impl UnionSeriesTable {
         memory: &mut Reservation,
     ) -> Result<u32, Error> {
         let start = self.sets.len();
-        let into = (&mut self.pairs, &mut *memory);
-        let pushed = source.push_set(terms.iter().copied(), write, into, &mut self.sets);
+        let (terms, pairs) = (terms.iter().copied(), &mut self.pairs);
+        let pushed = source.push_set(terms, write, pairs, memory, &mut self.sets);
         if let Err(e) = pushed {
             self.sets.truncate(start);
             return Err(e);
