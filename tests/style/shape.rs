@@ -147,6 +147,94 @@ impl<'ast> Visit<'ast> for Lengths<'_> {
 }
 
 #[test]
+fn tuple_pattern_in_parameter_is_refused() {
+    let mut findings = Vec::new();
+    for source in all().iter().filter(|s| s.is_production()) {
+        let mut parameters = TupleParameters {
+            path: &source.path,
+            findings: Vec::new(),
+        };
+        parameters.visit_file(source.syntax());
+        findings.extend(parameters.findings);
+    }
+    report(
+        "tuple parameters",
+        &Allowed::read().judge("tuple_parameters", findings),
+    );
+}
+
+/// Finds tuple patterns in parameters of functions. Those of closures are not visited. Exceptions
+/// are whole crates.
+struct TupleParameters<'a> {
+    path: &'a str,
+    findings: Vec<(String, String)>,
+}
+
+impl<'ast> Visit<'ast> for TupleParameters<'_> {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !is_test_only(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        if !is_test_only(&item.attrs) {
+            visit::visit_item_fn(self, item);
+        }
+    }
+
+    fn visit_signature(&mut self, sig: &'ast syn::Signature) {
+        let has_tuple = sig.inputs.iter().any(|input| match input {
+            syn::FnArg::Typed(typed) => is_tuple_pattern(&typed.pat),
+            syn::FnArg::Receiver(_) => false,
+        });
+        if has_tuple {
+            let folders: Vec<&str> = self.path.splitn(4, '/').take(3).collect();
+            let text = format!(
+                "{}:{}: `{}` takes a tuple apart: take separate parameters or a named struct",
+                self.path,
+                sig.span().start().line,
+                sig.ident
+            );
+            self.findings.push((folders.join("/"), text));
+        }
+    }
+}
+
+fn is_tuple_pattern(pattern: &syn::Pat) -> bool {
+    match pattern {
+        syn::Pat::Tuple(_) => true,
+        syn::Pat::Paren(inner) => is_tuple_pattern(&inner.pat),
+        syn::Pat::Reference(inner) => is_tuple_pattern(&inner.pat),
+        _ => false,
+    }
+}
+
+#[test]
+fn tuple_pattern_in_parameter_is_found() {
+    let check = |code: &str, expected: usize| {
+        let syntax = syn::parse_file(code).expect("the code is valid");
+        let mut parameters = TupleParameters {
+            path: "crates/core/model/src/lib.rs",
+            findings: Vec::new(),
+        };
+        parameters.visit_file(&syntax);
+        let keys: Vec<&str> = parameters.findings.iter().map(|(k, _)| &**k).collect();
+        assert_eq!(keys, vec!["crates/core/model"; expected], "{code}");
+    };
+    check("fn f((a, b): (u8, u8)) {}", 1);
+    check("fn f(&(a, b): &(u8, u8)) {}", 1);
+    check("impl S { fn f(&self, (a, b): Pair) {} }", 1);
+    check("trait T { fn f((a, b): (u8, u8)) {} }", 1);
+    check("mod m { fn f() { fn g((a, b): (u8, u8)) {} } }", 0 + 1);
+    check("fn f(pair: (u8, u8)) { let (a, b) = pair; }", 0);
+    check("fn f(Pair { a, b }: Pair) {}", 0);
+    check("fn f() { g(|(a, b)| a + b); }", 0);
+    check("#[cfg(test)] mod tests { fn f((a, b): (u8, u8)) {} }", 0);
+    check("#[test] fn f() {}", 0);
+}
+
+#[test]
 fn line_over_limit_is_refused() {
     let mut findings = Vec::new();
     for source in &all() {
