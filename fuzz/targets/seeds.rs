@@ -150,7 +150,7 @@ fn main() -> std::io::Result<()> {
     let expressions = include_str!("../../crates/core/promql/src/parser/cases/accepted.txt");
     let lines = expressions.lines().filter(|l| !l.starts_with(['#', ' ']));
     write(dir, "promql", lines.map(|l| l.as_bytes().to_vec()))?;
-    let documents = include_str!("../../crates/core/model/src/yaml/cases.txt");
+    let documents = include_str!("../../crates/lib/yaml/src/cases.txt");
     let documents = documents.lines().filter_map(|line| line.split_once('\t'));
     let documents = documents.map(|(text, _)| unescaped(text));
     write(dir, "yaml", documents)

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use firn_model::yaml::{YamlDialect, decode, parse_as, print};
+use firn_yaml::{YamlDialect, decode, parse_as, print};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = decode(bytes) else {

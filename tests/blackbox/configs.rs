@@ -2,7 +2,7 @@
 //! effect.
 
 use crate::harness::server::{Server, firn};
-use firn_model::yaml::{self, YamlNode};
+use firn_yaml::YamlNode;
 use std::path::{Path, PathBuf};
 
 fn configs() -> Vec<PathBuf> {
@@ -134,7 +134,7 @@ impl Case {
 fn check(topic: &str, cases_min: usize) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/configs/verdicts");
     let text = std::fs::read_to_string(dir.join(topic).with_extension("yml")).unwrap();
-    let root = yaml::parse(&text).unwrap().expect("cases");
+    let root = firn_yaml::parse(&text).unwrap().expect("cases");
     let cases: Vec<Case> = root.items().iter().map(Case::of).collect();
     assert!(cases.len() >= cases_min, "{} cases", cases.len());
     let differences: Vec<String> = cases.iter().filter_map(Case::difference).collect();

@@ -6,7 +6,6 @@ use crate::now_ms;
 use crate::raw::{Ask, Reply};
 use crate::remote_write_2::{Request, V2, sample};
 use crate::tls::{self, Authority, Pair};
-use firn_model::yaml;
 use rcgen::SanType;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -102,9 +101,9 @@ const PART: &str = "Authorization: Bearer token-of-one-part";
 /// Returns every method and path with its required scope, from the server's own OpenAPI document.
 fn routes(locked: &Locked) -> Vec<(String, String, String)> {
     let document = text(&locked.ask("GET", "/openapi.yaml", &[READER]));
-    let root = yaml::parse(&document).unwrap().unwrap();
-    let entries = |node: &yaml::YamlNode| match &node.value {
-        yaml::YamlValue::Map(entries) => entries.clone(),
+    let root = firn_yaml::parse(&document).unwrap().unwrap();
+    let entries = |node: &firn_yaml::YamlNode| match &node.value {
+        firn_yaml::YamlValue::Map(entries) => entries.clone(),
         other => panic!("{other:?}"),
     };
     let mut routes = Vec::new();

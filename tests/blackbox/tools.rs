@@ -3,7 +3,7 @@
 
 use crate::harness::server::{Server, firn};
 use crate::{Kept, now_ms};
-use firn_model::yaml::{self, YamlNode};
+use firn_yaml::YamlNode;
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
@@ -49,7 +49,7 @@ fn words(args: &[&str]) -> Vec<String> {
 fn check(file: &str, cases_min: usize) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/commands");
     let text = std::fs::read_to_string(dir.join(file)).unwrap();
-    let root = yaml::parse(&text).unwrap().expect("cases");
+    let root = firn_yaml::parse(&text).unwrap().expect("cases");
     assert!(root.items().len() >= cases_min, "{}", root.items().len());
     for case in root.items() {
         let field = |key: &str| case.get(key).and_then(YamlNode::text).map(str::to_owned);

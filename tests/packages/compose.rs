@@ -2,7 +2,7 @@
 //! its config.
 
 use crate::{at, check_config, document, root, text, text_at};
-use firn_model::yaml::{YamlNode, YamlValue};
+use firn_yaml::{YamlNode, YamlValue};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

@@ -2,7 +2,7 @@
 //! need Helm are skipped without it; `tests/install/debian.sh` builds it where Go is installed.
 
 use crate::{at, check_config, document, has, root, succeed, text, text_at};
-use firn_model::yaml::{YamlNode, print};
+use firn_yaml::{YamlNode, print};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -189,7 +189,7 @@ fn chart_without_helm_has_this_version_and_a_good_config() {
     let schema = text("deploy/helm/firn/values.schema.json");
     let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
     let known = schema["properties"].as_object().unwrap();
-    let firn_model::yaml::YamlValue::Map(entries) = &values.value else {
+    let firn_yaml::YamlValue::Map(entries) = &values.value else {
         panic!("values are a mapping");
     };
     for entry in entries {

@@ -16,7 +16,7 @@ mod harness;
 mod helm;
 mod machine;
 
-use firn_model::yaml::{self, YamlNode};
+use firn_yaml::YamlNode;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -34,7 +34,7 @@ fn text(path: &str) -> String {
 
 /// The first YAML document of a text.
 fn document(text: &str) -> YamlNode {
-    let parsed = yaml::parse(text).unwrap_or_else(|e| panic!("{e}:\n{text}"));
+    let parsed = firn_yaml::parse(text).unwrap_or_else(|e| panic!("{e}:\n{text}"));
     parsed.unwrap_or_else(|| panic!("no document:\n{text}"))
 }
 
@@ -43,7 +43,7 @@ fn at<'a>(node: &'a YamlNode, path: &str) -> &'a YamlNode {
     path.split('.').fold(node, |node, key| {
         let item = key.parse().ok().and_then(|i: usize| node.items().get(i));
         let found = item.or_else(|| node.get(key));
-        found.unwrap_or_else(|| panic!("no {key:?} of {path} in:\n{}", yaml::print(node)))
+        found.unwrap_or_else(|| panic!("no {key:?} of {path} in:\n{}", firn_yaml::print(node)))
     })
 }
 

@@ -6,27 +6,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
-const EDGES: [(&str, &[&str]); 14] = [
+const EDGES: [(&str, &[&str]); 15] = [
     ("model", &[]),
+    ("yaml", &[]),
     ("x509", &[]),
     ("wire", &["model"]),
     ("storage", &["model"]),
     ("promql", &["model"]),
-    ("http-client", &["model", "x509"]),
+    ("http-client", &["model", "yaml", "x509"]),
     ("bucket", &["model", "http-client"]),
     ("cluster", &["model"]),
-    ("discovery", &["model", "wire", "http-client"]),
+    ("discovery", &["model", "wire", "yaml", "http-client"]),
     ("ingest", &["model", "wire", "http-client", "discovery"]),
-    ("mirror", &["model", "wire", "promql"]),
-    ("rules", &["model", "promql"]),
+    ("mirror", &["model", "wire", "promql", "yaml"]),
+    ("rules", &["model", "promql", "yaml"]),
     (
         "server",
-        &["model", "wire", "promql", "ingest", "rules", "x509"],
+        &["model", "wire", "promql", "ingest", "rules", "x509", "yaml"],
     ),
     (
         "firn",
         &[
             "model",
+            "yaml",
             "wire",
             "storage",
             "promql",
@@ -43,7 +45,9 @@ const EDGES: [(&str, &[&str]); 14] = [
 ];
 
 /// Crates in which nothing is asynchronous.
-const SYNC: [&str; 6] = ["model", "wire", "storage", "promql", "rules", "x509"];
+const SYNC: [&str; 7] = [
+    "model", "wire", "storage", "promql", "rules", "yaml", "x509",
+];
 
 /// What would bring a runtime or sockets to a synchronous crate.
 const RUNTIMES: [&str; 8] = [

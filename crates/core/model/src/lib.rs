@@ -8,7 +8,6 @@
 //! - The traits [`store::Append`], [`store::Select`] and [`log::DurableLog`].
 //! - [`env::Env`], which provides time, randomness, files and threads to all crates below the
 //!   server.
-//! - Trees of YAML with positions ([`yaml`]), which both configs and rule files use.
 //!
 //! ```
 //! use firn_model::batch::Batch;
@@ -70,4 +69,3 @@ pub mod tenant;
 pub mod trace;
 pub mod units;
 pub mod value_set;
-pub mod yaml;

@@ -9,7 +9,7 @@
 //! except for comments.
 
 use crate::file::{self, RuleFileOptions};
-use firn_model::yaml::{self, YamlDialect, YamlEntry, YamlNode, YamlPosition, YamlValue};
+use firn_yaml::{YamlDialect, YamlEntry, YamlNode, YamlPosition, YamlValue};
 
 /// Extension of the files of namespaces.
 const ENDING: &str = ".yml";
@@ -91,7 +91,7 @@ fn parse_groups(namespace: &str, text: &str) -> Result<Vec<YamlNode>, RuleEditEr
         namespace: namespace.to_owned(),
         message,
     };
-    let root = yaml::parse_as(text, YamlDialect::V3).map_err(|e| spoilt(e.to_string()))?;
+    let root = firn_yaml::parse_as(text, YamlDialect::V3).map_err(|e| spoilt(e.to_string()))?;
     let groups = root.as_ref().and_then(|root| root.get("groups"));
     Ok(groups.map_or_else(Vec::new, |groups| groups.items().to_vec()))
 }
@@ -123,7 +123,7 @@ fn new_map_node(pairs: Vec<(String, YamlNode)>) -> YamlNode {
 /// Returns the text of a rule file that contains these groups.
 fn format_groups(groups: Vec<YamlNode>) -> String {
     let list = new_node(YamlValue::List(groups));
-    yaml::print(&new_map_node(vec![("groups".to_owned(), list)]))
+    firn_yaml::print(&new_map_node(vec![("groups".to_owned(), list)]))
 }
 
 /// Returns the text of a namespace's file after the group in `body` was set: it replaces the group
@@ -135,7 +135,7 @@ pub fn set_group(
     options: RuleFileOptions,
 ) -> Result<String, RuleEditError> {
     let invalid = |message: String| RuleEditError::Invalid(message);
-    let group = yaml::parse_as(body, YamlDialect::V3).map_err(|e| invalid(e.to_string()))?;
+    let group = firn_yaml::parse_as(body, YamlDialect::V3).map_err(|e| invalid(e.to_string()))?;
     let group = group.ok_or_else(|| invalid("the body contains no rule group".to_owned()))?;
     let mut groups = parse_groups(namespace, text.unwrap_or_default())?;
     // The new group is checked alone first, so that errors refer to the text of the request.
@@ -185,7 +185,7 @@ pub fn remove_group(
 pub fn format_group(namespace: &str, text: &str, name: &str) -> Result<String, RuleEditError> {
     let groups = parse_groups(namespace, text)?;
     let group = groups.iter().find(|group| group_name(group) == name);
-    group.map(yaml::print).ok_or(RuleEditError::NoGroup)
+    group.map(firn_yaml::print).ok_or(RuleEditError::NoGroup)
 }
 
 /// Returns all namespaces and their groups as YAML. `files` contains pairs of namespace and file
@@ -196,7 +196,7 @@ pub fn list_namespaces(files: &[(String, String)]) -> Result<String, RuleEditErr
         let list = new_node(YamlValue::List(parse_groups(namespace, text)?));
         pairs.push((namespace.clone(), list));
     }
-    Ok(yaml::print(&new_map_node(pairs)))
+    Ok(firn_yaml::print(&new_map_node(pairs)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Reads and validates rule files: groups of rules in YAML.
 //!
 //! ```text
-//! text -> tree (firn_model::yaml) -> RuleFile: keys and types of values -> checks of the values
+//! text -> tree (firn_yaml) -> RuleFile: keys and types of values -> checks of the values
 //! ```
 //!
 //! Keys, checks, their order and their messages follow Prometheus 3.14 (`model/rulefmt`). Messages
@@ -19,8 +19,8 @@ pub use duplicates::{DuplicateRule, find_duplicates};
 
 use crate::alert::Annotations;
 use firn_model::names::NameScheme;
-use firn_model::yaml::{self, YamlDialect, YamlPosition};
 use firn_promql::Features;
+use firn_yaml::{YamlDialect, YamlPosition};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -142,8 +142,8 @@ impl RuleParseError {
 /// Parses and validates the text of a rule file. Returns all errors of the file, or the file if
 /// there are none.
 pub fn parse(text: &str, options: RuleFileOptions) -> Result<RuleFile, Vec<RuleParseError>> {
-    let root =
-        yaml::parse_as(text, YamlDialect::V3).map_err(|e| vec![RuleParseError(e.to_string())])?;
+    let root = firn_yaml::parse_as(text, YamlDialect::V3)
+        .map_err(|e| vec![RuleParseError(e.to_string())])?;
     let Some(root) = root else {
         return Ok(RuleFile::default());
     };

@@ -8,7 +8,6 @@ use super::discover::Discover;
 use super::group::{ReadYaml, TargetGroup, read_json_groups};
 use super::published::PublishedTargets;
 use firn_http_client::named_files;
-use firn_model::yaml;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -112,7 +111,7 @@ impl TargetFiles {
         let mut groups: Vec<TargetGroup> = if ending == "json" {
             read_json_groups(&bytes)?
         } else {
-            (self.read_yaml)(&yaml::decode(&bytes).map_err(|e| e.to_string())?)?
+            (self.read_yaml)(&firn_yaml::decode(&bytes).map_err(|e| e.to_string())?)?
         };
         for group in &mut groups {
             let path = path.to_string_lossy().into_owned();

@@ -7,7 +7,6 @@
 //! Invariant: [`read`] terminates and uses bounded memory for every path. Devices and pipes are
 //! rejected before they are opened.
 
-use firn_model::yaml;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -60,7 +59,7 @@ pub async fn read_text_async(path: &Path) -> io::Result<String> {
 }
 
 fn decode_text(bytes: Vec<u8>) -> io::Result<String> {
-    match yaml::decode(&bytes) {
+    match firn_yaml::decode(&bytes) {
         Ok(text) => Ok(text.into_owned()),
         Err(e) => Err(io::Error::new(io::ErrorKind::InvalidData, e)),
     }

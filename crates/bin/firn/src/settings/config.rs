@@ -1,6 +1,6 @@
 //! The config file: Prometheus's YAML, with Firn's own settings under the key `firn`.
 //!
-//! Loading has three steps: text to tree ([`firn_model::yaml`]), validation of the tree against the
+//! Loading has three steps: text to tree ([`firn_yaml`]), validation of the tree against the
 //! tables of known keys ([`schema`], [`keys`]), tree to [`Config`] (jobs by [`jobs`]). An unknown
 //! key or a malformed value is an error with file, line and column. A known key without effect is
 //! listed in [`Config::ignored`]. Relative paths are relative to the folder of the file that
@@ -47,11 +47,11 @@ use firn_ingest::scrape::ScrapeJobSettings;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
 use firn_model::units::{format_size, parse_duration, parse_size};
-use firn_model::yaml::{self, YamlError, YamlNode};
 use firn_rules::editing::namespace_from_file_name;
 use firn_rules::group::RuleGroup;
 use firn_storage::store::DuplicatePolicy;
 use firn_wire::otlp::OtlpTranslation;
+use firn_yaml::{YamlError, YamlNode};
 use global::GlobalSettings;
 use remote_read::RemoteReadServerSettings;
 use remote_write::RemoteWriteSettings;
@@ -249,7 +249,7 @@ fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> ConfigError {
 pub fn load_http(path: &Path) -> Result<HttpSettings, ConfigError> {
     let text = read_file(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
-    let read = || match yaml::parse(&text)? {
+    let read = || match firn_yaml::parse(&text)? {
         None => Ok(HttpSettings::default()),
         Some(root) => {
             let shape = ConfigValueShape::Section(&[keys::HTTP_CLIENT, keys::PROXY]);
@@ -313,7 +313,7 @@ fn parse_jobs(
     dir: &Path,
     config: &mut Config,
 ) -> Result<(), YamlError> {
-    let Some(root) = yaml::parse(text)? else {
+    let Some(root) = firn_yaml::parse(text)? else {
         return Ok(());
     };
     let mut findings = ConfigFindings::default();
@@ -468,7 +468,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<ParsedConfig, 
         asks_protobuf: features.start_times.are_parsed(),
         extra_metrics: features.extra_metrics,
     };
-    let Some(root) = yaml::parse(text)? else {
+    let Some(root) = firn_yaml::parse(text)? else {
         let mut parsed = ParsedConfig::default();
         parsed.config.text = printed::print_empty_config(&around);
         return Ok(parsed);

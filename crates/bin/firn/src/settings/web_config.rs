@@ -12,8 +12,8 @@ mod tls;
 pub use tls::{TlsInput, TlsSection};
 
 use firn_http_client::named_files;
-use firn_model::yaml::{self, YamlNode};
 use firn_server::access::{BcryptHashError, HeaderName, HeaderValue, RequestRateLimit, check_hash};
+use firn_yaml::YamlNode;
 use std::path::Path;
 use strict::StrictValueReader;
 
@@ -55,7 +55,7 @@ pub struct WebConfig {
 /// Reads the file. Certificates are looked at by [`TlsSection::load`].
 pub fn read(file: &Path) -> Result<WebConfig, WebConfigError> {
     let text = match named_files::read(file) {
-        Ok(bytes) => match yaml::decode(&bytes) {
+        Ok(bytes) => match firn_yaml::decode(&bytes) {
             Ok(text) => text.into_owned(),
             Err(e) => return Err(WebConfigError(format!("yaml: {}", e.message))),
         },
@@ -75,8 +75,8 @@ pub fn check(file: &Path) -> Result<WebConfig, WebConfigError> {
 
 /// Checks the text of a file in `dir`.
 fn parse(text: &str, dir: &Path) -> Result<WebConfig, String> {
-    let root =
-        yaml::parse(text).map_err(|e| format!("yaml: line {}: {}", e.place.line, e.message))?;
+    let root = firn_yaml::parse(text)
+        .map_err(|e| format!("yaml: line {}: {}", e.place.line, e.message))?;
     let mut strict = StrictValueReader::default();
     let mut warnings = Vec::new();
     let mut tls = None;

@@ -15,7 +15,7 @@
 use super::dashboard::Dashboard;
 use super::{QueryText, QueryWeightRange, active, dashboard, list, parse};
 use crate::error::MirrorError;
-use firn_model::yaml::{self, YamlNode};
+use firn_yaml::YamlNode;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
@@ -206,7 +206,7 @@ fn has_groups(text: &str) -> bool {
 }
 
 fn read_rules(text: &str, origin: &str) -> Result<QueryFileContent, String> {
-    let root = yaml::parse(text).map_err(|e| e.to_string())?;
+    let root = firn_yaml::parse(text).map_err(|e| e.to_string())?;
     let groups = root.as_ref().and_then(|root| {
         let spec = root.get("spec").and_then(|spec| spec.get("groups"));
         root.get("groups").or(spec)

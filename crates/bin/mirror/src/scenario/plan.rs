@@ -4,7 +4,7 @@ mod sections;
 
 use crate::error::MirrorError;
 use firn_model::units::parse_duration;
-use firn_model::yaml::{self, YamlNode, YamlValue};
+use firn_yaml::{YamlNode, YamlValue};
 use sections::{Read, checks, compare, duration, load, needed, only, text};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -170,7 +170,7 @@ impl ScenarioPlan {
         let text = std::fs::read_to_string(file).map_err(MirrorError::file("read", file));
         let text = text.map_err(|e| MirrorError::Usage(e.to_string()))?;
         let wrong = |what: String| MirrorError::Usage(format!("{}:{what}", file.display()));
-        let root = yaml::parse(&text).map_err(|e| wrong(e.to_string()))?;
+        let root = firn_yaml::parse(&text).map_err(|e| wrong(e.to_string()))?;
         let root = root.ok_or_else(|| wrong(" an empty scenario".to_owned()))?;
         let reader = ScenarioReader { run, settings };
         reader.plan(&root, file).map_err(wrong)

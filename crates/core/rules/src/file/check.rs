@@ -5,8 +5,8 @@ use crate::template;
 use firn_model::labels::METRIC_NAME;
 use firn_model::names::NameScheme;
 use firn_model::quote::quote;
-use firn_model::yaml::YamlPosition;
 use firn_promql::parser;
+use firn_yaml::YamlPosition;
 use std::collections::HashSet;
 
 /// Returns all errors of `file` in upstream's order and with its messages.

@@ -7,8 +7,8 @@ use super::{
     Texts,
 };
 use firn_model::units::parse_duration;
-use firn_model::yaml::scalar::{YamlScalar, interpret_scalar, parse_bool};
-use firn_model::yaml::{YamlEntry, YamlNode, YamlValue};
+use firn_yaml::scalar::{YamlScalar, interpret_scalar, parse_bool};
+use firn_yaml::{YamlEntry, YamlNode, YamlValue};
 use std::time::Duration;
 
 /// Reads one YAML tree into a [`RuleFile`] and collects its errors. Invalid values are replaced by

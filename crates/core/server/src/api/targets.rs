@@ -14,7 +14,7 @@ use firn_ingest::relabel::{self, RelabelRule};
 use firn_ingest::scrape::{ActiveTarget, ScrapePoolView};
 use firn_model::labels::Labels;
 use firn_model::quote::quote;
-use firn_model::yaml::{self, YamlNode};
+use firn_yaml::YamlNode;
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -67,10 +67,10 @@ pub(crate) async fn scrape_pool_config(call: ApiCall) -> Result<Response, ApiFai
 
 /// Returns the section of the job `name` in a configuration; `None` if there is none.
 fn section_of(config: &str, name: &str) -> Option<String> {
-    let root = yaml::parse(config).ok()??;
+    let root = firn_yaml::parse(config).ok()??;
     let mut jobs = root.get("scrape_configs")?.items().iter();
     let is_it = |job: &&YamlNode| job.get("job_name").and_then(YamlNode::text) == Some(name);
-    Some(yaml::print(jobs.find(is_it)?))
+    Some(firn_yaml::print(jobs.find(is_it)?))
 }
 
 #[derive(Serialize)]

@@ -222,12 +222,11 @@ fn param_text(param: &RouteParam) -> String {
 mod tests {
     use super::*;
     use crate::access::AccessScope;
-    use firn_model::yaml;
 
     #[test]
     fn document_is_yaml_and_has_every_method_of_every_route() {
         let text = document("/p", "1.2");
-        let root = yaml::parse(&text).unwrap().unwrap();
+        let root = firn_yaml::parse(&text).unwrap().unwrap();
         let paths = root.get("paths").unwrap();
         let mut count = 0;
         for (path, routes) in by_path() {

@@ -10,7 +10,7 @@ use firn_http_client::{
     AuthMethod, ClientTlsSettings, ExecSettings, HttpSettings, ProxySettings, Secret,
 };
 use firn_model::error::Error;
-use firn_model::yaml::{self, YamlNode};
+use firn_yaml::YamlNode;
 use std::path::{Path, PathBuf};
 
 /// Folder in which a pod finds its token, CA certificate and namespace.
@@ -104,7 +104,8 @@ fn read_kubeconfig(path: &Path) -> Result<(String, HttpSettings), Error> {
     let shown = path.display();
     let text = named_files::read_text(path)
         .map_err(|e| invalid_response_error(format!("{shown}: {e}")))?;
-    let read = yaml::parse(&text).map_err(|e| invalid_response_error(format!("{shown}:{e}")))?;
+    let read =
+        firn_yaml::parse(&text).map_err(|e| invalid_response_error(format!("{shown}:{e}")))?;
     let root = read.ok_or_else(|| invalid_response_error(format!("{shown}: the file is empty")))?;
     let missing = |what: &str| invalid_response_error(format!("{shown}: no {what}"));
     let context = non_empty_text(&root, "current-context").unwrap_or_default();

@@ -8,7 +8,6 @@ use firn_discovery::{DiscoverySettings, TargetGroup, read_json_groups};
 use firn_http_client::named_files;
 use firn_http_client::{AuthMethod, ClientTlsSettings, HttpSettings, Secret};
 use firn_ingest::scrape::{ScrapeJobSettings, check_target};
-use firn_model::yaml;
 use std::path::{Path, PathBuf};
 
 /// Checks what `config` names, files but if `is_syntax_only`. Returns warnings; fails with the
@@ -149,6 +148,6 @@ fn read_targets(file: &Path) -> Result<Vec<TargetGroup>, String> {
     if ending == "json" {
         read_json_groups(&bytes)
     } else {
-        read_groups(&yaml::decode(&bytes).map_err(|e| e.to_string())?)
+        read_groups(&firn_yaml::decode(&bytes).map_err(|e| e.to_string())?)
     }
 }

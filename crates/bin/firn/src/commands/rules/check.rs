@@ -5,7 +5,6 @@ use super::{FAILED, existing_files, files, read_options, read_rules, shared_argu
 use crate::commands::arguments::{listed, switch};
 use crate::console;
 use clap::{Arg, ArgMatches, Command};
-use firn_model::yaml;
 use firn_rules::file::{RuleFile, RuleFileOptions, find_duplicates, parse};
 use std::fmt::Write;
 use std::io::Read;
@@ -104,7 +103,7 @@ impl RuleCheckOptions {
         console::out("Checking standard input\n");
         let mut bytes = Vec::new();
         let read = std::io::stdin().read_to_end(&mut bytes);
-        let decoded = yaml::decode(&bytes).map_err(|e| e.to_string());
+        let decoded = firn_yaml::decode(&bytes).map_err(|e| e.to_string());
         let text = match read.map_err(|e| e.to_string()).and(decoded) {
             Ok(text) => text,
             Err(e) => {

@@ -4,8 +4,8 @@ use firn_model::go_time::parse_rfc3339;
 use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 use firn_model::units::parse_duration;
-use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
-use firn_model::yaml::{self, YamlEntry, YamlError, YamlNode, YamlValue};
+use firn_yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_yaml::{YamlEntry, YamlError, YamlNode, YamlValue};
 use std::time::Duration;
 
 /// The evaluation interval of a file that has none.
@@ -76,7 +76,7 @@ pub(super) fn read(text: &str) -> Result<RuleTestSuite, YamlError> {
         evaluation_interval: INTERVAL,
         ..RuleTestSuite::default()
     };
-    let Some(root) = yaml::parse(text)? else {
+    let Some(root) = firn_yaml::parse(text)? else {
         return Ok(suite);
     };
     for entry in entries(&root)? {

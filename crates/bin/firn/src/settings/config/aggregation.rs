@@ -2,7 +2,6 @@
 //! cannot be streamed are rejected with the reason and an equivalent recording rule.
 
 use super::read;
-use super::yaml::{YamlError, YamlNode};
 use firn_ingest::aggregation::{
     AggregatedMetricKind, AggregationGroupSpec, AggregationGrouping, AggregationOp,
     AggregationRuleSpec, AggregationSpec, GROUPS_MAX,
@@ -15,6 +14,7 @@ use firn_promql::ast::{
     QueryDuration as Offset, UnaryOp, VectorSelector, WindowEdges,
 };
 use firn_promql::parser;
+use firn_yaml::{YamlError, YamlNode};
 use std::time::Duration;
 
 /// Lookback in milliseconds that a server uses unless a flag sets another.
@@ -336,8 +336,8 @@ fn refused(reason: &str) -> UnstreamableRule {
 
 #[cfg(test)]
 mod tests {
+    use super::super::keys;
     use super::super::schema::{ConfigFindings, walk};
-    use super::super::{keys, yaml};
     use super::*;
 
     const DEFAULTS: AggregationDefaults = AggregationDefaults {
@@ -348,7 +348,7 @@ mod tests {
     /// Reads a config whose aggregation section contains these groups.
     fn read(groups: &str) -> Result<AggregationSpec, YamlError> {
         let text = format!("firn: {{aggregation: {{groups: [{groups}]}}}}");
-        let mut root = yaml::parse(&text).unwrap().unwrap();
+        let mut root = firn_yaml::parse(&text).unwrap().unwrap();
         walk(&mut root, &keys::CONFIG, "", &mut ConfigFindings::default())?;
         aggregation(root.get("firn").unwrap(), DEFAULTS)
     }

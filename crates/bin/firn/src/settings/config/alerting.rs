@@ -10,7 +10,7 @@ use firn_http_client::AuthMethod;
 use firn_ingest::alertmanagers::AlertmanagerSettings;
 use firn_ingest::relabel::RelabelRule;
 use firn_model::names::NameScheme;
-use firn_model::yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

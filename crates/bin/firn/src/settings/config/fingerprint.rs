@@ -3,7 +3,6 @@
 use super::read;
 use super::rule_files::files_of_folder;
 use firn_http_client::named_files;
-use firn_model::yaml;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::io;
@@ -17,7 +16,7 @@ pub fn fingerprint(path: &Path) -> io::Result<u64> {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     let dir = path.parent().unwrap_or(Path::new(""));
-    if let Ok(Some(root)) = yaml::parse(&text) {
+    if let Ok(Some(root)) = firn_yaml::parse(&text) {
         for key in ["rule_files", "scrape_config_files"] {
             for pattern in read::texts(&root, key).unwrap_or_default() {
                 key.hash(&mut hasher);

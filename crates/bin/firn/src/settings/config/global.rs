@@ -5,8 +5,8 @@ use super::read;
 use firn_ingest::scrape::{ScrapeLimits, StartTimeSettings};
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
-use firn_model::yaml::{YamlError, YamlNode};
 use firn_wire::exposition::{ScrapeNameEscaping, ScrapeProtocol};
+use firn_yaml::{YamlError, YamlNode};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

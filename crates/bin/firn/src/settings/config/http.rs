@@ -8,8 +8,8 @@ use firn_http_client::{
     AssertionSettings, AuthMethod, ClientTlsSettings, ClientTlsVersion, HeaderValueSource,
     HttpSettings, OAuth2Settings, ProxySettings, Secret, SigningAlgorithm,
 };
-use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
-use firn_model::yaml::{self, YamlError, YamlNode};
+use firn_yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_yaml::{YamlError, YamlNode};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -204,12 +204,12 @@ fn assertion(node: &YamlNode, dir: &Path) -> Result<AssertionSettings, YamlError
 /// Converts a YAML tree into a JSON value, for the claims of an assertion.
 fn json_of(node: &YamlNode) -> Value {
     match &node.value {
-        yaml::YamlValue::List(items) => items.iter().map(json_of).collect(),
-        yaml::YamlValue::Map(entries) => {
+        firn_yaml::YamlValue::List(items) => items.iter().map(json_of).collect(),
+        firn_yaml::YamlValue::Map(entries) => {
             let pairs = entries.iter().map(|e| (e.key.clone(), json_of(&e.node)));
             Value::Object(pairs.collect())
         }
-        yaml::YamlValue::Scalar { text, .. } => match interpret_scalar(node) {
+        firn_yaml::YamlValue::Scalar { text, .. } => match interpret_scalar(node) {
             None | Some(YamlScalar::Null) => Value::Null,
             Some(YamlScalar::Bool(value)) => value.into(),
             Some(YamlScalar::Whole(value)) => match i64::try_from(value) {

@@ -10,8 +10,8 @@ use firn_http_client::{HeaderValueSource, HttpSettings};
 use firn_ingest::forward::host_and_port;
 use firn_mirror::tee::{PASSED_HEADERS, TargetSeriesFilter};
 use firn_model::matcher::Matcher;
-use firn_model::yaml::{self, YamlError, YamlNode};
 use firn_promql::parser::parse_selector;
+use firn_yaml::{YamlError, YamlNode};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -104,10 +104,10 @@ pub fn targets_from_urls(urls: &[String]) -> Result<Vec<MirrorTarget>, String> {
 
 fn parse(text: &str, dir: &Path) -> Result<Vec<MirrorTarget>, YamlError> {
     let empty = || YamlError {
-        place: yaml::YamlPosition { line: 1, column: 1 },
+        place: firn_yaml::YamlPosition { line: 1, column: 1 },
         message: "targets is missing or empty".to_owned(),
     };
-    let root = yaml::parse(text)?.ok_or_else(empty)?;
+    let root = firn_yaml::parse(text)?.ok_or_else(empty)?;
     // `walk` redacts secrets, so it gets a copy. The readers below need the secrets.
     walk(
         &mut root.clone(),

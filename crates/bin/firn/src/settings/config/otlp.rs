@@ -2,8 +2,8 @@
 
 use super::read;
 use firn_model::names::NameScheme;
-use firn_model::yaml::{YamlError, YamlNode};
 use firn_wire::otlp::{AttributePromotion, OtlpTranslation, TranslationStrategy};
+use firn_yaml::{YamlError, YamlNode};
 use std::collections::BTreeSet;
 
 /// Reads the section. Invalid values are rejected with upstream's errors.
@@ -99,10 +99,9 @@ fn attributes(node: &YamlNode, key: &str, what: &str) -> Result<BTreeSet<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::yaml;
 
     fn check(text: &str, names: NameScheme, want: Result<OtlpTranslation, &str>) {
-        let root = yaml::parse(text).unwrap().unwrap();
+        let root = firn_yaml::parse(text).unwrap().unwrap();
         match (translation(&root, names), want) {
             (Ok(got), Ok(want)) => assert_eq!(got, want, "{text}"),
             (Err(e), Err(want)) => assert!(e.to_string().contains(want), "{text}: {e}"),

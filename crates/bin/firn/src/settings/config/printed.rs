@@ -20,8 +20,8 @@ mod tests;
 use super::read;
 use fields::{FieldPresence, PrintedField, PrintedFieldKind};
 use firn_model::units::{format_duration, parse_duration, parse_size};
-use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
-use firn_model::yaml::{self, YamlEntry, YamlNode, YamlPosition, YamlValue};
+use firn_yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_yaml::{YamlEntry, YamlNode, YamlPosition, YamlValue};
 use std::path::Path;
 
 pub use inherit::ConfigPrintContext;
@@ -36,7 +36,7 @@ pub fn printed(root: &YamlNode, around: &ConfigPrintContext<'_>) -> String {
     let printer = ConfigPrinter { dir: around.dir };
     let mut entries = printer.section(Some(&root), &[fields::CONFIG]);
     entries.extend(entry_of(&root, "firn"));
-    yaml::print(&map(entries))
+    firn_yaml::print(&map(entries))
 }
 
 /// Returns the text of an empty config.

@@ -3,8 +3,8 @@
 //! `None` means that a key is missing or null. Zero durations count as unset, as upstream.
 
 use firn_model::units::{parse_duration, parse_size};
-use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
-use firn_model::yaml::{YamlEntry, YamlNode, YamlValue};
+use firn_yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_yaml::{YamlEntry, YamlNode, YamlValue};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use super::http::{http, is_reserved, is_set};
 use super::read;
 use super::signing::{check_azuread, check_sigv4};
 use firn_http_client::{AuthMethod, HeaderValueSource, HttpSettings, Secret};
-use firn_model::yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 

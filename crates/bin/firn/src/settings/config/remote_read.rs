@@ -5,7 +5,7 @@ use super::remote::{check_names, check_read, client};
 use firn_ingest::forward::{host_and_port, split_user_info};
 use firn_ingest::remote_read::RemoteReadSettings;
 use firn_model::matcher::{MatchOp, Matcher};
-use firn_model::yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 
@@ -100,10 +100,9 @@ fn server(node: &YamlNode, dir: &Path) -> Result<RemoteReadServerSettings, YamlE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::yaml;
 
     fn read(text: &str) -> Result<Vec<RemoteReadServerSettings>, String> {
-        let root = yaml::parse(text).unwrap().unwrap();
+        let root = firn_yaml::parse(text).unwrap().unwrap();
         remote_read(&root, Path::new("/etc/firn")).map_err(|e| e.to_string())
     }
 

@@ -12,8 +12,8 @@ use firn_ingest::forward::{host_and_port, split_user_info};
 use firn_ingest::relabel::RelabelRule;
 use firn_model::env::Clock;
 use firn_model::names::NameScheme;
-use firn_model::yaml::{YamlError, YamlNode};
 use firn_wire::remote_write::RemoteWriteVersion;
+use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -202,10 +202,9 @@ fn metadata(node: Option<&YamlNode>) -> Option<MetadataSettings> {
 mod tests {
     use super::*;
     use firn_http_client::{AuthMethod, Secret};
-    use firn_model::yaml;
 
     fn check(text: &str, expected: Result<&[(&str, &str)], &str>) {
-        let root = yaml::parse(text).unwrap().unwrap();
+        let root = firn_yaml::parse(text).unwrap().unwrap();
         let read = remote_write(&root, NameScheme::Utf8, Path::new("/etc/firn"));
         match (read, expected) {
             (Ok(receivers), Ok(expected)) => {
@@ -254,7 +253,7 @@ mod tests {
             ("remote_write: [{url: 'ftp://a/w'}]", "url: "),
             ("remote_write: [{url: ''}]", "url: "),
         ] {
-            let root = yaml::parse(text).unwrap().unwrap();
+            let root = firn_yaml::parse(text).unwrap().unwrap();
             let receivers = remote_write(&root, NameScheme::Utf8, Path::new("")).unwrap();
             let told = check_receivers(&receivers).unwrap_err();
             assert!(told.contains(expected), "{text}: {told}");
@@ -263,7 +262,7 @@ mod tests {
 
     #[test]
     fn user_of_a_url_is_its_basic_authentication() {
-        let root = yaml::parse("remote_write: [{url: 'http://u:p%40@a/w'}]");
+        let root = firn_yaml::parse("remote_write: [{url: 'http://u:p%40@a/w'}]");
         let root = root.unwrap().unwrap();
         let receivers = remote_write(&root, NameScheme::Utf8, Path::new(""));
         let auth = receivers.unwrap().remove(0).http.auth;

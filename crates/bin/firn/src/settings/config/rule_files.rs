@@ -3,10 +3,10 @@
 use super::{Config, ConfigError, JobFeatures, read};
 use firn_http_client::named_files::{self, GlobSyntaxError};
 use firn_model::units::parse_duration;
-use firn_model::yaml::{YamlError, YamlNode};
 use firn_rules::editing::namespace_from_file_name;
 use firn_rules::file::{RuleFileOptions, parse};
 use firn_rules::group::RuleGroup;
+use firn_yaml::{YamlError, YamlNode};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::read;
 use firn_ingest::relabel::{RelabelAction, RelabelRule, RelabelRuleSettings};
 use firn_model::names::NameScheme;
-use firn_model::yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlError, YamlNode};
 
 /// Reads, validates and compiles the relabeling rules in the list `key`.
 pub fn rules(job: &YamlNode, key: &str, names: NameScheme) -> Result<Vec<RelabelRule>, YamlError> {

@@ -8,8 +8,8 @@
 use super::go_url;
 use super::read;
 use firn_model::units::{parse_duration, parse_size};
-use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
-use firn_model::yaml::{YamlError, YamlNode, YamlValue};
+use firn_yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_yaml::{YamlError, YamlNode, YamlValue};
 
 /// Text that replaces a secret in printed configs, as in Prometheus.
 pub const SECRET: &str = "<secret>";

@@ -5,7 +5,7 @@ use super::http::is_set;
 use super::read;
 use firn_discovery::{AzureAdSettings, AzureCloud, AzureIdentity, GoogleIamSettings};
 use firn_http_client::Secret;
-use firn_model::yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlError, YamlNode};
 use std::path::PathBuf;
 
 /// Validates the section `sigv4`: keys must be set in pairs, and an external id needs a role.
@@ -191,10 +191,9 @@ fn is_uuid_of_any_form(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::yaml;
 
     fn of(section: &str) -> (Option<AzureAdSettings>, Option<GoogleIamSettings>) {
-        let node = yaml::parse(section).unwrap().unwrap();
+        let node = firn_yaml::parse(section).unwrap().unwrap();
         (azuread(&node), google_iam(&node))
     }
 

@@ -19,7 +19,7 @@ use super::http::http;
 use super::read;
 use super::schema::{ConfigFindings, walk};
 use firn_discovery::{DiscoverySettings, TargetGroup};
-use firn_model::yaml::{self, YamlError, YamlNode};
+use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 use values::check_http_url;
@@ -95,11 +95,11 @@ pub fn discoveries(job: &YamlNode, dir: &Path) -> Result<Vec<DiscoverySettings>,
 
 /// Parses the target groups of a YAML target file.
 pub fn read_groups(text: &str) -> Result<Vec<TargetGroup>, String> {
-    let Some(root) = yaml::parse(text).map_err(|e| e.to_string())? else {
+    let Some(root) = firn_yaml::parse(text).map_err(|e| e.to_string())? else {
         return Ok(Vec::new());
     };
     let wrong = |node: &YamlNode, what: &str| Err(node.error(what).to_string());
-    if !matches!(root.value, yaml::YamlValue::List(_)) {
+    if !matches!(root.value, firn_yaml::YamlValue::List(_)) {
         return wrong(&root, "expected a list of target groups");
     }
     if let Some(node) = root.items().iter().find(|node| node.is_null()) {

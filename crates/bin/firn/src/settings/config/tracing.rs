@@ -4,7 +4,7 @@ use super::http;
 use super::read;
 use super::remote::check_headers;
 use firn_ingest::span_export::{SpanCollector, SpanProtocol};
-use firn_model::yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 
@@ -76,10 +76,9 @@ fn protocol(node: &YamlNode) -> Result<SpanProtocol, YamlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::yaml;
 
     fn read(text: &str) -> Option<TracingSettings> {
-        let root = yaml::parse(text).unwrap().unwrap();
+        let root = firn_yaml::parse(text).unwrap().unwrap();
         tracing(&root, Path::new("/etc/firn")).unwrap()
     }
 

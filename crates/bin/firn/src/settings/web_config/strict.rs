@@ -1,8 +1,8 @@
 //! Reads a YAML tree with the rules of Go's library in strict mode: every field must be known and
 //! have the expected type. Errors are collected with their lines and reported together.
 
-use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
-use firn_model::yaml::{YamlNode, YamlValue};
+use firn_yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_yaml::{YamlNode, YamlValue};
 use std::time::Duration;
 
 /// Reader of values that collects the errors found so far. Used for one web config.
@@ -61,7 +61,7 @@ impl StrictValueReader {
             self.mismatch(node, type_name);
             return Vec::new();
         };
-        let text = |e: &firn_model::yaml::YamlEntry| (e.key.clone(), self.text(&e.node));
+        let text = |e: &firn_yaml::YamlEntry| (e.key.clone(), self.text(&e.node));
         entries.iter().map(text).collect()
     }
 

@@ -3,11 +3,11 @@
 use super::strict::StrictValueReader;
 use super::{WebConfigError, go_error};
 use firn_http_client::named_files;
-use firn_model::yaml::YamlNode;
 use firn_server::tls::{
     self, CipherSuite, ClientAuthPolicy, KeyExchangeCurve, ListenerTlsSettings, ServerConfig,
     ServerTlsVersion, TlsFileContents,
 };
+use firn_yaml::YamlNode;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 
 use super::{ComparePlan, FIRST, LoadPlan, ReadsPlan, ScenarioChecks};
 use firn_model::units::parse_duration;
-use firn_model::yaml::{YamlNode, YamlValue};
+use firn_yaml::{YamlNode, YamlValue};
 use std::path::{Component, PathBuf};
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 
 use super::{entry, map, node, plain, text};
 use firn_model::units::{format_duration, parse_duration};
-use firn_model::yaml::scalar::{YamlScalar, interpret_scalar};
-use firn_model::yaml::{YamlEntry, YamlNode, YamlValue};
+use firn_yaml::scalar::{YamlScalar, interpret_scalar};
+use firn_yaml::{YamlEntry, YamlNode, YamlValue};
 use std::path::Path;
 use std::time::Duration;
 

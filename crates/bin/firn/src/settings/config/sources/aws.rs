@@ -5,7 +5,7 @@ use crate::settings::config::http::{http, tls};
 use crate::settings::config::read;
 use firn_discovery::{AwsSettings, DiscoverySettings, SigV4Settings};
 use firn_http_client::HttpSettings;
-use firn_model::yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 

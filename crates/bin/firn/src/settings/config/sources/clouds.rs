@@ -11,7 +11,7 @@ use firn_discovery::{
     OvhService, OvhSettings, ScalewayRole, ScalewaySettings, StackitSettings, VultrSettings,
 };
 use firn_http_client::{HttpSettings, Secret};
-use firn_model::yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlError, YamlNode};
 use std::path::{Path, PathBuf};
 
 /// Upstream's defaults for `api_url` and `zone` of Scaleway.

@@ -9,7 +9,7 @@ use firn_discovery::{
     KubernetesSettings,
 };
 use firn_http_client::HttpSettings;
-use firn_model::yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlError, YamlNode};
 use selectors::{check_fields, check_labels};
 use std::path::Path;
 

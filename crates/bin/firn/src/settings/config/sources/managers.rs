@@ -11,7 +11,7 @@ use firn_discovery::{
     TritonSettings, UyuniSettings, ZookeeperMember, ZookeeperSettings,
 };
 use firn_http_client::HttpSettings;
-use firn_model::yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use firn_discovery::{
     NomadSettings, SwarmRole, SwarmSettings,
 };
 use firn_http_client::{AuthMethod, Secret};
-use firn_model::yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
 
 type Read = Result<DiscoverySettings, YamlError>;
@@ -86,9 +86,8 @@ pub fn consul(node: &YamlNode, dir: &Path) -> Read {
         };
     }
     let node_meta = read::entries(node.get("node_meta")).iter();
-    let pair = |e: &firn_model::yaml::YamlEntry| {
-        (e.key.clone(), e.node.text().unwrap_or_default().to_owned())
-    };
+    let pair =
+        |e: &firn_yaml::YamlEntry| (e.key.clone(), e.node.text().unwrap_or_default().to_owned());
     Ok(DiscoverySettings::Consul(Box::new(ConsulSettings {
         server,
         scheme: read::string_or(node, "scheme", "http"),

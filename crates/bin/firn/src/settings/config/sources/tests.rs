@@ -6,7 +6,7 @@ use firn_discovery::{ConsulSettings, ConsulToken, ZookeeperMember, ZookeeperSett
 /// Reads `section` as the only entry of the list `key`.
 fn one(key: &str, section: &str) -> Result<Vec<DiscoverySettings>, String> {
     let text = format!("{key}:\n- {section}\n");
-    let job = yaml::parse(&text).unwrap().unwrap();
+    let job = firn_yaml::parse(&text).unwrap().unwrap();
     discoveries(&job, Path::new("/etc/firn")).map_err(|e| e.message)
 }
 

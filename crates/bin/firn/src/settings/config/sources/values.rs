@@ -4,7 +4,7 @@ use crate::settings::config::http::is_set;
 use crate::settings::config::{go_url, read};
 use firn_discovery::DockerFilter;
 use firn_http_client::Secret;
-use firn_model::yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 
