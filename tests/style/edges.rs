@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
-const EDGES: [(&str, &[&str]); 15] = [
-    ("model", &[]),
+const EDGES: [(&str, &[&str]); 16] = [
+    ("goregex", &[]),
+    ("model", &["goregex"]),
     ("yaml", &[]),
     ("x509", &[]),
     ("wire", &["model"]),
@@ -19,7 +20,7 @@ const EDGES: [(&str, &[&str]); 15] = [
     ("discovery", &["model", "wire", "yaml", "http-client"]),
     ("ingest", &["model", "wire", "http-client", "discovery"]),
     ("mirror", &["model", "wire", "promql", "yaml"]),
-    ("rules", &["model", "promql", "yaml"]),
+    ("rules", &["model", "promql", "goregex", "yaml"]),
     (
         "server",
         &["model", "wire", "promql", "ingest", "rules", "x509", "yaml"],
@@ -45,8 +46,8 @@ const EDGES: [(&str, &[&str]); 15] = [
 ];
 
 /// Crates in which nothing is asynchronous.
-const SYNC: [&str; 7] = [
-    "model", "wire", "storage", "promql", "rules", "yaml", "x509",
+const SYNC: [&str; 8] = [
+    "goregex", "model", "wire", "storage", "promql", "rules", "yaml", "x509",
 ];
 
 /// What would bring a runtime or sockets to a synchronous crate.

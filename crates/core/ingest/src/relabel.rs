@@ -198,14 +198,14 @@ impl RelabelPattern {
     fn new(settings: &RelabelRuleSettings) -> Result<Self, Error> {
         let pattern = settings.regex().as_bytes();
         // Errors show the anchored expression, whichever form is needed.
-        let captures = || CaptureRegex::new(pattern);
+        let captures = || CaptureRegex::new(pattern).map_err(Error::from);
         match settings.action {
             RelabelAction::Keep
             | RelabelAction::Drop
             | RelabelAction::LabelDrop
             | RelabelAction::LabelKeep => match Regex::new(pattern) {
                 Ok(regex) => Ok(RelabelPattern::Matches(regex)),
-                Err(e) => Err(captures().err().unwrap_or(e)),
+                Err(e) => Err(captures().err().unwrap_or_else(|| e.into())),
             },
             RelabelAction::Replace if is_copy(settings) => Ok(RelabelPattern::Whole),
             RelabelAction::Replace | RelabelAction::LabelMap => {

@@ -133,7 +133,9 @@ impl Budget {
         }
     }
 
-    fn reserve_bytes(&self, bytes: usize) -> Result<(), Error> {
+    /// Counts `bytes` in this budget and in all its parents, like [`Budget::reserve`], without an
+    /// owner that releases them.
+    pub(crate) fn reserve_bytes(&self, bytes: usize) -> Result<(), Error> {
         let node = &*self.0;
         let used = node
             .used_bytes
@@ -185,7 +187,8 @@ impl Budget {
         }
     }
 
-    fn release_bytes(&self, bytes: usize) {
+    /// Releases `bytes`, which were reserved before.
+    pub(crate) fn release_bytes(&self, bytes: usize) {
         self.0.release(bytes, 0, 0);
         if let Some(parent) = &self.0.parent {
             parent.release_bytes(bytes);

@@ -68,4 +68,3 @@ pub mod sync;
 pub mod tenant;
 pub mod trace;
 pub mod units;
-pub mod value_set;

@@ -7,8 +7,7 @@
 use crate::budget::Budget;
 use crate::cancel::CancelToken;
 use crate::error::Error;
-use crate::regex::Regex;
-use crate::value_set::ValueSet;
+use crate::regex::{Regex, ValueSet, regex_limits};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -121,13 +120,13 @@ impl Matcher {
     /// cancels it.
     pub fn bind(&self, budget: &Budget, cancel: &CancelToken) {
         if let Some(regex) = self.pattern() {
-            regex.bind(budget, cancel);
+            regex.bind(regex_limits(budget, cancel));
         }
     }
 
     /// Creates the automaton of a pattern if it needs one; see [`Regex::prepare`].
     pub fn prepare(&self) -> Result<(), Error> {
-        self.pattern().map_or(Ok(()), Regex::prepare)
+        Ok(self.pattern().map_or(Ok(()), Regex::prepare)?)
     }
 
     /// Returns whether a series without the label satisfies the matcher.

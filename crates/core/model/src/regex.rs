@@ -1,306 +1,112 @@
-//! Regular expressions with the syntax and semantics of Go's `regexp` (RE2), anchored at both ends.
-//!
-//! ```text
-//! text -- plain --> a set of values, if the pattern contains nothing but text and `|`
-//!      \- parser --> Node tree -- strategy --> comparisons, if the tree is simple enough
-//!                              \- engine, when the first value is matched
-//!                                    |- compile --> automata of `regex-automata` over bytes
-//!                                    `- program --> walker or pike, over characters: large trees
-//! ```
-//!
-//! Patterns are parsed by a parser of their own and never by that of the `regex` crate: the two
-//! languages differ in the patterns that they reject and, more importantly, in the meaning of some
-//! accepted ones. Patterns match bytes. In a value that is not valid UTF-8, only `.*` and `.+`
-//! match the invalid parts.
-//!
-//! All patterns that Go accepts are accepted, regardless of their cost, and the cost is accounted
-//! for: parsing a pattern takes at most [`parse_memory_bytes`], and its automaton reserves memory
-//! in the budget that the pattern is bound to.
-//!
-//! Invariant: matching takes time linear in the length of the value. Error texts are those of Go.
+//! Patterns of matchers and of functions: the library [`firn_goregex`], with the memory budget and
+//! the cancel flag of a query as its limits.
 
-mod class;
-mod compile;
-mod engine;
-mod parser;
-mod pike;
-mod plain;
-mod program;
-mod search;
-mod stepper;
-mod strategy;
-mod template;
-#[cfg(test)]
-mod tests;
-mod tree;
-mod unicode;
-mod walker;
-
-pub use search::SearchRegex;
-pub use stepper::{RegexStepper, RegexStepperState};
-
-use crate::budget::{Budget, Reservation};
+use crate::budget::Budget;
 use crate::cancel::CancelToken;
 use crate::error::{Error, ErrorKind};
-use crate::sync::lock;
-use crate::value_set::ValueSet;
-use engine::RegexResources;
-use pike::PikeMatcher;
-use program::RegexProgram;
-use regex_automata::Input;
-use regex_automata::meta;
-use std::ops::Range;
-use std::sync::Mutex;
-use strategy::RegexStrategy;
-use tree::RegexNode;
+pub use firn_goregex::parse_memory_bytes;
+pub use firn_goregex::{CaptureRegex, Regex, RegexStepper, RegexStepperState, ValueSet};
+use firn_goregex::{RegexError, RegexErrorKind, RegexLimits};
+use std::sync::Arc;
 
-/// Maximum number of bytes of a pattern that an error message repeats.
-const QUOTED_BYTES_MAX: usize = 1024;
-
-/// Returns the maximum memory for parsing `pattern` in bytes, including the resulting pattern. It
-/// is larger if the pattern contains groups with flags or character classes.
-pub fn parse_memory_bytes(pattern: &[u8]) -> usize {
-    /// A node, its entry in a list with capacity for twice as many, and its heap block; or a value
-    /// of a set, and its entries in two lists while it is sorted.
-    const NODE_BYTES: usize = 256;
-    /// A range of a character class, in the tree and in the compiled form.
-    const RANGE_BYTES: usize = 32;
-    /// A literal character, in a tree and in a set.
-    const CHAR_BYTES: usize = 4;
-    let nodes = if pattern.windows(2).any(|pair| pair == b"(?") {
-        pattern.len()
-    } else {
-        pattern.iter().filter(|b| plain::is_special(**b)).count()
-    };
-    let char_bytes = if pattern.contains(&b'[') {
-        RANGE_BYTES
-    } else {
-        CHAR_BYTES
-    };
-    (nodes + 1) * NODE_BYTES + pattern.len() * char_bytes
-}
-
-/// An anchored pattern in which `.` matches a newline. Prometheus compiles it as `^(?s:PATTERN)$`.
+/// The budget in which patterns of a query reserve their memory, and the flag that cancels them.
 #[derive(Debug)]
-pub struct Regex {
-    strategy: RegexStrategy,
+struct QueryRegexLimits {
+    budget: Budget,
+    cancel: CancelToken,
 }
 
-impl Regex {
-    /// Parses `pattern`, which takes up to [`parse_memory_bytes`]. Fails with
-    /// [`ErrorKind::Invalid`] and the message of Go. An automaton is created only when the first
-    /// value is matched.
-    ///
-    /// ```
-    /// use firn_model::regex::Regex;
-    /// assert!(Regex::new(b"api|web-[0-9]+").unwrap().is_match(b"web-7"));
-    /// let e = Regex::new(b"(a").unwrap_err();
-    /// assert_eq!(e.message, "error parsing regexp: missing closing ): `(a`");
-    /// ```
-    pub fn new(pattern: &[u8]) -> Result<Self, Error> {
-        let text = text(pattern)?;
-        let strategy = match plain::parse_choices(text) {
-            Some(choices) => RegexStrategy::Set(choices),
-            None => RegexStrategy::new(parse(text)?),
+/// Creates the limits of patterns from the budget and the cancel flag of a query.
+pub fn regex_limits(budget: &Budget, cancel: &CancelToken) -> Arc<dyn RegexLimits> {
+    Arc::new(QueryRegexLimits {
+        budget: budget.clone(),
+        cancel: cancel.clone(),
+    })
+}
+
+impl RegexLimits for QueryRegexLimits {
+    fn reserve(&self, bytes: usize) -> Result<(), RegexError> {
+        self.budget.reserve_bytes(bytes).map_err(to_regex_error)
+    }
+
+    fn release(&self, bytes: usize) {
+        self.budget.release_bytes(bytes);
+    }
+
+    fn check(&self) -> Result<(), RegexError> {
+        self.cancel.check().map_err(to_regex_error)
+    }
+}
+
+/// Converts an error of a budget or a cancel flag, so that it passes through the library.
+fn to_regex_error(e: Error) -> RegexError {
+    let kind = match e.kind {
+        ErrorKind::Canceled => RegexErrorKind::Canceled,
+        ErrorKind::Timeout => RegexErrorKind::Timeout,
+        _ => RegexErrorKind::Memory,
+    };
+    RegexError::new(kind, e.message)
+}
+
+impl From<RegexError> for Error {
+    fn from(e: RegexError) -> Self {
+        let kind = match e.kind {
+            RegexErrorKind::Syntax => ErrorKind::Invalid,
+            RegexErrorKind::Memory => ErrorKind::Limited,
+            RegexErrorKind::Canceled => ErrorKind::Canceled,
+            RegexErrorKind::Timeout => ErrorKind::Timeout,
         };
-        Ok(Self { strategy })
+        Self::new(kind, e.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cancel::CancelReason;
+
+    /// A pattern that needs a large engine, and a value that makes it run.
+    fn large_pattern() -> (Regex, String) {
+        let pattern = b".*(a|b.{500}).{500}.{1000}(b|c).*(a|b.{1000})x".repeat(8);
+        (Regex::new(&pattern).unwrap(), "ab".repeat(4_000))
     }
 
-    /// Sets the budget in which an automaton reserves its memory, and the flag that cancels it.
-    /// Only the first call has an effect.
-    pub fn bind(&self, budget: &Budget, cancel: &CancelToken) {
-        if let Some(automaton) = self.strategy.automaton() {
-            automaton.bind(&RegexResources {
-                budget: budget.clone(),
-                cancel: cancel.clone(),
-            });
+    #[test]
+    fn pattern_without_memory_fails_with_the_text_of_the_budget() {
+        let budget = Budget::new("query", 1 << 10);
+        let regex = Regex::new(b"[a-z]+b?x").unwrap();
+        regex.bind(regex_limits(&budget, &CancelToken::new()));
+        let e = Error::from(regex.prepare().unwrap_err());
+        assert_eq!(e.kind, ErrorKind::Limited);
+        assert!(e.message.starts_with("query memory limit reached"), "{e}");
+        assert!(!regex.is_match(b"abx"));
+        assert_eq!(budget.used_bytes(), 0);
+    }
+
+    #[test]
+    fn pattern_that_is_canceled_fails_with_the_reason() {
+        for (reason, kind) in [
+            (CancelReason::Timeout, ErrorKind::Timeout),
+            (CancelReason::Canceled, ErrorKind::Canceled),
+        ] {
+            let budget = Budget::new("query", usize::MAX);
+            let cancel = CancelToken::new();
+            let (regex, value) = large_pattern();
+            regex.bind(regex_limits(&budget, &cancel));
+            regex.prepare().unwrap();
+            assert!(budget.used_bytes() > 0);
+            cancel.cancel(reason);
+            assert!(!regex.is_match(value.as_bytes()));
+            assert_eq!(Error::from(regex.prepare().unwrap_err()).kind, kind);
+            drop(regex);
+            assert_eq!(budget.used_bytes(), 0);
         }
     }
 
-    /// Creates the automaton of a pattern if it needs one and has none. Fails with
-    /// [`ErrorKind::Limited`] if there is not enough memory, or with the reason if the automaton
-    /// was canceled in the meantime. Callers that match many values must call this before and
-    /// after.
-    pub fn prepare(&self) -> Result<(), Error> {
-        match self.strategy.automaton() {
-            Some(automaton) => automaton.build_engine().map(drop),
-            None => Ok(()),
-        }
+    #[test]
+    fn pattern_that_is_invalid_fails_with_the_text_of_go() {
+        let e = Error::from(Regex::new(b"(a").unwrap_err());
+        assert_eq!(e.kind, ErrorKind::Invalid);
+        assert_eq!(e.message, "error parsing regexp: missing closing ): `(a`");
     }
-
-    /// Returns whether the whole `value` matches. See [`Regex::ready`] for failures.
-    pub fn is_match(&self, value: &[u8]) -> bool {
-        self.strategy.is_match(value)
-    }
-
-    /// Returns the matching values, if they are few enough to be listed.
-    pub fn literal_set(&self) -> Option<&ValueSet> {
-        self.strategy.literal_set()
-    }
-
-    /// Returns the common prefix of all matching values. Empty if it cannot be determined.
-    pub fn prefix(&self) -> &[u8] {
-        self.strategy.prefix()
-    }
-
-    /// Returns an automaton for many sorted values. `None` if comparing each value is cheaper, or
-    /// if the automaton needs more than `bytes_max`. Building it takes about 50 µs for a short
-    /// pattern.
-    pub fn stepper(&self, bytes_max: usize) -> Option<RegexStepper> {
-        self.strategy.automaton()?.stepper(bytes_max)
-    }
-
-    /// Returns true if every value certainly matches, including the empty one. False may also mean
-    /// that this cannot be determined.
-    pub fn matches_everything(&self) -> bool {
-        self.strategy.matches_everything()
-    }
-
-    /// Returns true if exactly the non-empty values certainly match. False may also mean that this
-    /// cannot be determined.
-    pub fn matches_any_non_empty(&self) -> bool {
-        self.strategy.matches_any_non_empty()
-    }
-}
-
-/// An anchored pattern that also returns the matches of its groups, for `label_replace` and
-/// relabelling.
-#[derive(Debug)]
-pub struct CaptureRegex {
-    engine: CaptureEngine,
-    names: Vec<(String, usize)>,
-}
-
-#[derive(Debug)]
-enum CaptureEngine {
-    Automaton {
-        automaton: Box<meta::Regex>,
-        _memory: Reservation,
-    },
-    Pike(Box<Mutex<PikeMatcher>>),
-}
-
-impl CaptureRegex {
-    /// Parses and compiles `^(?s:PATTERN)$`. Fails with [`ErrorKind::Invalid`] and the message of
-    /// Go, which contains the pattern with this wrapping.
-    pub fn new(pattern: &[u8]) -> Result<Self, Error> {
-        let RegexResources { budget, cancel } = RegexResources::unlimited();
-        Self::new_with_budget(pattern, &budget, &cancel)
-    }
-
-    /// Parses and compiles the pattern of a query like [`Self::new`]. Fails with
-    /// [`ErrorKind::Limited`] if `budget` is exceeded. While `cancel` is set, the pattern may match
-    /// nothing.
-    pub fn new_with_budget(
-        pattern: &[u8],
-        budget: &Budget,
-        cancel: &CancelToken,
-    ) -> Result<Self, Error> {
-        let wrapped = [b"^(?s:", pattern, b")$"].concat();
-        let _reading = budget.reserve(parse_memory_bytes(&wrapped))?;
-        let tree = parse(text(&wrapped)?)?;
-        let mut names = Vec::new();
-        tree.append_capture_names(&mut names);
-        let len = program::len(&tree);
-        if let Some(bytes) = engine::automaton_bytes_max(&tree, len)
-            && let Ok(mut memory) = budget.reserve(bytes)
-            && let Ok(automaton) = compile::compile_with_captures(&tree)
-        {
-            memory.shrink_to(automaton.memory_usage() + 2 * engine::REMEMBERED_BYTES_MAX);
-            let engine = CaptureEngine::Automaton {
-                automaton: Box::new(automaton),
-                _memory: memory,
-            };
-            return Ok(Self { engine, names });
-        }
-        let groups = tree.groups_count();
-        let memory = budget.reserve(pike::memory_bytes(len, groups))?;
-        let program = RegexProgram::new(&tree, true);
-        let pike = PikeMatcher::new(program, groups, memory, cancel.clone());
-        let engine = CaptureEngine::Pike(Box::new(Mutex::new(pike)));
-        Ok(Self { engine, names })
-    }
-
-    /// Returns the matches of all groups, or `None` if the whole `value` does not match.
-    pub fn captures<'v>(&self, value: &'v [u8]) -> Option<Captures<'_, 'v>> {
-        let groups = match &self.engine {
-            CaptureEngine::Automaton { automaton, .. } => {
-                let mut found = automaton.create_captures();
-                automaton.search_captures(&Input::new(value), &mut found);
-                let group = |at| found.get_group(at).map(|span| span.range());
-                found
-                    .is_match()
-                    .then(|| (0..found.group_len()).map(group).collect())?
-            }
-            CaptureEngine::Pike(pike) => {
-                let groups = lock(pike).captures(value)?;
-                let range = |(start, end)| start..end;
-                groups.into_iter().map(|group| group.map(range)).collect()
-            }
-        };
-        Some(Captures {
-            value,
-            groups,
-            names: &self.names,
-        })
-    }
-}
-
-/// The matches of the groups of a [`CaptureRegex`] in one value.
-#[derive(Clone, Debug)]
-pub struct Captures<'r, 'v> {
-    value: &'v [u8],
-    groups: Vec<Option<Range<usize>>>,
-    names: &'r [(String, usize)],
-}
-
-impl<'v> Captures<'_, 'v> {
-    /// Returns the match of group `index`; 0 is the whole value. `None` if the group did not
-    /// participate or does not exist.
-    pub fn get(&self, index: usize) -> Option<&'v [u8]> {
-        self.value.get(self.groups.get(index)?.clone()?)
-    }
-
-    /// Returns the match of the group called `name`. If there are several, that of the first one
-    /// that participated.
-    pub fn get_named(&self, name: &str) -> Option<&'v [u8]> {
-        self.names
-            .iter()
-            .filter(|(n, _)| n == name)
-            .find_map(|(_, index)| self.get(*index))
-    }
-
-    /// Appends `template` to `into`. As in Go's `Regexp.Expand`, `$1`, `${1}`, `$name` and
-    /// `${name}` are replaced by the matches of groups, and `$$` by a dollar sign.
-    pub fn expand(&self, template: &str, into: &mut Vec<u8>) {
-        template::expand(self, template, into);
-    }
-
-    /// Returns the number of bytes that [`Captures::expand`] appends. A short template may refer to
-    /// a long group many times.
-    pub fn expanded_len(&self, template: &str) -> usize {
-        template::expanded_len(self, template)
-    }
-}
-
-fn text(pattern: &[u8]) -> Result<&str, Error> {
-    let not_text = |_| invalid("invalid UTF-8", &String::from_utf8_lossy(pattern));
-    std::str::from_utf8(pattern).map_err(not_text)
-}
-
-fn parse(pattern: &str) -> Result<RegexNode, Error> {
-    parser::parse(pattern).map_err(|e| invalid(e.code, e.expression))
-}
-
-fn invalid(code: &str, expression: &str) -> Error {
-    let quoted = if expression.len() > QUOTED_BYTES_MAX {
-        &expression[..expression.floor_char_boundary(QUOTED_BYTES_MAX)]
-    } else {
-        expression
-    };
-    let mut message = format!("error parsing regexp: {code}: `{quoted}`");
-    if quoted.len() < expression.len() {
-        message.push_str(&format!(" ({} bytes)", expression.len()));
-    }
-    Error::new(ErrorKind::Invalid, message)
 }

@@ -12,8 +12,8 @@ use super::escape;
 use super::format::{self, OutputTooLong};
 use super::input::{QueryFn, TemplateEnvironment};
 use super::value::{Bytes, NamedArgs, TemplateSample, TemplateValue};
+use firn_goregex::SearchRegex;
 use firn_model::quote::quote;
-use firn_model::regex::SearchRegex;
 use std::rc::Rc;
 use table::Called;
 

@@ -6,8 +6,7 @@
 //! left to its planner.
 
 use firn_model::matcher::Matcher;
-use firn_model::regex::Regex;
-use firn_model::value_set::ValueSet;
+use firn_model::regex::{Regex, ValueSet};
 
 /// The lists that answer a matcher. `T` is the term type of the index.
 #[derive(Debug)]

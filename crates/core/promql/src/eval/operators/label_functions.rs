@@ -12,9 +12,9 @@ use crate::functions::FunctionId;
 use crate::grid::StepGrid;
 use crate::plan::{PlanNode, PlanNodeKind};
 use crate::value::PromqlError;
-use firn_model::error::ErrorKind;
+use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
-use firn_model::regex::CaptureRegex;
+use firn_model::regex::{CaptureRegex, regex_limits};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -37,8 +37,11 @@ impl<'a> LabelSetter<'a> {
         args: &'a [PlanNode],
     ) -> Result<Self, PromqlError> {
         let [destination, replacement, source, pattern] = [1, 2, 3, 4].map(|at| text(args, at));
-        let regex = CaptureRegex::new_with_budget(pattern, run.ctx.budget, run.account.cancel());
-        let regex = regex.map_err(|e| match e.kind {
+        let regex = CaptureRegex::new_with_limits(
+            pattern,
+            &regex_limits(run.ctx.budget, run.account.cancel()),
+        );
+        let regex = regex.map_err(Error::from).map_err(|e| match e.kind {
             ErrorKind::Limited => PromqlError::Limited(e.message),
             _ => invalid_label_error("invalid regular expression in label_replace()", pattern),
         })?;

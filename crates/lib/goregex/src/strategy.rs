@@ -6,14 +6,14 @@
 mod glob;
 mod values;
 
-use super::engine::{RegexEngine, RegexResources};
+use super::engine::RegexEngine;
 use super::stepper::RegexStepper;
 use super::tree::RegexNode;
-use crate::error::Error;
+use crate::limits::{RegexError, RegexLimits, UnlimitedRegex};
 use crate::value_set::ValueSet;
 use glob::LiteralGlob;
 use regex_syntax::hir::Look;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// The method by which values are matched, selected when the pattern is parsed.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct RegexAutomaton {
     matches_empty: bool,
     /// The common prefix of all matching values, possibly empty.
     prefix: Vec<u8>,
-    bounds: OnceLock<RegexResources>,
+    limits: OnceLock<Arc<dyn RegexLimits>>,
     engine: OnceLock<RegexEngine>,
 }
 
@@ -59,7 +59,7 @@ impl RegexStrategy {
             matches_empty: tree.matches_empty(),
             prefix,
             tree,
-            bounds: OnceLock::new(),
+            limits: OnceLock::new(),
             engine: OnceLock::new(),
         }))
     }
@@ -110,19 +110,19 @@ impl RegexStrategy {
 }
 
 impl RegexAutomaton {
-    /// Sets the resources that the engine may use, unless they were set before.
-    pub fn bind(&self, bounds: &RegexResources) {
-        self.bounds.get_or_init(|| bounds.clone());
+    /// Sets the limits of the engine, unless they were set before.
+    pub fn bind(&self, limits: Arc<dyn RegexLimits>) {
+        self.limits.get_or_init(|| limits);
     }
 
     /// Creates the engine if there is none yet. Fails if the memory cannot be reserved, or if the
     /// engine has failed in the meantime.
-    pub fn build_engine(&self) -> Result<&RegexEngine, Error> {
+    pub fn build_engine(&self) -> Result<&RegexEngine, RegexError> {
         let engine = match self.engine.get() {
             Some(engine) => engine,
             None => {
-                let bounds = self.bounds.get_or_init(RegexResources::unlimited);
-                let engine = RegexEngine::new(&self.tree, bounds)?;
+                let limits = self.limits.get_or_init(|| Arc::new(UnlimitedRegex));
+                let engine = RegexEngine::new(&self.tree, limits)?;
                 self.engine.get_or_init(|| engine)
             }
         };
@@ -130,11 +130,11 @@ impl RegexAutomaton {
         Ok(engine)
     }
 
-    /// Returns an automaton for many sorted values; see [`crate::regex::Regex::stepper`].
+    /// Returns an automaton for many sorted values; see [`crate::Regex::stepper`].
     pub fn stepper(&self, bytes_max: usize) -> Option<RegexStepper> {
         match self.build_engine().ok()? {
-            RegexEngine::Automaton { bounds, .. } => {
-                RegexStepper::new(&self.tree, bytes_max, bounds)
+            RegexEngine::Automaton { limits, .. } => {
+                RegexStepper::new(&self.tree, bytes_max, limits)
             }
             RegexEngine::Walker(_) => None,
         }

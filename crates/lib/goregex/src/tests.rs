@@ -1,9 +1,13 @@
 //! Tests of patterns against the results of Go, of limits for hostile patterns, and of groups and
 //! templates.
 
+mod fixed_limits;
+pub(crate) mod random;
+
 use super::*;
-use crate::env::sim::SimRng;
-use crate::regex::walker::LazyDfa;
+use crate::tests::random::SplitMixRng;
+use crate::walker::LazyDfa;
+use fixed_limits::FixedRegexLimits;
 
 const GO: &str = include_str!("tests/go.txt");
 
@@ -16,9 +20,14 @@ fn step(stepper: &RegexStepper, value: &[u8]) -> RegexStepperState {
     value.iter().fold(stepper.start(), step)
 }
 
+fn unlimited() -> Arc<dyn RegexLimits> {
+    Arc::new(UnlimitedRegex)
+}
+
 fn walker_of(tree: &RegexNode) -> LazyDfa {
-    let memory = Budget::new("test", usize::MAX).create_reservation();
-    LazyDfa::new(RegexProgram::new(tree, false), memory, CancelToken::new())
+    let limits = unlimited();
+    let memory = RegexMemory::reserve(&limits, 0).unwrap();
+    LazyDfa::new(RegexProgram::new(tree, false), memory, limits)
 }
 
 fn check(pattern: &str, answer: &str, values: &[String]) {
@@ -33,7 +42,7 @@ fn check(pattern: &str, answer: &str, values: &[String]) {
     let tree = parse(pattern).unwrap();
     let slow = compile::compile_without_captures(&tree).unwrap();
     let mut walker = walker_of(&tree);
-    let stepper = RegexStepper::new(&tree, 1 << 20, &RegexResources::unlimited());
+    let stepper = RegexStepper::new(&tree, 1 << 20, &unlimited());
     assert_eq!(wanted.contains(&String::new()), tree.matches_empty());
     for v in values {
         let matches = wanted.contains(v);
@@ -92,7 +101,7 @@ fn regex_answers_as_go() {
 }
 
 /// Returns a random text: many are plain, and some only resemble plain text.
-fn random_text(rng: &SimRng) -> String {
+fn random_text(rng: &SplitMixRng) -> String {
     let parts = [
         "a", "b", "ab", "|", "|", "\\.", "\\|", "-", "é", "\\-", "\\", "{", "}", "]", "_", "(",
         ")", "\\)", "?", "a{2}", "\\d", "\\_", "/", ".",
@@ -111,7 +120,7 @@ fn random_text(rng: &SimRng) -> String {
 fn regex_random_plain_texts_are_read_as_their_trees() {
     let mut plain = 0;
     for seed in 0..20_000 {
-        let text = random_text(&SimRng::new(seed));
+        let text = random_text(&SplitMixRng::new(seed));
         let Some(choices) = plain::parse_choices(&text) else {
             continue;
         };
@@ -242,7 +251,7 @@ fn regex_at_the_limits_is_taken_or_refused_as_go_does() {
             continue;
         };
         let e = found.expect(&shown);
-        assert_eq!(e.kind, ErrorKind::Invalid, "{shown}");
+        assert_eq!(e.kind, RegexErrorKind::Syntax, "{shown}");
         let start = format!("error parsing regexp: {code}: `");
         assert!(e.message.starts_with(&start), "{shown}: {e}");
         assert!(e.message.len() < 2 * QUOTED_BYTES_MAX, "{shown}");
@@ -251,9 +260,9 @@ fn regex_at_the_limits_is_taken_or_refused_as_go_does() {
 
 #[test]
 fn regex_repeated_letters_take_one_instruction_each_as_in_go() {
-    let budget = Budget::new("query", 1 << 20);
+    let limits = Arc::new(FixedRegexLimits::new(1 << 20));
     let regex = Regex::new(br"\pL{1000}1").unwrap();
-    regex.bind(&budget, &CancelToken::new());
+    regex.bind(limits.clone());
     regex.prepare().unwrap();
     let letters = "é".repeat(1000);
     assert!(regex.is_match((letters.clone() + "1").as_bytes()));
@@ -261,18 +270,18 @@ fn regex_repeated_letters_take_one_instruction_each_as_in_go() {
         assert!(!regex.is_match(other.as_bytes()), "{} bytes", other.len());
     }
     regex.prepare().unwrap();
-    assert!(budget.peak_bytes() < 512 << 10, "{}", budget.peak_bytes());
+    assert!(limits.peak_bytes() < 512 << 10, "{}", limits.peak_bytes());
     drop(regex);
-    assert_eq!(budget.used_bytes(), 0);
+    assert_eq!(limits.used_bytes(), 0);
 }
 
 #[test]
 fn regex_of_many_choices_with_more_around_them_is_taken() {
     let choices: Vec<String> = (0..100_000).map(|n| format!("pod-{n}")).collect();
     let behind = format!("({})-.*", choices.join("|"));
-    let budget = Budget::new("query", 32 << 20);
+    let limits = Arc::new(FixedRegexLimits::new(32 << 20));
     let regex = Regex::new(behind.as_bytes()).unwrap();
-    regex.bind(&budget, &CancelToken::new());
+    regex.bind(limits.clone());
     for n in (0..200_000).step_by(997) {
         let value = format!("pod-{n}-x");
         assert_eq!(regex.is_match(value.as_bytes()), n < 100_000, "{value}");
@@ -289,14 +298,14 @@ fn regex_of_many_choices_with_more_around_them_is_taken() {
 fn regex_without_memory_for_its_automaton_is_not_ready() {
     let cases = [("[a-z]+b?x", 1 << 10), (r"(\pL{900}a*)b", 64 << 10)];
     for (pattern, bytes) in cases {
-        let budget = Budget::new("query", bytes);
+        let limits = Arc::new(FixedRegexLimits::new(bytes));
         let regex = Regex::new(pattern.as_bytes()).unwrap();
-        regex.bind(&budget, &CancelToken::new());
+        regex.bind(limits.clone());
         let e = regex.prepare().unwrap_err();
-        assert_eq!(e.kind, ErrorKind::Limited, "{pattern}");
-        assert!(e.message.starts_with("query memory limit reached"), "{e}");
+        assert_eq!(e.kind, RegexErrorKind::Memory, "{pattern}");
+        assert!(e.message.contains("bytes needed, limit"), "{e}");
         assert!(!regex.is_match(b"abx"), "{pattern}");
-        assert_eq!(budget.used_bytes(), 0, "{pattern}");
+        assert_eq!(limits.used_bytes(), 0, "{pattern}");
     }
 }
 
@@ -304,24 +313,24 @@ fn regex_without_memory_for_its_automaton_is_not_ready() {
 fn regex_that_runs_out_of_memory_or_time_says_so_behind_the_values() {
     let pattern = b".*(a|b.{500}).{500}.{1000}(b|c).*(a|b.{1000})x".repeat(8);
     let value = "ab".repeat(4_000);
-    let budget = Budget::new("query", 640 << 10);
+    let limits = Arc::new(FixedRegexLimits::new(640 << 10));
     let regex = Regex::new(&pattern).unwrap();
-    regex.bind(&budget, &CancelToken::new());
+    regex.bind(limits.clone());
     regex.prepare().unwrap();
     assert!(!regex.is_match(value.as_bytes()));
-    assert_eq!(regex.prepare().unwrap_err().kind, ErrorKind::Limited);
-    let cancel = CancelToken::new();
+    assert_eq!(regex.prepare().unwrap_err().kind, RegexErrorKind::Memory);
+    let limits = Arc::new(FixedRegexLimits::new(usize::MAX));
     let regex = Regex::new(&pattern).unwrap();
-    regex.bind(&Budget::new("query", usize::MAX), &cancel);
+    regex.bind(limits.clone());
     regex.prepare().unwrap();
-    cancel.cancel(crate::cancel::CancelReason::Timeout);
+    limits.time_out();
     assert!(!regex.is_match(value.as_bytes()));
-    assert_eq!(regex.prepare().unwrap_err().kind, ErrorKind::Timeout);
+    assert_eq!(regex.prepare().unwrap_err().kind, RegexErrorKind::Timeout);
 }
 
 /// Returns a random pattern with parts that automata over bytes and programs over characters build
 /// differently.
-fn random_pattern(rng: &SimRng, depth: u32) -> String {
+fn random_pattern(rng: &SplitMixRng, depth: u32) -> String {
     let atoms = [
         "a", "b", "ab", "é", ".", "[a-c]", "[^a]", "\\d", "\\b", "\\B", "^", "$", "", "(?m:^)",
         "(?m:$)", "(?i:aé)", "\\pL", "\\n",
@@ -340,7 +349,7 @@ fn random_pattern(rng: &SimRng, depth: u32) -> String {
     }
 }
 
-fn random_value(rng: &SimRng) -> String {
+fn random_value(rng: &SplitMixRng) -> String {
     let parts = ["a", "b", "ab", "é", "c", "1", "\n", "A", " ", "É"];
     let part = |_| parts[rng.next_below(parts.len() as u64) as usize];
     (0..rng.next_below(6)).map(part).collect()
@@ -350,19 +359,15 @@ fn random_value(rng: &SimRng) -> String {
 fn regex_random_patterns_match_alike_over_bytes_and_characters() {
     let mut matched = 0;
     for seed in 0..1_500 {
-        let rng = SimRng::new(seed);
+        let rng = SplitMixRng::new(seed);
         let pattern = random_pattern(&rng, 4);
         let Ok(tree) = parse(&pattern) else { continue };
         let automaton = compile::compile_without_captures(&tree).unwrap();
         let capturing = compile::compile_with_captures(&tree).unwrap();
         let (mut walker, groups) = (walker_of(&tree), tree.groups_count());
-        let memory = Budget::new("test", usize::MAX).create_reservation();
-        let mut pike = PikeMatcher::new(
-            RegexProgram::new(&tree, true),
-            groups,
-            memory,
-            CancelToken::new(),
-        );
+        let limits = unlimited();
+        let memory = RegexMemory::reserve(&limits, 0).unwrap();
+        let mut pike = PikeMatcher::new(RegexProgram::new(&tree, true), groups, memory, limits);
         assert!(RegexProgram::new(&tree, true).insts.len() as u64 <= program::len(&tree));
         for _ in 0..8 {
             let value = random_value(&rng);

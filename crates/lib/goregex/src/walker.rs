@@ -11,9 +11,7 @@
 //! All other memory that grows is reserved before.
 
 use super::program::{NeighborCharKind, RegexInstruction, RegexProgram, first_char};
-use crate::budget::Reservation;
-use crate::cancel::CancelToken;
-use crate::error::Error;
+use crate::limits::{RegexError, RegexLimits, RegexMemory};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -59,7 +57,7 @@ pub(super) struct LazyDfa {
     /// Size of the largest state so far, in bytes.
     state_bytes_max: usize,
     work: LazyDfaScratch,
-    failure: Option<Error>,
+    failure: Option<RegexError>,
 }
 
 /// The working memory for computing a step, reused for all steps.
@@ -72,8 +70,8 @@ struct LazyDfaScratch {
     next: Vec<u32>,
     /// Number of instructions visited since the last check of the cancel flag.
     unchecked: usize,
-    memory: Reservation,
-    cancel: CancelToken,
+    memory: RegexMemory,
+    limits: Arc<dyn RegexLimits>,
 }
 
 /// Returns the initial memory of a walker in bytes, for a program of `len` instructions.
@@ -86,7 +84,7 @@ pub(super) fn memory_bytes(len: u64) -> usize {
 impl LazyDfa {
     /// Creates a walker for `program`. `memory` must contain [`memory_bytes`] and grows as
     /// necessary.
-    pub fn new(program: RegexProgram, memory: Reservation, cancel: CancelToken) -> Self {
+    pub fn new(program: RegexProgram, memory: RegexMemory, limits: Arc<dyn RegexLimits>) -> Self {
         let has_looks = program
             .insts
             .iter()
@@ -105,7 +103,7 @@ impl LazyDfa {
                 next: Vec::new(),
                 unchecked: 0,
                 memory,
-                cancel,
+                limits,
             },
             failure: None,
             program,
@@ -115,7 +113,7 @@ impl LazyDfa {
     }
 
     /// Returns the reason why the walker failed, if it did. All results since then are invalid.
-    pub fn failure(&self) -> Option<&Error> {
+    pub fn failure(&self) -> Option<&RegexError> {
         self.failure.as_ref()
     }
 
@@ -130,7 +128,7 @@ impl LazyDfa {
         })
     }
 
-    fn walk(&mut self, value: &[u8]) -> Result<bool, Error> {
+    fn walk(&mut self, value: &[u8]) -> Result<bool, RegexError> {
         let mut state = START;
         let mut rest = value;
         while let Some((c, length)) = first_char(rest) {
@@ -147,7 +145,7 @@ impl LazyDfa {
     }
 
     /// Computes the state that `c` leads to from `state`, and adds it to the cache.
-    fn step(&mut self, state: u32, c: char) -> Result<u32, Error> {
+    fn step(&mut self, state: u32, c: char) -> Result<u32, RegexError> {
         let LazyDfaState { places, before, .. } = &self.states[state as usize];
         let place = (places.clone(), *before, NeighborCharKind::from_char(c));
         self.work.visit(&self.program, place, Some(c))?;
@@ -170,7 +168,11 @@ impl LazyDfa {
         Ok(next)
     }
 
-    fn state_number(&mut self, places: Places, before: NeighborCharKind) -> Result<u32, Error> {
+    fn state_number(
+        &mut self,
+        places: Places,
+        before: NeighborCharKind,
+    ) -> Result<u32, RegexError> {
         if places.is_empty() {
             return Ok(DEAD);
         }
@@ -208,7 +210,7 @@ impl LazyDfa {
         self.add((Arc::new([0]), NeighborCharKind::Edge));
     }
 
-    fn is_accepting(&mut self, state: u32) -> Result<bool, Error> {
+    fn is_accepting(&mut self, state: u32) -> Result<bool, RegexError> {
         let LazyDfaState {
             places,
             before,
@@ -232,7 +234,7 @@ impl LazyDfaScratch {
         program: &RegexProgram,
         (places, before, behind): (Places, NeighborCharKind, NeighborCharKind),
         c: Option<char>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, RegexError> {
         self.next.clear();
         let mut is_match = false;
         for place in places.iter() {
@@ -267,7 +269,7 @@ impl LazyDfaScratch {
     }
 
     /// Adds `place` to the instructions to visit, unless it was visited before.
-    fn open(&mut self, place: u32) -> Result<(), Error> {
+    fn open(&mut self, place: u32) -> Result<(), RegexError> {
         let (word, bit) = (place as usize / 64, 1 << (place % 64));
         if self.seen[word] & bit != 0 {
             return Ok(());
@@ -275,7 +277,7 @@ impl LazyDfaScratch {
         self.unchecked += 1;
         if self.unchecked > CANCEL_EACH {
             self.unchecked = 0;
-            self.cancel.check()?;
+            self.limits.check()?;
         }
         self.seen[word] |= bit;
         push(&mut self.visited, place, &mut self.memory)?;
@@ -284,7 +286,7 @@ impl LazyDfaScratch {
 }
 
 /// Appends to a list. Its capacity is reserved before it grows.
-fn push(list: &mut Vec<u32>, place: u32, memory: &mut Reservation) -> Result<(), Error> {
+fn push(list: &mut Vec<u32>, place: u32, memory: &mut RegexMemory) -> Result<(), RegexError> {
     if list.len() == list.capacity() {
         let more = list.capacity().max(64);
         memory.grow(more * size_of::<u32>())?;

@@ -5,22 +5,22 @@
 //! is possible.
 
 use super::compile;
-use super::engine::RegexResources;
 use super::tree::RegexNode;
-use crate::budget::Reservation;
+use crate::limits::{RegexLimits, RegexMemory};
 use regex_automata::dfa::dense;
 use regex_automata::dfa::{Automaton, StartKind};
 use regex_automata::nfa::thompson::{Compiler, WhichCaptures};
 use regex_automata::util::primitives::StateID;
 use regex_automata::util::start;
 use regex_automata::{Anchored, MatchKind};
+use std::sync::Arc;
 
 /// The automaton of a pattern, in a form without shared mutable state.
 #[derive(Debug)]
 pub struct RegexStepper {
     dfa: dense::DFA<Vec<u32>>,
     start: RegexStepperState,
-    _memory: Reservation,
+    _memory: RegexMemory,
 }
 
 /// The state of a [`RegexStepper`] after some bytes of a value.
@@ -30,9 +30,13 @@ pub struct RegexStepperState(StateID);
 impl RegexStepper {
     /// Creates the automaton of `tree`. Returns `None` if the automaton or its construction needs
     /// more than `bytes_max`, or if this memory cannot be reserved.
-    pub(super) fn new(tree: &RegexNode, bytes_max: usize, bounds: &RegexResources) -> Option<Self> {
+    pub(super) fn new(
+        tree: &RegexNode,
+        bytes_max: usize,
+        limits: &Arc<dyn RegexLimits>,
+    ) -> Option<Self> {
         // States over bytes, and the automaton twice: during its construction, and the result.
-        let mut memory = bounds.budget.reserve(3 * bytes_max).ok()?;
+        let mut memory = RegexMemory::reserve(limits, 3 * bytes_max).ok()?;
         let nfa = Compiler::new()
             .configure(compile::size_limits(bytes_max).which_captures(WhichCaptures::None))
             .build_from_hir(&compile::anchor(tree))

@@ -5,8 +5,8 @@
 //! program. Matching a value takes at most the product of both lengths.
 
 use super::program::{NeighborCharKind, RegexInstruction, RegexProgram, first_char};
-use crate::budget::Reservation;
-use crate::cancel::CancelToken;
+use crate::limits::{RegexLimits, RegexMemory};
+use std::sync::Arc;
 
 /// The position of a group bound that was not reached.
 const UNSET: u32 = u32::MAX;
@@ -19,8 +19,8 @@ pub(super) struct PikeMatcher {
     next: PikeThreads,
     open: Vec<PikeStackEntry>,
     bounds: Vec<u32>,
-    cancel: CancelToken,
-    _memory: Reservation,
+    limits: Arc<dyn RegexLimits>,
+    _memory: RegexMemory,
 }
 
 /// An entry on the stack of instructions to follow.
@@ -63,8 +63,8 @@ impl PikeMatcher {
     pub fn new(
         program: RegexProgram,
         groups: usize,
-        memory: Reservation,
-        cancel: CancelToken,
+        memory: RegexMemory,
+        limits: Arc<dyn RegexLimits>,
     ) -> Self {
         let len = program.insts.len();
         let threads = || PikeThreads {
@@ -78,7 +78,7 @@ impl PikeMatcher {
             open: Vec::with_capacity(2 * len),
             bounds: vec![UNSET; bounds_count(groups)],
             program,
-            cancel,
+            limits,
             _memory: memory,
         }
     }
@@ -93,7 +93,7 @@ impl PikeMatcher {
         std::mem::swap(&mut self.now, &mut self.next);
         while let Some((c, length)) = first_char(&value[at..]) {
             // The caller checks the flag, too.
-            if self.now.places.is_empty() || self.cancel.reason().is_some() {
+            if self.now.places.is_empty() || self.limits.check().is_err() {
                 return None;
             }
             at += length;

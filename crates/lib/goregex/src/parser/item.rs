@@ -1,6 +1,6 @@
 //! Nodes during parsing, with the values that Go's limits apply to.
 
-use crate::regex::tree::{RegexNode, RegexRepeat};
+use crate::tree::{RegexNode, RegexRepeat};
 
 /// A node with the values that limits apply to.
 #[derive(Debug)]

@@ -12,12 +12,9 @@ use super::compile;
 use super::program::{self, RegexProgram};
 use super::tree::RegexNode;
 use super::walker::{self, LazyDfa};
-use crate::budget::{Budget, Reservation};
-use crate::cancel::CancelToken;
-use crate::error::Error;
-use crate::sync::lock;
+use crate::limits::{RegexError, RegexLimits, RegexMemory, lock};
 use regex_automata::meta;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Maximum size of the states of an automaton in bytes: ten thousand characters of alternatives, or
 /// ten letters of any script.
@@ -36,31 +33,14 @@ const AUTOMATON_HEIGHT_MAX: usize = 250;
 /// Maximum number of ranges in a tree for which an automaton is tried.
 const AUTOMATON_RANGES_MAX: usize = 8 << 10;
 
-/// The budget that an engine may use, and the flag that cancels it.
-#[derive(Clone, Debug)]
-pub(super) struct RegexResources {
-    pub budget: Budget,
-    pub cancel: CancelToken,
-}
-
-impl RegexResources {
-    /// Returns unlimited bounds, for patterns of the config that are not part of a query.
-    pub fn unlimited() -> Self {
-        Self {
-            budget: Budget::new("pattern", usize::MAX),
-            cancel: CancelToken::new(),
-        }
-    }
-}
-
 /// The engine of a pattern, selected by the size of its tree.
 #[derive(Debug)]
 pub(super) enum RegexEngine {
     /// An automaton over bytes, for small trees.
     Automaton {
         automaton: Box<meta::Regex>,
-        bounds: RegexResources,
-        _memory: Reservation,
+        limits: Arc<dyn RegexLimits>,
+        _memory: RegexMemory,
     },
     /// A program over characters, for large trees. The lock protects its cache.
     Walker(Box<Mutex<LazyDfa>>),
@@ -68,23 +48,23 @@ pub(super) enum RegexEngine {
 
 impl RegexEngine {
     /// Creates the engine of `tree`. Fails if the memory cannot be reserved.
-    pub fn new(tree: &RegexNode, bounds: &RegexResources) -> Result<Self, Error> {
+    pub fn new(tree: &RegexNode, limits: &Arc<dyn RegexLimits>) -> Result<Self, RegexError> {
         let len = program::len(tree);
         // If there is not enough memory for an automaton, it may suffice for a program.
         if let Some(bytes) = automaton_bytes_max(tree, len)
-            && let Ok(mut memory) = bounds.budget.reserve(bytes)
+            && let Ok(mut memory) = RegexMemory::reserve(limits, bytes)
             && let Ok(automaton) = compile::compile_without_captures(tree)
         {
             memory.shrink_to(automaton.memory_usage() + 2 * REMEMBERED_BYTES_MAX);
             return Ok(Self::Automaton {
                 automaton: Box::new(automaton),
-                bounds: bounds.clone(),
+                limits: limits.clone(),
                 _memory: memory,
             });
         }
-        let memory = bounds.budget.reserve(walker::memory_bytes(len))?;
+        let memory = RegexMemory::reserve(limits, walker::memory_bytes(len))?;
         let program = RegexProgram::new(tree, false);
-        let walker = LazyDfa::new(program, memory, bounds.cancel.clone());
+        let walker = LazyDfa::new(program, memory, limits.clone());
         Ok(Self::Walker(Box::new(Mutex::new(walker))))
     }
 
@@ -97,7 +77,7 @@ impl RegexEngine {
     }
 
     /// Returns an error if the engine has failed because it was canceled or had not enough memory.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check(&self) -> Result<(), RegexError> {
         match self {
             Self::Automaton { .. } => Ok(()),
             Self::Walker(walker) => lock(walker).failure().cloned().map_or(Ok(()), Err),

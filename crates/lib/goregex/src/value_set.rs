@@ -192,11 +192,11 @@ fn key(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::sim::SimRng;
+    use crate::tests::random::SplitMixRng;
     use std::collections::BTreeSet;
 
     /// Returns a random value that shares prefixes with others, ends in zeros, or is empty.
-    fn random_value(rng: &SimRng) -> Vec<u8> {
+    fn random_value(rng: &SplitMixRng) -> Vec<u8> {
         let parts = [
             &b"a"[..],
             b"b",
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn value_set_of_random_values_holds_them_and_no_others() {
         for seed in 0..2_000 {
-            let rng = SimRng::new(seed);
+            let rng = SplitMixRng::new(seed);
             let begin = if rng.one_in(2) { &b"pod-"[..] } else { b"" };
             let value = || [begin, &random_value(&rng)].concat();
             let values: Vec<Vec<u8>> = (0..rng.next_below(60)).map(|_| value()).collect();

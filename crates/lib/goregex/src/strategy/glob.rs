@@ -1,12 +1,12 @@
 //! Literals with arbitrary text between them: `api-.*`, `.*error.*`, `.+`, `a.*b.+c`.
 
-use crate::regex::tree::{RegexNode, RegexRepeat};
+use crate::tree::{RegexNode, RegexRepeat};
 use memchr::memmem::Finder;
 
 /// A pattern that starts with `prefix`, ends with `suffix`, and contains `middles` in order between
 /// them.
 #[derive(Debug)]
-pub(in crate::regex) struct LiteralGlob {
+pub(crate) struct LiteralGlob {
     prefix: Vec<u8>,
     middles: Vec<GlobLiteral>,
     /// Minimum number of characters between the last literal and the suffix.

@@ -7,7 +7,7 @@
 
 use super::engine::{AUTOMATON_BYTES_MAX, automaton_bytes_max};
 use super::{Captures, compile, parse, program, text};
-use crate::error::{Error, ErrorKind};
+use crate::limits::{RegexError, RegexErrorKind};
 use regex_automata::{Input, meta};
 
 /// A pattern to search for. `.` does not match a newline, unless the pattern enables this.
@@ -18,16 +18,16 @@ pub struct SearchRegex {
 }
 
 impl SearchRegex {
-    /// Parses and compiles `pattern`. Fails with [`ErrorKind::Invalid`] and the message of Go, or
-    /// with [`ErrorKind::Limited`] if the pattern is too large.
+    /// Parses and compiles `pattern`. Fails with [`RegexErrorKind::Syntax`] and the message of Go, or
+    /// with [`RegexErrorKind::Memory`] if the pattern is too large.
     ///
     /// ```
-    /// use firn_model::regex::SearchRegex;
+    /// use firn_goregex::SearchRegex;
     /// let regex = SearchRegex::new(b"([a-z]+)-[0-9]").unwrap();
     /// assert!(regex.is_match(b"web-7.example"));
     /// assert_eq!(regex.replace_all(b"web-7 db-1", "$1", 100).unwrap(), b"web db");
     /// ```
-    pub fn new(pattern: &[u8]) -> Result<Self, Error> {
+    pub fn new(pattern: &[u8]) -> Result<Self, RegexError> {
         let plain = text(pattern)?;
         parse(plain)?;
         // By default the parser lets a dot match a newline.
@@ -44,7 +44,7 @@ impl SearchRegex {
             Some(automaton) => Ok(Self { automaton, names }),
             None => {
                 let message = format!("pattern needs more than {AUTOMATON_BYTES_MAX} bytes");
-                Err(Error::new(ErrorKind::Limited, message))
+                Err(RegexError::new(RegexErrorKind::Memory, message))
             }
         }
     }
@@ -146,6 +146,6 @@ mod tests {
             error(b"a)").message,
             "error parsing regexp: unexpected ): `a)`"
         );
-        assert_eq!(error(br"\pL{1000}").kind, ErrorKind::Limited);
+        assert_eq!(error(br"\pL{1000}").kind, RegexErrorKind::Memory);
     }
 }

@@ -1,7 +1,7 @@
 //! The finite set of values that a tree matches, if there is one and it is small.
 
-use crate::regex::class::CharClass;
-use crate::regex::tree::{RegexNode, RegexRepeat};
+use crate::class::CharClass;
+use crate::tree::{RegexNode, RegexRepeat};
 use crate::value_set::ValueSet;
 use regex_syntax::hir::Look;
 

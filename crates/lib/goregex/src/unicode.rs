@@ -2,7 +2,7 @@
 //! the ASCII sets of Perl and POSIX.
 
 use super::class;
-use crate::sync::lock;
+use crate::limits::lock;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange, HirKind};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,9 +1,9 @@
 //! Parses atoms: classes, escapes, anchors, and all constructs that start with `(?`.
 
 use super::{Parsed, RegexParser, fail};
-use crate::regex::class::{CharClass, CharClassBuilder};
-use crate::regex::tree::RegexNode;
-use crate::regex::unicode;
+use crate::class::{CharClass, CharClassBuilder};
+use crate::tree::RegexNode;
+use crate::unicode;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange, Look};
 
 const INVALID_RANGE: &str = "invalid character class range";
