@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use firn_wire::tsdb::{
+use firn_prometheus_tsdb::{
     ChunkSegments, IndexReader, NamedRangeFile, Tombstones, TsdbBlockMeta, TsdbBlockReader,
 };
 

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use firn_wire::tsdb::{
+use firn_prometheus_tsdb::{
     BuiltChunk, ChunkBuilder, ChunkStartTimes, TsdbChunkEncoding, TsdbChunkSamples, TsdbSample,
     TsdbSampleValue,
 };

@@ -1,11 +1,11 @@
-//! Initial corpora of the targets for Prometheus's files, from the fixtures of the tests of `wire`.
+//! Initial corpora of the targets for Prometheus's files, from the fixtures of the tests of `prometheus_tsdb`.
 
-use firn_wire::tsdb::{ChunkBuilder, ChunkStartTimes};
+use firn_prometheus_tsdb::{ChunkBuilder, ChunkStartTimes};
 use std::path::{Path, PathBuf};
 
 const FOLDERS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../crates/core/wire/tests/tsdb"
+    "/../crates/lib/prometheus_tsdb/tests"
 );
 
 /// Maximum length of a seed in bytes.

@@ -4,8 +4,8 @@ use crate::harness::server::{DEADLINE, Server, wait_for};
 use crate::harness::write::{Series, body, compress, push_uvarint};
 use crate::now_ms;
 use crate::raw::{Ask, Reply};
+use firn_prometheus_tsdb::{TsdbChunkEncoding, TsdbChunkSamples, TsdbSampleValue};
 use firn_wire::snappy;
-use firn_wire::tsdb::{TsdbChunkEncoding, TsdbChunkSamples, TsdbSampleValue};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 

@@ -11,7 +11,10 @@ const EDGES: [(&str, &[&str]); 16] = [
     ("model", &["goregex"]),
     ("yaml", &[]),
     ("x509", &[]),
-    ("wire", &["model"]),
+    // Its series have the labels, samples and histograms of the model; copies of these types and
+    // their conversions would be larger than its reader of an index.
+    ("prometheus-tsdb", &["model"]),
+    ("wire", &["model", "prometheus-tsdb"]),
     ("storage", &["model"]),
     ("promql", &["model"]),
     ("http-client", &["model", "yaml", "x509"]),
@@ -30,6 +33,7 @@ const EDGES: [(&str, &[&str]); 16] = [
         &[
             "model",
             "yaml",
+            "prometheus-tsdb",
             "wire",
             "storage",
             "promql",
@@ -46,8 +50,16 @@ const EDGES: [(&str, &[&str]); 16] = [
 ];
 
 /// Crates in which nothing is asynchronous.
-const SYNC: [&str; 8] = [
-    "goregex", "model", "wire", "storage", "promql", "rules", "yaml", "x509",
+const SYNC: [&str; 9] = [
+    "prometheus-tsdb",
+    "goregex",
+    "model",
+    "wire",
+    "storage",
+    "promql",
+    "rules",
+    "yaml",
+    "x509",
 ];
 
 /// What would bring a runtime or sockets to a synchronous crate.

@@ -11,7 +11,15 @@ const FUNCTION_LINES_MAX: usize = 70;
 const LINE_CHARS_MAX: usize = 100;
 
 /// Rooms that may not touch the system but through `firn_model::env`.
-const SYNCHRONOUS: [&str; 6] = ["model", "wire", "storage", "promql", "goregex", "yaml"];
+const SYNCHRONOUS: [&str; 7] = [
+    "prometheus_tsdb",
+    "model",
+    "wire",
+    "storage",
+    "promql",
+    "goregex",
+    "yaml",
+];
 
 /// The files behind that door.
 const THE_DOOR: &str = "crates/core/model/src/env/real";

@@ -5,9 +5,8 @@
 //! exporters send. [`exposition`] parses scraped bodies and writes Firn's own metrics.
 //! [`remote_read`] and [`federation`] answer other servers. [`thinning`] removes series from
 //! messages that are forwarded. [`traces`] encodes spans for a collector. [`snappy`] compresses
-//! requests, and [`unpack`] decompresses other bodies. [`tsdb`] reads the data folder of a
-//! Prometheus and writes blocks for one. [`zookeeper`] encodes and decodes the messages of a
-//! ZooKeeper client.
+//! requests, and [`unpack`] decompresses other bodies. [`zookeeper`] encodes and decodes the
+//! messages of a ZooKeeper client.
 //!
 //! ```
 //! use firn_model::batch::Batch;
@@ -30,8 +29,8 @@
 //! # Ok::<(), firn_wire::WireError>(())
 //! ```
 //!
-//! Invariant: no input makes this crate panic or allocate beyond the limits in [`WireLimits`] (in
-//! [`tsdb`]: beyond the size of a file), and decoding reverses encoding. The crate does no I/O,
+//! Invariant: no input makes this crate panic or allocate beyond the limits in [`WireLimits`],
+//! and decoding reverses encoding. The crate does no I/O,
 //! does not depend on HTTP and reads no clock.
 
 mod error;
@@ -46,7 +45,6 @@ pub mod remote_write;
 pub mod snappy;
 pub mod thinning;
 pub mod traces;
-pub mod tsdb;
 pub mod unpack;
 pub mod zookeeper;
 

@@ -4,10 +4,10 @@ use super::field;
 use crate::protobuf::{put_bytes, put_double, put_integer, put_varint};
 use crate::remote_write::encode_histogram;
 use crate::snappy;
-use crate::tsdb::{BuiltChunk, ChunkBuilder, ChunkStartTimes, TsdbError};
 use firn_model::columns::SeriesColumns;
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::START_UNKNOWN;
+use firn_prometheus_tsdb::{BuiltChunk, ChunkBuilder, ChunkStartTimes, TsdbError};
 
 /// Writes the labels of a series, and those of `external` that the series does not have, in sorted
 /// order.

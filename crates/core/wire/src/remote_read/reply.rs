@@ -7,13 +7,13 @@ use super::field;
 use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
 use crate::remote_write::{decode_histogram, fit_histogram, name_and_value, read_sample};
 use crate::snappy;
-use crate::tsdb::{TsdbChunkEncoding, TsdbChunkSamples, TsdbSampleValue};
 use firn_model::budget::Reservation;
 use firn_model::columns::{HISTOGRAM_PLACEHOLDER, SeriesBatch, SeriesColumns};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::histogram::Histogram;
 use firn_model::labels::{Labels, LabelsBuilder};
 use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
+use firn_prometheus_tsdb::{TsdbChunkEncoding, TsdbChunkSamples, TsdbSampleValue};
 use std::sync::Arc;
 
 /// Size of the checksum between the length and the message of a frame, in bytes.

@@ -3,13 +3,13 @@
 use super::*;
 use crate::protobuf::{ProtobufCursor, put_bytes, put_integer};
 use crate::snappy;
-use crate::tsdb::{TsdbChunkEncoding, TsdbChunkSamples, TsdbSampleValue};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::columns::SeriesBatch;
 use firn_model::error::ErrorKind;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
+use firn_prometheus_tsdb::{TsdbChunkEncoding, TsdbChunkSamples, TsdbSampleValue};
 
 /// A message with these fields.
 fn message(fields: &[(u32, Result<u64, Vec<u8>>)]) -> Vec<u8> {

@@ -17,7 +17,7 @@ use firn_model::env::{Disk, DiskFile, Env, OpenMode};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimeRange};
-use firn_wire::tsdb::{BlockFile, BlockFolder, TsdbBlockOptions, TsdbBlockWriter, Ulid};
+use firn_prometheus_tsdb::{BlockFile, BlockFolder, TsdbBlockOptions, TsdbBlockWriter, Ulid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind as IoErrorKind;
 use std::path::{Path, PathBuf};

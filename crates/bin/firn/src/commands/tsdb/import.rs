@@ -17,14 +17,14 @@ use super::source::{TsdbSource, TsdbSourceBlock, TsdbSourceFile, min_valid_time}
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
+use firn_prometheus_tsdb::{
+    self, HeadFiles, HeadOptions, HeadReader, ReadRanges, TsdbBlockReader, TsdbBlockSeries,
+    TsdbError, TsdbSampleValue,
+};
 use firn_storage::block::compare_block_order;
 use firn_storage::import::{
     BlockId, BlockImport, ChunkSample, ImportBuffer, ImportSeriesWriter, ImportSummary,
     ImportTarget, SampleColumns,
-};
-use firn_wire::tsdb::{
-    self, HeadFiles, HeadOptions, HeadReader, ReadRanges, TsdbBlockReader, TsdbBlockSeries,
-    TsdbError, TsdbSampleValue,
 };
 use std::cmp::Ordering;
 use std::path::Path;

@@ -10,7 +10,7 @@
 use firn_model::env::{self, Disk, Env, OpenMode};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
-use firn_wire::tsdb::{
+use firn_prometheus_tsdb::{
     ChunkSegments, HeadChunkFile, HeadFiles, IndexReader, NamedRangeFile, ReadRanges, Tombstones,
     TsdbBlockMeta, TsdbBlockReader, Ulid,
 };

@@ -7,7 +7,7 @@ use firn_model::env::{Env, real};
 use firn_model::histogram::{Histogram, HistogramCounts};
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimeRange};
-use firn_wire::tsdb::{TsdbBlockOptions, TsdbBlockWriter, Ulid};
+use firn_prometheus_tsdb::{TsdbBlockOptions, TsdbBlockWriter, Ulid};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
