@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
-const EDGES: [(&str, &[&str]); 16] = [
+const EDGES: [(&str, &[&str]); 17] = [
     ("goregex", &[]),
     ("model", &["goregex"]),
     ("yaml", &[]),
     ("x509", &[]),
-    // Its series have the labels, samples and histograms of the model; copies of these types and
-    // their conversions would be larger than its reader of an index.
+    // Its series have the labels, samples and histograms of the model. Types of its own would need
+    // conversions in each of its users.
     ("prometheus-tsdb", &["model"]),
     ("wire", &["model", "prometheus-tsdb"]),
     ("storage", &["model"]),
@@ -23,10 +23,21 @@ const EDGES: [(&str, &[&str]); 16] = [
     ("discovery", &["model", "wire", "yaml", "http-client"]),
     ("ingest", &["model", "wire", "http-client", "discovery"]),
     ("mirror", &["model", "wire", "promql", "yaml"]),
-    ("rules", &["model", "promql", "goregex", "yaml"]),
+    // Templates read the labels and histograms of the model.
+    ("gotemplate", &["model", "goregex"]),
+    ("rules", &["model", "promql", "gotemplate", "yaml"]),
     (
         "server",
-        &["model", "wire", "promql", "ingest", "rules", "x509", "yaml"],
+        &[
+            "model",
+            "wire",
+            "promql",
+            "ingest",
+            "rules",
+            "x509",
+            "yaml",
+            "gotemplate",
+        ],
     ),
     (
         "firn",
@@ -50,7 +61,8 @@ const EDGES: [(&str, &[&str]); 16] = [
 ];
 
 /// Crates in which nothing is asynchronous.
-const SYNC: [&str; 9] = [
+const SYNC: [&str; 10] = [
+    "gotemplate",
     "prometheus-tsdb",
     "goregex",
     "model",

@@ -44,6 +44,7 @@ pub mod fingerprint;
 pub mod go_float;
 pub mod go_time;
 pub mod histogram;
+pub mod histogram_text;
 pub mod kahan;
 pub mod label_code;
 pub mod labels;

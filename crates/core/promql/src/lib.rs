@@ -29,7 +29,6 @@ mod features;
 pub mod functions;
 mod go_format;
 mod grid;
-mod histogram_text;
 mod lexer;
 mod math;
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Samples formatted like the command line tools of Prometheus print them.
 
 use crate::go_format::{format_f, format_g};
-use crate::histogram_text::histogram_text;
 use firn_model::histogram::Histogram;
+use firn_model::histogram_text::histogram_text;
 
 /// Formats a float in the shortest form that parses back to the same value.
 pub fn format_float(value: f64) -> String {

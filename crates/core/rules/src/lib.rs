@@ -8,9 +8,10 @@
 //! order        order in which groups catch up on missed evaluations
 //! machine      a running group: events in, actions out
 //! journal      state that survives restarts, on the disk of an Env
-//! template     templates of labels and annotations
 //! notification alerts for Alertmanagers, and the queue of each
 //! ```
+//!
+//! Templates of labels and annotations are expanded by [`firn_gotemplate`].
 //!
 //! The crate reads no clock, starts no threads and does no HTTP: time and events are inputs,
 //! actions are outputs. The binary runs queries, stores samples, waits and sends notifications.
@@ -28,5 +29,4 @@ pub mod notification;
 pub mod order;
 pub mod rule;
 pub mod schedule;
-pub mod template;
 pub mod view;

@@ -16,7 +16,7 @@ pub use outbox::{NotificationOutbox, OutboxAction, OutboxCounts, OutboxEvent, Ou
 
 use crate::alert::{Alert, Annotations};
 use crate::instant::RuleInstant;
-use crate::template::url_query_escape;
+use firn_gotemplate::url_query_escape;
 use firn_model::labels::{Labels, LabelsBuilder};
 use std::sync::Arc;
 

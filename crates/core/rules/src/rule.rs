@@ -11,7 +11,7 @@
 use crate::alert::{ALERT_NAME, Annotations};
 use crate::file::{RuleDefinition, Texts};
 use crate::instant::RuleInstant;
-use crate::template::{self, AlertData, QueriedSample, TemplateLimits, TemplateSampleValue};
+use firn_gotemplate::{AlertData, QueriedSample, TemplateLimits, TemplateSampleValue};
 use firn_model::cancel::CancelToken;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::TimestampMs;
@@ -360,9 +360,9 @@ impl AlertTemplateExpander<'_, '_> {
         }
         let queries = &mut *self.queries;
         let mut query = |text: &str, at: TimestampMs| query_samples(queries, text, at);
-        match template::expand(text, &self.data, &mut query, self.limits) {
+        match firn_gotemplate::expand(text, &self.data, &mut query, self.limits) {
             Ok(text) => text,
-            Err(e) => template::error_text(&e),
+            Err(e) => firn_gotemplate::error_text(&e),
         }
     }
 }

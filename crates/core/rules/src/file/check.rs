@@ -1,7 +1,6 @@
 //! Validates the values of groups and rules after the file was read.
 
 use super::{GroupDefinition, RuleDefinition, RuleFile, RuleFileOptions, RuleParseError};
-use crate::template;
 use firn_model::labels::METRIC_NAME;
 use firn_model::names::NameScheme;
 use firn_model::quote::quote;
@@ -114,7 +113,7 @@ fn find_mistakes(rule: &RuleDefinition, options: RuleFileOptions) -> Vec<RuleMis
         let labels = rule.labels.iter().map(|text| ("label", text));
         let annotations = rule.annotations.iter().map(|text| ("annotation", text));
         for (what, (name, text)) in labels.chain(annotations) {
-            if let Err(e) = template::check(&rule.alert, text) {
+            if let Err(e) = firn_gotemplate::check(&rule.alert, text) {
                 let name = quote(name.as_bytes());
                 add(String::new(), format!("{what} {name}: {e}"));
             }

@@ -20,12 +20,12 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use firn_gotemplate::{
+    ConsoleRequest, TemplateError, TemplateLimits, console_name, expand_console,
+};
 use firn_model::cancel::CancelToken;
 use firn_model::error::ErrorKind;
 use firn_rules::rule::query_samples;
-use firn_rules::template::{
-    ConsoleRequest, TemplateError, TemplateLimits, console_name, expand_console,
-};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
