@@ -16,7 +16,7 @@ use crate::commit::{
     read_state_fields,
 };
 use crate::ids::{ClusterId, Epoch, PartitionId};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 
 const MAGIC: [u8; 8] = *b"FIRNCKP\0";
 
@@ -34,7 +34,7 @@ pub struct Checkpoint {
     /// The epoch of its last COMMIT.
     pub epoch: Epoch,
     /// The position of its last COMMIT, which its key repeats.
-    pub position: Position,
+    pub position: LogPosition,
     /// The block list after that COMMIT, and the begin of a replay.
     pub state: BlockState,
     /// The catalogue of all series of the log before the begin of a replay. Its bytes belong to the
@@ -95,7 +95,7 @@ fn read(reader: &mut ByteReader<'_>) -> Option<Checkpoint> {
     let cluster = ClusterId(reader.id()?);
     let partition = PartitionId(reader.u32()?);
     let epoch = Epoch(reader.u64()?);
-    let position = Position(reader.u64()?);
+    let position = LogPosition(reader.u64()?);
     let fields = read_state_fields(reader)?;
     Some(Checkpoint {
         cluster,

@@ -5,7 +5,7 @@
 //! and versions, because a newer build may depend on them; `Debug` prints no bit of the seed.
 
 use crate::ids::ClusterId;
-use firn_model::fingerprint::{HashKind, Seed};
+use firn_model::fingerprint::{FingerprintSeed, HashKind};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 
@@ -31,7 +31,7 @@ pub struct ClusterFormat {
     /// The random identifier of the cluster, which each segment repeats.
     pub cluster: ClusterId,
     /// The secret seed of the fingerprints that divide series among partitions.
-    pub seed: Seed,
+    pub seed: FingerprintSeed,
     /// The hash of the fingerprints, the same on all nodes.
     pub hash: HashKind,
     /// The number of partitions.
@@ -138,7 +138,7 @@ impl ClusterFormat {
         };
         Ok(Self {
             cluster: ClusterId(cluster),
-            seed: Seed([(seed >> 64) as u64, seed as u64]),
+            seed: FingerprintSeed([(seed >> 64) as u64, seed as u64]),
             hash,
             partitions: keys.partitions,
             window: keys.window,
@@ -174,7 +174,7 @@ mod tests {
     fn format_written_is_read() {
         let format = ClusterFormat::decode(TEXT).expect("the text is valid");
         assert_eq!(format.encode(), TEXT);
-        assert_eq!(format.seed, Seed([1, 0xfedc_ba98_7654_3210]));
+        assert_eq!(format.seed, FingerprintSeed([1, 0xfedc_ba98_7654_3210]));
         assert_eq!(format.partitions.get(), 12);
     }
 

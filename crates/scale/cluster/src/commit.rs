@@ -18,7 +18,7 @@ pub(crate) use codec::{
 
 use crate::ids::{Epoch, Sequence, WriterId};
 use crate::object_name::BlockName;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::hash::{Hash, Hasher};
 
@@ -26,7 +26,7 @@ use std::hash::{Hash, Hasher};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReplayFrom {
     /// The position of the first frame that is read.
-    pub position: Position,
+    pub position: LogPosition,
     /// The segment that contains it, which is the first one of a unit.
     pub sequence: Sequence,
     /// The epoch of that segment.
@@ -38,7 +38,7 @@ pub struct ReplayFrom {
 impl ReplayFrom {
     /// The begin of a log.
     pub const BEGIN: Self = Self {
-        position: Position(1),
+        position: LogPosition(1),
         sequence: Sequence::FIRST,
         epoch: Epoch(0),
         writer: WriterId(0),
@@ -100,7 +100,7 @@ pub struct BlockChange {
     /// Blocks own the in-order samples before this time.
     pub cut: TimestampMs,
     /// Blocks contain the late samples of all records up to and including this position.
-    pub late_through: Position,
+    pub late_through: LogPosition,
     /// Blocks that are uploaded and not listed yet.
     pub added: Vec<ListedBlock>,
     /// Blocks that are listed and no longer needed.
@@ -128,7 +128,7 @@ pub struct BlockState {
     /// See [`BlockChange::cut`].
     pub cut: TimestampMs,
     /// See [`BlockChange::late_through`].
-    pub late_through: Position,
+    pub late_through: LogPosition,
     /// The blocks in the order in which they were added.
     pub blocks: Vec<ListedBlock>,
 }
@@ -139,7 +139,7 @@ impl Default for BlockState {
             version: 0,
             replay_from: ReplayFrom::BEGIN,
             cut: i64::MIN,
-            late_through: Position(0),
+            late_through: LogPosition(0),
             blocks: Vec::new(),
         }
     }

@@ -11,7 +11,7 @@
 //! keys; the keys of one prefix sort by number.
 
 use crate::ids::{PartitionId, Sequence};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::tenant::TenantId;
 use std::fmt;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ pub enum ObjectName {
     /// A segment of the log of a partition ([`crate::segment`]).
     Segment(PartitionId, Sequence),
     /// A checkpoint of a partition ([`crate::checkpoint`]), by the position of its last COMMIT.
-    State(PartitionId, Position),
+    State(PartitionId, LogPosition),
     /// A file of a block.
     Block {
         /// The partition that wrote the block.
@@ -117,7 +117,7 @@ fn parse(key: &str) -> Option<ObjectName> {
             Some(ObjectName::Segment(partition_of(partition)?, sequence))
         }
         ["state", partition, number] => {
-            let position = Position(number_of(number)?);
+            let position = LogPosition(number_of(number)?);
             Some(ObjectName::State(partition_of(partition)?, position))
         }
         ["blk", tenant, partition, block, file] => {
@@ -195,7 +195,7 @@ mod tests {
         check(ObjectName::Format, "cluster/format");
         let segment = ObjectName::Segment(PartitionId(7), Sequence(42));
         check(segment, "log/7/00000000000000000042");
-        let state = ObjectName::State(PartitionId(0), Position(u64::MAX));
+        let state = ObjectName::State(PartitionId(0), LogPosition(u64::MAX));
         check(state, "state/0/18446744073709551615");
         let key = "blk/team-a/3/00000000010000000000000007.0000000000000abc/data-000";
         check(block("data-000"), key);

@@ -27,7 +27,7 @@ pub use frame::{
 
 use crate::bytes::ByteReader;
 use crate::ids::{ClusterId, Epoch, PartitionId, Sequence, WriterId};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ pub struct SegmentHeader {
     pub writer: WriterId,
     /// The position of the first frame; for a bare segment the position of the next frame, or zero
     /// if the writer does not have it.
-    pub first: Position,
+    pub first: LogPosition,
     /// The number of frames, which have consecutive positions.
     pub frames: u32,
     /// The first segment of the unit, at which a reader of delta-coded records must begin.
@@ -178,8 +178,8 @@ impl SegmentHeader {
     }
 
     /// Returns the position behind the last frame.
-    pub fn end(&self) -> Position {
-        Position(self.first.0.saturating_add(u64::from(self.frames)))
+    pub fn end(&self) -> LogPosition {
+        LogPosition(self.first.0.saturating_add(u64::from(self.frames)))
     }
 
     /// Encodes the header.
@@ -258,7 +258,7 @@ fn fields(reader: &mut ByteReader<'_>, kind: SegmentKind) -> Option<SegmentHeade
         kind,
         epoch: Epoch(reader.u64()?),
         writer: WriterId(reader.id()?),
-        first: Position(reader.u64()?),
+        first: LogPosition(reader.u64()?),
         frames,
         unit: Sequence(reader.u64()?),
         body_crc: reader.u32()?,

@@ -14,7 +14,7 @@ use firn_cluster::segment::{
     FrameKind, HEADER_BYTES, Segment, SegmentBody, SegmentBuilder, SegmentError, SegmentHeader,
     SegmentKind, SegmentPlace,
 };
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::sample::TimeRange;
 use firn_model::tenant::TenantId;
 
@@ -67,14 +67,14 @@ fn commit() -> CommitRecord {
     CommitRecord {
         version: 3,
         replay_from: ReplayFrom {
-            position: Position(1_000),
+            position: LogPosition(1_000),
             sequence: Sequence(42),
             epoch: Epoch(9),
             writer: WRITER,
         },
         change: BlockChange {
             cut: 1_770_206_400_000,
-            late_through: Position(999),
+            late_through: LogPosition(999),
             added: vec![block(0xabc)],
             removed: vec![removed],
         },
@@ -82,7 +82,7 @@ fn commit() -> CommitRecord {
 }
 
 fn data() -> Segment {
-    let mut builder = SegmentBuilder::new(Sequence(42), Position(1_000));
+    let mut builder = SegmentBuilder::new(Sequence(42), LogPosition(1_000));
     builder.push(FrameKind::Record, b"plain");
     builder.push(FrameKind::DeltaRecord, b"");
     builder.push(FrameKind::Commit, &commit().encode());
@@ -96,7 +96,7 @@ fn data() -> Segment {
         kind: SegmentKind::Data,
         epoch: Epoch(9),
         writer: WRITER,
-        first: Position(1_000),
+        first: LogPosition(1_000),
         frames,
         unit: Sequence(42),
         body_crc,
@@ -108,7 +108,7 @@ fn bare(kind: SegmentKind, sequence: u64) -> Segment {
     let header = SegmentHeader {
         sequence: Sequence(sequence),
         kind,
-        first: Position(0),
+        first: LogPosition(0),
         frames: 0,
         unit: Sequence(0),
         body_crc: 0,
@@ -124,7 +124,7 @@ fn checkpoint() -> Checkpoint {
         cluster: CLUSTER,
         partition: PartitionId(7),
         epoch: Epoch(9),
-        position: Position(1_002),
+        position: LogPosition(1_002),
         state: BlockState {
             version: 3,
             replay_from: commit().replay_from,

@@ -68,10 +68,13 @@ impl LogUnitEncoder {
         batch: &LogBatch,
         into: &mut Vec<u8>,
     ) -> Result<LogRecordCoding, Error> {
-        let buffers = (&mut self.record, &mut *into);
-        let is_delta = self
-            .delta
-            .encode(position, batch, PAYLOAD_BYTES_MAX, buffers);
+        let is_delta = self.delta.encode(
+            position,
+            batch,
+            PAYLOAD_BYTES_MAX,
+            &mut self.record,
+            &mut *into,
+        );
         if !is_delta {
             self.record.encode(batch, into);
         }
@@ -82,9 +85,10 @@ impl LogUnitEncoder {
             let (bytes, limit) = (into.len(), PAYLOAD_BYTES_MAX);
             return Err(StorageError::RecordTooLarge { bytes, limit }.into());
         }
-        Ok(match is_delta {
-            true => LogRecordCoding::Delta,
-            false => LogRecordCoding::Plain,
+        Ok(if is_delta {
+            LogRecordCoding::Delta
+        } else {
+            LogRecordCoding::Plain
         })
     }
 }

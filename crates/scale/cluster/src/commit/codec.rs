@@ -10,7 +10,7 @@ use super::{
 use crate::bytes::{ByteReader, push_prefixed, push_varint};
 use crate::ids::{Epoch, Sequence, WriterId};
 use crate::object_name::{BlockName, is_file_name};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::tenant::TenantId;
 
@@ -92,7 +92,7 @@ fn read_commit(reader: &mut ByteReader<'_>) -> Option<CommitRecord> {
 pub(crate) struct StateFields {
     pub(crate) version: u64,
     pub(crate) cut: TimestampMs,
-    pub(crate) late_through: Position,
+    pub(crate) late_through: LogPosition,
     pub(crate) replay_from: ReplayFrom,
 }
 
@@ -111,9 +111,9 @@ pub(crate) fn read_state_fields(reader: &mut ByteReader<'_>) -> Option<StateFiel
     Some(StateFields {
         version: reader.varint()?,
         cut: reader.i64()?,
-        late_through: Position(reader.varint()?),
+        late_through: LogPosition(reader.varint()?),
         replay_from: ReplayFrom {
-            position: Position(reader.varint()?),
+            position: LogPosition(reader.varint()?),
             sequence: Sequence(reader.varint()?),
             epoch: Epoch(reader.varint()?),
             writer: WriterId(reader.id()?),

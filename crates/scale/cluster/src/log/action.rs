@@ -5,7 +5,7 @@ use crate::ids::{Epoch, Sequence, Ticket, WriterId};
 use crate::segment::{
     FrameDamage, FrameKind, Segment, SegmentBody, SegmentError, SegmentHeader, UnknownFrameKind,
 };
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::ops::Range;
 
 /// A consequence of an event.
@@ -23,7 +23,7 @@ pub enum LogAction {
     /// at `checkpoint` (none if zero).
     BeginReplay {
         /// The position of the COMMIT.
-        checkpoint: Position,
+        checkpoint: LogPosition,
     },
     /// The next frame of a replay.
     Deliver(DeliveredFrame),
@@ -34,7 +34,7 @@ pub enum LogAction {
         /// The epoch of this leadership.
         epoch: Epoch,
         /// The position of the next record.
-        next: Position,
+        next: LogPosition,
     },
     /// The takeover or leadership ended. The store must not be used any more.
     StepDown {
@@ -44,7 +44,7 @@ pub enum LogAction {
     /// Appends are durable and in order; their positions ascend.
     Acknowledge {
         /// The appends with their positions.
-        appends: Vec<(Ticket, Position)>,
+        appends: Vec<(Ticket, LogPosition)>,
     },
     /// Appends failed.
     Reject {
@@ -67,7 +67,7 @@ pub enum LogAction {
     /// [`super::LogEvent::CheckpointStored`].
     WriteCheckpoint {
         /// The position of the COMMIT.
-        position: Position,
+        position: LogPosition,
     },
     /// Deletes segments. It does not matter whether a deletion fails or is late.
     Delete {
@@ -134,7 +134,7 @@ pub enum StepDownReason {
     #[error("commit at position {}: {error}", position.0)]
     UnreadableCommit {
         /// The position of the COMMIT.
-        position: Position,
+        position: LogPosition,
         /// The error.
         error: StateFormatError,
     },
@@ -153,7 +153,7 @@ pub enum StepDownReason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveredFrame {
     /// The position of the frame.
-    pub position: Position,
+    pub position: LogPosition,
     /// The kind of the frame.
     pub kind: FrameKind,
     /// The segment that contains the frame.

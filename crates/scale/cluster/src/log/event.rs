@@ -3,7 +3,7 @@
 use crate::commit::{BlockChange, ReplayFrom, StateFormatError};
 use crate::ids::{Sequence, Ticket, WriterId};
 use crate::segment::{FrameKind, HEADER_BYTES, Segment, SegmentError, SegmentHeader};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 
 /// An input of the log core.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub enum LogEvent {
     /// The checkpoint of the COMMIT at a position is stored.
     CheckpointStored {
         /// The position of the COMMIT.
-        position: Position,
+        position: LogPosition,
     },
     /// Requests a permission to answer a strong read. The caller requests it before it computes the
     /// answer, and again before it sends it.
@@ -70,7 +70,7 @@ pub struct CommitRequest {
     pub change: BlockChange,
     /// Blocks contain all records before this position. The core rounds it down to a unit, and
     /// replays begin there.
-    pub covered: Position,
+    pub covered: LogPosition,
     /// True if the COMMIT begins a unit.
     pub begins_unit: bool,
 }
@@ -187,7 +187,7 @@ impl ListedSegment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CheckpointHead {
     /// The position of its last COMMIT; zero if there is no checkpoint.
-    pub position: Position,
+    pub position: LogPosition,
     /// The version of that COMMIT.
     pub version: u64,
     /// The begin of a replay.
@@ -197,7 +197,7 @@ pub struct CheckpointHead {
 impl Default for CheckpointHead {
     fn default() -> Self {
         Self {
-            position: Position(0),
+            position: LogPosition(0),
             version: 0,
             replay_from: ReplayFrom::BEGIN,
         }

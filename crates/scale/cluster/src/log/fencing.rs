@@ -25,7 +25,7 @@ use super::options::LogOptions;
 use super::walk::Walk;
 use crate::ids::Sequence;
 use crate::segment::{Segment, SegmentBody, SegmentHeader, SegmentKind};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub(super) struct StoredFence {
     /// The time at which it was certain to be stored.
     pub(super) fenced_at: Duration,
     /// The position of the checkpoint from which the log was listed.
-    listed_from: Position,
+    listed_from: LogPosition,
 }
 
 /// A FENCE whose replay found that the log was trimmed meanwhile.
@@ -251,7 +251,7 @@ impl Fencing {
             kind: SegmentKind::Fence,
             epoch: walk.epoch.next(),
             writer: out.writer(),
-            first: Position(0),
+            first: LogPosition(0),
             frames: 0,
             unit: Sequence(0),
             body_crc: 0,

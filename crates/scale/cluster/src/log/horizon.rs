@@ -16,7 +16,7 @@ use super::flaw::LogFlaw;
 use super::options::LogOptions;
 use crate::commit::{BlockChange, CommitRecord, ReplayFrom};
 use crate::ids::Sequence;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::collections::VecDeque;
 
 /// The begin of replays, and where it may move.
@@ -37,7 +37,7 @@ pub(super) struct Horizon {
 /// A COMMIT in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StoredCommit {
-    pub(super) position: Position,
+    pub(super) position: LogPosition,
     pub(super) replay_from: ReplayFrom,
 }
 
@@ -90,7 +90,7 @@ impl Horizon {
         &mut self,
         options: &LogOptions,
         change: BlockChange,
-        covered: Position,
+        covered: LogPosition,
     ) -> CommitRecord {
         let mut units = self.units.iter().rev();
         let unit = units.find(|unit| unit.position <= covered).copied();
@@ -133,7 +133,7 @@ impl Horizon {
     }
 
     /// The checkpoint of the COMMIT at `position` is stored.
-    pub(super) fn checkpointed(&mut self, position: Position, out: &mut Outbox) {
+    pub(super) fn checkpointed(&mut self, position: LogPosition, out: &mut Outbox) {
         let mut to = None;
         while let Some(commit) = self.unchecked.front()
             && commit.position <= position

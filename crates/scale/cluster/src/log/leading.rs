@@ -24,7 +24,7 @@ use super::{LogState, reject};
 use crate::commit::ReplayFrom;
 use crate::ids::{Epoch, Sequence, Ticket};
 use crate::segment::{FrameKind, Segment, SegmentBody, SegmentBuilder, SegmentHeader, SegmentKind};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::time::Duration;
 
 /// A leadership of the partition.
@@ -42,7 +42,7 @@ pub(super) struct Leading {
     /// The first segment of the current unit; `None` before the first segment of the epoch.
     unit: Option<Sequence>,
     /// Appends that are stored and not acknowledged, because the leader is not ready.
-    stored: Vec<(Ticket, Position)>,
+    stored: Vec<(Ticket, LogPosition)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -299,7 +299,7 @@ impl Leading {
             kind,
             epoch: self.epoch,
             writer: out.writer(),
-            first: Position(0),
+            first: LogPosition(0),
             frames: 0,
             unit: Sequence(0),
             body_crc: 0,

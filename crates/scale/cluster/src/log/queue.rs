@@ -9,7 +9,7 @@ use super::options::LogOptions;
 use crate::commit::BlockChange;
 use crate::ids::Ticket;
 use crate::segment::FrameKind;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Queue {
     /// The time at which the first item came.
     since: Duration,
     /// The position of the next item.
-    next: Position,
+    next: LogPosition,
 }
 
 /// A record, a BARRIER or a COMMIT that waits.
@@ -38,7 +38,7 @@ pub(super) enum QueuedContent {
     Frame(FrameKind, Vec<u8>),
     Commit {
         change: BlockChange,
-        covered: Position,
+        covered: LogPosition,
     },
 }
 
@@ -55,13 +55,13 @@ impl Queued {
 #[derive(Debug)]
 pub(super) struct QueuedGroup {
     /// The position of the first item.
-    pub(super) first: Position,
+    pub(super) first: LogPosition,
     /// At least one item; only the first one may begin a unit.
     pub(super) items: Vec<Queued>,
 }
 
 impl Queue {
-    pub(super) fn begin(next: Position) -> Self {
+    pub(super) fn begin(next: LogPosition) -> Self {
         Self {
             items: VecDeque::new(),
             bytes: 0,
@@ -97,7 +97,7 @@ impl Queue {
 
     /// Removes the items of the next segment.
     pub(super) fn take_group(&mut self, options: &LogOptions) -> Option<QueuedGroup> {
-        let first = Position(self.next.0 - self.items.len() as u64);
+        let first = LogPosition(self.next.0 - self.items.len() as u64);
         let (mut items, mut bytes) = (Vec::new(), 0);
         while let Some(item) = self.items.front() {
             let is_full = bytes >= options.segment_bytes || item.begins_unit;

@@ -15,7 +15,7 @@ use super::walk::Walk;
 use crate::commit::{CommitRecord, ReplayFrom};
 use crate::ids::Sequence;
 use crate::segment::{Frame, FrameKind, HEADER_BYTES, Segment, SegmentError, SegmentKind};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::collections::BTreeMap;
 
 /// Maximum number of segments that are read or wait for one before them.
@@ -28,7 +28,7 @@ pub(super) struct Replaying {
     start: CheckpointHead,
     walk: Walk,
     /// The position of the next frame.
-    next: Position,
+    next: LogPosition,
     /// The key from which on no segment is requested.
     requested: Sequence,
     /// Segments that arrived before their turn.
@@ -43,7 +43,7 @@ pub(super) struct Replaying {
 pub(super) struct LeadBegin {
     pub(super) fence: StoredFence,
     pub(super) is_handed_off: bool,
-    pub(super) next: Position,
+    pub(super) next: LogPosition,
     pub(super) horizon: Horizon,
 }
 

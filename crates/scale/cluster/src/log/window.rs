@@ -17,7 +17,7 @@ use super::horizon::StoredCommit;
 use super::options::LogOptions;
 use crate::ids::{Sequence, Ticket};
 use crate::segment::{Segment, SegmentHeader, SegmentKind};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(super) struct Slot {
     /// The start of the first attempt.
     pub(super) started: Duration,
     /// The appends in the segment.
-    pub(super) appends: Vec<(Ticket, Position)>,
+    pub(super) appends: Vec<(Ticket, LogPosition)>,
     /// The COMMITs in the segment.
     pub(super) commits: Vec<StoredCommit>,
 }
@@ -51,7 +51,7 @@ impl Slot {
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) segment: Segment,
-    pub(super) appends: Vec<(Ticket, Position)>,
+    pub(super) appends: Vec<(Ticket, LogPosition)>,
     pub(super) commits: Vec<StoredCommit>,
 }
 

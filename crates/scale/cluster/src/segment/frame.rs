@@ -16,7 +16,7 @@
 use super::{SegmentBody, SegmentHeader};
 use crate::bytes::ByteReader;
 use crate::ids::Sequence;
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 
 /// Bytes of a frame before its payload.
 const FRAME_HEADER_BYTES: usize = 21;
@@ -54,7 +54,7 @@ impl FrameKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The position of the frame in the log of its partition.
-    pub position: Position,
+    pub position: LogPosition,
     /// The kind of the payload.
     pub kind: FrameKind,
     /// The payload, which agrees with its checksum.
@@ -68,7 +68,7 @@ pub struct Frame<'a> {
 #[error("{count} records from position {} on are damaged, at offset {offset}", first.0)]
 pub struct FrameDamage {
     /// The position of the first lost frame.
-    pub first: Position,
+    pub first: LogPosition,
     /// The number of lost frames.
     pub count: u64,
     /// The offset behind the header of the segment at which the damage begins.
@@ -83,7 +83,7 @@ pub struct FrameDamage {
 )]
 pub struct UnknownFrameKind {
     /// The position of the frame.
-    pub position: Position,
+    pub position: LogPosition,
     /// The version of the segment.
     pub version: u32,
     /// The number of the kind.
@@ -94,14 +94,14 @@ pub struct UnknownFrameKind {
 #[derive(Clone, Debug)]
 pub struct SegmentBuilder {
     sequence: Sequence,
-    first: Position,
+    first: LogPosition,
     frames: u32,
     body: Vec<u8>,
 }
 
 impl SegmentBuilder {
     /// Creates a builder for the frames of segment `sequence`, from position `first` on.
-    pub fn new(sequence: Sequence, first: Position) -> Self {
+    pub fn new(sequence: Sequence, first: LogPosition) -> Self {
         Self {
             sequence,
             first,
@@ -111,9 +111,9 @@ impl SegmentBuilder {
     }
 
     /// Appends a frame and returns its position. `payload` must not exceed [`PAYLOAD_BYTES_MAX`].
-    pub fn push(&mut self, kind: FrameKind, payload: &[u8]) -> Position {
+    pub fn push(&mut self, kind: FrameKind, payload: &[u8]) -> LogPosition {
         assert!(payload.len() <= PAYLOAD_BYTES_MAX);
-        let position = Position(self.first.0 + u64::from(self.frames));
+        let position = LogPosition(self.first.0 + u64::from(self.frames));
         let mut header = [0; FRAME_HEADER_BYTES];
         header[4..8].copy_from_slice(&crc32c::crc32c(payload).to_le_bytes());
         header[8..12].copy_from_slice(&(payload.len() as u32).to_le_bytes());
@@ -141,7 +141,7 @@ impl SegmentBuilder {
 
 /// The header of a frame, as far as its checksum vouches for it.
 struct FrameHeader {
-    position: Position,
+    position: LogPosition,
     kind: u8,
     payload_bytes: usize,
     payload_crc: u32,
@@ -163,7 +163,7 @@ fn header_at(sequence: Sequence, body: &[u8], offset: usize) -> Option<FrameHead
         return None;
     }
     Some(FrameHeader {
-        position: Position(reader.u64()?),
+        position: LogPosition(reader.u64()?),
         kind: reader.u8()?,
         payload_bytes,
         payload_crc,
@@ -186,9 +186,9 @@ pub struct FrameReader<'a> {
     body: &'a [u8],
     offset: usize,
     /// The position of the next frame.
-    next: Position,
+    next: LogPosition,
     /// The position behind the last frame.
-    end: Position,
+    end: LogPosition,
     version: u32,
     /// A frame that follows damage, which is returned first.
     held: Option<Result<Frame<'a>, UnknownFrameKind>>,

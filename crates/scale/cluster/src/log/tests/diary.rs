@@ -19,7 +19,7 @@ use crate::log::{
     LogEvent, LogOptions, LogReply, LogRequest, Lookup, RecordAppend, StateLookup,
 };
 use crate::segment::{FrameKind, HEADER_BYTES, Segment, SegmentHeader};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct Diary {
     pub objects: BTreeMap<Sequence, Vec<u8>>,
     state: CheckpointHead,
     /// The COMMITs in the bucket, which checkpoints repeat.
-    commits: Vec<(Position, u64, ReplayFrom)>,
+    commits: Vec<(LogPosition, u64, ReplayFrom)>,
     pub requests: VecDeque<LogRequest>,
     is_holding: bool,
     text: Vec<String>,
@@ -91,14 +91,14 @@ impl Diary {
             "commit" => self.event(LogEvent::Commit(CommitRequest {
                 ticket: Ticket(number(1)),
                 change: BlockChange::default(),
-                covered: Position(number(2)),
+                covered: LogPosition(number(2)),
                 begins_unit: false,
             })),
             "barrier" => self.event(LogEvent::Barrier {
                 ticket: Ticket(number(1)),
             }),
             "off" => self.event(LogEvent::HandOff),
-            "saved" => self.save(Position(number(1))),
+            "saved" => self.save(LogPosition(number(1))),
             "read" => self.event(LogEvent::Read {
                 ticket: Ticket(number(1)),
             }),
@@ -154,7 +154,7 @@ impl Diary {
         change(self.objects.get_mut(&sequence).expect("the segment exists"));
     }
 
-    fn save(&mut self, position: Position) {
+    fn save(&mut self, position: LogPosition) {
         let mut commits = self.commits.iter();
         let commit = commits.find(|commit| commit.0 == position);
         let (position, version, replay_from) = *commit.expect("a commit");

@@ -9,7 +9,7 @@ use crate::log::{
     LogState, RecordAppend,
 };
 use crate::segment::{FrameKind, Segment};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -260,7 +260,7 @@ impl<'a> Moves<'a> {
         let commit = CommitRequest {
             ticket: COMMIT_TICKET,
             change: BlockChange::default(),
-            covered: Position(if covers { u64::MAX } else { 0 }),
+            covered: LogPosition(if covers { u64::MAX } else { 0 }),
             begins_unit: true,
         };
         next.event(i, LogEvent::Commit(commit));

@@ -4,7 +4,7 @@
 use super::world::{Content, Records};
 use crate::ids::{Sequence, Ticket};
 use crate::log::{HeadOutcome, LogCore, LogOptions, LogRequest, LogState};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ pub struct Process {
     pub created: u32,
     /// The records of the checkpoint, and those of the replay with their positions.
     pub covered: Records,
-    pub replayed: Vec<(Position, u8)>,
+    pub replayed: Vec<(LogPosition, u8)>,
     /// The version of the last COMMIT of the replay.
     pub version: u64,
     /// Own records and COMMITs, acknowledged or not.
-    pub own: Vec<(Position, Content)>,
+    pub own: Vec<(LogPosition, Content)>,
     /// Own records that were acknowledged.
     pub acked: Records,
     /// Reads that wait, with the records that they must show.

@@ -14,7 +14,7 @@ use crate::log::{
     LogRequest, Lookup, RejectReason, State, StateLookup, StepDownReason,
 };
 use crate::segment::{FrameKind, HEADER_BYTES, Segment, SegmentKind};
-use firn_model::log::Position;
+use firn_model::log::LogPosition;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub type Records = u8;
 pub struct Object {
     pub segment: Segment,
     /// Of each frame its position and its record, or the COMMIT.
-    pub frames: Vec<(Position, Content)>,
+    pub frames: Vec<(LogPosition, Content)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -333,7 +333,7 @@ impl World {
         self.reply(i, LogReply::Created { sequence, outcome });
     }
 
-    fn begin_replay(&mut self, i: usize, checkpoint: Position) {
+    fn begin_replay(&mut self, i: usize, checkpoint: LogPosition) {
         let mut saved = self.saved.iter();
         let saved = saved.find(|saved| saved.head.position == checkpoint);
         let saved = *saved.expect("a checkpoint that was read exists");
@@ -343,7 +343,7 @@ impl World {
         process.replayed.clear();
     }
 
-    fn deliver(&mut self, i: usize, position: Position, found: Content) {
+    fn deliver(&mut self, i: usize, position: LogPosition, found: Content) {
         let process = Rc::make_mut(&mut self.processes[i]);
         match found {
             Content::Record(record) => {
@@ -367,7 +367,7 @@ impl World {
         }
     }
 
-    fn lead(&mut self, i: usize, epoch: Epoch, next: Position) {
+    fn lead(&mut self, i: usize, epoch: Epoch, next: LogPosition) {
         let view = self.processes[i].view();
         let earlier = (0..self.spent.records).filter(|r| {
             let appended = self.epochs[usize::from(*r)];
@@ -401,7 +401,7 @@ impl World {
         }
     }
 
-    fn write_checkpoint(&mut self, i: usize, position: Position) {
+    fn write_checkpoint(&mut self, i: usize, position: LogPosition) {
         let process = &self.processes[i];
         let mut own = process.own.iter();
         let Some((_, Content::Commit { version, from })) = own.find(|(at, _)| *at == position)
