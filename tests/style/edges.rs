@@ -6,10 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
-const EDGES: [(&str, &[&str]); 17] = [
-    ("goregex", &[]),
-    ("model", &["goregex"]),
-    ("yaml", &[]),
+const EDGES: [(&str, &[&str]); 16] = [
+    ("model", &[]),
     ("x509", &[]),
     // Its series have the labels, samples and histograms of the model. Types of its own would need
     // conversions in each of its users.
@@ -20,12 +18,14 @@ const EDGES: [(&str, &[&str]); 17] = [
     ("http-client", &["model", "yaml", "x509"]),
     ("bucket", &["model", "http-client"]),
     ("cluster", &["model"]),
-    ("discovery", &["model", "wire", "yaml", "http-client"]),
-    ("ingest", &["model", "wire", "http-client", "discovery"]),
-    ("mirror", &["model", "wire", "promql", "yaml"]),
-    // Templates read the labels and histograms of the model.
-    ("gotemplate", &["model", "goregex"]),
-    ("rules", &["model", "promql", "gotemplate", "yaml"]),
+    ("discovery", &["model", "wire", "http-client"]),
+    ("aggregation", &["model", "wire"]),
+    (
+        "ingest",
+        &["model", "wire", "http-client", "discovery", "aggregation"],
+    ),
+    ("mirror", &["model", "wire", "promql"]),
+    ("rules", &["model", "promql"]),
     (
         "server",
         &[
@@ -51,6 +51,7 @@ const EDGES: [(&str, &[&str]); 17] = [
             "bucket",
             "http-client",
             "discovery",
+            "aggregation",
             "ingest",
             "mirror",
             "rules",
@@ -61,17 +62,14 @@ const EDGES: [(&str, &[&str]); 17] = [
 ];
 
 /// Crates in which nothing is asynchronous.
-const SYNC: [&str; 10] = [
-    "gotemplate",
-    "prometheus-tsdb",
-    "goregex",
+const SYNC: [&str; 7] = [
     "model",
     "wire",
     "storage",
     "promql",
     "rules",
-    "yaml",
     "x509",
+    "aggregation",
 ];
 
 /// What would bring a runtime or sockets to a synchronous crate.

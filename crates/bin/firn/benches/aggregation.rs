@@ -10,7 +10,7 @@
 //! the process per sample, bytes of state per source, and the time of a dashboard query on raw
 //! samples and on the results. There is no pass or fail.
 
-use firn_ingest::aggregation::{
+use firn_aggregation::{
     AggregationGroupSpec, AggregationGrouping, AggregationInputs, AggregationOp,
     AggregationRuleSpec, AggregationSpec,
 };

@@ -2,17 +2,16 @@
 //!
 //! The main type is the write pipeline ([`Pipeline`]), which admits, decodes, limits, stores,
 //! counts and logs the samples of all protocols. Other parts are scraping ([`scrape`]) with
-//! relabelling ([`relabel`]), stream aggregation ([`aggregation`]), the import of old text
-//! ([`import`]), pushed metric metadata ([`metadata`]), remote-write queues ([`sending`]), the
-//! forwarding of request bodies ([`forward`]), remote read ([`remote_read`]), the Alertmanagers to
-//! notify ([`alertmanagers`]), and the export of spans ([`span_export`]). All samples are stored
+//! relabelling ([`relabel`]), the import of old text ([`import`]), pushed metric metadata
+//! ([`metadata`]), remote-write queues ([`sending`]), the forwarding of request bodies
+//! ([`forward`]), remote read ([`remote_read`]), the Alertmanagers to notify ([`alertmanagers`]),
+//! and the export of spans ([`span_export`]). All samples are stored
 //! through [`firn_model::store::Append`].
 //!
 //! Invariant: limits are checked before memory is allocated, and every decoded sample is either
 //! stored or counted as dropped under exactly one [`DropReason`]. This crate contains no HTTP
 //! server: the bodies of requests are passed in as bytes.
 
-pub mod aggregation;
 pub mod alertmanagers;
 mod deltas;
 mod discards;

@@ -30,7 +30,6 @@ pub use otlp::{DeltaMode, OtlpOrigin};
 pub use push::{PendingWrite, PushOrigin};
 pub use room::WriteAdmission;
 
-use crate::aggregation::StreamAggregation;
 use crate::deltas::DeltaStreams;
 use crate::discards::{DiscardEntry, DiscardStatistics};
 use crate::limits::IngestLimits;
@@ -39,6 +38,7 @@ use crate::metrics::Metrics;
 use crate::outcome::{DroppedSamples, WriteOutcome};
 use crate::refusals::{RejectionLog, SampleSender};
 use crate::sending::ReceiverQueue;
+use firn_aggregation::StreamAggregation;
 use firn_model::batch::{Batch, BatchSource};
 use firn_model::budget::Budget;
 use firn_model::env::Clock;

@@ -4,8 +4,8 @@
 //! tick. Until then writes are rejected, so that no sample bypasses aggregation.
 
 use crate::settings::config::Config;
+use firn_aggregation::{AggregatedMetricKind, AggregationInputs, AggregationSpec, KindOf};
 use firn_ingest::Pipeline;
-use firn_ingest::aggregation::{AggregatedMetricKind, AggregationInputs, AggregationSpec, KindOf};
 use firn_ingest::metadata::PushedMetadata;
 use firn_ingest::scrape::ScrapeManager;
 use firn_model::env::Env;

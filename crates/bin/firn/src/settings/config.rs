@@ -40,9 +40,9 @@ pub use rule_files::{MissedEvaluationSettings, RuleFileError};
 pub use sources::read_groups;
 
 use crate::settings::retention::RetentionSettings;
+use firn_aggregation::AggregationSpec;
 use firn_http_client::HttpSettings;
 use firn_http_client::named_files::{self, GlobSyntaxError};
-use firn_ingest::aggregation::AggregationSpec;
 use firn_ingest::scrape::ScrapeJobSettings;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;

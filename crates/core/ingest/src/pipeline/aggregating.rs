@@ -5,7 +5,7 @@
 use super::ledger::PendingBatchEntry;
 use super::room::WriteAdmission;
 use super::{Pipeline, SampleSender};
-use crate::aggregation::{
+use firn_aggregation::{
     AggregationInputs, AggregationReceipt, AggregationSpec, FingerprintedSource,
 };
 use firn_model::batch::{Batch, BatchSource};

@@ -1,6 +1,8 @@
 //! Sends requests through the pipeline into a store that accepts, rejects or fails, as each test
 //! requires.
 
+mod aggregation;
+
 use super::*;
 use firn_model::env::sim::SimClock;
 use firn_model::labels::Labels;

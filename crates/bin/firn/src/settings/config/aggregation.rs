@@ -2,7 +2,7 @@
 //! cannot be streamed are rejected with the reason and an equivalent recording rule.
 
 use super::read;
-use firn_ingest::aggregation::{
+use firn_aggregation::{
     AggregatedMetricKind, AggregationGroupSpec, AggregationGrouping, AggregationOp,
     AggregationRuleSpec, AggregationSpec, GROUPS_MAX,
 };

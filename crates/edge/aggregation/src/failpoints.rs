@@ -29,8 +29,6 @@ pub(super) enum AggregationFlaw {
     TrustsGuess,
     /// Any entry of a source is treated as its first.
     BeginsBehind,
-    /// Results are stored without the journal of the step that computed them.
-    LeavesJournal,
 }
 
 #[cfg(test)]
@@ -75,15 +73,12 @@ mod switched {
         }
     }
 
-    pub(in crate::aggregation) fn has(flaw: AggregationFlaw) -> bool {
+    pub(crate) fn has(flaw: AggregationFlaw) -> bool {
         FLAW.get() == Some(flaw)
     }
 
     /// Runs `test` on this thread with the flaw switched on.
-    pub(in crate::aggregation) fn with_flaw<T>(
-        flaw: AggregationFlaw,
-        test: impl FnOnce() -> T,
-    ) -> T {
+    pub(crate) fn with_flaw<T>(flaw: AggregationFlaw, test: impl FnOnce() -> T) -> T {
         let _reset = Reset;
         FLAW.set(Some(flaw));
         test()

@@ -12,9 +12,76 @@
 //! acknowledged sample therefore counts exactly once, and a repeated sample is recognized
 //! (`docs/adr/0130-aggregation-keeps-its-state-in-the-log.md`).
 //!
+//! The main type is [`StreamAggregation`]. The write pipeline owns one, passes each batch to it and
+//! stores the results:
+//!
+//! ```
+//! use firn_aggregation::*;
+//! use firn_model::batch::Batch;
+//! use firn_model::fingerprint::FingerprintSeed;
+//! use firn_model::labels::Labels;
+//! use firn_model::matcher::{MatchOp, Matcher};
+//! use firn_model::store::{Append, AppendBounds, AppendOutcome, Ticket};
+//! use firn_model::tenant::TenantId;
+//! use std::sync::Arc;
+//!
+//! /// A store that acknowledges everything and keeps nothing.
+//! struct Sink;
+//! impl Append for Sink {
+//!     fn append(&self, _: &TenantId, _: &Batch, _: AppendBounds) -> Ticket {
+//!         Ticket::resolved(Ok(AppendOutcome::default()))
+//!     }
+//! }
+//!
+//! let rule = AggregationRuleSpec {
+//!     record: "job:requests".into(),
+//!     expr: "sum by (job) (requests)".into(),
+//!     op: AggregationOp::Sum,
+//!     grouping: AggregationGrouping::By(vec!["job".into()]),
+//!     matchers: vec![Matcher::new("__name__", MatchOp::Equal, b"requests")?],
+//!     labels: Vec::new(),
+//!     drops: true,
+//!     kind: Some(AggregatedMetricKind::Gauge),
+//! };
+//! let group = AggregationGroupSpec {
+//!     name: "example".into(),
+//!     interval_ms: 60_000,
+//!     delay_ms: 0,
+//!     lookback_ms: 300_000,
+//!     rules: Arc::new([rule]),
+//! };
+//! let spec = AggregationSpec { groups: vec![group] };
+//! let inputs = AggregationInputs {
+//!     seed: FingerprintSeed([1, 2]),
+//!     sources_max: 1_000,
+//!     kind_of: Arc::new(|_| None),
+//!     journal: &[],
+//! };
+//! let mut results = Batch::default();
+//! let mut keep = |batch: &Batch| {
+//!     results = batch.clone();
+//!     Ticket::resolved(Ok(AppendOutcome::default()))
+//! };
+//! let aggregation = StreamAggregation::new(TenantId::anonymous());
+//! aggregation.configure(&spec, inputs, &Sink, &mut keep)?;
+//! for (time, pods) in [(30_000, ["a", "b"]), (90_000, ["a", "b"])] {
+//!     let mut batch = Batch::default();
+//!     for pod in pods {
+//!         let labels = [("__name__", "requests"), ("job", "api"), ("pod", pod)];
+//!         batch.push_series(Labels::from_pairs(labels).as_ref(), &[(time, 2.0)]);
+//!     }
+//!     let receipt = aggregation.aggregate_batch(&mut &batch, i64::MAX, &Sink, &mut keep)?;
+//!     assert_eq!(receipt.dropped, [0, 1], "the sources are not stored");
+//! }
+//! let result = results.iter().next().expect("the first minute is over");
+//! assert_eq!((result.times, result.values), (&[60_000][..], &[4.0][..]));
+//! # Ok::<(), firn_model::error::Error>(())
+//! ```
+//!
 //! Invariant: records are appended in the order in which the state changed, under one lock. This
-//! file connects the pure state machine ([`machine`]) to the store. It does not evaluate
-//! expressions; the settings compile them to an [`AggregationSpec`].
+//! file connects the pure state machine (`machine.rs`) to the store. The crate starts no thread and
+//! reads no clock: time is that of the samples. It does not evaluate expressions; the settings
+//! compile them to an [`AggregationSpec`]. It stores nothing itself; the pipeline does.
 
 mod code;
 mod entries;
@@ -33,14 +100,12 @@ mod spec;
 mod tests;
 
 pub use machine::KindOf;
+pub use printed::FingerprintedSource;
 pub use spec::{
     AggregatedMetricKind, AggregationGroupSpec, AggregationGrouping, AggregationOp,
     AggregationRuleSpec, AggregationSpec, GROUPS_MAX,
 };
 
-pub(crate) use printed::FingerprintedSource;
-
-use failpoints::AggregationFlaw;
 use firn_model::batch::{Batch, BatchSource};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::fingerprint::{FingerprintSeed, HashKeys, HashKind};
@@ -58,7 +123,7 @@ use std::sync::{Arc, Mutex};
 
 /// The aggregation of one tenant's samples on their way into a store. Owned by the pipeline and
 /// shared by all its writers.
-pub(crate) struct StreamAggregation {
+pub struct StreamAggregation {
     tenant: TenantId,
     /// True if any group is configured: read for each batch, without the lock.
     is_on: AtomicBool,
@@ -66,21 +131,21 @@ pub(crate) struct StreamAggregation {
 }
 
 /// The result of aggregating a batch, which the pipeline needs for storing the rest of it.
-pub(crate) struct AggregationReceipt {
+pub struct AggregationReceipt {
     /// Indexes of the series that must not be stored, ascending.
-    pub(crate) dropped: Vec<u32>,
+    pub dropped: Vec<u32>,
     /// Number of samples of the dropped series.
-    pub(crate) dropped_samples: usize,
+    pub dropped_samples: usize,
     /// Resolves when the journal of the batch is durable; `None` if it changed nothing.
-    pub(crate) ticket: Option<Ticket>,
+    pub ticket: Option<Ticket>,
 }
 
 /// Appends a batch of results with its journal to the store, and returns the ticket of the write.
-pub(crate) type Hand<'a> = &'a mut dyn FnMut(&Batch) -> Ticket;
+pub type Hand<'a> = &'a mut dyn FnMut(&Batch) -> Ticket;
 
 impl StreamAggregation {
     /// Returns an aggregation without groups; [`StreamAggregation::configure`] adds them.
-    pub(crate) fn new(tenant: TenantId) -> Self {
+    pub fn new(tenant: TenantId) -> Self {
         Self {
             tenant,
             is_on: AtomicBool::new(false),
@@ -90,13 +155,13 @@ impl StreamAggregation {
 
     /// Returns whether batches of `tenant` must go through [`StreamAggregation::aggregate_batch`]
     /// before they are stored.
-    pub(crate) fn must_aggregate(&self, tenant: &TenantId) -> bool {
+    pub fn must_aggregate(&self, tenant: &TenantId) -> bool {
         self.is_on.load(Ordering::Relaxed) && *tenant == self.tenant
     }
 
     /// Applies a configuration, the first time after a replay of the `journal` that the store
     /// contained at its start. Blocks until the new state is durable.
-    pub(crate) fn configure(
+    pub fn configure(
         &self,
         spec: &AggregationSpec,
         start: AggregationInputs<'_>,
@@ -154,7 +219,7 @@ impl StreamAggregation {
     /// Aggregates the samples of `source` up to `time_max`. If it fails, the state is unchanged.
     /// After a success the caller must append the series that are not dropped, then call
     /// [`Append::write_held`].
-    pub(crate) fn aggregate_batch(
+    pub fn aggregate_batch(
         &self,
         source: &mut dyn BatchSource,
         time_max: TimestampMs,
@@ -176,9 +241,7 @@ impl StreamAggregation {
         } = machine.aggregate_batch(source, time_max)?;
         let is_stored = dropped.len() < source.batch().series_count();
         let ticket = (!journal.is_empty()).then(|| {
-            if !failpoints::has(AggregationFlaw::LeavesJournal) {
-                results.set_journal(journal);
-            }
+            results.set_journal(journal);
             // Allows one sync for this record and that of the stored series.
             results.set_followed(is_stored);
             hand(&results)
@@ -192,7 +255,7 @@ impl StreamAggregation {
     }
 
     /// Returns the memory of the state in bytes; zero before it is configured.
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         match &*lock(&self.machine) {
             Some(machine) => machine
                 .group_sizes()
@@ -205,7 +268,7 @@ impl StreamAggregation {
 
     /// Writes a snapshot of the whole state at the start of a new unit of the log, so that a log
     /// that is closed afterwards contains nothing else.
-    pub(crate) fn write_snapshot(&self, store: &dyn Append, hand: Hand<'_>) -> Result<(), Error> {
+    pub fn write_snapshot(&self, store: &dyn Append, hand: Hand<'_>) -> Result<(), Error> {
         let mut state = lock(&self.machine);
         let Some(machine) = &mut *state else {
             return Ok(());

@@ -2,7 +2,7 @@
 //! floats do not have: different layouts and incompatible buckets.
 
 use super::*;
-use crate::aggregation::metrics::AggregationGroupCounts;
+use crate::metrics::AggregationGroupCounts;
 use firn_model::batch::HistogramSample;
 use firn_model::histogram::float::FloatHistogram;
 use firn_model::histogram::{

@@ -4,13 +4,13 @@
 //! all entries, and the value there only distinguishes staleness markers.
 
 use super::{AggregationLane, SampleVerdict, check_ignored};
-use crate::aggregation::code::{AggregationJournalError, AggregationJournalReader, push_signed};
-use crate::aggregation::entries::{SourceEntry, SourceEntryTable};
-use crate::aggregation::failpoints::{self, AggregationFlaw};
-use crate::aggregation::native::{compute_increase, push_histogram, read_histogram};
-use crate::aggregation::ops::LaneOps;
-use crate::aggregation::output::OutputSampleType;
-use crate::aggregation::spec::AggregatedMetricKind;
+use crate::code::{AggregationJournalError, AggregationJournalReader, push_signed};
+use crate::entries::{SourceEntry, SourceEntryTable};
+use crate::failpoints::{self, AggregationFlaw};
+use crate::native::{compute_increase, push_histogram, read_histogram};
+use crate::ops::LaneOps;
+use crate::output::OutputSampleType;
+use crate::spec::AggregatedMetricKind;
 use firn_model::batch::HistogramSample;
 use firn_model::histogram::Histogram;
 use firn_model::labels::push_uvarint;
@@ -152,7 +152,7 @@ fn set_newest(entry: &mut SourceEntry, sample: &HistogramSample) {
 
 impl AggregationLane {
     /// Adds a histogram of the source `at`, and appends the change to `ops`.
-    pub(in crate::aggregation) fn add_histogram(
+    pub(crate) fn add_histogram(
         &mut self,
         at: u32,
         sample: &HistogramSample,
@@ -180,11 +180,7 @@ impl AggregationLane {
     }
 
     /// Applies a histogram that [`AggregationLane::add_histogram`] has accepted.
-    pub(in crate::aggregation) fn apply_histogram(
-        &mut self,
-        at: u32,
-        sample: &HistogramSample,
-    ) -> SampleVerdict {
+    pub(crate) fn apply_histogram(&mut self, at: u32, sample: &HistogramSample) -> SampleVerdict {
         let Some(entry) = self.entries.get_mut(at) else {
             return SampleVerdict::Repeated;
         };

@@ -4,9 +4,9 @@
 //! sources have more than one entry: those that several rules select.
 
 use super::{LANES, LaneSlot};
-use crate::aggregation::entries::{ENTRIES_MAX, SourceEntry, SourceEntryTable};
-use crate::aggregation::failpoints::{self, AggregationFlaw};
-use crate::aggregation::spec::GROUPS_MAX;
+use crate::entries::{ENTRIES_MAX, SourceEntry, SourceEntryTable};
+use crate::failpoints::{self, AggregationFlaw};
+use crate::spec::GROUPS_MAX;
 use firn_model::fingerprint::Fingerprint;
 use hashbrown::HashTable;
 use std::collections::HashMap;

@@ -7,7 +7,7 @@ use firn_model::error::Error;
 use firn_model::fingerprint::{Fingerprint, HashKeys, SeriesHash};
 
 /// Wraps a source and adds fingerprints to it, which aggregation and the store both need.
-pub(crate) struct FingerprintedSource<'a> {
+pub struct FingerprintedSource<'a> {
     source: &'a mut dyn BatchSource,
     hash: Option<SeriesHash>,
     prints: Vec<Fingerprint>,
@@ -15,7 +15,7 @@ pub(crate) struct FingerprintedSource<'a> {
 
 impl<'a> FingerprintedSource<'a> {
     /// Hashes the keys of `source` with `hash`, if they have the format that the hash requires.
-    pub(crate) fn new(source: &'a mut dyn BatchSource, hash: Option<SeriesHash>) -> Self {
+    pub fn new(source: &'a mut dyn BatchSource, hash: Option<SeriesHash>) -> Self {
         let batch = source.batch();
         let hash = hash.filter(|hash| batch.has_key_format(hash.format));
         let mut prints = Vec::new();

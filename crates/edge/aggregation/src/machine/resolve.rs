@@ -6,9 +6,9 @@
 use super::look_up::SourceLookupResult;
 use super::sources::SourceRef;
 use super::{AggregationGroup, AggregationState, LANES};
-use crate::aggregation::entries::{ENTRIES_MAX, SourceEntry};
-use crate::aggregation::output::{AggregationOutput, OutputSampleType};
-use crate::aggregation::spec::{AggregatedMetricKind, AggregationRuleSpec};
+use crate::entries::{ENTRIES_MAX, SourceEntry};
+use crate::output::{AggregationOutput, OutputSampleType};
+use crate::spec::{AggregatedMetricKind, AggregationRuleSpec};
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::fingerprint::Fingerprint;
 use firn_model::histogram::Histogram;

@@ -1,6 +1,5 @@
 //! Tests the results of small scenes, in tables, and the effects of a reload.
 
-mod crashes;
 mod journal;
 mod natives;
 mod simulation;

@@ -1,34 +1,118 @@
 //! Runs the pipeline over a store on a simulated disk that loses power after each possible change:
 //! results and stored samples must equal those of a run without a crash.
 
-use super::{STALE, group, rule};
-use crate::aggregation::failpoints::{AggregationFlaw, with_flaw};
-use crate::aggregation::spec::{AggregationOp, AggregationRuleSpec, AggregationSpec};
-use crate::aggregation::{AggregatedMetricKind, AggregationInputs};
 use crate::limits::IngestLimits;
 use crate::pipeline::{InstantAge, Pipeline};
-use firn_model::batch::Batch;
+use firn_aggregation::{
+    AggregatedMetricKind, AggregationGroupSpec, AggregationGrouping, AggregationInputs,
+    AggregationOp, AggregationRuleSpec, AggregationSpec,
+};
+use firn_model::batch::{Batch, BatchSource};
 use firn_model::budget::Budget;
 use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
 use firn_model::env::sim::{self, InlineCompute, SimEnv, SimRng};
-use firn_model::fingerprint::FingerprintSeed;
+use firn_model::error::Error;
+use firn_model::fingerprint::{FingerprintSeed, SeriesHash};
 use firn_model::labels::Labels;
-use firn_model::sample::{TimeRange, stale_nan};
+use firn_model::log::JournalRecord;
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::sample::{TimeRange, TimestampMs, stale_nan};
 use firn_model::series_limit::SeriesLimit;
 use firn_model::shares::BudgetShares;
-use firn_model::store::{Append, AppendBounds, Select, SelectRequest};
+use firn_model::store::{Append, AppendBounds, Select, SelectRequest, Ticket};
 use firn_model::tenant::TenantId;
 use firn_storage::store::{Store, StoreOptions};
 use firn_wire::remote_write::KEY_FORMAT;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Number of batches in a history.
 const BATCHES: u64 = 24;
 
+/// Represents a staleness marker among expected samples.
+const STALE: f64 = -12345.0;
+
+thread_local! {
+    /// True if the stores of this thread lose the journal of results: a fault that a test detects.
+    static LOSES_JOURNAL: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Timestamp and bits of the samples of each series.
 type Contents = BTreeMap<String, Vec<(i64, u64)>>;
+
+/// Passes batches to the store, without the journal of results if [`LOSES_JOURNAL`] is set.
+struct JournalLoser(Arc<Store>);
+
+impl Append for JournalLoser {
+    fn append(&self, tenant: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket {
+        if !LOSES_JOURNAL.get() || batch.is_empty() {
+            return self.0.append(tenant, batch, bounds);
+        }
+        let mut without = batch.clone();
+        without.set_journal(JournalRecord::default());
+        self.0.append(tenant, &without, bounds)
+    }
+
+    fn append_from(
+        &self,
+        tenant: &TenantId,
+        source: &mut dyn BatchSource,
+        bounds: AppendBounds,
+    ) -> Ticket {
+        match source.batch().journal().is_empty() {
+            true => self.0.append_from(tenant, source, bounds),
+            false => self.append(tenant, source.batch(), bounds),
+        }
+    }
+
+    fn check_append(&self, tenant: &TenantId) -> Result<(), Error> {
+        self.0.check_append(tenant)
+    }
+
+    fn begin_log_unit(&self, tenant: &TenantId) -> Result<(), Error> {
+        self.0.begin_log_unit(tenant)
+    }
+
+    fn series_hash(&self) -> Option<SeriesHash> {
+        self.0.series_hash()
+    }
+
+    fn write_held_record(&self) {
+        self.0.write_held_record();
+    }
+
+    fn may_wait(&self) -> bool {
+        self.0.may_wait()
+    }
+
+    fn first_sample_times(
+        &self,
+        tenant: &TenantId,
+        bounds: AppendBounds,
+    ) -> RangeInclusive<TimestampMs> {
+        self.0.first_sample_times(tenant, bounds)
+    }
+
+    fn can_store_exemplars(&self) -> bool {
+        self.0.can_store_exemplars()
+    }
+}
+
+fn rule(op: AggregationOp, name: &str) -> AggregationRuleSpec {
+    AggregationRuleSpec {
+        record: "job:x".into(),
+        expr: format!("{op:?} of {name}"),
+        op,
+        grouping: AggregationGrouping::By(vec!["job".into()]),
+        matchers: vec![Matcher::new("__name__", MatchOp::Equal, name.as_bytes()).unwrap()],
+        labels: vec![("by".into(), "rule".into())],
+        drops: false,
+        kind: None,
+    }
+}
 
 fn spec() -> AggregationSpec {
     let dropped = AggregationRuleSpec {
@@ -41,7 +125,15 @@ fn spec() -> AggregationSpec {
         record: "g".into(),
         ..rule(AggregationOp::Max, "gauge")
     };
-    group(&[dropped, kept])
+    AggregationSpec {
+        groups: vec![AggregationGroupSpec {
+            name: "g".into(),
+            interval_ms: 10_000,
+            delay_ms: 0,
+            lookback_ms: 25_000,
+            rules: [dropped, kept].into(),
+        }],
+    }
 }
 
 /// Returns batches of a few sources; all samples of some sources are dropped.
@@ -91,7 +183,12 @@ fn start(sim: &SimEnv) -> Option<Process> {
     let store = Store::open(sim.env.clone(), options).ok()?;
     let limits = IngestLimits::from_write_share(&BudgetShares::from_limit(1 << 30));
     let memory = Budget::new("all", 1 << 30);
-    let pipeline = Pipeline::new(store.clone(), sim.env.clock.clone(), limits, &memory);
+    let pipeline = Pipeline::new(
+        Arc::new(JournalLoser(store.clone())),
+        sim.env.clock.clone(),
+        limits,
+        &memory,
+    );
     let start = AggregationInputs {
         seed: FingerprintSeed([7, 7]),
         sources_max: usize::MAX,
@@ -207,7 +304,9 @@ fn aggregation_over_a_power_cut_at_every_change_of_the_disk_is_exact() {
 
 #[test]
 fn results_without_the_journal_beside_them_are_caught() {
-    let caught = with_flaw(AggregationFlaw::LeavesJournal, || first_trouble(0..1));
+    LOSES_JOURNAL.set(true);
+    let caught = first_trouble(0..1);
+    LOSES_JOURNAL.set(false);
     assert!(caught.is_some());
 }
 

@@ -6,8 +6,8 @@ use super::{
     AggregatedMetricKind, AggregationOp, AggregationRuleSpec, AggregationState, group, hashing,
     rule,
 };
-use crate::aggregation::failpoints::{AggregationFlaw, with_flaw};
-use crate::aggregation::spec::AggregationSpec;
+use crate::failpoints::{AggregationFlaw, with_flaw};
+use crate::spec::AggregationSpec;
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::env::sim::SimRng;
 use firn_model::histogram::ResetHint;

@@ -1,13 +1,13 @@
 //! Encodes the whole state of a lane, and decodes it.
 
 use super::{AggregationLane, LaneHistograms, LaneParams, WaitingGaugeSample};
-use crate::aggregation::code::{
+use crate::code::{
     AggregationJournalError, AggregationJournalReader, add_exact_step, exact_difference,
     push_fingerprint, push_float, push_signed,
 };
-use crate::aggregation::entries::{ENTRIES_MAX, SourceEntry};
-use crate::aggregation::failpoints::{self, AggregationFlaw};
-use crate::aggregation::output::AggregationOutput;
+use crate::entries::{ENTRIES_MAX, SourceEntry};
+use crate::failpoints::{self, AggregationFlaw};
+use crate::output::AggregationOutput;
 use firn_model::labels::push_uvarint;
 
 /// Largest number of outputs in a lane, because each has at least one source.
@@ -15,7 +15,7 @@ const OUTPUTS_MAX: u32 = ENTRIES_MAX as u32;
 
 impl AggregationLane {
     /// Appends the encoded state of the lane.
-    pub(in crate::aggregation) fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         push_signed(out, self.params.interval_ms);
         push_signed(out, self.params.lookback_ms);
         push_signed(out, self.written);
@@ -71,7 +71,7 @@ impl AggregationLane {
     }
 
     /// Reads the state that [`AggregationLane::encode`] wrote. Fails if it is malformed.
-    pub(in crate::aggregation) fn decode(
+    pub(crate) fn decode(
         reader: &mut AggregationJournalReader<'_>,
     ) -> Result<Self, AggregationJournalError> {
         let params = LaneParams {

@@ -16,9 +16,9 @@
 use super::AggregationState;
 use super::recent::RecentSeriesMap;
 use super::sources::{SourceRef, WARM, follower, is_first, prefetch_followers, set_follower};
-use crate::aggregation::entries::SourceEntry;
-use crate::aggregation::hashing::SourceHashing;
-use crate::aggregation::spec::AggregationSpec;
+use crate::entries::SourceEntry;
+use crate::hashing::SourceHashing;
+use crate::spec::AggregationSpec;
 use firn_model::batch::{Batch, BatchSource};
 use firn_model::error::Error;
 use firn_model::fingerprint::Fingerprint;

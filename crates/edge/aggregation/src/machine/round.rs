@@ -12,13 +12,11 @@
 use super::look_up::SourceLookup;
 use super::sources::SourceTable;
 use super::{AggregationState, LANES, LaneSlot};
-use crate::aggregation::code::{
-    AggregationJournalError, AggregationJournalReader, push_bytes, push_signed,
-};
-use crate::aggregation::failpoints::{self, AggregationFlaw};
-use crate::aggregation::lane::AggregationLane;
-use crate::aggregation::ops;
-use crate::aggregation::spec::GROUPS_MAX;
+use crate::code::{AggregationJournalError, AggregationJournalReader, push_bytes, push_signed};
+use crate::failpoints::{self, AggregationFlaw};
+use crate::lane::AggregationLane;
+use crate::ops;
+use crate::spec::GROUPS_MAX;
 use firn_model::labels::push_uvarint;
 use firn_model::log::{JournalMark, JournalRecord};
 use firn_model::sample::TimestampMs;
@@ -55,7 +53,7 @@ pub(super) struct SnapshotRound {
 
 impl AggregationState {
     /// Returns the record to log now: the operations since the previous record, and due snapshots.
-    pub(in crate::aggregation) fn take_journal(&mut self) -> JournalRecord {
+    pub(crate) fn take_journal(&mut self) -> JournalRecord {
         let mut bytes = Vec::new();
         for place in 0..self.lanes.len() {
             if let Some(slot) = &mut self.lanes[place]
@@ -97,7 +95,7 @@ impl AggregationState {
     }
 
     /// Returns the whole state, split into as many records as necessary.
-    pub(in crate::aggregation) fn encode_whole_state(&mut self) -> Vec<JournalRecord> {
+    pub(crate) fn encode_whole_state(&mut self) -> Vec<JournalRecord> {
         let mut records = Vec::new();
         let mut bytes = self.begin_record();
         self.round.state = 0;
@@ -175,7 +173,7 @@ impl AggregationState {
     /// Restores the state from the journal `records`, beginning where a replay must begin. Lanes
     /// affected by damage lose their sources, but their totals continue. Returns the number of such
     /// lanes.
-    pub(in crate::aggregation) fn restore(&mut self, records: &[Vec<u8>]) -> usize {
+    pub(crate) fn restore(&mut self, records: &[Vec<u8>]) -> usize {
         let mut expected = None;
         for record in records {
             if self.replay_record(record, &mut expected).is_err() {

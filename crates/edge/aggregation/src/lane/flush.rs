@@ -2,20 +2,20 @@
 //! gauges, forgets silent sources.
 
 use super::AggregationLane;
-use crate::aggregation::entries::SourceEntry;
-use crate::aggregation::failpoints::{self, AggregationFlaw};
-use crate::aggregation::fold::FloatFold;
-use crate::aggregation::native::HistogramFold;
-use crate::aggregation::output::{AggregationOutput, OutputSampleType};
-use crate::aggregation::spec::{AggregatedMetricKind, AggregationRuleSpec};
+use crate::entries::SourceEntry;
+use crate::failpoints::{self, AggregationFlaw};
+use crate::fold::FloatFold;
+use crate::native::HistogramFold;
+use crate::output::{AggregationOutput, OutputSampleType};
+use crate::spec::{AggregatedMetricKind, AggregationRuleSpec};
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::histogram::Histogram;
 use firn_model::sample::{START_UNKNOWN, is_stale, stale_nan};
 
 /// The destination of results, with the rules that aggregate gauges. A replay has none.
-pub(in crate::aggregation) struct FlushResults<'a> {
-    pub(in crate::aggregation) rules: &'a [AggregationRuleSpec],
-    pub(in crate::aggregation) batch: &'a mut Batch,
+pub(crate) struct FlushResults<'a> {
+    pub(crate) rules: &'a [AggregationRuleSpec],
+    pub(crate) batch: &'a mut Batch,
 }
 
 impl FlushResults<'_> {
@@ -67,7 +67,7 @@ struct OutputTally {
 impl AggregationLane {
     /// Closes the interval that ends at `end`, the next one after [`AggregationLane::written`], and
     /// writes its results to `results` if given. Returns the removed silent sources.
-    pub(in crate::aggregation) fn flush_interval(
+    pub(crate) fn flush_interval(
         &mut self,
         end: i64,
         mut results: Option<FlushResults<'_>>,
@@ -107,7 +107,7 @@ impl AggregationLane {
     }
 
     /// Skips the intervals up to `end`, which have no results.
-    pub(in crate::aggregation) fn skip_intervals(&mut self, end: i64) {
+    pub(crate) fn skip_intervals(&mut self, end: i64) {
         debug_assert!(self.is_idle(), "intervals with results are not passed over");
         self.written = self.written.max(end);
     }
