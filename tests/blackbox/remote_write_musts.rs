@@ -761,7 +761,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     (
         "1.0, 2.0 stale markers: sender_marks_series_that_vanish",
-        "crates/core/ingest/src/scrape/tests.rs",
+        "crates/edge/scrape/src/tests.rs",
         "scrape_series_that_vanish_are_marked_stale_once",
     ),
     (

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
-const EDGES: [(&str, &[&str]); 16] = [
+const EDGES: [(&str, &[&str]); 17] = [
     ("model", &[]),
     ("x509", &[]),
     // Its series have the labels, samples and histograms of the model. Types of its own would need
@@ -24,19 +24,16 @@ const EDGES: [(&str, &[&str]); 16] = [
         "ingest",
         &["model", "wire", "http-client", "discovery", "aggregation"],
     ),
+    (
+        "scrape",
+        &["model", "wire", "http-client", "discovery", "ingest"],
+    ),
     ("mirror", &["model", "wire", "promql"]),
     ("rules", &["model", "promql"]),
     (
         "server",
         &[
-            "model",
-            "wire",
-            "promql",
-            "ingest",
-            "rules",
-            "x509",
-            "yaml",
-            "gotemplate",
+            "model", "wire", "promql", "ingest", "scrape", "rules", "x509",
         ],
     ),
     (
@@ -53,6 +50,7 @@ const EDGES: [(&str, &[&str]); 16] = [
             "discovery",
             "aggregation",
             "ingest",
+            "scrape",
             "mirror",
             "rules",
             "server",

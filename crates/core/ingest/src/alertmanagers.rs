@@ -4,9 +4,8 @@
 //! effects.
 
 use crate::relabel::{self, RelabelRule};
-use crate::scrape::{check_address, encode_path};
-use firn_discovery::{DiscoverySettings, SigV4Settings, TargetGroup};
-use firn_http_client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
+use firn_discovery::{DiscoverySettings, SigV4Settings, TargetGroup, check_address};
+use firn_http_client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, encode_path, read_body};
 use firn_model::error::Error;
 use firn_model::labels::LabelsBuilder;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT as AGENT};

@@ -8,7 +8,7 @@ use firn_wire::exposition::{ExpositionSample, ExpositionValue};
 /// Adds the exemplars of `sample`, whose timestamp is `time`, in the order in which the store
 /// accepts most of them. As in upstream, an exemplar of a native histogram needs its own timestamp,
 /// without which duplicates could not be detected.
-pub(crate) fn push_exemplars(
+pub fn push_exemplars(
     exemplars: &SampleExemplars,
     sample: &ExpositionSample<'_>,
     time: TimestampMs,

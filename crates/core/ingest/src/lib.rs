@@ -1,7 +1,7 @@
 //! Ingestion: the path of samples from a socket to the store.
 //!
 //! The main type is the write pipeline ([`Pipeline`]), which admits, decodes, limits, stores,
-//! counts and logs the samples of all protocols. Other parts are scraping ([`scrape`]) with
+//! counts and logs the samples of all protocols. Other parts are
 //! relabelling ([`relabel`]), the import of old text ([`import`]), pushed metric metadata
 //! ([`metadata`]), remote-write queues ([`sending`]), the forwarding of request bodies
 //! ([`forward`]), remote read ([`remote_read`]), the Alertmanagers to notify ([`alertmanagers`]),
@@ -15,7 +15,7 @@
 pub mod alertmanagers;
 mod deltas;
 mod discards;
-mod exemplars;
+pub mod exemplars;
 pub mod forward;
 pub mod import;
 mod limits;
@@ -26,7 +26,6 @@ mod pipeline;
 mod refusals;
 pub mod relabel;
 pub mod remote_read;
-pub mod scrape;
 pub mod sending;
 pub mod span_export;
 

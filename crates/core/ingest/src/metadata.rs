@@ -16,7 +16,6 @@ mod file;
 #[cfg(test)]
 mod tests;
 
-use crate::scrape::FamilyMetadata;
 use file::MetadataFile;
 use firn_model::env::Disk;
 use firn_model::metadata::{MetadataBatch, MetricMetadata, MetricType};
@@ -43,6 +42,27 @@ const SEARCH_PAUSE: Duration = Duration::from_secs(60);
 
 /// Shortest pause between two writes of the file, which is always written as a whole.
 const WRITE_PAUSE: Duration = Duration::from_secs(10);
+
+/// The metadata of a metric family, as the target exposes it; absent fields are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FamilyMetadata {
+    /// Name of the type, as in the text format.
+    pub kind: &'static str,
+    /// Help text; empty if there is none.
+    pub help: String,
+    /// Unit of the values; empty if there is none.
+    pub unit: String,
+}
+
+impl From<MetricMetadata<'_>> for FamilyMetadata {
+    fn from(said: MetricMetadata<'_>) -> Self {
+        Self {
+            kind: said.kind.name(),
+            help: said.help.to_owned(),
+            unit: said.unit.to_owned(),
+        }
+    }
+}
 
 /// The meaning of the names in a request's metadata, which depends on the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

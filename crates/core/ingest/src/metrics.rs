@@ -22,9 +22,12 @@ pub struct Metrics {
     pub(crate) metadata_ignored: Counter,
     pub(crate) decode_duration: DurationHistogram,
     pub(crate) write_duration: DurationHistogram,
-    pub(crate) scrapes_succeeded: Counter,
-    pub(crate) scrapes_failed: Counter,
-    pub(crate) scrape_targets: Gauge,
+    /// Scrapes whose samples were stored.
+    pub scrapes_succeeded: Counter,
+    /// Scrapes that failed.
+    pub scrapes_failed: Counter,
+    /// Targets that are being scraped.
+    pub scrape_targets: Gauge,
 }
 
 impl Metrics {

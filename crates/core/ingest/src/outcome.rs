@@ -213,7 +213,7 @@ pub struct WriteOutcome {
 impl WriteOutcome {
     /// Returns the outcome of a write: `dropped` was not passed to the store, and `appended` is the
     /// result of the rest.
-    pub(crate) fn new(dropped: Vec<DroppedSamples>, appended: &AppendOutcome) -> Self {
+    pub fn new(dropped: Vec<DroppedSamples>, appended: &AppendOutcome) -> Self {
         let decoding = DecodeOutcome {
             dropped,
             ..DecodeOutcome::default()

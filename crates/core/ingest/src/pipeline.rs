@@ -229,7 +229,7 @@ impl Pipeline {
     }
 
     /// Passes a batch with samples of `sender` to the store, subject to the bounds of that sender.
-    pub(crate) fn append_from_sender(
+    pub fn append_from_sender(
         &self,
         tenant: &TenantId,
         sender: SampleSender,
@@ -241,7 +241,7 @@ impl Pipeline {
 
     /// Returns the times at which [`Pipeline::append_from_sender`] would accept the first sample of
     /// a new series now.
-    pub(crate) fn first_sample_times(
+    pub fn first_sample_times(
         &self,
         tenant: &TenantId,
         sender: &SampleSender,
@@ -266,7 +266,7 @@ impl Pipeline {
 
     /// Appends a batch whose samples may be rejected silently: rejections are neither counted nor
     /// logged. The batch is durable when one that is appended after it is.
-    pub(crate) fn append_optional(&self, tenant: &TenantId, source: &mut dyn BatchSource) {
+    pub fn append_optional(&self, tenant: &TenantId, source: &mut dyn BatchSource) {
         // No caller waits for this batch: the log is written in order.
         drop(self.append_created_batch(tenant, None, source, self.append_bounds_for(None)));
     }
@@ -387,7 +387,7 @@ impl Pipeline {
     }
 
     /// Counts and logs samples that were dropped before they reached the store.
-    pub(crate) fn count_dropped(&self, sender: &SampleSender, dropped: &DroppedSamples) {
+    pub fn count_dropped(&self, sender: &SampleSender, dropped: &DroppedSamples) {
         let dropped = std::slice::from_ref(dropped);
         self.ledger
             .count_dropped(sender, dropped, self.accepted_time_max());

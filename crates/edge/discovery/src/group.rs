@@ -16,6 +16,15 @@ pub struct TargetGroup {
     pub labels: BTreeMap<String, String>,
 }
 
+/// Returns an error if `address` cannot be a host with an optional port.
+pub fn check_address(address: &str) -> Result<(), String> {
+    if address.contains('/') {
+        Err(format!("{address:?} is not a valid hostname"))
+    } else {
+        Ok(())
+    }
+}
+
 /// Decodes target groups from JSON; `null` is an empty list.
 pub fn read_json_groups(bytes: &[u8]) -> Result<Vec<TargetGroup>, String> {
     check_groups(json::from_slice(bytes)?)

@@ -75,7 +75,7 @@ pub use dns::{DnsRecordType, DnsSettings};
 pub use docker::{DockerFilter, DockerSettings, SwarmRole, SwarmSettings};
 pub use eureka::EurekaSettings;
 pub use google::{GceSettings, GoogleIamSettings};
-pub use group::{ReadYaml, TargetGroup, read_json_groups};
+pub use group::{ReadYaml, TargetGroup, check_address, read_json_groups};
 pub use hetzner::{HetznerRole, HetznerSettings};
 pub use ionos::IonosSettings;
 pub use kubernetes::{

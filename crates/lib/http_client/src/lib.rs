@@ -41,6 +41,7 @@ mod tls;
 mod tls_records;
 mod transport;
 mod tunnel;
+mod url_parts;
 
 pub use assertion::SigningAlgorithm;
 pub use assertion::{sign as sign_claims, sign_jwt, sign_rsa};
@@ -57,6 +58,7 @@ pub use settings::{
     HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret,
 };
 pub use sign::{RequestSigner, Signing, UnsignedRequest};
+pub use url_parts::{encode_host, encode_path};
 
 use auth::RequestAuthorizer;
 use bytes::Bytes;

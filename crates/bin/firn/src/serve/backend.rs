@@ -2,9 +2,9 @@
 
 use crate::file_time;
 use firn_ingest::Pipeline;
-use firn_ingest::scrape::ScrapeManager;
 use firn_model::env::Env;
 use firn_model::log::LogHealth;
+use firn_scrape::ScrapeManager;
 use firn_server::ActiveQueries;
 use firn_server::parts::Backend;
 use firn_storage::store::Store;

@@ -3,8 +3,8 @@
 use crate::process::host;
 use crate::settings::config::Config;
 use firn_http_client::DecodedBody;
-use firn_ingest::scrape::{Fetch, Fetching, ScrapeManager};
 use firn_model::trace::TraceSpan;
+use firn_scrape::{Fetch, Fetching, ScrapeManager};
 use firn_server::ServerApp;
 use firn_wire::exposition::CONTENT_TYPE;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -21,7 +21,6 @@ use crate::settings::config::remote_write::RemoteWriteSettings;
 use client::RemoteWriteClient;
 use firn_ingest::Pipeline;
 use firn_ingest::forward::ForwardClient;
-use firn_ingest::scrape::ScrapeManager;
 use firn_ingest::sending::{KeptRequest, OutgoingSettings, ReceiverQueue};
 use firn_mirror::tee::{
     DeliveryMode, Mirror, ReceivedWrite, RequestContentCounters, TargetSettings,
@@ -32,6 +31,7 @@ use firn_model::metrics::{Counter, Gauge};
 use firn_model::store::{AppendOutcome, Ticket};
 use firn_model::sync::lock;
 use firn_model::trace::Tracer;
+use firn_scrape::ScrapeManager;
 use firn_wire::WireLimits;
 use preparing::ReceiverRequestBuilder;
 use request::write;

@@ -1,8 +1,8 @@
 //! Tests of the conversion of kept requests to the requests of receivers.
 
 use super::*;
+use crate::metadata::FamilyMetadata;
 use crate::relabel::{RelabelAction, RelabelRuleSettings};
-use crate::scrape::FamilyMetadata;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::names::NameScheme;

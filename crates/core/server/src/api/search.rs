@@ -21,7 +21,7 @@ use crate::http::failure::{ApiFailure, FailureCause};
 use crate::http::produce::{ResponseProducer, respond};
 use crate::json::push_html_string;
 use axum::response::Response;
-use firn_ingest::scrape::FamilyMetadata;
+use firn_ingest::metadata::FamilyMetadata;
 use firn_model::budget::Reservation;
 use firn_model::error::ErrorKind;
 use firn_model::labels::METRIC_NAME;

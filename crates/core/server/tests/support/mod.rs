@@ -7,7 +7,6 @@
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
 use firn_http_client::ConnectionSlots;
-use firn_ingest::scrape::ScrapeManager;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::batch::Batch;
 use firn_model::budget::{Budget, Reservation};
@@ -33,6 +32,7 @@ use firn_promql::value::{
     MatrixSeries, PromqlError, QueryPointValue, QueryResult, QueryStats, QueryValue, VectorElement,
 };
 use firn_promql::{EvalTime, Features, Options, QueryContext};
+use firn_scrape::ScrapeManager;
 use firn_server::ActiveQueries;
 use firn_server::ServerLimits;
 use firn_server::engine::QueryEngine;

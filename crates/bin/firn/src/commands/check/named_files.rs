@@ -7,7 +7,8 @@ use crate::settings::config::{Config, read_groups};
 use firn_discovery::{DiscoverySettings, TargetGroup, read_json_groups};
 use firn_http_client::named_files;
 use firn_http_client::{AuthMethod, ClientTlsSettings, HttpSettings, Secret};
-use firn_ingest::scrape::{ScrapeJobSettings, check_target};
+use firn_model::yaml;
+use firn_scrape::{ScrapeJobSettings, check_target};
 use std::path::{Path, PathBuf};
 
 /// Checks what `config` names, files but if `is_syntax_only`. Returns warnings; fails with the

@@ -2,8 +2,8 @@
 
 use crate::settings::{Settings, retention};
 use firn_ingest::DeltaMode;
-use firn_ingest::scrape::StartTimeSettings;
 use firn_promql::Features;
+use firn_scrape::StartTimeSettings;
 use std::time::Duration;
 
 /// Effects of features and flags on the jobs and expressions of a config, the same for every

@@ -2,9 +2,9 @@
 
 use super::features::JobFeatures;
 use super::read;
-use firn_ingest::scrape::{ScrapeLimits, StartTimeSettings};
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
+use firn_scrape::{ScrapeLimits, StartTimeSettings};
 use firn_wire::exposition::{ScrapeNameEscaping, ScrapeProtocol};
 use firn_yaml::{YamlError, YamlNode};
 use std::path::{Path, PathBuf};

@@ -2,9 +2,9 @@
 //!
 //! Names follow the keys of Prometheus's `scrape_configs`; a limit of zero means no limit.
 
-use crate::relabel::RelabelRule;
 use firn_discovery::{DiscoverySettings, TargetGroup};
 use firn_http_client::HttpSettings;
+use firn_ingest::relabel::RelabelRule;
 use firn_model::names::NameScheme;
 use firn_wire::exposition::{ScrapeNameEscaping, ScrapeProtocol};
 use std::collections::BTreeMap;

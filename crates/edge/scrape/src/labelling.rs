@@ -3,7 +3,7 @@
 
 use super::settings::{ScrapeJobSettings, ScrapeLimits};
 use super::target::ScrapeTarget;
-use crate::relabel;
+use firn_ingest::relabel;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::names::NameScheme;

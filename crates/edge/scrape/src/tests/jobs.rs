@@ -1,16 +1,16 @@
 //! Tests jobs under tokio's paused clock, which jumps to the next timer when all tasks wait.
 
 use super::{body, lines};
-use crate::limits::IngestLimits;
-use crate::pipeline::Pipeline;
-use crate::relabel::{RelabelAction, RelabelRuleSettings};
-use crate::scrape::fetch::FetchFactory;
-use crate::scrape::plan::ScrapeJobLifecycle;
-use crate::scrape::{
+use crate::fetch::FetchFactory;
+use crate::plan::ScrapeJobLifecycle;
+use crate::{
     Fetch, Fetching, ScrapeJobSettings, ScrapeManager, ScrapePoolView, ScrapeTarget, TargetHealth,
 };
 use firn_discovery::{DiscoverySettings, TargetGroup};
 use firn_http_client::ConnectionSlots;
+use firn_ingest::IngestLimits;
+use firn_ingest::Pipeline;
+use firn_ingest::relabel::{RelabelAction, RelabelRuleSettings};
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;

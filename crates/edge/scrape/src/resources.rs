@@ -1,8 +1,8 @@
 //! The resources that all targets share: pipeline, clock, and limits on memory and threads.
 
-use crate::pipeline::Pipeline;
 use firn_discovery::{DiscoveryContext, DiscoveryMetrics, ReadYaml};
 use firn_http_client::ConnectionSlots;
+use firn_ingest::Pipeline;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Gauge, MetricSink, MetricValue};

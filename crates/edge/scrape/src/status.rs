@@ -1,6 +1,7 @@
 //! The status of a target for the API: its health and the metadata of its metrics.
 
-use firn_model::metadata::{MetricMetadata, MetricType};
+use firn_ingest::metadata::FamilyMetadata;
+use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
 use std::collections::BTreeMap;
@@ -50,27 +51,6 @@ pub struct LastScrape {
     pub time: Option<TimestampMs>,
     /// Duration of the scrape.
     pub duration: Duration,
-}
-
-/// The metadata of a metric family, as the target exposes it; absent fields are empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FamilyMetadata {
-    /// Name of the type, as in the text format.
-    pub kind: &'static str,
-    /// Help text; empty if there is none.
-    pub help: String,
-    /// Unit of the values; empty if there is none.
-    pub unit: String,
-}
-
-impl From<MetricMetadata<'_>> for FamilyMetadata {
-    fn from(said: MetricMetadata<'_>) -> Self {
-        Self {
-            kind: said.kind.name(),
-            help: said.help.to_owned(),
-            unit: said.unit.to_owned(),
-        }
-    }
 }
 
 #[derive(Debug)]

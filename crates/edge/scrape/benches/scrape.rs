@@ -5,8 +5,8 @@
 //! nanoseconds for each sample from the body to the batch, the best of many rounds.
 
 use firn_http_client::DecodedBody;
-use firn_ingest::scrape::{BenchTarget, ScrapeJobSettings};
 use firn_model::error::Error;
+use firn_scrape::{BenchTarget, ScrapeJobSettings};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::Instant;

@@ -7,13 +7,12 @@
 //! Follows `scrape/target.go` of Prometheus in semantics, order of checks and error texts.
 
 use super::settings::ScrapeJobSettings;
-use crate::relabel;
-use firn_discovery::TargetGroup;
-use firn_http_client::form_encode;
+use firn_discovery::{TargetGroup, check_address};
+use firn_http_client::{encode_host, encode_path, form_encode};
+use firn_ingest::relabel;
 use firn_model::labels::{Labels, LabelsBuilder};
 use firn_model::tenant::TenantId;
 use firn_model::units::{format_duration, parse_duration};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -28,43 +27,6 @@ const TIMEOUT: &str = "__scrape_timeout__";
 const CONVERT_CLASSIC: &str = "__convert_classic_histograms_to_nhcb__";
 const ALWAYS_CLASSIC: &str = "__always_scrape_classic_histograms__";
 const NATIVE: &str = "__scrape_native_histograms__";
-
-/// Characters that are not escaped in a path, as in Go.
-const PATH: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b'/')
-    .remove(b':')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b'@');
-
-/// Characters that are not escaped in a host, as in Go, and the `%` before the zone of an address.
-const HOST: &AsciiSet = &PATH
-    .add(b'/')
-    .add(b'@')
-    .remove(b'!')
-    .remove(b'"')
-    .remove(b'%')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')')
-    .remove(b'*')
-    .remove(b'<')
-    .remove(b'>')
-    .remove(b'[')
-    .remove(b']');
-
-/// Percent-encodes a path for a URL, except for the characters that Go keeps.
-pub(crate) fn encode_path(path: &str) -> String {
-    utf8_percent_encode(path, PATH).to_string()
-}
 
 /// A target, with the settings in which it differs from its job. Created whenever a discovery
 /// returns a list.
@@ -102,15 +64,6 @@ pub(super) enum TargetCandidate {
     Target(Box<ScrapeTarget>),
     /// Relabelling dropped the address; contains the labels before relabelling.
     Dropped(Labels),
-}
-
-/// Returns an error if `address` cannot be a host with an optional port.
-pub fn check_address(address: &str) -> Result<(), String> {
-    if address.contains('/') {
-        Err(format!("{address:?} is not a valid hostname"))
-    } else {
-        Ok(())
-    }
 }
 
 /// Creates a target from `address`, which is in `group`; fails if its labels after relabelling are
@@ -313,7 +266,7 @@ fn build_url(job: &ScrapeJobSettings, labels: &LabelsBuilder) -> Result<String, 
         .map(|(name, value)| format!("{}={}", form_encode(name), form_encode(value)))
         .collect();
     let (scheme, address) = (label_text(labels, SCHEME)?, label_text(labels, ADDRESS)?);
-    let address = utf8_percent_encode(&address, HOST);
+    let address = encode_host(&address);
     let path = label_text(labels, METRICS_PATH)?;
     let path = encode_path(&path);
     let slash = if path.is_empty() || path.starts_with('/') {
@@ -367,7 +320,7 @@ const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relabel::{RelabelAction, RelabelRuleSettings};
+    use firn_ingest::relabel::{RelabelAction, RelabelRuleSettings};
     use firn_model::names::NameScheme;
 
     fn group(labels: &[(&str, &str)]) -> TargetGroup {

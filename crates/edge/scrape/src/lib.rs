@@ -39,15 +39,14 @@ mod zeros;
 pub use bench_target::BenchTarget;
 pub use fetch::{Fetch, Fetching};
 pub use settings::{SELF_SCRAPE_INTERVAL, ScrapeJobSettings, ScrapeLimits, StartTimeSettings};
-pub use status::{FamilyMetadata, LastScrape, TargetHealth, TargetStatus};
-pub(crate) use target::encode_path;
-pub use target::{CheckedTarget, ScrapeTarget, check_address, check_target};
+pub use status::{LastScrape, TargetHealth, TargetStatus};
+pub use target::{CheckedTarget, ScrapeTarget, check_target};
 pub use view::{ActiveTarget, ScrapePoolView};
 
-use crate::pipeline::Pipeline;
 use fetch::FixedFetchFactory;
 use firn_discovery::{DiscoveryContext, ReadYaml};
 use firn_http_client::ConnectionSlots;
+use firn_ingest::Pipeline;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, MetricSink};
