@@ -2,10 +2,10 @@
 //! returns the same values as decoding, and an encoded frame can be decoded again.
 
 #![no_main]
-// The module belongs to the mirror, and the fuzzer uses only a part of it.
+// The module belongs to the queue of remote write, and the fuzzer uses only a part of it.
 #![allow(dead_code)]
 
-#[path = "../../crates/bin/mirror/src/tee/bodies/format.rs"]
+#[path = "../../crates/edge/remote_write/src/queue/bodies/format.rs"]
 mod format;
 
 use bytes::Bytes;

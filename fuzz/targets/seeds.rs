@@ -7,7 +7,7 @@ mod cluster_seeds;
 mod file;
 #[path = "folder.rs"]
 mod folder;
-#[path = "../../crates/bin/mirror/src/tee/bodies/format.rs"]
+#[path = "../../crates/edge/remote_write/src/queue/bodies/format.rs"]
 #[allow(dead_code)]
 mod format;
 #[path = "tsdb_seeds.rs"]

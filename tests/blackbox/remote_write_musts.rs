@@ -751,12 +751,12 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     (
         "1.0 ordering, out of scope (sharding): sender_in_parallel_keeps_the_order_of_a_series",
-        "crates/core/ingest/src/sending/tests.rs",
+        "crates/edge/remote_write/src/outgoing/tests.rs",
         "requests_at_random_keep_each_series_in_order",
     ),
     (
         "1.0, 2.0 retries: sender_backs_off",
-        "crates/bin/mirror/src/tee/tests.rs",
+        "crates/edge/remote_write/src/queue/tests.rs",
         "target_that_fails_is_asked_again_after_growing_pauses",
     ),
     (
@@ -791,7 +791,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     (
         "2.0 exemplars: sender_of_scraped_ones_gives_them_a_time",
-        "crates/core/ingest/src/sending/tests.rs",
+        "crates/edge/remote_write/src/outgoing/tests.rs",
         "version_2_carries_start_times_exemplars_and_what_is_known",
     ),
 ];

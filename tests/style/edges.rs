@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
-const EDGES: [(&str, &[&str]); 17] = [
+const EDGES: [(&str, &[&str]); 18] = [
     ("model", &[]),
     ("x509", &[]),
     // Its series have the labels, samples and histograms of the model. Types of its own would need
@@ -28,6 +28,7 @@ const EDGES: [(&str, &[&str]); 17] = [
         "scrape",
         &["model", "wire", "http-client", "discovery", "ingest"],
     ),
+    ("remote-write", &["model", "wire", "http-client", "ingest"]),
     ("mirror", &["model", "wire", "promql"]),
     ("rules", &["model", "promql"]),
     (
@@ -51,6 +52,7 @@ const EDGES: [(&str, &[&str]); 17] = [
             "aggregation",
             "ingest",
             "scrape",
+            "remote-write",
             "mirror",
             "rules",
             "server",

@@ -1,12 +1,10 @@
-//! Load generation for Prometheus-compatible systems, mirroring of their writes and comparison of
-//! their answers, over public HTTP only.
+//! Load generation for Prometheus-compatible systems and comparison of their answers, over public
+//! HTTP only.
 //!
 //! - [`fleet`]: the samples of a simulated Kubernetes fleet, determined by a seed.
 //! - [`request`] and [`body`]: encode these samples as the requests of a remote-write queue.
 //! - [`load`]: `firn load`, which generates, stores and sends requests; [`push`] is one connection,
 //!   [`prepared`] a load in files.
-//! - [`tee`]: durable forwarding of remote-write requests to several targets, for `firn mirror` and
-//!   for the `remote_write` section of `firn serve`.
 //! - [`target`]: an HTTP server that is scraped in tests; [`exposition`] encodes its responses.
 //! - [`compare`]: `firn compare`, which sends [`questions`] to two systems and reports differences.
 //! - [`scenario`]: `firn scenario`, which does all this while systems are killed and upgraded.
@@ -37,5 +35,4 @@ pub mod questions;
 pub mod request;
 pub mod scenario;
 pub mod target;
-pub mod tee;
 pub mod tls;

@@ -1,11 +1,10 @@
 //! Ingestion: the path of samples from a socket to the store.
 //!
 //! The main type is the write pipeline ([`Pipeline`]), which admits, decodes, limits, stores,
-//! counts and logs the samples of all protocols. Other parts are
-//! relabelling ([`relabel`]), the import of old text ([`import`]), pushed metric metadata
-//! ([`metadata`]), remote-write queues ([`sending`]), the forwarding of request bodies
-//! ([`forward`]), remote read ([`remote_read`]), the Alertmanagers to notify ([`alertmanagers`]),
-//! and the export of spans ([`span_export`]). All samples are stored
+//! counts and logs the samples of all protocols. Other parts are relabelling ([`relabel`]), the
+//! import of old text ([`import`]), pushed metric metadata ([`metadata`]), the requests for
+//! remote-write receivers ([`sending`]), the Alertmanagers to notify ([`alertmanagers`]), and the
+//! export of spans ([`span_export`]). All samples are stored
 //! through [`firn_model::store::Append`].
 //!
 //! Invariant: limits are checked before memory is allocated, and every decoded sample is either
@@ -16,7 +15,6 @@ pub mod alertmanagers;
 mod deltas;
 mod discards;
 pub mod exemplars;
-pub mod forward;
 pub mod import;
 mod limits;
 pub mod metadata;
@@ -25,7 +23,6 @@ mod outcome;
 mod pipeline;
 mod refusals;
 pub mod relabel;
-pub mod remote_read;
 pub mod sending;
 pub mod span_export;
 

@@ -1,9 +1,7 @@
-//! Remote write senders: encodes stored samples as requests that are kept on disk, and converts the
-//! kept requests for each receiver.
+//! Requests for remote-write receivers: encodes stored samples as requests, which a queue keeps.
 //!
 //! ```text
 //! batch -> remote write request -> kept on disk (ReceiverQueue) -> acknowledged
-//!            -> OutgoingSettings: external labels, relabelling -> requests for one receiver
 //! ```
 //!
 //! A pushed request is kept unchanged, unless it contains samples that are too far in the future to
@@ -12,19 +10,8 @@
 //! receivers, or version 2.0 if 1.0 cannot represent a part of the batch. A summary of its contents
 //! is kept beside each request, so that a request can be forwarded unchanged without decoding it.
 //!
-//! Invariant: a batch is acknowledged only after its requests have been kept. Queues and
-//! connections are left to the caller.
-
-mod known;
-mod outgoing;
-mod passing;
-#[cfg(test)]
-mod tests;
-
-pub use known::RemoteWriteMetadata;
-pub use outgoing::{
-    OutgoingRequest, OutgoingRound, OutgoingSettings, QueuedWriteRequest, ROUND_SAMPLES, Share,
-};
+//! Invariant: a batch is acknowledged only after its requests have been kept. The queue, the
+//! conversion for each receiver and the connections are left to the crate `firn-remote-write`.
 
 use firn_model::batch::{Batch, BatchSource};
 use firn_model::error::Error;
@@ -67,7 +54,7 @@ pub trait ReceiverQueue: Send + Sync {
 /// Encodes the samples of `source` up to `time_max` as requests, in the order of the batch. A
 /// request has at most `samples_max` samples, unless a single series has more. Returns an empty
 /// list if there are no samples.
-pub(crate) fn encode_requests(
+pub fn encode_requests(
     source: &mut dyn BatchSource,
     samples_max: usize,
     time_max: TimestampMs,

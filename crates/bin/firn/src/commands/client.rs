@@ -8,7 +8,7 @@ use clap::{Arg, ArgMatches, value_parser};
 use firn_http_client::{
     AuthMethod, BodyLimit, HttpClient, HttpSettings, Secret, form_encode, read_body,
 };
-use firn_ingest::forward::split_user_info;
+use firn_remote_write::forward::split_user_info;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{StatusCode, Uri};
 use std::path::{Path, PathBuf};

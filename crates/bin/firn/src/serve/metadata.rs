@@ -4,10 +4,10 @@
 use super::sending::RemoteWriteManager;
 use firn_ingest::Pipeline;
 use firn_ingest::metadata::FILE_NAME;
-use firn_ingest::sending::RemoteWriteMetadata;
 use firn_model::env::Env;
 use firn_model::metadata::MetadataBatch;
 use firn_model::tenant::TenantId;
+use firn_remote_write::RemoteWriteMetadata;
 use firn_scrape::ScrapeManager;
 use firn_storage::store::Store;
 use std::path::{Path, PathBuf};

@@ -21,17 +21,17 @@ use crate::settings::config::{Config, ConfigError};
 use crate::settings::web_config::WebConfigError;
 use firn_http_client::HttpSettings;
 use firn_ingest::IngestLimits;
-use firn_ingest::forward::ForwardClient;
-use firn_mirror::tee::{
-    Delivering, DeliveryMode, DeliveryTransport, Mirror, PASSED_HEADERS, PostAttempt,
-    ReceivedWrite, TargetResponse, TargetSettings, WriteMessageCounts,
-};
 use firn_model::budget::Budget;
 use firn_model::env::{Clock, real};
 use firn_model::error::Error;
 use firn_model::metrics::{Collect, MetricSink};
 use firn_model::shares::BudgetShares;
 use firn_model::sync::lock;
+use firn_remote_write::forward::ForwardClient;
+use firn_remote_write::queue::{
+    Delivering, DeliveryMode, DeliveryTransport, Mirror, PASSED_HEADERS, PostAttempt,
+    ReceivedWrite, TargetResponse, TargetSettings, WriteMessageCounts,
+};
 use firn_server::ServerLimits;
 use firn_server::access::AccessRules;
 use firn_server::reflector::{

@@ -14,7 +14,6 @@ mod joined;
 
 use crate::settings::config::Config;
 use crate::settings::config::remote_read::RemoteReadServerSettings;
-use firn_ingest::remote_read::{RemoteReadClient, collect};
 use firn_model::budget::Reservation;
 use firn_model::cancel::CancelToken;
 use firn_model::env::Clock;
@@ -30,6 +29,7 @@ use firn_model::store::{ExemplarRequest, MetadataRequest, Select, SelectRequest,
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_model::trace::SpanContext;
+use firn_remote_write::remote_read::{RemoteReadClient, collect};
 use firn_wire::remote_read::{OutgoingReadRequest, RemoteReadSeries};
 use futures_util::future::join_all;
 use joined::JoinedSelection;

@@ -20,17 +20,18 @@ use crate::settings::config::Config;
 use crate::settings::config::remote_write::RemoteWriteSettings;
 use client::RemoteWriteClient;
 use firn_ingest::Pipeline;
-use firn_ingest::forward::ForwardClient;
-use firn_ingest::sending::{KeptRequest, OutgoingSettings, ReceiverQueue};
-use firn_mirror::tee::{
-    DeliveryMode, Mirror, ReceivedWrite, RequestContentCounters, TargetSettings,
-};
+use firn_ingest::sending::{KeptRequest, ReceiverQueue};
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::metrics::{Counter, Gauge};
 use firn_model::store::{AppendOutcome, Ticket};
 use firn_model::sync::lock;
 use firn_model::trace::Tracer;
+use firn_remote_write::OutgoingSettings;
+use firn_remote_write::forward::ForwardClient;
+use firn_remote_write::queue::{
+    DeliveryMode, Mirror, ReceivedWrite, RequestContentCounters, TargetSettings,
+};
 use firn_scrape::ScrapeManager;
 use firn_wire::WireLimits;
 use preparing::ReceiverRequestBuilder;

@@ -1,9 +1,9 @@
 //! HTTP client of one `remote_write` receiver. Each attempt is a trace with Prometheus's span
 //! names, whose context is sent to the receiver in a header.
 
-use firn_ingest::forward::ForwardClient;
-use firn_mirror::tee::{Delivering, DeliveryTransport, PostAttempt, TargetResponse};
 use firn_model::trace::{SpanKind, TraceSpan, Tracer};
+use firn_remote_write::forward::ForwardClient;
+use firn_remote_write::queue::{Delivering, DeliveryTransport, PostAttempt, TargetResponse};
 use std::sync::Arc;
 
 /// Header with the number of previous attempts of a request, as upstream.

@@ -4,15 +4,15 @@
 use super::RemoteWriteManager;
 use super::said::SentMetadataCounters as MetadataTally;
 use crate::settings::config::remote_write::RemoteWriteSettings;
-use firn_mirror::tee::{DeliveryTarget, Mirror, RequestContentCounters};
 use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_model::sync::lock;
+use firn_remote_write::queue::{DeliveryTarget, Mirror, RequestContentCounters};
 use firn_wire::remote_write::WriteRequestContents;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Maximum number of samples prepared for a receiver at a time.
-const READY_SAMPLES: usize = firn_ingest::sending::ROUND_SAMPLES;
+const READY_SAMPLES: usize = firn_remote_write::ROUND_SAMPLES;
 
 /// Age of the oldest waiting request, in milliseconds, from which a receiver counts as behind.
 const BEHIND_MS: i64 = 30_000;

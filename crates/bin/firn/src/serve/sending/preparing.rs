@@ -2,8 +2,10 @@
 
 use super::request::{kept, write};
 use super::said::SentMetadataTable;
-use firn_ingest::sending::{OutgoingRequest, OutgoingRound, OutgoingSettings, QueuedWriteRequest};
-use firn_mirror::tee::{ReceivedWrite, Request, RequestParcel, RequestPreparer, WantedBodies};
+use firn_remote_write::queue::{
+    ReceivedWrite, Request, RequestParcel, RequestPreparer, WantedBodies,
+};
+use firn_remote_write::{OutgoingRequest, OutgoingRound, OutgoingSettings, QueuedWriteRequest};
 use firn_wire::WireLimits;
 use firn_wire::remote_write::WriteRequestContents;
 use std::sync::Arc;

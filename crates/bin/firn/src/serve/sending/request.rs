@@ -2,8 +2,8 @@
 //! index in the list of passed headers.
 
 use bytes::Bytes;
-use firn_ingest::sending::QueuedWriteRequest;
-use firn_mirror::tee::{PASSED_HEADERS, ReceivedWrite};
+use firn_remote_write::QueuedWriteRequest;
+use firn_remote_write::queue::{PASSED_HEADERS, ReceivedWrite};
 use firn_wire::remote_write::RemoteWriteVersion;
 
 /// Value of the header `Content-Type` of remote-write 2.0 requests.

@@ -6,12 +6,12 @@
 
 use super::request::write;
 use crate::settings::config::remote_write::MetadataSettings;
-use firn_ingest::sending::RemoteWriteMetadata;
-use firn_mirror::tee::{PASSED_HEADERS, PostAttempt, ReceivedWrite, TargetSettings};
 use firn_model::env::Env;
 use firn_model::metadata::MetricMetadata;
 use firn_model::metrics::Counter;
 use firn_model::sync::lock;
+use firn_remote_write::RemoteWriteMetadata;
+use firn_remote_write::queue::{PASSED_HEADERS, PostAttempt, ReceivedWrite, TargetSettings};
 use firn_wire::remote_write::{RemoteWriteVersion, WriteRequestContents, encode_metadata};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};

@@ -1,8 +1,9 @@
 //! Tests of the conversion of kept requests to the requests of receivers.
 
 use super::*;
-use crate::metadata::FamilyMetadata;
-use crate::relabel::{RelabelAction, RelabelRuleSettings};
+use firn_ingest::metadata::FamilyMetadata;
+use firn_ingest::relabel::{RelabelAction, RelabelRuleSettings};
+use firn_ingest::sending::encode_requests;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::names::NameScheme;

@@ -1,6 +1,6 @@
 //! Metric metadata for remote write receivers, in a table that is rebuilt periodically.
 
-use crate::metadata::FamilyMetadata;
+use firn_ingest::metadata::FamilyMetadata;
 use firn_model::metadata::{MetricMetadata, MetricType};
 use std::collections::BTreeMap;
 

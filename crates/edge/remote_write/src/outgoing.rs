@@ -16,9 +16,12 @@
 //! which they were kept; rounds are ordered as well. A receiver therefore gets each series in order
 //! if shares are sent concurrently, but the requests of a share and the rounds one after the other.
 
+#[cfg(test)]
+mod tests;
+
 use super::known::RemoteWriteMetadata;
 use super::passing::{self, RequestConcatenation, ShareSplit};
-use crate::relabel::{self, RelabelRule};
+use firn_ingest::relabel::{self, RelabelRule};
 use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::labels::{Labels, LabelsBuilder, LabelsRef, METRIC_NAME, push_pair};
 use firn_model::metadata::MetadataBatch;

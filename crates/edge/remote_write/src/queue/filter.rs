@@ -158,7 +158,6 @@ fn is_in_share(pairs: &mut [Pair<'_>], ratio: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protobuf::push_message;
     use firn_model::matcher::MatchOp;
 
     const LIMIT: usize = 1 << 20;
@@ -179,6 +178,14 @@ mod tests {
             contents: None,
             body: snappy::compress(&message).into(),
         }
+    }
+
+    /// Appends a length-delimited field: a string or a message, shorter than 128 bytes.
+    fn push_message(out: &mut Vec<u8>, field: u8, message: &[u8]) {
+        let length = u8::try_from(message.len()).unwrap();
+        assert!(length < 128, "the length is one byte");
+        out.extend_from_slice(&[field << 3 | 2, length]);
+        out.extend_from_slice(message);
     }
 
     fn label((name, value): (&str, String)) -> Vec<u8> {

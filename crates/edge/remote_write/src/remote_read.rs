@@ -73,7 +73,7 @@ const ABORTED: &str = "aborted_stream";
 impl RemoteReadClient {
     /// Creates a client from `settings`. Fails if the URL is invalid.
     pub fn new(settings: RemoteReadSettings) -> Result<Self, String> {
-        crate::forward::host_and_port(&settings.url)?;
+        super::forward::host_and_port(&settings.url)?;
         let uri = settings.url.parse();
         Ok(Self {
             uri: uri.map_err(|e| format!("{:?}: {e}", settings.url))?,
