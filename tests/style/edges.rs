@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
-const EDGES: [(&str, &[&str]); 18] = [
+const EDGES: [(&str, &[&str]); 19] = [
     ("model", &[]),
     ("x509", &[]),
     // Its series have the labels, samples and histograms of the model. Types of its own would need
@@ -38,6 +38,23 @@ const EDGES: [(&str, &[&str]); 18] = [
         ],
     ),
     (
+        "config",
+        &[
+            "model",
+            "wire",
+            "storage",
+            "promql",
+            "http-client",
+            "discovery",
+            "aggregation",
+            "ingest",
+            "scrape",
+            "remote-write",
+            "rules",
+            "server",
+        ],
+    ),
+    (
         "firn",
         &[
             "model",
@@ -53,6 +70,7 @@ const EDGES: [(&str, &[&str]); 18] = [
             "ingest",
             "scrape",
             "remote-write",
+            "config",
             "mirror",
             "rules",
             "server",

@@ -24,11 +24,11 @@ mod service_discovery;
 mod tsdb;
 
 use crate::serve::signals::Signals;
-use crate::settings::flags;
 use crate::{console, serve, version};
 use arguments::{NOT_UNDERSTOOD, feature_names, switch, warn_of_unknown_features};
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use firn_config::flags;
 use firn_mirror::error::MirrorError;
 use firn_mirror::scenario::StopFlag;
 use std::ffi::OsString;

@@ -1,15 +1,15 @@
-//! The `firn` binary: settings, wiring of the other crates, and subcommands, without logic of its
-//! own.
+//! The `firn` binary: wiring of the other crates, and subcommands, without logic of its own.
 //!
-//! Invariant: only this crate reads flags, files and the environment and installs signal handlers.
+//! Invariant: only this crate and its settings read flags, files and the environment, and only this
+//! crate installs signal handlers.
 //! It passes them to the other crates as values.
 
 mod commands;
 mod console;
+mod documentation;
 mod file_time;
 mod process;
 mod serve;
-mod settings;
 mod version;
 
 use std::ffi::OsString;

@@ -18,7 +18,8 @@
 //! use firn_model::labels::Labels;
 //! use firn_remote_write::{OutgoingSettings, QueuedWriteRequest, RemoteWriteMetadata};
 //! use firn_wire::WireLimits;
-//! use firn_wire::remote_write::{RemoteWriteDecoder, RemoteWriteOptions, RemoteWriteVersion, encode};
+//! use firn_wire::remote_write::{RemoteWriteDecoder, RemoteWriteOptions};
+//! use firn_wire::remote_write::{RemoteWriteVersion, encode};
 //!
 //! let mut batch = Batch::default();
 //! batch.push_series(Labels::from_pairs([("__name__", "up")]).as_ref(), &[(1_000, 1.0)]);

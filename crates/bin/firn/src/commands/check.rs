@@ -14,8 +14,8 @@ use super::arguments::{NOT_UNDERSTOOD, files, paths_of};
 use super::rules::check as rules;
 use super::service_discovery;
 use crate::console;
-use crate::settings::web_config;
 use clap::{ArgMatches, Command};
+use firn_config::web_config;
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -3,8 +3,8 @@
 //! A server is a URL with an optional scheme. A user in the URL is sent as basic authentication.
 //! `--http.config.file` sets everything else, in the keys of a config's `http_config`.
 
-use crate::settings::config;
 use clap::{Arg, ArgMatches, value_parser};
+use firn_config::config;
 use firn_http_client::{
     AuthMethod, BodyLimit, HttpClient, HttpSettings, Secret, form_encode, read_body,
 };

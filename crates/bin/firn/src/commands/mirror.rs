@@ -3,8 +3,8 @@
 use super::arguments::texts;
 use crate::console;
 use crate::serve::mirror::{MirrorArguments, MirrorTargetSource, run as run_mirror};
-use crate::settings::{LogFormat, listen_address};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use firn_config::{LogFormat, listen_address};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing::Level;

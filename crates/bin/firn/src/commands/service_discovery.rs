@@ -7,9 +7,9 @@
 
 use crate::console;
 use crate::process::logs;
-use crate::settings::LogFormat;
-use crate::settings::config::{self, read_groups};
 use clap::{Arg, ArgMatches, Command, value_parser};
+use firn_config::LogFormat;
+use firn_config::config::{self, read_groups};
 use firn_discovery::{Discovery, DiscoveryContext, DiscoveryMetrics, DiscoveryOwner, TargetGroup};
 use firn_model::env::{Clock, real};
 use firn_model::labels::Labels;

@@ -7,7 +7,7 @@
 //!
 //! Invariant: an event is one line for any content of its fields, and is written with one call.
 
-use crate::settings::LogFormat;
+use firn_config::LogFormat;
 use std::fmt::{Debug, Write as _};
 use std::io::Write as _;
 use time::OffsetDateTime;

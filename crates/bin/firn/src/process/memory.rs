@@ -4,7 +4,7 @@
 //! The formats follow the kernel's `cgroup-v2.rst` and `cgroup-v1/memory.rst`: the limits of all
 //! ancestor groups apply; `max` (v2) or a number near 2^63 (v1) is no limit.
 
-use crate::settings::config::MemoryLimit;
+use firn_config::config::MemoryLimit;
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
 

@@ -3,8 +3,8 @@
 //! If a new configuration cannot be written to the WAL (full disk), the change is retried with each
 //! tick. Until then writes are rejected, so that no sample bypasses aggregation.
 
-use crate::settings::config::Config;
 use firn_aggregation::{AggregatedMetricKind, AggregationInputs, AggregationSpec, KindOf};
+use firn_config::config::Config;
 use firn_ingest::Pipeline;
 use firn_ingest::metadata::PushedMetadata;
 use firn_model::env::Env;

@@ -3,9 +3,9 @@
 use super::listen::ListenError;
 use super::parts::AppPartsError;
 use super::running::QueryLogError;
-use crate::settings::config::ConfigError;
-use crate::settings::retention::UnknownDiskSize;
-use crate::settings::web_config::WebConfigError;
+use firn_config::config::ConfigError;
+use firn_config::retention::UnknownDiskSize;
+use firn_config::web_config::WebConfigError;
 use firn_model::error::Error;
 use firn_storage::error::StorageError;
 use std::path::PathBuf;

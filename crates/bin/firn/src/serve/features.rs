@@ -1,8 +1,8 @@
 //! Features of this binary for `/api/v1/features`: built-in ones and those switched by flags. The
 //! server adds the features of PromQL and of the API.
 
-use crate::settings::Settings;
-use crate::settings::config::discoveries;
+use firn_config::Settings;
+use firn_config::config::discoveries;
 use firn_server::parts::ServerFeature;
 
 /// Names of the template functions of Prometheus, all of which Firn implements.

@@ -11,8 +11,8 @@
 //! the last reload: a certificate that is being replaced never fails a handshake. Whether TLS is
 //! used at all is decided at the start.
 
-use crate::settings::config::{AccessSettings, Config, TokenSource, checked_digest};
-use crate::settings::web_config::{self, TlsInput, WebConfig, WebConfigError};
+use firn_config::config::{AccessSettings, Config, TokenSource, checked_digest};
+use firn_config::web_config::{self, TlsInput, WebConfig, WebConfigError};
 use firn_http_client::named_files;
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, MetricSink, MetricValue};

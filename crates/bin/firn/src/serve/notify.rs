@@ -15,8 +15,8 @@ mod set;
 #[cfg(test)]
 mod tests;
 
-use crate::settings::Settings;
-use crate::settings::config::AlertingSettings;
+use firn_config::Settings;
+use firn_config::config::AlertingSettings;
 use firn_discovery::DiscoveryContext;
 use firn_http_client::ConnectionSlots;
 use firn_ingest::alertmanagers::DiscoveredAlertmanagers;

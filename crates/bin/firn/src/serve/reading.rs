@@ -12,8 +12,8 @@
 
 mod joined;
 
-use crate::settings::config::Config;
-use crate::settings::config::remote_read::RemoteReadServerSettings;
+use firn_config::config::Config;
+use firn_config::config::remote_read::RemoteReadServerSettings;
 use firn_model::budget::Reservation;
 use firn_model::cancel::CancelToken;
 use firn_model::env::Clock;

@@ -16,9 +16,9 @@ mod runner;
 mod under_way;
 
 use crate::process::host;
-use crate::settings::Settings;
-use crate::settings::config::Config;
 use backfill::BackfillManager;
+use firn_config::Settings;
+use firn_config::config::Config;
 use firn_ingest::{InstantAge, Pipeline};
 use firn_model::env::Env;
 use firn_model::sync::lock;

@@ -3,7 +3,7 @@
 //! Invariant: a config that cannot be read, or with files that cannot be opened, changes only the
 //! metrics of the last reload.
 
-use crate::settings::config::{self, Config, JobFeatures};
+use firn_config::config::{self, Config, JobFeatures};
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_model::sample::TimestampMs;

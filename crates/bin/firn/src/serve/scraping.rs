@@ -1,7 +1,7 @@
 //! Applies the scrape configuration: the jobs of the config or, without a config file, Firn itself.
 
 use crate::process::host;
-use crate::settings::config::Config;
+use firn_config::config::Config;
 use firn_http_client::DecodedBody;
 use firn_model::trace::TraceSpan;
 use firn_scrape::{Fetch, Fetching, ScrapeManager};

@@ -16,9 +16,9 @@ mod request;
 mod said;
 
 use super::metadata;
-use crate::settings::config::Config;
-use crate::settings::config::remote_write::RemoteWriteSettings;
 use client::RemoteWriteClient;
+use firn_config::config::Config;
+use firn_config::config::remote_write::RemoteWriteSettings;
 use firn_ingest::Pipeline;
 use firn_ingest::sending::{KeptRequest, ReceiverQueue};
 use firn_model::env::Env;

@@ -3,8 +3,8 @@
 //! Invariant: a slow or unreachable collector loses spans and affects nothing else. The queue is
 //! bounded, and each request is retried for at most a minute.
 
-use crate::settings::config::Config;
-use crate::settings::config::tracing::TracingSettings;
+use firn_config::config::Config;
+use firn_config::config::tracing::TracingSettings;
 use firn_ingest::span_export::SpanExporter;
 use firn_model::metrics::{Collect, Counter, MetricSink, MetricValue};
 use firn_model::sync::lock;

@@ -1,8 +1,8 @@
 //! Settings of the store, derived from flags, config and the available memory.
 
 use crate::serve::{metadata, rules};
-use crate::settings::Settings;
-use crate::settings::config::{Config, WalSync};
+use firn_config::Settings;
+use firn_config::config::{Config, WalSync};
 use firn_model::shares::BudgetShares;
 use firn_storage::store::{self, NewSeriesBudget, SealingThread, StoreOptions, StoreSyncMode};
 use firn_wire::remote_write::KEY_FORMAT;

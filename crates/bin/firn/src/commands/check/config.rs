@@ -9,8 +9,8 @@ use crate::commands::rules::check::{
     LINT_FAILED, RuleCheckOptions, RuleCheckOutcome, lint_of_names,
 };
 use crate::console;
-use crate::settings::config::{self, Config, JobFeatures};
 use clap::{Arg, ArgMatches, Command};
+use firn_config::config::{self, Config, JobFeatures};
 use firn_model::names::NameScheme;
 use firn_model::units::{format_duration, parse_duration};
 use firn_promql::Features;

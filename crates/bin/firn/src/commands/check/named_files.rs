@@ -3,7 +3,7 @@
 //! Files are looked for, and those with targets are read; a server would find out what is wrong
 //! with them only when it needs them. What is asked, and in what order, is promtool's.
 
-use crate::settings::config::{Config, read_groups};
+use firn_config::config::{Config, read_groups};
 use firn_discovery::{DiscoverySettings, TargetGroup, read_json_groups};
 use firn_http_client::named_files;
 use firn_http_client::{AuthMethod, ClientTlsSettings, HttpSettings, Secret};

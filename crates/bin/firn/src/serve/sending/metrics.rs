@@ -3,7 +3,7 @@
 
 use super::RemoteWriteManager;
 use super::said::SentMetadataCounters as MetadataTally;
-use crate::settings::config::remote_write::RemoteWriteSettings;
+use firn_config::config::remote_write::RemoteWriteSettings;
 use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_model::sync::lock;
 use firn_remote_write::queue::{DeliveryTarget, Mirror, RequestContentCounters};

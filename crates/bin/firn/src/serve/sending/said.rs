@@ -5,7 +5,7 @@
 //! disk: a receiver that was unreachable gets it with the next interval.
 
 use super::request::write;
-use crate::settings::config::remote_write::MetadataSettings;
+use firn_config::config::remote_write::MetadataSettings;
 use firn_model::env::Env;
 use firn_model::metadata::MetricMetadata;
 use firn_model::metrics::Counter;

@@ -1,6 +1,6 @@
 //! Features of the command line that affect the meaning of a config.
 
-use crate::settings::{Settings, retention};
+use crate::{Settings, retention};
 use firn_ingest::DeltaMode;
 use firn_promql::Features;
 use firn_scrape::StartTimeSettings;

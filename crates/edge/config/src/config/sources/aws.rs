@@ -1,8 +1,8 @@
 //! Readers of discoveries of AWS: keys and checks.
 
 use super::values::filters;
-use crate::settings::config::http::{http, tls};
-use crate::settings::config::read;
+use crate::config::http::{http, tls};
+use crate::config::read;
 use firn_discovery::{AwsSettings, DiscoverySettings, SigV4Settings};
 use firn_http_client::HttpSettings;
 use firn_yaml::{YamlError, YamlNode};

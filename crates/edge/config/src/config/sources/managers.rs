@@ -4,8 +4,8 @@ use super::values::{
     check_http_url, has_interval, has_scheme_and_host, inline_secret, refresh, require,
     require_list, secret,
 };
-use crate::settings::config::http::{self, http, is_set};
-use crate::settings::config::{go_url, read};
+use crate::config::http::{self, http, is_set};
+use crate::config::{go_url, read};
 use firn_discovery::{
     DiscoverySettings, KumaSettings, MarathonSettings, PuppetDbSettings, TritonRole,
     TritonSettings, UyuniSettings, ZookeeperMember, ZookeeperSettings,

@@ -2,8 +2,8 @@
 //! `firn serve --write-documentation`, and `docs/api.md` from the table of routes, by
 //! `--write-documentation=api`.
 
-use super::flags::GeneratedPage;
-use super::{config, flags};
+use firn_config::flags::GeneratedPage;
+use firn_config::{config, flags};
 
 /// Maximum number of characters of a line of prose in Markdown files.
 const LINE_CHARACTERS: usize = 110;

@@ -2,8 +2,8 @@
 
 mod selectors;
 
-use crate::settings::config::http::http;
-use crate::settings::config::read;
+use crate::config::http::http;
+use crate::config::read;
 use firn_discovery::{
     DiscoverySettings, KubernetesAttachMetadata, KubernetesRole, KubernetesSelector,
     KubernetesSettings,

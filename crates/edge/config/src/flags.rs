@@ -8,7 +8,7 @@
 mod argument_files;
 mod table;
 
-use crate::settings::Settings;
+use crate::Settings;
 use clap::builder::ValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;

@@ -1,7 +1,7 @@
 //! Every flag of `firn serve`, in Prometheus's order. A table: one row a flag.
 
 use super::{Apply, Flag, FlagEffect};
-use crate::settings::{LogFormat, Settings, listen_address};
+use crate::{LogFormat, Settings, listen_address};
 use firn_model::units::{parse_duration, parse_size};
 use firn_wire::remote_write::RemoteWriteVersion;
 use std::time::Duration;

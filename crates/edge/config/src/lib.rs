@@ -1,10 +1,28 @@
 //! User settings: the command line of `firn serve` ([`flags`]), the config file ([`config`]), and
-//! the page that documents both.
+//! the web config with TLS and users of the listener ([`web_config`]).
 //!
-//! Only the table in [`flags`] fills [`Settings`], so that each default has a single definition.
+//! A config file is read into the settings of the crates that it configures. An error contains the
+//! line of the file:
+//!
+//! ```
+//! use firn_config::config::{JobFeatures, load};
+//!
+//! let path = std::env::temp_dir().join(format!("firn-config-{}.yml", std::process::id()));
+//! std::fs::write(&path, "scrape_configs:\n- job_name: node\n  scrape_interval: 15s\n")?;
+//! let config = load(&path, JobFeatures::default());
+//! std::fs::write(&path, "scrape_configs:\n- job_nam: node\n")?;
+//! let wrong = load(&path, JobFeatures::default());
+//! std::fs::remove_file(&path)?;
+//! let jobs = config.expect("a valid file").jobs;
+//! assert_eq!(jobs[0].name, "node");
+//! assert!(wrong.expect_err("an unknown key").to_string().contains("line 2"));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Invariant: only the table in [`flags`] fills [`Settings`], so that each default has a single
+//! definition. The crate reads files, but starts nothing: the binary passes the settings on.
 
 pub mod config;
-pub mod documentation;
 pub mod flags;
 pub mod listen_address;
 pub mod retention;

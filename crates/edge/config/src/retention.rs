@@ -123,8 +123,8 @@ impl fmt::Display for RetentionSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::config;
-    use crate::settings::flags::{self, Request};
+    use crate::config;
+    use crate::flags::{self, Request};
     use firn_model::env::sim;
 
     fn of(flags: &[&str], retention: &str) -> RetentionSettings {

@@ -2,7 +2,7 @@
 //! `/api/v1/status/config`.
 
 use super::*;
-use crate::settings::config::{Config, JobFeatures, parse};
+use crate::config::{Config, JobFeatures, parse};
 use std::path::PathBuf;
 
 fn folder() -> PathBuf {

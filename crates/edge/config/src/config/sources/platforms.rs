@@ -1,8 +1,8 @@
 //! Readers of discoveries that query the API of one platform: keys, defaults and checks.
 
 use super::values::{filters, has_scheme_and_host, refresh};
-use crate::settings::config::http::http;
-use crate::settings::config::{go_url, read};
+use crate::config::http::http;
+use crate::config::{go_url, read};
 use firn_discovery::{
     ConsulSettings, ConsulToken, DigitalOceanRole, DigitalOceanSettings, DiscoverySettings,
     DnsRecordType, DnsSettings, DockerSettings, EurekaSettings, HetznerRole, HetznerSettings,

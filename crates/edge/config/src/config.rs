@@ -39,7 +39,7 @@ pub use fingerprint::fingerprint;
 pub use rule_files::{MissedEvaluationSettings, RuleFileError};
 pub use sources::read_groups;
 
-use crate::settings::retention::RetentionSettings;
+use crate::retention::RetentionSettings;
 use firn_aggregation::AggregationSpec;
 use firn_http_client::HttpSettings;
 use firn_http_client::named_files::{self, GlobSyntaxError};
