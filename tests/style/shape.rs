@@ -234,7 +234,7 @@ fn tuple_pattern_in_parameter_is_found() {
     check("fn f(&(a, b): &(u8, u8)) {}", 1);
     check("impl S { fn f(&self, (a, b): Pair) {} }", 1);
     check("trait T { fn f((a, b): (u8, u8)) {} }", 1);
-    check("mod m { fn f() { fn g((a, b): (u8, u8)) {} } }", 0 + 1);
+    check("mod m { fn f() { fn g((a, b): (u8, u8)) {} } }", 1);
     check("fn f(pair: (u8, u8)) { let (a, b) = pair; }", 0);
     check("fn f(Pair { a, b }: Pair) {}", 0);
     check("fn f() { g(|(a, b)| a + b); }", 0);

@@ -49,19 +49,21 @@ impl FolderNames {
     /// Returns an error unless the folder is a durable data folder, or can become one.
     pub(super) fn require_data_or_empty(&self, root: &Path) -> Result<(), StorageError> {
         self.require_durable(root)?;
-        match self.has(FORMAT) {
-            true => Ok(()),
-            false => self.require_empty(root),
+        if self.has(FORMAT) {
+            Ok(())
+        } else {
+            self.require_empty(root)
         }
     }
 
     /// Returns an error if the folder is a scratch folder.
     pub(super) fn require_durable(&self, root: &Path) -> Result<(), StorageError> {
-        match self.has(SCRATCH) {
-            false => Ok(()),
-            true => Err(StorageError::Scratch {
+        if self.has(SCRATCH) {
+            Err(StorageError::Scratch {
                 path: root.to_path_buf(),
-            }),
+            })
+        } else {
+            Ok(())
         }
     }
 }

@@ -3,9 +3,9 @@
 use super::read;
 use super::remote::{check_names, check_read, client};
 use firn_model::matcher::{MatchOp, Matcher};
-use firn_yaml::{YamlError, YamlNode};
 use firn_remote_write::forward::{host_and_port, split_user_info};
 use firn_remote_write::remote_read::RemoteReadSettings;
+use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
 

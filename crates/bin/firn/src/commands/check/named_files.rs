@@ -7,7 +7,6 @@ use firn_config::config::{Config, read_groups};
 use firn_discovery::{DiscoverySettings, TargetGroup, read_json_groups};
 use firn_http_client::named_files;
 use firn_http_client::{AuthMethod, ClientTlsSettings, HttpSettings, Secret};
-use firn_model::yaml;
 use firn_scrape::{ScrapeJobSettings, check_target};
 use std::path::{Path, PathBuf};
 

@@ -19,7 +19,7 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
 use firn_prometheus_tsdb::{
     self, HeadFiles, HeadOptions, HeadReader, ReadRanges, TsdbBlockReader, TsdbBlockSeries,
-    TsdbError, TsdbSampleValue,
+    TsdbError, TsdbSample, TsdbSampleValue,
 };
 use firn_storage::block::compare_block_order;
 use firn_storage::import::{
@@ -207,7 +207,7 @@ impl<'p, 'w> TsdbImportWriter<'p, 'w> {
     fn series(
         &mut self,
         labels: LabelsRef<'_>,
-        mut next: impl FnMut() -> Result<Option<tsdb::TsdbSample>, TsdbError>,
+        mut next: impl FnMut() -> Result<Option<TsdbSample>, TsdbError>,
     ) -> Result<(), Error> {
         let mut is_begun = false;
         loop {
@@ -233,7 +233,7 @@ impl<'p, 'w> TsdbImportWriter<'p, 'w> {
 fn fill(
     columns: &mut SampleColumns,
     max: usize,
-    next: &mut impl FnMut() -> Result<Option<tsdb::TsdbSample>, TsdbError>,
+    next: &mut impl FnMut() -> Result<Option<TsdbSample>, TsdbError>,
 ) -> Result<(), Error> {
     while columns.times.len() < max {
         let Some(sample) = next()? else { break };

@@ -62,9 +62,10 @@ impl Append for JournalLoser {
         source: &mut dyn BatchSource,
         bounds: AppendBounds,
     ) -> Ticket {
-        match source.batch().journal().is_empty() {
-            true => self.0.append_from(tenant, source, bounds),
-            false => self.append(tenant, source.batch(), bounds),
+        if source.batch().journal().is_empty() {
+            self.0.append_from(tenant, source, bounds)
+        } else {
+            self.append(tenant, source.batch(), bounds)
         }
     }
 

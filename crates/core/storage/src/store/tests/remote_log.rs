@@ -204,9 +204,10 @@ fn store_that_is_handed_off_or_abandoned_writes_nothing_more() {
         let sim = sim::sim_env(1);
         let store = open_on(&sim, &shelf, busy());
         append(&store, &batch(&[("a", &[(1, 1.0)])]), ALWAYS);
-        match is_handed_off {
-            true => store.hand_off().unwrap(),
-            false => store.abandon(),
+        if is_handed_off {
+            store.hand_off().unwrap()
+        } else {
+            store.abandon()
         }
         let written = shelf.records();
         let more = batch(&[("a", &[(2, 2.0)])]);
@@ -330,7 +331,7 @@ fn random_histories_of_stores_on_one_log_lose_and_repeat_no_sample() {
         for _ in 0..400 {
             match rng.next_u64() % 60 {
                 0 => {
-                    if rng.next_u64() % 3 == 0 {
+                    if rng.next_u64().is_multiple_of(3) {
                         store.hand_off().unwrap();
                     }
                     drop(store);

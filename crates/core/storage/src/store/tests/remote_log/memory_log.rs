@@ -62,9 +62,10 @@ fn closed() -> Error {
 
 impl DurableLog for MemoryLog {
     fn check_append(&self) -> Result<(), Error> {
-        match lock(&self.state).is_closed {
-            true => Err(closed()),
-            false => Ok(()),
+        if lock(&self.state).is_closed {
+            Err(closed())
+        } else {
+            Ok(())
         }
     }
 
