@@ -108,8 +108,8 @@ pub struct Regex {
 
 impl Regex {
     /// Parses `pattern`, which takes up to [`parse_memory_bytes`]. Fails with
-    /// [`RegexErrorKind::Syntax`] and the message of Go. An automaton is created only when the first
-    /// value is matched.
+    /// [`RegexErrorKind::Syntax`] and the message of Go. An automaton is created only when the
+    /// first value is matched.
     ///
     /// ```
     /// use firn_goregex::Regex;
@@ -135,9 +135,9 @@ impl Regex {
     }
 
     /// Creates the automaton of a pattern if it needs one and has none. Fails with
-    /// [`RegexErrorKind::Memory`] if there is not enough memory, or with the reason if the automaton
-    /// was stopped in the meantime. Callers that match many values must call this before and
-    /// after.
+    /// [`RegexErrorKind::Memory`] if there is not enough memory, or with the reason if the
+    /// automaton was stopped in the meantime. Callers that match many values must call this
+    /// before and after.
     pub fn prepare(&self) -> Result<(), RegexError> {
         match self.strategy.automaton() {
             Some(automaton) => automaton.build_engine().map(drop),
@@ -198,8 +198,8 @@ enum CaptureEngine {
 }
 
 impl CaptureRegex {
-    /// Parses and compiles `^(?s:PATTERN)$`. Fails with [`RegexErrorKind::Syntax`] and the message of
-    /// Go, which contains the pattern with this wrapping.
+    /// Parses and compiles `^(?s:PATTERN)$`. Fails with [`RegexErrorKind::Syntax`] and the message
+    /// of Go, which contains the pattern with this wrapping.
     pub fn new(pattern: &[u8]) -> Result<Self, RegexError> {
         Self::new_with_limits(pattern, &(Arc::new(UnlimitedRegex) as Arc<dyn RegexLimits>))
     }

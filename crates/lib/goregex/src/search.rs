@@ -18,8 +18,8 @@ pub struct SearchRegex {
 }
 
 impl SearchRegex {
-    /// Parses and compiles `pattern`. Fails with [`RegexErrorKind::Syntax`] and the message of Go, or
-    /// with [`RegexErrorKind::Memory`] if the pattern is too large.
+    /// Parses and compiles `pattern`. Fails with [`RegexErrorKind::Syntax`] and the message of Go,
+    /// or with [`RegexErrorKind::Memory`] if the pattern is too large.
     ///
     /// ```
     /// use firn_goregex::SearchRegex;
