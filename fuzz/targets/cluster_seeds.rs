@@ -3,15 +3,16 @@
 use firn_cluster::checkpoint::Checkpoint;
 use firn_cluster::cluster_format::{ClusterFormat, LogEngine};
 use firn_cluster::commit::{
-    BlockChange, BlockState, CommitRecord, ListedBlock, ListedBlockKind, ListedFile, ReplayFrom,
+    BlockChange, BlockState, CommitRecord, CommittedBlock, CommittedBlockKind, CommittedFile,
+    ReplayFrom,
 };
-use firn_cluster::ids::{ClusterId, Epoch, PartitionId, Sequence, WriterId};
+use firn_cluster::ids::{ClusterId, Epoch, PartitionId, SegmentSequence, WriterId};
 use firn_cluster::object_name::{BlockName, ObjectName};
 use firn_cluster::segment::{
-    FrameKind, Segment, SegmentBody, SegmentBuilder, SegmentHeader, SegmentKind,
+    Segment, SegmentBody, SegmentBuilder, SegmentFrameKind, SegmentHeader, SegmentKind,
 };
-use firn_model::fingerprint::{HashKind, Seed};
-use firn_model::log::Position;
+use firn_model::fingerprint::{FingerprintSeed, HashKind};
+use firn_model::log::LogPosition;
 use firn_model::sample::TimeRange;
 use firn_model::tenant::TenantId;
 use std::num::NonZeroU32;
@@ -19,13 +20,13 @@ use std::num::NonZeroU32;
 const HEADER: SegmentHeader = SegmentHeader {
     cluster: ClusterId(1),
     partition: PartitionId(2),
-    sequence: Sequence(3),
+    sequence: SegmentSequence(3),
     kind: SegmentKind::Fence,
     epoch: Epoch(4),
     writer: WriterId(5),
-    first: Position(0),
+    first: LogPosition(0),
     frames: 0,
-    unit: Sequence(0),
+    unit: SegmentSequence(0),
     body_crc: 0,
 };
 
@@ -42,7 +43,7 @@ pub fn all() -> Vec<Vec<u8>> {
         replay_from: ReplayFrom::BEGIN,
         change: BlockChange {
             cut: 1_000,
-            late_through: Position(9),
+            late_through: LogPosition(9),
             added: vec![block.clone()],
             removed: vec![block.name.clone()],
         },
@@ -51,7 +52,7 @@ pub fn all() -> Vec<Vec<u8>> {
         cluster: HEADER.cluster,
         partition: HEADER.partition,
         epoch: HEADER.epoch,
-        position: Position(11),
+        position: LogPosition(11),
         state: BlockState {
             blocks: vec![block],
             ..BlockState::default()
@@ -70,16 +71,16 @@ pub fn all() -> Vec<Vec<u8>> {
 }
 
 fn data(commit: &[u8]) -> Vec<u8> {
-    let mut builder = SegmentBuilder::new(HEADER.sequence, Position(10));
-    builder.push(FrameKind::Record, b"plain");
-    builder.push(FrameKind::Commit, commit);
-    builder.push(FrameKind::DeltaRecord, b"delta");
-    builder.push(FrameKind::Barrier, b"");
+    let mut builder = SegmentBuilder::new(HEADER.sequence, LogPosition(10));
+    builder.push(SegmentFrameKind::Record, b"plain");
+    builder.push(SegmentFrameKind::Commit, commit);
+    builder.push(SegmentFrameKind::DeltaRecord, b"delta");
+    builder.push(SegmentFrameKind::Barrier, b"");
     let frames = builder.count();
     let (body, body_crc) = builder.finish();
     let header = SegmentHeader {
         kind: SegmentKind::Data,
-        first: Position(10),
+        first: LogPosition(10),
         frames,
         unit: HEADER.sequence,
         body_crc,
@@ -94,21 +95,21 @@ fn bare(kind: SegmentKind) -> Vec<u8> {
     Segment { header, body }.encode()
 }
 
-fn block() -> ListedBlock {
-    ListedBlock {
+fn block() -> CommittedBlock {
+    CommittedBlock {
         name: BlockName {
             tenant: TenantId::anonymous(),
             block: 1 << 90,
             upload: 7,
         },
-        kind: ListedBlockKind::Late,
+        kind: CommittedBlockKind::Late,
         is_bad: true,
         sequence: 1,
         level: 1,
         range: TimeRange::new(-5, 1_000),
         series: 3,
         samples: 300,
-        files: vec![ListedFile {
+        files: vec![CommittedFile {
             name: "data-000".to_owned(),
             bytes: 1 << 20,
         }],
@@ -118,7 +119,7 @@ fn block() -> ListedBlock {
 fn format() -> String {
     ClusterFormat {
         cluster: HEADER.cluster,
-        seed: Seed([1, 2]),
+        seed: FingerprintSeed([1, 2]),
         hash: HashKind::Nh,
         partitions: NonZeroU32::MIN,
         window: NonZeroU32::MIN,

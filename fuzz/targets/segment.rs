@@ -6,15 +6,15 @@
 use firn_cluster::checkpoint::Checkpoint;
 use firn_cluster::cluster_format::ClusterFormat;
 use firn_cluster::commit::{BlockState, CommitRecord};
-use firn_cluster::ids::{ClusterId, PartitionId, Sequence};
+use firn_cluster::ids::{ClusterId, PartitionId, SegmentSequence};
 use firn_cluster::object_name::ObjectName;
-use firn_cluster::segment::{FrameKind, Segment, SegmentPlace};
+use firn_cluster::segment::{Segment, SegmentFrameKind, SegmentPlace};
 
 fn segment(bytes: &[u8]) {
     let place = SegmentPlace {
         cluster: ClusterId(1),
         partition: PartitionId(2),
-        sequence: Sequence(3),
+        sequence: SegmentSequence(3),
     };
     let Ok(segment) = Segment::decode(place, bytes) else {
         return;
@@ -29,7 +29,7 @@ fn segment(bytes: &[u8]) {
             Ok(frame) => {
                 assert_eq!(frame.position.0, next);
                 next += 1;
-                if frame.kind == FrameKind::Commit {
+                if frame.kind == SegmentFrameKind::Commit {
                     commit(frame.payload);
                 }
             }

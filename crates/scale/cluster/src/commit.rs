@@ -16,7 +16,7 @@ pub(crate) use codec::{
     StateFields, push_blocks, push_state_fields, read_blocks, read_state_fields,
 };
 
-use crate::ids::{Epoch, Sequence, WriterId};
+use crate::ids::{Epoch, SegmentSequence, WriterId};
 use crate::object_name::BlockName;
 use firn_model::log::LogPosition;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -28,7 +28,7 @@ pub struct ReplayFrom {
     /// The position of the first frame that is read.
     pub position: LogPosition,
     /// The segment that contains it, which is the first one of a unit.
-    pub sequence: Sequence,
+    pub sequence: SegmentSequence,
     /// The epoch of that segment.
     pub epoch: Epoch,
     /// The writer of that epoch.
@@ -39,7 +39,7 @@ impl ReplayFrom {
     /// The begin of a log.
     pub const BEGIN: Self = Self {
         position: LogPosition(1),
-        sequence: Sequence::FIRST,
+        sequence: SegmentSequence::FIRST,
         epoch: Epoch(0),
         writer: WriterId(0),
     };
@@ -48,7 +48,7 @@ impl ReplayFrom {
 /// The kind of a block, which determines whether it may overlap others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum ListedBlockKind {
+pub enum CommittedBlockKind {
     /// A block of in-order samples. They do not overlap.
     Main = 1,
     /// A block of late or imported samples, which may overlap any other.
@@ -57,7 +57,7 @@ pub enum ListedBlockKind {
 
 /// A file of a block, with the size that ranged reads need.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ListedFile {
+pub struct CommittedFile {
     /// The name within the block ([`crate::object_name::is_file_name`]).
     pub name: String,
     /// The size in bytes.
@@ -66,11 +66,11 @@ pub struct ListedFile {
 
 /// The entry of a block in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedBlock {
+pub struct CommittedBlock {
     /// The name of the block in the bucket.
     pub name: BlockName,
     /// Whether it may overlap others.
-    pub kind: ListedBlockKind,
+    pub kind: CommittedBlockKind,
     /// True if the block is quarantined: it stays in the bucket and is not read.
     pub is_bad: bool,
     /// The order of arrival among the blocks of the partition.
@@ -84,11 +84,11 @@ pub struct ListedBlock {
     /// The number of samples.
     pub samples: u64,
     /// Its files.
-    pub files: Vec<ListedFile>,
+    pub files: Vec<CommittedFile>,
 }
 
 /// Names are unique, so the hash covers the name alone.
-impl Hash for ListedBlock {
+impl Hash for CommittedBlock {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
     }
@@ -102,7 +102,7 @@ pub struct BlockChange {
     /// Blocks contain the late samples of all records up to and including this position.
     pub late_through: LogPosition,
     /// Blocks that are uploaded and not listed yet.
-    pub added: Vec<ListedBlock>,
+    pub added: Vec<CommittedBlock>,
     /// Blocks that are listed and no longer needed.
     pub removed: Vec<BlockName>,
 }
@@ -130,7 +130,7 @@ pub struct BlockState {
     /// See [`BlockChange::late_through`].
     pub late_through: LogPosition,
     /// The blocks in the order in which they were added.
-    pub blocks: Vec<ListedBlock>,
+    pub blocks: Vec<CommittedBlock>,
 }
 
 impl Default for BlockState {
@@ -160,9 +160,9 @@ pub enum CommitMismatch {
     #[error("commit replays from segment {found}, before segment {limit}")]
     ReplayFrom {
         /// The segment in the COMMIT.
-        found: Sequence,
+        found: SegmentSequence,
         /// The segment in the list.
-        limit: Sequence,
+        limit: SegmentSequence,
     },
     /// A removed block is not listed.
     #[error("commit removes a block that is not listed: {0:?}")]

@@ -18,9 +18,9 @@ pub struct PartitionId(pub u32);
 /// The number of a segment in the log of its partition, which is the last part of its key. The
 /// first segment has number one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Sequence(pub u64);
+pub struct SegmentSequence(pub u64);
 
-impl Sequence {
+impl SegmentSequence {
     /// The number of the first segment of a log.
     pub const FIRST: Self = Self(1);
 
@@ -50,7 +50,7 @@ impl Epoch {
 /// The identifier of an append, a barrier or a read, chosen by the caller and returned with the
 /// outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
+pub struct LogTicket(pub u64);
 
 impl fmt::Display for ClusterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,7 +70,7 @@ impl fmt::Display for PartitionId {
     }
 }
 
-impl fmt::Display for Sequence {
+impl fmt::Display for SegmentSequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

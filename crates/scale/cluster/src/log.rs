@@ -15,8 +15,8 @@
 //! Rules (`docs/adr/0250-the-log-of-a-partition-is-a-list-of-created-objects.md` has the reasons):
 //!
 //! - R1: a key is created if it is absent, and never overwritten.
-//! - R2: at most [`LogOptions::window`] creates are in flight. An append is acknowledged when all
-//!   keys of the epoch up to its own are stored ([`window`]).
+//! - R2: at most [`LogCoreOptions::window`] creates are in flight. An append is acknowledged when
+//!   all keys of the epoch up to its own are stored ([`window`]).
 //! - R3: a takeover reads the newest checkpoint, creates a FENCE at the first absent key, and reads
 //!   the newest checkpoint again. If that begins replays behind the FENCE, the FENCE is stale and
 //!   the takeover begins again ([`fencing`]).
@@ -74,9 +74,9 @@ pub use event::{
 };
 #[cfg(any(test, feature = "flaws"))]
 pub use flaw::LogFlaw;
-pub use options::LogOptions;
+pub use options::LogCoreOptions;
 
-use crate::ids::{Ticket, WriterId};
+use crate::ids::{LogTicket, WriterId};
 use action::Outbox;
 use fencing::{Fencing, FencingStep};
 use leading::{Leading, LeadingStep};
@@ -87,15 +87,15 @@ use std::time::Duration;
 /// The log core of one partition in one process. An engine creates it and owns it.
 #[derive(Clone, Debug)]
 pub struct LogCore {
-    options: Arc<LogOptions>,
+    options: Arc<LogCoreOptions>,
     /// The writer of the current or last takeover.
     writer: WriterId,
-    state: State,
+    state: CoreState,
 }
 
 /// The phase of a core with the data that it needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum State {
+enum CoreState {
     Following,
     Fencing(Box<Fencing>),
     Replaying(Box<Replaying>),
@@ -125,22 +125,22 @@ pub enum LogState {
 
 impl LogCore {
     /// Creates a core that follows.
-    pub fn new(options: Arc<LogOptions>) -> Self {
+    pub fn new(options: Arc<LogCoreOptions>) -> Self {
         Self {
             options,
             writer: WriterId(0),
-            state: State::Following,
+            state: CoreState::Following,
         }
     }
 
     /// Returns the phase of the core.
     pub fn state(&self) -> LogState {
         match &self.state {
-            State::Following => LogState::Following,
-            State::Fencing(_) => LogState::Fencing,
-            State::Replaying(_) => LogState::Replaying,
-            State::Leading(leading) => leading.state(),
-            State::Fenced => LogState::Fenced,
+            CoreState::Following => LogState::Following,
+            CoreState::Fencing(_) => LogState::Fencing,
+            CoreState::Replaying(_) => LogState::Replaying,
+            CoreState::Leading(leading) => leading.state(),
+            CoreState::Fenced => LogState::Fenced,
         }
     }
 
@@ -148,7 +148,7 @@ impl LogCore {
     /// bucket.
     pub fn is_leased(&self, now: Duration) -> bool {
         match &self.state {
-            State::Leading(leading) => leading.is_leased(&self.options, now),
+            CoreState::Leading(leading) => leading.is_leased(&self.options, now),
             _ => false,
         }
     }
@@ -170,18 +170,18 @@ impl LogCore {
 
     fn take_over(&mut self, writer: WriterId, out: &mut Outbox) {
         assert!(writer != WriterId(0), "zero is no writer");
-        if !matches!(self.state, State::Following | State::Fenced) {
+        if !matches!(self.state, CoreState::Following | CoreState::Fenced) {
             return;
         }
         self.writer = writer;
         *out = Outbox::new(writer);
-        self.state = State::Fencing(Box::new(Fencing::begin(out)));
+        self.state = CoreState::Fencing(Box::new(Fencing::begin(out)));
     }
 
     /// Handles an event of the store or the engine.
     fn on_call(&mut self, now: Duration, event: LogEvent, out: &mut Outbox) {
         match &mut self.state {
-            State::Leading(leading) => {
+            CoreState::Leading(leading) => {
                 let step = leading.on_call(&self.options, now, event, out);
                 self.after_leading(step, out);
             }
@@ -191,19 +191,19 @@ impl LogCore {
 
     fn on_reply(&mut self, now: Duration, reply: LogReply, out: &mut Outbox) {
         match &mut self.state {
-            State::Fencing(fencing) => {
+            CoreState::Fencing(fencing) => {
                 let step = fencing.on_reply(&self.options, now, reply, out);
                 self.after_fencing(step, out);
             }
-            State::Replaying(replaying) => {
+            CoreState::Replaying(replaying) => {
                 let step = replaying.on_reply(&self.options, reply, out);
                 self.after_replay(now, step, out);
             }
-            State::Leading(leading) => {
+            CoreState::Leading(leading) => {
                 let step = leading.on_reply(&self.options, now, reply, out);
                 self.after_leading(step, out);
             }
-            State::Following | State::Fenced => {}
+            CoreState::Following | CoreState::Fenced => {}
         }
     }
 
@@ -212,7 +212,7 @@ impl LogCore {
             FencingStep::Wait => {}
             FencingStep::Replay(begin) => {
                 let (replaying, step) = Replaying::begin(&self.options, begin, out);
-                self.state = State::Replaying(Box::new(replaying));
+                self.state = CoreState::Replaying(Box::new(replaying));
                 // The log before the FENCE may be empty. No time passed, so no lease ended.
                 self.after_replay(begin.fence.fenced_at, step, out);
             }
@@ -225,10 +225,10 @@ impl LogCore {
             ReplayStep::Wait => {}
             ReplayStep::Lead(begin) => {
                 let leading = Leading::begin(&self.options, now, *begin, out);
-                self.state = State::Leading(Box::new(leading));
+                self.state = CoreState::Leading(Box::new(leading));
             }
             ReplayStep::ReadStateAgain(fence) => {
-                self.state = State::Fencing(Box::new(Fencing::confirm_again(fence, out)));
+                self.state = CoreState::Fencing(Box::new(Fencing::confirm_again(fence, out)));
             }
             ReplayStep::StepDown(reason) => self.step_down(reason, out),
         }
@@ -241,7 +241,7 @@ impl LogCore {
     }
 
     fn step_down(&mut self, reason: StepDownReason, out: &mut Outbox) {
-        if let State::Leading(leading) = std::mem::replace(&mut self.state, State::Fenced) {
+        if let CoreState::Leading(leading) = std::mem::replace(&mut self.state, CoreState::Fenced) {
             leading.abandon(out);
         }
         out.push(LogAction::StepDown { reason });
@@ -250,7 +250,7 @@ impl LogCore {
 
 /// Rejects a call to a core that does not lead. Nothing of it is in the log.
 fn reject(event: LogEvent, out: &mut Outbox) {
-    let (tickets, is_read): (Vec<Ticket>, bool) = match event {
+    let (tickets, is_read): (Vec<LogTicket>, bool) = match event {
         LogEvent::Append(append) => (vec![append.ticket], false),
         LogEvent::Barrier { ticket } => (vec![ticket], false),
         LogEvent::Commit(commit) => (vec![commit.ticket], false),

@@ -10,7 +10,7 @@
 //! Invariants: parsing accepts only keys that [`ObjectName`] prints, so that equal names have equal
 //! keys; the keys of one prefix sort by number.
 
-use crate::ids::{PartitionId, Sequence};
+use crate::ids::{PartitionId, SegmentSequence};
 use firn_model::log::LogPosition;
 use firn_model::tenant::TenantId;
 use std::fmt;
@@ -42,7 +42,7 @@ pub enum ObjectName {
     /// The settings of the cluster ([`crate::cluster_format`]).
     Format,
     /// A segment of the log of a partition ([`crate::segment`]).
-    Segment(PartitionId, Sequence),
+    Segment(PartitionId, SegmentSequence),
     /// A checkpoint of a partition ([`crate::checkpoint`]), by the position of its last COMMIT.
     State(PartitionId, LogPosition),
     /// A file of a block.
@@ -113,7 +113,7 @@ fn parse(key: &str) -> Option<ObjectName> {
     match parts.as_slice() {
         ["cluster", "format"] => Some(ObjectName::Format),
         ["log", partition, number] => {
-            let sequence = Sequence(number_of(number)?);
+            let sequence = SegmentSequence(number_of(number)?);
             Some(ObjectName::Segment(partition_of(partition)?, sequence))
         }
         ["state", partition, number] => {
@@ -193,7 +193,7 @@ mod tests {
             assert_eq!(key.parse(), Ok(name));
         };
         check(ObjectName::Format, "cluster/format");
-        let segment = ObjectName::Segment(PartitionId(7), Sequence(42));
+        let segment = ObjectName::Segment(PartitionId(7), SegmentSequence(42));
         check(segment, "log/7/00000000000000000042");
         let state = ObjectName::State(PartitionId(0), LogPosition(u64::MAX));
         check(state, "state/0/18446744073709551615");

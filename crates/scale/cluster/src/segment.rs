@@ -22,11 +22,12 @@
 mod frame;
 
 pub use frame::{
-    Frame, FrameDamage, FrameKind, FrameReader, PAYLOAD_BYTES_MAX, SegmentBuilder, UnknownFrameKind,
+    FrameDamage, FrameReader, PAYLOAD_BYTES_MAX, SegmentBuilder, SegmentFrame, SegmentFrameKind,
+    UnknownFrameKind,
 };
 
 use crate::bytes::ByteReader;
-use crate::ids::{ClusterId, Epoch, PartitionId, Sequence, WriterId};
+use crate::ids::{ClusterId, Epoch, PartitionId, SegmentSequence, WriterId};
 use firn_model::log::LogPosition;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -76,7 +77,7 @@ pub struct SegmentHeader {
     /// The partition whose log contains the segment.
     pub partition: PartitionId,
     /// The number of the segment, which its key repeats.
-    pub sequence: Sequence,
+    pub sequence: SegmentSequence,
     /// The kind of the segment.
     pub kind: SegmentKind,
     /// The epoch of the writer; for a FENCE the epoch that it begins.
@@ -89,7 +90,7 @@ pub struct SegmentHeader {
     /// The number of frames, which have consecutive positions.
     pub frames: u32,
     /// The first segment of the unit, at which a reader of delta-coded records must begin.
-    pub unit: Sequence,
+    pub unit: SegmentSequence,
     /// The CRC-32C of all bytes behind the header.
     pub body_crc: u32,
 }
@@ -133,7 +134,7 @@ pub enum SegmentError {
         /// The partition in the header.
         partition: PartitionId,
         /// The number in the header.
-        sequence: Sequence,
+        sequence: SegmentSequence,
     },
     /// The size does not fit the kind: a bare segment with frames, or DATA without.
     #[error("segment of kind {kind:?} has {frames} frames in {bytes} bytes")]
@@ -155,7 +156,7 @@ pub struct SegmentPlace {
     /// The partition in the key.
     pub partition: PartitionId,
     /// The number in the key.
-    pub sequence: Sequence,
+    pub sequence: SegmentSequence,
 }
 
 /// The place, the writer and the positions determine the frames, so the hash omits their checksum.
@@ -254,13 +255,13 @@ fn fields(reader: &mut ByteReader<'_>, kind: SegmentKind) -> Option<SegmentHeade
     Some(SegmentHeader {
         cluster,
         partition,
-        sequence: Sequence(reader.u64()?),
+        sequence: SegmentSequence(reader.u64()?),
         kind,
         epoch: Epoch(reader.u64()?),
         writer: WriterId(reader.id()?),
         first: LogPosition(reader.u64()?),
         frames,
-        unit: Sequence(reader.u64()?),
+        unit: SegmentSequence(reader.u64()?),
         body_crc: reader.u32()?,
     })
 }

@@ -5,14 +5,14 @@
 
 use firn_cluster::checkpoint::Checkpoint;
 use firn_cluster::commit::{
-    BlockChange, BlockState, CommitMismatch, CommitRecord, ListedBlock, ListedBlockKind,
-    ListedFile, ReplayFrom, StateFormatError,
+    BlockChange, BlockState, CommitMismatch, CommitRecord, CommittedBlock, CommittedBlockKind,
+    CommittedFile, ReplayFrom, StateFormatError,
 };
-use firn_cluster::ids::{ClusterId, Epoch, PartitionId, Sequence, WriterId};
+use firn_cluster::ids::{ClusterId, Epoch, PartitionId, SegmentSequence, WriterId};
 use firn_cluster::object_name::BlockName;
 use firn_cluster::segment::{
-    FrameKind, HEADER_BYTES, Segment, SegmentBody, SegmentBuilder, SegmentError, SegmentHeader,
-    SegmentKind, SegmentPlace,
+    HEADER_BYTES, Segment, SegmentBody, SegmentBuilder, SegmentError, SegmentFrameKind,
+    SegmentHeader, SegmentKind, SegmentPlace,
 };
 use firn_model::log::LogPosition;
 use firn_model::sample::TimeRange;
@@ -30,18 +30,18 @@ fn place(sequence: u64) -> SegmentPlace {
     SegmentPlace {
         cluster: CLUSTER,
         partition: PartitionId(7),
-        sequence: Sequence(sequence),
+        sequence: SegmentSequence(sequence),
     }
 }
 
-fn block(upload: u64) -> ListedBlock {
-    ListedBlock {
+fn block(upload: u64) -> CommittedBlock {
+    CommittedBlock {
         name: BlockName {
             tenant: TenantId::new("team-a").expect("the name is valid"),
             block: 1 << 80 | 7,
             upload,
         },
-        kind: ListedBlockKind::Main,
+        kind: CommittedBlockKind::Main,
         is_bad: false,
         sequence: 300,
         level: 2,
@@ -49,11 +49,11 @@ fn block(upload: u64) -> ListedBlock {
         series: 391,
         samples: 763_000,
         files: vec![
-            ListedFile {
+            CommittedFile {
                 name: "index".to_owned(),
                 bytes: 1_048_576,
             },
-            ListedFile {
+            CommittedFile {
                 name: "data-000".to_owned(),
                 bytes: 7,
             },
@@ -68,7 +68,7 @@ fn commit() -> CommitRecord {
         version: 3,
         replay_from: ReplayFrom {
             position: LogPosition(1_000),
-            sequence: Sequence(42),
+            sequence: SegmentSequence(42),
             epoch: Epoch(9),
             writer: WRITER,
         },
@@ -82,23 +82,23 @@ fn commit() -> CommitRecord {
 }
 
 fn data() -> Segment {
-    let mut builder = SegmentBuilder::new(Sequence(42), LogPosition(1_000));
-    builder.push(FrameKind::Record, b"plain");
-    builder.push(FrameKind::DeltaRecord, b"");
-    builder.push(FrameKind::Commit, &commit().encode());
-    builder.push(FrameKind::Barrier, b"");
+    let mut builder = SegmentBuilder::new(SegmentSequence(42), LogPosition(1_000));
+    builder.push(SegmentFrameKind::Record, b"plain");
+    builder.push(SegmentFrameKind::DeltaRecord, b"");
+    builder.push(SegmentFrameKind::Commit, &commit().encode());
+    builder.push(SegmentFrameKind::Barrier, b"");
     let frames = builder.count();
     let (body, body_crc) = builder.finish();
     let header = SegmentHeader {
         cluster: CLUSTER,
         partition: PartitionId(7),
-        sequence: Sequence(42),
+        sequence: SegmentSequence(42),
         kind: SegmentKind::Data,
         epoch: Epoch(9),
         writer: WRITER,
         first: LogPosition(1_000),
         frames,
-        unit: Sequence(42),
+        unit: SegmentSequence(42),
         body_crc,
     };
     Segment { header, body }
@@ -106,11 +106,11 @@ fn data() -> Segment {
 
 fn bare(kind: SegmentKind, sequence: u64) -> Segment {
     let header = SegmentHeader {
-        sequence: Sequence(sequence),
+        sequence: SegmentSequence(sequence),
         kind,
         first: LogPosition(0),
         frames: 0,
-        unit: Sequence(0),
+        unit: SegmentSequence(0),
         body_crc: 0,
         ..data().header
     };
@@ -163,10 +163,10 @@ fn frames_of_a_segment_are_those_that_were_pushed() {
         (frame.position.0, frame.kind, frame.payload.to_vec())
     });
     let expected = [
-        (1_000, FrameKind::Record, b"plain".to_vec()),
-        (1_001, FrameKind::DeltaRecord, Vec::new()),
-        (1_002, FrameKind::Commit, commit().encode()),
-        (1_003, FrameKind::Barrier, Vec::new()),
+        (1_000, SegmentFrameKind::Record, b"plain".to_vec()),
+        (1_001, SegmentFrameKind::DeltaRecord, Vec::new()),
+        (1_002, SegmentFrameKind::Commit, commit().encode()),
+        (1_003, SegmentFrameKind::Barrier, Vec::new()),
     ];
     assert!(frames.eq(expected));
 }
@@ -314,7 +314,7 @@ fn block_state_is_the_sum_of_its_commits() {
     let step = |version: u64, added: &[u64], removed: &[u64], sequence: u64| CommitRecord {
         version,
         replay_from: ReplayFrom {
-            sequence: Sequence(sequence),
+            sequence: SegmentSequence(sequence),
             ..commit().replay_from
         },
         change: BlockChange {
@@ -337,7 +337,7 @@ fn block_state_is_the_sum_of_its_commits() {
         step(4, &[], &[], 5),
         CommitMismatch::Version { found, expected },
     );
-    let (found, limit) = (Sequence(4), Sequence(5));
+    let (found, limit) = (SegmentSequence(4), SegmentSequence(5));
     check(
         step(3, &[], &[], 4),
         CommitMismatch::ReplayFrom { found, limit },

@@ -4,11 +4,11 @@
 //! remaining bytes before it is allocated.
 
 use super::{
-    BlockChange, CommitRecord, ListedBlock, ListedBlockKind, ListedFile, ReplayFrom,
+    BlockChange, CommitRecord, CommittedBlock, CommittedBlockKind, CommittedFile, ReplayFrom,
     StateFormatError,
 };
 use crate::bytes::{ByteReader, push_prefixed, push_varint};
-use crate::ids::{Epoch, Sequence, WriterId};
+use crate::ids::{Epoch, SegmentSequence, WriterId};
 use crate::object_name::{BlockName, is_file_name};
 use firn_model::log::LogPosition;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -114,14 +114,14 @@ pub(crate) fn read_state_fields(reader: &mut ByteReader<'_>) -> Option<StateFiel
         late_through: LogPosition(reader.varint()?),
         replay_from: ReplayFrom {
             position: LogPosition(reader.varint()?),
-            sequence: Sequence(reader.varint()?),
+            sequence: SegmentSequence(reader.varint()?),
             epoch: Epoch(reader.varint()?),
             writer: WriterId(reader.id()?),
         },
     })
 }
 
-pub(crate) fn push_blocks(blocks: &[ListedBlock], into: &mut Vec<u8>) {
+pub(crate) fn push_blocks(blocks: &[CommittedBlock], into: &mut Vec<u8>) {
     push_varint(blocks.len() as u64, into);
     for block in blocks {
         push_name(&block.name, into);
@@ -141,7 +141,7 @@ pub(crate) fn push_blocks(blocks: &[ListedBlock], into: &mut Vec<u8>) {
     }
 }
 
-pub(crate) fn read_blocks(reader: &mut ByteReader<'_>) -> Option<Vec<ListedBlock>> {
+pub(crate) fn read_blocks(reader: &mut ByteReader<'_>) -> Option<Vec<CommittedBlock>> {
     let count = reader.count(BLOCK_BYTES_MIN)?;
     let mut blocks = Vec::with_capacity(count);
     for _ in 0..count {
@@ -150,12 +150,12 @@ pub(crate) fn read_blocks(reader: &mut ByteReader<'_>) -> Option<Vec<ListedBlock
     Some(blocks)
 }
 
-fn read_block(reader: &mut ByteReader<'_>) -> Option<ListedBlock> {
-    Some(ListedBlock {
+fn read_block(reader: &mut ByteReader<'_>) -> Option<CommittedBlock> {
+    Some(CommittedBlock {
         name: read_name(reader)?,
         kind: match reader.u8()? {
-            1 => ListedBlockKind::Main,
-            2 => ListedBlockKind::Late,
+            1 => CommittedBlockKind::Main,
+            2 => CommittedBlockKind::Late,
             _ => return None,
         },
         is_bad: match reader.u8()? {
@@ -175,12 +175,12 @@ fn read_block(reader: &mut ByteReader<'_>) -> Option<ListedBlock> {
     })
 }
 
-fn read_files(reader: &mut ByteReader<'_>) -> Option<Vec<ListedFile>> {
+fn read_files(reader: &mut ByteReader<'_>) -> Option<Vec<CommittedFile>> {
     let count = reader.count(FILE_BYTES_MIN)?;
     let mut files = Vec::new();
     for _ in 0..count {
         let name = reader.text().filter(|name| is_file_name(name))?;
-        files.push(ListedFile {
+        files.push(CommittedFile {
             name: name.to_owned(),
             bytes: reader.varint()?,
         });

@@ -1,9 +1,10 @@
 //! Actions: the output of the log core.
 
 use crate::commit::StateFormatError;
-use crate::ids::{Epoch, Sequence, Ticket, WriterId};
+use crate::ids::{Epoch, LogTicket, SegmentSequence, WriterId};
 use crate::segment::{
-    FrameDamage, FrameKind, Segment, SegmentBody, SegmentError, SegmentHeader, UnknownFrameKind,
+    FrameDamage, Segment, SegmentBody, SegmentError, SegmentFrameKind, SegmentHeader,
+    UnknownFrameKind,
 };
 use firn_model::log::LogPosition;
 use std::ops::Range;
@@ -44,24 +45,24 @@ pub enum LogAction {
     /// Appends are durable and in order; their positions ascend.
     Acknowledge {
         /// The appends with their positions.
-        appends: Vec<(Ticket, LogPosition)>,
+        appends: Vec<(LogTicket, LogPosition)>,
     },
     /// Appends failed.
     Reject {
         /// The appends.
-        tickets: Vec<Ticket>,
+        tickets: Vec<LogTicket>,
         /// The reason.
         reason: RejectReason,
     },
     /// Strong reads may be answered.
     GrantReads {
         /// The reads.
-        tickets: Vec<Ticket>,
+        tickets: Vec<LogTicket>,
     },
     /// Strong reads must be sent to the leader.
     RefuseReads {
         /// The reads.
-        tickets: Vec<Ticket>,
+        tickets: Vec<LogTicket>,
     },
     /// Writes the checkpoint of the COMMIT at `position`, which is stored, and reports it as
     /// [`super::LogEvent::CheckpointStored`].
@@ -72,7 +73,7 @@ pub enum LogAction {
     /// Deletes segments. It does not matter whether a deletion fails or is late.
     Delete {
         /// The numbers of the segments.
-        sequences: Vec<Sequence>,
+        sequences: Vec<SegmentSequence>,
     },
 }
 
@@ -82,13 +83,13 @@ pub enum LogRequest {
     /// Creates a segment if its key is absent. [`super::LogReply::Created`]
     Create(Segment),
     /// Returns whether a segment exists. [`super::LogReply::Headed`]
-    Head(Sequence),
+    Head(SegmentSequence),
     /// Reads the header of a segment. [`super::LogReply::HeaderRead`]
-    ReadHeader(Sequence),
+    ReadHeader(SegmentSequence),
     /// Reads a segment. [`super::LogReply::SegmentRead`]
-    ReadSegment(Sequence),
+    ReadSegment(SegmentSequence),
     /// Lists the segments from a number on. [`super::LogReply::LogListed`]
-    ListLog(Sequence),
+    ListLog(SegmentSequence),
     /// Lists the checkpoints and reads the newest one; begins again if it was deleted in between.
     /// [`super::LogReply::StateRead`]
     ReadState,
@@ -112,7 +113,7 @@ pub enum StepDownReason {
     #[error("another writer created segment {sequence}")]
     Fenced {
         /// The number of the segment.
-        sequence: Sequence,
+        sequence: SegmentSequence,
         /// Its header, unless it is unreadable or was not read.
         header: Option<SegmentHeader>,
     },
@@ -123,7 +124,7 @@ pub enum StepDownReason {
     #[error("segment {sequence}: {error}")]
     UnreadableSegment {
         /// The number of the segment.
-        sequence: Sequence,
+        sequence: SegmentSequence,
         /// The error.
         error: SegmentError,
     },
@@ -145,7 +146,7 @@ pub enum StepDownReason {
     #[error("segment {sequence} is missing or does not follow the one before it")]
     Inconsistent {
         /// The number of the segment.
-        sequence: Sequence,
+        sequence: SegmentSequence,
     },
 }
 
@@ -155,11 +156,11 @@ pub struct DeliveredFrame {
     /// The position of the frame.
     pub position: LogPosition,
     /// The kind of the frame.
-    pub kind: FrameKind,
+    pub kind: SegmentFrameKind,
     /// The segment that contains the frame.
-    pub sequence: Sequence,
+    pub sequence: SegmentSequence,
     /// The first segment of its unit.
-    pub unit: Sequence,
+    pub unit: SegmentSequence,
     pub(super) body: SegmentBody,
     pub(super) range: Range<usize>,
 }
@@ -180,14 +181,14 @@ pub enum LogLoss {
     /// A part of a segment is damaged.
     Frames {
         /// The number of the segment.
-        sequence: Sequence,
+        sequence: SegmentSequence,
         /// The lost frames.
         damage: FrameDamage,
     },
     /// The header of a segment is damaged, so all its frames are lost.
     Segment {
         /// The number of the segment.
-        sequence: Sequence,
+        sequence: SegmentSequence,
         /// The size of the object.
         bytes: usize,
     },

@@ -14,12 +14,12 @@
 use super::action::{LogRequest, Outbox};
 use super::event::{CreateOutcome, Lookup};
 use super::flaw::LogFlaw;
-use super::options::LogOptions;
+use super::options::LogCoreOptions;
 use crate::segment::{Segment, SegmentHeader};
 
 /// A segment and what is known about its key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Creation {
+pub(super) struct SegmentCreation {
     segment: Segment,
     phase: CreationPhase,
 }
@@ -44,7 +44,7 @@ pub(super) enum Verdict {
     Taken(Option<SegmentHeader>),
 }
 
-impl Creation {
+impl SegmentCreation {
     pub(super) fn begin(segment: Segment, out: &mut Outbox) -> Self {
         out.request(LogRequest::Create(segment.clone()));
         Self {
@@ -64,7 +64,7 @@ impl Creation {
     /// Handles the outcome of an attempt.
     pub(super) fn on_created(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         outcome: CreateOutcome,
         out: &mut Outbox,
     ) -> Verdict {
@@ -90,7 +90,7 @@ impl Creation {
     /// Handles the header at the key.
     pub(super) fn on_header(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         found: Lookup<SegmentHeader>,
         out: &mut Outbox,
     ) -> Verdict {
@@ -111,7 +111,7 @@ impl Creation {
 
     /// Equal headers mean equal segments, since a header contains the writer and the checksum of
     /// the frames.
-    fn is_own(&self, options: &LogOptions, header: &SegmentHeader) -> bool {
+    fn is_own(&self, options: &LogCoreOptions, header: &SegmentHeader) -> bool {
         let own = &self.segment.header;
         let is_epoch_own = (own.epoch, own.kind) == (header.epoch, header.kind);
         header == own || options.has(LogFlaw::OmitsWriter) && is_epoch_own

@@ -1,8 +1,8 @@
 //! Events: the input of the log core.
 
 use crate::commit::{BlockChange, ReplayFrom, StateFormatError};
-use crate::ids::{Sequence, Ticket, WriterId};
-use crate::segment::{FrameKind, HEADER_BYTES, Segment, SegmentError, SegmentHeader};
+use crate::ids::{LogTicket, SegmentSequence, WriterId};
+use crate::segment::{HEADER_BYTES, Segment, SegmentError, SegmentFrameKind, SegmentHeader};
 use firn_model::log::LogPosition;
 
 /// An input of the log core.
@@ -21,7 +21,7 @@ pub enum LogEvent {
     /// Appends a BARRIER, which proves that this process leads when it is acknowledged.
     Barrier {
         /// The identifier of the outcome.
-        ticket: Ticket,
+        ticket: LogTicket,
     },
     /// Appends a COMMIT.
     Commit(CommitRequest),
@@ -34,7 +34,7 @@ pub enum LogEvent {
     /// answer, and again before it sends it.
     Read {
         /// The identifier of the outcome.
-        ticket: Ticket,
+        ticket: LogTicket,
     },
     /// Stops appends and strong reads, writes what is queued and ends the leadership.
     HandOff,
@@ -51,9 +51,9 @@ pub enum LogEvent {
 #[derive(Clone, Debug)]
 pub struct RecordAppend {
     /// The identifier of the outcome.
-    pub ticket: Ticket,
-    /// [`FrameKind::Record`] or [`FrameKind::DeltaRecord`].
-    pub kind: FrameKind,
+    pub ticket: LogTicket,
+    /// [`SegmentFrameKind::Record`] or [`SegmentFrameKind::DeltaRecord`].
+    pub kind: SegmentFrameKind,
     /// The encoded record.
     pub payload: Vec<u8>,
     /// True if the record begins a unit: it does not depend on records before it. The first record
@@ -65,7 +65,7 @@ pub struct RecordAppend {
 #[derive(Clone, Debug)]
 pub struct CommitRequest {
     /// The identifier of the outcome.
-    pub ticket: Ticket,
+    pub ticket: LogTicket,
     /// The change of the block list.
     pub change: BlockChange,
     /// Blocks contain all records before this position. The core rounds it down to a unit, and
@@ -81,28 +81,28 @@ pub enum LogReply {
     /// The outcome of a create.
     Created {
         /// The number of the segment.
-        sequence: Sequence,
+        sequence: SegmentSequence,
         /// The outcome.
         outcome: CreateOutcome,
     },
     /// The header of a segment.
     HeaderRead {
         /// The number of the segment.
-        sequence: Sequence,
+        sequence: SegmentSequence,
         /// The header.
         found: Lookup<SegmentHeader>,
     },
     /// A whole segment.
     SegmentRead {
         /// The number of the segment.
-        sequence: Sequence,
+        sequence: SegmentSequence,
         /// The segment.
         found: Lookup<Segment>,
     },
     /// The outcome of a HEAD.
     Headed {
         /// The number of the segment.
-        sequence: Sequence,
+        sequence: SegmentSequence,
         /// The outcome.
         outcome: HeadOutcome,
     },
@@ -171,7 +171,7 @@ pub enum StateLookup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListedSegment {
     /// The number of the segment.
-    pub sequence: Sequence,
+    pub sequence: SegmentSequence,
     /// The size of the object in bytes.
     pub bytes: u64,
 }

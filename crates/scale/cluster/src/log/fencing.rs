@@ -18,12 +18,12 @@
 //! when the FENCE was created, so the FENCE is behind the last segment of its predecessor.
 
 use super::action::{LogRequest, Outbox, StepDownReason};
-use super::creation::{Creation, Verdict};
+use super::creation::{SegmentCreation, Verdict};
 use super::event::{CheckpointHead, ListedSegment, LogReply, Lookup, StateLookup};
 use super::flaw::LogFlaw;
-use super::options::LogOptions;
+use super::options::LogCoreOptions;
 use super::walk::Walk;
-use crate::ids::Sequence;
+use crate::ids::SegmentSequence;
 use crate::segment::{Segment, SegmentBody, SegmentHeader, SegmentKind};
 use firn_model::log::LogPosition;
 use std::collections::VecDeque;
@@ -35,20 +35,20 @@ pub(super) struct Fencing {
     /// The checkpoint from which the log is listed.
     start: CheckpointHead,
     /// The key that made this takeover read the checkpoint again.
-    doubted: Option<Sequence>,
+    doubted: Option<SegmentSequence>,
     /// The key that did so before in a list, with the same checkpoint. Pages of a list are of
     /// different times, so only the second time shows that the log contradicts itself.
-    retried: Option<Sequence>,
-    phase: Phase,
+    retried: Option<SegmentSequence>,
+    phase: FencingPhase,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Phase {
+enum FencingPhase {
     ReadingState,
     Listing(Walk),
     /// Reads the header of a bare segment, at which the walk is.
     ReadingFence(Walk, VecDeque<ListedSegment>),
-    Creating(Walk, Creation),
+    Creating(Walk, SegmentCreation),
     Confirming(StoredFence),
 }
 
@@ -67,7 +67,7 @@ pub(super) struct StoredFence {
 pub(super) struct DoubtedFence {
     pub(super) fence: StoredFence,
     pub(super) start: CheckpointHead,
-    pub(super) sequence: Sequence,
+    pub(super) sequence: SegmentSequence,
 }
 
 /// The input of a replay.
@@ -92,7 +92,7 @@ impl Fencing {
             start: CheckpointHead::default(),
             doubted: None,
             retried: None,
-            phase: Phase::ReadingState,
+            phase: FencingPhase::ReadingState,
         }
     }
 
@@ -103,7 +103,7 @@ impl Fencing {
             start: doubted.start,
             doubted: Some(doubted.sequence),
             retried: None,
-            phase: Phase::Confirming(doubted.fence),
+            phase: FencingPhase::Confirming(doubted.fence),
         }
     }
 
@@ -111,21 +111,21 @@ impl Fencing {
     #[cfg(test)]
     pub(super) fn instants(&mut self) -> Vec<&mut Duration> {
         match &mut self.phase {
-            Phase::Confirming(fence) => vec![&mut fence.fenced_at],
+            FencingPhase::Confirming(fence) => vec![&mut fence.fenced_at],
             _ => Vec::new(),
         }
     }
 
     pub(super) fn on_reply(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         now: Duration,
         reply: LogReply,
         out: &mut Outbox,
     ) -> FencingStep {
         match (&mut self.phase, reply) {
             (_, LogReply::StateRead { found }) => self.on_state(options, found, out),
-            (Phase::Listing(walk), LogReply::LogListed { segments }) => {
+            (FencingPhase::Listing(walk), LogReply::LogListed { segments }) => {
                 let walk = *walk;
                 match segments {
                     Some(segments) => self.follow(options, walk, segments.into(), out),
@@ -133,20 +133,20 @@ impl Fencing {
                 }
                 FencingStep::Wait
             }
-            (Phase::ReadingFence(walk, _), LogReply::HeaderRead { sequence, found }) => {
+            (FencingPhase::ReadingFence(walk, _), LogReply::HeaderRead { sequence, found }) => {
                 if sequence == walk.next {
                     self.on_bare_segment(options, found, out)
                 } else {
                     FencingStep::Wait
                 }
             }
-            (Phase::Creating(_, creation), LogReply::Created { sequence, outcome })
+            (FencingPhase::Creating(_, creation), LogReply::Created { sequence, outcome })
                 if sequence == creation.header().sequence =>
             {
                 let verdict = creation.on_created(options, outcome, out);
                 self.after_fence(options, now, verdict, out)
             }
-            (Phase::Creating(_, creation), LogReply::HeaderRead { sequence, found })
+            (FencingPhase::Creating(_, creation), LogReply::HeaderRead { sequence, found })
                 if sequence == creation.header().sequence =>
             {
                 let verdict = creation.on_header(options, found, out);
@@ -158,13 +158,13 @@ impl Fencing {
 
     fn on_state(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         found: StateLookup,
         out: &mut Outbox,
     ) -> FencingStep {
         let fence = match &self.phase {
-            Phase::ReadingState => None,
-            Phase::Confirming(fence) => Some(*fence),
+            FencingPhase::ReadingState => None,
+            FencingPhase::Confirming(fence) => Some(*fence),
             _ => return FencingStep::Wait,
         };
         let head = match found {
@@ -204,14 +204,14 @@ impl Fencing {
 
     fn list(&mut self, walk: Walk, out: &mut Outbox) {
         out.request(LogRequest::ListLog(walk.next));
-        self.phase = Phase::Listing(walk);
+        self.phase = FencingPhase::Listing(walk);
     }
 
     /// Reads the checkpoint again because of the segment at `sequence`, which a newer checkpoint
     /// explains: the log was trimmed.
-    fn doubt(&mut self, sequence: Sequence, out: &mut Outbox) {
+    fn doubt(&mut self, sequence: SegmentSequence, out: &mut Outbox) {
         self.doubted = Some(sequence);
-        self.phase = Phase::ReadingState;
+        self.phase = FencingPhase::ReadingState;
         out.request(LogRequest::ReadState);
     }
 
@@ -219,7 +219,7 @@ impl Fencing {
     /// Bare segments are read, because those that are FENCEs have void keys behind them.
     fn follow(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         mut walk: Walk,
         mut listed: VecDeque<ListedSegment>,
         out: &mut Outbox,
@@ -230,7 +230,7 @@ impl Fencing {
             }
             if entry.sequence == walk.next && entry.is_bare() {
                 out.request(LogRequest::ReadHeader(walk.next));
-                self.phase = Phase::ReadingFence(walk, listed);
+                self.phase = FencingPhase::ReadingFence(walk, listed);
                 return;
             }
             if entry.sequence == walk.next {
@@ -253,21 +253,21 @@ impl Fencing {
             writer: out.writer(),
             first: LogPosition(0),
             frames: 0,
-            unit: Sequence(0),
+            unit: SegmentSequence(0),
             body_crc: 0,
         };
         let body = SegmentBody::default();
-        let creation = Creation::begin(Segment { header, body }, out);
-        self.phase = Phase::Creating(walk, creation);
+        let creation = SegmentCreation::begin(Segment { header, body }, out);
+        self.phase = FencingPhase::Creating(walk, creation);
     }
 
     fn on_bare_segment(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         found: Lookup<SegmentHeader>,
         out: &mut Outbox,
     ) -> FencingStep {
-        let Phase::ReadingFence(walk, listed) = &mut self.phase else {
+        let FencingPhase::ReadingFence(walk, listed) = &mut self.phase else {
             return FencingStep::Wait;
         };
         let (mut walk, listed) = (*walk, std::mem::take(listed));
@@ -288,7 +288,7 @@ impl Fencing {
             }
             Lookup::Failed => {
                 out.request(LogRequest::ReadHeader(walk.next));
-                self.phase = Phase::ReadingFence(walk, listed);
+                self.phase = FencingPhase::ReadingFence(walk, listed);
                 return FencingStep::Wait;
             }
         }
@@ -298,12 +298,12 @@ impl Fencing {
 
     fn after_fence(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         now: Duration,
         verdict: Verdict,
         out: &mut Outbox,
     ) -> FencingStep {
-        let Phase::Creating(walk, creation) = &self.phase else {
+        let FencingPhase::Creating(walk, creation) = &self.phase else {
             return FencingStep::Wait;
         };
         match verdict {
@@ -325,7 +325,7 @@ impl Fencing {
 
     fn confirm(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         fence: StoredFence,
         out: &mut Outbox,
     ) -> FencingStep {
@@ -334,7 +334,7 @@ impl Fencing {
             return FencingStep::Replay(ReplayBegin { fence, start });
         }
         out.request(LogRequest::ReadState);
-        self.phase = Phase::Confirming(fence);
+        self.phase = FencingPhase::Confirming(fence);
         FencingStep::Wait
     }
 }

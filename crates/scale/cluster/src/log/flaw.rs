@@ -4,7 +4,7 @@
 //! the exhaustive model in `tests` must reach a violation with each of them. Without the feature
 //! `flaws` the check is a constant and its branches are removed.
 
-use super::options::LogOptions;
+use super::options::LogCoreOptions;
 
 /// A rule of the log core that a test breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +62,7 @@ pub enum LogFlaw {
     TrustsOldHandOff,
 }
 
-impl LogOptions {
+impl LogCoreOptions {
     /// Returns whether this core breaks a rule.
     #[cfg(any(test, feature = "flaws"))]
     pub(super) fn has(&self, flaw: LogFlaw) -> bool {

@@ -13,9 +13,9 @@
 use super::action::{LogAction, LogRequest, Outbox};
 use super::event::{CheckpointHead, ListedSegment};
 use super::flaw::LogFlaw;
-use super::options::LogOptions;
+use super::options::LogCoreOptions;
 use crate::commit::{BlockChange, CommitRecord, ReplayFrom};
-use crate::ids::Sequence;
+use crate::ids::SegmentSequence;
 use firn_model::log::LogPosition;
 use std::collections::VecDeque;
 
@@ -45,9 +45,9 @@ pub(super) struct StoredCommit {
 struct Trim {
     /// The first number that was not looked at. A leader begins at the first segment, because its
     /// predecessors may have ended within a trim.
-    from: Sequence,
+    from: SegmentSequence,
     /// The number up to which DATA may be deleted.
-    to: Sequence,
+    to: SegmentSequence,
     is_listing: bool,
 }
 
@@ -59,8 +59,8 @@ impl Horizon {
             units: VecDeque::from([start.replay_from]),
             unchecked: VecDeque::new(),
             trim: Trim {
-                from: Sequence::FIRST,
-                to: Sequence::FIRST,
+                from: SegmentSequence::FIRST,
+                to: SegmentSequence::FIRST,
                 is_listing: false,
             },
         }
@@ -88,7 +88,7 @@ impl Horizon {
     /// Creates the COMMIT for `change`, if blocks contain all records before `covered`.
     pub(super) fn commit(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         change: BlockChange,
         covered: LogPosition,
     ) -> CommitRecord {
@@ -118,7 +118,7 @@ impl Horizon {
     /// A COMMIT and all segments before it are stored.
     pub(super) fn committed(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         commit: StoredCommit,
         out: &mut Outbox,
     ) {
@@ -146,7 +146,7 @@ impl Horizon {
         }
     }
 
-    fn trim_to(&mut self, to: Sequence, out: &mut Outbox) {
+    fn trim_to(&mut self, to: SegmentSequence, out: &mut Outbox) {
         self.trim.to = self.trim.to.max(to);
         if self.trim.from < self.trim.to && !self.trim.is_listing {
             self.trim.is_listing = true;
@@ -157,7 +157,7 @@ impl Horizon {
     /// Deletes the listed DATA before the begin of replays.
     pub(super) fn on_listed(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         listed: Option<Vec<ListedSegment>>,
         out: &mut Outbox,
     ) {
@@ -172,7 +172,8 @@ impl Horizon {
         let with_fences = options.has(LogFlaw::DeletesFences);
         let is_deleted = |entry: &&ListedSegment| with_fences || !entry.is_bare();
         let before = listed.iter().filter(|entry| entry.sequence < to);
-        let sequences: Vec<Sequence> = before.filter(is_deleted).map(|e| e.sequence).collect();
+        let sequences: Vec<SegmentSequence> =
+            before.filter(is_deleted).map(|e| e.sequence).collect();
         self.trim.from = to;
         self.trim.is_listing = false;
         if !sequences.is_empty() {

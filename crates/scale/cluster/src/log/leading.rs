@@ -16,14 +16,16 @@ use super::event::{LogEvent, LogReply};
 use super::flaw::LogFlaw;
 use super::horizon::{Horizon, StoredCommit};
 use super::lease::Lease;
-use super::options::LogOptions;
+use super::options::LogCoreOptions;
 use super::queue::{Queue, Queued, QueuedContent, QueuedGroup};
 use super::replay::LeadBegin;
-use super::window::{Outgoing, Slot, Window};
+use super::window::{Outgoing, SegmentWindow, Slot};
 use super::{LogState, reject};
 use crate::commit::ReplayFrom;
-use crate::ids::{Epoch, Sequence, Ticket};
-use crate::segment::{FrameKind, Segment, SegmentBody, SegmentBuilder, SegmentHeader, SegmentKind};
+use crate::ids::{Epoch, LogTicket, SegmentSequence};
+use crate::segment::{
+    Segment, SegmentBody, SegmentBuilder, SegmentFrameKind, SegmentHeader, SegmentKind,
+};
 use firn_model::log::LogPosition;
 use std::time::Duration;
 
@@ -36,13 +38,13 @@ pub(super) struct Leading {
     is_ready: bool,
     hand_off: HandOffPhase,
     queue: Queue,
-    window: Window,
+    window: SegmentWindow,
     lease: Lease,
     horizon: Horizon,
     /// The first segment of the current unit; `None` before the first segment of the epoch.
-    unit: Option<Sequence>,
+    unit: Option<SegmentSequence>,
     /// Appends that are stored and not acknowledged, because the leader is not ready.
-    stored: Vec<(Ticket, LogPosition)>,
+    stored: Vec<(LogTicket, LogPosition)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,7 +63,7 @@ pub(super) enum LeadingStep {
 
 impl Leading {
     pub(super) fn begin(
-        options: &LogOptions,
+        options: &LogCoreOptions,
         now: Duration,
         begin: LeadBegin,
         out: &mut Outbox,
@@ -86,7 +88,7 @@ impl Leading {
             is_ready: false,
             hand_off: HandOffPhase::No,
             queue: Queue::begin(next),
-            window: Window::begin(begin.fence.header.sequence.plus(voids)),
+            window: SegmentWindow::begin(begin.fence.header.sequence.plus(voids)),
             lease: Lease::default(),
             horizon: begin.horizon,
             unit: None,
@@ -105,12 +107,12 @@ impl Leading {
         }
     }
 
-    pub(super) fn is_leased(&self, options: &LogOptions, now: Duration) -> bool {
+    pub(super) fn is_leased(&self, options: &LogCoreOptions, now: Duration) -> bool {
         self.grants(options) && self.lease.is_held(options, now)
     }
 
     /// Returns whether strong reads may be granted, if there is a lease.
-    fn grants(&self, options: &LogOptions) -> bool {
+    fn grants(&self, options: &LogCoreOptions) -> bool {
         let is_ready = self.is_ready || options.has(LogFlaw::ReadsBeforeWait);
         let is_staying =
             self.hand_off == HandOffPhase::No || options.has(LogFlaw::ReadsWhileHandingOff);
@@ -123,7 +125,7 @@ impl Leading {
 
     pub(super) fn on_call(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         now: Duration,
         event: LogEvent,
         out: &mut Outbox,
@@ -146,11 +148,11 @@ impl Leading {
             }
             event if self.hand_off != HandOffPhase::No => reject(event, out),
             LogEvent::Append(append) => {
-                let content = QueuedContent::Frame(append.kind, append.payload);
+                let content = QueuedContent::SegmentFrame(append.kind, append.payload);
                 self.enqueue(now, append.ticket, content, append.begins_unit);
             }
             LogEvent::Barrier { ticket } => {
-                let content = QueuedContent::Frame(FrameKind::Barrier, Vec::new());
+                let content = QueuedContent::SegmentFrame(SegmentFrameKind::Barrier, Vec::new());
                 self.enqueue(now, ticket, content, false);
             }
             LogEvent::Commit(commit) => {
@@ -163,7 +165,7 @@ impl Leading {
         self.advance(options, now, out)
     }
 
-    fn enqueue(&mut self, now: Duration, ticket: Ticket, content: QueuedContent, begins: bool) {
+    fn enqueue(&mut self, now: Duration, ticket: LogTicket, content: QueuedContent, begins: bool) {
         let item = Queued {
             ticket,
             content,
@@ -174,7 +176,7 @@ impl Leading {
 
     pub(super) fn on_reply(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         now: Duration,
         reply: LogReply,
         out: &mut Outbox,
@@ -212,7 +214,12 @@ impl Leading {
     }
 
     /// Completes stored segments, creates new ones and grants reads.
-    fn advance(&mut self, options: &LogOptions, now: Duration, out: &mut Outbox) -> LeadingStep {
+    fn advance(
+        &mut self,
+        options: &LogCoreOptions,
+        now: Duration,
+        out: &mut Outbox,
+    ) -> LeadingStep {
         self.become_ready(now);
         self.break_prefix(options, out);
         while let Some(slot) = self.window.pop_stored() {
@@ -234,7 +241,7 @@ impl Leading {
         LeadingStep::Go
     }
 
-    fn complete(&mut self, options: &LogOptions, slot: Slot, out: &mut Outbox) {
+    fn complete(&mut self, options: &LogCoreOptions, slot: Slot, out: &mut Outbox) {
         self.lease.confirm(slot.started);
         self.stored.extend(slot.appends);
         for commit in slot.commits {
@@ -243,7 +250,7 @@ impl Leading {
     }
 
     /// The effect of planted flaws: stored segments count before the prefix is complete.
-    fn break_prefix(&mut self, options: &LogOptions, out: &mut Outbox) {
+    fn break_prefix(&mut self, options: &LogCoreOptions, out: &mut Outbox) {
         let acks = options.has(LogFlaw::AcksBeforePrefix) && self.is_ready;
         let leases = options.has(LogFlaw::LeasesBeforePrefix);
         if !acks && !leases {
@@ -260,7 +267,7 @@ impl Leading {
         }
     }
 
-    fn create_due(&mut self, options: &LogOptions, now: Duration, out: &mut Outbox) {
+    fn create_due(&mut self, options: &LogCoreOptions, now: Duration, out: &mut Outbox) {
         let is_leaving = self.hand_off == HandOffPhase::Requested;
         while self.window.has_room(options) && (is_leaving || self.queue.is_due(options, now)) {
             let Some(group) = self.queue.take_group(options) else {
@@ -291,7 +298,7 @@ impl Leading {
         }
     }
 
-    fn header(&self, options: &LogOptions, kind: SegmentKind, out: &Outbox) -> SegmentHeader {
+    fn header(&self, options: &LogCoreOptions, kind: SegmentKind, out: &Outbox) -> SegmentHeader {
         SegmentHeader {
             cluster: options.cluster,
             partition: options.partition,
@@ -301,13 +308,13 @@ impl Leading {
             writer: out.writer(),
             first: LogPosition(0),
             frames: 0,
-            unit: Sequence(0),
+            unit: SegmentSequence(0),
             body_crc: 0,
         }
     }
 
     /// Builds the segment of a group, which is the next one.
-    fn segment(&mut self, options: &LogOptions, group: QueuedGroup, out: &Outbox) -> Outgoing {
+    fn segment(&mut self, options: &LogCoreOptions, group: QueuedGroup, out: &Outbox) -> Outgoing {
         let mut header = self.header(options, SegmentKind::Data, out);
         header.first = group.first;
         let begins_unit = group.items.iter().any(|item| item.begins_unit);
@@ -325,10 +332,10 @@ impl Leading {
         let (mut appends, mut commits) = (Vec::new(), Vec::new());
         for item in group.items {
             let position = match item.content {
-                QueuedContent::Frame(kind, payload) => builder.push(kind, &payload),
+                QueuedContent::SegmentFrame(kind, payload) => builder.push(kind, &payload),
                 QueuedContent::Commit { change, covered } => {
                     let commit = self.horizon.commit(options, change, covered);
-                    let position = builder.push(FrameKind::Commit, &commit.encode());
+                    let position = builder.push(SegmentFrameKind::Commit, &commit.encode());
                     commits.push(StoredCommit {
                         position,
                         replay_from: commit.replay_from,
@@ -351,9 +358,9 @@ impl Leading {
     /// Rejects all appends and reads whose outcome is open.
     pub(super) fn abandon(mut self, out: &mut Outbox) {
         self.lease.refuse(out);
-        let unsent: Vec<Ticket> = self.queue.into_tickets().collect();
+        let unsent: Vec<LogTicket> = self.queue.into_tickets().collect();
         let stored = self.stored.into_iter().map(|append| append.0);
-        let sent: Vec<Ticket> = stored.chain(self.window.into_tickets()).collect();
+        let sent: Vec<LogTicket> = stored.chain(self.window.into_tickets()).collect();
         for (tickets, reason) in [
             (sent, RejectReason::Unknown),
             (unsent, RejectReason::NotLeading),
@@ -366,7 +373,7 @@ impl Leading {
 
     /// Returns the next key, and whether a segment may be created there now.
     #[cfg(test)]
-    pub(super) fn room(&self, options: &LogOptions) -> Option<Sequence> {
+    pub(super) fn room(&self, options: &LogCoreOptions) -> Option<SegmentSequence> {
         let has_room = self.hand_off == HandOffPhase::No && self.window.has_room(options);
         has_room.then(|| self.window.next())
     }

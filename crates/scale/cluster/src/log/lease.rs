@@ -13,8 +13,8 @@
 use super::action::{LogAction, LogRequest, Outbox};
 use super::event::HeadOutcome;
 use super::flaw::LogFlaw;
-use super::options::LogOptions;
-use crate::ids::{Sequence, Ticket};
+use super::options::LogCoreOptions;
+use crate::ids::{LogTicket, SegmentSequence};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -28,14 +28,14 @@ pub(super) struct Lease {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct WaitingRead {
-    ticket: Ticket,
+    ticket: LogTicket,
     arrived: Duration,
 }
 
 /// A HEAD of the next key that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct HeadCheck {
-    sequence: Sequence,
+    sequence: SegmentSequence,
     started: Duration,
     /// The number of waiting reads that arrived before it started.
     reads: usize,
@@ -43,13 +43,13 @@ struct HeadCheck {
 
 impl Lease {
     /// Adds a read, which waits until [`Lease::serve`] grants it.
-    pub(super) fn add(&mut self, now: Duration, ticket: Ticket) {
+    pub(super) fn add(&mut self, now: Duration, ticket: LogTicket) {
         let arrived = now;
         self.waiting.push_back(WaitingRead { ticket, arrived });
     }
 
     /// Returns whether the lease is valid.
-    pub(super) fn is_held(&self, options: &LogOptions, now: Duration) -> bool {
+    pub(super) fn is_held(&self, options: &LogCoreOptions, now: Duration) -> bool {
         let is_valid = |confirmed| now < confirmed + options.lease;
         self.confirmed.is_some_and(is_valid)
     }
@@ -63,10 +63,10 @@ impl Lease {
     /// `next` is the next key of the leader now.
     pub(super) fn on_head(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         now: Duration,
-        head: (Sequence, HeadOutcome),
-        next: Sequence,
+        head: (SegmentSequence, HeadOutcome),
+        next: SegmentSequence,
         out: &mut Outbox,
     ) -> bool {
         let (sequence, outcome) = head;
@@ -95,9 +95,9 @@ impl Lease {
     /// which is the next key if no create is in flight.
     pub(super) fn serve(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         now: Duration,
-        idle_key: Option<Sequence>,
+        idle_key: Option<SegmentSequence>,
         out: &mut Outbox,
     ) {
         let is_held = self.is_held(options, now);
@@ -131,7 +131,7 @@ impl Lease {
     /// Refuses all reads that wait.
     pub(super) fn refuse(&mut self, out: &mut Outbox) {
         self.head = None;
-        let tickets: Vec<Ticket> = self.waiting.drain(..).map(|read| read.ticket).collect();
+        let tickets: Vec<LogTicket> = self.waiting.drain(..).map(|read| read.ticket).collect();
         if !tickets.is_empty() {
             out.push(LogAction::RefuseReads { tickets });
         }

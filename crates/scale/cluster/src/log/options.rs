@@ -2,13 +2,13 @@
 
 #[cfg(any(test, feature = "flaws"))]
 use super::flaw::LogFlaw;
-use crate::ids::{ClusterId, PartitionId, Sequence};
+use crate::ids::{ClusterId, PartitionId, SegmentSequence};
 use crate::segment::SegmentPlace;
 use std::time::Duration;
 
 /// The settings of a log core, which do not change while it exists.
 #[derive(Clone, Debug)]
-pub struct LogOptions {
+pub struct LogCoreOptions {
     /// The cluster, from `cluster/format`.
     pub cluster: ClusterId,
     /// The partition whose log this is.
@@ -31,7 +31,7 @@ pub struct LogOptions {
     pub flaw: Option<LogFlaw>,
 }
 
-impl LogOptions {
+impl LogCoreOptions {
     /// Returns the time for which a new leader waits: a lease, and 1 % for clocks of different
     /// rates.
     pub fn wait(&self) -> Duration {
@@ -39,7 +39,7 @@ impl LogOptions {
     }
 
     /// Returns the place at which segment `sequence` of this log is decoded.
-    pub fn place(&self, sequence: Sequence) -> SegmentPlace {
+    pub fn place(&self, sequence: SegmentSequence) -> SegmentPlace {
         SegmentPlace {
             cluster: self.cluster,
             partition: self.partition,

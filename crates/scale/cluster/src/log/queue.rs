@@ -3,12 +3,12 @@
 //! A segment is created when enough bytes wait, when the oldest record has waited long enough, or
 //! when a record begins a unit, since a unit begins with a segment. Invariants: records leave in
 //! the order in which they came, with consecutive positions; the queue is bounded by
-//! [`LogOptions::queue_bytes`] and one record, and appends beyond that are rejected.
+//! [`LogCoreOptions::queue_bytes`] and one record, and appends beyond that are rejected.
 
-use super::options::LogOptions;
+use super::options::LogCoreOptions;
 use crate::commit::BlockChange;
-use crate::ids::Ticket;
-use crate::segment::FrameKind;
+use crate::ids::LogTicket;
+use crate::segment::SegmentFrameKind;
 use firn_model::log::LogPosition;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) struct Queue {
 /// A record, a BARRIER or a COMMIT that waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Queued {
-    pub(super) ticket: Ticket,
+    pub(super) ticket: LogTicket,
     pub(super) content: QueuedContent,
     pub(super) begins_unit: bool,
 }
@@ -35,7 +35,7 @@ pub(super) struct Queued {
 /// The content of an item. The bytes of a COMMIT follow from the place of its segment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum QueuedContent {
-    Frame(FrameKind, Vec<u8>),
+    SegmentFrame(SegmentFrameKind, Vec<u8>),
     Commit {
         change: BlockChange,
         covered: LogPosition,
@@ -45,7 +45,7 @@ pub(super) enum QueuedContent {
 impl Queued {
     fn bytes(&self) -> usize {
         match &self.content {
-            QueuedContent::Frame(_, payload) => payload.len(),
+            QueuedContent::SegmentFrame(_, payload) => payload.len(),
             QueuedContent::Commit { .. } => 0,
         }
     }
@@ -74,7 +74,7 @@ impl Queue {
         self.items.is_empty()
     }
 
-    pub(super) fn is_full(&self, options: &LogOptions) -> bool {
+    pub(super) fn is_full(&self, options: &LogCoreOptions) -> bool {
         self.bytes >= options.queue_bytes
     }
 
@@ -88,7 +88,7 @@ impl Queue {
     }
 
     /// Returns whether a segment must be created now.
-    pub(super) fn is_due(&self, options: &LogOptions, now: Duration) -> bool {
+    pub(super) fn is_due(&self, options: &LogCoreOptions, now: Duration) -> bool {
         let waited = now.saturating_sub(self.since);
         let has_group = self.items.iter().skip(1).any(|item| item.begins_unit);
         let is_large = self.bytes >= options.segment_bytes;
@@ -96,7 +96,7 @@ impl Queue {
     }
 
     /// Removes the items of the next segment.
-    pub(super) fn take_group(&mut self, options: &LogOptions) -> Option<QueuedGroup> {
+    pub(super) fn take_group(&mut self, options: &LogCoreOptions) -> Option<QueuedGroup> {
         let first = LogPosition(self.next.0 - self.items.len() as u64);
         let (mut items, mut bytes) = (Vec::new(), 0);
         while let Some(item) = self.items.front() {
@@ -115,7 +115,7 @@ impl Queue {
     }
 
     /// Returns all items that wait.
-    pub(super) fn into_tickets(self) -> impl Iterator<Item = Ticket> {
+    pub(super) fn into_tickets(self) -> impl Iterator<Item = LogTicket> {
         self.items.into_iter().map(|item| item.ticket)
     }
 

@@ -10,11 +10,13 @@ use super::event::{CheckpointHead, LogReply, Lookup};
 use super::fencing::{DoubtedFence, ReplayBegin, StoredFence};
 use super::flaw::LogFlaw;
 use super::horizon::Horizon;
-use super::options::LogOptions;
+use super::options::LogCoreOptions;
 use super::walk::Walk;
 use crate::commit::{CommitRecord, ReplayFrom};
-use crate::ids::Sequence;
-use crate::segment::{Frame, FrameKind, HEADER_BYTES, Segment, SegmentError, SegmentKind};
+use crate::ids::SegmentSequence;
+use crate::segment::{
+    HEADER_BYTES, Segment, SegmentError, SegmentFrame, SegmentFrameKind, SegmentKind,
+};
 use firn_model::log::LogPosition;
 use std::collections::BTreeMap;
 
@@ -30,9 +32,9 @@ pub(super) struct Replaying {
     /// The position of the next frame.
     next: LogPosition,
     /// The key from which on no segment is requested.
-    requested: Sequence,
+    requested: SegmentSequence,
     /// Segments that arrived before their turn.
-    arrived: BTreeMap<Sequence, Lookup<Segment>>,
+    arrived: BTreeMap<SegmentSequence, Lookup<Segment>>,
     horizon: Horizon,
     /// True if the last segment is a HANDOFF.
     is_handed_off: bool,
@@ -71,7 +73,7 @@ impl From<StepDownReason> for Stop {
 
 impl Replaying {
     pub(super) fn begin(
-        options: &LogOptions,
+        options: &LogCoreOptions,
         begin: ReplayBegin,
         out: &mut Outbox,
     ) -> (Self, ReplayStep) {
@@ -95,7 +97,7 @@ impl Replaying {
 
     pub(super) fn on_reply(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         reply: LogReply,
         out: &mut Outbox,
     ) -> ReplayStep {
@@ -115,7 +117,7 @@ impl Replaying {
     }
 
     /// Handles the segments that arrived in order, and requests further ones.
-    fn advance(&mut self, options: &LogOptions, out: &mut Outbox) -> ReplayStep {
+    fn advance(&mut self, options: &LogCoreOptions, out: &mut Outbox) -> ReplayStep {
         loop {
             self.arrived = self.arrived.split_off(&self.walk.next);
             if self.walk.next == self.fence.header.sequence && options.has(LogFlaw::ProbesEndAgain)
@@ -149,7 +151,7 @@ impl Replaying {
         ReplayStep::Wait
     }
 
-    fn is_at_end(&self, options: &LogOptions) -> bool {
+    fn is_at_end(&self, options: &LogCoreOptions) -> bool {
         let end = self.fence.header.sequence;
         if options.has(LogFlaw::ProbesEndAgain) {
             return self.walk.next >= end.plus(options.window());
@@ -157,7 +159,7 @@ impl Replaying {
         self.walk.next == end || self.walk.next > end && options.has(LogFlaw::KeepsStaleFence)
     }
 
-    fn request(&mut self, options: &LogOptions, out: &mut Outbox) {
+    fn request(&mut self, options: &LogCoreOptions, out: &mut Outbox) {
         let mut end = self.fence.header.sequence;
         if options.has(LogFlaw::ProbesEndAgain) {
             end = end.plus(options.window());
@@ -190,7 +192,7 @@ impl Replaying {
     /// Handles the segment at which the walk is.
     fn handle(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         found: Lookup<Segment>,
         out: &mut Outbox,
     ) -> Result<(), Stop> {
@@ -266,11 +268,11 @@ impl Replaying {
     fn deliver_frame(
         &mut self,
         segment: &Segment,
-        frame: &Frame<'_>,
+        frame: &SegmentFrame<'_>,
         out: &mut Outbox,
     ) -> Result<(), Stop> {
         let position = frame.position;
-        if frame.kind == FrameKind::Commit {
+        if frame.kind == SegmentFrameKind::Commit {
             let commit = CommitRecord::decode(frame.payload);
             let unreadable = |error| StepDownReason::UnreadableCommit { position, error };
             let commit = commit.map_err(unreadable)?;

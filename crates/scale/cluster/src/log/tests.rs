@@ -9,15 +9,15 @@ mod scenarios;
 mod search;
 mod world;
 
-use super::{LogCore, State};
-use crate::ids::{Epoch, Sequence};
+use super::{CoreState, LogCore};
+use crate::ids::{Epoch, SegmentSequence};
 use std::time::Duration;
 
 impl LogCore {
     /// Returns the key at which a segment may be created now.
-    fn room(&self) -> Option<Sequence> {
+    fn room(&self) -> Option<SegmentSequence> {
         match &self.state {
-            State::Leading(leading) => leading.room(&self.options),
+            CoreState::Leading(leading) => leading.room(&self.options),
             _ => None,
         }
     }
@@ -25,7 +25,7 @@ impl LogCore {
     /// Returns the epoch that the core leads.
     fn epoch(&self) -> Option<Epoch> {
         match &self.state {
-            State::Leading(leading) => Some(leading.epoch()),
+            CoreState::Leading(leading) => Some(leading.epoch()),
             _ => None,
         }
     }
@@ -33,17 +33,17 @@ impl LogCore {
     /// Returns whether a tick makes the leader ready.
     fn awaits_tick(&self, now: Duration) -> bool {
         match &self.state {
-            State::Leading(leading) => leading.awaits_tick(now),
+            CoreState::Leading(leading) => leading.awaits_tick(now),
             _ => false,
         }
     }
 
     fn instants(&mut self) -> Vec<&mut Duration> {
         match &mut self.state {
-            State::Fencing(fencing) => fencing.instants(),
-            State::Replaying(replaying) => replaying.instants(),
-            State::Leading(leading) => leading.instants(),
-            State::Following | State::Fenced => Vec::new(),
+            CoreState::Fencing(fencing) => fencing.instants(),
+            CoreState::Replaying(replaying) => replaying.instants(),
+            CoreState::Leading(leading) => leading.instants(),
+            CoreState::Following | CoreState::Fenced => Vec::new(),
         }
     }
 

@@ -8,22 +8,22 @@
 //! may exist there or may be created later, and no reader counts them.
 
 use super::flaw::LogFlaw;
-use super::options::LogOptions;
+use super::options::LogCoreOptions;
 use crate::commit::ReplayFrom;
-use crate::ids::{Epoch, Sequence, WriterId};
+use crate::ids::{Epoch, SegmentSequence, WriterId};
 use crate::segment::{SegmentHeader, SegmentKind};
 
 /// A place in a log, and the newest FENCE before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Walk {
     /// The next key.
-    pub(super) next: Sequence,
+    pub(super) next: SegmentSequence,
     /// The epoch of the newest FENCE.
     pub(super) epoch: Epoch,
     /// The writer of the newest FENCE.
     pub(super) writer: WriterId,
     /// The end of the void keys that a planted flaw reads; zero otherwise.
-    void_end: Sequence,
+    void_end: SegmentSequence,
 }
 
 impl Walk {
@@ -32,7 +32,7 @@ impl Walk {
             next: from.sequence,
             epoch: from.epoch,
             writer: from.writer,
-            void_end: Sequence(0),
+            void_end: SegmentSequence(0),
         }
     }
 
@@ -42,14 +42,14 @@ impl Walk {
     }
 
     /// Passes a FENCE and the void keys behind it.
-    pub(super) fn pass_fence(&mut self, options: &LogOptions, fence: &SegmentHeader) {
+    pub(super) fn pass_fence(&mut self, options: &LogCoreOptions, fence: &SegmentHeader) {
         self.next = fence.sequence.plus(options.window());
         self.epoch = fence.epoch;
         self.writer = fence.writer;
     }
 
     /// Passes a FENCE, but not the void keys behind it: the effect of a planted flaw.
-    pub(super) fn pass_fence_alone(&mut self, options: &LogOptions, fence: &SegmentHeader) {
+    pub(super) fn pass_fence_alone(&mut self, options: &LogCoreOptions, fence: &SegmentHeader) {
         self.pass_fence(options, fence);
         self.void_end = self.next;
         self.next = fence.sequence.next();
@@ -72,7 +72,7 @@ impl Walk {
     }
 
     /// Passes a FENCE of a replay.
-    pub(super) fn pass_replayed_fence(&mut self, options: &LogOptions, fence: &SegmentHeader) {
+    pub(super) fn pass_replayed_fence(&mut self, options: &LogCoreOptions, fence: &SegmentHeader) {
         if options.has(LogFlaw::ReplaysVoid) {
             self.pass_fence_alone(options, fence);
         } else {

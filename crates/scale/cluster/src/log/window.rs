@@ -10,12 +10,12 @@
 //! them.
 
 use super::action::Outbox;
-use super::creation::{Creation, Verdict};
+use super::creation::{SegmentCreation, Verdict};
 use super::event::{CreateOutcome, Lookup};
 use super::flaw::LogFlaw;
 use super::horizon::StoredCommit;
-use super::options::LogOptions;
-use crate::ids::{Sequence, Ticket};
+use super::options::LogCoreOptions;
+use crate::ids::{LogTicket, SegmentSequence};
 use crate::segment::{Segment, SegmentHeader, SegmentKind};
 use firn_model::log::LogPosition;
 use std::collections::VecDeque;
@@ -23,20 +23,20 @@ use std::time::Duration;
 
 /// The segments in flight of a leader.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Window {
+pub(super) struct SegmentWindow {
     /// The key of the next segment.
-    next: Sequence,
+    next: SegmentSequence,
     slots: VecDeque<Slot>,
 }
 
 /// A segment in flight, and what depends on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Slot {
-    creation: Creation,
+    creation: SegmentCreation,
     /// The start of the first attempt.
     pub(super) started: Duration,
     /// The appends in the segment.
-    pub(super) appends: Vec<(Ticket, LogPosition)>,
+    pub(super) appends: Vec<(LogTicket, LogPosition)>,
     /// The COMMITs in the segment.
     pub(super) commits: Vec<StoredCommit>,
 }
@@ -51,12 +51,12 @@ impl Slot {
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) segment: Segment,
-    pub(super) appends: Vec<(Ticket, LogPosition)>,
+    pub(super) appends: Vec<(LogTicket, LogPosition)>,
     pub(super) commits: Vec<StoredCommit>,
 }
 
-impl Window {
-    pub(super) fn begin(next: Sequence) -> Self {
+impl SegmentWindow {
+    pub(super) fn begin(next: SegmentSequence) -> Self {
         Self {
             next,
             slots: VecDeque::new(),
@@ -64,7 +64,7 @@ impl Window {
     }
 
     /// Returns the key of the next segment.
-    pub(super) fn next(&self) -> Sequence {
+    pub(super) fn next(&self) -> SegmentSequence {
         self.next
     }
 
@@ -72,7 +72,7 @@ impl Window {
         self.slots.is_empty()
     }
 
-    pub(super) fn has_room(&self, options: &LogOptions) -> bool {
+    pub(super) fn has_room(&self, options: &LogCoreOptions) -> bool {
         (self.slots.len() as u64) < options.window()
     }
 
@@ -81,7 +81,7 @@ impl Window {
         assert!(outgoing.segment.header.sequence == self.next);
         self.next = self.next.next();
         self.slots.push_back(Slot {
-            creation: Creation::begin(outgoing.segment, out),
+            creation: SegmentCreation::begin(outgoing.segment, out),
             started: now,
             appends: outgoing.appends,
             commits: outgoing.commits,
@@ -91,9 +91,9 @@ impl Window {
     /// Handles the outcome of a create.
     pub(super) fn on_created(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         now: Duration,
-        created: (Sequence, CreateOutcome),
+        created: (SegmentSequence, CreateOutcome),
         out: &mut Outbox,
     ) -> Verdict {
         let Some(slot) = self.slot(created.0) else {
@@ -107,9 +107,9 @@ impl Window {
     /// Handles the header at a key whose create had an uncertain outcome.
     pub(super) fn on_header(
         &mut self,
-        options: &LogOptions,
+        options: &LogCoreOptions,
         now: Duration,
-        read: (Sequence, Lookup<SegmentHeader>),
+        read: (SegmentSequence, Lookup<SegmentHeader>),
         out: &mut Outbox,
     ) -> Verdict {
         let Some(slot) = self.slot(read.0) else {
@@ -120,7 +120,7 @@ impl Window {
         verdict
     }
 
-    fn slot(&mut self, sequence: Sequence) -> Option<&mut Slot> {
+    fn slot(&mut self, sequence: SegmentSequence) -> Option<&mut Slot> {
         let mut slots = self.slots.iter_mut();
         slots.find(|slot| slot.creation.header().sequence == sequence)
     }
@@ -138,7 +138,7 @@ impl Window {
     }
 
     /// Returns all appends in flight.
-    pub(super) fn into_tickets(self) -> impl Iterator<Item = Ticket> {
+    pub(super) fn into_tickets(self) -> impl Iterator<Item = LogTicket> {
         let appends = self.slots.into_iter().flat_map(|slot| slot.appends);
         appends.map(|append| append.0)
     }
@@ -155,7 +155,7 @@ impl Window {
 
 impl Slot {
     /// Moves the start of the first attempt: the effect of planted flaws.
-    fn restart(&mut self, options: &LogOptions, now: Duration, verdict: &Verdict) {
+    fn restart(&mut self, options: &LogCoreOptions, now: Duration, verdict: &Verdict) {
         let is_end = *verdict == Verdict::Stored && options.has(LogFlaw::LeasesFromEnd);
         let is_repeat = *verdict == Verdict::Repeated && options.has(LogFlaw::LeasesFromRepeat);
         if is_end || is_repeat {

@@ -15,7 +15,7 @@
 
 use super::{SegmentBody, SegmentHeader};
 use crate::bytes::ByteReader;
-use crate::ids::Sequence;
+use crate::ids::SegmentSequence;
 use firn_model::log::LogPosition;
 
 /// Bytes of a frame before its payload.
@@ -27,7 +27,7 @@ pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// The kind of a frame. Records have the numbers that they have in the local log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum FrameKind {
+pub enum SegmentFrameKind {
     /// A plain record.
     Record = 1,
     /// A record that is encoded relative to earlier ones of its unit.
@@ -38,7 +38,7 @@ pub enum FrameKind {
     Barrier = 17,
 }
 
-impl FrameKind {
+impl SegmentFrameKind {
     fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             1 => Some(Self::Record),
@@ -52,11 +52,11 @@ impl FrameKind {
 
 /// A frame of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub struct SegmentFrame<'a> {
     /// The position of the frame in the log of its partition.
     pub position: LogPosition,
     /// The kind of the payload.
-    pub kind: FrameKind,
+    pub kind: SegmentFrameKind,
     /// The payload, which agrees with its checksum.
     pub payload: &'a [u8],
     /// The offset of the payload behind the header of the segment.
@@ -93,7 +93,7 @@ pub struct UnknownFrameKind {
 /// Collects the frames of a segment.
 #[derive(Clone, Debug)]
 pub struct SegmentBuilder {
-    sequence: Sequence,
+    sequence: SegmentSequence,
     first: LogPosition,
     frames: u32,
     body: Vec<u8>,
@@ -101,7 +101,7 @@ pub struct SegmentBuilder {
 
 impl SegmentBuilder {
     /// Creates a builder for the frames of segment `sequence`, from position `first` on.
-    pub fn new(sequence: Sequence, first: LogPosition) -> Self {
+    pub fn new(sequence: SegmentSequence, first: LogPosition) -> Self {
         Self {
             sequence,
             first,
@@ -111,7 +111,7 @@ impl SegmentBuilder {
     }
 
     /// Appends a frame and returns its position. `payload` must not exceed [`PAYLOAD_BYTES_MAX`].
-    pub fn push(&mut self, kind: FrameKind, payload: &[u8]) -> LogPosition {
+    pub fn push(&mut self, kind: SegmentFrameKind, payload: &[u8]) -> LogPosition {
         assert!(payload.len() <= PAYLOAD_BYTES_MAX);
         let position = LogPosition(self.first.0 + u64::from(self.frames));
         let mut header = [0; FRAME_HEADER_BYTES];
@@ -140,7 +140,7 @@ impl SegmentBuilder {
 }
 
 /// The header of a frame, as far as its checksum vouches for it.
-struct FrameHeader {
+struct SegmentFrameHeader {
     position: LogPosition,
     kind: u8,
     payload_bytes: usize,
@@ -148,7 +148,7 @@ struct FrameHeader {
 }
 
 /// Reads the header of a frame at `offset`, if there is an intact one with its whole payload.
-fn header_at(sequence: Sequence, body: &[u8], offset: usize) -> Option<FrameHeader> {
+fn header_at(sequence: SegmentSequence, body: &[u8], offset: usize) -> Option<SegmentFrameHeader> {
     let rest = body.get(offset..)?;
     let header: &[u8; FRAME_HEADER_BYTES] = rest.first_chunk()?;
     let mut reader = ByteReader::new(header);
@@ -162,7 +162,7 @@ fn header_at(sequence: Sequence, body: &[u8], offset: usize) -> Option<FrameHead
     if crc != header_crc(sequence, offset, header) {
         return None;
     }
-    Some(FrameHeader {
+    Some(SegmentFrameHeader {
         position: LogPosition(reader.u64()?),
         kind: reader.u8()?,
         payload_bytes,
@@ -170,7 +170,7 @@ fn header_at(sequence: Sequence, body: &[u8], offset: usize) -> Option<FrameHead
     })
 }
 
-fn header_crc(sequence: Sequence, offset: usize, header: &[u8; FRAME_HEADER_BYTES]) -> u32 {
+fn header_crc(sequence: SegmentSequence, offset: usize, header: &[u8; FRAME_HEADER_BYTES]) -> u32 {
     let mut bytes = [0; 16 + FRAME_HEADER_BYTES - 4];
     bytes[..8].copy_from_slice(&sequence.0.to_le_bytes());
     bytes[8..16].copy_from_slice(&(offset as u64).to_le_bytes());
@@ -182,7 +182,7 @@ fn header_crc(sequence: Sequence, offset: usize, header: &[u8; FRAME_HEADER_BYTE
 /// behind it.
 #[derive(Clone, Debug)]
 pub struct FrameReader<'a> {
-    sequence: Sequence,
+    sequence: SegmentSequence,
     body: &'a [u8],
     offset: usize,
     /// The position of the next frame.
@@ -191,11 +191,11 @@ pub struct FrameReader<'a> {
     end: LogPosition,
     version: u32,
     /// A frame that follows damage, which is returned first.
-    held: Option<Result<Frame<'a>, UnknownFrameKind>>,
+    held: Option<Result<SegmentFrame<'a>, UnknownFrameKind>>,
 }
 
 /// An item of [`FrameReader`].
-pub type ReadFrame<'a> = Result<Result<Frame<'a>, FrameDamage>, UnknownFrameKind>;
+pub type ReadFrame<'a> = Result<Result<SegmentFrame<'a>, FrameDamage>, UnknownFrameKind>;
 
 impl<'a> FrameReader<'a> {
     pub(super) fn new(header: &SegmentHeader, body: &'a [u8]) -> Self {
@@ -212,7 +212,7 @@ impl<'a> FrameReader<'a> {
 
     /// Reads the next frame that is intact, at or behind the current offset. Returns it with its
     /// offset.
-    fn next_intact(&mut self) -> Option<Result<Frame<'a>, UnknownFrameKind>> {
+    fn next_intact(&mut self) -> Option<Result<SegmentFrame<'a>, UnknownFrameKind>> {
         while self.offset < self.body.len() {
             let header = header_at(self.sequence, self.body, self.offset);
             let Some(header) = header.filter(|h| self.next <= h.position && h.position < self.end)
@@ -234,19 +234,19 @@ impl<'a> FrameReader<'a> {
 }
 
 fn frame<'a>(
-    header: &FrameHeader,
+    header: &SegmentFrameHeader,
     payload: &'a [u8],
     start: usize,
     version: u32,
-) -> Result<Frame<'a>, UnknownFrameKind> {
+) -> Result<SegmentFrame<'a>, UnknownFrameKind> {
     let position = header.position;
     let unknown = UnknownFrameKind {
         position,
         version,
         kind: header.kind,
     };
-    let kind = FrameKind::from_byte(header.kind).ok_or(unknown)?;
-    Ok(Frame {
+    let kind = SegmentFrameKind::from_byte(header.kind).ok_or(unknown)?;
+    Ok(SegmentFrame {
         position,
         kind,
         payload,

@@ -13,12 +13,12 @@
 //! ```
 
 use crate::commit::{BlockChange, ReplayFrom};
-use crate::ids::{ClusterId, PartitionId, Sequence, Ticket, WriterId};
+use crate::ids::{ClusterId, LogTicket, PartitionId, SegmentSequence, WriterId};
 use crate::log::{
     CheckpointHead, CommitRequest, CreateOutcome, HeadOutcome, ListedSegment, LogAction, LogCore,
-    LogEvent, LogOptions, LogReply, LogRequest, Lookup, RecordAppend, StateLookup,
+    LogCoreOptions, LogEvent, LogReply, LogRequest, Lookup, RecordAppend, StateLookup,
 };
-use crate::segment::{FrameKind, HEADER_BYTES, Segment, SegmentHeader};
+use crate::segment::{HEADER_BYTES, Segment, SegmentFrameKind, SegmentHeader};
 use firn_model::log::LogPosition;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use std::time::Duration;
 
 /// A bucket with one core, and the diary of its actions.
 pub struct Diary {
-    pub options: Arc<LogOptions>,
+    pub options: Arc<LogCoreOptions>,
     core: LogCore,
     now: Duration,
-    pub objects: BTreeMap<Sequence, Vec<u8>>,
+    pub objects: BTreeMap<SegmentSequence, Vec<u8>>,
     state: CheckpointHead,
     /// The COMMITs in the bucket, which checkpoints repeat.
     commits: Vec<(LogPosition, u64, ReplayFrom)>,
@@ -38,8 +38,8 @@ pub struct Diary {
     text: Vec<String>,
 }
 
-fn options(lease_ms: u64) -> Arc<LogOptions> {
-    Arc::new(LogOptions {
+fn options(lease_ms: u64) -> Arc<LogCoreOptions> {
+    Arc::new(LogCoreOptions {
         cluster: ClusterId(9),
         partition: PartitionId(3),
         window: 2,
@@ -77,7 +77,7 @@ impl Diary {
     fn command(&mut self, command: &str) {
         let words: Vec<&str> = command.split(' ').collect();
         let number = |at: usize| words[at].parse::<u64>().expect("a number");
-        let sequence = |at: usize| Sequence(number(at));
+        let sequence = |at: usize| SegmentSequence(number(at));
         match words[0] {
             "take" => {
                 self.core = LogCore::new(self.options.clone());
@@ -89,18 +89,18 @@ impl Diary {
             "unit" => self.append(number(1), 1, true),
             "large" => self.append(number(1), 100, false),
             "commit" => self.event(LogEvent::Commit(CommitRequest {
-                ticket: Ticket(number(1)),
+                ticket: LogTicket(number(1)),
                 change: BlockChange::default(),
                 covered: LogPosition(number(2)),
                 begins_unit: false,
             })),
             "barrier" => self.event(LogEvent::Barrier {
-                ticket: Ticket(number(1)),
+                ticket: LogTicket(number(1)),
             }),
             "off" => self.event(LogEvent::HandOff),
             "saved" => self.save(LogPosition(number(1))),
             "read" => self.event(LogEvent::Read {
-                ticket: Ticket(number(1)),
+                ticket: LogTicket(number(1)),
             }),
             "at" => {
                 self.now = Duration::from_millis(number(1));
@@ -143,14 +143,14 @@ impl Diary {
 
     fn append(&mut self, ticket: u64, bytes: usize, begins_unit: bool) {
         self.event(LogEvent::Append(RecordAppend {
-            ticket: Ticket(ticket),
-            kind: FrameKind::Record,
+            ticket: LogTicket(ticket),
+            kind: SegmentFrameKind::Record,
             payload: vec![ticket as u8; bytes],
             begins_unit,
         }));
     }
 
-    fn change(&mut self, sequence: Sequence, change: impl FnOnce(&mut Vec<u8>)) {
+    fn change(&mut self, sequence: SegmentSequence, change: impl FnOnce(&mut Vec<u8>)) {
         change(self.objects.get_mut(&sequence).expect("the segment exists"));
     }
 
@@ -248,7 +248,7 @@ impl Diary {
             self.text.push(format!("{name} {sequence}:{frames}"));
         }
         for frame in segment.frames().flatten().flatten() {
-            if frame.kind == FrameKind::Commit {
+            if frame.kind == SegmentFrameKind::Commit {
                 let commit = crate::commit::CommitRecord::decode(frame.payload);
                 let commit = commit.expect("an intact commit");
                 let place = (frame.position, commit.version, commit.replay_from);
@@ -264,7 +264,7 @@ impl Diary {
     }
 
     fn note(&mut self, action: LogAction) {
-        let list = |tickets: &[Ticket]| {
+        let list = |tickets: &[LogTicket]| {
             let tickets: Vec<String> = tickets.iter().map(|t| t.0.to_string()).collect();
             tickets.join(",")
         };

@@ -4,7 +4,7 @@
 //! the core.
 
 use super::world::{Content, NOW, Object, Records, World};
-use crate::ids::Sequence;
+use crate::ids::SegmentSequence;
 use crate::segment::SegmentKind;
 use std::rc::Rc;
 
@@ -99,7 +99,7 @@ pub fn describe(objects: &[Option<Rc<Object>>]) -> String {
             continue;
         };
         let header = &object.segment.header;
-        debug_assert_eq!(header.sequence, Sequence(key as u64));
+        debug_assert_eq!(header.sequence, SegmentSequence(key as u64));
         let epoch = header.epoch;
         match header.kind {
             SegmentKind::Fence => text.push_str(&format!(" F{epoch}")),

@@ -3,12 +3,12 @@
 use super::judge::judge;
 use super::world::{COMMIT_TICKET, LEASE, NOW, Object, READ_TICKETS, World};
 use crate::commit::BlockChange;
-use crate::ids::{ClusterId, PartitionId, Ticket};
+use crate::ids::{ClusterId, LogTicket, PartitionId};
 use crate::log::{
-    CommitRequest, CreateOutcome, HeadOutcome, LogEvent, LogFlaw, LogOptions, LogReply, LogRequest,
-    LogState, RecordAppend,
+    CommitRequest, CreateOutcome, HeadOutcome, LogCoreOptions, LogEvent, LogFlaw, LogReply,
+    LogRequest, LogState, RecordAppend,
 };
-use crate::segment::{FrameKind, Segment};
+use crate::segment::{Segment, SegmentFrameKind};
 use firn_model::log::LogPosition;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    pub fn options(&self) -> Arc<LogOptions> {
-        Arc::new(LogOptions {
+    pub fn options(&self) -> Arc<LogCoreOptions> {
+        Arc::new(LogCoreOptions {
             cluster: ClusterId(0),
             partition: PartitionId(0),
             window: self.window,
@@ -67,13 +67,13 @@ impl Scenario {
 /// Collects the states that follow a state, and on demand the names of the moves.
 pub struct Moves<'a> {
     scenario: &'a Scenario,
-    options: &'a Arc<LogOptions>,
+    options: &'a Arc<LogCoreOptions>,
     pub worlds: Vec<World>,
     pub names: Option<Vec<String>>,
 }
 
 impl<'a> Moves<'a> {
-    pub fn new(scenario: &'a Scenario, options: &'a Arc<LogOptions>, is_named: bool) -> Self {
+    pub fn new(scenario: &'a Scenario, options: &'a Arc<LogCoreOptions>, is_named: bool) -> Self {
         Self {
             scenario,
             options,
@@ -244,8 +244,8 @@ impl<'a> Moves<'a> {
             .epoch()
             .map_or(0, |epoch| epoch.0 as u8);
         let append = RecordAppend {
-            ticket: Ticket(record.into()),
-            kind: FrameKind::Record,
+            ticket: LogTicket(record.into()),
+            kind: SegmentFrameKind::Record,
             payload: vec![0; usize::from(record) + 1],
             begins_unit: false,
         };

@@ -2,8 +2,8 @@
 //! has.
 
 use super::world::{Content, Records};
-use crate::ids::{Sequence, Ticket};
-use crate::log::{HeadOutcome, LogCore, LogOptions, LogRequest, LogState};
+use crate::ids::{LogTicket, SegmentSequence};
+use crate::log::{HeadOutcome, LogCore, LogCoreOptions, LogRequest, LogState};
 use firn_model::log::LogPosition;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct Process {
     /// Requests on their way.
     pub requests: Vec<LogRequest>,
     /// The reply to a HEAD on its way.
-    pub headed: Option<(Sequence, HeadOutcome)>,
+    pub headed: Option<(SegmentSequence, HeadOutcome)>,
     /// Keys at which this takeover has created segments.
     pub created: u32,
     /// The records of the checkpoint, and those of the replay with their positions.
@@ -28,13 +28,13 @@ pub struct Process {
     /// Own records that were acknowledged.
     pub acked: Records,
     /// Reads that wait, with the records that they must show.
-    pub reads: Vec<(Ticket, Records)>,
+    pub reads: Vec<(LogTicket, Records)>,
     /// True if the core has an instant that is now.
     pub is_fresh: bool,
 }
 
 impl Process {
-    pub fn new(options: &Arc<LogOptions>) -> Self {
+    pub fn new(options: &Arc<LogCoreOptions>) -> Self {
         Self {
             core: LogCore::new(options.clone()),
             requests: Vec::new(),

@@ -1,7 +1,7 @@
 //! Single rules of the log core, as diaries; [`super::diary`] has the commands.
 
 use super::diary::Diary;
-use crate::ids::{Sequence, WriterId};
+use crate::ids::{SegmentSequence, WriterId};
 use crate::log::LogRequest;
 use crate::segment::{Segment, SegmentBody, SegmentHeader};
 
@@ -87,7 +87,7 @@ fn uncertain_create_is_resolved_by_the_header() {
     let LogRequest::Create(segment) = diary.requests[0].clone() else {
         panic!("a create is waiting");
     };
-    diary.objects.insert(Sequence(3), segment.encode());
+    diary.objects.insert(SegmentSequence(3), segment.encode());
     assert_eq!(diary.run("created 3 ambiguous | go"), "ack 1@1");
     let other = Segment {
         header: SegmentHeader {
@@ -96,7 +96,7 @@ fn uncertain_create_is_resolved_by_the_header() {
         },
         body: segment.body,
     };
-    diary.objects.insert(Sequence(4), other.encode());
+    diary.objects.insert(SegmentSequence(4), other.encode());
     let expected = "Unknown 2 | down: another writer created segment 4";
     assert_eq!(diary.run("large 2"), expected);
 }
@@ -144,7 +144,7 @@ fn strong_reads_without_leases_need_a_head_that_begins_later() {
     let fenced = "take 1; hold | read 1";
     let mut diary = Diary::new(0);
     diary.run(&fenced.replace("; ", " | "));
-    diary.objects.insert(Sequence(3), Vec::new());
+    diary.objects.insert(SegmentSequence(3), Vec::new());
     let expected = "refuse 1 | down: another writer created segment 3";
     assert_eq!(diary.run("go"), expected);
 }
@@ -184,8 +184,8 @@ fn trim_deletes_data_before_the_unit_that_blocks_do_not_contain() {
 fn damage_costs_records_and_an_unknown_version_ends_the_takeover() {
     let log = "take 1; at 101; large 7 | large 8";
     let replay = "fence 5:0 | replay 0";
-    let lost = "frames { sequence: sequence(3), damage: framedamage { first: position(1), \
-        count: 1, offset: 0 } }";
+    let lost = "frames { sequence: segmentsequence(3), damage: framedamage { \
+        first: logposition(1), count: 1, offset: 0 } }";
     check(
         &format!("{log}; damage 3 | take 2"),
         &format!("{replay} | {lost} | 2=8 | lead 2 from 3"),
@@ -193,7 +193,7 @@ fn damage_costs_records_and_an_unknown_version_ends_the_takeover() {
     check(
         &format!("{log}; header 3 | take 2"),
         &format!(
-            "{replay} | segment {{ sequence: sequence(3), bytes: 217 }} | 2=8 | lead 2 from 3"
+            "{replay} | segment {{ sequence: segmentsequence(3), bytes: 217 }} | 2=8 | lead 2 from 3"
         ),
     );
     let unknown = "segment has version 7 and kind 1, expected version 1";
@@ -220,7 +220,7 @@ fn log_with_a_gap_ends_the_takeover() {
         let reply = diary.answer(request);
         diary.reply(reply);
     }
-    diary.objects.remove(&Sequence(4));
+    diary.objects.remove(&SegmentSequence(4));
     let expected = "fence 5:0 | replay 0 | 1=7 \
         | down: segment 4 is missing or does not follow the one before it";
     assert_eq!(diary.run("go"), expected);
@@ -247,17 +247,17 @@ fn stale_fence_within_a_replay_does_not_end_it() {
     }
     assert_eq!(diary.run("hold"), "fence 5:0 | replay 0");
     // A later leader deleted segments 3 and 4, and a process that slept created its FENCE there.
-    let fence = diary.objects[&Sequence(5)].clone();
-    let fence = SegmentHeader::decode(diary.options.place(Sequence(5)), &fence);
+    let fence = diary.objects[&SegmentSequence(5)].clone();
+    let fence = SegmentHeader::decode(diary.options.place(SegmentSequence(5)), &fence);
     let header = SegmentHeader {
-        sequence: Sequence(3),
+        sequence: SegmentSequence(3),
         writer: WriterId(9),
         ..fence.expect("the FENCE of writer 2")
     };
     let body = SegmentBody::default();
     diary
         .objects
-        .insert(Sequence(3), Segment { header, body }.encode());
+        .insert(SegmentSequence(3), Segment { header, body }.encode());
     let expected = "down: segment 5 is missing or does not follow the one before it";
     assert_eq!(diary.run("go"), expected);
 }

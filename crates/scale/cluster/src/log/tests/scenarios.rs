@@ -278,6 +278,7 @@ fn model_of_larger_clusters_keeps_all_promises() {
         &Scenario {
             keys: 5,
             commits: 1,
+            takeovers: 3,
             ..THREE
         },
     );

@@ -8,12 +8,12 @@
 use super::process::Process;
 use crate::checkpoint::Checkpoint;
 use crate::commit::{BlockState, CommitRecord, ReplayFrom};
-use crate::ids::{Epoch, PartitionId, Sequence, Ticket, WriterId};
+use crate::ids::{Epoch, LogTicket, PartitionId, SegmentSequence, WriterId};
 use crate::log::{
-    CheckpointHead, CreateOutcome, ListedSegment, LogAction, LogEvent, LogOptions, LogReply,
-    LogRequest, Lookup, RejectReason, State, StateLookup, StepDownReason,
+    CheckpointHead, CoreState, CreateOutcome, ListedSegment, LogAction, LogCoreOptions, LogEvent,
+    LogReply, LogRequest, Lookup, RejectReason, StateLookup, StepDownReason,
 };
-use crate::segment::{FrameKind, HEADER_BYTES, Segment, SegmentKind};
+use crate::segment::{HEADER_BYTES, Segment, SegmentFrameKind, SegmentKind};
 use firn_model::log::LogPosition;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
@@ -27,8 +27,8 @@ pub const NOW: Duration = Duration::from_secs(1_000);
 pub const LEASE: Duration = Duration::from_secs(100);
 
 /// Tickets: of records their number, of others these.
-pub const COMMIT_TICKET: Ticket = Ticket(100);
-pub const READ_TICKETS: [Ticket; 2] = [Ticket(200), Ticket(201)];
+pub const COMMIT_TICKET: LogTicket = LogTicket(100);
+pub const READ_TICKETS: [LogTicket; 2] = [LogTicket(200), LogTicket(201)];
 
 /// A set of records, one bit each.
 pub type Records = u8;
@@ -69,9 +69,9 @@ impl Hash for Object {
 }
 
 /// A record is as long as its number and one more.
-fn content(kind: FrameKind, payload: &[u8]) -> Content {
+fn content(kind: SegmentFrameKind, payload: &[u8]) -> Content {
     match kind {
-        FrameKind::Commit => {
+        SegmentFrameKind::Commit => {
             let commit = CommitRecord::decode(payload).expect("an intact commit");
             Content::Commit {
                 version: commit.version,
@@ -141,7 +141,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(options: &Arc<LogOptions>, processes: usize, keys: usize) -> Self {
+    pub fn new(options: &Arc<LogCoreOptions>, processes: usize, keys: usize) -> Self {
         let process = Rc::new(Process::new(options));
         Self {
             is_brief: false,
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    pub fn object(&self, sequence: Sequence) -> Option<&Rc<Object>> {
+    pub fn object(&self, sequence: SegmentSequence) -> Option<&Rc<Object>> {
         self.objects.get(sequence.0 as usize)?.as_ref()
     }
 
@@ -253,7 +253,7 @@ impl World {
     }
 
     /// Answers strong reads.
-    fn show(&mut self, i: usize, tickets: &[Ticket]) {
+    fn show(&mut self, i: usize, tickets: &[LogTicket]) {
         let process = Rc::make_mut(&mut self.processes[i]);
         let view = process.view();
         let mut missing = 0;
@@ -329,7 +329,7 @@ impl World {
     }
 
     /// Passes the outcome of a create to its core.
-    pub fn created(&mut self, i: usize, sequence: Sequence, outcome: CreateOutcome) {
+    pub fn created(&mut self, i: usize, sequence: SegmentSequence, outcome: CreateOutcome) {
         self.reply(i, LogReply::Created { sequence, outcome });
     }
 
@@ -436,12 +436,12 @@ impl World {
     }
 
     /// Replaces a process whose core is done by one that follows. Its creates may be late.
-    pub fn restart(&mut self, i: usize, options: &Arc<LogOptions>) {
+    pub fn restart(&mut self, i: usize, options: &Arc<LogCoreOptions>) {
         self.processes[i] = Rc::new(Process::new(options));
     }
 
     pub fn is_done(&self, i: usize) -> bool {
-        matches!(self.processes[i].core.state, State::Fenced)
+        matches!(self.processes[i].core.state, CoreState::Fenced)
     }
 }
 
