@@ -1,4 +1,5 @@
-//! Initial corpora of the targets for Prometheus's files, from the fixtures of the tests of `prometheus_tsdb`.
+//! Initial corpora of the targets for Prometheus's files, from the fixtures of the tests of
+//! `prometheus_tsdb`.
 
 use firn_prometheus_tsdb::{ChunkBuilder, ChunkStartTimes};
 use std::path::{Path, PathBuf};

@@ -126,7 +126,8 @@ fn tsdb_repair_sets_aside_what_is_broken_and_keeps_the_rest() {
 fn tsdb_import_and_export_of_a_folder_of_prometheus() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/wire/tests/tsdb/plain");
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lib/prometheus_tsdb/tests/plain");
     let source = source.to_str().unwrap();
     let (code, out, err) = tsdb(&["import", "prometheus", source, "--data"], &data);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");

@@ -317,8 +317,8 @@ impl<'a> PromqlParser<'a> {
     }
 
     /// Parses items separated by commas up to a token of kind `close`, which it returns. A trailing
-    /// comma is allowed. Any other token after an item is an error, which shows `close` as `shown`, in
-    /// the part of the grammar called `within`.
+    /// comma is allowed. Any other token after an item is an error, which shows `close` as `shown`,
+    /// in the part of the grammar called `within`.
     fn parse_list(
         &mut self,
         close: PromqlTokenKind,

@@ -2,9 +2,9 @@
 //!
 //! These codes are the lowest layer of the storage crate. Chunks, pages, log records and the
 //! catalogue build their layouts from them; this module depends on none of those. An encoder
-//! appends to a [`sink::EncodeSink`]. A decoder reads through a [`cursor::DecodeCursor`], which checks
-//! every length: corrupt bytes cause a [`DecodeError`] error, never a panic or a large allocation.
-//! `docs/format/chunk.md` describes the codes.
+//! appends to a [`sink::EncodeSink`]. A decoder reads through a [`cursor::DecodeCursor`], which
+//! checks every length: corrupt bytes cause a [`DecodeError`] error, never a panic or a large
+//! allocation. `docs/format/chunk.md` describes the codes.
 
 pub(crate) mod bits;
 pub(crate) mod cursor;

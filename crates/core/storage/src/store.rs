@@ -76,6 +76,14 @@ pub struct Store {
     maintenance: Arc<Maintenance>,
 }
 
+/// Returns the windows in which the groups of a store are sealed.
+fn seal_windows(options: &StoreOptions) -> SealWindows {
+    SealWindows {
+        window_ms: options.window_ms.max(1),
+        is_jittered: options.is_jittered,
+    }
+}
+
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Store({})", self.parts.options.dir.display())
@@ -120,18 +128,13 @@ impl Store {
         options: StoreOptions,
         given: Option<GivenLog>,
     ) -> Result<Arc<Store>, Error> {
-        let trimming = match given {
-            Some(_) => LogTrimming::Never,
-            None => LogTrimming::Sealed,
-        };
+        let trimming = given
+            .as_ref()
+            .map_or(LogTrimming::Sealed, |_| LogTrimming::Never);
         let damages = Arc::new(DamageList::default());
         let files = StoreFiles::open(&env, dir, &options, given, &damages)?;
         let (found, log) = (files.found, files.log);
-        let windows = SealWindows {
-            window_ms: options.window_ms.max(1),
-            is_jittered: options.is_jittered,
-        };
-        let coverage = Coverage::new(windows, log.positions().first.previous());
+        let coverage = Coverage::new(seal_windows(&options), log.positions().first.previous());
         let keys = files.keys;
         let shards = options.shards.clamp(1, SHARDS_MAX);
         let sealed = SealedPages::new(
@@ -140,8 +143,8 @@ impl Store {
             damages.clone(),
         );
         let block_cache = BlockCache::new(options.page_cache_bytes).with_damages(damages.clone());
-        let block_cache = Arc::new(block_cache);
-        let blocks = Blocks::open(&env, &files.dir.blocks(), block_cache, damages.clone())?;
+        let folder = files.dir.blocks();
+        let blocks = Blocks::open(&env, &folder, Arc::new(block_cache), damages.clone())?;
         let cut = blocks.view().cut;
         let mut state = MaintenanceState::new(
             found.segments,
@@ -185,14 +188,19 @@ impl Store {
             late_from: parts.blocks.list().late_through,
         };
         replay(&parts, &mut state, found)?;
+        Ok(Self::start(parts, state))
+    }
+
+    /// Returns the store of replayed parts, whose background work can begin.
+    fn start(parts: Arc<StoreParts>, state: MaintenanceState) -> Arc<Store> {
         let maintenance = Maintenance::new(parts.clone(), state);
         maintenance.restore_floor();
-        Ok(Arc::new(Store {
+        Arc::new(Store {
             appender: Appender::new(parts.clone(), maintenance.clone()),
             reader: StoreReader(parts.clone()),
             maintenance,
             parts,
-        }))
+        })
     }
 
     /// Schedules background work that is due. The binary calls it once a second. The store also

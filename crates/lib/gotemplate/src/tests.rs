@@ -11,7 +11,8 @@ use firn_model::sample::TimestampMs;
 use std::io::Read;
 use std::sync::Arc;
 
-/// Recorded cases, one per line, compressed with gzip. The head of the file describes how they were recorded.
+/// Recorded cases, one per line, compressed with gzip. The head of the file describes how they were
+/// recorded.
 const ANSWERS: &[u8] = include_bytes!("../tests/text.jsonl.gz");
 
 /// Returns the text of a recorded file.

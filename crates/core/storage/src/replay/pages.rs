@@ -205,10 +205,8 @@ impl ReplayState<'_> {
         entry: &SealedPageEntry,
         group: &mut PageGroupLoader<'_>,
     ) {
-        let (first, last) = (
-            epoch_from_time(meta.range.min),
-            epoch_from_time(meta.range.max),
-        );
+        let first = epoch_from_time(meta.range.min);
+        let last = epoch_from_time(meta.range.max);
         let repeats = meta.sealed_up_to >= group.needed.log_first;
         let is_needed = repeats || meta.range.max >= group.needed.recent;
         let has_gaps = last - first > 1;

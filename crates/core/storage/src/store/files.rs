@@ -63,7 +63,7 @@ impl StoreFiles {
         let trimmed = catalogue.trimmed().max(known.trimmed);
         let opened = match given {
             Some(given) => OpenedLog::from_given(given),
-            None => OpenedLog::open_local(env, &dir, options, (trimmed, &known))?,
+            None => OpenedLog::open_local(env, &dir, options, trimmed, &known)?,
         };
         let OpenedLog { log, keys, missing } = opened;
         let of_pages = std::mem::take(&mut found.damages);
@@ -136,7 +136,8 @@ impl OpenedLog {
         env: &Env,
         dir: &DataDir,
         options: &StoreOptions,
-        (trimmed, known): (LogPosition, &Manifest),
+        trimmed: LogPosition,
+        known: &Manifest,
     ) -> Result<Self, StorageError> {
         let log_options = LogOptions {
             sync: options.sync.into(),

@@ -3,7 +3,8 @@
 use crate::tests::{answer, expand_mutated, labels, unpack_answers};
 use crate::{ConsoleRequest, TemplateLimits, expand_console};
 
-/// Recorded cases, one per line, compressed with gzip. The head of the file describes how they were recorded.
+/// Recorded cases, one per line, compressed with gzip. The head of the file describes how they were
+/// recorded.
 const ANSWERS: &[u8] = include_bytes!("../../tests/html.jsonl.gz");
 
 /// Parameters of the requests: texts that would be harmful in some context.

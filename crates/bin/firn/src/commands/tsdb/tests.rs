@@ -18,7 +18,10 @@ fn env() -> Env {
 
 /// Returns a data folder written by Prometheus; see the tests of the crate `wire`.
 fn recorded(name: &str) -> PathBuf {
-    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/../../core/wire/tests/tsdb");
+    let recorded = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../lib/prometheus_tsdb/tests"
+    );
     Path::new(recorded).join(name)
 }
 
