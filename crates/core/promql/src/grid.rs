@@ -20,7 +20,7 @@ impl StepGrid {
     /// Returns the steps from `start` to `end`, both inclusive. Empty if `end < start`; panics if
     /// `step_ms` is not positive.
     pub(crate) fn from_bounds(start: TimestampMs, end: TimestampMs, step_ms: i64) -> Self {
-        assert!(step_ms > 0, "steps go forward");
+        assert!(step_ms > 0, "step of {step_ms} ms, at least 1");
         let count = match end.checked_sub(start) {
             Some(span) if span >= 0 => (span / step_ms) as usize + 1,
             _ => 0,
@@ -61,6 +61,8 @@ impl StepGrid {
 
     /// Returns the grid of a range of the steps.
     pub(crate) fn slice(&self, steps: &Range<usize>) -> StepGrid {
+        let count = self.count;
+        assert!(steps.end <= count, "steps {steps:?} of {count}");
         StepGrid {
             start: self.time(steps.start),
             count: steps.len(),

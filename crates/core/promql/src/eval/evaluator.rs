@@ -403,6 +403,7 @@ impl<'a> Evaluator<'a> {
         let left = self.evaluate_scalar(left, grid)?;
         let _left_memory = self.run.account.reserve(size_of_val(&left[..]))?;
         let right = self.evaluate_scalar(right, grid)?;
+        assert_eq!(left.len(), right.len(), "steps of both sides");
         Ok(left.into_iter().zip(right).map(|(l, r)| f(l, r)).collect())
     }
 

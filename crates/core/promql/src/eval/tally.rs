@@ -175,6 +175,11 @@ impl RecordedRows {
     }
 
     fn add(&mut self, row: StepRow<'_>) {
+        assert_eq!(
+            row.values.len(),
+            self.floats.len(),
+            "places of a row, and steps"
+        );
         for (floats, value) in self.floats.iter_mut().zip(row.values) {
             *floats += u64::from(!is_absent(*value));
         }

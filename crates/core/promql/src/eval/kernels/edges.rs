@@ -144,6 +144,7 @@ impl SelectorOverhang {
         counter: bool,
     ) -> (f64, f64) {
         let (times, values) = (window.times, window.values);
+        debug_assert!(first <= last, "edges at the samples {first} and {last}");
         let left = if self.smoothed && times[first] < range.start {
             interpolate(window, first, range.start, counter)
         } else {

@@ -291,8 +291,11 @@ impl LeafWorker<'_> {
         notes: &mut QueryAnnotations,
     ) -> Result<(), PromqlError> {
         let (times, values) = (columns.times, columns.values);
-        assert_eq!(times.len(), values.len(), "each sample has a time");
-        assert!(times.first() <= times.last(), "times ascend");
+        let (count, steps) = (times.len(), self.leaf.grid.count);
+        assert_eq!(count, values.len(), "times, and values of a series");
+        let (first, last) = (times.first(), times.last());
+        assert!(first <= last, "times from {first:?} to {last:?}");
+        assert_eq!(row.values.len(), steps, "places of a row, and steps");
         if !self.fills_floats(columns) {
             row.values.fill(ABSENT);
         }

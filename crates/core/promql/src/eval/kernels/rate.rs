@@ -71,6 +71,7 @@ impl Extrapolation {
         reach: &SelectorWindow,
         out: &mut [f64],
     ) {
+        assert_eq!(out.len(), grid.count, "places of the row, and steps");
         let (values, divisor) = (samples.values, self.divisor(reach));
         // Returns the exact result of a step whose window is `start..end`.
         let exact = |step: usize, start: usize, end: usize, change: f64| {

@@ -33,8 +33,14 @@ impl StepWindows {
         let shared = &self.ends[..grid.count - own.count];
         self.starts.extend_from_slice(shared);
         let reached = self.ends.last().map_or(0, |end| *end as usize);
-        assert!(reached <= times.len(), "windows end within the samples");
-        assert_eq!(self.starts.len(), self.ends.len(), "each step has a window");
+        let samples = times.len();
+        assert!(
+            reached <= samples,
+            "windows up to {reached} of {samples} samples"
+        );
+        let (starts, ends) = (self.starts.len(), self.ends.len());
+        assert_eq!(starts, ends, "starts, and ends of windows");
+        assert_eq!(ends, grid.count, "windows, and steps");
         let (samples, least, most) = clear_reversed(&mut self.starts, &self.ends);
         (self.samples, self.samples_min, self.samples_max) = (samples, least, most);
     }

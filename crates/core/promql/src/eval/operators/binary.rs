@@ -41,8 +41,28 @@ pub(crate) fn evaluate_vectors(
     right: Arc<SeriesFrame>,
     grid: StepGrid,
 ) -> Result<SeriesFrame, PromqlError> {
+    assert_eq!(
+        left.steps(),
+        grid.count,
+        "steps of the left side, and of the grid"
+    );
+    assert_eq!(
+        right.steps(),
+        grid.count,
+        "steps of the right side, and of the grid"
+    );
     let delayed = run.delays_names();
     let signatures = MatchSignatures::compute(&left, &right, &operation.matching, run)?;
+    assert_eq!(
+        signatures.left.len(),
+        left.len(),
+        "signatures, and series of the left side"
+    );
+    assert_eq!(
+        signatures.right.len(),
+        right.len(),
+        "signatures, and series of the right side"
+    );
     let mut frame = if operation.op.is_set() {
         sets::evaluate_set_operation(operation.op, left, right, &signatures, run.account)?
     } else {

@@ -55,6 +55,9 @@ pub(crate) fn evaluate_buckets(
     input: Arc<SeriesFrame>,
     grid: StepGrid,
 ) -> Result<SeriesFrame, PromqlError> {
+    for scalar in &scalars {
+        assert_eq!(scalar.len(), grid.count, "values of a scalar, and steps");
+    }
     let frame = match function.id {
         FunctionId::HistogramQuantile => {
             let quantiles = scalars.remove(0);
@@ -144,6 +147,11 @@ fn append_named(
     names: &[String],
     account: &QueryAccount<'_>,
 ) -> Result<(), PromqlError> {
+    assert_eq!(
+        answers.steps(),
+        names.len(),
+        "steps, and names of quantiles"
+    );
     for series in 0..answers.len() {
         account.check()?;
         let row = answers.row(series);
@@ -199,6 +207,11 @@ impl HistogramVector {
         frame: Arc<SeriesFrame>,
         grid: StepGrid,
     ) -> Result<Self, PromqlError> {
+        assert_eq!(
+            frame.steps(),
+            grid.count,
+            "steps of the input, and of the grid"
+        );
         let delayed = run.delays_names();
         let mut known = ByteStringNumbers::default();
         let mut histograms: Vec<ClassicHistogramMember> = Vec::new();

@@ -29,6 +29,11 @@ pub(crate) fn evaluate_count_values(
     input: Arc<SeriesFrame>,
     grid: StepGrid,
 ) -> Result<SeriesFrame, PromqlError> {
+    assert_eq!(
+        input.steps(),
+        grid.count,
+        "steps of the input, and of the grid"
+    );
     let (grouping, writes_value) = remove_label(&node.grouping, label);
     let groups = SeriesGroups::from_frame(&input, &grouping, run)?;
     let account = run.account;

@@ -43,10 +43,18 @@ impl SeriesGroups {
         grouping: &AggregateGrouping,
         run: &EvalContext<'_>,
     ) -> Result<Self, PromqlError> {
-        match grouping {
+        let groups = match grouping {
             AggregateGrouping::By(names) => Self::group_by(stream, names, run.account),
             AggregateGrouping::Without(names) => Self::group_without(stream, names, run),
-        }
+        }?;
+        let (of_series, series) = (groups.of_series.len(), stream.len());
+        assert_eq!(of_series, series, "series with a group, and series");
+        let (count, last) = (groups.len(), groups.of_series.iter().max());
+        debug_assert!(
+            last.is_none_or(|last| (*last as usize) < count),
+            "group {last:?} of {count}"
+        );
+        Ok(groups)
     }
 
     /// Assigns the series of a frame to groups, like [`SeriesGroups::from_stream`].

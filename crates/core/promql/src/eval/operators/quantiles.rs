@@ -50,6 +50,12 @@ pub(crate) fn evaluate_quantiles(
     input: Arc<SeriesFrame>,
     grid: StepGrid,
 ) -> Result<SeriesFrame, PromqlError> {
+    assert_eq!(params.len(), grid.count, "quantiles, and steps");
+    assert_eq!(
+        input.steps(),
+        grid.count,
+        "steps of the input, and of the grid"
+    );
     let groups = SeriesGroups::from_frame(&input, &node.grouping, run)?;
     let (compute, account) = (run.ctx.compute, run.account);
     add_remarks(run, node, &params, &input);

@@ -355,11 +355,14 @@ impl SeriesStream {
             grow(&mut memory, row.histogram_bytes())?;
             samples += row.count_samples();
             let member = members.map_or(series, |members| members[series] as usize);
+            debug_assert!(member < origin.len(), "member {member} of {}", origin.len());
             frame.push_member(member, row);
             Ok(())
         };
         let room = part.len();
         self.scan(part, account, &mut notes, &mut each)?;
+        let rows = frame.len();
+        assert!(rows <= room, "{rows} rows of {room} series");
         account.hold_samples(samples)?;
         memory.shrink_to(memory.bytes() - (room - frame.len()) * row_bytes);
         frame.hold_reservation(memory);

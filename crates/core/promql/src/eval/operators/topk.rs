@@ -41,6 +41,12 @@ pub(crate) fn evaluate_topk(
     span: PositionRange,
     grid: StepGrid,
 ) -> Result<SeriesFrame, PromqlError> {
+    assert_eq!(params.len(), grid.count, "parameters, and steps");
+    assert_eq!(
+        input.steps(),
+        grid.count,
+        "steps of the input, and of the grid"
+    );
     let groups = SeriesGroups::from_frame(&input, &node.grouping, run)?;
     let (compute, account) = (run.ctx.compute, run.account);
     if !check_param(run, node, &ParamExtremes::from_params(&params))? {
@@ -72,6 +78,11 @@ pub(crate) fn evaluate_topk(
         Ok(())
     };
     run_in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
+    assert_eq!(
+        chosen.len(),
+        grid.count,
+        "steps with chosen series, and steps"
+    );
     let _copied = account.reserve(input.bytes())?;
     let mut out = match &chosen[..] {
         [only] => input.select(only.iter().map(|series| *series as usize), account)?,

@@ -164,7 +164,18 @@ impl SeriesFrame {
     }
 
     fn push_row(&mut self, row: StepRow<'_>) {
-        assert_eq!(row.values.len(), self.steps, "a row has one place a step");
+        let (width, steps) = (row.values.len(), self.steps);
+        assert_eq!(width, steps, "values of a row, and steps of its frame");
+        debug_assert!(
+            row.histograms.is_sorted_by(|(a, _), (b, _)| a < b),
+            "steps of histograms ascend: {:?}",
+            row.histograms
+                .iter()
+                .map(|(step, _)| step)
+                .collect::<Vec<_>>()
+        );
+        let last = row.histograms.last().map_or(0, |(step, _)| *step as usize);
+        debug_assert!(last < steps.max(1), "histogram at step {last} of {steps}");
         if self.chunks.is_empty() {
             self.chunks.push(Vec::new());
         }
@@ -192,8 +203,12 @@ impl SeriesFrame {
 
     /// Appends the series of another frame. Panics if its number of steps differs.
     pub(crate) fn append(&mut self, mut other: SeriesFrame) {
-        let is_of_one_grid = other.places.is_empty() || other.steps == self.steps;
-        assert!(is_of_one_grid, "frames of one grid are joined");
+        let (steps, more) = (self.steps, other.steps);
+        let is_of_one_grid = other.places.is_empty() || more == steps;
+        assert!(
+            is_of_one_grid,
+            "rows of {more} steps joined to rows of {steps}"
+        );
         if !other.histograms.is_empty() || !self.histograms.is_empty() {
             self.histograms.resize(self.len(), Vec::new());
             other.histograms.resize(other.len(), Vec::new());
@@ -207,7 +222,7 @@ impl SeriesFrame {
         self.chunks.append(&mut other.chunks);
         self.row_labels.append(other.row_labels);
         let (labels, rows) = (self.row_labels.len(), self.places.len());
-        assert_eq!(labels, rows, "each row has labels");
+        assert_eq!(labels, rows, "label sets, and rows");
         self.histograms.append(&mut other.histograms);
         self.memory.append(&mut other.memory);
     }
@@ -351,6 +366,8 @@ impl SeriesFrame {
         steps: usize,
         account: &QueryAccount<'_>,
     ) -> Result<SeriesFrame, PromqlError> {
+        let own = self.steps;
+        assert!(own <= 1, "a value with {own} steps repeated at {steps}");
         let mut out = self.new_like(steps);
         let mut row = StepRowBuffer::default();
         for series in 0..self.len() {

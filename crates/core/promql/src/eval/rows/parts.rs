@@ -39,6 +39,7 @@ pub(crate) fn run_in_parts<T: Send>(
     task: impl Fn(Range<usize>) -> Result<T, PromqlError> + Sync,
     merge: impl FnMut(T) -> Result<(), PromqlError> + Send,
 ) -> Result<(), PromqlError> {
+    assert!(part_len > 0, "parts of {part_len} of {len}");
     let parts = len.div_ceil(part_len);
     let range = |part: usize| part * part_len..((part + 1) * part_len).min(len);
     if parts <= 1 {
@@ -70,6 +71,11 @@ pub(crate) fn run_in_parts<T: Send>(
         }
     });
     let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let merged = queue.next;
+    assert!(
+        merged == parts || queue.failure.is_some(),
+        "{merged} of {parts} parts merged"
+    );
     queue.failure.map_or(Ok(()), |(_, error)| Err(error))
 }
 
@@ -109,6 +115,11 @@ fn merge_in_order<T>(
     merge: &Mutex<impl FnMut(T) -> Result<(), PromqlError>>,
 ) -> Result<(), (usize, PromqlError)> {
     let mut known = lock(queue);
+    let next = known.next;
+    assert!(
+        next <= part,
+        "part {part} is complete, and merged to {next}"
+    );
     known.waiting.insert(part, result);
     if known.is_merging {
         return Ok(());

@@ -63,7 +63,7 @@ impl ReadBuffer {
             self.batch.clear();
             source.read(stretch.clone(), &mut self.batch)?;
             let (read, asked) = (self.batch.len(), stretch.len());
-            assert_eq!(read, asked, "a source reads as many series as asked");
+            assert_eq!(read, asked, "series read, and series requested");
             // Functions compute with copies of the histograms in a different representation.
             let histograms = 2 * histogram_bytes(self.batch.histograms());
             let columns = self.batch.time_column_count().min(COLUMNS_SHARED);

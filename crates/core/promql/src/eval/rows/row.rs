@@ -76,6 +76,12 @@ impl<'a> StepRow<'a> {
 
     /// Returns the number of steps with a float. O(1) if the row is full, otherwise O(steps).
     pub(crate) fn count_floats(&self) -> usize {
+        let steps = self.values.len();
+        debug_assert!(
+            !self.is_full || count_absent(self.values) == 0,
+            "{} of {steps} steps of a full row have no float",
+            count_absent(self.values)
+        );
         if !self.is_full {
             self.values.len() - count_absent(self.values)
         } else {

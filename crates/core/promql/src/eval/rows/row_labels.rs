@@ -134,6 +134,8 @@ pub(crate) fn gather_column(
     account: &QueryAccount<'_>,
 ) -> Result<HeldColumn, PromqlError> {
     let (mut column, mut memory) = origin.label_column(name, account)?;
+    let (ids, len) = (column.ids.len(), origin.len());
+    debug_assert_eq!(ids, len, "values of a label, and members of the origin");
     grow(&mut memory, size_of_val(members))?;
     let of_member = |member: &u32| column.ids[*member as usize];
     column.ids = members.iter().map(of_member).collect();

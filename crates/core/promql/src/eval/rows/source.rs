@@ -89,6 +89,8 @@ pub(crate) struct SubquerySource {
 impl SubquerySource {
     /// Creates a source from the rows of `frame`, whose steps are those of `grid`.
     pub(crate) fn new(frame: SeriesFrame, grid: &StepGrid) -> Self {
+        let (steps, count) = (frame.steps(), grid.count);
+        assert_eq!(steps, count, "steps of the rows, and of the subquery");
         Self {
             frame,
             times: grid.times().collect(),

@@ -157,7 +157,8 @@ impl GroupCells {
         row: StepRow<'_>,
         drops_name: bool,
     ) -> u64 {
-        assert_eq!(row.values.len(), self.steps, "a row has one place a step");
+        let (width, steps) = (row.values.len(), self.steps);
+        assert_eq!(width, steps, "values of a row, and steps of the cells");
         let floats = row.count_floats();
         if floats == 0 && row.histograms.is_empty() {
             return 0;
@@ -267,6 +268,8 @@ impl GroupCells {
 
     /// Merges the cells of the following series into this set.
     pub(crate) fn merge(&mut self, mut other: GroupCells) {
+        assert_eq!(self.steps, other.steps, "steps of merged cells");
+        assert_eq!(self.fold, other.fold, "functions of merged cells");
         self.overflowed |= other.overflowed;
         let mut histograms = std::mem::take(&mut other.histograms);
         for (from, known) in other.slots.iter().enumerate() {
@@ -371,6 +374,8 @@ impl GroupCells {
 
     /// Writes the results of a slot to `out`, absent where the group has no value.
     pub(crate) fn finish(&self, slot: usize, out: &mut Vec<f64>) {
+        let slots = self.slots.len();
+        assert!(slot < slots, "slot {slot} of {slots}");
         let range = slot * self.steps..(slot + 1) * self.steps;
         out.clear();
         out.extend_from_slice(&self.first[range.clone()]);
