@@ -13,6 +13,8 @@
 //! `promql/engine.go` of Prometheus, its `QuerySamples`, and `PreprocessExpr` for values that are
 //! computed once.
 
+mod steps;
+
 use crate::ast::{
     AggregateExpr, AggregateOp, BinaryExpr, Expr, ExprKind, FunctionCall, SubqueryExpr, ValueType,
     WindowEdges,
@@ -23,6 +25,7 @@ use crate::functions::FunctionId;
 use crate::grid::StepGrid;
 use crate::plan::{PlanNode, PlanNodeKind};
 use crate::value::SampleCounts;
+use steps::StepSampleCounts;
 
 /// Returns the sample counts of the evaluation of `expr`, whose plan is `node`. Subqueries without
 /// a step use `default_step_ms`.
@@ -54,67 +57,6 @@ pub(crate) fn from_evaluation(
 /// An expression and its plan node. The parts of an expression that was folded to a constant share
 /// its node.
 type Part<'a> = (&'a Expr, &'a PlanNode);
-
-/// The samples of each step of one evaluation. A subquery is an evaluation of its own.
-struct StepSampleCounts {
-    total_at: Vec<u64>,
-    read_at: Vec<u64>,
-}
-
-impl StepSampleCounts {
-    fn new(count: usize) -> Self {
-        Self {
-            total_at: vec![0; count],
-            read_at: vec![0; count],
-        }
-    }
-
-    fn total(&self) -> u64 {
-        self.total_at.iter().sum()
-    }
-
-    fn read(&self) -> u64 {
-        self.read_at.iter().sum()
-    }
-
-    /// Adds samples that are read at each step and have not been read before.
-    fn add(&mut self, samples_at: &[u64]) {
-        self.add_windows(samples_at, samples_at);
-    }
-
-    fn add_windows(&mut self, held: &[u64], fresh: &[u64]) {
-        for (step, (held, fresh)) in held.iter().zip(fresh).enumerate() {
-            self.total_at[step] += held;
-            self.read_at[step] += fresh;
-        }
-    }
-
-    /// Adds the samples read by the steps of a subquery, each at the first outer step whose window
-    /// may contain it. If `range_ms` is positive, samples between two windows are not counted.
-    fn merge_read(
-        &mut self,
-        inner: &StepSampleCounts,
-        grids: (StepGrid, StepGrid),
-        offset_ms: i64,
-        range_ms: i64,
-    ) {
-        let (grid, inner_grid) = grids;
-        if grid.count <= 1 {
-            self.read_at[0] += inner.read();
-            return;
-        }
-        for (step, read) in inner.read_at.iter().enumerate() {
-            let time = inner_grid.time(step).saturating_add(offset_ms);
-            let behind = time.saturating_sub(grid.start).max(0);
-            let first = behind / grid.step_ms + i64::from(behind % grid.step_ms != 0);
-            let outer = (first as usize).min(grid.count - 1);
-            let is_between = range_ms > 0 && time <= grid.time(outer).saturating_sub(range_ms);
-            if !is_between {
-                self.read_at[outer] += read;
-            }
-        }
-    }
-}
 
 /// Traverses the syntax tree in the same order as the evaluation loop of Prometheus.
 struct SampleMeter<'a> {
