@@ -7,6 +7,7 @@ mod edges;
 mod glossary;
 mod links;
 mod modules;
+mod names;
 mod prose;
 mod rooms;
 mod shape;

@@ -2,7 +2,7 @@
 //! `net/http/transfer.go` and `net/textproto/reader.go`.
 //!
 //! ```text
-//! bytes -> find_head_length (is the head complete?) -> parse -> status, headers, framing of the body
+//! bytes -> find_head_length (is the head complete?) -> parse -> status, headers, body framing
 //! ```
 //!
 //! Invariant: a head has at most [`HEAD_BYTES_MAX`] bytes and [`HEADERS_MAX`] header lines, and its
