@@ -48,7 +48,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     };
     match check(url) {
         Ok(report) => {
-            console::out(&report.to_string());
+            console::out(&format!("{report}\n"));
             match report.verdict {
                 StoreVerdict::Accepted => ExitCode::SUCCESS,
                 _ => ExitCode::FAILURE,
