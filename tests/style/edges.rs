@@ -21,7 +21,7 @@ const EDGES: [(&str, &[&str]); 22] = [
     ("http-client", &["yaml", "model", "x509"]),
     ("rules", &["yaml", "model", "gotemplate", "promql"]),
     ("bucket", &["model", "http-client"]),
-    ("cluster", &["model"]),
+    ("cluster", &["model", "storage", "bucket"]),
     ("discovery", &["yaml", "model", "wire", "http-client"]),
     ("aggregation", &["model", "wire"]),
     (

@@ -8,8 +8,8 @@
 //!
 //! [`log::LogCore`] decides which object is created next, which appends are durable, whether this
 //! process leads its partition, and whether it may answer strong reads. It is a pure state machine:
-//! an engine sends its requests to a bucket and passes the replies back. The crate has no IO, no
-//! clock and no randomness; instants and identifiers are arguments.
+//! an engine sends its requests to a bucket and passes the replies back. Only [`engine`] has IO;
+//! elsewhere instants and identifiers are arguments, and there is no randomness.
 //!
 //! Invariants: an object is created once and never overwritten; a decoder of stored bytes never
 //! panics, and never allocates more than a small multiple of its input. `docs/format/segment.md`
@@ -20,6 +20,7 @@ mod bytes;
 pub mod checkpoint;
 pub mod cluster_format;
 pub mod commit;
+pub mod engine;
 pub mod ids;
 pub mod log;
 pub mod object_name;

@@ -1,0 +1,290 @@
+//! [`BucketLog`]: the implementation of [`DurableLog`] on a bucket.
+
+use super::flow::BucketLogShared;
+use super::metrics::BucketLogMetrics;
+use super::options::BucketLogOptions;
+use super::replay_reader::ReplayReader;
+use super::requests::timer_pause;
+use super::state::{BucketLogPhase, BucketLogState, QueuedBatch, WaitingAppend};
+use crate::ids::{Ticket, WriterId};
+use crate::log::{LogCore, LogEvent, LogState};
+use firn_bucket::Bucket;
+use firn_model::env::Env;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::log::{
+    DurableCallbacks, DurableLog, LogBatch, LogFile, LogHealth, LogPosition, LogPositions,
+    LogPressure, LogRecordReader,
+};
+use firn_model::metrics::{Collect, Gauge};
+use firn_model::sync::lock;
+use firn_storage::log::PAYLOAD_BYTES_MAX;
+use firn_storage::log::codec::LogUnitEncoder;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The longest wait for a signal, after which a waiting thread looks at the clock.
+const LOOK_EACH: Duration = Duration::from_millis(20);
+
+/// A log in a bucket, of one partition in one process. Clones are the same log: a store owns one,
+/// the owner of the partition another one.
+#[derive(Clone)]
+pub struct BucketLog(Arc<BucketLogShared>);
+
+impl BucketLog {
+    /// Creates a log and begins a takeover, and returns at once. The log is ready for a store:
+    /// [`DurableLog::read_from`] waits for the records.
+    pub fn take_over(
+        bucket: Arc<dyn Bucket>,
+        env: Env,
+        options: BucketLogOptions,
+        metrics: Arc<BucketLogMetrics>,
+    ) -> Self {
+        let writer = loop {
+            let random = u128::from(env.rng.next_u64()) << 64 | u128::from(env.rng.next_u64());
+            // Zero is no writer.
+            if random != 0 {
+                break WriterId(random);
+            }
+        };
+        let state = BucketLogState::new(LogCore::new(options.core.clone()));
+        let shared = Arc::new(BucketLogShared {
+            bucket,
+            env,
+            options,
+            metrics,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
+        shared.step(LogEvent::TakeOver { writer });
+        Self(shared)
+    }
+
+    /// Runs everything that is due by time: segments of small groups, repeats of failed requests,
+    /// the detection of an outage. The owner calls it ten times per flush interval, or starts
+    /// [`BucketLog::start_timer`].
+    pub fn run_timers(&self) {
+        self.0.run_timers();
+    }
+
+    /// Starts a thread that calls [`BucketLog::run_timers`] until the last clone is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The system cannot start a thread.
+    pub fn start_timer(&self) -> io::Result<()> {
+        let weak = Arc::downgrade(&self.0);
+        let pause = timer_pause(self.0.options.core.flush_interval);
+        let run = move || {
+            while let Some(shared) = weak.upgrade() {
+                shared.run_timers();
+                drop(shared);
+                std::thread::sleep(pause);
+            }
+        };
+        let thread = std::thread::Builder::new().name("firn-log-timer".to_owned());
+        thread.spawn(run).map(drop)
+    }
+
+    /// Returns the phase of the log core.
+    pub fn state(&self) -> LogState {
+        lock(&self.0.state).core.state()
+    }
+
+    /// Returns the reason for which this process does not write the log any more, if it does not.
+    pub fn ended(&self) -> Option<String> {
+        match &lock(&self.0.state).phase {
+            BucketLogPhase::Ended(reason) => Some(reason.clone()),
+            BucketLogPhase::HandedOff => Some("handed off".to_owned()),
+            BucketLogPhase::TakingOver | BucketLogPhase::Leading => None,
+        }
+    }
+
+    /// Rejects further appends, and hands off when all earlier ones are durable. Returns at once.
+    pub fn begin_hand_off(&self) {
+        let mut state = lock(&self.0.state);
+        state.is_closed = true;
+        if state.is_encoded() {
+            drop(state);
+            self.0.step(LogEvent::HandOff);
+        }
+    }
+
+    /// Waits until `is_done`, an end of the log, or the time limit. Returns whether it is done.
+    fn wait_until(&self, is_done: impl Fn(&BucketLogState) -> bool) -> bool {
+        let limit = self.0.now() + self.0.options.close_timeout;
+        let mut state = lock(&self.0.state);
+        while !is_done(&state) {
+            let is_over = matches!(state.phase, BucketLogPhase::Ended(_));
+            if is_over || self.0.now() >= limit {
+                return false;
+            }
+            state = self.wait(state);
+        }
+        true
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, BucketLogState>) -> MutexGuard<'a, BucketLogState> {
+        let waited = self.0.changed.wait_timeout(state, LOOK_EACH);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn unfinished(&self, action: &str) -> Error {
+        let state = lock(&self.0.state);
+        let text = match &state.phase {
+            BucketLogPhase::Ended(reason) => reason.clone(),
+            _ => format!(
+                "{} records are not durable: {}",
+                state.waiting.len(),
+                state.trouble.reason()
+            ),
+        };
+        Error::new(ErrorKind::Unavailable, format!("{action} the log: {text}"))
+    }
+}
+
+/// Returns an error if the record of `batch` is too large for a frame. An encoded record takes less
+/// than twice the memory of the batch.
+fn check_size(batch: &LogBatch) -> Result<(), Error> {
+    if 2 * batch.memory_bytes() < PAYLOAD_BYTES_MAX {
+        return Ok(());
+    }
+    let encoded = LogUnitEncoder::default().encode(LogPosition(1), batch, &mut Vec::new());
+    encoded.map(drop)
+}
+
+impl DurableLog for BucketLog {
+    fn check_append(&self) -> Result<(), Error> {
+        let refusal = lock(&self.0.state).refusal(self.0.options.queue_bytes_max);
+        refusal.map_or(Ok(()), Err)
+    }
+
+    /// Rejects the batch instead of waiting if the queue is full.
+    fn append(&self, batch: LogBatch, done: DurableCallbacks) {
+        if let Err(refusal) = check_size(&batch) {
+            return done.report_outcome(Err(refusal));
+        }
+        let (bytes, since) = (batch.memory_bytes(), self.0.now());
+        let mut state = lock(&self.0.state);
+        if let Some(refusal) = state.refusal(self.0.options.queue_bytes_max) {
+            drop(state);
+            return done.report_outcome(Err(refusal));
+        }
+        let position = state.next;
+        state.next = position.next();
+        let append = WaitingAppend { done, bytes, since };
+        state.insert_waiting(Ticket(position.0), append);
+        state.queue.push(QueuedBatch { position, batch });
+        self.0.metrics.queued_bytes.set(state.waiting_bytes as i64);
+        self.0.schedule_encoding(state);
+    }
+
+    /// Does nothing: no record is held, since the flush interval collects them.
+    fn write_held_records(&self) {}
+
+    fn read_from(&self, from: LogPosition) -> Box<dyn LogRecordReader + '_> {
+        Box::new(ReplayReader::new(self.0.clone(), from))
+    }
+
+    fn positions(&self) -> LogPositions {
+        let state = lock(&self.0.state);
+        LogPositions {
+            first: LogPosition(1),
+            last: state.next.previous(),
+            durable: state.durable,
+            growing: LogPosition(1),
+            trims_from: LogPosition(u64::MAX),
+        }
+    }
+
+    fn pressure(&self) -> LogPressure {
+        let metrics = &self.0.metrics;
+        let bytes_of = |gauge: &Gauge| u64::try_from(gauge.get()).unwrap_or(0);
+        let queued_max = self.0.options.queue_bytes_max as u64;
+        LogPressure {
+            kept_bytes: bytes_of(&metrics.kept_bytes),
+            unsealed_bytes: bytes_of(&metrics.unsealed_bytes),
+            is_crowded: bytes_of(&metrics.queued_bytes) > queued_max / 2,
+            is_disk_full: false,
+            free_bytes_min: self.0.options.free_bytes_min,
+        }
+    }
+
+    fn health(&self) -> LogHealth {
+        let state = lock(&self.0.state);
+        match &state.phase {
+            BucketLogPhase::Ended(reason) => LogHealth::Poisoned(reason.clone()),
+            _ if state.trouble.is_stalled => LogHealth::Failing(state.trouble.reason().to_owned()),
+            _ => LogHealth::Sound,
+        }
+    }
+
+    fn tick(&self) {
+        self.0.run_timers();
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        let last = lock(&self.0.state).next.previous();
+        let is_done = |state: &BucketLogState| state.durable >= last;
+        match self.wait_until(is_done) {
+            true => Ok(()),
+            false => Err(self.unfinished("sync")),
+        }
+    }
+
+    fn begin_unit(&self) -> Result<(), Error> {
+        self.sync()?;
+        lock(&self.0.state).ends_unit = true;
+        Ok(())
+    }
+
+    fn files(&self) -> Vec<LogFile> {
+        Vec::new()
+    }
+
+    fn mark_sealed(&self, to: LogPosition) {
+        let mut state = lock(&self.0.state);
+        while let Some(first) = state.stored.pop_front_if(|first| first.end < to) {
+            self.0.metrics.unsealed_bytes.add(-(first.bytes as i64));
+        }
+    }
+
+    /// Does nothing: a log in a bucket is trimmed by the owner of the partition, after a checkpoint.
+    fn trim(&self, _to: LogPosition) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Hands off, and waits for it.
+    fn close(&self) -> Result<(), Error> {
+        lock(&self.0.state).is_closed = true;
+        let is_handed_off = |state: &BucketLogState| state.phase == BucketLogPhase::HandedOff;
+        let is_encoded = self.wait_until(|state| is_handed_off(state) || state.is_encoded());
+        self.begin_hand_off();
+        match is_encoded && self.wait_until(is_handed_off) {
+            true => Ok(()),
+            false => Err(self.unfinished("close")),
+        }
+    }
+
+    fn abandon(&self) {
+        let mut state = lock(&self.0.state);
+        if !matches!(
+            state.phase,
+            BucketLogPhase::HandedOff | BucketLogPhase::Ended(_)
+        ) {
+            let reason = "the log was abandoned".to_owned();
+            state.end(BucketLogPhase::Ended(reason));
+        }
+        self.0.changed.notify_all();
+        self.0.drain(state);
+    }
+
+    fn remove_all(&self) -> Result<(), Error> {
+        let text = "a log in a bucket is not removed by its store".to_owned();
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+
+    fn metrics(&self) -> &dyn Collect {
+        &*self.0.metrics
+    }
+}

@@ -1,0 +1,186 @@
+//! The state of a log in a bucket under its lock, and the effects that run without it.
+
+use super::stall::BucketTrouble;
+use super::unit_writer::UnitWriter;
+use crate::ids::{Ticket, WriterId};
+use crate::log::{DeliveredFrame, LogCore, LogReply, LogRequest};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::log::{DurableCallbacks, LogBatch, LogDamage, LogPosition};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// The phase of a log, from its takeover to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum BucketLogPhase {
+    /// The takeover has not read all records yet.
+    TakingOver,
+    /// Appends are accepted.
+    Leading,
+    /// All records are durable, and the successor need not wait.
+    HandedOff,
+    /// The log accepts nothing any more. Contains the reason.
+    Ended(String),
+}
+
+/// An append that is not encoded.
+pub(super) struct QueuedBatch {
+    pub(super) position: LogPosition,
+    pub(super) batch: LogBatch,
+}
+
+/// An append without an outcome.
+pub(super) struct WaitingAppend {
+    pub(super) done: DurableCallbacks,
+    pub(super) bytes: usize,
+    pub(super) since: Duration,
+}
+
+/// An item of a replay.
+pub(super) enum ReplayedItem {
+    Frame(DeliveredFrame),
+    Loss(LogDamage),
+}
+
+impl ReplayedItem {
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Frame(frame) => frame.payload().len(),
+            Self::Loss(_) => 0,
+        }
+    }
+}
+
+/// A request that is repeated later.
+pub(super) struct DelayedRequest {
+    pub(super) due: Duration,
+    pub(super) writer: WriterId,
+    pub(super) request: LogRequest,
+}
+
+/// The stored bytes up to a position, from which unsealed bytes are counted.
+pub(super) struct StoredBytes {
+    pub(super) end: LogPosition,
+    pub(super) bytes: u64,
+}
+
+/// An effect of an event, which runs without the lock and in order.
+pub(super) enum EngineEffect {
+    Send(WriterId, LogRequest),
+    Report(DurableCallbacks, Result<LogPosition, Error>),
+    Delay(Box<dyn FnOnce(Error) + Send>, Error),
+}
+
+/// The state of a log in a bucket.
+pub(super) struct BucketLogState {
+    pub(super) core: LogCore,
+    pub(super) phase: BucketLogPhase,
+    /// True after a close: appends are rejected, the queue is still written.
+    pub(super) is_closed: bool,
+    /// The position of the next append.
+    pub(super) next: LogPosition,
+    pub(super) durable: LogPosition,
+    pub(super) queue: Vec<QueuedBatch>,
+    /// The encoder; absent while a job uses it.
+    pub(super) unit: Option<Box<UnitWriter>>,
+    pub(super) ends_unit: bool,
+    pub(super) waiting: BTreeMap<Ticket, WaitingAppend>,
+    pub(super) waiting_bytes: usize,
+    pub(super) replayed: VecDeque<ReplayedItem>,
+    pub(super) replayed_bytes: usize,
+    /// True after the store has begun to read.
+    pub(super) is_read: bool,
+    /// Segments that wait until the store has read those before them.
+    pub(super) held_back: VecDeque<(WriterId, LogReply)>,
+    pub(super) delayed: Vec<DelayedRequest>,
+    pub(super) stored: VecDeque<StoredBytes>,
+    pub(super) trouble: BucketTrouble,
+    pub(super) outbox: VecDeque<EngineEffect>,
+    pub(super) is_draining: bool,
+}
+
+impl BucketLogState {
+    pub(super) fn new(core: LogCore) -> Self {
+        Self {
+            core,
+            phase: BucketLogPhase::TakingOver,
+            is_closed: false,
+            next: LogPosition(1),
+            durable: LogPosition(0),
+            queue: Vec::new(),
+            unit: Some(Box::default()),
+            ends_unit: false,
+            waiting: BTreeMap::new(),
+            waiting_bytes: 0,
+            replayed: VecDeque::new(),
+            replayed_bytes: 0,
+            is_read: false,
+            held_back: VecDeque::new(),
+            delayed: Vec::new(),
+            stored: VecDeque::new(),
+            trouble: BucketTrouble::default(),
+            outbox: VecDeque::new(),
+            is_draining: false,
+        }
+    }
+
+    /// Returns the reason for which appends are rejected, if they are.
+    pub(super) fn refusal(&self, queue_bytes_max: usize) -> Option<Error> {
+        let text = match &self.phase {
+            BucketLogPhase::TakingOver => "the log is being read".to_owned(),
+            BucketLogPhase::HandedOff => "the log is handed off".to_owned(),
+            BucketLogPhase::Ended(reason) => {
+                format!("this process does not write the log: {reason}")
+            }
+            BucketLogPhase::Leading if self.is_closed => "the log is closed".to_owned(),
+            BucketLogPhase::Leading if self.trouble.is_stalled => {
+                let reason = self.trouble.reason();
+                format!("the bucket does not store the log, writes are retried: {reason}")
+            }
+            BucketLogPhase::Leading if self.waiting_bytes >= queue_bytes_max => {
+                let bytes = self.waiting_bytes;
+                format!("{bytes} bytes wait for the bucket, limit {queue_bytes_max}")
+            }
+            BucketLogPhase::Leading => return None,
+        };
+        Some(Error::new(ErrorKind::Unavailable, text))
+    }
+
+    /// Adds an append without an outcome.
+    pub(super) fn insert_waiting(&mut self, ticket: Ticket, append: WaitingAppend) {
+        self.waiting_bytes += append.bytes;
+        let before = self.waiting.insert(ticket, append);
+        assert!(before.is_none(), "two appends at position {}", ticket.0);
+    }
+
+    /// Reports the outcome of an append, after earlier effects.
+    pub(super) fn finish(&mut self, ticket: Ticket, outcome: Result<LogPosition, Error>) {
+        if let Some(append) = self.waiting.remove(&ticket) {
+            self.waiting_bytes -= append.bytes;
+            let report = EngineEffect::Report(append.done, outcome);
+            self.outbox.push_back(report);
+        }
+    }
+
+    /// Fails all appends without an outcome, and forgets everything that is not sent.
+    pub(super) fn end(&mut self, phase: BucketLogPhase) {
+        let reason = match &phase {
+            BucketLogPhase::Ended(reason) => reason.clone(),
+            _ => "the log is handed off".to_owned(),
+        };
+        self.phase = phase;
+        self.queue.clear();
+        self.delayed.clear();
+        self.held_back.clear();
+        let is_kept = |effect: &EngineEffect| !matches!(effect, EngineEffect::Send(..));
+        self.outbox.retain(is_kept);
+        while let Some(ticket) = self.waiting.keys().next().copied() {
+            let error = Error::new(ErrorKind::Unavailable, reason.clone());
+            self.finish(ticket, Err(error));
+        }
+    }
+
+    /// Returns whether all appends are in the core, so that it may hand off.
+    pub(super) fn is_encoded(&self) -> bool {
+        self.queue.is_empty() && self.unit.is_some()
+    }
+}
