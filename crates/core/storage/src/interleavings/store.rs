@@ -89,7 +89,7 @@ fn contents(store: &Store) -> BTreeMap<String, Vec<i64>> {
 
 #[test]
 fn store_reader_sees_all_of_a_batch_or_nothing_while_it_is_sealed() {
-    check(300, &[StoreFlaw::ReadsPagesFirst], || {
+    check(800, &[StoreFlaw::ReadsPagesFirst], || {
         let sim = sim::sim_env(1);
         let store = open(&sim);
         let writer = {

@@ -6,7 +6,7 @@ use super::options::BucketLogOptions;
 use super::replay_reader::ReplayReader;
 use super::requests::timer_pause;
 use super::state::{BucketLogPhase, BucketLogState, QueuedBatch, WaitingAppend};
-use crate::ids::{Ticket, WriterId};
+use crate::ids::{LogTicket, WriterId};
 use crate::log::{LogCore, LogEvent, LogState};
 use firn_bucket::Bucket;
 use firn_model::env::Env;
@@ -173,7 +173,7 @@ impl DurableLog for BucketLog {
         let position = state.next;
         state.next = position.next();
         let append = WaitingAppend { done, bytes, since };
-        state.insert_waiting(Ticket(position.0), append);
+        state.insert_waiting(LogTicket(position.0), append);
         state.queue.push(QueuedBatch { position, batch });
         self.0.metrics.queued_bytes.set(state.waiting_bytes as i64);
         self.0.schedule_encoding(state);
@@ -226,9 +226,10 @@ impl DurableLog for BucketLog {
     fn sync(&self) -> Result<(), Error> {
         let last = lock(&self.0.state).next.previous();
         let is_done = |state: &BucketLogState| state.durable >= last;
-        match self.wait_until(is_done) {
-            true => Ok(()),
-            false => Err(self.unfinished("sync")),
+        if self.wait_until(is_done) {
+            Ok(())
+        } else {
+            Err(self.unfinished("sync"))
         }
     }
 
@@ -260,9 +261,10 @@ impl DurableLog for BucketLog {
         let is_handed_off = |state: &BucketLogState| state.phase == BucketLogPhase::HandedOff;
         let is_encoded = self.wait_until(|state| is_handed_off(state) || state.is_encoded());
         self.begin_hand_off();
-        match is_encoded && self.wait_until(is_handed_off) {
-            true => Ok(()),
-            false => Err(self.unfinished("close")),
+        if is_encoded && self.wait_until(is_handed_off) {
+            Ok(())
+        } else {
+            Err(self.unfinished("close"))
         }
     }
 

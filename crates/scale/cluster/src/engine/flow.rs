@@ -10,11 +10,11 @@ use crate::ids::WriterId;
 use crate::log::{CreateOutcome, LogAction, LogEvent, LogLoss, LogReply, Lookup, StepDownReason};
 use crate::log::{HeadOutcome, StateLookup};
 use crate::object_name::ObjectName;
-use crate::segment::FrameKind;
+use crate::segment::SegmentFrameKind;
 use firn_bucket::Bucket;
-use firn_model::env::{Env, JobKind};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::{LogDamage, LogPosition};
+use firn_model::env::{Env, JobKind};
 use firn_model::sync::lock;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -58,9 +58,10 @@ impl BucketLogShared {
     }
 
     pub(super) fn apply_reply(&self, state: &mut Guard<'_>, writer: WriterId, reply: LogReply) {
-        let pause = match is_failure(&reply) {
-            true => state.trouble.record_failure(self.now()),
-            false => Duration::ZERO,
+        let pause = if is_failure(&reply) {
+            state.trouble.record_failure(self.now())
+        } else {
+            Duration::ZERO
         };
         if let LogReply::Created {
             outcome: CreateOutcome::Stored,
@@ -106,7 +107,10 @@ impl BucketLogShared {
             }
             LogAction::BeginReplay { checkpoint } => self.begin_replay(state, checkpoint),
             LogAction::Deliver(frame) => {
-                let is_record = matches!(frame.kind, FrameKind::Record | FrameKind::DeltaRecord);
+                let is_record = matches!(
+                    frame.kind,
+                    SegmentFrameKind::Record | SegmentFrameKind::DeltaRecord
+                );
                 self.count_stored(state, frame.position, frame.payload().len());
                 if is_record {
                     state.replayed_bytes += frame.payload().len();

@@ -1,6 +1,6 @@
 //! The options of a log in a bucket.
 
-use crate::log::LogOptions;
+use crate::log::LogCoreOptions;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub type EngineClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 pub struct BucketLogOptions {
     /// The settings of the log core. The bound of its queue must not be lower than
     /// `queue_bytes_max`, since the engine rejects appends before they are encoded.
-    pub core: Arc<LogOptions>,
+    pub core: Arc<LogCoreOptions>,
     /// The clock of all events.
     pub clock: EngineClock,
     /// Bytes of encoded records after which a unit ends: 64 MiB. A replay begins at a unit.
@@ -36,7 +36,7 @@ pub struct BucketLogOptions {
 
 impl BucketLogOptions {
     /// Returns the default options of a log with these core settings.
-    pub fn new(core: LogOptions, clock: EngineClock) -> Self {
+    pub fn new(core: LogCoreOptions, clock: EngineClock) -> Self {
         Self {
             core: Arc::new(core),
             clock,

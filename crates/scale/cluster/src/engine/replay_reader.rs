@@ -2,10 +2,10 @@
 
 use super::flow::BucketLogShared;
 use super::state::{BucketLogPhase, ReplayedItem};
-use crate::ids::Sequence;
+use crate::ids::SegmentSequence;
 use crate::log::DeliveredFrame;
 use crate::object_name::ObjectName;
-use crate::segment::FrameKind;
+use crate::segment::SegmentFrameKind;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::{LogDamage, LogPosition, LogRecord, LogRecordReader};
 use firn_model::sync::{lock, wait};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(super) struct ReplayReader {
     shared: Arc<BucketLogShared>,
     decoder: LogUnitDecoder,
-    unit: Sequence,
+    unit: SegmentSequence,
     from: LogPosition,
 }
 
@@ -27,7 +27,7 @@ impl ReplayReader {
         Self {
             shared,
             decoder: LogUnitDecoder::default(),
-            unit: Sequence(0),
+            unit: SegmentSequence(0),
             from,
         }
     }
@@ -65,7 +65,7 @@ impl ReplayReader {
             self.decoder.begin_unit();
         }
         let coding = match frame.kind {
-            FrameKind::DeltaRecord => LogRecordCoding::Delta,
+            SegmentFrameKind::DeltaRecord => LogRecordCoding::Delta,
             _ => LogRecordCoding::Plain,
         };
         let position = frame.position;

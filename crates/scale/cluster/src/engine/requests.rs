@@ -3,7 +3,7 @@
 use super::flow::BucketLogShared;
 use crate::checkpoint::Checkpoint;
 use crate::commit::StateFormatError;
-use crate::ids::{Sequence, WriterId};
+use crate::ids::{SegmentSequence, WriterId};
 use crate::log::{
     CheckpointHead, CreateOutcome, HeadOutcome, ListedSegment, LogReply, LogRequest, Lookup,
     StateLookup,
@@ -48,7 +48,7 @@ impl BucketLogShared {
         }
     }
 
-    fn key(&self, sequence: Sequence) -> ObjectKey {
+    fn key(&self, sequence: SegmentSequence) -> ObjectKey {
         key_of(&ObjectName::Segment(self.options.core.partition, sequence))
     }
 
@@ -74,7 +74,7 @@ impl BucketLogShared {
             .put_new(&self.key(sequence), bytes, Box::new(done));
     }
 
-    fn head(self: &Arc<Self>, writer: WriterId, sequence: Sequence) {
+    fn head(self: &Arc<Self>, writer: WriterId, sequence: SegmentSequence) {
         let shared = self.clone();
         let done = move |found: ReadResult<ObjectHead>| {
             let outcome = match found {
@@ -87,7 +87,7 @@ impl BucketLogShared {
         self.bucket.head(&self.key(sequence), Box::new(done));
     }
 
-    fn read_header(self: &Arc<Self>, writer: WriterId, sequence: Sequence) {
+    fn read_header(self: &Arc<Self>, writer: WriterId, sequence: SegmentSequence) {
         let shared = self.clone();
         let done = move |found: ReadResult<Vec<Bytes>>| {
             let place = shared.options.core.place(sequence);
@@ -103,7 +103,7 @@ impl BucketLogShared {
             .get_ranges(&self.key(sequence), &[range], Box::new(done));
     }
 
-    fn read_segment(self: &Arc<Self>, writer: WriterId, sequence: Sequence) {
+    fn read_segment(self: &Arc<Self>, writer: WriterId, sequence: SegmentSequence) {
         let shared = self.clone();
         let done = move |found: ReadResult<Bytes>| {
             let place = shared.options.core.place(sequence);
@@ -113,9 +113,9 @@ impl BucketLogShared {
         self.bucket.get(&self.key(sequence), Box::new(done));
     }
 
-    fn list_log(self: &Arc<Self>, writer: WriterId, from: Sequence) {
+    fn list_log(self: &Arc<Self>, writer: WriterId, from: SegmentSequence) {
         let prefix = prefix_of(&log_prefix(self.options.core.partition));
-        let before = (from.0 > 0).then(|| self.key(Sequence(from.0 - 1)));
+        let before = (from.0 > 0).then(|| self.key(SegmentSequence(from.0 - 1)));
         let request = ListRequest::all(prefix).after(before);
         let found = Vec::new();
         self.list_segments(Listing {

@@ -59,9 +59,10 @@ impl BucketTrouble {
 
     /// Returns the reason for the rejection of writes.
     pub(super) fn reason(&self) -> &str {
-        match self.last_error.is_empty() {
-            true => "the bucket does not answer",
-            false => &self.last_error,
+        if self.last_error.is_empty() {
+            "the bucket does not answer"
+        } else {
+            &self.last_error
         }
     }
 }

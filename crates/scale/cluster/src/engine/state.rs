@@ -2,7 +2,7 @@
 
 use super::stall::BucketTrouble;
 use super::unit_writer::UnitWriter;
-use crate::ids::{Ticket, WriterId};
+use crate::ids::{LogTicket, WriterId};
 use crate::log::{DeliveredFrame, LogCore, LogReply, LogRequest};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::{DurableCallbacks, LogBatch, LogDamage, LogPosition};
@@ -83,7 +83,7 @@ pub(super) struct BucketLogState {
     /// The encoder; absent while a job uses it.
     pub(super) unit: Option<Box<UnitWriter>>,
     pub(super) ends_unit: bool,
-    pub(super) waiting: BTreeMap<Ticket, WaitingAppend>,
+    pub(super) waiting: BTreeMap<LogTicket, WaitingAppend>,
     pub(super) waiting_bytes: usize,
     pub(super) replayed: VecDeque<ReplayedItem>,
     pub(super) replayed_bytes: usize,
@@ -146,14 +146,14 @@ impl BucketLogState {
     }
 
     /// Adds an append without an outcome.
-    pub(super) fn insert_waiting(&mut self, ticket: Ticket, append: WaitingAppend) {
+    pub(super) fn insert_waiting(&mut self, ticket: LogTicket, append: WaitingAppend) {
         self.waiting_bytes += append.bytes;
         let before = self.waiting.insert(ticket, append);
         assert!(before.is_none(), "two appends at position {}", ticket.0);
     }
 
     /// Reports the outcome of an append, after earlier effects.
-    pub(super) fn finish(&mut self, ticket: Ticket, outcome: Result<LogPosition, Error>) {
+    pub(super) fn finish(&mut self, ticket: LogTicket, outcome: Result<LogPosition, Error>) {
         if let Some(append) = self.waiting.remove(&ticket) {
             self.waiting_bytes -= append.bytes;
             let report = EngineEffect::Report(append.done, outcome);

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::ids::{ClusterId, PartitionId};
-use crate::log::{LogOptions, LogState};
+use crate::log::{LogCoreOptions, LogState};
 use firn_bucket::sim::{SimBucket, SimFaults, SimOutage, SimStore};
 use firn_model::env::sim::{self, SimEnv, SimRng};
 use firn_model::error::ErrorKind;
@@ -47,7 +47,7 @@ impl World {
     }
 
     fn start(&self, faults: SimFaults) -> Writer {
-        let core = LogOptions {
+        let core = LogCoreOptions {
             cluster: ClusterId(7),
             partition: PartitionId(3),
             window: 4,

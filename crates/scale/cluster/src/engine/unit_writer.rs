@@ -1,9 +1,9 @@
 //! Encodes records in order, and decides where units begin.
 
 use super::options::BucketLogOptions;
-use crate::ids::Ticket;
+use crate::ids::LogTicket;
 use crate::log::RecordAppend;
-use crate::segment::FrameKind;
+use crate::segment::SegmentFrameKind;
 use firn_model::error::Error;
 use firn_model::log::{LogBatch, LogPosition};
 use firn_storage::log::codec::{LogRecordCoding, LogUnitEncoder};
@@ -43,7 +43,7 @@ impl UnitWriter {
         let coding = self.encoder.encode(position, batch, &mut payload)?;
         self.bytes += payload.len() as u64;
         Ok(RecordAppend {
-            ticket: Ticket(position.0),
+            ticket: LogTicket(position.0),
             kind: frame_kind(coding),
             payload,
             begins_unit,
@@ -51,9 +51,9 @@ impl UnitWriter {
     }
 }
 
-fn frame_kind(coding: LogRecordCoding) -> FrameKind {
+fn frame_kind(coding: LogRecordCoding) -> SegmentFrameKind {
     match coding {
-        LogRecordCoding::Plain => FrameKind::Record,
-        LogRecordCoding::Delta => FrameKind::DeltaRecord,
+        LogRecordCoding::Plain => SegmentFrameKind::Record,
+        LogRecordCoding::Delta => SegmentFrameKind::DeltaRecord,
     }
 }
