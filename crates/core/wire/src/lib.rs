@@ -12,20 +12,20 @@
 //! use firn_model::batch::Batch;
 //! use firn_model::labels::Labels;
 //! use firn_wire::WireLimits;
-//! use firn_wire::remote_write::{Decoder, Reader, encode};
+//! use firn_wire::remote_write::{RemoteWriteDecoder, RemoteWriteOptions, encode};
 //!
 //! let labels = Labels::from_pairs([("__name__", "up"), ("job", "node")]);
 //! let mut batch = Batch::default();
 //! batch.push_series(labels.as_ref(), &[(1_000, 1.0)]);
 //! let body = encode(&batch);
 //!
-//! let mut decoder = Decoder::new(WireLimits::default());
-//! let decoded = decoder.decode(Reader::default(), &body)?;
+//! let mut decoder = RemoteWriteDecoder::new(WireLimits::default());
+//! let decoded = decoder.decode(RemoteWriteOptions::default(), &body)?;
 //! let series = decoded.batch.series(0);
 //! assert_eq!(series.labels, labels.as_ref());
 //! assert_eq!((series.times, series.values), (&[1_000][..], &[1.0][..]));
 //!
-//! assert!(decoder.decode(Reader::default(), b"no snappy").is_err());
+//! assert!(decoder.decode(RemoteWriteOptions::default(), b"no snappy").is_err());
 //! # Ok::<(), firn_wire::WireError>(())
 //! ```
 //!

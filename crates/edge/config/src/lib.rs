@@ -15,7 +15,7 @@
 //! std::fs::remove_file(&path)?;
 //! let jobs = config.expect("a valid file").jobs;
 //! assert_eq!(jobs[0].name, "node");
-//! assert!(wrong.expect_err("an unknown key").to_string().contains("line 2"));
+//! assert!(wrong.expect_err("an unknown key").to_string().contains(":2:"));
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
