@@ -250,7 +250,7 @@ impl DurableLog for BucketLog {
         }
     }
 
-    /// Does nothing: a log in a bucket is trimmed by the owner of the partition, after a checkpoint.
+    /// Does nothing: the owner of the partition trims a log in a bucket, after a checkpoint.
     fn trim(&self, _to: LogPosition) -> Result<(), Error> {
         Ok(())
     }

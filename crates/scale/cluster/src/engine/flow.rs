@@ -119,7 +119,11 @@ impl BucketLogShared {
             }
             LogAction::ReportLoss(loss) => {
                 let damage = self.describe_loss(&loss);
-                tracing::error!(file = %damage.file.display(), what = %damage.what, "the log is damaged");
+                tracing::error!(
+                    file = %damage.file.display(),
+                    what = %damage.what,
+                    "the log is damaged"
+                );
                 state.replayed.push_back(ReplayedItem::Loss(damage));
             }
             LogAction::Lead { epoch, next } => {
@@ -328,8 +332,8 @@ impl BucketLogShared {
                 std::mem::take(&mut state.queue)
             };
             for queued in queue {
-                let record = (queued.position, &queued.batch);
-                let encoded = unit.encode(&self.options, self.now(), record);
+                let encoded =
+                    unit.encode(&self.options, self.now(), queued.position, &queued.batch);
                 let mut state = lock(&self.state);
                 match encoded {
                     Ok(append) => {

@@ -32,6 +32,17 @@ fn outcome_index(outcome: CreateOutcome) -> usize {
 }
 
 impl BucketLogMetrics {
+    fn collect_creates(&self, sink: &mut dyn MetricSink) {
+        for (outcome, count) in OUTCOMES.iter().zip(&self.creates) {
+            sink.metric(
+                "firn_log_creates_total",
+                "Attempts to create a segment of the log in the bucket.",
+                &[("outcome", *outcome)],
+                MetricValue::Counter(count.get() as f64),
+            );
+        }
+    }
+
     /// Counts an attempt to create a segment.
     pub(super) fn record_create(&self, outcome: CreateOutcome, took: Duration) {
         self.creates[outcome_index(outcome)].inc();
@@ -46,14 +57,7 @@ impl BucketLogMetrics {
 
 impl Collect for BucketLogMetrics {
     fn collect(&self, sink: &mut dyn MetricSink) {
-        for (outcome, count) in OUTCOMES.iter().zip(&self.creates) {
-            sink.metric(
-                "firn_log_creates_total",
-                "Attempts to create a segment of the log in the bucket.",
-                &[("outcome", *outcome)],
-                MetricValue::Counter(count.get() as f64),
-            );
-        }
+        self.collect_creates(sink);
         sink.metric(
             "firn_log_create_duration_seconds",
             "Duration of attempts to create a segment of the log in the bucket.",

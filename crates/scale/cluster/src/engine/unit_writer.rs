@@ -29,7 +29,8 @@ impl UnitWriter {
         &mut self,
         options: &BucketLogOptions,
         now: Duration,
-        (position, batch): (LogPosition, &LogBatch),
+        position: LogPosition,
+        batch: &LogBatch,
     ) -> Result<RecordAppend, Error> {
         let is_old = |began: Duration| now.saturating_sub(began) >= options.unit_age;
         let is_over = self.bytes >= options.unit_bytes || self.began.is_some_and(is_old);
