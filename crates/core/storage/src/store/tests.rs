@@ -29,13 +29,16 @@ mod unread;
 mod upgrade;
 
 use super::*;
+use crate::log::record::tests::histogram as histogram_row;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
+use firn_model::batch::HistogramSample;
 use firn_model::budget::Budget;
 use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
 use firn_model::env::JobKind;
 use firn_model::env::sim::{self, SimEnv};
+use firn_model::histogram::Histogram;
 use firn_model::labels::Labels;
 use firn_model::log::LogPosition;
 use firn_model::matcher::{MatchOp, Matcher};
@@ -59,6 +62,21 @@ fn open(sim: &SimEnv, options: StoreOptions) -> Arc<Store> {
 
 fn labels(name: &str) -> Labels {
     Labels::from_pairs([("__name__", name), ("job", "test")])
+}
+
+/// Returns a batch with one native histogram of the series `h`.
+fn histogram_at(time: i64) -> Batch {
+    let mut batch = Batch::default();
+    batch
+        .label_bytes()
+        .extend_from_slice(labels("h").as_bytes());
+    batch.push_histogram(HistogramSample {
+        time,
+        start_time: 3,
+        histogram: Histogram::clone(&histogram_row(0).value),
+    });
+    batch.end_series();
+    batch
 }
 
 fn batch(series: &[(&str, &[(i64, f64)])]) -> Batch {

@@ -29,6 +29,13 @@ pub(crate) struct VerifiedFile<'a> {
     pub(crate) durable_bytes: u64,
 }
 
+impl VerifiedFile<'_> {
+    /// Returns a finding about this file, at a byte offset if there is one.
+    fn finding(&self, offset: Option<u64>, what: String) -> VerifyFinding {
+        VerifyFinding::new(self.kind.1, self.path, offset, what)
+    }
+}
+
 /// The end of the data in a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct VerifiedFileEnd {
@@ -45,8 +52,8 @@ pub(crate) fn read(
     part: &mut VerifyPart,
     each: &mut EachFrame<'_>,
 ) -> Result<VerifiedFileEnd, StorageError> {
-    let (kind, damage_kind) = named.kind;
-    let finding = |offset, what: String| VerifyFinding::new(damage_kind, named.path, offset, what);
+    let kind = named.kind.0;
+    let finding = |offset, what| named.finding(offset, what);
     let opened = env.disk.open(named.path, OpenMode::Read);
     let (file, bytes) = match opened.and_then(|file| Ok((file.len()?, file))) {
         Ok((bytes, file)) => (file, bytes),
@@ -98,8 +105,8 @@ fn read_frames(
     part: &mut VerifyPart,
     each: &mut EachFrame<'_>,
 ) {
-    let (kind, damage_kind) = named.kind;
-    let finding = |offset, what: String| VerifyFinding::new(damage_kind, named.path, offset, what);
+    let kind = named.kind.0;
+    let finding = |offset, what| named.finding(offset, what);
     while let Some(found) = scanner.next() {
         match found {
             FrameScanItem::Damage(range) if range.start >= tail.start => {

@@ -3,9 +3,7 @@
 use super::*;
 use crate::failpoints::{StoreFlaw, with_flaw, with_turns};
 use crate::index::{EPOCH_MS, epoch_from_time};
-use crate::log::record::tests::histogram as histogram_row;
-use firn_model::batch::HistogramSample;
-use firn_model::histogram::{Histogram, ResetHint};
+use firn_model::histogram::ResetHint;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -705,17 +703,11 @@ fn late_histograms_stand_among_the_others_and_say_nothing_of_resets() {
     let sim = sim::sim_env(1);
     let store = open(&sim, with_window(HOUR));
     let send_at = |time: i64| {
-        let mut batch = Batch::default();
-        batch
-            .label_bytes()
-            .extend_from_slice(labels("h").as_bytes());
-        batch.push_histogram(HistogramSample {
-            time,
-            start_time: 3,
-            histogram: Histogram::clone(&histogram_row(0).value),
-        });
-        batch.end_series();
-        assert_eq!(append(&store, &batch, ALWAYS).stored, 1, "{time}");
+        assert_eq!(
+            append(&store, &histogram_at(time), ALWAYS).stored,
+            1,
+            "{time}"
+        );
     };
     [10, 20, 30, 40, 25].into_iter().for_each(send_at);
     assert_eq!(send(&store, &[("h", &[(27, 1.5)])]).stored, 1);

@@ -5,9 +5,7 @@ mod memory_log;
 
 use super::exemplars::{add_exemplars, all as all_exemplars};
 use super::*;
-use crate::log::record::tests::histogram as histogram_row;
 use crate::seeds::seeds;
-use firn_model::batch::HistogramSample;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::error::ErrorKind;
@@ -80,20 +78,6 @@ fn dump(store: &Store) -> Vec<String> {
     }
     lines.sort();
     lines
-}
-
-fn histogram_at(time: i64) -> Batch {
-    let mut batch = Batch::default();
-    batch
-        .label_bytes()
-        .extend_from_slice(labels("h").as_bytes());
-    batch.push_histogram(HistogramSample {
-        time,
-        start_time: 3,
-        histogram: Histogram::clone(&histogram_row(0).value),
-    });
-    batch.end_series();
-    batch
 }
 
 #[test]
@@ -303,7 +287,7 @@ fn scratch_folder_cut_off_by_power_loss_anywhere_opens_afterwards() {
 /// The samples by series and time that a random history acked.
 type Acked = BTreeMap<(String, i64), u64>;
 
-/// Sends a batch with samples of a few series, now or late, and records what was acked.
+/// Sends a batch with samples of a few series, now or late, and records the acked samples.
 fn send_random(rng: &SimRng, store: &Store, now: i64, acked: &mut Acked) {
     let name = format!("n{}", rng.next_u64() % 12);
     let age = match rng.next_u64() % 6 {
