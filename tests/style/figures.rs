@@ -1,6 +1,6 @@
 //! Figures about the shape of the code, as a table: `make figures`.
 //!
-//! It counts what the style tests limit, and what they do not: lines by crate, large files and
+//! It counts the quantities that the style tests limit, and others: lines by crate, large files and
 //! functions, circles, `unsafe`, refused words, repeated stretches. `FIRN_ROOT=DIR` counts another
 //! checkout, so that two of them can be compared by the same rules.
 // A program for the terminal; a file that cannot be read ends it.
@@ -194,7 +194,7 @@ fn repeated_lines(production: &[&Source]) -> usize {
     files.iter().map(repeated).sum()
 }
 
-/// Whether a line says more than a bracket or an import.
+/// Returns whether a line is more than a bracket or an import.
 fn is_told_apart(line: &str) -> bool {
     is_code(line) && !line.starts_with("use ") && line.chars().any(char::is_alphanumeric)
 }

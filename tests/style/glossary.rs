@@ -17,7 +17,7 @@ pub fn refused() -> BTreeSet<String> {
     words.map(|word| word.trim().to_owned()).collect()
 }
 
-/// The production lines of a source without what stands in quotes, in order.
+/// Returns the production lines of a source in order, without the text in quotes.
 pub fn lines_without_texts(source: &Source) -> Vec<String> {
     let lines: Vec<&str> = source.production_lines().map(|(_, line)| line).collect();
     let text = without_texts(&lines.join("\n"));
@@ -39,7 +39,7 @@ pub fn words(line: &str) -> impl Iterator<Item = String> {
     words.into_iter()
 }
 
-/// The code without what stands in quotes; its lines stay.
+/// Returns the code without the text in quotes; the number of lines stays the same.
 pub fn without_texts(code: &str) -> String {
     let mut kept = String::with_capacity(code.len());
     let mut rest = code;

@@ -234,7 +234,7 @@ impl<'ast> Visit<'ast> for Names<'_> {
         }
     }
 
-    // Who may see an item says nothing of what its file needs.
+    // The visibility of an item is irrelevant for the dependencies of its file.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {

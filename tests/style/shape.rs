@@ -24,7 +24,7 @@ const SYNCHRONOUS: [&str; 7] = [
 /// The files behind that door.
 const THE_DOOR: &str = "crates/core/model/src/env/real";
 
-/// What is banned in synchronous crates, and what to take instead.
+/// Calls that synchronous crates must not make, each with its replacement.
 const BANNED_CALLS: [(&str, &str); 12] = [
     ("SystemTime::now", "take `Env.clock`"),
     ("Instant::now", "take `Env.clock`"),

@@ -82,7 +82,7 @@ fn check(way: &str, hops: &[Hop], files: &BTreeMap<String, Functions>) -> Vec<St
     findings
 }
 
-/// What a function calls, and the functions of its file that it reaches.
+/// The names that a function calls, directly or through functions of its file.
 fn calls(functions: &Functions, from: &str) -> BTreeSet<String> {
     let mut calls = BTreeSet::new();
     let mut reached = vec![from.to_owned()];
@@ -162,7 +162,7 @@ impl<'ast> Visit<'ast> for Collected {
         visit::visit_expr_method_call(self, call);
     }
 
-    /// What a macro is given is not parsed: each name before a parenthesis counts as a call.
+    /// The arguments of a macro are not parsed: each name before a parenthesis counts as a call.
     fn visit_macro(&mut self, called: &'ast syn::Macro) {
         self.note_tokens(called.tokens.clone());
     }

@@ -1,5 +1,5 @@
-//! What a block costs: bytes a series and a sample, nanoseconds a sample to write and to read, and
-//! microseconds a look-up.
+//! Measures blocks: bytes per series and per sample, nanoseconds per sample to write and to read,
+//! and microseconds per lookup.
 //!
 //! ```text
 //! cargo bench -p firn-firn --bench blocks -- [pods] [samples]     100 pods of 376 series, 480 samples
@@ -42,7 +42,7 @@ const ROUNDS: usize = 5;
 /// Bytes that blocks may keep in memory.
 const CACHE_BYTES: usize = 1 << 30;
 
-/// What the fleet exposed: series in the order in which they were created, times by pod.
+/// The samples of the fleet: series in order of creation, timestamps by pod.
 struct Samples {
     labels: Vec<Labels>,
     values: Vec<Vec<f64>>,
@@ -99,7 +99,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The least time that `work` takes, and what it made.
+/// Runs `work` several times. Returns the shortest CPU time and the last result.
 fn best<T>(rounds: usize, mut work: impl FnMut() -> T) -> (Duration, T) {
     let mut least = (Duration::MAX, None);
     for _ in 0..rounds {
@@ -358,7 +358,7 @@ fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// What one query that has seen nothing yet reads: one series of a metric, and all of one.
+/// Reports the bytes that a query reads with an empty cache: one series of a metric, and all of it.
 fn report_cold(out: &mut dyn Write, env: &Env, dir: &Path) -> std::io::Result<()> {
     let budget = Budget::new("bench", usize::MAX);
     let one = vec![

@@ -126,7 +126,7 @@ pub fn send(base: &str, data: &AnswerTestData) -> Result<(), MirrorError> {
     Ok(())
 }
 
-/// How long a system may take until it has scraped the exposed data.
+/// Maximum time until a system has scraped the exposed data.
 const SCRAPED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Pause between two checks of whether the data has been scraped.

@@ -27,13 +27,13 @@ const AGENT: &str = "agent";
 const SETTINGS_PAGE: &str = "settings";
 const API_PAGE: &str = "api";
 
-/// What a flag does with its value.
+/// Function that stores the value of a flag in the settings. Returns an error for an invalid value.
 pub type Apply = fn(&mut Settings, &str) -> Result<(), String>;
 
-/// What becomes of a flag.
+/// The effect of a flag on the settings.
 #[derive(Clone, Copy, Debug)]
 pub enum FlagEffect {
-    /// It sets something.
+    /// It changes the settings.
     Sets(Apply),
     /// It is accepted and changes nothing.
     Ignored,
@@ -46,28 +46,28 @@ pub struct Flag {
     pub name: &'static str,
     /// Our short name, if there is one.
     pub alias: Option<&'static str>,
-    /// What the value is, for `--help`; `None` for a switch.
+    /// Name of the value in `--help`; `None` for a switch.
     pub value: Option<&'static str>,
     /// The value when the flag is not given; empty if there is none.
     pub default: &'static str,
-    /// What becomes of it.
+    /// Effect of the flag on the settings.
     pub effect: FlagEffect,
-    /// What it is for.
+    /// Description of the flag in `--help`.
     pub help: &'static str,
 }
 
-/// A command line that was understood.
+/// A command line without errors, as [`parse`] returns it.
 #[derive(Clone, Debug)]
 pub struct CommandLine {
-    /// What it sets, defaults included.
+    /// The settings, with defaults for flags that are not given.
     pub settings: Settings,
     /// The value of every flag, in the order of the table.
     pub values: Vec<(&'static str, String)>,
-    /// Flags that were given and mean nothing here.
+    /// Flags that were given and have no effect in Firn.
     pub ignored: Vec<&'static str>,
 }
 
-/// What the user asked for.
+/// The action that a command line requests.
 #[derive(Clone, Debug)]
 pub enum Request {
     /// To run.
@@ -123,7 +123,7 @@ pub enum FlagError {
     BadValue {
         /// The flag.
         name: &'static str,
-        /// What is wrong.
+        /// The reason why the value is invalid.
         why: String,
     },
 }
@@ -299,8 +299,8 @@ fn collect_values(matches: &ArgMatches, flag: &'static Flag) -> Vec<String> {
     }
 }
 
-/// Applies defaults, then what was given. A flag given twice is applied twice: lists grow, the last
-/// of single values wins.
+/// Applies the defaults, then the given flags. A flag given twice is applied twice: lists grow, and
+/// the last single value wins.
 fn apply_flags(matches: &ArgMatches) -> Result<CommandLine, FlagError> {
     let mut line = CommandLine {
         settings: Settings::default(),

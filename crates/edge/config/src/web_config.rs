@@ -1,10 +1,11 @@
 //! The file of `--web.config.file`: exporter-toolkit's web configuration.
 //!
-//! Keys, checks, their order and their words are the toolkit's (and those of Go's YAML behind it),
-//! so that `firn check web-config` says what promtool says. What ring cannot speak and Go can is
-//! named in [`WebConfig::warnings`].
+//! Keys, checks, their order and their texts equal those of the toolkit and of Go's YAML library,
+//! so that `firn check web-config` prints the same as promtool. [`WebConfig::warnings`] lists the
+//! settings that Go supports and ring does not.
 //!
-//! Invariant: a file that was read can be served with, but for what its certificates say.
+//! Invariant: a server can use a file that passed these checks, unless its certificates are
+//! invalid.
 
 mod strict;
 mod tls;
@@ -37,7 +38,8 @@ impl From<String> for WebConfigError {
     }
 }
 
-/// What the file says. Not shown: it has hashes and perhaps a key.
+/// The contents of a web config file. It has no `Debug`, because it contains hashes and maybe a
+/// key.
 #[derive(Clone, PartialEq)]
 pub struct WebConfig {
     /// `tls_server_config`, if something in it is set.
@@ -48,7 +50,7 @@ pub struct WebConfig {
     pub users: Vec<(String, String)>,
     /// `rate_limit`
     pub rate_limit: Option<RequestRateLimit>,
-    /// What is set and cannot be followed.
+    /// Settings that Firn cannot apply, one warning each.
     pub warnings: Vec<String>,
 }
 

@@ -29,7 +29,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 use tracing::warn;
 
-/// How long Consul may block a query while nothing changes.
+/// Maximum time for which Consul may block a query while nothing changes.
 const WATCH: Duration = Duration::from_secs(120);
 
 /// Additional time for the response of a blocking query.

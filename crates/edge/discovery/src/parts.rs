@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 pub(super) struct WatchTiming {
     /// Minimum time between two published lists.
     pub(super) pause: Duration,
-    /// How long the first list waits for sources that have not reported yet.
+    /// Time for which the first list waits for sources that have not reported yet.
     pub(super) first: Duration,
     /// Pause between a failure and the next attempt.
     pub(super) retry: Duration,

@@ -16,7 +16,7 @@ use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// How long before its expiry a token is replaced, in milliseconds.
+/// Time before its expiry at which a token is replaced, in milliseconds.
 const MARGIN_MS: i64 = 5 * 60 * 1000;
 
 /// An access token as issued, with its lifetime.

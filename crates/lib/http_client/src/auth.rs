@@ -31,7 +31,7 @@ const FORM: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'~');
 
-/// How long before its expiry a token is no longer used. Go uses the same value.
+/// Time before its expiry at which a token is no longer used. Go uses the same value.
 pub(super) const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 
 /// Lifetime of a client assertion in seconds. Prometheus uses the same value.

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum size of its output in bytes. Tokens have a few thousand bytes.
 const PRINTED_MAX: u64 = 1 << 20;
 
-/// How long a token without an expiry is used.
+/// Lifetime of a token without an expiry.
 const KEPT: Duration = Duration::from_secs(300);
 
 /// Tokens of one client that the program has printed; the latest one is cached.

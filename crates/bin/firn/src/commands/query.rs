@@ -24,10 +24,10 @@ use time::OffsetDateTime;
 /// The span of a range query that names no start, as in promtool.
 const RANGE_SECONDS: f64 = 300.0;
 
-/// How far from now series and labels are looked for if no time is given, as in promtool.
+/// Distance of the default time range of series and labels from now, in seconds, as in promtool.
 const FAR_SECONDS: f64 = 9999.0 * 3600.0;
 
-/// Why a query was not answered.
+/// The reason why a query failed.
 #[derive(Debug, thiserror::Error)]
 enum QueryCommandError {
     #[error("{0}\n\nFor more information, try 'firn query --help'.")]
@@ -201,7 +201,7 @@ impl QueryArguments {
     }
 }
 
-/// The client that a command line asks for.
+/// Creates the client with the options of the command line.
 fn client_of(matches: &ArgMatches, server: &str) -> Result<CommandClient, QueryCommandError> {
     let file = http_config_of(matches).map(std::path::PathBuf::as_path);
     let headers = match matches.try_contains_id("header") {

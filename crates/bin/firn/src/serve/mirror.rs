@@ -5,8 +5,8 @@
 //!   -> SIGHUP, POST /-/reload: targets anew   -> SIGTERM, SIGINT: drains, stores cursors, ends
 //! ```
 //!
-//! Invariant: whatever keeps it from starting is one line on standard error and exit code 1; a
-//! config that cannot be read later changes nothing but the metric that says so.
+//! Invariant: an error at the start is one line on standard error and exit code 1. A failed reload
+//! keeps the previous config and is visible in a metric.
 
 use super::listen::{ListenError, ListenerProtection, bind_all};
 use super::locks::{AccessControlled, WebConfigHolder, wrap_server};
@@ -46,7 +46,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tracing::{Level, error, info, warn};
 
-/// What the command line says.
+/// The arguments of `firn mirror`.
 pub struct MirrorArguments {
     /// `host:port`, one or more.
     pub listen: Vec<String>,
@@ -117,7 +117,7 @@ fn read(source: &MirrorTargetSource) -> Result<Vec<TargetSettings>, MirrorStartE
     targets.into_iter().map(settings).collect()
 }
 
-/// What the mirror is told of a target.
+/// Converts a target of the config into the settings of its queue and its client.
 fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorStartError> {
     // Most redirects make a GET of a POST, and its 200 would confirm a body that no receiver got.
     let http = HttpSettings {
@@ -182,8 +182,8 @@ impl BodyReceiver for MirrorReceiver {
     }
 }
 
-/// What a receiver of remote write 2.0 says that it has written. Prometheus takes an answer
-/// without it for a loss.
+/// Returns the response headers with the counts of written samples. Remote write 2.0 requires them:
+/// Prometheus treats a response without them as a loss.
 fn parse_written_counts(counts: WriteMessageCounts) -> [(&'static str, u64); 3] {
     [
         ("x-prometheus-remote-write-samples-written", counts.samples),
@@ -336,7 +336,7 @@ async fn serve(
 async fn run_until_stopped(signals: &mut Signals, reloading: &Arc<MirrorReloader>) {
     while signals.next().await == SignalEvent::Reload {
         let reloading = reloading.clone();
-        // What is wrong with the file is logged where it is found.
+        // The reload logs its errors.
         let _ = spawn_blocking(move || reloading.reload()).await;
     }
 }

@@ -40,7 +40,7 @@ const OF_CLOCK: [&str; 13] = [
     "groupNextToken",
 ];
 
-/// How long a system may take until it has scraped and evaluated everything in its config.
+/// Maximum time until a system has scraped and evaluated everything in its config.
 const FILLED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Pause between two checks of whether a system is ready.

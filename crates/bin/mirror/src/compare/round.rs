@@ -36,8 +36,8 @@ use std::sync::{Mutex, PoisonError};
 /// Maximum number of points of a range query, which is the limit of Prometheus.
 const POINTS_MAX: i64 = 11_000;
 
-/// How often the baseline is queried to find out whether its answers vary. Where they depend on the
-/// iteration order of a map, two answers can be equal by chance.
+/// Number of times that the baseline is queried to detect answers that vary. Where they depend on
+/// the iteration order of a map, two answers can be equal by chance.
 const ASKED_AGAIN: usize = 4;
 
 /// Maximum length in bytes of the reason of a finding: a difference may contain two lists of any

@@ -257,7 +257,7 @@ fn read_frames(
     reader.finish().map_err(|e| e.message)
 }
 
-/// What an answer of both forms gives.
+/// Returns a response in each form, and the external labels.
 fn answers() -> (Vec<u8>, Vec<u8>, Labels) {
     let (labels, external, batch) = series();
     let mut message = SamplesResponseBuilder::default();

@@ -30,10 +30,10 @@ pub fn encode_range(batch: &Batch, numbers: Range<usize>) -> Vec<u8> {
     snappy::compress(&encode_message_of(batch, numbers))
 }
 
-/// Encodes the compressed body of a request with the metadata `said` and without samples.
-pub fn encode_metadata<'m>(said: impl Iterator<Item = MetricMetadata<'m>>) -> Vec<u8> {
+/// Encodes the compressed body of a request with the metadata `entries` and without samples.
+pub fn encode_metadata<'m>(entries: impl Iterator<Item = MetricMetadata<'m>>) -> Vec<u8> {
     let (mut message, mut part) = (Vec::new(), Vec::new());
-    for metadata in said {
+    for metadata in entries {
         part.clear();
         let texts = [
             (field::METADATA_NAME, metadata.name),

@@ -31,7 +31,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long resolved credentials are reused before they are resolved again, in milliseconds.
+/// Time after which credentials are resolved again, in milliseconds.
 const LIFE_MS: i64 = 5 * 60 * 1000;
 
 /// Timeout of a request to the instance metadata service. Outside of AWS nothing answers at its

@@ -44,7 +44,7 @@ const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 /// Path of the token endpoint of the auth service.
 const TOKENS: &str = "/v1/x509";
 
-/// How long before its expiry a token is replaced, in milliseconds.
+/// Time before its expiry at which a token is replaced, in milliseconds.
 const MARGIN_MS: i64 = 5 * 60 * 1000;
 
 /// Prefix of the certificate's subject attribute that contains the tenancy id.

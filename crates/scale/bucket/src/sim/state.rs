@@ -15,7 +15,7 @@ const LIST_LAG: Duration = Duration::from_secs(60);
 /// A call back, which runs without the lock of the store.
 pub(super) type SimAnswer = Box<dyn FnOnce() + Send>;
 
-/// What happens at an event.
+/// An event of the simulation: a change of the store, or a callback.
 enum SimEvent {
     Apply(Box<dyn FnOnce(&mut SimState) + Send>),
     Answer(SimAnswer),

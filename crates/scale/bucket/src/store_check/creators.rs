@@ -52,7 +52,7 @@ pub(super) fn race(
     Ok(found.into_iter().map(|(_, entry)| entry).collect())
 }
 
-/// What the content of a key proves about the creators.
+/// The outcome of a race, derived from the content of the object.
 pub(super) enum RaceEnd {
     /// The object has the content of this creator.
     Won(usize),

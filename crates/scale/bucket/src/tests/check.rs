@@ -141,7 +141,7 @@ fn outage_during_the_check_leaves_objects_and_reports_it() {
     store.complete_inline();
     let bucket = store.client(SimFaults::none());
     let outage = store.clone();
-    // The clock is asked before each operation.
+    // The check reads the clock before each operation.
     let clock: Arc<dyn Clock> = Arc::new(OutageClock(outage, Default::default()));
     let report = check_store(&bucket, &clock, &options(6));
     assert!(

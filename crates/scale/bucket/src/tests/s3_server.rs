@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// What the server does instead of answering the next request with a method.
+/// A fault that the server injects into the next request with a method.
 #[derive(Clone, Debug)]
 pub(super) enum ServerFault {
     /// Answers with a status and an error code, without an effect.

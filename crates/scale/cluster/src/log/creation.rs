@@ -17,7 +17,7 @@ use super::flaw::LogFlaw;
 use super::options::LogCoreOptions;
 use crate::segment::{Segment, SegmentHeader};
 
-/// A segment and what is known about its key.
+/// A segment to be created, and the state of its key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SegmentCreation {
     segment: Segment,

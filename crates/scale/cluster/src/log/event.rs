@@ -36,7 +36,7 @@ pub enum LogEvent {
         /// The identifier of the outcome.
         ticket: LogTicket,
     },
-    /// Stops appends and strong reads, writes what is queued and ends the leadership.
+    /// Stops appends and strong reads, writes the queued records and ends the leadership.
     HandOff,
     /// The bucket replied to a request.
     Reply {

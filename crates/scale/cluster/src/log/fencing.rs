@@ -189,7 +189,7 @@ impl Fencing {
         self.retried = doubted.filter(|_| is_same && fence.is_none());
         let first = std::mem::replace(&mut self.start, head);
         // A FENCE that was listed from an older checkpoint may be behind the end of the log. If the
-        // replay fails for that reason, the end is looked for again.
+        // replay fails for that reason, the core searches for the end again.
         if let Some(fence) = fence.filter(|_| doubted.is_none() || !is_same) {
             let is_stale = head.replay_from.sequence > fence.header.sequence;
             if !is_stale || options.has(LogFlaw::KeepsStaleFence) {

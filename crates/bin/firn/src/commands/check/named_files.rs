@@ -1,7 +1,7 @@
-//! What a config names: targets, in files too, credentials and certificates.
+//! Checks of the targets, credentials and certificates that a config contains or refers to.
 //!
-//! Files are looked for, and those with targets are read; a server would find out what is wrong
-//! with them only when it needs them. What is asked, and in what order, is promtool's.
+//! The check requires that files exist, and reads those with targets; a server would detect their
+//! errors only when it uses them. The checks and their order are those of promtool.
 
 use firn_config::config::{Config, read_groups};
 use firn_discovery::{DiscoverySettings, TargetGroup, read_json_groups};
@@ -10,8 +10,8 @@ use firn_http_client::{AuthMethod, ClientTlsSettings, HttpSettings, Secret};
 use firn_scrape::{ScrapeJobSettings, check_target};
 use std::path::{Path, PathBuf};
 
-/// Checks what `config` names, files but if `is_syntax_only`. Returns warnings; fails with the
-/// first mistake.
+/// Checks the targets and files of `config`; with `is_syntax_only` no files. Returns the warnings,
+/// or the first error.
 pub(super) fn check(config: &Config, is_syntax_only: bool) -> Result<Vec<String>, String> {
     let mut warnings = Vec::new();
     let mut warn = |missing: Vec<PathBuf>, whose: &str| {
@@ -99,8 +99,8 @@ fn look_for(path: &Path, what: &str) -> Result<(), String> {
     ))
 }
 
-/// Checks the groups of a discovery that has them in the config or in files; returns the files
-/// that are not there. `check` is told where a group comes from.
+/// Checks the groups of a discovery that has them in the config or in files. Returns the missing
+/// files. `check` receives the source of a group and the group.
 fn check_groups(
     discovery: &DiscoverySettings,
     is_syntax_only: bool,

@@ -1,5 +1,5 @@
-//! `firn check rules [FILE...]`: says what is wrong with rule files, or with one that comes over
-//! standard input. Exit codes: 0, 1 for mistakes, 3 for lint with `--lint-fatal`.
+//! `firn check rules [FILE...]`: checks rule files, or one from standard input. Exit codes: 0 for
+//! valid files, 1 for errors, 3 for lint with `--lint-fatal`.
 
 use super::{FAILED, existing_files, files, read_options, read_rules, shared_argument};
 use crate::commands::arguments::{listed, switch};
@@ -73,8 +73,8 @@ pub(in crate::commands) fn run(matches: &ArgMatches) -> ExitCode {
     })
 }
 
-/// Whether duplicates are looked for, by the names of what lint is to check; unknown ones are named
-/// in a warning.
+/// Returns whether `names`, the requested lint checks, include duplicate rules. Prints a warning
+/// for unknown names.
 pub(in crate::commands) fn lint_of_names<'n>(names: impl Iterator<Item = &'n str>) -> bool {
     let mut finds_duplicates = false;
     for name in names {
@@ -171,7 +171,7 @@ impl RuleCheckOptions {
     }
 }
 
-/// What lint says of rules that make the same.
+/// Returns the lint message about duplicate rules, or `None` if there are none.
 fn lint_of_duplicates(rules: &RuleFile) -> Option<String> {
     let found = find_duplicates(rules);
     if found.is_empty() {

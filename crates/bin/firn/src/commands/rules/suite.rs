@@ -54,7 +54,7 @@ pub(super) struct ExpectedAlert {
     pub(super) annotations: Vec<(String, String)>,
 }
 
-/// What an expression gives at a time.
+/// A test of an expression: its expected samples at one time.
 #[derive(Debug, Default)]
 pub(super) struct ExprTest {
     pub(super) expr: String,

@@ -123,7 +123,7 @@ fn pattern(patterns: &[String]) -> Result<Option<Regex>, String> {
     regex.map(Some).map_err(|e| e.message)
 }
 
-/// Runs the tests of a file and says what is wrong.
+/// Runs the tests of a file and returns the failures.
 fn run_file(
     file: &Path,
     wanted: Option<&Regex>,

@@ -111,7 +111,7 @@ struct LabelUsageCount {
     uncovered: u64,
 }
 
-/// The labels of the series that were asked for.
+/// Label statistics of the selected series of a block.
 struct BlockAnalysis {
     series: Vec<u32>,
     /// The times of the block.
@@ -164,7 +164,7 @@ impl BlockAnalysis {
         Ok(analysis)
     }
 
-    /// How much of the block each series does not reach over.
+    /// Returns the part of the block's time range that the series of each label do not cover.
     fn count_uncovered(
         &self,
         block: &Block,
@@ -290,7 +290,7 @@ fn duration(ms: u64) -> String {
     }
 }
 
-/// How many samples the series have, how large their histograms are, and what the block takes.
+/// Reports the number of samples per series, the sizes of histograms, and the size of the block.
 fn sizes(block: &Block, series: &[u32], progress: &CommandProgressLine) -> Result<String, Error> {
     progress.increase_total(series.len() as u64);
     let mut reader = block.reader();

@@ -33,14 +33,14 @@ use std::time::Duration;
 /// The stretch that one query is about, in seconds: as upstream, a block of Prometheus.
 const WINDOW_SECONDS: i64 = 2 * 60 * 60;
 
-/// How far from now rules are evaluated at most if no end is given, in milliseconds: what is newer
-/// a server may still make itself.
+/// Distance of the default end of the evaluation from now, in milliseconds. A server may still
+/// evaluate newer times itself.
 const END_BEFORE_NOW_MS: i64 = 3 * 60 * 60 * 1000;
 
 /// Bytes of samples that wait in memory.
 const BUFFER_BYTES: usize = 256 << 20;
 
-/// What it understands.
+/// Returns the command line: arguments, flags and help texts.
 pub fn command() -> Command {
     let option = |name: &'static str, value: &'static str| {
         let arg = Arg::new(name).long(name).value_name(value);

@@ -303,7 +303,8 @@ pub fn run_dump(env: &Env, matches: &ArgMatches, form: DumpFormat) -> ExitCode {
     }))
 }
 
-/// Prints what was done, and whether all of it could be; or why nothing was.
+/// Prints the summary or the error. Returns the exit code, a failure unless everything was
+/// transferred.
 pub fn finish(done: Result<(String, bool), Error>) -> ExitCode {
     match done {
         Ok((text, is_whole)) => {
@@ -334,7 +335,7 @@ fn made(imported: &ImportSummary) -> String {
     )
 }
 
-/// How many blocks and heads an earlier run had done.
+/// Returns a note about the blocks and heads that an earlier run transferred; empty for none.
 fn passed(count: usize) -> String {
     match count {
         0 => String::new(),

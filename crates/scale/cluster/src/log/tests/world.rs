@@ -90,7 +90,8 @@ pub struct Saved {
     pub covered: Records,
 }
 
-/// What was promised to clients, which nothing may break.
+/// The acknowledged records and the results of strong reads, which later states must not
+/// contradict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Promises {
     pub acked: Records,
