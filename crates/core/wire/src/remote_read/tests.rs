@@ -257,7 +257,7 @@ fn read_frames(
     reader.finish().map_err(|e| e.message)
 }
 
-/// Returns a response in each form, and the external labels.
+/// Returns a response in each form, and the labels of its series.
 fn answers() -> (Vec<u8>, Vec<u8>, Labels) {
     let (labels, external, batch) = series();
     let mut message = SamplesResponseBuilder::default();
