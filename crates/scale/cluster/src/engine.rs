@@ -12,10 +12,11 @@
 //! encoded at the position at which the core stores it; after the end of a leadership nothing is
 //! sent any more; an outage of the bucket rejects writes and loses none, and ends by itself.
 //!
-//! This module leaves to its owner: the choice when to take over, strong reads, and checkpoints.
+//! This module leaves to its owner: the choice when to take over, and checkpoints.
 
 mod bucket_log;
 mod flow;
+mod lease_request;
 mod metrics;
 mod options;
 mod replay_reader;
@@ -27,5 +28,6 @@ mod tests;
 mod unit_writer;
 
 pub use bucket_log::BucketLog;
+pub use lease_request::LeaseRequest;
 pub use metrics::BucketLogMetrics;
 pub use options::{BucketLogOptions, EngineClock};

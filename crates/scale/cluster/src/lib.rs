@@ -8,7 +8,7 @@
 //!
 //! [`log::LogCore`] decides which object is created next, which appends are durable, whether this
 //! process leads its partition, and whether it may answer strong reads. It is a pure state machine:
-//! an engine sends its requests to a bucket and passes the replies back. Only [`engine`] has IO;
+//! an engine sends its requests to a bucket and passes the replies back. Only [`engine`] and [`node`] have IO;
 //! elsewhere instants and identifiers are arguments, and there is no randomness.
 //!
 //! Invariants: an object is created once and never overwritten; a decoder of stored bytes never
@@ -23,5 +23,6 @@ pub mod commit;
 pub mod engine;
 pub mod ids;
 pub mod log;
+pub mod node;
 pub mod object_name;
 pub mod segment;

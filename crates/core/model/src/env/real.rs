@@ -9,6 +9,7 @@ use super::{Clock, Compute, DirLock, Disk, DiskFile, Env, Job, JobKind, LockOwne
 use crate::sample::TimestampMs;
 use crate::sync::lock;
 use pool::ComputePool;
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::hash_map::RandomState;
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
@@ -31,6 +32,15 @@ pub fn system_env() -> io::Result<Env> {
         disk: Arc::new(SystemDisk),
         compute: Arc::new(ComputeThreads::new(threads)?),
     })
+}
+
+/// Returns the time since the start of the machine, including suspends, which
+/// [`Clock::monotonic`] does not count. For leases, during which another process must not act.
+pub fn boot_time() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanos)
 }
 
 struct SystemClock {

@@ -4,7 +4,6 @@ use super::flow::BucketLogShared;
 use super::metrics::BucketLogMetrics;
 use super::options::BucketLogOptions;
 use super::replay_reader::ReplayReader;
-use super::requests::timer_pause;
 use super::state::{BucketLogPhase, BucketLogState, QueuedBatch, WaitingAppend};
 use crate::ids::{LogTicket, WriterId};
 use crate::log::{LogCore, LogEvent, LogState};
@@ -19,7 +18,6 @@ use firn_model::metrics::{Collect, Gauge};
 use firn_model::sync::lock;
 use firn_storage::log::PAYLOAD_BYTES_MAX;
 use firn_storage::log::codec::LogUnitEncoder;
-use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,7 +27,7 @@ const LOOK_EACH: Duration = Duration::from_millis(20);
 /// A log in a bucket, of one partition in one process. Clones are the same log: a store owns one,
 /// the owner of the partition another one.
 #[derive(Clone)]
-pub struct BucketLog(Arc<BucketLogShared>);
+pub struct BucketLog(pub(super) Arc<BucketLogShared>);
 
 impl BucketLog {
     /// Creates a log and begins a takeover, and returns at once. The log is ready for a store:
@@ -61,29 +59,9 @@ impl BucketLog {
     }
 
     /// Runs everything that is due by time: segments of small groups, repeats of failed requests,
-    /// the detection of an outage. The owner calls it ten times per flush interval, or starts
-    /// [`BucketLog::start_timer`].
+    /// the detection of an outage. The owner calls it ten times per flush interval.
     pub fn run_timers(&self) {
         self.0.run_timers();
-    }
-
-    /// Starts a thread that calls [`BucketLog::run_timers`] until the last clone is dropped.
-    ///
-    /// # Errors
-    ///
-    /// The system cannot start a thread.
-    pub fn start_timer(&self) -> io::Result<()> {
-        let weak = Arc::downgrade(&self.0);
-        let pause = timer_pause(self.0.options.core.flush_interval);
-        let run = move || {
-            while let Some(shared) = weak.upgrade() {
-                shared.run_timers();
-                drop(shared);
-                std::thread::sleep(pause);
-            }
-        };
-        let thread = std::thread::Builder::new().name("firn-log-timer".to_owned());
-        thread.spawn(run).map(drop)
     }
 
     /// Returns the phase of the log core.
@@ -98,6 +76,22 @@ impl BucketLog {
             BucketLogPhase::HandedOff => Some("handed off".to_owned()),
             BucketLogPhase::TakingOver | BucketLogPhase::Leading => None,
         }
+    }
+
+    /// Returns why this process lost its log, if it did: another process took it over, or the log
+    /// contains an object that this version cannot read.
+    pub fn fault(&self) -> Option<String> {
+        lock(&self.0.state).fault.clone()
+    }
+
+    /// Rejects all appends and strong reads from now on, with this reason, and sends nothing more.
+    pub fn stop_writes(&self, reason: &str) {
+        let mut state = lock(&self.0.state);
+        if !state.is_over() {
+            state.end(BucketLogPhase::Ended(reason.to_owned()));
+        }
+        self.0.changed.notify_all();
+        self.0.drain(state);
     }
 
     /// Rejects further appends, and hands off when all earlier ones are durable. Returns at once.
@@ -124,7 +118,10 @@ impl BucketLog {
         true
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, BucketLogState>) -> MutexGuard<'a, BucketLogState> {
+    pub(super) fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, BucketLogState>,
+    ) -> MutexGuard<'a, BucketLogState> {
         let waited = self.0.changed.wait_timeout(state, LOOK_EACH);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
@@ -269,16 +266,7 @@ impl DurableLog for BucketLog {
     }
 
     fn abandon(&self) {
-        let mut state = lock(&self.0.state);
-        if !matches!(
-            state.phase,
-            BucketLogPhase::HandedOff | BucketLogPhase::Ended(_)
-        ) {
-            let reason = "the log was abandoned".to_owned();
-            state.end(BucketLogPhase::Ended(reason));
-        }
-        self.0.changed.notify_all();
-        self.0.drain(state);
+        self.stop_writes("the log was abandoned");
     }
 
     fn remove_all(&self) -> Result<(), Error> {

@@ -3,7 +3,8 @@
 use super::metrics::BucketLogMetrics;
 use super::options::BucketLogOptions;
 use super::state::{
-    BucketLogPhase, BucketLogState, DelayedRequest, EngineEffect, ReplayedItem, StoredBytes,
+    BucketLogPhase, BucketLogState, DelayedRequest, EngineEffect, LeaseRequestState, ReplayedItem,
+    StoredBytes,
 };
 use super::unit_writer::UnitWriter;
 use crate::ids::WriterId;
@@ -58,10 +59,14 @@ impl BucketLogShared {
     }
 
     pub(super) fn apply_reply(&self, state: &mut Guard<'_>, writer: WriterId, reply: LogReply) {
-        let pause = if is_failure(&reply) {
-            state.trouble.record_failure(self.now())
-        } else {
-            Duration::ZERO
+        let is_of_creation = matches!(
+            reply,
+            LogReply::Created { .. } | LogReply::HeaderRead { .. }
+        );
+        let pause = match (is_failure(&reply), is_of_creation) {
+            (false, _) => Duration::ZERO,
+            (true, true) => state.trouble.record_failure(self.now()),
+            (true, false) => state.trouble.pause_longer(),
         };
         if let LogReply::Created {
             outcome: CreateOutcome::Stored,
@@ -75,10 +80,7 @@ impl BucketLogShared {
 
     /// Passes an event to the core. Requests that follow from it are sent after `pause`.
     pub(super) fn apply(&self, state: &mut Guard<'_>, event: LogEvent, pause: Duration) {
-        if matches!(
-            state.phase,
-            BucketLogPhase::HandedOff | BucketLogPhase::Ended(_)
-        ) {
+        if state.is_over() {
             return;
         }
         let now = self.now();
@@ -151,11 +153,14 @@ impl BucketLogShared {
                     state.finish(ticket, Err(Error::new(ErrorKind::Unavailable, text)));
                 }
             }
-            // Reads and checkpoints are requested by the owner of a partition, not by a store.
-            LogAction::GrantReads { .. }
-            | LogAction::RefuseReads { .. }
-            | LogAction::WriteCheckpoint { .. }
-            | LogAction::Delete { .. } => {}
+            LogAction::GrantReads { tickets } => {
+                state.settle_reads(tickets, LeaseRequestState::Granted);
+            }
+            LogAction::RefuseReads { tickets } => {
+                state.settle_reads(tickets, LeaseRequestState::Refused);
+            }
+            // Checkpoints are requested by the owner of a partition, not by a store.
+            LogAction::WriteCheckpoint { .. } | LogAction::Delete { .. } => {}
         }
     }
 
@@ -165,11 +170,11 @@ impl BucketLogShared {
                 "the log has a checkpoint at {}, which this version does not read",
                 checkpoint.0
             );
-            return state.end(BucketLogPhase::Ended(reason));
+            return state.fail(reason);
         }
         if state.is_read {
             let reason = "another process trimmed the log during the replay".to_owned();
-            return state.end(BucketLogPhase::Ended(reason));
+            return state.fail(reason);
         }
         state.replayed.clear();
         state.replayed_bytes = 0;
@@ -187,7 +192,7 @@ impl BucketLogShared {
             self.metrics.fenced.inc();
         }
         tracing::error!(%reason, "this process does not write the log any more");
-        state.end(BucketLogPhase::Ended(reason.to_string()));
+        state.fail(reason.to_string());
     }
 
     fn describe_loss(&self, loss: &LogLoss) -> LogDamage {
@@ -341,7 +346,7 @@ impl BucketLogShared {
                         self.apply(&mut state, LogEvent::Append(append), Duration::ZERO);
                     }
                     // Its size was checked, so this is a fault of the encoder.
-                    Err(e) => state.end(BucketLogPhase::Ended(e.to_string())),
+                    Err(e) => state.fail(e.to_string()),
                 }
                 self.drain(state);
             }

@@ -17,7 +17,6 @@ use firn_bucket::{
 };
 use firn_model::sync::lock;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A list that is read page by page.
 struct Listing<T> {
@@ -249,9 +248,4 @@ fn key_of(name: &ObjectName) -> ObjectKey {
 
 fn prefix_of(text: &str) -> KeyPrefix {
     KeyPrefix::new(text).expect("prefixes of names are prefixes of keys")
-}
-
-/// The pause of a timer thread between two runs.
-pub(super) fn timer_pause(flush_interval: Duration) -> Duration {
-    (flush_interval / 10).clamp(Duration::from_millis(5), Duration::from_millis(100))
 }

@@ -12,9 +12,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// The state of the requests to the bucket.
 #[derive(Debug, Default)]
 pub(super) struct BucketTrouble {
-    /// Number of failures since the last success.
+    /// Number of failures since a segment was stored.
     failures: u32,
-    /// The time of the first of these failures.
+    /// The time of the first failed creation since then.
     since: Option<Duration>,
     /// The text of the last failed creation.
     last_error: String,
@@ -23,9 +23,15 @@ pub(super) struct BucketTrouble {
 }
 
 impl BucketTrouble {
-    /// Records a failed request, and returns the pause before its repeat.
+    /// Records a failed creation, and returns the pause before its repeat.
     pub(super) fn record_failure(&mut self, now: Duration) -> Duration {
         self.since.get_or_insert(now);
+        self.pause_longer()
+    }
+
+    /// Returns the pause before the repeat of a failed request. Reads that fail are no outage for
+    /// writes.
+    pub(super) fn pause_longer(&mut self) -> Duration {
         let doublings = self.failures.min(6);
         self.failures = self.failures.saturating_add(1);
         (PAUSE_MIN * (1 << doublings)).min(PAUSE_MAX)

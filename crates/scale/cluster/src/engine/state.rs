@@ -70,10 +70,20 @@ pub(super) enum EngineEffect {
     Delay(Box<dyn FnOnce(Error) + Send>, Error),
 }
 
+/// The progress of a strong read that asked for a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeaseRequestState {
+    Waiting,
+    Granted,
+    Refused,
+}
+
 /// The state of a log in a bucket.
 pub(super) struct BucketLogState {
     pub(super) core: LogCore,
     pub(super) phase: BucketLogPhase,
+    /// The reason for which this process lost its log, if it did.
+    pub(super) fault: Option<String>,
     /// True after a close: appends are rejected, the queue is still written.
     pub(super) is_closed: bool,
     /// The position of the next append.
@@ -93,6 +103,9 @@ pub(super) struct BucketLogState {
     pub(super) held_back: VecDeque<(WriterId, LogReply)>,
     pub(super) delayed: Vec<DelayedRequest>,
     pub(super) stored: VecDeque<StoredBytes>,
+    /// Strong reads that wait for a lease, and those whose outcome nobody has taken yet.
+    pub(super) reads: BTreeMap<LogTicket, LeaseRequestState>,
+    pub(super) reads_begun: u64,
     pub(super) trouble: BucketTrouble,
     pub(super) outbox: VecDeque<EngineEffect>,
     pub(super) is_draining: bool,
@@ -103,6 +116,7 @@ impl BucketLogState {
         Self {
             core,
             phase: BucketLogPhase::TakingOver,
+            fault: None,
             is_closed: false,
             next: LogPosition(1),
             durable: LogPosition(0),
@@ -117,6 +131,8 @@ impl BucketLogState {
             held_back: VecDeque::new(),
             delayed: Vec::new(),
             stored: VecDeque::new(),
+            reads: BTreeMap::new(),
+            reads_begun: 0,
             trouble: BucketTrouble::default(),
             outbox: VecDeque::new(),
             is_draining: false,
@@ -173,9 +189,37 @@ impl BucketLogState {
         self.held_back.clear();
         let is_kept = |effect: &EngineEffect| !matches!(effect, EngineEffect::Send(..));
         self.outbox.retain(is_kept);
+        let waiting = self.reads.values_mut();
+        for read in waiting.filter(|read| **read == LeaseRequestState::Waiting) {
+            *read = LeaseRequestState::Refused;
+        }
         while let Some(ticket) = self.waiting.keys().next().copied() {
             let error = Error::new(ErrorKind::Unavailable, reason.clone());
             self.finish(ticket, Err(error));
+        }
+    }
+
+    /// Ends the log because of a fault.
+    pub(super) fn fail(&mut self, reason: String) {
+        self.fault = Some(reason.clone());
+        self.end(BucketLogPhase::Ended(reason));
+    }
+
+    /// Returns whether this process writes the log no more.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(
+            self.phase,
+            BucketLogPhase::HandedOff | BucketLogPhase::Ended(_)
+        )
+    }
+
+    /// Sets the outcome of strong reads that wait for a lease.
+    pub(super) fn settle_reads(&mut self, tickets: Vec<LogTicket>, outcome: LeaseRequestState) {
+        for ticket in tickets {
+            // A read that no longer waits was removed.
+            if let Some(read) = self.reads.get_mut(&ticket) {
+                *read = outcome;
+            }
         }
     }
 
