@@ -24,7 +24,8 @@ mod list;
 pub(crate) mod plan;
 mod rebuilt;
 
-pub(crate) use list::{BlockEntry, BlockKind, BlockList, BlockSet};
+pub use list::{BlockEntry, BlockKind};
+pub(crate) use list::{BlockList, BlockSet};
 pub(crate) use rebuilt::rebuild_list;
 
 use crate::block::{Block, BlockCache, BlockId, remove_folder};

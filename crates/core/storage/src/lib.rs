@@ -59,6 +59,7 @@ pub(crate) mod failpoints;
 pub(crate) mod fan_out;
 pub(crate) mod file;
 pub(crate) mod head;
+pub mod home;
 pub mod ids;
 pub mod import;
 pub(crate) mod index;

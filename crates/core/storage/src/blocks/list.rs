@@ -31,7 +31,7 @@ const BYTES_MAX: u64 = 64 << 20;
 
 /// The kind of a block, which determines whether it may overlap others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum BlockKind {
+pub enum BlockKind {
     /// Written from pages, or merged from blocks that include a main block. Main blocks do not
     /// overlap.
     Main,
@@ -41,24 +41,27 @@ pub(crate) enum BlockKind {
 
 /// The entry of a block in the manifest, with the properties that compaction and retention need.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BlockEntry {
+pub struct BlockEntry {
     /// Id of the block, which is also the name of its folder.
-    pub(crate) id: BlockId,
-    pub(crate) kind: BlockKind,
+    pub id: BlockId,
+    /// Whether it may overlap others.
+    pub kind: BlockKind,
     /// True if the block is quarantined: it could not be opened, stays unchanged in place and is
     /// not read.
-    pub(crate) is_bad: bool,
+    pub is_bad: bool,
     /// Order of arrival: of two late samples at the same time, the one in the block with the lower
     /// number arrived first. All blocks of one [`BlockSet`] have the same number.
-    pub(crate) sequence: u64,
+    pub sequence: u64,
     /// Number of merges that its samples went through.
-    pub(crate) level: u32,
+    pub level: u32,
     /// Time range from the oldest to the newest sample, both inclusive.
-    pub(crate) range: TimeRange,
+    pub range: TimeRange,
     /// Total size of its files in bytes.
-    pub(crate) bytes: u64,
-    pub(crate) series: u64,
-    pub(crate) samples: u64,
+    pub bytes: u64,
+    /// Number of series.
+    pub series: u64,
+    /// Number of samples.
+    pub samples: u64,
 }
 
 /// The content of a manifest of blocks: the blocks, and the samples that they own.
