@@ -104,7 +104,7 @@ impl Appender {
             return Ticket::resolved(Err(e));
         }
         let mut scratch = lock(&self.scratch).pop().unwrap_or_default();
-        let window = self.window(bounds, || first_time(source.batch()));
+        let window = self.head.window(bounds, || first_time(source.batch()));
         scratch.begin(self, source);
         self.find_batch_series(&mut scratch);
         let ticket = match self.read_labels(&mut scratch, source) {
@@ -152,7 +152,7 @@ impl Appender {
     /// read.
     fn find_batch_series(&self, scratch: &mut AppendScratch) {
         scratch.wanted.clear();
-        for (number, shard) in self.shards.iter().enumerate() {
+        for (number, shard) in self.head.shards.iter().enumerate() {
             let group = scratch.shard_range(number);
             if group.is_empty() {
                 continue;
@@ -188,7 +188,7 @@ impl Appender {
     /// Undoes the count of appending batches that [`Appender::find_batch_series`] incremented in
     /// each shard.
     fn end_appending(&self, scratch: &AppendScratch) {
-        for (number, shard) in self.shards.iter().enumerate() {
+        for (number, shard) in self.head.shards.iter().enumerate() {
             if !scratch.shard_range(number).is_empty() {
                 lock(shard).appending -= 1;
             }
@@ -205,16 +205,16 @@ impl Appender {
         let mut newest = i64::MIN;
         let mut taken: Option<SequenceGuard> = None;
         let mut held: Option<MutexGuard<'_, HeadShard>> = None;
-        for (number, shard) in self.shards.iter().enumerate() {
+        for (number, shard) in self.head.shards.iter().enumerate() {
             let mut shard = lock(shard);
             // Only now may the next batch enter the previous shard, so that it cannot overtake this
             // one.
             drop(held.take());
             // The number and the floor are read under the lock of the first shard: see
-            // `StoreParts::raise_in_order_min`.
+            // `StoreHead::raise_in_order_min`.
             let begin = || {
-                window.min = window.min.max(self.floor.load(Ordering::Relaxed));
-                self.watermark.begin_batch()
+                window.min = window.min.max(self.head.floor.load(Ordering::Relaxed));
+                self.head.watermark.begin_batch()
             };
             let sequence = taken.get_or_insert_with(begin).sequence;
             let group = scratch.shard_range(number);
@@ -230,7 +230,7 @@ impl Appender {
                         });
                     newest = newest.max(stored_to);
                 }
-                shard.end_batch(sequence, self.watermark.visible_to_all());
+                shard.end_batch(sequence, self.head.watermark.visible_to_all());
                 let grown = shard.late.memory_bytes() as i64 - late_bytes as i64;
                 if grown != 0 {
                     self.metrics.late_memory.add(grown);
@@ -238,7 +238,7 @@ impl Appender {
             }
             held = Some(shard);
         }
-        self.newest.fetch_max(newest, Ordering::Relaxed);
+        self.head.newest.fetch_max(newest, Ordering::Relaxed);
         taken.expect("a store has at least one shard")
     }
 
@@ -347,7 +347,8 @@ impl Appender {
         time: TimestampMs,
     ) {
         if time >= before.end || before.is_none {
-            self.index
+            self.head
+                .index
                 .mark_sample_cached(marker, slot, epoch_from_time(time));
         }
     }
@@ -370,7 +371,7 @@ impl Appender {
             taken.complete(None, resolver, appended);
             return ticket;
         }
-        let (early, watermark) = (resolver.early_rejecter(), self.watermark.clone());
+        let (early, watermark) = (resolver.early_rejecter(), self.head.watermark.clone());
         let mark = (!record.journal.is_empty()).then_some(record.journal.mark);
         let journal = self.journal.clone();
         let done = DurableCallbacks::new(move |outcome| match outcome {

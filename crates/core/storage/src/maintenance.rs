@@ -102,7 +102,7 @@ impl Maintenance {
         if self.options.sealing == SealingThread::WithWrites {
             self.seal_now();
         }
-        let newest = self.newest.load(Ordering::Relaxed);
+        let newest = self.head.newest.load(Ordering::Relaxed);
         let since = newest.saturating_sub(self.began_at.load(Ordering::Relaxed));
         if since >= self.options.tick_ms {
             self.schedule_tick();
@@ -111,7 +111,9 @@ impl Maintenance {
 
     /// Seals all due groups on the calling thread, for [`SealingThread::WithWrites`].
     fn seal_now(&self) {
-        let Some(newest) = self.newest() else { return };
+        let Some(newest) = self.head.newest() else {
+            return;
+        };
         let mut state = lock(&self.state);
         if !state.coverage.list_due_groups(newest).is_empty() {
             self.record_coverage_mark(&mut state);
@@ -126,12 +128,12 @@ impl Maintenance {
         if self.is_stopped.load(Ordering::Relaxed) {
             return;
         }
-        let newest = self.newest.load(Ordering::Relaxed);
+        let newest = self.head.newest.load(Ordering::Relaxed);
         self.began_at.store(newest, Ordering::Relaxed);
         let garbage = std::mem::take(&mut state.garbage);
         state.garbage = garbage
             .into_iter()
-            .filter_map(|g| self.index.free_garbage(g))
+            .filter_map(|g| self.head.index.free_garbage(g))
             .collect();
         self.log.tick();
         if self.options.sync == StoreSyncMode::Interval
@@ -207,11 +209,11 @@ impl Maintenance {
     /// Seals all samples of the closed log up to its last record.
     fn seal_all(&self, state: &mut MaintenanceState, last: LogPosition) -> Result<(), Error> {
         // Only samples that every reader may see can be sealed.
-        self.watermark.wait_for_readers();
+        self.head.watermark.wait_for_readers();
         self.record_coverage_mark(state);
         let all = state
             .coverage
-            .list_all_groups(self.newest.load(Ordering::Acquire));
+            .list_all_groups(self.head.newest.load(Ordering::Acquire));
         loop {
             let before = self.metrics.sealed_samples.get();
             self.seal_groups(state, &all, 0)?;

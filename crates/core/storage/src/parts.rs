@@ -5,8 +5,8 @@
 //! background work or waits for more than one lock.
 
 pub(crate) mod block_work;
+pub(crate) mod head;
 pub(crate) mod journal;
-mod late;
 pub(crate) mod metrics;
 pub(crate) mod numbers;
 pub(crate) mod options;
@@ -17,13 +17,7 @@ use crate::damage::{Damage, DamageList};
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
 use crate::exemplars::ExemplarStorage;
-use crate::head::shard::HeadShard;
-use crate::head::watermark::Watermark;
-use crate::ids::{GroupId, ShardLocalId};
-use crate::index::{HeadSeriesPlace, Index};
 use crate::sealed::SealedPages;
-use crate::sync::atomic::{AtomicI64, Ordering};
-use crate::sync::{Mutex, lock};
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::fingerprint::{Fingerprint, SeriesHash};
@@ -33,9 +27,9 @@ use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::Gauge;
 use firn_model::sample::{TimeRange, TimestampMs};
+use head::StoreHead;
 use journal::JournalTracker;
 use metrics::StoreMetrics;
-use numbers::SeriesNumbers;
 use options::{LogTrimming, StoreOptions};
 use retention::RetentionState;
 use std::sync::{Arc, OnceLock};
@@ -50,28 +44,13 @@ pub(crate) struct StoreParts {
     pub(crate) metrics: StoreMetrics,
     /// The hash from which the fingerprints of series keys are computed.
     pub(crate) hash: SeriesHash,
-    pub(crate) index: Arc<Index>,
-    /// Mapping between the numbers of series in memory and their slots on disk.
-    pub(crate) numbers: Arc<SeriesNumbers>,
-    pub(crate) shards: Box<[Mutex<HeadShard>]>,
-    pub(crate) watermark: Arc<Watermark>,
-    /// The newest stored time, `i64::MIN` before the first sample.
-    pub(crate) newest: AtomicI64,
-    /// The out-of-order window in milliseconds, counted back from the newest time; 0 rejects late
-    /// samples.
-    pub(crate) late_window_ms: AtomicI64,
-    /// No sample before this time is appended in order. See [`StoreParts::raise_in_order_min`].
-    pub(crate) floor: AtomicI64,
-    /// All samples of evicted series are before this time.
-    pub(crate) evicted_to: AtomicI64,
+    pub(crate) head: StoreHead,
     pub(crate) sealed: Arc<SealedPages>,
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) exemplars: Arc<ExemplarStorage>,
     pub(crate) retaining: RetentionState,
     /// Damage found since the store was opened.
     pub(crate) damages: Arc<DamageList>,
-    /// Groups in which an evicted series was restored since the last mark.
-    pub(crate) restored_groups: Mutex<Vec<GroupId>>,
     /// The journal that another component writes to the log.
     pub(crate) journal: Arc<JournalTracker>,
     /// Callback that returns the metadata of metrics.
@@ -83,61 +62,16 @@ pub(crate) struct StoreParts {
 pub type MetadataSource = Box<dyn Fn() -> MetadataBatch + Send + Sync>;
 
 impl StoreParts {
-    /// Returns the newest stored time, if there is a sample.
-    pub(crate) fn newest(&self) -> Option<TimestampMs> {
-        let newest = self.newest.load(Ordering::Relaxed);
-        (newest != i64::MIN).then_some(newest)
-    }
-
     /// Returns the time of the oldest sample in pages and head. Visits every series.
     pub(crate) fn oldest(&self) -> Option<TimestampMs> {
-        let mut oldest = self.sealed.directory.summary().oldest;
-        for shard in &self.shards {
-            for (_, series) in lock(shard).iter() {
-                let min = series.range().map(|range| range.min);
-                oldest = match (oldest, min) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                };
-            }
-        }
-        oldest
+        let pages = self.sealed.directory.summary().oldest;
+        pages.into_iter().chain(self.head.oldest()).min()
     }
 
     /// Returns the fingerprint of a label set: the hash of its key in the format of the store.
     /// `key` is working memory.
     pub(crate) fn fingerprint_of(&self, labels: LabelsRef<'_>, key: &mut Vec<u8>) -> Fingerprint {
         self.hash.hash_labels(labels, key)
-    }
-
-    /// Returns the shard of a fingerprint, from its high bits.
-    #[inline]
-    pub(crate) fn shard_of(&self, print: Fingerprint) -> usize {
-        ((u128::from(print.high) * self.shards.len() as u128) >> 64) as usize
-    }
-
-    /// Returns the place of a series as stored in the index.
-    pub(crate) fn encode_place(&self, shard: usize, local: ShardLocalId) -> HeadSeriesPlace {
-        HeadSeriesPlace(local.0 * self.shards.len() as u32 + shard as u32)
-    }
-
-    /// Returns the shard of a place and the number within it: the inverse of
-    /// [`StoreParts::encode_place`].
-    pub(crate) fn decode_place(&self, place: HeadSeriesPlace) -> (usize, ShardLocalId) {
-        let shards = self.shards.len() as u32;
-        ((place.0 % shards) as usize, ShardLocalId(place.0 / shards))
-    }
-
-    /// Returns the number of series in the head.
-    pub(crate) fn head_series(&self) -> usize {
-        let evicted = self.index.evicted_count();
-        self.index.series_count().saturating_sub(evicted)
-    }
-
-    /// Returns the number of series with a sample in the last 20 minutes of data time, as of the
-    /// last sweep.
-    pub(crate) fn active_series(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).active).sum()
     }
 
     /// Returns the memory by part, as of the last sweep.

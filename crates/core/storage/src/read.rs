@@ -123,7 +123,7 @@ impl StoreReader {
         let of_blocks = |view: &BlocksView| view.find_overlapping(request.range).next().is_some();
         // Held until the view is taken, so that no block in it contains a sample that this reader
         // must not see.
-        let reading = self.watermark.begin_read();
+        let reading = self.head.watermark.begin_read();
         let asked = self.build_head_request(request, of_blocks(&early));
         let mut head = self.select_in_head(asked, &reading)?;
         failpoints::turn();
@@ -172,10 +172,10 @@ impl StoreReader {
         request: SelectRequest<'_>,
         reading: &WatermarkReadGuard<'_>,
     ) -> Result<HeadSelection, Error> {
-        let generation = self.index.generation();
+        let generation = self.head.index.generation();
         let mut selection = HeadSelection {
-            index: self.index.clone(),
-            numbers: self.numbers.clone(),
+            index: self.head.index.clone(),
+            numbers: self.head.numbers.clone(),
             compute: self.env.compute.clone(),
             sealed: self.sealed.clone(),
             _generation: generation,
@@ -198,6 +198,7 @@ impl StoreReader {
         }
         request.bind_matchers();
         let found = self
+            .head
             .index
             .lookup(request.matchers, request.range, request.cancel)?;
         request.series.add_series(found.len())?;
@@ -227,7 +228,7 @@ impl StoreReader {
         memory: &mut Reservation,
     ) -> Result<PageLists, Error> {
         let groups = slots.chunk_by(|a, b| SeriesNumbers::share_group(*a, *b));
-        let groups = groups.map(|of_group| self.numbers.group_of(of_group[0]));
+        let groups = groups.map(|of_group| self.head.numbers.group_of(of_group[0]));
         self.sealed
             .directory
             .find_overlapping(groups, range, memory)

@@ -104,7 +104,7 @@ pub(crate) fn replay(
         store,
         known: Mutex::new(ReplaySeriesTable::new(store.blocks.view().cut)),
         terms: Mutex::default(),
-        displaced: store.shards.iter().map(|_| Mutex::default()).collect(),
+        displaced: store.head.shards.iter().map(|_| Mutex::default()).collect(),
         late: LateReplay::new(found.late_from),
         next_slot: AtomicU64::new(0),
         spare_rows: Mutex::default(),
@@ -126,9 +126,9 @@ pub(crate) fn replay(
     replay.reserve_exemplar_slots();
     replay.finish(state);
     let last = store.log.positions().last;
-    store.watermark.initialize(last, replay.late.newest());
+    store.head.watermark.initialize(last, replay.late.newest());
     tracing::info!(
-        series = store.index.series_count(),
+        series = store.head.index.series_count(),
         pages = page_count,
         log_records,
         took_ms = store
@@ -179,7 +179,7 @@ impl ReplayState<'_> {
 
     /// Returns an error if `series` series need more memory than the limit.
     fn check_memory(&self, series: u64) -> Result<(), StorageError> {
-        let shards = self.store.shards.iter();
+        let shards = self.store.head.shards.iter();
         let tables: usize = shards.map(|shard| lock(shard).table_bytes()).sum();
         let bytes = tables + lock(&self.terms).memory_bytes();
         let limit = self.store.options.memory_max;
@@ -375,7 +375,7 @@ impl ReplayState<'_> {
         if let Some((slot, time)) = newest {
             // Also slots without a series: a series created later must not inherit their samples.
             self.record_slot(SeriesSlot(slot));
-            self.store.newest.fetch_max(time, Ordering::Relaxed);
+            self.store.head.newest.fetch_max(time, Ordering::Relaxed);
         }
         rows
     }
@@ -383,13 +383,16 @@ impl ReplayState<'_> {
     /// Applies rows to all shards in parallel; displaced samples are kept for the end.
     fn apply_rows(&self, parts: &[ShardRows]) {
         let store = self.store;
-        store.env.compute.for_each(store.shards.len(), &|number| {
-            let mut shard = lock(&store.shards[number]);
-            let mut displaced = lock(&self.displaced[number]);
-            for part in parts {
-                part.apply(store, number, &mut shard, &mut displaced);
-            }
-        });
+        store
+            .env
+            .compute
+            .for_each(store.head.shards.len(), &|number| {
+                let mut shard = lock(&store.head.shards[number]);
+                let mut displaced = lock(&self.displaced[number]);
+                for part in parts {
+                    part.apply(store, number, &mut shard, &mut displaced);
+                }
+            });
     }
 
     /// Applies samples whose series was created in a later record. Samples without a series belong
@@ -403,19 +406,22 @@ impl ReplayState<'_> {
     /// parallel.
     fn apply_displaced(&self) {
         let store = self.store;
-        store.env.compute.for_each(store.shards.len(), &|number| {
-            let mut shard = lock(&store.shards[number]);
-            let displaced = std::mem::take(&mut *lock(&self.displaced[number]));
-            if let Err(e) = shard_rows::insert_displaced(store, &mut shard, displaced) {
-                self.report_malformed_record(&e.to_string());
-            }
-        });
+        store
+            .env
+            .compute
+            .for_each(store.head.shards.len(), &|number| {
+                let mut shard = lock(&store.head.shards[number]);
+                let displaced = std::mem::take(&mut *lock(&self.displaced[number]));
+                if let Err(e) = shard_rows::insert_displaced(store, &mut shard, displaced) {
+                    self.report_malformed_record(&e.to_string());
+                }
+            });
     }
 
     /// Creates the series in the index, in the order of their numbers.
     fn build_index(&self, first_new: SeriesRef) {
         let (known, terms) = (lock(&self.known), lock(&self.terms));
-        let mut creation = self.store.index.create_series();
+        let mut creation = self.store.head.index.create_series();
         known.each_in_order(|slot, place| {
             creation.reserve_slots_below(slot.0);
             creation.insert_series(slot, place, terms.series_terms(slot));
@@ -426,13 +432,13 @@ impl ReplayState<'_> {
     /// Returns the oldest unsealed sample of every group that has one.
     fn find_oldest_unsealed(&self) -> BTreeMap<GroupId, TimestampMs> {
         let mut oldest: BTreeMap<GroupId, TimestampMs> = BTreeMap::new();
-        let newest = self.store.newest.load(Ordering::Relaxed);
-        for shard in &self.store.shards {
+        let newest = self.store.head.newest.load(Ordering::Relaxed);
+        for shard in &self.store.head.shards {
             // Neighbours in a shard are usually in one group.
             let mut last = None;
             for (_, series) in lock(shard).iter() {
                 let of_series = (
-                    self.store.numbers.group_of(series.slot),
+                    self.store.head.numbers.group_of(series.slot),
                     series.range().map_or(newest, |r| r.min),
                 );
                 if last.replace(of_series) != Some(of_series) {
@@ -460,9 +466,10 @@ impl ReplayState<'_> {
         let groups = std::mem::take(&mut lock(&self.known).groups);
         let first_new = self
             .store
+            .head
             .numbers
             .complete_startup(groups, self.next_slot());
-        let begun = self.store.numbers.group_of(first_new);
+        let begun = self.store.head.numbers.group_of(first_new);
         state.coverage.begin_new_groups(begun);
         let oldest = Mutex::default();
         self.store.env.compute.for_each(2, &|task| match task {

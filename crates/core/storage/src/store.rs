@@ -33,18 +33,16 @@ use crate::damage::{Damage, DamageList};
 use crate::data_dir::DataDir;
 use crate::exemplars::ExemplarStorage;
 use crate::import::ImportTarget;
-use crate::index::Index;
 use crate::maintenance::Maintenance;
 use crate::maintenance::coverage::{Coverage, SealWindows};
 use crate::maintenance::state::MaintenanceState;
+use crate::parts::head::StoreHead;
 use crate::parts::metrics::StoreMetrics;
 use crate::parts::retention::RetentionState;
 use crate::parts::{MetadataSource, StoreParts};
 use crate::read::StoreReader;
 use crate::replay::{StartupPages, replay};
 use crate::sealed::SealedPages;
-use crate::sync::Mutex;
-use crate::sync::atomic::AtomicI64;
 use files::{GivenLog, StoreFiles};
 use firn_model::batch::{Batch, BatchSource};
 use firn_model::env::Env;
@@ -63,9 +61,6 @@ use firn_model::store::{
 use firn_model::tenant::TenantId;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
-
-/// More shards than threads that could write at once only lengthen the passes over them.
-const SHARDS_MAX: usize = 256;
 
 /// The local store of one tenant. Created by [`Store::open`] and shared by all writers, readers and
 /// the background thread.
@@ -136,7 +131,6 @@ impl Store {
         let (found, log) = (files.found, files.log);
         let coverage = Coverage::new(seal_windows(&options), log.positions().first.previous());
         let keys = files.keys;
-        let shards = options.shards.clamp(1, SHARDS_MAX);
         let sealed = SealedPages::new(
             options.page_cache_bytes,
             found.segments.files().clone(),
@@ -154,9 +148,7 @@ impl Store {
             files.manifest,
         );
         let parts = Arc::new(StoreParts {
-            index: Arc::new(Index::new(keys.clone())),
-            numbers: Arc::default(),
-            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            head: StoreHead::new(&options, keys.clone(), cut),
             sealed: Arc::new(sealed),
             blocks: Arc::new(blocks),
             damages,
@@ -169,14 +161,8 @@ impl Store {
                 keys,
                 format: options.key_format,
             },
-            watermark: Arc::default(),
-            newest: AtomicI64::new(i64::MIN),
-            late_window_ms: AtomicI64::new(options.late_window_ms),
-            floor: AtomicI64::new(cut),
-            evicted_to: AtomicI64::new(i64::MIN),
             exemplars: Arc::new(ExemplarStorage::new(options.exemplars_max)),
             retaining: RetentionState::new(options.retention()),
-            restored_groups: Mutex::default(),
             journal: Arc::default(),
             learn_metadata: OnceLock::new(),
             options,
@@ -275,7 +261,7 @@ impl Store {
     /// Sets the out-of-order window in milliseconds, counted back from the newest sample; 0 rejects
     /// late samples.
     pub fn set_late_window_ms(&self, window_ms: i64) {
-        self.parts.set_late_window_ms(window_ms);
+        self.parts.head.set_late_window_ms(window_ms);
     }
 
     /// Creates a data folder with the current contents, `snapshots/<name>` in the folder of the
@@ -303,7 +289,7 @@ impl Store {
     /// Returns the number of series with a sample in the last 20 minutes of data time, as of the
     /// last sweep.
     pub fn active_series(&self) -> usize {
-        self.parts.active_series()
+        self.parts.head.active_series()
     }
 
     /// Returns whether the log accepts writes, or why it does not.
@@ -351,7 +337,7 @@ impl Append for Store {
         _tenant: &TenantId,
         bounds: AppendBounds,
     ) -> RangeInclusive<TimestampMs> {
-        self.parts.window(bounds, || None).times()
+        self.parts.head.window(bounds, || None).times()
     }
 
     fn begin_log_unit(&self, tenant: &TenantId) -> Result<(), Error> {

@@ -92,7 +92,7 @@ impl Appender {
         if scratch.missing.is_empty() {
             return;
         }
-        let index = self.index.create_series();
+        let index = self.head.index.create_series();
         let mut creating = MissingSeriesCreation {
             first_new: index.next_slot(),
             index,
@@ -119,7 +119,7 @@ impl Appender {
     /// all others.
     fn reserve(&self, scratch: &mut AppendScratch) {
         scratch.group_missing();
-        for (number, shard) in self.shards.iter().enumerate() {
+        for (number, shard) in self.head.shards.iter().enumerate() {
             let group = scratch.missing_shard_range(number);
             if group.is_empty() {
                 continue;
@@ -148,7 +148,7 @@ impl Appender {
     ) {
         let mut budget = lock(&self.budget);
         let first = || batch.iter().find_map(|s| s.times.first().copied());
-        budget.roll_window(self.newest().or_else(first).unwrap_or(0));
+        budget.roll_window(self.head.newest().or_else(first).unwrap_or(0));
         for k in 0..scratch.missing.len() {
             let i = scratch.missing[k] as usize;
             if scratch.locals[i] != UNKNOWN && scratch.slots[i] == UNINDEXED {
@@ -175,7 +175,9 @@ impl Appender {
             creating.refused += 1;
             return None;
         }
-        let place = self.encode_place(scratch.shard_of[i] as usize, scratch.locals[i]);
+        let place = self
+            .head
+            .encode_place(scratch.shard_of[i] as usize, scratch.locals[i]);
         let slot = creating.index.add_series(labels, place).ok()?;
         creating.room -= 1;
         if slot >= creating.first_new {
@@ -193,7 +195,7 @@ impl Appender {
         scratch: &mut AppendScratch,
         creating: &MissingSeriesCreation<'_>,
     ) {
-        for (number, shard) in self.shards.iter().enumerate() {
+        for (number, shard) in self.head.shards.iter().enumerate() {
             let group = scratch.missing_shard_range(number);
             if group.is_empty() {
                 continue;
@@ -231,7 +233,7 @@ impl Appender {
     /// Returns the number of series that the head can still take. An evicted series counts as one
     /// sixteenth, for its terms and page entries.
     fn remaining_series(&self) -> usize {
-        let held = self.head_series() + self.index.evicted_count() / 16;
+        let held = self.head.series_count() + self.head.index.evicted_count() / 16;
         self.options.series_max.saturating_sub(held)
     }
 
@@ -240,19 +242,21 @@ impl Appender {
     fn restore(&self, series: &mut MemSeries) {
         // Its place is already in the index, but its samples are not in the log yet: see
         // `Coverage::tick`.
-        let group = self.numbers.group_of(series.slot);
-        let mut restored = lock(&self.restored_groups);
+        let group = self.head.numbers.group_of(series.slot);
+        let mut restored = lock(&self.head.restored_groups);
         if restored.last() != Some(&group) {
             restored.push(group);
         }
         drop(restored);
-        if let Some(newest) = self.newest() {
+        if let Some(newest) = self.head.newest() {
             // The limit of lateness at the time of eviction may have been higher or lower than now.
-            let sealed = newest.saturating_sub(self.lateness_ms());
-            let sealed = sealed.max(self.evicted_to.load(Ordering::Relaxed));
+            let sealed = newest.saturating_sub(self.head.lateness_ms());
+            let sealed = sealed.max(self.head.evicted_to.load(Ordering::Relaxed));
             let sealed = sealed.saturating_sub(1);
             series.set_newest_sealed(sealed, None);
-            self.index.mark_sample(series.slot, epoch_from_time(sealed));
+            self.head
+                .index
+                .mark_sample(series.slot, epoch_from_time(sealed));
         }
     }
 }

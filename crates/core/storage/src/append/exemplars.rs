@@ -75,7 +75,7 @@ impl Appender {
                     refuse(series, ExemplarRejection::TooFarInFuture);
                 }
                 Some(slot) => {
-                    offered.push(self.numbers.slot(slot).0, exemplar);
+                    offered.push(self.head.numbers.slot(slot).0, exemplar);
                     offered_of.push(series);
                 }
             }
@@ -95,7 +95,9 @@ impl Appender {
     /// Returns the labels of series `i` of the batch, from the index if the batch has only its key.
     fn series_labels(&self, scratch: &AppendScratch, batch: &Batch, i: usize) -> Labels {
         match batch.key(i) {
-            Some(_) if scratch.slots[i] != UNINDEXED => self.index.series_labels(scratch.slots[i]),
+            Some(_) if scratch.slots[i] != UNINDEXED => {
+                self.head.index.series_labels(scratch.slots[i])
+            }
             _ => batch.series(i).labels.to_owned(),
         }
     }
@@ -124,7 +126,7 @@ impl Appender {
             return Some(scratch.slots[i]);
         }
         // Senders put exemplars into a separate entry after the samples, with the same labels.
-        let shard = lock(&self.shards[self.shard_of(scratch.prints[i])]);
+        let shard = lock(&self.head.shards[self.head.shard_of(scratch.prints[i])]);
         let local = shard.find(scratch.prints[i], UNKNOWN)?;
         shard.series(local).map(|series| series.slot)
     }

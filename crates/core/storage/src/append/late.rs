@@ -79,7 +79,7 @@ impl Appender {
                     *verdict = AppendVerdict::Late;
                     scratch.late.taken += 1;
                     is_any = true;
-                    self.index.mark_late(&mut scratch.marker, slot, time);
+                    self.head.index.mark_late(&mut scratch.marker, slot, time);
                 }
             };
         for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {

@@ -104,8 +104,8 @@ impl AppendScratch {
     /// Groups the series by the shards of their fingerprints, and marks all of them as not found.
     pub(super) fn group_by_shard(&mut self, parts: &StoreParts) {
         let series = self.prints.len();
-        let shards = parts.shards.len();
-        let shard_of = |print: &Fingerprint| parts.shard_of(*print) as u32;
+        let shards = parts.head.shards.len();
+        let shard_of = |print: &Fingerprint| parts.head.shard_of(*print) as u32;
         self.shard_of.clear();
         self.shard_of.extend(self.prints.iter().map(shard_of));
         let all = 0..series as u32;
@@ -180,7 +180,7 @@ impl AppendScratch {
         let mut appended = AppendOutcome::default();
         self.record.floats.reserve(self.floats.len());
         order(&mut self.created, &mut self.marks, self.prints.len());
-        let slot_of = |i: &u32| parts.numbers.slot(self.slots[*i as usize]);
+        let slot_of = |i: &u32| parts.head.numbers.slot(self.slots[*i as usize]);
         // Already sorted, unless another batch created some of the series.
         self.created.sort_by_key(slot_of);
         for i in &self.created {
@@ -192,7 +192,7 @@ impl AppendScratch {
             match batch.single_float(i) {
                 Some((time, value)) if is_stored(batch.offsets(i).0) => {
                     let at = batch.offsets(i).0;
-                    let slot = parts.numbers.slot(self.slots[i]);
+                    let slot = parts.head.numbers.slot(self.slots[i]);
                     self.push_row(slot, at, time, START_UNKNOWN, value);
                     appended.stored += 1;
                 }
@@ -216,10 +216,10 @@ impl AppendScratch {
     ) {
         let samples = batch.series(i);
         let series = self.slots[i];
-        let slot = parts.numbers.slot(series);
+        let slot = parts.head.numbers.slot(series);
         let (floats, histograms) = batch.offsets(i);
         let labels = || match batch.key(i) {
-            Some(_) => parts.index.series_labels(series),
+            Some(_) => parts.head.index.series_labels(series),
             None => samples.labels.to_owned(),
         };
         for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {

@@ -106,13 +106,13 @@ impl Maintenance {
                 // A segment that could not be read before may be readable again, after a restart or
                 // on another disk.
                 state.segments.check_readable_before(end)?;
-                self.raise_in_order_min(end);
-                let sequence = self.watermark.newest();
+                self.head.raise_in_order_min(end);
+                let sequence = self.head.watermark.newest();
                 state.cut.step = BlockCutStep::Closing { end, sequence };
             }
             BlockCutStep::Closing { end, sequence } => {
                 let (end, sequence) = (*end, *sequence);
-                if self.watermark.visible_position().0 < sequence {
+                if self.head.watermark.visible_position().0 < sequence {
                     return Ok(false);
                 }
                 if self.seal_before(state, end)? {
@@ -151,7 +151,7 @@ impl Maintenance {
     /// Returns the time before which cuts are due. No batch sent now has an in-order sample before
     /// it, and pages contain all of those samples.
     fn closed_time(&self) -> Option<TimestampMs> {
-        self.newest()?.checked_sub(self.options.open_ms())
+        self.head.newest()?.checked_sub(self.options.open_ms())
     }
 
     /// Raises the floor to its possible value before the restart, so that a sample that was late
@@ -159,7 +159,8 @@ impl Maintenance {
     pub(crate) fn restore_floor(&self) {
         if let Some(closed) = self.closed_time() {
             let length = self.options.cut_ms.max(1);
-            self.raise_in_order_min(closed.div_euclid(length).saturating_mul(length));
+            self.head
+                .raise_in_order_min(closed.div_euclid(length).saturating_mul(length));
         }
     }
 
@@ -190,14 +191,14 @@ impl Maintenance {
     /// Returns the groups with samples before `end` in the head. Visits every series, in slices.
     fn find_groups_before(&self, end: TimestampMs) -> BTreeSet<GroupId> {
         let mut groups = BTreeSet::new();
-        for shard in &self.shards {
+        for shard in &self.head.shards {
             let mut first = 0;
             loop {
                 let shard = lock(shard);
                 let last = shard.end().min(first + SLICE);
                 let series = (first..last).filter_map(|local| shard.series(ShardLocalId(local)));
                 let older = series.filter(|s| s.range().is_some_and(|range| range.min < end));
-                groups.extend(older.map(|series| self.numbers.group_of(series.slot)));
+                groups.extend(older.map(|series| self.head.numbers.group_of(series.slot)));
                 first = last;
                 if last == shard.end() {
                     break;

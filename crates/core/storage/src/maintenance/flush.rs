@@ -35,8 +35,8 @@ impl Maintenance {
 
     /// Moves the late samples that every reader sees into blocks.
     pub(crate) fn flush_late(&self, state: &mut MaintenanceState) -> Result<(), Error> {
-        let (sequence, position) = self.watermark.visible_position();
-        let reading = self.watermark.begin_read_visible_to_all();
+        let (sequence, position) = self.head.watermark.visible_position();
+        let reading = self.head.watermark.begin_read_visible_to_all();
         // An earlier reader is still copying, and blocks would show it rows that it must not see.
         if reading.sequence < sequence {
             return Ok(());
@@ -72,7 +72,7 @@ impl Maintenance {
         let duplicates = self.options.duplicates;
         let mut buffer = ImportBuffer::new(self.options.cut_ms);
         for due in taken {
-            let labels = self.index.series_labels(due.slot);
+            let labels = self.head.index.series_labels(due.slot);
             let mut rows = due.rows(sequence).peekable();
             while let Some(mut stays) = rows.next() {
                 while let Some(next) = rows.next_if(|(next, _)| next.time == stays.0.time) {

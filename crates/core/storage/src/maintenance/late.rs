@@ -38,7 +38,7 @@ impl DueLateSeries {
 impl Maintenance {
     /// Returns the smallest sequence number of a batch with a late row in the head.
     pub(super) fn oldest_late_sequence(&self) -> Option<u64> {
-        let shards = self.shards.iter();
+        let shards = self.head.shards.iter();
         shards.filter_map(|shard| lock(shard).late.oldest()).min()
     }
 
@@ -49,6 +49,7 @@ impl Maintenance {
         };
         // A store with only late samples has no newest time yet.
         let age = self
+            .head
             .newest()
             .map_or(0, |newest| newest.saturating_sub(since));
         let bytes = usize::try_from(self.metrics.late_memory.get()).unwrap_or(0);
@@ -63,7 +64,7 @@ impl Maintenance {
     /// the head.
     pub(crate) fn collect_late_series(&self, sequence: u64) -> Vec<DueLateSeries> {
         let mut due = Vec::new();
-        for (number, shard) in self.shards.iter().enumerate() {
+        for (number, shard) in self.head.shards.iter().enumerate() {
             let shard = lock(shard);
             if shard.late.oldest().is_none_or(|oldest| oldest > sequence) {
                 continue;
@@ -83,8 +84,8 @@ impl Maintenance {
         sequence: u64,
     ) {
         taken.sort_unstable_by_key(|due| (due.shard, due.local));
-        self.index.begin_late_marks();
-        for (number, shard) in self.shards.iter().enumerate() {
+        self.head.index.begin_late_marks();
+        for (number, shard) in self.head.shards.iter().enumerate() {
             let first = taken.partition_point(|due| due.shard < number);
             let end = taken.partition_point(|due| due.shard <= number);
             for slice in taken[first..end].chunks(SLICE) {
@@ -100,7 +101,7 @@ impl Maintenance {
             shard.late.settle();
             self.mark_late_rows(&shard);
         }
-        self.index.end_late_marks();
+        self.head.index.end_late_marks();
         let oldest = self.oldest_late_sequence();
         state.late.advance_covered(oldest);
     }
@@ -109,7 +110,7 @@ impl Maintenance {
     fn mark_late_rows(&self, shard: &HeadShard) {
         for (local, rows) in shard.late.iter() {
             if let (Some(series), Some(range)) = (shard.series(local), rows.range()) {
-                self.index.keep_late_mark(series.slot, range);
+                self.head.index.keep_late_mark(series.slot, range);
             }
         }
     }

@@ -82,7 +82,9 @@ impl Maintenance {
     /// Deletes the oldest page segments until they free `bytes` bytes. Keeps segments with times at
     /// which samples may still be appended.
     fn drop_pages_to_free(&self, bytes: u64, state: &mut MaintenanceState) {
-        let Some(newest) = self.newest() else { return };
+        let Some(newest) = self.head.newest() else {
+            return;
+        };
         if state.cut.is_under_way() {
             return;
         }

@@ -111,7 +111,9 @@ impl Maintenance {
     /// Seals this tick's share of the due groups, or all groups if the log fills the disk or
     /// approaches its limit.
     pub(super) fn seal_due_groups(&self, state: &mut MaintenanceState) {
-        let Some(newest) = self.newest() else { return };
+        let Some(newest) = self.head.newest() else {
+            return;
+        };
         let now = self.env.clock.monotonic();
         let mut due = state.coverage.list_due_groups(newest);
         self.metrics.seal_queue.set(due.len() as i64);
@@ -207,7 +209,7 @@ impl Maintenance {
         due: &[DueGroup],
         stance: UnsealablePolicy,
     ) -> Result<Vec<EncodedGroup>, Error> {
-        let reading = self.watermark.begin_read_visible_to_all();
+        let reading = self.head.watermark.begin_read_visible_to_all();
         if self.options.sync != StoreSyncMode::Always {
             // A page survives a power loss, so all other parts of its batches must survive one too.
             self.log.sync()?;
@@ -230,16 +232,20 @@ impl Maintenance {
     /// Copies the samples to seal of a group, in order of slots. The second value is true if the
     /// head has none of its series.
     fn copy_group(&self, due: DueGroup, sequence: u64) -> (GroupSampleCopies, bool) {
-        let of_group = self.numbers.group_numbers(due.group).unwrap_or_default();
-        let end = self.index.published_end().min(of_group.end);
-        let mut cursor = SeriesCursor::new(&self.index);
+        let of_group = self
+            .head
+            .numbers
+            .group_numbers(due.group)
+            .unwrap_or_default();
+        let end = self.head.index.published_end().min(of_group.end);
+        let mut cursor = SeriesCursor::new(&self.head.index);
         let mut places: Vec<(usize, ShardLocalId, SeriesRef)> = (of_group.start..end)
             .map(SeriesRef)
             .filter_map(|slot| {
                 let place = cursor
                     .place(slot)
                     .filter(|place| *place != HeadSeriesPlace::EVICTED)?;
-                let (shard, local) = self.decode_place(place);
+                let (shard, local) = self.head.decode_place(place);
                 Some((shard, local, slot))
             })
             .collect();
@@ -248,7 +254,7 @@ impl Maintenance {
         let mut taken = GroupSampleCopies::default();
         for of_shard in places.chunk_by(|a, b| a.0 == b.0) {
             for slice in of_shard.chunks(SLICE) {
-                let held = lock(&self.shards[slice[0].0]);
+                let held = lock(&self.head.shards[slice[0].0]);
                 for (shard, local, slot) in slice {
                     let Some(series) = held.series_of_slot(*local, *slot) else {
                         continue;
@@ -355,7 +361,7 @@ impl Maintenance {
         cuts.sort_unstable_by_key(|cut| (cut.shard, cut.local));
         for of_shard in cuts.chunk_by(|a, b| a.shard == b.shard) {
             for slice in of_shard.chunks(SLICE) {
-                let mut shard = lock(&self.shards[slice[0].shard]);
+                let mut shard = lock(&self.head.shards[slice[0].shard]);
                 for cut in slice {
                     shard
                         .drop_through(cut.local, cut.slot, cut.time)
@@ -369,10 +375,10 @@ impl Maintenance {
     /// Adds a mark with the current log position and data time to the coverage.
     pub(super) fn record_coverage_mark(&self, state: &mut MaintenanceState) {
         // In this order: see `Coverage::record_mark`.
-        let newest = || self.newest.load(Ordering::Acquire);
+        let newest = || self.head.newest.load(Ordering::Acquire);
         let too_early = failpoints::has(StoreFlaw::MarksTimeFirst).then(newest);
         failpoints::turn();
-        let (sequence, position) = self.watermark.visible_position();
+        let (sequence, position) = self.head.watermark.visible_position();
         failpoints::turn();
         let newest = too_early.unwrap_or_else(newest);
         let mark = super::coverage::CoverageMark {
@@ -381,9 +387,9 @@ impl Maintenance {
             position,
         };
         // The end of the last group in which slots are assigned.
-        let next = self.index.next_slot().next_multiple_of(GROUP_SLOTS);
-        let end_group = self.numbers.group_of(SeriesRef(next));
-        let mut restored = std::mem::take(&mut *lock(&self.restored_groups));
+        let next = self.head.index.next_slot().next_multiple_of(GROUP_SLOTS);
+        let end_group = self.head.numbers.group_of(SeriesRef(next));
+        let mut restored = std::mem::take(&mut *lock(&self.head.restored_groups));
         if failpoints::has(StoreFlaw::ForgetsRestored) {
             restored.clear();
         }

@@ -38,13 +38,16 @@ impl Maintenance {
     /// Sweeps this tick's share of the series: removes those whose samples left the retention, and
     /// updates the metrics of memory.
     pub(super) fn sweep_share(&self, state: &mut MaintenanceState) {
-        let Some(newest) = self.newest() else { return };
+        let Some(newest) = self.head.newest() else {
+            return;
+        };
         let cutoff = self.retaining.cutoff_at(newest);
         let has_dropped = self
+            .head
             .index
             .drop_epochs_before(epoch_from_time(self.head_read_start()));
         // Places without a series are visited too.
-        let slices = state.places / SLICE as usize + self.shards.len();
+        let slices = state.places / SLICE as usize + self.head.shards.len();
         let mut gone = Vec::new();
         let mut is_round = false;
         for _ in 0..slices.div_ceil(SWEEP_TICKS) {
@@ -53,16 +56,16 @@ impl Maintenance {
         if !gone.is_empty() {
             gone.sort_unstable();
             self.metrics.removed_series.add(gone.len() as u64);
-            state.garbage.push(self.index.remove_series(&gone));
+            state.garbage.push(self.head.index.remove_series(&gone));
         }
         self.remove_evicted(state, has_dropped);
         let mut chunks = 0;
         let mut late = 0;
         let mut tables = 0;
         state.places = 0;
-        for shard in &self.shards {
+        for shard in &self.head.shards {
             let mut shard = lock(shard);
-            shard.drop_visible_batches(self.watermark.visible_to_all());
+            shard.drop_visible_batches(self.head.watermark.visible_to_all());
             chunks += shard.chunk_bytes;
             late += shard.late.memory_bytes();
             tables += shard.table_bytes();
@@ -73,7 +76,7 @@ impl Maintenance {
         self.metrics.table_memory.set(tables as i64);
         if is_round {
             self.sealed.cache.evict_idle(newest);
-            let bytes = self.index.memory_bytes();
+            let bytes = self.head.index.memory_bytes();
             self.metrics.index_memory.set(bytes as i64);
             self.metrics.new_series_memory.set(0);
         }
@@ -87,10 +90,12 @@ impl Maintenance {
         cutoff: TimestampMs,
         gone: &mut Vec<SeriesRef>,
     ) -> bool {
-        let evict_before = newest.saturating_sub(self.lateness_ms());
-        self.evicted_to.fetch_max(evict_before, Ordering::Relaxed);
+        let evict_before = newest.saturating_sub(self.head.lateness_ms());
+        self.head
+            .evicted_to
+            .fetch_max(evict_before, Ordering::Relaxed);
         let mut idle = Vec::new();
-        let mut shard = lock(&self.shards[state.shard]);
+        let mut shard = lock(&self.head.shards[state.shard]);
         let end = shard.end().min(state.local.0 + SLICE);
         for local in (state.local.0..end).map(ShardLocalId) {
             let Some(series) = shard.series_mut(local) else {
@@ -119,9 +124,9 @@ impl Maintenance {
         self.evict_idle_series(state.shard, &idle, gone);
         state.local = ShardLocalId(end);
         if is_end {
-            lock(&self.shards[state.shard]).shrink();
+            lock(&self.head.shards[state.shard]).shrink();
             state.local = ShardLocalId(0);
-            state.shard = (state.shard + 1) % self.shards.len();
+            state.shard = (state.shard + 1) % self.head.shards.len();
         }
         is_end && state.shard == 0
     }
@@ -143,12 +148,12 @@ impl Maintenance {
         }
         // Creation takes the locks in the same order, so that no series is restored before it is
         // evicted.
-        let mut creation = self.index.create_series();
-        let mut shard = lock(&self.shards[number]);
+        let mut creation = self.head.index.create_series();
+        let mut shard = lock(&self.head.shards[number]);
         if shard.appending > 0 && !failpoints::has(StoreFlaw::EvictsAppending) {
             return;
         }
-        let members = self.index.members();
+        let members = self.head.index.members();
         let mut evicted = Vec::new();
         for (slot, local) in idle {
             let series = shard.series_of_slot(*local, *slot);
@@ -177,7 +182,7 @@ impl Maintenance {
         let MaintenanceState {
             evicted, garbage, ..
         } = state;
-        let end = self.index.next_slot();
+        let end = self.head.index.next_slot();
         if has_dropped {
             evicted.hurried = end;
         }
@@ -190,7 +195,7 @@ impl Maintenance {
             let last = end.min(first.saturating_add(EVICTED_SLICE));
             evicted.next = if last == end { 0 } else { last };
             evicted.hurried = evicted.hurried.saturating_sub(last - first);
-            if let Some((count, left)) = self.index.remove_evicted(first, last) {
+            if let Some((count, left)) = self.head.index.remove_evicted(first, last) {
                 self.metrics.removed_series.add(count as u64);
                 garbage.push(left);
             }

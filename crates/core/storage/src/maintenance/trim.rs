@@ -73,25 +73,25 @@ impl Maintenance {
         state: &mut MaintenanceState,
         trimmed: LogPosition,
     ) -> Result<(), StorageError> {
-        let live = self.index.series_count() as u64;
+        let live = self.head.index.series_count() as u64;
         let catalogue = &mut state.catalogue;
         let is_whole = catalogue.is_mostly_dead(live) || catalogue.needs_whole();
-        let end = self.index.next_slot();
+        let end = self.head.index.next_slot();
         let header = CataloguePayloadHeader {
             trimmed,
-            next_slot: self.numbers.slot(SeriesRef(end)),
+            next_slot: self.head.numbers.slot(SeriesRef(end)),
         };
         let first = if is_whole {
             SeriesSlot(0)
         } else {
             catalogue.end_slot()
         };
-        let mut cursor = SeriesCursor::new(&self.index);
+        let mut cursor = SeriesCursor::new(&self.head.index);
         let bytes = catalogue.write(header, is_whole, &mut |encoder| {
-            for series in self.numbers.numbers_from_slot(first, end) {
+            for series in self.head.numbers.numbers_from_slot(first, end) {
                 if cursor.place(series).is_some() {
-                    let labels = self.index.series_labels(series);
-                    encoder.push(self.numbers.slot(series), labels.as_ref())?;
+                    let labels = self.head.index.series_labels(series);
+                    encoder.push(self.head.numbers.slot(series), labels.as_ref())?;
                 }
             }
             Ok(())

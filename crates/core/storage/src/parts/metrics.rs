@@ -84,7 +84,7 @@ impl Collect for StoreParts {
             (
                 "firn_storage_head_series",
                 "Series in the head.",
-                gauge(self.head_series()),
+                gauge(self.head.series_count()),
             ),
             (
                 "firn_storage_head_refused_series_total",
@@ -99,17 +99,17 @@ impl Collect for StoreParts {
             (
                 "firn_storage_index_series",
                 "Series in the index, including those removed from the head.",
-                gauge(self.index.series_count()),
+                gauge(self.head.index.series_count()),
             ),
             (
                 "firn_storage_series_numbers_left",
                 "New series that fit in the index; a restart makes room for more.",
-                gauge(self.index.remaining_slots() as usize),
+                gauge(self.head.index.remaining_slots() as usize),
             ),
             (
                 "firn_storage_head_active_series",
                 "Series with a sample in the last 20 minutes of data time.",
-                gauge(self.active_series()),
+                gauge(self.head.active_series()),
             ),
             (
                 "firn_storage_head_born_series_total",
@@ -380,7 +380,7 @@ impl StoreParts {
 
     /// Writes the metrics of the work of lookups.
     fn collect_lookups(&self, sink: &mut dyn MetricSink) {
-        let work = self.index.lookup_work();
+        let work = self.head.index.lookup_work();
         let table = [
             (
                 "firn_storage_lookup_postings_runs_total",

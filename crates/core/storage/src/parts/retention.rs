@@ -90,7 +90,7 @@ fn gauge_bytes(gauge: &Gauge) -> u64 {
 impl StoreParts {
     /// Returns the first time that is kept; older samples are beyond the retention.
     pub(crate) fn cutoff(&self) -> TimestampMs {
-        let newest = self.newest();
+        let newest = self.head.newest();
         newest.map_or(i64::MIN, |newest| self.retaining.cutoff_at(newest))
     }
 

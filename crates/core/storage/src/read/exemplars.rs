@@ -96,15 +96,16 @@ impl StoreReader {
         request: ExemplarRequest<'_>,
         found: &mut ExemplarCollector,
     ) -> Result<(), Error> {
-        let _generation = self.index.generation();
+        let _generation = self.head.index.generation();
         let slots = self.exemplars.slots();
         let mut matching = BTreeSet::new();
         for matchers in request.sets {
             let looked_up = self
+                .head
                 .index
                 .lookup(matchers, TimeRange::ALL, request.cancel)?;
             let has_any = |series: &SeriesRef| {
-                let slot = self.numbers.slot(*series);
+                let slot = self.head.numbers.slot(*series);
                 slots.binary_search(&slot).is_ok()
             };
             matching.extend(looked_up.slots().filter(has_any));
@@ -115,11 +116,11 @@ impl StoreReader {
                 request.cancel.check()?;
             }
             of_series.clear();
-            let slot = self.numbers.slot(series);
+            let slot = self.head.numbers.slot(series);
             self.exemplars
                 .copy_series(slot, request.range, &mut of_series);
             if !of_series.is_empty() {
-                found.add(self.index.series_labels(series), &of_series)?;
+                found.add(self.head.index.series_labels(series), &of_series)?;
             }
         }
         Ok(())

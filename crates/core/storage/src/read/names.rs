@@ -15,7 +15,8 @@ impl StoreReader {
         self.collect_names(
             request,
             |range| {
-                self.index
+                self.head
+                    .index
                     .label_names(request.matchers, range, request.cancel)
             },
             |open, memory| {
@@ -34,7 +35,7 @@ impl StoreReader {
         let (matchers, cancel) = (request.matchers, request.cancel);
         self.collect_names(
             request,
-            |range| self.index.label_values(name, matchers, range, cancel),
+            |range| self.head.index.label_values(name, matchers, range, cancel),
             |open, memory| open.block.label_values(name, matchers, cancel, memory),
         )
     }
@@ -43,7 +44,7 @@ impl StoreReader {
     /// Upstream makes only this check, so an inverted range within the data selects all of it.
     /// Blocks are checked with [`TimeRange::overlaps`].
     fn is_head_in_range(&self, range: TimeRange) -> bool {
-        let held = self.oldest().zip(self.newest());
+        let held = self.oldest().zip(self.head.newest());
         held.is_some_and(|(min, max)| TimeRange::new(min, max).overlaps(&range))
     }
 
@@ -51,7 +52,7 @@ impl StoreReader {
     /// late samples wait for their block.
     fn head_owned_since(&self, cut: TimestampMs) -> TimestampMs {
         let is_before = |range: TimeRange| range.min < cut;
-        let waits = self.shards.iter().any(|shard| {
+        let waits = self.head.shards.iter().any(|shard| {
             let shard = lock(shard);
             let mut ranges = shard.late.iter().filter_map(|(_, series)| series.range());
             ranges.any(is_before)

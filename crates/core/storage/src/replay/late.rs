@@ -112,9 +112,12 @@ impl ReplayState<'_> {
             if failpoints::has(StoreFlaw::SkipsLateSealed) && known.is_sealed(series, row.time) {
                 continue;
             }
-            let (number, local) = self.store.decode_place(place);
-            self.store.index.mark_late(&mut marker, series, row.time);
-            let mut shard = lock(&self.store.shards[number]);
+            let (number, local) = self.store.head.decode_place(place);
+            self.store
+                .head
+                .index
+                .mark_late(&mut marker, series, row.time);
+            let mut shard = lock(&self.store.head.shards[number]);
             shard.late.insert(local, row, start);
         }
         unknown
@@ -125,7 +128,7 @@ impl ReplayState<'_> {
     pub(super) fn apply_late_orphans(&self) {
         let orphans = std::mem::take(&mut *lock(&self.late.orphans));
         self.apply_late_rows(orphans.into_iter(), &lock(&self.known));
-        let shards = self.store.shards.iter();
+        let shards = self.store.head.shards.iter();
         let bytes: usize = shards.map(|shard| lock(shard).late.memory_bytes()).sum();
         self.store.metrics.late_memory.set(bytes as i64);
     }

@@ -96,11 +96,11 @@ impl ReplayState<'_> {
         let Some(newest) = pages.iter().map(|(meta, _)| meta.range.max).max() else {
             return true;
         };
-        store.newest.fetch_max(newest, Ordering::Relaxed);
+        store.head.newest.fetch_max(newest, Ordering::Relaxed);
         let cut = store.blocks.view().cut;
         let needed = NewestSampleCriteria {
             log_first: store.log.positions().first,
-            recent: newest.saturating_sub(store.lateness_ms()),
+            recent: newest.saturating_sub(store.head.lateness_ms()),
             cutoff: store.retaining.cutoff_at(newest).max(cut),
         };
         let mut groups: BTreeMap<GroupId, Vec<PageWithMeta>> = BTreeMap::new();
@@ -240,8 +240,8 @@ impl ReplayState<'_> {
                 _ => false,
             };
             if !is_marked {
-                self.store.index.mark_sample(series, first);
-                self.store.index.mark_sample(series, last);
+                self.store.head.index.mark_sample(series, first);
+                self.store.head.index.mark_sample(series, last);
             }
             if !group.is_fresh(slot, meta.range.max) {
                 continue;
@@ -262,7 +262,7 @@ impl ReplayState<'_> {
                 // The end of the page represents the newest sample, so a next sample in the same
                 // epoch does not mark the epoch again.
                 None => {
-                    self.store.index.mark_sample(series, last);
+                    self.store.head.index.mark_sample(series, last);
                     group.set_newest(slot, meta.range.max);
                     self.set_newest_sealed(place, meta.range.max, None);
                 }
@@ -306,7 +306,7 @@ impl ReplayState<'_> {
         let mut epochs: Vec<i64> = columns.times.iter().map(|t| epoch_from_time(*t)).collect();
         epochs.dedup();
         for epoch in epochs {
-            self.store.index.mark_sample(series, epoch);
+            self.store.head.index.mark_sample(series, epoch);
         }
         Ok(())
     }
@@ -318,8 +318,8 @@ impl ReplayState<'_> {
         time: TimestampMs,
         sample: Option<ChunkSample>,
     ) {
-        let (number, local) = self.store.decode_place(place);
-        let mut shard = lock(&self.store.shards[number]);
+        let (number, local) = self.store.head.decode_place(place);
+        let mut shard = lock(&self.store.head.shards[number]);
         if let Some(series) = shard.series_mut(local) {
             let before = series.memory_bytes();
             series.set_newest_sealed(time, sample);

@@ -38,10 +38,10 @@ impl ReplayState<'_> {
         let numbers: Vec<Option<SeriesRef>> = series.iter().map(number).collect();
         let store = self.store;
         let untaken = Mutex::new(Vec::new());
-        let shards = store.shards.len();
+        let shards = store.head.shards.len();
         let mut of_shards = vec![Vec::new(); shards];
         for (i, read) in series.iter().enumerate() {
-            of_shards[store.shard_of(read.print)].push(i);
+            of_shards[store.head.shard_of(read.print)].push(i);
         }
         let in_shards: Vec<Mutex<Vec<PlacedSeries>>> =
             (0..shards).map(|_| Mutex::default()).collect();
@@ -60,13 +60,13 @@ impl ReplayState<'_> {
             for found in lock(in_shard).drain(..) {
                 if let Some(slot) = found.replaced {
                     known.remove(slot);
-                    store.index.clear_marks(slot);
+                    store.head.index.clear_marks(slot);
                 }
                 let is_taken = untaken.binary_search(&found.read).is_err();
                 if let Some(series) = numbers[found.read].filter(|_| is_taken) {
-                    known.add(series, store.encode_place(number, found.local));
+                    known.add(series, store.head.encode_place(number, found.local));
                 } else {
-                    lock(&store.shards[number]).remove(found.local);
+                    lock(&store.head.shards[number]).remove(found.local);
                     self.report_malformed_record(
                         "the index cannot hold more label names or values",
                     );
@@ -82,7 +82,7 @@ impl ReplayState<'_> {
         sources: &[ReplaySeriesBatch<'_>],
         numbers: &[Option<SeriesRef>],
     ) -> Vec<usize> {
-        let mut interning = self.store.index.create_series();
+        let mut interning = self.store.head.index.create_series();
         let mut terms = lock(&self.terms);
         let mut untaken = Vec::new();
         let mut number = 0;
@@ -109,7 +109,7 @@ impl ReplayState<'_> {
         of_shard: &[usize],
         groups: &StartupGroups,
     ) -> Vec<PlacedSeries> {
-        let mut shard = lock(&self.store.shards[number]);
+        let mut shard = lock(&self.store.head.shards[number]);
         let mut filled = Vec::with_capacity(of_shard.len());
         for some in of_shard.chunks(WARM) {
             shard.prefetch_cells(some.iter().map(|i| read[*i].print));

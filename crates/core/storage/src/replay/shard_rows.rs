@@ -44,7 +44,7 @@ impl ShardRows {
     /// not found.
     pub(super) fn add(&mut self, store: &StoreParts, known: &ReplaySeriesTable, batch: &LogBatch) {
         self.shards
-            .resize_with(store.shards.len(), ShardSamples::default);
+            .resize_with(store.head.shards.len(), ShardSamples::default);
         let mut numbers = known.groups.cursor();
         for row in batch.floats.iter() {
             let series = known.find(&mut numbers, SeriesSlot(row.slot));
@@ -75,7 +75,7 @@ impl ShardRows {
     /// Sorts rows whose series has been found in the meantime into shards, except sealed ones.
     pub(super) fn sort(&mut self, store: &StoreParts, known: &ReplaySeriesTable) {
         self.shards
-            .resize_with(store.shards.len(), ShardSamples::default);
+            .resize_with(store.head.shards.len(), ShardSamples::default);
         let (shards, mut numbers) = (&mut self.shards, known.groups.cursor());
         self.floats.retain(|row| {
             let series = known.find(&mut numbers, SeriesSlot(row.slot));
@@ -91,7 +91,7 @@ impl ShardRows {
                 return true;
             };
             if !known.is_sealed(series, row.time) {
-                let (shard, local) = store.decode_place(place);
+                let (shard, local) = store.head.decode_place(place);
                 shards[shard].histograms.push((local, row.clone()));
             }
             false
@@ -162,7 +162,7 @@ fn sort_row(
         return false;
     };
     if !known.is_sealed(series, row.time) {
-        let (shard, local) = store.decode_place(place);
+        let (shard, local) = store.head.decode_place(place);
         shards[shard].floats.push(ShardRow {
             local,
             time: row.time,
@@ -194,7 +194,10 @@ fn apply_sample(
     }
     let epoch = epoch_from_time(time);
     if !series.has_newest() || epoch != epoch_from_time(last) {
-        store.index.mark_sample_cached(marker, series.slot, epoch);
+        store
+            .head
+            .index
+            .mark_sample_cached(marker, series.slot, epoch);
     }
     let closed = series.closed().len();
     let before = series.bytes_since(closed);
@@ -229,7 +232,10 @@ fn insert_into(
     displaced: &[DisplacedSample],
 ) -> Result<(), DecodeError> {
     for (_, time, ..) in displaced {
-        store.index.mark_sample(series.slot, epoch_from_time(*time));
+        store
+            .head
+            .index
+            .mark_sample(series.slot, epoch_from_time(*time));
     }
     let displaced: Vec<_> = displaced
         .iter()

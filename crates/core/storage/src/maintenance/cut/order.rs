@@ -26,7 +26,7 @@ impl SeriesOrder {
         for (_, pages) in pages {
             let first = slots.len();
             for page in pages {
-                page.for_each_slot(|slot| slots.extend(parts.numbers.number(slot)));
+                page.for_each_slot(|slot| slots.extend(parts.head.numbers.number(slot)));
             }
             slots[first..].sort_unstable();
             let mut seen = None;
@@ -39,7 +39,7 @@ impl SeriesOrder {
             }
             slots.truncate(kept);
         }
-        let metrics: VecDeque<_> = parts.index.group_by_metric(&slots).into();
+        let metrics: VecDeque<_> = parts.head.index.group_by_metric(&slots).into();
         Self {
             len: metrics.iter().map(Vec::len).sum(),
             metrics,

@@ -45,7 +45,7 @@ impl Maintenance {
         writing: &mut BlockCutProgress,
     ) -> Result<bool, StorageError> {
         let count = writing.samples_at_once / writing.samples_each;
-        let series = writing.order.next_series(&self.index, count);
+        let series = writing.order.next_series(&self.head.index, count);
         let columns = self.read_columns(writing, &series)?;
         let mut exemplars = SeriesExemplars::default();
         for ((number, labels), columns) in series.iter().zip(&columns) {
@@ -54,7 +54,7 @@ impl Maintenance {
             }
             writing.writer.push(labels.as_ref(), columns)?;
             exemplars.clear();
-            let slot = self.numbers.slot(*number);
+            let slot = self.head.numbers.slot(*number);
             self.exemplars
                 .copy_series(slot, writing.exemplar_range(), &mut exemplars);
             let of_series = exemplars.iter().map(|(_, exemplar)| exemplar);
@@ -75,9 +75,9 @@ impl Maintenance {
         by_slot.sort_unstable_by_key(|i| series[*i].0);
         let share_group =
             |a: &usize, b: &usize| SeriesNumbers::share_group(series[*a].0, series[*b].0);
-        let slot_of = |i: usize| self.numbers.slot(series[i].0);
+        let slot_of = |i: usize| self.head.numbers.slot(series[i].0);
         for of_group in by_slot.chunk_by(share_group) {
-            let group = self.numbers.group_of(series[of_group[0]].0);
+            let group = self.head.numbers.group_of(series[of_group[0]].0);
             let found = writing
                 .pages
                 .binary_search_by_key(&group, |(group, _)| *group);

@@ -83,7 +83,10 @@ impl Maintenance {
             columns.truncate(columns.times.partition_point(|t| *t <= due.end));
             if let Err(e) = decoded {
                 let range = taken.copies.get(series.copy).range();
-                let why = format!("chunk of {}: {e}", self.index.series_labels(series.slot));
+                let why = format!(
+                    "chunk of {}: {e}",
+                    self.head.index.series_labels(series.slot)
+                );
                 parts.leave_out_series(&[series.seal_point(due.end)], why, range);
                 if stance == UnsealablePolicy::Keep {
                     continue;
@@ -151,10 +154,11 @@ impl GroupPageDraft {
         sealed: &mut EncodedGroup,
     ) {
         let family = store
+            .head
             .index
             .hash_family(series.slot)
             .map(HistogramFamilyHash);
-        let slot = store.numbers.slot(series.slot);
+        let slot = store.head.numbers.slot(series.slot);
         while !columns.times.is_empty() && self.builder.push(slot, family, columns).is_err() {
             // Seals a part of it now; the group remains due for the rest.
             columns.truncate(columns.times.len() / 2);
@@ -205,7 +209,7 @@ impl GroupEncoder<'_> {
             let last = part
                 .cuts
                 .last()
-                .map(|cut| self.store.numbers.slot(cut.slot));
+                .map(|cut| self.store.head.numbers.slot(cut.slot));
             part.places
                 .intersect(&SlotRunSet::from_range(0, last.map_or(0, place_in_group)))
         } else {

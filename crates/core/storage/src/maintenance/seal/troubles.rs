@@ -115,7 +115,7 @@ impl Maintenance {
         let mut dropped = 0;
         for of_shard in series.chunk_by(|a, b| a.shard == b.shard) {
             for slice in of_shard.chunks(SLICE) {
-                let mut shard = lock(&self.shards[slice[0].shard]);
+                let mut shard = lock(&self.head.shards[slice[0].shard]);
                 for cut in slice {
                     dropped += shard.discard_through(cut.local, cut.slot, cut.time);
                 }

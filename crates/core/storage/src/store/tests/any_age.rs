@@ -94,9 +94,9 @@ fn samples_of_any_age_are_stored_whatever_is_taken_late_otherwise() {
 fn past_of_an_empty_store_is_not_its_present() {
     let store = open(&sim::sim_env(1), with_window(0));
     fill(&store, &[("a", &[(YEAR, 1.0), (2 * YEAR, 1.0)])]);
-    assert_eq!(store.parts.newest(), None);
+    assert_eq!(store.parts.head.newest(), None);
     fill(&store, &[("a", &[(NOW, 1.0)])]);
-    assert_eq!(store.parts.newest(), Some(NOW));
+    assert_eq!(store.parts.head.newest(), Some(NOW));
     // Normal writes are checked as before.
     let pushed = append(&store, &batch(&[("a", &[(3 * YEAR, 1.0)])]), ALWAYS);
     assert_eq!(

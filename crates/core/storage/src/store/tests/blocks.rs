@@ -151,7 +151,7 @@ fn check_index_after_cuts(late_window_ms: i64) {
     };
     let mut churn = Churn::with(2, options);
     churn.send(40);
-    let index = churn.store().parts.index.series_count();
+    let index = churn.store().parts.head.index.series_count();
     assert!(
         index <= 6,
         "{index} series with a window of {late_window_ms} ms"
@@ -159,11 +159,11 @@ fn check_index_after_cuts(late_window_ms: i64) {
     let pages = churn.store().parts.sealed.directory.summary();
     assert!(pages.oldest >= Some(36 * HOUR), "{pages:?}");
     churn.reopen();
-    let index = churn.store().parts.index.series_count();
+    let index = churn.store().parts.head.index.series_count();
     // The catalogue may list as many removed series again; the first ticks drop them from the
     // index.
     churn.send(1);
-    let after = churn.store().parts.index.series_count();
+    let after = churn.store().parts.head.index.series_count();
     assert!(after <= 7, "{index} series after a start, then {after}");
 }
 
@@ -597,7 +597,7 @@ fn teach(churn: &Churn) {
     let store = Arc::downgrade(churn.store());
     churn.store().set_metadata_source(Box::new(move || {
         let mut batch = MetadataBatch::default();
-        let newest = store.upgrade().and_then(|store| store.parts.newest());
+        let newest = store.upgrade().and_then(|store| store.parts.head.newest());
         let hour = newest.unwrap_or(0) / HOUR;
         let mut say = |name: &str, help: &str| {
             batch.push(MetricMetadata {

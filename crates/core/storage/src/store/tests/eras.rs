@@ -78,8 +78,8 @@ fn store_whose_starts_begin_eras_keeps_the_samples_of_each_series_apart() {
         }
         expected.push((own, of_own));
         assert_eq!(contents(&store, TimeRange::ALL), expected, "era {era}");
-        let newest = SeriesRef(store.parts.index.next_slot() - 1);
-        let slot = store.parts.numbers.slot(newest);
+        let newest = SeriesRef(store.parts.head.index.next_slot() - 1);
+        let slot = store.parts.head.numbers.slot(newest);
         assert_eq!(slot.0 >> 32, era as u64 + 1);
         assert!(
             newest.0 < 512 * (era as u32 + 1),
@@ -107,16 +107,16 @@ fn store_without_numbers_for_new_series_takes_the_others_and_new_ones_after_a_st
     });
     let sim = sim::sim_env(1);
     let store = open(&sim, short());
-    assert_eq!(store.parts.index.remaining_slots(), 3);
+    assert_eq!(store.parts.head.index.remaining_slots(), 3);
     let names = ["a", "b", "c", "d", "e"];
     let refused = rejections(&send(&store, &names, 0));
     assert_eq!(refused, [(SampleRejection::SeriesLimit, 2, 0)]);
     assert_eq!(send(&store, &names[..3], MINUTE).rejected, []);
-    assert_eq!(store.parts.index.remaining_slots(), 0);
+    assert_eq!(store.parts.head.index.remaining_slots(), 0);
     drop(store);
     sim.disk.crash();
     let store = open(&sim, short());
-    assert_eq!(store.parts.index.remaining_slots(), 3);
+    assert_eq!(store.parts.head.index.remaining_slots(), 3);
     assert_eq!(send(&store, &names, 2 * MINUTE).rejected, []);
     assert_eq!(contents(&store, TimeRange::ALL).len(), 5);
 }

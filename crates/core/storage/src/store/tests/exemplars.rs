@@ -215,7 +215,7 @@ fn exemplars_of_series_that_left_the_head_are_found_in_blocks() {
     let mut store = open(&sim, keeping(1_000));
     send_hours(&store, 0..26);
     assert_eq!(all(&store), sent_of(0..26));
-    assert!(store.parts.index.series_count() < 9);
+    assert!(store.parts.head.index.series_count() < 9);
     // Merged blocks, not those of the cut.
     let levels = store.parts.blocks.list().blocks;
     assert!(levels.iter().all(|block| block.level > 1), "{levels:?}");

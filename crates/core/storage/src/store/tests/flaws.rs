@@ -115,7 +115,7 @@ fn sample_of_a_series_that_comes_back_survives() -> bool {
         send("new", minute * MINUTE);
         (0..4).for_each(|_| store.tick());
     }
-    assert_eq!(store.parts.index.evicted_count(), GROUP_SLOTS as usize);
+    assert_eq!(store.parts.head.index.evicted_count(), GROUP_SLOTS as usize);
     let groups = |store: &Store| {
         lock(&store.maintenance.state)
             .coverage
@@ -210,7 +210,7 @@ fn series_back_in_turn_is_found(number: u32) -> Option<bool> {
         (0..4).for_each(|_| store.tick());
     }
     assert_eq!(
-        store.parts.index.evicted_count(),
+        store.parts.head.index.evicted_count(),
         1,
         "old is still in its pages"
     );

@@ -187,7 +187,7 @@ fn newest_sample_is_found_whether_it_was_late_or_not() {
     let store = open(&sim::sim_env(1), with_window(HOUR));
     send(&store, &[("a", &[(10, 1.0), (40, 4.0)])]);
     send(&store, &[("a", &[(30, 3.0)])]);
-    store.parts.raise_in_order_min(60);
+    store.parts.head.raise_in_order_min(60);
     // In order it would be the newest of its series.
     send(&store, &[("a", &[(50, 5.0)])]);
     let newest = |max: i64| {
@@ -221,7 +221,7 @@ fn floor_that_rises_makes_older_samples_late_or_refuses_them() {
             &store,
             &[("a", &[(10 * MINUTE, 1.0)]), ("b", &[(MINUTE, 1.0)])],
         );
-        store.parts.raise_in_order_min(5 * MINUTE);
+        store.parts.head.raise_in_order_min(5 * MINUTE);
         let first = [
             ("b", &[(5 * MINUTE - 1, 2.0)][..]),
             ("new", &[(2 * MINUTE, 1.0)]),
@@ -236,6 +236,7 @@ fn floor_that_rises_makes_older_samples_late_or_refuses_them() {
         assert_eq!(send(&store, &behind).stored, 2, "{window}");
         let late: usize = store
             .parts
+            .head
             .shards
             .iter()
             .map(|s| lock(s).late.iter().count())
@@ -251,7 +252,7 @@ fn series_with_late_samples_alone_survives_a_crash_and_the_sweep() {
     let options = with_window(100 * HOUR);
     let store = open(&sim, options.clone());
     send(&store, &[("new", &[(50 * HOUR, 1.0)])]);
-    store.parts.raise_in_order_min(45 * HOUR);
+    store.parts.head.raise_in_order_min(45 * HOUR);
     send(&store, &[("old", &[(2 * HOUR, 7.0)])]);
     send(&store, &[("old", &[(HOUR, 6.0)])]);
     for _ in 0..20 {
@@ -290,6 +291,7 @@ fn late_samples_older_than_every_epoch_that_is_kept_are_found() {
     );
     store
         .parts
+        .head
         .index
         .drop_epochs_before(epoch_from_time(10 * HOUR));
     send(&store, &[("b", &[(3 * HOUR, 1.0)])]);
@@ -391,7 +393,7 @@ fn late_samples_that_left_the_head_let_the_log_go() {
     seal_and_trim(&store, 0..5);
     send(&store, &[("a", &[(MINUTE / 2, 5.0), (MINUTE / 3, 4.0)])]);
     send(&store, &[("b", &[(4 * MINUTE, 1.0)])]);
-    store.parts.raise_in_order_min(4 * MINUTE + 1);
+    store.parts.head.raise_in_order_min(4 * MINUTE + 1);
     send(&store, &[("b", &[(MINUTE, 2.0)])]);
     let maintenance = &store.maintenance;
     assert!(!maintenance.is_late_flush_due(&lock(&maintenance.state)));
@@ -401,7 +403,7 @@ fn late_samples_that_left_the_head_let_the_log_go() {
         maintenance.is_late_flush_due(&state),
         "they are two windows old"
     );
-    let (sequence, position) = store.parts.watermark.visible_position();
+    let (sequence, position) = store.parts.head.watermark.visible_position();
     drop(state);
     send(&store, &[("b", &[(MINUTE / 2, 3.0)])]);
     let due = maintenance.collect_late_series(sequence);
@@ -429,11 +431,12 @@ fn late_samples_that_left_the_head_let_the_log_go() {
     };
     assert_eq!(minute(&held(&store)), [vec![], vec![(MINUTE / 2, 3.0)]]);
     // Only the last one is found where it may be.
-    store.parts.index.drop_epochs_before(1);
+    store.parts.head.index.drop_epochs_before(1);
     assert_eq!(contents(&store, TimeRange::new(0, MINUTE / 2)).len(), 1);
     assert!(contents(&store, TimeRange::new(0, MINUTE / 3)).is_empty());
     let bytes: usize = store
         .parts
+        .head
         .shards
         .iter()
         .map(|s| lock(s).late.memory_bytes())
@@ -623,6 +626,7 @@ fn selection_with_late_samples_holds_them_in_the_budget() {
     }
     let bytes: usize = store
         .parts
+        .head
         .shards
         .iter()
         .map(|s| lock(s).late.memory_bytes())
@@ -747,7 +751,7 @@ fn floor_that_rises_while_a_batch_is_under_way_holds_for_it_until_it_is_applied(
         let (other, turns) = (store.clone(), Cell::new(0));
         let raise = move || {
             if turns.replace(turns.get() + 1) == turn {
-                other.parts.raise_in_order_min(5);
+                other.parts.head.raise_in_order_min(5);
             }
         };
         let appended = with_turns(raise, || {

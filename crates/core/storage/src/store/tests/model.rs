@@ -210,7 +210,7 @@ impl World {
         };
         let fills_in = bounds.late == LateSamplePolicy::OfAnyAge;
         // A cut may be further ahead: the newest sample at that time need not have been durable.
-        let floor = self.store().parts.floor.load(Ordering::Relaxed);
+        let floor = self.store().parts.head.floor.load(Ordering::Relaxed);
         let cut_max = self
             .newest_ever
             .saturating_sub(self.options.lateness_max_ms);

@@ -40,7 +40,7 @@ fn tables_around(crowd: usize) -> (usize, usize) {
         .collect();
     append(&store, &batch(&series), ALWAYS);
     (2..30).for_each(send);
-    assert_eq!(store.parts.index.evicted_count(), crowd);
+    assert_eq!(store.parts.head.index.evicted_count(), crowd);
     let found = contents(&store, TimeRange::ALL);
     assert_eq!(found.len(), crowd + 1);
     // Evicted series can be restored.
@@ -49,7 +49,7 @@ fn tables_around(crowd: usize) -> (usize, usize) {
         &batch(&[(&names[crowd - 1], &[(30 * MINUTE, 3.0)])]),
         ALWAYS,
     );
-    assert_eq!(store.parts.index.evicted_count(), crowd - 1);
+    assert_eq!(store.parts.head.index.evicted_count(), crowd - 1);
     let after = tables();
     (before, after)
 }
@@ -88,8 +88,8 @@ fn evicted_crowd_leaves_within_seconds_once_its_hours_left_the_head() {
         send(minute * MINUTE);
         (0..40).for_each(|_| store.tick());
     }
-    assert_eq!(store.parts.index.evicted_count(), crowd);
+    assert_eq!(store.parts.head.index.evicted_count(), crowd);
     send(8 * 60 * MINUTE);
     (0..20).for_each(|_| store.tick());
-    assert_eq!(store.parts.index.evicted_count(), 0);
+    assert_eq!(store.parts.head.index.evicted_count(), 0);
 }

@@ -199,7 +199,7 @@ fn store_that_is_handed_off_or_abandoned_writes_nothing_more() {
         assert_eq!(refused.unwrap_err().kind, ErrorKind::Unavailable);
         let files = || sim.env.disk.list(Path::new("/data/pages")).unwrap();
         let before = files();
-        store.parts.newest.store(10 * HOUR, Ordering::Relaxed);
+        store.parts.head.newest.store(10 * HOUR, Ordering::Relaxed);
         tick(&store, 20);
         assert_eq!((shelf.records(), files()), (written, before));
         assert_eq!(dump(&store).len(), 1, "it can still be read");

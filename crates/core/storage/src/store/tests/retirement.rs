@@ -32,7 +32,7 @@ fn times(store: &Store, name: &str) -> Vec<i64> {
 }
 
 fn head_and_index(store: &Store) -> (u64, usize) {
-    (store.stats(0).series, store.parts.index.series_count())
+    (store.stats(0).series, store.parts.head.index.series_count())
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn check(store: &Store, sent: &Sent, lacking: &BTreeMap<usize, Sent>) {
 /// Returns the series with samples in the head that are older than the last windows.
 fn left_behind(store: &Store, sent: &Sent) -> Vec<SeriesRef> {
     let newest = sent.last().map_or(0, |(time, _)| *time);
-    let shard = lock(&store.parts.shards[0]);
+    let shard = lock(&store.parts.head.shards[0]);
     let is_old = |range: TimeRange| range.min < newest - 3 * MINUTE;
     let old = shard.iter().filter(|(_, s)| s.range().is_some_and(is_old));
     old.map(|(_, s)| s.slot).collect()

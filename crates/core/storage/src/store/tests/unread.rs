@@ -162,7 +162,14 @@ fn batch_with_unreadable_labels_leaves_no_trace() {
     let mut source = unread(&[("a", 2, false), ("b", 2, false)]);
     source.fails = true;
     assert_eq!(send(&store, source).0.unwrap_err().message, "malformed");
-    assert!(store.parts.shards.iter().all(|s| lock(s).appending == 0));
+    assert!(
+        store
+            .parts
+            .head
+            .shards
+            .iter()
+            .all(|s| lock(s).appending == 0)
+    );
     let seen = contents(&store, TimeRange::ALL);
     assert_eq!(seen, [("a".to_owned(), vec![(1, 1.0)])]);
 }
