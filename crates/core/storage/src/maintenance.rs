@@ -8,20 +8,25 @@
 //! ```
 //!
 //! Each tick does a share of the pending work on the background thread. Only one tick runs at a
-//! time; compaction runs beside it on a thread of its own.
+//! time; compaction runs beside it on a thread of its own. This file contains only the order of the
+//! work and its schedule: [`workers`] lists the workers that do it, each with the parts of the store
+//! that it uses. Progress that outlives a tick is in [`state`], which the tick locks.
 
-mod compaction;
+pub(crate) mod catalogue;
+pub(crate) mod compaction;
 pub(crate) mod coverage;
 pub(crate) mod cut;
+mod disk_space;
 mod flush;
-pub(crate) mod late;
 pub(crate) mod late_coverage;
+mod manifest;
 mod retention;
 pub(crate) mod seal;
 mod snapshot;
 pub(crate) mod state;
 mod sweep;
 mod trim;
+mod workers;
 
 use crate::parts::StoreParts;
 use crate::parts::options::{LogTrimming, SealingThread, StoreSyncMode};
@@ -29,15 +34,10 @@ use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use crate::sync::{Mutex, lock};
 use compaction::progress::CompactionState;
 use firn_model::env::JobKind;
-use firn_model::error::{Error, ErrorKind};
-use firn_model::log::LogPosition;
+use firn_model::error::Error;
 use state::MaintenanceState;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-
-/// Pause before failed work is retried: neither free space nor disk errors change from tick to
-/// tick.
-const PAUSE: Duration = Duration::from_secs(60);
+use workers::MaintenanceWorkers;
 
 /// The background work of a store. Created by the store, which calls
 /// [`Maintenance::schedule_tick`]; appends call [`Maintenance::run_after_append`].
@@ -54,20 +54,23 @@ pub(crate) struct Maintenance {
     me: Weak<Maintenance>,
 }
 
-impl std::ops::Deref for Maintenance {
-    type Target = StoreParts;
-
-    fn deref(&self) -> &StoreParts {
-        &self.parts
-    }
-}
-
 /// Guard of the current tick. When it is dropped, also by a panic, the next tick may be scheduled.
 struct TickGuard(Arc<Maintenance>);
 
 impl Drop for TickGuard {
     fn drop(&mut self) {
         self.0.is_scheduled.store(false, Ordering::Release);
+    }
+}
+
+/// Guard of the current share of the compaction. When it is dropped, also by a panic, the next share
+/// may be scheduled.
+struct CompactionGuard(Arc<Maintenance>);
+
+impl Drop for CompactionGuard {
+    fn drop(&mut self) {
+        let compaction = &self.0.compaction;
+        compaction.is_scheduled.store(false, Ordering::Release);
     }
 }
 
@@ -85,6 +88,11 @@ impl Maintenance {
         })
     }
 
+    /// Returns the workers, which borrow the parts of the store.
+    pub(crate) fn workers(&self) -> MaintenanceWorkers<'_> {
+        MaintenanceWorkers::new(&self.parts)
+    }
+
     /// Schedules a tick on the background thread. Has no effect if one is scheduled or running.
     pub(crate) fn schedule_tick(&self) {
         let Some(me) = self.me.upgrade() else { return };
@@ -94,31 +102,48 @@ impl Maintenance {
         }
         let scheduled = TickGuard(me);
         let job = move || scheduled.0.run_tick();
-        self.env.compute.spawn(JobKind::Background, Box::new(job));
+        let compute = &self.parts.env.compute;
+        compute.spawn(JobKind::Background, Box::new(job));
+    }
+
+    /// Schedules a share of the compaction on its thread, unless one is running.
+    fn schedule_compaction_share(&self) {
+        let Some(me) = self.me.upgrade() else { return };
+        if self.compaction.is_scheduled.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let scheduled = CompactionGuard(me);
+        let job = move || {
+            let compactor = scheduled.0.workers().compactor;
+            compactor.run_share(&mut lock(&scheduled.0.compaction.under_way));
+        };
+        let compute = &self.parts.env.compute;
+        compute.spawn(JobKind::Compaction, Box::new(job));
     }
 
     /// Performs or schedules the work that is due after an append, by data time.
     pub(crate) fn run_after_append(&self) {
-        if self.options.sealing == SealingThread::WithWrites {
+        if self.parts.options.sealing == SealingThread::WithWrites {
             self.seal_now();
         }
-        let newest = self.head.newest.load(Ordering::Relaxed);
+        let newest = self.parts.head.newest.load(Ordering::Relaxed);
         let since = newest.saturating_sub(self.began_at.load(Ordering::Relaxed));
-        if since >= self.options.tick_ms {
+        if since >= self.parts.options.tick_ms {
             self.schedule_tick();
         }
     }
 
     /// Seals all due groups on the calling thread, for [`SealingThread::WithWrites`].
     fn seal_now(&self) {
-        let Some(newest) = self.head.newest() else {
+        let Some(newest) = self.parts.head.newest() else {
             return;
         };
         let mut state = lock(&self.state);
         if !state.coverage.list_due_groups(newest).is_empty() {
-            self.record_coverage_mark(&mut state);
-            self.seal_due_groups(&mut state);
-            self.trim_log(&mut state);
+            let workers = self.workers();
+            workers.sealer.record_mark(&mut state);
+            workers.sealer.seal_due_groups(&mut state);
+            workers.trimmer.trim_log(&mut state);
         }
     }
 
@@ -128,31 +153,40 @@ impl Maintenance {
         if self.is_stopped.load(Ordering::Relaxed) {
             return;
         }
-        let newest = self.head.newest.load(Ordering::Relaxed);
+        let newest = self.parts.head.newest.load(Ordering::Relaxed);
         self.began_at.store(newest, Ordering::Relaxed);
-        let garbage = std::mem::take(&mut state.garbage);
-        state.garbage = garbage
-            .into_iter()
-            .filter_map(|g| self.head.index.free_garbage(g))
-            .collect();
-        self.log.tick();
-        if self.options.sync == StoreSyncMode::Interval
-            && let Err(e) = self.log.sync()
+        let workers = self.workers();
+        workers.sweeper.free_garbage(&mut state);
+        self.parts.log.tick();
+        if self.parts.options.sync == StoreSyncMode::Interval
+            && let Err(e) = self.parts.log.sync()
         {
             tracing::error!(error = %e, "failed to sync the log");
         }
-        self.record_coverage_mark(&mut state);
-        self.seal_due_groups(&mut state);
-        self.flush_late_if_due(&mut state);
-        self.run_cut_share(&mut state);
-        self.drop_old_blocks();
-        self.drop_old_pages(&mut state);
-        self.trim_log(&mut state);
-        self.enforce_size_limit(&mut state);
-        self.update_manifest(&mut state);
-        self.sweep_share(&mut state);
+        workers.sealer.record_mark(&mut state);
+        workers.sealer.seal_due_groups(&mut state);
+        workers.flusher.flush_if_due(&mut state);
+        workers.cutter.run_share(&mut state);
+        workers.remover.drop_old_blocks();
+        workers.remover.drop_old_pages(&mut state);
+        workers.trimmer.trim_log(&mut state);
+        workers.remover.enforce_size_limit(&mut state);
+        workers.manifest.update(&mut state);
+        workers.sweeper.sweep_share(&mut state);
         drop(state);
         self.schedule_compaction_share();
+    }
+
+    /// Raises the floor to its possible value before the restart, so that a sample that was late
+    /// then is still late.
+    pub(crate) fn restore_floor(&self) {
+        self.workers().cutter.restore_floor();
+    }
+
+    /// Creates the snapshot `name`, without the log if `skips_head`. It is durable on return.
+    pub(crate) fn take_snapshot(&self, name: &str, skips_head: bool) -> Result<(), Error> {
+        let writer = self.workers().snapshots;
+        writer.write(&self.state, name, skips_head)
     }
 
     /// Shuts down cleanly. Afterwards the log accepts no records and every sample that was appended
@@ -161,70 +195,42 @@ impl Maintenance {
     ///
     /// The log of a store whose folder is scratch keeps its records: such a store is handed off.
     pub(crate) fn close(&self) -> Result<(), Error> {
-        if self.trimming == LogTrimming::Never {
+        if self.parts.trimming == LogTrimming::Never {
             return self.hand_off();
         }
         // Waits for the end of the current tick.
         let mut state = lock(&self.state);
-        self.log.close()?;
-        let last = self.log.positions().last;
+        self.parts.log.close()?;
+        let last = self.parts.log.positions().last;
+        let workers = self.workers();
         if last
             > state
                 .trimmed_position()
                 .min(state.coverage.covered_position())
         {
-            self.seal_all(&mut state, last)?;
-            self.flush_late(&mut state)?;
-            self.write_exemplars(&mut state)?;
-            let trimmed = last.min(self.other_trim_position(&state));
-            self.write_catalogue(&mut state, trimmed)?;
+            workers.sealer.seal_all(&mut state, last)?;
+            workers.flusher.flush(&mut state)?;
+            workers.trimmer.record_trimmed(&mut state, last)?;
         }
         state.segments.finish()?;
-        if state.trimmed_position() < last {
-            self.write_manifest(&mut state)?;
-            return self.log.trim(state.trimmed_position().next());
-        }
-        self.write_last_manifest(&mut state)?;
-        self.log.remove_all()
+        workers.trimmer.trim_closed_log(&mut state, last)
     }
 
     /// Stops the background work and the log at once, without writing anything more to it.
     pub(crate) fn abandon(&self) {
-        self.log.abandon();
+        self.parts.log.abandon();
         self.stop();
     }
 
     /// Stops the background work, and closes the log after all its records are durable.
     pub(crate) fn hand_off(&self) -> Result<(), Error> {
         self.stop();
-        self.log.close()
+        self.parts.log.close()
     }
 
     /// Prevents further ticks, and waits for the end of the current one.
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         drop(lock(&self.state));
-    }
-
-    /// Seals all samples of the closed log up to its last record.
-    fn seal_all(&self, state: &mut MaintenanceState, last: LogPosition) -> Result<(), Error> {
-        // Only samples that every reader may see can be sealed.
-        self.head.watermark.wait_for_readers();
-        self.record_coverage_mark(state);
-        let all = state
-            .coverage
-            .list_all_groups(self.head.newest.load(Ordering::Acquire));
-        loop {
-            let before = self.metrics.sealed_samples.get();
-            self.seal_groups(state, &all, 0)?;
-            if state.coverage.covered_position() >= last {
-                return Ok(());
-            }
-            // A column that is too long for one page is sealed in several passes.
-            if self.metrics.sealed_samples.get() == before {
-                let message = "some samples are not in any page; the log is kept";
-                return Err(Error::new(ErrorKind::Internal, message.to_owned()));
-            }
-        }
     }
 }

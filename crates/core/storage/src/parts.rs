@@ -96,12 +96,6 @@ impl StoreParts {
         usize::try_from(bytes).unwrap_or(0) + self.exemplars.memory_bytes()
     }
 
-    /// Returns the current metadata of metrics, which is collected for each call.
-    pub(crate) fn metadata(&self) -> MetadataBatch {
-        let learn = self.learn_metadata.get();
-        learn.map_or_else(MetadataBatch::default, |learn| learn())
-    }
-
     /// Rejects a write if sealing lags too far behind. Without this limit, log and head would grow
     /// until disk or memory are full. The sender must retry.
     pub(crate) fn check_sealing_lag(&self) -> Result<(), Error> {

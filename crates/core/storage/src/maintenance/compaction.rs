@@ -14,18 +14,20 @@
 mod merging;
 pub(super) mod progress;
 
-use super::{Maintenance, PAUSE};
+use super::disk_space::DiskSpace;
+use super::state::PAUSE;
 use crate::block::{BlockMeta, remove_folder};
 use crate::blocks::plan::{self, MergePlan};
-use crate::blocks::{BlockEntry, BlockList};
-use crate::damage::{self, DamageKind};
+use crate::blocks::{BlockEntry, BlockList, Blocks};
+use crate::damage::{self, DamageKind, DamageList};
 use crate::error::StorageError;
 use crate::failpoints;
-use crate::sync::atomic::Ordering;
-use crate::sync::lock;
-use firn_model::env::JobKind;
+use crate::parts::metrics::StoreMetrics;
+use crate::parts::options::StoreOptions;
+use crate::parts::retention::RetentionState;
+use firn_model::env::Env;
 use merging::{MergeFailure, MergeJob};
-use std::sync::Arc;
+use progress::CompactionProgress;
 
 /// Minimum number of samples merged per tick: about 100 ms of CPU time.
 const SHARE_MIN: u64 = 4 << 20;
@@ -39,34 +41,21 @@ const OF_RETENTION: i64 = 10;
 /// Maximum time range of a block if the retention is unlimited: that of a retention of one year.
 const WINDOW_MAX_MS: i64 = 36 * 24 * 3_600_000;
 
-/// Guard of the current share. When it is dropped, also by a panic, the next share may be
-/// scheduled.
-struct CompactionGuard(Arc<Maintenance>);
-
-impl Drop for CompactionGuard {
-    fn drop(&mut self) {
-        self.0
-            .compaction
-            .is_scheduled
-            .store(false, Ordering::Release);
-    }
+/// Compacts blocks: plans merges, advances them in shares and commits their results.
+#[derive(Clone, Copy)]
+pub(crate) struct Compactor<'a> {
+    pub(super) options: &'a StoreOptions,
+    pub(super) env: &'a Env,
+    pub(super) blocks: &'a Blocks,
+    pub(super) retaining: &'a RetentionState,
+    pub(super) space: DiskSpace<'a>,
+    pub(super) metrics: &'a StoreMetrics,
+    pub(super) damages: &'a DamageList,
 }
 
-impl Maintenance {
-    /// Schedules a share of the compaction on its thread, unless one is running.
-    pub(super) fn schedule_compaction_share(&self) {
-        let Some(me) = self.me.upgrade() else { return };
-        if self.compaction.is_scheduled.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let scheduled = CompactionGuard(me);
-        let job = move || scheduled.0.run_compaction_share();
-        self.env.compute.spawn(JobKind::Compaction, Box::new(job));
-    }
-
+impl Compactor<'_> {
     /// Runs one share of the compaction: continues the current merge or starts the next one.
-    fn run_compaction_share(&self) {
-        let mut under_way = lock(&self.compaction.under_way);
+    pub(super) fn run_share(&self, under_way: &mut CompactionProgress) {
         let now = self.env.clock.monotonic();
         if now < under_way.not_before {
             return;
@@ -97,8 +86,8 @@ impl Maintenance {
             return Ok(None);
         };
         let bytes = merge.inputs.iter().map(|block| block.bytes).sum::<u64>();
-        self.check_free_space(bytes.saturating_add(self.log_reserve_bytes(false)))?;
-        match MergeJob::new(&self.env, &self.blocks, merge, &self.options) {
+        self.space.check_free_beside_log(bytes)?;
+        match MergeJob::new(self.env, self.blocks, merge, self.options) {
             Ok(merging) => {
                 let clock = &*self.env.clock;
                 self.metrics.merging.begin(clock, merging.total_series());
@@ -157,7 +146,7 @@ impl Maintenance {
         }
         // An input was deleted by the retention in the meantime.
         let mut folders = metas.iter().map(|meta| self.blocks.block_dir(meta.id));
-        folders.try_for_each(|folder| remove_folder(&self.env, &folder))
+        folders.try_for_each(|folder| remove_folder(self.env, &folder))
     }
 
     /// Handles a failed merge: if an input cannot be read, reports it and excludes it from merges

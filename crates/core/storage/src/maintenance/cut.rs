@@ -19,24 +19,23 @@ mod order;
 mod pass;
 pub(super) mod progress;
 
-use super::coverage::DueGroup;
-use super::state::MaintenanceState;
-use super::{Maintenance, PAUSE};
-use crate::block::{BlockId, BlockMeta, BlockSpec, BlockWriter, MetricMetadataSet};
-use crate::blocks::{BlockEntry, BlockKind};
+pub(super) use pass::CutSources;
+
+use super::disk_space::DiskSpace;
+use super::seal::Sealer;
+use super::state::{MaintenanceState, PAUSE};
+use crate::block::{BlockId, BlockMeta, BlockSpec, BlockWriter};
+use crate::blocks::{BlockEntry, BlockKind, Blocks};
 use crate::error::StorageError;
 use crate::failpoints::{self, StoreFlaw};
-use crate::ids::{GroupId, ShardLocalId};
-use crate::sync::lock;
+use crate::parts::head::StoreHead;
+use crate::parts::metrics::StoreMetrics;
+use crate::parts::options::StoreOptions;
+use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::sample::{TimeRange, TimestampMs};
-use order::SeriesOrder;
 use progress::{BlockCutProgress, BlockCutStep};
-use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// Number of series visited under one lock: about 10 us.
-const SLICE: u32 = 1_024;
 
 /// Additional steps per tick for each waiting cut.
 const STEPS_EACH: i64 = 2;
@@ -47,20 +46,33 @@ const STEPS_MAX: i64 = 32;
 /// Time after which a tick starts no further step, because sealing waits for the tick.
 const STEPS_WITHIN: Duration = Duration::from_millis(200);
 
-impl Maintenance {
+/// Cuts blocks: closes two hours of data time, and moves its samples from pages into a block.
+#[derive(Clone, Copy)]
+pub(crate) struct Cutter<'a> {
+    pub(super) options: &'a StoreOptions,
+    pub(super) env: &'a Env,
+    pub(super) head: &'a StoreHead,
+    pub(super) blocks: &'a Blocks,
+    pub(super) sources: CutSources<'a>,
+    pub(super) sealer: Sealer<'a>,
+    pub(super) space: DiskSpace<'a>,
+    pub(super) metrics: &'a StoreMetrics,
+}
+
+impl Cutter<'_> {
     /// Performs this tick's share of the cut: one step, and more if further cuts are due. A replay
     /// that advances hours of data time per second therefore leaves no backlog.
-    pub(super) fn run_cut_share(&self, state: &mut MaintenanceState) {
+    pub(super) fn run_share(&self, state: &mut MaintenanceState) {
         let now = self.env.clock.monotonic();
         if now < state.cut.not_before {
             return;
         }
         let mut steps = 0;
         while steps <= self.extra_steps_per_tick(&state.cut.step) {
-            match self.run_cut_step(state) {
+            match self.run_step(state) {
                 Ok(true) => steps += 1,
                 Ok(false) => return,
-                Err(e) => return self.abandon_cut(state, &e),
+                Err(e) => return self.abandon(state, &e),
             }
             if self.env.clock.monotonic().saturating_sub(now) >= STEPS_WITHIN {
                 return;
@@ -70,7 +82,7 @@ impl Maintenance {
 
     /// Ends the current cut after an error: removes the incomplete block, and pauses before the
     /// next attempt.
-    fn abandon_cut(&self, state: &mut MaintenanceState, error: &Error) {
+    fn abandon(&self, state: &mut MaintenanceState, error: &Error) {
         self.metrics.cut_failures.inc();
         tracing::error!(error = %error, "failed to cut a block");
         if let BlockCutStep::Writing(writing) = std::mem::take(&mut state.cut.step) {
@@ -97,7 +109,7 @@ impl Maintenance {
     }
 
     /// Takes the next step. Returns whether there was one.
-    fn run_cut_step(&self, state: &mut MaintenanceState) -> Result<bool, Error> {
+    fn run_step(&self, state: &mut MaintenanceState) -> Result<bool, Error> {
         match &mut state.cut.step {
             BlockCutStep::Idle => {
                 let Some(end) = self.due_cut_end() else {
@@ -115,12 +127,12 @@ impl Maintenance {
                 if self.head.watermark.visible_position().0 < sequence {
                     return Ok(false);
                 }
-                if self.seal_before(state, end)? {
+                if self.sealer.seal_before(state, end)? {
                     state.cut.step = self.begin_block(end)?;
                 }
             }
             BlockCutStep::Writing(writing) => {
-                let is_done = self.write_partition(writing)?;
+                let is_done = self.sources.write_partition(writing)?;
                 let (series, bytes) = (writing.series_done, writing.writer.written_bytes());
                 self.metrics.cutting.update_progress(series, bytes);
                 if !is_done {
@@ -143,7 +155,7 @@ impl Maintenance {
         if cut != i64::MIN && self.cut_end_after(cut) > closed {
             return None;
         }
-        let oldest = self.sealed.directory.find_oldest_since(cut)?;
+        let oldest = self.sources.find_oldest_since(cut)?;
         let end = self.cut_end_after(oldest);
         (end <= closed).then_some(end)
     }
@@ -172,54 +184,17 @@ impl Maintenance {
             .saturating_mul(length)
     }
 
-    /// Seals the samples of the head before `end`. Returns whether there were none left.
-    fn seal_before(&self, state: &mut MaintenanceState, end: TimestampMs) -> Result<bool, Error> {
-        let groups = self.find_groups_before(end);
-        if groups.is_empty() {
-            return Ok(true);
-        }
-        let end = end.saturating_sub(1);
-        let due: Vec<DueGroup> = groups
-            .into_iter()
-            .map(|group| DueGroup { group, end })
-            .collect();
-        self.record_coverage_mark(state);
-        self.seal_groups(state, &due, self.log_reserve_bytes(false))?;
-        Ok(false)
-    }
-
-    /// Returns the groups with samples before `end` in the head. Visits every series, in slices.
-    fn find_groups_before(&self, end: TimestampMs) -> BTreeSet<GroupId> {
-        let mut groups = BTreeSet::new();
-        for shard in &self.head.shards {
-            let mut first = 0;
-            loop {
-                let shard = lock(shard);
-                let last = shard.end().min(first + SLICE);
-                let series = (first..last).filter_map(|local| shard.series(ShardLocalId(local)));
-                let older = series.filter(|s| s.range().is_some_and(|range| range.min < end));
-                groups.extend(older.map(|series| self.head.numbers.group_of(series.slot)));
-                first = last;
-                if last == shard.end() {
-                    break;
-                }
-            }
-        }
-        groups
-    }
-
     /// Starts a block for the samples before `end` that are in pages and in no block.
     fn begin_block(&self, end: TimestampMs) -> Result<BlockCutStep, StorageError> {
         let cut = self.blocks.view().cut;
         let range = TimeRange::new(cut, end.saturating_sub(1));
-        let pages = self.sealed.directory.find_all_overlapping(range);
-        let order = SeriesOrder::new(self, &pages);
+        let (pages, order) = self.sources.list_series(range);
         let bytes: u64 = pages
             .iter()
             .flat_map(|(_, pages)| pages)
             .map(|p| u64::from(p.bytes))
             .sum();
-        self.check_free_space(bytes.saturating_add(self.log_reserve_bytes(false)))?;
+        self.space.check_free_beside_log(bytes)?;
         let samples = pass::estimate_samples(&pages);
         let id = BlockId::new(end, u128::from(self.env.rng.next_u64()) << 16);
         let source = BlockSpec {
@@ -233,8 +208,8 @@ impl Maintenance {
             )),
         };
         let mut writer =
-            BlockWriter::create(&self.env, &self.blocks.prepare_block_dir(id)?, source)?;
-        writer.expect_exemplars(self.exemplars.len() as u64);
+            BlockWriter::create(self.env, &self.blocks.prepare_block_dir(id)?, source)?;
+        writer.expect_exemplars(self.sources.exemplars.len() as u64);
         let clock = &*self.env.clock;
         self.metrics.cutting.begin(clock, order.len() as u64);
         Ok(BlockCutStep::Writing(Box::new(BlockCutProgress {
@@ -260,7 +235,7 @@ impl Maintenance {
         } = writing;
         let length = self.options.cut_ms.max(1);
         let range = TimeRange::new(end.saturating_sub(length), end.saturating_sub(1));
-        writer.push_metadata(&MetricMetadataSet::from_batch(range, &self.metadata()))?;
+        writer.push_metadata(&self.sources.collect_metadata(range))?;
         let meta = match writer.sample_count() {
             0 => {
                 let _ = writer.abandon();

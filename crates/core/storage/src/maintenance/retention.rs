@@ -10,29 +10,47 @@
 //! Invariant: the size limit does not delete pages to which the head may still add, or pages that a
 //! cut is reading.
 
-use super::Maintenance;
+use super::disk_space::DiskSpace;
+use super::manifest::ManifestWriter;
 use super::state::MaintenanceState;
 use crate::block::{BlockId, remove_folder};
 use crate::blocks::{BlockEntry, BlockSet};
 use crate::failpoints::{self, StoreFlaw};
+use crate::parts::metrics::StoreMetrics;
+use crate::parts::options::StoreOptions;
+use crate::parts::retention::RetentionPolicy;
+use crate::sealed::SealedPages;
 use crate::sync::atomic::Ordering;
+use firn_model::env::Env;
 use firn_model::sample::TimestampMs;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-impl Maintenance {
+/// Removes blocks and pages beyond the retention, and pages whose samples are in blocks.
+#[derive(Clone, Copy)]
+pub(crate) struct ExpiredDataRemover<'a> {
+    pub(super) options: &'a StoreOptions,
+    pub(super) env: &'a Env,
+    pub(super) sealed: &'a SealedPages,
+    pub(super) policy: RetentionPolicy<'a>,
+    pub(super) manifest: ManifestWriter<'a>,
+    pub(super) space: DiskSpace<'a>,
+    pub(super) metrics: &'a StoreMetrics,
+}
+
+impl ExpiredDataRemover<'_> {
     /// Removes blocks that are older than the retention time from the manifest, and deletes the
     /// folders of those that no reader holds.
     pub(super) fn drop_old_blocks(&self) {
-        let cutoff = self.cutoff();
-        let list = self.blocks.list();
+        let cutoff = self.policy.cutoff();
+        let list = self.policy.blocks.list();
         let old = BlockSet::split_into_sets(&list.blocks).filter(|set| set.range().max < cutoff);
         let old = old.flat_map(|set| set.blocks());
         let old: BTreeSet<BlockId> = old.map(|block| block.id).collect();
         if self.remove_from_manifest(&old) {
-            self.retaining.by_time.inc();
+            self.policy.retaining.by_time.inc();
         }
-        self.blocks.remove_dropped_folders();
+        self.policy.blocks.remove_dropped_folders();
     }
 
     /// Enforces the size limit: removes the oldest blocks from the manifest, or, if there are none,
@@ -40,21 +58,22 @@ impl Maintenance {
     pub(super) fn enforce_size_limit(&self, state: &mut MaintenanceState) {
         self.update_size_gauges(state);
         let limit = self.size_limit();
-        self.retaining
+        self.policy
+            .retaining
             .limit_bytes
             .set(i64::try_from(limit.unwrap_or(0)).unwrap_or(i64::MAX));
         let Some(limit) = limit else { return };
         let others = self.bytes_beside_blocks();
-        let list = self.blocks.list();
+        let list = self.policy.blocks.list();
         let beyond = find_blocks_beyond(&list.blocks, limit.saturating_sub(others));
         if self.remove_from_manifest(&beyond) {
-            self.retaining.by_size.inc();
+            self.policy.retaining.by_size.inc();
             tracing::info!(
                 blocks = beyond.len(),
                 limit,
                 "blocks beyond the retention size"
             );
-            self.blocks.remove_dropped_folders();
+            self.policy.blocks.remove_dropped_folders();
         }
         if beyond.len() == list.blocks.len() && others > limit {
             self.drop_pages_to_free(others - limit, state);
@@ -67,10 +86,10 @@ impl Maintenance {
             return false;
         }
         if failpoints::has(StoreFlaw::RemovesBeforeCommit) {
-            let dirs = gone.iter().map(|id| self.blocks.block_dir(*id));
-            dirs.for_each(|dir| drop(remove_folder(&self.env, &dir)));
+            let dirs = gone.iter().map(|id| self.policy.blocks.block_dir(*id));
+            dirs.for_each(|dir| drop(remove_folder(self.env, &dir)));
         }
-        let dropped = self.blocks.commit(|list| {
+        let dropped = self.policy.blocks.commit(|list| {
             list.blocks.retain(|block| !gone.contains(&block.id));
         });
         if let Err(e) = &dropped {
@@ -82,7 +101,7 @@ impl Maintenance {
     /// Deletes the oldest page segments until they free `bytes` bytes. Keeps segments with times at
     /// which samples may still be appended.
     fn drop_pages_to_free(&self, bytes: u64, state: &mut MaintenanceState) {
-        let Some(newest) = self.head.newest() else {
+        let Some(newest) = self.policy.newest() else {
             return;
         };
         if state.cut.is_under_way() {
@@ -94,11 +113,12 @@ impl Maintenance {
             return;
         };
         let before = self
+            .policy
             .retaining
             .pages_gone_before
             .fetch_max(cutoff, Ordering::Relaxed);
         if before < cutoff {
-            self.retaining.by_size.inc();
+            self.policy.retaining.by_size.inc();
             tracing::info!(before = cutoff, "pages beyond the retention size");
             self.drop_old_pages(state);
             self.update_size_gauges(state);
@@ -109,11 +129,19 @@ impl Maintenance {
     fn update_size_gauges(&self, state: &MaintenanceState) {
         // Pages whose samples are in blocks are deleted as soon as no reader needs them, and are
         // not counted twice.
-        let pages = state.segments.count_bytes_since(self.blocks.view().cut);
+        let pages = state
+            .segments
+            .count_bytes_since(self.policy.blocks.view().cut);
         let gauges = [
-            (&self.retaining.page_bytes, pages),
-            (&self.retaining.catalogue_bytes, state.catalogue.bytes()),
-            (&self.retaining.exemplar_bytes, state.exemplars.bytes()),
+            (&self.policy.retaining.page_bytes, pages),
+            (
+                &self.policy.retaining.catalogue_bytes,
+                state.catalogue.bytes(),
+            ),
+            (
+                &self.policy.retaining.exemplar_bytes,
+                state.exemplars.bytes(),
+            ),
         ];
         for (gauge, bytes) in gauges {
             gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
@@ -122,13 +150,51 @@ impl Maintenance {
 
     /// Returns the size limit of all files in bytes, if there is one.
     fn size_limit(&self) -> Option<u64> {
-        let limits = self.retaining.limits();
+        let limits = self.policy.retaining.limits();
         let of_disk = limits.percent.and_then(|percent| {
             // If the disk does not report its size, only the limit in bytes applies.
-            let total = self.env.disk.total_bytes(self.dir.root()).ok()?;
-            (total > 0).then_some((total as f64 * percent / 100.0) as u64)
+            let total = self.space.total_bytes()?;
+            Some((total as f64 * percent / 100.0) as u64)
         });
         of_disk.or(limits.bytes)
+    }
+
+    /// Returns the bytes of all files except blocks, for which blocks and then pages must make
+    /// room.
+    pub(crate) fn bytes_beside_blocks(&self) -> u64 {
+        let log = self.space.log_file_bytes();
+        log.saturating_add(self.policy.retaining.file_bytes())
+    }
+
+    /// Removes the page segments that are older than the retention, or whose samples are in blocks.
+    pub(super) fn drop_old_pages(&self, state: &mut MaintenanceState) {
+        let mut cutoff = self.policy.head_read_start();
+        if failpoints::has(StoreFlaw::UnlinksEarly) {
+            cutoff = cutoff.saturating_add(self.options.window_ms);
+        }
+        match state.segments.take_segments_before(cutoff) {
+            Ok(old) if old.is_empty() => {}
+            Ok(old) => match self.manifest.write(state) {
+                Ok(()) => state.segments.schedule_removal(old),
+                Err(e) => {
+                    tracing::error!(
+                        error = %e,
+                        "failed to delete pages beyond the retention: keeping them"
+                    );
+                    return state.segments.restore_segments(old);
+                }
+            },
+            Err(e) => {
+                return tracing::error!(
+                    error = %e,
+                    "failed to complete pages beyond the retention"
+                );
+            }
+        }
+        let (segments, sealed) = (&mut state.segments, self.sealed);
+        let removed = segments.remove_scheduled(&sealed.directory, &sealed.cache);
+        self.metrics.removed_segments.add(removed as u64);
+        self.metrics.page_segments.set(segments.count() as i64);
     }
 }
 

@@ -18,28 +18,33 @@
 //! that fraction, and a steady input gives a steady output.
 
 mod encode;
+mod pages;
 pub(crate) mod troubles;
 
-use super::coverage::DueGroup;
-use super::state::MaintenanceState;
-use super::{Maintenance, PAUSE};
+use pages::PageEntries;
+pub(super) use pages::PageWriter;
+
+use super::coverage::{CoverageMark, DueGroup};
+use super::state::{MaintenanceState, PAUSE};
+use crate::damage::DamageList;
 use crate::encoding::DecodeError;
-use crate::error::StorageError;
 use crate::failpoints::{self, StoreFlaw};
 use crate::head::copies::SeriesCopies;
-use crate::ids::{SeriesRef, ShardLocalId};
+use crate::ids::{GroupId, SeriesRef, ShardLocalId};
 use crate::index::{HeadSeriesPlace, SeriesCursor};
-use crate::page::PageReader;
-use crate::parts::options::StoreSyncMode;
+use crate::parts::head::StoreHead;
+use crate::parts::metrics::StoreMetrics;
+use crate::parts::options::{StoreOptions, StoreSyncMode};
+use crate::parts::retention::RetentionPolicy;
 use crate::sealed::GROUP_SLOTS;
-use crate::sealed::directory::SealedPageEntry;
 use crate::sealed::meta::SealedPageMeta;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
+use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::log::LogPosition;
+use firn_model::log::{DurableLog, LogPosition};
 use firn_model::sample::{TimeRange, TimestampMs};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 /// A tick seals one in `TICKS` of the due groups, and at least one.
 const TICKS: usize = 16;
@@ -49,6 +54,22 @@ const GROUPS_PER_SYNC: usize = 32;
 
 /// Number of series copied or cut under one lock: about 50 us.
 const SLICE: usize = 64;
+
+/// Number of series visited under one lock: about 10 us.
+const VISITED_SLICE: u32 = 1_024;
+
+/// Seals groups: moves their samples from the head into pages.
+#[derive(Clone, Copy)]
+pub(crate) struct Sealer<'a> {
+    pub(super) options: &'a StoreOptions,
+    pub(super) clock: &'a dyn Clock,
+    pub(super) log: &'a dyn DurableLog,
+    pub(super) head: &'a StoreHead,
+    pub(super) policy: RetentionPolicy<'a>,
+    pub(super) pages: PageWriter<'a>,
+    pub(super) metrics: &'a StoreMetrics,
+    pub(super) damages: &'a DamageList,
+}
 
 /// Place of a series, and the time up to which it is sealed.
 #[derive(Clone, Copy, Debug)]
@@ -107,14 +128,14 @@ struct CopiedSeries {
     copy: usize,
 }
 
-impl Maintenance {
+impl Sealer<'_> {
     /// Seals this tick's share of the due groups, or all groups if the log fills the disk or
     /// approaches its limit.
     pub(super) fn seal_due_groups(&self, state: &mut MaintenanceState) {
         let Some(newest) = self.head.newest() else {
             return;
         };
-        let now = self.env.clock.monotonic();
+        let now = self.clock.monotonic();
         let mut due = state.coverage.list_due_groups(newest);
         self.metrics.seal_queue.set(due.len() as i64);
         if now < state.seal_not_before {
@@ -133,13 +154,13 @@ impl Maintenance {
             due.truncate(due.len().div_ceil(TICKS));
         }
         let start = now;
-        let reserve_bytes = self.log_reserve_bytes(is_full);
+        let reserve_bytes = self.pages.space.log_reserve_bytes(is_full);
         let mut outcome = self.seal_groups(state, &due, reserve_bytes);
         if is_crowded && outcome.is_ok() {
             outcome = self.give_up_pinning_groups(state, newest, reserve_bytes);
         }
         if !due.is_empty() {
-            let took = self.env.clock.monotonic().saturating_sub(start);
+            let took = self.clock.monotonic().saturating_sub(start);
             self.metrics.seal_duration.observe(took);
         }
         // All groups were sealed for lack of space, and the next tick would not free more.
@@ -150,13 +171,6 @@ impl Maintenance {
             self.metrics.seal_failures.inc();
             tracing::error!(error = %e, "failed to seal samples");
         }
-    }
-
-    /// Returns the disk space in bytes that pages must leave to the log: a failed write of the log
-    /// stops all writes, while a long log does not. A log that accepts no records leaves half of
-    /// its reserve to pages, because sealing is the way to free space.
-    pub(super) fn log_reserve_bytes(&self, is_full: bool) -> u64 {
-        self.log.pressure().free_bytes_min / if is_full { 2 } else { 1 }
     }
 
     /// Seals the groups, several with each sync. Samples that cannot be sealed remain in head and
@@ -186,7 +200,7 @@ impl Maintenance {
                 let mut cuts = sealed.iter_mut().map(|s| &mut s.cuts);
                 cuts.try_for_each(|cuts| self.drop_sealed(cuts))?;
             }
-            let written = self.write_pages(state, &sealed, reserve_bytes);
+            let written = self.pages.write(state, &sealed, reserve_bytes);
             let entries = match written {
                 Ok(entries) => entries,
                 Err(e) => {
@@ -275,70 +289,17 @@ impl Maintenance {
         (taken, places.is_empty())
     }
 
-    /// Writes the pages of `sealed` and syncs them. Returns their entries for the directory,
-    /// by group.
-    fn write_pages(
-        &self,
-        state: &mut MaintenanceState,
-        sealed: &[EncodedGroup],
-        reserve_bytes: u64,
-    ) -> Result<Vec<Vec<Arc<SealedPageEntry>>>, StorageError> {
-        let pages = || sealed.iter().flat_map(|s| &s.pages);
-        let bytes: usize = pages().map(|(_, page)| page.len()).sum();
-        if bytes == 0 {
-            return Ok(sealed.iter().map(|_| Vec::new()).collect());
-        }
-        self.check_free_space(reserve_bytes.saturating_add(bytes as u64))?;
-        // After a restart, the labels of all series in a page must be found.
-        let last = pages().filter_map(|(meta, _)| meta.slots().last()).max();
-        if last >= Some(state.catalogue.end_slot()) {
-            self.write_catalogue(state, state.trimmed_position())?;
-        }
-        let mut entries = Vec::with_capacity(sealed.len());
-        for sealed in sealed {
-            let mut of_group = Vec::with_capacity(sealed.pages.len());
-            for (meta, page) in &sealed.pages {
-                of_group.push(state.segments.append(meta.clone(), page)?);
-            }
-            entries.push(of_group);
-        }
-        if !failpoints::has(StoreFlaw::SkipsPageSync) {
-            state.segments.sync()?;
-        }
-        self.metrics.page_bytes.add(bytes as u64);
-        Ok(entries)
-    }
-
-    /// Returns an error unless the disk has `required` free bytes.
-    pub(super) fn check_free_space(&self, required: u64) -> Result<(), StorageError> {
-        let path = self.dir.pages();
-        // A disk that does not report its free space counts as having enough.
-        let free = self.env.disk.free_bytes(&path).unwrap_or(u64::MAX);
-        if free < required {
-            return Err(StorageError::DiskFull {
-                path,
-                free,
-                required,
-            });
-        }
-        Ok(())
-    }
-
     /// Makes the pages of a group visible to readers and drops their samples from the head.
     fn publish_group(
         &self,
         state: &mut MaintenanceState,
         mut sealed: EncodedGroup,
-        entries: Vec<Arc<SealedPageEntry>>,
+        entries: PageEntries,
         stance: UnsealablePolicy,
     ) -> Result<(), Error> {
         let group = sealed.due.group;
-        for (entry, (_, page)) in entries.into_iter().zip(std::mem::take(&mut sealed.pages)) {
-            let open = PageReader::open(page.into()).map_err(malformed_error)?;
-            self.sealed.cache.insert(&entry, Arc::new(open));
-            self.metrics.sealed_pages.inc();
-            self.sealed.directory.add(entry);
-        }
+        self.pages
+            .publish(entries, std::mem::take(&mut sealed.pages))?;
         failpoints::turn();
         if let Some(stuck) = &sealed.stuck
             && stance == UnsealablePolicy::GiveUp
@@ -372,8 +333,74 @@ impl Maintenance {
         Ok(())
     }
 
+    /// Seals the samples of the head before `end`. Returns whether there were none left.
+    pub(super) fn seal_before(
+        &self,
+        state: &mut MaintenanceState,
+        end: TimestampMs,
+    ) -> Result<bool, Error> {
+        let groups = self.find_groups_before(end);
+        if groups.is_empty() {
+            return Ok(true);
+        }
+        let end = end.saturating_sub(1);
+        let due: Vec<DueGroup> = groups
+            .into_iter()
+            .map(|group| DueGroup { group, end })
+            .collect();
+        self.record_mark(state);
+        self.seal_groups(state, &due, self.pages.space.log_reserve_bytes(false))?;
+        Ok(false)
+    }
+
+    /// Returns the groups with samples before `end` in the head. Visits every series, in slices.
+    fn find_groups_before(&self, end: TimestampMs) -> BTreeSet<GroupId> {
+        let mut groups = BTreeSet::new();
+        for shard in &self.head.shards {
+            let mut first = 0;
+            loop {
+                let shard = lock(shard);
+                let last = shard.end().min(first + VISITED_SLICE);
+                let series = (first..last).filter_map(|local| shard.series(ShardLocalId(local)));
+                let older = series.filter(|s| s.range().is_some_and(|range| range.min < end));
+                groups.extend(older.map(|series| self.head.numbers.group_of(series.slot)));
+                first = last;
+                if last == shard.end() {
+                    break;
+                }
+            }
+        }
+        groups
+    }
+
+    /// Seals all samples of the closed log up to its last record.
+    pub(super) fn seal_all(
+        &self,
+        state: &mut MaintenanceState,
+        last: LogPosition,
+    ) -> Result<(), Error> {
+        // Only samples that every reader may see can be sealed.
+        self.head.watermark.wait_for_readers();
+        self.record_mark(state);
+        let all = state
+            .coverage
+            .list_all_groups(self.head.newest.load(Ordering::Acquire));
+        loop {
+            let before = self.metrics.sealed_samples.get();
+            self.seal_groups(state, &all, 0)?;
+            if state.coverage.covered_position() >= last {
+                return Ok(());
+            }
+            // A column that is too long for one page is sealed in several passes.
+            if self.metrics.sealed_samples.get() == before {
+                let message = "some samples are not in any page; the log is kept";
+                return Err(Error::new(ErrorKind::Internal, message.to_owned()));
+            }
+        }
+    }
+
     /// Adds a mark with the current log position and data time to the coverage.
-    pub(super) fn record_coverage_mark(&self, state: &mut MaintenanceState) {
+    pub(super) fn record_mark(&self, state: &mut MaintenanceState) {
         // In this order: see `Coverage::record_mark`.
         let newest = || self.head.newest.load(Ordering::Acquire);
         let too_early = failpoints::has(StoreFlaw::MarksTimeFirst).then(newest);
@@ -381,7 +408,7 @@ impl Maintenance {
         let (sequence, position) = self.head.watermark.visible_position();
         failpoints::turn();
         let newest = too_early.unwrap_or_else(newest);
-        let mark = super::coverage::CoverageMark {
+        let mark = CoverageMark {
             newest,
             sequence,
             position,
@@ -394,7 +421,7 @@ impl Maintenance {
             restored.clear();
         }
         state.coverage.record_mark(mark, end_group, &restored);
-        let oldest = self.oldest_late_sequence();
+        let oldest = self.head.oldest_late_sequence();
         state.late.record_mark(mark, oldest);
     }
 }

@@ -12,29 +12,54 @@
 //! Without the log, the snapshot contains the sealed samples and no files of other components, and
 //! its manifest declares that no more is missing.
 
-use super::Maintenance;
+use super::catalogue::CatalogueWriter;
+use super::disk_space::DiskSpace;
+use super::manifest::ManifestWriter;
 use super::state::MaintenanceState;
+use crate::blocks::Blocks;
+use crate::data_dir::DataDir;
 use crate::error::StorageError;
 use crate::failpoints::{self, StoreFlaw};
 use crate::manifest::{Manifest, PageSegmentState};
+use crate::parts::options::StoreOptions;
 use crate::sealed::segment::PAGES;
 use crate::snapshot::SnapshotBuilder;
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
+use firn_model::env::Env;
 use firn_model::error::Error;
-use firn_model::log::LogPosition;
+use firn_model::log::{DurableLog, LogPosition};
 
-impl Maintenance {
-    /// Creates the snapshot `name`, without the log if `skips_head`. It is durable on return.
-    pub(crate) fn take_snapshot(&self, name: &str, skips_head: bool) -> Result<(), Error> {
+/// Writes snapshots of the data folder.
+#[derive(Clone, Copy)]
+pub(crate) struct SnapshotWriter<'a> {
+    pub(super) options: &'a StoreOptions,
+    pub(super) env: &'a Env,
+    pub(super) dir: &'a DataDir,
+    pub(super) log: &'a dyn DurableLog,
+    pub(super) blocks: &'a Blocks,
+    pub(super) catalogue: CatalogueWriter<'a>,
+    pub(super) manifest: ManifestWriter<'a>,
+    pub(super) space: DiskSpace<'a>,
+}
+
+impl SnapshotWriter<'_> {
+    /// Creates the snapshot `name`, without the log if `skips_head`. It is durable on return. Locks
+    /// the state of `maintenance` only while it collects the files.
+    pub(super) fn write(
+        &self,
+        maintenance: &Mutex<MaintenanceState>,
+        name: &str,
+        skips_head: bool,
+    ) -> Result<(), Error> {
         let start = self.env.clock.monotonic();
-        let mut begun = SnapshotBuilder::begin(&self.env, &self.dir, name)?;
-        let mut state = lock(&self.state);
+        let mut begun = SnapshotBuilder::begin(self.env, self.dir, name)?;
+        let mut state = lock(maintenance);
         let (blocks, _held) = self.blocks.list_and_view();
         let manifest = self.collect_files(&mut begun, &mut state, skips_head)?;
         drop(state);
         begun.link_blocks(&blocks)?;
         let bytes = begun.bytes_to_copy();
-        self.check_free_space(bytes.saturating_add(self.log_reserve_bytes(false)))?;
+        self.space.check_free_beside_log(bytes)?;
         failpoints::turn();
         begun.finish(Some(&manifest), &blocks)?;
         let took = self.env.clock.monotonic().saturating_sub(start);
@@ -68,9 +93,9 @@ impl Maintenance {
             return Err(e);
         }
         if state.catalogue.needs_whole() {
-            self.write_catalogue(state, state.trimmed_position())?;
+            self.catalogue.write(state, state.trimmed_position())?;
         }
-        let mut manifest = self.build_manifest(state);
+        let mut manifest = self.manifest.build(state);
         // A file that does not exist is not missing in a copy either.
         manifest.catalogue = state.catalogue.manifest_entry().unwrap_or_default();
         manifest.exemplars = state.exemplars.manifest_entry().unwrap_or_default();

@@ -14,6 +14,10 @@ use crate::sealed::segments::PageSegmentSet;
 use firn_model::log::LogPosition;
 use std::time::Duration;
 
+/// Pause before failed work is retried: neither free space nor disk errors change from tick to
+/// tick.
+pub(super) const PAUSE: Duration = Duration::from_secs(60);
+
 /// State that the background job keeps between ticks. Created by replay, locked by the current
 /// tick.
 pub(crate) struct MaintenanceState {

@@ -5,12 +5,15 @@
 //! memory that a peak left behind. The whole head is visited every [`SWEEP_TICKS`] ticks regardless
 //! of its size, and no tick does more than its share. Retention follows data time.
 
-use super::Maintenance;
 use super::state::MaintenanceState;
 use crate::failpoints::{self, StoreFlaw};
 use crate::ids::{SeriesRef, ShardLocalId};
 use crate::index::epoch_from_time;
+use crate::parts::head::StoreHead;
+use crate::parts::metrics::StoreMetrics;
 use crate::parts::options::LogTrimming;
+use crate::parts::retention::RetentionPolicy;
+use crate::sealed::SealedPages;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::sample::TimestampMs;
@@ -34,18 +37,37 @@ const EVICTED_SLICE: u32 = 4_096;
 /// sample of the store.
 const ACTIVE_MS: i64 = 20 * 60_000;
 
-impl Maintenance {
+/// Sweeps the series of the head and of the index.
+#[derive(Clone, Copy)]
+pub(crate) struct Sweeper<'a> {
+    pub(super) trimming: LogTrimming,
+    pub(super) head: &'a StoreHead,
+    pub(super) sealed: &'a SealedPages,
+    pub(super) policy: RetentionPolicy<'a>,
+    pub(super) metrics: &'a StoreMetrics,
+}
+
+impl Sweeper<'_> {
+    /// Frees the series and terms of the index that no reader holds any more.
+    pub(super) fn free_garbage(&self, state: &mut MaintenanceState) {
+        let garbage = std::mem::take(&mut state.garbage);
+        let held = garbage
+            .into_iter()
+            .filter_map(|garbage| self.head.index.free_garbage(garbage));
+        state.garbage = held.collect();
+    }
+
     /// Sweeps this tick's share of the series: removes those whose samples left the retention, and
     /// updates the metrics of memory.
     pub(super) fn sweep_share(&self, state: &mut MaintenanceState) {
         let Some(newest) = self.head.newest() else {
             return;
         };
-        let cutoff = self.retaining.cutoff_at(newest);
+        let cutoff = self.policy.retaining.cutoff_at(newest);
         let has_dropped = self
             .head
             .index
-            .drop_epochs_before(epoch_from_time(self.head_read_start()));
+            .drop_epochs_before(epoch_from_time(self.policy.head_read_start()));
         // Places without a series are visited too.
         let slices = state.places / SLICE as usize + self.head.shards.len();
         let mut gone = Vec::new();

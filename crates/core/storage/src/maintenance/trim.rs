@@ -1,21 +1,36 @@
-//! Trimming: removes log segments whose contents are in pages and in the catalogue, and pages that
-//! are older than the retention. The manifest is always updated first.
+//! Trimming of the log: removes the segments whose contents are in pages, in blocks and in the
+//! catalogue.
+//!
+//! Invariant: before records are removed, the catalogue and the manifest on disk record that they
+//! are covered. [`LogTrimmer::trim_log`] is the only place that trims the log of a running store.
 
+use super::catalogue::CatalogueWriter;
+use super::manifest::ManifestWriter;
 use super::state::MaintenanceState;
-use super::{Maintenance, PAUSE};
-use crate::catalogue::payload::CataloguePayloadHeader;
 use crate::error::StorageError;
+use crate::exemplars::ExemplarStorage;
 use crate::failpoints::{self, StoreFlaw};
-use crate::ids::{SeriesRef, SeriesSlot};
-use crate::index::SeriesCursor;
-use crate::manifest::{Manifest, PageSegmentState};
+use crate::parts::journal::JournalTracker;
+use crate::parts::metrics::StoreMetrics;
 use crate::parts::options::LogTrimming;
 use firn_model::error::Error;
-use firn_model::log::LogPosition;
+use firn_model::log::{DurableLog, LogPosition};
 
-impl Maintenance {
+/// Trims the log, after the files that replace its records are written.
+#[derive(Clone, Copy)]
+pub(crate) struct LogTrimmer<'a> {
+    pub(super) log: &'a dyn DurableLog,
+    pub(super) trimming: LogTrimming,
+    pub(super) journal: &'a JournalTracker,
+    pub(super) exemplars: &'a ExemplarStorage,
+    pub(crate) catalogue: CatalogueWriter<'a>,
+    pub(super) manifest: ManifestWriter<'a>,
+    pub(super) metrics: &'a StoreMetrics,
+}
+
+impl LogTrimmer<'_> {
     /// Returns the position up to which the log can be trimmed with respect to late samples.
-    fn late_trim_position(&self, state: &MaintenanceState) -> LogPosition {
+    fn late_position(&self, state: &MaintenanceState) -> LogPosition {
         if failpoints::has(StoreFlaw::TrimsLate) {
             self.log.positions().last
         } else {
@@ -25,8 +40,8 @@ impl Maintenance {
 
     /// Returns the position up to which the log can be trimmed with respect to everything except
     /// samples in order.
-    pub(super) fn other_trim_position(&self, state: &MaintenanceState) -> LogPosition {
-        self.late_trim_position(state).min(self.journal.covered())
+    fn other_position(&self, state: &MaintenanceState) -> LogPosition {
+        self.late_position(state).min(self.journal.covered())
     }
 
     /// Removes the log segments all of whose samples are sealed, or late and in blocks, after their
@@ -35,7 +50,7 @@ impl Maintenance {
         let mut covered = state
             .coverage
             .covered_position()
-            .min(self.other_trim_position(state));
+            .min(self.other_position(state));
         if failpoints::has(StoreFlaw::TrimsTooFar) {
             covered = covered.next().min(self.log.positions().last);
         }
@@ -46,9 +61,8 @@ impl Maintenance {
             return;
         }
         let trimmed = self
-            .write_exemplars(state)
-            .and_then(|()| self.write_catalogue(state, covered))
-            .and_then(|()| self.write_manifest(state))
+            .write_covering_files(state, covered)
+            .and_then(|()| self.manifest.write(state))
             .map_err(Error::from)
             .and_then(|()| {
                 failpoints::turn();
@@ -66,145 +80,42 @@ impl Maintenance {
         }
     }
 
-    /// Writes to the catalogue that the log is covered up to `trimmed`, together with the
-    /// new series of the index, which contains all series of records up to there.
-    pub(crate) fn write_catalogue(
+    /// Writes the exemplars and the series that are only in the log to their files, and to the
+    /// catalogue that the log is covered up to `covered`.
+    fn write_covering_files(
         &self,
         state: &mut MaintenanceState,
-        trimmed: LogPosition,
+        covered: LogPosition,
     ) -> Result<(), StorageError> {
-        let live = self.head.index.series_count() as u64;
-        let catalogue = &mut state.catalogue;
-        let is_whole = catalogue.is_mostly_dead(live) || catalogue.needs_whole();
-        let end = self.head.index.next_slot();
-        let header = CataloguePayloadHeader {
-            trimmed,
-            next_slot: self.head.numbers.slot(SeriesRef(end)),
-        };
-        let first = if is_whole {
-            SeriesSlot(0)
-        } else {
-            catalogue.end_slot()
-        };
-        let mut cursor = SeriesCursor::new(&self.head.index);
-        let bytes = catalogue.write(header, is_whole, &mut |encoder| {
-            for series in self.head.numbers.numbers_from_slot(first, end) {
-                if cursor.place(series).is_some() {
-                    let labels = self.head.index.series_labels(series);
-                    encoder.push(self.head.numbers.slot(series), labels.as_ref())?;
-                }
-            }
-            Ok(())
-        })?;
-        self.metrics.catalogue_bytes.add(bytes);
-        Ok(())
-    }
-
-    /// Writes the exemplars that are only in the log to their file.
-    pub(crate) fn write_exemplars(&self, state: &mut MaintenanceState) -> Result<(), StorageError> {
         if self.exemplars.is_on() {
             self.exemplars.write(&mut state.exemplars)?;
         }
-        Ok(())
+        self.catalogue.write(state, covered)
     }
 
-    /// Removes the page segments that are older than the retention, or whose samples are in blocks.
-    pub(crate) fn drop_old_pages(&self, state: &mut MaintenanceState) {
-        let sealed = &self.sealed;
-        let segments = &mut state.segments;
-        let mut cutoff = self.head_read_start();
-        if failpoints::has(StoreFlaw::UnlinksEarly) {
-            cutoff = cutoff.saturating_add(self.options.window_ms);
-        }
-        match segments.take_segments_before(cutoff) {
-            Ok(old) if old.is_empty() => {}
-            Ok(old) => match self.write_manifest(state) {
-                Ok(()) => state.segments.schedule_removal(old),
-                Err(e) => {
-                    tracing::error!(
-                        error = %e,
-                        "failed to delete pages beyond the retention: keeping them"
-                    );
-                    return state.segments.restore_segments(old);
-                }
-            },
-            Err(e) => {
-                return tracing::error!(
-                    error = %e,
-                    "failed to complete pages beyond the retention"
-                );
-            }
-        }
-        let segments = &mut state.segments;
-        let removed = segments.remove_scheduled(&sealed.directory, &sealed.cache);
-        self.metrics.removed_segments.add(removed as u64);
-        self.metrics.page_segments.set(segments.count() as i64);
-    }
-
-    /// Writes the manifest if files were added, completed or replaced since the last time.
-    pub(crate) fn update_manifest(&self, state: &mut MaintenanceState) {
-        let known = |manifest: &Manifest| {
-            let segments = manifest.segments.iter();
-            let states = segments.map(|entry| (entry.number, entry.state));
-            let states: Vec<(LogPosition, PageSegmentState)> = states.collect();
-            (manifest.log, manifest.catalogue.number, states)
-        };
-        let now = self.env.clock.monotonic();
-        if now < state.manifest_not_before
-            || known(&self.build_manifest(state)) == known(&state.manifest)
-        {
-            return;
-        }
-        if let Err(e) = self.write_manifest(state) {
-            tracing::error!(error = %e, "failed to write the manifest");
-            state.manifest_not_before = now.saturating_add(PAUSE);
-        }
-    }
-
-    /// Returns the manifest of the current files. Positions in it never move back, and damaged
-    /// files keep their entries.
-    pub(super) fn build_manifest(&self, state: &MaintenanceState) -> Manifest {
-        let before = &state.manifest;
-        Manifest {
-            trimmed: state.trimmed_position().max(before.trimmed),
-            logged: self.log.positions().durable.max(before.logged),
-            log: self.log.positions().growing,
-            // A damaged file remains in the manifest until it is written again.
-            catalogue: state.catalogue.manifest_entry().unwrap_or(before.catalogue),
-            exemplars: state.exemplars.manifest_entry().unwrap_or(before.exemplars),
-            seed: before.seed,
-            segments: state.segments.entries(),
-        }
-    }
-
-    /// Writes the manifest of the current files if it has changed since the last write.
-    pub(crate) fn write_manifest(&self, state: &mut MaintenanceState) -> Result<(), StorageError> {
-        let manifest = self.build_manifest(state);
-        self.replace_manifest(state, manifest)
-    }
-
-    /// Writes the manifest of a store that is about to remove its log.
-    pub(crate) fn write_last_manifest(
+    /// Records how far the closed log is covered, after all its samples up to `last` were sealed
+    /// and its late samples were flushed.
+    pub(super) fn record_trimmed(
         &self,
         state: &mut MaintenanceState,
+        last: LogPosition,
     ) -> Result<(), StorageError> {
-        let manifest = Manifest {
-            log: LogPosition(0),
-            ..self.build_manifest(state)
-        };
-        self.replace_manifest(state, manifest)
+        let covered = last.min(self.other_position(state));
+        self.write_covering_files(state, covered)
     }
 
-    /// Writes `manifest` and keeps it in the state, unless it is equal to the last one.
-    fn replace_manifest(
+    /// Removes the closed log whose last record is at `last`, or only its covered segments if it
+    /// contains late samples that are in no block.
+    pub(super) fn trim_closed_log(
         &self,
         state: &mut MaintenanceState,
-        manifest: Manifest,
-    ) -> Result<(), StorageError> {
-        if manifest != state.manifest {
-            manifest.write(&*self.env.disk, self.dir.root())?;
-            state.manifest = manifest;
+        last: LogPosition,
+    ) -> Result<(), Error> {
+        if state.trimmed_position() < last {
+            self.manifest.write(state)?;
+            return self.log.trim(state.trimmed_position().next());
         }
-        Ok(())
+        self.manifest.write_without_log(state)?;
+        self.log.remove_all()
     }
 }

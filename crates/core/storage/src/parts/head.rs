@@ -82,6 +82,12 @@ impl StoreHead {
         oldest
     }
 
+    /// Returns the smallest sequence number of a batch with a late row.
+    pub(crate) fn oldest_late_sequence(&self) -> Option<u64> {
+        let shards = self.shards.iter();
+        shards.filter_map(|shard| lock(shard).late.oldest()).min()
+    }
+
     /// Returns the number of series in the head.
     pub(crate) fn series_count(&self) -> usize {
         let evicted = self.index.evicted_count();

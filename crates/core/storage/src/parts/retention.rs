@@ -5,9 +5,12 @@
 //! aside by a repair do not.
 
 use super::StoreParts;
+use super::head::StoreHead;
 use super::options::LogTrimming;
+use crate::blocks::Blocks;
 use crate::sync::atomic::Ordering;
 use arc_swap::ArcSwap;
+use firn_model::log::DurableLog;
 use firn_model::metrics::{Counter, Gauge, MetricSink, MetricValue};
 use firn_model::sample::TimestampMs;
 use std::sync::Arc;
@@ -87,10 +90,23 @@ fn gauge_bytes(gauge: &Gauge) -> u64 {
     u64::try_from(gauge.get()).unwrap_or(0)
 }
 
-impl StoreParts {
+/// The times that a store keeps, by its limits and its newest sample.
+#[derive(Clone, Copy)]
+pub(crate) struct RetentionPolicy<'a> {
+    pub(crate) retaining: &'a RetentionState,
+    head: &'a StoreHead,
+    pub(crate) blocks: &'a Blocks,
+}
+
+impl RetentionPolicy<'_> {
+    /// Returns the newest stored time, if there is a sample.
+    pub(crate) fn newest(&self) -> Option<TimestampMs> {
+        self.head.newest()
+    }
+
     /// Returns the first time that is kept; older samples are beyond the retention.
     pub(crate) fn cutoff(&self) -> TimestampMs {
-        let newest = self.head.newest();
+        let newest = self.newest();
         newest.map_or(i64::MIN, |newest| self.retaining.cutoff_at(newest))
     }
 
@@ -101,19 +117,23 @@ impl StoreParts {
         let readers = self.blocks.oldest_reader_cut();
         self.cutoff().max(readers).max(by_size)
     }
+}
 
-    /// Returns the bytes of all files except blocks, for which blocks and then pages must make
-    /// room.
-    pub(crate) fn bytes_beside_blocks(&self) -> u64 {
-        self.log_file_bytes()
-            .saturating_add(self.retaining.file_bytes())
+/// Returns the bytes of the log in the data folder.
+pub(crate) fn log_file_bytes(log: &dyn DurableLog, trimming: LogTrimming) -> u64 {
+    match trimming {
+        LogTrimming::Sealed => log.pressure().kept_bytes,
+        LogTrimming::Never => 0,
     }
+}
 
-    /// Returns the bytes of the log in the data folder.
-    fn log_file_bytes(&self) -> u64 {
-        match self.trimming {
-            LogTrimming::Sealed => self.log.pressure().kept_bytes,
-            LogTrimming::Never => 0,
+impl StoreParts {
+    /// Returns the times that the store keeps.
+    pub(crate) fn retention_policy(&self) -> RetentionPolicy<'_> {
+        RetentionPolicy {
+            retaining: &self.retaining,
+            head: &self.head,
+            blocks: &self.blocks,
         }
     }
 
@@ -157,7 +177,7 @@ impl StoreParts {
         }
         let parts = [
             ("blocks", gauge_bytes(&self.blocks.bytes)),
-            ("log", self.log_file_bytes()),
+            ("log", log_file_bytes(&*self.log, self.trimming)),
             ("pages", gauge_bytes(&kept.page_bytes)),
             ("catalogue", gauge_bytes(&kept.catalogue_bytes)),
             ("exemplars", gauge_bytes(&kept.exemplar_bytes)),

@@ -8,13 +8,13 @@ use std::time::Duration;
 /// State of the compaction, behind its own lock so that it does not delay ticks.
 #[derive(Default)]
 pub(crate) struct CompactionState {
-    pub(super) under_way: Mutex<CompactionProgress>,
-    pub(super) is_scheduled: AtomicBool,
+    pub(in crate::maintenance) under_way: Mutex<CompactionProgress>,
+    pub(in crate::maintenance) is_scheduled: AtomicBool,
 }
 
 /// The current merge, if there is one, and the pause after a failure.
 #[derive(Default)]
-pub(super) struct CompactionProgress {
+pub(in crate::maintenance) struct CompactionProgress {
     pub(super) merging: Option<MergeJob>,
     /// Time of the next attempt after a failure, on the monotonic clock.
     pub(super) not_before: Duration,

@@ -5,7 +5,7 @@
 
 use crate::ids::SeriesRef;
 use crate::index::{Index, SeriesCursor};
-use crate::parts::StoreParts;
+use crate::parts::head::StoreHead;
 use crate::sealed::directory::PageLists;
 use firn_model::labels::Labels;
 use std::collections::VecDeque;
@@ -21,12 +21,12 @@ pub(super) struct SeriesOrder {
 
 impl SeriesOrder {
     /// Returns the series that have a column in `pages` and labels in the index.
-    pub(super) fn new(parts: &StoreParts, pages: &PageLists) -> Self {
+    pub(super) fn new(head: &StoreHead, pages: &PageLists) -> Self {
         let mut slots = Vec::new();
         for (_, pages) in pages {
             let first = slots.len();
             for page in pages {
-                page.for_each_slot(|slot| slots.extend(parts.head.numbers.number(slot)));
+                page.for_each_slot(|slot| slots.extend(head.numbers.number(slot)));
             }
             slots[first..].sort_unstable();
             let mut seen = None;
@@ -39,7 +39,7 @@ impl SeriesOrder {
             }
             slots.truncate(kept);
         }
-        let metrics: VecDeque<_> = parts.head.index.group_by_metric(&slots).into();
+        let metrics: VecDeque<_> = head.index.group_by_metric(&slots).into();
         Self {
             len: metrics.iter().map(Vec::len).sum(),
             metrics,

@@ -1,4 +1,4 @@
-//! One pass of a cut: collects the columns of a partition of the series from all pages that have
+//! The sources of a cut, and one pass over them: collects the columns of a partition of the series from all pages that have
 //! them.
 //!
 //! Pages are ordered by target and blocks by metric, so each pass opens every page with a series of
@@ -6,19 +6,26 @@
 //! are worse: holding the columns of all series would take memory proportional to the size of the
 //! block, and spilling them to disk would write every sample once more.
 
+use super::order::SeriesOrder;
 use super::progress::BlockCutProgress;
+use crate::block::MetricMetadataSet;
 use crate::chunk::SampleColumns;
-use crate::damage::{self, DamageKind};
+use crate::damage::{self, DamageKind, DamageList};
 use crate::error::StorageError;
+use crate::exemplars::ExemplarStorage;
 use crate::ids::{SeriesRef, SeriesSlot};
-use crate::maintenance::Maintenance;
 use crate::page::{PageDecodeScratch, PageReader};
+use crate::parts::MetadataSource;
+use crate::parts::head::StoreHead;
 use crate::parts::numbers::SeriesNumbers;
+use crate::sealed::SealedPages;
 use crate::sealed::cache::{page_damage_error, read};
 use crate::sealed::directory::{PageLists, SealedPageEntry};
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::Labels;
-use std::sync::Arc;
+use firn_model::metadata::MetadataBatch;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::sync::{Arc, OnceLock};
 
 /// Minimum number of samples decoded at a time: 8 MiB of columns.
 const SAMPLES_MIN: usize = 512 << 10;
@@ -38,7 +45,36 @@ pub(super) fn estimate_samples(pages: &PageLists) -> usize {
     pages.map(|page| page.bytes as usize).sum()
 }
 
-impl Maintenance {
+/// The sources of the blocks that are cut: pages, exemplars and metadata of metrics.
+#[derive(Clone, Copy)]
+pub(crate) struct CutSources<'a> {
+    pub(in crate::maintenance) head: &'a StoreHead,
+    pub(in crate::maintenance) sealed: &'a SealedPages,
+    pub(in crate::maintenance) exemplars: &'a ExemplarStorage,
+    pub(in crate::maintenance) metadata: &'a OnceLock<MetadataSource>,
+    pub(in crate::maintenance) damages: &'a DamageList,
+}
+
+impl CutSources<'_> {
+    /// Returns the time of the oldest sample in pages from `cut` on.
+    pub(super) fn find_oldest_since(&self, cut: TimestampMs) -> Option<TimestampMs> {
+        self.sealed.directory.find_oldest_since(cut)
+    }
+
+    /// Returns the pages with samples in `range`, and their series in block order.
+    pub(super) fn list_series(&self, range: TimeRange) -> (PageLists, SeriesOrder) {
+        let pages = self.sealed.directory.find_all_overlapping(range);
+        let order = SeriesOrder::new(self.head, &pages);
+        (pages, order)
+    }
+
+    /// Returns the current metadata of metrics, for a block with this range.
+    pub(super) fn collect_metadata(&self, range: TimeRange) -> MetricMetadataSet {
+        let learn = self.metadata.get();
+        let batch = learn.map_or_else(MetadataBatch::default, |learn| learn());
+        MetricMetadataSet::from_batch(range, &batch)
+    }
+
     /// Writes the next partition. Returns whether it was the last one.
     pub(super) fn write_partition(
         &self,

@@ -5,7 +5,7 @@
 //! are too large for a record are left out; then no part declares the group as covered.
 
 use super::{
-    CopiedSeries, EncodedGroup, GroupSampleCopies, SeriesSealPoint, UnsealablePolicy,
+    CopiedSeries, EncodedGroup, GroupSampleCopies, Sealer, SeriesSealPoint, UnsealablePolicy,
     UnsealableSamples,
 };
 use crate::chunk::{DecodedTimesCache, SampleColumns};
@@ -14,9 +14,10 @@ use crate::failpoints::{self, StoreFlaw};
 use crate::file::frame::PAYLOAD_BYTES_MAX;
 use crate::ids::SeriesRef;
 use crate::index::{SlotRun, SlotRunSet};
-use crate::maintenance::Maintenance;
 use crate::maintenance::coverage::DueGroup;
 use crate::page::{self, HistogramFamilyHash, PageBuilder};
+use crate::parts::head::StoreHead;
+use crate::parts::metrics::StoreMetrics;
 use crate::sealed::meta::SealedPageMeta;
 use crate::sealed::place_in_group;
 use firn_model::log::LogPosition;
@@ -41,7 +42,8 @@ struct GroupPageDraft {
 
 /// A group under construction: its context, and the parts that are complete.
 struct GroupEncoder<'a> {
-    store: &'a Maintenance,
+    head: &'a StoreHead,
+    metrics: &'a StoreMetrics,
     due: DueGroup,
     unsealed_after: LogPosition,
     sealed_up_to: LogPosition,
@@ -50,7 +52,7 @@ struct GroupEncoder<'a> {
     sealed: EncodedGroup,
 }
 
-impl Maintenance {
+impl Sealer<'_> {
     /// Encodes the copied samples of a group up to the end of its window. Samples that are older
     /// than the retention get no page.
     pub(super) fn encode_group(
@@ -61,11 +63,12 @@ impl Maintenance {
         stance: UnsealablePolicy,
     ) -> EncodedGroup {
         let mut parts = GroupEncoder {
-            store: self,
+            head: self.head,
+            metrics: self.metrics,
             due,
             unsealed_after,
             sealed_up_to: self.log.positions().last,
-            cutoff: self.cutoff(),
+            cutoff: self.policy.cutoff(),
             sealed: EncodedGroup {
                 due,
                 cuts: Vec::with_capacity(taken.series.len()),
@@ -103,7 +106,7 @@ impl Maintenance {
                     false,
                 );
             }
-            part.push_series(self, series, &mut columns, &mut parts.sealed);
+            part.push_series(self.head, series, &mut columns, &mut parts.sealed);
         }
         parts.end_page(part, stance, true);
         if parts.sealed.stuck.is_some() && stance == UnsealablePolicy::Keep {
@@ -148,17 +151,13 @@ impl GroupPageDraft {
     /// Adds as many samples of a series as fit into a page.
     fn push_series(
         &mut self,
-        store: &Maintenance,
+        head: &StoreHead,
         series: &CopiedSeries,
         columns: &mut SampleColumns,
         sealed: &mut EncodedGroup,
     ) {
-        let family = store
-            .head
-            .index
-            .hash_family(series.slot)
-            .map(HistogramFamilyHash);
-        let slot = store.head.numbers.slot(series.slot);
+        let family = head.index.hash_family(series.slot).map(HistogramFamilyHash);
+        let slot = head.numbers.slot(series.slot);
         while !columns.times.is_empty() && self.builder.push(slot, family, columns).is_err() {
             // Seals a part of it now; the group remains due for the rest.
             columns.truncate(columns.times.len() / 2);
@@ -206,10 +205,7 @@ impl GroupEncoder<'_> {
         }
         let samples = part.builder.sample_count();
         let places = if failpoints::has(StoreFlaw::ForgetsLastSlot) {
-            let last = part
-                .cuts
-                .last()
-                .map(|cut| self.store.head.numbers.slot(cut.slot));
+            let last = part.cuts.last().map(|cut| self.head.numbers.slot(cut.slot));
             part.places
                 .intersect(&SlotRunSet::from_range(0, last.map_or(0, place_in_group)))
         } else {
@@ -227,7 +223,7 @@ impl GroupEncoder<'_> {
             self.leave_out_series(&part.cuts, why, Some(part.range));
             return;
         }
-        self.store.metrics.sealed_samples.add(samples);
+        self.metrics.sealed_samples.add(samples);
         let short = TimestampMs::from(failpoints::has(StoreFlaw::ClaimsShortRange));
         let claims = is_last && (self.sealed.stuck.is_none() || stance == UnsealablePolicy::GiveUp);
         let (window_end, unsealed_after) = if claims {

@@ -7,10 +7,9 @@
 //! group, these samples are dropped, so that writes can continue: the loss is reported as damage,
 //! and the group counts as sealed.
 
-use super::{DueGroup, SLICE, SeriesSealPoint, UnsealablePolicy, UnsealableSamples};
+use super::{DueGroup, SLICE, Sealer, SeriesSealPoint, UnsealablePolicy, UnsealableSamples};
 use crate::damage::{Damage, DamageKind};
 use crate::ids::GroupId;
-use crate::maintenance::Maintenance;
 use crate::maintenance::state::MaintenanceState;
 use crate::sync::lock;
 use firn_model::error::Error;
@@ -63,7 +62,7 @@ impl SealFailures {
     }
 }
 
-impl Maintenance {
+impl Sealer<'_> {
     /// Records the result of sealing a group: `stuck` are the samples that could not be sealed, if
     /// any.
     pub(super) fn record_seal_result(
@@ -75,7 +74,7 @@ impl Maintenance {
         let troubles = &mut state.troubles;
         if let Some(stuck) = stuck {
             self.metrics.stuck_seals.inc();
-            if troubles.count_failure(group, self.env.clock.monotonic()) {
+            if troubles.count_failure(group, self.clock.monotonic()) {
                 tracing::warn!(
                     group = group.0,
                     series = stuck.series.len(),

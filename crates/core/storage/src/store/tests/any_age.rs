@@ -33,7 +33,12 @@ fn held(store: &Store) -> Vec<(String, Vec<(i64, f64)>)> {
 
 fn flush(store: &Store) {
     let mut state = lock(&store.maintenance.state);
-    store.maintenance.flush_late(&mut state).unwrap();
+    store
+        .maintenance
+        .workers()
+        .flusher
+        .flush(&mut state)
+        .unwrap();
 }
 
 /// Backfills a store that contains `before`, and checks it at once, after a crash, after a flush,

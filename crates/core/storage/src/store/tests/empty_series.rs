@@ -59,7 +59,10 @@ fn series_that_returns_while_the_catalogue_is_written_survives() {
         let trimmed = upkeep.trimmed_position();
         store
             .maintenance
-            .write_catalogue(&mut upkeep, trimmed)
+            .workers()
+            .trimmer
+            .catalogue
+            .write(&mut upkeep, trimmed)
             .unwrap();
     }
     run();

@@ -141,6 +141,8 @@ fn sample_of_a_series_that_comes_back_survives() -> bool {
             .collect();
         store
             .maintenance
+            .workers()
+            .sealer
             .seal_groups(&mut lock(&store.maintenance.state), &due, 0)
             .unwrap();
     }

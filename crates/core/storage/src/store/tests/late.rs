@@ -396,17 +396,15 @@ fn late_samples_that_left_the_head_let_the_log_go() {
     store.parts.head.raise_in_order_min(4 * MINUTE + 1);
     send(&store, &[("b", &[(MINUTE, 2.0)])]);
     let maintenance = &store.maintenance;
-    assert!(!maintenance.is_late_flush_due(&lock(&maintenance.state)));
+    let flusher = maintenance.workers().flusher;
+    assert!(!flusher.is_due(&lock(&maintenance.state)));
     seal_and_trim(&store, 5..8);
     let mut state = lock(&maintenance.state);
-    assert!(
-        maintenance.is_late_flush_due(&state),
-        "they are two windows old"
-    );
+    assert!(flusher.is_due(&state), "they are two windows old");
     let (sequence, position) = store.parts.head.watermark.visible_position();
     drop(state);
     send(&store, &[("b", &[(MINUTE / 2, 3.0)])]);
-    let due = maintenance.collect_late_series(sequence);
+    let due = flusher.collect_due_series(sequence);
     let rows: Vec<(u32, Vec<i64>)> = due
         .iter()
         .map(|due| {
@@ -418,9 +416,9 @@ fn late_samples_that_left_the_head_let_the_log_go() {
         .collect();
     assert_eq!(rows, [(0, vec![MINUTE / 3, MINUTE / 2]), (1, vec![MINUTE])]);
     state = lock(&maintenance.state);
-    maintenance.drop_flushed_rows(&mut state, due, sequence);
+    flusher.drop_flushed_rows(&mut state, due, sequence);
     assert!(state.late.covered_position() >= position);
-    assert!(!maintenance.is_late_flush_due(&state));
+    assert!(!flusher.is_due(&state));
     drop(state);
     let minute = |series: &[(String, Vec<(i64, f64)>)]| -> Vec<Vec<(i64, f64)>> {
         let early = |samples: &Vec<(i64, f64)>| {
@@ -543,7 +541,9 @@ fn reader_sees_all_of_a_batch_or_nothing_although_its_late_samples_are_flushed()
                 send(&other, &[("a", &[(5, 2.0)]), ("b", &[(20, 2.0)])]);
                 let maintenance = &other.maintenance;
                 maintenance
-                    .flush_late(&mut lock(&maintenance.state))
+                    .workers()
+                    .flusher
+                    .flush(&mut lock(&maintenance.state))
                     .unwrap();
             }
         };

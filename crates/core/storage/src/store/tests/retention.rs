@@ -48,7 +48,8 @@ fn limit(time_ms: i64, bytes: Option<u64>, percent: Option<f64>) -> RetentionLim
 
 /// Returns the bytes of the files that count against the limit.
 fn counted(store: &Store) -> u64 {
-    store.parts.bytes_beside_blocks() + store.parts.blocks.bytes.get() as u64
+    store.maintenance.workers().remover.bytes_beside_blocks()
+        + store.parts.blocks.bytes.get() as u64
 }
 
 fn files_of(sim: &SimEnv, folder: &str) -> u64 {
