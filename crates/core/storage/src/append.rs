@@ -56,14 +56,6 @@ pub(crate) struct Appender {
     budget: Mutex<SeriesBudgetWindow>,
 }
 
-impl std::ops::Deref for Appender {
-    type Target = StoreParts;
-
-    fn deref(&self) -> &StoreParts {
-        &self.parts
-    }
-}
-
 impl Appender {
     /// Returns an appender to the head and log in `parts`. `maintenance` is notified after each
     /// append, so that it can seal and flush.
@@ -85,8 +77,8 @@ impl Appender {
     /// Returns an error if a batch would be rejected now: the log accepts no records, or sealing
     /// lags too far behind.
     pub(crate) fn check_admission(&self) -> Result<(), Error> {
-        self.log.check_append()?;
-        self.check_sealing_lag()
+        self.parts.log.check_append()?;
+        self.parts.check_sealing_lag()
     }
 
     pub(crate) fn append_batch(
@@ -104,8 +96,11 @@ impl Appender {
             return Ticket::resolved(Err(e));
         }
         let mut scratch = lock(&self.scratch).pop().unwrap_or_default();
-        let window = self.head.window(bounds, || first_time(source.batch()));
-        scratch.begin(self, source);
+        let window = self
+            .parts
+            .head
+            .window(bounds, || first_time(source.batch()));
+        scratch.begin(&self.parts, source);
         self.find_batch_series(&mut scratch);
         let ticket = match self.read_labels(&mut scratch, source) {
             Ok(()) => {
@@ -115,9 +110,12 @@ impl Appender {
                 failpoints::turn();
                 let taken = self.append_samples(&mut scratch, batch, window);
                 failpoints::turn();
-                let mut appended = scratch.fill_record(self, batch, taken.sequence);
+                let mut appended = scratch.fill_record(&self.parts, batch, taken.sequence);
                 let refusal = self.finish_late_counts(&mut scratch);
-                self.metrics.appended_samples.add(appended.stored as u64);
+                self.parts
+                    .metrics
+                    .appended_samples
+                    .add(appended.stored as u64);
                 let exemplars = self.admit_exemplars(&mut scratch, batch, window, &mut appended);
                 let record = std::mem::take(&mut scratch.record);
                 self.append_to_log(taken, record, appended, refusal, exemplars)
@@ -129,7 +127,7 @@ impl Appender {
         };
         let mut spare = lock(&self.scratch);
         // More than one per appending thread would never be used.
-        if spare.len() < self.env.compute.threads() {
+        if spare.len() < self.parts.env.compute.threads() {
             spare.push(scratch);
         }
         drop(spare);
@@ -140,7 +138,7 @@ impl Appender {
     /// Reads all labels of the batch if its keys have another format than those of the store,
     /// because their fingerprints cannot match.
     fn read_foreign_keys(&self, source: &mut dyn BatchSource) -> Result<(), Error> {
-        if source.batch().has_key_format(self.options.key_format) {
+        if source.batch().has_key_format(self.parts.options.key_format) {
             return Ok(());
         }
         let all: Vec<u32> = (0..source.batch().series_count() as u32).collect();
@@ -152,7 +150,7 @@ impl Appender {
     /// read.
     fn find_batch_series(&self, scratch: &mut AppendScratch) {
         scratch.wanted.clear();
-        for (number, shard) in self.head.shards.iter().enumerate() {
+        for (number, shard) in self.parts.head.shards.iter().enumerate() {
             let group = scratch.shard_range(number);
             if group.is_empty() {
                 continue;
@@ -188,7 +186,7 @@ impl Appender {
     /// Undoes the count of appending batches that [`Appender::find_batch_series`] incremented in
     /// each shard.
     fn end_appending(&self, scratch: &AppendScratch) {
-        for (number, shard) in self.head.shards.iter().enumerate() {
+        for (number, shard) in self.parts.head.shards.iter().enumerate() {
             if !scratch.shard_range(number).is_empty() {
                 lock(shard).appending -= 1;
             }
@@ -205,7 +203,7 @@ impl Appender {
         let mut newest = i64::MIN;
         let mut taken: Option<SequenceGuard> = None;
         let mut held: Option<MutexGuard<'_, HeadShard>> = None;
-        for (number, shard) in self.head.shards.iter().enumerate() {
+        for (number, shard) in self.parts.head.shards.iter().enumerate() {
             let mut shard = lock(shard);
             // Only now may the next batch enter the previous shard, so that it cannot overtake this
             // one.
@@ -213,8 +211,10 @@ impl Appender {
             // The number and the floor are read under the lock of the first shard: see
             // `StoreHead::raise_in_order_min`.
             let begin = || {
-                window.min = window.min.max(self.head.floor.load(Ordering::Relaxed));
-                self.head.watermark.begin_batch()
+                window.min = window
+                    .min
+                    .max(self.parts.head.floor.load(Ordering::Relaxed));
+                self.parts.head.watermark.begin_batch()
             };
             let sequence = taken.get_or_insert_with(begin).sequence;
             let group = scratch.shard_range(number);
@@ -230,15 +230,15 @@ impl Appender {
                         });
                     newest = newest.max(stored_to);
                 }
-                shard.end_batch(sequence, self.head.watermark.visible_to_all());
+                shard.end_batch(sequence, self.parts.head.watermark.visible_to_all());
                 let grown = shard.late.memory_bytes() as i64 - late_bytes as i64;
                 if grown != 0 {
-                    self.metrics.late_memory.add(grown);
+                    self.parts.metrics.late_memory.add(grown);
                 }
             }
             held = Some(shard);
         }
-        self.head.newest.fetch_max(newest, Ordering::Relaxed);
+        self.parts.head.newest.fetch_max(newest, Ordering::Relaxed);
         taken.expect("a store has at least one shard")
     }
 
@@ -347,7 +347,8 @@ impl Appender {
         time: TimestampMs,
     ) {
         if time >= before.end || before.is_none {
-            self.head
+            self.parts
+                .head
                 .index
                 .mark_sample_cached(marker, slot, epoch_from_time(time));
         }
@@ -371,9 +372,9 @@ impl Appender {
             taken.complete(None, resolver, appended);
             return ticket;
         }
-        let (early, watermark) = (resolver.early_rejecter(), self.head.watermark.clone());
+        let (early, watermark) = (resolver.early_rejecter(), self.parts.head.watermark.clone());
         let mark = (!record.journal.is_empty()).then_some(record.journal.mark);
-        let journal = self.journal.clone();
+        let journal = self.parts.journal.clone();
         let done = DurableCallbacks::new(move |outcome| match outcome {
             Ok(position) => {
                 if let Some(exemplars) = exemplars {
@@ -390,7 +391,7 @@ impl Appender {
             watermark.record_delay(&reason);
             early.reject(reason);
         });
-        self.log.append(record, done);
+        self.parts.log.append(record, done);
         ticket
     }
 }

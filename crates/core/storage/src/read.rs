@@ -105,25 +105,19 @@ struct OpenPageGroup<'a> {
 }
 
 /// Executes queries on the parts of a store.
-pub(crate) struct StoreReader(pub(crate) Arc<StoreParts>);
-
-impl std::ops::Deref for StoreReader {
-    type Target = StoreParts;
-
-    fn deref(&self) -> &StoreParts {
-        &self.0
-    }
+pub(crate) struct StoreReader {
+    pub(crate) parts: Arc<StoreParts>,
 }
 
 impl StoreReader {
     /// Selects the series that match and have samples in the range, from head, pages and blocks.
     /// The selection holds everything that it reads.
     pub(crate) fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
-        let early = self.blocks.view();
+        let early = self.parts.blocks.view();
         let of_blocks = |view: &BlocksView| view.find_overlapping(request.range).next().is_some();
         // Held until the view is taken, so that no block in it contains a sample that this reader
         // must not see.
-        let reading = self.head.watermark.begin_read();
+        let reading = self.parts.head.watermark.begin_read();
         let asked = self.build_head_request(request, of_blocks(&early));
         let mut head = self.select_in_head(asked, &reading)?;
         failpoints::turn();
@@ -132,19 +126,19 @@ impl StoreReader {
         let mut view = if failpoints::has(StoreFlaw::ViewsBlocksFirst) {
             early
         } else {
-            self.blocks.view()
+            self.parts.blocks.view()
         };
         if head.newest_only && of_blocks(&view) {
             // The first block in this range was added in the meantime.
             head = self.select_in_head(self.build_head_request(request, true), &reading)?;
-            view = self.blocks.view();
+            view = self.parts.blocks.view();
         }
         drop(reading);
         head.restrict_start(view.cut);
-        if *request.tenant != self.options.tenant {
+        if *request.tenant != self.parts.options.tenant {
             return Ok(Arc::new(head));
         }
-        head.losses = self.losses_in(request.range);
+        head.losses = self.parts.losses_in(request.range);
         if of_blocks(&view) {
             return self.join(head, view, request);
         }
@@ -172,12 +166,12 @@ impl StoreReader {
         request: SelectRequest<'_>,
         reading: &WatermarkReadGuard<'_>,
     ) -> Result<HeadSelection, Error> {
-        let generation = self.head.index.generation();
+        let generation = self.parts.head.index.generation();
         let mut selection = HeadSelection {
-            index: self.head.index.clone(),
-            numbers: self.head.numbers.clone(),
-            compute: self.env.compute.clone(),
-            sealed: self.sealed.clone(),
+            index: self.parts.head.index.clone(),
+            numbers: self.parts.head.numbers.clone(),
+            compute: self.parts.env.compute.clone(),
+            sealed: self.parts.sealed.clone(),
             _generation: generation,
             range: request.range,
             late_range: request.range,
@@ -193,14 +187,15 @@ impl StoreReader {
             idle: Mutex::default(),
             view: None,
         };
-        if *request.tenant != self.options.tenant {
+        if *request.tenant != self.parts.options.tenant {
             return Ok(selection);
         }
         request.bind_matchers();
-        let found = self
-            .head
-            .index
-            .lookup(request.matchers, request.range, request.cancel)?;
+        let found =
+            self.parts
+                .head
+                .index
+                .lookup(request.matchers, request.range, request.cancel)?;
         request.series.add_series(found.len())?;
         let slots: Vec<SeriesRef> = found.slots().collect();
         let early = failpoints::has(StoreFlaw::ReadsPagesFirst);
@@ -208,7 +203,7 @@ impl StoreReader {
         let mut pages = || self.find_pages(&slots, request.range, memory);
         let too_early = if early { Some(pages()?) } else { None };
         failpoints::turn();
-        selection.late_rule = LateReadRule::new(reading.sequence, self.options.duplicates);
+        selection.late_rule = LateReadRule::new(reading.sequence, self.parts.options.duplicates);
         selection.head = self.copy_head(&slots, request, reading.sequence)?;
         failpoints::turn();
         selection.pages = match too_early {
@@ -228,8 +223,9 @@ impl StoreReader {
         memory: &mut Reservation,
     ) -> Result<PageLists, Error> {
         let groups = slots.chunk_by(|a, b| SeriesNumbers::share_group(*a, *b));
-        let groups = groups.map(|of_group| self.head.numbers.group_of(of_group[0]));
-        self.sealed
+        let groups = groups.map(|of_group| self.parts.head.numbers.group_of(of_group[0]));
+        self.parts
+            .sealed
             .directory
             .find_overlapping(groups, range, memory)
     }

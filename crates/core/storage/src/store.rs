@@ -183,7 +183,9 @@ impl Store {
         maintenance.restore_floor();
         Arc::new(Store {
             appender: Appender::new(parts.clone(), maintenance.clone()),
-            reader: StoreReader(parts.clone()),
+            reader: StoreReader {
+                parts: parts.clone(),
+            },
             maintenance,
             parts,
         })

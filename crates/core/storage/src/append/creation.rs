@@ -62,14 +62,14 @@ impl Appender {
                 continue;
             }
             let labels = batch.series(*i as usize).labels;
-            let print = self.fingerprint_of(labels, &mut scratch.key);
+            let print = self.parts.fingerprint_of(labels, &mut scratch.key);
             let known = &mut scratch.prints[*i as usize];
             is_another |= *known != print;
             *known = print;
         }
         if is_another {
             self.end_appending(scratch);
-            scratch.group_by_shard(self);
+            scratch.group_by_shard(&self.parts);
             self.find_batch_series(scratch);
         }
         Ok(())
@@ -92,15 +92,16 @@ impl Appender {
         if scratch.missing.is_empty() {
             return;
         }
-        let index = self.head.index.create_series();
+        let index = self.parts.head.index.create_series();
         let mut creating = MissingSeriesCreation {
             first_new: index.next_slot(),
             index,
             room: self.remaining_series(),
             room_bytes: self
+                .parts
                 .options
                 .head_bytes_max
-                .saturating_sub(self.memory_bytes()),
+                .saturating_sub(self.parts.memory_bytes()),
             created_bytes: 0,
             created: 0,
             refused: 0,
@@ -108,18 +109,19 @@ impl Appender {
         self.reserve(scratch);
         self.index_missing(scratch, batch, &mut creating);
         self.fill_reserved_places(scratch, &creating);
-        self.metrics
+        self.parts
+            .metrics
             .new_series_memory
             .add(creating.created_bytes as i64);
-        self.metrics.created_series.add(creating.created);
-        self.metrics.refused_series.add(creating.refused);
+        self.parts.metrics.created_series.add(creating.created);
+        self.parts.metrics.refused_series.add(creating.refused);
     }
 
     /// Finds the missing series that another batch created in the meantime, and reserves places for
     /// all others.
     fn reserve(&self, scratch: &mut AppendScratch) {
         scratch.group_missing();
-        for (number, shard) in self.head.shards.iter().enumerate() {
+        for (number, shard) in self.parts.head.shards.iter().enumerate() {
             let group = scratch.missing_shard_range(number);
             if group.is_empty() {
                 continue;
@@ -148,7 +150,7 @@ impl Appender {
     ) {
         let mut budget = lock(&self.budget);
         let first = || batch.iter().find_map(|s| s.times.first().copied());
-        budget.roll_window(self.head.newest().or_else(first).unwrap_or(0));
+        budget.roll_window(self.parts.head.newest().or_else(first).unwrap_or(0));
         for k in 0..scratch.missing.len() {
             let i = scratch.missing[k] as usize;
             if scratch.locals[i] != UNKNOWN && scratch.slots[i] == UNINDEXED {
@@ -171,11 +173,12 @@ impl Appender {
         let job = labels.get(JOB);
         let bytes = creating.created_bytes + labels.as_bytes().len() + INDEXED_BYTES;
         let has_room = creating.room > 0 && bytes <= creating.room_bytes;
-        if !has_room || !budget.try_admit(self.options.new_series, job) {
+        if !has_room || !budget.try_admit(self.parts.options.new_series, job) {
             creating.refused += 1;
             return None;
         }
         let place = self
+            .parts
             .head
             .encode_place(scratch.shard_of[i] as usize, scratch.locals[i]);
         let slot = creating.index.add_series(labels, place).ok()?;
@@ -195,7 +198,7 @@ impl Appender {
         scratch: &mut AppendScratch,
         creating: &MissingSeriesCreation<'_>,
     ) {
-        for (number, shard) in self.head.shards.iter().enumerate() {
+        for (number, shard) in self.parts.head.shards.iter().enumerate() {
             let group = scratch.missing_shard_range(number);
             if group.is_empty() {
                 continue;
@@ -233,8 +236,8 @@ impl Appender {
     /// Returns the number of series that the head can still take. An evicted series counts as one
     /// sixteenth, for its terms and page entries.
     fn remaining_series(&self) -> usize {
-        let held = self.head.series_count() + self.head.index.evicted_count() / 16;
-        self.options.series_max.saturating_sub(held)
+        let held = self.parts.head.series_count() + self.parts.head.index.evicted_count() / 16;
+        self.parts.options.series_max.saturating_sub(held)
     }
 
     /// Prepares an evicted series that is restored. It accepts only samples newer than its sealed
@@ -242,19 +245,20 @@ impl Appender {
     fn restore(&self, series: &mut MemSeries) {
         // Its place is already in the index, but its samples are not in the log yet: see
         // `Coverage::tick`.
-        let group = self.head.numbers.group_of(series.slot);
-        let mut restored = lock(&self.head.restored_groups);
+        let group = self.parts.head.numbers.group_of(series.slot);
+        let mut restored = lock(&self.parts.head.restored_groups);
         if restored.last() != Some(&group) {
             restored.push(group);
         }
         drop(restored);
-        if let Some(newest) = self.head.newest() {
+        if let Some(newest) = self.parts.head.newest() {
             // The limit of lateness at the time of eviction may have been higher or lower than now.
-            let sealed = newest.saturating_sub(self.head.lateness_ms());
-            let sealed = sealed.max(self.head.evicted_to.load(Ordering::Relaxed));
+            let sealed = newest.saturating_sub(self.parts.head.lateness_ms());
+            let sealed = sealed.max(self.parts.head.evicted_to.load(Ordering::Relaxed));
             let sealed = sealed.saturating_sub(1);
             series.set_newest_sealed(sealed, None);
-            self.head
+            self.parts
+                .head
                 .index
                 .mark_sample(series.slot, epoch_from_time(sealed));
         }

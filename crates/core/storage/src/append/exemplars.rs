@@ -39,7 +39,7 @@ impl Appender {
         window: AppendWindow,
         appended: &mut AppendOutcome,
     ) -> Option<Box<AdmittedExemplars>> {
-        if batch.exemplars().is_empty() || !self.exemplars.is_on() {
+        if batch.exemplars().is_empty() || !self.parts.exemplars.is_on() {
             None
         } else {
             self.admit_some(scratch, batch, window, appended)
@@ -67,27 +67,27 @@ impl Appender {
             let slot = self.slot_for_exemplars(scratch, batch, series as usize);
             match slot {
                 None => {
-                    self.exemplars.count_without_series();
+                    self.parts.exemplars.count_without_series();
                     refuse(series, ExemplarRejection::NoSeries);
                 }
                 Some(_) if exemplar.time > window.max => {
-                    self.exemplars.count_too_far_in_future();
+                    self.parts.exemplars.count_too_far_in_future();
                     refuse(series, ExemplarRejection::TooFarInFuture);
                 }
                 Some(slot) => {
-                    offered.push(self.head.numbers.slot(slot).0, exemplar);
+                    offered.push(self.parts.head.numbers.slot(slot).0, exemplar);
                     offered_of.push(series);
                 }
             }
         }
-        let exemplars = self.exemplars.admit(&offered, |number, refusal| {
+        let exemplars = self.parts.exemplars.admit(&offered, |number, refusal| {
             refuse(offered_of[number], refusal);
         });
         scratch.record.exemplars.clone_from(&exemplars);
         (!exemplars.is_empty()).then(|| {
             Box::new(AdmittedExemplars {
                 exemplars,
-                kept: self.exemplars.clone(),
+                kept: self.parts.exemplars.clone(),
             })
         })
     }
@@ -96,7 +96,7 @@ impl Appender {
     fn series_labels(&self, scratch: &AppendScratch, batch: &Batch, i: usize) -> Labels {
         match batch.key(i) {
             Some(_) if scratch.slots[i] != UNINDEXED => {
-                self.head.index.series_labels(scratch.slots[i])
+                self.parts.head.index.series_labels(scratch.slots[i])
             }
             _ => batch.series(i).labels.to_owned(),
         }
@@ -126,7 +126,7 @@ impl Appender {
             return Some(scratch.slots[i]);
         }
         // Senders put exemplars into a separate entry after the samples, with the same labels.
-        let shard = lock(&self.head.shards[self.head.shard_of(scratch.prints[i])]);
+        let shard = lock(&self.parts.head.shards[self.parts.head.shard_of(scratch.prints[i])]);
         let local = shard.find(scratch.prints[i], UNKNOWN)?;
         shard.series(local).map(|series| series.slot)
     }

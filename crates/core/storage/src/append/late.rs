@@ -56,7 +56,7 @@ impl Appender {
                 if !self.judge_late(verdict, time, window) {
                     return;
                 }
-                let (value, duplicates) = (value(), self.options.duplicates);
+                let (value, duplicates) = (value(), self.parts.options.duplicates);
                 if !may_be_late(&value, window.late) {
                     *verdict = AppendVerdict::Refused(SampleRejection::OutOfOrder);
                     return;
@@ -79,7 +79,10 @@ impl Appender {
                     *verdict = AppendVerdict::Late;
                     scratch.late.taken += 1;
                     is_any = true;
-                    self.head.index.mark_late(&mut scratch.marker, slot, time);
+                    self.parts
+                        .head
+                        .index
+                        .mark_late(&mut scratch.marker, slot, time);
                 }
             };
         for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
@@ -111,7 +114,7 @@ impl Appender {
         let is_late = match rejection {
             SampleRejection::OutOfOrder | SampleRejection::OutOfBounds => true,
             SampleRejection::DuplicateTimestamp => {
-                self.options.duplicates != DuplicatePolicy::KeepFirst
+                self.parts.options.duplicates != DuplicatePolicy::KeepFirst
             }
             SampleRejection::TooOld
             | SampleRejection::TooFarInFuture
@@ -129,13 +132,13 @@ impl Appender {
 
     /// Returns the memory of all late samples, in bytes.
     fn late_bytes(&self) -> usize {
-        usize::try_from(self.metrics.late_memory.get()).unwrap_or(0)
+        usize::try_from(self.parts.metrics.late_memory.get()).unwrap_or(0)
     }
 
     /// Returns the memory, in bytes, above which late samples are rejected: twice the size at which
     /// they become due for a flush.
     fn late_bytes_max(&self) -> usize {
-        self.options.late_bytes_max().saturating_mul(2)
+        self.parts.options.late_bytes_max().saturating_mul(2)
     }
 
     /// Adds the counts of late samples of a batch to the metrics. Returns an error if some samples
@@ -143,9 +146,9 @@ impl Appender {
     /// stored and will then count as duplicates.
     pub(super) fn finish_late_counts(&self, scratch: &mut AppendScratch) -> Option<Error> {
         let counts = std::mem::take(&mut scratch.late);
-        self.metrics.late_samples.add(counts.taken);
-        self.metrics.late_repeated.add(counts.repeated);
-        self.metrics.late_refused.add(counts.refused);
+        self.parts.metrics.late_samples.add(counts.taken);
+        self.parts.metrics.late_repeated.add(counts.repeated);
+        self.parts.metrics.late_refused.add(counts.refused);
         (counts.refused > 0).then(|| {
             let (bytes, limit) = (self.late_bytes(), self.late_bytes_max());
             StorageError::LateBacklog { bytes, limit }.into()

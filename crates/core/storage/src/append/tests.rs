@@ -33,7 +33,7 @@ fn series_made_by_a_batch_that_was_overtaken_survives_without_it() {
     };
     let overtaken = batch_at(1);
     let mut scratch = AppendScratch::default();
-    scratch.begin(&store.appender, &&overtaken);
+    scratch.begin(&store.appender.parts, &&overtaken);
     store.appender.find_batch_series(&mut scratch);
     store
         .appender
@@ -64,7 +64,7 @@ fn append_after_a_batch_was_given_up_half_way_fails_and_does_not_wait() {
     let labels = Labels::from_pairs([("__name__", "a")]);
     batch.push_series(labels.as_ref(), &[(1, 1.0)]);
     let mut scratch = AppendScratch::default();
-    scratch.begin(&store.appender, &&batch);
+    scratch.begin(&store.appender.parts, &&batch);
     store.appender.find_batch_series(&mut scratch);
     drop(store.appender.append_samples(&mut scratch, &batch, ALWAYS));
     let bounds = AppendBounds::up_to(i64::MAX);

@@ -72,7 +72,7 @@ impl StoreReader {
         &self,
         request: ExemplarRequest<'_>,
     ) -> Result<Vec<SeriesExemplarResult>, Error> {
-        if *request.tenant != self.options.tenant {
+        if *request.tenant != self.parts.options.tenant {
             return Ok(Vec::new());
         }
         let mut found = ExemplarCollector {
@@ -80,7 +80,7 @@ impl StoreReader {
             memory: request.budget.create_reservation(),
         };
         self.collect_ring_exemplars(request, &mut found)?;
-        let view = self.blocks.view();
+        let view = self.parts.blocks.view();
         for open in &view.blocks {
             if open.block.has_exemplars_in(request.range) {
                 request.cancel.check()?;
@@ -96,16 +96,17 @@ impl StoreReader {
         request: ExemplarRequest<'_>,
         found: &mut ExemplarCollector,
     ) -> Result<(), Error> {
-        let _generation = self.head.index.generation();
-        let slots = self.exemplars.slots();
+        let _generation = self.parts.head.index.generation();
+        let slots = self.parts.exemplars.slots();
         let mut matching = BTreeSet::new();
         for matchers in request.sets {
-            let looked_up = self
-                .head
-                .index
-                .lookup(matchers, TimeRange::ALL, request.cancel)?;
+            let looked_up =
+                self.parts
+                    .head
+                    .index
+                    .lookup(matchers, TimeRange::ALL, request.cancel)?;
             let has_any = |series: &SeriesRef| {
-                let slot = self.head.numbers.slot(*series);
+                let slot = self.parts.head.numbers.slot(*series);
                 slots.binary_search(&slot).is_ok()
             };
             matching.extend(looked_up.slots().filter(has_any));
@@ -116,11 +117,12 @@ impl StoreReader {
                 request.cancel.check()?;
             }
             of_series.clear();
-            let slot = self.head.numbers.slot(series);
-            self.exemplars
+            let slot = self.parts.head.numbers.slot(series);
+            self.parts
+                .exemplars
                 .copy_series(slot, request.range, &mut of_series);
             if !of_series.is_empty() {
-                found.add(self.head.index.series_labels(series), &of_series)?;
+                found.add(self.parts.head.index.series_labels(series), &of_series)?;
             }
         }
         Ok(())
@@ -158,7 +160,7 @@ impl StoreReader {
                 Ok(Some(labels)) => found.add(labels, &of_series)?,
                 Ok(None) => {}
                 Err(e) => {
-                    report_block_loss(&self.damages, open, e)?;
+                    report_block_loss(&self.parts.damages, open, e)?;
                 }
             }
         }

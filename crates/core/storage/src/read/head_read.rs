@@ -111,7 +111,7 @@ impl StoreReader {
         let parts: Vec<&[SeriesRef]> = slots.chunks(PART).collect();
         let copy =
             |part: usize, slots: &[SeriesRef]| self.copy_part(part, slots, request, watermark);
-        let parts = map_parts(&*self.env.compute, &parts, copy)?;
+        let parts = map_parts(&*self.parts.env.compute, &parts, copy)?;
         Ok(HeadCopies {
             has_late: parts.iter().any(|part| !part.late.is_empty()),
             parts,
@@ -127,16 +127,16 @@ impl StoreReader {
         request: SelectRequest<'_>,
         watermark: u64,
     ) -> Result<PartCopies, Error> {
-        let shards = self.head.shards.len();
+        let shards = self.parts.head.shards.len();
         // Slots are usually spread evenly over the shards; otherwise a list grows.
         let each = 2 * slots.len() / shards;
         let mut wanted: Vec<_> = (0..shards).map(|_| Vec::with_capacity(each)).collect();
-        let mut cursor = SeriesCursor::new(&self.head.index);
+        let mut cursor = SeriesCursor::new(&self.parts.head.index);
         for (place, slot) in slots.iter().enumerate() {
             let Some(found) = cursor.place(*slot) else {
                 continue;
             };
-            let (shard, local) = self.head.decode_place(found);
+            let (shard, local) = self.parts.head.decode_place(found);
             wanted[shard].push(WantedMemSeries {
                 place: place as u32,
                 slot: *slot,
@@ -171,7 +171,7 @@ impl StoreReader {
         for slice in wanted.chunks(COPY_SLICE) {
             request.cancel.check()?;
             into.reserve_estimate(request.newest_only)?;
-            let shard = lock(&self.head.shards[shard]);
+            let shard = lock(&self.parts.head.shards[shard]);
             let has_late = !shard.late.is_empty();
             let ahead = MemSeriesPrefetcher::new(&shard, slice, request.newest_only);
             for (i, one) in slice.iter().enumerate() {

@@ -12,7 +12,7 @@ impl StoreReader {
     /// damaged, reports the damage and returns the metadata of the other blocks.
     pub(crate) fn metadata(&self, request: MetadataRequest<'_>) -> Result<MetadataBatch, Error> {
         let mut found = MetadataBatch::default();
-        if *request.tenant != self.options.tenant {
+        if *request.tenant != self.parts.options.tenant {
             return Ok(found);
         }
         let (mut all, mut memory) = (
@@ -20,11 +20,11 @@ impl StoreReader {
             request.budget.create_reservation(),
         );
         let mut held = 0;
-        let view = self.blocks.view();
+        let view = self.parts.blocks.view();
         for open in &view.blocks {
             request.cancel.check()?;
             if let Err(e) = open.block.read_metadata(request.metric, &mut all) {
-                report_block_loss(&self.damages, open, e)?;
+                report_block_loss(&self.parts.damages, open, e)?;
             }
             // Twice, because the result contains them too.
             let bytes = 2 * all.memory_bytes();

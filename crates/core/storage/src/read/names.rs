@@ -15,7 +15,8 @@ impl StoreReader {
         self.collect_names(
             request,
             |range| {
-                self.head
+                self.parts
+                    .head
                     .index
                     .label_names(request.matchers, range, request.cancel)
             },
@@ -35,7 +36,12 @@ impl StoreReader {
         let (matchers, cancel) = (request.matchers, request.cancel);
         self.collect_names(
             request,
-            |range| self.head.index.label_values(name, matchers, range, cancel),
+            |range| {
+                self.parts
+                    .head
+                    .index
+                    .label_values(name, matchers, range, cancel)
+            },
             |open, memory| open.block.label_values(name, matchers, cancel, memory),
         )
     }
@@ -44,7 +50,7 @@ impl StoreReader {
     /// Upstream makes only this check, so an inverted range within the data selects all of it.
     /// Blocks are checked with [`TimeRange::overlaps`].
     fn is_head_in_range(&self, range: TimeRange) -> bool {
-        let held = self.oldest().zip(self.head.newest());
+        let held = self.parts.oldest().zip(self.parts.head.newest());
         held.is_some_and(|(min, max)| TimeRange::new(min, max).overlaps(&range))
     }
 
@@ -52,7 +58,7 @@ impl StoreReader {
     /// late samples wait for their block.
     fn head_owned_since(&self, cut: TimestampMs) -> TimestampMs {
         let is_before = |range: TimeRange| range.min < cut;
-        let waits = self.head.shards.iter().any(|shard| {
+        let waits = self.parts.head.shards.iter().any(|shard| {
             let shard = lock(shard);
             let mut ranges = shard.late.iter().filter_map(|(_, series)| series.range());
             ranges.any(is_before)
@@ -68,11 +74,11 @@ impl StoreReader {
         of_index: impl FnOnce(TimeRange) -> Result<Vec<T>, Error>,
         of_block: impl Fn(&OpenBlock, &mut Reservation) -> Result<Vec<T>, Error>,
     ) -> Result<Vec<T>, Error> {
-        if *request.tenant != self.options.tenant {
+        if *request.tenant != self.parts.options.tenant {
             return Ok(Vec::new());
         }
         request.bind_matchers();
-        let view = self.blocks.view();
+        let view = self.parts.blocks.view();
         let is_inverted = request.range.min > request.range.max;
         let since = if request.range.min < view.cut || is_inverted {
             self.head_owned_since(view.cut)
@@ -88,7 +94,7 @@ impl StoreReader {
             Vec::new()
         };
         // A series that left the index in the meantime is in a block of this view.
-        let view = self.blocks.view();
+        let view = self.parts.blocks.view();
         let mut blocks = view
             .find_matching(request.range, request.matchers)
             .peekable();

@@ -77,7 +77,7 @@ impl StoreReader {
             head,
             blocks,
             joined,
-            damages: self.damages.clone(),
+            damages: self.parts.damages.clone(),
             _view: view,
             _memory: memory,
         }))
@@ -86,13 +86,13 @@ impl StoreReader {
     /// Reports a block whose index cannot be read, so that none of its series is found. Returns the
     /// text of the warning.
     pub(super) fn report_lookup_loss(&self, open: &OpenBlock, error: &Error) -> String {
-        let dir = self.blocks.block_dir(open.entry.id);
+        let dir = self.parts.blocks.block_dir(open.entry.id);
         let damage = Damage::for_file(DamageKind::Blocks, &dir, error.message.clone());
         let damage = Damage {
             samples: Some(open.entry.samples),
             ..damage.with_time_range(Some(open.entry.range))
         };
-        self.damages.report_lookup_damage(damage).warning()
+        self.parts.damages.report_lookup_damage(damage).warning()
     }
 }
 
