@@ -2,7 +2,8 @@
 
 use super::data_page::{DataPage, PageColumn};
 use super::pages::{self, BlockPageEntry, PagesUnit};
-use super::reader::{Block, PageEntryPosition};
+use super::reader::Block;
+use super::sections::PageEntryPosition;
 use super::times::TimesUnit;
 use crate::chunk::SampleColumns;
 use crate::encoding::DecodeError;
@@ -83,20 +84,18 @@ impl OpenPage {
     }
 }
 
-impl Block {
-    /// Creates a reader of the block's columns. It reads nothing until its first call.
-    pub fn reader(&self) -> BlockColumnReader<'_> {
-        BlockColumnReader {
-            block: self,
+impl<'a> BlockColumnReader<'a> {
+    /// Creates a reader. It reads nothing until its first call.
+    pub(super) fn new(block: &'a Block) -> Self {
+        Self {
+            block,
             page: None,
             times: None,
             newest: None,
             floats: FloatColumnReader::default(),
         }
     }
-}
 
-impl BlockColumnReader<'_> {
     /// Appends the samples of a series within `range` to `into`. On an error nothing is appended.
     pub fn read(
         &mut self,
@@ -170,7 +169,7 @@ impl BlockColumnReader<'_> {
             if entry.range.overlaps(&range) {
                 break;
             }
-            let next = self.block.next_page(at, &pages)?;
+            let next = self.block.pages.next_page(&self.block.files, at, &pages)?;
             let is_part = |next: &BlockPageEntry| next.key() == pages::page_key(ordinal, part + 1);
             if !next.is_some_and(|(_, _, next)| is_part(&next)) {
                 return Ok(None);
@@ -305,7 +304,7 @@ impl BlockColumnReader<'_> {
         let Some((at, pages, entry)) = self.locate_part(ordinal, part)? else {
             return Ok(None);
         };
-        let page = self.block.load_page(&entry)?;
+        let page = self.block.files.load_page(&entry)?;
         let open = OpenPage {
             at,
             pages,
@@ -343,7 +342,7 @@ impl BlockColumnReader<'_> {
                 )));
             }
         }
-        let (at, pages) = self.block.find_page(key)?;
+        let (at, pages) = self.block.pages.find_page(&self.block.files, key)?;
         let entry = pages.entries().get(at.index).copied();
         // A part after the first is always the first column of its page. If the page that was found
         // begins with another key, the part does not exist.
@@ -369,23 +368,21 @@ impl BlockColumnReader<'_> {
         if let Some(at) = self.times.as_ref().and_then(index) {
             return Ok(at);
         }
-        let unit = self.block.tables.times.find(number.into()).unwrap_or(0);
-        let opened = self.block.times_unit(unit)?;
+        let opened = self.block.times.find_unit(&self.block.files, number)?;
         let at = index(&opened);
         self.times = Some(opened);
         at.ok_or_else(|| self.malformed_times(number, DecodeError("number of no time column")))
     }
 
     fn malformed_times(&self, number: u32, e: DecodeError) -> StorageError {
-        let table = &self.block.tables.times;
-        let unit = table.find(number.into()).and_then(|unit| table.get(unit));
-        self.block.malformed_unit(unit, e)
+        let times = &self.block.times;
+        times.malformed_error(&self.block.files, number, e)
     }
 }
 
 /// Returns the error for a malformed page, with its file and offset.
 fn malformed_page(block: &Block, entry: &BlockPageEntry, e: DecodeError) -> StorageError {
-    match block.data_file(entry) {
+    match block.files.data_file(entry) {
         Ok(file) => file.malformed_error(entry.offset)(e),
         Err(error) => error,
     }

@@ -11,7 +11,7 @@
 //! exemplar occurs twice.
 
 use super::cache::BlockUnit;
-use super::reader::Block;
+use super::files::BlockFiles;
 use super::unit::{UnitEntry, UnitTable};
 use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::{DecodeError, push_uvarint, unzigzag, zigzag};
@@ -212,36 +212,23 @@ impl ExemplarsUnit {
     }
 }
 
-impl Block {
-    /// Returns the number of exemplars in the block, which is 0 for blocks without that section.
-    pub fn exemplar_count(&self) -> u64 {
-        self.exemplars.as_ref().map_or(0, |table| table.count)
-    }
-
-    /// Returns whether the block may contain exemplars in `range`, without reading any of them.
-    pub fn has_exemplars_in(&self, range: TimeRange) -> bool {
-        let table = self.exemplars.as_ref();
-        table.is_some_and(|table| table.range.overlaps(&range))
-    }
-
+impl ExemplarsTable {
     /// Calls `each` with every exemplar of the series with these ordinals, along with the index of
     /// the series in `series`. Stops at the first error that `each` returns.
-    pub fn read_exemplars<E: From<StorageError>>(
+    pub(super) fn read<E: From<StorageError>>(
         &self,
+        files: &BlockFiles,
         series: &[u32],
         mut each: impl FnMut(usize, TimedExemplar<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Some(table) = &self.exemplars else {
-            return Ok(());
-        };
         let mut newest: Option<(usize, Arc<ExemplarsUnit>)> = None;
         for (place, ordinal) in series.iter().enumerate() {
-            let mut index = table.units.find(exemplar_key(*ordinal, 0)).unwrap_or(0);
+            let mut index = self.units.find(exemplar_key(*ordinal, 0)).unwrap_or(0);
             let is_behind = |entry: &&UnitEntry| entry.first > exemplar_key(*ordinal, u32::MAX);
-            while let Some(entry) = table.units.get(index).filter(|entry| !is_behind(entry)) {
+            while let Some(entry) = self.units.get(index).filter(|entry| !is_behind(entry)) {
                 let unit = match newest.take().filter(|(newest, _)| *newest == index) {
                     Some((_, unit)) => unit,
-                    None => self.exemplars_unit(entry)?,
+                    None => open_unit(files, entry)?,
                 };
                 for exemplar in unit.0.iter_series(u64::from(*ordinal)) {
                     each(place, exemplar)?;
@@ -252,9 +239,9 @@ impl Block {
         }
         Ok(())
     }
+}
 
-    fn exemplars_unit(&self, entry: &UnitEntry) -> Result<Arc<ExemplarsUnit>, StorageError> {
-        let first = entry.first;
-        self.load_unit(Some(entry), |bytes| ExemplarsUnit::open(&bytes, first))
-    }
+fn open_unit(files: &BlockFiles, entry: &UnitEntry) -> Result<Arc<ExemplarsUnit>, StorageError> {
+    let first = entry.first;
+    files.load_unit(Some(entry), |bytes| ExemplarsUnit::open(&bytes, first))
 }

@@ -33,6 +33,12 @@ impl BlockLabel {
     pub(crate) fn value_count(&self) -> u32 {
         self.terms.end - self.terms.start
     }
+
+    /// Returns the term of the value with this number, or `None` if there is no such value.
+    pub(crate) fn value_term(&self, value: i64) -> Option<u32> {
+        let value = u32::try_from(value).ok()?;
+        (value < self.value_count()).then(|| self.terms.start + value)
+    }
 }
 
 /// All labels of a block, sorted by name. The number of a label is its index in this table.

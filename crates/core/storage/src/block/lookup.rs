@@ -5,13 +5,11 @@
 //! its own posting lists or by checking the label column of each candidate. `crate::lookup` chooses
 //! the cheaper way. Invariant: the order of the conditions does not affect the result.
 
+use super::files::BlockFiles;
 use super::planned::Condition;
-use super::postings;
-use super::reader::Block;
-use super::series::{RUN_SERIES, UNIT_SERIES};
-use super::terms::TermPostings;
-use crate::encoding::DecodeError;
-use crate::error::StorageError;
+use super::sections::{PostingsSection, SeriesSection};
+use super::series::RUN_SERIES;
+use super::terms_section::TermsSection;
 use crate::lookup::{self, LookupMethod, MatcherPostings};
 use firn_model::budget::Reservation;
 use firn_model::cancel::CancelToken;
@@ -22,28 +20,36 @@ use rustc_hash::FxHashMap;
 /// Number of posting lists read between two checks for cancellation.
 const CANCEL_EACH: usize = 256;
 
-impl Block {
+/// The sections of a block that lookups read.
+#[derive(Clone, Copy)]
+pub(super) struct BlockLookup<'a> {
+    pub(super) files: &'a BlockFiles,
+    pub(super) series: &'a SeriesSection,
+    pub(super) terms: &'a TermsSection,
+    pub(super) postings: &'a PostingsSection,
+}
+
+impl<'a> BlockLookup<'a> {
     /// Returns the ordinals of the series that satisfy all matchers, in ascending order. On return,
     /// `memory` has grown by the size of the result.
-    pub fn lookup(
+    pub(super) fn find_matching_series(
         &self,
-        matchers: &[Matcher],
+        matchers: &'a [Matcher],
         cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<Vec<u32>, Error> {
         let before = memory.bytes();
-        let Some(mut conditions) = lookup::build_conditions(&self, matchers) else {
+        let Some(mut conditions) = lookup::build_conditions(self, matchers) else {
             return Ok(Vec::new());
         };
-        let mut candidates = match lookup::take_cheapest_condition(&self, &mut conditions, cancel)?
-        {
+        let mut candidates = match lookup::take_cheapest_condition(self, &mut conditions, cancel)? {
             Some(first) => self.union_posting_lists(&first, cancel, memory)?,
             None => {
-                memory.grow(size_of::<u32>() * self.series_count() as usize)?;
-                (0..self.series_count()).collect()
+                memory.grow(size_of::<u32>() * self.series.count as usize)?;
+                (0..self.series.count).collect()
             }
         };
-        lookup::sort_conditions(&mut conditions, 0, self.series_count() as usize);
+        lookup::sort_conditions(&mut conditions, 0, self.series.count as usize);
         for condition in &mut conditions {
             cancel.check()?;
             if candidates.is_empty() {
@@ -57,14 +63,14 @@ impl Block {
 
     /// Removes the candidates that do not satisfy a condition, in the way that the planner
     /// estimates to be cheaper.
-    fn narrow_candidates<'a>(
-        &'a self,
+    fn narrow_candidates(
+        &self,
         condition: &mut Condition<'a>,
         candidates: &mut Vec<u32>,
         cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<(), Error> {
-        if condition.choose_method(&self, candidates.len(), 0, cancel)? == LookupMethod::Ask {
+        if condition.choose_method(self, candidates.len(), 0, cancel)? == LookupMethod::Ask {
             return self.filter_candidates(condition, candidates, cancel);
         }
         let held = memory.bytes();
@@ -90,52 +96,30 @@ impl Block {
         match &condition.lists {
             MatcherPostings::Terms(terms) => match terms.as_slice() {
                 [] => {}
-                [one] => self.read_posting_list(&one.postings, &mut series)?,
+                [one] => self
+                    .postings
+                    .read_list(self.files, &one.postings, &mut series)?,
                 terms => {
                     let mut one = Vec::new();
-                    let mut bits = SeriesBitmap::new(self.series_count(), memory)?;
+                    let mut bits = SeriesBitmap::new(self.series.count, memory)?;
                     for terms in terms.chunks(CANCEL_EACH) {
                         cancel.check()?;
                         for term in terms {
                             one.clear();
-                            self.read_posting_list(&term.postings, &mut one)?;
+                            self.postings
+                                .read_list(self.files, &term.postings, &mut one)?;
                             one.iter().for_each(|series| bits.set(*series));
                         }
                     }
                     bits.collect_series(&mut series);
                 }
             },
-            _ => self.read_posting_list(&condition.label.label.present, &mut series)?,
+            _ => {
+                self.postings
+                    .read_list(self.files, &condition.label.label.present, &mut series)?
+            }
         }
         Ok(series)
-    }
-
-    /// Appends the series of one posting list to `into`, reading its unit through the cache.
-    pub(super) fn read_posting_list(
-        &self,
-        list: &TermPostings,
-        into: &mut Vec<u32>,
-    ) -> Result<(), StorageError> {
-        let all = self.series_count();
-        if list.bytes == 0 {
-            return postings::read_postings(&[], list.series, all, into)
-                .map_err(|e| self.index.malformed_error(self.index.len())(e));
-        }
-        let table = &self.tables.postings;
-        let index = table.find(list.offset).unwrap_or(0);
-        let entry = table.get(index);
-        let unit = self.load_unit(entry, |bytes| Ok(postings::PostingsUnit(bytes)))?;
-        let at = list
-            .offset
-            .checked_sub(entry.map_or(0, |entry| entry.first));
-        let at = at.and_then(|at| usize::try_from(at).ok());
-        let bytes = at.and_then(|at| unit.0.get(at..));
-        let bytes = bytes.and_then(|rest| rest.get(..list.bytes as usize));
-        let read = match bytes {
-            Some(bytes) => postings::read_postings(bytes, list.series, all, into),
-            None => Err(DecodeError("list of series outside of its unit")),
-        };
-        read.map_err(|e| self.malformed_unit(entry, e))
     }
 
     /// Removes the candidates that do not satisfy a condition, by checking the value of the label
@@ -156,7 +140,9 @@ impl Block {
             let run = candidates[first] as usize / RUN_SERIES;
             let end = (run + 1) * RUN_SERIES;
             let of_run = candidates[first..].partition_point(|c| (*c as usize) < end);
-            let numbers = self.read_value_numbers(condition.label.number, run)?;
+            let numbers =
+                self.series
+                    .read_value_numbers(self.files, condition.label.number, run)?;
             for at in first..first + of_run {
                 let candidate = candidates[at];
                 let number = numbers.get(candidate as usize % RUN_SERIES);
@@ -189,39 +175,18 @@ impl Block {
 
     /// Returns whether series with this value of the label satisfy a condition.
     fn is_value_match(&self, condition: &Condition<'_>, value: i64) -> Result<bool, Error> {
-        let label = condition.label.label;
-        let value = u32::try_from(value)
-            .ok()
-            .filter(|v| *v < label.value_count());
-        let lacks = || {
-            self.index
-                .damage_error(self.index.len(), "series with a value that does not exist")
-        };
-        let term = label.terms.start + value.ok_or_else(lacks)?;
+        let term = condition.label.label.value_term(value);
+        let term = term.ok_or_else(|| self.files.missing_value_error())?;
         Ok(match &condition.lists {
             MatcherPostings::Presence => condition.is_in,
             MatcherPostings::Terms(terms) => {
                 let is_listed = terms.binary_search_by_key(&term, |t| t.term).is_ok();
                 is_listed == condition.is_in
             }
-            _ => condition.matcher.matches(&self.read_term_value(term)?),
+            _ => condition
+                .matcher
+                .matches(&self.terms.read_value(self.files, term)?),
         })
-    }
-
-    /// Returns, for each series of a run, one plus the number of its value of the label, or 0 if it
-    /// lacks the label.
-    pub(super) fn read_value_numbers(
-        &self,
-        label: u32,
-        run: usize,
-    ) -> Result<Vec<i64>, StorageError> {
-        let each = UNIT_SERIES as usize / RUN_SERIES;
-        let unit = self.series_unit(run / each)?;
-        let mut numbers = Vec::new();
-        let entry = self.tables.series.get(run / each);
-        let read = unit.read_run(label, run % each, &mut numbers);
-        read.map_err(|e| self.malformed_unit(entry, e))?;
-        Ok(numbers)
     }
 }
 

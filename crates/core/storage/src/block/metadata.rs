@@ -13,7 +13,7 @@
 //! time, newest first, and no entry occurs twice.
 
 use super::cache::BlockUnit;
-use super::reader::Block;
+use super::files::BlockFiles;
 use super::unit::{UnitEntry, UnitTable};
 use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::{DecodeError, push_uvarint, unzigzag, zigzag};
@@ -338,30 +338,23 @@ fn read_string<'a>(cursor: &mut DecodeCursor<'a>) -> Result<&'a str, DecodeError
     text.map_err(|_| DecodeError("metadata is not UTF-8"))
 }
 
-impl Block {
-    /// Returns the number of metrics that the block has metadata for.
-    pub fn metadata_count(&self) -> u64 {
-        self.metadata.as_ref().map_or(0, |table| table.metrics)
-    }
-
+impl BlockMetadataTable {
     /// Adds the metadata of `metric`, or of all metrics if it is `None`, to `into`.
-    pub fn read_metadata(
+    pub(super) fn read(
         &self,
+        files: &BlockFiles,
         metric: Option<&str>,
         into: &mut MetricMetadataSet,
     ) -> Result<(), StorageError> {
-        let Some(table) = &self.metadata else {
-            return Ok(());
-        };
         let units = match metric {
             Some(metric) => {
-                let unit = self.find_metadata_unit(&table.units, metric)?;
+                let unit = self.find_unit(files, metric)?;
                 unit..unit + 1
             }
-            None => 0..table.units.len(),
+            None => 0..self.units.len(),
         };
-        for unit in units.filter_map(|index| table.units.get(index)) {
-            self.metadata_unit(unit)?.for_each_entry(|text| {
+        for unit in units.filter_map(|index| self.units.get(index)) {
+            open_unit(files, unit)?.for_each_entry(|text| {
                 if metric.is_none_or(|metric| metric == text.said.name) {
                     into.add(text.times, text.said);
                 }
@@ -372,14 +365,14 @@ impl Block {
 
     /// Returns the index of the only unit that can contain a metric: the last one whose first name
     /// is not greater.
-    fn find_metadata_unit(&self, units: &UnitTable, metric: &str) -> Result<usize, StorageError> {
-        let (mut from, mut to) = (0, units.len());
+    fn find_unit(&self, files: &BlockFiles, metric: &str) -> Result<usize, StorageError> {
+        let (mut from, mut to) = (0, self.units.len());
         while to - from > 1 {
             let middle = from.midpoint(to);
-            let Some(entry) = units.get(middle) else {
+            let Some(entry) = self.units.get(middle) else {
                 break;
             };
-            if self.metadata_unit(entry)?.name_range().0 <= metric {
+            if open_unit(files, entry)?.name_range().0 <= metric {
                 from = middle
             } else {
                 to = middle
@@ -387,8 +380,8 @@ impl Block {
         }
         Ok(from)
     }
+}
 
-    fn metadata_unit(&self, entry: &UnitEntry) -> Result<Arc<MetadataUnit>, StorageError> {
-        self.load_unit(Some(entry), MetadataUnit::open)
-    }
+fn open_unit(files: &BlockFiles, entry: &UnitEntry) -> Result<Arc<MetadataUnit>, StorageError> {
+    files.load_unit(Some(entry), MetadataUnit::open)
 }

@@ -1,24 +1,24 @@
 //! Queries for the label names and label values of a block.
 
-use super::reader::Block;
+use super::lookup::BlockLookup;
 use super::series::RUN_SERIES;
 use firn_model::budget::Reservation;
 use firn_model::cancel::CancelToken;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 
-impl Block {
+impl<'a> BlockLookup<'a> {
     /// Returns the sorted label names of the series that match.
-    pub fn label_names(
+    pub(super) fn label_names(
         &self,
-        matchers: &[Matcher],
+        matchers: &'a [Matcher],
         cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<Vec<String>, Error> {
         let found = self.find_series(matchers, cancel, memory)?;
-        let all = self.series_count() as usize;
+        let all = self.series.count as usize;
         let mut names = Vec::new();
-        for (number, label) in (0u32..).zip(self.labels.iter()) {
+        for (number, label) in (0u32..).zip(self.terms.labels.iter()) {
             cancel.check()?;
             let is_there = match &found {
                 None => true,
@@ -37,15 +37,15 @@ impl Block {
     }
 
     /// Returns the sorted values of the label `name` of the series that match.
-    pub fn label_values(
+    pub(super) fn label_values(
         &self,
         name: &str,
-        matchers: &[Matcher],
+        matchers: &'a [Matcher],
         cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<Vec<Vec<u8>>, Error> {
-        let number = self.labels.find(name);
-        let found = number.and_then(|number| Some((number, self.labels.get(number)?)));
+        let number = self.terms.labels.find(name);
+        let found = number.and_then(|number| Some((number, self.terms.labels.get(number)?)));
         let Some((number, label)) = found else {
             return Ok(Vec::new());
         };
@@ -57,39 +57,43 @@ impl Block {
             }
         };
         let mut values = Vec::new();
-        self.for_each_term(label.terms.clone(), &mut |listed, value| {
-            cancel.check()?;
-            let at = (listed.term - label.terms.start) as usize;
-            if wanted
-                .as_ref()
-                .is_none_or(|wanted| wanted.get(at) == Some(&true))
-            {
-                memory.grow(value.len() + size_of::<Vec<u8>>())?;
-                values.push(value.to_vec());
-            }
-            Ok(())
-        })?;
+        self.terms
+            .for_each_term(self.files, label.terms.clone(), &mut |listed, value| {
+                cancel.check()?;
+                let at = (listed.term - label.terms.start) as usize;
+                if wanted
+                    .as_ref()
+                    .is_none_or(|wanted| wanted.get(at) == Some(&true))
+                {
+                    memory.grow(value.len() + size_of::<Vec<u8>>())?;
+                    values.push(value.to_vec());
+                }
+                Ok(())
+            })?;
         Ok(values)
     }
 
     /// Returns the series that match, or `None` for all series if there are no matchers.
     fn find_series(
         &self,
-        matchers: &[Matcher],
+        matchers: &'a [Matcher],
         cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<Option<Vec<u32>>, Error> {
         if matchers.is_empty() {
             Ok(None)
         } else {
-            self.lookup(matchers, cancel, memory).map(Some)
+            self.find_matching_series(matchers, cancel, memory)
+                .map(Some)
         }
     }
 
     /// Returns whether any of the series has the label. `series` must ascend.
     fn has_label_in(&self, label: u32, series: &[u32]) -> Result<bool, Error> {
         for series in series.chunk_by(|a, b| run_index(*a) == run_index(*b)) {
-            let numbers = self.read_value_numbers(label, run_index(series[0]))?;
+            let numbers =
+                self.series
+                    .read_value_numbers(self.files, label, run_index(series[0]))?;
             let has = |s: &u32| {
                 numbers
                     .get(*s as usize % RUN_SERIES)
@@ -111,13 +115,16 @@ impl Block {
         cancel: &CancelToken,
     ) -> Result<Vec<bool>, Error> {
         let values = self
+            .terms
             .labels
             .get(label)
             .map_or(0, |label| label.value_count());
         let mut seen = vec![false; values as usize];
         for series in series.chunk_by(|a, b| run_index(*a) == run_index(*b)) {
             cancel.check()?;
-            let numbers = self.read_value_numbers(label, run_index(series[0]))?;
+            let numbers =
+                self.series
+                    .read_value_numbers(self.files, label, run_index(series[0]))?;
             for one in series {
                 let number = numbers
                     .get(*one as usize % RUN_SERIES)

@@ -2,15 +2,12 @@
 //! and the terms that satisfy a matcher.
 
 use super::labels::BlockLabel;
-use super::reader::Block;
+use super::lookup::BlockLookup;
 use super::series::RUN_SERIES;
 use super::terms::TermPostings;
-use crate::encoding::DecodeError;
 use crate::lookup::{self, LookupIndex, LookupStep, MatcherPostings};
 use firn_model::cancel::CancelToken;
 use firn_model::error::Error;
-use firn_model::regex::Regex;
-use std::ops::Range;
 
 /// Costs of the steps of a lookup in nanoseconds, measured with the units in memory.
 pub(super) mod costs {
@@ -50,20 +47,20 @@ pub(crate) struct NumberedLabel<'a> {
 }
 
 /// The condition that one matcher imposes on the series of a block.
-pub(super) type Condition<'a> = lookup::LookupCondition<'a, &'a Block>;
+pub(super) type Condition<'a> = lookup::LookupCondition<'a, BlockLookup<'a>>;
 
-impl<'a> LookupIndex<'a> for &'a Block {
+impl<'a> LookupIndex<'a> for BlockLookup<'a> {
     type Label = NumberedLabel<'a>;
     type Term = ListedTerm;
 
     fn label(&self, name: &str) -> Option<NumberedLabel<'a>> {
-        let number = self.labels.find(name)?;
-        let label = self.labels.get(number)?;
+        let number = self.terms.labels.find(name)?;
+        let label = self.terms.labels.get(number)?;
         Some(NumberedLabel { number, label })
     }
 
     fn series_count(&self) -> usize {
-        Block::series_count(self) as usize
+        self.series.count as usize
     }
 
     fn values_count(&self, of: NumberedLabel<'a>) -> usize {
@@ -86,7 +83,10 @@ impl<'a> LookupIndex<'a> for &'a Block {
             MatcherPostings::Terms(terms) => terms.len() * costs::LIST + series_max * costs::SERIES,
             MatcherPostings::Values(values) => values.len() * costs::FIND,
             MatcherPostings::Expression { regex, wants_match } => {
-                self.find_regex_range(of.label, regex, *wants_match).len() * costs::VALUE
+                self.terms
+                    .find_regex_range(of.label, regex, *wants_match)
+                    .len()
+                    * costs::VALUE
             }
         };
         LookupStep { nanos, series_max }
@@ -106,20 +106,21 @@ impl<'a> LookupIndex<'a> for &'a Block {
                     if i.is_multiple_of(CANCEL_EACH) {
                         cancel.check()?;
                     }
-                    terms.extend(self.find_term(label, value)?);
+                    terms.extend(self.terms.find_term(self.files, label, value)?);
                 }
             }
             MatcherPostings::Expression { regex, wants_match } => {
                 regex.prepare()?;
-                let reach = self.find_regex_range(label, regex, wants_match);
-                self.for_each_term(reach, &mut |listed, value| {
-                    // Checking the flag is one load, whereas matching a pattern can be slow.
-                    cancel.check()?;
-                    if regex.is_match(value) == wants_match {
-                        terms.push(listed);
-                    }
-                    Ok(())
-                })?;
+                let reach = self.terms.find_regex_range(label, regex, wants_match);
+                self.terms
+                    .for_each_term(self.files, reach, &mut |listed, value| {
+                        // Checking the flag is one load, whereas matching a pattern can be slow.
+                        cancel.check()?;
+                        if regex.is_match(value) == wants_match {
+                            terms.push(listed);
+                        }
+                        Ok(())
+                    })?;
                 regex.prepare()?;
             }
         }
@@ -156,75 +157,4 @@ fn check_cost_nanos(candidates: usize) -> usize {
 /// each other.
 fn estimate_runs(candidates: usize) -> usize {
     1 + candidates / (RUN_SERIES / 8)
-}
-
-impl Block {
-    /// Returns the term of the label that has this value, or `None` if there is no such term.
-    pub(super) fn find_term(
-        &self,
-        label: &BlockLabel,
-        value: &[u8],
-    ) -> Result<Option<ListedTerm>, Error> {
-        let Some(index) = self.terms.find(label, value) else {
-            return Ok(None);
-        };
-        let (first, unit) = self.terms_unit(index)?;
-        let at = |term: u32| (term.saturating_sub(first) as usize).min(unit.len());
-        let found = unit.find(value, at(label.terms.start)..at(label.terms.end));
-        let found = found.map_err(|e| self.malformed_unit(self.terms.units.get(index), e))?;
-        let listed = found.and_then(|at| {
-            let postings = unit.postings(at)?;
-            let term = first + at as u32;
-            Some(ListedTerm { term, postings })
-        });
-        Ok(listed)
-    }
-
-    /// Returns the range of terms of the label that the regular expression must be matched against.
-    pub(super) fn find_regex_range(
-        &self,
-        label: &BlockLabel,
-        regex: &Regex,
-        wants_match: bool,
-    ) -> Range<u32> {
-        let prefix = regex.prefix();
-        if wants_match && !prefix.is_empty() {
-            self.terms.find_prefix_range(label, prefix)
-        } else {
-            label.terms.clone()
-        }
-    }
-
-    /// Calls `each` with each term of the range, its posting list and its value, in
-    /// order.
-    pub(super) fn for_each_term(
-        &self,
-        terms: Range<u32>,
-        each: &mut EachTerm<'_>,
-    ) -> Result<(), Error> {
-        let mut next = terms.start;
-        while next < terms.end {
-            let index = self.terms.units.find(next.into()).unwrap_or(0);
-            let (first, unit) = self.terms_unit(index)?;
-            let at = |term: u32| (term.saturating_sub(first) as usize).min(unit.len());
-            let among = at(next)..at(terms.end);
-            let entry = self.terms.units.get(index);
-            if among.is_empty() {
-                let e = DecodeError("number of no term");
-                return Err(self.malformed_unit(entry, e).into());
-            }
-            next = first + among.end as u32;
-            unit.for_each_value(
-                among,
-                |at, value| {
-                    let lacks = || self.malformed_unit(entry, DecodeError("number of no term"));
-                    let postings = unit.postings(at).ok_or_else(lacks)?;
-                    let term = first + at as u32;
-                    each(ListedTerm { term, postings }, value)
-                },
-                |e| self.malformed_unit(entry, e).into(),
-            )?;
-        }
-        Ok(())
-    }
 }

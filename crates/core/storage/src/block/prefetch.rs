@@ -2,8 +2,9 @@
 
 use super::cache::{BlockUnit, UnitClaim};
 use super::file::OpenBlockFile;
+use super::files::BlockFiles;
 use super::pages::{self, BlockPageEntry};
-use super::reader::Block;
+use super::sections::{PagesSection, TimesSection};
 use super::times::TimesUnit;
 use super::unit::UnitEntry;
 use crate::error::StorageError;
@@ -49,12 +50,19 @@ impl PrefetchUnit {
     }
 }
 
-impl Block {
+/// Loads units of a block into the cache ahead of their use.
+pub(super) struct BlockPrefetcher<'a> {
+    pub(super) files: &'a BlockFiles,
+    pub(super) pages: &'a PagesSection,
+    pub(super) times: &'a TimesSection,
+}
+
+impl<'a> BlockPrefetcher<'a> {
     /// Loads the pages that contain samples of the series in `range`, and their time columns, into
     /// the cache, reading adjacent units together. `ordinals` must ascend. Units that are cached or
     /// that another thread is reading are skipped. Callers should limit each request to a fraction
     /// of the cache.
-    pub fn prefetch(&self, ordinals: &[u32], range: TimeRange) -> Result<(), StorageError> {
+    pub(super) fn load(&self, ordinals: &[u32], range: TimeRange) -> Result<(), StorageError> {
         let needed = self.find_needed_pages(ordinals, range)?;
         let mut wanted = Vec::new();
         for PrefetchPage { entry, .. } in &needed {
@@ -67,17 +75,17 @@ impl Block {
             ordinals: of,
         } in needed
         {
-            let page = self.load_page(&entry)?;
+            let page = self.files.load_page(&entry)?;
             for ordinal in &ordinals[of] {
                 let column = page.column(ordinal.saturating_sub(entry.first) as usize);
                 let times = column.map_or(0, |column| u64::from(column.times));
-                units.extend(self.tables.times.find(times));
+                units.extend(self.times.units.find(times));
             }
         }
         let mut wanted = Vec::new();
         for entry in units
             .into_iter()
-            .filter_map(|unit| self.tables.times.get(unit))
+            .filter_map(|unit| self.times.units.get(unit))
         {
             self.claim_unit(PrefetchUnit::Times(*entry), &mut wanted);
         }
@@ -93,11 +101,13 @@ impl Block {
         let mut needed: Vec<PrefetchPage> = Vec::new();
         let mut next = 0;
         while let Some(ordinal) = ordinals.get(next) {
-            let (mut at, mut pages) = self.find_page(pages::page_key(*ordinal, 0))?;
+            let (mut at, mut pages) = self
+                .pages
+                .find_page(self.files, pages::page_key(*ordinal, 0))?;
             let Some(entry) = pages.entries().get(at.index).copied() else {
                 break;
             };
-            let mut behind = self.next_page(at, &pages)?;
+            let mut behind = self.pages.next_page(self.files, at, &pages)?;
             let key = behind.as_ref().map(|(_, _, next)| next.key());
             let is_here = |one: &u32| key.is_none_or(|key| pages::page_key(*one, 0) < key);
             let end = next + ordinals[next..].partition_point(is_here).max(1);
@@ -116,7 +126,7 @@ impl Block {
                     needed.push(PrefetchPage { entry, ordinals });
                 }
                 (at, pages) = (next_at, next_pages);
-                behind = self.next_page(at, &pages)?;
+                behind = self.pages.next_page(self.files, at, &pages)?;
             }
             next = end;
         }
@@ -124,12 +134,12 @@ impl Block {
     }
 
     /// Adds a unit to `wanted` unless it is cached or another thread is reading it.
-    fn claim_unit<'a>(&'a self, what: PrefetchUnit, wanted: &mut Vec<ClaimedUnit<'a>>) {
+    fn claim_unit(&self, what: PrefetchUnit, wanted: &mut Vec<ClaimedUnit<'a>>) {
         let place = match &what {
-            PrefetchUnit::Page(page) => self.page_key(page),
-            PrefetchUnit::Times(unit) => self.unit_key(unit),
+            PrefetchUnit::Page(page) => self.files.page_key(page),
+            PrefetchUnit::Times(unit) => self.files.unit_key(unit),
         };
-        if let Some(claim) = self.cache().claim_unit(place) {
+        if let Some(claim) = self.files.cache().claim_unit(place) {
             wanted.push(ClaimedUnit { what, claim });
         }
     }
@@ -154,7 +164,7 @@ impl Block {
                 end = next.what.range().end;
                 together.push(next);
             }
-            let count = &self.cache().read_bytes;
+            let count = &self.files.cache().read_bytes;
             let bytes = file.read(start, (end - start) as usize, count);
             for ClaimedUnit { what, claim } in together {
                 let range = what.range();
@@ -178,24 +188,24 @@ impl Block {
     ) -> Result<Arc<dyn BlockUnit>, StorageError> {
         match what {
             PrefetchUnit::Page(entry) => match read {
-                Some(bytes) => Ok(Arc::new(self.open_page(entry, &bytes)?)),
-                None => Ok(Arc::new(self.read_page(entry)?)),
+                Some(bytes) => Ok(Arc::new(self.files.open_page(entry, &bytes)?)),
+                None => Ok(Arc::new(self.files.read_page(entry)?)),
             },
             PrefetchUnit::Times(entry) => {
                 let sound = read.filter(|bytes| crc32c::crc32c(bytes) == entry.crc);
-                let bytes = sound.map_or_else(|| self.read_unit(entry), Ok)?;
+                let bytes = sound.map_or_else(|| self.files.read_unit(entry), Ok)?;
                 let unit = TimesUnit::open(bytes);
                 Ok(Arc::new(
-                    unit.map_err(|e| self.malformed_unit(Some(entry), e))?,
+                    unit.map_err(|e| self.files.malformed_unit(Some(entry), e))?,
                 ))
             }
         }
     }
 
-    fn unit_file(&self, what: &PrefetchUnit) -> Result<&OpenBlockFile, StorageError> {
+    fn unit_file(&self, what: &PrefetchUnit) -> Result<&'a OpenBlockFile, StorageError> {
         match what {
-            PrefetchUnit::Page(page) => self.data_file(page),
-            PrefetchUnit::Times(_) => Ok(self.index.first()),
+            PrefetchUnit::Page(page) => self.files.data_file(page),
+            PrefetchUnit::Times(_) => Ok(self.files.index.first()),
         }
     }
 }

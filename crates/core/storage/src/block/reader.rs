@@ -1,64 +1,54 @@
-//! An open block: the tables that are kept in memory, and access to the units that they locate.
+//! An open block: its files, and the sections that locate its units.
+//!
+//! The sections are kept in memory, the units are read on demand. This file opens a block and
+//! delegates each query to the reader of the sections that it needs: [`BlockLookup`],
+//! [`BlockColumnReader`], [`LabelsReader`], [`BlockPrefetcher`] or [`BlockVerifier`].
 
-use super::cache::{BlockCache, BlockUnit};
-use super::cached::UnitKey;
-use super::data_page::DataPage;
+use super::cache::BlockCache;
+use super::columns::BlockColumnReader;
 use super::exemplars::ExemplarsTable;
 use super::file::OpenBlockFile;
+use super::files::BlockFiles;
 use super::index::{BlockIndex, missing_as_damage};
 use super::labels::{LabelTable, TermsTable};
 use super::layout::{BlockSectionKind, INDEX};
+use super::lookup::BlockLookup;
 use super::meta::{BlockMeta, META, META_BYTES_MAX};
-use super::metadata::BlockMetadataTable;
-use super::pages::{BlockPageEntry, PagesUnit};
-use super::series::{SeriesUnit, UNIT_SERIES};
+use super::metadata::{BlockMetadataTable, MetricMetadataSet};
+use super::prefetch::BlockPrefetcher;
+use super::sections::{PagesSection, PostingsSection, SeriesSection, TimesSection};
+use super::series_labels::{LabelsReader, read_label_terms};
 use super::tail::{BlockIdentity, IndexTail};
-use super::terms::TermsUnit;
-use super::times::TimesUnit;
-use super::unit::{UnitEntry, UnitTable};
-use crate::encoding::DecodeError;
+use super::terms_section::TermsSection;
+use super::unit::UnitTable;
+use super::verify::{BlockFault, BlockVerifier};
 use crate::error::StorageError;
+use firn_model::budget::Reservation;
+use firn_model::cancel::CancelToken;
 use firn_model::env::{Disk, Env};
+use firn_model::error::Error;
+use firn_model::exemplar::TimedExemplar;
+use firn_model::labels::LabelsRef;
+use firn_model::matcher::Matcher;
 use firn_model::metrics::Counter;
 use firn_model::sample::TimeRange;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Number of the index in cache keys; the data files follow it.
-const INDEX_FILE: u32 = 0;
-
 /// An open block. Its units are read on demand through the shared cache.
 #[derive(Debug)]
 pub struct Block {
     meta: BlockMeta,
-    cache: Arc<BlockCache>,
-    /// Identifies the block in the keys of the cache.
-    number: u64,
-    pub(super) index: BlockIndex,
-    pub(super) data: Vec<OpenBlockFile>,
-    pub(super) labels: LabelTable,
-    pub(super) terms: TermsTable,
-    pub(super) tables: BlockUnitTables,
+    pub(super) files: BlockFiles,
+    pub(super) series: SeriesSection,
+    pub(super) terms: TermsSection,
+    pub(super) postings: PostingsSection,
+    pub(super) times: TimesSection,
+    pub(super) pages: PagesSection,
     /// Locations of its exemplars, if it has any.
     pub(super) exemplars: Option<ExemplarsTable>,
     /// Locations of its metric metadata, if it has any.
     pub(super) metadata: Option<BlockMetadataTable>,
-}
-
-/// Locations of the units of the sections that every block has, except those of terms.
-#[derive(Debug)]
-pub(super) struct BlockUnitTables {
-    pub(super) series: UnitTable,
-    pub(super) postings: UnitTable,
-    pub(super) times: UnitTable,
-    pub(super) pages: UnitTable,
-}
-
-/// The position of a page entry: the index of its unit and its index in that unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PageEntryPosition {
-    pub(super) unit: usize,
-    pub(super) index: usize,
 }
 
 impl Block {
@@ -114,12 +104,6 @@ impl Block {
         let terms = tail.decode(BlockSectionKind::Terms, |bytes| {
             TermsTable::decode(bytes, index.len())
         })?;
-        let tables = BlockUnitTables {
-            series: tail.decode_table(BlockSectionKind::Series)?,
-            postings: tail.decode_table(BlockSectionKind::Postings)?,
-            times: tail.decode_table(BlockSectionKind::Times)?,
-            pages: tail.decode_table(BlockSectionKind::Pages)?,
-        };
         let exemplars = tail.decode_optional(BlockSectionKind::Exemplars, |bytes| {
             ExemplarsTable::decode(bytes, index.len())
         })?;
@@ -127,19 +111,28 @@ impl Block {
             BlockMetadataTable::decode(bytes, index.len())
         })?;
         let block = Self {
-            number: cache.allocate_block_number(),
-            cache: cache.clone(),
-            meta,
-            index,
-            data,
-            labels,
-            terms,
-            tables,
+            series: SeriesSection {
+                units: tail.decode_table(BlockSectionKind::Series)?,
+                count: meta.series,
+            },
+            postings: PostingsSection {
+                units: tail.decode_table(BlockSectionKind::Postings)?,
+                series: meta.series,
+            },
+            times: TimesSection {
+                units: tail.decode_table(BlockSectionKind::Times)?,
+            },
+            pages: PagesSection {
+                units: tail.decode_table(BlockSectionKind::Pages)?,
+            },
+            terms: TermsSection { labels, terms },
             exemplars,
             metadata,
+            files: BlockFiles::new(cache, index, data),
+            meta,
         };
         block.check_tables()?;
-        block.index.report_damage(cache);
+        block.files.index.report_damage(cache);
         Ok(block)
     }
 
@@ -160,40 +153,33 @@ impl Block {
 
     /// Returns the memory of the block in bytes, excluding its units in the cache.
     pub fn memory_bytes(&self) -> usize {
-        let BlockUnitTables {
-            series,
-            postings,
-            times,
-            pages,
-        } = &self.tables;
-        let tables = [series, postings, times, pages];
-        let tables = tables.into_iter();
+        let (series, postings) = (&self.series.units, &self.postings.units);
+        let tables = [series, postings, &self.times.units, &self.pages.units];
         let exemplars = self.exemplars.iter().map(|table| &table.units);
         let metadata = self.metadata.iter().map(|table| &table.units);
-        let tables = tables.chain(exemplars).chain(metadata);
+        let tables = tables.into_iter().chain(exemplars).chain(metadata);
         let tables: usize = tables.map(UnitTable::memory_bytes).sum();
-        size_of::<Self>() + tables + self.labels.memory_bytes() + self.terms.memory_bytes()
+        let TermsSection { labels, terms } = &self.terms;
+        size_of::<Self>() + tables + labels.memory_bytes() + terms.memory_bytes()
     }
 
     /// Validates the assumptions of the readers: each table begins with the first item of its
     /// section, and the units of series cover all series of the block.
     fn check_tables(&self) -> Result<(), StorageError> {
-        let damaged = |what: &str| self.index.damage_error(self.index.len(), what);
-        let series = u64::from(self.meta.series);
-        let each = u64::from(UNIT_SERIES);
-        let firsts = self.tables.series.iter().map(|unit| unit.first);
-        let wanted = (0..series.div_ceil(each)).map(|unit| unit * each);
-        if !firsts.eq(wanted) {
+        let index = &self.files.index;
+        let damaged = |what: &str| index.damage_error(index.len(), what);
+        if !self.series.is_complete() {
             return Err(damaged("number of units differs from the number of series"));
         }
         let begins = |table: &UnitTable| table.get(0).map(|unit| unit.first);
-        let BlockUnitTables { times, pages, .. } = &self.tables;
-        let has_terms = self.labels.term_count() == 0 || begins(&self.terms.units) == Some(0);
+        let (times, pages) = (&self.times.units, &self.pages.units);
+        let TermsSection { labels, terms } = &self.terms;
+        let has_terms = labels.term_count() == 0 || begins(&terms.units) == Some(0);
         let ends = |table: &UnitTable, end: u32| {
             let last = table.len().checked_sub(1).and_then(|last| table.get(last));
             last.is_none_or(|last| last.first < end.into())
         };
-        if !ends(times, u32::MAX) || !ends(&self.terms.units, self.labels.term_count()) {
+        if !ends(times, u32::MAX) || !ends(&terms.units, labels.term_count()) {
             return Err(damaged("units beyond the end of the data"));
         }
         if begins(times) != Some(0) || begins(pages) != Some(0) || !has_terms {
@@ -202,174 +188,153 @@ impl Block {
         Ok(())
     }
 
-    /// Returns the unit of series with this index from the cache, reading it if necessary.
-    pub(super) fn series_unit(&self, unit: usize) -> Result<Arc<SeriesUnit>, StorageError> {
-        let len = self.unit_series_count(unit);
-        self.load_unit(self.tables.series.get(unit), |bytes| {
-            SeriesUnit::open(bytes, len)
-        })
-    }
-
-    /// Returns the unit of terms with this index and the number of its first term.
-    pub(super) fn terms_unit(&self, unit: usize) -> Result<(u32, Arc<TermsUnit>), StorageError> {
-        let entry = self.terms.units.get(unit);
-        let first = entry.map_or(0, |entry| entry.first);
-        let next = self.terms.units.get(unit + 1);
-        let end = next.map_or(u64::from(self.labels.term_count()), |next| next.first);
-        let len = end.saturating_sub(first) as usize;
-        let opened = self.load_unit(entry, |bytes| TermsUnit::open(bytes, len))?;
-        Ok((first as u32, opened))
-    }
-
-    /// Returns the unit of time columns with this index and the number of its first column.
-    pub(super) fn times_unit(&self, unit: usize) -> Result<(u32, Arc<TimesUnit>), StorageError> {
-        let entry = self.tables.times.get(unit);
-        let first = entry.map_or(0, |entry| entry.first);
-        Ok((first as u32, self.load_unit(entry, TimesUnit::open)?))
-    }
-
-    /// Returns the unit of page entries with this index from the cache, reading it if necessary.
-    pub(super) fn pages_unit(&self, unit: usize) -> Result<Arc<PagesUnit>, StorageError> {
-        self.load_unit(self.tables.pages.get(unit), |bytes| PagesUnit::open(&bytes))
-    }
-
-    /// Returns the position of the last page whose key is not greater than `key`: the only page
-    /// that can contain this part of the series.
-    pub(super) fn find_page(
-        &self,
-        key: u64,
-    ) -> Result<(PageEntryPosition, Arc<PagesUnit>), StorageError> {
-        let unit = self.tables.pages.find(key).unwrap_or(0);
-        let pages = self.pages_unit(unit)?;
-        let behind = pages.entries().partition_point(|page| page.key() <= key);
-        let index = behind.saturating_sub(1);
-        Ok((PageEntryPosition { unit, index }, pages))
-    }
-
-    /// Returns the position and entry of the page after `at`, or `None` at the end of the block.
-    pub(super) fn next_page(
-        &self,
-        at: PageEntryPosition,
-        pages: &Arc<PagesUnit>,
-    ) -> Result<Option<(PageEntryPosition, Arc<PagesUnit>, BlockPageEntry)>, StorageError> {
-        let (unit, index) = (at.unit, at.index + 1);
-        if let Some(entry) = pages.entries().get(index) {
-            return Ok(Some((
-                PageEntryPosition { unit, index },
-                pages.clone(),
-                *entry,
-            )));
+    /// Returns the sections that lookups read.
+    fn begin_lookup(&self) -> BlockLookup<'_> {
+        BlockLookup {
+            files: &self.files,
+            series: &self.series,
+            terms: &self.terms,
+            postings: &self.postings,
         }
-        if unit + 1 >= self.tables.pages.len() {
-            return Ok(None);
-        }
-        let pages = self.pages_unit(unit + 1)?;
-        let first = pages.entries().first().copied();
-        let at = PageEntryPosition {
-            unit: unit + 1,
-            index: 0,
+    }
+
+    /// Returns the ordinals of the series that satisfy all matchers, in ascending order. On return,
+    /// `memory` has grown by the size of the result.
+    pub fn lookup(
+        &self,
+        matchers: &[Matcher],
+        cancel: &CancelToken,
+        memory: &mut Reservation,
+    ) -> Result<Vec<u32>, Error> {
+        let lookup = self.begin_lookup();
+        lookup.find_matching_series(matchers, cancel, memory)
+    }
+
+    /// Returns the sorted label names of the series that match.
+    pub fn label_names(
+        &self,
+        matchers: &[Matcher],
+        cancel: &CancelToken,
+        memory: &mut Reservation,
+    ) -> Result<Vec<String>, Error> {
+        self.begin_lookup().label_names(matchers, cancel, memory)
+    }
+
+    /// Returns the sorted values of the label `name` of the series that match.
+    pub fn label_values(
+        &self,
+        name: &str,
+        matchers: &[Matcher],
+        cancel: &CancelToken,
+        memory: &mut Reservation,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let lookup = self.begin_lookup();
+        lookup.label_values(name, matchers, cancel, memory)
+    }
+
+    /// Calls `each` with the index in `ordinals` and the label set of each of these series.
+    /// `ordinals` must ascend.
+    pub fn read_labels(
+        &self,
+        ordinals: &[u32],
+        each: &mut dyn FnMut(usize, LabelsRef<'_>),
+    ) -> Result<(), StorageError> {
+        LabelsReader::for_lookup().read(self, ordinals.iter().copied(), each)
+    }
+
+    /// Calls `each` with the index in `ordinals` and the terms of each of these series, sorted by
+    /// label name. `ordinals` must ascend.
+    pub fn read_label_terms(
+        &self,
+        ordinals: &[u32],
+        each: &mut dyn FnMut(usize, &[u32]),
+    ) -> Result<(), StorageError> {
+        read_label_terms(self, ordinals, each)
+    }
+
+    /// Appends the label name and value of a term in the encoding of label sets.
+    pub fn push_pair(&self, term: u32, into: &mut Vec<u8>) -> Result<(), StorageError> {
+        self.terms.push_pair(&self.files, term, into)
+    }
+
+    /// Creates a reader of the block's columns. It reads nothing until its first call.
+    pub fn reader(&self) -> BlockColumnReader<'_> {
+        BlockColumnReader::new(self)
+    }
+
+    /// Loads the pages that contain samples of the series in `range`, and their time columns, into
+    /// the cache, reading adjacent units together. `ordinals` must ascend. Units that are cached or
+    /// that another thread is reading are skipped. Callers should limit each request to a fraction
+    /// of the cache.
+    pub fn prefetch(&self, ordinals: &[u32], range: TimeRange) -> Result<(), StorageError> {
+        let prefetcher = BlockPrefetcher {
+            files: &self.files,
+            pages: &self.pages,
+            times: &self.times,
         };
-        Ok(first.map(|entry| (at, pages, entry)))
+        prefetcher.load(ordinals, range)
     }
 
-    /// Returns the data page from the cache, reading it if necessary.
-    pub(super) fn load_page(&self, entry: &BlockPageEntry) -> Result<Arc<DataPage>, StorageError> {
-        self.cache
-            .get_or_load(self.page_key(entry), || self.read_page(entry))
+    /// Returns the number of exemplars in the block, which is 0 for blocks without that section.
+    pub fn exemplar_count(&self) -> u64 {
+        self.exemplars.as_ref().map_or(0, |table| table.count)
     }
 
-    /// Reads a data page from its file, without the cache, and verifies its checksum.
-    pub(super) fn read_page(&self, entry: &BlockPageEntry) -> Result<DataPage, StorageError> {
-        let file = self.data_file(entry)?;
-        let bytes = file.read(entry.offset, entry.bytes as usize, &self.cache.read_bytes)?;
-        self.open_page(entry, &bytes)
+    /// Returns whether the block may contain exemplars in `range`, without reading any of them.
+    pub fn has_exemplars_in(&self, range: TimeRange) -> bool {
+        let table = self.exemplars.as_ref();
+        table.is_some_and(|table| table.range.overlaps(&range))
     }
 
-    /// Verifies the checksum of a data page and decodes it.
-    pub(super) fn open_page(
+    /// Calls `each` with every exemplar of the series with these ordinals, along with the index of
+    /// the series in `series`. Stops at the first error that `each` returns.
+    pub fn read_exemplars<E: From<StorageError>>(
         &self,
-        entry: &BlockPageEntry,
-        bytes: &[u8],
-    ) -> Result<DataPage, StorageError> {
-        let file = self.data_file(entry)?;
-        if crc32c::crc32c(bytes) != entry.crc {
-            return Err(file.damage_error(entry.offset, "page fails its checksum"));
-        }
-        DataPage::open(bytes).map_err(file.malformed_error(entry.offset))
-    }
-
-    /// Returns the data file that contains a page, or an error if the block has no such file.
-    pub(super) fn data_file(&self, entry: &BlockPageEntry) -> Result<&OpenBlockFile, StorageError> {
-        let file = self.data.get(entry.file as usize);
-        file.ok_or_else(|| {
-            self.index
-                .damage_error(0, "page in a file that does not exist")
-        })
-    }
-
-    /// Returns the cache key of a data page.
-    pub(super) fn page_key(&self, entry: &BlockPageEntry) -> UnitKey {
-        UnitKey {
-            block: self.number,
-            file: INDEX_FILE + 1 + entry.file,
-            offset: entry.offset,
+        series: &[u32],
+        each: impl FnMut(usize, TimedExemplar<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match &self.exemplars {
+            Some(table) => table.read(&self.files, series, each),
+            None => Ok(()),
         }
     }
 
-    /// Returns the cache key of a unit of the index.
-    pub(super) fn unit_key(&self, entry: &UnitEntry) -> UnitKey {
-        UnitKey {
-            block: self.number,
-            file: INDEX_FILE,
-            offset: entry.offset,
-        }
+    /// Returns the number of metrics that the block has metadata for.
+    pub fn metadata_count(&self) -> u64 {
+        self.metadata.as_ref().map_or(0, |table| table.metrics)
     }
 
-    /// Returns the cache that holds the units of the block.
-    pub(super) fn cache(&self) -> &Arc<BlockCache> {
-        &self.cache
-    }
-
-    /// Returns the error for a malformed unit of the index.
-    pub(super) fn malformed_unit(&self, unit: Option<&UnitEntry>, e: DecodeError) -> StorageError {
-        let offset = unit.map_or(self.index.len(), |unit| unit.offset);
-        self.index.malformed_error(offset)(e)
-    }
-
-    /// Returns a unit of the index from the cache, reading it and decoding it with `open` if
-    /// necessary.
-    pub(super) fn load_unit<U: BlockUnit>(
+    /// Adds the metadata of `metric`, or of all metrics if it is `None`, to `into`.
+    pub fn read_metadata(
         &self,
-        entry: Option<&UnitEntry>,
-        open: impl FnOnce(Vec<u8>) -> Result<U, DecodeError>,
-    ) -> Result<Arc<U>, StorageError> {
-        let lacks = || {
-            self.index
-                .damage_error(self.index.len(), "number of no unit")
-        };
-        let entry = entry.ok_or_else(lacks)?;
-        self.cache.get_or_load(self.unit_key(entry), || {
-            let bytes = self.read_unit(entry)?;
-            open(bytes).map_err(self.index.malformed_error(entry.offset))
-        })
+        metric: Option<&str>,
+        into: &mut MetricMetadataSet,
+    ) -> Result<(), StorageError> {
+        match &self.metadata {
+            Some(table) => table.read(&self.files, metric, into),
+            None => Ok(()),
+        }
     }
 
-    /// Reads the bytes of a unit of the index and verifies their checksum.
-    pub(super) fn read_unit(&self, entry: &UnitEntry) -> Result<Vec<u8>, StorageError> {
-        self.index.read_unit(entry, &self.cache)
+    /// Returns the reader that verifies the whole block.
+    fn verifier(&self) -> BlockVerifier<'_> {
+        BlockVerifier {
+            block: self,
+            files: &self.files,
+        }
     }
 
-    fn unit_series_count(&self, unit: usize) -> usize {
-        let before = unit as u64 * u64::from(UNIT_SERIES);
-        let rest = u64::from(self.meta.series).saturating_sub(before);
-        rest.min(UNIT_SERIES.into()) as usize
+    /// Reads all bytes, units and pages, and calls `each` with every damage found. Damage
+    /// to one place can be reported twice: for the file, whose checksum does not match, and for the
+    /// unit that cannot be read.
+    pub fn verify(&self, each: &mut dyn FnMut(BlockFault)) {
+        self.verifier().verify(each);
     }
-}
 
-impl Drop for Block {
-    fn drop(&mut self) {
-        // If the block is opened again, its units get new keys, so these would never be used.
-        self.cache.evict_block(self.number);
+    /// Restores the damaged files in the folder `dir` of the block from their second copies. If the
+    /// index and its copy are both damaged, they are left unchanged.
+    pub(crate) fn restore(&self, env: &Env, dir: &Path) -> Result<(), StorageError> {
+        self.verifier().restore(env, dir)
     }
 }
 

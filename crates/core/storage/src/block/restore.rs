@@ -7,6 +7,7 @@ use super::file::OpenBlockFile;
 use super::layout::{INDEX, INDEX_COPY};
 use super::meta::META;
 use super::reader::Block;
+use super::verify::BlockVerifier;
 use crate::error::StorageError;
 use firn_model::env::{Env, OpenMode};
 use std::io::ErrorKind;
@@ -18,25 +19,27 @@ const COPY_BYTES: u64 = 1 << 20;
 /// Name of a restored file until it is complete and durable.
 const TEMPORARY: &str = "restored.tmp";
 
-impl Block {
+impl BlockVerifier<'_> {
     /// Restores the damaged files in the folder `dir` of the block. If the index and its copy are
     /// both damaged, they are left unchanged.
-    pub(crate) fn restore(&self, env: &Env, dir: &Path) -> Result<(), StorageError> {
-        if Self::read_meta(env, dir).is_err() {
-            let text = self.meta().encode();
+    pub(super) fn restore(&self, env: &Env, dir: &Path) -> Result<(), StorageError> {
+        let meta = self.block.meta();
+        if Block::read_meta(env, dir).is_err() {
+            let text = meta.encode();
             let write = |write: &mut Append<'_>| write(&text);
             replace_file(env, dir, META, write)?;
         }
-        let [of_first, of_copy, _, ..] = self.meta().files.as_slice() else {
+        let [of_first, of_copy, _, ..] = meta.files.as_slice() else {
             return Ok(());
         };
-        if self.meta().index_file_count() == 1 {
+        if meta.index_file_count() == 1 {
             return Ok(());
         }
         let is_whole = |file: &OpenBlockFile, meta| self.check_file(file, meta).is_ok();
-        let first = self.index.first();
+        let index = &self.files.index;
+        let first = index.first();
         let first = is_whole(first, of_first).then_some(first);
-        let copy = self.index.copy().filter(|copy| is_whole(copy, of_copy));
+        let copy = index.copy().filter(|copy| is_whole(copy, of_copy));
         let (name, from) = match (first, copy) {
             (None, Some(copy)) => (INDEX, copy),
             (Some(first), None) => (INDEX_COPY, first),
@@ -45,7 +48,7 @@ impl Block {
         replace_file(env, dir, name, |write| {
             for start in (0..from.len()).step_by(COPY_BYTES as usize) {
                 let bytes = COPY_BYTES.min(from.len() - start) as usize;
-                write(&from.read(start, bytes, &self.cache().read_bytes)?)?;
+                write(&from.read(start, bytes, &self.files.cache().read_bytes)?)?;
             }
             Ok(())
         })

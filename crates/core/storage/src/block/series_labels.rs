@@ -2,9 +2,8 @@
 
 use super::reader::Block;
 use super::series::{RUN_SERIES, SeriesUnit, UNIT_SERIES};
-use crate::encoding::DecodeError;
 use crate::error::StorageError;
-use firn_model::labels::{LabelsRef, push_pair};
+use firn_model::labels::LabelsRef;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,6 +55,11 @@ struct SeriesLabelColumn {
 }
 
 impl LabelsReader {
+    /// Creates a reader for the series of one lookup.
+    pub(super) fn for_lookup() -> Self {
+        Self::with_memory(MEMORY_BYTES)
+    }
+
     fn with_memory(bytes_max: usize) -> Self {
         Self {
             run: SeriesLabelRun::default(),
@@ -104,67 +108,34 @@ impl LabelsReader {
     }
 }
 
-impl Block {
-    /// Calls `each` with the index in `ordinals` and the label set of each of these series.
-    /// `ordinals` must ascend.
-    pub fn read_labels(
-        &self,
-        ordinals: &[u32],
-        each: &mut dyn FnMut(usize, LabelsRef<'_>),
-    ) -> Result<(), StorageError> {
-        let mut reader = LabelsReader::with_memory(MEMORY_BYTES);
-        reader.read(self, ordinals.iter().copied(), each)
-    }
-
-    /// Calls `each` with the index in `ordinals` and the terms of each of these series, sorted by
-    /// label name. `ordinals` must ascend.
-    pub fn read_label_terms(
-        &self,
-        ordinals: &[u32],
-        each: &mut dyn FnMut(usize, &[u32]),
-    ) -> Result<(), StorageError> {
-        let (mut run, mut terms) = (SeriesLabelRun::default(), Vec::new());
-        for (index, ordinal) in ordinals.iter().enumerate() {
-            run.load_run(self, *ordinal)?;
-            terms.clear();
-            for column in &run.columns {
-                let number = column.numbers.get(*ordinal as usize % RUN_SERIES);
-                match number.copied().unwrap_or(-1) {
-                    0 => {}
-                    number => terms.push(self.find_value_term(column.label, number - 1)?),
+/// Calls `each` with the index in `ordinals` and the terms of each of these series, sorted by label
+/// name. `ordinals` must ascend.
+pub(super) fn read_label_terms(
+    block: &Block,
+    ordinals: &[u32],
+    each: &mut dyn FnMut(usize, &[u32]),
+) -> Result<(), StorageError> {
+    let (mut run, mut terms) = (SeriesLabelRun::default(), Vec::new());
+    for (index, ordinal) in ordinals.iter().enumerate() {
+        run.load_run(block, *ordinal)?;
+        terms.clear();
+        for column in &run.columns {
+            let number = column.numbers.get(*ordinal as usize % RUN_SERIES);
+            match number.copied().unwrap_or(-1) {
+                0 => {}
+                number => {
+                    let files = &block.files;
+                    terms.push(
+                        block
+                            .terms
+                            .find_value_term(files, column.label, number - 1)?,
+                    );
                 }
             }
-            each(index, &terms);
         }
-        Ok(())
+        each(index, &terms);
     }
-
-    /// Appends the label name and value of a term in the encoding of label sets.
-    pub fn push_pair(&self, term: u32, into: &mut Vec<u8>) -> Result<(), StorageError> {
-        let label = self
-            .labels
-            .find_by_term(term)
-            .ok_or_else(|| self.missing_value_error())?;
-        push_pair(into, label.name.as_bytes(), &self.read_term_value(term)?);
-        Ok(())
-    }
-
-    /// Returns the term of the value with this number, or an error for a value that does not exist.
-    fn find_value_term(&self, label: u32, value: i64) -> Result<u32, StorageError> {
-        let of_label = self
-            .labels
-            .get(label)
-            .ok_or_else(|| self.missing_value_error())?;
-        let value = u32::try_from(value)
-            .ok()
-            .filter(|v| *v < of_label.value_count());
-        Ok(of_label.terms.start + value.ok_or_else(|| self.missing_value_error())?)
-    }
-
-    fn missing_value_error(&self) -> StorageError {
-        self.index
-            .damage_error(self.index.len(), "series with a value that does not exist")
-    }
+    Ok(())
 }
 
 impl SeriesLabelRun {
@@ -178,7 +149,7 @@ impl SeriesLabelRun {
         let index = (ordinal / UNIT_SERIES) as usize;
         let unit = match self.unit.take() {
             Some((known, unit)) if known == index => unit,
-            _ => block.series_unit(index)?,
+            _ => block.series.unit(&block.files, index)?,
         };
         let of_unit = number % (UNIT_SERIES as usize / RUN_SERIES);
         let mut count = 0;
@@ -191,7 +162,7 @@ impl SeriesLabelRun {
                 (column.label, column.newest.0) = (label, 0);
             }
             let read = unit.read_run(label, of_unit, &mut column.numbers);
-            read.map_err(|e| block.malformed_unit(block.tables.series.get(index), e))?;
+            read.map_err(|e| block.files.malformed_unit(block.series.units.get(index), e))?;
             count += 1;
         }
         self.columns.truncate(count);
@@ -209,7 +180,7 @@ impl LabelPairCache {
         label: u32,
         value: i64,
     ) -> Result<Range<usize>, StorageError> {
-        let term = block.find_value_term(label, value)?;
+        let term = block.terms.find_value_term(&block.files, label, value)?;
         if let Some(place) = self.places.get(&term) {
             return Ok(place.clone());
         }
@@ -222,19 +193,5 @@ impl LabelPairCache {
         block.push_pair(term, &mut self.bytes)?;
         self.places.insert(term, start..self.bytes.len());
         Ok(start..self.bytes.len())
-    }
-}
-
-impl Block {
-    /// Reads the label value of a term. Empty values are reported as damage.
-    pub(super) fn read_term_value(&self, term: u32) -> Result<Vec<u8>, StorageError> {
-        let index = self.terms.units.find(term.into()).unwrap_or(0);
-        let (first, unit) = self.terms_unit(index)?;
-        let mut value = Vec::new();
-        let read = unit.value(term.saturating_sub(first) as usize, &mut value);
-        let has_bytes = (!value.is_empty()).then_some(());
-        let read = read.and(has_bytes.ok_or(DecodeError("empty value of a label")));
-        read.map_err(|e| self.malformed_unit(self.terms.units.get(index), e))?;
-        Ok(value)
     }
 }

@@ -3,6 +3,7 @@
 use super::data_page::DataPage;
 use super::exemplars::ExemplarsUnit;
 use super::file::OpenBlockFile;
+use super::files::BlockFiles;
 use super::index::missing_as_damage;
 use super::labels::BlockLabel;
 use super::layout::INDEX_COPY;
@@ -11,7 +12,7 @@ use super::metadata::MetadataUnit;
 use super::pages::{BlockPageEntry, PagesUnit};
 use super::postings::{self, PostingsUnit};
 use super::reader::{Block, read_meta};
-use super::series::{RUN_SERIES, SeriesUnit, UNIT_SERIES};
+use super::series::{RUN_SERIES, SeriesUnit};
 use super::terms::{TermPostings, TermsUnit};
 use super::times::TimesUnit;
 use super::unit::UnitTable;
@@ -33,11 +34,17 @@ pub struct BlockFault {
     pub is_recovered: bool,
 }
 
-impl Block {
+/// Verifies a block, without the cache.
+pub(super) struct BlockVerifier<'a> {
+    pub(super) block: &'a Block,
+    pub(super) files: &'a BlockFiles,
+}
+
+impl BlockVerifier<'_> {
     /// Reads all bytes, units and pages, and calls `each` with every damage found. Damage
     /// to one place can be reported twice: for the file, whose checksum does not match, and for the
     /// unit that cannot be read.
-    pub fn verify(&self, each: &mut dyn FnMut(BlockFault)) {
+    pub(super) fn verify(&self, each: &mut dyn FnMut(BlockFault)) {
         for error in self.list_recovered_damage() {
             each(BlockFault {
                 error,
@@ -50,12 +57,12 @@ impl Block {
                 is_recovered: false,
             });
         };
-        let mut files = self.data.iter().collect::<Vec<_>>();
-        if self.meta().index_file_count() == 1 {
-            files.insert(0, self.index.first());
+        let mut files = self.files.data.iter().collect::<Vec<_>>();
+        if self.block.meta().index_file_count() == 1 {
+            files.insert(0, self.files.index.first());
         }
-        let behind = self.meta().files.len() - files.len();
-        for (file, meta) in files.into_iter().zip(&self.meta().files[behind..]) {
+        let behind = self.block.meta().files.len() - files.len();
+        for (file, meta) in files.into_iter().zip(&self.block.meta().files[behind..]) {
             if let Err(e) = self.check_file(file, meta) {
                 each(e);
             }
@@ -69,18 +76,18 @@ impl Block {
 
     /// Returns the damage to `meta.json`, to the index and to its copy. None of these files is a
     /// loss on its own.
-    pub(crate) fn list_recovered_damage(&self) -> Vec<StorageError> {
-        let dir = self.index.first().path().parent();
+    pub(super) fn list_recovered_damage(&self) -> Vec<StorageError> {
+        let dir = self.files.index.first().path().parent();
         let dir = dir.unwrap_or(Path::new(""));
-        let read = read_meta(self.index.disk(), dir, &self.cache().read_bytes);
+        let read = read_meta(self.files.index.disk(), dir, &self.files.cache().read_bytes);
         let meta = read.map_err(|e| missing_as_damage(e, &dir.join(META)));
         let mut found: Vec<StorageError> = meta.err().into_iter().collect();
-        if let [first, copy, _, ..] = self.meta().files.as_slice()
-            && self.meta().index_file_count() == 2
+        if let [first, copy, _, ..] = self.block.meta().files.as_slice()
+            && self.block.meta().index_file_count() == 2
         {
             let missing = OpenBlockFile::new_missing(&dir.join(INDEX_COPY));
-            let of_copy = self.index.copy().unwrap_or(&missing);
-            found.extend(self.check_file(self.index.first(), first).err());
+            let of_copy = self.files.index.copy().unwrap_or(&missing);
+            found.extend(self.check_file(self.files.index.first(), first).err());
             found.extend(self.check_file(of_copy, copy).err());
         }
         found
@@ -94,7 +101,7 @@ impl Block {
         if file.len() != meta.bytes {
             return Err(file.wrong_length_error(meta.bytes));
         }
-        if file.checksum(&self.cache().read_bytes)? == meta.crc {
+        if file.checksum(&self.files.cache().read_bytes)? == meta.crc {
             Ok(())
         } else {
             Err(file.damage_error(0, "the file fails its checksum"))
@@ -110,8 +117,8 @@ impl Block {
         mut check: impl FnMut(usize, U) -> Result<(), DecodeError>,
     ) {
         for (index, entry) in table.iter().enumerate() {
-            let malformed = |e| self.malformed_unit(Some(entry), e);
-            let read = self.read_unit(entry);
+            let malformed = |e| self.files.malformed_unit(Some(entry), e);
+            let read = self.files.read_unit(entry);
             let checked = read.and_then(|bytes| {
                 let unit = open(index, bytes).map_err(malformed)?;
                 check(index, unit).map_err(malformed)
@@ -123,15 +130,17 @@ impl Block {
     }
 
     fn check_series(&self, each: &mut Each<'_>) {
-        let len = |unit: usize| {
-            let before = unit as u32 * UNIT_SERIES;
-            (self.series_count() - before).min(UNIT_SERIES) as usize
-        };
+        let len = |unit: usize| self.block.series.unit_series_count(unit);
         let open = |unit, bytes| SeriesUnit::open(bytes, len(unit));
         let mut numbers = Vec::new();
-        self.check_units(&self.tables.series, each, open, |index, unit| {
+        self.check_units(&self.block.series.units, each, open, |index, unit| {
             for label in unit.labels() {
-                let values = self.labels.get(label).map_or(0, BlockLabel::value_count);
+                let values = self
+                    .block
+                    .terms
+                    .labels
+                    .get(label)
+                    .map_or(0, BlockLabel::value_count);
                 for run in 0..len(index).div_ceil(RUN_SERIES) {
                     unit.read_run(label, run, &mut numbers)?;
                     if numbers.iter().any(|n| !(0..=i64::from(values)).contains(n)) {
@@ -144,14 +153,15 @@ impl Block {
     }
 
     fn check_terms(&self, each: &mut Each<'_>) {
-        let mut lists: Vec<TermPostings> = self.labels.iter().map(|label| label.present).collect();
-        let table = &self.terms.units;
-        let len = |index: usize| {
-            let next = table.get(index + 1);
-            let end = next.map_or(u64::from(self.labels.term_count()), |next| next.first);
-            let first = table.get(index).map_or(0, |unit| unit.first);
-            end.saturating_sub(first) as usize
-        };
+        let mut lists: Vec<TermPostings> = self
+            .block
+            .terms
+            .labels
+            .iter()
+            .map(|label| label.present)
+            .collect();
+        let table = &self.block.terms.terms.units;
+        let len = |index: usize| self.block.terms.unit_term_count(index);
         let open = |index, bytes| TermsUnit::open(bytes, len(index));
         self.check_units(table, each, open, |_, unit| {
             lists.extend((0..unit.len()).filter_map(|at| unit.postings(at)));
@@ -172,7 +182,7 @@ impl Block {
                 |e| e,
             )?;
             // Values start over at the first term of each label.
-            if falls < self.labels.iter().count() {
+            if falls < self.block.terms.labels.iter().count() {
                 Ok(())
             } else {
                 Err(DecodeError("values of a label out of order"))
@@ -180,7 +190,7 @@ impl Block {
         });
         let open = |_, bytes| Ok(PostingsUnit(bytes));
         lists.sort_by_key(|list| (list.offset, list.bytes));
-        let table = &self.tables.postings;
+        let table = &self.block.postings.units;
         self.check_units(table, each, open, |index, unit| {
             let first = table.get(index).map_or(0, |unit| unit.first);
             let end = first.saturating_add(unit.0.len() as u64);
@@ -195,14 +205,21 @@ impl Block {
                     .and_then(|rest| rest.get(..list.bytes as usize));
                 let bytes = bytes.ok_or(DecodeError("list of series outside of its unit"))?;
                 series.clear();
-                postings::read_postings(bytes, list.series, self.series_count(), &mut series)?;
+                postings::read_postings(
+                    bytes,
+                    list.series,
+                    self.block.series_count(),
+                    &mut series,
+                )?;
             }
             Ok(())
         });
     }
 
     fn check_exemplars(&self, each: &mut Each<'_>) {
-        let Some(table) = &self.exemplars else { return };
+        let Some(table) = &self.block.exemplars else {
+            return;
+        };
         let first = |index: usize| table.units.get(index).map_or(0, |unit| unit.first);
         let open = |index, bytes: Vec<u8>| ExemplarsUnit::open(&bytes, first(index));
         let (mut count, mut is_whole) = (0, true);
@@ -211,17 +228,19 @@ impl Block {
             each(e);
         };
         self.check_units(&table.units, &mut note, open, |_, unit| {
-            count += unit.check(self.series_count())?;
+            count += unit.check(self.block.series_count())?;
             Ok(())
         });
         if is_whole && count != table.count {
             let what = format!("{count} exemplars instead of {}", table.count);
-            each(self.index.damage_error(0, what));
+            each(self.files.index.damage_error(0, what));
         }
     }
 
     fn check_metadata(&self, each: &mut Each<'_>) {
-        let Some(table) = &self.metadata else { return };
+        let Some(table) = &self.block.metadata else {
+            return;
+        };
         let (mut metrics, mut last, mut is_whole) = (0, String::new(), true);
         let mut note = |e| {
             is_whole = false;
@@ -242,15 +261,20 @@ impl Block {
                 "metadata of {metrics} metrics where it was of {}",
                 table.metrics
             );
-            each(self.index.damage_error(0, what));
+            each(self.files.index.damage_error(0, what));
         }
     }
 
     fn check_pages(&self, each: &mut Each<'_>) {
         let mut counts = Vec::new();
         let open = |_, bytes| TimesUnit::open(bytes);
-        self.check_units(&self.tables.times, each, open, |index, unit| {
-            let first = self.tables.times.get(index).map_or(0, |unit| unit.first);
+        self.check_units(&self.block.times.units, each, open, |index, unit| {
+            let first = self
+                .block
+                .times
+                .units
+                .get(index)
+                .map_or(0, |unit| unit.first);
             if first != counts.len() as u64 {
                 return Err(DecodeError(
                     "unit of other time columns than it should have",
@@ -264,7 +288,7 @@ impl Block {
         });
         let mut entries = Vec::new();
         let open = |_, bytes: Vec<u8>| PagesUnit::open(&bytes);
-        self.check_units(&self.tables.pages, each, open, |_, unit| {
+        self.check_units(&self.block.pages.units, each, open, |_, unit| {
             entries.extend_from_slice(unit.entries());
             Ok(())
         });
@@ -273,7 +297,7 @@ impl Block {
         for (at, entry) in entries.iter().enumerate() {
             let end = entries
                 .get(at + 1)
-                .map_or(self.series_count(), |next| match next.part {
+                .map_or(self.block.series_count(), |next| match next.part {
                     0 => next.first,
                     _ => next.first.saturating_add(1),
                 });
@@ -285,9 +309,9 @@ impl Block {
                 }
             }
         }
-        if is_whole && samples != self.meta().samples {
-            let what = format!("{samples} samples instead of {}", self.meta().samples);
-            each(self.index.damage_error(0, what));
+        if is_whole && samples != self.block.meta().samples {
+            let what = format!("{samples} samples instead of {}", self.block.meta().samples);
+            each(self.files.index.damage_error(0, what));
         }
     }
 
@@ -299,10 +323,10 @@ impl Block {
         end: u32,
         counts: &[usize],
     ) -> Result<u64, StorageError> {
-        let file = self.data_file(entry)?;
-        let count = &self.cache().read_bytes;
+        let file = self.files.data_file(entry)?;
+        let count = &self.files.cache().read_bytes;
         let bytes = file.read(entry.offset, entry.bytes as usize, count)?;
-        let page = self.open_page(entry, &bytes)?;
+        let page = self.files.open_page(entry, &bytes)?;
         let checked = if entry.first.checked_add(page.len() as u32) == Some(end) {
             check_columns(&page, counts)
         } else {
