@@ -1,7 +1,7 @@
 //! The config file: Prometheus's YAML, with Firn's own settings under the key `firn`.
 //!
 //! Loading has three steps: text to tree ([`firn_yaml`]), validation of the tree against the
-//! tables of known keys ([`schema`], [`keys`]), tree to [`Config`] (jobs by [`jobs`]). An unknown
+//! tables of known keys ([`firn_config_schema::schema`], [`keys`]), tree to [`Config`] (jobs by [`jobs`]). An unknown
 //! key or a malformed value is an error with file, line and column. A known key without effect is
 //! listed in [`Config::ignored`]. Relative paths are relative to the folder of the file that
 //! contains them.
@@ -13,20 +13,16 @@ mod discovery;
 mod features;
 mod fingerprint;
 mod global;
-mod go_url;
-mod http;
 mod jobs;
 mod keys;
 pub mod mirror;
 mod otlp;
 mod printed;
-mod read;
 mod remote;
 pub mod remote_read;
 pub mod remote_write;
 mod rule_files;
 mod rules;
-mod schema;
 mod signing;
 mod sources;
 pub mod tracing;
@@ -41,7 +37,9 @@ pub use sources::read_groups;
 
 use crate::retention::RetentionSettings;
 use firn_aggregation::AggregationSpec;
+use firn_config_schema::{go_url, read, schema};
 use firn_http_client::HttpSettings;
+use firn_http_client::http_config as http;
 use firn_http_client::named_files::{self, GlobSyntaxError};
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
@@ -252,7 +250,7 @@ pub fn load_http(path: &Path) -> Result<HttpSettings, ConfigError> {
     let read = || match firn_yaml::parse(&text)? {
         None => Ok(HttpSettings::default()),
         Some(root) => {
-            let shape = ConfigValueShape::Section(&[keys::HTTP_CLIENT, keys::PROXY]);
+            let shape = ConfigValueShape::Section(&[http::HTTP_CLIENT, http::PROXY]);
             walk(
                 &mut root.clone(),
                 &shape,

@@ -12,8 +12,9 @@
 //! Invariant: credentials are sent only to the requested host and port, and to the same host over
 //! TLS, regardless of redirects. Callers set deadlines: dropping a future cancels the request.
 //!
-//! [`named_files`] reads files that a config names, and [`MemoryShare`] limits the memory of
-//! bodies. Both are part of this crate because every user of the client needs them.
+//! [`http_config`] reads the settings of a client from a config. [`named_files`] reads files that a
+//! config names, and [`MemoryShare`] limits the memory of bodies. They are part of this crate because
+//! every user of the client needs them.
 
 mod alert;
 mod assertion;
@@ -22,6 +23,7 @@ mod body;
 mod exchange;
 mod exec;
 mod framing;
+pub mod http_config;
 mod memory_share;
 pub mod named_files;
 mod no_proxy;

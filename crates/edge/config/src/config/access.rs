@@ -1,9 +1,8 @@
 //! The section `firn.access`: bearer tokens, and the grants of tokens and of the users in the web
 //! config.
 
-use super::keys::TEXTS;
 use super::read::{entries, path, string, text, texts};
-use super::schema::{ConfigKey, ConfigValueShape};
+use super::schema::{ConfigKey, ConfigValueShape, TEXTS};
 use firn_model::matcher::Matcher;
 use firn_model::tenant::TenantId;
 use firn_server::access::{AccessGrant, AccessScope, token_digest};

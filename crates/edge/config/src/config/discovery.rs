@@ -6,7 +6,7 @@
 
 mod providers;
 
-use super::keys::{HTTP_CLIENT, PROXY};
+use super::http::{HTTP_CLIENT, PROXY};
 use super::schema::{ConfigKey, ConfigValueShape};
 use ConfigValueShape::{List, Section};
 use providers::*;

@@ -1,10 +1,9 @@
 //! Config of `firn mirror`: its targets, each with a queue, filters, and the HTTP client settings
 //! of a `remote_write` receiver.
 
-use super::http::http;
-use super::keys::{HTTP_CLIENT, PROXY, TEXTS};
+use super::http::{HTTP_CLIENT, PROXY, http};
 use super::read;
-use super::schema::{ConfigFindings, ConfigKey, ConfigValueShape, walk};
+use super::schema::{ConfigFindings, ConfigKey, ConfigValueShape, TEXTS, walk};
 use super::{ConfigError, read_file, with_file_path};
 use firn_http_client::{HeaderValueSource, HttpSettings};
 use firn_model::matcher::Matcher;

@@ -10,7 +10,6 @@
 //!
 //! Follows upstream's `config/config.go`, whose structs are printed by Go's `yaml`.
 
-mod clients;
 mod discoveries;
 mod fields;
 mod inherit;
@@ -18,7 +17,7 @@ mod inherit;
 mod tests;
 
 use super::read;
-use fields::{FieldPresence, PrintedField, PrintedFieldKind};
+use firn_config_schema::printed::{FieldPresence, PrintedField, PrintedFieldKind};
 use firn_model::units::{format_duration, parse_duration, parse_size};
 use firn_yaml::scalar::{YamlScalar, interpret_scalar};
 use firn_yaml::{YamlEntry, YamlNode, YamlPosition, YamlValue};

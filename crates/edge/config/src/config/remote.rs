@@ -1,8 +1,8 @@
 //! Checks and client settings that `remote_write` and `remote_read` share, with the errors of
 //! upstream.
 
-use super::http::{http, is_reserved, is_set};
-use super::read;
+use super::http::{http, is_reserved};
+use super::read::{self, is_set};
 use super::signing::{check_azuread, check_sigv4};
 use firn_http_client::{AuthMethod, HeaderValueSource, HttpSettings, Secret};
 use firn_yaml::{YamlError, YamlNode};

@@ -1,8 +1,7 @@
 //! Request signing of `remote_write` in addition to the authentication of every HTTP client: AWS,
 //! Azure AD and Google IAM, with the checks of upstream.
 
-use super::http::is_set;
-use super::read;
+use super::read::{self, is_set};
 use firn_discovery::{AzureAdSettings, AzureCloud, AzureIdentity, GoogleIamSettings};
 use firn_http_client::Secret;
 use firn_yaml::{YamlError, YamlNode};

@@ -1,7 +1,7 @@
 //! Table of the keys that each service discovery of Prometheus 3.14 accepts in a config.
 
-use super::super::keys::{TEXTS, TLS};
-use super::super::schema::{ConfigKey, ConfigValueShape};
+use super::super::http::TLS;
+use super::super::schema::{ConfigKey, ConfigValueShape, TEXTS};
 use super::key;
 use ConfigValueShape::{Bool, Duration, Integer, Labels, List, Map, Secret, Section, Text, Url};
 

@@ -1,10 +1,10 @@
 //! Table of the fields of discoveries.
 
-use super::clients::CLIENT;
-use super::fields::PrintedFieldKind::{
+use firn_config_schema::printed::PrintedFieldKind::{
     self, Duration, Flag, List, Loaded, Path, Paths, Pointer, Text, TextMap, Texts, Whole,
 };
-use super::fields::{PrintedField, always, field, with};
+use firn_config_schema::printed::{PrintedField, always, field, with};
+use firn_http_client::http_config::CLIENT;
 
 /// Key of the static targets of a section.
 pub const STATIC: &str = "static_configs";

@@ -1,109 +1,12 @@
 //! Table of the fields of Prometheus's config, in the order and with the defaults in which
 //! Prometheus prints them.
 
-use super::clients::{CLIENT, TLS, WRITE_CLIENT};
-
-/// A field of a section: its key, its type, and the condition under which it is printed.
-#[derive(Clone, Copy, Debug)]
-pub struct PrintedField {
-    /// Key of the field in YAML.
-    pub name: &'static str,
-    /// Type of the value, which determines how it is printed.
-    pub kind: PrintedFieldKind,
-    /// Condition under which the field is printed at all.
-    pub presence: FieldPresence,
-    /// Default of the field as YAML, or an empty text if it has none.
-    pub default: &'static str,
-}
-
-/// Condition under which a field is printed. Follows the `omitempty` tags and the defaults of Go's
-/// structs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldPresence {
-    /// The field is printed if it is set to a nonzero value.
-    IfSet,
-    /// The field is printed if its value or its default is not zero.
-    UnlessZero,
-    /// The field is always printed, even if it is zero.
-    Always,
-}
-
-/// Type of a field's value, which determines its printed form and which values are zero.
-#[derive(Clone, Copy, Debug)]
-pub enum PrintedFieldKind {
-    Text,
-    /// Text that is printed in lower case.
-    Lower,
-    /// Path. A relative one is printed with the folder of the config prepended.
-    Path,
-    Duration,
-    Size,
-    Flag,
-    Whole,
-    Number,
-    Texts,
-    Paths,
-    /// Mapping from arbitrary keys to texts, sorted by key.
-    TextMap,
-    /// Mapping from arbitrary keys to lists of texts, sorted by key.
-    ListMap,
-    /// Mapping from arbitrary keys to sections, sorted by key.
-    MapOf(Groups),
-    /// Section that is printed with its defaults if it is not set.
-    Section(Groups),
-    /// Section that is omitted if it is not set, like a Go pointer.
-    Pointer(Groups),
-    /// List of sections, each printed with its defaults.
-    List(Groups),
-    /// All discoveries of a section, sorted by key.
-    Discoveries,
-    /// Value that is printed as it was read, without defaults.
-    Loaded,
-}
-
-/// Fields of a section, in groups that several sections share, in the order of printing.
-pub type Groups = &'static [&'static [PrintedField]];
-
+use firn_config_schema::printed::{PrintedField, PrintedFieldKind, always, field, with};
+use firn_http_client::http_config::{CLIENT, PRINTED_TLS as TLS, WRITE_CLIENT};
 use PrintedFieldKind::{
     Discoveries, Duration, Flag, List, ListMap, Lower, Number, Path, Paths, Pointer, Section, Size,
     Text, TextMap, Texts, Whole,
 };
-
-/// Returns a field that is printed if it is set to a nonzero value.
-pub(super) const fn field(name: &'static str, kind: PrintedFieldKind) -> PrintedField {
-    PrintedField {
-        name,
-        kind,
-        presence: FieldPresence::IfSet,
-        default: "",
-    }
-}
-
-/// Returns a field that is printed unless its value or default is zero.
-pub(super) const fn with(
-    name: &'static str,
-    kind: PrintedFieldKind,
-    default: &'static str,
-) -> PrintedField {
-    PrintedField {
-        presence: FieldPresence::UnlessZero,
-        default,
-        ..field(name, kind)
-    }
-}
-
-/// Returns a field that is always printed, with its default if it is not set.
-pub(super) const fn always(
-    name: &'static str,
-    kind: PrintedFieldKind,
-    default: &'static str,
-) -> PrintedField {
-    PrintedField {
-        presence: FieldPresence::Always,
-        default,
-        ..field(name, kind)
-    }
-}
 
 const DISCOVERIES: PrintedField = field("", Discoveries);
 

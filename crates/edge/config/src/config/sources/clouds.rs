@@ -1,10 +1,11 @@
 //! Readers of discoveries that list the machines of clouds: keys, defaults and checks.
 
 use super::values::{has_interval, inline_secret, refresh, require, secret};
-use crate::config::http::{http, is_set, tls};
+use crate::config::go_url;
+use crate::config::http::{http, tls};
+use crate::config::read::{self, is_set};
 use crate::config::schema::SECRET;
 use crate::config::signing::is_uuid;
-use crate::config::{go_url, read};
 use firn_discovery::{
     AzureIdentity, AzureSettings, DiscoverySettings, GceSettings, IonosSettings, LinodeSettings,
     OciSettings, OpenStackCredentials, OpenStackRole, OpenStackSettings, OutscaleSettings,

@@ -4,8 +4,9 @@ use super::values::{
     check_http_url, has_interval, has_scheme_and_host, inline_secret, refresh, require,
     require_list, secret,
 };
-use crate::config::http::{self, http, is_set};
-use crate::config::{go_url, read};
+use crate::config::go_url;
+use crate::config::http::{self, http};
+use crate::config::read::{self, is_set};
 use firn_discovery::{
     DiscoverySettings, KumaSettings, MarathonSettings, PuppetDbSettings, TritonRole,
     TritonSettings, UyuniSettings, ZookeeperMember, ZookeeperSettings,

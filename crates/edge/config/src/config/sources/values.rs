@@ -1,7 +1,7 @@
 //! Readers and checks of values that sections of several discoveries contain.
 
-use crate::config::http::is_set;
-use crate::config::{go_url, read};
+use crate::config::go_url;
+use crate::config::read::{self, is_set};
 use firn_discovery::DockerFilter;
 use firn_http_client::Secret;
 use firn_yaml::{YamlError, YamlNode};

@@ -1,9 +1,9 @@
-//! Table of the fields of HTTP clients, which several sections contain inline.
+//! Table of the printed fields of HTTP clients, which several sections contain inline.
 
-use super::fields::PrintedFieldKind::{
+use firn_config_schema::printed::PrintedFieldKind::{
     Flag, ListMap, Loaded, MapOf, Path, Paths, Pointer, Text, TextMap, Texts,
 };
-use super::fields::{PrintedField, always, field, with};
+use firn_config_schema::printed::{PrintedField, always, field, with};
 
 /// Fields of every HTTP client, inline in its section. HTTP/2 is enabled by default.
 pub const CLIENT: &[PrintedField] = &client("true");

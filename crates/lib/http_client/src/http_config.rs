@@ -1,13 +1,19 @@
-//! HTTP client settings (`http_config`) of a job, a discovery or a token server.
+//! Client settings in a config (`http_config`): of a job, a discovery or a token server.
 //!
 //! The checks and errors are those of Prometheus's HTTP client library. File paths are relative to
 //! the folder of the config.
 
-use super::read::{entries, flag_or, path, string, text, texts};
-use firn_http_client::{
+mod keys;
+mod printed;
+
+pub use keys::{HTTP_CLIENT, PROXY, TLS};
+pub use printed::{CLIENT, TLS as PRINTED_TLS, WRITE_CLIENT};
+
+use crate::{
     AssertionSettings, AuthMethod, ClientTlsSettings, ClientTlsVersion, HeaderValueSource,
     HttpSettings, OAuth2Settings, ProxySettings, Secret, SigningAlgorithm,
 };
+use firn_config_schema::read::{entries, flag_or, is_set, path, string, text, texts};
 use firn_yaml::scalar::{YamlScalar, interpret_scalar};
 use firn_yaml::{YamlError, YamlNode};
 use serde_json::{Map, Value};
@@ -67,11 +73,6 @@ fn secret(
     let inline = text(node, key).filter(|text| !text.is_empty());
     let inline = inline.map(|text| Secret::Inline(text.to_owned()));
     Ok(inline.or_else(|| path(node, &file, dir).map(Secret::File)))
-}
-
-/// Returns whether `key` has a text that is not empty.
-pub fn is_set(node: &YamlNode, key: &str) -> bool {
-    text(node, key).is_some_and(|text| !text.is_empty())
 }
 
 fn auth(node: &YamlNode, dir: &Path) -> Result<AuthMethod, YamlError> {

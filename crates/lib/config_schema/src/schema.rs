@@ -2,11 +2,9 @@
 //! them.
 //!
 //! One pass finds unknown keys and malformed values with their positions, lists the keys that have
-//! no effect in Firn, and redacts secrets. The tables are in [`super::keys`] and
-//! [`super::discovery`].
+//! no effect in Firn, and redacts secrets. The tables are in the crates that read the sections.
 
-use super::go_url;
-use super::read;
+use crate::{go_url, read};
 use firn_model::units::{parse_duration, parse_size};
 use firn_yaml::scalar::{YamlScalar, interpret_scalar};
 use firn_yaml::{YamlError, YamlNode, YamlValue};
@@ -56,6 +54,9 @@ pub enum ConfigValueShape {
     /// Any value, unchecked: the settings of extensions.
     Any,
 }
+
+/// Shape of a list of texts, used by many sections.
+pub const TEXTS: ConfigValueShape = ConfigValueShape::List(&ConfigValueShape::Text);
 
 /// A key that a section may contain, with its shape and, for Firn's own keys, its documentation.
 #[derive(Clone, Copy, Debug)]

@@ -13,6 +13,11 @@ pub fn text<'n>(node: &'n YamlNode, key: &str) -> Option<&'n str> {
     node.get(key)?.text()
 }
 
+/// Returns whether `key` has a text that is not empty.
+pub fn is_set(node: &YamlNode, key: &str) -> bool {
+    text(node, key).is_some_and(|text| !text.is_empty())
+}
+
 /// Returns the text of `key`, or an empty string if the key is missing or null.
 pub fn string(node: &YamlNode, key: &str) -> String {
     text(node, key).unwrap_or_default().to_owned()
