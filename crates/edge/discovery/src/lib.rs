@@ -14,91 +14,40 @@
 //! Invariant: a source that cannot be read keeps its last published list.
 
 mod api;
-mod aws;
-mod azure;
-#[cfg(test)]
-mod cloud_tests;
-mod consul;
-mod digitalocean;
 mod discover;
-mod dns;
-mod docker;
 mod environment;
-mod eureka;
-mod file;
-mod google;
 mod group;
-mod hetzner;
-mod http;
-mod ionos;
 mod json;
-mod kubernetes;
-mod kuma;
-mod linode;
-#[cfg(test)]
-mod manager_tests;
-mod marathon;
 mod meta;
 mod metrics;
-mod nomad;
-mod oci;
 mod once;
-mod openstack;
-mod outscale;
-mod ovhcloud;
 mod pages;
 mod parts;
-#[cfg(test)]
-mod platform_tests;
+mod providers;
 mod published;
-mod puppetdb;
-mod scaleway;
 mod side_by_side;
-mod stackit;
 #[cfg(test)]
 mod stub;
 #[cfg(test)]
 mod tests;
 mod tokens;
-mod triton;
-mod uyuni;
-mod vultr;
 mod xml;
 mod xmlrpc;
-mod zookeeper;
 
-pub use aws::{AwsSettings, SigV4Settings};
-pub use azure::{AzureAdSettings, AzureCloud, AzureIdentity, AzureSettings};
-pub use consul::{ConsulSettings, ConsulToken};
-pub use digitalocean::{DigitalOceanRole, DigitalOceanSettings};
-pub use dns::{DnsRecordType, DnsSettings};
-pub use docker::{DockerFilter, DockerSettings, SwarmRole, SwarmSettings};
-pub use eureka::EurekaSettings;
-pub use google::{GceSettings, GoogleIamSettings};
 pub use group::{ReadYaml, TargetGroup, check_address, read_json_groups};
-pub use hetzner::{HetznerRole, HetznerSettings};
-pub use ionos::IonosSettings;
-pub use kubernetes::{
-    KubernetesAttachMetadata, KubernetesRole, KubernetesSelector, KubernetesSettings,
-};
-pub use kuma::KumaSettings;
-pub use linode::LinodeSettings;
-pub use marathon::MarathonSettings;
 pub use metrics::{DiscoveryMetrics, DiscoveryOwner};
-pub use nomad::NomadSettings;
-pub use oci::OciSettings;
-pub use openstack::{OpenStackCredentials, OpenStackRole, OpenStackSettings};
-pub use outscale::OutscaleSettings;
-pub use ovhcloud::{OvhService, OvhSettings};
-pub use puppetdb::PuppetDbSettings;
-pub use scaleway::{ScalewayRole, ScalewaySettings};
-pub use stackit::StackitSettings;
-pub use triton::{TritonRole, TritonSettings};
-pub use uyuni::UyuniSettings;
-pub use vultr::VultrSettings;
-pub use zookeeper::{ZookeeperMember, ZookeeperSettings};
+pub use providers::{
+    AwsSettings, AzureAdSettings, AzureCloud, AzureIdentity, AzureSettings, ConsulSettings,
+    ConsulToken, DigitalOceanRole, DigitalOceanSettings, DnsRecordType, DnsSettings, DockerFilter,
+    DockerSettings, EurekaSettings, GceSettings, GoogleIamSettings, HetznerRole, HetznerSettings,
+    IonosSettings, KubernetesAttachMetadata, KubernetesRole, KubernetesSelector,
+    KubernetesSettings, KumaSettings, LinodeSettings, MarathonSettings, NomadSettings, OciSettings,
+    OpenStackCredentials, OpenStackRole, OpenStackSettings, OutscaleSettings, OvhService,
+    OvhSettings, PuppetDbSettings, ScalewayRole, ScalewaySettings, SigV4Settings, StackitSettings,
+    SwarmRole, SwarmSettings, TritonRole, TritonSettings, UyuniSettings, VultrSettings,
+    ZookeeperMember, ZookeeperSettings,
+};
 
-use discover::{BoxFuture, Discover, Refresh, RefreshTask};
 use firn_http_client::HttpSettings;
 use firn_model::env::Clock;
 use published::PublishedTargets;
@@ -274,7 +223,7 @@ impl Discovery {
         lent.metrics
             .add_running(settings.mechanism(), owner, &published);
         Self {
-            task: start_task(settings, lent, &published),
+            task: providers::start_task(settings, lent, &published),
             published,
         }
     }
@@ -283,116 +232,6 @@ impl Discovery {
     pub fn groups(&self) -> Option<Arc<Vec<TargetGroup>>> {
         self.published.groups()
     }
-}
-
-/// Starts the task of a discovery. Static groups are published immediately and need no task.
-fn start_task(
-    settings: &DiscoverySettings,
-    lent: &DiscoveryContext,
-    published: &Arc<PublishedTargets>,
-) -> Option<JoinHandle<()>> {
-    let to = published.clone();
-    let bytes_max = lent.bytes_max;
-    use DiscoverySettings as Source;
-    Some(match settings {
-        Source::Static(groups) => {
-            to.publish(groups.clone());
-            return None;
-        }
-        Source::File { patterns, refresh } => {
-            let files = file::TargetFiles::new(patterns.clone(), lent.read_yaml, bytes_max);
-            let refresh = *refresh;
-            spawn_discovery(file::FileDiscovery { files, refresh }, to)
-        }
-        Source::Http {
-            url,
-            refresh,
-            client,
-        } => spawn_refresh(
-            http::HttpDiscovery::new(url, *refresh, client, bytes_max),
-            to,
-        ),
-        Source::Dns(s) => spawn_refresh(dns::DnsDiscovery::new(s.clone(), to.clone()), to),
-        Source::Consul(s) => {
-            spawn_discovery(consul::ConsulDiscovery::new(s, bytes_max, to.clone()), to)
-        }
-        _ => start_platform_task(settings, lent, to),
-    })
-}
-
-/// Starts the task of a discovery that queries the API of a platform.
-fn start_platform_task(
-    settings: &DiscoverySettings,
-    lent: &DiscoveryContext,
-    to: Arc<PublishedTargets>,
-) -> JoinHandle<()> {
-    let bytes_max = lent.bytes_max;
-    let clock = || lent.clock.clone();
-    use DiscoverySettings as Source;
-    match settings {
-        Source::Static(_)
-        | Source::File { .. }
-        | Source::Http { .. }
-        | Source::Dns(_)
-        | Source::Consul(_) => {
-            unreachable!("started by start_task")
-        }
-        Source::Docker(s) => spawn_refresh(docker::DockerDiscovery::new(s, bytes_max), to),
-        Source::Swarm(s) => spawn_refresh(docker::SwarmDiscovery::new(s, bytes_max), to),
-        Source::Kubernetes(s) => {
-            spawn_discovery(kubernetes::KubernetesDiscovery::new(s, bytes_max), to)
-        }
-        Source::Ec2(s) => spawn_refresh(aws::Ec2Discovery::new(s, bytes_max, clock()), to),
-        Source::Azure(s) => spawn_refresh(azure::AzureDiscovery::new(s, bytes_max, clock()), to),
-        Source::Gce(s) => spawn_refresh(google::GceDiscovery::new(s, bytes_max, clock()), to),
-        Source::Ecs(s) => spawn_refresh(aws::EcsDiscovery::new(s, bytes_max, clock()), to),
-        Source::ElastiCache(s) => {
-            spawn_refresh(aws::ElastiCacheDiscovery::new(s, bytes_max, clock()), to)
-        }
-        Source::Msk(s) => spawn_refresh(aws::MskDiscovery::new(s, bytes_max, clock()), to),
-        Source::Rds(s) => spawn_refresh(aws::RdsDiscovery::new(s, bytes_max, clock()), to),
-        Source::Lightsail(s) => {
-            spawn_refresh(aws::LightsailDiscovery::new(s, bytes_max, clock()), to)
-        }
-        Source::Nomad(s) => spawn_refresh(nomad::NomadDiscovery::new(s, bytes_max), to),
-        Source::Eureka(s) => spawn_refresh(eureka::EurekaDiscovery::new(s, bytes_max), to),
-        Source::Hetzner(s) => spawn_refresh(hetzner::HetznerDiscovery::new(s, bytes_max), to),
-        Source::DigitalOcean(s) => {
-            spawn_refresh(digitalocean::DigitalOceanDiscovery::new(s, bytes_max), to)
-        }
-        Source::Ionos(s) => spawn_refresh(ionos::IonosDiscovery::new(s, bytes_max), to),
-        Source::Kuma(s) => spawn_refresh(kuma::KumaDiscovery::new(s, bytes_max), to),
-        Source::Linode(s) => spawn_refresh(linode::LinodeDiscovery::new(s, bytes_max, clock()), to),
-        Source::Oci(s) => spawn_refresh(oci::OciDiscovery::new(s, bytes_max, clock()), to),
-        Source::Zookeeper(s) => {
-            spawn_discovery(zookeeper::ZookeeperDiscovery::new(s, bytes_max), to)
-        }
-        Source::Marathon(s) => spawn_refresh(marathon::MarathonDiscovery::new(s, bytes_max), to),
-        Source::OpenStack(s) => spawn_refresh(openstack::OpenStackDiscovery::new(s, bytes_max), to),
-        Source::Outscale(s) => {
-            spawn_refresh(outscale::OutscaleDiscovery::new(s, bytes_max, clock()), to)
-        }
-        Source::OvhCloud(s) => {
-            spawn_refresh(ovhcloud::OvhDiscovery::new(s, bytes_max, clock()), to)
-        }
-        Source::PuppetDb(s) => spawn_refresh(puppetdb::PuppetDbDiscovery::new(s, bytes_max), to),
-        Source::Scaleway(s) => spawn_refresh(scaleway::ScalewayDiscovery::new(s, bytes_max), to),
-        Source::Stackit(s) => {
-            spawn_refresh(stackit::StackitDiscovery::new(s, bytes_max, clock()), to)
-        }
-        Source::Triton(s) => spawn_refresh(triton::TritonDiscovery::new(s, bytes_max), to),
-        Source::Uyuni(s) => spawn_refresh(uyuni::UyuniDiscovery::new(s, bytes_max, clock()), to),
-        Source::Vultr(s) => spawn_refresh(vultr::VultrDiscovery::new(s, bytes_max), to),
-    }
-}
-
-fn spawn_discovery(discovery: impl Discover, to: Arc<PublishedTargets>) -> JoinHandle<()> {
-    let run: BoxFuture<'static, ()> = Box::pin(discovery.run(to));
-    tokio::spawn(run)
-}
-
-fn spawn_refresh(source: impl Refresh, to: Arc<PublishedTargets>) -> JoinHandle<()> {
-    spawn_discovery(RefreshTask::new(source), to)
 }
 
 impl fmt::Debug for Discovery {

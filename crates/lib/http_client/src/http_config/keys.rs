@@ -2,8 +2,8 @@
 //!
 //! Follows Prometheus's library for HTTP clients.
 
-use firn_config_schema::schema::{ConfigKey, ConfigValueShape, TEXTS};
 use ConfigValueShape::{Any, Bool, List, Map, Secret, Section, Text, TlsVersion, Url};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, TEXTS};
 
 const fn key(name: &'static str, shape: ConfigValueShape) -> ConfigKey {
     ConfigKey::new(name, shape)

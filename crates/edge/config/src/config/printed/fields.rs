@@ -1,12 +1,12 @@
 //! Table of the fields of Prometheus's config, in the order and with the defaults in which
 //! Prometheus prints them.
 
-use firn_config_schema::printed::{PrintedField, PrintedFieldKind, always, field, with};
-use firn_http_client::http_config::{CLIENT, PRINTED_TLS as TLS, WRITE_CLIENT};
 use PrintedFieldKind::{
     Discoveries, Duration, Flag, List, ListMap, Lower, Number, Path, Paths, Pointer, Section, Size,
     Text, TextMap, Texts, Whole,
 };
+use firn_config_schema::printed::{PrintedField, PrintedFieldKind, always, field, with};
+use firn_http_client::http_config::{CLIENT, PRINTED_TLS as TLS, WRITE_CLIENT};
 
 const DISCOVERIES: PrintedField = field("", Discoveries);
 
