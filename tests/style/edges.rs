@@ -24,7 +24,10 @@ const EDGES: [(&str, &[&str]); 23] = [
     ("rules", &["yaml", "model", "gotemplate", "promql"]),
     ("bucket", &["model", "http-client"]),
     ("cluster", &["model", "storage", "bucket"]),
-    ("discovery", &["yaml", "model", "wire", "http-client"]),
+    (
+        "discovery",
+        &["yaml", "model", "config-schema", "wire", "http-client"],
+    ),
     ("aggregation", &["model", "wire"]),
     (
         "ingest",

@@ -9,7 +9,6 @@
 mod access;
 mod aggregation;
 mod alerting;
-mod discovery;
 mod features;
 mod fingerprint;
 mod global;
@@ -24,20 +23,17 @@ pub mod remote_write;
 mod rule_files;
 mod rules;
 mod signing;
-mod sources;
 pub mod tracing;
 
 pub use access::{AccessSettings, TokenSource, checked_digest};
 pub use alerting::AlertingSettings;
-pub use discovery::providers as discoveries;
 pub use features::JobFeatures;
 pub use fingerprint::fingerprint;
 pub use rule_files::{MissedEvaluationSettings, RuleFileError};
-pub use sources::read_groups;
 
 use crate::retention::RetentionSettings;
 use firn_aggregation::AggregationSpec;
-use firn_config_schema::{go_url, read, schema};
+use firn_config_schema::{read, schema};
 use firn_http_client::HttpSettings;
 use firn_http_client::http_config as http;
 use firn_http_client::named_files::{self, GlobSyntaxError};

@@ -1,8 +1,18 @@
 //! Target groups, the form in which discoveries publish their targets.
 
 use super::json;
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigFindings, ConfigValueShape, TEXTS, key, walk};
+use firn_yaml::{YamlNode, YamlValue};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
+
+/// Shape of a list of static target groups.
+pub(super) const GROUPS: ConfigValueShape =
+    ConfigValueShape::List(&ConfigValueShape::Section(&[&[
+        key("targets", TEXTS),
+        key("labels", ConfigValueShape::Labels),
+    ]]));
 
 /// Target addresses with the labels that they share, as in `static_configs` and target files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -28,6 +38,39 @@ pub fn check_address(address: &str) -> Result<(), String> {
 /// Decodes target groups from JSON; `null` is an empty list.
 pub fn read_json_groups(bytes: &[u8]) -> Result<Vec<TargetGroup>, String> {
     check_groups(json::from_slice(bytes)?)
+}
+
+/// Decodes target groups from YAML; an empty text is an empty list.
+pub fn read_yaml_groups(text: &str) -> Result<Vec<TargetGroup>, String> {
+    let Some(root) = firn_yaml::parse(text).map_err(|e| e.to_string())? else {
+        return Ok(Vec::new());
+    };
+    let wrong = |node: &YamlNode, what: &str| Err(node.error(what).to_string());
+    if !matches!(root.value, YamlValue::List(_)) {
+        return wrong(&root, "expected a list of target groups");
+    }
+    if let Some(node) = root.items().iter().find(|node| node.is_null()) {
+        return wrong(node, "nil target group item found");
+    }
+    walk(
+        &mut root.clone(),
+        &GROUPS,
+        "groups",
+        &mut ConfigFindings::default(),
+    )
+    .map_err(|e| e.to_string())?;
+    Ok(root.items().iter().map(read_yaml_group).collect())
+}
+
+/// Reads a group that was validated against [`GROUPS`].
+pub(super) fn read_yaml_group(node: &YamlNode) -> TargetGroup {
+    let labels = read::entries(node.get("labels")).iter();
+    TargetGroup {
+        targets: read::texts(node, "targets").unwrap_or_default(),
+        labels: labels
+            .map(|e| (e.key.clone(), e.node.text().unwrap_or_default().to_owned()))
+            .collect(),
+    }
 }
 
 /// Rejects groups that are `null` and labels with an empty name, as upstream does.

@@ -1,4 +1,8 @@
-//! The service discoveries, one module for each kind of source.
+//! The registry of the service discoveries. A discovery is a module and its row in the table; the
+//! config, its printed form, the features in the API and the start of tasks follow from the row.
+//!
+//! A module has the keys of an entry in the config, its reader, its settings, and the source of
+//! targets that they describe.
 
 mod aws;
 mod azure;
@@ -35,147 +39,59 @@ mod uyuni;
 mod vultr;
 mod zookeeper;
 
-pub use aws::{AwsSettings, SigV4Settings};
-pub use azure::{AzureAdSettings, AzureCloud, AzureIdentity, AzureSettings};
-pub use consul::{ConsulSettings, ConsulToken};
-pub use digitalocean::{DigitalOceanRole, DigitalOceanSettings};
-pub use dns::{DnsRecordType, DnsSettings};
-pub use docker::{DockerFilter, DockerSettings, SwarmRole, SwarmSettings};
-pub use eureka::EurekaSettings;
-pub use google::{GceSettings, GoogleIamSettings};
-pub use hetzner::{HetznerRole, HetznerSettings};
-pub use ionos::IonosSettings;
-pub use kubernetes::{
-    KubernetesAttachMetadata, KubernetesRole, KubernetesSelector, KubernetesSettings,
-};
-pub use kuma::KumaSettings;
-pub use linode::LinodeSettings;
-pub use marathon::MarathonSettings;
-pub use nomad::NomadSettings;
-pub use oci::OciSettings;
-pub use openstack::{OpenStackCredentials, OpenStackRole, OpenStackSettings};
-pub use outscale::OutscaleSettings;
-pub use ovhcloud::{OvhService, OvhSettings};
-pub use puppetdb::PuppetDbSettings;
-pub use scaleway::{ScalewayRole, ScalewaySettings};
-pub use stackit::StackitSettings;
-pub use triton::{TritonRole, TritonSettings};
-pub use uyuni::UyuniSettings;
-pub use vultr::VultrSettings;
-pub use zookeeper::{ZookeeperMember, ZookeeperSettings};
+pub use aws::{AwsSettings, SigV4Settings, read_sigv4};
+pub use azure::{AzureAdSettings, AzureCloud, AzureIdentity};
+pub use google::GoogleIamSettings;
 
-use crate::discover::{BoxFuture, Discover, Refresh, RefreshTask};
-use crate::published::PublishedTargets;
-use crate::{DiscoveryContext, DiscoverySettings};
-use std::sync::Arc;
-use tokio::task::JoinHandle;
+use crate::provider::DiscoveryProvider;
 
-/// Starts the task of a discovery. Static groups are published immediately and need no task.
-pub(super) fn start_task(
-    settings: &DiscoverySettings,
-    lent: &DiscoveryContext,
-    published: &Arc<PublishedTargets>,
-) -> Option<JoinHandle<()>> {
-    let to = published.clone();
-    let bytes_max = lent.bytes_max;
-    use DiscoverySettings as Source;
-    Some(match settings {
-        Source::Static(groups) => {
-            to.publish(groups.clone());
-            return None;
-        }
-        Source::File { patterns, refresh } => {
-            let files = file::TargetFiles::new(patterns.clone(), lent.read_yaml, bytes_max);
-            let refresh = *refresh;
-            spawn_discovery(file::FileDiscovery { files, refresh }, to)
-        }
-        Source::Http {
-            url,
-            refresh,
-            client,
-        } => spawn_refresh(
-            http::HttpDiscovery::new(url, *refresh, client, bytes_max),
-            to,
-        ),
-        Source::Dns(s) => spawn_refresh(dns::DnsDiscovery::new(s.clone(), to.clone()), to),
-        Source::Consul(s) => {
-            spawn_discovery(consul::ConsulDiscovery::new(s, bytes_max, to.clone()), to)
-        }
-        _ => start_platform_task(settings, lent, to),
-    })
-}
+/// All providers, in the order in which a section is read: by the names of their lists.
+pub(crate) const PROVIDERS: &[DiscoveryProvider] = &[
+    aws::BY_ROLE,
+    azure::PROVIDER,
+    consul::PROVIDER,
+    digitalocean::PROVIDER,
+    dns::PROVIDER,
+    docker::CONTAINERS,
+    docker::SWARM,
+    aws::EC2,
+    aws::ECS,
+    aws::ELASTICACHE,
+    eureka::PROVIDER,
+    file::PROVIDER,
+    google::PROVIDER,
+    hetzner::PROVIDER,
+    http::PROVIDER,
+    ionos::PROVIDER,
+    kubernetes::PROVIDER,
+    kuma::PROVIDER,
+    aws::LIGHTSAIL,
+    linode::PROVIDER,
+    marathon::PROVIDER,
+    aws::MSK,
+    zookeeper::NERVE,
+    nomad::PROVIDER,
+    oci::PROVIDER,
+    openstack::PROVIDER,
+    outscale::PROVIDER,
+    ovhcloud::PROVIDER,
+    puppetdb::PROVIDER,
+    aws::RDS,
+    scaleway::PROVIDER,
+    zookeeper::SERVERSET,
+    stackit::PROVIDER,
+    triton::PROVIDER,
+    uyuni::PROVIDER,
+    vultr::PROVIDER,
+];
 
-/// Starts the task of a discovery that queries the API of a platform.
-fn start_platform_task(
-    settings: &DiscoverySettings,
-    lent: &DiscoveryContext,
-    to: Arc<PublishedTargets>,
-) -> JoinHandle<()> {
-    let bytes_max = lent.bytes_max;
-    let clock = || lent.clock.clone();
-    use DiscoverySettings as Source;
-    match settings {
-        Source::Static(_)
-        | Source::File { .. }
-        | Source::Http { .. }
-        | Source::Dns(_)
-        | Source::Consul(_) => {
-            unreachable!("started by start_task")
-        }
-        Source::Docker(s) => spawn_refresh(docker::DockerDiscovery::new(s, bytes_max), to),
-        Source::Swarm(s) => spawn_refresh(docker::SwarmDiscovery::new(s, bytes_max), to),
-        Source::Kubernetes(s) => {
-            spawn_discovery(kubernetes::KubernetesDiscovery::new(s, bytes_max), to)
-        }
-        Source::Ec2(s) => spawn_refresh(aws::Ec2Discovery::new(s, bytes_max, clock()), to),
-        Source::Azure(s) => spawn_refresh(azure::AzureDiscovery::new(s, bytes_max, clock()), to),
-        Source::Gce(s) => spawn_refresh(google::GceDiscovery::new(s, bytes_max, clock()), to),
-        Source::Ecs(s) => spawn_refresh(aws::EcsDiscovery::new(s, bytes_max, clock()), to),
-        Source::ElastiCache(s) => {
-            spawn_refresh(aws::ElastiCacheDiscovery::new(s, bytes_max, clock()), to)
-        }
-        Source::Msk(s) => spawn_refresh(aws::MskDiscovery::new(s, bytes_max, clock()), to),
-        Source::Rds(s) => spawn_refresh(aws::RdsDiscovery::new(s, bytes_max, clock()), to),
-        Source::Lightsail(s) => {
-            spawn_refresh(aws::LightsailDiscovery::new(s, bytes_max, clock()), to)
-        }
-        Source::Nomad(s) => spawn_refresh(nomad::NomadDiscovery::new(s, bytes_max), to),
-        Source::Eureka(s) => spawn_refresh(eureka::EurekaDiscovery::new(s, bytes_max), to),
-        Source::Hetzner(s) => spawn_refresh(hetzner::HetznerDiscovery::new(s, bytes_max), to),
-        Source::DigitalOcean(s) => {
-            spawn_refresh(digitalocean::DigitalOceanDiscovery::new(s, bytes_max), to)
-        }
-        Source::Ionos(s) => spawn_refresh(ionos::IonosDiscovery::new(s, bytes_max), to),
-        Source::Kuma(s) => spawn_refresh(kuma::KumaDiscovery::new(s, bytes_max), to),
-        Source::Linode(s) => spawn_refresh(linode::LinodeDiscovery::new(s, bytes_max, clock()), to),
-        Source::Oci(s) => spawn_refresh(oci::OciDiscovery::new(s, bytes_max, clock()), to),
-        Source::Zookeeper(s) => {
-            spawn_discovery(zookeeper::ZookeeperDiscovery::new(s, bytes_max), to)
-        }
-        Source::Marathon(s) => spawn_refresh(marathon::MarathonDiscovery::new(s, bytes_max), to),
-        Source::OpenStack(s) => spawn_refresh(openstack::OpenStackDiscovery::new(s, bytes_max), to),
-        Source::Outscale(s) => {
-            spawn_refresh(outscale::OutscaleDiscovery::new(s, bytes_max, clock()), to)
-        }
-        Source::OvhCloud(s) => {
-            spawn_refresh(ovhcloud::OvhDiscovery::new(s, bytes_max, clock()), to)
-        }
-        Source::PuppetDb(s) => spawn_refresh(puppetdb::PuppetDbDiscovery::new(s, bytes_max), to),
-        Source::Scaleway(s) => spawn_refresh(scaleway::ScalewayDiscovery::new(s, bytes_max), to),
-        Source::Stackit(s) => {
-            spawn_refresh(stackit::StackitDiscovery::new(s, bytes_max, clock()), to)
-        }
-        Source::Triton(s) => spawn_refresh(triton::TritonDiscovery::new(s, bytes_max), to),
-        Source::Uyuni(s) => spawn_refresh(uyuni::UyuniDiscovery::new(s, bytes_max, clock()), to),
-        Source::Vultr(s) => spawn_refresh(vultr::VultrDiscovery::new(s, bytes_max), to),
-    }
-}
+#[cfg(test)]
+pub(crate) mod tested {
+    //! Settings whose readers the tests of config sections check.
 
-fn spawn_discovery(discovery: impl Discover, to: Arc<PublishedTargets>) -> JoinHandle<()> {
-    let run: BoxFuture<'static, ()> = Box::pin(discovery.run(to));
-    tokio::spawn(run)
-}
-
-fn spawn_refresh(source: impl Refresh, to: Arc<PublishedTargets>) -> JoinHandle<()> {
-    spawn_discovery(RefreshTask::new(source), to)
+    pub use super::consul::{ConsulSettings, ConsulToken};
+    pub use super::file::FileDiscoverySettings;
+    pub use super::http::HttpDiscoverySettings;
+    pub use super::oci::OciSettings;
+    pub use super::zookeeper::{ZookeeperMember, ZookeeperSettings};
 }

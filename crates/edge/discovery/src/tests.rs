@@ -16,6 +16,24 @@ fn group_with_a_field_unknown_is_refused() {
     assert_eq!(read("[{}]").unwrap(), [TargetGroup::default()]);
 }
 
+#[test]
+fn groups_in_yaml_are_validated_and_read() {
+    let groups = read_yaml_groups("- targets: [a, b]\n  labels: {x: y}\n- targets: [c]\n").unwrap();
+    assert_eq!(groups.len(), 2);
+    assert_eq!(groups[0].labels["x"], "y");
+    assert_eq!(read_yaml_groups("").unwrap(), []);
+    for (text, want) in [
+        ("a: b", "1:1: expected a list of target groups"),
+        (
+            "- targets: [a]\n  label: {}",
+            "2:3: unknown key \"label\" in groups[0]",
+        ),
+        ("-\n", "1:2: nil target group item found"),
+    ] {
+        assert_eq!(read_yaml_groups(text).unwrap_err(), want, "{text}");
+    }
+}
+
 /// Metric sink that formats each metric as a line.
 #[derive(Default)]
 struct Lines(Vec<String>);

@@ -117,3 +117,12 @@ pub fn entries(node: Option<&YamlNode>) -> &[YamlEntry] {
         _ => &[],
     }
 }
+
+/// Returns whether `text` is a UUID in the common form with four dashes.
+pub fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}

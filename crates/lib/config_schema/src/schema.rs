@@ -114,6 +114,11 @@ impl ConfigKey {
     }
 }
 
+/// Returns an optional key that has an effect and no documentation, as tables of keys need it.
+pub const fn key(name: &'static str, shape: ConfigValueShape) -> ConfigKey {
+    ConfigKey::new(name, shape)
+}
+
 /// Findings of the validation that are not errors, collected during the walk and logged at the
 /// start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

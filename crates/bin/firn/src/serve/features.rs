@@ -2,7 +2,7 @@
 //! server adds the features of PromQL and of the API.
 
 use firn_config::Settings;
-use firn_config::config::discoveries;
+use firn_discovery::discovery_names;
 use firn_server::parts::ServerFeature;
 
 /// Names of the template functions of Prometheus, all of which Firn implements.
@@ -81,11 +81,7 @@ pub fn features(settings: &Settings) -> Vec<ServerFeature> {
     let templates = TEMPLATES
         .iter()
         .map(|name| on("templating_functions", name));
-    let discoveries = discoveries().map(|(name, is_on)| ServerFeature {
-        category: "service_discovery_providers",
-        name,
-        is_on,
-    });
+    let discoveries = discovery_names().map(|name| on("service_discovery_providers", name));
     let switched = SWITCHED.iter().map(|(category, name, flag)| ServerFeature {
         category,
         name,

@@ -5,7 +5,7 @@ use super::jobs::check_static_targets;
 use super::read;
 use super::rules::rules;
 use super::signing::check_sigv4;
-use super::sources::{discoveries, sigv4};
+use firn_discovery::{read_discoveries, read_sigv4};
 use firn_http_client::AuthMethod;
 use firn_ingest::alertmanagers::AlertmanagerSettings;
 use firn_ingest::relabel::RelabelRule;
@@ -68,8 +68,8 @@ fn alertmanager(
         path_prefix: read::string(node, "path_prefix"),
         timeout: read::duration(node, "timeout").unwrap_or(TIMEOUT),
         http: client,
-        sigv4: sigv4(node, dir)?,
-        discoveries: discoveries(node, dir)?,
+        sigv4: read_sigv4(node, dir)?,
+        discoveries: read_discoveries(node, dir)?,
         relabel: rules(node, "relabel_configs", names)?,
         alert_relabel: rules(node, "alert_relabel_configs", names)?,
     };

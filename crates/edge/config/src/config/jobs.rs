@@ -6,9 +6,7 @@ use super::global::{
 use super::http::http;
 use super::read;
 use super::rules::rules;
-use super::sources::discoveries;
-use firn_discovery::DiscoverySettings;
-use firn_discovery::check_address;
+use firn_discovery::{DiscoverySettings, check_address, read_discoveries};
 use firn_ingest::relabel::RelabelRule;
 use firn_model::names::NameScheme;
 use firn_scrape::ScrapeJobSettings;
@@ -96,7 +94,7 @@ fn job(
         failure_log_file: read::path(node, "scrape_failure_log_file", dir)
             .or_else(|| global.failure_log_file.clone()),
         http: http(node, dir)?,
-        discoveries: discoveries(node, dir)?,
+        discoveries: read_discoveries(node, dir)?,
         relabel: rules(node, "relabel_configs", names)?,
         metric_relabel: rules(node, "metric_relabel_configs", names)?,
         ..ScrapeJobSettings::new(&name)

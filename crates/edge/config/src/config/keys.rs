@@ -2,12 +2,12 @@
 //!
 //! Follows Prometheus's `config/config.go` and its libraries for HTTP clients and signing.
 
-use super::discovery::DISCOVERY;
 use super::schema::{ConfigKey, ConfigValueShape, TEXTS};
 use ConfigValueShape::{
     Bool, Choice, Count, Duration, Integer, LabelName, Labels, List, Map, Number, Secret, Section,
     Size, Text, Url,
 };
+use firn_discovery::DISCOVERY_KEYS;
 use firn_http_client::http_config::{HTTP_CLIENT, PROXY, TLS};
 
 const fn key(name: &'static str, shape: ConfigValueShape) -> ConfigKey {
@@ -43,7 +43,7 @@ const JOBS: ConfigKey = key(
     List(&Section(&[
         SCRAPE,
         SCRAPE_BOUNDS,
-        DISCOVERY,
+        DISCOVERY_KEYS,
         HTTP_CLIENT,
         PROXY,
     ])),
@@ -260,7 +260,12 @@ const ALERTING: &[ConfigKey] = &[
     key("alert_relabel_configs", RELABEL_RULES),
     key(
         "alertmanagers",
-        List(&Section(&[ALERTMANAGER, DISCOVERY, HTTP_CLIENT, PROXY])),
+        List(&Section(&[
+            ALERTMANAGER,
+            DISCOVERY_KEYS,
+            HTTP_CLIENT,
+            PROXY,
+        ])),
     ),
 ];
 

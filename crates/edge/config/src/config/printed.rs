@@ -10,7 +10,6 @@
 //!
 //! Follows upstream's `config/config.go`, whose structs are printed by Go's `yaml`.
 
-mod discoveries;
 mod fields;
 mod inherit;
 #[cfg(test)]
@@ -18,6 +17,7 @@ mod tests;
 
 use super::read;
 use firn_config_schema::printed::{FieldPresence, PrintedField, PrintedFieldKind};
+use firn_discovery::printed_discovery;
 use firn_model::units::{format_duration, parse_duration, parse_size};
 use firn_yaml::scalar::{YamlScalar, interpret_scalar};
 use firn_yaml::{YamlEntry, YamlNode, YamlPosition, YamlValue};
@@ -210,15 +210,10 @@ impl ConfigPrinter<'_> {
 
     /// Returns the discoveries of a section, sorted by name.
     fn discoveries(&self, section: Option<&YamlNode>) -> Vec<YamlEntry> {
-        let is_one = |entry: &&YamlEntry| {
-            entry.key == discoveries::STATIC || entry.key.ends_with("_sd_configs")
-        };
-        let found = read::entries(section).iter().filter(is_one);
-        let mut found: Vec<&YamlEntry> = found.collect();
+        let mut found: Vec<&YamlEntry> = read::entries(section).iter().collect();
         found.sort_by(|a, b| a.key.cmp(&b.key));
         let shown = found.into_iter().filter_map(|one| {
-            let kind = discoveries::kind_of(&one.key);
-            let shown = self.print_value(&one.node, kind)?;
+            let shown = self.print_value(&one.node, printed_discovery(&one.key)?)?;
             (!shown.is_zero).then(|| entry(&one.key, shown.node))
         });
         shown.collect()

@@ -4,8 +4,7 @@ use super::read;
 use super::remote::{check_names, check_write, client};
 use super::rules::rules;
 use super::signing::{azuread, google_iam};
-use super::sources::sigv4;
-use firn_discovery::{AzureAdSettings, GoogleIamSettings, SigV4Settings};
+use firn_discovery::{AzureAdSettings, GoogleIamSettings, SigV4Settings, read_sigv4};
 use firn_http_client::HttpSettings;
 use firn_http_client::RequestSigner;
 use firn_ingest::relabel::RelabelRule;
@@ -175,7 +174,7 @@ fn receiver(
         ),
         age_max: queued("sample_age_limit").filter(|limit| !limit.is_zero()),
         http: client(node, user, dir)?,
-        sigv4: sigv4(node, dir)?,
+        sigv4: read_sigv4(node, dir)?,
         azuread: azuread(node),
         google_iam: google_iam(node),
         url,

@@ -1,7 +1,7 @@
 //! Request signing of `remote_write` in addition to the authentication of every HTTP client: AWS,
 //! Azure AD and Google IAM, with the checks of upstream.
 
-use super::read::{self, is_set};
+use super::read::{self, is_set, is_uuid};
 use firn_discovery::{AzureAdSettings, AzureCloud, AzureIdentity, GoogleIamSettings};
 use firn_http_client::Secret;
 use firn_yaml::{YamlError, YamlNode};
@@ -165,15 +165,6 @@ fn check_azure_way(
         }
     }
     Ok(())
-}
-
-/// Returns whether `text` is a UUID in the common form with four dashes.
-pub fn is_uuid(text: &str) -> bool {
-    text.len() == 36
-        && text.bytes().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        })
 }
 
 /// Returns whether `text` is a UUID: with dashes, in braces, as a URN, or without dashes.

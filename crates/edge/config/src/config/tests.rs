@@ -353,23 +353,8 @@ bearer_token_file: token"#,
     };
     assert_eq!(*fixed, DiscoverySettings::Static(vec![group]));
     let patterns = ["/etc/targets/*.json", "/abs/x.yml"].map(PathBuf::from);
-    assert_eq!(
-        *files,
-        DiscoverySettings::File {
-            patterns: patterns.to_vec(),
-            refresh: Duration::from_secs(10)
-        }
-    );
-    let DiscoverySettings::Http { client, .. } = server else {
-        panic!("an HTTP discovery")
-    };
-    assert_eq!(
-        client.auth,
-        AuthMethod::Basic {
-            username: Some(Secret::Inline("u".into())),
-            password: Some(Secret::File("/etc/pw".into()))
-        }
-    );
+    assert_eq!(files.target_files(), patterns);
+    assert_eq!((files.mechanism(), server.mechanism()), ("file", "http"));
     // A key without a value differs from a missing key.
     let first = job.relabel[0].settings();
     assert_eq!((first.regex(), first.replacement()), ("", ""));
@@ -495,24 +480,6 @@ fn load_takes_jobs_from_other_files_too() {
         e.ends_with("jobs/c.yml:1:1: found multiple scrape configs with job name \"a\""),
         "{e}"
     );
-}
-
-#[test]
-fn read_groups_reads_target_files() {
-    let groups = read_groups("- targets: [a, b]\n  labels: {x: y}\n- targets: [c]\n").unwrap();
-    assert_eq!(groups.len(), 2);
-    assert_eq!(groups[0].labels["x"], "y");
-    assert_eq!(read_groups("").unwrap(), []);
-    for (text, want) in [
-        ("a: b", "1:1: expected a list of target groups"),
-        (
-            "- targets: [a]\n  label: {}",
-            "2:3: unknown key \"label\" in groups[0]",
-        ),
-        ("-\n", "1:2: nil target group item found"),
-    ] {
-        assert_eq!(read_groups(text).unwrap_err(), want, "{text}");
-    }
 }
 
 #[test]

@@ -11,9 +11,27 @@
 mod certificate;
 mod identity;
 mod machines;
+mod settings;
 #[cfg(test)]
 mod tests;
 
 pub use identity::{AzureAdSettings, AzureCloud, AzureIdentity};
-pub(super) use machines::AzureDiscovery;
-pub use machines::AzureSettings;
+pub(super) use settings::PROVIDER;
+
+use crate::provider::{DiscoveryMechanism, DiscoveryStarter, DiscoveryTask};
+use machines::AzureDiscovery;
+use settings::AzureSettings;
+
+impl DiscoveryMechanism for AzureSettings {
+    fn mechanism(&self) -> &'static str {
+        "azure"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(AzureDiscovery::new(
+            self,
+            starter.bytes_max,
+            starter.clock.clone(),
+        ))
+    }
+}

@@ -1,11 +1,19 @@
 //! Tests of cloud discoveries against stub servers that follow the documented APIs: found targets,
 //! pagination, removed targets, and targets that remain while the API fails.
 
+use super::ionos::IonosSettings;
+use super::linode::LinodeSettings;
+use super::outscale::OutscaleSettings;
+use super::ovhcloud::{OvhService, OvhSettings};
+use super::scaleway::{ScalewayRole, ScalewaySettings};
+use super::stackit::StackitSettings;
+use super::vultr::VultrSettings;
 use super::*;
 use crate::environment::Variables;
 use crate::stub::{ManualRefresh, StubRequest, StubResponse, StubRoutes, StubServer};
 use firn_http_client::{HttpSettings, Secret};
 use firn_model::env::sim::SimClock;
+use std::sync::Arc;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);

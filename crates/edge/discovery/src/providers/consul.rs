@@ -8,12 +8,17 @@
 //! responses whose index did not change, and the labels of an instance.
 
 mod instance;
+mod settings;
 #[cfg(test)]
 mod tests;
+
+pub(super) use settings::PROVIDER;
+pub use settings::{ConsulSettings, ConsulToken};
 
 use crate::api::{ApiClient, ApiResponse, invalid_response_error, parse_header_value};
 use crate::discover::Discover;
 use crate::parts::{TIMING, WatchTiming, WatchUpdate, publish_combined};
+use crate::provider::{DiscoveryMechanism, DiscoveryStarter, DiscoveryTask};
 use crate::published::PublishedTargets;
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
@@ -40,54 +45,6 @@ const NEWS_MAX: usize = 64;
 
 const INDEX: &str = "x-consul-index";
 const TOKEN: &str = "x-consul-token";
-
-/// An entry of `consul_sd_configs`: the Consul agent to query, and the services to watch.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ConsulSettings {
-    /// The `server` key: address of the agent, with an optional scheme and path.
-    pub server: String,
-    /// The `scheme` key: `http` or `https`, used unless `server` contains `https`.
-    pub scheme: String,
-    /// The `path_prefix` key: path before that of the API, used unless `server` contains a path.
-    pub path_prefix: String,
-    /// The `token` key: ACL token that is sent in a header of each request.
-    pub token: ConsulToken,
-    /// The `datacenter` key: datacenter to query; empty for that of the agent.
-    pub datacenter: String,
-    /// The `namespace` key: namespace to query (Consul Enterprise); empty for the default one.
-    pub namespace: String,
-    /// The `partition` key: admin partition to query (Consul Enterprise); empty for the default
-    /// one.
-    pub partition: String,
-    /// The `tag_separator` key: separator of the tags in the label `__meta_consul_tags`.
-    pub tag_separator: String,
-    /// The `allow_stale` key: allow responses of servers that are not the leader.
-    pub allow_stale: bool,
-    /// The `services` key: names of the services to watch; empty for all in the catalog.
-    pub services: Vec<String>,
-    /// The `tags` key: tags that a service and its instances must have.
-    pub tags: Vec<String>,
-    /// The `node_meta` key: metadata by name that the node of a service must have.
-    pub node_meta: BTreeMap<String, String>,
-    /// The `filter` key: filter expression that Consul applies to the catalog.
-    pub filter: String,
-    /// The `health_filter` key: filter expression that Consul applies to the instances.
-    pub health_filter: String,
-    /// The `refresh_interval` key: minimum time between two queries of the same kind.
-    pub refresh: Duration,
-    /// Settings of the HTTP client that calls the agent: credentials, TLS, proxies and redirects.
-    pub client: HttpSettings,
-}
-
-/// A Consul ACL token, whose value does not appear in debug output.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct ConsulToken(pub String);
-
-impl std::fmt::Debug for ConsulToken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("<secret>")
-    }
-}
 
 /// Discovery that watches the services of a Consul datacenter and publishes their instances.
 pub(super) struct ConsulDiscovery {
@@ -141,6 +98,17 @@ impl ConsulDiscovery {
             }),
             to,
         }
+    }
+}
+
+impl DiscoveryMechanism for ConsulSettings {
+    fn mechanism(&self) -> &'static str {
+        "consul"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        let to = starter.to.clone();
+        starter.watch(ConsulDiscovery::new(self, starter.bytes_max, to))
     }
 }
 

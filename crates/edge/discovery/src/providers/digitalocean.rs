@@ -6,16 +6,39 @@ use crate::api::{ApiClient, invalid_response_error};
 use crate::discover::Refresh;
 use crate::group::{TargetGroup, or_default};
 use crate::meta::{MetaLabels, join_host_port};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::refresh_interval;
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::HttpSettings;
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use hyper::HeaderMap;
 use serde::Deserialize;
+use std::path::Path;
 use std::time::Duration;
 
 /// Base URL of the DigitalOcean API.
 const ENDPOINT: &str = "https://api.digitalocean.com";
 
 const PREFIX: &str = "digitalocean";
+
+/// The provider of `digitalocean_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "digitalocean_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("refresh_interval", Shape::Duration),
+    key("port", Shape::Integer),
+    key("role", Shape::Text),
+];
 
 /// The kind of DigitalOcean resource that is discovered, one kind per config entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +60,38 @@ pub struct DigitalOceanSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for DigitalOceanSettings {
+    fn mechanism(&self) -> &'static str {
+        "digitalocean"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(DigitalOceanDiscovery::new(self, starter.bytes_max))
+    }
+}
+
+/// Reads an entry of `digitalocean_sd_configs`, whose role must be valid.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    let role = match read::string_or(node, "role", "droplets").as_str() {
+        "droplets" => DigitalOceanRole::Droplets,
+        "databases" => DigitalOceanRole::Databases,
+        "" if read::text(node, "role").is_none() => {
+            return Err(node.error("role missing (one of: droplets, databases)"));
+        }
+        other => {
+            let message = format!("unknown DigitalOcean SD role {other:?}");
+            return Err(node.error(message));
+        }
+    };
+    let settings = DigitalOceanSettings {
+        role,
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh_interval(node, 60),
+        client: http(node, dir)?,
+    };
+    Ok(DiscoverySettings::provided(settings))
 }
 
 /// Discovery of DigitalOcean droplets or databases; each refresh lists all pages of one kind.

@@ -11,11 +11,20 @@ use crate::api::invalid_response_error;
 use crate::discover::Refresh;
 use crate::group::TargetGroup;
 use crate::meta::{MetaLabels, join_host_port};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
 use crate::published::PublishedTargets;
+use crate::section_values::refresh_interval;
+use firn_config_schema::printed::{PrintedField, PrintedFieldKind as Kind, always, with};
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use resolver::{DnsRecord, DnsResolver};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -30,6 +39,25 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Port of the DNS servers.
 const PORT: u16 = 53;
+
+/// The provider of `dns_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider =
+    DiscoveryProvider::new("dns_sd_configs", &Shape::Section(&[KEYS]), read_entry)
+        .printed_as(&[PRINTED]);
+
+const KEYS: &[ConfigKey] = &[
+    key("names", TEXTS),
+    key("refresh_interval", Shape::Duration),
+    key("type", Shape::Text),
+    key("port", Shape::Integer),
+];
+
+const PRINTED: &[PrintedField] = &[
+    always("names", Kind::Texts, ""),
+    with("refresh_interval", Kind::Duration, "30s"),
+    always("type", Kind::Text, "SRV"),
+    always("port", Kind::Whole, "0"),
+];
 
 /// The type of DNS record that is looked up and converted to targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +85,48 @@ pub struct DnsSettings {
     pub port: i64,
     /// The `refresh_interval` key: time between two lookups.
     pub refresh: Duration,
+}
+
+impl DiscoveryMechanism for DnsSettings {
+    fn mechanism(&self) -> &'static str {
+        "dns"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(DnsDiscovery::new(self.clone(), starter.to.clone()))
+    }
+}
+
+/// Reads an entry of `dns_sd_configs`, which needs names and, except for SRV records, a port.
+fn read_entry(node: &YamlNode, _: &Path) -> ReadResult {
+    let names = read::texts(node, "names").unwrap_or_default();
+    if names.is_empty() {
+        return Err(node.error("DNS-SD config must contain at least one SRV record name"));
+    }
+    let record_type = read::string_or(node, "type", "SRV");
+    let port = read::integer_or(node, "port", 0);
+    let record_type = match record_type.to_uppercase().as_str() {
+        "SRV" => DnsRecordType::Srv,
+        "A" => DnsRecordType::A,
+        "AAAA" => DnsRecordType::Aaaa,
+        "MX" => DnsRecordType::Mx,
+        "NS" => DnsRecordType::Ns,
+        _ => {
+            let message = format!("invalid DNS-SD records type {record_type}");
+            return Err(node.error(message));
+        }
+    };
+    if port == 0 && record_type != DnsRecordType::Srv {
+        return Err(
+            node.error("a port is required in DNS-SD configs for all record types except SRV")
+        );
+    }
+    Ok(DiscoverySettings::provided(DnsSettings {
+        names,
+        record_type,
+        port,
+        refresh: refresh_interval(node, 30),
+    }))
 }
 
 /// Discovery by DNS lookups, with the targets of the last successful lookup of each name.

@@ -6,12 +6,34 @@ use crate::api::{ApiClient, invalid_response_error};
 use crate::discover::Refresh;
 use crate::group::TargetGroup;
 use crate::meta::{MetaLabels, join_host_port, sanitize};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{has_scheme_and_host, refresh_interval};
 use crate::xml::{child_text, find_child, find_children, inner_source, parse};
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::HttpSettings;
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use hyper::HeaderMap;
 use roxmltree::Node;
+use std::path::Path;
 use std::time::Duration;
+
+/// The provider of `eureka_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "eureka_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("server", Shape::Text),
+    key("refresh_interval", Shape::Duration),
+];
 
 /// An entry of `eureka_sd_configs`: the Eureka server whose registered instances are discovered.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +44,32 @@ pub struct EurekaSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the server: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for EurekaSettings {
+    fn mechanism(&self) -> &'static str {
+        "eureka"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(EurekaDiscovery::new(self, starter.bytes_max))
+    }
+}
+
+/// Reads an entry of `eureka_sd_configs`, whose server must be a URL with scheme and host.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    let server = read::string(node, "server");
+    if server.is_empty() {
+        return Err(node.error("eureka_sd: empty or null eureka server"));
+    }
+    if !has_scheme_and_host(node, &server)? {
+        return Err(node.error("eureka_sd: invalid eureka server URL"));
+    }
+    Ok(DiscoverySettings::provided(EurekaSettings {
+        server,
+        refresh: refresh_interval(node, 30),
+        client: http(node, dir)?,
+    }))
 }
 
 /// Discovery of the applications of a Eureka server; each refresh reads all instances.

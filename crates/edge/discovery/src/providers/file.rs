@@ -6,8 +6,16 @@
 
 use crate::discover::Discover;
 use crate::group::{ReadYaml, TargetGroup, read_json_groups};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
 use crate::published::PublishedTargets;
+use firn_config_schema::printed::{PrintedField, PrintedFieldKind as Kind, always, with};
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
 use firn_http_client::named_files;
+use firn_yaml::YamlNode;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +30,80 @@ const LOOK: Duration = Duration::from_secs(3);
 
 /// Label with the path of the file.
 const FILEPATH: &str = "__meta_filepath";
+
+/// The provider of `file_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider =
+    DiscoveryProvider::new("file_sd_configs", &Shape::Section(&[KEYS]), read_entry)
+        .printed_as(&[PRINTED]);
+
+const KEYS: &[ConfigKey] = &[
+    key("files", TEXTS),
+    key("refresh_interval", Shape::Duration),
+];
+
+const PRINTED: &[PrintedField] = &[
+    always("files", Kind::Paths, ""),
+    with("refresh_interval", Kind::Duration, "5m"),
+];
+
+/// Prometheus's default for `refresh_interval`.
+const REFRESH: Duration = Duration::from_secs(5 * 60);
+
+/// Allowed extensions of target files.
+const ENDINGS: [&str; 6] = ["json", "yml", "yaml", "JSON", "YML", "YAML"];
+
+/// An entry of `file_sd_configs`: files with target groups in JSON or YAML.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileDiscoverySettings {
+    /// The `files` key: paths of files, which may contain patterns.
+    pub patterns: Vec<PathBuf>,
+    /// The `refresh_interval` key: time between two complete reads.
+    pub refresh: Duration,
+}
+
+impl DiscoveryMechanism for FileDiscoverySettings {
+    fn mechanism(&self) -> &'static str {
+        "file"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        let patterns = self.patterns.clone();
+        starter.watch(FileDiscovery {
+            files: TargetFiles::new(patterns, starter.read_yaml, starter.bytes_max),
+            refresh: self.refresh,
+        })
+    }
+
+    fn target_files(&self) -> &[PathBuf] {
+        &self.patterns
+    }
+}
+
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    let patterns = read::texts(node, "files").unwrap_or_default();
+    if patterns.is_empty() {
+        return Err(node.error("file service discovery config must contain at least one path name"));
+    }
+    if let Some(pattern) = patterns.iter().find(|p| !is_file_pattern(p)) {
+        return Err(node.error(format!(
+            "path name {pattern:?} is not valid for file discovery"
+        )));
+    }
+    Ok(DiscoverySettings::provided(FileDiscoverySettings {
+        patterns: patterns.iter().map(|p| dir.join(p)).collect(),
+        refresh: read::duration(node, "refresh_interval").unwrap_or(REFRESH),
+    }))
+}
+
+/// Returns whether a path has the extension of a target file and at most one `*`, which must be in
+/// the file name.
+fn is_file_pattern(pattern: &str) -> bool {
+    let Some((stem, ending)) = pattern.rsplit_once('.') else {
+        return false;
+    };
+    let behind_star = stem.split_once('*').map(|(_, behind)| behind);
+    ENDINGS.contains(&ending) && behind_star.is_none_or(|behind| !behind.contains('/'))
+}
 
 /// Modification time and size of a file when it was last read.
 #[derive(Clone, Debug, PartialEq, Eq)]

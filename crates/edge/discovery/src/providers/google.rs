@@ -14,5 +14,4 @@ mod gce;
 mod tests;
 
 pub use credentials::GoogleIamSettings;
-pub(super) use gce::GceDiscovery;
-pub use gce::GceSettings;
+pub(super) use gce::PROVIDER;

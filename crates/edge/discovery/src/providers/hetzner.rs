@@ -6,12 +6,22 @@ use crate::api::{ApiClient, invalid_response_error};
 use crate::discover::Refresh;
 use crate::group::{TargetGroup, or_default};
 use crate::meta::{MetaLabels, join_host_port, sanitize};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::refresh_interval;
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use hyper::HeaderMap;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 const CLOUD: &str = "https://api.hetzner.cloud/v1";
@@ -19,6 +29,20 @@ const ROBOT: &str = "https://robot-ws.your-server.de";
 
 /// Label value for a missing address, as in upstream, where Go formats a nil address.
 const NO_ADDRESS: &str = "<nil>";
+
+/// The provider of `hetzner_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "hetzner_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("refresh_interval", Shape::Duration),
+    key("port", Shape::Integer),
+    key("role", Shape::Text),
+    key("label_selector", Shape::Text),
+];
 
 /// The kind of Hetzner server that is discovered, one kind per config entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +66,35 @@ pub struct HetznerSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for HetznerSettings {
+    fn mechanism(&self) -> &'static str {
+        "hetzner"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(HetznerDiscovery::new(self, starter.bytes_max))
+    }
+}
+
+/// Reads an entry of `hetzner_sd_configs`, which needs a role: `robot` or `hcloud`.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    let role = match read::string(node, "role").as_str() {
+        "hcloud" => HetznerRole::Hcloud,
+        "robot" => HetznerRole::Robot,
+        "" if read::text(node, "role").is_none() => {
+            return Err(node.error("role missing (one of: robot, hcloud)"));
+        }
+        other => return Err(node.error(format!("unknown role {other:?}"))),
+    };
+    Ok(DiscoverySettings::provided(HetznerSettings {
+        role,
+        port: read::integer_or(node, "port", 80),
+        label_selector: read::string(node, "label_selector"),
+        refresh: refresh_interval(node, 60),
+        client: http(node, dir)?,
+    }))
 }
 
 /// Discovery of Hetzner servers; each refresh lists all servers of one role.

@@ -3,16 +3,76 @@
 use crate::api::{ApiClient, invalid_response_error};
 use crate::discover::Refresh;
 use crate::group::{TargetGroup, check_groups};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{check_http_url, refresh_interval};
+use firn_config_schema::printed::{PrintedField, PrintedFieldKind as Kind, always, with};
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::HttpSettings;
+use firn_http_client::http_config::{CLIENT, HTTP_CLIENT, PROXY, http};
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
+use std::path::Path;
 use std::time::Duration;
 
 /// Label with the URL of the server.
 const URL: &str = "__meta_url";
 
 const REFRESH_HEADER: HeaderName = HeaderName::from_static("x-prometheus-refresh-interval-seconds");
+
+/// The provider of `http_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "http_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+)
+.printed_as(&[CLIENT, PRINTED]);
+
+const KEYS: &[ConfigKey] = &[
+    key("refresh_interval", Shape::Duration),
+    key("url", Shape::Url),
+];
+
+const PRINTED: &[PrintedField] = &[
+    with("refresh_interval", Kind::Duration, "1m"),
+    always("url", Kind::Text, ""),
+];
+
+/// An entry of `http_sd_configs`: a URL that returns target groups in JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HttpDiscoverySettings {
+    /// The `url` key: URL that returns the target groups.
+    pub url: String,
+    /// The `refresh_interval` key: time between two requests.
+    pub refresh: Duration,
+    /// Settings of the HTTP client that calls the server.
+    pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for HttpDiscoverySettings {
+    fn mechanism(&self) -> &'static str {
+        "http"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(HttpDiscovery::new(self, starter.bytes_max))
+    }
+}
+
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    let url = read::text(node, "url").unwrap_or_default();
+    check_http_url(node, url)?;
+    Ok(DiscoverySettings::provided(HttpDiscoverySettings {
+        url: url.to_owned(),
+        refresh: refresh_interval(node, 60),
+        client: http(node, dir)?,
+    }))
+}
 
 /// Discovery that requests the target groups of one HTTP server at an interval.
 #[derive(Debug)]
@@ -23,11 +83,11 @@ pub(super) struct HttpDiscovery {
 }
 
 impl HttpDiscovery {
-    pub(super) fn new(url: &str, refresh: Duration, client: &HttpSettings, bytes_max: u64) -> Self {
+    pub(super) fn new(settings: &HttpDiscoverySettings, bytes_max: u64) -> Self {
         Self {
-            url: url.to_owned(),
-            refresh,
-            api: ApiClient::new(client, bytes_max),
+            url: settings.url.clone(),
+            refresh: settings.refresh,
+            api: ApiClient::new(&settings.client, bytes_max),
         }
     }
 }

@@ -7,9 +7,19 @@ use crate::discover::Refresh;
 use crate::group::TargetGroup;
 use crate::json::answers;
 use crate::meta::{MetaLabels, join_host_port, join_surrounded, sanitize};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{refresh_interval, require};
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::HttpSettings;
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// Base URL of the IONOS Cloud API.
@@ -17,6 +27,19 @@ const ENDPOINT: &str = "https://api.ionos.com";
 
 /// Name of network interfaces without a name, used in label names.
 const UNNAMED: &str = "unnamed";
+
+/// The provider of `ionos_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "ionos_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("datacenter_id", Shape::Text),
+    key("refresh_interval", Shape::Duration),
+    key("port", Shape::Integer),
+];
 
 /// An entry of `ionos_sd_configs`: the data centre whose servers are discovered, and credentials.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +52,27 @@ pub struct IonosSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for IonosSettings {
+    fn mechanism(&self) -> &'static str {
+        "ionos"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(IonosDiscovery::new(self, starter.bytes_max))
+    }
+}
+
+/// Reads an entry of `ionos_sd_configs`, which needs the id of a datacenter.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    require(node, &[("datacenter_id", "datacenter id can't be empty")])?;
+    Ok(DiscoverySettings::provided(IonosSettings {
+        datacenter: read::string(node, "datacenter_id"),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh_interval(node, 60),
+        client: http(node, dir)?,
+    }))
 }
 
 /// Discovery of the servers of an IONOS data centre; each refresh lists all servers.

@@ -21,20 +21,22 @@ mod objects;
 mod pods;
 mod reflector;
 mod roles;
+mod selectors;
 mod settings;
 mod store;
 #[cfg(test)]
 mod tests;
 mod world;
 
-pub use settings::{
-    KubernetesAttachMetadata, KubernetesRole, KubernetesSelector, KubernetesSettings,
-};
+pub(super) use settings::PROVIDER;
 
 use crate::discover::Discover;
 use crate::parts::{PublishRateLimiter, TIMING, WatchTiming, wait_until_due};
+use crate::provider::{DiscoveryMechanism, DiscoveryStarter, DiscoveryTask};
 use crate::published::PublishedTargets;
 use access::KubernetesCluster;
+use firn_http_client::ClientTlsSettings;
+use settings::KubernetesSettings;
 use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -72,6 +74,20 @@ impl KubernetesDiscovery {
             to.failures.inc();
             sleep(self.timing.retry).await;
         }
+    }
+}
+
+impl DiscoveryMechanism for KubernetesSettings {
+    fn mechanism(&self) -> &'static str {
+        "kubernetes"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.watch(KubernetesDiscovery::new(self, starter.bytes_max))
+    }
+
+    fn checked_tls(&self) -> Option<&ClientTlsSettings> {
+        Some(&self.client.tls)
     }
 }
 

@@ -14,13 +14,23 @@ use crate::discover::Refresh;
 use crate::group::TargetGroup;
 use crate::json::answers;
 use crate::meta::MetaLabels;
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{has_scheme_and_host, refresh_interval};
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
 use firn_model::units::format_duration;
+use firn_yaml::YamlNode;
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// Resource type that is requested, and that each resource in a response must have.
@@ -35,6 +45,23 @@ const CLIENT: &str = "firn";
 /// File with the host name of this machine.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
+/// Upstream's default for `fetch_timeout`.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The provider of `kuma_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "kuma_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("refresh_interval", Shape::Duration),
+    key("fetch_timeout", Shape::Duration),
+    key("server", Shape::Text),
+    key("client_id", Shape::Text),
+];
+
 /// An entry of `kuma_sd_configs`: the control plane whose monitoring assignments are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KumaSettings {
@@ -48,6 +75,36 @@ pub struct KumaSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the server: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for KumaSettings {
+    fn mechanism(&self) -> &'static str {
+        "kuma"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(KumaDiscovery::new(self, starter.bytes_max))
+    }
+}
+
+/// Reads an entry of `kuma_sd_configs`, whose server must be a URL with scheme and host.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    let server = read::string(node, "server");
+    if server.is_empty() {
+        return Err(node.error("kuma SD server must not be empty: "));
+    }
+    if !has_scheme_and_host(node, &server)? {
+        return Err(node.error(format!(
+            "kuma SD server must not be empty and have a scheme: {server}"
+        )));
+    }
+    Ok(DiscoverySettings::provided(KumaSettings {
+        server,
+        client_id: read::string(node, "client_id"),
+        fetch_timeout: read::duration(node, "fetch_timeout").unwrap_or(FETCH_TIMEOUT),
+        refresh: refresh_interval(node, 15),
+        client: http(node, dir)?,
+    }))
 }
 
 /// Discovery of the targets in a Kuma control plane; keeps the version and nonce of the last

@@ -11,12 +11,22 @@ use crate::discover::Refresh;
 use crate::group::TargetGroup;
 use crate::json::answers;
 use crate::meta::{MetaLabels, join_host_port};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::refresh_interval;
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::HttpSettings;
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_model::env::Clock;
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 use serde::de::DeserializeOwned;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -29,6 +39,20 @@ const FILTER: HeaderName = HeaderName::from_static("x-filter");
 
 /// Number of requests for events after which the lists are read even if there are no events.
 const QUIET_MAX: u32 = 10;
+
+/// The provider of `linode_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "linode_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("refresh_interval", Shape::Duration),
+    key("port", Shape::Integer),
+    key("tag_separator", Shape::Text),
+    key("region", Shape::Text),
+];
 
 /// An entry of `linode_sd_configs`: the region whose virtual machines are discovered, and
 /// credentials.
@@ -44,6 +68,31 @@ pub struct LinodeSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for LinodeSettings {
+    fn mechanism(&self) -> &'static str {
+        "linode"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(LinodeDiscovery::new(
+            self,
+            starter.bytes_max,
+            starter.clock.clone(),
+        ))
+    }
+}
+
+/// Reads an entry of `linode_sd_configs`, all of whose keys are optional.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    Ok(DiscoverySettings::provided(LinodeSettings {
+        region: read::string(node, "region"),
+        tag_separator: read::string_or(node, "tag_separator", ","),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh_interval(node, 60),
+        client: http(node, dir)?,
+    }))
 }
 
 /// Discovery of Linode instances; keeps the last list for refreshes without new events.

@@ -1,10 +1,16 @@
 //! Tests of discoveries by machine and service managers, against stub servers that follow the
 //! documented APIs.
 
+use super::kuma::KumaSettings;
+use super::marathon::MarathonSettings;
+use super::puppetdb::PuppetDbSettings;
+use super::triton::{TritonRole, TritonSettings};
+use super::uyuni::UyuniSettings;
 use super::*;
 use crate::stub::{ManualRefresh, StubRequest, StubResponse, StubRoutes, StubServer};
 use firn_http_client::{HttpSettings, Secret};
 use firn_model::env::sim::SimClock;
+use std::sync::Arc;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);

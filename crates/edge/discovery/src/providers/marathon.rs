@@ -7,12 +7,36 @@ use crate::discover::Refresh;
 use crate::group::TargetGroup;
 use crate::json::answers;
 use crate::meta::{MetaLabels, join_host_port};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{refresh_interval, require_list, secret};
+use firn_config_schema::read::{self, is_set};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_http_client::{HttpSettings, Secret, reveal};
 use firn_model::error::Error;
+use firn_yaml::{YamlError, YamlNode};
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use ring::rand::SystemRandom;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
+
+/// The provider of `marathon_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "marathon_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("servers", TEXTS),
+    key("refresh_interval", Shape::Duration),
+    key("auth_token", Shape::Secret),
+    key("auth_token_file", Shape::Text),
+];
 
 /// An entry of `marathon_sd_configs`: the Marathon servers whose tasks are discovered.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +49,50 @@ pub struct MarathonSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the servers: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for MarathonSettings {
+    fn mechanism(&self) -> &'static str {
+        "marathon"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(MarathonDiscovery::new(self, starter.bytes_max))
+    }
+}
+
+/// Reads an entry of `marathon_sd_configs`, which needs a server and allows one kind of token.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    let missing = "marathon_sd: must contain at least one Marathon server";
+    require_list(node, "servers", missing.into())?;
+    check_tokens(node)?;
+    Ok(DiscoverySettings::provided(MarathonSettings {
+        servers: read::texts(node, "servers").unwrap_or_default(),
+        token: secret(node, "auth_token", dir),
+        refresh: refresh_interval(node, 30),
+        client: http(node, dir)?,
+    }))
+}
+
+fn check_tokens(node: &YamlNode) -> Result<(), YamlError> {
+    let has = |key: &str| node.get(key).is_some_and(|section| !section.is_null());
+    let has_token = is_set(node, "auth_token");
+    let has_file = is_set(node, "auth_token_file");
+    let message = if has_token && has_file {
+        "marathon_sd: at most one of auth_token & auth_token_file must be configured"
+    } else if !has_token && !has_file {
+        return Ok(());
+    } else if has("basic_auth") {
+        "marathon_sd: at most one of basic_auth, auth_token & auth_token_file must be configured"
+    } else if is_set(node, "bearer_token") || is_set(node, "bearer_token_file") {
+        "marathon_sd: at most one of bearer_token, bearer_token_file, auth_token & \
+         auth_token_file must be configured"
+    } else if has("authorization") {
+        "marathon_sd: at most one of auth_token, auth_token_file & authorization must be configured"
+    } else {
+        return Ok(());
+    };
+    Err(node.error(message))
 }
 
 /// Discovery of Marathon apps; each refresh reads all apps with their tasks.

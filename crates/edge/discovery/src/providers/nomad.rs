@@ -6,10 +6,36 @@ use crate::api::{ApiClient, invalid_response_error};
 use crate::discover::Refresh;
 use crate::group::{TargetGroup, or_default};
 use crate::meta::{MetaLabels, join_host_port, join_surrounded};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::refresh_interval;
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use serde::Deserialize;
+use std::path::Path;
 use std::time::Duration;
+
+/// The provider of `nomad_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "nomad_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("allow_stale", Shape::Bool),
+    key("namespace", Shape::Text),
+    key("refresh_interval", Shape::Duration),
+    key("region", Shape::Text),
+    key("server", Shape::Text),
+    key("tag_separator", Shape::Text),
+];
 
 /// An entry of `nomad_sd_configs`: the Nomad server whose services are discovered.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +54,33 @@ pub struct NomadSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the server: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for NomadSettings {
+    fn mechanism(&self) -> &'static str {
+        "nomad"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(NomadDiscovery::new(self, starter.bytes_max))
+    }
+}
+
+/// Reads an entry of `nomad_sd_configs`, whose server must not be empty.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    let server = read::string_or(node, "server", "http://localhost:4646");
+    if server.trim().is_empty() {
+        return Err(node.error("nomad SD configuration requires a server address"));
+    }
+    Ok(DiscoverySettings::provided(NomadSettings {
+        server,
+        namespace: read::string_or(node, "namespace", "default"),
+        region: read::string_or(node, "region", "global"),
+        allow_stale: read::flag_or(node, "allow_stale", true),
+        tag_separator: read::string_or(node, "tag_separator", ","),
+        refresh: refresh_interval(node, 60),
+        client: http(node, dir)?,
+    }))
 }
 
 /// Discovery of Nomad services; each refresh lists all services and their instances.

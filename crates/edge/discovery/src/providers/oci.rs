@@ -20,15 +20,24 @@ use crate::group::TargetGroup;
 use crate::json::answers;
 use crate::meta::{MetaLabels, join_host_port, sanitize};
 use crate::pages::ApiPageCursor;
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{has_interval, refresh_interval, require, secret};
+use firn_config_schema::read::{self, is_set};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_http_client::{HttpSettings, Secret, form_encode};
 use firn_model::env::Clock;
 use firn_model::error::Error;
+use firn_yaml::{YamlError, YamlNode};
 use hyper::header::HeaderMap;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use signer::OciSigner;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -46,6 +55,27 @@ const BURST: u32 = 50;
 
 /// Response header with the token of the next page.
 const NEXT_PAGE: &str = "opc-next-page";
+
+/// The provider of `oci_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "oci_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("auth", Shape::Text),
+    key("tenancy", Shape::Text),
+    key("user", Shape::Text),
+    key("fingerprint", Shape::Text),
+    key("key_file", Shape::Text),
+    key("key_passphrase", Shape::Secret),
+    key("key_passphrase_file", Shape::Text),
+    key("region", Shape::Text),
+    key("compartments", TEXTS),
+    key("port", Shape::Integer),
+    key("refresh_interval", Shape::Duration),
+];
 
 /// An entry of `oci_sd_configs`: the tenancy whose compute instances are discovered, and
 /// credentials.
@@ -74,6 +104,89 @@ pub struct OciSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for OciSettings {
+    fn mechanism(&self) -> &'static str {
+        "oci"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(OciDiscovery::new(
+            self,
+            starter.bytes_max,
+            starter.clock.clone(),
+        ))
+    }
+}
+
+/// Reads an entry of `oci_sd_configs`. The required keys depend on the authentication method.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    let compartments = check_entry(node)?;
+    Ok(DiscoverySettings::provided(OciSettings {
+        is_machine: read::string(node, "auth") == "instance_principal",
+        tenancy: read::string(node, "tenancy"),
+        user: read::string(node, "user"),
+        fingerprint: read::string(node, "fingerprint"),
+        key_file: read::path(node, "key_file", dir).unwrap_or_default(),
+        key_passphrase: secret(node, "key_passphrase", dir),
+        region: read::string(node, "region"),
+        compartments,
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh_interval(node, 60),
+        client: http(node, dir)?,
+    }))
+}
+
+/// Validates the keys of the section and returns the configured compartments.
+fn check_entry(node: &YamlNode) -> Result<Vec<String>, YamlError> {
+    require(node, &[("region", "oci_sd: region is required")])?;
+    let auth = read::string_or(node, "auth", "api_key");
+    match auth.as_str() {
+        "api_key" => {
+            for key in ["tenancy", "user", "fingerprint", "key_file"] {
+                if !is_set(node, key) {
+                    return Err(node.error(format!("oci_sd: api_key auth requires {key}")));
+                }
+            }
+            if is_set(node, "key_passphrase") && is_set(node, "key_passphrase_file") {
+                return Err(node.error(
+                    "oci_sd: at most one of key_passphrase and key_passphrase_file must be \
+                     configured",
+                ));
+            }
+        }
+        "instance_principal" => {
+            let keys = [
+                "tenancy",
+                "user",
+                "fingerprint",
+                "key_file",
+                "key_passphrase",
+            ];
+            let has_any = keys.iter().any(|key| is_set(node, key));
+            if has_any || is_set(node, "key_passphrase_file") {
+                return Err(node.error(
+                    "oci_sd: instance_principal auth must not have tenancy, user, fingerprint, \
+                     key_file, key_passphrase, or key_passphrase_file set",
+                ));
+            }
+        }
+        _ => {
+            return Err(node.error(format!(
+                "oci_sd: unknown auth method {auth:?}, expected \"api_key\" or \
+                 \"instance_principal\""
+            )));
+        }
+    }
+    let compartments = read::texts(node, "compartments").unwrap_or_default();
+    if let Some(i) = compartments.iter().position(String::is_empty) {
+        return Err(node.error(format!("oci_sd: compartments[{i}] must not be empty")));
+    }
+    if !has_interval(node) {
+        return Err(node.error("oci_sd: refresh_interval must be positive, got 0s"));
+    }
+    Ok(compartments)
 }
 
 answers! {

@@ -16,20 +16,55 @@ use crate::api::{ApiClient, invalid_response_error};
 use crate::discover::Refresh;
 use crate::environment::{Variables, process_environment};
 use crate::group::TargetGroup;
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{refresh_interval, require};
 use answers::{
     OpenStackFloatingIp, OpenStackFloatingIpMap, OpenStackHypervisor, OpenStackListener,
     OpenStackLoadBalancer, OpenStackPage, OpenStackPort, OpenStackServer,
 };
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
+use firn_http_client::http_config::{TLS, tls};
 use firn_http_client::{HttpSettings, Secret};
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use hyper::HeaderMap;
 use identity::KeystoneSession;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 use tracing::warn;
 
 /// Protocol of the load balancer listeners that expose metrics.
 const SCRAPED: &str = "PROMETHEUS";
+
+/// The provider of `openstack_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider =
+    DiscoveryProvider::new("openstack_sd_configs", &Shape::Section(&[KEYS]), read_entry);
+
+const KEYS: &[ConfigKey] = &[
+    key("identity_endpoint", Shape::Text),
+    key("username", Shape::Text),
+    key("userid", Shape::Text),
+    key("password", Shape::Secret),
+    key("project_name", Shape::Text),
+    key("project_id", Shape::Text),
+    key("domain_name", Shape::Text),
+    key("domain_id", Shape::Text),
+    key("application_credential_name", Shape::Text),
+    key("application_credential_id", Shape::Text),
+    key("application_credential_secret", Shape::Secret),
+    key("role", Shape::Text),
+    key("region", Shape::Text),
+    key("refresh_interval", Shape::Duration),
+    key("port", Shape::Integer),
+    key("all_tenants", Shape::Bool),
+    key("tls_config", TLS),
+    key("availability", Shape::Text),
+];
 
 /// The kind of OpenStack object that is discovered, one kind per config entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +125,77 @@ pub struct OpenStackSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the services: credentials, TLS, proxies, redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for OpenStackSettings {
+    fn mechanism(&self) -> &'static str {
+        "openstack"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(OpenStackDiscovery::new(self, starter.bytes_max))
+    }
+}
+
+/// Reads an entry of `openstack_sd_configs`, whose role and availability must be valid.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    let tls = tls(node.get("tls_config"), dir)?;
+    let role = match read::string(node, "role").as_str() {
+        "instance" | "" => OpenStackRole::Instance,
+        "hypervisor" => OpenStackRole::Hypervisor,
+        "loadbalancer" => OpenStackRole::LoadBalancer,
+        role => return Err(node.error(format!("unknown OpenStack SD role {role:?}"))),
+    };
+    let availability = read::string_or(node, "availability", "public");
+    if !matches!(availability.as_str(), "public" | "internal" | "admin") {
+        return Err(node.error(format!(
+            "unknown availability {availability}, must be one of admin, internal or public"
+        )));
+    }
+    require(
+        node,
+        &[
+            (
+                "role",
+                "role missing (one of: instance, hypervisor, loadbalancer)",
+            ),
+            ("region", "openstack SD configuration requires a region"),
+        ],
+    )?;
+    Ok(DiscoverySettings::provided(OpenStackSettings {
+        role,
+        credentials: read_credentials(node),
+        region: read::string(node, "region"),
+        availability,
+        all_tenants: read::flag_or(node, "all_tenants", false),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh_interval(node, 60),
+        client: HttpSettings {
+            tls,
+            ..HttpSettings::default()
+        },
+    }))
+}
+
+fn read_credentials(node: &YamlNode) -> OpenStackCredentials {
+    let of = |key: &str| read::string(node, key);
+    let secret = |key: &str| {
+        let text = read::text(node, key).filter(|text| !text.is_empty());
+        text.map(|text| Secret::Inline(text.to_owned()))
+    };
+    OpenStackCredentials {
+        endpoint: of("identity_endpoint"),
+        username: of("username"),
+        user_id: of("userid"),
+        password: secret("password"),
+        project_name: of("project_name"),
+        project_id: of("project_id"),
+        domain_name: of("domain_name"),
+        domain_id: of("domain_id"),
+        application_name: of("application_credential_name"),
+        application_id: of("application_credential_id"),
+        application_secret: secret("application_credential_secret"),
+    }
 }
 
 /// Discovery of OpenStack objects; each refresh authenticates and reads the lists of one role.

@@ -9,17 +9,44 @@ use crate::group::TargetGroup;
 use crate::json::answers;
 use crate::meta::{MetaLabels, join_host_port, sanitize};
 use crate::pages::ApiPageCursor;
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{refresh_interval, require, secret_key};
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_http_client::{HttpSettings, Secret, reveal};
 use firn_model::env::Clock;
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::json;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Service and region in the scope of signatures, which are the same for all regions.
 const SERVICE: &str = "oapi";
 const SIGNED_REGION: &str = "eu-west-2";
+
+/// The provider of `outscale_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "outscale_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("endpoint", Shape::Text),
+    key("region", Shape::Text),
+    key("access_key", Shape::Text),
+    key("secret_key", Shape::Secret),
+    key("secret_key_file", Shape::Text),
+    key("refresh_interval", Shape::Duration),
+    key("port", Shape::Integer),
+];
 
 /// An entry of `outscale_sd_configs`: the API whose virtual machines are discovered, and
 /// credentials.
@@ -41,6 +68,48 @@ pub struct OutscaleSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for OutscaleSettings {
+    fn mechanism(&self) -> &'static str {
+        "outscale"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(OutscaleDiscovery::new(
+            self,
+            starter.bytes_max,
+            starter.clock.clone(),
+        ))
+    }
+}
+
+/// Reads an entry of `outscale_sd_configs`, which needs a region and a pair of keys.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    let region = read::string_or(node, "region", "eu-west-2");
+    if region.is_empty() {
+        return Err(node.error("outscale SD configuration requires a region"));
+    }
+    require(
+        node,
+        &[(
+            "access_key",
+            "outscale SD configuration requires access_key",
+        )],
+    )?;
+    let endpoint = match read::string(node, "endpoint") {
+        endpoint if endpoint.is_empty() => format!("https://api.{region}.outscale.com/api/v1"),
+        endpoint => endpoint,
+    };
+    Ok(DiscoverySettings::provided(OutscaleSettings {
+        endpoint,
+        region,
+        access_key: read::string(node, "access_key"),
+        secret_key: secret_key(node, dir)?,
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh_interval(node, 60),
+        client: http(node, dir)?,
+    }))
 }
 
 /// Discovery of Outscale machines; each refresh lists all pages.

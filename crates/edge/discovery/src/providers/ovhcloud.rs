@@ -11,13 +11,22 @@ use crate::discover::Refresh;
 use crate::group::TargetGroup;
 use crate::json::answers;
 use crate::meta::MetaLabels;
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{inline_secret, refresh_interval, require};
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::{HttpSettings, Secret, form_encode, reveal};
 use firn_model::env::Clock;
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use hyper::header::{HeaderMap, HeaderName};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use serde::de::DeserializeOwned;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
@@ -34,6 +43,19 @@ const ENDPOINTS: [(&str, &str); 7] = [
 ];
 
 const APPLICATION: HeaderName = HeaderName::from_static("x-ovh-application");
+
+/// The provider of `ovhcloud_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider =
+    DiscoveryProvider::new("ovhcloud_sd_configs", &Shape::Section(&[KEYS]), read_entry);
+
+const KEYS: &[ConfigKey] = &[
+    key("endpoint", Shape::Text),
+    key("application_key", Shape::Text),
+    key("application_secret", Shape::Secret),
+    key("consumer_key", Shape::Secret),
+    key("refresh_interval", Shape::Duration),
+    key("service", Shape::Text),
+];
 
 /// The kind of OVHcloud server that is discovered, one kind per config entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +81,49 @@ pub struct OvhSettings {
     pub service: OvhService,
     /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
+}
+
+impl DiscoveryMechanism for OvhSettings {
+    fn mechanism(&self) -> &'static str {
+        "ovhcloud"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(OvhDiscovery::new(
+            self,
+            starter.bytes_max,
+            starter.clock.clone(),
+        ))
+    }
+}
+
+/// Reads an entry of `ovhcloud_sd_configs`, which needs an endpoint, a service and keys.
+fn read_entry(node: &YamlNode, _: &Path) -> ReadResult {
+    let endpoint = read::string_or(node, "endpoint", "ovh-eu");
+    if endpoint.is_empty() {
+        return Err(node.error("endpoint can not be empty"));
+    }
+    require(
+        node,
+        &[
+            ("application_key", "application key can not be empty"),
+            ("application_secret", "application secret can not be empty"),
+            ("consumer_key", "consumer key can not be empty"),
+        ],
+    )?;
+    let service = match read::string(node, "service").as_str() {
+        "dedicated_server" => OvhService::DedicatedServer,
+        "vps" => OvhService::Vps,
+        service => return Err(node.error(format!("unknown service: {service}"))),
+    };
+    Ok(DiscoverySettings::provided(OvhSettings {
+        endpoint,
+        application_key: read::string(node, "application_key"),
+        application_secret: inline_secret(node, "application_secret"),
+        consumer_key: inline_secret(node, "consumer_key"),
+        service,
+        refresh: refresh_interval(node, 60),
+    }))
 }
 
 /// Discovery of OVHcloud servers; each refresh reads the details of every server.

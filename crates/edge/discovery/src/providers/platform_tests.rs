@@ -1,6 +1,10 @@
 //! Tests of discoveries that use one API each, against stub servers that respond like the real
 //! ones.
 
+use super::digitalocean::{DigitalOceanRole, DigitalOceanSettings};
+use super::eureka::EurekaSettings;
+use super::hetzner::{HetznerRole, HetznerSettings};
+use super::nomad::NomadSettings;
 use super::*;
 use crate::discover::Refresh;
 use crate::stub::{StubRequest, StubResponse, StubServer, format_targets};

@@ -8,17 +8,42 @@ use crate::discover::Refresh;
 use crate::group::TargetGroup;
 use crate::json::answers;
 use crate::meta::{MetaLabels, join_host_port, sanitize};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{check_http_url, refresh_interval, require};
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::HttpSettings;
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_model::error::Error;
 use firn_model::go_float::format_shortest;
+use firn_yaml::YamlNode;
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// Maximum nesting depth of parameters that become labels.
 const DEPTH_MAX: usize = 32;
+
+/// The provider of `puppetdb_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "puppetdb_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("refresh_interval", Shape::Duration),
+    key("url", Shape::Url),
+    key("query", Shape::Text),
+    key("include_parameters", Shape::Bool),
+    key("port", Shape::Integer),
+];
 
 /// An entry of `puppetdb_sd_configs`: the PuppetDB server and the query that returns targets.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +61,30 @@ pub struct PuppetDbSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the server: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for PuppetDbSettings {
+    fn mechanism(&self) -> &'static str {
+        "puppetdb"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(PuppetDbDiscovery::new(self, starter.bytes_max))
+    }
+}
+
+/// Reads an entry of `puppetdb_sd_configs`, which needs an HTTP URL and a query.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    check_http_url(node, read::text(node, "url").unwrap_or_default())?;
+    require(node, &[("query", "query missing")])?;
+    Ok(DiscoverySettings::provided(PuppetDbSettings {
+        url: read::string(node, "url"),
+        query: read::string(node, "query"),
+        include_parameters: read::flag_or(node, "include_parameters", false),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh_interval(node, 60),
+        client: http(node, dir)?,
+    }))
 }
 
 /// Discovery of PuppetDB resources; each refresh sends one query.

@@ -2,13 +2,19 @@
 //!
 //! The behaviour follows upstream's `discovery/scaleway` and Scaleway's APIs.
 
+mod settings;
+
+pub(super) use settings::PROVIDER;
+pub use settings::{ScalewayRole, ScalewaySettings};
+
 use crate::api::{ApiClient, invalid_response_error, parse_header_value};
 use crate::discover::Refresh;
 use crate::group::TargetGroup;
 use crate::json::answers;
 use crate::meta::{MetaLabels, join_host_port};
 use crate::pages::ApiPageCursor;
-use firn_http_client::{HttpSettings, Secret, form_encode, reveal};
+use crate::provider::{DiscoveryMechanism, DiscoveryStarter, DiscoveryTask};
+use firn_http_client::{form_encode, reveal};
 use firn_model::error::Error;
 use hyper::header::{HeaderMap, HeaderName};
 use serde::de::DeserializeOwned;
@@ -19,38 +25,6 @@ const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
 /// Response header with the total number of entries in a list.
 const TOTAL: &str = "x-total-count";
-
-/// The kind of Scaleway server that is discovered, one kind per config entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScalewayRole {
-    /// Instances, which are virtual machines.
-    Instance,
-    /// Elastic Metal servers, which are bare metal.
-    Baremetal,
-}
-
-/// An entry of `scaleway_sd_configs`: the kind of server to discover, zone and credentials.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ScalewaySettings {
-    /// The `role` key: kind of server to discover.
-    pub role: ScalewayRole,
-    /// The `api_url` key: base URL of the Scaleway APIs.
-    pub url: String,
-    /// The `zone` key: zone whose servers are discovered.
-    pub zone: String,
-    /// The `secret_key` or `secret_key_file` key: token that is sent in a header of each request.
-    pub secret_key: Secret,
-    /// The `name_filter` key: name that the API filters servers by; empty for no filter.
-    pub name_filter: String,
-    /// The `tags_filter` key: tags that a server must have; empty for no filter.
-    pub tags_filter: Vec<String>,
-    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
-    pub port: i64,
-    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
-    pub refresh: Duration,
-    /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
-    pub client: HttpSettings,
-}
 
 /// Discovery of Scaleway servers; each refresh lists all servers of one role.
 #[derive(Debug)]
@@ -319,6 +293,16 @@ impl ScalewayDiscovery {
         machines
             .map(|one| one.build_target(&offers, &systems, self.settings.port))
             .collect()
+    }
+}
+
+impl DiscoveryMechanism for ScalewaySettings {
+    fn mechanism(&self) -> &'static str {
+        "scaleway"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(ScalewayDiscovery::new(self, starter.bytes_max))
     }
 }
 

@@ -13,17 +13,26 @@ use crate::environment::{Variables, process_environment};
 use crate::group::TargetGroup;
 use crate::json::{self, answers};
 use crate::meta::{MetaLabels, join_host_port, sanitize};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{refresh_interval, secret};
 use crate::tokens::{AccessTokenCache, AccessTokenIssuer, IssuedToken};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
+use firn_config_schema::{go_url, read};
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_http_client::named_files::read_async;
 use firn_http_client::{HttpSettings, Secret, SigningAlgorithm, form_encode, reveal, sign_claims};
 use firn_model::env::Clock;
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use ring::rand::SystemRandom;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +44,26 @@ const STATEMENT_SECONDS: i64 = 3600;
 
 /// Grant type of requests that exchange a signed JWT for a token.
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+/// The provider of `stackit_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "stackit_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("project", Shape::Text),
+    key("refresh_interval", Shape::Duration),
+    key("port", Shape::Integer),
+    key("region", Shape::Text),
+    key("endpoint", Shape::Text),
+    key("service_account_key", Shape::Secret),
+    key("private_key", Shape::Secret),
+    key("service_account_key_path", Shape::Text),
+    key("private_key_path", Shape::Text),
+    key("credentials_file_path", Shape::Text),
+];
 
 /// An entry of `stackit_sd_configs`: the project whose servers are discovered, and credentials.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +85,57 @@ pub struct StackitSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for StackitSettings {
+    fn mechanism(&self) -> &'static str {
+        "stackit"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(StackitDiscovery::new(
+            self,
+            starter.bytes_max,
+            starter.clock.clone(),
+        ))
+    }
+}
+
+/// Reads an entry of `stackit_sd_configs`, which needs an endpoint or a region.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    let (endpoint, region) = (
+        read::string(node, "endpoint"),
+        read::string_or(node, "region", "eu01"),
+    );
+    if endpoint.is_empty() && region.is_empty() {
+        return Err(node.error("stackit_sd: endpoint and region missing"));
+    }
+    go_url::parse(&endpoint)
+        .map_err(|e| node.error(format!("stackit_sd: invalid endpoint {endpoint:?}: {e}")))?;
+    // Paths of these files are not relative to the folder of the config.
+    let key = |key: &str| {
+        secret(node, key, dir).or_else(|| read_file_secret(node, &format!("{key}_path")))
+    };
+    let credentials = read::text(node, "credentials_file_path").filter(|path| !path.is_empty());
+    Ok(DiscoverySettings::provided(StackitSettings {
+        project: read::string(node, "project"),
+        endpoint: if endpoint.is_empty() {
+            format!("https://iaas.api.{region}.stackit.cloud")
+        } else {
+            endpoint
+        },
+        service_account_key: key("service_account_key"),
+        private_key: key("private_key"),
+        credentials_file: credentials.map(PathBuf::from),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh_interval(node, 60),
+        client: http(node, dir)?,
+    }))
+}
+
+fn read_file_secret(node: &YamlNode, key: &str) -> Option<Secret> {
+    let path = read::text(node, key).filter(|path| !path.is_empty());
+    path.map(|path| Secret::File(PathBuf::from(path)))
 }
 
 /// Discovery of STACKIT servers; each refresh lists all servers of the project.

@@ -7,10 +7,36 @@ use crate::discover::Refresh;
 use crate::group::TargetGroup;
 use crate::json::answers;
 use crate::meta::MetaLabels;
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{has_interval, refresh_interval, require};
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
+use firn_http_client::http_config::{TLS, tls};
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use hyper::HeaderMap;
+use std::path::Path;
 use std::time::Duration;
+
+/// The provider of `triton_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider =
+    DiscoveryProvider::new("triton_sd_configs", &Shape::Section(&[KEYS]), read_entry);
+
+const KEYS: &[ConfigKey] = &[
+    key("account", Shape::Text),
+    key("role", Shape::Text),
+    key("dns_suffix", Shape::Text),
+    key("endpoint", Shape::Text),
+    key("groups", TEXTS),
+    key("port", Shape::Integer),
+    key("refresh_interval", Shape::Duration),
+    key("tls_config", TLS),
+    key("version", Shape::Integer),
+];
 
 /// The kind of Triton machine that is discovered, one kind per config entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +66,59 @@ pub struct TritonSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the endpoint: credentials, TLS, proxies, redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for TritonSettings {
+    fn mechanism(&self) -> &'static str {
+        "triton"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(TritonDiscovery::new(self, starter.bytes_max))
+    }
+}
+
+/// Reads an entry of `triton_sd_configs`, which uses only the TLS settings of the HTTP client.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    let client = HttpSettings {
+        tls: tls(node.get("tls_config"), dir)?,
+        ..HttpSettings::default()
+    };
+    let role = match read::string_or(node, "role", "container").as_str() {
+        "container" => TritonRole::Container,
+        "cn" => TritonRole::Cn,
+        _ => {
+            return Err(
+                node.error("triton SD configuration requires role to be 'container' or 'cn'")
+            );
+        }
+    };
+    require(
+        node,
+        &[
+            ("account", "triton SD configuration requires an account"),
+            (
+                "dns_suffix",
+                "triton SD configuration requires a dns_suffix",
+            ),
+            ("endpoint", "triton SD configuration requires an endpoint"),
+        ],
+    )?;
+    if !has_interval(node) {
+        return Err(
+            node.error("triton SD configuration requires RefreshInterval to be a positive integer")
+        );
+    }
+    Ok(DiscoverySettings::provided(TritonSettings {
+        role,
+        dns_suffix: read::string(node, "dns_suffix"),
+        endpoint: read::string(node, "endpoint"),
+        groups: read::texts(node, "groups").unwrap_or_default(),
+        port: read::integer_or(node, "port", 9163),
+        version: read::integer_or(node, "version", 1),
+        refresh: refresh_interval(node, 60),
+        client,
+    }))
 }
 
 /// Discovery of Triton machines; each refresh requests the complete list of one kind.

@@ -7,16 +7,42 @@ use crate::discover::Refresh;
 use crate::group::TargetGroup;
 use crate::json::answers;
 use crate::meta::MetaLabels;
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{inline_secret, refresh_interval, require};
 use crate::xmlrpc::{XmlRpcParam, call_method};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
+use firn_config_schema::{go_url, read};
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_http_client::{HttpSettings, Secret, reveal};
 use firn_model::env::Clock;
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Lifetime of a login in seconds; it is renewed after half of that.
 const LOGIN_SECONDS: i64 = 600;
+
+/// The provider of `uyuni_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "uyuni_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("server", Shape::Text),
+    key("username", Shape::Text),
+    key("password", Shape::Secret),
+    key("entitlement", Shape::Text),
+    key("separator", Shape::Text),
+    key("refresh_interval", Shape::Duration),
+];
 
 /// An entry of `uyuni_sd_configs`: the Uyuni server whose monitored systems are discovered.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +61,47 @@ pub struct UyuniSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the server: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for UyuniSettings {
+    fn mechanism(&self) -> &'static str {
+        "uyuni"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(UyuniDiscovery::new(
+            self,
+            starter.bytes_max,
+            starter.clock.clone(),
+        ))
+    }
+}
+
+/// Reads an entry of `uyuni_sd_configs`, which needs a server and credentials.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    require(
+        node,
+        &[("server", "Uyuni SD configuration requires server host")],
+    )?;
+    let server = read::string(node, "server");
+    go_url::parse(&server)
+        .map_err(|e| node.error(format!("Uyuni Server URL is not valid: {e}")))?;
+    require(
+        node,
+        &[
+            ("username", "Uyuni SD configuration requires a username"),
+            ("password", "Uyuni SD configuration requires a password"),
+        ],
+    )?;
+    Ok(DiscoverySettings::provided(UyuniSettings {
+        server,
+        username: read::string(node, "username"),
+        password: inline_secret(node, "password"),
+        entitlement: read::string_or(node, "entitlement", "monitoring_entitled"),
+        separator: read::string_or(node, "separator", ","),
+        refresh: refresh_interval(node, 60),
+        client: http(node, dir)?,
+    }))
 }
 
 /// Discovery of the endpoints of a Uyuni server; keeps its login between refreshes.

@@ -7,13 +7,35 @@ use crate::discover::Refresh;
 use crate::group::TargetGroup;
 use crate::json::answers;
 use crate::meta::{MetaLabels, join_host_port};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::refresh_interval;
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
+use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use hyper::HeaderMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// Base URL of the Vultr API.
 const ENDPOINT: &str = "https://api.vultr.com";
+
+/// The provider of `vultr_sd_configs`.
+pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
+    "vultr_sd_configs",
+    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    read_entry,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("refresh_interval", Shape::Duration),
+    key("port", Shape::Integer),
+];
 
 /// An entry of `vultr_sd_configs`: credentials for the account whose instances are discovered.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +46,25 @@ pub struct VultrSettings {
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
+}
+
+impl DiscoveryMechanism for VultrSettings {
+    fn mechanism(&self) -> &'static str {
+        "vultr"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(VultrDiscovery::new(self, starter.bytes_max))
+    }
+}
+
+/// Reads an entry of `vultr_sd_configs`, all of whose keys are optional.
+fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
+    Ok(DiscoverySettings::provided(VultrSettings {
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh_interval(node, 60),
+        client: http(node, dir)?,
+    }))
 }
 
 /// Discovery of Vultr instances; each refresh lists all pages.

@@ -22,10 +22,19 @@ use crate::discover::Discover;
 use crate::group::TargetGroup;
 use crate::json::{self, answers};
 use crate::meta::{MetaLabels, join_host_port, sanitize};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
 use crate::published::PublishedTargets;
+use crate::section_values::require_list;
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use session::ZookeeperSession;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -40,6 +49,26 @@ const RETRY: Duration = Duration::from_secs(10);
 /// Maximum number of nodes below one path.
 const NODES_MAX: usize = 100_000;
 
+/// The provider of `nerve_sd_configs`.
+pub(super) const NERVE: DiscoveryProvider =
+    DiscoveryProvider::new("nerve_sd_configs", &Shape::Section(&[KEYS]), read_nerve);
+
+/// The provider of `serverset_sd_configs`.
+pub(super) const SERVERSET: DiscoveryProvider = DiscoveryProvider::new(
+    "serverset_sd_configs",
+    &Shape::Section(&[KEYS]),
+    read_serverset,
+);
+
+const KEYS: &[ConfigKey] = &[
+    key("servers", TEXTS),
+    key("paths", TEXTS),
+    key("timeout", Shape::Duration),
+];
+
+/// Upstream's default for `timeout` of ZooKeeper sessions.
+const SESSION: Duration = Duration::from_secs(10);
+
 /// Format of the members that nodes contain, which also determines the label names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZookeeperMember {
@@ -50,6 +79,13 @@ pub enum ZookeeperMember {
 }
 
 impl ZookeeperMember {
+    fn mechanism(self) -> &'static str {
+        match self {
+            Self::Serverset => "serverset",
+            Self::Nerve => "nerve",
+        }
+    }
+
     /// Decodes the data of a node as a member. Returns `None` if it has another format.
     fn decode_member(self, path: &str, data: &[u8]) -> Option<TargetGroup> {
         Some(match self {
@@ -71,6 +107,43 @@ pub struct ZookeeperSettings {
     pub paths: Vec<String>,
     /// The `timeout` key: session timeout that is requested from the server.
     pub timeout: Duration,
+}
+
+impl DiscoveryMechanism for ZookeeperSettings {
+    fn mechanism(&self) -> &'static str {
+        self.member.mechanism()
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.watch(ZookeeperDiscovery::new(self, starter.bytes_max))
+    }
+}
+
+/// Reads an entry of `nerve_sd_configs`, which needs servers and paths.
+fn read_nerve(node: &YamlNode, _: &Path) -> ReadResult {
+    read_members(node, "nerve", ZookeeperMember::Nerve)
+}
+
+/// Reads an entry of `serverset_sd_configs`, which needs servers and paths.
+fn read_serverset(node: &YamlNode, _: &Path) -> ReadResult {
+    read_members(node, "serverset", ZookeeperMember::Serverset)
+}
+
+fn read_members(node: &YamlNode, kind: &str, member: ZookeeperMember) -> ReadResult {
+    let missing = |what: &str| format!("{kind} SD config must contain at least one {what}");
+    require_list(node, "servers", missing("Zookeeper server"))?;
+    require_list(node, "paths", missing("path"))?;
+    let paths = read::texts(node, "paths").unwrap_or_default();
+    if let Some(path) = paths.iter().find(|path| !path.starts_with('/')) {
+        let message = format!("{kind} SD config paths must begin with '/': {path}");
+        return Err(node.error(message));
+    }
+    Ok(DiscoverySettings::provided(ZookeeperSettings {
+        member,
+        servers: read::texts(node, "servers").unwrap_or_default(),
+        paths,
+        timeout: read::duration_or(node, "timeout", SESSION),
+    }))
 }
 
 answers! {

@@ -3,11 +3,7 @@
 //! Follows Prometheus's library for HTTP clients.
 
 use ConfigValueShape::{Any, Bool, List, Map, Secret, Section, Text, TlsVersion, Url};
-use firn_config_schema::schema::{ConfigKey, ConfigValueShape, TEXTS};
-
-const fn key(name: &'static str, shape: ConfigValueShape) -> ConfigKey {
-    ConfigKey::new(name, shape)
-}
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, TEXTS, key};
 
 /// Keys of every HTTP client of Prometheus, inline in its section. [`PROXY`] has the others.
 pub const HTTP_CLIENT: &[ConfigKey] = &[

@@ -3,8 +3,8 @@
 //! The check requires that files exist, and reads those with targets; a server would detect their
 //! errors only when it uses them. The checks and their order are those of promtool.
 
-use firn_config::config::{Config, read_groups};
-use firn_discovery::{DiscoverySettings, TargetGroup, read_json_groups};
+use firn_config::config::Config;
+use firn_discovery::{DiscoverySettings, TargetGroup, read_json_groups, read_yaml_groups};
 use firn_http_client::named_files;
 use firn_http_client::{AuthMethod, ClientTlsSettings, HttpSettings, Secret};
 use firn_scrape::{ScrapeJobSettings, check_target};
@@ -24,8 +24,8 @@ pub(super) fn check(config: &Config, is_syntax_only: bool) -> Result<Vec<String>
     for job in &config.jobs {
         check_client(&job.http, is_syntax_only)?;
         for discovery in &job.discoveries {
-            if let DiscoverySettings::Kubernetes(settings) = discovery {
-                check_tls(&settings.client.tls, is_syntax_only)?;
+            if let Some(tls) = discovery.checked_tls() {
+                check_tls(tls, is_syntax_only)?;
             }
             let check = |source: &str, group: &TargetGroup| check_group(job, source, group);
             let missing = check_groups(discovery, is_syntax_only, check)?;
@@ -106,28 +106,26 @@ fn check_groups(
     is_syntax_only: bool,
     check: impl Fn(&str, &TargetGroup) -> Result<(), String>,
 ) -> Result<Vec<PathBuf>, String> {
+    if let DiscoverySettings::Static(groups) = discovery {
+        for (i, group) in groups.iter().enumerate() {
+            check(&i.to_string(), group)?;
+        }
+    }
     let mut missing = Vec::new();
-    match discovery {
-        DiscoverySettings::Static(groups) => {
-            for (i, group) in groups.iter().enumerate() {
-                check(&i.to_string(), group)?;
-            }
+    if is_syntax_only {
+        return Ok(missing);
+    }
+    for pattern in discovery.target_files() {
+        let shown = pattern.display();
+        let files = named_files::find(pattern).map_err(|e| e.to_string())?;
+        for file in &files {
+            let groups =
+                read_targets(file).map_err(|e| format!("checking SD file \"{shown}\": {e}"))?;
+            groups.iter().try_for_each(|group| check("", group))?;
         }
-        DiscoverySettings::File { patterns, .. } if !is_syntax_only => {
-            for pattern in patterns {
-                let shown = pattern.display();
-                let files = named_files::find(pattern).map_err(|e| e.to_string())?;
-                for file in &files {
-                    let groups = read_targets(file)
-                        .map_err(|e| format!("checking SD file \"{shown}\": {e}"))?;
-                    groups.iter().try_for_each(|group| check("", group))?;
-                }
-                if files.is_empty() {
-                    missing.push(pattern.clone());
-                }
-            }
+        if files.is_empty() {
+            missing.push(pattern.clone());
         }
-        _ => {}
     }
     Ok(missing)
 }
@@ -148,6 +146,6 @@ fn read_targets(file: &Path) -> Result<Vec<TargetGroup>, String> {
     if ending == "json" {
         read_json_groups(&bytes)
     } else {
-        read_groups(&firn_yaml::decode(&bytes).map_err(|e| e.to_string())?)
+        read_yaml_groups(&firn_yaml::decode(&bytes).map_err(|e| e.to_string())?)
     }
 }

@@ -1,5 +1,9 @@
 //! Tests of ECS, ElastiCache, MSK and RDS discovery against stub servers that respond like AWS.
 
+use super::ecs::EcsDiscovery;
+use super::elasticache::ElastiCacheDiscovery;
+use super::msk::MskDiscovery;
+use super::rds::RdsDiscovery;
 use super::tests::settings;
 use super::*;
 use crate::environment::Variables;

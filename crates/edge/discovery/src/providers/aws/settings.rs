@@ -1,8 +1,14 @@
 //! Configuration of the AWS discoveries.
 
-use crate::providers::docker::DockerFilter;
+use crate::providers::docker::{DockerFilter, read_filters};
+use firn_config_schema::read;
 use firn_http_client::HttpSettings;
+use firn_yaml::YamlNode;
 use std::time::Duration;
+
+/// Upstream's defaults for `port` and `refresh_interval` of all AWS discoveries.
+pub(super) const PORT: i64 = 80;
+pub(super) const REFRESH: Duration = Duration::from_secs(60);
 
 /// Settings of an AWS discovery. Most keys apply to all AWS services, some only to those named at
 /// the field.
@@ -45,5 +51,29 @@ impl std::fmt::Debug for AwsSettings {
             .field("endpoint", &self.endpoint)
             .field("filters", &self.filters)
             .finish_non_exhaustive()
+    }
+}
+
+/// Reads the settings of `node`. `concurrency` is the default of `request_concurrency`.
+pub(super) fn read_settings(
+    node: &YamlNode,
+    client: HttpSettings,
+    concurrency: usize,
+) -> AwsSettings {
+    let side_by_side = read::integer_or(node, "request_concurrency", concurrency as i64);
+    AwsSettings {
+        region: read::string(node, "region"),
+        endpoint: read::string(node, "endpoint"),
+        access_key: read::string(node, "access_key"),
+        secret_key: read::string(node, "secret_key"),
+        profile: read::string(node, "profile"),
+        role_arn: read::string(node, "role_arn"),
+        external_id: read::string(node, "external_id"),
+        port: read::integer_or(node, "port", PORT),
+        filters: read_filters(node),
+        clusters: read::texts(node, "clusters").unwrap_or_default(),
+        concurrency: usize::try_from(side_by_side).unwrap_or(concurrency),
+        refresh: read::duration(node, "refresh_interval").unwrap_or(REFRESH),
+        client,
     }
 }

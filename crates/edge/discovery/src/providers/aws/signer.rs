@@ -2,20 +2,27 @@
 //! behind AWS authentication.
 
 use super::credentials::{AwsCredentialChain, AwsCredentials};
-use super::settings::AwsSettings;
+use super::settings::{AwsSettings, read_settings};
 use super::sign::{Request, SigV4Headers, SigV4Scope};
 use crate::api::{ApiClient, parse_header_value};
 use crate::environment::process_environment;
+use firn_config_schema::read;
+use firn_http_client::http_config::http;
 use firn_http_client::{RequestSigner, Signing, UnsignedRequest};
 use firn_model::env::Clock;
 use firn_model::error::Error;
+use firn_yaml::{YamlError, YamlNode};
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName};
+use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// Maximum size, in bytes, of a response with credentials.
 const BYTES_MAX: u64 = 1 << 20;
+
+/// Prometheus's default for `service_name`: Amazon's managed service for Prometheus.
+const SERVICE: &str = "aps";
 
 /// The `sigv4` key: how requests to a service behind AWS authentication are signed.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +38,18 @@ impl SigV4Settings {
     pub fn build_signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn RequestSigner> {
         Arc::new(AwsSigner::new(&self.keys, &self.service, clock))
     }
+}
+
+/// Reads the section `sigv4` of `node`, if it is set.
+pub fn read_sigv4(node: &YamlNode, dir: &Path) -> Result<Option<SigV4Settings>, YamlError> {
+    let Some(section) = node.get("sigv4").filter(|section| !section.is_null()) else {
+        return Ok(None);
+    };
+    let service = read::text(section, "service_name").filter(|name| !name.is_empty());
+    Ok(Some(SigV4Settings {
+        keys: read_settings(section, http(section, dir)?, 1),
+        service: service.unwrap_or(SERVICE).to_owned(),
+    }))
 }
 
 /// Signs requests with credentials from the settings, the environment or the instance metadata.

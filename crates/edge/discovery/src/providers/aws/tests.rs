@@ -1,5 +1,7 @@
 //! Tests of EC2, Lightsail and the credential sources against stub servers on the loopback.
 
+use super::ec2::Ec2Discovery;
+use super::lightsail::LightsailDiscovery;
 use super::*;
 use crate::discover::Refresh;
 use crate::environment::Variables;

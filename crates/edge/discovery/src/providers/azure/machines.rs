@@ -6,7 +6,8 @@
 //!
 //! Network interfaces are cached for 10 to 13 refresh intervals, as in upstream.
 
-use super::identity::{AzureCloud, AzureIdentity, AzureTokenIssuer};
+use super::identity::{AzureCloud, AzureTokenIssuer};
+use super::settings::AzureSettings;
 use crate::api::{ApiClient, invalid_response_error};
 use crate::discover::Refresh;
 use crate::group::TargetGroup;
@@ -14,7 +15,6 @@ use crate::json::answers;
 use crate::meta::{MetaLabels, join_host_port, sanitize};
 use crate::side_by_side::run_concurrently;
 use crate::tokens::AccessTokenCache;
-use firn_http_client::HttpSettings;
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::StatusCode;
@@ -36,29 +36,6 @@ const KEPT_MAX: usize = 5000;
 /// Maximum number of concurrent requests for network interfaces. Upstream sends all requests at
 /// once.
 const SIDE_BY_SIDE: usize = 16;
-
-/// An entry of `azure_sd_configs`: the subscription whose virtual machines are discovered, and
-/// credentials.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AzureSettings {
-    /// The `environment` key: name of the Azure cloud, such as `AzurePublicCloud`.
-    pub environment: String,
-    /// The `subscription_id` key: subscription whose machines are discovered.
-    pub subscription: String,
-    /// The `tenant_id` key: directory (tenant) of the subscription, also a label.
-    pub tenant: String,
-    /// The `authentication_method` key with its credentials, as an identity that requests tokens.
-    pub identity: AzureIdentity,
-    /// The `resource_group` key: resource group to discover; empty for all groups of the
-    /// subscription.
-    pub resource_group: String,
-    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
-    pub port: i64,
-    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
-    pub refresh: Duration,
-    /// Settings of the HTTP client that calls the APIs: credentials, TLS, proxies and redirects.
-    pub client: HttpSettings,
-}
 
 /// Discovery of Azure virtual machines; each refresh lists all machines and scale sets.
 pub(in super::super) struct AzureDiscovery {

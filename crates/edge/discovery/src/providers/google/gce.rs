@@ -6,12 +6,21 @@ use crate::discover::Refresh;
 use crate::group::TargetGroup;
 use crate::json::answers;
 use crate::meta::{MetaLabels, sanitize};
+use crate::provider::{
+    DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
+    ReadResult,
+};
+use crate::section_values::{refresh_interval, require};
 use crate::tokens::AccessTokenCache;
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::env::Clock;
 use firn_model::error::Error;
+use firn_yaml::YamlNode;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +32,19 @@ const SCOPE: &str = "https://www.googleapis.com/auth/compute.readonly";
 
 /// Type of the access configuration that contains a public IP address.
 const NAT: &str = "ONE_TO_ONE_NAT";
+
+/// The provider of `gce_sd_configs`.
+pub(in super::super) const PROVIDER: DiscoveryProvider =
+    DiscoveryProvider::new("gce_sd_configs", &Shape::Section(&[KEYS]), read_entry);
+
+const KEYS: &[ConfigKey] = &[
+    key("project", Shape::Text),
+    key("zone", Shape::Text),
+    key("filter", Shape::Text),
+    key("refresh_interval", Shape::Duration),
+    key("port", Shape::Integer),
+    key("tag_separator", Shape::Text),
+];
 
 /// An entry of `gce_sd_configs`: the project and zone whose instances are discovered.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +61,39 @@ pub struct GceSettings {
     pub port: i64,
     /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
+}
+
+impl DiscoveryMechanism for GceSettings {
+    fn mechanism(&self) -> &'static str {
+        "gce"
+    }
+
+    fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
+        starter.refresh(GceDiscovery::new(
+            self,
+            starter.bytes_max,
+            starter.clock.clone(),
+        ))
+    }
+}
+
+/// Reads an entry of `gce_sd_configs`, which needs a project and a zone.
+fn read_entry(node: &YamlNode, _: &Path) -> ReadResult {
+    require(
+        node,
+        &[
+            ("project", "GCE SD configuration requires a project"),
+            ("zone", "GCE SD configuration requires a zone"),
+        ],
+    )?;
+    Ok(DiscoverySettings::provided(GceSettings {
+        project: read::string(node, "project"),
+        zone: read::string(node, "zone"),
+        filter: read::string(node, "filter"),
+        tag_separator: read::string_or(node, "tag_separator", ","),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh_interval(node, 60),
+    }))
 }
 
 /// Discovery of Compute Engine instances; each refresh lists all pages of one zone.

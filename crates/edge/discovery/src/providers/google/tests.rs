@@ -2,6 +2,7 @@
 //! Google's documentation.
 
 use super::credentials::GoogleAccount;
+use super::gce::GceSettings;
 use super::*;
 use crate::discover::Refresh;
 use crate::environment::Variables;

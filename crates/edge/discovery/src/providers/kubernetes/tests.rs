@@ -1,5 +1,6 @@
 //! Tests against a cluster stub whose objects change and whose watches end or expire.
 
+use super::settings::{KubernetesAttachMetadata, KubernetesRole, KubernetesSelector};
 use super::*;
 use crate::stub::{StubRequest, StubResponse, StubServer, TargetListReceiver, wait_until};
 use firn_http_client::HttpSettings;

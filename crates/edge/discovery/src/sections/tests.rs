@@ -1,13 +1,28 @@
 //! Tests of discovery sections: rejected ones with their errors, and accepted ones.
 
 use super::*;
-use firn_discovery::{ConsulSettings, ConsulToken, ZookeeperMember, ZookeeperSettings};
+use crate::providers::tested::{
+    ConsulSettings, ConsulToken, FileDiscoverySettings, HttpDiscoverySettings, OciSettings,
+    ZookeeperMember, ZookeeperSettings,
+};
+use firn_http_client::{AuthMethod, Secret};
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// Reads `section` as the only entry of the list `key`.
 fn one(key: &str, section: &str) -> Result<Vec<DiscoverySettings>, String> {
     let text = format!("{key}:\n- {section}\n");
     let job = firn_yaml::parse(&text).unwrap().unwrap();
-    discoveries(&job, Path::new("/etc/firn")).map_err(|e| e.message)
+    read_discoveries(&job, Path::new("/etc/firn")).map_err(|e| e.message)
+}
+
+/// Returns the settings of the only entry of the list `key`, which have the type `T`.
+fn settings<T: Clone + 'static>(key: &str, section: &str) -> T {
+    let read = one(key, section).unwrap();
+    match &read[..] {
+        [DiscoverySettings::Provided(provided)] => provided.downcast::<T>().unwrap().clone(),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -218,10 +233,7 @@ fn section_that_cannot_be_is_refused_in_the_words_of_upstream() {
 
 #[test]
 fn consul_section_has_the_defaults_of_upstream() {
-    let consul = |section: &str| match &one("consul_sd_configs", section).unwrap()[..] {
-        [DiscoverySettings::Consul(settings)] => (**settings).clone(),
-        other => panic!("{other:?}"),
-    };
+    let consul = |section: &str| settings::<ConsulSettings>("consul_sd_configs", section);
     let usual = consul("{}");
     assert_eq!(
         usual,
@@ -254,22 +266,19 @@ fn consul_section_has_the_defaults_of_upstream() {
 #[test]
 fn zookeeper_and_oracle_are_read_with_upstreams_defaults() {
     let zookeeper = |member| {
-        vec![DiscoverySettings::Zookeeper(Box::new(ZookeeperSettings {
+        vec![DiscoverySettings::provided(ZookeeperSettings {
             member,
             servers: vec!["a".into()],
             paths: vec!["/b".into()],
             timeout: Duration::from_secs(10),
-        }))]
+        })]
     };
     let section = "{servers: [a], paths: [/b]}";
     let nerve = one("nerve_sd_configs", section);
     assert_eq!(nerve, Ok(zookeeper(ZookeeperMember::Nerve)));
     let serverset = one("serverset_sd_configs", section);
     assert_eq!(serverset, Ok(zookeeper(ZookeeperMember::Serverset)));
-    let oci = |section: &str| match one("oci_sd_configs", section).unwrap().remove(0) {
-        DiscoverySettings::Oci(settings) => *settings,
-        other => panic!("{other:?}"),
-    };
+    let oci = |section: &str| settings::<OciSettings>("oci_sd_configs", section);
     let of_user = oci("{region: r, tenancy: t, user: u, fingerprint: f, key_file: k}");
     assert!(
         of_user.key_file.is_absolute() && !of_user.is_machine,
@@ -280,4 +289,68 @@ fn zookeeper_and_oracle_are_read_with_upstreams_defaults() {
         (80, Duration::from_secs(60))
     );
     assert!(oci("{region: r, auth: instance_principal}").is_machine);
+}
+
+#[test]
+fn files_and_servers_with_targets_are_read() {
+    let patterns = ["/etc/firn/targets/*.json", "/abs/x.yml"].map(PathBuf::from);
+    assert_eq!(
+        one(
+            "file_sd_configs",
+            "{files: [targets/*.json, /abs/x.yml], refresh_interval: 10s}"
+        ),
+        Ok(vec![DiscoverySettings::provided(FileDiscoverySettings {
+            patterns: patterns.to_vec(),
+            refresh: Duration::from_secs(10),
+        })])
+    );
+    let server: HttpDiscoverySettings = settings(
+        "http_sd_configs",
+        "{url: 'http://sd/targets', basic_auth: {username: u, password_file: pw}}",
+    );
+    assert_eq!(server.refresh, Duration::from_secs(60));
+    assert_eq!(
+        server.client.auth,
+        AuthMethod::Basic {
+            username: Some(Secret::Inline("u".into())),
+            password: Some(Secret::File("/etc/firn/pw".into())),
+        }
+    );
+}
+
+#[test]
+fn providers_are_in_order_and_named_like_their_mechanisms() {
+    let names: Vec<&str> = PROVIDERS.iter().map(|p| p.key.name).collect();
+    assert!(names.is_sorted(), "{names:?}");
+    for (key, section, mechanism) in [
+        ("aws_sd_configs", "{role: rds}", "rds"),
+        ("ec2_sd_configs", "{}", "ec2"),
+        (
+            "dockerswarm_sd_configs",
+            "{host: a, role: nodes}",
+            "dockerswarm",
+        ),
+        (
+            "serverset_sd_configs",
+            "{servers: [a], paths: [/b]}",
+            "serverset",
+        ),
+        ("vultr_sd_configs", "{}", "vultr"),
+    ] {
+        let read = one(key, section).unwrap();
+        assert_eq!(read[0].mechanism(), mechanism, "{key}");
+    }
+}
+
+#[test]
+fn settings_of_different_providers_are_not_equal() {
+    let read = |key: &str, section: &str| one(key, section).unwrap().remove(0);
+    let ecs = read("ecs_sd_configs", "{request_concurrency: 1}");
+    assert_eq!(
+        ecs,
+        read("aws_sd_configs", "{role: ecs, request_concurrency: 1}").clone()
+    );
+    assert_ne!(ecs, read("msk_sd_configs", "{request_concurrency: 1}"));
+    assert_ne!(ecs, read("vultr_sd_configs", "{}"));
+    assert_ne!(ecs, DiscoverySettings::Static(Vec::new()));
 }

@@ -1,8 +1,7 @@
-//! Readers and checks of values that sections of several discoveries contain.
+//! Readers and checks of values that config sections of several discoveries contain.
 
-use crate::config::go_url;
-use crate::config::read::{self, is_set};
-use firn_discovery::DockerFilter;
+use firn_config_schema::go_url;
+use firn_config_schema::read::{self, is_set};
 use firn_http_client::Secret;
 use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
@@ -24,18 +23,8 @@ pub fn check_http_url(node: &YamlNode, url: &str) -> Result<(), YamlError> {
 }
 
 /// Returns the refresh interval of the section, or the default of `seconds`.
-pub fn refresh(node: &YamlNode, seconds: u64) -> Duration {
+pub fn refresh_interval(node: &YamlNode, seconds: u64) -> Duration {
     read::duration(node, "refresh_interval").unwrap_or(Duration::from_secs(seconds))
-}
-
-/// Reads the list `filters` of Docker and AWS discoveries; each has a name and values.
-pub fn filters(node: &YamlNode) -> Vec<DockerFilter> {
-    let list = node.get("filters").map_or(&[][..], YamlNode::items).iter();
-    list.map(|filter| DockerFilter {
-        name: read::string(filter, "name"),
-        values: read::texts(filter, "values").unwrap_or_default(),
-    })
-    .collect()
 }
 
 /// Returns whether a URL has a scheme and a host. Fails if it cannot be parsed.
@@ -79,4 +68,21 @@ pub fn secret(node: &YamlNode, key: &str, dir: &Path) -> Option<Secret> {
 /// Returns the secret of a key whose presence was validated before.
 pub fn inline_secret(node: &YamlNode, key: &str) -> Secret {
     Secret::Inline(read::string(node, key))
+}
+
+/// Reads `secret_key` or its file. Exactly one of them must be set.
+pub fn secret_key(node: &YamlNode, dir: &Path) -> Result<Secret, YamlError> {
+    let what = match (is_set(node, "secret_key"), is_set(node, "secret_key_file")) {
+        (true, true) => "at most one of",
+        _ => "one of",
+    };
+    let wrong = || {
+        node.error(format!(
+            "{what} secret_key & secret_key_file must be configured"
+        ))
+    };
+    match secret(node, "secret_key", dir) {
+        Some(secret) if what == "one of" => Ok(secret),
+        _ => Err(wrong()),
+    }
 }
