@@ -378,7 +378,6 @@ impl StartingServer {
             (self.env.clock.clone(), self.tracer()),
             &self.memory,
             places.clone(),
-            firn_discovery::read_yaml_groups,
         ));
         metadata::set_metadata_sources(&store, &sending, &pipeline, &scraping);
         let aggregating = self.begin_aggregation(&store, &pipeline, &scraping).await?;

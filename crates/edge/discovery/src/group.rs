@@ -92,7 +92,3 @@ where
 {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
-
-/// Function that decodes target groups from YAML. The binary contains the YAML reader of configs
-/// and passes it to this crate.
-pub type ReadYaml = fn(&str) -> Result<Vec<TargetGroup>, String>;

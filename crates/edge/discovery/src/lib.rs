@@ -37,7 +37,7 @@ mod tokens;
 mod xml;
 mod xmlrpc;
 
-pub use group::{ReadYaml, TargetGroup, check_address, read_json_groups, read_yaml_groups};
+pub use group::{TargetGroup, check_address, read_json_groups, read_yaml_groups};
 pub use metrics::{DiscoveryMetrics, DiscoveryOwner};
 pub use provider::{DiscoverySettings, ProvidedDiscovery};
 pub use providers::{
@@ -56,8 +56,6 @@ use tokio::sync::Notify;
 /// Dependencies and limits that all discoveries of a server share.
 #[derive(Clone)]
 pub struct DiscoveryContext {
-    /// Function that decodes target groups from YAML files, provided by the binary.
-    pub read_yaml: ReadYaml,
     /// Maximum size in bytes of a response or target file; larger ones are errors.
     pub bytes_max: u64,
     /// Clock for signatures, token expiry and the timestamps of published lists.
@@ -91,7 +89,6 @@ impl Discovery {
                 None
             }
             DiscoverySettings::Provided(provided) => Some(provided.start(&DiscoveryStarter {
-                read_yaml: lent.read_yaml,
                 bytes_max: lent.bytes_max,
                 clock: lent.clock.clone(),
                 to: published.clone(),

@@ -8,7 +8,7 @@
 //! which the other crates see only as [`DiscoverySettings`].
 
 use crate::discover::{BoxFuture, Discover, Refresh, RefreshTask};
-use crate::group::{ReadYaml, TargetGroup};
+use crate::group::TargetGroup;
 use crate::published::PublishedTargets;
 use firn_config_schema::printed::{Groups, PrintedFieldKind};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape};
@@ -162,8 +162,6 @@ impl<T: PartialEq + 'static> ComparableSettings for T {
 
 /// The limits and the receiver of a discovery that starts, with the functions that spawn its task.
 pub(crate) struct DiscoveryStarter {
-    /// Function that decodes target groups from YAML files.
-    pub(crate) read_yaml: ReadYaml,
     /// Maximum size in bytes of a response or target file.
     pub(crate) bytes_max: u64,
     /// Clock for signatures and token expiry.

@@ -4,10 +4,6 @@ use super::*;
 use firn_model::env::sim::SimClock;
 use firn_model::metrics::{Collect, MetricSink, MetricValue};
 
-fn read_nothing(_: &str) -> Result<Vec<TargetGroup>, String> {
-    Err("no YAML here".into())
-}
-
 #[test]
 fn group_with_a_field_unknown_is_refused() {
     let read = serde_json::from_str::<Vec<TargetGroup>>;
@@ -54,7 +50,6 @@ fn discoveries_are_counted_by_owner_and_mechanism_while_they_run() {
     let clock = Arc::new(SimClock::default());
     clock.set_ms(5_000);
     let lent = DiscoveryContext {
-        read_yaml: read_nothing,
         bytes_max: 1 << 20,
         clock,
         metrics: DiscoveryMetrics::default(),

@@ -44,7 +44,7 @@ pub use target::{CheckedTarget, ScrapeTarget, check_target};
 pub use view::{ActiveTarget, ScrapePoolView};
 
 use fetch::FixedFetchFactory;
-use firn_discovery::{DiscoveryContext, ReadYaml};
+use firn_discovery::DiscoveryContext;
 use firn_http_client::ConnectionSlots;
 use firn_ingest::Pipeline;
 use firn_model::budget::Budget;
@@ -62,23 +62,20 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// and stops them at its end.
 pub struct ScrapeManager {
     resources: Arc<ScrapeResources>,
-    read_yaml: ReadYaml,
     pools: Mutex<BTreeMap<String, ScrapePool>>,
 }
 
 impl ScrapeManager {
     /// Returns a manager without jobs. Each scrape is a span of the tracer. Connections to targets
-    /// are limited by `places`; `read_yaml` parses target files.
+    /// are limited by `places`.
     pub fn new(
         pipeline: Arc<Pipeline>,
         clock: (Arc<dyn Clock>, Arc<Tracer>),
         memory: &Budget,
         places: ConnectionSlots,
-        read_yaml: ReadYaml,
     ) -> Self {
         Self {
             resources: Arc::new(ScrapeResources::new(pipeline, clock, memory, places)),
-            read_yaml,
             pools: Mutex::default(),
         }
     }
@@ -127,7 +124,7 @@ impl ScrapeManager {
     }
 
     fn start_pool(&self, job: Arc<ScrapeJobSettings>, manner: ScrapeJobLifecycle) -> ScrapePool {
-        ScrapePool::start_task(job, manner, self.resources.clone(), self.read_yaml)
+        ScrapePool::start_task(job, manner, self.resources.clone())
     }
 
     /// Stops all scraping and waits until everything scraped is stored.
@@ -142,7 +139,7 @@ impl ScrapeManager {
     /// Returns the shared parts that the discoveries of other components need, so that all are
     /// counted together.
     pub fn discovery_context(&self) -> DiscoveryContext {
-        self.resources.discovery_context(self.read_yaml)
+        self.resources.discovery_context()
     }
 
     /// Returns the current state of all jobs for the API, sorted by name.

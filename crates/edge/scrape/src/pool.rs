@@ -13,7 +13,7 @@ use super::runner::{ScrapeLoopHandle, ScrapeLoopOrder};
 use super::settings::ScrapeJobSettings;
 use super::target::{ScrapeTarget, TargetCandidate, target_from_address};
 use super::view::{ActiveTarget, ScrapePoolView};
-use firn_discovery::{Discovery, DiscoveryOwner, DiscoverySettings, ReadYaml, TargetGroup};
+use firn_discovery::{Discovery, DiscoveryOwner, DiscoverySettings, TargetGroup};
 use firn_model::labels::Labels;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,14 +52,12 @@ impl ScrapePool {
         job: Arc<ScrapeJobSettings>,
         manner: ScrapeJobLifecycle,
         resources: Arc<ScrapeResources>,
-        read_yaml: ReadYaml,
     ) -> Self {
         let (orders, follows) = watch::channel(ScrapePoolOrder::Run(job.clone()));
         let view = Arc::new(ScrapePoolView::new(job.clone()));
         let work = ScrapePoolTask {
             manner,
             resources,
-            read_yaml,
             changed: Arc::new(Notify::new()),
             discoveries: Vec::new(),
             runners: HashMap::new(),
@@ -111,7 +109,6 @@ type Identity = (Labels, String);
 struct ScrapePoolTask {
     manner: ScrapeJobLifecycle,
     resources: Arc<ScrapeResources>,
-    read_yaml: ReadYaml,
     /// Notified when a discovery has a new list.
     changed: Arc<Notify>,
     discoveries: Vec<(DiscoverySettings, Discovery)>,
@@ -184,7 +181,7 @@ impl ScrapePoolTask {
             let discovery = match known {
                 Some(at) => old.swap_remove(at).1,
                 None => {
-                    let lent = self.resources.discovery_context(self.read_yaml);
+                    let lent = self.resources.discovery_context();
                     Discovery::start(settings, &lent, &owner, self.changed.clone())
                 }
             };

@@ -1,6 +1,6 @@
 //! The resources that all targets share: pipeline, clock, and limits on memory and threads.
 
-use firn_discovery::{DiscoveryContext, DiscoveryMetrics, ReadYaml};
+use firn_discovery::{DiscoveryContext, DiscoveryMetrics};
 use firn_http_client::ConnectionSlots;
 use firn_ingest::Pipeline;
 use firn_model::budget::Budget;
@@ -69,9 +69,8 @@ impl ScrapeResources {
     }
 
     /// Returns the shared parts that a discovery needs: limits, clock and metrics.
-    pub(super) fn discovery_context(&self, read_yaml: ReadYaml) -> DiscoveryContext {
+    pub(super) fn discovery_context(&self) -> DiscoveryContext {
         DiscoveryContext {
-            read_yaml,
             bytes_max: self.list_bytes_max(),
             clock: self.clock.clone(),
             metrics: self.discoveries.clone(),

@@ -10,9 +10,7 @@ use crate::process::logs;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use firn_config::LogFormat;
 use firn_config::config;
-use firn_discovery::{
-    Discovery, DiscoveryContext, DiscoveryMetrics, DiscoveryOwner, TargetGroup, read_yaml_groups,
-};
+use firn_discovery::{Discovery, DiscoveryContext, DiscoveryMetrics, DiscoveryOwner, TargetGroup};
 use firn_model::env::{Clock, real};
 use firn_model::labels::Labels;
 use firn_model::units::parse_duration;
@@ -122,7 +120,6 @@ async fn find(
     clock: Arc<dyn Clock>,
 ) -> Vec<Arc<Vec<TargetGroup>>> {
     let lent = DiscoveryContext {
-        read_yaml: read_yaml_groups,
         bytes_max: LIST_BYTES_MAX,
         clock,
         metrics: DiscoveryMetrics::default(),

@@ -420,7 +420,6 @@ fn backend(log: Arc<FakeLog>) -> Backend {
     let clock = real::system_env().unwrap().clock;
     let faulty = log.clone();
     let pipeline = Arc::new(Pipeline::new(log, clock.clone(), limits, &memory));
-    let no_yaml = |_: &str| Err("no YAML here".to_owned());
     Backend {
         write_fault: Arc::new(move || faulty.fault.lock().unwrap().clone()),
         scraping: Arc::new(ScrapeManager::new(
@@ -431,7 +430,6 @@ fn backend(log: Arc<FakeLog>) -> Backend {
             ),
             &memory,
             ConnectionSlots::unlimited(),
-            no_yaml,
         )),
         pipeline,
         rules: Arc::new(()),

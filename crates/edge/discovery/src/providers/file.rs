@@ -5,7 +5,7 @@
 //! mounted config maps.
 
 use crate::discover::Discover;
-use crate::group::{ReadYaml, TargetGroup, read_json_groups};
+use crate::group::{TargetGroup, read_json_groups, read_yaml_groups};
 use crate::provider::{
     DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
     ReadResult,
@@ -69,7 +69,7 @@ impl DiscoveryMechanism for FileDiscoverySettings {
     fn start(&self, starter: &DiscoveryStarter) -> DiscoveryTask {
         let patterns = self.patterns.clone();
         starter.watch(FileDiscovery {
-            files: TargetFiles::new(patterns, starter.read_yaml, starter.bytes_max),
+            files: TargetFiles::new(patterns, starter.bytes_max),
             refresh: self.refresh,
         })
     }
@@ -116,7 +116,6 @@ struct TargetFileStamp {
 #[derive(Debug)]
 pub(super) struct TargetFiles {
     patterns: Vec<PathBuf>,
-    read_yaml: ReadYaml,
     bytes_max: u64,
     known: BTreeMap<PathBuf, (TargetFileStamp, Vec<TargetGroup>)>,
     /// Total number of failed reads of files.
@@ -124,10 +123,9 @@ pub(super) struct TargetFiles {
 }
 
 impl TargetFiles {
-    pub(super) fn new(patterns: Vec<PathBuf>, read_yaml: ReadYaml, bytes_max: u64) -> Self {
+    pub(super) fn new(patterns: Vec<PathBuf>, bytes_max: u64) -> Self {
         Self {
             patterns,
-            read_yaml,
             bytes_max,
             known: BTreeMap::new(),
             failures: 0,
@@ -193,7 +191,7 @@ impl TargetFiles {
         let mut groups: Vec<TargetGroup> = if ending == "json" {
             read_json_groups(&bytes)?
         } else {
-            (self.read_yaml)(&firn_yaml::decode(&bytes).map_err(|e| e.to_string())?)?
+            read_yaml_groups(&firn_yaml::decode(&bytes).map_err(|e| e.to_string())?)?
         };
         for group in &mut groups {
             let path = path.to_string_lossy().into_owned();
@@ -248,10 +246,6 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn read_nothing(_: &str) -> Result<Vec<TargetGroup>, String> {
-        Err("no YAML here".into())
-    }
-
     fn addresses(files: &TargetFiles) -> Vec<String> {
         let groups = files.groups();
         groups.iter().flat_map(|g| g.targets.clone()).collect()
@@ -261,7 +255,7 @@ mod tests {
     fn files_that_change_are_read_again_and_broken_ones_keep_their_targets() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
-        let mut files = TargetFiles::new(vec![dir.path().join("*.json")], read_nothing, 1 << 20);
+        let mut files = TargetFiles::new(vec![dir.path().join("*.json")], 1 << 20);
         files.poll_files(true);
         assert!(files.groups().is_empty());
 

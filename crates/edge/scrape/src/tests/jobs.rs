@@ -91,10 +91,6 @@ struct Bench {
     start: Instant,
 }
 
-fn no_yaml(_: &str) -> Result<Vec<TargetGroup>, String> {
-    Err("no YAML here".into())
-}
-
 impl Bench {
     fn new() -> Self {
         let start = Instant::now();
@@ -113,7 +109,6 @@ impl Bench {
                 ),
                 &memory,
                 ConnectionSlots::unlimited(),
-                no_yaml,
             ),
             pipeline,
             batches,
