@@ -3,7 +3,7 @@
 //! `--write-documentation=api`.
 
 use firn_config::flags::GeneratedPage;
-use firn_config::{config, flags};
+use firn_config::{config, features, flags};
 
 /// Maximum number of characters of a line of prose in Markdown files.
 const LINE_CHARACTERS: usize = 110;
@@ -32,6 +32,12 @@ fn settings() -> String {
          unknown flags.\n\
          \n\
          {}\n\
+         ## Features\n\
+         \n\
+         `--enable-feature` enables these features. Firn logs a message for each enabled feature \
+         that has no effect.\n\
+         \n\
+         {}\n\
          ## Keys of the configuration file\n\
          \n\
          The configuration file is a `prometheus.yml`. Firn rejects unknown keys, and logs a \
@@ -45,6 +51,7 @@ fn settings() -> String {
          \n\
          {}",
         flags::documentation(),
+        features::documentation(),
         config::documentation(),
     )
 }

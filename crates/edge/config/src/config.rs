@@ -9,7 +9,6 @@
 mod access;
 mod aggregation;
 mod alerting;
-mod features;
 mod fingerprint;
 mod global;
 mod jobs;
@@ -27,9 +26,10 @@ pub mod tracing;
 
 pub use access::{AccessSettings, TokenSource, checked_digest};
 pub use alerting::AlertingSettings;
-pub use features::JobFeatures;
 pub use fingerprint::fingerprint;
 pub use rule_files::{MissedEvaluationSettings, RuleFileError};
+
+pub use crate::features::JobFeatures;
 
 use crate::retention::RetentionSettings;
 use firn_aggregation::AggregationSpec;

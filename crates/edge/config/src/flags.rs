@@ -8,7 +8,7 @@
 mod argument_files;
 mod table;
 
-use crate::Settings;
+use crate::{Settings, features};
 use clap::builder::ValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -23,6 +23,8 @@ const DOCUMENTATION: &str = "write-documentation";
 const VERSION: &str = "version";
 /// The switch that makes an agent.
 const AGENT: &str = "agent";
+/// The flag that enables features.
+const ENABLE_FEATURE: &str = "enable-feature";
 
 const SETTINGS_PAGE: &str = "settings";
 const API_PAGE: &str = "api";
@@ -52,8 +54,18 @@ pub struct Flag {
     pub default: &'static str,
     /// Effect of the flag on the settings.
     pub effect: FlagEffect,
-    /// Description of the flag in `--help`.
+    /// Description of the flag, without generated lists.
     pub help: &'static str,
+}
+
+impl Flag {
+    /// Returns the description of the flag in `--help` and in the documentation.
+    fn full_help(&self) -> String {
+        match self.name {
+            ENABLE_FEATURE => format!("{} {}.", self.help, features::documented_names()),
+            _ => self.help.to_owned(),
+        }
+    }
 }
 
 /// A command line without errors, as [`parse`] returns it.
@@ -199,7 +211,7 @@ pub fn command() -> Command {
 
 fn named(flag: &'static Flag) -> Arg {
     let arg = Arg::new(flag.name)
-        .help(flag.help)
+        .help(flag.full_help())
         .hide(matches!(flag.effect, FlagEffect::Ignored));
     match flag.alias {
         Some(alias) => arg.long(alias).visible_alias(flag.name),
@@ -383,7 +395,7 @@ pub fn documentation() -> String {
                     text => format!(" (default: `{text}`)"),
                 };
                 let name = spelled(flag, "`, `");
-                out += &format!("- `{name}`{default}: {}\n", flag.help);
+                out += &format!("- `{name}`{default}: {}\n", flag.full_help());
             }
         }
     }

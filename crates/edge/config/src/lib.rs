@@ -1,5 +1,5 @@
-//! User settings: the command line of `firn serve` ([`flags`]), the config file ([`config`]), and
-//! the web config with TLS and users of the listener ([`web_config`]).
+//! User settings: the command line of `firn serve` ([`flags`]) with its [`features`], the config
+//! file ([`config`]), and the web config with TLS and users of the listener ([`web_config`]).
 //!
 //! A config file is read into the settings of the crates that it configures. An error contains the
 //! line of the file:
@@ -23,11 +23,13 @@
 //! definition. The crate reads files, but starts nothing: the binary passes the settings on.
 
 pub mod config;
+pub mod features;
 pub mod flags;
 pub mod listen_address;
 pub mod retention;
 pub mod web_config;
 
+use features::Feature;
 use firn_wire::remote_write::RemoteWriteVersion;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,9 +43,6 @@ pub enum LogFormat {
     /// One JSON object per line.
     Json,
 }
-
-/// Name of the feature that enabled `--config.auto-reload` before that flag existed.
-pub const AUTO_RELOAD: &str = "auto-reload-config";
 
 /// Settings of a server, filled from its command line only. Values are validated, and defaults
 /// applied.
@@ -141,7 +140,7 @@ pub struct Settings {
     /// `--alertmanager.drain-notification-queue-on-shutdown`: whether queued alerts are sent before
     /// the process ends, or dropped.
     pub drains_notifications: bool,
-    /// `--enable-feature`: names of the enabled features, already split at commas.
+    /// `--enable-feature`: names of the enabled features, split at commas; some may be unknown.
     pub features: Vec<String>,
     /// `--log.level`: lowest level that is logged, or `None` for the default.
     pub log_level: Option<tracing::Level>,
@@ -158,6 +157,6 @@ impl Settings {
     /// Returns whether changed files are reloaded, enabled by the flag or by the older feature
     /// name.
     pub fn has_auto_reload(&self) -> bool {
-        self.reloads_by_itself || self.features.iter().any(|name| name == AUTO_RELOAD)
+        self.reloads_by_itself || self.has_feature(Feature::AutoReload)
     }
 }

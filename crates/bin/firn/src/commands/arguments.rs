@@ -3,6 +3,7 @@
 
 use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use firn_config::features::{Feature, JobFeatures};
 use firn_promql::Features;
 use std::path::PathBuf;
 
@@ -63,22 +64,15 @@ pub(super) fn feature_names() -> Arg {
 /// Returns the PromQL features that the command line enables. Duration expressions are always
 /// enabled.
 pub(super) fn features(matches: &ArgMatches) -> Features {
-    let mut features = Features {
-        duration_expressions: true,
-        ..Features::default()
-    };
-    for name in texts(matches, FEATURES).iter().flat_map(|n| n.split(',')) {
-        // A separate warning contains unknown features.
-        let _ = switch_on(&mut features, name);
-    }
-    features
+    let mut names = names_of_features(matches);
+    names.retain(|name| is_known(name));
+    JobFeatures::from_names(&names).language
 }
 
 /// Prints a warning for each unknown feature on the command line.
 pub(super) fn warn_of_unknown_features(matches: &ArgMatches) {
-    let mut features = Features::default();
-    for name in texts(matches, FEATURES).iter().flat_map(|n| n.split(',')) {
-        if !switch_on(&mut features, name) {
+    for name in names_of_features(matches) {
+        if !name.is_empty() && !is_known(&name) {
             console::out(&format!(
                 "  WARNING: Unknown feature passed to --enable-feature: {name}"
             ));
@@ -86,15 +80,13 @@ pub(super) fn warn_of_unknown_features(matches: &ArgMatches) {
     }
 }
 
-/// Enables a PromQL feature. Returns false if there is no feature of that name.
-fn switch_on(features: &mut Features, name: &str) -> bool {
-    match name {
-        "promql-experimental-functions" => features.experimental_functions = true,
-        "promql-delayed-name-removal" => features.delayed_name_removal = true,
-        "promql-extended-range-selectors" => features.extended_range_selectors = true,
-        "promql-binop-fill-modifiers" => features.binop_fill_modifiers = true,
-        "promql-duration-expr" | "" => {}
-        _ => return false,
-    }
-    true
+fn names_of_features(matches: &ArgMatches) -> Vec<String> {
+    let names = texts(matches, FEATURES);
+    let names = names.iter().flat_map(|names| names.split(','));
+    names.map(str::to_owned).collect()
+}
+
+/// Returns whether promtool has a feature of this name.
+fn is_known(name: &str) -> bool {
+    Feature::row_of(name).is_some_and(|row| row.is_for_commands)
 }

@@ -2,6 +2,7 @@
 //! server adds the features of PromQL and of the API.
 
 use firn_config::Settings;
+use firn_config::features::FEATURES;
 use firn_discovery::discovery_names;
 use firn_server::parts::ServerFeature;
 
@@ -48,28 +49,6 @@ const ALWAYS: [(&str, &str); 6] = [
     ("tsdb", "native_histograms"),
 ];
 
-/// Features enabled by a flag: category, name, and the feature name of the flag.
-const SWITCHED: [(&str, &str, &str); 6] = [
-    (
-        "otlp_receiver",
-        "delta_conversion",
-        "otlp-deltatocumulative",
-    ),
-    (
-        "otlp_receiver",
-        "native_delta_ingestion",
-        "otlp-native-delta-ingestion",
-    ),
-    (
-        "scrape",
-        "start_timestamp_zero_ingestion",
-        "created-timestamp-zero-ingestion",
-    ),
-    ("scrape", "type_and_unit_labels", "type-and-unit-labels"),
-    ("tsdb", "exemplar_storage", "exemplar-storage"),
-    ("tsdb", "st_storage", "st-storage"),
-];
-
 /// Returns the features of a server with these settings, enabled or not, for `/api/v1/features`.
 pub fn features(settings: &Settings) -> Vec<ServerFeature> {
     let on = |category, name| ServerFeature {
@@ -82,17 +61,15 @@ pub fn features(settings: &Settings) -> Vec<ServerFeature> {
         .iter()
         .map(|name| on("templating_functions", name));
     let discoveries = discovery_names().map(|name| on("service_discovery_providers", name));
-    let switched = SWITCHED.iter().map(|(category, name, flag)| ServerFeature {
-        category,
-        name,
-        is_on: settings.features.iter().any(|known| known == flag),
+    let switched = FEATURES.iter().filter_map(|row| {
+        let (category, name) = row.listed_as?;
+        let is_on = settings.has_feature(row.feature);
+        (is_on || !row.is_omitted_if_disabled).then_some(ServerFeature {
+            category,
+            name,
+            is_on,
+        })
     });
-    // Prometheus lists this feature only if it is enabled.
-    let made = settings
-        .features
-        .iter()
-        .find(|known| *known == "st-synthesis");
-    let made = made.map(|_| on("scrape", "st-synthesis"));
     let modes = [
         ("auto_reload_config", settings.has_auto_reload()),
         ("agent_mode", settings.is_agent),
@@ -104,5 +81,5 @@ pub fn features(settings: &Settings) -> Vec<ServerFeature> {
         is_on,
     });
     let all = always.chain(modes).chain(templates).chain(discoveries);
-    all.chain(switched).chain(made).collect()
+    all.chain(switched).collect()
 }

@@ -8,9 +8,8 @@ use crate::process::metrics::{self, ProcessCollector};
 use crate::process::pressure::MemoryPressure;
 use crate::process::profile::ProcessProfiler;
 use crate::version;
-use firn_config::AUTO_RELOAD;
 use firn_config::Settings;
-use firn_config::config::JobFeatures;
+use firn_config::features::{Feature, FeatureEffect, JobFeatures};
 use firn_config::flags::CommandLine;
 use firn_config::retention::RetentionSettings;
 use firn_model::budget::Budget;
@@ -39,8 +38,9 @@ pub enum AppPartsError {
     ExternalUrl(String),
     /// Both features for OTLP delta temporality are enabled, but they exclude each other.
     #[error(
-        "cannot enable otlp-deltatocumulative and otlp-native-delta-ingestion features at the \
-         same time"
+        "cannot enable {} and {} features at the same time",
+        Feature::DeltaToCumulative.row().name,
+        Feature::NativeDeltaIngestion.row().name
     )]
     Deltas,
 }
@@ -90,8 +90,8 @@ pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
         quit,
     } = sources;
     let settings = &line.settings;
-    let has = |name: &str| has_feature(settings, name);
-    if has("otlp-deltatocumulative") && has("otlp-native-delta-ingestion") {
+    let has = |feature| settings.has_feature(feature);
+    if has(Feature::DeltaToCumulative) && has(Feature::NativeDeltaIngestion) {
         return Err(AppPartsError::Deltas);
     }
     warn_of_features(&settings.features);
@@ -119,7 +119,7 @@ pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
             .collect(),
         config: Arc::new(move || text.config().text.clone()),
         runtime: runtime_info(running.clone(), &env, &memory, retention, store),
-        search: has(SEARCH).then_some(settings.search_limit_max),
+        search: has(Feature::SearchApi).then_some(settings.search_limit_max),
         replaying,
         collectors: vec![
             Arc::new(ProcessCollector::new(memory.clone())),
@@ -140,15 +140,11 @@ pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
     })
 }
 
-fn has_feature(settings: &Settings, name: &str) -> bool {
-    settings.features.iter().any(|known| known == name)
-}
-
 fn query_settings(settings: &Settings, running: &Arc<ActiveConfig>) -> QuerySettings {
     let (series, interval) = (running.clone(), running.clone());
     QuerySettings {
         features: JobFeatures::from_command_line(settings).language,
-        per_step_stats: has_feature(settings, PER_STEP_STATS),
+        per_step_stats: settings.has_feature(Feature::PerStepStats),
         lookback_ms: settings.lookback.as_millis() as i64,
         samples_max: settings.query_samples_max,
         series_max: Arc::new(move || series.config().query_series_max.unwrap_or(usize::MAX)),
@@ -177,49 +173,24 @@ fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> S
     }
 }
 
-/// Feature that adds statistics of single steps to query responses.
-const PER_STEP_STATS: &str = "promql-per-step-stats";
-
-/// Feature that enables the search routes, `/api/v1/search/...`.
-const SEARCH: &str = "search-api";
-
 /// Logs a message for each enabled feature that has no effect in Firn.
 fn warn_of_features(names: &[String]) {
     for name in names {
-        match name.as_str() {
-            // Implemented by PromQL, the store, scraping and OTLP.
-            "promql-experimental-functions"
-            | "promql-extended-range-selectors"
-            | "promql-binop-fill-modifiers"
-            | "promql-delayed-name-removal"
-            | "use-start-timestamps"
-            | "type-and-unit-labels"
-            | "exemplar-storage"
-            | PER_STEP_STATS
-            | SEARCH
-            | "extra-scrape-metrics"
-            | "created-timestamp-zero-ingestion"
-            | "otlp-deltatocumulative"
-            | "otlp-native-delta-ingestion"
-            | "st-storage"
-            | "st-synthesis" => {}
-            // Always enabled in Prometheus 3.14 too, or set in the config.
-            "promql-duration-expr" | "native-histograms" | "ooo-native-histograms" => {
+        match Feature::row_of(name).map(|row| row.effect) {
+            Some(FeatureEffect::SetsConfig(_) | FeatureEffect::Server) => {}
+            Some(FeatureEffect::Obsolete) => {
                 info!(feature = name, "feature has no effect, as in Prometheus");
             }
-            AUTO_RELOAD => {
-                warn!(
-                    feature = name,
-                    "feature is deprecated: use --config.auto-reload"
-                );
+            Some(FeatureEffect::Deprecated(flag)) => {
+                warn!(feature = name, "feature is deprecated: use --{flag}");
             }
-            "concurrent-rule-eval" => {
+            Some(FeatureEffect::AlwaysEnabled) => {
                 info!(
                     feature = name,
                     "feature has no effect: it is always enabled"
                 );
             }
-            name => warn!(feature = name, "feature has no effect in Firn"),
+            None => warn!(feature = name, "feature has no effect in Firn"),
         }
     }
 }

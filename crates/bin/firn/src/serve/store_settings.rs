@@ -3,13 +3,11 @@
 use crate::serve::{metadata, rules};
 use firn_config::Settings;
 use firn_config::config::{Config, WalSync};
+use firn_config::features::Feature;
 use firn_model::shares::BudgetShares;
 use firn_storage::store::{self, NewSeriesBudget, SealingThread, StoreOptions, StoreSyncMode};
 use firn_wire::remote_write::KEY_FORMAT;
 use std::path::PathBuf;
-
-/// Name of the feature that enables the storage of exemplars.
-const EXEMPLAR_STORAGE: &str = "exemplar-storage";
 
 /// Memory in bytes of a series with its labels, its index entry and its open chunk: a quarter more
 /// than one with eleven labels and eighty samples. When the head's share of memory is full, new
@@ -91,8 +89,5 @@ pub fn late_window_ms(config: &Config) -> i64 {
 
 /// Returns whether the command line enables the storage of exemplars.
 pub fn keeps_exemplars(settings: &Settings) -> bool {
-    settings
-        .features
-        .iter()
-        .any(|name| name == EXEMPLAR_STORAGE)
+    settings.has_feature(Feature::ExemplarStorage)
 }

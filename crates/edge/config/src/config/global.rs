@@ -1,7 +1,6 @@
 //! The section `global`: defaults of jobs.
 
-use super::features::JobFeatures;
-use super::read;
+use super::{JobFeatures, read};
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
 use firn_scrape::{ScrapeLimits, StartTimeSettings};

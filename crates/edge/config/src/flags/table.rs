@@ -1,6 +1,6 @@
 //! Every flag of `firn serve`, in Prometheus's order. A table: one row a flag.
 
-use super::{Apply, Flag, FlagEffect};
+use super::{Apply, ENABLE_FEATURE, Flag, FlagEffect};
 use crate::{LogFormat, Settings, listen_address};
 use firn_model::units::{parse_duration, parse_size};
 use firn_wire::remote_write::RemoteWriteVersion;
@@ -439,7 +439,7 @@ pub const FLAGS: &[Flag] = &[
          series locally.",
     ),
     flag(
-        "enable-feature",
+        ENABLE_FEATURE,
         "NAMES",
         "",
         |s, v| {
@@ -447,12 +447,7 @@ pub const FLAGS: &[Flag] = &[
             s.features.extend(names.map(str::to_owned));
             Ok(())
         },
-        "Features to enable, separated by commas. May be repeated. Known features: \
-         promql-experimental-functions, promql-extended-range-selectors, \
-         promql-binop-fill-modifiers, promql-delayed-name-removal, use-start-timestamps, \
-         type-and-unit-labels, promql-per-step-stats, search-api, exemplar-storage, \
-         extra-scrape-metrics, st-storage, st-synthesis, created-timestamp-zero-ingestion, \
-         otlp-deltatocumulative, otlp-native-delta-ingestion.",
+        "Features to enable, separated by commas. May be repeated. Known features:",
     ),
     flag(
         "log.level",
