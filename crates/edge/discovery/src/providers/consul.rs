@@ -20,7 +20,7 @@ use crate::discover::Discover;
 use crate::parts::{TIMING, WatchTiming, WatchUpdate, publish_combined};
 use crate::provider::{DiscoveryMechanism, DiscoveryStarter, DiscoveryTask};
 use crate::published::PublishedTargets;
-use firn_http_client::{HttpSettings, form_encode};
+use firn_http_client::form_encode;
 use firn_model::error::Error;
 use hyper::HeaderMap;
 use instance::{ConsulInstance, ConsulServiceContext};

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::stub::{StubRequest, StubResponse, StubServer, TargetListReceiver, wait_until};
+use firn_http_client::HttpSettings;
 use tokio::sync::watch;
 
 /// State of the stub: its index, and the service names with their instances in JSON.
